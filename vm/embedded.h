@@ -1,0 +1,17 @@
+// The stdlib as it was at build time. Names are relative to stdlib/ and sorted: "nn/dense.lua", "data/digits.bin".
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace pg {
+
+struct EmbeddedFile {
+  const char* name;
+  const unsigned char* data;
+  size_t size;
+};
+
+std::span<const EmbeddedFile> embedded_files();
+
+}  // namespace pg
