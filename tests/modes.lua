@@ -1,0 +1,14 @@
+-- The ways in which the whole of tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process.
+local function testing(pg)
+  local ok, hooks = pcall(function() return pg.testing end)
+  return ok and hooks or nil
+end
+
+return {
+  {name = "eager", doc = "as a script runs"},
+  {name = "gcstress", doc = "a collection at each op", setup = function(pg)
+    local hooks = testing(pg)
+    if hooks and hooks.gc_stress then hooks.gc_stress(true) end
+  end},
+  {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
+}

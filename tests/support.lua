@@ -1,0 +1,201 @@
+-- What a test file uses: local t = require "tests.support". See tests/run.lua for how files are run.
+local t = {
+  mode = "eager", root = ".", program = "build/perigee", filter = nil,
+  passed = 0, failed = 0, skipped = 0, reasons = {}, file = "?", on_start = function() end,
+}
+
+local SkipToken = {}
+
+-- Skips the test that is running, or the rest of the file outside a test.
+function t.skip(reason) error(setmetatable({reason = reason}, SkipToken), 0) end
+
+-- t.skip_in("gcstress", "trains for a minute"): skips in that mode only.
+function t.skip_in(mode, reason) if t.mode == mode then t.skip(mode .. ": " .. reason) end end
+
+local function count_skip(reason)
+  t.skipped = t.skipped + 1
+  t.reasons[reason] = (t.reasons[reason] or 0) + 1
+end
+
+local function handler(e)
+  if getmetatable(e) == SkipToken then return e end
+  return debug.traceback(tostring(e), 2)
+end
+
+-- Runs f, counts it, and reports a failure with its traceback.
+function t.protect(name, f)
+  t.on_start(name)
+  local ok, e = xpcall(f, handler)
+  if ok then t.passed = t.passed + 1
+  elseif getmetatable(e) == SkipToken then count_skip(e.reason)
+  else
+    t.failed = t.failed + 1
+    io.write("FAILED [", t.mode, "] ", t.file, ": ", name, "\n  ", (tostring(e):gsub("\n", "\n  ")), "\n")
+    io.flush()
+  end
+  return ok
+end
+
+function t.test(name, f)
+  if t.filter and not (t.file .. ": " .. name):find(t.filter) then return end
+  return t.protect(name, f)
+end
+
+local function plain(v)
+  if type(v) == "userdata" then return v:totable() end
+  return v
+end
+
+local function show(v)
+  if type(v) == "string" then return string.format("%q", v) end
+  if type(v) == "number" then return string.format("%.9g", v) end
+  if type(v) ~= "table" then return tostring(v) end
+  local parts = {}
+  for i = 1, math.min(#v, 8) do parts[i] = show(v[i]) end
+  if #v > 8 then parts[9] = "…" end
+  local keys = {}
+  for k in pairs(v) do if type(k) ~= "number" then keys[#keys + 1] = k end end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  for _, k in ipairs(keys) do parts[#parts + 1] = tostring(k) .. " = " .. show(v[k]) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+t.show = show
+
+-- The first difference of two plain values as text, or nil. same(a, b) compares leaves.
+local function difference(a, b, same, path)
+  a, b = plain(a), plain(b)
+  if type(a) == "table" and type(b) == "table" then
+    for k, v in pairs(b) do
+      local d = difference(a[k], v, same, path .. "[" .. tostring(k) .. "]")
+      if d then return d end
+    end
+    for k, v in pairs(a) do
+      if b[k] == nil then return string.format("%s[%s]: got %s, expected nothing", path, tostring(k), show(v)) end
+    end
+  elseif not same(a, b) then
+    return string.format("%s: got %s, expected %s", path == "" and "value" or path, show(a), show(b))
+  end
+end
+
+local function fail(text, what) error((what and what .. ": " or "") .. text, 3) end
+
+local function same_type(a, b)
+  if type(a) ~= "userdata" or type(b) ~= "userdata" then return end
+  local function kind(x) return x.dtype .. " " .. table.concat(x.shape, "x") end
+  if kind(a) ~= kind(b) then return "got " .. kind(a) .. ", expected " .. kind(b) end
+end
+
+-- Equal values: tensors by dtype, shape and elements, tables by content, NaN equal to NaN. Either may be a tensor.
+function t.equal(a, b, what)
+  local d = same_type(a, b) or difference(a, b, function(x, y) return x == y or (x ~= x and y ~= y) end, "")
+  if d then fail(d, what) end
+end
+
+-- |a - b| <= atol + rtol * |b| elementwise; tensors, numbers and nested tables; infinities by sign, the rest exactly.
+function t.close(a, b, opts)
+  opts = opts or {}
+  local rtol, atol = opts.rtol or 1e-5, opts.atol or 1e-6
+  local d = difference(a, b, function(x, y)
+    if x == y or (x ~= x and y ~= y) then return true end
+    if type(x) ~= "number" or type(y) ~= "number" then return false end
+    return math.abs(y) < math.huge and math.abs(x - y) <= atol + rtol * math.abs(y)
+  end, "")
+  if d then fail(d, opts.what) end
+end
+
+function t.check(value, what) if not value then fail(what or "expected a true value, got " .. tostring(value)) end end
+
+local function message_of(f, ...)
+  local ok, e = pcall(f, ...)
+  if ok then fail("expected an error, none was raised") end
+  if getmetatable(e) == SkipToken then error(e, 0) end
+  if type(e) ~= "string" then fail("expected a string as error, got " .. type(e)) end
+  return e
+end
+
+-- f(...) must raise a string that matches the Lua pattern; returns the message.
+function t.error_matches(f, pattern, ...)
+  local e = message_of(f, ...)
+  if not e:find(pattern) then fail("message " .. show(e) .. " does not match " .. show(pattern)) end
+  return e
+end
+
+-- The same with a plain text.
+function t.error_contains(f, text, ...)
+  local e = message_of(f, ...)
+  if not e:find(text, 1, true) then fail("message " .. show(e) .. " does not contain " .. show(text)) end
+  return e
+end
+
+-- f(...) must raise `file:line: op: bad argument 'name' (expected …, got …)`; op and name are plain texts, nil for any.
+function t.bad_argument(f, op, name, ...)
+  local e = message_of(f, ...)
+  local where, o, n = e:match("^(%S+:%d+): (.-): bad argument '(.-)' %(expected .+, got .+%)")
+  if not where then fail("message " .. show(e) .. " has not the form of a bad argument") end
+  if op and o ~= op then fail("message names op " .. show(o) .. ", expected " .. show(op) .. ": " .. e) end
+  if name and n ~= name then fail("message names argument " .. show(n) .. ", expected " .. show(name) .. ": " .. e) end
+  return e
+end
+
+local function exists(path)
+  local f = io.open(path, "rb")
+  if f then f:close() end
+  return f ~= nil
+end
+
+-- The path of a file or folder of ../shared (or $PERIGEE_SHARED); the test skips where it is absent, but not in CI.
+function t.shared(path)
+  local full = (os.getenv("PERIGEE_SHARED") or t.root .. "/../shared") .. "/" .. path
+  if exists(full) then return full end
+  if os.getenv("CI") == "true" then error("../shared/" .. path .. " is missing; CI may not skip it", 2) end
+  t.skip("../shared is not beside this checkout")
+end
+
+function t.read(path)
+  local f = assert(io.open(path, "rb"))
+  local s = f:read("*a")
+  f:close()
+  return s
+end
+
+function t.write(path, bytes)
+  local f = assert(io.open(path, "wb"))
+  assert(f:write(bytes))
+  f:close()
+  return path
+end
+
+local folder
+
+-- The path of a file in a folder that is removed at the end; t.tmp() is the folder.
+function t.tmp(name)
+  if not folder then
+    local p = assert(io.popen("mktemp -d"))
+    folder = p:read("*l")
+    p:close()
+  end
+  return name and folder .. "/" .. name or folder
+end
+
+function t.cleanup()
+  if folder then os.execute("rm -rf '" .. folder .. "'") end
+  folder = nil
+end
+
+local function status_of(a, _, code)
+  if type(a) == "number" then return a >= 256 and math.floor(a / 256) or a end
+  return code or (a and 0 or 1)
+end
+
+-- Runs a shell command with the text on standard input. Returns standard output, standard error, exit code.
+function t.shell(command, input)
+  local out, err, inp = t.tmp("stdout"), t.tmp("stderr"), t.write(t.tmp("stdin"), input or "")
+  local code = status_of(os.execute(string.format("{ %s ; } >'%s' 2>'%s' <'%s'", command, out, err, inp)))
+  return t.read(out), t.read(err), code
+end
+
+-- The same for build/perigee with these arguments (shell syntax), run from the root of the checkout.
+function t.run(args, input) return t.shell("cd '" .. t.root .. "' && '" .. t.program .. "' " .. args, input) end
+
+t.status_of, t.exists = status_of, exists
+return t
