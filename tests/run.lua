@@ -99,7 +99,7 @@ local function run_files(mode)
   for reason, n in pairs(t.reasons) do io.write("skipped [", mode.name, "] ", n, " x ", reason, "\n") end
   note(string.format("done %d %d %d", t.passed, t.failed, t.skipped))
   if not report then closing("", t) end
-  os.exit(t.failed > 0 and 1 or 0)
+  os.exit(t.failed > 0 and 1 or 0, true)  -- closing the state runs every finalizer
 end
 
 local function run_children()
