@@ -1,0 +1,69 @@
+// Attributes of ops: typed values, stored in the order of the op's AttrDefs, in the user's convention
+// (dims count from 1, negative from the end; see dim_index).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "tensor/random.h"
+#include "tensor/shape.h"
+
+namespace pg {
+
+enum class AttrKind : uint8_t {
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kDType,
+  kDevice,
+  kInts,    // list of whole numbers; the binding accepts a single number for a list of one
+  kFloats,  // list of numbers
+  kDim,     // one dim in the user's convention
+  kDims,    // list of dims in the user's convention; a single number is a list of one
+  kRandom,  // hidden: filled with the next tick when an op with kRandom is applied; scripts pass `generator`
+};
+
+using Ints = std::vector<int64_t>;
+using Floats = std::vector<double>;
+
+// monostate: absent (nil).
+using AttrValue =
+    std::variant<std::monostate, bool, int64_t, double, std::string, DType, Device, Ints, Floats, RandomKey, Ref<Generator>>;
+
+struct AttrDef {
+  const char* name;
+  AttrKind kind;
+  AttrValue fallback = {};      // monostate together with !optional: required
+  const char* doc = "";
+  bool optional = false;        // may be absent without a default
+  double min = -1e300, max = 1e300;
+  std::vector<const char*> choices = {};  // of a kString
+};
+
+// The attribute values of one application. Copying is cheap when there are none.
+class Attrs {
+ public:
+  Attrs() = default;
+  explicit Attrs(size_t count) : values_(count) {}
+  size_t size() const { return values_.size(); }
+  const AttrValue& operator[](size_t i) const { return values_[i]; }
+  AttrValue& operator[](size_t i) { return values_[i]; }
+  bool operator==(const Attrs& other) const { return values_ == other.values_; }
+
+ private:
+  std::vector<AttrValue> values_;
+};
+
+// User dim (1-based or negative) to 0-based index into `rank` dims. Throws
+// `op: bad argument 'name' (expected a dim from 1 to R or -R to -1, got D)`.
+int dim_index(const char* op, const char* name, int64_t dim, int rank);
+
+std::string to_string(const AttrValue& value);
+
+}  // namespace pg

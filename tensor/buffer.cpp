@@ -1,0 +1,254 @@
+#include "tensor/buffer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "tensor/error.h"
+
+namespace pg {
+
+// The header stands in front of the data in one block on the CPU, so that a tiny tensor costs one
+// allocation; elsewhere it is a block of its own.
+struct BufferAccess {
+  static Buffer* construct(void* at) { return new (at) Buffer; }
+  static size_t& capacity(Buffer* b) { return b->capacity_; }
+};
+
+namespace {
+
+constexpr size_t kHeader = 64, kGuard = 64, kHuge = size_t(2) << 20;
+constexpr unsigned char kGuardByte = 0xA5, kPoisonByte = 0xFF;
+constexpr size_t kCacheLimit = size_t(512) << 20;  // larger caches are trimmed at the next release
+
+struct Counters {
+  std::atomic<int64_t> live{0}, cached{0}, peak{0}, allocations{0};
+};
+Counters counters;
+
+thread_local int64_t fail_countdown = 0;
+thread_local bool fail_persistent = false, fail_happened = false;
+thread_local OutOfMemoryHandler oom_handler = nullptr;
+thread_local void* oom_context = nullptr;
+
+bool guard_mode() {
+  static const bool on = std::getenv("PERIGEE_GUARD") != nullptr;
+  return on;
+}
+
+bool injected_failure() {
+  if (fail_countdown == 0) return false;
+  if (--fail_countdown > 0) return false;
+  fail_happened = true;
+  if (fail_persistent) fail_countdown = 1;
+  return true;
+}
+
+// Size classes: multiples of 64 up to 1 KiB, then four steps a power of two (at most 25 % slack).
+size_t class_size(size_t bytes) {
+  if (bytes <= 1024) return (std::max<size_t>(bytes, 1) + 63) & ~size_t(63);
+  const int top = std::bit_width(bytes - 1);
+  const size_t step = size_t(1) << (top - 3);
+  return (bytes + step - 1) & ~(step - 1);
+}
+
+int class_index(size_t size) {
+  if (size <= 1024) return int(size / 64) - 1;
+  const int top = std::bit_width(size - 1);
+  const size_t step = size_t(1) << (top - 3);
+  return 16 + (top - 11) * 4 + int((size - (size_t(1) << (top - 1))) / step) - 1;
+}
+constexpr int kClasses = 16 + 4 * 40;
+
+void* system_allocate(size_t size) {
+  const size_t alignment = size >= 2 * kHuge ? kHuge : 64;
+  void* block = nullptr;
+  if (size > (size_t(1) << 47) || posix_memalign(&block, alignment, size) != 0) return nullptr;
+  if (size >= 2 * kHuge) madvise(block, size, MADV_HUGEPAGE);
+  return block;
+}
+
+// Free blocks by size class. Small classes are cached a thread, the rest under one lock.
+class Cache {
+ public:
+  void* take(size_t size) {
+    std::lock_guard hold(lock_);
+    auto& list = lists_[class_index(size)];
+    if (list.empty()) return nullptr;
+    void* block = list.back();
+    list.pop_back();
+    counters.cached -= int64_t(size);
+    return block;
+  }
+  void give(void* block, size_t size) {
+    {
+      std::lock_guard hold(lock_);
+      if (size_t(counters.cached.load()) + size <= kCacheLimit) {
+        lists_[class_index(size)].push_back(block);
+        counters.cached += int64_t(size);
+        return;
+      }
+    }
+    std::free(block);
+  }
+  void flush() {
+    std::lock_guard hold(lock_);
+    for (int i = 0; i < kClasses; ++i) {
+      for (void* block : lists_[i]) std::free(block);
+      lists_[i].clear();
+    }
+    counters.cached = 0;
+  }
+
+ private:
+  std::mutex lock_;
+  std::array<std::vector<void*>, kClasses> lists_;
+};
+
+Cache& cache() {
+  static Cache* instance = new Cache;
+  return *instance;
+}
+
+// Blocks up to this size live in lists of the thread that freed them; a thread keeps at most
+// kLocalDepth of each class.
+constexpr size_t kLocalSize = 1024;
+constexpr int kLocalDepth = 256;
+
+struct LocalCache {
+  struct Free {
+    Free* next;
+  };
+  Free* lists[kLocalSize / 64] = {};
+  int depth[kLocalSize / 64] = {};
+  bool dead = false;
+
+  ~LocalCache() {
+    dead = true;
+    for (Free*& list : lists)
+      while (list) std::free(std::exchange(list, list->next));
+  }
+  void* take(size_t size) {
+    const int i = class_index(size);
+    Free* block = lists[i];
+    if (!block) return nullptr;
+    lists[i] = block->next;
+    --depth[i];
+    return block;
+  }
+  bool give(void* block, size_t size) {
+    const int i = class_index(size);
+    if (dead || depth[i] >= kLocalDepth) return false;
+    lists[i] = new (block) Free{lists[i]};
+    ++depth[i];
+    return true;
+  }
+};
+thread_local LocalCache local_cache;
+
+void* cached_allocate(size_t size) {
+  if (size <= kLocalSize) {
+    if (void* block = local_cache.take(size)) return block;
+  } else if (void* block = cache().take(size)) {
+    return block;
+  }
+  return system_allocate(size);
+}
+
+void cached_free(void* block, size_t size) {
+  if (size <= kLocalSize && local_cache.give(block, size)) return;
+  if (size <= kLocalSize) return std::free(block);
+  cache().give(block, size);
+}
+
+void write_guards(Buffer* b) {
+  auto* data = static_cast<unsigned char*>(b->data);
+  std::memset(data, kPoisonByte, b->bytes);
+  std::memset(data - kGuard, kGuardByte, kGuard);
+  std::memset(data + b->bytes, kGuardByte, kGuard);
+}
+
+void check_guards(const Buffer* b) {
+  auto* data = static_cast<const unsigned char*>(b->data);
+  for (size_t i = 0; i < kGuard; ++i)
+    if (data[-1 - ptrdiff_t(i)] != kGuardByte || data[b->bytes + i] != kGuardByte) {
+      fmt::print(stderr, "perigee: a kernel wrote outside its buffer of {} bytes\n", b->bytes);
+      std::abort();
+    }
+}
+
+Buffer* try_allocate(Device device, size_t bytes) {
+  if (injected_failure()) return nullptr;
+  const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
+  const size_t size = class_size(kHeader + (device.is_cpu() ? bytes + 2 * guard : 0));
+  void* block = cached_allocate(size);
+  if (!block) return nullptr;
+  Buffer* b = BufferAccess::construct(block);
+  BufferAccess::capacity(b) = size;
+  b->bytes = bytes;
+  b->device = device;
+  if (device.is_cpu()) {
+    b->data = static_cast<char*>(block) + kHeader + guard;
+    if (guard) write_guards(b);
+  } else if (!(b->data = device_table(device).allocate(device.index, std::max<size_t>(bytes, 1)))) {
+    cached_free(block, size);
+    return nullptr;
+  }
+  return b;
+}
+
+}  // namespace
+
+Ref<Buffer> Buffer::allocate(Device device, size_t bytes) {
+  Buffer* b = try_allocate(device, bytes);
+  if (!b) {
+    flush_memory_cache();
+    if (!oom_handler || oom_handler(oom_context, bytes)) b = try_allocate(device, bytes);
+  }
+  if (!b) throw OutOfMemory(fmt::format("out of memory: cannot allocate {} bytes on {}", bytes, name_of(device)));
+  counters.allocations.fetch_add(1, std::memory_order_relaxed);
+  const int64_t live = counters.live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
+  if (live > counters.peak.load(std::memory_order_relaxed)) counters.peak.store(live, std::memory_order_relaxed);
+  return Ref<Buffer>(b);
+}
+
+void Buffer::destroy(Buffer* b) {
+  counters.live.fetch_sub(int64_t(b->bytes), std::memory_order_relaxed);
+  if (!b->device.is_cpu())
+    device_table(b->device).release(b->device.index, b->data, b->bytes);
+  else if (guard_mode())
+    check_guards(b);
+  const size_t size = BufferAccess::capacity(b);
+  b->~Buffer();
+  cached_free(b, size);
+}
+
+MemoryStats memory_stats() {
+  return {counters.live, counters.cached, counters.peak, counters.allocations};
+}
+void reset_peak() { counters.peak = counters.live.load(); }
+void flush_memory_cache() { cache().flush(); }
+
+ScopedOutOfMemoryHandler::ScopedOutOfMemoryHandler(OutOfMemoryHandler handler, void* context)
+    : saved_handler_(std::exchange(oom_handler, handler)), saved_context_(std::exchange(oom_context, context)) {}
+ScopedOutOfMemoryHandler::~ScopedOutOfMemoryHandler() {
+  oom_handler = saved_handler_;
+  oom_context = saved_context_;
+}
+
+void fail_allocation(int64_t nth, bool persistent) {
+  fail_countdown = nth;
+  fail_persistent = persistent;
+  fail_happened = false;
+}
+bool allocation_failed() { return fail_happened; }
+
+}  // namespace pg

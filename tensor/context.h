@@ -1,0 +1,73 @@
+// Context: everything an application of an op depends on besides its inputs. One a Lua state; no part of
+// it is a global.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "tensor/op.h"
+#include "tensor/random.h"
+
+namespace pg {
+
+using Values = SmallVector<Value, 2>;
+
+// What happens to an op that is applied: it is run (EagerInterpreter) or recorded as a node (graph/trace).
+class Interpreter {
+ public:
+  virtual ~Interpreter() = default;
+  // May move out of `inputs` to let an in-place kernel reuse a buffer, only after the last point of failure.
+  virtual Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) = 0;
+};
+
+class Context {
+ public:
+  Context();
+
+  Interpreter* interpreter;
+  bool recording = false;
+  bool training = false;
+  Ref<Generator> generator;  // the default one
+  std::atomic<bool> cancel{false};
+  bool detect_anomaly = false;
+  std::function<std::string()> script_position;  // "file:line", asked when a tape entry is made in anomaly mode
+  uint64_t next_sequence = 1;                    // of tape nodes
+
+  void poll() {
+    if (cancel.load(std::memory_order_relaxed)) raise_cancelled();
+  }
+
+ private:
+  [[noreturn]] void raise_cancelled();  // also clears the flag
+};
+
+// Sets a flag for the extent of a C++ scope.
+class ScopedFlag {
+ public:
+  ScopedFlag(bool& flag, bool value) : flag_(flag), saved_(flag) { flag = value; }
+  ~ScopedFlag() { flag_ = saved_; }
+
+ private:
+  bool& flag_;
+  bool saved_;
+};
+
+// The one door: checks, infers, runs or records. Inputs are flattened in the order of the row: a list
+// input in a row (several lists of one op have equal lengths); absent optional inputs are undefined Values.
+// On an exception the inputs are as they were.
+Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs);
+
+// Runs the op's kernel, or its decomposition, without recording. Used by interpreters.
+Interpreter& eager_interpreter();
+
+// Type inference alone, the same that apply does. Throws the op's errors.
+void infer_types(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, SmallVector<Type, 2>& out);
+
+// Values from scalars, and element access; all synchronous.
+Value make_array(const Type& type);                      // uninitialised
+Value make_scalar(double number, DType dtype, Device device = {});
+double item(const Value& value);                         // the one element of a one-element array
+Value to_contiguous(Context& ctx, const Value& value);   // itself when it is
+Value to_device(Context& ctx, const Value& value, Device device);
+
+}  // namespace pg

@@ -1,0 +1,21 @@
+// The explicit list of the CPU's kernels.
+#pragma once
+
+namespace pg {
+class Registry;
+
+void add_all_cpu_kernels(Registry& registry);
+
+// One a file tensor/cpu/kernels_*.cpp.
+void add_pointwise_kernels(Registry& registry);
+void add_reduce_kernels(Registry& registry);
+void add_shape_kernels(Registry& registry);
+void add_index_kernels(Registry& registry);
+void add_linalg_kernels(Registry& registry);
+void add_conv_kernels(Registry& registry);
+void add_norm_kernels(Registry& registry);
+void add_loss_kernels(Registry& registry);
+void add_random_kernels(Registry& registry);
+void add_optim_kernels(Registry& registry);
+
+}  // namespace pg

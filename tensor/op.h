@@ -1,0 +1,191 @@
+// OpDef: one op, one row of data. Everything else (Lua functions and methods, argument checks, help,
+// files, tests, gradients) loops over the registry.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "tensor/attr.h"
+#include "tensor/error.h"
+#include "tensor/kernel.h"
+#include "tensor/small_vector.h"
+#include "tensor/value.h"
+
+namespace pg {
+
+class Context;
+struct OpDef;
+
+enum Traits : uint32_t {
+  kPointwise = 1 << 0,     // inputs broadcast; numbers allowed; dtype by `result`; infer may be null
+  kReduction = 1 << 1,
+  kView = 1 << 2,          // `view` gives an alias of input 1
+  kRandom = 1 << 3,        // has an AttrDef of kind kRandom; takes one tick when applied
+  kEffect = 1 << 4,        // must not be dropped, merged or reordered
+  kNoGrad = 1 << 5,        // not differentiable: outputs are constants to the tape
+  kCommutative = 1 << 6,
+  kDynamicShape = 1 << 7,  // the output's shape depends on values (infer gives -1 dims): eager only
+  kInPlace = 1 << 8,       // output i may reuse the buffer of input i when it is uniquely owned and of the same type
+  kHidden = 1 << 9,        // part of another op's derivative or decomposition; not shown to scripts
+  kFunctionOnly = 1 << 10, // pg.name(...) but no method
+  kNumberOk = 1 << 11,     // inputs may be numbers though the op is not pointwise (they become 0-dim tensors)
+};
+
+// How a pointwise op's dtype follows from its promoted inputs.
+enum class Result : uint8_t {
+  kPromote,       // add, maximum
+  kFloat,         // exp, div: integers give float32
+  kBool,          // comparisons; computed in the promoted dtype
+  kSame,          // neg, relu: the dtype of the input, bool refused
+  kInteger,       // integers and bool only
+};
+
+enum class Arity : uint8_t { kOne, kOptional, kList };
+
+enum DTypes : uint16_t {  // masks of acceptable dtypes
+  kAnyDType = 0x1ff,
+  kFloating = 0x1e0,
+  kIntegral = 0x1e,   // without bool
+  kNumeric = 0x1fe,   // all but bool
+  kBoolOnly = 0x1,
+  kIndex = 0x18,      // int32, int64
+};
+inline bool accepts(uint16_t mask, DType t) { return mask >> int(t) & 1; }
+
+struct InputDef {
+  const char* name;
+  uint16_t dtypes = kAnyDType;
+  Arity arity = Arity::kOne;
+  double low = -2, high = 2;  // domain of generated test data
+  const char* doc = "";
+};
+
+// Resolves attributes by name against an op's row.
+class AttrReader {
+ public:
+  AttrReader(const OpDef& op, const Attrs& attrs) : op_(op), attrs_(attrs) {}
+  const AttrValue& raw(const char* name) const;
+  template <class T>
+  const T& attr(const char* name) const {
+    return std::get<T>(raw(name));
+  }
+  bool has_attr(const char* name) const { return raw(name).index() != 0; }
+  int dim(const char* name, int rank) const;
+  Dims dims(const char* name, int rank) const;
+  const OpDef& op() const { return op_; }
+  const Attrs& attrs() const { return attrs_; }
+
+ private:
+  const OpDef& op_;
+  const Attrs& attrs_;
+};
+
+// Shape and dtype inference: reads input types, fills `outputs`. Inputs that are numbers or absent have no type.
+class Infer : public AttrReader {
+ public:
+  Infer(const OpDef& op, const Attrs& attrs, std::span<const Value> inputs) : AttrReader(op, attrs), inputs_(inputs) {}
+  size_t count() const { return inputs_.size(); }             // flattened inputs
+  bool has(size_t i) const { return inputs_[i].defined(); }
+  bool is_number(size_t i) const { return inputs_[i].is_number(); }
+  const Type& type(size_t i) const { return inputs_[i].type(); }
+  const Dims& shape(size_t i) const { return inputs_[i].shape(); }
+  DType dtype(size_t i) const { return inputs_[i].dtype(); }
+  int rank(size_t i) const { return inputs_[i].rank(); }
+  std::span<const Value> inputs() const { return inputs_; }
+
+  // `op: bad argument 'input i' (expected …, got float32 2x3)`
+  [[noreturn]] void bad_input(size_t i, const std::string& expected) const;
+  [[noreturn]] void bad_attr(const char* name, const std::string& expected) const;
+  void require_rank(size_t i, int rank) const;
+
+  void output(DType dtype, Dims shape);  // on the device of the inputs
+  SmallVector<Type, 2> outputs;
+
+ private:
+  std::span<const Value> inputs_;
+};
+
+// A view: fill `strides` and `offset` (in elements, relative to the input's) for the inferred output shape;
+// false when this layout cannot be a view (then the op's kernel copies).
+struct ViewArgs : AttrReader {
+  const Array& input;
+  const Dims& out_shape;
+  Dims strides;
+  int64_t offset = 0;
+  ViewArgs(const OpDef& op, const Attrs& attrs, const Array& in, const Dims& out)
+      : AttrReader(op, attrs), input(in), out_shape(out) {}
+};
+
+class Var;   // tensor/rule.h
+class Vjp;
+class Rule;
+using InferFn = void (*)(Infer& c);
+using ViewFn = bool (*)(ViewArgs& c);
+using GradFn = Var (*)(Vjp& c);
+using GradAllFn = void (*)(Vjp& c);
+using DecomposeFn = std::vector<Var> (*)(Rule& c);
+
+struct OpDef {
+  const char* name;
+  const char* doc;
+  const char* example;                       // Lua, run by the tests; may use pg and must return something
+  std::vector<InputDef> inputs;
+  std::vector<AttrDef> attrs = {};
+  const char* signature = nullptr;           // positional order where it is not inputs, then attrs: "x dim index"
+  std::vector<const char*> outputs = {"out"};
+  Result result = Result::kPromote;          // of pointwise ops
+  InferFn infer = nullptr;
+  ViewFn view = nullptr;
+  std::vector<GradFn> vjp = {};              // one expression an input (nullptr: no gradient); written with ops
+  GradAllFn vjp_all = nullptr;               // instead of vjp, where inputs are lists or share work
+  const char* vjp_uses = nullptr;            // names of inputs and outputs whose values vjp reads; null: all; "": none
+  DecomposeFn decompose = nullptr;
+  uint32_t traits = 0;
+  int version = 1;
+
+  // Filled by the registry.
+  int id = -1;
+  uint32_t saved_inputs = ~0u, saved_outputs = ~0u;  // bit masks from vjp_uses, by definition index
+  int random_attr = -1;
+
+  bool has(Traits t) const { return traits & t; }
+  bool differentiable() const { return !vjp.empty() || vjp_all; }
+  int attr_index(const char* attr) const;    // -1 when there is none
+};
+
+// The op registry, filled once from the explicit list in tensor/ops/all.cpp.
+class Registry {
+ public:
+  const OpDef* find(std::string_view name) const;
+  const OpDef& require(std::string_view name) const;  // throws Error with a suggestion
+  std::span<const OpDef* const> ops() const { return ops_; }  // sorted by name
+  KernelRow kernel(const OpDef& op, Device device) const;     // fn is null when the device has none
+  void add_kernels(int device_kind, std::span<const KernelRow> rows);
+
+  void add(std::span<const OpDef> rows);  // copies the rows; used by tensor/ops/all.cpp only
+
+ private:
+  std::vector<const OpDef*> ops_;
+  std::vector<const OpDef*> by_id_;
+  std::vector<std::vector<KernelRow>> kernels_;  // [device kind][op id]
+};
+Registry& registry();
+
+// The nearest name within two edits or sharing a long prefix; empty when nothing is near.
+std::string suggest(std::string_view name, std::span<const std::string_view> known);
+
+// A complete Attrs for op: defaults, then the given values by name. Throws for unknown names.
+using AttrList = std::initializer_list<std::pair<const char*, AttrValue>>;
+Attrs make_attrs(const OpDef& op, AttrList given = {});
+
+// Index of the input definition that flattened input i of `count` belongs to.
+int input_definition(const OpDef& op, size_t count, size_t i);
+
+template <class T>
+const T& KernelArgs::attr(const char* name) const {
+  return AttrReader(op, attrs).attr<T>(name);
+}
+inline bool KernelArgs::has_attr(const char* name) const { return AttrReader(op, attrs).has_attr(name); }
+inline int KernelArgs::dim(const char* name, int rank) const { return AttrReader(op, attrs).dim(name, rank); }
+inline Dims KernelArgs::dims(const char* name, int rank) const { return AttrReader(op, attrs).dims(name, rank); }
+
+}  // namespace pg

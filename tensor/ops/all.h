@@ -1,0 +1,23 @@
+// The explicit list of op families. A family is one function that adds its rows.
+#pragma once
+
+namespace pg {
+class Registry;
+
+void add_all_ops(Registry& registry);
+
+// One a file in tensor/ops/.
+void add_pointwise_ops(Registry& registry);
+void add_activation_ops(Registry& registry);
+void add_reduce_ops(Registry& registry);
+void add_shape_ops(Registry& registry);
+void add_index_ops(Registry& registry);
+void add_create_ops(Registry& registry);
+void add_linalg_ops(Registry& registry);
+void add_conv_ops(Registry& registry);
+void add_norm_ops(Registry& registry);
+void add_loss_ops(Registry& registry);
+void add_random_ops(Registry& registry);
+void add_optim_ops(Registry& registry);
+
+}  // namespace pg

@@ -1,0 +1,135 @@
+#include "tensor/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tensor/error.h"
+
+namespace pg {
+namespace {
+
+struct Region {
+  FunctionRef<void(int64_t, int64_t)> body;
+  int64_t n, pieces;
+  std::atomic<int64_t> next{0};
+  std::atomic<int64_t> left;
+  std::exception_ptr error;
+  std::mutex error_lock;
+  int workers_inside = 0;  // guarded by Pool::lock
+
+  void work() {
+    for (int64_t i; (i = next.fetch_add(1)) < pieces;) {
+      try {
+        body(n * i / pieces, n * (i + 1) / pieces);
+      } catch (...) {
+        std::lock_guard hold(error_lock);
+        if (!error) error = std::current_exception();
+      }
+      left.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+};
+
+class Pool {
+ public:
+  std::mutex region_lock;  // held by the thread that runs a region
+  std::atomic<int> wanted{int(std::max(1u, std::thread::hardware_concurrency()))};
+
+  void run(Region& region) {
+    {
+      std::lock_guard hold(lock_);
+      grow();
+      region_ = &region;
+      ++generation_;
+    }
+    wake_.notify_all();
+    region.work();
+    wait_until_done(region);
+    if (region.error) std::rethrow_exception(region.error);
+  }
+
+  void stop() {
+    {
+      std::lock_guard hold(lock_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
+    stopping_ = false;
+  }
+
+ private:
+  void grow() {
+    while (int(threads_.size()) + 1 < wanted) threads_.emplace_back([this] { worker(); });
+  }
+
+  void wait_until_done(Region& region) {
+    for (int spin = 0; region.left.load(std::memory_order_acquire) > 0 && spin < 20000; ++spin) __builtin_ia32_pause();
+    std::unique_lock hold(lock_);
+    region_ = nullptr;
+    done_.wait(hold, [&] { return region.left == 0 && region.workers_inside == 0; });
+  }
+
+  void worker() {
+    uint64_t seen = 0;
+    std::unique_lock hold(lock_);
+    while (true) {
+      wake_.wait(hold, [&] { return stopping_ || (region_ && generation_ != seen); });
+      if (stopping_) return;
+      Region* region = region_;
+      seen = generation_;
+      ++region->workers_inside;
+      hold.unlock();
+      region->work();
+      hold.lock();
+      --region->workers_inside;
+      done_.notify_all();
+    }
+  }
+
+  std::mutex lock_;
+  std::condition_variable wake_, done_;
+  std::vector<std::thread> threads_;
+  Region* region_ = nullptr;
+  uint64_t generation_ = 0;
+  bool stopping_ = false;
+};
+
+// Leaked on purpose: workers may outlive static destruction when a host exits without closing us.
+Pool& pool() {
+  static Pool* instance = new Pool;
+  return *instance;
+}
+
+}  // namespace
+
+int num_threads() { return pool().wanted; }
+
+void set_num_threads(int n) {
+  if (n < 1 || n > 1024) bad_argument("set_num_threads", "n", "a whole number from 1 to 1024", std::to_string(n));
+  if (n < pool().wanted) stop_workers();
+  pool().wanted = n;
+}
+
+void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+  if (n <= 0) return;
+  const int64_t pieces = std::min<int64_t>(num_threads(), n / std::max<int64_t>(grain, 1));
+  if (pieces <= 1) return body(0, n);
+  std::unique_lock hold(pool().region_lock, std::try_to_lock);
+  if (!hold) return body(0, n);
+  Region region{body, n, pieces, {}, {pieces}, {}, {}};
+  pool().run(region);
+}
+
+void stop_workers() {
+  std::lock_guard hold(pool().region_lock);
+  pool().stop();
+}
+
+}  // namespace pg

@@ -1,0 +1,50 @@
+// Intrusive reference counting. Counts are atomic, so values may be shared between threads.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace pg {
+
+// Base of shared objects. T must offer `static void destroy(T*)`, called when the last reference goes.
+template <class T>
+class RefCounted {
+ public:
+  void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const {
+    if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      T::destroy(const_cast<T*>(static_cast<const T*>(this)));
+  }
+  bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
+
+ private:
+  mutable std::atomic<uint32_t> count_{0};
+};
+
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(T* object) : object_(object) {
+    if (object_) object_->retain();
+  }
+  Ref(const Ref& other) : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_) object_->release();
+  }
+  T* get() const { return object_; }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+  bool operator==(const Ref& other) const { return object_ == other.object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace pg

@@ -1,0 +1,149 @@
+// Writing derivatives and decompositions with ops: Var is a Value with its Context and arithmetic,
+// call<"name"> applies any op of the registry.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "tensor/context.h"
+
+namespace pg {
+
+class Var {
+ public:
+  Var() = default;
+  Var(Context& ctx, Value value) : ctx_(&ctx), value_(std::move(value)) {}
+  Var(double number) : value_(number) {}  // NOLINT: numbers are weak scalars
+  bool defined() const { return value_.defined(); }
+  const Value& value() const { return value_; }
+  Value& value() { return value_; }
+  Context* context() const { return ctx_; }
+  const Dims& shape() const { return value_.shape(); }
+  int rank() const { return value_.rank(); }
+  DType dtype() const { return value_.dtype(); }
+  int64_t numel() const { return value_.numel(); }
+
+ private:
+  Context* ctx_ = nullptr;
+  Value value_;
+};
+
+// A string literal as a template argument.
+template <size_t N>
+struct OpName {
+  char text[N];
+  constexpr OpName(const char (&s)[N]) { std::copy_n(s, N, text); }  // NOLINT
+};
+
+template <OpName name>
+const OpDef& op_named() {
+  static const OpDef& def = registry().require(name.text);
+  return def;
+}
+
+Values apply_vars(const OpDef& op, std::initializer_list<Var> inputs, AttrList attrs);
+Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs);
+
+// call<"mul">(x, 2.0), call<"sum">(x, {{"dim", Ints{1}}, {"keepdim", true}}): first output of the op.
+// An undefined Var stands for an absent optional input. At least one Var must carry a context.
+template <OpName name, class... Vars>
+Var call(const Var& first, const Vars&... rest)
+  requires(std::is_convertible_v<Vars, Var> && ...)
+{
+  std::initializer_list<Var> all = {first, Var(rest)...};
+  Context* ctx = nullptr;
+  for (const Var& v : all)
+    if (v.context()) ctx = v.context();
+  return Var(*ctx, apply_vars(op_named<name>(), all, {})[0]);
+}
+template <OpName name>
+Var call(std::initializer_list<Var> inputs, AttrList attrs) {
+  Context* ctx = nullptr;
+  for (const Var& v : inputs)
+    if (v.context()) ctx = v.context();
+  return Var(*ctx, apply_vars(op_named<name>(), inputs, attrs)[0]);
+}
+template <OpName name>
+Var call(const Var& x, AttrList attrs) {
+  return call<name>({x}, attrs);
+}
+template <OpName name>
+Var call(const Var& x, const Var& y, AttrList attrs) {
+  return call<name>({x, y}, attrs);
+}
+template <OpName name>
+Var call(const Var& x, const Var& y, const Var& z, AttrList attrs) {
+  return call<name>({x, y, z}, attrs);
+}
+// All outputs of an op.
+template <OpName name>
+std::vector<Var> call_all(std::initializer_list<Var> inputs, AttrList attrs = {}) {
+  Context* ctx = nullptr;
+  for (const Var& v : inputs)
+    if (v.context()) ctx = v.context();
+  std::vector<Var> out;
+  for (Value& v : apply_vars(op_named<name>(), inputs, attrs)) out.emplace_back(*ctx, std::move(v));
+  return out;
+}
+// The same with a run-time list of inputs.
+template <OpName name>
+Var call_list(std::span<const Var> inputs, AttrList attrs = {}) {
+  Context* ctx = nullptr;
+  for (const Var& v : inputs)
+    if (v.context()) ctx = v.context();
+  return Var(*ctx, apply_vars(op_named<name>(), inputs, attrs)[0]);
+}
+
+inline Var operator+(const Var& a, const Var& b) { return call<"add">(a, b); }
+inline Var operator-(const Var& a, const Var& b) { return call<"sub">(a, b); }
+inline Var operator*(const Var& a, const Var& b) { return call<"mul">(a, b); }
+inline Var operator/(const Var& a, const Var& b) { return call<"div">(a, b); }
+inline Var operator-(const Var& a) { return call<"neg">(a); }
+
+// Shape as an attribute value, and dims as the user writes them (1-based).
+inline Ints ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
+inline int64_t user_dim(int index) { return index + 1; }
+inline Ints user_dims(const Dims& indices) {
+  Ints out;
+  for (int64_t d : indices) out.push_back(d + 1);
+  return out;
+}
+
+// What a decomposition sees.
+class Rule : public AttrReader {
+ public:
+  Rule(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs)
+      : AttrReader(op, attrs), ctx_(ctx), inputs_(inputs) {}
+  Context& context() const { return ctx_; }
+  size_t count() const { return inputs_.size(); }
+  bool has(size_t i) const { return inputs_[i].defined(); }
+  Var in(size_t i) const { return Var(ctx_, inputs_[i]); }
+  const Value& input(size_t i) const { return inputs_[i]; }
+  Var wrap(Value v) const { return Var(ctx_, std::move(v)); }
+  // An attribute by name, to be handed on: {"dim", c.raw("dim")}.
+
+ protected:
+  Context& ctx_;
+  std::span<const Value> inputs_;
+};
+
+// What a derivative rule sees. Inputs and outputs not named in vjp_uses have a type but no values.
+// Gradients come back broadcast and in any dtype: backward sums and casts them to the input's type.
+class Vjp : public Rule {
+ public:
+  Vjp(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs, std::span<const Value> outputs,
+      std::span<const Value> cotangents, std::span<const bool> needs, std::span<Value> grads)
+      : Rule(ctx, op, attrs, inputs), outputs_(outputs), cotangents_(cotangents), needs_(needs), grads_(grads) {}
+  Var out(size_t i = 0) const { return Var(ctx_, outputs_[i]); }
+  bool has_dy(size_t i) const { return cotangents_[i].defined(); }
+  Var dy(size_t i = 0) const;  // zeros of the output's type where nothing flowed
+  // For vjp_all:
+  bool needs(size_t i) const { return needs_[i]; }
+  void set(size_t i, const Var& grad) { grads_[i] = grad.value(); }
+
+ private:
+  std::span<const Value> outputs_, cotangents_;
+  std::span<const bool> needs_;
+  std::span<Value> grads_;
+};
+
+}  // namespace pg

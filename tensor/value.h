@@ -1,0 +1,75 @@
+// Value: what flows through `apply`: an immutable strided array, or an immediate number; together with
+// its place on the gradient tape. A script's tensor is a box that holds one Value.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "tensor/buffer.h"
+#include "tensor/dtype.h"
+#include "tensor/refcount.h"
+#include "tensor/shape.h"
+
+namespace pg {
+
+class TapeNode;
+
+struct Type {
+  DType dtype = DType::kFloat32;
+  Device device = {};
+  Dims shape = {};
+  bool operator==(const Type&) const = default;
+};
+std::string to_string(const Type& type);  // "float32 2x3 cpu"
+
+// An array: type, strides in elements, and a buffer; without buffer only a type (see OpDef::vjp_uses).
+class Array : public RefCounted<Array> {
+ public:
+  Type type;
+  Dims strides;
+  int64_t offset = 0;  // elements from the start of the buffer
+  Ref<Buffer> buffer;
+  bool contiguous = true;  // row-major without gaps
+
+  static Ref<Array> make(const Type& type);  // contiguous, without buffer
+  static void destroy(Array* array);
+
+  void* data() const { return static_cast<char*>(buffer->data) + offset * size_of(type.dtype); }
+  bool writable() const { return unique() && buffer && buffer->unique(); }  // nobody else can see a write
+};
+
+class Value {
+ public:
+  Value() = default;
+  explicit Value(Ref<Array> array) : array_(std::move(array)) {}
+  explicit Value(double number) : number_(number), is_number_(true) {}
+
+  bool defined() const { return array_ || is_number_; }
+  bool is_number() const { return is_number_; }
+  bool is_array() const { return bool(array_); }
+  double number() const { return number_; }
+
+  Array& array() const { return *array_; }
+  const Ref<Array>& array_ref() const { return array_; }
+  Ref<Array>& array_ref() { return array_; }
+  const Type& type() const { return array_->type; }
+  const Dims& shape() const { return array_->type.shape; }
+  DType dtype() const { return array_->type.dtype; }
+  Device device() const { return array_->type.device; }
+  int rank() const { return shape().size(); }
+  int64_t numel() const { return pg::numel(shape()); }
+
+  // The tape node that made this value (or the leaf it belongs to) and which of its outputs it is.
+  const Ref<TapeNode>& node() const { return node_; }
+  uint32_t node_output() const { return node_output_; }
+  void link(Ref<TapeNode> node, uint32_t output);
+  Value detached() const { return is_number_ ? Value(number_) : Value(array_); }
+
+ private:
+  Ref<Array> array_;
+  Ref<TapeNode> node_;
+  double number_ = 0;
+  uint32_t node_output_ = 0;
+  bool is_number_ = false;
+};
+
+}  // namespace pg
