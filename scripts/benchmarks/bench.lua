@@ -1,0 +1,98 @@
+-- Measures the cases of cases/*.lua, each in a process of its own. A file returns one case or an array of cases:
+-- {name =, setup = function(pg) return fn, opts end}; opts.scale: units in one call of fn; opts.inner: calls in a block.
+-- A case with `measure = function(env)` measures itself and returns {us_min =, us_median =, n =, …}.
+-- A block holds about 20 ms of calls; minimum and median are taken over the blocks of one budget.
+local ffi = require "ffi"
+ffi.cdef "struct pg_bench_time { long s, ns; }; int clock_gettime(int, struct pg_bench_time *);"
+local stamp = ffi.new("struct pg_bench_time")
+local function now()
+  ffi.C.clock_gettime(1, stamp)
+  return tonumber(stamp.s) * 1e6 + tonumber(stamp.ns) * 1e-3
+end
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local program = arg[-1]
+local opts = {threads = 1, budget = 0.8}
+for _, a in ipairs(arg) do
+  local k, v = a:match("^%-%-(%w+)=(.*)$")
+  if k then opts[k] = tonumber(v) or v elseif a ~= "" then opts.pattern = a end
+end
+
+local function quote(s) return "'" .. tostring(s):gsub("'", "'\\''") .. "'" end
+
+local function load_cases()
+  local p, cases = assert(io.popen("ls " .. quote(here) .. "/cases/*.lua")), {}
+  for path in p:lines() do
+    local c = dofile(path)
+    for _, case in ipairs(c.name and {c} or c) do cases[#cases + 1] = case end
+  end
+  p:close()
+  return cases
+end
+
+local function median(list)
+  table.sort(list)
+  local m = #list / 2
+  return #list % 2 == 1 and list[m + 0.5] or (list[m] + list[m + 1]) / 2
+end
+
+local function block(f, n)
+  local t = now()
+  for _ = 1, n do f() end
+  return (now() - t) / n
+end
+
+local function time(f, o)
+  local scale, budget = o.scale or 1, opts.budget * 1e6
+  local est, start = block(f, 1), now()
+  repeat est = math.min(est, block(f, 1)) until now() - start > math.min(0.25e6, budget / 4)
+  local n = o.inner or math.max(1, math.min(100000, math.floor(20000 / math.max(est, 0.05))))
+  block(f, n)
+  local times = {}
+  start = now()
+  repeat times[#times + 1] = block(f, n)
+  until #times >= 5 and now() - start > budget or #times >= 400
+  for i, v in ipairs(times) do times[i] = v / scale end
+  return {us_min = math.min(unpack(times)), us_median = median(times), n = n * #times * scale}
+end
+
+local function json(row)
+  local keys, parts = {}, {}
+  for k in pairs(row) do keys[#keys + 1] = k end
+  local rank = {name = 1, us_min = 2, us_median = 3, n = 4, threads = 5}
+  table.sort(keys, function(a, b)
+    local x, y = rank[a] or 9, rank[b] or 9
+    if x ~= y then return x < y end
+    return a < b
+  end)
+  for i, k in ipairs(keys) do
+    local v = row[k]
+    if type(v) == "number" then v = v == math.floor(v) and string.format("%d", v) or string.format("%.4g", v)
+    else v = '"' .. tostring(v):gsub('[\\"]', "\\%0"):gsub("%c", " ") .. '"' end
+    parts[i] = string.format('"%s": %s', k, v)
+  end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+local function run(case)
+  if case.measure then
+    return case.measure({program = program, now = now, median = median, quote = quote, here = here, budget = opts.budget})
+  end
+  local pg = require "perigee"
+  pg.set_num_threads(opts.threads)
+  local f, o = case.setup(pg)
+  return time(f, o or {})
+end
+
+for _, case in ipairs(load_cases()) do
+  if opts.case == case.name then
+    local ok, row = pcall(run, case)
+    if not ok then row = {error = row} end
+    row.name, row.threads = case.name, opts.threads
+    print(json(row))
+  elseif not opts.case and (not opts.pattern or case.name:find(opts.pattern)) then
+    io.stdout:flush()
+    os.execute(string.format("OMP_NUM_THREADS=%d %s %s --case=%s --threads=%d --budget=%s", opts.threads, quote(program),
+                             quote(arg[0]), quote(case.name), opts.threads, opts.budget))
+  end
+end

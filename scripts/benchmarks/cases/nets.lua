@@ -1,0 +1,52 @@
+-- Small networks, inference and whole training steps; architecture, batch and loss as in the peers' programs.
+local function mlp(pg, inputs, sizes)
+  local net = pg.nn.HybridSequential{}
+  for i = 1, #sizes - 1 do
+    net:add(pg.nn.Dense(sizes[i], {activation = "relu", in_units = i == 1 and inputs or sizes[i - 1]}))
+  end
+  net:add(pg.nn.Dense(sizes[#sizes], {in_units = sizes[#sizes - 1]}))
+  net:initialize()
+  return net
+end
+
+local function lenet(pg)
+  local nn = pg.nn
+  local net = nn.HybridSequential{
+    nn.Conv2D(6, 5, {activation = "relu"}), nn.MaxPool2D(2), nn.Conv2D(16, 5, {activation = "relu"}), nn.MaxPool2D(2),
+    nn.Flatten(), nn.Dense(120, {activation = "relu"}), nn.Dense(84, {activation = "relu"}), nn.Dense(10),
+  }
+  net:initialize()
+  return net
+end
+
+local function infer(name, batch)
+  return {name = name, setup = function(pg)
+    local net, x = mlp(pg, 512, {256, 128, 2}), pg.rand(batch, 512) - 0.5
+    return function() return net(x) end, {inner = 1000}
+  end}
+end
+
+local function train(name, build, shape, optimizer, options)
+  return {name = name, setup = function(pg)
+    local net, x, y = build(pg), pg.rand(shape) - 0.5, pg.randint(1, 10, {shape[1]})
+    local loss_fn = pg.loss.SoftmaxCrossEntropyLoss()
+    net(x)
+    local trainer = pg.optim.Trainer(net:collect_params(), optimizer, options)
+    local function forward() return loss_fn(net(x), y) end
+    return function()
+      local l = pg.record(forward)
+      l:backward()
+      trainer:step(shape[1])
+    end
+  end}
+end
+
+local function mlp_784(pg) return mlp(pg, 784, {256, 128, 10}) end
+local momentum = {learning_rate = 0.05, momentum = 0.9}
+return {
+  infer("seed_mlp_b1", 1), infer("seed_mlp_b32", 32),
+  train("mlp_train_sgd_b64", mlp_784, {64, 784}, "sgd", {learning_rate = 0.01}),
+  train("mlp_train_adam_b64", mlp_784, {64, 784}, "adam", {learning_rate = 1e-3}),
+  train("lenet_train_b1", lenet, {1, 1, 28, 28}, "sgd", momentum),
+  train("lenet_train_b64", lenet, {64, 1, 28, 28}, "sgd", momentum),
+}

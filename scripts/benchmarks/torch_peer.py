@@ -1,0 +1,127 @@
+"""The cases of cases/*.lua in torch, eager, for any torch from 1.13 on. Usage: torch_peer.py THREADS BUDGET [PATTERN]
+Prints the same JSON lines as bench.lua with "peer". PATTERN: a Lua pattern that is also a regular expression."""
+import json, os, re, statistics, sys, time
+from itertools import repeat
+
+threads, budget, pattern = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else ""
+os.environ["OMP_NUM_THREADS"] = str(threads)
+os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")  # OpenBLAS 0.3.21 takes newer CPUs for Haswell
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.set_num_threads(threads)
+rnd = lambda *s: torch.rand(*s) - 0.5
+
+
+def case(name, make, scale=1, inner=None):
+    if not re.search(pattern.replace("%", "\\"), name):
+        return
+    torch.manual_seed(0)
+    call = make()
+
+    def block(n):
+        t = time.perf_counter_ns()
+        for _ in repeat(None, n):
+            call()
+        return (time.perf_counter_ns() - t) / 1000 / n
+
+    est, start = block(1), time.perf_counter()
+    while time.perf_counter() - start < min(0.25, budget / 4):
+        est = min(est, block(1))
+    n = inner or max(1, min(100000, int(20000 / max(est, 0.05))))
+    block(n)
+    ts, start = [], time.perf_counter()
+    while len(ts) < 5 or time.perf_counter() - start < budget:
+        ts.append(block(n) / scale)
+    print(json.dumps({"name": name, "us_min": round(min(ts), 4), "us_median": round(statistics.median(ts), 4),
+                      "n": n * len(ts) * scale, "threads": threads, "peer": "torch " + torch.__version__}), flush=True)
+
+
+def no_grad(f, *xs):
+    def call():
+        with torch.no_grad():
+            f(*xs)
+    return call
+
+
+def add1(grad):
+    a, b = torch.ones(1, requires_grad=grad), torch.ones(1)
+
+    def f():
+        for _ in range(1000):
+            a + b
+    return f
+
+
+def chain100():
+    x = torch.ones(1, requires_grad=True)
+
+    def f():
+        x.grad = None
+        y = x
+        for _ in range(100):
+            y = y * x
+        y.backward()
+    return f
+
+
+def mlp(sizes, i):
+    layers = []
+    for s in sizes[:-1]:
+        layers += [nn.Linear(i, s), nn.ReLU()]
+        i = s
+    return nn.Sequential(*layers, nn.Linear(i, sizes[-1]))
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Flatten(), nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
+
+
+def infer(net, x):
+    net = net.eval()
+
+    def f():
+        with torch.inference_mode():
+            net(x)
+    return f
+
+
+def train(net, x, optimizer):
+    y, o = torch.randint(0, 10, (x.shape[0],)), optimizer(net.parameters())
+
+    def step():
+        o.zero_grad(set_to_none=True)
+        F.cross_entropy(net(x), y).backward()
+        o.step()
+    return step
+
+
+sgd = lambda ps: torch.optim.SGD(ps, lr=0.01)
+momentum = lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9)
+adam = lambda ps: torch.optim.Adam(ps, lr=1e-3)
+case("op_add1", lambda: add1(False), scale=1000)
+case("op_add1_record", lambda: add1(True), scale=1000)
+case("scalar_chain100_fwdbwd", chain100)
+for b in (1, 32):
+    case("seed_mlp_b%d" % b, lambda: infer(mlp((256, 128, 2), 512), rnd(b, 512)), inner=1000)
+case("mlp_train_sgd_b64", lambda: train(mlp((256, 128, 10), 784), rnd(64, 784), sgd))
+case("mlp_train_adam_b64", lambda: train(mlp((256, 128, 10), 784), rnd(64, 784), adam))
+for b in (1, 64):
+    case("lenet_train_b%d" % b, lambda: train(lenet(), rnd(b, 1, 28, 28), momentum))
+case("softmax_4096x1024", lambda: no_grad(lambda x: torch.softmax(x, -1), rnd(4096, 1024)))
+case("layernorm_4096x1024", lambda: no_grad(lambda x, g, b: F.layer_norm(x, (1024,), g, b), rnd(4096, 1024),
+                                            torch.ones(1024), torch.zeros(1024)))
+case("sum_16m", lambda: no_grad(torch.sum, rnd(1 << 24)))
+for n in (512, 1024):
+    case("gemm_%d" % n, lambda: no_grad(torch.mm, rnd(n, n), rnd(n, n)))
+M = 1 << 20
+for op in ("add", "mul", "div", "maximum"):
+    case(op + "_1m", lambda: no_grad(getattr(torch, op), torch.rand(M) + 0.5, torch.rand(M) + 0.5))
+for op in ("relu", "sqrt", "exp", "log", "sin", "tanh", "sigmoid", "erf", "gelu", "sum", "max", "mean", "argmax"):
+    case(op + "_1m", lambda: no_grad(getattr(torch, op, None) or getattr(F, op), torch.rand(M) + 0.5))
+for d in (0, 1):
+    case("sum_dim%d_1024x1024" % (d + 1), lambda: no_grad(lambda x: x.sum(d), torch.rand(1024, 1024)))
+case("add_row_1024x1024", lambda: no_grad(torch.add, torch.rand(1024, 1024), torch.rand(1024)))
+case("transpose_copy_1024x1024", lambda: no_grad(lambda x: x.t().contiguous(), torch.rand(1024, 1024)))
