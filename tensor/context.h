@@ -32,6 +32,7 @@ class Context {
   bool detect_anomaly = false;
   std::function<std::string()> script_position;  // "file:line", asked when a tape entry is made in anomaly mode
   uint64_t next_sequence = 1;                    // of tape nodes
+  uint64_t next_walk = 1;                        // of walks over the tape
 
   void poll() {
     if (cancel.load(std::memory_order_relaxed)) raise_cancelled();
@@ -63,9 +64,14 @@ Interpreter& eager_interpreter();
 // Type inference alone, the same that apply does. Throws the op's errors.
 void infer_types(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, SmallVector<Type, 2>& out);
 
+// The dtype in which a pointwise op computes on these inputs (before a comparison answers bool).
+DType pointwise_compute_dtype(const OpDef& op, std::span<const Value> inputs);
+
 // Values from scalars, and element access; all synchronous.
 Value make_array(const Type& type);                      // uninitialised
+Value make_filled(const Type& type, double number);
 Value make_scalar(double number, DType dtype, Device device = {});
+bool has_nan(const Value& value);                         // of a contiguous floating array on the CPU
 double item(const Value& value);                         // the one element of a one-element array
 Value to_contiguous(Context& ctx, const Value& value);   // itself when it is
 Value to_device(Context& ctx, const Value& value, Device device);

@@ -111,8 +111,9 @@ struct ViewArgs : AttrReader {
   const Dims& out_shape;
   Dims strides;
   int64_t offset = 0;
-  ViewArgs(const OpDef& op, const Attrs& attrs, const Array& in, const Dims& out)
-      : AttrReader(op, attrs), input(in), out_shape(out) {}
+  int output;  // which output, for ops with several
+  ViewArgs(const OpDef& op, const Attrs& attrs, const Array& in, const Dims& out, int output_index = 0)
+      : AttrReader(op, attrs), input(in), out_shape(out), output(output_index) {}
 };
 
 class Var;   // tensor/rule.h
@@ -146,6 +147,7 @@ struct OpDef {
   int id = -1;
   uint32_t saved_inputs = ~0u, saved_outputs = ~0u;  // bit masks from vjp_uses, by definition index
   int random_attr = -1;
+  int training_attr = -1;  // an attribute named `training`: nil is resolved to the context's mode when applied
 
   bool has(Traits t) const { return traits & t; }
   bool differentiable() const { return !vjp.empty() || vjp_all; }

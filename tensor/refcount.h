@@ -16,6 +16,8 @@ class RefCounted {
       T::destroy(const_cast<T*>(static_cast<const T*>(this)));
   }
   bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
+  // Drops a reference without destroying the object: the caller becomes its owner.
+  void forget_last() const { count_.store(0, std::memory_order_relaxed); }
 
  private:
   mutable std::atomic<uint32_t> count_{0};

@@ -9,6 +9,12 @@ namespace pg {
 
 enum class GradReq : uint8_t { kNull, kWrite, kAdd };
 
+// A value that several boxes share: the gradient of a leaf and the boxes that `x.grad` answers.
+struct Cell : RefCounted<Cell> {
+  Value value;
+  static void destroy(Cell* cell) { delete cell; }
+};
+
 // A leaf (attach_grad) or one recorded application.
 class TapeNode : public RefCounted<TapeNode> {
  public:
@@ -33,9 +39,13 @@ class TapeNode : public RefCounted<TapeNode> {
   // Leaves only.
   bool leaf = false;
   GradReq req = GradReq::kWrite;
-  Value grad;                          // zeros from attach_grad on
+  Ref<Cell> grad;                      // zeros from attach_grad on
   bool fresh = false;                  // backward wrote since the flag was last cleared
   Type leaf_type;
+
+  // Scratch of the walk that is under way.
+  uint64_t walk = 0;
+  uint32_t slot = 0;
 };
 
 // A leaf with a zero gradient of the type of `value` (floating dtypes only).

@@ -1,0 +1,20 @@
+#include "tensor/cpu/register.h"
+
+#include "tensor/op.h"
+
+namespace pg {
+
+void add_all_cpu_kernels(Registry& r) {
+  add_pointwise_kernels(r);
+  add_reduce_kernels(r);
+  add_shape_kernels(r);
+  add_index_kernels(r);
+  add_linalg_kernels(r);
+  add_conv_kernels(r);
+  add_norm_kernels(r);
+  add_loss_kernels(r);
+  add_random_kernels(r);
+  add_optim_kernels(r);
+}
+
+}  // namespace pg

@@ -1,0 +1,132 @@
+// Type inference: input checks common to all ops, the rule of pointwise ops, and error texts.
+#include <cmath>
+
+#include "tensor/context.h"
+
+namespace pg {
+namespace {
+
+std::string describe(const Value& v) {
+  if (!v.defined()) return "nil";
+  return v.is_number() ? fmt::format("number {}", v.number()) : to_string(v.type());
+}
+
+std::string dtype_list(uint16_t mask) {
+  if (mask == kFloating) return "a floating dtype";
+  if (mask == kIntegral) return "an integer dtype";
+  if (mask == kNumeric) return "a numeric dtype";
+  if (mask == kIndex) return "int32 or int64";
+  std::string text;
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (mask >> i & 1) text += (text.empty() ? "" : " or ") + std::string(name_of(DType(i)));
+  return text;
+}
+
+// An input restricted to bool (a condition) takes no part in promotion.
+bool promotes(const InputDef& def) { return def.dtypes != kBoolOnly; }
+
+const InputDef& definition(const OpDef& op, std::span<const Value> inputs, size_t i) {
+  return inputs.size() == op.inputs.size() && op.inputs.back().arity != Arity::kList
+             ? op.inputs[i]
+             : op.inputs[size_t(input_definition(op, inputs.size(), i))];
+}
+
+void check_inputs(const OpDef& op, std::span<const Value> inputs) {
+  const Value* first = nullptr;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& v = inputs[i];
+    const InputDef& def = definition(op, inputs, i);
+    if (!v.defined()) {
+      if (def.arity != Arity::kOptional) bad_argument(op.name, def.name, "a tensor", "nil");
+      continue;
+    }
+    if (v.is_number()) continue;
+    if (!accepts(def.dtypes, v.dtype()))
+      bad_argument(op.name, def.name, "a tensor of " + dtype_list(def.dtypes), describe(v));
+    if (first && !(first->device() == v.device()))
+      bad_argument(op.name, def.name, "a tensor on " + name_of(first->device()) + " like the others", describe(v));
+    if (!first) first = &v;
+  }
+}
+
+DType apply_number(const OpDef& op, const InputDef& def, DType dtype, double number) {
+  if (const auto promoted = promote_number(dtype, number)) return *promoted;
+  bad_argument(op.name, def.name, fmt::format("a number that {} can hold", name_of(dtype)), fmt::format("{}", number));
+}
+
+void infer_pointwise(const OpDef& op, std::span<const Value> inputs, SmallVector<Type, 2>& out) {
+  Type& type = out.emplace_back();
+  type.dtype = pointwise_compute_dtype(op, inputs);
+  if (op.result == Result::kBool) type.dtype = DType::kBool;
+  bool first = true;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_array()) continue;
+    type.device = inputs[i].device();
+    if (first) {
+      type.shape = inputs[i].shape();
+      first = false;
+      continue;
+    }
+    if (type.shape == inputs[i].shape()) continue;
+    Dims joined;
+    if (!broadcast(type.shape, inputs[i].shape(), &joined))
+      bad_argument(op.name, definition(op, inputs, i).name, "a shape that broadcasts with " + to_string(type.shape),
+                   to_string(inputs[i].shape()));
+    type.shape = joined;
+  }
+}
+
+}  // namespace
+
+DType pointwise_compute_dtype(const OpDef& op, std::span<const Value> inputs) {
+  bool any = false;
+  DType dtype = DType::kBool;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_array() || !promotes(definition(op, inputs, i))) continue;
+    dtype = any ? promote(dtype, inputs[i].dtype()) : inputs[i].dtype();
+    any = true;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_number()) continue;
+    const InputDef& def = definition(op, inputs, i);
+    if (any)
+      dtype = apply_number(op, def, dtype, inputs[i].number());
+    else
+      dtype = DType::kFloat32, any = true;
+  }
+  return op.result == Result::kFloat ? float_result(dtype) : dtype;
+}
+
+void Infer::bad_input(size_t i, const std::string& expected) const {
+  bad_argument(op().name, definition(op(), inputs_, i).name, expected, describe(inputs_[i]));
+}
+
+void Infer::bad_attr(const char* name, const std::string& expected) const {
+  bad_argument(op().name, name, expected, to_string(raw(name)));
+}
+
+void Infer::require_rank(size_t i, int rank) const {
+  if (this->rank(i) != rank) bad_input(i, fmt::format("{} dims", rank));
+}
+
+void Infer::output(DType dtype, Dims shape) {
+  Type type{dtype, {}, shape};
+  for (const Value& v : inputs_)
+    if (v.is_array()) {
+      type.device = v.device();
+      break;
+    }
+  outputs.push_back(type);
+}
+
+void infer_types(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, SmallVector<Type, 2>& out) {
+  check_inputs(op, inputs);
+  if (!op.infer) return infer_pointwise(op, inputs, out);
+  Infer c(op, attrs, inputs);
+  op.infer(c);
+  out = std::move(c.outputs);
+  for (const Type& type : out)
+    if (!op.has(kDynamicShape)) checked_numel(op.name, type.shape);
+}
+
+}  // namespace pg

@@ -1,0 +1,290 @@
+// apply, the one door, and the eager interpreter behind it.
+#include <cmath>
+
+#include "tensor/context.h"
+#include "tensor/cpu/copy.h"
+#include "tensor/rule.h"
+#include "tensor/tape.h"
+
+namespace pg {
+namespace {
+
+View view_of(const Array& a) { return {&a.type, &a.strides, a.data()}; }
+
+// Numbers of a call, as 0-dim arrays of the compute dtype that live during the call.
+struct Immediate {
+  Type type;
+  Dims strides;
+  alignas(8) char data[8];
+};
+
+void fill_immediate(const OpDef& op, size_t i, double number, DType dtype, Immediate& slot) {
+  if (!holds(dtype, number) && !is_float(dtype))
+    bad_argument(op.name, op.inputs[i].name, fmt::format("a number that {} can hold", name_of(dtype)), fmt::format("{}", number));
+  slot.type.dtype = dtype;
+  store_number(dtype, slot.data, number);
+}
+
+Device device_of(std::span<const Value> inputs, std::span<const Type> types) {
+  for (const Value& v : inputs)
+    if (v.is_array()) return v.device();
+  return types.empty() ? Device{} : types[0].device;
+}
+
+bool any_requires_grad(std::span<const Value> inputs) {
+  for (const Value& v : inputs)
+    if (requires_grad(v)) return true;
+  return false;
+}
+
+Values run_decomposition(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+  Rule rule(ctx, op, attrs, inputs);
+  Values out;
+  for (Var& v : op.decompose(rule)) out.push_back(std::move(v.value()));
+  return out;
+}
+
+// The views of one kernel call and what keeps them alive.
+class Call {
+ public:
+  Call(Context& ctx, const OpDef& op, std::span<Value> inputs, const KernelRow& row) {
+    immediates_.reserve(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) add_input(ctx, op, inputs, i, row);
+  }
+  SmallVector<View, 4> in;
+
+ private:
+  void add_input(Context& ctx, const OpDef& op, std::span<Value> inputs, size_t i, const KernelRow& row) {
+    Value& v = inputs[i];
+    if (!v.defined()) return void(in.emplace_back());
+    if (v.is_number()) {
+      Immediate& slot = immediates_.emplace_back();
+      fill_immediate(op, i, v.number(), pointwise_compute_dtype(op, inputs), slot);
+      return void(in.push_back({&slot.type, &slot.strides, slot.data}));
+    }
+    if (row.flags & kStridedInputs || v.array().contiguous) return void(in.push_back(view_of(v.array())));
+    in.push_back(view_of(kept_.emplace_back(to_contiguous(ctx, v.detached())).array()));
+  }
+
+  SmallVector<Immediate, 2> immediates_;
+  SmallVector<Value, 1> kept_;
+};
+
+class EagerInterpreter final : public Interpreter {
+ public:
+  Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) override {
+    SmallVector<Type, 2> types;
+    infer_types(op, inputs, attrs, types);
+    Values out;
+    if (op.view && make_views(op, inputs[0], attrs, types, out)) {
+      record(ctx, op, inputs, attrs, out);
+      return out;
+    }
+    const KernelRow row = registry().kernel(op, device_of(inputs, types));
+    if (op.decompose && (!row.fn || differentiates_through_decomposition(ctx, op, inputs)))
+      return decompose(ctx, op, inputs, attrs);
+    if (!row.fn) fail(op.name, "no kernel for device {}", name_of(device_of(inputs, types)));
+    run_kernel(ctx, op, inputs, attrs, row, types, out);
+    return out;
+  }
+
+ private:
+  static bool differentiates_through_decomposition(Context& ctx, const OpDef& op, std::span<Value> inputs) {
+    return ctx.recording && !op.differentiable() && !op.has(kNoGrad) && any_requires_grad(inputs);
+  }
+
+  static Values decompose(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+    if (!op.differentiable() && !op.has(kNoGrad)) return run_decomposition(ctx, op, inputs, attrs);
+    Values out;
+    {
+      ScopedFlag quiet(ctx.recording, false);
+      out = run_decomposition(ctx, op, inputs, attrs);
+    }
+    for (Value& v : out) v = v.detached();
+    record(ctx, op, inputs, attrs, out);
+    return out;
+  }
+
+  static bool make_views(const OpDef& op, const Value& input, const Attrs& attrs, std::span<const Type> types, Values& out) {
+    for (size_t i = 0; i < types.size(); ++i) {
+      ViewArgs args(op, attrs, input.array(), types[i].shape, int(i));
+      if (!op.view(args)) {
+        out.clear();
+        return false;
+      }
+      Ref<Array> alias = Array::make(types[i]);
+      alias->strides = args.strides;
+      alias->offset = input.array().offset + args.offset;
+      alias->buffer = input.array().buffer;
+      alias->contiguous = is_contiguous(types[i].shape, args.strides);
+      out.emplace_back(std::move(alias));
+    }
+    return true;
+  }
+
+  // Output i takes the buffer of the input it may rewrite, when nobody else holds it.
+  static bool reuse(const OpDef& op, std::span<Value> inputs, const Type& type, size_t i) {
+    if (!op.has(kInPlace) && !(op.has(kPointwise) && i == 0)) return false;
+    if (i >= inputs.size() || !inputs[i].is_array()) return false;
+    const Array& a = inputs[i].array();
+    return a.type == type && a.contiguous && a.writable();
+  }
+
+  static void run_kernel(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, const KernelRow& row,
+                         std::span<const Type> types, Values& out) {
+    SmallVector<View, 2> views;
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (op.has(kDynamicShape)) {
+        out.emplace_back();
+        views.emplace_back();
+        continue;
+      }
+      out.push_back(reuse(op, inputs, types[i], i) ? inputs[i].detached() : make_array(types[i]));
+      views.push_back(view_of(out[i].array()));
+    }
+    Call call(ctx, op, inputs, row);
+    auto allocate = [&](int i, const Dims& shape) {
+      out[size_t(i)] = make_array(Type{types[size_t(i)].dtype, types[size_t(i)].device, shape});
+      return view_of(out[size_t(i)].array());
+    };
+    row.fn(KernelArgs{op, call.in, views, attrs, allocate});
+    if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
+    record(ctx, op, inputs, attrs, out);
+  }
+
+  static void check_anomaly(Context& ctx, const OpDef& op, std::span<const Value> out) {
+    for (const Value& v : out)
+      if (has_nan(v))
+        fail(op.name, "made a NaN{}", ctx.script_position ? " at " + ctx.script_position() : std::string());
+  }
+};
+
+void check_count(const OpDef& op, size_t count) {
+  size_t lists = 0;
+  for (const InputDef& def : op.inputs) lists += def.arity == Arity::kList;
+  const size_t singles = op.inputs.size() - lists;
+  if (lists == 0 ? count != singles : count < singles || (count - singles) % lists != 0)
+    fail(op.name, "takes {} inputs, got {}", op.inputs.size(), count);
+}
+
+// A number stands for a 0-dim tensor where the op is not pointwise or has no tensor to follow.
+void materialize_numbers(const OpDef& op, std::span<Value> inputs) {
+  bool any_array = false, any_number = false;
+  for (const Value& v : inputs) any_array |= v.is_array(), any_number |= v.is_number();
+  if (!any_number || (op.has(kPointwise) && any_array)) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_number()) continue;
+    if (!op.has(kPointwise) && !op.has(kNumberOk))
+      bad_argument(op.name, op.inputs[size_t(input_definition(op, inputs.size(), i))].name, "a tensor", "number");
+    inputs[i] = make_scalar(inputs[i].number(), DType::kFloat32);
+    if (op.has(kPointwise)) return;
+  }
+}
+
+}  // namespace
+
+Interpreter& eager_interpreter() {
+  static EagerInterpreter instance;
+  return instance;
+}
+
+Context::Context() : interpreter(&eager_interpreter()), generator(new Generator(0)) {}
+
+void Context::raise_cancelled() {
+  cancel = false;
+  throw Cancelled();
+}
+
+Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+  ctx.poll();
+  if (inputs.size() != op.inputs.size() || op.inputs.empty() || op.inputs.back().arity == Arity::kList)
+    check_count(op, inputs.size());
+  for (const Value& v : inputs)
+    if (v.is_number()) {
+      materialize_numbers(op, inputs);
+      break;
+    }
+  if (op.random_attr < 0 && op.training_attr < 0) return ctx.interpreter->apply(ctx, op, inputs, attrs);
+  Attrs resolved = attrs;
+  if (op.random_attr >= 0) {
+    AttrValue& key = resolved[size_t(op.random_attr)];
+    if (auto* generator = std::get_if<Ref<Generator>>(&key))
+      key = (*generator)->next();
+    else if (key.index() == 0)
+      key = ctx.generator->next();
+  }
+  if (op.training_attr >= 0 && resolved[size_t(op.training_attr)].index() == 0)
+    resolved[size_t(op.training_attr)] = ctx.training;
+  return ctx.interpreter->apply(ctx, op, inputs, resolved);
+}
+
+Value make_array(const Type& type) {
+  Ref<Array> array = Array::make(type);
+  array->buffer = Buffer::allocate(type.device, size_t(numel(type.shape)) * size_t(size_of(type.dtype)));
+  return Value(std::move(array));
+}
+
+Value make_filled(const Type& type, double number) {
+  Value host = make_array(Type{type.dtype, {}, type.shape});
+  const int64_t n = host.numel();
+  visit_dtype(type.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T element;
+    store_number(type.dtype, &element, number);
+    std::fill_n(static_cast<T*>(host.array().data()), n, element);
+  });
+  if (type.device.is_cpu()) return host;
+  Value out = make_array(type);
+  device_table(type.device).copy_in(type.device.index, out.array().data(), host.array().data(), host.array().buffer->bytes);
+  return out;
+}
+
+Value make_scalar(double number, DType dtype, Device device) { return make_filled(Type{dtype, device, {}}, number); }
+
+double item(const Value& value) {
+  if (value.is_number()) return value.number();
+  const Array& a = value.array();
+  if (a.type.device.is_cpu()) return load_number(a.type.dtype, a.data());
+  alignas(8) char data[8];
+  device_table(a.type.device).copy_out(a.type.device.index, data, a.data(), size_t(size_of(a.type.dtype)));
+  return load_number(a.type.dtype, data);
+}
+
+bool has_nan(const Value& v) {
+  if (!v.is_array() || !is_float(v.dtype()) || !v.device().is_cpu() || !v.array().contiguous) return false;
+  const int64_t n = v.numel();
+  return visit_dtype(v.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* data = static_cast<const T*>(v.array().data());
+    for (int64_t i = 0; i < n; ++i)
+      if (std::isnan(double(data[i]))) return true;
+    return false;
+  });
+}
+
+Value to_contiguous(Context& ctx, const Value& value) {
+  if (value.is_number() || value.array().contiguous) return value;
+  if (value.device().is_cpu()) {
+    Value out = make_array(value.type());
+    cpu::copy_strided(view_of(value.array()), out.array().data());
+    return out;
+  }
+  Value in[1] = {value};
+  return apply(ctx, registry().require("contiguous"), in, {})[0];
+}
+
+Value to_device(Context& ctx, const Value& value, Device device) {
+  if (value.device() == device) return value;
+  const Value source = to_contiguous(ctx, value);
+  Value out = make_array(Type{value.dtype(), device, value.shape()});
+  const size_t bytes = size_t(value.numel()) * size_t(size_of(value.dtype()));
+  if (!value.device().is_cpu() && !device.is_cpu())
+    return to_device(ctx, to_device(ctx, value, Device{}), device);
+  if (value.device().is_cpu())
+    device_table(device).copy_in(device.index, out.array().data(), source.array().data(), bytes);
+  else
+    device_table(value.device()).copy_out(value.device().index, out.array().data(), source.array().data(), bytes);
+  return out;
+}
+
+}  // namespace pg

@@ -1,0 +1,174 @@
+#include "tensor/op.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <numeric>
+
+#include "tensor/cpu/register.h"
+#include "tensor/ops/all.h"
+
+namespace pg {
+namespace {
+
+uint32_t mask_of(const OpDef& op, const char* name, uint32_t& outputs) {
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    if (!std::strcmp(op.inputs[i].name, name)) return 1u << i;
+  for (size_t i = 0; i < op.outputs.size(); ++i)
+    if (!std::strcmp(op.outputs[i], name)) outputs |= 1u << i;
+  return 0;
+}
+
+// vjp_uses "x out" to bit masks.
+void parse_uses(OpDef& op) {
+  if (!op.vjp_uses) return;
+  op.saved_inputs = op.saved_outputs = 0;
+  std::string word;
+  for (const char* p = op.vjp_uses;; ++p) {
+    if (*p && *p != ' ') {
+      word += *p;
+      continue;
+    }
+    if (!word.empty()) op.saved_inputs |= mask_of(op, word.c_str(), op.saved_outputs);
+    word.clear();
+    if (!*p) break;
+  }
+}
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = int(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const int cost = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, cost});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string suggest(std::string_view name, std::span<const std::string_view> known) {
+  std::string_view best;
+  int best_distance = name.size() < 4 ? 1 : name.size() < 8 ? 2 : 3;
+  for (std::string_view k : known) {
+    const int d = edit_distance(name, k);
+    if (d < best_distance || (d == best_distance && best.empty())) best = k, best_distance = d;
+  }
+  for (std::string_view k : known)
+    if (best.empty() && name.size() >= 4 && (k.starts_with(name) || (k.size() >= 4 && name.starts_with(k)))) best = k;
+  return std::string(best);
+}
+
+const AttrValue& AttrReader::raw(const char* name) const {
+  const int i = op_.attr_index(name);
+  if (i < 0) throw Error(fmt::format("{}: no attribute '{}'", op_.name, name));
+  return attrs_[size_t(i)];
+}
+
+int AttrReader::dim(const char* name, int rank) const { return dim_index(op_.name, name, attr<int64_t>(name), rank); }
+
+Dims AttrReader::dims(const char* name, int rank) const {
+  const AttrValue& value = raw(name);
+  Dims out;
+  if (value.index() == 0 || std::get<Ints>(value).empty()) {
+    for (int i = 0; i < rank; ++i) out.push_back(i);
+    return out;
+  }
+  for (int64_t d : std::get<Ints>(value)) {
+    const int index = dim_index(op_.name, name, d, rank);
+    if (std::find(out.begin(), out.end(), index) != out.end())
+      bad_argument(op_.name, name, "each dim once", to_string(value));
+    out.push_back(index);
+  }
+  return out;
+}
+
+int OpDef::attr_index(const char* attr) const {
+  for (size_t i = 0; i < attrs.size(); ++i)
+    if (attrs[i].name == attr || !std::strcmp(attrs[i].name, attr)) return int(i);
+  return -1;
+}
+
+Registry& registry() {
+  static Registry* instance = [] {
+    auto* r = new Registry;
+    add_all_ops(*r);
+    add_all_cpu_kernels(*r);
+    return r;
+  }();
+  return *instance;
+}
+
+void Registry::add(std::span<const OpDef> rows) {
+  static std::deque<OpDef> storage;
+  for (const OpDef& row : rows) {
+    OpDef& op = storage.emplace_back(row);
+    op.id = int(by_id_.size());
+    parse_uses(op);
+    for (size_t i = 0; i < op.attrs.size(); ++i)
+      if (op.attrs[i].kind == AttrKind::kRandom) op.random_attr = int(i);
+    op.training_attr = op.attr_index("training");
+    by_id_.push_back(&op);
+    const auto at = std::lower_bound(ops_.begin(), ops_.end(), std::string_view(op.name),
+                                     [](const OpDef* a, std::string_view b) { return a->name < b; });
+    if (at != ops_.end() && !std::strcmp((*at)->name, op.name)) throw Error(fmt::format("op {} is defined twice", op.name));
+    ops_.insert(at, &op);
+  }
+}
+
+const OpDef* Registry::find(std::string_view name) const {
+  const auto at = std::lower_bound(ops_.begin(), ops_.end(), name,
+                                   [](const OpDef* a, std::string_view b) { return a->name < b; });
+  return at != ops_.end() && (*at)->name == name ? *at : nullptr;
+}
+
+const OpDef& Registry::require(std::string_view name) const {
+  if (const OpDef* op = find(name)) return *op;
+  std::vector<std::string_view> names;
+  for (const OpDef* op : ops_) names.push_back(op->name);
+  const std::string near = suggest(name, names);
+  throw Error(fmt::format("no op '{}'{}", name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+}
+
+KernelRow Registry::kernel(const OpDef& op, Device device) const {
+  if (size_t(device.kind) >= kernels_.size() || size_t(op.id) >= kernels_[device.kind].size()) return {op.name, nullptr};
+  return kernels_[device.kind][op.id];
+}
+
+void Registry::add_kernels(int device_kind, std::span<const KernelRow> rows) {
+  if (int(kernels_.size()) <= device_kind) kernels_.resize(device_kind + 1);
+  auto& table = kernels_[device_kind];
+  table.resize(by_id_.size(), KernelRow{"", nullptr});
+  for (const KernelRow& row : rows) table[require(row.op).id] = row;
+}
+
+Attrs make_attrs(const OpDef& op, AttrList given) {
+  if (op.attrs.empty() && given.size() == 0) return {};
+  Attrs attrs(op.attrs.size());
+  for (size_t i = 0; i < op.attrs.size(); ++i) attrs[i] = op.attrs[i].fallback;
+  for (const auto& [name, value] : given) {
+    const int i = op.attr_index(name);
+    if (i < 0) throw Error(fmt::format("{}: no attribute '{}'", op.name, name));
+    attrs[size_t(i)] = value;
+  }
+  return attrs;
+}
+
+int input_definition(const OpDef& op, size_t count, size_t i) {
+  size_t singles = 0, lists = 0;
+  for (const InputDef& def : op.inputs) (def.arity == Arity::kList ? lists : singles)++;
+  const size_t length = lists ? (count - singles) / lists : 0;
+  for (size_t d = 0; d < op.inputs.size(); ++d) {
+    const size_t width = op.inputs[d].arity == Arity::kList ? length : 1;
+    if (i < width) return int(d);
+    i -= width;
+  }
+  return -1;
+}
+
+}  // namespace pg

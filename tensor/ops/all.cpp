@@ -1,0 +1,22 @@
+#include "tensor/ops/all.h"
+
+#include "tensor/op.h"
+
+namespace pg {
+
+void add_all_ops(Registry& r) {
+  add_pointwise_ops(r);
+  add_activation_ops(r);
+  add_reduce_ops(r);
+  add_shape_ops(r);
+  add_index_ops(r);
+  add_create_ops(r);
+  add_linalg_ops(r);
+  add_conv_ops(r);
+  add_norm_ops(r);
+  add_loss_ops(r);
+  add_random_ops(r);
+  add_optim_ops(r);
+}
+
+}  // namespace pg

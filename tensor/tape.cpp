@@ -1,0 +1,327 @@
+// Reverse mode: nodes are visited in descending sequence, each once; rules are written in ops, so the
+// walk is itself recorded when create_graph asks for it.
+#include "tensor/tape.h"
+
+#include <algorithm>
+
+#include "tensor/rule.h"
+
+namespace pg {
+namespace {
+
+// Arrays up to this size are kept whole even where a rule reads only their type.
+constexpr size_t kKeepBytes = 4096;
+
+Value type_only(const Value& v) {
+  if (!v.is_array() || !v.array().buffer || v.array().buffer->bytes <= kKeepBytes) return v;
+  Value out(Array::make(v.type()));
+  out.link(v.node(), v.node_output());
+  return out;
+}
+
+bool all_inputs_saved(const OpDef& op, uint32_t mask) { return (mask | (~0u << op.inputs.size())) == ~0u; }
+
+void save_inputs(TapeNode& node, const OpDef& op, std::span<const Value> inputs) {
+  const bool all = all_inputs_saved(op, op.saved_inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool keep = all || (op.saved_inputs >> input_definition(op, inputs.size(), i) & 1);
+    node.inputs.push_back(keep ? inputs[i] : type_only(inputs[i]));
+  }
+}
+
+void save_outputs(TapeNode& node, const OpDef& op, std::span<const Value> outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool keep = op.saved_outputs >> std::min(i, op.outputs.size() - 1) & 1;
+    node.outputs.push_back(keep ? outputs[i].array_ref() : type_only(outputs[i]).array_ref());
+  }
+}
+
+Ref<TapeNode> new_node(Context& ctx) {
+  Ref<TapeNode> node(new TapeNode);
+  node->sequence = ctx.next_sequence++;
+  if (ctx.detect_anomaly && ctx.script_position) node->position = ctx.script_position();
+  return node;
+}
+
+void link_outputs(const Ref<TapeNode>& node, std::span<Value> outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (is_float(outputs[i].dtype())) outputs[i].link(node, uint32_t(i));
+}
+
+bool wants_record(Context& ctx, std::span<const Value> inputs) {
+  if (!ctx.recording) return false;
+  return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return requires_grad(v); });
+}
+
+Value call_op(Context& ctx, const OpDef& op, Value x, AttrList attrs) {
+  Value in[1] = {std::move(x)};
+  return apply(ctx, op, in, make_attrs(op, attrs))[0];
+}
+
+// One walk over the tape below some heads.
+class Walk {
+ public:
+  Walk(Context& ctx, BackwardOptions options) : ctx_(ctx), options_(options), id_(ctx.next_walk++) {}
+
+  void collect(std::span<const Value> heads) {
+    std::vector<TapeNode*> stack;
+    for (const Value& head : heads) reach(head.node(), stack);
+    while (!stack.empty()) {
+      TapeNode* node = stack.back();
+      stack.pop_back();
+      for (const Value& input : node->inputs) reach(input.node(), stack);
+    }
+    std::sort(nodes_.begin(), nodes_.end(),
+              [](const Ref<TapeNode>& a, const Ref<TapeNode>& b) { return a->sequence > b->sequence; });
+    stamp();
+    cotangents_.resize(nodes_.size());
+    needed_.resize(nodes_.size(), false);
+  }
+
+  const std::vector<Ref<TapeNode>>& nodes() const { return nodes_; }
+  bool reached(const TapeNode* node) const { return node->walk == id_; }
+  void need(const TapeNode* node) { needed_[node->slot] = true; }
+
+  // A node is needed when one of its inputs is; inputs have lower sequence, so they stand later.
+  void spread_needs() {
+    for (size_t i = nodes_.size(); i-- > 0;)
+      for (const Value& input : nodes_[i]->inputs)
+        if (input.node() && needed_[input.node()->slot]) needed_[i] = true;
+  }
+
+  void seed(const Value& head, const Value& cotangent) {
+    if (!head.node()) return;
+    Value start = cotangent.defined() ? cotangent : make_filled(head.type(), 1);
+    add(*head.node(), head.node_output(), std::move(start));
+  }
+
+  // Runs all rules; `keep` is called with a node just before its cotangents are dropped.
+  void run(FunctionRef<void(TapeNode&, std::span<Value>)> keep) {
+    ScopedFlag recording(ctx_.recording, options_.create_graph);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      TapeNode& node = *nodes_[i];
+      if (needed_[i]) {
+        keep(node, cotangents_[i]);
+        if (!node.leaf) propagate(node, cotangents_[i]);
+      }
+      cotangents_[i].clear();
+      if (!node.leaf && !options_.retain_graph) release(node);
+    }
+  }
+
+ private:
+  using Cotangents = SmallVector<Value, 1>;
+
+  void reach(const Ref<TapeNode>& node, std::vector<TapeNode*>& stack) {
+    if (!node || node->walk == id_) return;
+    if (node->released)
+      throw Error("backward: the graph of this result was already used and released; pass retain_graph = true to the first backward");
+    node->walk = id_;
+    nodes_.push_back(node);
+    stack.push_back(node.get());
+  }
+
+  void stamp() {
+    for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i]->walk = id_, nodes_[i]->slot = uint32_t(i);
+  }
+
+  void add(TapeNode& node, uint32_t output, Value cotangent) {
+    Cotangents& list = cotangents_[node.slot];
+    while (list.size() <= output) list.emplace_back();
+    Value& sum = list[output];
+    if (!sum.defined()) {
+      sum = std::move(cotangent);
+      return;
+    }
+    Value in[2] = {std::move(sum), std::move(cotangent)};
+    sum = apply(ctx_, op_named<"add">(), in, {})[0];
+  }
+
+  void propagate(TapeNode& node, Cotangents& cotangents) {
+    bool flows = false;
+    for (const Value& v : cotangents) flows |= v.defined();
+    if (!flows) return;
+    while (cotangents.size() < node.outputs.size()) cotangents.emplace_back();
+    const uint64_t walk = ctx_.next_walk;
+    Values grads = node.custom ? node.custom(ctx_, cotangents) : rule_gradients(node, cotangents);
+    if (ctx_.next_walk != walk) stamp();  // the rule walked the tape itself
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value& input = node.inputs[i];
+      if (!input.node() || !needed_[input.node()->slot] || !grads[i].defined()) continue;
+      if (ctx_.detect_anomaly && has_nan(grads[i]))
+        fail(node.op ? node.op->name : node.custom_name.c_str(), "its gradient made a NaN{}",
+             node.position.empty() ? "" : " (forward at " + node.position + ")");
+      add(*input.node(), input.node_output(), fit(std::move(grads[i]), input.type()));
+    }
+  }
+
+  Values rule_gradients(TapeNode& node, Cotangents& cotangents) {
+    const size_t n = node.inputs.size();
+    SmallVector<Value, 2> outputs;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      Value& v = outputs.emplace_back(node.outputs[i]);
+      if (is_float(v.dtype())) v.link(Ref<TapeNode>(&node), uint32_t(i));
+    }
+    bool needs[64] = {};
+    std::vector<char> more;
+    std::span<const bool> needs_span(needs, std::min<size_t>(n, 64));
+    if (n > 64) {
+      more.resize(n);
+      needs_span = {reinterpret_cast<const bool*>(more.data()), n};
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const auto& source = node.inputs[i].node();
+      (n > 64 ? reinterpret_cast<bool*>(more.data()) : needs)[i] = source && needed_[source->slot];
+    }
+    Values grads(n);
+    Vjp c(ctx_, *node.op, node.attrs, node.inputs, outputs, cotangents, needs_span, grads);
+    if (node.op->vjp_all) {
+      node.op->vjp_all(c);
+      return grads;
+    }
+    for (size_t i = 0; i < n && i < node.op->vjp.size(); ++i)
+      if (needs_span[i] && node.op->vjp[i]) grads[i] = node.op->vjp[i](c).value();
+    return grads;
+  }
+
+  // Sums a gradient over broadcast dims and casts it to the input's dtype.
+  Value fit(Value grad, const Type& type) {
+    if (grad.is_number()) grad = make_filled(type, grad.number());
+    if (!(grad.shape() == type.shape)) {
+      Dims joined;
+      if (grad.rank() < type.shape.size() || (broadcast(grad.shape(), type.shape, &joined) && !(joined == grad.shape())))
+        grad = call_op(ctx_, op_named<"expand">(), std::move(grad), {{"shape", ints(type.shape)}});
+      if (!(grad.shape() == type.shape))
+        grad = call_op(ctx_, op_named<"sum_to">(), std::move(grad), {{"shape", ints(type.shape)}});
+    }
+    if (grad.dtype() != type.dtype) grad = call_op(ctx_, op_named<"to">(), std::move(grad), {{"dtype", type.dtype}});
+    return grad;
+  }
+
+  static void release(TapeNode& node) {
+    node.released = true;
+    node.outputs.clear();
+    node.custom = nullptr;
+    // Links stay until the node goes, so that a second backward finds the released node; payloads go now.
+    for (Value& v : node.inputs)
+      if (v.is_array() && v.array().buffer && v.array().buffer->bytes > kKeepBytes) v = type_only(v);
+  }
+
+  Context& ctx_;
+  BackwardOptions options_;
+  uint64_t id_;
+  std::vector<Ref<TapeNode>> nodes_;
+  std::vector<Cotangents> cotangents_;
+  std::vector<char> needed_;
+};
+
+void check_cotangents(std::span<const Value> heads, std::span<const Value> cotangents) {
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (!heads[i].node())
+      throw Error("backward: this tensor was not computed under pg.record from a tensor with attach_grad, so nothing flows back from it");
+    if (i < cotangents.size() && cotangents[i].defined() && !(cotangents[i].shape() == heads[i].shape()))
+      bad_argument("backward", "grad", "a gradient of shape " + to_string(heads[i].shape()), to_string(cotangents[i].shape()));
+  }
+}
+
+Value cotangent_of(std::span<const Value> cotangents, size_t i) { return i < cotangents.size() ? cotangents[i] : Value(); }
+
+void write_leaf(Context& ctx, TapeNode& leaf, std::span<Value> cotangents, bool create_graph) {
+  Value grad = cotangents.empty() || !cotangents[0].defined() ? make_filled(leaf.leaf_type, 0) : std::move(cotangents[0]);
+  if (leaf.req == GradReq::kAdd) {
+    Value in[2] = {std::move(leaf.grad->value), std::move(grad)};
+    grad = apply(ctx, op_named<"add">(), in, {})[0];
+  }
+  leaf.grad->value = create_graph ? grad : grad.detached();
+  leaf.fresh = true;
+}
+
+}  // namespace
+
+void TapeNode::destroy(TapeNode* node) {
+  std::vector<TapeNode*> doomed = {node};
+  while (!doomed.empty()) {
+    TapeNode* next = doomed.back();
+    doomed.pop_back();
+    for (Value& v : next->inputs) {
+      Ref<TapeNode> link = v.node();
+      v.link({}, 0);
+      if (link && link->unique()) {  // ours is the last reference: take it over
+        TapeNode* raw = link.get();
+        raw->retain();
+        link = {};
+        raw->forget_last();
+        doomed.push_back(raw);
+      }
+    }
+    delete next;
+  }
+}
+
+Ref<TapeNode> make_leaf(const Type& type, GradReq req) {
+  if (!is_float(type.dtype)) bad_argument("attach_grad", "x", "a tensor of a floating dtype", to_string(type));
+  Ref<TapeNode> node(new TapeNode);
+  node->leaf = true;
+  node->req = req;
+  node->leaf_type = type;
+  node->grad = Ref<Cell>(new Cell);
+  node->grad->value = make_filled(type, 0);
+  return node;
+}
+
+void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, std::span<Value> outputs) {
+  if (!wants_record(ctx, inputs) || op.has(kNoGrad) || !op.differentiable()) return;
+  if (std::none_of(outputs.begin(), outputs.end(), [](const Value& v) { return is_float(v.dtype()); })) return;
+  Ref<TapeNode> node = new_node(ctx);
+  node->op = &op;
+  node->attrs = attrs;
+  save_inputs(*node, op, inputs);
+  save_outputs(*node, op, outputs);
+  link_outputs(node, outputs);
+}
+
+void record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
+                   TapeNode::CustomBackward backward) {
+  if (!wants_record(ctx, inputs)) return;
+  Ref<TapeNode> node = new_node(ctx);
+  node->custom_name = name;
+  node->custom = std::move(backward);
+  for (const Value& v : inputs) node->inputs.push_back(type_only(v));
+  for (const Value& v : outputs) node->outputs.push_back(type_only(v).array_ref());
+  link_outputs(node, outputs);
+}
+
+void backward(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents, BackwardOptions options) {
+  check_cotangents(heads, cotangents);
+  Walk walk(ctx, options);
+  walk.collect(heads);
+  for (const Ref<TapeNode>& node : walk.nodes())
+    if (node->leaf && node->req != GradReq::kNull) walk.need(node.get());
+  walk.spread_needs();
+  for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
+  walk.run([&](TapeNode& node, std::span<Value> grads) {
+    if (node.leaf && node.req != GradReq::kNull) write_leaf(ctx, node, grads, options.create_graph);
+  });
+}
+
+Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
+                 std::span<const Value> wanted, BackwardOptions options) {
+  check_cotangents(heads, cotangents);
+  Walk walk(ctx, options);
+  walk.collect(heads);
+  for (const Value& v : wanted)
+    if (v.node() && walk.reached(v.node().get())) walk.need(v.node().get());
+  walk.spread_needs();
+  for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
+  Values out(wanted.size());
+  walk.run([&](TapeNode& node, std::span<Value> grads) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i].node().get() != &node || wanted[i].node_output() >= grads.size()) continue;
+      const Value& grad = grads[wanted[i].node_output()];
+      if (grad.defined()) out[i] = options.create_graph ? grad : grad.detached();
+    }
+  });
+  return out;
+}
+
+}  // namespace pg

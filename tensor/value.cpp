@@ -1,0 +1,50 @@
+#include "tensor/value.h"
+
+#include "tensor/device.h"
+#include "tensor/error.h"
+#include "tensor/tape.h"
+
+namespace pg {
+namespace {
+
+// Array headers are made and dropped once an op; the thread that drops one keeps it for the next.
+constexpr int kPoolDepth = 512;
+struct ArrayPool {
+  void* free[kPoolDepth];
+  int count = 0;
+  bool dead = false;
+  ~ArrayPool() {
+    dead = true;
+    while (count) ::operator delete(free[--count]);
+  }
+};
+thread_local ArrayPool pool;
+
+}  // namespace
+
+std::string to_string(const Type& type) {
+  return fmt::format("{} {} {}", name_of(type.dtype), to_string(type.shape), name_of(type.device));
+}
+
+Ref<Array> Array::make(const Type& type) {
+  void* block = pool.count ? pool.free[--pool.count] : ::operator new(sizeof(Array));
+  Array* array = new (block) Array;
+  array->type = type;
+  array->strides = contiguous_strides(type.shape);
+  return Ref<Array>(array);
+}
+
+void Array::destroy(Array* array) {
+  array->~Array();
+  if (!pool.dead && pool.count < kPoolDepth)
+    pool.free[pool.count++] = array;
+  else
+    ::operator delete(array);
+}
+
+void Value::link(Ref<TapeNode> node, uint32_t output) {
+  node_ = std::move(node);
+  node_output_ = output;
+}
+
+}  // namespace pg
