@@ -45,7 +45,7 @@ Ref<TapeNode> new_node(Context& ctx) {
 
 void link_outputs(const Ref<TapeNode>& node, std::span<Value> outputs) {
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (is_float(outputs[i].dtype())) outputs[i].link(node, uint32_t(i));
+    if (is_float(outputs[i].dtype())) outputs[i].link(node.get(), uint32_t(i));
 }
 
 bool wants_record(Context& ctx, std::span<const Value> inputs) {
@@ -112,13 +112,13 @@ class Walk {
  private:
   using Cotangents = SmallVector<Value, 1>;
 
-  void reach(const Ref<TapeNode>& node, std::vector<TapeNode*>& stack) {
+  void reach(TapeNode* node, std::vector<TapeNode*>& stack) {
     if (!node || node->walk == id_) return;
     if (node->released)
       throw Error("backward: the graph of this result was already used and released; pass retain_graph = true to the first backward");
     node->walk = id_;
-    nodes_.push_back(node);
-    stack.push_back(node.get());
+    nodes_.emplace_back(node);
+    stack.push_back(node);
   }
 
   void stamp() {
@@ -160,7 +160,7 @@ class Walk {
     SmallVector<Value, 2> outputs;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       Value& v = outputs.emplace_back(node.outputs[i]);
-      if (is_float(v.dtype())) v.link(Ref<TapeNode>(&node), uint32_t(i));
+      if (is_float(v.dtype())) v.link(&node, uint32_t(i));
     }
     bool needs[64] = {};
     std::vector<char> more;
@@ -170,7 +170,7 @@ class Walk {
       needs_span = {reinterpret_cast<const bool*>(more.data()), n};
     }
     for (size_t i = 0; i < n; ++i) {
-      const auto& source = node.inputs[i].node();
+      const TapeNode* source = node.inputs[i].node();
       (n > 64 ? reinterpret_cast<bool*>(more.data()) : needs)[i] = source && needed_[source->slot];
     }
     Values grads(n);
@@ -238,23 +238,22 @@ void write_leaf(Context& ctx, TapeNode& leaf, std::span<Value> cotangents, bool 
 
 }  // namespace
 
-void TapeNode::destroy(TapeNode* node) {
-  std::vector<TapeNode*> doomed = {node};
+void TapeLink::destroy(TapeLink* link) {
+  std::vector<TapeNode*> doomed = {static_cast<TapeNode*>(link)};
   while (!doomed.empty()) {
-    TapeNode* next = doomed.back();
+    TapeNode* node = doomed.back();
     doomed.pop_back();
-    for (Value& v : next->inputs) {
-      Ref<TapeNode> link = v.node();
-      v.link({}, 0);
-      if (link && link->unique()) {  // ours is the last reference: take it over
-        TapeNode* raw = link.get();
-        raw->retain();
-        link = {};
-        raw->forget_last();
-        doomed.push_back(raw);
-      }
+    for (Value& v : node->inputs) {
+      Ref<TapeNode> below(v.node());
+      v.link(nullptr, 0);
+      if (!below || !below->unique()) continue;
+      below->retain();  // ours is the last reference: take the node over instead of recursing
+      TapeNode* taken = below.get();
+      below = {};
+      taken->forget_last();
+      doomed.push_back(taken);
     }
-    delete next;
+    delete node;
   }
 }
 
@@ -310,13 +309,13 @@ Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Val
   Walk walk(ctx, options);
   walk.collect(heads);
   for (const Value& v : wanted)
-    if (v.node() && walk.reached(v.node().get())) walk.need(v.node().get());
+    if (v.node() && walk.reached(v.node())) walk.need(v.node());
   walk.spread_needs();
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
   Values out(wanted.size());
   walk.run([&](TapeNode& node, std::span<Value> grads) {
     for (size_t i = 0; i < wanted.size(); ++i) {
-      if (wanted[i].node().get() != &node || wanted[i].node_output() >= grads.size()) continue;
+      if (wanted[i].node() != &node || wanted[i].node_output() >= grads.size()) continue;
       const Value& grad = grads[wanted[i].node_output()];
       if (grad.defined()) out[i] = options.create_graph ? grad : grad.detached();
     }

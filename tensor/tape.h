@@ -16,15 +16,11 @@ struct Cell : RefCounted<Cell> {
 };
 
 // A leaf (attach_grad) or one recorded application.
-class TapeNode : public RefCounted<TapeNode> {
+class TapeNode : public TapeLink {
  public:
-  static void destroy(TapeNode* node);  // iterative: tapes may be 10^5 deep
-
   // Backward of an application that has no OpDef rule (autograd.Function, checkpoint): gets the output
   // cotangents (undefined where nothing flowed), answers one gradient (or undefined) an input.
   using CustomBackward = std::function<Values(Context&, std::span<const Value> cotangents)>;
-
-  bool is_leaf() const { return leaf; }
 
   uint64_t sequence = 0;
   const OpDef* op = nullptr;
@@ -48,11 +44,17 @@ class TapeNode : public RefCounted<TapeNode> {
   uint32_t slot = 0;
 };
 
+inline TapeNode* Value::node() const { return static_cast<TapeNode*>(node_.get()); }
+inline void Value::link(TapeNode* node, uint32_t output) {
+  node_ = Ref<TapeLink>(node);
+  node_output_ = output;
+}
+
 // A leaf with a zero gradient of the type of `value` (floating dtypes only).
 Ref<TapeNode> make_leaf(const Type& type, GradReq req);
 
 // True when a cotangent can flow into the value.
-inline bool requires_grad(const Value& v) { return bool(v.node()); }
+inline bool requires_grad(const Value& v) { return v.has_node(); }
 
 // Links `outputs` to a new tape entry when recording and an input needs it.
 void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, std::span<Value> outputs);

@@ -42,9 +42,4 @@ void Array::destroy(Array* array) {
     ::operator delete(array);
 }
 
-void Value::link(Ref<TapeNode> node, uint32_t output) {
-  node_ = std::move(node);
-  node_output_ = output;
-}
-
 }  // namespace pg

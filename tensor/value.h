@@ -13,6 +13,11 @@ namespace pg {
 
 class TapeNode;
 
+// The counted part of a TapeNode, so that values can hold nodes before TapeNode is complete.
+struct TapeLink : RefCounted<TapeLink> {
+  static void destroy(TapeLink* link);  // iterative: tapes may be 10^5 deep
+};
+
 struct Type {
   DType dtype = DType::kFloat32;
   Device device = {};
@@ -59,14 +64,15 @@ class Value {
   int64_t numel() const { return pg::numel(shape()); }
 
   // The tape node that made this value (or the leaf it belongs to) and which of its outputs it is.
-  const Ref<TapeNode>& node() const { return node_; }
+  TapeNode* node() const;  // inline in tape.h
+  bool has_node() const { return bool(node_); }
   uint32_t node_output() const { return node_output_; }
-  void link(Ref<TapeNode> node, uint32_t output);
+  void link(TapeNode* node, uint32_t output);  // inline in tape.h; nullptr unlinks
   Value detached() const { return is_number_ ? Value(number_) : Value(array_); }
 
  private:
   Ref<Array> array_;
-  Ref<TapeNode> node_;
+  Ref<TapeLink> node_;
   double number_ = 0;
   uint32_t node_output_ = 0;
   bool is_number_ = false;
