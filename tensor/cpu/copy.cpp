@@ -1,19 +1,256 @@
 #include "tensor/cpu/copy.h"
 
+#include <emmintrin.h>
+
+#include <algorithm>
 #include <cstring>
 
+#include "tensor/parallel.h"
+
 namespace pg::cpu {
+namespace {
+
+constexpr int64_t kParallelBytes = 256 << 10;  // a piece of work: about 10 µs of copying
+constexpr int kTile = 32;                      // a tile of a transposition: two cache lines of floats each way
+
+// Dims to walk, outermost first: sizes above 1, neighbours that form one run merged.
+struct Layout {
+  int rank = 0;
+  int64_t size[kMaxRank], from[kMaxRank], to[kMaxRank];
+};
+
+int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
+
+// Orders dims by descending step of the target, so that writes run forwards, then merges them.
+Layout simplify(const Dims& shape, const Dims& from, const Dims& to) {
+  Layout all;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    int at = all.rank++;
+    for (; at > 0 && magnitude(all.to[at - 1]) < magnitude(to[i]); --at) {
+      all.size[at] = all.size[at - 1];
+      all.from[at] = all.from[at - 1];
+      all.to[at] = all.to[at - 1];
+    }
+    all.size[at] = shape[i];
+    all.from[at] = from[i];
+    all.to[at] = to[i];
+  }
+  Layout out;
+  for (int i = 0; i < all.rank; ++i) {
+    const int last = out.rank - 1;
+    if (last >= 0 && out.from[last] == all.from[i] * all.size[i] && out.to[last] == all.to[i] * all.size[i]) {
+      out.size[last] *= all.size[i];
+    } else {
+      ++out.rank;
+      out.size[last + 1] = all.size[i];
+    }
+    out.from[out.rank - 1] = all.from[i];
+    out.to[out.rank - 1] = all.to[i];
+  }
+  return out;
+}
+
+// Walks the first `rank` dims of a layout from a linear position on, keeping both offsets.
+class Walk {
+ public:
+  Walk(const Layout& layout, int rank, int64_t start) : layout_(layout), rank_(rank) {
+    for (int i = rank - 1; i >= 0; --i) {
+      index_[i] = start % layout.size[i];
+      start /= layout.size[i];
+      from += index_[i] * layout.from[i];
+      to += index_[i] * layout.to[i];
+    }
+  }
+  void next() {
+    for (int i = rank_ - 1; i >= 0; --i) {
+      from += layout_.from[i];
+      to += layout_.to[i];
+      if (++index_[i] < layout_.size[i]) return;
+      from -= layout_.from[i] * layout_.size[i];
+      to -= layout_.to[i] * layout_.size[i];
+      index_[i] = 0;
+    }
+  }
+  int64_t from = 0, to = 0;
+
+ private:
+  const Layout& layout_;
+  int rank_;
+  int64_t index_[kMaxRank];
+};
+
+template <class T>
+void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t n) {
+  if (to_step == 1 && from_step == 1) {
+    if (n * sizeof(T) >= 128) {
+      std::memcpy(to, from, n * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    }
+  } else if (to_step == 1 && from_step == 0) {
+    std::fill_n(to, n, *from);
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+  }
+}
+
+// Rows of the innermost dim; pieces are ranges of elements, so one long row is shared out too.
+template <class T>
+void copy_rows(const Layout& l, const T* from, T* to) {
+  const int inner = l.rank - 1;
+  const int64_t row = l.size[inner];
+  int64_t total = row;
+  for (int i = 0; i < inner; ++i) total *= l.size[i];
+  parallel_for(total, kParallelBytes / sizeof(T), [&](int64_t begin, int64_t end) {
+    Walk walk(l, inner, begin / row);
+    int64_t at = begin % row;
+    for (int64_t left = end - begin; left > 0; walk.next(), at = 0) {
+      const int64_t n = std::min(row - at, left);
+      copy_row(from + walk.from + at * l.from[inner], l.from[inner], to + walk.to + at * l.to[inner], l.to[inner], n);
+      left -= n;
+    }
+  });
+}
+
+inline void transpose_4x4(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
+  __m128i r[4];
+  for (int i = 0; i < 4; ++i) r[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * from_step));
+  const __m128i a = _mm_unpacklo_epi32(r[0], r[1]), b = _mm_unpackhi_epi32(r[0], r[1]);
+  const __m128i c = _mm_unpacklo_epi32(r[2], r[3]), d = _mm_unpackhi_epi32(r[2], r[3]);
+  const __m128i out[4] = {_mm_unpacklo_epi64(a, c), _mm_unpackhi_epi64(a, c), _mm_unpacklo_epi64(b, d),
+                          _mm_unpackhi_epi64(b, d)};
+  for (int i = 0; i < 4; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * to_step), out[i]);
+}
+
+inline void transpose_2x2(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
+  const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + from_step));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_unpacklo_epi64(a, b));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + to_step), _mm_unpackhi_epi64(a, b));
+}
+
+// to[r * to_step + c] = from[c * from_step + r] for r < rows, c < columns.
+template <class T>
+void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+  constexpr int64_t unit = sizeof(T) == 4 ? 4 : sizeof(T) == 8 ? 2 : 1;
+  const int64_t whole_rows = rows - rows % unit, whole_columns = columns - columns % unit;
+  for (int64_t r = 0; r < whole_rows; r += unit) {
+    for (int64_t c = 0; c < whole_columns; c += unit) {
+      const T* source = from + c * from_step + r;
+      T* target = to + r * to_step + c;
+      if constexpr (sizeof(T) == 4) {
+        transpose_4x4(source, from_step, target, to_step);
+      } else if constexpr (sizeof(T) == 8) {
+        transpose_2x2(source, from_step, target, to_step);
+      } else {
+        *target = *source;
+      }
+    }
+    for (int64_t c = whole_columns; c < columns; ++c)
+      for (int64_t i = r; i < r + unit; ++i) to[i * to_step + c] = from[c * from_step + i];
+  }
+  for (int64_t r = whole_rows; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
+}
+
+// The innermost dim of the target runs across the source, dim `run` runs along it: copied tile by tile.
+template <class T>
+void copy_transposed(Layout l, int run, const T* from, T* to) {
+  const int inner = l.rank - 1;
+  const int64_t rows = l.size[run], row_step = l.to[run];
+  const int64_t columns = l.size[inner], column_step = l.from[inner];
+  for (int i = run; i + 1 < inner; ++i) {
+    l.size[i] = l.size[i + 1];
+    l.from[i] = l.from[i + 1];
+    l.to[i] = l.to[i + 1];
+  }
+  const int outer_rank = l.rank - 2;
+  int64_t outer = 1;
+  for (int i = 0; i < outer_rank; ++i) outer *= l.size[i];
+  const int64_t strips = (rows + kTile - 1) / kTile;
+  const int64_t strip_bytes = std::min<int64_t>(rows, kTile) * columns * sizeof(T);
+  parallel_for(outer * strips, kParallelBytes / 2 / strip_bytes + 1, [&](int64_t begin, int64_t end) {
+    Walk walk(l, outer_rank, begin / strips);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t r = i % strips * kTile;
+      for (int64_t c = 0; c < columns; c += kTile)
+        transpose_tile(from + walk.from + c * column_step + r, column_step, to + walk.to + r * row_step + c, row_step,
+                       std::min<int64_t>(kTile, rows - r), std::min<int64_t>(kTile, columns - c));
+      if (i % strips == strips - 1) walk.next();
+    }
+  });
+}
+
+template <class T>
+void copy_layout(const Layout& l, const void* from, void* to) {
+  const T* source = static_cast<const T*>(from);
+  T* target = static_cast<T*>(to);
+  if (l.rank == 0) {
+    *target = *source;
+    return;
+  }
+  const int inner = l.rank - 1;
+  if (l.to[inner] == 1 && magnitude(l.from[inner]) > 1)
+    for (int i = 0; i < inner; ++i)
+      if (l.from[i] == 1) return copy_transposed(l, i, source, target);
+  copy_rows(l, source, target);
+}
+
+template <class From, class To>
+void convert_elements(const From* from, To* to, int64_t n) {
+  constexpr bool small_float = std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>;
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (small_float) {
+      to[i] = To(float(from[i]));
+    } else if constexpr (std::is_same_v<To, bool>) {
+      to[i] = from[i] != From(0);
+    } else {
+      to[i] = static_cast<To>(from[i]);
+    }
+  }
+}
+
+}  // namespace
+
+void copy_block(int size, const Dims& shape, const void* from, const Dims& from_strides, void* to,
+                const Dims& to_strides) {
+  if (numel(shape) == 0) return;
+  const Layout layout = simplify(shape, from_strides, to_strides);
+  switch (size) {
+    case 1: return copy_layout<uint8_t>(layout, from, to);
+    case 2: return copy_layout<uint16_t>(layout, from, to);
+    case 4: return copy_layout<uint32_t>(layout, from, to);
+    default: return copy_layout<uint64_t>(layout, from, to);
+  }
+}
 
 void copy_strided(const View& from, void* to) {
-  const int64_t n = from.numel(), size = size_of(from.dtype());
-  Dims index(from.rank(), 0);
-  char* out = static_cast<char*>(to);
-  for (int64_t i = 0; i < n; ++i, out += size) {
-    int64_t offset = 0;
-    for (int d = 0; d < from.rank(); ++d) offset += index[d] * (*from.strides)[d];
-    std::memcpy(out, static_cast<const char*>(from.data) + offset * size, size_t(size));
-    for (int d = from.rank() - 1; d >= 0 && ++index[d] == from.size(d); --d) index[d] = 0;
-  }
+  const int size = size_of(from.dtype());
+  if (is_contiguous(from.shape(), *from.strides)) return copy_bytes(to, from.data, from.numel() * size);
+  copy_block(size, from.shape(), from.data, *from.strides, to, contiguous_strides(from.shape()));
+}
+
+void copy_bytes(void* to, const void* from, int64_t bytes) {
+  parallel_for(bytes, kParallelBytes, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
+  });
+}
+
+void zero_bytes(void* to, int64_t bytes) {
+  parallel_for(bytes, kParallelBytes,
+               [&](int64_t begin, int64_t end) { std::memset(static_cast<char*>(to) + begin, 0, end - begin); });
+}
+
+void convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) {
+  if (from_type == to_type) return copy_bytes(to, from, n * size_of(from_type));
+  visit_dtype(from_type, [&](auto source) {
+    visit_dtype(to_type, [&](auto target) {
+      using From = typename decltype(source)::type;
+      using To = typename decltype(target)::type;
+      convert_elements(static_cast<const From*>(from), static_cast<To*>(to), n);
+    });
+  });
 }
 
 }  // namespace pg::cpu
