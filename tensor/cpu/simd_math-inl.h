@@ -1,0 +1,270 @@
+// Elementary functions on Highway vectors of float, at most 2-4 ulp off, with the right answers for NaN, infinities,
+// zeros and subnormals. A lane's result depends on that lane alone. Include after highway.h, once a target.
+#if defined(PERIGEE_SIMD_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PERIGEE_SIMD_MATH_INL_H
+#undef PERIGEE_SIMD_MATH_INL_H
+#else
+#define PERIGEE_SIMD_MATH_INL_H
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+using IntOf = hn::RebindToSigned<D>;
+
+// Horner's scheme; the highest coefficient first.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V polynomial(D, V, V highest) {
+  return highest;
+}
+template <class D, class V = hn::Vec<D>, class... Rest>
+HWY_INLINE V polynomial(D d, V x, V high, float next, Rest... rest) {
+  return polynomial(d, x, hn::MulAdd(high, x, hn::Set(d, next)), rest...);
+}
+
+// 2^n for integral n in [-126, 127].
+template <class D, class VI>
+HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
+  const IntOf<D> di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+}
+
+// e^r - 1 for |r| <= ln(2) / 2.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V expm1_reduced(D d, V r) {
+  const V q = polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
+                         5.000000014e-01f);
+  return hn::MulAdd(hn::Mul(r, r), q, r);
+}
+
+// r and n with x = n ln(2) + r.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V reduce_ln2(D d, V x, V* n) {
+  *n = hn::Round(hn::Mul(x, hn::Set(d, 1.442695041f)));
+  const V r = hn::NegMulAdd(*n, hn::Set(d, 0.693359375f), x);
+  return hn::NegMulAdd(*n, hn::Set(d, -2.12194440e-4f), r);
+}
+
+// p 2^n in two steps, so that subnormal results come out right.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V scale(D d, V p, V n) {
+  const IntOf<D> di;
+  const auto whole = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(whole);
+  return hn::Mul(hn::Mul(p, power_of_two(d, half)), power_of_two(d, hn::Sub(whole, half)));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V clip(D d, V x, float low, float high) {
+  return hn::Min(hn::Max(x, hn::Set(d, low)), hn::Set(d, high));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V keep_nan(V x, V y) {
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vexp(D d, V x) {
+  V n;
+  const V r = reduce_ln2(d, clip(d, x, -104.0f, 89.0f), &n);
+  const V one = hn::Set(d, 1.0f);
+  return keep_nan<D>(x, scale(d, hn::Add(one, expm1_reduced(d, r)), n));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vexp2(D d, V x) {
+  const V c = clip(d, x, -151.0f, 129.0f);
+  const V n = hn::Round(c);
+  const V r = hn::Mul(hn::Sub(c, n), hn::Set(d, 0.693147181f));
+  return keep_nan<D>(x, scale(d, hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r)), n));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vexpm1(D d, V x) {
+  V n;
+  const V r = reduce_ln2(d, clip(d, x, -18.0f, 89.0f), &n);
+  const IntOf<D> di;
+  const V half = hn::Set(d, 0.5f);
+  // 2 (2^(n-1) (p + 1) - 1/2) stays finite as long as the result does.
+  const V s = power_of_two(d, hn::Sub(hn::ConvertTo(di, n), hn::Set(di, 1)));
+  const V y = hn::MulAdd(s, expm1_reduced(d, r), hn::Sub(s, half));
+  const V tiny = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Add(y, y));  // keeps -0
+  return keep_nan<D>(x, tiny);
+}
+
+// The parts of log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and y = log(1 + f) - f.
+template <class V>
+struct LogParts {
+  V e, f, y;
+};
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE LogParts<V> log_parts(D d, V x) {
+  const IntOf<D> di;
+  const auto subnormal = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
+  const V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 0x1p25f)), x);
+  const auto bits = hn::BitCast(di, scaled);
+  // Biased so that the mantissa lands in [sqrt(1/2), sqrt(2)).
+  const auto shifted = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
+  const auto exponent = hn::ShiftRight<23>(shifted);
+  const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(exponent)));
+  V e = hn::ConvertTo(d, exponent);
+  e = hn::IfThenElse(subnormal, hn::Sub(e, hn::Set(d, 25.0f)), e);
+  const V f = hn::Sub(m, hn::Set(d, 1.0f));
+  const V f2 = hn::Mul(f, f);
+  const V p = polynomial(d, f, hn::Set(d, 7.149753893e-02f), -1.157120072e-01f, 1.166151107e-01f, -1.241105068e-01f,
+                         1.424993653e-01f, -1.666848024e-01f, 2.000070748e-01f, -2.499998905e-01f, 3.333333119e-01f);
+  return {e, f, hn::Mul(hn::Mul(f2, f), p)};
+}
+
+// The answers of any logarithm at and below zero, at infinity and NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log_specials(D d, V x, V y) {
+  const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  V out = hn::IfThenElse(hn::Eq(x, infinity), x, y);
+  out = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity), out);
+  out = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), out);
+  return keep_nan<D>(x, out);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vlog(D d, V x) {
+  const LogParts<V> p = log_parts(d, x);
+  V y = hn::MulAdd(p.e, hn::Set(d, -2.12194440e-4f), p.y);
+  y = hn::NegMulAdd(hn::Set(d, 0.5f), hn::Mul(p.f, p.f), y);
+  return log_specials(d, x, hn::MulAdd(p.e, hn::Set(d, 0.693359375f), hn::Add(p.f, y)));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vlog2(D d, V x) {
+  const LogParts<V> p = log_parts(d, x);
+  const V y = hn::NegMulAdd(hn::Set(d, 0.5f), hn::Mul(p.f, p.f), p.y);
+  // log2(e) = 1 + 0.4426950409
+  const V extra = hn::Set(d, 0.4426950409f);
+  const V small = hn::MulAdd(p.f, extra, hn::MulAdd(y, extra, y));
+  return log_specials(d, x, hn::Add(p.e, hn::Add(p.f, small)));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vlog1p(D d, V x) {
+  const V one = hn::Set(d, 1.0f), infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  const V u = hn::Add(one, x);
+  const V correction = hn::Div(hn::Sub(x, hn::Sub(u, one)), u);  // what rounding 1 + x lost
+  const V y = vlog(d, u);
+  const auto plain = hn::Or(hn::Eq(u, infinity), hn::Eq(u, hn::Zero(d)));
+  const V out = hn::IfThenElse(plain, y, hn::Add(y, correction));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, out);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vtanh(D d, V x) {
+  const V a = hn::Min(hn::Abs(x), hn::Set(d, 10.0f));
+  const V t = vexpm1(d, hn::Add(a, a));
+  const V y = hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
+  return keep_nan<D>(x, y);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vsigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V e = vexp(d, hn::Neg(hn::Abs(x)));
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V verf(D d, V x) {
+  const V one = hn::Set(d, 1.0f), a = hn::Abs(x);
+  const V small = hn::MulAdd(
+      x, polynomial(d, hn::Mul(x, x), hn::Set(d, 7.882497112e-05f), -8.018854993e-04f, 5.189311943e-03f,
+                    -2.685432880e-02f, 1.128359746e-01f, -3.761262690e-01f, 1.283791659e-01f), x);
+  const V t = hn::Min(a, hn::Set(d, 4.0f));
+  const V log_erfc = polynomial(d, t, hn::Set(d, 1.614061609e-06f), -4.559062256e-05f, 5.927695389e-04f,
+                                -4.740222347e-03f, 2.636471738e-02f, -1.099782452e-01f, -6.319370936e-01f,
+                                -1.130166676e+00f, 3.032129751e-04f);
+  const V large = hn::CopySign(hn::Sub(one, vexp(d, log_erfc)), x);
+  return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, one), small, large));
+}
+
+// x - q pi/2 in double precision, and q.
+template <class D64, class V32, class DI, class V64 = hn::Vec<D64>>
+HWY_INLINE V32 reduce_quadrant(D64 d64, V32 x, DI di, hn::Vec<DI>* quadrant) {
+  const hn::Rebind<float, D64> df;
+  const V64 wide = hn::PromoteTo(d64, x);
+  const V64 q = hn::Round(hn::Mul(wide, hn::Set(d64, 0.63661977236758134308)));
+  V64 r = hn::NegMulAdd(q, hn::Set(d64, 1.57079632673412561417e+00), wide);  // the first 33 bits of pi / 2
+  r = hn::NegMulAdd(q, hn::Set(d64, 6.07710050650619224932e-11), r);
+  *quadrant = hn::DemoteTo(di, q);
+  return hn::DemoteTo(df, r);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V reduce_quadrants(D d, V x, hn::Vec<IntOf<D>>* quadrants) {
+#if HWY_TARGET == HWY_SCALAR
+  return reduce_quadrant(hn::Rebind<double, D>(), x, IntOf<D>(), quadrants);
+#else
+  const hn::Half<D> dh;
+  const hn::Rebind<double, hn::Half<D>> d64;
+  const IntOf<hn::Half<D>> dih;
+  hn::Vec<IntOf<hn::Half<D>>> q_low, q_high;
+  const auto low = reduce_quadrant(d64, hn::LowerHalf(dh, x), dih, &q_low);
+  const auto high = reduce_quadrant(d64, hn::UpperHalf(dh, x), dih, &q_high);
+  *quadrants = hn::Combine(IntOf<D>(), q_high, q_low);
+  return hn::Combine(d, high, low);
+#endif
+}
+
+inline constexpr float kTrigLimit = 1e6f;  // quadrants beyond it would lose bits
+
+// sin(x + shift pi/2) for |x| <= kTrigLimit.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sin_shifted(D d, V x, int shift) {
+  const IntOf<D> di;
+  hn::Vec<IntOf<D>> q;
+  const V r = reduce_quadrants(d, x, &q);
+  q = hn::Add(q, hn::Set(di, shift));
+  const V s = hn::Mul(r, r);
+  const V sine = hn::MulAdd(hn::Mul(r, s), polynomial(d, s, hn::Set(d, -1.958769821e-04f), 8.332747470e-03f, -1.666666466e-01f), r);
+  const V tail = hn::MulAdd(hn::Mul(s, s), polynomial(d, s, hn::Set(d, 2.454773910e-05f), -1.388830217e-03f, 4.166666466e-02f),
+                            hn::Mul(s, hn::Set(d, -0.5f)));
+  const V cosine = hn::Add(hn::Set(d, 1.0f), tail);
+  const auto odd = hn::TestBit(q, hn::Set(di, 1));
+  const V y = hn::IfThenElse(hn::RebindMask(d, odd), cosine, sine);
+  const auto sign = hn::ShiftLeft<30>(hn::And(q, hn::Set(di, 2)));
+  return hn::BitCast(d, hn::Xor(hn::BitCast(di, y), sign));
+}
+
+// Lanes beyond kTrigLimit (and NaN, infinities) go through libm one by one.
+template <class D, class V = hn::Vec<D>, class F>
+HWY_INLINE V trigonometric(D d, V x, int shift, F libm) {
+  const auto small = hn::Le(hn::Abs(x), hn::Set(d, kTrigLimit));
+  const V y = sin_shifted(d, hn::IfThenElseZero(small, x), shift);
+  if (HWY_LIKELY(hn::AllTrue(d, small))) return y;
+  HWY_ALIGN float in[hn::MaxLanes(d)], out[hn::MaxLanes(d)];
+  hn::Store(x, d, in);
+  hn::Store(y, d, out);
+  for (size_t i = 0; i < hn::Lanes(d); ++i)
+    if (!(std::fabs(in[i]) <= kTrigLimit)) out[i] = libm(in[i]);
+  return hn::Load(d, out);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vsin(D d, V x) {
+  const V y = trigonometric(d, x, 0, [](float v) { return std::sin(v); });
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);  // keeps -0
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vcos(D d, V x) {
+  return trigonometric(d, x, 1, [](float v) { return std::cos(v); });
+}
+
+}  // namespace pg::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
