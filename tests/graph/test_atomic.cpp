@@ -1,0 +1,138 @@
+// At any moment the old or the new file stands under the name.
+#include <csignal>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "tests/graph/files.h"
+
+namespace pg::test {
+namespace {
+
+void write_text(const std::string& path, const std::string& text) {
+  write_file_atomic(path, [&](FileSink& sink) { sink.write(text); });
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat info {};
+  ::stat(path.c_str(), &info);
+  return info.st_mode & 07777;
+}
+
+}  // namespace
+
+TEST_CASE("atomic write: new and old files, small and large pieces") {
+  Folder folder;
+  const std::string path = folder / "f";
+  write_text(path, "one");
+  CHECK(get(path) == "one");
+  const std::string large(300000, 'x');
+  write_file_atomic(path, [&](FileSink& sink) {
+    for (int i = 0; i < 5; ++i) sink.write("small");
+    sink.write(large);
+    sink.write("end");
+  });
+  CHECK(get(path) == "smallsmallsmallsmallsmall" + large + "end");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("atomic write: an exception of the writer leaves the old file and nothing else") {
+  Folder folder;
+  write_text(folder / "f", "old");
+  CHECK_THROWS_AS(write_file_atomic(folder / "f",
+                                    [](FileSink& sink) {
+                                      sink.write(std::string(200000, 'n'));
+                                      throw Error("no more");
+                                    }),
+                  Error);
+  CHECK(get(folder / "f") == "old");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("atomic write: a full device") {
+  Folder folder;
+  write_text(folder / "f", "old");
+  rlimit saved{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &saved) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{100000, saved.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const std::string large(300000, 'n');
+  const std::string text = error_of([&] { write_text(folder / "f", large); });
+  ::setrlimit(RLIMIT_FSIZE, &saved);
+  std::signal(SIGXFSZ, handler);
+  CHECK(text == "save: " + (folder / "f") + ": cannot write: File too large");
+  CHECK(get(folder / "f") == "old");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("atomic write: a process killed in the middle leaves the old file whole") {
+  Folder folder;
+  NamedTensors content;
+  content.tensors = {{"a", sample(DType::kFloat32, {1000})}};
+  save_safetensors(folder / "f", content);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    write_file_atomic(folder / "f", [](FileSink& sink) {
+      sink.write(std::string(200000, 'n'));
+      sink.flush();
+      ::kill(::getpid(), SIGKILL);
+    });
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(same(load_safetensors(folder / "f").tensors[0].second, content.tensors[0].second));
+}
+
+TEST_CASE("atomic write: a process killed at any time leaves one of both files") {
+  Folder folder;
+  const std::string path = folder / "f", a(50000, 'a'), b(70000, 'b');
+  write_text(path, a);
+  for (int round = 0; round < 10; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0)
+      for (bool second = true;; second = !second) write_text(path, second ? b : a);
+    ::usleep(useconds_t(500 + 700 * round));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const std::string now = get(path);
+    CHECK((now == a || now == b));
+  }
+}
+
+TEST_CASE("atomic write: links stay, modes stay, other kinds of files are refused") {
+  Folder folder;
+  write_text(folder / "real", "old");
+  ::chmod((folder / "real").c_str(), 0640);
+  fs::create_symlink("real", folder / "link");
+  write_text(folder / "link", "new");
+  CHECK(fs::is_symlink(folder / "link"));
+  CHECK(get(folder / "real") == "new");
+  CHECK(mode_of(folder / "real") == 0640);
+
+  fs::create_symlink("fresh", folder / "dangling");
+  write_text(folder / "dangling", "x");
+  CHECK(get(folder / "fresh") == "x");
+  const mode_t mask = ::umask(027);
+  write_text(folder / "masked", "x");
+  ::umask(mask);
+  CHECK(mode_of(folder / "masked") == 0640);
+
+  const auto error = [](const std::string& path) { return error_of([&] { write_text(path, "x"); }); };
+  fs::create_directory(folder / "d");
+  CHECK(contains(error(folder / "d"), "Is a directory"));
+  CHECK(contains(error(folder / "d/"), "Is a directory"));
+  CHECK(contains(error(folder / "absent/f"), "No such file or directory"));
+  CHECK(contains(error(folder / "real/f"), "Not a directory"));
+  ::mkfifo((folder / "pipe").c_str(), 0600);
+  CHECK(contains(error(folder / "pipe"), "not a regular file"));
+  fs::create_symlink("loop", folder / "loop");
+  CHECK(contains(error(folder / "loop"), "symbolic links"));
+  CHECK(contains(error(std::string("a\0b", 3)), "zero byte"));
+  CHECK(!error("").empty());
+  CHECK(!error(folder / std::string(300, 'n')).empty());
+}
+
+}  // namespace pg::test
