@@ -1,0 +1,188 @@
+-- Datasets: ds:len() and ds:get(i) -> the values of item i.
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local ops = core.ops
+local datasets = {}
+
+--- pg.data.Dataset is the base class: define len() and get(i). A dataset may define get_batch(index), which gives the
+--- values of many items at once for an int64 tensor of positions; loaders use it.
+local Dataset = class.new("Dataset")
+datasets.Dataset = Dataset
+
+Dataset.__tostring = function(self) return string.format("%s(%d items)", self.name, self:len()) end
+
+local function check_position(ds, i)
+  local n = ds:len()
+  if type(i) ~= "number" or i ~= math.floor(i) or i == 0 or i > n or i < -n then
+    core.arg_error("get", "i", "a whole number in 1.." .. n, i)
+  end
+  return i < 0 and n + 1 + i or i
+end
+
+--- pg.data.SimpleDataset(list): a list of items; an item that is a list itself has several values.
+local SimpleDataset = Dataset:extend("SimpleDataset")
+datasets.SimpleDataset = SimpleDataset
+
+function SimpleDataset:init(list)
+  if core.is_tensor(list) then
+    self._tensor, self._n = list, list:size(1)
+  elseif type(list) == "table" and getmetatable(list) == nil then self._list, self._n = list, #list
+  else core.arg_error("SimpleDataset", "list", "a list or a tensor", list) end
+end
+
+--- dataset:len() -> the number of items.
+function SimpleDataset:len() return self._n end
+
+--- dataset:get(i) -> the values of item i, 1-based; negative positions count from the end.
+function SimpleDataset:get(i)
+  i = check_position(self, i)
+  if self._tensor then return self._tensor[i] end
+  local item = self._list[i]
+  if args.plain(item) and item[1] ~= nil then return unpack(item) end
+  return item
+end
+
+local function column(position, value)
+  if core.is_tensor(value) then
+    if value:dim() == 0 then core.arg_error("ArrayDataset", "array " .. position, "a tensor with a dim for items", value) end
+    return value, value:size(1)
+  end
+  if not args.plain(value) then core.arg_error("ArrayDataset", "array " .. position, "a tensor or a list", value) end
+  local whole, numbers = true, #value > 0
+  for i = 1, #value do
+    local v = value[i]
+    if type(v) ~= "number" then numbers = false break end
+    whole = whole and v == math.floor(v) and math.abs(v) < 2 ^ 53
+  end
+  if numbers then value = ops.tensor(value, {dtype = whole and "int64" or "float32"}) end
+  return value, numbers and value:size(1) or #value
+end
+
+--- pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on, of tensors (cut along dim 1) or lists of one
+--- length. Lists of numbers become tensors: int64 when all are whole, float32 otherwise.
+local ArrayDataset = Dataset:extend("ArrayDataset")
+datasets.ArrayDataset = ArrayDataset
+
+function ArrayDataset:init(...)
+  local count = select("#", ...)
+  if count == 0 then core.arg_error("ArrayDataset", "array 1", "a tensor or a list", nil) end
+  self.arrays, self._tensors = {}, true
+  for k = 1, count do
+    local values, n = column(k, (select(k, ...)))
+    if self._n and n ~= self._n then
+      core.arg_error("ArrayDataset", "array " .. k, self._n .. " items like the first", n .. " items")
+    end
+    self.arrays[k], self._n = values, n
+    self._tensors = self._tensors and core.is_tensor(values)
+  end
+  if self._tensors then self.get_batch = self._batch end
+end
+
+function ArrayDataset:len() return self._n end
+
+local function values_at(arrays, i, k)
+  if k > #arrays then return end
+  return arrays[k][i], values_at(arrays, i, k + 1)
+end
+
+function ArrayDataset:get(i) return values_at(self.arrays, check_position(self, i), 1) end
+
+local function rows_at(arrays, index, k)
+  if k > #arrays then return end
+  return ops.index_select(arrays[k], 1, index), rows_at(arrays, index, k + 1)
+end
+
+function ArrayDataset:_batch(index) return rows_at(self.arrays, index, 1) end
+
+-- Items of another dataset at chosen positions.
+local Subset = Dataset:extend("Subset")
+
+function Subset:init(source, positions)
+  self._source, self._positions = source, positions
+  self.classes = source.classes
+  if source.get_batch then self.get_batch = self._batch end
+end
+
+function Subset:len() return #self._positions end
+function Subset:get(i) return self._source:get(self._positions[check_position(self, i)]) end
+
+function Subset:_batch(index)
+  self._index = self._index or ops.tensor(self._positions, {dtype = "int64"})
+  return self._source:get_batch(ops.index_select(self._index, 1, index))
+end
+
+local function range(first, last)
+  local positions = {}
+  for i = first, last do positions[#positions + 1] = i end
+  return positions
+end
+
+--- dataset:filter(f) -> the items for which f(values…) is true.
+function Dataset:filter(f)
+  args.callable("filter", "f", f)
+  local positions = {}
+  for i = 1, self:len() do if f(self:get(i)) then positions[#positions + 1] = i end end
+  return Subset(self, positions)
+end
+
+--- dataset:shard(n, i) -> part i of n, 1-based; the first parts are one longer where the length does not divide.
+function Dataset:shard(n, i)
+  args.count("shard", "n", n, 1)
+  if args.count("shard", "i", i, 1) > n then core.arg_error("shard", "i", "a part in 1.." .. n, i) end
+  local each, rest = math.floor(self:len() / n), self:len() % n
+  local first = (i - 1) * each + math.min(i - 1, rest)
+  return Subset(self, range(first + 1, first + each + (i <= rest and 1 or 0)))
+end
+
+--- dataset:take(n) -> the first n items, or all when there are fewer.
+function Dataset:take(n) return Subset(self, range(1, math.min(args.count("take", "n", n), self:len()))) end
+
+--- dataset:sample(sampler) -> the items at the positions a sampler gives.
+function Dataset:sample(sampler)
+  if type(sampler) ~= "table" or not sampler.iter then core.arg_error("sample", "sampler", "a sampler", sampler) end
+  local positions = {}
+  for i in sampler:iter() do positions[#positions + 1] = check_position(self, i) end
+  return Subset(self, positions)
+end
+
+local Transformed = Dataset:extend("Transformed")
+
+function Transformed:init(source, f, first)
+  self._source, self._f, self._first = source, f, first
+  self.classes = source.classes
+end
+
+function Transformed:len() return self._source:len() end
+
+local function apply_first(f, x, ...) return f(x), ... end
+
+function Transformed:get(i)
+  if self._first then return apply_first(self._f, self._source:get(i)) end
+  return self._f(self._source:get(i))
+end
+
+local function eager(ds)
+  local list = {}
+  for i = 1, ds:len() do list[i] = {ds:get(i)} end
+  return SimpleDataset(list)
+end
+
+local function transform(op, ds, f, opts, first)
+  args.callable(op, "f", f)
+  local lazy = args.boolean(op, "lazy", args.options(op, opts, {lazy = true}).lazy)
+  local result = Transformed(ds, f, first)
+  if lazy then return result end
+  local classes = ds.classes
+  result = eager(result)
+  result.classes = classes
+  return result
+end
+
+--- dataset:transform(f[, {lazy = true}]) -> the dataset of f(values…); computed once and kept when lazy is false.
+function Dataset:transform(f, opts) return transform("transform", self, f, opts, false) end
+
+--- dataset:transform_first(f[, {lazy = true}]) -> the dataset with f applied to the first value of each item.
+function Dataset:transform_first(f, opts) return transform("transform_first", self, f, opts, true) end
+
+return datasets

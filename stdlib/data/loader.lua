@@ -1,0 +1,114 @@
+-- pg.data.DataLoader: batches of a dataset.
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local samplers = core.require("data.sampler")
+local ops = core.ops
+
+local DataLoader = class.new("DataLoader")
+
+local stack
+
+local function stack_numbers(values)
+  local whole = true
+  for _, v in ipairs(values) do whole = whole and v == math.floor(v) and math.abs(v) < 2 ^ 53 end
+  return ops.tensor(values, {dtype = whole and "int64" or "float32"})
+end
+
+local function stack_tables(values)
+  local result = {}
+  for key in pairs(values[1]) do
+    local column = {}
+    for i, item in ipairs(values) do column[i] = item[key] end
+    result[key] = stack(column)
+  end
+  return result
+end
+
+-- Joins the values of many items: tensors are stacked, numbers make a tensor, tables are joined by key, others listed.
+function stack(values)
+  local first = values[1]
+  if core.is_tensor(first) then return ops.stack(values, 1) end
+  if type(first) == "number" then return stack_numbers(values) end
+  if type(first) == "boolean" then return ops.tensor(values) end
+  if args.plain(first) then return stack_tables(values) end
+  return values
+end
+
+local spec = {
+  batch_size = args.none, shuffle = false, sampler = args.none, last_batch = args.none, batch_sampler = args.none,
+  batchify = args.none, num_workers = 0,
+}
+
+local function check_sampler(name, sampler)
+  if sampler ~= nil and (type(sampler) ~= "table" or not sampler.iter) then
+    core.arg_error("DataLoader", name, "a sampler", sampler)
+  end
+end
+
+local function check_combination(o)
+  if o.batch_sampler ~= nil then
+    for _, name in ipairs{"batch_size", "sampler", "last_batch"} do
+      if o[name] ~= nil then core.arg_error("DataLoader", name, "nothing beside batch_sampler", o[name]) end
+    end
+  elseif o.batch_size == nil then core.arg_error("DataLoader", "batch_size", "a whole number >= 1", nil) end
+  if o.shuffle and (o.sampler ~= nil or o.batch_sampler ~= nil) then
+    core.arg_error("DataLoader", "shuffle", "false beside a sampler", true)
+  end
+end
+
+--- pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
+--- batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` goes through the dataset once.
+--- batchify(items) joins a list of items, each a list of values, and returns the values of the batch. Batches are made
+--- in the calling thread whatever num_workers says.
+function DataLoader:init(dataset, ...)
+  if type(dataset) ~= "table" or not dataset.get or not dataset.len then
+    core.arg_error("DataLoader", "dataset", "a dataset with len and get", dataset)
+  end
+  local o = args.read("DataLoader", {"batch_size"}, spec, ...)
+  args.boolean("DataLoader", "shuffle", o.shuffle)
+  args.count("DataLoader", "num_workers", o.num_workers)
+  check_sampler("sampler", o.sampler)
+  check_sampler("batch_sampler", o.batch_sampler)
+  check_combination(o)
+  if o.batchify ~= nil then args.callable("DataLoader", "batchify", o.batchify) end
+  self.dataset, self._batchify = dataset, o.batchify
+  local sampler = o.sampler or (o.shuffle and samplers.RandomSampler or samplers.SequentialSampler)(dataset:len())
+  if o.batch_sampler then self._batches = o.batch_sampler
+  else self._batches = samplers.BatchSampler(sampler, args.count("DataLoader", "batch_size", o.batch_size, 1), o.last_batch) end
+end
+
+--- loader:len() -> the number of batches of the next round.
+function DataLoader:len() return self._batches:len() end
+
+local function pack(...) return {n = select("#", ...), ...} end
+
+local function join(dataset, batchify, positions)
+  local items = {}
+  for i, position in ipairs(positions) do items[i] = pack(dataset:get(position)) end
+  if batchify then
+    for _, item in ipairs(items) do item.n = nil end
+    return batchify(items)
+  end
+  local columns = {}
+  for k = 1, items[1].n do
+    local column = {}
+    for i, item in ipairs(items) do column[i] = item[k] end
+    columns[k] = stack(column)
+  end
+  return unpack(columns, 1, items[1].n)
+end
+
+--- loader:iter() -> an iterator over batches; each call starts a new round.
+function DataLoader:iter()
+  local next_batch, dataset, batchify = self._batches:iter(), self.dataset, self._batchify
+  local whole = not batchify and dataset.get_batch
+  return function()
+    local positions = next_batch()
+    if positions == nil then return nil end
+    if whole then return dataset:get_batch(ops.tensor(positions, {dtype = "int64"})) end
+    return join(dataset, batchify, positions)
+  end
+end
+
+return DataLoader

@@ -1,0 +1,122 @@
+-- Samplers: sampler:iter() gives positions (or lists of positions), sampler:len() how many.
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local ops = core.ops
+local samplers = {}
+
+--- pg.data.Sampler is the base class: define iter() and len().
+local Sampler = class.new("Sampler")
+samplers.Sampler = Sampler
+
+local function iterate(list)
+  local i = 0
+  return function()
+    i = i + 1
+    return list[i]
+  end
+end
+
+--- pg.data.SequentialSampler(length[, start = 1]): start, start + 1, …
+local SequentialSampler = Sampler:extend("SequentialSampler")
+samplers.SequentialSampler = SequentialSampler
+
+function SequentialSampler:init(length, start)
+  self._length = args.count("SequentialSampler", "length", length)
+  self._start = args.count("SequentialSampler", "start", start or 1)
+end
+
+function SequentialSampler:len() return self._length end
+
+function SequentialSampler:iter()
+  local i, last = self._start - 1, self._start + self._length - 1
+  return function()
+    i = i + 1
+    if i <= last then return i end
+  end
+end
+
+--- pg.data.RandomSampler(length): the positions 1..length in a new random order each time.
+local RandomSampler = Sampler:extend("RandomSampler")
+samplers.RandomSampler = RandomSampler
+function RandomSampler:init(length) self._length = args.count("RandomSampler", "length", length) end
+function RandomSampler:len() return self._length end
+
+function RandomSampler:iter()
+  if self._length == 0 then return function() end end
+  return iterate(ops.randperm(self._length):totable())
+end
+
+--- pg.data.FilterSampler(f, dataset): the positions of the items for which f(values…) is true.
+local FilterSampler = Sampler:extend("FilterSampler")
+samplers.FilterSampler = FilterSampler
+
+function FilterSampler:init(f, dataset)
+  args.callable("FilterSampler", "f", f)
+  self._positions = {}
+  for i = 1, dataset:len() do
+    if f(dataset:get(i)) then self._positions[#self._positions + 1] = i end
+  end
+end
+
+function FilterSampler:len() return #self._positions end
+function FilterSampler:iter() return iterate(self._positions) end
+
+--- pg.data.IntervalSampler(length, interval[, {rollover = true}]): 1, 1 + interval, …, then from 2 on and so on.
+local IntervalSampler = Sampler:extend("IntervalSampler")
+samplers.IntervalSampler = IntervalSampler
+
+function IntervalSampler:init(length, interval, opts)
+  self._length = args.count("IntervalSampler", "length", length)
+  self._interval = args.count("IntervalSampler", "interval", interval, 1)
+  self._rounds = args.options("IntervalSampler", opts, {rollover = true}).rollover and interval or 1
+  self._positions = {}
+  for start = 1, math.min(self._rounds, length) do
+    for i = start, length, interval do self._positions[#self._positions + 1] = i end
+  end
+end
+
+function IntervalSampler:len() return #self._positions end
+function IntervalSampler:iter() return iterate(self._positions) end
+
+--- pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]) gives lists of positions. What does not fill a batch
+--- is kept as a smaller one ("keep"), dropped ("discard") or put first in the next round ("rollover").
+local BatchSampler = Sampler:extend("BatchSampler")
+samplers.BatchSampler = BatchSampler
+
+function BatchSampler:init(sampler, batch_size, last_batch)
+  if type(sampler) ~= "table" or not sampler.iter then core.arg_error("BatchSampler", "sampler", "a sampler", sampler) end
+  self._sampler = sampler
+  self._size = args.count("BatchSampler", "batch_size", batch_size, 1)
+  self._last = args.choice("BatchSampler", "last_batch", last_batch or "keep", {"keep", "discard", "rollover"})
+  self._rest = {}
+end
+
+function BatchSampler:len()
+  local n = #self._rest + self._sampler:len()
+  if self._last == "keep" then return math.ceil(n / self._size) end
+  return math.floor(n / self._size)
+end
+
+function BatchSampler:iter()
+  local next_position, batch, done = self._sampler:iter(), self._rest, false
+  self._rest = {}
+  return function()
+    if done then return nil end
+    while #batch < self._size do
+      local i = next_position()
+      if i == nil then
+        done = true
+        if #batch > 0 and self._last == "keep" then return batch end
+        if self._last == "rollover" then self._rest = batch end
+        return nil
+      end
+      batch[#batch + 1] = i
+    end
+    local full = batch
+    batch = {}
+    return full
+  end
+end
+
+return samplers

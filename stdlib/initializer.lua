@@ -1,0 +1,319 @@
+-- pg.init: initializers. An initializer is an object with make(self, shape, options, path) -> tensor.
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local ops = core.ops
+local init = {}
+
+--- pg.init.Initializer is the base class: `local Mine = pg.init.Initializer:extend("Mine")` with a method
+--- `make(self, shape, options, path)` that returns a tensor; options holds dtype and device.
+local Initializer = class.new("Initializer")
+init.Initializer = Initializer
+
+local halves = {float16 = true, bfloat16 = true}
+
+-- Random values are drawn in float32 for the half types, which not every random op has.
+local function draw(op, shape, options)
+  local wanted = options.dtype or "float32"
+  local x = ops[op](shape, {dtype = halves[wanted] and "float32" or wanted, device = options.device})
+  return x, wanted
+end
+
+local function finish(x, wanted) return x.dtype == wanted and x or x:to(wanted) end
+
+local function uniform(shape, options, scale)
+  local x, wanted = draw("rand", shape, options)
+  return finish(x * (2 * scale) - scale, wanted)
+end
+
+local function normal(shape, options, sigma, mean)
+  local x, wanted = draw("randn", shape, options)
+  x = x * sigma
+  if mean and mean ~= 0 then x = x + mean end
+  return finish(x, wanted)
+end
+
+local function full(shape, options, value) return ops.full(shape, value, {dtype = options.dtype, device = options.device}) end
+
+local function define(name, names, spec)
+  local kind = Initializer:extend(name)
+  function kind:init(...)
+    local values = args.read(name, names, spec, ...)
+    for key, value in pairs(values) do self[key] = value end
+    if self.check then self:check() end
+  end
+  init[name] = kind
+  return kind
+end
+
+--- pg.init.Zero() fills with 0.
+local Zero = define("Zero", {}, {})
+function Zero:make(shape, options) return full(shape, options, 0) end
+
+--- pg.init.One() fills with 1.
+local One = define("One", {}, {})
+function One:make(shape, options) return full(shape, options, 1) end
+
+--- pg.init.Constant(value) fills with a number, or copies a tensor of the parameter's shape.
+local Constant = define("Constant", {"value"}, {value = args.required})
+
+function Constant:check()
+  if type(self.value) ~= "number" and not core.is_tensor(self.value) then
+    core.arg_error("Constant", "value", "a number or a tensor", self.value)
+  end
+end
+
+function Constant:make(shape, options, path)
+  if type(self.value) == "number" then return full(shape, options, self.value) end
+  core.require("param").merge("Constant", path ~= "" and path or "value", shape, self.value.shape)
+  return self.value:detach():to{dtype = options.dtype, device = options.device}:clone()
+end
+
+--- pg.init.Uniform(scale = 0.07) draws from [-scale, scale].
+local Uniform = define("Uniform", {"scale"}, {scale = 0.07})
+function Uniform:check() args.number("Uniform", "scale", self.scale, 0) end
+function Uniform:make(shape, options) return uniform(shape, options, self.scale) end
+
+--- pg.init.Normal(sigma = 0.01) draws from a normal distribution around 0.
+local Normal = define("Normal", {"sigma"}, {sigma = 0.01})
+function Normal:check() args.number("Normal", "sigma", self.sigma, 0) end
+function Normal:make(shape, options) return normal(shape, options, self.sigma) end
+
+--- pg.init.TruncatedNormal(mean = 0, stdev = 0.01) draws from a normal distribution cut at two standard deviations.
+local TruncatedNormal = define("TruncatedNormal", {"mean", "stdev"}, {mean = 0, stdev = 0.01})
+
+function TruncatedNormal:check()
+  args.number("TruncatedNormal", "mean", self.mean)
+  args.number("TruncatedNormal", "stdev", self.stdev, 0)
+end
+
+function TruncatedNormal:make(shape, options)
+  local x, wanted = draw("rand", shape, options)
+  local inside = 0.9544997361036416                     -- erf(2 / sqrt 2): the mass within two deviations
+  x = ((x * 2 - 1) * inside):erfinv() * (math.sqrt(2) * self.stdev) + self.mean
+  return finish(x, wanted)
+end
+
+local function product(shape, first)
+  local n = 1
+  for i = first, #shape do n = n * shape[i] end
+  return n
+end
+
+local function check_dims(op, shape, least, path)
+  if #shape < least then
+    core.arg_error(op, path ~= "" and path or "shape", "a shape of at least " .. least .. " dims",
+                   "{" .. table.concat(shape, ", ") .. "}")
+  end
+end
+
+-- Makes the rows of a (at most as many as columns) orthonormal in place: modified Gram-Schmidt.
+local function orthonormalize(a, rows, columns)
+  for i = 1, rows do
+    local row = a[i]
+    for j = 1, i - 1 do
+      local other, dot = a[j], 0
+      for k = 1, columns do dot = dot + row[k] * other[k] end
+      for k = 1, columns do row[k] = row[k] - dot * other[k] end
+    end
+    local square = 0
+    for k = 1, columns do square = square + row[k] * row[k] end
+    local inverse = square > 0 and 1 / math.sqrt(square) or 0
+    for k = 1, columns do row[k] = row[k] * inverse end
+  end
+  return a
+end
+
+--- pg.init.Orthogonal(scale = 1.414, rand_type = "uniform") makes rows or columns orthogonal, of length scale.
+local Orthogonal = define("Orthogonal", {"scale", "rand_type"}, {scale = 1.414, rand_type = "uniform"})
+
+function Orthogonal:check()
+  args.number("Orthogonal", "scale", self.scale)
+  args.choice("Orthogonal", "rand_type", self.rand_type, {"uniform", "normal"})
+end
+
+function Orthogonal:make(shape, options, path)
+  check_dims("Orthogonal", shape, 2, path)
+  local out, rest = shape[1], product(shape, 2)
+  if out == 0 or rest == 0 then return full(shape, options, 0) end
+  local rows, columns = math.min(out, rest), math.max(out, rest)
+  local source = {dtype = "float64"}
+  local x = self.rand_type == "uniform" and uniform({rows, columns}, source, 1) or normal({rows, columns}, source, 1)
+  local q = ops.tensor(orthonormalize(x:totable(), rows, columns), {dtype = "float64"})
+  if out > rest then q = q:t() end
+  return (q * self.scale):reshape(shape):to{dtype = options.dtype, device = options.device}
+end
+
+--- pg.init.Xavier(rnd_type = "uniform", factor_type = "avg", magnitude = 3): the scale is sqrt(magnitude / fan), the
+--- fan being that in, out or their average; rnd_type may be "gaussian".
+local Xavier = define("Xavier", {"rnd_type", "factor_type", "magnitude"},
+                      {rnd_type = "uniform", factor_type = "avg", magnitude = 3})
+
+function Xavier:check()
+  args.choice(self.name, "rnd_type", self.rnd_type, {"uniform", "gaussian"})
+  args.choice(self.name, "factor_type", self.factor_type, {"avg", "in", "out"})
+  args.number(self.name, "magnitude", self.magnitude, 0)
+end
+
+function Xavier:make(shape, options, path)
+  check_dims(self.name, shape, 2, path)
+  local window = product(shape, 3)
+  local fan_in, fan_out = shape[2] * window, shape[1] * window
+  local factor = self.factor_type == "avg" and (fan_in + fan_out) / 2 or self.factor_type == "in" and fan_in or fan_out
+  local scale = factor > 0 and math.sqrt(self.magnitude / factor) or 0
+  if self.rnd_type == "uniform" then return uniform(shape, options, scale) end
+  return normal(shape, options, scale)
+end
+
+--- pg.init.MSRAPrelu(factor_type = "avg", slope = 0.25): Xavier for nets of rectifiers with this negative slope.
+local MSRAPrelu = Xavier:extend("MSRAPrelu")
+init.MSRAPrelu = MSRAPrelu
+
+function MSRAPrelu:init(...)
+  local values = args.read("MSRAPrelu", {"factor_type", "slope"}, {factor_type = "avg", slope = 0.25}, ...)
+  args.number("MSRAPrelu", "slope", values.slope)
+  self.rnd_type, self.factor_type, self.magnitude = "gaussian", values.factor_type, 2 / (1 + values.slope ^ 2)
+  self:check()
+end
+
+--- pg.init.Bilinear() makes the weight of a transposed convolution interpolate.
+local Bilinear = define("Bilinear", {}, {})
+function Bilinear:make(shape, options, path)
+  check_dims("Bilinear", shape, 4, path)
+  local height, width = shape[3], shape[4]
+  local f = math.ceil(width / 2)
+  local c = (2 * f - 1 - f % 2) / (2 * f)
+  local window = {}
+  for y = 1, height do
+    window[y] = {}
+    for x = 1, width do window[y][x] = (1 - math.abs((x - 1) / f - c)) * (1 - math.abs((y - 1) / f - c)) end
+  end
+  local x = ops.tensor(window, {dtype = "float64"}):expand(shape):contiguous()
+  return x:to{dtype = options.dtype, device = options.device}
+end
+
+--- pg.init.LSTMBias(forget_bias = 1): zeros, and forget_bias for the forget gate (gates in, forget, cell, out).
+local LSTMBias = define("LSTMBias", {"forget_bias"}, {forget_bias = 1})
+function LSTMBias:check() args.number("LSTMBias", "forget_bias", self.forget_bias) end
+
+function LSTMBias:make(shape, options, path)
+  if #shape ~= 1 or shape[1] % 4 ~= 0 then
+    core.arg_error("LSTMBias", path ~= "" and path or "shape", "one dim of four gates", "{" .. table.concat(shape, ", ") .. "}")
+  end
+  local gate, values = shape[1] / 4, {}
+  for i = 1, shape[1] do values[i] = (i > gate and i <= 2 * gate) and self.forget_bias or 0 end
+  return ops.tensor(values, {dtype = options.dtype, device = options.device})
+end
+
+--- pg.init.Mixed(patterns, initializers): the first Lua pattern found in a parameter's path decides. It goes before
+--- the rule of the name (bias 0, gamma 1), but for a pattern that fits all, such as ".*".
+local Mixed = define("Mixed", {"patterns", "initializers"}, {patterns = args.required, initializers = args.required})
+local fits_all = {[""] = true, ["."] = true, [".*"] = true, ["^"] = true}
+
+function Mixed:check()
+  if type(self.patterns) ~= "table" then core.arg_error("Mixed", "patterns", "a list of Lua patterns", self.patterns) end
+  if type(self.initializers) ~= "table" or #self.initializers ~= #self.patterns then
+    core.arg_error("Mixed", "initializers", "one initializer for each pattern", self.initializers)
+  end
+  local list = {}
+  for i, pattern in ipairs(self.patterns) do
+    args.string("Mixed", "patterns", pattern)
+    list[i] = init.resolve("Mixed", self.initializers[i])
+  end
+  self.initializers = list
+end
+
+function Mixed:choose(path)
+  for i, pattern in ipairs(self.patterns) do
+    if fits_all[pattern] then return init.rule(path) or self.initializers[i] end
+    if path:find(pattern) then
+      local inner = self.initializers[i]
+      return inner.choose and inner:choose(path) or inner
+    end
+  end
+  core.fail("Mixed", "no pattern fits the parameter '%s' (add the pattern \".*\" as the last)", path)
+end
+
+function Mixed:make(shape, options, path) return self:choose(path):make(shape, options, path) end
+
+--- pg.init.Load(file or table, default_init): values by path from a file written by save_parameters or pg.save; a
+--- path that is not there gets default_init.
+local Load = define("Load", {"source", "default_init"}, {source = args.required, default_init = args.none})
+
+function Load:check()
+  if type(self.source) == "string" then self.source = core.load_tensors(self.source) end
+  if type(self.source) ~= "table" then core.arg_error("Load", "source", "a path or a table of tensors", self.source) end
+  if self.default_init ~= nil then self.default_init = init.resolve("Load", self.default_init) end
+end
+
+function Load:choose(path)
+  if self.source[path] then return Constant(self.source[path]) end
+  if not self.default_init then core.fail("Load", "no value for the parameter '%s' and no default_init", path) end
+  return init.rule(path) or self.default_init
+end
+
+function Load:make(shape, options, path) return self:choose(path):make(shape, options, path) end
+
+local zero, one = Zero(), One()
+local rules = {
+  {"bias$", zero}, {"beta$", zero}, {"running_mean$", zero}, {"moving_mean$", zero},
+  {"gamma$", one}, {"running_var$", one}, {"moving_var$", one},
+}
+
+--- pg.init.rule(path) -> the initializer that the end of a parameter's path asks for (bias, beta, running_mean: 0;
+--- gamma, running_var: 1), or nil.
+function init.rule(path)
+  for _, rule in ipairs(rules) do if path:find(rule[1]) then return rule[2] end end
+end
+
+local aliases = {zeros = "Zero", ones = "One", gaussian = "Normal", truncnorm = "TruncatedNormal", msra = "MSRAPrelu"}
+local no_argument = {
+  "Zero", "One", "Uniform", "Normal", "TruncatedNormal", "Orthogonal", "Xavier", "MSRAPrelu", "Bilinear", "LSTMBias",
+}
+
+local function by_name(op, name)
+  local known = {}
+  for _, entry in ipairs(no_argument) do known[entry:lower()] = entry end
+  for alias, entry in pairs(aliases) do known[alias] = entry end
+  known.truncated_normal, known.msra_prelu, known.lstm_bias = "TruncatedNormal", "MSRAPrelu", "LSTMBias"
+  local found = known[name:lower()]
+  if found then return init[found]() end
+  local near = core.suggest(name:lower(), known)
+  core.fail(op, "unknown initializer '%s'%s", name, near and " (did you mean '" .. near .. "'?)" or "")
+end
+
+local Function = Initializer:extend("Function")
+function Function:init(f) self.f = f end
+
+function Function:make(shape, options, path)
+  local value = self.f(shape, options, path)
+  if not core.is_tensor(value) then core.arg_error("initialize", "init", "a function that returns a tensor", value) end
+  core.require("param").merge("initialize", path ~= "" and path or "init", shape, value.shape)
+  return value:detach():to{dtype = options.dtype, device = options.device}
+end
+
+local default = init.Uniform()
+
+--- pg.init.resolve(op, value) -> an initializer: from its name, a number, a tensor, an initializer, a class of
+--- pg.init, or a function(shape, options, path) -> tensor; nil gives Uniform(0.07).
+function init.resolve(op, value)
+  if value == nil then return default end
+  if type(value) == "string" then return by_name(op, value) end
+  if type(value) == "number" or core.is_tensor(value) then return Constant(value) end
+  if type(value) == "function" then return Function(value) end
+  if class.is(value, Initializer) then return value end
+  if type(value) == "table" and rawget(value, "super") and value.make then return value() end
+  core.arg_error(op, "init", "an initializer or its name", value)
+end
+
+--- pg.init.make(own, default, path, shape, options) -> a value for a parameter: its own initializer goes first, then
+--- the rule of its name, then the default; Mixed and Load as the default choose by path before the rule.
+function init.make(own, fallback, path, shape, options)
+  local chosen
+  if own ~= nil then chosen = init.resolve("initialize", own)
+  elseif fallback.choose then chosen = fallback:choose(path)
+  else chosen = init.rule(path) or fallback end
+  return core.require("autograd").pause(function() return chosen:make(shape, options, path) end)
+end
+
+return core.require("support.namespace").seal("init", init)

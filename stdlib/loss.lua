@@ -1,0 +1,240 @@
+-- pg.loss: Gluon's losses. loss(pred, label[, sample_weight]) gives one value a sample.
+local core = ...
+local args = core.require("support.args")
+local HybridBlock = core.require("nn.block").HybridBlock
+local ops = core.ops
+local losses = {}
+
+--- pg.loss.Loss is the base class of losses: the options weight (a factor) and batch_axis (default 1).
+local Loss = HybridBlock:extend("Loss")
+losses.Loss = Loss
+
+local function define(name, names, spec)
+  local class = Loss:extend(name)
+  spec.weight, spec.batch_axis = spec.weight or args.none, 1
+  function class:init(...)
+    local o = args.read(name, names, spec, ...)
+    if o.weight ~= nil then args.number(name, "weight", o.weight) end
+    self._weight = o.weight or 1
+    self._batch_axis = args.count(name, "batch_axis", o.batch_axis, 1)
+    for key, value in pairs(o) do
+      if key ~= "weight" and key ~= "batch_axis" then
+        local default = spec[key]
+        if type(default) == "boolean" then args.boolean(name, key, value)
+        elseif type(default) == "number" then args.number(name, key, value) end
+        self["_" .. key] = value
+      end
+    end
+  end
+  function class:describe() return "" end
+  losses[name] = class
+  return class
+end
+
+-- A weight a sample is shaped to broadcast along the batch dim.
+local function spread(weight, l, axis)
+  if not core.is_tensor(weight) then return weight end
+  local rank = l:dim()
+  if weight:dim() ~= 1 or rank < 2 then return weight end
+  local shape = {}
+  for i = 1, rank do shape[i] = i == axis and -1 or 1 end
+  return weight:reshape(shape)
+end
+
+local function weigh(self, l, sample_weight)
+  if sample_weight ~= nil then l = l * spread(sample_weight, l, self._batch_axis) end
+  if self._weight ~= 1 then l = l * self._weight end
+  return l
+end
+
+local other_dims = {}
+for axis = 1, 4 do
+  other_dims[axis] = {}
+  for rank = 1, 8 do
+    local dims = {}
+    for i = 1, rank do if i ~= axis then dims[#dims + 1] = i end end
+    other_dims[axis][rank] = dims
+  end
+end
+
+local function reduce(self, l, op)
+  local rank = l:dim()
+  local dims = other_dims[self._batch_axis] and other_dims[self._batch_axis][rank]
+  if not dims or self._batch_axis > rank then
+    core.arg_error(self._name, "pred", "a tensor with a dim " .. self._batch_axis .. " for the batch", l)
+  end
+  if #dims == 0 then return l end
+  return op(l, dims)
+end
+
+local function mean(self, l) return reduce(self, l, ops.mean) end
+
+--- pg.loss.L2Loss({weight = 1, batch_axis = 1}): the mean over a sample of (pred - label)² / 2.
+local L2Loss = define("L2Loss", {"weight", "batch_axis"}, {weight = 1})
+
+function L2Loss:forward(pred, label, sample_weight)
+  local l = ops.square(label:reshape_as(pred) - pred) * 0.5
+  return mean(self, weigh(self, l, sample_weight))
+end
+
+--- pg.loss.L1Loss({weight=, batch_axis = 1}): the mean over a sample of |pred - label|.
+local L1Loss = define("L1Loss", {"weight", "batch_axis"}, {})
+
+function L1Loss:forward(pred, label, sample_weight)
+  return mean(self, weigh(self, ops.abs(label:reshape_as(pred) - pred), sample_weight))
+end
+
+-- max(pred, 0) - pred * label + log(1 + exp(-|pred|)), stable for any logit.
+local function logistic(pred, label) return ops.relu(pred) - pred * label + ops.softplus(-ops.abs(pred)) end
+
+--- pg.loss.SigmoidBinaryCrossEntropyLoss({from_sigmoid = false, weight=, batch_axis = 1}), called as
+--- loss(pred, label[, sample_weight[, pos_weight]]): binary cross entropy of logits, or of probabilities.
+local SigmoidBCE = define("SigmoidBinaryCrossEntropyLoss", {"from_sigmoid", "weight", "batch_axis"}, {from_sigmoid = false})
+losses.SigmoidBCELoss = SigmoidBCE
+
+local function binary_of_logits(pred, label, pos_weight)
+  if pos_weight == nil then return logistic(pred, label) end
+  local log_weight = (pos_weight - 1) * label + 1
+  return pred - pred * label + log_weight * (ops.softplus(-ops.abs(pred)) + ops.relu(-pred))
+end
+
+local function binary_of_probabilities(pred, label, pos_weight)
+  local eps = 1e-12
+  local yes = ops.log(pred + eps) * label
+  if pos_weight ~= nil then yes = yes * pos_weight end
+  return -(yes + ops.log(1 - pred + eps) * (1 - label))
+end
+
+function SigmoidBCE:forward(pred, label, sample_weight, pos_weight)
+  label = label:reshape_as(pred)
+  if label.dtype ~= pred.dtype then label = label:to(pred.dtype) end
+  local binary = self._from_sigmoid and binary_of_probabilities or binary_of_logits
+  return mean(self, weigh(self, binary(pred, label, pos_weight), sample_weight))
+end
+
+--- pg.loss.SoftmaxCrossEntropyLoss({axis = -1, sparse_label = true, from_logits = false, weight=, batch_axis = 1}):
+--- cross entropy with class labels 1..C, or with distributions when sparse_label is false. from_logits tells that pred
+--- holds log-probabilities.
+local SoftmaxCE = define("SoftmaxCrossEntropyLoss", {"axis", "sparse_label", "from_logits", "weight", "batch_axis"},
+                         {axis = -1, sparse_label = true, from_logits = false})
+losses.SoftmaxCELoss = SoftmaxCE
+
+local per_sample = {reduction = "none"}
+local integers = {int64 = true, int32 = true, uint8 = true, int8 = true}
+
+local function class_labels(label)
+  if integers[label.dtype] then return label end
+  return label:to("int64")
+end
+
+local function pick_label(self, pred, label)
+  local rank = pred:dim()
+  local axis = self._axis < 0 and rank + 1 + self._axis or self._axis
+  if not self._from_logits then pred = ops.log_softmax(pred, axis) end
+  if label:dim() < rank then label = label:unsqueeze(axis) end
+  return -ops.gather(pred, axis, label:to("int64"))
+end
+
+function SoftmaxCE:forward(pred, label, sample_weight)
+  if not self._sparse_label then
+    local p = self._from_logits and pred or ops.log_softmax(pred, self._axis)
+    local l = -ops.sum(p * label:reshape_as(pred), self._axis, true)
+    return mean(self, weigh(self, l, sample_weight))
+  end
+  label = class_labels(label)
+  if not self._from_logits and sample_weight == nil and self._weight == 1 and self._axis == -1 and self._batch_axis == 1
+    and pred:dim() == 2 and label:dim() == 1 then
+    return ops.cross_entropy(pred, label, per_sample)
+  end
+  return mean(self, weigh(self, pick_label(self, pred, label), sample_weight))
+end
+
+--- pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): squared below rho, linear above.
+local HuberLoss = define("HuberLoss", {"rho", "weight", "batch_axis"}, {rho = 1})
+
+function HuberLoss:forward(pred, label, sample_weight)
+  local distance = ops.abs(label:reshape_as(pred) - pred)
+  local rho = self._rho
+  local l = ops.where(ops.gt(distance, rho), distance - 0.5 * rho, ops.square(distance) * (0.5 / rho))
+  return mean(self, weigh(self, l, sample_weight))
+end
+
+--- pg.loss.HingeLoss({margin = 1, weight=, batch_axis = 1}): max(0, margin - pred * label), labels -1 and 1.
+local HingeLoss = define("HingeLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
+
+function HingeLoss:forward(pred, label, sample_weight)
+  return mean(self, weigh(self, ops.relu(self._margin - pred * label:reshape_as(pred)), sample_weight))
+end
+
+--- pg.loss.SquaredHingeLoss({margin = 1, weight=, batch_axis = 1}): the square of HingeLoss's terms.
+local SquaredHingeLoss = define("SquaredHingeLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
+
+function SquaredHingeLoss:forward(pred, label, sample_weight)
+  return mean(self, weigh(self, ops.square(ops.relu(self._margin - pred * label:reshape_as(pred))), sample_weight))
+end
+
+--- pg.loss.LogisticLoss({weight=, batch_axis = 1, label_format = "signed" or "binary"}): log(1 + exp(-pred * label)).
+local LogisticLoss = define("LogisticLoss", {"weight", "batch_axis", "label_format"}, {label_format = "signed"})
+
+function LogisticLoss:forward(pred, label, sample_weight)
+  args.choice("LogisticLoss", "label_format", self._label_format, {"signed", "binary"})
+  label = label:reshape_as(pred)
+  if self._label_format == "signed" then label = (label + 1) / 2 end
+  return mean(self, weigh(self, logistic(pred, label), sample_weight))
+end
+
+--- pg.loss.TripletLoss({margin = 1, weight=, batch_axis = 1}), called as loss(anchor, positive, negative):
+--- max(0, |positive - anchor|² - |negative - anchor|² + margin).
+local TripletLoss = define("TripletLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
+
+function TripletLoss:forward(anchor, positive, negative, sample_weight)
+  positive, negative = positive:reshape_as(anchor), negative:reshape_as(anchor)
+  local l = reduce(self, ops.square(positive - anchor) - ops.square(negative - anchor), ops.sum)
+  return weigh(self, ops.relu(l + self._margin), sample_weight)
+end
+
+--- pg.loss.KLDivLoss({from_logits = true, axis = -1, weight=, batch_axis = 1}): the sum over a sample of
+--- label * (log label - pred), pred being log-probabilities, or scores when from_logits is false.
+local KLDivLoss = define("KLDivLoss", {"from_logits", "axis", "weight", "batch_axis"}, {from_logits = true, axis = -1})
+
+function KLDivLoss:forward(pred, label, sample_weight)
+  if not self._from_logits then pred = ops.log_softmax(pred, self._axis) end
+  local l = label * (ops.log(label + 1e-12) - pred)
+  return reduce(self, weigh(self, l, sample_weight), ops.sum)
+end
+
+--- pg.loss.PoissonNLLLoss({weight=, from_logits = true, batch_axis = 1, compute_full = false}): the negative log
+--- likelihood of counts, averaged over everything; compute_full adds Stirling's term.
+local PoissonNLLLoss = define("PoissonNLLLoss", {"weight", "from_logits", "batch_axis", "compute_full"},
+                              {from_logits = true, compute_full = false})
+
+function PoissonNLLLoss:forward(pred, label, sample_weight, epsilon)
+  label = label:reshape_as(pred)
+  local l
+  if self._from_logits then l = ops.exp(pred) - label * pred
+  else l = pred - label * ops.log(pred + (epsilon or 1e-8)) end
+  if self._compute_full then
+    local stirling = label * ops.log(label) - label + 0.5 * ops.log(2 * math.pi * label)
+    l = l + ops.where(ops.gt(label, 1), stirling, 0)
+  end
+  return ops.mean(weigh(self, l, sample_weight))
+end
+
+--- pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos where
+--- label is 1, max(0, cos - margin) where it is -1.
+local CosineEmbeddingLoss = define("CosineEmbeddingLoss", {"weight", "batch_axis", "margin"}, {margin = 0})
+
+local function cosine(x, y)
+  local xy = ops.sum(x * y, -1)
+  local norms = ops.sqrt(ops.sum(x * x, -1)) * ops.sqrt(ops.sum(y * y, -1))
+  return xy / ops.maximum(norms, 1e-12)
+end
+
+function CosineEmbeddingLoss:forward(x1, x2, label, sample_weight)
+  local similarity = cosine(x1:reshape_as(x2), x2)
+  label = label:reshape_as(similarity)
+  local apart = ops.relu(similarity - self._margin)
+  return weigh(self, ops.where(ops.eq(label, 1), 1 - similarity, apart), sample_weight)
+end
+
+return core.require("support.namespace").seal("loss", losses)

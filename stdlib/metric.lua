@@ -1,0 +1,230 @@
+-- pg.metric: running measures of predictions. update(labels, preds), get() -> name, value, reset().
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local ops = core.ops
+local metrics = {}
+
+local nan = 0 / 0
+
+--- pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; and
+--- may define finish(sum, count) -> the value.
+local Metric = class.new("Metric")
+metrics.Metric = Metric
+
+function Metric:init(...) self:setup(self.label, args.read(self.name, self.names or {}, self.spec or {}, ...)) end
+
+--- metric:setup(label, options) keeps the options as fields and starts at zero.
+function Metric:setup(label, options)
+  for key, value in pairs(options) do self[key] = value end
+  self._label = label
+  self:reset()
+end
+
+--- metric:reset() forgets all updates.
+function Metric:reset() self._sum, self._count = 0, 0 end
+
+--- metric:get() -> name, value; the value is NaN before the first update.
+function Metric:get()
+  if self._count == 0 then return self._label, nan end
+  return self._label, self:finish(self._sum, self._count)
+end
+
+function Metric:finish(sum, count) return sum / count end
+
+local function as_list(op, name, value)
+  if core.is_tensor(value) then return {value} end
+  if not args.plain(value) then core.arg_error(op, name, "a tensor or a list of tensors", value) end
+  return value
+end
+
+--- metric:update(labels, preds) adds one batch; both are a tensor or a list of tensors.
+function Metric:update(labels, preds)
+  labels, preds = as_list(self.name, "labels", labels), as_list(self.name, "preds", preds)
+  if #labels ~= #preds then core.arg_error(self.name, "preds", #labels .. " tensors like labels", #preds .. " tensors") end
+  local autograd = core.require("autograd")
+  for i, label in ipairs(labels) do
+    local sum, count = autograd.pause(function() return self:measure(label, preds[i]) end)
+    self._sum, self._count = self._sum + sum, self._count + count
+  end
+end
+
+Metric.__tostring = function(self)
+  local name, value = self:get()
+  return string.format("%s: %g", name, value)
+end
+
+local function define(name, label, names, spec)
+  local kind = Metric:extend(name)
+  kind.label, kind.names, kind.spec = label, names or {}, spec or {}
+  kind.__tostring = Metric.__tostring
+  metrics[name] = kind
+  return kind
+end
+
+local function same_shape(a, b)
+  a, b = a.shape, b.shape
+  if #a ~= #b then return false end
+  for i = 1, #a do if a[i] ~= b[i] then return false end end
+  return true
+end
+
+local function require_count(self, label, pred)
+  if label:numel() ~= pred:numel() then core.arg_error(self.name, "preds", "as many values as labels", pred) end
+end
+
+--- pg.metric.Accuracy({axis = 2}): the share of labels that pred hits; pred holds class indices (the shape of labels) or
+--- scores with the classes along axis.
+local Accuracy = define("Accuracy", "accuracy", {"axis"}, {axis = 2})
+
+function Accuracy:measure(label, pred)
+  if not same_shape(label, pred) then pred = ops.argmax(pred, self.axis) end
+  require_count(self, label, pred)
+  local hits = ops.eq(pred:to("int64"):reshape{-1}, label:to("int64"):reshape{-1})
+  return hits:sum():item(), label:numel()
+end
+
+--- pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores.
+local TopKAccuracy = define("TopKAccuracy", "top_k_accuracy", {"top_k"}, {top_k = 1})
+
+function TopKAccuracy:init(...)
+  local o = args.read(self.name, self.names, self.spec, ...)
+  args.count(self.name, "top_k", o.top_k, 1)
+  self:setup("top_k_accuracy_" .. o.top_k, o)
+end
+
+function TopKAccuracy:measure(label, pred)
+  local classes = pred:size(2)
+  local order = ops.argsort(pred, 2, true):narrow(2, 1, math.min(self.top_k, classes))
+  local hits = ops.eq(order, label:to("int64"):reshape{-1, 1})
+  return hits:sum():item(), label:numel()
+end
+
+-- Label (n) and prediction (n) both become columns, so that they never broadcast against each other.
+local function columns(self, label, pred)
+  require_count(self, label, pred)
+  return label:to(pred.dtype):reshape_as(pred), pred
+end
+
+--- pg.metric.MAE(): the mean of |label - pred|, averaged over updates.
+local MAE = define("MAE", "mae")
+function MAE:measure(label, pred)
+  label, pred = columns(self, label, pred)
+  return ops.abs(label - pred):mean():item(), 1
+end
+
+local function squared_error(self, label, pred)
+  label, pred = columns(self, label, pred)
+  return ops.square(label - pred):mean():item(), 1
+end
+
+--- pg.metric.MSE(): the mean of (label - pred)², averaged over updates.
+define("MSE", "mse").measure = squared_error
+
+--- pg.metric.RMSE(): the root of MSE.
+local RMSE = define("RMSE", "rmse")
+RMSE.measure = squared_error
+function RMSE:finish(sum, count) return math.sqrt(sum / count) end
+
+local function picked(label, pred) return ops.gather(pred, 2, label:to("int64"):reshape{-1, 1}):reshape{-1} end
+
+local function negative_log(self, label, pred)
+  return -ops.log(picked(label, pred) + self.eps):sum():item(), label:numel()
+end
+
+--- pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log of the label's probability in pred (rows of probabilities).
+define("CrossEntropy", "cross-entropy", {"eps"}, {eps = 1e-12}).measure = negative_log
+
+--- pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same measure under its other name.
+define("NegativeLogLikelihood", "nll-loss", {"eps"}, {eps = 1e-12}).measure = negative_log
+
+--- pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability; labels equal to
+--- ignore_label do not count.
+local Perplexity = define("Perplexity", "perplexity", {"ignore_label"}, {ignore_label = args.none})
+
+function Perplexity:measure(label, pred)
+  local classes = pred:size(-1)
+  local kept, n = label:to("int64"):reshape{-1}, label:numel()
+  local safe, weight = kept, nil
+  if self.ignore_label ~= nil then
+    weight = ops.ne(kept, self.ignore_label)
+    safe = ops.where(weight, kept, ops.ones_like(kept))
+    n = weight:sum():item()
+  end
+  local logs = ops.log(ops.maximum(picked(safe, pred:reshape{-1, classes}), 1e-10))
+  if weight then logs = logs * weight:to(logs.dtype) end
+  return -logs:sum():item(), n
+end
+
+function Perplexity:finish(sum, count) return math.exp(sum / count) end
+
+--- pg.metric.Loss(): the mean of all values given as preds; labels are not looked at.
+local Loss = define("Loss", "loss")
+
+function Loss:update(_, preds)
+  for _, pred in ipairs(as_list("Loss", "preds", preds)) do
+    self._sum, self._count = self._sum + pred:detach():sum():item(), self._count + pred:numel()
+  end
+end
+
+--- pg.metric.PearsonCorrelation(): the correlation of labels and preds, averaged over updates.
+local Pearson = define("PearsonCorrelation", "pearsonr")
+function Pearson:measure(label, pred)
+  label, pred = columns(self, label, pred)
+  local x, y = (label - label:mean()):to("float64"), (pred - pred:mean()):to("float64")
+  return ((x * y):sum() / (ops.square(x):sum() * ops.square(y):sum()):sqrt()):item(), 1
+end
+
+--- pg.metric.CompositeEvalMetric(metrics): several metrics updated together; get() -> lists of names and values.
+local Composite = class.new("CompositeEvalMetric")
+metrics.CompositeEvalMetric = Composite
+
+function Composite:init(list)
+  self.metrics = {}
+  for _, metric in ipairs(list or {}) do self:add(metric) end
+end
+
+--- composite:add(metric) adds a metric or the name of one.
+function Composite:add(metric) self.metrics[#self.metrics + 1] = metrics.create(metric) end
+function Composite:reset() for _, metric in ipairs(self.metrics) do metric:reset() end end
+
+function Composite:update(labels, preds)
+  for _, metric in ipairs(self.metrics) do metric:update(labels, preds) end
+end
+
+function Composite:get()
+  local names, values = {}, {}
+  for i, metric in ipairs(self.metrics) do names[i], values[i] = metric:get() end
+  return names, values
+end
+
+--- pg.metric.CustomMetric(f[, name]): f(label, pred) -> a number, averaged over updates.
+local Custom = Metric:extend("CustomMetric")
+metrics.CustomMetric = Custom
+
+function Custom:init(f, name)
+  args.callable("CustomMetric", "f", f)
+  self:setup(name and args.string("CustomMetric", "name", name) or "custom", {f = f})
+end
+
+function Custom:measure(label, pred) return args.number("CustomMetric", "f(label, pred)", self.f(label, pred)), 1 end
+
+local by_name = {
+  acc = "Accuracy", accuracy = "Accuracy", top_k_accuracy = "TopKAccuracy", top_k_acc = "TopKAccuracy", mae = "MAE", mse = "MSE",
+  rmse = "RMSE", ce = "CrossEntropy", ["cross-entropy"] = "CrossEntropy", nll_loss = "NegativeLogLikelihood",
+  perplexity = "Perplexity", loss = "Loss", pearsonr = "PearsonCorrelation",
+}
+
+--- pg.metric.create(value, …) -> a metric from its name (such as "acc"), a list of names, a function or a metric.
+function metrics.create(value, ...)
+  if type(value) == "function" then return Custom(value, ...) end
+  if type(value) == "table" and getmetatable(value) then return value end
+  if type(value) == "table" then return Composite(value) end
+  if type(value) ~= "string" then core.arg_error("metric.create", "value", "the name of a metric", value) end
+  local found = by_name[value:lower()]
+  if found then return metrics[found](...) end
+  local near = core.suggest(value:lower(), by_name)
+  core.fail("metric.create", "unknown metric '%s'%s", value, near and " (did you mean '" .. near .. "'?)" or "")
+end
+
+return core.require("support.namespace").seal("metric", metrics)

@@ -1,0 +1,12 @@
+-- pg.nn: blocks and layers. Each module holds one family.
+local core = ...
+local base = core.require("nn.block")
+local nn = {Block = base.Block, HybridBlock = base.HybridBlock, block = base.block}
+
+for _, module in ipairs{"nn.sequential", "nn.basic", "nn.activation", "nn.conv", "nn.pool", "nn.norm"} do
+  for name, value in pairs(core.require(module)) do
+    if name:find("^%u") then nn[name] = value end
+  end
+end
+
+return core.require("support.namespace").seal("nn", nn)

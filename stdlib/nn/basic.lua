@@ -1,0 +1,159 @@
+-- Dense, Dropout, Embedding, Flatten, Identity and blocks around functions.
+local core = ...
+local args = core.require("support.args")
+local base = core.require("nn.block")
+local activation = core.require("nn.activation")
+local param = core.require("param")
+local hint = core.require("support.namespace").hint
+local ops = core.ops
+local HybridBlock = base.HybridBlock
+local linear, dim, flatten = ops.linear, core.tensor_methods.dim, ops.flatten
+local layers = {}
+
+local function product(shape, first)
+  local n = 1
+  for i = first, #shape do n = n * shape[i] end
+  return n
+end
+
+--- nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
+--- in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten joins all dims but the first; without it
+--- the layer acts on the last dim.
+local Dense = HybridBlock:extend("Dense")
+layers.Dense = Dense
+
+local dense_names = {"units", "activation", "use_bias", "flatten", "dtype", "weight_initializer", "bias_initializer", "in_units"}
+local dense_spec = {
+  units = args.required, activation = args.none, use_bias = true, flatten = true, dtype = "float32",
+  weight_initializer = args.none, bias_initializer = args.none, in_units = 0,
+}
+
+function Dense:init(...)
+  local o = args.read("Dense", dense_names, dense_spec, ...)
+  local units = args.count("Dense", "units", o.units, 1)
+  local inputs = args.count("Dense", "in_units", o.in_units)
+  self.weight = param.param{shape = {units, inputs}, dtype = o.dtype, init = o.weight_initializer}
+  self.bias = false
+  if args.boolean("Dense", "use_bias", o.use_bias) then
+    self.bias = param.param{shape = {units}, dtype = o.dtype, init = o.bias_initializer}
+  end
+  self._activation = activation.find("Dense", o.activation)
+  self._flatten = args.boolean("Dense", "flatten", o.flatten)
+  self._text = type(o.activation) == "string" and ", " .. o.activation or ""
+end
+
+function Dense:infer_shape(x)
+  local shape = x.shape
+  local inputs = shape[#shape]
+  if self._flatten and #shape > 2 then inputs = product(shape, 2) end
+  self.weight:set_shape{param.shape(self.weight)[1], inputs}
+end
+
+function Dense:forward(x)
+  if self._flatten and dim(x) > 2 then x = flatten(x, 2) end
+  local bias, f = self.bias, self._activation
+  local y
+  if bias then y = linear(x, self.weight, bias) else y = linear(x, self.weight) end
+  if f then return f(y) end
+  return y
+end
+
+function Dense:describe()
+  local shape = param.shape(self.weight)
+  return string.format("%s -> %d%s%s", shape[2] == 0 and "?" or shape[2], shape[1], self._text, self.bias and "" or ", no bias")
+end
+
+--- nn.Dropout(rate, {axes=}) zeroes elements with probability rate in training mode and scales up the others. axes
+--- lists dims that share one mask.
+local Dropout = HybridBlock:extend("Dropout")
+layers.Dropout = Dropout
+
+function Dropout:init(...)
+  local o = args.read("Dropout", {"rate", "axes"}, {rate = args.required, axes = args.none}, ...)
+  self.rate = args.number("Dropout", "rate", o.rate, 0, 1)
+  if o.axes ~= nil then
+    if type(o.axes) == "number" then o.axes = {o.axes} end
+    if type(o.axes) ~= "table" then core.arg_error("Dropout", "axes", "a list of dims", o.axes) end
+    if #o.axes > 0 then self._axes = o.axes end
+  end
+end
+
+function Dropout:forward(x)
+  local axes = self._axes
+  if not axes then return ops.dropout(x, self.rate) end
+  local shape = x.shape
+  for _, axis in ipairs(axes) do
+    local at = axis < 0 and #shape + 1 + axis or axis
+    if not shape[at] then core.arg_error("Dropout", "axes", "dims in 1.." .. #shape, axis) end
+    shape[at] = 1
+  end
+  return x * ops.dropout(ops.ones(shape, {dtype = x.dtype, device = x.device}), self.rate)
+end
+
+function Dropout:describe() return tostring(self.rate) end
+
+--- nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): rows of weight (input_dim,
+--- output_dim) by index.
+local Embedding = HybridBlock:extend("Embedding")
+layers.Embedding = Embedding
+
+function Embedding:init(...)
+  local o = args.read("Embedding", {"input_dim", "output_dim", "dtype", "weight_initializer"}, {
+    input_dim = args.required, output_dim = args.required, dtype = "float32", weight_initializer = args.none,
+    index_base = 1,
+  }, ...)
+  local rows = args.count("Embedding", "input_dim", o.input_dim, 1)
+  local columns = args.count("Embedding", "output_dim", o.output_dim, 1)
+  args.number("Embedding", "index_base", o.index_base)
+  self.weight = param.param{shape = {rows, columns}, dtype = o.dtype, init = o.weight_initializer}
+  self._options = {index_base = o.index_base}
+end
+
+function Embedding:forward(x) return ops.embedding(x, self.weight, self._options) end
+function Embedding:describe() return table.concat(param.shape(self.weight), " -> ") end
+
+--- nn.Flatten() joins all dims but the first.
+local Flatten = HybridBlock:extend("Flatten")
+layers.Flatten = Flatten
+function Flatten:init(...) args.read("Flatten", {}, {}, ...) end
+
+function Flatten:forward(x)
+  local n = dim(x)
+  if n == 2 then return x end
+  if n < 2 then return ops.reshape(x, n == 1 and {0, 1} or {1, 1}) end
+  return flatten(x, 2)
+end
+
+function Flatten:describe() return "" end
+
+--- nn.Identity() returns its input.
+local Identity = HybridBlock:extend("Identity")
+layers.Identity = Identity
+function Identity:init(...) args.read("Identity", {}, {}, ...) end
+function Identity:forward(...) return ... end
+function Identity:describe() return "" end
+
+local function define_lambda(parent, name)
+  local Lambda = parent:extend(name)
+
+  --- nn.Lambda(f) and nn.HybridLambda(f) make a block of a function or of the name of an op.
+  function Lambda:init(...)
+    local f = args.read(name, {"f"}, {f = args.required}, ...).f
+    self._text = type(f) == "string" and f or "function"
+    if type(f) == "string" then
+      local found = rawget(ops, f)
+      if not found then core.fail(name, "unknown op '%s'%s", f, hint(f, ops)) end
+      f = found
+    end
+    self._f = args.callable(name, "f", f)
+  end
+
+  function Lambda:forward(...) return self._f(...) end
+  function Lambda:describe() return self._text end
+  return Lambda
+end
+
+layers.Lambda = define_lambda(base.Block, "Lambda")
+layers.HybridLambda = define_lambda(HybridBlock, "HybridLambda")
+
+return layers

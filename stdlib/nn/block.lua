@@ -1,0 +1,241 @@
+-- nn.Block and nn.HybridBlock: tables whose fields are child blocks and parameters.
+local core = ...
+local args = core.require("support.args")
+local discover = core.require("nn.discover")
+local calls = core.require("nn.call")
+local param = core.require("param")
+local show = core.require("nn.show")
+local sets = core.require("nn.parameters")
+
+local rawget, rawset, type, setmetatable = rawget, rawset, type, setmetatable
+
+-- Remembers the order in which names were first assigned. Runs only for names that are absent.
+local function assign(self, key, value)
+  if value ~= nil and type(key) == "string" and key:byte() ~= 95 then
+    local order = rawget(self, "_order")
+    if not order then
+      order = {}
+      rawset(self, "_order", order)
+    end
+    if not order[key] then
+      order[#order + 1] = key
+      order[key] = #order
+    end
+  end
+  if type(value) == "table" or type(value) == "userdata" then rawset(self, "_ready", nil) end
+  rawset(self, key, value)
+end
+
+local function construct(class, ...)
+  local block = setmetatable({}, class)
+  block:init(...)
+  return block
+end
+
+local function make_class(parent, name)
+  local class = {
+    _is_class = true, _name = name, super = parent,
+    __call = calls.call, __newindex = assign, __tostring = show.tree,
+  }
+  class.__index = class
+  return setmetatable(class, {__index = parent, __call = construct, __tostring = function() return name end})
+end
+
+--- nn.Block is the base class of blocks that run as plain Lua; see nn.HybridBlock for those that can be hybridized.
+local Block = make_class(nil, "Block")
+
+--- Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it;
+--- `Class(…)` makes a block, `block(…)` calls forward.
+function Block:extend(name)
+  args.string("extend", "name", name)
+  return make_class(self, name)
+end
+
+--- Block:init(…) is called by the constructor with its arguments; a class defines its own.
+function Block:init() end
+
+local function own_parameters(block)
+  local params = {}
+  for _, entry in ipairs(discover.entries(block)) do
+    if entry.kind == "param" then params[entry.path] = entry.value end
+  end
+  return params
+end
+
+--- Block:forward(…) computes the outputs; a class defines it, or hybrid_forward(self, F, …, params), which also gets
+--- the library as F and a table of the block's own parameters by field.
+function Block:forward(...)
+  local hybrid_forward = self.hybrid_forward
+  if not hybrid_forward then core.fail(self._name, "the block has no forward (define forward(self, …))") end
+  local n = select("#", ...)
+  local list = {...}
+  list[n + 1] = own_parameters(self)
+  return hybrid_forward(self, core.pg, unpack(list, 1, n + 1))
+end
+
+local initialize_options = {force = false, device = args.none, dtype = args.none}
+
+--- block:initialize([init[, {force=, device=, dtype=}]]) gives every parameter its value and returns the block. init
+--- is an initializer of pg.init, its name or nothing (Uniform(0.07)). A parameter's own initializer goes first, then
+--- the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true; those
+--- with unknown dims wait for the first call.
+function Block:initialize(init, opts)
+  if opts == nil and args.plain(init) then init, opts = nil, init end
+  opts = args.options("initialize", opts, initialize_options)
+  local initializer = core.require("initializer").resolve("initialize", init)
+  for _, entry in ipairs(discover.parameters(self)) do
+    param.initialize(entry.tensor, entry.path, initializer, opts)
+    rawset(entry.owner, "_ready", nil)
+  end
+  return self
+end
+
+--- block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once; pattern is a Lua
+--- pattern that the path must contain.
+function Block:parameters(pattern)
+  if pattern ~= nil then args.string("parameters", "pattern", pattern) end
+  local list, i = discover.parameters(self), 0
+  return function()
+    repeat
+      i = i + 1
+      local entry = list[i]
+      if not entry then return nil end
+      if not pattern or entry.path:find(pattern) then return entry.path, entry.tensor end
+    until false
+  end
+end
+
+--- block:collect_params([pattern]) -> the parameters as a set: a table by path with the methods initialize, zero_grad,
+--- set(key, value), save(path), load(path), iter() and len().
+function Block:collect_params(pattern)
+  if pattern ~= nil then args.string("collect_params", "pattern", pattern) end
+  return sets.collect(self, pattern)
+end
+
+--- block:children() -> an iterator of name, child over the blocks it holds directly.
+function Block:children()
+  local entries, i = discover.entries(self), 0
+  return function()
+    repeat
+      i = i + 1
+      local entry = entries[i]
+      if not entry then return nil end
+      if entry.kind == "block" then return entry.path, entry.value end
+    until false
+  end
+end
+
+--- block:apply(f) calls f(block) for every block below it, children first, then for itself, each once; returns it.
+function Block:apply(f)
+  args.callable("apply", "f", f)
+  discover.walk(self, function() end)                 -- raises for a block that holds itself
+  local seen = {}
+  local function visit(block)
+    if seen[block] then return end
+    seen[block] = true
+    for _, child in block:children() do visit(child) end
+    f(block)
+  end
+  visit(self)
+  return self
+end
+
+--- block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
+--- parameters of normalization layers stay float32 when the dtype is a half type.
+function Block:to(target, more)
+  local list = discover.parameters(self)
+  for _, entry in ipairs(list) do param.convert(entry.tensor, target, more) end
+  return self
+end
+
+--- block:cast(dtype) is block:to(dtype).
+function Block:cast(dtype) return self:to(dtype) end
+
+--- block:zero_grad() sets the gradients of all parameters to zeros.
+function Block:zero_grad()
+  for _, p in self:parameters() do p:zero_grad() end
+  return self
+end
+
+--- block:register_forward_hook(f) -> handle. f(block, inputs, outputs) runs after each forward; inputs is the list of
+--- arguments, outputs the result (a list when there are several). handle:detach() removes it.
+function Block:register_forward_hook(f)
+  return calls.add_hook(self, "_hooks", args.callable("register_forward_hook", "f", f))
+end
+
+--- block:register_forward_pre_hook(f) -> handle. f(block, inputs) runs before each forward.
+function Block:register_forward_pre_hook(f)
+  return calls.add_hook(self, "_pre_hooks", args.callable("register_forward_pre_hook", "f", f))
+end
+
+--- block:save_parameters(path) writes all parameters under their paths to a safetensors file, atomically.
+function Block:save_parameters(path)
+  sets.save(self, args.string("save_parameters", "path", path))
+  return self
+end
+
+--- block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters.
+--- Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block.
+function Block:load_parameters(path, opts)
+  sets.load(self, args.string("load_parameters", "path", path), opts)
+  return self
+end
+
+--- block:summary(…) -> a text with the output shape and the number of parameters of every block, from one forward
+--- pass with these arguments in predict mode.
+function Block:summary(...) return show.summary(self, ...) end
+
+local hybrid_options = {active = true, static_alloc = true, static_shape = false}
+
+-- Every block below a hybrid one must be hybrid too.
+local function check_hybrid(block)
+  discover.walk(block, function(kind, path, child)
+    if kind == "block" and not child._is_hybrid then
+      core.fail("hybridize", "the child '%s' (%s) is a plain Block inside a HybridBlock", path, child._name)
+    end
+  end)
+end
+
+local function read_hybrid_options(opts)
+  if opts == nil or type(opts) == "boolean" then opts = {active = opts ~= false} end
+  local values = args.options("hybridize", opts, hybrid_options)
+  for name in pairs(hybrid_options) do args.boolean("hybridize", name, values[name]) end
+  return values
+end
+
+--- block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) checks its options and that every block below
+--- a HybridBlock is hybrid, and returns the block. Blocks run eagerly in this version whatever was asked: the results
+--- are the same, nothing is traced.
+function Block:hybridize(opts)
+  local values = read_hybrid_options(opts)
+  for _, entry in ipairs(discover.blocks(self)) do
+    if entry.block._is_hybrid and values.active then check_hybrid(entry.block) end
+  end
+  for _, entry in ipairs(discover.blocks(self)) do
+    if entry.block._is_hybrid then rawset(entry.block, "_hybrid", values) end
+  end
+  return self
+end
+
+--- nn.HybridBlock is the base class of blocks that can be hybridized: `local Net = nn.HybridBlock:extend("Net")`.
+local HybridBlock = Block:extend("HybridBlock")
+HybridBlock._is_hybrid = true
+
+local PlainTable, HybridTable = Block:extend("block"), HybridBlock:extend("block")
+
+--- nn.block{field = child or parameter, …, forward = function(self, …) … end} -> the same table as a block.
+--- hybrid = false makes it a plain nn.Block.
+local function block(t)
+  if not args.plain(t) then core.arg_error("block", "fields", "a table of fields", t) end
+  local hybrid = t.hybrid
+  if hybrid ~= nil then args.boolean("block", "hybrid", hybrid) end
+  if t.forward ~= nil then args.callable("block", "forward", t.forward) end
+  t.hybrid = nil
+  local fields = {}
+  for _, entry in ipairs(discover.names(t)) do fields[#fields + 1] = entry end
+  t._order = fields
+  for i, name in ipairs(fields) do fields[name] = i end
+  return setmetatable(t, hybrid == false and PlainTable or HybridTable)
+end
+
+return {Block = Block, HybridBlock = HybridBlock, block = block}

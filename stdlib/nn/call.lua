@@ -1,0 +1,138 @@
+-- How a block is called: shapes filled in before the first forward, hooks, and the path of a failing child in errors.
+local core = ...
+local discover = core.require("nn.discover")
+local param = core.require("param")
+local calls = {}
+
+local rawset, xpcall, error, type, running = rawset, xpcall, error, type, coroutine.running
+local getinfo, getlocal = debug and debug.getinfo, debug and debug.getlocal
+
+-- The coroutine inside which a block runs, so that only the outermost call of each pays for a protected call.
+local main = {}
+local inside = false
+local told                        -- the last message that already names its block
+
+local function pass(...) return ... end
+
+local function own_parameters_ready(block)
+  for _, entry in ipairs(discover.entries(block)) do
+    if entry.kind == "param" and param.state(entry.value) ~= "ready" then return false end
+  end
+  return true
+end
+
+-- Fills in the unknown shapes of the block's own parameters. The block is ready once nothing has to precede forward.
+local function prepare(block, ...)
+  local ready = own_parameters_ready(block)
+  if not ready and block.infer_shape then
+    block:infer_shape(...)
+    ready = own_parameters_ready(block)
+  end
+  if ready and not block._hooks and not block._pre_hooks then rawset(block, "_ready", true) end
+end
+
+local function run_hooks(hooks, ...)
+  local snapshot = {}
+  for i, hook in ipairs(hooks) do snapshot[i] = hook end
+  for _, hook in ipairs(snapshot) do hook.f(...) end
+end
+
+local function collect(...) return select("#", ...), {...} end
+
+local function with_hooks(block, ...)
+  if block._pre_hooks then run_hooks(block._pre_hooks, block, {...}) end
+  if not block._hooks then return pass(block:forward(...)) end
+  local count, outputs = collect(block:forward(...))
+  local shown = outputs
+  if count == 1 then shown = outputs[1] end
+  run_hooks(block._hooks, block, {...}, shown)
+  return unpack(outputs, 1, count)
+end
+
+local outermost
+
+-- The __call of every block. No tail call may replace this frame: the error handler reads the blocks from the stack.
+local function call(self, ...)
+  if inside ~= (running() or main) then return outermost(self, ...) end
+  if not self._ready then
+    prepare(self, ...)
+    if not self._ready then return pass(with_hooks(self, ...)) end
+  end
+  return pass(self:forward(...))
+end
+
+local function name_in(parent, child)
+  for _, entry in ipairs(discover.entries(parent)) do if entry.value == child then return entry.path end end
+  return "<" .. child._name .. ">"
+end
+
+-- The dotted path from the outermost block that is being called to the innermost.
+local function path_on_stack()
+  local chain, level = {}, 2
+  while true do
+    local info = getinfo(level, "f")
+    if not info then break end
+    if info.func == call then
+      local _, block = getlocal(level, 1)
+      chain[#chain + 1] = block
+    end
+    level = level + 1
+  end
+  if #chain < 2 then return nil end
+  local names = {}
+  for i = #chain - 1, 1, -1 do names[#names + 1] = name_in(chain[i + 1], chain[i]) end
+  return table.concat(names, "."), chain[1]._name
+end
+
+local function explain(message)
+  if type(message) ~= "string" or message == told or not getlocal then return message end
+  local ok, path, kind = pcall(path_on_stack)
+  if ok and path then message = message .. " (in block '" .. path .. "', " .. kind .. ")" end
+  told = message
+  return message
+end
+
+local function finish(before, ok, ...)
+  inside = before
+  if not ok then error((...), 0) end
+  return ...
+end
+
+function outermost(self, ...)
+  local before = inside
+  inside = running() or main
+  return finish(before, xpcall(call, explain, self, ...))
+end
+
+calls.call = call
+
+local Handle = {}
+Handle.__index = Handle
+
+--- handle:detach() takes the hook away again.
+function Handle:detach()
+  local hooks = self.block[self.field]
+  for i, hook in ipairs(hooks or {}) do
+    if hook == self then
+      table.remove(hooks, i)
+      break
+    end
+  end
+  if hooks and #hooks == 0 then rawset(self.block, self.field, nil) end
+  rawset(self.block, "_ready", nil)
+end
+
+--- calls.add_hook(block, field, f) -> a handle; field is "_hooks" or "_pre_hooks".
+function calls.add_hook(block, field, f)
+  local hooks = rawget(block, field)
+  if not hooks then
+    hooks = {}
+    rawset(block, field, hooks)
+  end
+  local handle = setmetatable({block = block, field = field, f = f}, Handle)
+  hooks[#hooks + 1] = handle
+  rawset(block, "_ready", nil)
+  return handle
+end
+
+return calls

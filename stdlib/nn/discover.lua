@@ -1,0 +1,133 @@
+-- Finds what a block holds: child blocks and parameters in its fields and in plain tables there, in a stable order.
+local core = ...
+local discover = {}
+
+local is_tensor, extra = core.is_tensor, core.extra
+local rawget, type, pairs, ipairs, getmetatable = rawget, type, pairs, ipairs, getmetatable
+
+--- discover.is_block(v) -> whether v is a block (an instance of a class made from nn.Block).
+function discover.is_block(v)
+  if type(v) ~= "table" then return false end
+  local class = getmetatable(v)
+  return type(class) == "table" and rawget(class, "_is_class") == true
+end
+
+local is_block = discover.is_block
+
+local function is_callable(v)
+  if type(v) == "function" then return true end
+  local meta = type(v) == "table" and getmetatable(v)
+  return type(meta) == "table" and meta.__call ~= nil
+end
+
+-- Keys of a table: whole numbers, the names in order of assignment as far as `order` knows it, the others sorted.
+local function keys_of(t, order)
+  local numbers, rest, keys = {}, {}, {}
+  for key in pairs(t) do
+    if type(key) == "number" then numbers[#numbers + 1] = key
+    elseif type(key) == "string" and key:byte() ~= 95 and not (order and order[key]) then rest[#rest + 1] = key end
+  end
+  table.sort(numbers)
+  for _, key in ipairs(numbers) do keys[#keys + 1] = key end
+  if order then
+    for _, key in ipairs(order) do if rawget(t, key) ~= nil then keys[#keys + 1] = key end end
+  end
+  table.sort(rest)
+  for _, key in ipairs(rest) do keys[#keys + 1] = key end
+  return keys
+end
+
+--- discover.names(t) -> the string keys of a table that may name children, sorted.
+function discover.names(t)
+  local names = {}
+  for _, key in ipairs(keys_of(t)) do if type(key) == "string" then names[#names + 1] = key end end
+  return names
+end
+
+local scan
+
+local function visit(entries, value, path, open)
+  local kind = type(value)
+  if kind == "userdata" then
+    if is_tensor(value) and extra(value).is_param then
+      entries[#entries + 1] = {kind = "param", path = path, value = value}
+    end
+  elseif kind == "table" then
+    if is_block(value) then entries[#entries + 1] = {kind = "block", path = path, value = value}
+    elseif getmetatable(value) == nil and not open[value] then
+      open[value] = true
+      scan(entries, value, path .. ".", open)
+      open[value] = nil
+    end
+  end
+end
+
+function scan(entries, t, prefix, open, order)
+  for _, key in ipairs(keys_of(t, order)) do visit(entries, rawget(t, key), prefix .. key, open) end
+end
+
+--- discover.entries(block) -> what the block itself holds, in order: a list of {kind = "block" or "param", path, value}.
+--- Plain tables count with paths such as `layers.1`; fields that start with `_` do not.
+function discover.entries(block)
+  local entries = {}
+  scan(entries, block, "", {}, rawget(block, "_order"))
+  return entries
+end
+
+--- discover.functions(block) -> the functions in the block's array part by position, for printing.
+function discover.functions(block)
+  local found = {}
+  for key, value in pairs(block) do
+    if type(key) == "number" and not is_block(value) and is_callable(value) then found[key] = value end
+  end
+  return found
+end
+
+local function walk(block, prefix, open, f)
+  if open[block] then
+    core.fail("Block", "the block '%s' holds itself (a block may not be among its own children)", prefix:sub(1, -2))
+  end
+  open[block] = true
+  for _, entry in ipairs(discover.entries(block)) do
+    local path = prefix .. entry.path
+    f(entry.kind, path, entry.value, block)
+    if entry.kind == "block" then walk(entry.value, path .. ".", open, f) end
+  end
+  open[block] = nil
+end
+
+--- discover.walk(block, f) calls f(kind, path, value, owner) for all that block holds, parents before children.
+--- A block reached twice is walked twice; a block that holds itself is an error.
+function discover.walk(block, f) return walk(block, "", {}, f) end
+
+--- discover.parameters(block) -> a list of {path, tensor, owner, aliases}: each parameter once, under its first path.
+function discover.parameters(block)
+  local list, seen, paths = {}, {}, {}
+  discover.walk(block, function(kind, path, value, owner)
+    if kind ~= "param" then return end
+    if paths[path] and paths[path] ~= value then core.fail("Block", "two parameters have the path '%s'", path) end
+    paths[path] = value
+    local known = seen[value]
+    if known then known.aliases[#known.aliases + 1] = path
+    else
+      known = {path = path, tensor = value, owner = owner, aliases = {}}
+      seen[value] = known
+      list[#list + 1] = known
+    end
+  end)
+  return list
+end
+
+--- discover.blocks(block) -> a list of {path, block}: block itself under "", then all below it, each once.
+function discover.blocks(block)
+  local list, seen = {{path = "", block = block}}, {[block] = true}
+  discover.walk(block, function(kind, path, value)
+    if kind == "block" and not seen[value] then
+      seen[value] = true
+      list[#list + 1] = {path = path, block = value}
+    end
+  end)
+  return list
+end
+
+return discover

@@ -1,0 +1,163 @@
+-- Sets of parameters by path, and their files.
+local core = ...
+local args = core.require("support.args")
+local discover = core.require("nn.discover")
+local param = core.require("param")
+local hint = core.require("support.namespace").hint
+local sets = {}
+
+-- What a set knows besides its fields: the ordered entries of discover.parameters. Fields of a set are paths only.
+local entries_of = setmetatable({}, {__mode = "k"})
+
+local methods = {}
+local Set = {
+  __index = function(self, key)
+    local method = methods[key]
+    if method then return method end
+    core.fail("collect_params", "no parameter '%s'%s", tostring(key), hint(key, self, methods))
+  end,
+  __tostring = function(self)
+    local lines = {}
+    for _, entry in ipairs(entries_of[self]) do
+      local shape = param.shape(entry.tensor)
+      lines[#lines + 1] = string.format("  %s: %s %s", entry.path, entry.tensor.dtype, shape and table.concat(shape, "x") or "?")
+    end
+    return "parameters {\n" .. table.concat(lines, "\n") .. "\n}"
+  end,
+}
+
+--- sets.collect(block, pattern) -> the set of the block's parameters whose path contains the Lua pattern.
+function sets.collect(block, pattern)
+  local set, entries = {}, {}
+  for _, entry in ipairs(discover.parameters(block)) do
+    if not pattern or entry.path:find(pattern) then
+      entries[#entries + 1] = entry
+      set[entry.path] = entry.tensor
+    end
+  end
+  entries_of[set] = entries
+  return setmetatable(set, Set)
+end
+
+--- sets.entries(v) -> the ordered list of {path, tensor} of a set, or nil when v is none.
+function sets.entries(v) return type(v) == "table" and entries_of[v] or nil end
+
+--- params:initialize([init[, {force=, device=, dtype=}]]) is block:initialize for these parameters.
+function methods:initialize(init, opts)
+  opts = args.options("initialize", opts, {force = false, device = args.none, dtype = args.none})
+  local initializer = core.require("initializer").resolve("initialize", init)
+  for _, entry in ipairs(entries_of[self]) do
+    param.initialize(entry.tensor, entry.path, initializer, opts)
+    rawset(entry.owner, "_ready", nil)
+  end
+  return self
+end
+
+--- params:zero_grad() sets all gradients to zeros.
+function methods:zero_grad()
+  for _, entry in ipairs(entries_of[self]) do entry.tensor:zero_grad() end
+  return self
+end
+
+local settable = {init = true, grad_req = true, lr_mult = true, wd_mult = true, differentiable = true}
+
+--- params:set(key, value) sets a field of every parameter, such as ("grad_req", "null") to freeze them.
+function methods:set(key, value)
+  if not settable[key] then
+    core.arg_error("set", "key", '"grad_req", "lr_mult", "wd_mult", "init" or "differentiable"', key)
+  end
+  for _, entry in ipairs(entries_of[self]) do entry.tensor[key] = value end
+  return self
+end
+
+--- params:iter() -> an iterator of path, tensor in the order of the block.
+function methods:iter()
+  local entries, i = entries_of[self], 0
+  return function()
+    i = i + 1
+    if entries[i] then return entries[i].path, entries[i].tensor end
+  end
+end
+
+--- params:len() -> how many there are.
+function methods:len() return #entries_of[self] end
+
+local function save(entries, path)
+  local tensors = {}
+  for _, entry in ipairs(entries) do
+    if not core.has_value(entry.tensor) then
+      core.fail("save_parameters", "parameter '%s' has no value (initialize the block and call it once)", entry.path)
+    end
+    tensors[entry.path] = entry.tensor:detach()
+  end
+  core.save_tensors(path, tensors)
+end
+
+local load_options = {allow_missing = false, ignore_extra = false, cast_dtype = false, device = args.none}
+
+local function find_value(values, entry)
+  if values[entry.path] then return values[entry.path] end
+  for _, alias in ipairs(entry.aliases) do if values[alias] then return values[alias] end end
+end
+
+local function check_value(path, entry, value, opts)
+  param.merge("load_parameters", entry.path, param.shape(entry.tensor), value.shape)
+  local dtype = core.has_value(entry.tensor) and entry.tensor.dtype or core.extra(entry.tensor).dtype
+  if value.dtype == dtype then return value end
+  if not opts.cast_dtype then
+    core.fail("load_parameters", "parameter '%s' is %s, %s holds %s (pass cast_dtype = true to convert)", entry.path, dtype,
+              path, value.dtype)
+  end
+  return value:to(dtype)
+end
+
+local function check_extra(path, entries, values)
+  local known, extra = {}, {}
+  for _, entry in ipairs(entries) do
+    known[entry.path] = true
+    for _, alias in ipairs(entry.aliases) do known[alias] = true end
+  end
+  for name in pairs(values) do if not known[name] then extra[#extra + 1] = tostring(name) end end
+  table.sort(extra)
+  if extra[1] then
+    core.fail("load_parameters", "%s holds '%s', which the block has not%s (pass ignore_extra = true to skip)", path, extra[1],
+              hint(extra[1], known))
+  end
+end
+
+-- Reads and checks everything first, so that an error leaves the block as it was.
+local function load(entries, path, opts)
+  opts = args.options("load_parameters", opts, load_options)
+  local values = core.load_tensors(path)
+  if type(values) ~= "table" then core.fail("load_parameters", "%s holds one tensor without a name", path) end
+  local found = {}
+  for i, entry in ipairs(entries) do
+    local value = find_value(values, entry)
+    if value then
+      value = check_value(path, entry, value, opts)
+      found[i] = opts.device and value:to(opts.device) or value
+    elseif not opts.allow_missing then
+      core.fail("load_parameters", "%s lacks the parameter '%s'%s (pass allow_missing = true to keep it)", path, entry.path,
+                hint(entry.path, values))
+    end
+  end
+  if not opts.ignore_extra then check_extra(path, entries, values) end
+  for i, entry in ipairs(entries) do if found[i] then param.give(entry.tensor, entry.path, found[i]) end end
+end
+
+--- params:save(path) writes the parameters to a safetensors file, atomically.
+function methods:save(path) save(entries_of[self], args.string("save", "path", path)) end
+
+--- params:load(path[, {allow_missing=, ignore_extra=, cast_dtype=, device=}]) reads them back.
+function methods:load(path, opts)
+  load(entries_of[self], args.string("load", "path", path), opts)
+  return self
+end
+
+--- sets.save(block, path) writes all parameters of a block.
+function sets.save(block, path) save(discover.parameters(block), path) end
+
+--- sets.load(block, path, opts) reads all parameters of a block.
+function sets.load(block, path, opts) load(discover.parameters(block), path, opts) end
+
+return sets

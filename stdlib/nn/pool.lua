@@ -1,0 +1,87 @@
+-- Pooling layers of one to three dims, and padding by reflection.
+local core = ...
+local args = core.require("support.args")
+local HybridBlock = core.require("nn.block").HybridBlock
+local ops = core.ops
+local layers = {}
+
+local layouts = {"NCW", "NCHW", "NCDHW"}
+
+local function define(kind, n)
+  local name = kind .. "Pool" .. n .. "D"
+  local Pool = HybridBlock:extend(name)
+  local average = kind == "Avg"
+  local pool = ops[(average and "avg" or "max") .. "_pool" .. n .. "d"]
+  local names = {"pool_size", "strides", "padding", "layout", "ceil_mode"}
+  local spec = {pool_size = 2, strides = args.none, padding = 0, layout = layouts[n], ceil_mode = false}
+  if average then
+    names[#names + 1] = "count_include_pad"
+    spec.count_include_pad = true
+  end
+  layers[name] = Pool
+
+  --- nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
+  --- ceil_mode = false}); average pooling takes count_include_pad = true too.
+  function Pool:init(...)
+    local o = args.read(name, names, spec, ...)
+    args.choice(name, "layout", o.layout, {layouts[n]})
+    local size = args.tuple(name, "pool_size", o.pool_size, n, 1)
+    local options = {
+      kernel_size = size, stride = o.strides == nil and size or args.tuple(name, "strides", o.strides, n, 1),
+      padding = args.tuple(name, "padding", o.padding, n, 0), ceil_mode = args.boolean(name, "ceil_mode", o.ceil_mode),
+    }
+    if average then options.count_include_pad = args.boolean(name, "count_include_pad", o.count_include_pad) end
+    self._options = options
+  end
+
+  function Pool:forward(x) return pool(x, self._options) end
+
+  function Pool:describe()
+    local o = self._options
+    return table.concat(o.kernel_size, "x") .. ", stride " .. table.concat(o.stride, "x")
+  end
+end
+
+local function define_global(kind, n)
+  local name = "Global" .. kind .. "Pool" .. n .. "D"
+  local Pool = HybridBlock:extend(name)
+  local reduce = ops[kind == "Avg" and "mean" or "amax"]
+  local dims = {}
+  for i = 1, n do dims[i] = i + 2 end
+  layers[name] = Pool
+
+  --- nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number, keeping the dims as 1.
+  function Pool:init(...)
+    local o = args.read(name, {"layout"}, {layout = layouts[n]}, ...)
+    args.choice(name, "layout", o.layout, {layouts[n]})
+  end
+
+  function Pool:forward(x)
+    if x:dim() ~= n + 2 then core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x) end
+    return reduce(x, dims, true)
+  end
+
+  function Pool:describe() return "" end
+end
+
+for n = 1, 3 do
+  for _, kind in ipairs{"Max", "Avg"} do
+    define(kind, n)
+    define_global(kind, n)
+  end
+end
+
+--- nn.ReflectionPad2D(padding = 0) pads height and width by reflection.
+local ReflectionPad2D = HybridBlock:extend("ReflectionPad2D")
+layers.ReflectionPad2D = ReflectionPad2D
+
+function ReflectionPad2D:init(...)
+  local o = args.read("ReflectionPad2D", {"padding"}, {padding = 0}, ...)
+  local p = args.count("ReflectionPad2D", "padding", o.padding)
+  self._options = {widths = {p, p, p, p}, mode = "reflect"}
+end
+
+function ReflectionPad2D:forward(x) return ops.pad(x, self._options) end
+function ReflectionPad2D:describe() return tostring(self._options.widths[1]) end
+
+return layers

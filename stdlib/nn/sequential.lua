@@ -1,0 +1,72 @@
+-- nn.Sequential and nn.HybridSequential: the children are the array part, called one after the other.
+local core = ...
+local base = core.require("nn.block")
+local discover = core.require("nn.discover")
+
+local function check_child(op, child)
+  if type(child) == "function" or discover.is_block(child) then return child end
+  local meta = type(child) == "table" and getmetatable(child)
+  if type(meta) == "table" and meta.__call then return child end
+  core.arg_error(op, "child", "a block or a function", child)
+end
+
+local function check_list(op, list)
+  local n = 0
+  for key, child in pairs(list) do
+    if type(key) ~= "number" then core.fail(op, "unknown field '%s' (expected a list of blocks)", tostring(key)) end
+    check_child(op, child)
+    n = math.max(n, key)
+  end
+  for i = 1, n do
+    if list[i] == nil then core.arg_error(op, "children", "a list without holes", "nothing at " .. i) end
+  end
+  return n
+end
+
+local function define(parent, name)
+  local class = parent:extend(name)
+
+  --- nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in turn; functions may stand among
+  --- them. `net[i]` is a child, `#net` their number; the first child gets all arguments, each other one value.
+  function class:init(...)
+    local first = (...)
+    local list = {...}
+    if select("#", ...) == 1 and type(first) == "table" and getmetatable(first) == nil then list = first end
+    for i = 1, check_list(name, list) do rawset(self, i, list[i]) end
+  end
+
+  function class:forward(x, ...)
+    local first = self[1]
+    if not first then return x end
+    x = first(x, ...)
+    for i = 2, #self do x = self[i](x) end
+    return x
+  end
+
+  --- net:add(child, …) appends children and returns the net.
+  function class:add(...)
+    for i = 1, select("#", ...) do check_child("add", (select(i, ...))) end
+    for i = 1, select("#", ...) do rawset(self, #self + 1, (select(i, ...))) end
+    return self
+  end
+
+  --- net:slice(a[, b]) -> a net of the same type with the children a to b, which both nets share; negative positions
+  --- count from the end.
+  function class:slice(a, b)
+    local n = #self
+    local function position(argument, value)
+      if type(value) ~= "number" or value ~= math.floor(value) or value == 0 or math.abs(value) > n then
+        core.arg_error("slice", argument, "a position in 1.." .. n .. " or from the end", value)
+      end
+      return value < 0 and n + 1 + value or value
+    end
+    local from, to = position("a", a), b == nil and n or position("b", b)
+    local part = setmetatable({}, getmetatable(self))
+    for i = from, to do rawset(part, i - from + 1, self[i]) end
+    return part
+  end
+
+  return class
+end
+
+return {Sequential = define(base.Block, "Sequential"), HybridSequential = define(base.HybridBlock, "HybridSequential")}

@@ -1,0 +1,117 @@
+-- pg.optim.lr_scheduler: learning rates as functions of the number of updates, with MXNet's rules.
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local schedulers = {}
+
+--- lr_scheduler.Scheduler is the base class; define rate(n), the learning rate at update n after the warm-up. All take
+--- base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0 and warmup_mode = "linear" or "constant".
+local Scheduler = class.new("Scheduler")
+schedulers.Scheduler = Scheduler
+
+local function with_common(spec)
+  spec.base_lr, spec.warmup_steps, spec.warmup_begin_lr, spec.warmup_mode = 0.01, 0, 0, "linear"
+  return spec
+end
+
+local function check_common(self)
+  local name = self.name
+  args.number(name, "base_lr", self.base_lr, 0)
+  args.count(name, "warmup_steps", self.warmup_steps)
+  args.number(name, "warmup_begin_lr", self.warmup_begin_lr, 0)
+  args.choice(name, "warmup_mode", self.warmup_mode, {"linear", "constant"})
+  if self.warmup_begin_lr > self.base_lr then
+    core.arg_error(name, "warmup_begin_lr", "at most base_lr = " .. self.base_lr, self.warmup_begin_lr)
+  end
+end
+
+-- scheduler(n) -> the learning rate at update n, which counts from 1 in a Trainer.
+function Scheduler:__call(n)
+  if n < self.warmup_steps then
+    if self.warmup_mode == "constant" then return self.warmup_begin_lr end
+    return self.warmup_begin_lr + (self.base_lr - self.warmup_begin_lr) * n / self.warmup_steps
+  end
+  return self:rate(n)
+end
+
+--- scheduler:set_base_lr(v) changes the rate it starts from.
+function Scheduler:set_base_lr(v) self.base_lr = args.number(self.name, "base_lr", v, 0) end
+
+local function define(name, names, spec)
+  local kind = Scheduler:extend(name .. "Scheduler")
+  spec = with_common(spec)
+  function kind:init(...)
+    for key, value in pairs(args.read(self.name, names, spec, ...)) do self[key] = value end
+    check_common(self)
+    self:check()
+  end
+  schedulers[name], schedulers[name .. "Scheduler"] = kind, kind
+  return kind
+end
+
+--- lr_scheduler.Factor(step, {factor = 1, stop_factor_lr = 1e-8, base_lr=, …}): times factor after each `step` updates,
+--- never below stop_factor_lr.
+local Factor = define("Factor", {"step", "factor", "stop_factor_lr"}, {step = args.required, factor = 1, stop_factor_lr = 1e-8})
+
+function Factor:check()
+  args.count(self.name, "step", self.step, 1)
+  args.number(self.name, "factor", self.factor, 0, 1)
+  args.number(self.name, "stop_factor_lr", self.stop_factor_lr, 0)
+end
+
+function Factor:rate(n)
+  local times = math.max(0, math.ceil(n / self.step) - 1)
+  return math.max(self.base_lr * self.factor ^ times, math.min(self.stop_factor_lr, self.base_lr))
+end
+
+--- lr_scheduler.MultiFactor({s1, s2, …}, {factor = 1, base_lr=, …}): times factor after each of these update counts.
+local MultiFactor = define("MultiFactor", {"step", "factor"}, {step = args.required, factor = 1})
+
+function MultiFactor:check()
+  if type(self.step) ~= "table" or #self.step == 0 then core.arg_error(self.name, "step", "a list of update counts", self.step) end
+  for i, step in ipairs(self.step) do
+    args.count(self.name, "step", step, 1)
+    if i > 1 and step <= self.step[i - 1] then core.arg_error(self.name, "step", "an increasing list", step) end
+  end
+  args.number(self.name, "factor", self.factor, 0, 1)
+end
+
+function MultiFactor:rate(n)
+  local lr = self.base_lr
+  for _, step in ipairs(self.step) do if n > step then lr = lr * self.factor end end
+  return lr
+end
+
+-- The share of the way after the warm-up, 0 to 1.
+local function progress(self, n)
+  local steps = self.max_update - self.warmup_steps
+  return math.min(1, (n - self.warmup_steps) / steps)
+end
+
+local function check_fall(self)
+  args.count(self.name, "max_update", self.max_update, 1)
+  args.number(self.name, "final_lr", self.final_lr, 0)
+  if self.max_update <= self.warmup_steps then
+    core.arg_error(self.name, "max_update", "more than warmup_steps = " .. self.warmup_steps, self.max_update)
+  end
+end
+
+--- lr_scheduler.Poly(max_update, {base_lr=, pwr = 2, final_lr = 0, …}): falls to final_lr along a power.
+local Poly = define("Poly", {"max_update", "base_lr", "pwr", "final_lr"}, {max_update = args.required, pwr = 2, final_lr = 0})
+
+function Poly:check()
+  check_fall(self)
+  args.number(self.name, "pwr", self.pwr, 0)
+end
+
+function Poly:rate(n) return self.final_lr + (self.base_lr - self.final_lr) * (1 - progress(self, n)) ^ self.pwr end
+
+--- lr_scheduler.Cosine(max_update, {base_lr=, final_lr = 0, …}): falls to final_lr along half a cosine.
+local Cosine = define("Cosine", {"max_update", "base_lr", "final_lr"}, {max_update = args.required, final_lr = 0})
+Cosine.check = check_fall
+
+function Cosine:rate(n)
+  return self.final_lr + (self.base_lr - self.final_lr) * (1 + math.cos(math.pi * progress(self, n))) / 2
+end
+
+return core.require("support.namespace").seal("lr_scheduler", schedulers)

@@ -1,0 +1,236 @@
+-- pg.optim.Trainer: applies an optimizer to a set of parameters.
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local discover = core.require("nn.discover")
+local sets = core.require("nn.parameters")
+local optimizers = core.require("optim.optimizer")
+local ops = core.ops
+
+local Trainer = class.new("Trainer")
+
+local function add(list, seen, path, p)
+  if not core.is_tensor(p) then core.arg_error("Trainer", "params", "parameters, got under '" .. path .. "'", p) end
+  if seen[p] then return end
+  seen[p] = true
+  list[#list + 1] = {path = path, tensor = p}
+end
+
+-- A set of collect_params, a block, a list of tensors, or a table of tensors by name.
+local function read_params(params)
+  local list, seen = {}, {}
+  if discover.is_block(params) then params = params:collect_params() end
+  if type(params) ~= "table" then core.arg_error("Trainer", "params", "a block or a set of parameters", params) end
+  local entries = sets.entries(params)
+  if entries then
+    for _, entry in ipairs(entries) do add(list, seen, entry.path, entry.tensor) end
+    return list
+  end
+  for i, p in ipairs(params) do add(list, seen, tostring(i), p) end
+  local names = {}
+  for key in pairs(params) do if type(key) == "string" then names[#names + 1] = key end end
+  table.sort(names)
+  for _, name in ipairs(names) do add(list, seen, name, params[name]) end
+  return list
+end
+
+--- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors;
+--- optimizer is a name such as "sgd" with its options {learning_rate=, momentum=, wd=, …}, or an optimizer.
+function Trainer:init(params, optimizer, options)
+  if options ~= nil and type(options) ~= "table" then core.arg_error("Trainer", "options", "a table of options", options) end
+  self._entries = read_params(params)
+  self.optimizer = optimizers.create(optimizer, options)
+  self._updates = 0
+  for _, entry in ipairs(self._entries) do entry.count, entry.states = 0, {} end
+end
+
+Trainer.__tostring = function(self)
+  return string.format("Trainer(%s, %d parameters, %d updates)", self.optimizer.name, #self._entries, self._updates)
+end
+
+local function keep(tensor)
+  if core.keep then core.keep(tensor) end
+  return tensor
+end
+
+local function make_states(entry, names)
+  local p = entry.tensor
+  for _, name in ipairs(names) do
+    if not entry.states[name] then
+      entry.states[name] = keep(ops.zeros(p.shape, {dtype = p.dtype, device = p.device}))
+    end
+  end
+end
+
+-- Whether the parameter takes part in this step; an error when its gradient was not computed since the last one.
+local function is_due(entry, ignore_stale)
+  local p = entry.tensor
+  if core.extra(p).is_param and p.grad_req == "null" then return false end
+  if not core.has_value(p) then
+    core.fail("Trainer", "parameter '%s' has no value (initialize the block and call it once)", entry.path)
+  end
+  local request, fresh = core.grad_state(p)
+  if request == nil or request == "null" then return false end
+  if fresh then return true end
+  if ignore_stale then return false end
+  core.fail("Trainer", "the gradient of '%s' is stale: no backward reached it since the last step "
+            .. "(pass ignore_stale_grad = true to leave such parameters alone)", entry.path)
+end
+
+local function new_group(states)
+  local group = {weights = {}, grads = {}, entries = {}, lrs = {}, wds = {}, n = 0}
+  for _, name in ipairs(states) do group[name] = {} end
+  return group
+end
+
+-- Parameters that were updated equally often go into one fused call.
+local function group_by_count(self, ignore_stale)
+  local states, groups, order = self.optimizer.states, {}, {}
+  for _, entry in ipairs(self._entries) do
+    if is_due(entry, ignore_stale) then
+      make_states(entry, states)
+      local t = entry.count + 1
+      local group = groups[t]
+      if not group then
+        group = new_group(states)
+        group.t = t
+        groups[t], order[#order + 1] = group, group
+      end
+      local n = group.n + 1
+      local p = entry.tensor
+      group.n, group.weights[n], group.grads[n], group.entries[n] = n, p, p.grad, entry
+      for _, name in ipairs(states) do group[name][n] = entry.states[name] end
+    end
+  end
+  return order
+end
+
+-- A number where all parameters have multiplier 1, else a list.
+local function multiply(list, entries, field, value)
+  local plain = true
+  for i, entry in ipairs(entries) do
+    local factor = core.extra(entry.tensor)[field] or 1
+    if factor ~= 1 then plain = false end
+    list[i] = value * factor
+  end
+  return plain and value or list
+end
+
+local function update_group(self, group, lr, rescale)
+  local optimizer = self.optimizer
+  group.lr = multiply(group.lrs, group.entries, "lr_mult", lr)
+  group.wd = multiply(group.wds, group.entries, "wd_mult", optimizer.wd)
+  group.rescale_grad, group.clip_gradient = rescale, optimizer.clip_gradient
+  optimizer:update(group)
+  for _, entry in ipairs(group.entries) do
+    entry.count = entry.count + 1
+    core.mark_stale(entry.tensor)
+  end
+end
+
+local step_options = {ignore_stale_grad = false}
+
+--- trainer:update(batch_size[, {ignore_stale_grad = false}]) updates the parameters with their gradients divided by
+--- batch_size.
+function Trainer:update(batch_size, opts)
+  args.number("step", "batch_size", batch_size)
+  if batch_size <= 0 then core.arg_error("step", "batch_size", "a number > 0", batch_size) end
+  local ignore = false
+  if opts ~= nil then
+    if type(opts) == "boolean" then opts = {ignore_stale_grad = opts} end
+    ignore = args.boolean("step", "ignore_stale_grad", args.options("step", opts, step_options).ignore_stale_grad)
+  end
+  local groups = group_by_count(self, ignore)
+  local lr = self.optimizer:rate(self._updates + 1)
+  for _, group in ipairs(groups) do update_group(self, group, lr, self.optimizer.rescale_grad / batch_size) end
+  self._updates = self._updates + 1
+end
+
+--- trainer:allreduce_grads() sums gradients over devices; with one device there is nothing to sum.
+function Trainer:allreduce_grads() end
+
+--- trainer:step(batch_size[, {ignore_stale_grad = false}]) makes one update: allreduce_grads, then update. A parameter
+--- whose gradient backward has not written since the last step is an error unless ignore_stale_grad.
+function Trainer:step(batch_size, opts)
+  self:allreduce_grads()
+  return self:update(batch_size, opts)
+end
+
+--- trainer:learning_rate() -> the current learning rate.
+function Trainer:learning_rate() return self.optimizer:rate(self._updates) end
+
+--- trainer:set_learning_rate(v); an error where a scheduler decides.
+function Trainer:set_learning_rate(v)
+  args.number("set_learning_rate", "v", v, 0)
+  if self.optimizer.lr_scheduler ~= nil then
+    core.fail("set_learning_rate", "the optimizer has an lr_scheduler, which decides the learning rate")
+  end
+  self.optimizer.learning_rate = v
+end
+
+local function header(self) return "@optimizer." .. self.optimizer.name end
+
+--- trainer:save_states(path) writes the optimizer's state to a safetensors file, atomically.
+function Trainer:save_states(path)
+  args.string("save_states", "path", path)
+  local tensors, counts = {}, {}
+  for i, entry in ipairs(self._entries) do
+    counts[i] = entry.count
+    for name, state in pairs(entry.states) do tensors[name .. "." .. entry.path] = state end
+  end
+  counts[#counts + 1] = self._updates
+  tensors["@counts"] = ops.tensor(counts, {dtype = "int64"})
+  tensors[header(self)] = ops.tensor({self.optimizer.learning_rate}, {dtype = "float64"})
+  core.save_tensors(path, tensors)
+end
+
+local function check_counts(self, path, tensors)
+  local rate, counts = tensors[header(self)], tensors["@counts"]
+  if not rate or not counts then core.fail("load_states", "%s holds no state of %s", path, self.optimizer.name) end
+  if counts.dtype ~= "int64" or counts:dim() ~= 1 or counts:numel() ~= #self._entries + 1 then
+    core.fail("load_states", "%s holds the state of another set of parameters", path)
+  end
+  if rate.dtype ~= "float64" or rate:numel() ~= 1 then core.fail("load_states", "%s holds a bad learning rate", path) end
+  counts = counts:totable()
+  for _, count in ipairs(counts) do
+    if type(count) ~= "number" or count < 0 then core.fail("load_states", "%s holds a bad update count", path) end
+  end
+  return counts, rate:reshape{1}:totable()[1]
+end
+
+local function check_state(path, entry, name, state)
+  local p = entry.tensor
+  local shape = core.require("param").shape(p)
+  core.require("param").merge("load_states", name .. "." .. entry.path, shape, state.shape)
+  if core.has_value(p) and state.dtype ~= p.dtype then
+    core.fail("load_states", "%s: '%s.%s' is %s, the parameter %s", path, name, entry.path, state.dtype, p.dtype)
+  end
+  return keep(state)
+end
+
+--- trainer:load_states(path) reads what save_states wrote for the same optimizer and parameters; everything is checked
+--- before anything changes.
+function Trainer:load_states(path)
+  args.string("load_states", "path", path)
+  local tensors = core.load_tensors(path)
+  if type(tensors) ~= "table" then core.fail("load_states", "%s holds no state of a trainer", path) end
+  local counts, rate = check_counts(self, path, tensors)
+  local states, used = {}, {["@counts"] = true, [header(self)] = true}
+  for i, entry in ipairs(self._entries) do
+    states[i] = {}
+    for _, name in ipairs(self.optimizer.states) do
+      local key = name .. "." .. entry.path
+      local state = tensors[key]
+      if state then states[i][name], used[key] = check_state(path, entry, name, state), true
+      elseif counts[i] > 0 then core.fail("load_states", "%s lacks '%s'", path, key) end
+    end
+  end
+  for key in pairs(tensors) do
+    if not used[key] then core.fail("load_states", "%s holds '%s', which this trainer has not", path, tostring(key)) end
+  end
+  for i, entry in ipairs(self._entries) do entry.count, entry.states = counts[i], states[i] end
+  self._updates = counts[#counts]
+  self.optimizer.learning_rate = rate
+end
+
+return Trainer

@@ -1,0 +1,267 @@
+-- Parameters: tensors with a recipe for their value. The recipe lives in the box's extra table, the value in the box.
+local core = ...
+local args = core.require("support.args")
+local ops, extra = core.ops, core.extra
+local param = {}
+
+local spec = {
+  shape = args.none, dtype = "float32", init = args.none, grad_req = "write", lr_mult = 1, wd_mult = 1,
+  differentiable = true,
+}
+local requests = {"write", "add", "null"}
+local floats = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
+
+local function initializers() return core.require("initializer") end
+
+local function check_shape(op, shape)
+  if type(shape) == "number" then shape = {shape} end
+  if type(shape) ~= "table" then core.arg_error(op, "shape", "a list of whole numbers", shape) end
+  local list = {}
+  for i = 1, #shape do list[i] = args.count(op, "shape", shape[i]) end
+  return list
+end
+
+local function show(shape) return shape and "{" .. table.concat(shape, ", ") .. "}" or "unknown" end
+
+--- param.is(v) -> whether v is a parameter (a tensor made by pg.param or pg.constant).
+function param.is(v) return core.is_tensor(v) and extra(v).is_param == true end
+
+--- param.shape(p) -> the shape as a list with 0 for unknown dims, or nil when not even the number of dims is known.
+function param.shape(p)
+  if core.has_value(p) then return p.shape end
+  return extra(p).shape
+end
+
+--- param.is_complete(p) -> whether every dim is known.
+function param.is_complete(p)
+  local shape = param.shape(p)
+  if not shape then return false end
+  for _, size in ipairs(shape) do if size == 0 and not core.has_value(p) then return false end end
+  return true
+end
+
+--- param.merge(op, name, known, given) -> given, which must agree with the known dims (0 is unknown), or an error.
+function param.merge(op, name, known, given)
+  if known then
+    local same = #known == #given
+    for i = 1, #known do same = same and (known[i] == 0 or known[i] == given[i]) end
+    if not same then core.arg_error(op, name, "shape " .. show(known), show(given)) end
+  end
+  return given
+end
+
+local function request_of(p)
+  local e = extra(p)
+  if not e.differentiable or not floats[p.dtype] then return "null" end
+  return e.grad_req
+end
+
+--- param.bind(p, value) makes value the parameter's value and gives it a gradient as its grad_req says.
+function param.bind(p, value)
+  core.bind(p, value)
+  local request = request_of(p)
+  local now = core.grad_state(p) or "null"
+  if now ~= request then core.attach_grad(p, request) end
+end
+
+local function materialize(p)
+  local e = extra(p)
+  local pending = e.pending
+  local shape = param.shape(p)
+  local value = initializers().make(e.init, pending.init, e.path or "", shape, {dtype = e.dtype, device = pending.device})
+  e.pending = nil
+  param.bind(p, value)
+end
+
+--- param.initialize(p, path, default, opts) gives p its value, or notes how once the shape is known.
+--- opts: force (replace a value), device, dtype.
+function param.initialize(p, path, default, opts)
+  local e = extra(p)
+  if path and not e.path then
+    e.path = path
+    p.name = path
+  end
+  if e.constant or (core.has_value(p) and not opts.force) then return end
+  if opts.dtype then e.dtype = opts.dtype end
+  e.pending = {init = default, device = opts.device}
+  if param.is_complete(p) then materialize(p) end
+end
+
+--- param.give(p, path, value) binds a value from a file.
+function param.give(p, path, value)
+  local e = extra(p)
+  e.shape, e.dtype, e.pending = value.shape, value.dtype, nil
+  if not e.path then
+    e.path = path
+    p.name = path
+  end
+  param.bind(p, value)
+end
+
+-- Splits what `to` accepts into dtype and device.
+local function target_of(target, more)
+  if args.plain(target) then
+    local values = args.options("to", target, {dtype = args.none, device = args.none})
+    return values.dtype, values.device
+  end
+  args.string("to", "target", target)
+  if target:find("^cpu") or target:find("^cuda") or target:find("^test") then return nil, target end
+  return target, more
+end
+
+--- param.convert(p, dtype or device or {dtype=, device=}) converts a parameter in place; its gradient starts at zero.
+function param.convert(p, target, more)
+  local e = extra(p)
+  local dtype, device = target_of(target, more)
+  if e.keep_float32 and (dtype == "float16" or dtype == "bfloat16") then dtype = "float32" end
+  if not floats[e.dtype] and dtype and floats[dtype] then dtype = nil end
+  if core.has_value(p) then
+    local before = p.dtype
+    core.bind(p, p:detach():to{dtype = dtype or before, device = device or p.device}:clone())
+    if core.grad_state(p) then core.attach_grad(p, request_of(p)) end
+  elseif e.pending and device then e.pending.device = device end
+  if dtype then e.dtype = dtype end
+end
+
+--- param.state(p) -> "ready", "pending" (waits for its shape) or "none" (not initialized).
+function param.state(p)
+  if core.has_value(p) then return "ready" end
+  return extra(p).pending and "pending" or "none"
+end
+
+local function check_request(op, value) return args.choice(op, "grad_req", value, requests) end
+
+local function settle(p, e, values)
+  e.is_param = true
+  e.differentiable = args.boolean("param", "differentiable", values.differentiable)
+  e.grad_req = check_request("param", values.grad_req)
+  e.lr_mult = args.number("param", "lr_mult", values.lr_mult)
+  e.wd_mult = args.number("param", "wd_mult", values.wd_mult)
+  e.dtype = values.dtype
+  e.init = values.init
+  e.shape = values.shape and check_shape("param", values.shape)
+  return p
+end
+
+local function from_tensor(op, tensor, options)
+  local values = args.options(op, options, spec)
+  local p = core.new_parameter()
+  values.shape, values.dtype = tensor.shape, tensor.dtype
+  settle(p, extra(p), values)
+  param.bind(p, tensor:detach():clone())
+  return p
+end
+
+--- pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
+--- its value from `initialize`. 0 in the shape is a dim not known before the first call. init is an initializer, its
+--- name, a number or a tensor; grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) starts with a
+--- copy of the tensor.
+function param.param(options, more)
+  if core.is_tensor(options) then return from_tensor("param", options, more) end
+  if more ~= nil or type(options) == "number" or (args.plain(options) and options[1] ~= nil) then
+    local values = args.options("param", more, spec)
+    values.shape = options
+    options = values
+  end
+  if type(options) ~= "table" then core.arg_error("param", "options", "a table such as {shape = {2, 3}}", options) end
+  local values = args.options("param", options, spec)
+  if values.init ~= nil then initializers().resolve("param", values.init) end
+  if values.shape == nil and core.is_tensor(values.init) then values.shape = values.init.shape end
+  local p = core.new_parameter()
+  return settle(p, extra(p), values)
+end
+
+--- pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested table.
+function param.constant(v)
+  local tensor = core.is_tensor(v) and v or ops.tensor(v)
+  local p = from_tensor("constant", tensor, {grad_req = "null", differentiable = false})
+  extra(p).constant = true
+  return p
+end
+
+local function check_param(op, p)
+  if not param.is(p) then core.arg_error(op, "self", "a parameter made by pg.param", p) end
+  return extra(p)
+end
+
+local methods = core.tensor_methods
+
+--- p:set_shape{…} fills in the dims of a parameter that were unknown; known dims must agree.
+function methods.set_shape(p, ...)
+  local e = check_param("set_shape", p)
+  local first = (...)
+  local shape = check_shape("set_shape", type(first) == "table" and first or {...})
+  param.merge("set_shape", "shape", param.shape(p), shape)
+  if core.has_value(p) then return p end
+  e.shape = shape
+  if e.pending and param.is_complete(p) then materialize(p) end
+  return p
+end
+
+--- p:set_data(x) replaces a parameter's value by a copy of x, which must have its shape; the dtype is kept.
+function methods.set_data(p, x)
+  local e = check_param("set_data", p)
+  if not core.is_tensor(x) then x = ops.tensor(x) end
+  param.merge("set_data", "x", param.shape(p), x.shape)
+  e.shape, e.pending = x.shape, nil
+  x = x:detach()
+  param.bind(p, x.dtype == e.dtype and x:clone() or x:to(e.dtype))
+  return p
+end
+
+--- p:initialize([init[, {force=, device=, dtype=}]]) gives one parameter its value; see Block:initialize.
+function methods.initialize(p, init, opts)
+  check_param("initialize", p)
+  opts = args.options("initialize", opts, {force = false, device = args.none, dtype = args.none})
+  param.initialize(p, nil, initializers().resolve("initialize", init), opts)
+  return p
+end
+
+--- x:zero_grad() sets x.grad to zeros.
+function methods.zero_grad(x)
+  local grad = x.grad
+  if grad then grad:zero_() end
+  return x
+end
+
+local getters, setters = core.tensor_getters, core.tensor_setters
+
+for _, field in ipairs{"init", "lr_mult", "wd_mult", "differentiable"} do
+  getters[field] = function(box) return extra(box)[field] end
+end
+
+function getters.grad_req(box)
+  local e = extra(box)
+  if e.is_param then return e.grad_req end
+  return core.grad_state(box) or "null"
+end
+
+local function refresh_grad(p)
+  if not core.has_value(p) then return end
+  local request = request_of(p)
+  if (core.grad_state(p) or "null") ~= request then core.attach_grad(p, request) end
+end
+
+function setters.grad_req(box, value)
+  check_request("grad_req", value)
+  local e = extra(box)
+  if not e.is_param then return core.attach_grad(box, value) end
+  e.grad_req = value
+  refresh_grad(box)
+end
+
+function setters.differentiable(box, value)
+  check_param("differentiable", box).differentiable = args.boolean("differentiable", "value", value)
+  refresh_grad(box)
+end
+
+function setters.init(box, value)
+  if value ~= nil then initializers().resolve("init", value) end
+  check_param("init", box).init = value
+end
+
+for _, field in ipairs{"lr_mult", "wd_mult"} do
+  setters[field] = function(box, value) check_param(field, box)[field] = args.number(field, "value", value) end
+end
+
+return param

@@ -1,0 +1,121 @@
+-- Reads the arguments of constructors: main values by position, then one table with options; checks what they hold.
+local core = ...
+local args = {}
+
+-- Marks in a specification: an option without a default, and one that must be given.
+args.none = {}
+args.required = {}
+
+local floor, huge = math.floor, math.huge
+
+local function is_plain(v) return type(v) == "table" and getmetatable(v) == nil end
+
+local function is_options(v)
+  if not is_plain(v) then return false end
+  local first = next(v)
+  if first == nil then return true end
+  for key in pairs(v) do if type(key) ~= "string" then return false end end
+  return true
+end
+
+local function defaults(spec)
+  local values = {}
+  for name, value in pairs(spec) do
+    if value ~= args.none and value ~= args.required then values[name] = value end
+  end
+  return values
+end
+
+--- args.read(op, names, spec, …) -> a table with every option of spec. `names` is the order by position, spec maps
+--- each option to its default (or args.none, args.required); a last table with string keys holds options by name.
+function args.read(op, names, spec, ...)
+  local n = select("#", ...)
+  local values = defaults(spec)
+  local last = n > 0 and (select(n, ...)) or nil
+  local options
+  if is_options(last) then options, n = last, n - 1 end
+  if n > #names then core.fail(op, "too many arguments (expected at most %d, got %d)", #names, n) end
+  for i = 1, n do
+    local value = (select(i, ...))
+    if value ~= nil then values[names[i]] = value end
+  end
+  if options then
+    core.check_options(op, options, spec)
+    for name, value in pairs(options) do values[name] = value end
+  end
+  for name, default in pairs(spec) do
+    if default == args.required and values[name] == nil then core.arg_error(op, name, "a value", nil) end
+  end
+  return values
+end
+
+--- args.options(op, opts, spec) -> a table with every option of spec; opts may be nil.
+function args.options(op, opts, spec)
+  if opts ~= nil and type(opts) ~= "table" then core.arg_error(op, "options", "a table of options", opts) end
+  return args.read(op, {}, spec, opts or {})
+end
+
+--- args.count(op, name, value[, least]) -> value, a whole number of at least `least` (default 0).
+function args.count(op, name, value, least)
+  least = least or 0
+  if type(value) ~= "number" or value ~= floor(value) or value < least or value == huge then
+    core.arg_error(op, name, "a whole number >= " .. least, value)
+  end
+  return value
+end
+
+--- args.number(op, name, value[, low[, high]]) -> value, a finite number in low..high.
+function args.number(op, name, value, low, high)
+  local ok = type(value) == "number" and value == value and value > -huge and value < huge
+  if not ok or (low and value < low) or (high and value > high) then
+    local range = ""
+    if low and high then range = string.format(" in %g..%g", low, high)
+    elseif low then range = string.format(" >= %g", low) end
+    core.arg_error(op, name, "a number" .. range, value)
+  end
+  return value
+end
+
+--- args.boolean(op, name, value) -> value, a boolean.
+function args.boolean(op, name, value)
+  if type(value) ~= "boolean" then core.arg_error(op, name, "a boolean", value) end
+  return value
+end
+
+--- args.string(op, name, value) -> value, a string.
+function args.string(op, name, value)
+  if type(value) ~= "string" then core.arg_error(op, name, "a string", value) end
+  return value
+end
+
+--- args.callable(op, name, value) -> value, a function or a table that can be called.
+function args.callable(op, name, value)
+  local meta = type(value) == "table" and getmetatable(value)
+  if type(value) ~= "function" and not (type(meta) == "table" and meta.__call) then
+    core.arg_error(op, name, "a function", value)
+  end
+  return value
+end
+
+--- args.tuple(op, name, value, n, least) -> a list of n whole numbers from a number or a list.
+function args.tuple(op, name, value, n, least)
+  local list = {}
+  if type(value) == "table" then
+    if #value ~= n then core.arg_error(op, name, "a whole number or a list of " .. n, value) end
+    for i = 1, n do list[i] = args.count(op, name, value[i], least) end
+  else
+    for i = 1, n do list[i] = args.count(op, name, value, least) end
+  end
+  return list
+end
+
+--- args.choice(op, name, value, choices) -> value, which must be one of the strings of the list.
+function args.choice(op, name, value, choices)
+  for _, choice in ipairs(choices) do if value == choice then return value end end
+  core.arg_error(op, name, '"' .. table.concat(choices, '", "') .. '"', value)
+end
+
+--- args.plain(v) -> whether v is a table without a metatable.
+args.plain = is_plain
+
+return args

@@ -1,0 +1,35 @@
+-- Small classes for samplers, optimizers, metrics and the like; blocks have their own in nn/block.lua.
+local class = {}
+
+local function construct(self, ...)
+  local object = setmetatable({}, self)
+  if self.init then self.init(object, ...) end
+  return object
+end
+
+local function extend(parent, name)
+  local child = {name = name, super = parent}
+  child.__index = child
+  child.__call = parent.__call
+  child.__tostring = parent.__tostring
+  return setmetatable(child, {__index = parent, __call = construct, __tostring = function() return name end})
+end
+
+--- class.new(name) -> a class: `C(…)` makes an object and calls C.init on it, `C:extend(name)` makes a subclass.
+function class.new(name)
+  local base = {name = name, extend = extend, __tostring = function(self) return self.name end}
+  base.__index = base
+  return setmetatable(base, {__call = construct, __tostring = function() return name end})
+end
+
+--- class.is(object, base) -> whether the object was made by base or one of its subclasses.
+function class.is(object, base)
+  local at = type(object) == "table" and getmetatable(object)
+  while type(at) == "table" do
+    if at == base then return true end
+    at = rawget(at, "super")
+  end
+  return false
+end
+
+return class

@@ -1,0 +1,95 @@
+-- pg.tree: nested plain tables of tensors and other values, walked in array order and then in sorted key order.
+local core = ...
+local args = core.require("support.args")
+local tree = {}
+
+local function keys_of(t)
+  local numbers, strings = {}, {}
+  for key in pairs(t) do
+    if type(key) == "number" then numbers[#numbers + 1] = key
+    elseif type(key) == "string" then strings[#strings + 1] = key
+    else core.fail("tree", "bad key %s (expected numbers and strings as keys)", tostring(key)) end
+  end
+  table.sort(numbers)
+  table.sort(strings)
+  for _, key in ipairs(strings) do numbers[#numbers + 1] = key end
+  return numbers
+end
+
+local function enter(path, t)
+  if path[t] then core.fail("tree", "bad argument 'tree' (expected a tree, got a table that holds itself)") end
+  path[t] = true
+end
+
+local function check_same(op, first, keys, other, where)
+  if not args.plain(other) then core.arg_error(op, "tree", "the same structure as the first at " .. where, other) end
+  local count = 0
+  for key in pairs(other) do
+    count = count + 1
+    if first[key] == nil then core.fail(op, "trees differ: '%s.%s' is only in a later tree", where, tostring(key)) end
+  end
+  if count ~= #keys then core.fail(op, "trees differ: %s holds %d entries and %d", where, #keys, count) end
+end
+
+local function map(f, path, where, t, ...)
+  if not args.plain(t) then return f(t, ...) end
+  enter(path, t)
+  local result, keys, others = {}, keys_of(t), {...}
+  local n = select("#", ...)
+  for i = 1, n do check_same("tree.map", t, keys, others[i], where) end
+  for _, key in ipairs(keys) do
+    local row = {}
+    for i = 1, n do row[i] = others[i][key] end
+    result[key] = map(f, path, where .. "." .. tostring(key), t[key], unpack(row, 1, n))
+  end
+  path[t] = nil
+  return result
+end
+
+--- pg.tree.map(f, t, …) -> a tree of the same structure whose leaves are f(leaf, …). Further trees give f further
+--- arguments and must have the structure of the first. A leaf is anything but a plain table.
+function tree.map(f, t, ...)
+  args.callable("tree.map", "f", f)
+  return map(f, {}, "tree", t, ...)
+end
+
+local function flatten(t, leaves, path)
+  if not args.plain(t) then
+    leaves[#leaves + 1] = t
+    return false
+  end
+  enter(path, t)
+  local spec = {}
+  for i, key in ipairs(keys_of(t)) do spec[i] = {key, flatten(t[key], leaves, path)} end
+  path[t] = nil
+  return spec
+end
+
+--- pg.tree.flatten(t) -> leaves, spec: the leaves as a list in walking order, and what tree.unflatten needs.
+function tree.flatten(t)
+  local leaves = {}
+  local spec = flatten(t, leaves, {})
+  return leaves, spec
+end
+
+local function unflatten(spec, leaves, at)
+  if not spec then return leaves[at], at + 1 end
+  local result = {}
+  for _, entry in ipairs(spec) do result[entry[1]], at = unflatten(entry[2], leaves, at) end
+  return result, at
+end
+
+--- pg.tree.unflatten(spec, leaves) -> the tree that tree.flatten took apart, with these leaves.
+function tree.unflatten(spec, leaves)
+  local result = unflatten(spec, leaves, 1)
+  return result
+end
+
+--- pg.tree.leaves(t) -> an iterator over the leaves with their position.
+function tree.leaves(t)
+  local leaves = {}
+  flatten(t, leaves, {})
+  return ipairs(leaves)
+end
+
+return core.require("support.namespace").seal("tree", tree)

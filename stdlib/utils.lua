@@ -1,0 +1,108 @@
+-- pg.utils: small helpers for training scripts.
+local core = ...
+local args = core.require("support.args")
+local class = core.require("support.class")
+local ops = core.ops
+local utils = {}
+
+local function tensor_list(op, name, value)
+  if type(value) ~= "table" then core.arg_error(op, name, "a list of tensors", value) end
+  for i, x in ipairs(value) do
+    if not core.is_tensor(x) then core.arg_error(op, name .. "[" .. i .. "]", "a tensor", x) end
+  end
+  return value
+end
+
+--- pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together. Where it
+--- is above max_norm, all of them are scaled in place so that it becomes max_norm; a norm that is not finite changes
+--- nothing, and is an error unless check_isfinite is false.
+function utils.clip_global_norm(arrays, max_norm, opts)
+  tensor_list("clip_global_norm", "arrays", arrays)
+  args.number("clip_global_norm", "max_norm", max_norm, 0)
+  opts = args.options("clip_global_norm", opts, {check_isfinite = true})
+  local square = 0
+  for _, x in ipairs(arrays) do square = square + ops.square(x:detach()):sum():item() end
+  local norm = math.sqrt(square)
+  if norm ~= norm or norm == math.huge then
+    if opts.check_isfinite then core.fail("clip_global_norm", "the norm is %s (a gradient is not finite)", tostring(norm)) end
+    return norm
+  end
+  local scale = max_norm / (norm + 1e-8)
+  if scale < 1 then for _, x in ipairs(arrays) do x:mul_(scale) end end
+  return norm
+end
+
+--- pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data. With
+--- even_split the size has to divide; else the last part takes the rest.
+function utils.split_data(data, num_slice, opts)
+  if not core.is_tensor(data) then core.arg_error("split_data", "data", "a tensor", data) end
+  args.count("split_data", "num_slice", num_slice, 1)
+  opts = args.options("split_data", opts, {batch_axis = 1, even_split = true})
+  local size = data:size(opts.batch_axis)
+  if size < num_slice then core.arg_error("split_data", "num_slice", "at most the size " .. size, num_slice) end
+  if opts.even_split and size % num_slice ~= 0 then
+    core.fail("split_data", "a size of %d cannot be split into %d equal parts (pass even_split = false)", size, num_slice)
+  end
+  local parts, each = {}, math.floor(size / num_slice)
+  for i = 1, num_slice do
+    local start = (i - 1) * each + 1
+    parts[i] = data:narrow(opts.batch_axis, start, i == num_slice and size - start + 1 or each)
+  end
+  return parts
+end
+
+local function is_terminal()
+  if core.is_terminal then return core.is_terminal(2) end
+  local ok, answer = pcall(function()
+    local ffi = require "ffi"
+    pcall(ffi.cdef, "int isatty(int);")
+    return ffi.C.isatty(2) == 1
+  end)
+  return ok and answer
+end
+
+local Progress = class.new("Progress")
+
+--- pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, plain lines about
+--- every tenth of the way elsewhere.
+function Progress:init(total, label)
+  self._total = args.count("progress", "total", total)
+  self._label = label and args.string("progress", "label", label) .. " " or ""
+  self._done, self._shown, self._terminal = 0, -1, is_terminal()
+end
+
+local function draw_bar(self, text)
+  local share = self._total > 0 and self._done / self._total or 1
+  local filled = math.floor(24 * share)
+  io.stderr:write(string.format("\r%s[%s%s] %d/%d %s\27[K", self._label, ("#"):rep(filled), (" "):rep(24 - filled), self._done,
+                                self._total, text))
+  if self._done >= self._total then io.stderr:write("\n") end
+  io.stderr:flush()
+end
+
+local function draw_line(self, text)
+  local tenth = self._total > 0 and math.floor(10 * self._done / self._total) or 10
+  if tenth == self._shown then return end
+  self._shown = tenth
+  io.stderr:write(string.format("%s%d/%d %s\n", self._label, self._done, self._total, text))
+end
+
+--- bar:step([text]) counts one more; text stands behind the bar.
+function Progress:step(text) return self:update(self._done + 1, text) end
+
+--- bar:update(done[, text]) sets how many are done.
+function Progress:update(done, text)
+  self._done = math.min(args.count("update", "done", done), self._total)
+  if self._terminal then draw_bar(self, text or "") else draw_line(self, text or "") end
+end
+
+function utils.progress(total, label) return Progress(total, label) end
+
+--- pg.utils.seed_all(seed) seeds the random numbers of tensors and of math.random.
+function utils.seed_all(seed)
+  args.count("seed_all", "seed", seed)
+  core.pg.manual_seed(seed)
+  math.randomseed(seed)
+end
+
+return core.require("support.namespace").seal("utils", utils)
