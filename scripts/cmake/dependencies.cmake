@@ -32,7 +32,8 @@ if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
   set(dnnl_FOUND TRUE)
   add_library(perigee_dnnl INTERFACE)
   target_include_directories(perigee_dnnl SYSTEM INTERFACE "${DNNL_INCLUDE_DIR}")
-  target_link_libraries(perigee_dnnl INTERFACE "${DNNL_LIBRARY}")
+  # oneDNN runs on GCC's OpenMP; the adapter keeps it on the calling thread with omp_set_num_threads.
+  target_link_libraries(perigee_dnnl INTERFACE "${DNNL_LIBRARY}" gomp)
 endif()
 require(dnnl_FOUND "oneDNN" libdnnl-dev)
 

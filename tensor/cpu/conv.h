@@ -1,0 +1,41 @@
+// Convolution kernels on contiguous N C spatial arrays, weights (out, in / groups, k...).
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace pg::cpu {
+
+// Always three spatial dims: 1-d and 2-d shapes have leading ones (stride 1, dilation 1, padding 0).
+// `out` must fit: (out - 1) * stride + dilation * (kernel - 1) + 1 - pad may exceed `in` only by zero padding.
+struct ConvShape {
+  int64_t n = 0, ic = 0, oc = 0, groups = 1;
+  std::array<int64_t, 3> in{1, 1, 1}, kernel{1, 1, 1}, out{1, 1, 1};
+  std::array<int64_t, 3> stride{1, 1, 1}, pad{0, 0, 0}, dilation{1, 1, 1};
+
+  bool operator==(const ConvShape&) const = default;
+  int64_t in_plane() const { return in[0] * in[1] * in[2]; }
+  int64_t out_plane() const { return out[0] * out[1] * out[2]; }
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t macs() const { return n * oc * out_plane() * (ic / groups) * taps(); }
+};
+
+// Number of outputs of one dim, 0 where the kernel does not fit.
+int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation);
+
+// y = conv(x, w) + bias, then relu where asked. bias may be null. T is float or double.
+template <class T>
+void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y);
+
+// dx = the gradient with respect to the input; also the forward of a transposed convolution.
+template <class T>
+void conv_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx);
+
+// dw = the gradient with respect to the weights.
+template <class T>
+void conv_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw);
+
+// db[c] = the sum of dy over images and positions.
+template <class T>
+void conv_backward_bias(const ConvShape& s, const T* dy, T* db);
+
+}  // namespace pg::cpu

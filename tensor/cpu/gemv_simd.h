@@ -1,0 +1,25 @@
+// Matrix products with few rows, on unpacked row-major operands. Each matrix element is read once.
+#pragma once
+#include <cstdint>
+
+namespace pg::cpu {
+
+constexpr int64_t kGemvMaxRows = 4;
+
+// What happens to a finished sum s at (row m, column n): y = alpha * s + beta * y + bias[n], then relu.
+struct GemvEpilogue {
+  float alpha = 1;
+  float beta = 0;               // 0 never reads y
+  const float* bias = nullptr;  // indexed by n
+  bool relu = false;
+};
+
+// y[m * y_row + n * y_col] = sum_k x[m * ldx + k] * w[n * ldw + k]; 1 <= m <= kGemvMaxRows.
+void gemv_nt_f32(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
+                 int64_t y_row, int64_t y_col, const GemvEpilogue& epilogue);
+
+// y[m * y_row + n * y_col] = sum_k x[m * ldx + k] * w[k * ldw + n]; 1 <= m <= kGemvMaxRows.
+void gemv_nn_f32(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
+                 int64_t y_row, int64_t y_col, const GemvEpilogue& epilogue);
+
+}  // namespace pg::cpu

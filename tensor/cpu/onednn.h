@@ -1,0 +1,29 @@
+// The oneDNN adapter. Everything here runs on the calling thread only; the callers split work over the pool.
+// No oneDNN type stands in this header, so that one translation unit knows the version of the library.
+#pragma once
+#include <cstdint>
+
+namespace pg::cpu {
+
+struct ConvShape;
+
+// Row-major C = alpha * op(A) * op(B) + beta * C.
+void onednn_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
+                  int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+
+// Row-major C = A * op(B) by a prepared primitive (cached by shape). False where the library has none for it.
+bool onednn_matmul_f32(bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+                       int64_t ldb, float* c, int64_t ldc);
+
+// The same with bfloat16 operands and result, accumulated in float32. False where the CPU has no fast path for it.
+bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
+                        const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc);
+
+// Convolutions over `images` images of the shape (which says n for all of them). Plain layouts outside; inside the
+// library chooses, reorders included. False where it has no implementation; nothing is written then.
+bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,
+                         bool relu, float* y);
+bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* dy, const float* w, float* dx);
+bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, const float* x, const float* dy, float* dw);
+
+}  // namespace pg::cpu

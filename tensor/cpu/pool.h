@@ -1,0 +1,40 @@
+// Pooling over contiguous planes (images times channels). T is float or double.
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace pg::cpu {
+
+// Always three spatial dims; 1-d and 2-d shapes have leading ones.
+struct PoolShape {
+  int64_t planes = 0;
+  std::array<int64_t, 3> in{1, 1, 1}, kernel{1, 1, 1}, out{1, 1, 1};
+  std::array<int64_t, 3> stride{1, 1, 1}, pad{0, 0, 0}, dilation{1, 1, 1};
+
+  int64_t in_plane() const { return in[0] * in[1] * in[2]; }
+  int64_t out_plane() const { return out[0] * out[1] * out[2]; }
+};
+
+// Number of windows along one dim, 0 where none fits. With `ceil_mode` a last window may hang over the far side, but
+// must start inside the input or its near padding.
+int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, bool ceil_mode);
+
+// y = the largest element of each window, index = its flat place in the plane. A NaN wins. index may be null.
+template <class T>
+void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index);
+
+// dx = zeros plus dy at the places of index.
+template <class T>
+void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int32_t* index, T* dx);
+
+// out[plane][o] = x[plane][index[plane][o]]: the transpose of max_pool_backward.
+template <class T>
+void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T* x, const int32_t* index, T* out);
+
+// y = the mean of each window; padding counts as zeros with count_include_pad, else not at all.
+template <class T>
+void avg_pool_forward(const PoolShape& s, bool count_include_pad, const T* x, T* y);
+template <class T>
+void avg_pool_backward(const PoolShape& s, bool count_include_pad, const T* dy, T* dx);
+
+}  // namespace pg::cpu

@@ -1,0 +1,20 @@
+// Per-thread working memory of the CPU kernels.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace pg::cpu {
+
+// One buffer per thread and slot; nested kernels use different slots.
+enum class ScratchSlot { kPad, kPanel, kGrad, kTile, kConvert, kReduce, kOneDnn, kCount };
+
+// Returns 64-byte aligned memory of at least `bytes`, valid until the same thread asks for the same slot again.
+// Contents are unspecified. Buffers above 32 MiB are given back when a smaller one is asked for.
+void* scratch_bytes(ScratchSlot slot, size_t bytes);
+
+template <class T>
+T* scratch(ScratchSlot slot, int64_t count) {
+  return static_cast<T*>(scratch_bytes(slot, static_cast<size_t>(count) * sizeof(T)));
+}
+
+}  // namespace pg::cpu

@@ -1,0 +1,158 @@
+#include "tensor/cpu/conv.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tensor/parallel.h"
+
+using namespace pg::cpu;
+
+namespace {
+
+template <class T>
+std::vector<T> numbers(int64_t n, unsigned seed = 1) {
+  std::vector<T> v(n);
+  for (auto& e : v) {
+    seed = seed * 1664525u + 1013904223u;
+    e = T(int(seed >> 16) % 1000 - 500) / T(500);
+  }
+  return v;
+}
+
+struct Dim {
+  int64_t in = 1, kernel = 1, stride = 1, pad = 0, dilation = 1;
+};
+
+ConvShape shape(int64_t n, int64_t ic, int64_t oc, int64_t groups, Dim d, Dim h, Dim w) {
+  ConvShape s;
+  s.n = n, s.ic = ic, s.oc = oc, s.groups = groups;
+  const Dim dims[] = {d, h, w};
+  for (int i = 0; i < 3; ++i) {
+    s.in[i] = dims[i].in, s.kernel[i] = dims[i].kernel, s.stride[i] = dims[i].stride;
+    s.pad[i] = dims[i].pad, s.dilation[i] = dims[i].dilation;
+    s.out[i] = conv_out_dim(s.in[i], s.kernel[i], s.stride[i], s.pad[i], s.dilation[i]);
+  }
+  return s;
+}
+
+// Calls f(output, input, weight) with the flat places of every product of the convolution.
+template <class F>
+void for_products(const ConvShape& s, F f) {
+  const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, rows = s.out[1], cols = s.out[2];
+  for (int64_t n = 0; n < s.n; ++n)
+    for (int64_t o = 0; o < s.oc; ++o)
+      for (int64_t p = 0; p < s.out_plane(); ++p)
+        for (int64_t c = 0; c < icg; ++c)
+          for (int64_t t = 0; t < s.taps(); ++t) {
+            const int64_t at[] = {p / cols / rows, p / cols % rows, p % cols};
+            const int64_t tap[] = {t / s.kernel[2] / s.kernel[1], t / s.kernel[2] % s.kernel[1], t % s.kernel[2]};
+            int64_t place = n * s.ic + o / ocg * icg + c;
+            bool inside = true;
+            for (int i = 0; i < 3; ++i) {
+              const int64_t q = at[i] * s.stride[i] - s.pad[i] + tap[i] * s.dilation[i];
+              inside = inside && q >= 0 && q < s.in[i];
+              place = place * s.in[i] + q;
+            }
+            if (inside) f((n * s.oc + o) * s.out_plane() + p, place, (o * icg + c) * s.taps() + t);
+          }
+}
+
+template <class T>
+int64_t differences(const std::vector<T>& got, const std::vector<double>& want, double tolerance) {
+  int64_t wrong = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    if (!(std::abs(double(got[i]) - want[i]) <= tolerance)) ++wrong;
+  return wrong;
+}
+
+template <class T>
+void check(const ConvShape& s) {
+  CAPTURE(s.n);
+  CAPTURE(s.ic);
+  CAPTURE(s.oc);
+  CAPTURE(s.in[2]);
+  CAPTURE(s.kernel[2]);
+  const int64_t nw = s.oc * (s.ic / s.groups) * s.taps();
+  const auto x = numbers<T>(s.n * s.ic * s.in_plane()), w = numbers<T>(nw, 2), bias = numbers<T>(s.oc, 3);
+  const auto dy = numbers<T>(s.n * s.oc * s.out_plane(), 4);
+  std::vector<T> y(dy.size(), T(9)), plain(dy.size(), T(9)), dx(x.size(), T(9)), dw(nw, T(9)), db(s.oc, T(9));
+  std::vector<double> want_y(y.size()), want_relu(y.size()), want_dx(x.size()), want_dw(nw), want_db(s.oc);
+  for_products(s, [&](int64_t o, int64_t i, int64_t k) {
+    want_y[o] += double(x[i]) * w[k];
+    want_dx[i] += double(dy[o]) * w[k];
+    want_dw[k] += double(dy[o]) * x[i];
+  });
+  for (size_t o = 0; o < y.size(); ++o) {
+    const int64_t c = int64_t(o) / s.out_plane() % s.oc;
+    want_relu[o] = std::max(0.0, want_y[o] + bias[c]);
+    want_db[c] += dy[o];
+  }
+  conv_forward<T>(s, x.data(), w.data(), nullptr, false, plain.data());
+  conv_forward<T>(s, x.data(), w.data(), bias.data(), true, y.data());
+  conv_backward_data<T>(s, dy.data(), w.data(), dx.data());
+  conv_backward_weights<T>(s, x.data(), dy.data(), dw.data());
+  conv_backward_bias<T>(s, dy.data(), db.data());
+  const double unit = sizeof(T) == 4 ? 2e-6 : 1e-13;
+  const double over_k = unit * (4 + std::sqrt(double(s.ic / s.groups * s.taps())));
+  const double over_positions = unit * (4 + 4 * std::sqrt(double(s.n * s.out_plane())));
+  CHECK(differences(plain, want_y, over_k) == 0);
+  CHECK(differences(y, want_relu, over_k) == 0);
+  CHECK(differences(dx, want_dx, unit * (4 + std::sqrt(double(s.oc * s.taps())))) == 0);
+  CHECK(differences(dw, want_dw, over_positions) == 0);
+  CHECK(differences(db, want_db, over_positions) == 0);
+}
+
+template <class T>
+void check_shapes() {
+  const Dim one;
+  check<T>(shape(5, 1, 6, 1, one, {28, 5}, {28, 5}));
+  check<T>(shape(3, 6, 16, 1, one, {12, 5}, {12, 5}));
+  check<T>(shape(7, 1, 6, 1, one, {8, 3, 1, 1}, {8, 3, 1, 1}));
+  check<T>(shape(9, 3, 5, 1, one, {7, 3}, {7, 3}));
+  check<T>(shape(2, 3, 4, 1, one, {9, 3, 2, 1}, {10, 2, 3}));
+  check<T>(shape(2, 3, 4, 1, one, {11, 2, 3}, {13, 2, 5}));           // stride > kernel
+  check<T>(shape(2, 4, 6, 2, one, {9, 3, 1, 2, 2}, {17, 3, 2, 1, 3}));  // groups, dilation
+  check<T>(shape(2, 6, 6, 6, one, {9, 3, 1, 1}, {16, 3, 1, 1}));      // depthwise
+  check<T>(shape(3, 5, 7, 1, one, {6, 1}, {11, 1}));                  // 1 x 1
+  check<T>(shape(3, 2, 3, 1, one, one, {40, 4, 3, 2, 2}));            // 1-d
+  check<T>(shape(2, 2, 3, 1, {5, 2, 2, 1}, {6, 3, 1, 1}, {7, 2}));    // 3-d
+  check<T>(shape(2, 3, 4, 1, one, {3, 3, 1, 4}, {3, 3, 1, 4}));       // padding wider than the kernel
+  check<T>(shape(1, 1, 1, 1, one, {1, 1}, {1, 1}));
+  check<T>(shape(0, 3, 4, 1, one, {8, 3}, {8, 3}));
+  check<T>(shape(2, 0, 4, 1, one, {8, 3}, {8, 3}));
+  check<T>(shape(2, 3, 0, 1, one, {8, 3}, {8, 3}));
+  check<T>(shape(70, 2, 3, 1, one, {5, 3}, {5, 3}));
+}
+
+}  // namespace
+
+TEST_CASE("convolution and its gradients agree with plain loops") {
+  check_shapes<float>();
+  check_shapes<double>();
+}
+
+TEST_CASE("large convolutions agree with plain loops") {
+  const int before = pg::num_threads();
+  for (int threads : {1, 2}) {
+    pg::set_num_threads(threads);
+    check<float>(shape(4, 16, 32, 1, {}, {18, 3, 1, 1}, {18, 3, 1, 1}));
+    check<float>(shape(3, 32, 32, 2, {}, {18, 3, 1, 1}, {18, 3, 1, 1}));
+    check<float>(shape(8, 32, 32, 32, {}, {15, 3, 1, 1}, {15, 3, 1, 1}));
+    check<float>(shape(2, 16, 16, 1, {5, 3, 1, 1}, {9, 3, 1, 1}, {17, 3, 1, 1}));
+    check<float>(shape(4, 16, 32, 1, {}, {}, {600, 5, 1, 2}));
+    check<float>(shape(64, 6, 16, 1, {}, {12, 5}, {12, 5}));
+  }
+  pg::set_num_threads(before);
+}
+
+TEST_CASE("the input gradient serves output paddings of transposed convolutions") {
+  ConvShape s = shape(2, 3, 4, 1, {}, {8, 3, 2, 1}, {8, 3, 2, 1});
+  CHECK(s.out[1] == 4);
+  s.in = {1, 8, 8};
+  check<double>(s);
+  s.in = {1, 7, 8};
+  check<double>(s);
+}

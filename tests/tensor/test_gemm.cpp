@@ -1,0 +1,168 @@
+#include "tensor/cpu/gemm.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/parallel.h"
+
+using namespace pg::cpu;
+
+namespace {
+
+template <class T>
+std::vector<T> numbers(int64_t n, unsigned seed = 1) {
+  std::vector<T> v(n);
+  for (auto& e : v) {
+    seed = seed * 1664525u + 1013904223u;
+    e = T(int(seed >> 16) % 1000 - 500) / T(500);
+  }
+  return v;
+}
+
+struct Case {
+  bool ta, tb;
+  int64_t m, n, k;
+  double alpha = 1, beta = 0;
+};
+
+void run(const Case& q, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc) {
+  gemm_f32(q.ta, q.tb, q.m, q.n, q.k, float(q.alpha), a, lda, b, ldb, float(q.beta), c, ldc);
+}
+void run(const Case& q, const double* a, int64_t lda, const double* b, int64_t ldb, double* c, int64_t ldc) {
+  gemm_f64(q.ta, q.tb, q.m, q.n, q.k, q.alpha, a, lda, b, ldb, q.beta, c, ldc);
+}
+
+// Leading dims exceed the rows, so that strides are used and nothing outside of c is touched.
+template <class T>
+void check(const Case& q) {
+  CAPTURE(q.ta);
+  CAPTURE(q.tb);
+  CAPTURE(q.m);
+  CAPTURE(q.n);
+  CAPTURE(q.k);
+  const int64_t lda = (q.ta ? q.m : q.k) + 3, ldb = (q.tb ? q.k : q.n) + 5, ldc = q.n + 2;
+  const auto a = numbers<T>((q.ta ? q.k : q.m) * lda + 1), b = numbers<T>((q.tb ? q.n : q.k) * ldb + 1, 9);
+  auto c = numbers<T>(q.m * ldc, 3);
+  const auto before = c;
+  if (q.beta == 0)
+    for (int64_t i = 0; i < q.m; ++i)
+      for (int64_t j = 0; j < q.n; ++j) c[i * ldc + j] = std::numeric_limits<T>::quiet_NaN();
+  run(q, a.data(), lda, b.data(), ldb, c.data(), ldc);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < q.m; ++i)
+    for (int64_t j = 0; j < ldc; ++j) {
+      const T got = c[i * ldc + j], old = before[i * ldc + j];
+      if (j >= q.n) {
+        wrong += got != old;
+        continue;
+      }
+      double sum = 0;
+      for (int64_t l = 0; l < q.k; ++l)
+        sum += double(q.ta ? a[l * lda + i] : a[i * lda + l]) * double(q.tb ? b[j * ldb + l] : b[l * ldb + j]);
+      const double want = q.alpha * sum + (q.beta == 0 ? 0 : q.beta * double(old));
+      const double tolerance = (sizeof(T) == 4 ? 3e-6 : 1e-13) * (2 + std::sqrt(double(q.k)));
+      if (!(std::abs(want - double(got)) <= tolerance)) ++wrong;
+    }
+  CHECK(wrong == 0);
+}
+
+template <class T>
+void check_sizes() {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      for (int64_t m : {1, 2, 3, 4, 5, 17})
+        for (int64_t n : {1, 3, 8, 70, 131})
+          for (int64_t k : {1, 7, 16, 100}) check<T>({ta, tb, m, n, k});
+      check<T>({ta, tb, 64, 120, 84});
+      check<T>({ta, tb, 3, 21, 40, 0.5, 2});
+      check<T>({ta, tb, 33, 3, 40, -1, 1});
+      check<T>({ta, tb, 40, 50, 60, 2, -0.5});
+      check<T>({ta, tb, 4, 5, 0, 1, 0});
+      check<T>({ta, tb, 4, 5, 0, 1, 3});
+      check<T>({ta, tb, 0, 5, 3});
+      check<T>({ta, tb, 5, 0, 3});
+    }
+}
+
+}  // namespace
+
+TEST_CASE("gemm agrees with plain loops") {
+  check_sizes<float>();
+  check_sizes<double>();
+}
+
+TEST_CASE("large gemm is the same product on one and on two threads") {
+  const int before = pg::num_threads();
+  for (int threads : {1, 2}) {
+    pg::set_num_threads(threads);
+    for (bool ta : {false, true})
+      for (bool tb : {false, true}) check<float>({ta, tb, 130, 220, 190});
+    check<double>({false, true, 130, 220, 190});
+  }
+  pg::set_num_threads(before);
+}
+
+TEST_CASE("batched gemm repeats operands of stride 0") {
+  const int64_t m = 5, n = 6, k = 7, count = 4;
+  const auto a = numbers<float>(count * m * k), b = numbers<float>(k * n, 4);
+  std::vector<float> c(count * m * n), one(m * n);
+  gemm_batched_f32(count, {m * k, 0, m * n}, false, false, m, n, k, 1, a.data(), k, b.data(), n, 0, c.data(), n);
+  for (int64_t i = 0; i < count; ++i) {
+    gemm_f32(false, false, m, n, k, 1, a.data() + i * m * k, k, b.data(), n, 0, one.data(), n);
+    CHECK(std::vector<float>(c.begin() + i * m * n, c.begin() + (i + 1) * m * n) == one);
+  }
+  gemm_batched_f64(0, {}, false, false, m, n, k, 1, nullptr, k, nullptr, n, 0, nullptr, n);
+}
+
+TEST_CASE("linear adds the bias and applies relu") {
+  for (int64_t m : {1, 2, 3, 4, 9, 64}) {
+    const int64_t n = 37, k = 50;
+    const auto x = numbers<float>(m * k), w = numbers<float>(n * k, 5), bias = numbers<float>(n, 6);
+    std::vector<float> y(m * n);
+    for (bool relu : {false, true}) {
+      linear_f32(m, n, k, x.data(), w.data(), bias.data(), relu, y.data());
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < m * n; ++i) {
+        double want = bias[i % n];
+        for (int64_t l = 0; l < k; ++l) want += double(x[i / n * k + l]) * w[i % n * k + l];
+        if (relu && want < 0) want = 0;
+        if (std::abs(want - y[i]) > 1e-4) ++wrong;
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+template <class H>
+void check_half(HalfKind kind, double unit, int64_t size) {
+  std::vector<uint16_t> a(size * size), b(size * size), c(size * size);
+  const auto fa = numbers<float>(size * size), fb = numbers<float>(size * size, 2);
+  for (int64_t i = 0; i < size * size; ++i) {
+    a[i] = H(fa[i]).bits;
+    b[i] = H(fb[i]).bits;
+  }
+  const auto value = [](uint16_t bits) {
+    H h;
+    h.bits = bits;
+    return double(float(h));
+  };
+  gemm_half(kind, false, true, size, size, size, 1, a.data(), size, b.data(), size, 0, c.data(), size);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < size; ++i)
+    for (int64_t j = 0; j < size; ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < size; ++l) sum += value(a[i * size + l]) * value(b[j * size + l]);
+      if (std::abs(sum - value(c[i * size + j])) > unit * std::max(1.0, std::abs(sum))) ++wrong;
+    }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("16-bit products are accumulated in float32") {
+  check_half<pg::Half>(HalfKind::kFloat16, 1e-3, 20);
+  check_half<pg::BFloat16>(HalfKind::kBFloat16, 8e-3, 20);
+  check_half<pg::BFloat16>(HalfKind::kBFloat16, 8e-3, 128);
+}
