@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -27,8 +28,8 @@ const DeviceTable& cpu_table() {
 
 struct Loaded {
   std::mutex lock;
-  const DeviceTable* tables[16] = {&cpu_table()};
-  int count = 1;
+  const DeviceTable* tables[kMaxDeviceKinds] = {&cpu_table()};
+  std::atomic<int> count{1};  // written under the lock
 };
 Loaded& loaded() {
   static Loaded* instance = new Loaded;
@@ -44,29 +45,62 @@ std::string own_folder() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-const DeviceTable* load(const std::string& name) {
+[[noreturn]] void fail_load(const std::string& name, const std::string& why) {
+  throw Error(fmt::format("device '{}' cannot be loaded: {}", name, why));
+}
+
+bool complete(const DeviceTable& t) {
+  return t.count && t.allocate && t.release && t.copy_in && t.copy_out && t.synchronize;
+}
+
+// A plugin that was of use is never unloaded: tensors and tables point into it.
+class Library {
+ public:
+  Library(const std::string& name, const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (!handle_) fail_load(name, dlerror());
+  }
+  ~Library() {
+    if (handle_) dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  DeviceEntry entry() const { return reinterpret_cast<DeviceEntry>(dlsym(handle_, "perigee_device")); }
+  void keep() { handle_ = nullptr; }
+
+ private:
+  void* handle_;
+};
+
+// Loads the plugin into the free slot `kind` of the table.
+void load(Loaded& all, const std::string& name, int kind) {
   const char* folder = std::getenv("PERIGEE_DEVICE_PATH");
   const std::string path = fmt::format("{}/perigee_{}.so", folder ? folder : own_folder(), name);
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) throw Error(fmt::format("device '{}' cannot be loaded: {}", name, dlerror()));
-  auto entry = reinterpret_cast<DeviceEntry>(dlsym(library, "perigee_device"));
-  if (!entry) throw Error(fmt::format("device '{}' cannot be loaded: {} has no entry perigee_device", name, path));
+  Library library(name, path);
+  const DeviceEntry entry = library.entry();
+  if (!entry) fail_load(name, path + " has no entry perigee_device");
   const DeviceTable* table = entry(kDeviceAbi);
-  if (!table || table->abi != kDeviceAbi)
-    throw Error(fmt::format("device '{}' cannot be loaded: {} was built for another version of perigee", name, path));
-  return table;
+  if (!table || table->abi != kDeviceAbi) fail_load(name, path + " was built for another version of perigee");
+  if (name != table->name) fail_load(name, fmt::format("{} holds the device '{}'", path, table->name));
+  if (!complete(*table)) fail_load(name, path + " lacks a function of the device table");
+  try {
+    registry().add_kernels(kind, table->kernels);
+  } catch (const Error& error) {
+    fail_load(name, fmt::format("{}: {}", path, error.what()));
+  }
+  all.tables[kind] = table;
+  library.keep();
 }
 
 int kind_of(const std::string& name) {
   Loaded& all = loaded();
   std::lock_guard hold(all.lock);
-  for (int i = 0; i < all.count; ++i)
+  const int count = all.count;
+  for (int i = 0; i < count; ++i)
     if (name == all.tables[i]->name) return i;
-  if (all.count == 16) throw Error("too many kinds of devices");
-  const DeviceTable* table = load(name);
-  all.tables[all.count] = table;
-  registry().add_kernels(all.count, table->kernels);
-  return all.count++;
+  if (count == kMaxDeviceKinds) throw Error("too many kinds of devices");
+  load(all, name, count);
+  all.count = count + 1;
+  return count;
 }
 
 }  // namespace
@@ -87,7 +121,7 @@ Device device_from_name(std::string_view name) {
   }
   const int kind = kind_of(kind_name);
   const int count = loaded().tables[kind]->count();
-  if (index >= count) bad_argument("device", "name", fmt::format("a number below {}", count), '"' + std::string(name) + '"');
+  if (index >= count) bad_argument("device", "name", count > 0 ? fmt::format("a number below {}", count) : "a device that is present", '"' + std::string(name) + '"');
   return Device{uint8_t(kind), uint8_t(index)};
 }
 

@@ -22,18 +22,19 @@ struct Device {
 };
 
 inline constexpr uint32_t kDeviceAbi = 1;
+inline constexpr int kMaxDeviceKinds = 16;
 
 // What a device offers. Every function may throw pg::Error; release must not.
 struct DeviceTable {
   uint32_t abi = kDeviceAbi;
-  const char* name = "";
+  const char* name = "";                                 // as in the name of the plugin's file
   int (*count)() = nullptr;                              // how many devices of this kind are usable
   void* (*allocate)(int index, size_t bytes) = nullptr;  // nullptr when there is no memory
-  void (*release)(int index, void* data, size_t bytes) = nullptr;
+  void (*release)(int index, void* data, size_t bytes) = nullptr;  // with the bytes asked for
   void (*copy_in)(int index, void* to, const void* from_host, size_t bytes) = nullptr;
   void (*copy_out)(int index, void* to_host, const void* from, size_t bytes) = nullptr;
   void (*synchronize)(int index) = nullptr;
-  std::span<const KernelRow> kernels;
+  std::span<const KernelRow> kernels;  // numbers among the inputs come as 0-dim views of host memory (device cpu)
 };
 
 // The one symbol a plugin exports: extern "C" const pg::DeviceTable* perigee_device(uint32_t abi);

@@ -136,15 +136,15 @@ const OpDef& Registry::require(std::string_view name) const {
 }
 
 KernelRow Registry::kernel(const OpDef& op, Device device) const {
-  if (size_t(device.kind) >= kernels_.size() || size_t(op.id) >= kernels_[device.kind].size()) return {op.name, nullptr};
+  if (size_t(op.id) >= kernels_[device.kind].size()) return {op.name, nullptr};
   return kernels_[device.kind][op.id];
 }
 
 void Registry::add_kernels(int device_kind, std::span<const KernelRow> rows) {
-  if (int(kernels_.size()) <= device_kind) kernels_.resize(device_kind + 1);
-  auto& table = kernels_[device_kind];
+  std::vector<KernelRow> table = kernels_[device_kind];
   table.resize(by_id_.size(), KernelRow{"", nullptr});
   for (const KernelRow& row : rows) table[require(row.op).id] = row;
+  kernels_[device_kind] = std::move(table);
 }
 
 Attrs make_attrs(const OpDef& op, AttrList given) {

@@ -161,14 +161,14 @@ class Registry {
   const OpDef& require(std::string_view name) const;  // throws Error with a suggestion
   std::span<const OpDef* const> ops() const { return ops_; }  // sorted by name
   KernelRow kernel(const OpDef& op, Device device) const;     // fn is null when the device has none
-  void add_kernels(int device_kind, std::span<const KernelRow> rows);
+  void add_kernels(int device_kind, std::span<const KernelRow> rows);  // all or, on an exception, none
 
   void add(std::span<const OpDef> rows);  // copies the rows; used by tensor/ops/all.cpp only
 
  private:
   std::vector<const OpDef*> ops_;
   std::vector<const OpDef*> by_id_;
-  std::vector<std::vector<KernelRow>> kernels_;  // [device kind][op id]
+  std::vector<KernelRow> kernels_[kMaxDeviceKinds];  // [device kind][op id]; in place, so that loading a device moves nothing
 };
 Registry& registry();
 
