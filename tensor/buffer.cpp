@@ -27,6 +27,7 @@ namespace {
 
 constexpr size_t kHeader = 64, kGuard = 64, kHuge = size_t(2) << 20;
 constexpr unsigned char kGuardByte = 0xA5, kPoisonByte = 0xFF;
+constexpr size_t kMaxBytes = size_t(1) << 47;  // no machine has more; size classes end here
 constexpr size_t kCacheLimit = size_t(512) << 20;  // larger caches are trimmed at the next release
 
 struct Counters {
@@ -71,7 +72,7 @@ constexpr int kClasses = 16 + 4 * 40;
 void* system_allocate(size_t size) {
   const size_t alignment = size >= 2 * kHuge ? kHuge : 64;
   void* block = nullptr;
-  if (size > (size_t(1) << 47) || posix_memalign(&block, alignment, size) != 0) return nullptr;
+  if (posix_memalign(&block, alignment, size) != 0) return nullptr;
   if (size >= 2 * kHuge) madvise(block, size, MADV_HUGEPAGE);
   return block;
 }
@@ -186,7 +187,7 @@ void check_guards(const Buffer* b) {
 }
 
 Buffer* try_allocate(Device device, size_t bytes) {
-  if (injected_failure()) return nullptr;
+  if (bytes > kMaxBytes) return nullptr;
   const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
   const size_t size = class_size(kHeader + (device.is_cpu() ? bytes + 2 * guard : 0));
   void* block = cached_allocate(size);
@@ -208,10 +209,12 @@ Buffer* try_allocate(Device device, size_t bytes) {
 }  // namespace
 
 Ref<Buffer> Buffer::allocate(Device device, size_t bytes) {
-  Buffer* b = try_allocate(device, bytes);
+  const bool injected = injected_failure();
+  Buffer* b = injected ? nullptr : try_allocate(device, bytes);
   if (!b) {
     flush_memory_cache();
-    if (!oom_handler || oom_handler(oom_context, bytes)) b = try_allocate(device, bytes);
+    const bool again = !oom_handler || oom_handler(oom_context, bytes);
+    if (again && !injected) b = try_allocate(device, bytes);
   }
   if (!b) throw OutOfMemory(fmt::format("out of memory: cannot allocate {} bytes on {}", bytes, name_of(device)));
   counters.allocations.fetch_add(1, std::memory_order_relaxed);
@@ -223,7 +226,7 @@ Ref<Buffer> Buffer::allocate(Device device, size_t bytes) {
 void Buffer::destroy(Buffer* b) {
   counters.live.fetch_sub(int64_t(b->bytes), std::memory_order_relaxed);
   if (!b->device.is_cpu())
-    device_table(b->device).release(b->device.index, b->data, b->bytes);
+    device_table(b->device).release(b->device.index, b->data, std::max<size_t>(b->bytes, 1));
   else if (guard_mode())
     check_guards(b);
   const size_t size = BufferAccess::capacity(b);

@@ -49,8 +49,8 @@ struct ScopedOutOfMemoryHandler {
   void* saved_context_;
 };
 
-// For tests: the n-th allocation from here on fails (1 = the next), and with `persistent` all later
-// ones too; 0 switches it off. Applies to every request for tensor memory of the calling thread.
+// For tests: the n-th allocation from here on fails (1 = the next) whatever the out-of-memory handler does, and
+// with `persistent` all later ones too; 0 switches it off. Applies to every request for tensor memory of the calling thread.
 void fail_allocation(int64_t nth, bool persistent = false);
 // True when the failure asked for has happened.
 bool allocation_failed();

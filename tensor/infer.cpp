@@ -72,6 +72,7 @@ void infer_pointwise(const OpDef& op, std::span<const Value> inputs, SmallVector
     if (!broadcast(type.shape, inputs[i].shape(), &joined))
       bad_argument(op.name, definition(op, inputs, i).name, "a shape that broadcasts with " + to_string(type.shape),
                    to_string(inputs[i].shape()));
+    checked_numel(op.name, joined);
     type.shape = joined;
   }
 }

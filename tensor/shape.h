@@ -50,7 +50,7 @@ class Dims {
 // Product of the dims; callers hold shapes that went through checked_numel.
 int64_t numel(const Dims& shape);
 
-// Product in checked arithmetic; throws Error `op: …` for negative dims or an element count over 2^62.
+// Product in checked arithmetic; throws Error `op: …` for negative dims or an element count over 2^56.
 int64_t checked_numel(const char* op, const Dims& shape);
 
 Dims contiguous_strides(const Dims& shape);
