@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -22,10 +23,12 @@ struct Region {
   std::mutex error_lock;
   int workers_inside = 0;  // guarded by Pool::lock
 
+  int64_t start(int64_t i) const { return n / pieces * i + std::min(i, n % pieces); }
+
   void work() {
     for (int64_t i; (i = next.fetch_add(1)) < pieces;) {
       try {
-        body(n * i / pieces, n * (i + 1) / pieces);
+        body(start(i), start(i + 1));
       } catch (...) {
         std::lock_guard hold(error_lock);
         if (!error) error = std::current_exception();
@@ -65,8 +68,12 @@ class Pool {
   }
 
  private:
+  // The caller can do all the work, so a thread that cannot be had is no failure.
   void grow() {
-    while (int(threads_.size()) + 1 < wanted) threads_.emplace_back([this] { worker(); });
+    try {
+      while (int(threads_.size()) + 1 < wanted) threads_.emplace_back([this] { worker(); });
+    } catch (const std::system_error&) {
+    }
   }
 
   void wait_until_done(Region& region) {
@@ -101,6 +108,9 @@ class Pool {
   bool stopping_ = false;
 };
 
+// Set on the thread that runs a region, which may not lock region_lock again.
+thread_local bool inside_region = false;
+
 // Leaked on purpose: workers may outlive static destruction when a host exits without closing us.
 Pool& pool() {
   static Pool* instance = new Pool;
@@ -121,8 +131,13 @@ void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> 
   if (n <= 0) return;
   const int64_t pieces = std::min<int64_t>(num_threads(), n / std::max<int64_t>(grain, 1));
   if (pieces <= 1) return body(0, n);
+  if (inside_region) return body(0, n);
   std::unique_lock hold(pool().region_lock, std::try_to_lock);
   if (!hold) return body(0, n);
+  struct Inside {
+    Inside() { inside_region = true; }
+    ~Inside() { inside_region = false; }
+  } inside;
   Region region{body, n, pieces, {}, {pieces}, {}, {}};
   pool().run(region);
 }
