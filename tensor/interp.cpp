@@ -123,9 +123,10 @@ class EagerInterpreter final : public Interpreter {
   }
 
   // Output i takes the buffer of the input it may rewrite, when nobody else holds it.
-  static bool reuse(const OpDef& op, std::span<Value> inputs, const Type& type, size_t i) {
+  static bool reuse(Context& ctx, const OpDef& op, std::span<Value> inputs, const Type& type, size_t i) {
     if (!op.has(kInPlace) && !(op.has(kPointwise) && i == 0)) return false;
     if (i >= inputs.size() || !inputs[i].is_array()) return false;
+    if (op.saved_inputs >> i & 1 && ctx.recording && any_requires_grad(inputs)) return false;  // vjp reads it later
     const Array& a = inputs[i].array();
     return a.type == type && a.contiguous && a.writable();
   }
@@ -139,7 +140,7 @@ class EagerInterpreter final : public Interpreter {
         views.emplace_back();
         continue;
       }
-      out.push_back(reuse(op, inputs, types[i], i) ? inputs[i].detached() : make_array(types[i]));
+      out.push_back(reuse(ctx, op, inputs, types[i], i) ? inputs[i].detached() : make_array(types[i]));
       views.push_back(view_of(out[i].array()));
     }
     Call call(ctx, op, inputs, row);

@@ -226,14 +226,13 @@ void check_cotangents(std::span<const Value> heads, std::span<const Value> cotan
 
 Value cotangent_of(std::span<const Value> cotangents, size_t i) { return i < cotangents.size() ? cotangents[i] : Value(); }
 
-void write_leaf(Context& ctx, TapeNode& leaf, std::span<Value> cotangents, bool create_graph) {
+Value new_gradient(Context& ctx, const TapeNode& leaf, std::span<Value> cotangents, bool create_graph) {
   Value grad = cotangents.empty() || !cotangents[0].defined() ? make_filled(leaf.leaf_type, 0) : std::move(cotangents[0]);
   if (leaf.req == GradReq::kAdd) {
-    Value in[2] = {std::move(leaf.grad->value), std::move(grad)};
+    Value in[2] = {std::move(grad), leaf.grad->value};
     grad = apply(ctx, op_named<"add">(), in, {})[0];
   }
-  leaf.grad->value = create_graph ? grad : grad.detached();
-  leaf.fresh = true;
+  return create_graph ? grad : grad.detached();
 }
 
 }  // namespace
@@ -298,9 +297,16 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
     if (node->leaf && node->req != GradReq::kNull) walk.need(node.get());
   walk.spread_needs();
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
+  // Leaves change together, after the last thing that can fail.
+  std::vector<std::pair<TapeNode*, Value>> writes;
   walk.run([&](TapeNode& node, std::span<Value> grads) {
-    if (node.leaf && node.req != GradReq::kNull) write_leaf(ctx, node, grads, options.create_graph);
+    if (node.leaf && node.req != GradReq::kNull)
+      writes.emplace_back(&node, new_gradient(ctx, node, grads, options.create_graph));
   });
+  for (auto& [leaf, grad] : writes) {
+    leaf->grad->value = std::move(grad);
+    leaf->fresh = true;
+  }
 }
 
 Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
