@@ -172,7 +172,7 @@ void check_count(const OpDef& op, size_t count) {
 void materialize_numbers(const OpDef& op, std::span<Value> inputs) {
   bool any_array = false, any_number = false;
   for (const Value& v : inputs) any_array |= v.is_array(), any_number |= v.is_number();
-  if (!any_number || (op.has(kPointwise) && any_array)) return;
+  if (!any_number || (any_array && (op.has(kPointwise) || op.has(kWeakNumber)))) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_number()) continue;
     if (!op.has(kPointwise) && !op.has(kNumberOk))

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "tensor/parallel.h"
 
@@ -16,7 +18,7 @@ constexpr int kTile = 32;                      // a tile of a transposition: two
 // Dims to walk, outermost first: sizes above 1, neighbours that form one run merged.
 struct Layout {
   int rank = 0;
-  int64_t size[kMaxRank], from[kMaxRank], to[kMaxRank];
+  int64_t size[kMaxRank] = {}, from[kMaxRank] = {}, to[kMaxRank] = {};
 };
 
 int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
@@ -36,19 +38,17 @@ Layout simplify(const Dims& shape, const Dims& from, const Dims& to) {
     all.from[at] = from[i];
     all.to[at] = to[i];
   }
-  Layout out;
-  for (int i = 0; i < all.rank; ++i) {
-    const int last = out.rank - 1;
-    if (last >= 0 && out.from[last] == all.from[i] * all.size[i] && out.to[last] == all.to[i] * all.size[i]) {
-      out.size[last] *= all.size[i];
-    } else {
-      ++out.rank;
-      out.size[last + 1] = all.size[i];
-    }
-    out.from[out.rank - 1] = all.from[i];
-    out.to[out.rank - 1] = all.to[i];
+  const int count = std::exchange(all.rank, 0);
+  for (int i = 0; i < count; ++i) {
+    const int last = all.rank - 1;
+    const bool merges =
+        last >= 0 && all.from[last] == all.from[i] * all.size[i] && all.to[last] == all.to[i] * all.size[i];
+    const int at = merges ? last : all.rank++;
+    all.size[at] = merges ? all.size[at] * all.size[i] : all.size[i];
+    all.from[at] = all.from[i];
+    all.to[at] = all.to[i];
   }
-  return out;
+  return all;
 }
 
 // Walks the first `rank` dims of a layout from a linear position on, keeping both offsets.
@@ -240,6 +240,33 @@ void copy_bytes(void* to, const void* from, int64_t bytes) {
 void zero_bytes(void* to, int64_t bytes) {
   parallel_for(bytes, kParallelBytes,
                [&](int64_t begin, int64_t end) { std::memset(static_cast<char*>(to) + begin, 0, end - begin); });
+}
+
+void fill_number(DType dtype, void* to, int64_t n, double number) {
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T value;
+    store_number(dtype, &value, number);
+    parallel_for(n, kParallelBytes / sizeof(T),
+                 [&](int64_t begin, int64_t end) { std::fill(static_cast<T*>(to) + begin, static_cast<T*>(to) + end, value); });
+  });
+}
+
+void assign_block(const View& from, DType dtype, const Dims& shape, void* to, const Dims& to_strides) {
+  Dims own = from.shape(), strides = *from.strides;
+  while (own.size() > shape.size()) own.erase(0), strides.erase(0);
+  const void* data = from.data;
+  std::vector<char> contiguous, converted;
+  if (from.dtype() != dtype) {
+    const int64_t n = from.numel();
+    contiguous.resize(size_t(n * size_of(from.dtype())));
+    converted.resize(size_t(n * size_of(dtype)));
+    copy_strided(from, contiguous.data());
+    convert(from.dtype(), contiguous.data(), dtype, converted.data(), n);
+    data = converted.data();
+    strides = contiguous_strides(own);
+  }
+  copy_block(size_of(dtype), shape, data, broadcast_strides(own, strides, shape), to, to_strides);
 }
 
 void convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) {

@@ -19,6 +19,13 @@ void copy_block(int size, const Dims& shape, const void* from, const Dims& from_
 void copy_bytes(void* to, const void* from, int64_t bytes);
 void zero_bytes(void* to, int64_t bytes);
 
+// Sets n elements to a number, converted as store_number does.
+void fill_number(DType dtype, void* to, int64_t n, double number);
+
+// Writes `from`, broadcast to `shape` and converted to `dtype`, into the block at `to`. Leading dims of
+// size 1 that `from` has beyond `shape` do not count.
+void assign_block(const View& from, DType dtype, const Dims& shape, void* to, const Dims& to_strides);
+
 // Converts n elements between dtypes as store_number(load_number()) would.
 void convert(DType from_type, const void* from, DType to_type, void* to, int64_t n);
 

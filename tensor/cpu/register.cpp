@@ -9,6 +9,9 @@ void add_all_cpu_kernels(Registry& r) {
   add_reduce_kernels(r);
   add_shape_kernels(r);
   add_index_kernels(r);
+  add_mask_kernels(r);
+  add_sort_kernels(r);
+  add_sequence_kernels(r);
   add_linalg_kernels(r);
   add_conv_kernels(r);
   add_norm_kernels(r);

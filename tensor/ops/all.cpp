@@ -9,7 +9,13 @@ void add_all_ops(Registry& r) {
   add_activation_ops(r);
   add_reduce_ops(r);
   add_shape_ops(r);
+  add_slice_ops(r);
+  add_join_ops(r);
+  add_diagonal_ops(r);
   add_index_ops(r);
+  add_mask_ops(r);
+  add_sort_ops(r);
+  add_sequence_ops(r);
   add_create_ops(r);
   add_linalg_ops(r);
   add_conv_ops(r);

@@ -1,0 +1,342 @@
+// Ops that cut pieces out of a tensor, and their inverses.
+#include <algorithm>
+#include <numeric>
+
+#include "tensor/ops/all.h"
+#include "tensor/rule.h"
+
+namespace pg {
+namespace {
+
+// A rectangular region: on dim d the `length[d]` elements start[d], start[d] + step[d], … (0-based).
+// Dims flagged in `drop` have length 1 and do not stand in the piece.
+struct Region {
+  Dims start, length, step, drop;
+  explicit Region(const Dims& whole)
+      : start(whole.size(), 0), length(whole), step(whole.size(), 1), drop(whole.size(), 0) {}
+  explicit Region(const AttrReader& c)
+      : start(list(c, "start")), length(list(c, "length")), step(list(c, "step")), drop(list(c, "drop")) {}
+
+  static Dims list(const AttrReader& c, const char* name) { return Dims{std::span<const int64_t>(c.attr<Ints>(name))}; }
+  Dims shape() const {
+    Dims out;
+    for (int d = 0; d < length.size(); ++d)
+      if (!drop[d]) out.push_back(length[d]);
+    return out;
+  }
+  bool fits(const Dims& whole) const {
+    const int rank = whole.size();
+    if (start.size() != rank || length.size() != rank || step.size() != rank || drop.size() != rank) return false;
+    for (int d = 0; d < rank; ++d) {
+      if (start[d] < 0 || length[d] < 0 || step[d] < 1 || (drop[d] && length[d] != 1)) return false;
+      if (length[d] == 0 ? start[d] > whole[d] : whole[d] < 1 || (whole[d] - 1 - start[d]) / step[d] < length[d] - 1 || start[d] >= whole[d])
+        return false;
+    }
+    return true;
+  }
+};
+
+bool view_region(ViewArgs& c, const Region& region) {
+  for (int d = 0; d < region.length.size(); ++d) {
+    c.offset += region.start[d] * c.input.strides[d];
+    if (!region.drop[d]) c.strides.push_back(c.input.strides[d] * region.step[d]);
+  }
+  return true;
+}
+
+Region checked_region(const Infer& c, const Dims& whole) {
+  Region region(c);
+  if (!region.fits(whole)) c.bad_attr("start", "a region inside " + to_string(whole));
+  return region;
+}
+
+// Zeros of the shape of the input but for the region, which is dy.
+Var place(const Vjp& c, const Var& dy, const Region& region) {
+  return call<"slice_backward">(dy, {{"shape", ints(c.input(0).shape())},
+                                     {"start", ints(region.start)},
+                                     {"length", ints(region.length)},
+                                     {"step", ints(region.step)},
+                                     {"drop", ints(region.drop)}});
+}
+
+// User position (1-based or negative) to 0-based; `past_end` also accepts one after the last.
+int64_t position(const AttrReader& c, const char* name, int64_t size, bool past_end) {
+  const int64_t given = c.attr<int64_t>(name);
+  const int64_t at = given > 0 ? given - 1 : given + size;
+  if (given != 0 && at >= 0 && at < size + past_end) return at;
+  bad_argument(c.op().name, name, fmt::format("a position from 1 to {} or -{} to -1", size + past_end, size),
+               std::to_string(given));
+}
+
+int some_dim(const AttrReader& c, int rank) {
+  if (rank == 0) fail(c.op().name, "bad argument 'x' (expected a tensor of at least 1 dim, got a 0-dim one)");
+  return c.dim("dim", rank);
+}
+
+Region narrow_region(const AttrReader& c, const Dims& x) {
+  const int d = some_dim(c, x.size());
+  Region region(x);
+  region.start[d] = position(c, "start", x[d], true);
+  region.length[d] = c.attr<int64_t>("length");
+  if (region.length[d] > x[d] - region.start[d])
+    bad_argument(c.op().name, "length", fmt::format("at most {} from start {} of {}", x[d] - region.start[d],
+                                                    c.attr<int64_t>("start"), x[d]),
+                 std::to_string(region.length[d]));
+  return region;
+}
+
+Region select_region(const AttrReader& c, const Dims& x) {
+  const int d = some_dim(c, x.size());
+  Region region(x);
+  region.start[d] = position(c, "index", x[d], false);
+  region.length[d] = region.drop[d] = 1;
+  return region;
+}
+
+using RegionFn = Region (*)(const AttrReader&, const Dims&);
+template <RegionFn region_of>
+void infer_region(Infer& c) {
+  c.output(c.dtype(0), region_of(c, c.shape(0)).shape());
+}
+template <RegionFn region_of>
+bool view_of_region(ViewArgs& c) {
+  return view_region(c, region_of(c, c.input.type.shape));
+}
+template <RegionFn region_of>
+Var grad_region(Vjp& c) {
+  return place(c, c.dy(), region_of(c, c.input(0).shape()));
+}
+Region given_region(const AttrReader& c, const Dims&) { return Region(c); }
+
+const AttrDef kDim = {"dim", AttrKind::kDim, int64_t(1), "the dim to cut along"};
+const AttrDef kStart = {"start", AttrKind::kInts, {}, "first position in each dim, counted from 0"};
+const AttrDef kLength = {"length", AttrKind::kInts, {}, "number of positions in each dim"};
+const AttrDef kStep = {"step", AttrKind::kInts, {}, "distance of positions in each dim"};
+const AttrDef kDrop = {"drop", AttrKind::kInts, {}, "1 for a dim of length 1 that the piece does not keep, else 0"};
+
+// Sizes of the pieces of split, chunk and unbind along dim d.
+std::vector<int64_t> split_sizes(const AttrReader& c, int64_t n) {
+  const Ints& sizes = c.attr<Ints>("split_size");
+  auto bad = [&](const std::string& expected) { bad_argument(c.op().name, "split_size", expected, to_string(c.raw("split_size"))); };
+  int64_t sum = 0;
+  for (int64_t s : sizes) {
+    if (s < 0) bad("sizes that are not negative");
+    sum += s;
+  }
+  if (sizes.size() != 1) {
+    if (sum != n) bad(fmt::format("sizes that sum to {}", n));
+    return sizes;
+  }
+  if (sizes[0] == 0 && n > 0) bad("a positive size");
+  std::vector<int64_t> out;
+  for (int64_t at = 0; at < n || out.empty(); at += sizes[0]) out.push_back(std::min(sizes[0], n - at));
+  return out;
+}
+
+std::vector<int64_t> chunk_sizes(const AttrReader& c, int64_t n) {
+  const int64_t chunks = c.attr<int64_t>("chunks");
+  if (n == 0) return std::vector<int64_t>(size_t(chunks), 0);
+  const int64_t size = (n + chunks - 1) / chunks;
+  std::vector<int64_t> out;
+  for (int64_t at = 0; at < n; at += size) out.push_back(std::min(size, n - at));
+  return out;
+}
+
+using SizesFn = std::vector<int64_t> (*)(const AttrReader&, int64_t);
+template <SizesFn sizes_of>
+void infer_pieces(Infer& c) {
+  const int d = some_dim(c, c.rank(0));
+  Dims shape = c.shape(0);
+  for (int64_t size : sizes_of(c, c.shape(0)[d])) {
+    shape[d] = size;
+    c.output(c.dtype(0), shape);
+  }
+}
+// Where piece i of dim size n starts, without listing the sizes for each of many pieces.
+int64_t split_start(const AttrReader& c, int64_t, int i) {
+  const Ints& sizes = c.attr<Ints>("split_size");
+  return sizes.size() == 1 ? i * sizes[0] : std::accumulate(sizes.begin(), sizes.begin() + i, int64_t(0));
+}
+int64_t chunk_start(const AttrReader& c, int64_t n, int i) {
+  const int64_t chunks = c.attr<int64_t>("chunks");
+  return i * ((n + chunks - 1) / chunks);
+}
+using StartFn = int64_t (*)(const AttrReader&, int64_t, int);
+template <StartFn start_of>
+bool view_piece(ViewArgs& c) {
+  const int d = some_dim(c, c.out_shape.size());
+  c.strides = c.input.strides;
+  c.offset = start_of(c, c.input.type.shape[d], c.output) * c.strides[d];
+  return true;
+}
+template <SizesFn sizes_of>
+void grad_pieces(Vjp& c) {
+  const int d = some_dim(c, c.input(0).rank());
+  std::vector<Var> dy;
+  for (size_t i = 0; i < sizes_of(c, c.input(0).shape()[d]).size(); ++i) dy.push_back(c.dy(i));
+  c.set(0, call_list<"cat">(dy, {{"dim", user_dim(d)}}));
+}
+
+void infer_unbind(Infer& c) {
+  const int d = some_dim(c, c.rank(0));
+  Dims shape = c.shape(0);
+  shape.erase(d);
+  for (int64_t i = 0; i < c.shape(0)[d]; ++i) c.output(c.dtype(0), shape);
+}
+bool view_unbind(ViewArgs& c) {
+  const int d = some_dim(c, c.input.type.shape.size());
+  c.strides = c.input.strides;
+  c.offset = c.output * c.strides[d];
+  c.strides.erase(d);
+  return true;
+}
+void grad_unbind(Vjp& c) {
+  const int d = some_dim(c, c.input(0).rank());
+  std::vector<Var> dy;
+  for (int64_t i = 0; i < c.input(0).shape()[d]; ++i) dy.push_back(c.dy(size_t(i)));
+  c.set(0, call_list<"stack">(dy, {{"dim", user_dim(d)}}));
+}
+
+// A number or tensor that is written into x: it must fit its dtype and broadcast to the region.
+void check_written(const Infer& c, size_t i, const Dims& target) {
+  const DType to = c.dtype(0);
+  if (c.is_number(i)) {
+    if (!is_float(to) && !holds(to, c.inputs()[i].number())) c.bad_input(i, fmt::format("a number that {} can hold", name_of(to)));
+    return;
+  }
+  Dims joined, own = c.shape(i);
+  while (own.size() > target.size() && own[0] == 1) own.erase(0);
+  if (!broadcast(own, target, &joined) || !(joined == target))
+    c.bad_input(i, "a number or a shape that broadcasts to " + to_string(target));
+  if (is_float(c.dtype(i)) && !is_float(to)) c.bad_input(i, fmt::format("values that {} can hold", name_of(to)));
+}
+
+std::vector<OpDef> cut_rows() {
+  return {
+      {.name = "narrow",
+       .doc = "The `length` positions of dim `dim` from `start` on (1-based, negative from the end). A view.",
+       .example = "return pg.range(1, 5):narrow(1, 2, 3)",
+       .inputs = {{"x"}},
+       .attrs = {{"dim", AttrKind::kDim, {}, "the dim to cut along"},
+                 {"start", AttrKind::kInt, {}, "first position kept"},
+                 {"length", AttrKind::kInt, {}, "number of positions kept", false, 0}},
+       .infer = infer_region<narrow_region>,
+       .view = view_of_region<narrow_region>,
+       .vjp = {grad_region<narrow_region>},
+       .vjp_uses = "",
+       .traits = kView},
+      {.name = "select",
+       .doc = "Position `index` of dim `dim` (1-based, negative from the end), without that dim. A view.",
+       .example = "return pg.tensor({{1, 2}, {3, 4}}):select(2, -1)",
+       .inputs = {{"x"}},
+       .attrs = {{"dim", AttrKind::kDim, {}, "the dim to select on"}, {"index", AttrKind::kInt, {}, "the position"}},
+       .infer = infer_region<select_region>,
+       .view = view_of_region<select_region>,
+       .vjp = {grad_region<select_region>},
+       .vjp_uses = "",
+       .traits = kView},
+      {.name = "slice",
+       .doc = "A rectangular region of x, one entry of each list a dim; what x[{…}] reads. A view.",
+       .example = "return pg.range(1, 6):reshape{2, 3}[{2, {1, 3, 2}}]",
+       .inputs = {{"x"}},
+       .attrs = {kStart, kLength, kStep, kDrop},
+       .infer = [](Infer& c) { c.output(c.dtype(0), checked_region(c, c.shape(0)).shape()); },
+       .view = view_of_region<given_region>,
+       .vjp = {grad_region<given_region>},
+       .vjp_uses = "",
+       .traits = kView | kHidden},
+      {.name = "slice_backward",
+       .doc = "Zeros of `shape` but for the region, which holds dy: the derivative of slice.",
+       .example = "return pg.range(1, 6):reshape{2, 3}[{2}]",
+       .inputs = {{"dy"}},
+       .attrs = {{"shape", AttrKind::kInts, {}, "sizes of the result"}, kStart, kLength, kStep, kDrop},
+       .infer =
+           [](Infer& c) {
+             const Dims shape{std::span<const int64_t>(c.attr<Ints>("shape"))};
+             if (!(checked_region(c, shape).shape() == c.shape(0))) c.bad_input(0, "the shape of the region");
+             c.output(c.dtype(0), shape);
+           },
+       .vjp = {[](Vjp& c) {
+         return call<"slice">(c.dy(), {{"start", c.raw("start")},
+                                       {"length", c.raw("length")},
+                                       {"step", c.raw("step")},
+                                       {"drop", c.raw("drop")}});
+       }},
+       .vjp_uses = "",
+       .traits = kHidden},
+      {.name = "slice_assign",
+       .doc = "x with a rectangular region replaced by `value`, a number or a tensor that broadcasts to it; what x[{…}] = value "
+              "computes. The result has the dtype of x.",
+       .example = "local x = pg.zeros(2, 3); x[{2, {1, 2}}] = 5; return x",
+       .inputs = {{"x"}, {"value"}},
+       .attrs = {kStart, kLength, kStep, kDrop},
+       .infer =
+           [](Infer& c) {
+             if (c.is_number(0)) c.bad_input(0, "a tensor");
+             check_written(c, 1, checked_region(c, c.shape(0)).shape());
+             c.output(c.dtype(0), c.shape(0));
+           },
+       .vjp = {[](Vjp& c) {
+                 return call<"slice_assign">(c.dy(), Var(0.0), {{"start", c.raw("start")},
+                                                                {"length", c.raw("length")},
+                                                                {"step", c.raw("step")},
+                                                                {"drop", c.raw("drop")}});
+               },
+               [](Vjp& c) {
+                 return call<"slice">(c.dy(), {{"start", c.raw("start")},
+                                               {"length", c.raw("length")},
+                                               {"step", c.raw("step")},
+                                               {"drop", c.raw("drop")}});
+               }},
+       .vjp_uses = "",
+       .traits = kHidden | kInPlace | kWeakNumber},
+  };
+}
+
+std::vector<OpDef> piece_rows() {
+  return {
+      {.name = "split",
+       .doc = "Cuts x along `dim` into pieces of split_size (the last may be smaller), or into pieces of the listed sizes, which "
+              "sum to the size of the dim. An array table of views.",
+       .example = "return pg.range(1, 5):split(2)",
+       .inputs = {{"x"}},
+       .attrs = {{"split_size", AttrKind::kInts, {}, "size of each piece, or a list of sizes"}, kDim},
+       .outputs = {"pieces"},
+       .infer = infer_pieces<split_sizes>,
+       .view = view_piece<split_start>,
+       .vjp_all = grad_pieces<split_sizes>,
+       .vjp_uses = "",
+       .traits = kView | kListOutput},
+      {.name = "chunk",
+       .doc = "Cuts x along `dim` into at most `chunks` pieces of equal size; the last may be smaller. An array table of views.",
+       .example = "return pg.range(1, 5):chunk(2)",
+       .inputs = {{"x"}},
+       .attrs = {{"chunks", AttrKind::kInt, {}, "number of pieces", false, 1, 1e6}, kDim},
+       .outputs = {"pieces"},
+       .infer = infer_pieces<chunk_sizes>,
+       .view = view_piece<chunk_start>,
+       .vjp_all = grad_pieces<chunk_sizes>,
+       .vjp_uses = "",
+       .traits = kView | kListOutput},
+      {.name = "unbind",
+       .doc = "The positions of dim `dim`, each without that dim. An array table of views.",
+       .example = "return pg.tensor({{1, 2}, {3, 4}}):unbind()",
+       .inputs = {{"x"}},
+       .attrs = {kDim},
+       .outputs = {"pieces"},
+       .infer = infer_unbind,
+       .view = view_unbind,
+       .vjp_all = grad_unbind,
+       .vjp_uses = "",
+       .traits = kView | kListOutput},
+  };
+}
+
+}  // namespace
+
+void add_slice_ops(Registry& r) {
+  r.add(cut_rows());
+  r.add(piece_rows());
+}
+
+}  // namespace pg
