@@ -156,22 +156,25 @@ void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, in
 
 // The innermost dim of the target runs across the source, dim `run` runs along it: copied tile by tile.
 template <class T>
-void copy_transposed(Layout l, int run, const T* from, T* to) {
+void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int inner = l.rank - 1;
   const int64_t rows = l.size[run], row_step = l.to[run];
   const int64_t columns = l.size[inner], column_step = l.from[inner];
-  for (int i = run; i + 1 < inner; ++i) {
-    l.size[i] = l.size[i + 1];
-    l.from[i] = l.from[i + 1];
-    l.to[i] = l.to[i + 1];
+  Layout outer_dims;
+  for (int i = 0; i < inner; ++i) {
+    if (i == run) continue;
+    const int at = outer_dims.rank++;
+    outer_dims.size[at] = l.size[i];
+    outer_dims.from[at] = l.from[i];
+    outer_dims.to[at] = l.to[i];
   }
-  const int outer_rank = l.rank - 2;
+  const int outer_rank = outer_dims.rank;
   int64_t outer = 1;
-  for (int i = 0; i < outer_rank; ++i) outer *= l.size[i];
+  for (int i = 0; i < outer_rank; ++i) outer *= outer_dims.size[i];
   const int64_t strips = (rows + kTile - 1) / kTile;
   const int64_t strip_bytes = std::min<int64_t>(rows, kTile) * columns * sizeof(T);
   parallel_for(outer * strips, kParallelBytes / 2 / strip_bytes + 1, [&](int64_t begin, int64_t end) {
-    Walk walk(l, outer_rank, begin / strips);
+    Walk walk(outer_dims, outer_rank, begin / strips);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t r = i % strips * kTile;
       for (int64_t c = 0; c < columns; c += kTile)
