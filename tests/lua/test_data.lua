@@ -1,0 +1,160 @@
+-- Datasets, samplers, loaders and readers.
+local t = require "tests.support"
+local pg = require "perigee"
+local data = pg.data
+
+local function numbers(n) return data.ArrayDataset(pg.range(1, n), pg.range(101, 100 + n)) end
+
+local function firsts(loader)
+  local batches = {}
+  for x in loader:iter() do batches[#batches + 1] = x:totable() end
+  return batches
+end
+
+t.test("ArrayDataset: items, lists, classes of values", function()
+  local ds = data.ArrayDataset(pg.tensor{{1, 2}, {3, 4}, {5, 6}}, {7, 8, 9})
+  t.equal(ds:len(), 3)
+  local x, y = ds:get(2)
+  t.equal(x:totable(), {3, 4})
+  t.equal({y:item(), y.dtype}, {8, "int64"})
+  t.equal(ds:get(-1):totable(), {5, 6})
+  t.error_contains(function() ds:get(4) end, "get: bad argument 'i'")
+  t.error_contains(function() data.ArrayDataset(pg.ones(2), pg.ones(3)) end, "array 2")
+  t.error_contains(function() data.ArrayDataset() end, "array 1")
+end)
+
+t.test("filter, shard, take, sample, transform", function()
+  local ds = numbers(10)
+  local even = ds:filter(function(x) return x:item() % 2 == 0 end)
+  t.equal(firsts(data.DataLoader(even, {batch_size = 10})), {{2, 4, 6, 8, 10}})
+  local lengths = {}
+  for i = 1, 3 do lengths[i] = ds:shard(3, i):len() end
+  t.equal(lengths, {4, 3, 3})
+  t.equal(ds:shard(3, 2):get(1):item(), 5)
+  t.equal(ds:take(3):len(), 3)
+  t.equal(ds:take(30):len(), 10)
+  t.equal(ds:sample(data.IntervalSampler(10, 4)):len(), 10)
+  t.equal(ds:transform_first(function(x) return x * 10 end):get(3):item(), 30)
+  local sum = ds:transform(function(x, y) return x + y end, {lazy = false})
+  t.equal(sum:get(1):item(), 102)
+  t.error_contains(function() ds:shard(3, 4) end, "'i'")
+end)
+
+t.test("loaders keep, discard or roll over what is left", function()
+  local ds = numbers(7)
+  t.equal(firsts(data.DataLoader(ds, {batch_size = 3})), {{1, 2, 3}, {4, 5, 6}, {7}})
+  t.equal(firsts(data.DataLoader(ds, {batch_size = 3, last_batch = "discard"})), {{1, 2, 3}, {4, 5, 6}})
+  local loader = data.DataLoader(ds, {batch_size = 3, last_batch = "rollover"})
+  t.equal(loader:len(), 2)
+  t.equal(firsts(loader), {{1, 2, 3}, {4, 5, 6}})
+  t.equal(loader:len(), 2)
+  t.equal(firsts(loader), {{7, 1, 2}, {3, 4, 5}})
+  t.equal(loader:len(), 3)
+  t.equal(firsts(loader), {{6, 7, 1}, {2, 3, 4}, {5, 6, 7}})
+end)
+
+t.test("shuffle is a permutation that follows the seed", function()
+  local ds = numbers(50)
+  local loader = data.DataLoader(ds, {batch_size = 8, shuffle = true})
+  pg.manual_seed(2)
+  local a = firsts(loader)
+  pg.manual_seed(2)
+  t.equal(firsts(loader), a)
+  local seen, order = {}, {}
+  for _, batch in ipairs(a) do for _, v in ipairs(batch) do seen[v], order[#order + 1] = true, v end end
+  t.equal(#order, 50)
+  for i = 1, 50 do t.check(seen[i]) end
+  local x, y
+  for bx, by in loader:iter() do x, y = bx, by end
+  t.equal((y - x):totable(), {100, 100})
+end)
+
+t.test("items of tensors, numbers, booleans, tables and text are joined", function()
+  local ds = data.SimpleDataset{
+    {pg.ones(2), 1, true, "a", {u = 1.5, v = pg.zeros(1)}}, {pg.zeros(2), 2, false, "b", {u = 2, v = pg.ones(1)}},
+  }
+  for x, n, flag, text, tree in data.DataLoader(ds, {batch_size = 2}):iter() do
+    t.equal(x:totable(), {{1, 1}, {0, 0}})
+    t.equal({n.dtype, n:totable()}, {"int64", {1, 2}})
+    t.equal(flag:totable(), {true, false})
+    t.equal(text, {"a", "b"})
+    t.equal({tree.u:totable(), tree.v:totable()}, {{1.5, 2}, {{0}, {1}}})
+  end
+  local sums = {}
+  local batchify = function(items) return #items end
+  for n in data.DataLoader(numbers(5), {batch_size = 2, batchify = batchify}):iter() do sums[#sums + 1] = n end
+  t.equal(sums, {2, 2, 1})
+end)
+
+t.test("samplers", function()
+  local function all(sampler)
+    local list = {}
+    for i in sampler:iter() do list[#list + 1] = i end
+    return list
+  end
+  t.equal(all(data.SequentialSampler(3)), {1, 2, 3})
+  t.equal(all(data.IntervalSampler(5, 2)), {1, 3, 5, 2, 4})
+  t.equal(all(data.IntervalSampler(5, 2, {rollover = false})), {1, 3, 5})
+  t.equal(all(data.FilterSampler(function(x) return x:item() > 3 end, numbers(5))), {4, 5})
+  t.equal(all(data.BatchSampler(data.SequentialSampler(3), 2)), {{1, 2}, {3}})
+  t.equal(#all(data.RandomSampler(9)), 9)
+  t.equal(firsts(data.DataLoader(numbers(5), {batch_sampler = data.BatchSampler(data.SequentialSampler(2), 1)})), {{1}, {2}})
+  t.error_contains(function() data.DataLoader(numbers(5)) end, "batch_size")
+  t.error_contains(function() data.DataLoader(numbers(5), {batch_size = 2, shufle = true}) end, "shuffle")
+  t.error_contains(function() data.DataLoader(numbers(5), {batch_size = 2, last_batch = "drop"}) end, "last_batch")
+end)
+
+t.test("digits", function()
+  local train, test = data.digits{train = true}, data.digits{train = false}
+  t.equal({train:len(), test:len(), data.digits():len()}, {1437, 360, 1797})
+  local x, y = train:get(1)
+  t.equal(x.shape, {1, 8, 8})
+  t.equal({x.dtype, y.dtype, y:item(), train.classes[y:item()]}, {"float32", "int64", 1, "0"})
+  t.equal(x[{1, 1, {}}]:totable(), {0, 0, 5 / 16, 13 / 16, 9 / 16, 1 / 16, 0, 0})
+  t.equal(select(2, data.digits():get(1438)):item(), select(2, test:get(1)):item())
+end)
+
+local function be(n) return string.char(math.floor(n / 2 ^ 24) % 256, math.floor(n / 65536) % 256, math.floor(n / 256) % 256, n % 256) end
+
+local function idx(magic, dims, body)
+  local parts = {be(magic)}
+  for i, d in ipairs(dims) do parts[i + 1] = be(d) end
+  return table.concat(parts) .. body
+end
+
+local function folder(images, labels)
+  t.write(t.tmp("t10k-images-idx3-ubyte"), images)
+  t.write(t.tmp("t10k-labels-idx1-ubyte"), labels)
+  return {root = t.tmp(), train = false}
+end
+
+t.test("MNIST reads idx files and refuses malformed ones with file and position", function()
+  local images, labels = idx(0x803, {2, 2, 3}, string.char(0, 255, 51, 0, 0, 0, 1, 2, 3, 4, 5, 6)), idx(0x801, {2}, string.char(9, 0))
+  local ds = data.vision.MNIST(folder(images, labels))
+  t.equal(ds:len(), 2)
+  local x, y = ds:get(1)
+  t.close(x, {{{0, 1, 0.2}, {0, 0, 0}}})
+  t.equal({y:item(), ds.classes[y:item()]}, {10, "9"})
+  for bx, by in data.DataLoader(ds, {batch_size = 2}):iter() do
+    t.equal({bx.shape, by:totable()}, {{2, 1, 2, 3}, {10, 1}})
+  end
+  local function refuses(i, l, text) t.error_contains(function() data.vision.MNIST(folder(i, l)) end, text) end
+  refuses(images:sub(1, 10), labels, "t10k-images-idx3-ubyte")
+  refuses("", labels, "t10k-images-idx3-ubyte")
+  refuses(idx(0x802, {2, 2, 3}, ""), labels, "0x00000802")
+  refuses(images .. "x", labels, "byte 28")
+  refuses(images:sub(1, -2), labels, "byte 27")
+  refuses(idx(0x803, {0xffffffff, 0xffffffff, 0xffffffff}, ""), labels, "idx3")
+  refuses(images, idx(0x801, {3}, "\1\2\3"), "2 labels")
+  refuses(images, idx(0x801, {2}, "\1\12"), "byte 9")
+  t.error_contains(function() data.vision.MNIST{root = t.tmp("none")} end, "train-images-idx3-ubyte")
+  t.error_contains(function() data.vision.MNIST{} end, "root")
+end)
+
+t.test("MNIST reads the genuine gzipped files", function()
+  local path = t.shared("data/mnist/t10k-labels-idx1-ubyte.gz")
+  local ds = data.vision.MNIST{root = path:match("^(.*)/"), train = false}
+  t.equal(ds:len(), 10000)
+  local x, y = ds:get(1)
+  t.equal({x.shape, ds.classes[y:item()]}, {{1, 28, 28}, "7"})
+end)

@@ -1,0 +1,36 @@
+-- Every example runs, in a small size.
+local t = require "tests.support"
+
+local function example(name, args)
+  local out, err, code = t.run("examples/" .. name .. ".lua " .. args)
+  t.check(code == 0, name .. " ended with code " .. code .. ": " .. err)
+  return out
+end
+
+t.test("digits", function()
+  local file = t.tmp("digits.safetensors")
+  local out = example("digits", "--tiny --save '" .. file .. "'")
+  t.check(out:find("test accuracy"), out)
+  t.check(t.exists(file))
+end)
+
+t.test("mnist", function()
+  local out = example("mnist", "'" .. t.shared("data/mnist") .. "' --tiny")
+  t.check(out:find("epoch 1: test accuracy"), out)
+end)
+
+t.test("mnist without a folder says how to call it", function()
+  local _, err, code = t.run("examples/mnist.lua")
+  t.equal(code, 1)
+  t.check(err:find("usage"))
+end)
+
+t.test("linear_regression finds the line", function()
+  local out = example("linear_regression", "--tiny")
+  local loss = tonumber(out:match("epoch 10: loss (%S+)"))
+  t.check(loss and loss < 0.1, out)
+end)
+
+t.test("custom_op", function()
+  t.check(example("custom_op", "--tiny"):find("loss after 5 steps"))
+end)

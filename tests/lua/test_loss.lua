@@ -1,0 +1,84 @@
+-- Losses against MXNet, and their options.
+local t = require "tests.support"
+local json = require "tests.json"
+local pg = require "perigee"
+
+-- Arguments of each loss in order; labels that are classes count from 0 there.
+local order = {
+  TripletLoss = {"pred", "positive", "negative"}, PoissonNLLLoss = {"pred", "target"},
+  CosineEmbeddingLoss = {"pred", "b", "label"},
+}
+local sparse = {["SoftmaxCrossEntropyLoss.007"] = true, ["SoftmaxCrossEntropyLoss.009"] = true}
+
+local function run_case(case, values)
+  local inputs = {}
+  for i, name in ipairs(order[case.op] or {"pred", "label", "sample_weight"}) do
+    local key = case.inputs[name]
+    if key then inputs[i] = values[key] + (sparse[case.id] and name == "label" and 1 or 0) end
+  end
+  local names = order[case.op] or {"pred", "label"}
+  local leaves = {}
+  for i, name in ipairs(names) do if case.grads[name] then leaves[name] = inputs[i]:attach_grad() end end
+  local loss = pg.loss[case.op](case.attrs)
+  local out = pg.record(function() return loss(unpack(inputs)) end)
+  local expected, head = values[case.outputs[1]], values[case.heads[1]]
+  local tolerance = {rtol = case.rtol, atol = case.atol, what = case.id}
+  t.close(out:reshape{-1}, expected:reshape{-1}, tolerance)
+  out:backward{grad = head:reshape_as(out)}
+  for name, key in pairs(case.grads) do t.close(leaves[name].grad, values[key], tolerance) end
+end
+
+t.test("values and gradients of MXNet", function()
+  local manifest = json.decode(t.read(t.shared("data/fixtures/mxnet_ops/manifest.json")))
+  local values = pg.load(t.shared("data/fixtures/mxnet_ops/mxnet_ops.safetensors"))
+  local ran = 0
+  for _, case in ipairs(manifest.cases) do
+    if case.group == "loss" and case.op ~= "CTCLoss" then
+      run_case(case, values)
+      ran = ran + 1
+    end
+  end
+  t.check(ran == 19, ran)
+end)
+
+t.test("BatchNorm as MXNet's", function()
+  local manifest = json.decode(t.read(t.shared("data/fixtures/mxnet_ops/manifest.json")))
+  local values = pg.load(t.shared("data/fixtures/mxnet_ops/mxnet_ops.safetensors"))
+  for _, case in ipairs(manifest.cases) do
+    if case.op == "BatchNorm" then
+      local bn = pg.nn.BatchNorm{momentum = case.attrs.momentum, epsilon = case.attrs.eps}
+      local names = {gamma = "gamma", beta = "beta", running_mean = "moving_mean", running_var = "moving_var"}
+      bn:initialize()
+      for field, name in pairs(names) do bn[field]:set_data(values[case.inputs[name]]) end
+      local x = values[case.inputs.data]:attach_grad()
+      local y = pg.record(function() return bn(x) end, {train = case.train_mode})
+      local tolerance = {rtol = 1e-3, atol = 1e-4, what = case.id}
+      t.close(y, values[case.outputs[1]], tolerance)
+      y:backward{grad = values[case.heads[1]]}
+      t.close(x.grad, values[case.grads.data], tolerance)
+      t.close(bn.gamma.grad, values[case.grads.gamma], tolerance)
+      t.close(bn.running_mean, values[case.new.moving_mean], tolerance)
+      t.close(bn.running_var, values[case.new.moving_var], tolerance)
+    end
+  end
+end)
+
+t.test("one value a sample; weights a sample of either form", function()
+  local pred, label = pg.tensor{{1, 2}, {3, 4}}, pg.tensor{{0, 0}, {0, 0}}
+  local l2 = pg.loss.L2Loss()
+  t.equal(l2(pred, label):totable(), {1.25, 6.25})
+  t.equal(l2(pred, label, pg.tensor{1, 0}):totable(), {1.25, 0})
+  t.equal(l2(pred, label, pg.tensor{{1}, {0}}):totable(), {1.25, 0})
+  t.equal(pg.loss.L2Loss{weight = 2}(pred, label):totable(), {2.5, 12.5})
+end)
+
+t.test("class labels out of range are an error", function()
+  local ce = pg.loss.SoftmaxCrossEntropyLoss()
+  for _, label in ipairs{0, 4, -1} do
+    t.error_contains(function() ce(pg.ones(1, 3), pg.tensor({label}, {dtype = "int64"})) end, tostring(label))
+  end
+  t.close(ce(pg.zeros(1, 3), pg.tensor({3}, {dtype = "int64"})), {math.log(3)})
+  local dense = pg.loss.SoftmaxCrossEntropyLoss{axis = 2}
+  t.equal(dense(pg.zeros(2, 3, 4), pg.ones({2, 4}, {dtype = "int64"})).shape, {2})
+  t.error_contains(function() pg.loss.SoftmaxCrossEntropyLoss{sparse_labels = true} end, "sparse_label")
+end)

@@ -1,0 +1,90 @@
+-- Metrics against MXNet's values; trees and utilities.
+local t = require "tests.support"
+local json = require "tests.json"
+local pg = require "perigee"
+
+-- These take class labels, which count from 0 in the fixtures.
+local classes = {acc = true, top_k_accuracy = true, ce = true, nll_loss = true, perplexity = true}
+local known = {acc = true, top_k_accuracy = true, mae = true, mse = true, rmse = true, ce = true, nll_loss = true, perplexity = true, pearsonr = true}
+
+local function options(case)
+  local o = {}
+  for key, value in pairs(case.args) do
+    if value ~= json.null then o[key] = value end
+  end
+  if o.axis then o.axis = o.axis + 1 end
+  if o.ignore_label then o.ignore_label = o.ignore_label + 1 end
+  return o
+end
+
+t.test("values of MXNet after each update", function()
+  for _, case in ipairs(json.decode(t.read(t.shared("data/fixtures/metric/metrics.json"))).cases) do
+    if known[case.metric] then
+      local metric = pg.metric.create(case.metric, options(case))
+      for i, update in ipairs(case.updates) do
+        local labels, preds = pg.tensor(update.labels), pg.tensor(update.preds)
+        if classes[case.metric] then labels = labels + 1 end
+        if case.metric == "acc" and preds:dim() == labels:dim() then preds = preds + 1 end
+        metric:update(labels, preds)
+        local name, value = metric:get()
+        t.equal(name, case.name)
+        t.close(value, case.values_after_each_update[i], {rtol = 1e-4, what = case.metric .. " " .. (case.note or "")})
+      end
+    end
+  end
+end)
+
+t.test("lists, reset, Loss and composites", function()
+  local metric = pg.metric.Accuracy()
+  local name, value = metric:get()
+  t.check(name == "accuracy" and value ~= value)
+  metric:update({pg.tensor{1, 2}, pg.tensor{1}}, {pg.tensor{{3, 1}, {3, 1}}, pg.tensor{1}})
+  t.close(select(2, metric:get()), 2 / 3)
+  metric:reset()
+  value = select(2, metric:get())
+  t.check(value ~= value)
+  local loss = pg.metric.Loss()
+  loss:update(nil, pg.tensor{1, 3})
+  t.equal({loss:get()}, {"loss", 2})
+  local both = pg.metric.create{"acc", "loss"}
+  both:update(pg.tensor{1}, pg.tensor{{1, 0}})
+  t.equal({both:get()}, {{"accuracy", "loss"}, {1, 0.5}})
+  local custom = pg.metric.create(function(label, pred) return (label - pred):abs():max():item() end, "worst")
+  custom:update(pg.tensor{1, 2}, pg.tensor{1, 5})
+  t.equal({custom:get()}, {"worst", 3})
+  t.error_contains(function() pg.metric.create("acuracy") end, "accuracy")
+end)
+
+t.test("tree.map and tree.flatten keep the structure", function()
+  local tree = {1, {b = 2, a = 3}, c = {}}
+  local doubled = pg.tree.map(function(x) return x * 2 end, tree)
+  t.equal(doubled, {2, {b = 4, a = 6}, c = {}})
+  t.equal(pg.tree.map(function(x, y) return x + y end, tree, doubled), {3, {b = 6, a = 9}, c = {}})
+  local leaves, spec = pg.tree.flatten(tree)
+  t.equal(leaves, {1, 3, 2})
+  t.equal(pg.tree.unflatten(spec, {10, 30, 20}), {10, {b = 20, a = 30}, c = {}})
+  t.equal(pg.tree.flatten(5), {5})
+  t.error_contains(function() pg.tree.map(function() end, {1}, {1, 2}) end, "differ")
+  local loop = {}
+  loop[1] = loop
+  t.error_contains(function() pg.tree.flatten(loop) end, "holds itself")
+end)
+
+t.test("clip_global_norm, split_data, seed_all", function()
+  local a, b = pg.tensor{3}, pg.tensor{4}
+  t.close(pg.utils.clip_global_norm({a, b}, 1), 5)
+  t.close(a, {0.6})
+  t.close(b, {0.8})
+  t.close(pg.utils.clip_global_norm({a, b}, 2), 1, {rtol = 1e-4})
+  t.close(a, {0.6})
+  local bad = pg.tensor{0 / 0}
+  t.error_contains(function() pg.utils.clip_global_norm({a, bad}, 1) end, "finite")
+  local parts = pg.utils.split_data(pg.range(1, 7), 3, {even_split = false})
+  t.equal({parts[1]:totable(), parts[3]:totable()}, {{1, 2}, {5, 6, 7}})
+  t.error_contains(function() pg.utils.split_data(pg.range(1, 7), 3) end, "even_split")
+  pg.utils.seed_all(4)
+  local x, n = pg.rand(2), math.random()
+  pg.utils.seed_all(4)
+  t.equal(pg.rand(2), x)
+  t.equal(math.random(), n)
+end)
