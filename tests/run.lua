@@ -1,5 +1,5 @@
 -- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--times] [pattern]
--- pattern is a Lua pattern over "tests/lua/file.lua: test name". --isolate gives every file a process of its own.
+-- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
 local t = require "tests.support"
