@@ -1,5 +1,11 @@
 -- The library's table: modules load when first used, ops come from the registry.
 local core = ...
+
+--- core.fail(op, format, …) raises `file:line: op: text` with the position of the script.
+core.fail = core.fail or function(op, format, ...)
+  core.raise(op, select("#", ...) > 0 and format:format(...) or format)
+end
+
 local args = core.require("support.args")
 local hint = core.require("support.namespace").hint
 local ops = core.ops
@@ -11,6 +17,12 @@ local modules = {
   tree = "tree", autograd = "autograd",
 }
 local parameter_functions = {param = true, constant = true}
+
+-- Functions of the core that scripts see as they are.
+local exposed = {
+  Generator = true, manual_seed = true, is_recording = true, is_training = true, keep = true, memory = true,
+  set_num_threads = true, get_num_threads = true, devices = true, synchronize = true, version = true, testing = true,
+}
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 --- atomically.
@@ -33,13 +45,16 @@ function pg.load(path) return core.load_tensors(args.string("load", "path", path
 local function lookup(key)
   if modules[key] then return core.require(modules[key]) end
   if parameter_functions[key] then return core.require("param")[key] end
-  return rawget(ops, key)
+  if exposed[key] then return core[key] end
+  local op = rawget(ops, key)
+  if op ~= nil then return op end
+  return core.require("autograd")[key]
 end
 
 return setmetatable(pg, {
   __index = function(self, key)
     local value = lookup(key)
-    if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, parameter_functions)) end
+    if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, parameter_functions, exposed)) end
     rawset(self, key, value)
     return value
   end,

@@ -32,6 +32,9 @@ function param.shape(p)
   return extra(p).shape
 end
 
+--- param.dtype(p) -> the dtype it has or will have.
+function param.dtype(p) return core.has_value(p) and p.dtype or extra(p).dtype end
+
 --- param.is_complete(p) -> whether every dim is known.
 function param.is_complete(p)
   local shape = param.shape(p)

@@ -20,7 +20,7 @@ local Set = {
     local lines = {}
     for _, entry in ipairs(entries_of[self]) do
       local shape = param.shape(entry.tensor)
-      lines[#lines + 1] = string.format("  %s: %s %s", entry.path, entry.tensor.dtype, shape and table.concat(shape, "x") or "?")
+      lines[#lines + 1] = string.format("  %s: %s %s", entry.path, param.dtype(entry.tensor), shape and table.concat(shape, "x") or "?")
     end
     return "parameters {\n" .. table.concat(lines, "\n") .. "\n}"
   end,
@@ -102,7 +102,7 @@ end
 
 local function check_value(path, entry, value, opts)
   param.merge("load_parameters", entry.path, param.shape(entry.tensor), value.shape)
-  local dtype = core.has_value(entry.tensor) and entry.tensor.dtype or core.extra(entry.tensor).dtype
+  local dtype = param.dtype(entry.tensor)
   if value.dtype == dtype then return value end
   if not opts.cast_dtype then
     core.fail("load_parameters", "parameter '%s' is %s, %s holds %s (pass cast_dtype = true to convert)", entry.path, dtype,
