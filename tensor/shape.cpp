@@ -60,8 +60,8 @@ Dims contiguous_strides(const Dims& shape) {
 
 bool is_contiguous(const Dims& shape, const Dims& strides) {
   int64_t step = 1;
+  if (numel(shape) == 0) return true;
   for (int i = shape.size() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != step) return false;
     step *= shape[i];
   }

@@ -1,0 +1,197 @@
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tensor/buffer.h"
+#include "tests/tensor/arrays.h"
+
+namespace pg::test {
+namespace {
+
+constexpr size_t kMega = size_t(1) << 20;
+
+// Runs one test case of this program in a child with PERIGEE_GUARD set; answers its exit status and output.
+std::pair<int, std::string> run_guarded(const std::string& test_case) {
+  const std::string command = "PERIGEE_GUARD=1 PERIGEE_TEST_CHILD=1 /proc/" + std::to_string(::getpid()) +
+                              "/exe --test-case='" + test_case + "' 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string output;
+  char chunk[4096];
+  for (size_t n; (n = std::fread(chunk, 1, sizeof chunk, pipe)) > 0;) output.append(chunk, n);
+  return {::pclose(pipe), output};
+}
+
+bool guarded_child() { return std::getenv("PERIGEE_TEST_CHILD") != nullptr; }
+
+}  // namespace
+
+TEST_CASE("buffer: any size is 64-byte aligned and its own") {
+  std::vector<size_t> sizes = {0, 1, 63, 64, 65, 1023, 1024, 1025, 1279, 1280, 1281};
+  for (size_t power = 2048; power <= 16 * kMega; power *= 2)
+    for (size_t size : {power - 129, power - 65, power - 64, power - 1, power, power + 1, power + power / 4}) sizes.push_back(size);
+  for (size_t size : sizes) {
+    Ref<Buffer> buffers[3];
+    for (int i = 0; i < 3; ++i) {
+      buffers[i] = Buffer::allocate({}, size);
+      CHECK(buffers[i]->bytes == size);
+      CHECK(reinterpret_cast<uintptr_t>(buffers[i]->data) % 64 == 0);
+      std::memset(buffers[i]->data, i + 1, size);
+    }
+    for (int i = 0; i < 3 && size > 0; ++i) {
+      CHECK(static_cast<char*>(buffers[i]->data)[0] == i + 1);
+      CHECK(static_cast<char*>(buffers[i]->data)[size - 1] == i + 1);
+    }
+  }
+}
+
+TEST_CASE("buffer: memory is kept for reuse and given back on request") {
+  flush_memory_cache();
+  const MemoryStats before = memory_stats();
+  CHECK(before.cached == 0);
+  Ref<Buffer> b = Buffer::allocate({}, kMega);
+  const void* place = b->data;
+  CHECK(memory_stats().live == before.live + int64_t(kMega));
+  b = {};
+  CHECK(memory_stats().live == before.live);
+  const int64_t cached = memory_stats().cached;
+  CHECK(cached >= int64_t(kMega));
+  CHECK(cached <= int64_t(kMega + kMega / 4));
+  b = Buffer::allocate({}, kMega + 100);  // of the same class
+  CHECK(b->data == place);
+  CHECK(memory_stats().cached == 0);
+  b = {};
+  flush_memory_cache();
+  CHECK(memory_stats().cached == 0);
+  CHECK(memory_stats().allocations >= before.allocations + 2);
+}
+
+TEST_CASE("buffer: small blocks are reused by their thread and survive another one") {
+  Ref<Buffer> b = Buffer::allocate({}, 100);
+  const void* place = b->data;
+  b = {};
+  b = Buffer::allocate({}, 90);
+  CHECK(b->data == place);
+  const int64_t live = memory_stats().live;
+  std::thread([&] {
+    Ref<Buffer> other = Buffer::allocate({}, 100);
+    std::memset(other->data, 7, 100);
+    b = {};
+  }).join();
+  CHECK(memory_stats().live == live - 90);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([] {
+      for (size_t i = 0; i < 2000; ++i) {
+        Ref<Buffer> x = Buffer::allocate({}, i * 7 % 3000), y = Buffer::allocate({}, i % 50);
+        std::memset(x->data, 1, x->bytes);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(memory_stats().live == live - 90);
+}
+
+TEST_CASE("buffer: the cache is bounded") {
+  flush_memory_cache();
+  std::vector<Ref<Buffer>> many;
+  for (int i = 0; i < 10; ++i) many.push_back(Buffer::allocate({}, 100 * kMega));
+  many.clear();
+  CHECK(memory_stats().cached <= int64_t(512 * kMega));
+  flush_memory_cache();
+}
+
+TEST_CASE("buffer: the peak is the largest live amount since it was reset") {
+  reset_peak();
+  const int64_t start = memory_stats().live;
+  CHECK(memory_stats().peak == start);
+  { Ref<Buffer> a = Buffer::allocate({}, kMega), b = Buffer::allocate({}, 2 * kMega); }
+  Ref<Buffer> c = Buffer::allocate({}, kMega);
+  CHECK(memory_stats().peak == start + int64_t(3 * kMega));
+  reset_peak();
+  CHECK(memory_stats().peak == start + int64_t(kMega));
+}
+
+TEST_CASE("buffer: requests beyond any machine are errors") {
+  for (int power = 47; power < 63; ++power) {
+    const size_t bytes = (size_t(1) << power) + 1;
+    CHECK(error_text([&] { Buffer::allocate({}, bytes); }) ==
+          "out of memory: cannot allocate " + std::to_string(bytes) + " bytes on cpu");
+  }
+  const int64_t wide = int64_t(1) << 30;
+  const Value column = make_array(Type{DType::kFloat32, {}, {1}});
+  Ref<Array> tall = Array::make(Type{DType::kFloat32, {}, {wide, 1}}), broad = Array::make(Type{DType::kFloat32, {}, {1, wide}});
+  for (const Ref<Array>& a : {tall, broad}) {
+    a->buffer = column.array().buffer;
+    a->strides = {0, 0};
+    a->contiguous = false;
+  }
+  Context ctx;
+  CHECK(error_text([&] { run(ctx, "add", {Value(tall), Value(broad)}); }) ==
+        "add: shape 1073741824x1073741824 has too many elements");
+}
+
+TEST_CASE("buffer: the handler is asked once before a request is given up") {
+  struct Asked {
+    int times = 0;
+    size_t bytes = 0;
+  } asked;
+  ScopedOutOfMemoryHandler scope(
+      [](void* context, size_t bytes) {
+        auto* a = static_cast<Asked*>(context);
+        ++a->times;
+        a->bytes = bytes;
+        return true;
+      },
+      &asked);
+  CHECK_THROWS_AS(Buffer::allocate({}, size_t(1) << 50), OutOfMemory);
+  CHECK(asked.times == 1);
+  CHECK(asked.bytes == size_t(1) << 50);
+}
+
+TEST_CASE("buffer: injected failures") {
+  fail_allocation(2);
+  CHECK(Buffer::allocate({}, 10)->bytes == 10);
+  CHECK(!allocation_failed());
+  CHECK_THROWS_AS(Buffer::allocate({}, 10), OutOfMemory);
+  CHECK(allocation_failed());
+  CHECK(Buffer::allocate({}, 10)->bytes == 10);
+  fail_allocation(1, true);
+  for (int i = 0; i < 3; ++i) CHECK_THROWS_AS(Buffer::allocate({}, 10), OutOfMemory);
+  fail_allocation(0);
+  CHECK(Buffer::allocate({}, 10)->bytes == 10);
+  CHECK(!allocation_failed());
+}
+
+TEST_CASE("guard mode child: a write behind the end") {
+  if (!guarded_child()) return;
+  Ref<Buffer> b = Buffer::allocate({}, 100);
+  static_cast<char*>(b->data)[100] = 1;
+}
+
+TEST_CASE("guard mode child: a write before the start") {
+  if (!guarded_child()) return;
+  Ref<Buffer> b = Buffer::allocate({}, 5000);
+  static_cast<char*>(b->data)[-1] = 1;
+}
+
+TEST_CASE("guard mode child: fresh memory is poisoned") {
+  if (!guarded_child()) return;
+  Context ctx;
+  CHECK(has_nan(make_array(Type{DType::kFloat32, {}, {10}})));
+  CHECK(numbers(run(ctx, "add", {array({1, 2}), array({3, 4})})) == Numbers{4, 6});
+}
+
+TEST_CASE("guard mode: writes outside of a buffer end the program, others do not") {
+  if (guarded_child()) return;
+  for (const char* bad : {"guard mode child: a write behind the end", "guard mode child: a write before the start"}) {
+    const auto [status, output] = run_guarded(bad);
+    CHECK(status != 0);
+    CHECK(output.find("a kernel wrote outside its buffer") != std::string::npos);
+  }
+  const auto [status, output] = run_guarded("guard mode child: fresh memory is poisoned");
+  CHECK_MESSAGE(status == 0, output);
+}
+
+}  // namespace pg::test

@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "tensor/parallel.h"
+#include "tests/tensor/arrays.h"
+
+namespace pg::test {
+namespace {
+
+using Pieces = std::vector<std::pair<int64_t, int64_t>>;
+
+Pieces partition(int64_t n, int64_t grain) {
+  Pieces pieces;
+  std::mutex lock;
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    std::lock_guard hold(lock);
+    pieces.emplace_back(begin, end);
+  });
+  std::sort(pieces.begin(), pieces.end());
+  return pieces;
+}
+
+// Sets the number of threads for a test.
+class Threads {
+ public:
+  explicit Threads(int n) : saved_(num_threads()) { set_num_threads(n); }
+  ~Threads() { set_num_threads(saved_); }
+
+ private:
+  int saved_;
+};
+
+size_t threads_of_process() {
+  namespace fs = std::filesystem;
+  return size_t(std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("parallel_for: pieces cover the range once, are large enough, and do not depend on timing") {
+  for (int threads : {1, 2, 3, 7}) {
+    Threads scope(threads);
+    for (int64_t n : {1, 2, 10, 99, 100, 101, 1000}) {
+      for (int64_t grain : {-1, 0, 1, 3, 50, 100, 1000000}) {
+        const Pieces pieces = partition(n, grain);
+        CHECK(int(pieces.size()) <= threads);
+        int64_t at = 0;
+        for (const auto& [begin, end] : pieces) {
+          CHECK(begin == at);
+          CHECK(end > begin);
+          if (pieces.size() > 1) CHECK(end - begin >= grain);
+          at = end;
+        }
+        CHECK(at == n);
+        CHECK(partition(n, grain) == pieces);
+      }
+    }
+  }
+  CHECK(partition(0, 1).empty());
+  CHECK(partition(-5, 1).empty());
+}
+
+TEST_CASE("parallel_for: huge ranges do not overflow") {
+  Threads scope(7);
+  const int64_t n = (int64_t(1) << 62) + 5;
+  const Pieces pieces = partition(n, int64_t(1) << 40);
+  CHECK(pieces.size() == 7);
+  CHECK(pieces.front().first == 0);
+  CHECK(pieces.back().second == n);
+}
+
+TEST_CASE("parallel_for: the first exception comes out and the pool goes on") {
+  Threads scope(4);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> done{0};
+    CHECK(error_text([&] {
+            parallel_for(400, 1, [&](int64_t begin, int64_t) {
+              ++done;
+              if (begin >= 100) throw Error("piece failed");
+            });
+          }) == "piece failed");
+    CHECK(done >= 1);
+    CHECK(partition(400, 1).size() == 4);
+  }
+}
+
+TEST_CASE("parallel_for: a region inside a region runs on its own thread, in one piece") {
+  Threads scope(4);
+  std::atomic<int> inner{0}, pieces{0};
+  parallel_for(4, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto self = std::this_thread::get_id();
+      parallel_for(1000, 1, [&](int64_t b, int64_t e) {
+        ++pieces;
+        inner += int(e - b);
+        CHECK(std::this_thread::get_id() == self);
+      });
+    }
+  });
+  CHECK(inner == 4000);
+  CHECK(pieces == 4);
+  CHECK(partition(100, 1).size() == 4);  // the nesting is over
+}
+
+TEST_CASE("parallel_for: an exception inside a nested region does not leave the pool locked") {
+  Threads scope(3);
+  CHECK_THROWS_AS(parallel_for(3, 1, [](int64_t, int64_t) { parallel_for(9, 1, [](int64_t, int64_t) { throw Error("x"); }); }),
+                  Error);
+  CHECK(partition(9, 1).size() == 3);
+}
+
+TEST_CASE("parallel_for: several callers at once") {
+  Threads scope(3);
+  std::vector<std::thread> callers;
+  std::atomic<int64_t> sum{0};
+  for (int t = 0; t < 4; ++t)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 200; ++i)
+        parallel_for(100, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    });
+  for (std::thread& t : callers) t.join();
+  CHECK(sum == 4 * 200 * 100);
+}
+
+TEST_CASE("threads: started by the first region, joined on request, started again") {
+  Threads scope(3);
+  stop_workers();
+  const size_t alone = threads_of_process();
+  set_num_threads(5);
+  CHECK(threads_of_process() == alone);
+  partition(100, 1);
+  CHECK(threads_of_process() == alone + 4);
+  set_num_threads(2);
+  CHECK(num_threads() == 2);
+  CHECK(threads_of_process() <= alone + 1);
+  CHECK(partition(100, 1).size() == 2);
+  stop_workers();
+  stop_workers();
+  CHECK(threads_of_process() == alone);
+  CHECK(partition(100, 1).size() == 2);
+}
+
+TEST_CASE("set_num_threads: what it refuses") {
+  const int before = num_threads();
+  CHECK(error_text([] { set_num_threads(0); }) ==
+        "set_num_threads: bad argument 'n' (expected a whole number from 1 to 1024, got 0)");
+  CHECK_THROWS_AS(set_num_threads(-3), Error);
+  CHECK_THROWS_AS(set_num_threads(100000), Error);
+  CHECK(num_threads() == before);
+}
+
+}  // namespace pg::test

@@ -1,0 +1,245 @@
+#include <thread>
+
+#include "tests/tensor/arrays.h"
+
+namespace pg::test {
+namespace {
+
+constexpr const char* kReleased =
+    "backward: the graph of this result was already used and released; pass retain_graph = true to the first backward";
+
+Value chain(Context& ctx, Value x, int length) {
+  for (int i = 0; i < length; ++i) x = run(ctx, "neg", {x});
+  return x;
+}
+
+// Arrays above this size are dropped by the tape where no rule reads them.
+Value large(double number) { return make_filled(Type{DType::kFloat32, {}, {4096}}, number); }
+
+}  // namespace
+
+TEST_CASE("tape: a hundred thousand nodes are walked and destroyed on a small stack") {
+  std::thread([] {
+    Context ctx;
+    ctx.recording = true;
+    Leaf x(array({1, 2}));
+    {
+      Value y = chain(ctx, x.value, 100000);
+      backward_from(ctx, y, {.retain_graph = true});
+      CHECK(numbers(x.grad()) == Numbers{1, 1});
+      backward_from(ctx, y);
+      y = chain(ctx, x.value, 100000);  // and one that nobody walks
+    }
+    CHECK(x.node->unique() == false);
+  }).join();
+}
+
+TEST_CASE("tape: gradients of shared values add up") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(array({2, 3}));
+  const Value square = run(ctx, "mul", {x.value, x.value});
+  const Value y = run(ctx, "add", {square, run(ctx, "mul", {square, x.value})});
+  ctx.recording = false;
+  backward_from(ctx, y);
+  CHECK(numbers(x.grad()) == Numbers{2 * 2 + 3 * 4, 2 * 3 + 3 * 9});
+  CHECK(x.node->fresh);
+}
+
+TEST_CASE("tape: the second backward needs retain_graph") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(array({2}));
+  const Value y = run(ctx, "mul", {x.value, x.value});
+  backward_from(ctx, y, {.retain_graph = true});
+  backward_from(ctx, y);
+  CHECK(numbers(x.grad()) == Numbers{4});
+  CHECK(error_text([&] { backward_from(ctx, y); }) == kReleased);
+  CHECK(numbers(x.grad()) == Numbers{4});
+  // A new result on top of a released one, too.
+  const Value z = run(ctx, "neg", {y});
+  CHECK(error_text([&] { backward_from(ctx, z); }) == kReleased);
+}
+
+TEST_CASE("tape: memory goes with the walk and with the graph") {
+  Context ctx;
+  const int64_t before = memory_stats().live;
+  {
+    Leaf x(large(2));
+    ctx.recording = true;
+    Value y = run(ctx, "mul", {x.value, x.value});
+    Value z = run(ctx, "mul", {y, y});
+    y = {};
+    ctx.recording = false;
+    const int64_t recorded = memory_stats().live;
+    backward_from(ctx, z);
+    CHECK(memory_stats().live <= recorded);  // y went, the gradient stays
+    CHECK(numbers(x.grad())[0] == 32);
+  }
+  CHECK(memory_stats().live == before);
+}
+
+TEST_CASE("tape: what no rule reads is not kept") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(large(2));
+  Value y = run(ctx, "neg", {x.value});
+  const int64_t live = memory_stats().live;
+  Value z = run(ctx, "neg", {y});
+  y = {};
+  CHECK(memory_stats().live == live);  // z instead of y
+  backward_from(ctx, z);
+  CHECK(numbers(x.grad())[0] == 1);
+}
+
+TEST_CASE("tape: write, add and null") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf write(array({1})), add(array({1}), GradReq::kAdd), null(array({1}), GradReq::kNull);
+  for (int round = 1; round <= 3; ++round) {
+    const Value sum = run(ctx, "add", {run(ctx, "add", {write.value, add.value}), null.value});
+    backward_from(ctx, run(ctx, "mul", {sum, Value(2.0)}));
+    CHECK(numbers(write.grad()) == Numbers{2});
+    CHECK(numbers(add.grad()) == Numbers{2.0 * round});
+    CHECK(numbers(null.grad()) == Numbers{0});
+  }
+  CHECK(!null.node->fresh);
+}
+
+TEST_CASE("tape: leaves that are not reached keep their gradient, those without flow get zeros") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(array({1, 2})), other(array({5}));
+  other.node->grad->value = array({7});
+  x.node->grad->value = array({7, 7});
+  backward_from(ctx, run(ctx, "neg", {x.value}));
+  CHECK(numbers(other.grad()) == Numbers{7});
+  // A custom node that lets nothing through.
+  Value in[] = {x.value}, out[] = {array({3})};
+  record_custom(ctx, "wall", in, out, [](auto&&...) { return Values(1); });
+  backward_from(ctx, out[0]);
+  CHECK(numbers(x.grad()) == Numbers{0, 0});
+}
+
+TEST_CASE("tape: heads outside of the tape and gradients of a wrong shape are errors") {
+  Context ctx;
+  CHECK(error_text([&] { backward_from(ctx, array({1})); }).starts_with("backward: this tensor was not computed under pg.record"));
+  Leaf x(array({1, 2}));
+  ctx.recording = true;
+  const Value heads[] = {run(ctx, "neg", {x.value})}, wrong[] = {array({1, 2, 3})};
+  CHECK(error_text([&] { backward(ctx, heads, wrong, {}); }) ==
+        "backward: bad argument 'grad' (expected a gradient of shape 2, got 3)");
+  CHECK(error_text([] { make_leaf(Type{DType::kInt32, {}, {2}}, GradReq::kWrite); }) ==
+        "attach_grad: bad argument 'x' (expected a tensor of a floating dtype, got int32 2 cpu)");
+  backward_from(ctx, heads[0]);  // the graph was not touched by the failed call
+  CHECK(numbers(x.grad()) == Numbers{-1, -1});
+}
+
+TEST_CASE("tape: gradients() leaves .grad alone and answers undefined where nothing is reached") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(array({3})), y(array({4})), apart(array({1}));
+  const Value inner = run(ctx, "mul", {x.value, y.value});
+  const Value heads[] = {run(ctx, "mul", {inner, inner})}, cotangents[] = {Value()};
+  const Value wanted[] = {x.value, inner, apart.value};
+  const Values grads = gradients(ctx, heads, cotangents, wanted, {});
+  CHECK(numbers(grads[0]) == Numbers{2 * 12 * 4});
+  CHECK(numbers(grads[1]) == Numbers{24});
+  CHECK(!grads[2].defined());
+  CHECK(numbers(x.grad()) == Numbers{0});
+}
+
+TEST_CASE("tape: derivatives of any order") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(array({2}, DType::kFloat64));
+  Value y = x.value;
+  for (int i = 0; i < 4; ++i) y = run(ctx, "mul", {y, x.value});  // x^5
+  double expected = 32;
+  for (int order = 1; order <= 5; ++order) {
+    const Value heads[] = {y}, cotangents[] = {Value()}, wanted[] = {x.value};
+    y = gradients(ctx, heads, cotangents, wanted, {.retain_graph = true, .create_graph = true})[0];
+    expected = expected / 2 * (6 - order);
+    CHECK(item(y) == expected);
+  }
+}
+
+TEST_CASE("tape: gradients of broadcast inputs are summed and cast") {
+  if (!registry().find("sum_to")) return;
+  Context ctx;
+  ctx.recording = true;
+  Leaf scalar(make_scalar(2, DType::kFloat64)), x(array({1, 2, 3}));
+  const Value y = run(ctx, "mul", {scalar.value, x.value});
+  CHECK(y.dtype() == DType::kFloat64);
+  backward_from(ctx, y);
+  CHECK(scalar.grad().shape() == Dims{});
+  CHECK(item(scalar.grad()) == 6);
+  CHECK(x.grad().dtype() == DType::kFloat32);
+  CHECK(numbers(x.grad()) == Numbers{2, 2, 2});
+}
+
+TEST_CASE("tape: an input that a derivative reads is not overwritten in place") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf w(array({5}));
+  Value in[2] = {array({3}), w.value};  // nobody else holds the 3
+  const OpDef& mul = registry().require("mul");
+  const Value y = apply(ctx, mul, in, {})[0];
+  backward_from(ctx, y);
+  CHECK(numbers(w.grad()) == Numbers{3});
+}
+
+TEST_CASE("tape: buffers that nobody else holds are reused, others never") {
+  Context ctx;
+  const OpDef& mul = registry().require("mul");
+  Value alone[2] = {large(3), Value(2.0)};
+  const void* place = alone[0].array().data();
+  CHECK(apply(ctx, mul, alone, {})[0].array().data() == place);
+  Value kept = large(3), shared[2] = {kept, Value(2.0)};
+  CHECK(apply(ctx, mul, shared, {})[0].array().data() != kept.array().data());
+  CHECK(numbers(kept)[0] == 3);
+}
+
+TEST_CASE("tape: a failed backward leaves all gradients as they were") {
+  for (int64_t n = 1;; ++n) {
+    REQUIRE(n < 100);
+    Context ctx;
+    ctx.recording = true;
+    Leaf a(array({1, 2})), b(array({3, 4}), GradReq::kAdd);
+    a.node->grad->value = array({7, 7});
+    b.node->grad->value = array({9, 9});
+    const Value product = run(ctx, "mul", {a.value, b.value});
+    const Value y = run(ctx, "mul", {product, run(ctx, "neg", {b.value})});
+    fail_allocation(n);
+    const std::string text = error_text([&] { backward_from(ctx, y); });
+    const bool failed = allocation_failed();
+    fail_allocation(0);
+    CHECK(failed == !text.empty());
+    if (!failed) {
+      CHECK(numbers(a.grad()) == Numbers{-9, -16});
+      CHECK(numbers(b.grad()) == Numbers{9 - 6, 9 - 16});
+      break;
+    }
+    CHECK(numbers(a.grad()) == Numbers{7, 7});
+    CHECK(numbers(b.grad()) == Numbers{9, 9});
+    CHECK(!a.node->fresh);
+  }
+}
+
+TEST_CASE("tape: a cancel request stops between two ops") {
+  Context ctx;
+  ctx.cancel = true;
+  CHECK_THROWS_AS(run(ctx, "neg", {array({1})}), Cancelled);
+  CHECK(numbers(run(ctx, "neg", {array({1})})) == Numbers{-1});
+}
+
+TEST_CASE("tape: anomaly mode names the op that made a NaN") {
+  Context ctx;
+  ctx.detect_anomaly = true;
+  ctx.recording = true;
+  Leaf x(array({0}));
+  const std::string text = error_text([&] { run(ctx, "div", {x.value, x.value}); });
+  CHECK(text.starts_with("div: made a NaN"));
+}
+
+}  // namespace pg::test
