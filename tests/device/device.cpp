@@ -7,6 +7,7 @@
 #include "tensor/device.h"
 #include "tensor/error.h"
 #include "tensor/kernel.h"
+#include "tensor/op.h"
 
 namespace {
 
@@ -65,7 +66,70 @@ void pointwise(const pg::KernelArgs& args, F f) {
   }
 }
 
+// Which dims the attribute `dim` of a sum names; all when it is absent or empty. The core's own readers are out of
+// reach for a plugin.
+void mark_reduced(const pg::KernelArgs& args, bool* reduced) {
+  const int rank = args.in[0].rank();
+  const pg::Ints* dims = nullptr;
+  for (size_t i = 0; i < args.attrs.size(); ++i)
+    if (!std::strcmp(args.op.attrs[i].name, "dim")) dims = std::get_if<pg::Ints>(&args.attrs[i]);
+  for (int d = 0; d < rank; ++d) reduced[d] = !dims || dims->empty();
+  if (dims)
+    for (int64_t d : *dims) reduced[d > 0 ? d - 1 : d + rank] = true;
+}
+
+// Calls f(flat index, coordinates) for all elements of a shape in row-major order.
+template <class F>
+void each_element(const pg::Dims& shape, F f) {
+  int64_t total = 1, at[pg::kMaxRank];
+  for (int64_t d : shape) total *= d;
+  for (int64_t i = 0; i < total; ++i) {
+    int64_t rest = i;
+    for (int d = shape.size() - 1; d >= 0; --d) {
+      at[d] = rest % shape[d];
+      rest /= shape[d];
+    }
+    f(i, at);
+  }
+}
+
+template <class T>
+void sum_of(const pg::KernelArgs& args) {
+  const pg::Dims& shape = args.in[0].shape();
+  bool reduced[pg::kMaxRank];
+  mark_reduced(args, reduced);
+  int64_t results = 1;
+  for (int64_t d : args.out[0].shape()) results *= d;
+  T* out = plain<T>(args.out[0]);
+  for (int64_t i = 0; i < results; ++i) out[i] = 0;
+  each_element(shape, [&](int64_t i, const int64_t* at) {
+    int64_t to = 0;
+    for (int d = 0; d < shape.size(); ++d)
+      if (!reduced[d]) to = to * shape[d] + at[d];
+    out[to] += plain<T>(args.in[0])[i];
+  });
+}
+
+void sum(const pg::KernelArgs& args) {
+  switch (args.in[0].dtype()) {
+    case pg::DType::kFloat32: return sum_of<float>(args);
+    case pg::DType::kFloat64: return sum_of<double>(args);
+    default: throw pg::Error("test_device: computes in float32 and float64 only");
+  }
+}
+
+void contiguous(const pg::KernelArgs& args) {
+  const pg::View& x = args.in[0];
+  const int64_t size = pg::size_of(x.dtype());
+  each_element(x.shape(), [&](int64_t i, const int64_t* at) {
+    int64_t from = 0;
+    for (int d = 0; d < x.rank(); ++d) from += at[d] * (*x.strides)[d];
+    std::memcpy(plain<char>(args.out[0]) + i * size, plain<char>(x) + from * size, size_t(size));
+  });
+}
+
 const pg::KernelRow kRows[] = {
+    {"contiguous", contiguous, pg::kStridedInputs},
     {"add", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto y) { return x + y; }); }},
     {"mul", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto y) { return x * y; }); }},
     {"neg", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto) { return -x; }); }},
@@ -82,8 +146,22 @@ const pg::DeviceTable kTable = {
     .kernels = kRows,
 };
 
+// Faults that the tests ask for in the environment.
+const pg::DeviceTable* faulty_table(const char* fault) {
+  static pg::DeviceTable table;
+  static const pg::KernelRow unknown[] = {{"no_such_op", contiguous}};
+  table = kTable;
+  table.name = fault;
+  if (!std::strcmp(fault, "oldtable")) table.abi = pg::kDeviceAbi + 1;
+  if (!std::strcmp(fault, "incomplete")) table.copy_out = nullptr;
+  if (!std::strcmp(fault, "unknownop")) table.kernels = unknown;
+  if (!std::strcmp(fault, "refuses")) return nullptr;
+  return &table;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pg::DeviceTable* perigee_device(uint32_t abi) {
+  if (const char* fault = std::getenv("PERIGEE_TEST_DEVICE_FAULT")) return faulty_table(fault);
   return abi == pg::kDeviceAbi ? &kTable : nullptr;
 }
