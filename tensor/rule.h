@@ -93,11 +93,25 @@ Var call_list(std::span<const Var> inputs, AttrList attrs = {}) {
   return Var(*ctx, apply_vars(op_named<name>(), inputs, attrs)[0]);
 }
 
-inline Var operator+(const Var& a, const Var& b) { return call<"add">(a, b); }
-inline Var operator-(const Var& a, const Var& b) { return call<"sub">(a, b); }
-inline Var operator*(const Var& a, const Var& b) { return call<"mul">(a, b); }
-inline Var operator/(const Var& a, const Var& b) { return call<"div">(a, b); }
-inline Var operator-(const Var& a) { return call<"neg">(a); }
+// Arithmetic of two numbers stays a number, in double precision.
+inline bool both_numbers(const Var& a, const Var& b) { return a.value().is_number() && b.value().is_number(); }
+inline Var number_like(const Var& a, const Var& b, double number) {
+  Context* ctx = a.context() ? a.context() : b.context();
+  return ctx ? Var(*ctx, Value(number)) : Var(number);
+}
+inline Var operator+(const Var& a, const Var& b) {
+  return both_numbers(a, b) ? number_like(a, b, a.value().number() + b.value().number()) : call<"add">(a, b);
+}
+inline Var operator-(const Var& a, const Var& b) {
+  return both_numbers(a, b) ? number_like(a, b, a.value().number() - b.value().number()) : call<"sub">(a, b);
+}
+inline Var operator*(const Var& a, const Var& b) {
+  return both_numbers(a, b) ? number_like(a, b, a.value().number() * b.value().number()) : call<"mul">(a, b);
+}
+inline Var operator/(const Var& a, const Var& b) {
+  return both_numbers(a, b) ? number_like(a, b, a.value().number() / b.value().number()) : call<"div">(a, b);
+}
+inline Var operator-(const Var& a) { return both_numbers(a, a) ? number_like(a, a, -a.value().number()) : call<"neg">(a); }
 
 // Shape as an attribute value, and dims as the user writes them (1-based).
 inline Ints ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }

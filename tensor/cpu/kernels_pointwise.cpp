@@ -1,38 +1,40 @@
+// The kernel rows of pointwise ops: one a row of the span tables.
+#include <array>
+#include <utility>
+
+#include "tensor/cpu/pointwise.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
 
 namespace pg {
 namespace {
 
-template <class F>
-void binary(const KernelArgs& args, F f) {
-  const View& out = args.out[0];
-  const View& x = args.in[0];
-  const View& y = args.in[args.in.size() - 1];
-  const Dims sx = broadcast_strides(x.shape(), *x.strides, out.shape());
-  const Dims sy = broadcast_strides(y.shape(), *y.strides, out.shape());
-  Dims index(out.rank(), 0);
-  for (int64_t i = 0; i < out.numel(); ++i) {
-    int64_t ox = 0, oy = 0;
-    for (int d = 0; d < out.rank(); ++d) ox += index[d] * sx[d], oy += index[d] * sy[d];
-    const double a = load_number(x.dtype(), x.as<char>() + ox * size_of(x.dtype()));
-    const double b = load_number(y.dtype(), y.as<char>() + oy * size_of(y.dtype()));
-    store_number(out.dtype(), out.as<char>() + i * size_of(out.dtype()), f(a, b));
-    for (int d = out.rank() - 1; d >= 0 && ++index[d] == out.size(d); --d) index[d] = 0;
+using Table = std::span<const cpu::SpanRow> (*)();
+
+template <Table table, size_t i>
+void span_kernel(const KernelArgs& args) {
+  static const cpu::SpanRow& row = table()[i];
+  cpu::run_pointwise(args, row);
+}
+
+inline constexpr size_t kMaxRows = 64;
+
+template <Table table, size_t... i>
+void add_table(Registry& r, std::index_sequence<i...>) {
+  const std::span<const cpu::SpanRow> spans = table();
+  if (spans.size() > kMaxRows) throw Error("pointwise kernels: a span table has more rows than kMaxRows");
+  static constexpr std::array<KernelFn, kMaxRows> kFns = {span_kernel<table, i>...};
+  for (size_t k = 0; k < spans.size(); ++k) {
+    const KernelRow row{spans[k].op, kFns[k], kStridedInputs};
+    r.add_kernels(0, {&row, 1});
   }
 }
 
 }  // namespace
 
 void add_pointwise_kernels(Registry& r) {
-  static const KernelRow kRows[] = {
-      {"add", [](const KernelArgs& a) { binary(a, [](double x, double y) { return x + y; }); }, kStridedInputs},
-      {"sub", [](const KernelArgs& a) { binary(a, [](double x, double y) { return x - y; }); }, kStridedInputs},
-      {"mul", [](const KernelArgs& a) { binary(a, [](double x, double y) { return x * y; }); }, kStridedInputs},
-      {"div", [](const KernelArgs& a) { binary(a, [](double x, double y) { return x / y; }); }, kStridedInputs},
-      {"neg", [](const KernelArgs& a) { binary(a, [](double x, double) { return -x; }); }, kStridedInputs},
-  };
-  r.add_kernels(0, kRows);
+  add_table<cpu::basic_spans>(r, std::make_index_sequence<kMaxRows>());
+  add_table<cpu::math_spans>(r, std::make_index_sequence<kMaxRows>());
 }
 
 }  // namespace pg

@@ -205,7 +205,7 @@ HWY_INLINE V32 reduce_quadrant(D64 d64, V32 x, DI di, hn::Vec<DI>* quadrant) {
 }
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V reduce_quadrants(D d, V x, hn::Vec<IntOf<D>>* quadrants) {
+HWY_INLINE V reduce_quadrants([[maybe_unused]] D d, V x, hn::Vec<IntOf<D>>* quadrants) {
 #if HWY_TARGET == HWY_SCALAR
   return reduce_quadrant(hn::Rebind<double, D>(), x, IntOf<D>(), quadrants);
 #else

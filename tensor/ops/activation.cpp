@@ -1,8 +1,184 @@
-#include "tensor/op.h"
+// Elementwise activations.
 #include "tensor/ops/all.h"
+#include "tensor/rule.h"
 
 namespace pg {
+namespace {
 
-void add_activation_ops(Registry&) {}
+constexpr double kSeluScale = 1.0507009873554804934193349852946, kSeluAlpha = 1.6732632423543772848170429916717;
+
+OpDef activation(const char* name, const char* doc, const char* example, std::vector<AttrDef> attrs, GradFn vjp,
+                 const char* uses, double low = 0.2, double high = 2) {
+  return {.name = name, .doc = doc, .example = example, .inputs = {{"x", kAnyDType, Arity::kOne, low, high}},
+          .attrs = std::move(attrs), .result = Result::kFloat, .vjp = {vjp}, .vjp_uses = uses, .traits = kPointwise};
+}
+
+AttrDef number(const char* name, double fallback, const char* doc) {
+  return {.name = name, .kind = AttrKind::kFloat, .fallback = fallback, .doc = doc};
+}
+
+Var positive(Vjp& c) { return call<"gt">(c.in(0), 0.0); }
+
+// dy where low < x < high.
+Var inside(Vjp& c, double low, double high) {
+  const Var mask = call<"logical_and">(call<"gt">(c.in(0), low), call<"lt">(c.in(0), high));
+  return call<"where">(mask, c.dy(), 0.0);
+}
+
+// x Phi(x): Phi(x) + x phi(x). Its tanh form: 0.5 (1 + t) + 0.5 x (1 - t^2) u'.
+Var gelu_grad(Vjp& c) {
+  const Var x = c.in(0);
+  if (c.attr<std::string>("approximate") == "none") {
+    const Var density = call<"exp">(x * x * -0.5) * 0.39894228040143267794;
+    return c.dy() * ((call<"erf">(x * 0.70710678118654752440) + 1.0) * 0.5 + x * density);
+  }
+  constexpr double k = 0.79788456080286535588, cubic = 0.044715;
+  const Var x2 = x * x;
+  const Var t = call<"tanh">(x * (x2 * cubic + 1.0) * k);
+  const Var slope = (x2 * (3 * cubic) + 1.0) * k;
+  return c.dy() * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * slope * 0.5);
+}
+
+Var silu_grad(Vjp& c) {
+  const Var s = call<"sigmoid">(c.in(0));
+  return c.dy() * (s * (c.in(0) * (1.0 - s) + 1.0));
+}
+
+Var mish_grad(Vjp& c) {
+  const Var t = call<"tanh">(call<"softplus">(c.in(0)));
+  return c.dy() * (t + c.in(0) * (1.0 - t * t) * call<"sigmoid">(c.in(0)));
+}
+
+Var hardswish_grad(Vjp& c) {
+  const Var x = c.in(0);
+  const Var middle = call<"where">(call<"gt">(x, -3.0), c.dy() * (x / 3.0 + 0.5), 0.0);
+  return call<"where">(call<"lt">(x, 3.0), middle, c.dy());
+}
+
+Var softplus_grad(Vjp& c) {
+  const Var scaled = c.in(0) * c.attr<double>("beta");
+  return call<"where">(call<"gt">(scaled, c.attr<double>("threshold")), c.dy(), c.dy() * call<"sigmoid">(scaled));
+}
+
+void infer_prelu(Infer& c) {
+  const int64_t weights = numel(c.shape(1));
+  const int64_t channels = c.rank(0) >= 2 ? c.shape(0)[1] : 1;
+  if (c.rank(1) > 1 || (weights != 1 && weights != channels))
+    c.bad_input(1, fmt::format("one weight or a list of {}", channels));
+  c.output(promote(c.dtype(0), c.dtype(1)), c.shape(0));
+}
+
+std::vector<Var> decompose_prelu(Rule& c) {
+  Var w = c.in(1);
+  const int rank = c.input(0).rank();
+  if (rank >= 2 && w.numel() != 1) {
+    Dims shape(rank, 1);
+    shape[1] = w.numel();
+    w = call<"reshape">(w, {{"shape", ints(shape)}});
+  } else if (w.rank() > 0) {
+    w = call<"reshape">(w, {{"shape", Ints{}}});
+  }
+  return {call<"where">(call<"gt">(c.in(0), 0.0), c.in(0), c.in(0) * w)};
+}
+
+}  // namespace
+
+static void add_rectifiers(Registry& r) {
+  static const OpDef kRows[] = {
+      {.name = "relu",
+       .doc = "max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.",
+       .example = "return pg.tensor({-1, 2}):relu()",
+       .inputs = {{"x", kNumeric, Arity::kOne, 0.2, 2}},
+       .result = Result::kSame,
+       .vjp = {[](Vjp& c) { return call<"relu_grad">(c.dy(), c.out()); }},
+       .vjp_uses = "out",
+       .traits = kPointwise},
+      {.name = "relu_grad",
+       .doc = "dy where y is positive, else 0: the derivative of relu from its output.",
+       .example = "return pg.tensor({-1, 2}):relu()",
+       .inputs = {{"dy", kNumeric}, {"y", kNumeric, Arity::kOne, 0.2, 2}},
+       .vjp = {[](Vjp& c) { return call<"relu_grad">(c.dy(), c.in(1)); }, [](Vjp&) { return Var(); }},
+       .vjp_uses = "y",
+       .traits = kPointwise | kHidden},
+      {.name = "relu6",
+       .doc = "min(max(x, 0), 6). Keeps integer dtypes.",
+       .example = "return pg.tensor({-1, 2, 8}):relu6()",
+       .inputs = {{"x", kNumeric, Arity::kOne, 0.2, 2}},
+       .result = Result::kSame,
+       .vjp = {[](Vjp& c) { return inside(c, 0, 6); }},
+       .vjp_uses = "x",
+       .traits = kPointwise},
+      activation("leaky_relu", "x where it is positive, else negative_slope x.", "return pg.tensor({-1, 2}):leaky_relu(0.1)",
+                 {number("negative_slope", 0.01, "the factor below 0")},
+                 [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * c.attr<double>("negative_slope")); }, "x"),
+      {.name = "prelu",
+       .doc = "x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving deep into "
+              "rectifiers, 2015.",
+       .example = "return pg.prelu(pg.tensor({{-1, 2}}), pg.tensor({0.1, 0.2}))",
+       .inputs = {{"x", kFloating, Arity::kOne, 0.2, 2}, {"weight", kFloating}},
+       .infer = infer_prelu,
+       .decompose = decompose_prelu},
+      activation("elu", "x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning "
+                 "by exponential linear units, 2015.", "return pg.tensor({-1, 2}):elu()",
+                 {number("alpha", 1, "minus the limit at -inf")}, [](Vjp& c) {
+                   return call<"where">(positive(c), c.dy(), c.dy() * (c.out() + c.attr<double>("alpha")));
+                 }, "x out"),
+      activation("celu", "x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative. Barron, "
+                 "Continuously differentiable exponential linear units, 2017.", "return pg.tensor({-1, 2}):celu(0.5)",
+                 {number("alpha", 1, "minus the limit at -inf, not 0")}, [](Vjp& c) {
+                   return call<"where">(positive(c), c.dy(), c.dy() * (c.out() / c.attr<double>("alpha") + 1.0));
+                 }, "x out"),
+      activation("selu", "The scaled exponential linear unit that keeps mean and variance. Klambauer et al., Self-normalizing "
+                 "neural networks, 2017.", "return pg.tensor({-1, 2}):selu()", {}, [](Vjp& c) {
+                   return call<"where">(positive(c), c.dy() * kSeluScale, c.dy() * (c.out() + kSeluScale * kSeluAlpha));
+                 }, "x out"),
+      activation("hardtanh", "x limited to [min_val, max_val].", "return pg.tensor({-3, 0.5}):hardtanh()",
+                 {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit")},
+                 [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
+      activation("hardsigmoid", "min(max(x + 3, 0), 6) / 6.", "return pg.tensor({-4, 0, 4}):hardsigmoid()", {},
+                 [](Vjp& c) { return inside(c, -3, 3) / 6.0; }, "x"),
+      activation("hardswish", "x min(max(x + 3, 0), 6) / 6. Howard et al., Searching for MobileNetV3, 2019.",
+                 "return pg.tensor({-4, 0, 4}):hardswish()", {}, hardswish_grad, "x"),
+  };
+  r.add(kRows);
+}
+
+static void add_smooth(Registry& r) {
+  static const OpDef kRows[] = {
+      activation("sigmoid", "1 / (1 + exp(-x)).", "return pg.tensor({0, 1}):sigmoid()", {},
+                 [](Vjp& c) { return call<"sigmoid_grad">(c.dy(), c.out()); }, "out", -2, 2),
+      {.name = "sigmoid_grad",
+       .doc = "dy y (1 - y), the derivative of sigmoid from its output.",
+       .example = "return pg.tensor({0, 1}):sigmoid()",
+       .inputs = {{"dy"}, {"y"}},
+       .result = Result::kFloat,
+       .vjp = {[](Vjp& c) { return call<"sigmoid_grad">(c.dy(), c.in(1)); },
+               [](Vjp& c) { return c.dy() * c.in(0) * (1.0 - c.in(1) * 2.0); }},
+       .vjp_uses = "dy y",
+       .traits = kPointwise | kHidden},
+      activation("logsigmoid", "log(sigmoid(x)) without underflow.", "return pg.tensor({0, -100}):logsigmoid()", {},
+                 [](Vjp& c) { return c.dy() * call<"sigmoid">(-c.in(0)); }, "x", -2, 2),
+      activation("silu", "x sigmoid(x), also known as swish. Elfwing et al., Sigmoid-weighted linear units, 2017.",
+                 "return pg.tensor({0, 1}):silu()", {}, silu_grad, "x", -2, 2),
+      activation("mish", "x tanh(softplus(x)). Misra, Mish: a self regularized non-monotonic activation function, 2019.",
+                 "return pg.tensor({0, 1}):mish()", {}, mish_grad, "x", -2, 2),
+      activation("gelu", "x times the normal distribution function of x, or its tanh form. Hendrycks and Gimpel, Gaussian error "
+                 "linear units, 2016.", "return pg.tensor({0, 1}):gelu{approximate = 'tanh'}",
+                 {{.name = "approximate", .kind = AttrKind::kString, .fallback = std::string("none"),
+                   .doc = "exact, or by tanh", .choices = {"none", "tanh"}}}, gelu_grad, "x", -2, 2),
+      activation("softplus", "log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.",
+                 "return pg.tensor({0, 1}):softplus()",
+                 {number("beta", 1, "the sharpness"), number("threshold", 20, "where it becomes linear")}, softplus_grad, "x",
+                 -2, 2),
+      activation("softsign", "x / (1 + |x|).", "return pg.tensor({0, 1}):softsign()", {},
+                 [](Vjp& c) { return c.dy() / call<"square">(call<"abs">(c.in(0)) + 1.0); }, "x"),
+  };
+  r.add(kRows);
+}
+
+void add_activation_ops(Registry& r) {
+  add_rectifiers(r);
+  add_smooth(r);
+}
 
 }  // namespace pg

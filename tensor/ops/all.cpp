@@ -6,6 +6,7 @@ namespace pg {
 
 void add_all_ops(Registry& r) {
   add_pointwise_ops(r);
+  add_math_ops(r);
   add_activation_ops(r);
   add_reduce_ops(r);
   add_shape_ops(r);

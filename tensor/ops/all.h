@@ -8,6 +8,7 @@ void add_all_ops(Registry& registry);
 
 // One a file in tensor/ops/.
 void add_pointwise_ops(Registry& registry);
+void add_math_ops(Registry& registry);
 void add_activation_ops(Registry& registry);
 void add_reduce_ops(Registry& registry);
 void add_shape_ops(Registry& registry);

@@ -1,0 +1,43 @@
+// The pointwise engine: span kernels compute one op over contiguous runs; one driver feeds them the views of any
+// pointwise op. The spans are public so that a fused program can run them tile by tile.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "tensor/kernel.h"
+
+namespace pg::cpu {
+
+// out[i] = op(in[0][i], in[1][i], …) for i < n. Bit k of `scalars`: in[k] is one element for all i. `out` may be one of
+// the inputs. Results depend on the values alone, not on n, alignment or how an array is cut into spans.
+using SpanFn = void (*)(int64_t n, void* out, const void* const* in, uint32_t scalars, const double* params);
+
+inline constexpr int kMaxSpanInputs = 3;
+inline constexpr int kMaxSpanParams = 4;
+inline constexpr int64_t kTile = 512;  // elements
+
+// What a kernel refuses about the values of an integer divisor or exponent before anything is written.
+enum class SpanCheck : uint8_t { kNothing, kZeroDivisor, kNegativeExponent };
+
+struct SpanRow {
+  const char* op = nullptr;
+  int cost = 0;                  // picoseconds an element, roughly, for cutting work into pieces
+  SpanFn fn[kDTypeCount] = {};   // by compute dtype; float16 and bfloat16 go through float32
+  SpanCheck check = SpanCheck::kNothing;
+};
+
+// The tables for the instruction set of this machine.
+std::span<const SpanRow> basic_spans();
+std::span<const SpanRow> math_spans();
+
+// Row of an op, or nullptr.
+const SpanRow* find_span(std::string_view op);
+
+// to[i] = from[i stride], converted: floats to integers truncate and saturate (NaN gives 0), integers wrap.
+using ConvertFn = void (*)(int64_t n, const void* from, int64_t stride, void* to);
+ConvertFn converter(DType from, DType to);
+
+// Runs a pointwise op: broadcasting, strides, conversions, threads.
+void run_pointwise(const KernelArgs& args, const SpanRow& row);
+
+}  // namespace pg::cpu
