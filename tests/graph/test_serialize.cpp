@@ -195,4 +195,45 @@ TEST_CASE("files of other programs: the genuine MNIST") {
   CHECK(same(load_idx(folder / "plain"), images));
 }
 
+TEST_CASE("loading reads straight into the tensor") {
+  Folder folder;
+  const Value big = sample(DType::kFloat64, {1000, 500});
+  const int64_t bytes = int64_t(payload(big).size());
+  save_safetensors(folder / "s", {{{"big", big}}, {}});
+  save_npy(folder / "n", big);
+  const int64_t start = memory_stats().live;
+  reset_peak();
+  load_safetensors(folder / "s");
+  load_npy(folder / "n");
+  CHECK(memory_stats().peak == start + bytes);
+  CHECK(memory_stats().live == start);
+}
+
+TEST_CASE("loading and saving without memory are errors that leave nothing behind") {
+  Folder folder;
+  const NamedTensors content = {{{"a", transposed_sample(2, 3)}, {"b", sample(DType::kInt64, {4})}}, {}};
+  save_safetensors(folder / "s", content);
+  const std::string old = get(folder / "s");
+  const int64_t live = memory_stats().live;
+  const auto failures = [](auto f) {
+    int count = 0;
+    for (int64_t n = 1;; ++n) {
+      fail_allocation(n, true);
+      const std::string text = error_of(f);
+      const bool failed = allocation_failed();
+      fail_allocation(0);
+      CHECK(failed == contains(text, "out of memory"));
+      if (!failed) return count;
+      ++count;
+    }
+  };
+  CHECK(failures([&] { load_safetensors(folder / "s"); }) == 2);
+  CHECK(failures([&] {
+          save_safetensors(folder / "s", {{{"a", transposed_sample(2, 3)}}, {}});
+        }) >= 2);
+  save_safetensors(folder / "s", content);
+  CHECK(get(folder / "s") == old);
+  CHECK(memory_stats().live == live);
+}
+
 }  // namespace pg::test
