@@ -1,8 +1,374 @@
-#include "tensor/op.h"
+// Reductions over dims: sums, products, extremes, moments, norms.
+#include <cmath>
+#include <limits>
+
 #include "tensor/ops/all.h"
+#include "tensor/ops/reduce_rules.h"
+#include "tensor/rule.h"
 
 namespace pg {
+namespace {
 
-void add_reduce_ops(Registry&) {}
+const AttrDef kDims = {"dim", AttrKind::kDims, {}, "the dims to reduce; all when absent", true};
+const AttrDef kOneDim = {"dim", AttrKind::kDim, {}, "the dim to reduce; all when absent", true};
+const AttrDef kKeep = {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"};
+const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called", false, 0, 1};
+const AttrDef kCorrection = {"correction", AttrKind::kFloat, 1.0, "taken from the number of elements in the divisor", false, 0, 1e15};
+
+DType sum_dtype(DType t) { return is_float(t) ? t : DType::kInt64; }
+
+void infer_sum(Infer& c) { c.output(sum_dtype(c.dtype(0)), reduced_shape(c)); }
+void infer_mean(Infer& c) { c.output(float_result(c.dtype(0)), reduced_shape(c)); }
+void infer_same(Infer& c) { c.output(c.dtype(0), reduced_shape(c)); }
+void infer_bool(Infer& c) { c.output(DType::kBool, reduced_shape(c)); }
+void infer_count(Infer& c) { c.output(DType::kInt64, reduced_shape(c)); }
+
+// An extreme of nothing does not exist.
+void require_elements(Infer& c) {
+  if (c.has_attr("dim")) {
+    for (int64_t d : reduced_dims(c, c.rank(0)))
+      if (c.shape(0)[int(d)] == 0) c.bad_input(0, "at least one element in the reduced dims");
+  } else if (numel(c.shape(0)) == 0) {
+    c.bad_input(0, "at least one element");
+  }
+}
+
+void infer_extreme(Infer& c) {
+  require_elements(c);
+  infer_same(c);
+}
+
+void infer_extreme_index(Infer& c) {
+  require_elements(c);
+  c.output(DType::kInt64, reduced_shape(c));
+}
+
+// With a dim: values and indices; else the value alone.
+void infer_extreme_pair(Infer& c) {
+  infer_extreme(c);
+  if (c.has_attr("dim")) c.output(DType::kInt64, c.outputs[0].shape);
+}
+
+// Elements that are equal to the extreme share the gradient evenly.
+Var vjp_shared_extreme(Vjp& c) {
+  const Var tied = call<"eq">(c.in(0), restore_dims(c, c.out(), 0));
+  const Var count = call<"sum">(tied, {{"dim", c.raw("dim")}, {"keepdim", true}});
+  return call<"where">(tied, restore_dims(c, c.dy(), 0) / count, Var(0.0));
+}
+
+// Without dim shared; with dim the element that the index names takes it all.
+Var vjp_extreme_pair(Vjp& c) {
+  const Var dy = c.dy(0);
+  if (!c.has_attr("dim")) {
+    const Var tied = call<"eq">(c.in(0), c.out(0));
+    return call<"where">(tied, dy / call<"sum">(tied), Var(0.0));
+  }
+  const int rank = c.in(0).rank(), d = c.dim("dim", rank);
+  const Var places = positions(c, c.in(0).value(), d, int(c.attr<int64_t>("index_base")));
+  return call<"where">(call<"eq">(places, restore_dims(c, c.out(1), 0)), restore_dims(c, dy, 0), Var(0.0));
+}
+
+Var vjp_prod(Vjp& c) {
+  const Var x = c.in(0);
+  if (x.rank() == 0) return c.dy();
+  // Reduced dims go last and become one, so that the products of all other elements are two scans.
+  const Dims dims = reduced_dims(c, x.rank());
+  Dims order, back(x.rank(), 0);
+  for (int d = 0; d < x.rank(); ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+  for (int d = 0; d < x.rank(); ++d)
+    if (std::find(dims.begin(), dims.end(), d) != dims.end()) order.push_back(d);
+  for (int i = 0; i < x.rank(); ++i) back[int(order[i])] = i;
+  const Var moved = call<"permute">(x, {{"dims", user_dims(order)}});
+  const int kept = x.rank() - dims.size();
+  Dims flat_shape(1, int64_t(reduced_count(c, x.shape())));
+  for (int d = kept - 1; d >= 0; --d) flat_shape.insert(0, moved.shape()[d]);
+  const Var flat = reshaped(moved, flat_shape);
+  const Var before = shifted(call<"cumprod">(flat, {{"dim", user_dim(kept)}}), kept, 1, 1);
+  const Var after = shifted(call<"cumprod">(flat, {{"dim", user_dim(kept)}, {"reverse", true}}), kept, -1, 1);
+  const Var others = call<"permute">(reshaped(before * after, moved.shape()), {{"dims", user_dims(back)}});
+  return restore_dims(c, c.dy(), 0) * others;
+}
+
+std::vector<Var> decompose_var(Rule& c) {
+  const Var x = c.in(0);
+  const AttrValue dim = c.raw("dim");
+  const double n = reduced_count(c, x.shape()), left = n - c.attr<double>("correction");
+  const Var d = x - call<"mean">(x, {{"dim", dim}, {"keepdim", true}});
+  const Var squares = call<"sum_squares">(d, {{"dim", dim}, {"keepdim", c.raw("keepdim")}});
+  return {squares / Var(left > 0 ? left : 0.0)};
+}
+
+std::vector<Var> decompose_std(Rule& c) {
+  return {call<"sqrt">(call<"var">(c.in(0), {{"dim", c.raw("dim")}, {"correction", c.raw("correction")}, {"keepdim", c.raw("keepdim")}}))};
+}
+
+// 0 where the deviation is 0, as PyTorch.
+Var vjp_std(Vjp& c) {
+  const Var x = c.in(0), s = c.out();
+  const double left = reduced_count(c, x.shape()) - c.attr<double>("correction");
+  const Var flat = call<"eq">(s, Var(0.0));
+  const Var scale = call<"where">(flat, Var(0.0), c.dy() / (call<"where">(flat, Var(1.0), s) * Var(left)));
+  return restore_dims(c, scale, 0) * (x - call<"mean">(x, {{"dim", c.raw("dim")}, {"keepdim", true}}));
+}
+
+void infer_norm(Infer& c) {
+  const double p = c.attr<double>("p");
+  if (std::isnan(p)) c.bad_attr("p", "a number");
+  if (std::isinf(p)) require_elements(c);
+  c.output(float_result(c.dtype(0)), reduced_shape(c));
+}
+
+std::vector<Var> decompose_norm(Rule& c) {
+  const Var x = c.in(0);
+  const double p = c.attr<double>("p");
+  const AttrValue dim = c.raw("dim"), keep = c.raw("keepdim");
+  const DType t = float_result(x.dtype());
+  const auto total = [&](const Var& v) { return call<"sum">(v, {{"dim", dim}, {"keepdim", keep}}); };
+  if (p == 2) return {call<"sqrt">(call<"sum_squares">(as_dtype(x, t), {{"dim", dim}, {"keepdim", keep}}))};
+  if (p == 0) return {total(as_dtype(call<"ne">(x, Var(0.0)), t))};
+  const Var size = call<"abs">(as_dtype(x, t));
+  if (p == 1) return {total(size)};
+  if (p == std::numeric_limits<double>::infinity()) return {call<"amax">(size, {{"dim", dim}, {"keepdim", keep}})};
+  if (p == -std::numeric_limits<double>::infinity()) return {call<"amin">(size, {{"dim", dim}, {"keepdim", keep}})};
+  return {call<"pow">(total(call<"pow">(size, Var(p))), Var(1 / p))};
+}
+
+Var vjp_norm(Vjp& c) {
+  const Var x = c.in(0);
+  const double p = c.attr<double>("p");
+  const Var dy = restore_dims(c, c.dy(), 0);
+  if (p == 0) return dy * x * Var(0.0);
+  if (p == 1) return dy * call<"sign">(x);
+  const Var out = restore_dims(c, c.out(), 0);
+  if (std::isinf(p)) {
+    const Var size = call<"abs">(x), tied = call<"eq">(size, out);
+    const Var count = call<"sum">(tied, {{"dim", c.raw("dim")}, {"keepdim", true}});
+    return call<"where">(tied, call<"sign">(x) * dy / count, Var(0.0));
+  }
+  // x |x|^(p-2) / out^(p-1), and 0 where out is 0.
+  const Var zero = call<"eq">(out, Var(0.0)), safe = call<"where">(zero, Var(1.0), out);
+  const Var unit = x / safe;
+  const Var slope = p == 2 ? unit : call<"sign">(unit) * call<"pow">(call<"abs">(unit), Var(p - 1));
+  return call<"where">(zero, Var(0.0), dy * slope);
+}
+
+void infer_float_reduction(Infer& c) { c.output(float_result(c.dtype(0)), reduced_shape(c)); }
+
+std::vector<Var> decompose_logsumexp(Rule& c) {
+  const Var x = as_dtype(c.in(0), float_result(c.in(0).dtype()));
+  const AttrValue dim = c.raw("dim");
+  if (x.numel() == 0) return {call<"log">(call<"sum">(call<"exp">(x), {{"dim", dim}, {"keepdim", c.raw("keepdim")}}))};
+  Var top = call<"amax">(x, {{"dim", dim}, {"keepdim", true}});
+  top = call<"where">(call<"isfinite">(top), top, Var(0.0));
+  const Var sums = call<"sum">(call<"exp">(x - top), {{"dim", dim}, {"keepdim", true}});
+  const Var out = call<"log">(sums) + top;
+  return {c.attr<bool>("keepdim") ? out : drop_dims(c, out)};
+}
+
+Var vjp_logsumexp(Vjp& c) { return restore_dims(c, c.dy(), 0) * call<"exp">(c.in(0) - restore_dims(c, c.out(), 0)); }
+
+void infer_sum_to(Infer& c) {
+  const Ints& target = c.attr<Ints>("shape");
+  Dims shape, joined;
+  for (int64_t n : target) shape.push_back(n);
+  if (!broadcast(shape, c.shape(0), &joined) || !(joined == c.shape(0)))
+    c.bad_attr("shape", "a shape that broadcasts to " + to_string(c.shape(0)));
+  c.output(sum_dtype(c.dtype(0)), shape);
+}
+
+void infer_cov(Infer& c) {
+  if (c.rank(0) > 2) c.bad_input(0, "1 or 2 dims");
+  const int64_t n = c.rank(0) == 2 ? c.shape(0)[0] : 1;
+  c.output(float_result(c.dtype(0)), c.rank(0) == 2 ? Dims{n, n} : Dims{});
+}
+
+std::vector<Var> decompose_cov(Rule& c) {
+  const Var x = as_dtype(c.in(0), float_result(c.in(0).dtype()));
+  if (x.rank() < 2) return {call<"var">(x, {{"correction", c.raw("correction")}})};
+  const double left = double(x.shape()[1]) - c.attr<double>("correction");
+  const Var d = x - call<"mean">(x, {{"dim", Ints{2}}, {"keepdim", true}});
+  return {call<"matmul">(d, call<"transpose">(d, {{"dim0", int64_t(1)}, {"dim1", int64_t(2)}})) / Var(left > 0 ? left : 0.0)};
+}
+
+}  // namespace
+
+void add_reduce_ops(Registry& r) {
+  static const OpDef kRows[] = {
+      {.name = "sum",
+       .doc = "The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed order, so "
+              "the result does not depend on the number of threads.",
+       .example = "return pg.tensor({{1, 2}, {3, 4}}):sum(1)",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_sum,
+       .vjp = {[](Vjp& c) { return spread(c, c.dy()); }},
+       .vjp_uses = "",
+       .traits = kReduction},
+      {.name = "mean",
+       .doc = "The mean over dims; NaN of nothing. bool and integers give float32.",
+       .example = "return pg.tensor({{1, 2}, {3, 4}}):mean{dim = 2, keepdim = true}",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_mean,
+       .vjp = {[](Vjp& c) { return spread(c, c.dy() / Var(reduced_count(c, c.in(0).shape()))); }},
+       .vjp_uses = "",
+       .traits = kReduction},
+      {.name = "sum_squares",
+       .doc = "The sum of squares over dims in one pass.",
+       .example = "return pg.tensor({3, 4}):norm()",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_same,
+       .vjp = {[](Vjp& c) { return restore_dims(c, c.dy(), 0) * c.in(0) * Var(2.0); }},
+       .vjp_uses = "x",
+       .traits = kReduction | kHidden},
+      {.name = "prod",
+       .doc = "The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements are 0.",
+       .example = "return pg.tensor({{1, 2}, {3, 4}}):prod()",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_sum,
+       .vjp = {vjp_prod},
+       .vjp_uses = "x",
+       .traits = kReduction},
+      {.name = "amax",
+       .doc = "The largest element over dims; NaN when there is one. Equal elements share the gradient.",
+       .example = "return pg.tensor({{1, 5}, {3, 4}}):amax(2)",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_extreme,
+       .vjp = {vjp_shared_extreme},
+       .vjp_uses = "x out",
+       .traits = kReduction},
+      {.name = "amin",
+       .doc = "The smallest element over dims; NaN when there is one. Equal elements share the gradient.",
+       .example = "return pg.tensor({{1, 5}, {3, 4}}):amin(2)",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_extreme,
+       .vjp = {vjp_shared_extreme},
+       .vjp_uses = "x out",
+       .traits = kReduction},
+      {.name = "max",
+       .doc = "The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. The first of "
+              "equal elements counts, NaN is larger than any number.",
+       .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):max(2)\nreturn indices",
+       .inputs = {{"x"}},
+       .attrs = {kOneDim, kKeep, kBase},
+       .outputs = {"values", "indices"},
+       .infer = infer_extreme_pair,
+       .vjp = {vjp_extreme_pair},
+       .vjp_uses = "x values indices",
+       .traits = kReduction},
+      {.name = "min",
+       .doc = "The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. The first of "
+              "equal elements counts, NaN is smaller than any number.",
+       .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):min(2)\nreturn indices",
+       .inputs = {{"x"}},
+       .attrs = {kOneDim, kKeep, kBase},
+       .outputs = {"values", "indices"},
+       .infer = infer_extreme_pair,
+       .vjp = {vjp_extreme_pair},
+       .vjp_uses = "x values indices",
+       .traits = kReduction},
+      {.name = "argmax",
+       .doc = "The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.",
+       .example = "return pg.tensor({{1, 5}, {3, 4}}):argmax(2)",
+       .inputs = {{"x"}},
+       .attrs = {kOneDim, kKeep, kBase},
+       .infer = infer_extreme_index,
+       .traits = kReduction | kNoGrad},
+      {.name = "argmin",
+       .doc = "The index of the first smallest element along dim, of the flattened tensor without dim; int64, from 1 on.",
+       .example = "return pg.tensor({{1, 5}, {3, 4}}):argmin(2)",
+       .inputs = {{"x"}},
+       .attrs = {kOneDim, kKeep, kBase},
+       .infer = infer_extreme_index,
+       .traits = kReduction | kNoGrad},
+      {.name = "any",
+       .doc = "Whether any element over dims is not 0; false of nothing.",
+       .example = "return pg.tensor({0, 2}):any()",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_bool,
+       .traits = kReduction | kNoGrad},
+      {.name = "all",
+       .doc = "Whether all elements over dims are not 0; true of nothing.",
+       .example = "return pg.tensor({0, 2}):all()",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_bool,
+       .traits = kReduction | kNoGrad},
+      {.name = "count_nonzero",
+       .doc = "The number of elements over dims that are not 0, int64.",
+       .example = "return pg.tensor({0, 2, 3}):count_nonzero()",
+       .inputs = {{"x"}},
+       .attrs = {kDims, {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"}},
+       .infer = infer_count,
+       .traits = kReduction | kNoGrad},
+      {.name = "var",
+       .doc = "The variance over dims: squared deviations from the mean over n - correction.",
+       .example = "return pg.tensor({1, 2, 4}):var()",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kDims, kCorrection, kKeep},
+       .infer = infer_same,
+       .decompose = decompose_var,
+       .traits = kReduction},
+      {.name = "std",
+       .doc = "The standard deviation over dims, the root of var. The gradient is 0 where the deviation is.",
+       .example = "return pg.tensor({1, 2, 4}):std()",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kDims, kCorrection, kKeep},
+       .infer = infer_same,
+       .vjp = {vjp_std},
+       .vjp_uses = "x out",
+       .decompose = decompose_std,
+       .traits = kReduction},
+      {.name = "norm",
+       .doc = "The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number of elements "
+              "that are not 0. The gradient at 0 is 0.",
+       .example = "return pg.tensor({3, 4}):norm()",
+       .inputs = {{"x", kAnyDType, Arity::kOne, 0.3, 2}},
+       .attrs = {{"p", AttrKind::kFloat, 2.0, "the order", false, -std::numeric_limits<double>::infinity(),
+                  std::numeric_limits<double>::infinity()},
+                 kDims,
+                 kKeep},
+       .infer = infer_norm,
+       .vjp = {vjp_norm},
+       .vjp_uses = "x out",
+       .decompose = decompose_norm,
+       .traits = kReduction},
+      {.name = "logsumexp",
+       .doc = "log(sum(exp(x))) over dims without overflow.",
+       .example = "return pg.tensor({1000, 1000}):logsumexp(1)",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .infer = infer_float_reduction,
+       .vjp = {vjp_logsumexp},
+       .vjp_uses = "x out",
+       .decompose = decompose_logsumexp,
+       .traits = kReduction},
+      {.name = "sum_to",
+       .doc = "Sums x down to a shape that broadcasts to its own, the reverse of expand.",
+       .example = "return pg.ones(3, 2):sum_to{1, 2}",
+       .inputs = {{"x"}},
+       .attrs = {{"shape", AttrKind::kInts, {}, "the shape of the result"}},
+       .infer = infer_sum_to,
+       .vjp = {[](Vjp& c) { return call<"expand">(c.dy(), {{"shape", ints(c.in(0).shape())}}); }},
+       .vjp_uses = "",
+       .traits = kReduction},
+      {.name = "cov",
+       .doc = "The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and gives its variance.",
+       .example = "return pg.tensor({{1, 2, 3}, {3, 1, 2}}):cov()",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kCorrection},
+       .infer = infer_cov,
+       .decompose = decompose_cov},
+  };
+  r.add(kRows);
+  add_scan_ops(r);
+  add_softmax_ops(r);
+}
 
 }  // namespace pg

@@ -1,0 +1,35 @@
+// The inner loops of normalisations on float and double. Moments are taken in two passes over data that stays in the
+// cache: first the sum, then the squared deviations.
+#pragma once
+#include <cstdint>
+
+namespace pg::cpu {
+
+template <class T>
+struct NormLoops {
+  // A row of n: its mean (0 unless centered) and 1 / sqrt(var + eps), and y = (x - mean) rstd weight + bias.
+  void (*row)(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean, T* rstd);
+  // dx of such a row.
+  void (*row_dx)(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight);
+  // dw += dy (x - mean) rstd and db += dy over a row.
+  void (*row_dw)(const T* x, const T* dy, T* dw, T* db, int64_t n, T mean, T rstd);
+
+  // One channel in runs of n contiguous elements.
+  double (*sum)(const T* x, int64_t n);
+  double (*deviation)(const T* x, int64_t n, T mean);                             // sum((x - mean)^2)
+  void (*products)(const T* x, const T* dy, int64_t n, T mean, double* dot, double* total);  // sums of dy (x - mean) and dy
+  void (*affine)(const T* x, T* y, int64_t n, T scale, T shift);                  // y = x scale + shift
+  void (*blend)(const T* x, const T* dy, T* dx, int64_t n, T a, T b, T c);        // dx = a dy + b x + c
+
+  // The same for rows in which every element is a channel of its own.
+  void (*sum_row)(const T* x, T* sums, int64_t n);
+  void (*deviation_row)(const T* x, const T* mean, T* sums, int64_t n);
+  void (*products_row)(const T* x, const T* dy, const T* mean, T* dots, T* totals, int64_t n);
+  void (*affine_row)(const T* x, T* y, int64_t n, const T* scale, const T* shift);
+  void (*blend_row)(const T* x, const T* dy, T* dx, int64_t n, const T* a, const T* b, const T* c);
+};
+
+template <class T>
+NormLoops<T> norm_loops();
+
+}  // namespace pg::cpu

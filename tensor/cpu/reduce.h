@@ -1,0 +1,43 @@
+// Reductions of strided arrays over any set of dims.
+#pragma once
+#include "tensor/cpu/reduce_simd.h"
+#include "tensor/kernel.h"
+
+namespace pg {
+class Registry;
+}
+
+namespace pg::cpu {
+
+// What becomes of a total on its way to the output.
+enum class Finish : uint8_t {
+  kPlain,
+  kScale,  // times `factor`
+  kAny,    // of a count: not 0
+  kAll,    // of a count: equal to `factor`
+};
+
+struct Reduction {
+  ReduceOp op;
+  Finish finish = Finish::kPlain;
+  double factor = 1;
+};
+
+// Reduces `in` over the dims with a set bit in `mask` into the contiguous `out`, which has the other dims in order
+// (dims of size 1 in between do not matter). The result does not depend on the number of threads.
+void reduce(const View& in, uint32_t mask, const View& out, const Reduction& reduction);
+
+// A contiguous shape seen as outer x n x inner, with n the size of dim d.
+struct Lines {
+  int64_t outer = 1, n = 1, inner = 1;
+  Lines(const Dims& shape, int d) : n(shape[d]) {
+    for (int i = 0; i < d; ++i) outer *= shape[i];
+    for (int i = d + 1; i < shape.size(); ++i) inner *= shape[i];
+  }
+};
+
+// Parts of the family, called by add_reduce_kernels.
+void add_scan_kernels(Registry& registry);
+void add_softmax_kernels(Registry& registry);
+
+}  // namespace pg::cpu

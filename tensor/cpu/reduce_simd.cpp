@@ -1,0 +1,273 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/reduce_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "tensor/cpu/reduce_simd.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+constexpr bool kIsFloat = std::is_floating_point_v<T>;
+template <class T>
+using TotalOf = std::conditional_t<kIsFloat<T>, double, int64_t>;
+
+// The larger of two, NaN when either is (as PyTorch).
+template <class T>
+HWY_INLINE T larger(T a, T x) {
+  return x > a || x != x ? x : a;
+}
+template <class T>
+HWY_INLINE T smaller(T a, T x) {
+  return x < a || x != x ? x : a;
+}
+
+// `step` takes one more element into an accumulator, `join` unites two accumulators. Acc is the type of an
+// accumulator within a block.
+struct Sum {
+  template <class T>
+  using Acc = std::conditional_t<kIsFloat<T>, T, int64_t>;
+  template <class A>
+  static HWY_INLINE A init() { return 0; }
+  template <class A, class T>
+  static HWY_INLINE A step(A a, T x) { return a + A(x); }
+  template <class A>
+  static HWY_INLINE A join(A a, A b) { return a + b; }
+  template <class V>
+  static HWY_INLINE V vec_step(V a, V x) { return hn::Add(a, x); }
+  template <class V>
+  static HWY_INLINE V vec_join(V a, V b) { return hn::Add(a, b); }
+};
+struct SumSquares : Sum {
+  template <class A, class T>
+  static HWY_INLINE A step(A a, T x) { return a + A(x) * A(x); }
+  template <class V>
+  static HWY_INLINE V vec_step(V a, V x) { return hn::MulAdd(x, x, a); }
+};
+struct Prod {
+  template <class T>
+  using Acc = std::conditional_t<kIsFloat<T>, T, int64_t>;
+  template <class A>
+  static HWY_INLINE A init() { return 1; }
+  template <class A, class T>
+  static HWY_INLINE A step(A a, T x) { return a * A(x); }
+  template <class A>
+  static HWY_INLINE A join(A a, A b) { return a * b; }
+  template <class V>
+  static HWY_INLINE V vec_step(V a, V x) { return hn::Mul(a, x); }
+  template <class V>
+  static HWY_INLINE V vec_join(V a, V b) { return hn::Mul(a, b); }
+};
+struct Max {
+  template <class T>
+  using Acc = T;
+  template <class A>
+  static HWY_INLINE A init() {
+    return kIsFloat<A> ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest();
+  }
+  template <class A, class T>
+  static HWY_INLINE A step(A a, T x) { return larger<A>(a, x); }
+  template <class A>
+  static HWY_INLINE A join(A a, A b) { return larger(a, b); }
+  template <class V>
+  static HWY_INLINE V vec_step(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
+  template <class V>
+  static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
+};
+struct Min {
+  template <class T>
+  using Acc = T;
+  template <class A>
+  static HWY_INLINE A init() {
+    return kIsFloat<A> ? std::numeric_limits<A>::infinity() : std::numeric_limits<A>::max();
+  }
+  template <class A, class T>
+  static HWY_INLINE A step(A a, T x) { return smaller<A>(a, x); }
+  template <class A>
+  static HWY_INLINE A join(A a, A b) { return smaller(a, b); }
+  template <class V>
+  static HWY_INLINE V vec_step(V a, V x) { return hn::IfThenElse(hn::Or(hn::Lt(x, a), hn::IsNaN(x)), x, a); }
+  template <class V>
+  static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
+};
+// Elements that are not zero; NaN counts.
+struct Count {
+  template <class T>
+  using Acc = int64_t;
+  template <class A>
+  static HWY_INLINE A init() { return 0; }
+  template <class A, class T>
+  static HWY_INLINE A step(A a, T x) { return a + (x != 0); }
+  template <class A>
+  static HWY_INLINE A join(A a, A b) { return a + b; }
+};
+
+template <class Op, class T>
+constexpr bool kVector = kIsFloat<T> && !std::is_same_v<Op, Count>;
+template <class Op, class T>
+using OpTotal = std::conditional_t<std::is_same_v<Op, Count>, int64_t, TotalOf<T>>;
+
+template <class T>
+HWY_INLINE T& field(Total& t) {
+  if constexpr (std::is_same_v<T, double>) return t.f;
+  else return t.i;
+}
+template <class T>
+HWY_INLINE T field(const Total& t) {
+  if constexpr (std::is_same_v<T, double>) return t.f;
+  else return t.i;
+}
+template <class Op, class T, class A>
+HWY_INLINE void take(Total& total, A value) {
+  using F = OpTotal<Op, T>;
+  field<F>(total) = Op::join(field<F>(total), F(value));
+}
+
+// Eight vector accumulators over n elements, united in a fixed tree.
+template <class Op, class T>
+HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto init = hn::Set(d, Op::template init<T>());
+  auto a0 = init, a1 = init, a2 = init, a3 = init, a4 = init, a5 = init, a6 = init, a7 = init;
+  int64_t i = 0;
+  for (; i + 8 * lanes <= n; i += 8 * lanes) {
+    const T* q = p + i;
+    a0 = Op::vec_step(a0, hn::LoadU(d, q));
+    a1 = Op::vec_step(a1, hn::LoadU(d, q + lanes));
+    a2 = Op::vec_step(a2, hn::LoadU(d, q + 2 * lanes));
+    a3 = Op::vec_step(a3, hn::LoadU(d, q + 3 * lanes));
+    a4 = Op::vec_step(a4, hn::LoadU(d, q + 4 * lanes));
+    a5 = Op::vec_step(a5, hn::LoadU(d, q + 5 * lanes));
+    a6 = Op::vec_step(a6, hn::LoadU(d, q + 6 * lanes));
+    a7 = Op::vec_step(a7, hn::LoadU(d, q + 7 * lanes));
+  }
+  for (; i + lanes <= n; i += lanes) a0 = Op::vec_step(a0, hn::LoadU(d, p + i));
+  a0 = Op::vec_join(Op::vec_join(a0, a1), Op::vec_join(a2, a3));
+  a4 = Op::vec_join(Op::vec_join(a4, a5), Op::vec_join(a6, a7));
+  HWY_ALIGN T parts[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(Op::vec_join(a0, a4), d, parts);
+  for (int64_t half = lanes / 2; half > 0; half /= 2)
+    for (int64_t k = 0; k < half; ++k) parts[k] = Op::join(parts[k], parts[k + half]);
+  T result = parts[0];
+  for (; i < n; ++i) result = Op::step(result, p[i]);
+  return result;
+}
+
+template <class Op, class T>
+HWY_INLINE typename Op::template Acc<T> block(const T* HWY_RESTRICT p, int64_t n) {
+  using A = typename Op::template Acc<T>;
+  if constexpr (kVector<Op, T>) {
+    if (n >= 16) return vector_block<Op, T>(p, n);
+  }
+  A a = Op::template init<A>();
+  for (int64_t i = 0; i < n; ++i) a = Op::step(a, p[i]);
+  return a;
+}
+
+template <class Op, class T>
+void runs(Total* totals, const void* data, int64_t n, int64_t count, int64_t stride) {
+  constexpr int64_t kBlock = 4096;
+  for (int64_t k = 0; k < count; ++k) {
+    const T* p = static_cast<const T*>(data) + k * stride;
+    for (int64_t i = 0; i < n; i += kBlock) take<Op, T>(totals[k], block<Op, T>(p + i, std::min(kBlock, n - i)));
+  }
+}
+
+// acc[j] takes the elements of eight rows.
+template <class Op, class T>
+HWY_INLINE void eight_rows(T* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t stride, int64_t width) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = hn::Lanes(d);
+  int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) {
+    const T* q = p + j;
+    auto a = hn::LoadU(d, acc + j);
+    auto b = hn::Set(d, Op::template init<T>());
+    for (int r = 0; r < 8; r += 2) {
+      a = Op::vec_step(a, hn::LoadU(d, q + r * stride));
+      b = Op::vec_step(b, hn::LoadU(d, q + (r + 1) * stride));
+    }
+    hn::StoreU(Op::vec_join(a, b), d, acc + j);
+  }
+  for (; j < width; ++j)
+    for (int r = 0; r < 8; ++r) acc[j] = Op::step(acc[j], p[r * stride + j]);
+}
+
+template <class Op, class T, class A>
+HWY_INLINE void one_row(A* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t width) {
+  int64_t j = 0;
+  if constexpr (kVector<Op, T>) {
+    const hn::ScalableTag<T> d;
+    const int64_t lanes = hn::Lanes(d);
+    for (; j + lanes <= width; j += lanes)
+      hn::StoreU(Op::vec_step(hn::LoadU(d, acc + j), hn::LoadU(d, p + j)), d, acc + j);
+  }
+  for (; j < width; ++j) acc[j] = Op::step(acc[j], p[j]);
+}
+
+template <class Op, class T>
+void rows(Total* totals, const void* data, int64_t stride, int64_t count, int64_t width) {
+  using A = typename Op::template Acc<T>;
+  const T* p = static_cast<const T*>(data);
+  alignas(64) A acc[kReduceTile];
+  std::fill(acc, acc + width, Op::template init<A>());
+  int64_t r = 0;
+  if constexpr (kVector<Op, T>)
+    for (; r + 8 <= count; r += 8) eight_rows<Op, T>(acc, p + r * stride, stride, width);
+  for (; r < count; ++r) one_row<Op, T, A>(acc, p + r * stride, width);
+  for (int64_t j = 0; j < width; ++j) take<Op, T>(totals[j], acc[j]);
+}
+
+template <class Op, class T>
+void join(Total* totals, const Total* more, int64_t n) {
+  using F = OpTotal<Op, T>;
+  for (int64_t j = 0; j < n; ++j) take<Op, T>(totals[j], field<F>(more[j]));
+}
+
+template <class Op, class T>
+ReduceLoops loops_for() {
+  using F = OpTotal<Op, T>;
+  ReduceLoops loops{{}, runs<Op, T>, rows<Op, T>, join<Op, T>};
+  field<F>(loops.init) = Op::template init<F>();
+  return loops;
+}
+
+template <class Op>
+ReduceLoops loops_of_type(DType t) {
+  switch (t) {
+    case DType::kUInt8: return loops_for<Op, uint8_t>();
+    case DType::kInt64: return loops_for<Op, int64_t>();
+    case DType::kFloat32: return loops_for<Op, float>();
+    default: return loops_for<Op, double>();
+  }
+}
+
+ReduceLoops find_loops(ReduceOp op, DType t) {
+  switch (op) {
+    case ReduceOp::kSum: return loops_of_type<Sum>(t);
+    case ReduceOp::kProd: return loops_of_type<Prod>(t);
+    case ReduceOp::kMax: return loops_of_type<Max>(t);
+    case ReduceOp::kMin: return loops_of_type<Min>(t);
+    case ReduceOp::kCount: return loops_of_type<Count>(t);
+    default: return loops_of_type<SumSquares>(t);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pg::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pg::cpu {
+HWY_EXPORT(find_loops);
+ReduceLoops reduce_loops(ReduceOp op, DType compute) { return HWY_DYNAMIC_DISPATCH(find_loops)(op, compute); }
+}  // namespace pg::cpu
+#endif

@@ -1,0 +1,254 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/softmax_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "tensor/cpu/simd_math-inl.h"
+#include "tensor/cpu/softmax_simd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// e^t for finite t <= 0; 0 where the result would be subnormal.
+HWY_INLINE V exp_nonpositive(D d, V t) {
+  V n;
+  const V r = reduce_ln2(d, hn::Max(t, hn::Set(d, -88.02f)), &n);
+  const V p = hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r));
+  return hn::Mul(p, power_of_two(d, hn::ConvertTo(IntOf<D>(), n)));
+}
+
+// The last, incomplete vector of a row; the missing lanes are `fill`.
+HWY_INLINE V load_part(D d, const float* p, int64_t n, float fill) {
+  HWY_ALIGN float buffer[hn::MaxLanes(d)];
+  hn::Store(hn::Set(d, fill), d, buffer);
+  std::memcpy(buffer, p, size_t(n) * sizeof(float));
+  return hn::Load(d, buffer);
+}
+HWY_INLINE void store_part(D d, V v, float* p, int64_t n) {
+  HWY_ALIGN float buffer[hn::MaxLanes(d)];
+  hn::Store(v, d, buffer);
+  std::memcpy(p, buffer, size_t(n) * sizeof(float));
+}
+
+HWY_INLINE V max_with_nan(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
+
+HWY_INLINE float lanes_max(D d, V v) {
+  HWY_ALIGN float buffer[hn::MaxLanes(d)];
+  hn::Store(v, d, buffer);
+  float m = buffer[0];
+  for (size_t i = 1; i < hn::Lanes(d); ++i)
+    if (buffer[i] > m || buffer[i] != buffer[i]) m = buffer[i];
+  return m;
+}
+
+HWY_INLINE float row_max(const float* x, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  const V low = hn::Set(d, -kInfinity);
+  V a = low, b = low;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    a = max_with_nan(a, hn::LoadU(d, x + i));
+    b = max_with_nan(b, hn::LoadU(d, x + i + lanes));
+  }
+  for (; i + lanes <= n; i += lanes) a = max_with_nan(a, hn::LoadU(d, x + i));
+  if (i < n) b = max_with_nan(b, load_part(d, x + i, n - i, -kInfinity));
+  return lanes_max(d, max_with_nan(a, b));
+}
+
+// sum(exp(x - top)); the terms go to y unless it is null.
+HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  const V m = hn::Set(d, top);
+  V a = hn::Zero(d), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), m));
+    const V f = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), m));
+    if (y) hn::StoreU(e, d, y + i), hn::StoreU(f, d, y + i + lanes);
+    a = hn::Add(a, e);
+    b = hn::Add(b, f);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), m));
+    if (y) hn::StoreU(e, d, y + i);
+    a = hn::Add(a, e);
+  }
+  if (i < n) {
+    const V e = exp_nonpositive(d, hn::Sub(load_part(d, x + i, n - i, -1e30f), m));
+    if (y) store_part(d, e, y + i, n - i);
+    b = hn::Add(b, hn::IfThenElseZero(hn::FirstN(d, size_t(n - i)), e));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+}
+
+// y = x * factor + term
+HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  const V f = hn::Set(d, factor), t = hn::Set(d, term);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), f, t), d, y + i);
+  for (; i < n; ++i) y[i] = x[i] * factor + term;
+}
+
+void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
+  for (int64_t r = 0; r < count; ++r, x += n, y += n) {
+    const float top = row_max(x, n);
+    if (!(std::fabs(top) < kInfinity)) {
+      std::fill(y, y + n, std::numeric_limits<float>::quiet_NaN());
+    } else if (log) {
+      const float sum = exp_sum(x, nullptr, top, n), shift = std::log(sum);
+      const D d;
+      const V m = hn::Set(d, top), l = hn::Set(d, shift);
+      int64_t i = 0;
+      for (; i + int64_t(hn::Lanes(d)) <= n; i += hn::Lanes(d))
+        hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), m), l), d, y + i);
+      for (; i < n; ++i) y[i] = x[i] - top - shift;
+    } else {
+      const float sum = exp_sum(x, y, top, n);
+      scale_row(y, y, 1.0f / sum, 0.0f, n);
+    }
+  }
+}
+
+void log_sum_exp(const float* x, float* out, int64_t count, int64_t n) {
+  for (int64_t r = 0; r < count; ++r, x += n) {
+    const float top = row_max(x, n);
+    out[r] = std::fabs(top) < kInfinity ? top + std::log(exp_sum(x, nullptr, top, n))
+             : top == -kInfinity        ? top
+                                        : top * top;  // infinity or NaN
+  }
+}
+
+void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  const V l = hn::Set(d, lse), va = hn::Set(d, a), vb = hn::Set(d, b);
+  const auto value = [&](V v) HWY_ATTR { return hn::MulSub(va, vexp(d, hn::Sub(v, l)), vb); };
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(value(hn::LoadU(d, x + i)), d, dx + i);
+  if (i < n) store_part(d, value(load_part(d, x + i, n - i, 0)), dx + i, n - i);
+}
+
+// The sum of y dy (softmax) or of dy (log_softmax) along a row.
+HWY_INLINE float backward_sum(bool log, const float* y, const float* dy, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  V a = hn::Zero(d), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V u = hn::LoadU(d, dy + i), v = hn::LoadU(d, dy + i + lanes);
+    a = log ? hn::Add(a, u) : hn::MulAdd(u, hn::LoadU(d, y + i), a);
+    b = log ? hn::Add(b, v) : hn::MulAdd(v, hn::LoadU(d, y + i + lanes), b);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+  for (; i < n; ++i) sum += log ? dy[i] : dy[i] * y[i];
+  return sum;
+}
+
+HWY_INLINE V backward_value(D d, bool log, V y, V dy, V sum) {
+  return log ? hn::NegMulAdd(vexp(d, y), sum, dy) : hn::Mul(y, hn::Sub(dy, sum));
+}
+
+void rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t r = 0; r < count; ++r, y += n, dy += n, dx += n) {
+    const V sum = hn::Set(d, backward_sum(log, y, dy, n));
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      hn::StoreU(backward_value(d, log, hn::LoadU(d, y + i), hn::LoadU(d, dy + i), sum), d, dx + i);
+    if (i < n) {
+      const V last = backward_value(d, log, load_part(d, y + i, n - i, 0), load_part(d, dy + i, n - i, 0), sum);
+      store_part(d, last, dx + i, n - i);
+    }
+  }
+}
+
+// Calls f(j, lanes) over a row of `width` in whole vectors, then f(j, rest).
+template <class F>
+HWY_INLINE void over_row(int64_t width, const F& f) {
+  const int64_t lanes = hn::Lanes(D());
+  int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) f(j, lanes);
+  if (j < width) f(j, width - j);
+}
+HWY_INLINE V load_some(D d, const float* p, int64_t n) {
+  return n == int64_t(hn::Lanes(d)) ? hn::LoadU(d, p) : load_part(d, p, n, 0);
+}
+HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
+  if (n == int64_t(hn::Lanes(d))) hn::StoreU(v, d, p);
+  else store_part(d, v, p, n);
+}
+
+void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width) {
+  const D d;
+  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
+  std::fill(top, top + width, -kInfinity);
+  std::fill(sum, sum + width, 0.0f);
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
+    });
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V t = hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j));
+      const V e = vexp(d, t);
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
+      if (!log) store_some(d, e, y + i * stride + j, m);
+    });
+  over_row(width, [&](int64_t j, int64_t) HWY_ATTR {
+    const V s = hn::LoadU(d, sum + j);
+    hn::StoreU(log ? vlog(d, s) : hn::Div(hn::Set(d, 1.0f), s), d, sum + j);
+  });
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V s = hn::LoadU(d, sum + j);
+      const V out = log ? hn::Sub(hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)), s)
+                        : hn::Mul(load_some(d, y + i * stride + j, m), s);
+      store_some(d, out, y + i * stride + j, m);
+    });
+}
+
+void columns_backward(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width) {
+  const D d;
+  HWY_ALIGN float sum[kSoftmaxTile + hn::MaxLanes(d)];
+  std::fill(sum, sum + width, 0.0f);
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V g = load_some(d, dy + i * stride + j, m), s = hn::LoadU(d, sum + j);
+      hn::StoreU(log ? hn::Add(s, g) : hn::MulAdd(g, load_some(d, y + i * stride + j, m), s), d, sum + j);
+    });
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const int64_t at = i * stride + j;
+      store_some(d, backward_value(d, log, load_some(d, y + at, m), load_some(d, dy + at, m), hn::LoadU(d, sum + j)), dx + at, m);
+    });
+}
+
+SoftmaxLoops find_loops() { return {rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_backward}; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pg::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pg::cpu {
+HWY_EXPORT(find_loops);
+SoftmaxLoops softmax_loops() { return HWY_DYNAMIC_DISPATCH(find_loops)(); }
+}  // namespace pg::cpu
+#endif

@@ -1,0 +1,24 @@
+// The inner loops of softmax, log_softmax and their derivatives on floats.
+#pragma once
+#include <cstdint>
+
+namespace pg::cpu {
+
+struct SoftmaxLoops {
+  // `count` rows of n contiguous elements.
+  void (*rows)(bool log, const float* x, float* y, int64_t count, int64_t n);
+  void (*rows_backward)(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n);
+  // logsumexp of each row.
+  void (*log_sum_exp)(const float* x, float* out, int64_t count, int64_t n);
+  // dx = scale (a exp(x - lse) - b) along a row; the part of the cross entropy gradient that no label changes.
+  void (*scaled_exp)(const float* x, float lse, float a, float b, float* dx, int64_t n);
+  // `width` <= kSoftmaxTile neighbouring columns of n elements, `stride` elements from row to row.
+  void (*columns)(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width);
+  void (*columns_backward)(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width);
+};
+
+inline constexpr int64_t kSoftmaxTile = 256;
+
+SoftmaxLoops softmax_loops();
+
+}  // namespace pg::cpu

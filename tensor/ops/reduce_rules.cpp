@@ -1,0 +1,73 @@
+#include "tensor/ops/reduce_rules.h"
+
+namespace pg {
+
+Dims reduced_dims(const AttrReader& c, int rank) {
+  if (const auto* one = std::get_if<int64_t>(&c.raw("dim"))) return Dims{dim_index(c.op().name, "dim", *one, rank)};
+  return c.dims("dim", rank);
+}
+
+Dims reduced_shape(const Infer& c) {
+  const Dims& shape = c.shape(0);
+  const Dims dims = reduced_dims(c, shape.size());
+  const bool keep = c.attr<bool>("keepdim");
+  Dims out;
+  for (int d = 0; d < shape.size(); ++d) {
+    const bool reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
+    if (!reduced) out.push_back(shape[d]);
+    else if (keep) out.push_back(1);
+  }
+  return out;
+}
+
+double reduced_count(const AttrReader& c, const Dims& shape) {
+  double n = 1;
+  for (int64_t d : reduced_dims(c, shape.size())) n *= double(shape[int(d)]);
+  return n;
+}
+
+Var restore_dims(const Vjp& c, const Var& v, size_t i) {
+  if (c.attr<bool>("keepdim")) return v;
+  const Dims& full = c.in(i).shape();
+  Dims shape = full;
+  for (int64_t d : reduced_dims(c, full.size())) shape[int(d)] = 1;
+  return reshaped(v, shape);
+}
+
+Var spread(const Vjp& c, const Var& v) {
+  return call<"expand">(restore_dims(c, v, 0), {{"shape", ints(c.in(0).shape())}});
+}
+
+Var drop_dims(const AttrReader& c, const Var& v) {
+  const Dims dims = reduced_dims(c, v.rank());
+  Dims shape;
+  for (int d = 0; d < v.rank(); ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) shape.push_back(v.shape()[d]);
+  return reshaped(v, shape);
+}
+
+Var reshaped(const Var& v, const Dims& shape) {
+  return v.shape() == shape ? v : call<"reshape_to">(v, {{"shape", ints(shape)}});
+}
+
+Var as_dtype(const Var& v, DType t) { return v.dtype() == t ? v : call<"cast">(v, {{"dtype", t}}); }
+
+Var shifted(const Var& v, int d, int by, double fill) {
+  const int64_t n = v.shape()[d];
+  if (n == 0) return v;
+  const Var rest = call<"narrow">(v, {{"dim", user_dim(d)}, {"start", int64_t(by > 0 ? 1 : 2)}, {"length", n - 1}});
+  Ints widths(size_t(v.rank() - d) * 2, 0);
+  widths[widths.size() - (by > 0 ? 2 : 1)] = 1;
+  return call<"pad">(rest, {{"widths", widths}, {"value", fill}});
+}
+
+Var positions(const Rule& c, const Value& like, int d, int base) {
+  const int64_t n = like.shape()[d];
+  Dims shape(like.rank(), 1);
+  shape[d] = n;
+  Value list = make_array(Type{DType::kInt64, {}, shape});
+  for (int64_t i = 0; i < n; ++i) static_cast<int64_t*>(list.array().data())[i] = base + i;
+  return c.wrap(to_device(c.context(), list, like.device()));
+}
+
+}  // namespace pg

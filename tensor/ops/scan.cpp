@@ -1,0 +1,104 @@
+// Running reductions along one dim.
+#include "tensor/ops/all.h"
+#include "tensor/ops/reduce_rules.h"
+
+namespace pg {
+namespace {
+
+const AttrDef kAlong = {"dim", AttrKind::kDim, {}, "the dim to run along"};
+const AttrDef kReverse = {"reverse", AttrKind::kBool, false, "run from the end"};
+
+void infer_running_sum(Infer& c) {
+  c.dim("dim", c.rank(0));
+  c.output(is_float(c.dtype(0)) ? c.dtype(0) : DType::kInt64, c.shape(0));
+}
+
+void infer_running_extreme(Infer& c) {
+  c.dim("dim", c.rank(0));
+  c.output(c.dtype(0), c.shape(0));
+  c.output(DType::kInt64, c.shape(0));
+}
+
+Var vjp_cumprod(Vjp& c) {
+  const bool reverse = c.attr<bool>("reverse");
+  const int d = c.dim("dim", c.in(0).rank());
+  const Var tail = call<"scan_affine">(c.in(0), c.dy(), {{"dim", c.raw("dim")}, {"reverse", !reverse}, {"lag", int64_t(1)}});
+  return tail * shifted(c.out(), d, reverse ? -1 : 1, 1);
+}
+
+Var vjp_running_extreme(Vjp& c) {
+  const Var dy = c.dy(0);
+  return call<"scatter_add">(call<"zeros_like">(dy), c.out(1), dy, {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+}
+
+void infer_scan_affine(Infer& c) {
+  if (!(c.shape(0) == c.shape(1)) || c.dtype(0) != c.dtype(1)) c.bad_input(1, "the type of input 1");
+  c.dim("dim", c.rank(0));
+  c.output(c.dtype(0), c.shape(0));
+}
+
+// The scan whose matrix is the transpose of this one's.
+Var adjoint_scan(Vjp& c) {
+  return call<"scan_affine">(c.in(0), c.dy(),
+                             {{"dim", c.raw("dim")}, {"reverse", !c.attr<bool>("reverse")}, {"lag", 1 - c.attr<int64_t>("lag")}});
+}
+
+Var vjp_scan_factor(Vjp& c) {
+  const int d = c.dim("dim", c.in(0).rank()), along = c.attr<bool>("reverse") ? -1 : 1;
+  const Var g = adjoint_scan(c);
+  return c.attr<int64_t>("lag") ? shifted(g, d, -along, 0) * c.out() : g * shifted(c.out(), d, along, 0);
+}
+
+}  // namespace
+
+void add_scan_ops(Registry& r) {
+  static const OpDef kRows[] = {
+      {.name = "cumsum",
+       .doc = "Running sums along dim. bool and integers give int64.",
+       .example = "return pg.tensor({1, 2, 3}):cumsum(1)",
+       .inputs = {{"x"}},
+       .attrs = {kAlong, kReverse},
+       .infer = infer_running_sum,
+       .vjp = {[](Vjp& c) { return call<"cumsum">(c.dy(), {{"dim", c.raw("dim")}, {"reverse", !c.attr<bool>("reverse")}}); }},
+       .vjp_uses = ""},
+      {.name = "cumprod",
+       .doc = "Running products along dim. bool and integers give int64. The gradient is exact where elements are 0.",
+       .example = "return pg.tensor({1, 2, 3}):cumprod(1)",
+       .inputs = {{"x"}},
+       .attrs = {kAlong, kReverse},
+       .infer = infer_running_sum,
+       .vjp = {vjp_cumprod},
+       .vjp_uses = "x out"},
+      {.name = "cummax",
+       .doc = "The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.",
+       .example = "local values, indices = pg.tensor({1, 3, 2}):cummax(1)\nreturn indices",
+       .inputs = {{"x"}},
+       .attrs = {kAlong, {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called", false, 0, 1}},
+       .outputs = {"values", "indices"},
+       .infer = infer_running_extreme,
+       .vjp = {vjp_running_extreme},
+       .vjp_uses = "indices"},
+      {.name = "cummin",
+       .doc = "The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any number.",
+       .example = "local values, indices = pg.tensor({3, 1, 2}):cummin(1)\nreturn indices",
+       .inputs = {{"x"}},
+       .attrs = {kAlong, {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called", false, 0, 1}},
+       .outputs = {"values", "indices"},
+       .infer = infer_running_extreme,
+       .vjp = {vjp_running_extreme},
+       .vjp_uses = "indices"},
+      {.name = "scan_affine",
+       .doc = "y[i] = b[i] + a[i - lag] y[i - 1] along dim, with reverse y[i] = b[i] + a[i + lag] y[i + 1]; the first y is its b. "
+              "The derivative of running products.",
+       .example = "return pg.tensor({1, 2, 3}):cumprod(1)",
+       .inputs = {{"a", kFloating}, {"b", kFloating}},
+       .attrs = {kAlong, kReverse, {"lag", AttrKind::kInt, int64_t(0), "0 or 1", false, 0, 1}},
+       .infer = infer_scan_affine,
+       .vjp = {vjp_scan_factor, adjoint_scan},
+       .vjp_uses = "a out",
+       .traits = kHidden},
+  };
+  r.add(kRows);
+}
+
+}  // namespace pg
