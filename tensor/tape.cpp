@@ -105,7 +105,7 @@ class Walk {
         if (!node.leaf) propagate(node, cotangents_[i]);
       }
       cotangents_[i].clear();
-      if (!node.leaf && !options_.retain_graph) release(node);
+      if (!node.leaf && needed_[i] && !options_.retain_graph) release(node);
     }
   }
 
@@ -143,7 +143,7 @@ class Walk {
     if (!flows) return;
     while (cotangents.size() < node.outputs.size()) cotangents.emplace_back();
     const uint64_t walk = ctx_.next_walk;
-    Values grads = node.custom ? node.custom(ctx_, cotangents) : rule_gradients(node, cotangents);
+    Values grads = node.custom ? node.custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
     if (ctx_.next_walk != walk) stamp();  // the rule walked the tape itself
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value& input = node.inputs[i];

@@ -20,7 +20,7 @@ class TapeNode : public TapeLink {
  public:
   // Backward of an application that has no OpDef rule (autograd.Function, checkpoint): gets the output
   // cotangents (undefined where nothing flowed), answers one gradient (or undefined) an input.
-  using CustomBackward = std::function<Values(Context&, std::span<const Value> cotangents)>;
+  using CustomBackward = std::function<Values(Context&, TapeNode& node, std::span<const Value> cotangents)>;
 
   uint64_t sequence = 0;
   const OpDef* op = nullptr;

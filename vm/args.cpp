@@ -1,0 +1,440 @@
+#include "vm/args.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tensor/error.h"
+
+namespace pg::vm {
+namespace {
+
+bool is_list(AttrKind kind) { return kind == AttrKind::kInts || kind == AttrKind::kFloats || kind == AttrKind::kDims; }
+bool is_numeric(AttrKind kind) {
+  return is_list(kind) || kind == AttrKind::kInt || kind == AttrKind::kFloat || kind == AttrKind::kDim;
+}
+
+// Adds the names of `signature`, or inputs then attributes in their order.
+void add_slot(OpBinding& b, const std::string& name) {
+  for (size_t i = 0; i < b.op->inputs.size(); ++i)
+    if (name == b.op->inputs[i].name) return b.slots.push_back({true, int(i), false});
+  const int attr = b.op->attr_index(name.c_str());
+  if (attr < 0) throw Error(fmt::format("{}: its signature names '{}', which it does not have", b.op->name, name));
+  b.slots.push_back({false, attr, false});
+}
+
+bool in_slots(const OpBinding& b, bool is_input, int index) {
+  for (const Slot& s : b.slots)
+    if (s.is_input == is_input && s.index == index) return true;
+  return false;
+}
+
+void mark_variadic(OpBinding& b) {
+  for (size_t i = 0; i < b.slots.size(); ++i) {
+    Slot& s = b.slots[i];
+    if (s.is_input) {
+      s.variadic = b.op->inputs[size_t(s.index)].arity == Arity::kList;
+      continue;
+    }
+    const AttrKind kind = b.op->attrs[size_t(s.index)].kind;
+    if (!is_list(kind)) continue;
+    if (b.first_list_attr < 0) b.first_list_attr = int(i);
+    bool alone = true;
+    for (size_t j = i + 1; j < b.slots.size(); ++j)
+      alone &= !b.slots[j].is_input && !is_numeric(b.op->attrs[size_t(b.slots[j].index)].kind);
+    s.variadic = alone;
+  }
+}
+
+bool is_plain_table(lua_State* L, int i) { return lua_type(L, i) == LUA_TTABLE; }
+
+bool has_string_keys(lua_State* L, int i) {
+  lua_pushnil(L);
+  while (lua_next(L, i)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) == LUA_TSTRING) {
+      lua_pop(L, 1);
+      return true;
+    }
+  }
+  return false;
+}
+
+int64_t to_integer(const OpDef& op, const AttrDef& def, double number, const char* expected) {
+  if (number != std::floor(number) || std::fabs(number) > 0x1p62)
+    bad_argument(op.name, def.name, expected, fmt::format("number {:.14g}", number));
+  if (number < def.min || number > def.max) {
+    const std::string range = def.max > 1e299 ? fmt::format("a whole number of at least {:.0f}", def.min)
+                                              : fmt::format("a whole number from {:.0f} to {:.0f}", def.min, def.max);
+    bad_argument(op.name, def.name, range, fmt::format("{:.0f}", number));
+  }
+  return int64_t(number);
+}
+
+template <class List, class Convert>
+List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i, const char* expected, Convert convert) {
+  List out;
+  if (lua_type(L, i) == LUA_TNUMBER) {
+    out.push_back(convert(lua_tonumber(L, i)));
+    return out;
+  }
+  if (!is_plain_table(L, i)) bad_argument(op.name, def.name, expected, describe(L, state, i));
+  const int n = int(lua_objlen(L, i));
+  int counted = 0;
+  lua_pushnil(L);
+  while (lua_next(L, i)) {
+    lua_pop(L, 1);
+    ++counted;
+  }
+  if (counted != n) bad_argument(op.name, def.name, expected, "a table with holes or other keys");
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    if (lua_type(L, -1) != LUA_TNUMBER) bad_argument(op.name, def.name, expected, fmt::format("{} at place {}", describe(L, state, -1), k));
+    out.push_back(convert(lua_tonumber(L, -1)));
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+std::string read_choice(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
+  const std::string text = check_string(L, state, i, op.name, def.name);
+  if (def.choices.empty()) return text;
+  std::string all;
+  for (const char* c : def.choices) {
+    if (text == c) return text;
+    all += (all.empty() ? "\"" : ", \"") + std::string(c) + '"';
+  }
+  bad_argument(op.name, def.name, "one of " + all, '"' + text + '"');
+}
+
+double read_float(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
+  if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe(L, state, i));
+  const double v = lua_tonumber(L, i);
+  if (v < def.min || v > def.max)
+    bad_argument(op.name, def.name, fmt::format("a number from {:g} to {:g}", def.min, def.max), fmt::format("{:g}", v));
+  return v;
+}
+
+// Fills a Call from positions and options.
+class Reader {
+ public:
+  Reader(lua_State* L, State& state, const OpBinding& binding, Call& call)
+      : L_(L), state_(state), b_(binding), op_(*binding.op), call_(call) {}
+
+  void read(int first) {
+    int last = lua_gettop(L_);
+    start();
+    const bool options = last >= first && takes_options(first, last);
+    int at = first;
+    for (size_t s = 0; s < b_.slots.size() && at <= last - int(options); ++s) at = read_slot(b_.slots[s], at, last - int(options));
+    if (at <= last - int(options))
+      bad_argument(op_.name, fmt::format("#{}", at - first + 1).c_str(), fmt::format("at most {} arguments", b_.slots.size()),
+                   describe(L_, state_, at));
+    if (options) read_options(last);
+    finish();
+  }
+
+ private:
+  void start() {
+    singles_ = true;
+    for (const InputDef& def : op_.inputs) singles_ &= def.arity != Arity::kList;
+    if (singles_)
+      while (call_.inputs.size() < op_.inputs.size()) call_.inputs.emplace_back();
+    else
+      lists_.resize(op_.inputs.size());
+    call_.attrs = make_attrs(op_);
+    if (!op_.attrs.empty()) given_.resize(op_.attrs.size());
+  }
+
+  // The last argument is an options table when it has string keys, or is empty where no list can be meant.
+  bool takes_options(int first, int last) {
+    if (!is_plain_table(L_, last)) return false;
+    if (has_string_keys(L_, last)) return true;
+    if (lua_objlen(L_, last) > 0) return false;
+    const size_t position = size_t(last - first);
+    if (position < b_.slots.size()) {
+      const Slot& s = b_.slots[position];
+      if (s.is_input ? op_.inputs[size_t(s.index)].arity == Arity::kList : is_list(op_.attrs[size_t(s.index)].kind)) return false;
+    }
+    return b_.first_list_attr < 0;
+  }
+
+  int read_slot(const Slot& slot, int at, int last) {
+    if (slot.is_input) return read_input(slot, at, last);
+    const AttrDef& def = op_.attrs[size_t(slot.index)];
+    if (lua_isnil(L_, at)) return at + 1;
+    if (slot.variadic && lua_type(L_, at) == LUA_TNUMBER) {
+      int end = at;
+      while (end <= last && lua_type(L_, end) == LUA_TNUMBER) ++end;
+      if (end - at > 1) {
+        lua_createtable(L_, end - at, 0);
+        for (int i = at; i < end; ++i) {
+          lua_pushvalue(L_, i);
+          lua_rawseti(L_, -2, i - at + 1);
+        }
+        set_attr(slot.index, def, lua_gettop(L_));
+        lua_pop(L_, 1);
+        return end;
+      }
+    }
+    set_attr(slot.index, def, at);
+    return at + 1;
+  }
+
+  int read_input(const Slot& slot, int at, int last) {
+    const InputDef& def = op_.inputs[size_t(slot.index)];
+    if (def.arity != Arity::kList) {
+      set_input(slot.index, def, at);
+      return at + 1;
+    }
+    if (is_plain_table(L_, at)) {
+      read_tensor_list(slot.index, def, at);
+      return at + 1;
+    }
+    for (; at <= last && to_box(L_, state_, at); ++at) lists_[size_t(slot.index)].push_back(check_value(L_, state_, at, op_.name, def.name));
+    return at;
+  }
+
+  void read_tensor_list(int index, const InputDef& def, int at) {
+    const int n = int(lua_objlen(L_, at));
+    for (int k = 1; k <= n; ++k) {
+      lua_rawgeti(L_, at, k);
+      const int top = lua_gettop(L_);
+      if (!to_box(L_, state_, top)) bad_argument(op_.name, def.name, "a table of tensors", fmt::format("{} at place {}", describe(L_, state_, top), k));
+      lists_[size_t(index)].push_back(check_value(L_, state_, top, op_.name, def.name));
+      lua_pop(L_, 1);
+    }
+  }
+
+  void set_input(int index, const InputDef& def, int at) {
+    Value& place = singles_ ? call_.inputs[size_t(index)] : single_place(index);
+    if (lua_type(L_, at) == LUA_TNUMBER) {
+      place = Value(double(lua_tonumber(L_, at)));
+      return;
+    }
+    if (lua_isnil(L_, at) && def.arity == Arity::kOptional) return;
+    if (lua_isboolean(L_, at)) {
+      place = make_scalar(lua_toboolean(L_, at), DType::kBool);
+      return;
+    }
+    place = check_value(L_, state_, at, op_.name, def.name);
+  }
+
+  Value& single_place(int index) {
+    if (lists_[size_t(index)].empty()) lists_[size_t(index)].emplace_back();
+    return lists_[size_t(index)][0];
+  }
+
+  void set_attr(int index, const AttrDef& def, int at) {
+    call_.attrs[size_t(index)] = read_attr(L_, state_, op_, def, at);
+    given_[size_t(index)] = true;
+  }
+
+  void read_options(int table) {
+    lua_pushnil(L_);
+    while (lua_next(L_, table)) {
+      if (lua_type(L_, -2) != LUA_TSTRING) {
+        read_array_part(table);
+      } else {
+        read_option(lua_tostring(L_, -2), lua_gettop(L_));
+      }
+      lua_pop(L_, 1);
+    }
+  }
+
+  // {2, 3, keepdim = true}: the array part is the first list attribute.
+  void read_array_part(int table) {
+    if (array_part_done_) return;
+    array_part_done_ = true;
+    if (b_.first_list_attr < 0) bad_argument(op_.name, "options", "named options only", "an array part");
+    const int n = int(lua_objlen(L_, table));
+    lua_createtable(L_, n, 0);
+    for (int k = 1; k <= n; ++k) {
+      lua_rawgeti(L_, table, k);
+      lua_rawseti(L_, -2, k);
+    }
+    const int index = b_.slots[size_t(b_.first_list_attr)].index;
+    set_attr(index, op_.attrs[size_t(index)], lua_gettop(L_));
+    lua_pop(L_, 1);
+  }
+
+  void read_option(const char* key, int at) {
+    const int attr = op_.attr_index(key);
+    if (attr >= 0 && op_.attrs[size_t(attr)].kind != AttrKind::kRandom) return set_attr(attr, op_.attrs[size_t(attr)], at);
+    if (op_.random_attr >= 0 && !std::strcmp(key, "generator"))
+      return set_attr(op_.random_attr, op_.attrs[size_t(op_.random_attr)], at);
+    for (size_t i = 0; i < op_.inputs.size(); ++i) {
+      if (std::strcmp(op_.inputs[i].name, key)) continue;
+      if (op_.inputs[i].arity == Arity::kList)
+        read_tensor_list(int(i), op_.inputs[i], at);
+      else
+        set_input(int(i), op_.inputs[i], at);
+      return;
+    }
+    std::vector<std::string_view> known;
+    for (const AttrDef& def : op_.attrs) known.push_back(def.kind == AttrKind::kRandom ? "generator" : def.name);
+    for (const InputDef& def : op_.inputs) known.push_back(def.name);
+    unknown_option(op_.name, key, known);
+  }
+
+  void finish() {
+    for (size_t i = 0; i < op_.attrs.size(); ++i) {
+      const AttrDef& def = op_.attrs[i];
+      if (!given_[i] && def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom)
+        bad_argument(op_.name, def.name, "a value", "nil");
+    }
+    if (singles_) {
+      for (size_t i = 0; i < op_.inputs.size(); ++i)
+        if (!call_.inputs[i].defined() && op_.inputs[i].arity == Arity::kOne) bad_argument(op_.name, op_.inputs[i].name, "a tensor", "nil");
+      return;
+    }
+    size_t length = 0;
+    bool first = true;
+    for (size_t i = 0; i < op_.inputs.size(); ++i) {
+      if (op_.inputs[i].arity != Arity::kList) {
+        if (single_place(int(i)).defined() || op_.inputs[i].arity == Arity::kOptional) continue;
+        bad_argument(op_.name, op_.inputs[i].name, "a tensor", "nil");
+      }
+      if (!first && lists_[i].size() != length)
+        bad_argument(op_.name, op_.inputs[i].name, fmt::format("{} tensors", length), std::to_string(lists_[i].size()));
+      length = lists_[i].size();
+      first = false;
+    }
+    for (auto& list : lists_)
+      for (Value& v : list) call_.inputs.push_back(std::move(v));
+  }
+
+  lua_State* L_;
+  State& state_;
+  const OpBinding& b_;
+  const OpDef& op_;
+  Call& call_;
+  bool singles_ = true, array_part_done_ = false;
+  std::vector<std::vector<Value>> lists_;
+  struct Flags {
+    bool inline_[24] = {};
+    std::vector<char> more;
+    bool& operator[](size_t i) { return i < 24 ? inline_[i] : reinterpret_cast<bool&>(more[i - 24]); }
+    void resize(size_t n) {
+      if (n > 24) more.resize(n - 24);
+    }
+  } given_;
+};
+
+}  // namespace
+
+OpBinding make_binding(const OpDef& op) {
+  OpBinding b{&op, {}, -1};
+  if (op.signature) {
+    std::string word;
+    for (const char* p = op.signature;; ++p) {
+      if (*p && *p != ' ') {
+        word += *p;
+        continue;
+      }
+      if (!word.empty()) add_slot(b, word);
+      word.clear();
+      if (!*p) break;
+    }
+  }
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    if (!in_slots(b, true, int(i))) b.slots.push_back({true, int(i), false});
+  for (size_t i = 0; i < op.attrs.size(); ++i)
+    if (!in_slots(b, false, int(i)) && op.attrs[i].kind != AttrKind::kRandom) b.slots.push_back({false, int(i), false});
+  mark_variadic(b);
+  return b;
+}
+
+void read_arguments(lua_State* L, State& state, const OpBinding& binding, int first, Call& call) {
+  Reader(L, state, binding, call).read(first);
+}
+
+AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
+  if (lua_isnil(L, i)) return def.fallback;
+  switch (def.kind) {
+    case AttrKind::kBool:
+      if (!lua_isboolean(L, i)) bad_argument(op.name, def.name, "true or false", describe(L, state, i));
+      return bool(lua_toboolean(L, i));
+    case AttrKind::kInt:
+    case AttrKind::kDim:
+      if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a whole number", describe(L, state, i));
+      return to_integer(op, def, lua_tonumber(L, i), def.kind == AttrKind::kDim ? "a dim, a whole number" : "a whole number");
+    case AttrKind::kFloat: return read_float(L, state, op, def, i);
+    case AttrKind::kString: return read_choice(L, state, op, def, i);
+    case AttrKind::kDType: return check_dtype(L, state, i, op.name, def.name);
+    case AttrKind::kDevice: return device_from_name(check_string(L, state, i, op.name, def.name, "the name of a device"));
+    case AttrKind::kInts:
+    case AttrKind::kDims:
+      return read_list<Ints>(L, state, op, def, i, "a list of whole numbers",
+                             [&](double v) { return to_integer(op, def, v, "a list of whole numbers"); });
+    case AttrKind::kFloats:
+      return read_list<Floats>(L, state, op, def, i, "a list of numbers", [](double v) { return v; });
+    case AttrKind::kRandom: {
+      Generator* g = to_generator(L, state, i);
+      if (!g) bad_argument(op.name, "generator", "a Generator", describe(L, state, i));
+      return Ref<Generator>(g);
+    }
+  }
+  return {};
+}
+
+int64_t check_integer(lua_State* L, State& state, int i, const char* op, const char* name, const char* expected) {
+  if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op, name, expected, describe(L, state, i));
+  const double v = lua_tonumber(L, i);
+  if (v != std::floor(v) || std::fabs(v) > 0x1p62) bad_argument(op, name, expected, describe(L, state, i));
+  return int64_t(v);
+}
+
+std::string check_string(lua_State* L, State& state, int i, const char* op, const char* name, const char* expected) {
+  if (lua_type(L, i) != LUA_TSTRING) bad_argument(op, name, expected, describe(L, state, i));
+  size_t size;
+  const char* text = lua_tolstring(L, i, &size);
+  return std::string(text, size);
+}
+
+DType check_dtype(lua_State* L, State& state, int i, const char* op, const char* name) {
+  const std::string text = check_string(L, state, i, op, name, "the name of a dtype");
+  if (const auto t = dtype_from_name(text)) return *t;
+  std::vector<std::string_view> names;
+  for (int k = 0; k < kDTypeCount; ++k) names.push_back(name_of(DType(k)));
+  const std::string near = suggest(text, names);
+  bad_argument(op, name, "the name of a dtype" + (near.empty() ? std::string() : " such as \"" + near + '"'), '"' + text + '"');
+}
+
+bool option(lua_State* L, int table, const char* name) {
+  lua_pushstring(L, name);
+  lua_rawget(L, table);
+  if (!lua_isnil(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known) {
+  std::string list;
+  for (std::string_view k : known) list += (list.empty() ? "" : ", ") + std::string(k);
+  const std::string near = suggest(key, known);
+  bad_argument(op, key.c_str(), known.empty() ? "no options" : "one of the options " + list,
+               near.empty() ? "an unknown option" : "an unknown option; did you mean '" + near + "'?");
+}
+
+void check_options(lua_State* L, State& state, int i, const char* op, std::initializer_list<std::string_view> known) {
+  if (lua_isnoneornil(L, i)) return;
+  if (!is_plain_table(L, i)) bad_argument(op, "options", "a table of options", describe(L, state, i));
+  lua_pushnil(L);
+  while (lua_next(L, i)) {
+    lua_pop(L, 1);
+    const std::string key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : describe(L, state, -1);
+    bool found = false;
+    for (std::string_view k : known) found |= k == key;
+    if (!found) unknown_option(op, key, {known.begin(), known.size()});
+  }
+}
+
+Generator* to_generator(lua_State* L, State& state, int i) {
+  void* data = lua_touserdata(L, i);
+  if (!data || !lua_getmetatable(L, i)) return nullptr;
+  const bool same = lua_topointer(L, -1) == state.generator_metatable;
+  lua_pop(L, 1);
+  return same ? static_cast<Ref<Generator>*>(data)->get() : nullptr;
+}
+
+}  // namespace pg::vm

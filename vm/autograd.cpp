@@ -1,0 +1,417 @@
+// Modes, leaves and backward. The scopes that take a function are written in stdlib/autograd.lua on top of
+// push_modes and pop_modes.
+#include <algorithm>
+#include <memory>
+
+#include "vm/args.h"
+#include "vm/bindings.h"
+
+namespace pg::vm {
+namespace {
+
+struct ModeGuard {
+  State* state;
+  uint64_t token;
+};
+
+// Names the coroutine that callbacks run in, for the extent of a call.
+class Running {
+ public:
+  Running(State& state, lua_State* L) : state_(state), saved_(state.running) { state.running = L; }
+  ~Running() { state_.running = saved_; }
+
+ private:
+  State& state_;
+  lua_State* saved_;
+};
+
+void remove_modes(State& state, uint64_t token) {
+  for (size_t i = state.modes.size(); i-- > 0;)
+    if (state.modes[i].token == token) return void(state.modes.erase(state.modes.begin() + ptrdiff_t(i)));
+}
+
+int collect_guard(lua_State* L) {
+  auto* guard = static_cast<ModeGuard*>(lua_touserdata(L, 1));
+  remove_modes(*guard->state, guard->token);
+  return 0;
+}
+
+// push_modes(recording, training) → guard; nil leaves a flag as it is. The guard's environment holds the coroutine,
+// so the scope of an abandoned coroutine ends before the coroutine is freed.
+int push_modes(lua_State* L, State& state) {
+  ModeScope scope{};
+  scope.owner = L;
+  scope.sets_recording = !lua_isnil(L, 1);
+  scope.recording = lua_toboolean(L, 1);
+  scope.sets_training = !lua_isnil(L, 2);
+  scope.training = lua_toboolean(L, 2);
+  scope.token = state.next_token++;
+  auto* guard = static_cast<ModeGuard*>(lua_newuserdata(L, sizeof(ModeGuard)));
+  *guard = {&state, scope.token};
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_setmetatable(L, -2);
+  lua_createtable(L, 1, 0);
+  lua_pushthread(L);
+  lua_rawseti(L, -2, 1);
+  lua_setfenv(L, -2);
+  state.modes.push_back(scope);
+  return 1;
+}
+
+int pop_modes(lua_State* L, State& state) {
+  remove_modes(state, static_cast<ModeGuard*>(lua_touserdata(L, 1))->token);
+  return 0;
+}
+
+int is_recording(lua_State* L, State& state) {
+  state.update_modes();
+  lua_pushboolean(L, state.ctx.recording);
+  return 1;
+}
+
+int is_training(lua_State* L, State& state) {
+  state.update_modes();
+  lua_pushboolean(L, state.ctx.training);
+  return 1;
+}
+
+GradReq check_req(lua_State* L, State& state, int i, const char* op) {
+  if (lua_isnoneornil(L, i)) return GradReq::kWrite;
+  const std::string text = check_string(L, state, i, op, "grad_req", "\"write\", \"add\" or \"null\"");
+  if (text == "write") return GradReq::kWrite;
+  if (text == "add") return GradReq::kAdd;
+  if (text == "null") return GradReq::kNull;
+  bad_argument(op, "grad_req", "\"write\", \"add\" or \"null\"", '"' + text + '"');
+}
+
+TapeNode* leaf_of(Box& box) {
+  TapeNode* node = box.get().defined() ? box.get().node() : nullptr;
+  return node && node->leaf ? node : nullptr;
+}
+
+// x:attach_grad(req) → x. An existing leaf keeps its gradient's box and changes its req.
+int attach_grad(lua_State* L, State& state) {
+  Value& value = check_value(L, state, 1, "attach_grad", "x");
+  const GradReq req = check_req(L, state, 2, "attach_grad");
+  Ref<TapeNode> leaf = make_leaf(value.type(), req);
+  value = value.detached();
+  value.link(leaf.get(), 0);
+  lua_settop(L, 1);
+  return 1;
+}
+
+int get_grad(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "grad", "x");
+  TapeNode* leaf = leaf_of(box);
+  if (!leaf || leaf->req == GradReq::kNull) return lua_pushnil(L), 1;
+  Ref<Cell> cell = leaf->grad;
+  push_box(L, state, Value()).cell = cell;
+  return 1;
+}
+
+// x.grad = t, or nil for zeros.
+int set_grad(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "grad", "x");
+  TapeNode* leaf = leaf_of(box);
+  if (!leaf) fail("grad", "only a tensor with attach_grad has a gradient to set");
+  if (lua_isnil(L, 2)) {
+    leaf->grad->value = make_filled(leaf->leaf_type, 0);
+    return 0;
+  }
+  Value& value = check_value(L, state, 2, "grad", "value");
+  if (!(value.type() == leaf->leaf_type)) bad_argument("grad", "value", "a tensor of type " + to_string(leaf->leaf_type), to_string(value.type()));
+  leaf->grad->value = value.detached();
+  return 0;
+}
+
+int get_requires_grad(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "requires_grad", "x");
+  TapeNode* node = box.get().defined() ? box.get().node() : nullptr;
+  lua_pushboolean(L, node && (!node->leaf || node->req != GradReq::kNull));
+  return 1;
+}
+
+// grad_state(x) → "write", "add", "null" or nil, and whether backward wrote since mark_stale.
+int grad_state(lua_State* L, State& state) {
+  TapeNode* leaf = leaf_of(check_box(L, state, 1, "grad_state", "x"));
+  if (!leaf) return lua_pushnil(L), 1;
+  static const char* const names[] = {"null", "write", "add"};
+  lua_pushstring(L, names[int(leaf->req)]);
+  lua_pushboolean(L, leaf->fresh);
+  return 2;
+}
+
+int mark_stale(lua_State* L, State& state) {
+  if (TapeNode* leaf = leaf_of(check_box(L, state, 1, "mark_stale", "x"))) leaf->fresh = false;
+  return 0;
+}
+
+int set_grad_req(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "grad_req", "x");
+  const GradReq req = check_req(L, state, 2, "grad_req");
+  TapeNode* leaf = leaf_of(box);
+  if (!leaf) fail("grad_req", "only a tensor with attach_grad has a grad_req");
+  leaf->req = req;
+  return 0;
+}
+
+Values read_values(lua_State* L, State& state, int i, const char* op, const char* name, bool allow_nil) {
+  Values out;
+  if (lua_isnoneornil(L, i)) return out;
+  if (to_box(L, state, i)) {
+    out.push_back(check_value(L, state, i, op, name));
+    return out;
+  }
+  if (!lua_istable(L, i)) bad_argument(op, name, "a tensor or a table of tensors", describe(L, state, i));
+  int n = int(lua_objlen(L, i));
+  if (allow_nil && option(L, i, "n")) n = int(lua_tointeger(L, -1)), lua_pop(L, 1);
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    if (allow_nil && (lua_isnil(L, -1) || lua_isboolean(L, -1)))
+      out.emplace_back();
+    else
+      out.push_back(check_value(L, state, lua_gettop(L), op, name));
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+bool flag(lua_State* L, int table, const char* name) {
+  if (!lua_istable(L, table) || !option(L, table, name)) return false;
+  const bool on = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return on;
+}
+
+BackwardOptions read_options(lua_State* L, int i) {
+  BackwardOptions o;
+  o.create_graph = flag(L, i, "create_graph");
+  o.retain_graph = flag(L, i, "retain_graph") || o.create_graph;
+  return o;
+}
+
+// backward(heads, grads or nil, options or nil)
+int run_backward(lua_State* L, State& state) {
+  state.update_modes();
+  Running running(state, L);
+  check_options(L, state, 3, "backward", {"retain_graph", "create_graph", "train_mode"});
+  const Values heads = read_values(L, state, 1, "backward", "heads", false);
+  const Values grads = read_values(L, state, 2, "backward", "grads", true);
+  if (!grads.empty() && grads.size() != heads.size())
+    bad_argument("backward", "grads", fmt::format("{} gradients, one a head", heads.size()), std::to_string(grads.size()));
+  backward(state.ctx, heads, grads, read_options(L, 3));
+  return 0;
+}
+
+// gradients(heads, wanted, grads or nil, options or nil) → a table with false where nothing flows
+int run_gradients(lua_State* L, State& state) {
+  state.update_modes();
+  Running running(state, L);
+  check_options(L, state, 4, "grad", {"retain_graph", "create_graph"});
+  const Values heads = read_values(L, state, 1, "grad", "heads", false);
+  const Values wanted = read_values(L, state, 2, "grad", "variables", false);
+  const Values cotangents = read_values(L, state, 3, "grad", "head_grads", true);
+  Values out = gradients(state.ctx, heads, cotangents, wanted, read_options(L, 4));
+  lua_createtable(L, int(out.size()), 0);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i].defined())
+      push_box(L, state, std::move(out[i]));
+    else
+      lua_pushboolean(L, false);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  return 1;
+}
+
+// What a tape entry of a Lua function keeps: the function by registry reference, released at the next entry into
+// the binding (tape entries die inside __gc, where Lua may not be called); its tensors as payloads of the tape.
+class LuaBackward {
+ public:
+  LuaBackward(State& state, int function, Values saved, std::vector<int> saved_outputs)
+      : state_(state), function_(function), saved_(std::move(saved)), saved_outputs_(std::move(saved_outputs)) {}
+  LuaBackward(const LuaBackward&) = delete;
+  ~LuaBackward() { state_.dead_references.push_back(function_); }
+
+  // Calls function(saved, dy…) → one gradient or nil an input.
+  Values run(Context& ctx, TapeNode& node, std::span<const Value> cotangents) {
+    lua_State* L = state_.running;
+    const int top = lua_gettop(L);
+    luaL_checkstack(L, int(cotangents.size()) + 8, "too many gradients");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, function_);
+    push_saved(L, node);
+    for (const Value& dy : cotangents) dy.defined() ? void(push_box(L, state_, dy)) : lua_pushnil(L);
+    state_.modes.push_back({L, ctx.recording, ctx.training, true, true, state_.next_token++});
+    const uint64_t token = state_.modes.back().token;
+    const bool recording = ctx.recording, training = ctx.training;
+    const int status = lua_pcall(L, int(cotangents.size()) + 1, LUA_MULTRET, 0);
+    remove_modes(state_, token);
+    ctx.recording = recording;
+    ctx.training = training;
+    if (status) {
+      const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "error in a backward function";
+      lua_settop(L, top);
+      throw PositionedError(text);
+    }
+    Values out;
+    const int results = lua_gettop(L) - top;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (int(i) >= results || lua_isnil(L, top + 1 + int(i)) || lua_isboolean(L, top + 1 + int(i))) {
+        out.emplace_back();
+        continue;
+      }
+      out.push_back(check_value(L, state_, top + 1 + int(i), node.custom_name.c_str(), "gradient"));
+    }
+    lua_settop(L, top);
+    return out;
+  }
+
+ private:
+  void push_saved(lua_State* L, TapeNode& node) {
+    lua_createtable(L, int(saved_.size()), 0);
+    for (size_t i = 0; i < saved_.size(); ++i) {
+      Value v = saved_[i];
+      if (saved_outputs_[i] >= 0) v.link(&node, uint32_t(saved_outputs_[i]));
+      push_box(L, state_, std::move(v));
+      lua_rawseti(L, -2, int(i) + 1);
+    }
+  }
+
+  State& state_;
+  int function_;
+  Values saved_;
+  std::vector<int> saved_outputs_;
+};
+
+void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved, int function) {
+  std::vector<int> saved_outputs(saved.size(), -1);
+  for (size_t i = 0; i < saved.size(); ++i)
+    for (size_t k = 0; k < outputs.size(); ++k)
+      if (saved[i].array_ref() == outputs[k].array_ref()) saved_outputs[i] = int(k), saved[i] = saved[i].detached();
+  auto keep = std::make_shared<LuaBackward>(state, function, std::move(saved), std::move(saved_outputs));
+  record_custom(state.ctx, name, inputs, outputs,
+                [keep](Context& ctx, TapeNode& node, std::span<const Value> dys) { return keep->run(ctx, node, dys); });
+}
+
+void rebind_outputs(lua_State* L, State& state, int table, Values& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    lua_rawgeti(L, table, int(i) + 1);
+    set_value(*to_box(L, state, lua_gettop(L)), outputs[i]);
+    lua_pop(L, 1);
+  }
+}
+
+// Fresh values over the same payloads, without links.
+void unlink(Values& values) {
+  for (Value& v : values) v = v.detached();
+}
+
+// record_custom(name, inputs, outputs, saved, backward): links the output boxes to a tape entry whose backward is
+// the Lua function backward(saved, dy…).
+int record_function(lua_State* L, State& state) {
+  state.update_modes();
+  const std::string name = check_string(L, state, 1, "Function", "name");
+  const Values inputs = read_values(L, state, 2, "Function", "inputs", false);
+  Values outputs = read_values(L, state, 3, "Function", "outputs", false);
+  const Values saved = read_values(L, state, 4, "Function", "saved", false);
+  unlink(outputs);
+  lua_pushvalue(L, 5);
+  link_custom(state, name, inputs, outputs, saved, luaL_ref(L, LUA_REGISTRYINDEX));
+  rebind_outputs(L, state, 3, outputs);
+  return 0;
+}
+
+// tape_position() → a mark; entries made later have a higher one.
+int tape_position(lua_State* L, State& state) {
+  lua_pushnumber(L, double(state.ctx.next_sequence));
+  return 1;
+}
+
+void collect_outside(const Values& outputs, uint64_t start, Values& outside) {
+  std::vector<TapeNode*> stack, seen;
+  auto reach = [&](const Value& v) {
+    TapeNode* node = v.node();
+    if (!node) return;
+    if (!node->leaf && node->sequence >= start) {
+      if (std::find(seen.begin(), seen.end(), node) != seen.end()) return;
+      seen.push_back(node);
+      stack.push_back(node);
+      return;
+    }
+    for (const Value& o : outside)
+      if (o.node() == node && o.node_output() == v.node_output()) return;
+    outside.push_back(v);
+  };
+  for (const Value& v : outputs) reach(v);
+  while (!stack.empty()) {
+    TapeNode* node = stack.back();
+    stack.pop_back();
+    for (const Value& v : node->inputs) reach(v);
+  }
+}
+
+// record_checkpoint(outputs, mark, backward): replaces what was recorded since `mark` by one entry over the values
+// from before it; backward({those values}, dy…) recomputes. Answers whether anything was recorded.
+int record_checkpoint(lua_State* L, State& state) {
+  state.update_modes();
+  Values outputs = read_values(L, state, 1, "checkpoint", "outputs", false);
+  Values outside;
+  collect_outside(outputs, uint64_t(lua_tonumber(L, 2)), outside);
+  lua_pushboolean(L, !outside.empty());
+  if (outside.empty()) return 1;
+  unlink(outputs);
+  lua_pushvalue(L, 3);
+  const Values saved = outside;
+  link_custom(state, "checkpoint", outside, outputs, saved, luaL_ref(L, LUA_REGISTRYINDEX));
+  rebind_outputs(L, state, 1, outputs);
+  return 1;
+}
+
+// set_recompute(on): while on, in-place changes of boxes from before are dropped.
+int set_recompute(lua_State* L, State& state) {
+  state.recompute_from = lua_toboolean(L, 1) ? state.next_box : 0;
+  return 0;
+}
+
+int set_detect_anomaly(lua_State* L, State& state) {
+  lua_pushboolean(L, state.ctx.detect_anomaly);
+  state.ctx.detect_anomaly = lua_toboolean(L, 1);
+  return 1;
+}
+
+// detach(x): the same value without its history.
+int detach(lua_State* L, State& state) {
+  push_box(L, state, check_value(L, state, 1, "detach", "x").detached());
+  return 1;
+}
+
+}  // namespace
+
+void open_autograd(lua_State* L, State& state) {
+  register_functions(L, state,
+                     {{"pop_modes", entry<pop_modes>},
+                      {"is_recording", entry<is_recording>},
+                      {"is_training", entry<is_training>},
+                      {"attach_grad", entry<attach_grad>},
+                      {"get_grad", entry<get_grad>},
+                      {"set_grad", entry<set_grad>},
+                      {"set_grad_req", entry<set_grad_req>},
+                      {"requires_grad", entry<get_requires_grad>},
+                      {"grad_state", entry<grad_state>},
+                      {"mark_stale", entry<mark_stale>},
+                      {"backward", entry<run_backward>},
+                      {"gradients", entry<run_gradients>},
+                      {"record_custom", entry<record_function>},
+                      {"record_checkpoint", entry<record_checkpoint>},
+                      {"tape_position", entry<tape_position>},
+                      {"set_recompute", entry<set_recompute>},
+                      {"set_detect_anomaly", entry<set_detect_anomaly>},
+                      {"detach", entry<detach>}});
+  lua_pushlightuserdata(L, &state);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, collect_guard);
+  lua_setfield(L, -2, "__gc");
+  lua_pushcclosure(L, entry<push_modes>, 2);
+  lua_setfield(L, -2, "push_modes");
+}
+
+}  // namespace pg::vm

@@ -1,0 +1,26 @@
+// The parts of the binding. Each adds its functions to the `core` table on top of the stack, which the
+// stdlib turns into what scripts see; see stdlib/init.lua.
+#pragma once
+#include "vm/state.h"
+
+namespace pg::vm {
+
+void open_ops(lua_State* L, State& state);        // core.ops, core.tensor_methods, operators
+void open_tensor(lua_State* L, State& state);     // creation from Lua values, item, totable, fields
+void open_index(lua_State* L, State& state);      // x[…] and x[…] = v
+void open_print(lua_State* L, State& state);      // tostring
+void open_autograd(lua_State* L, State& state);   // modes, leaves, backward
+void open_parameter(lua_State* L, State& state);  // unbound boxes with fields
+void open_memory(lua_State* L, State& state);     // scope, release, memory, threads
+void open_files(lua_State* L, State& state);      // tensors in files
+void open_errors(lua_State* L, State& state);     // core.fail and friends
+void open_library(lua_State* L, State& state);    // core.require, embedded files
+
+// Calls index handlers of open_index from the metatable's __index and __newindex (key at stack index 2).
+int index_read(lua_State* L, State& state);
+int index_write(lua_State* L, State& state);
+
+}  // namespace pg::vm
+
+// The module: leaves the table `pg` on the stack.
+extern "C" __attribute__((visibility("default"))) int luaopen_perigee(lua_State* L);

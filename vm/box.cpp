@@ -1,0 +1,159 @@
+#include "vm/box.h"
+
+#include "tensor/error.h"
+
+namespace pg::vm {
+namespace {
+
+constexpr int64_t kBoxOverhead = 256;  // a box, its header and a small buffer
+
+int64_t bytes_of(const Value& v) {
+  return kBoxOverhead + (v.is_array() && v.array().buffer ? int64_t(v.array().buffer->bytes) : 0);
+}
+
+void leave_scope(Box& box) {
+  if (!box.scope) return;
+  auto& boxes = box.state->scopes[box.scope - 1].boxes;
+  boxes[box.scope_slot] = nullptr;
+  box.scope = 0;
+}
+
+int collect_box(lua_State* L) {
+  Box* box = static_cast<Box*>(lua_touserdata(L, 1));
+  leave_scope(*box);
+  box->state->live_bytes -= box->bytes;
+  --box->state->tensors;
+  box->~Box();
+  return 0;
+}
+
+std::string parameter_name(lua_State* L, Box& box, int i) {
+  if (!box.has_extra) return "";
+  push_extra(L, box, i);
+  lua_getfield(L, -1, "name");
+  const char* text = lua_tostring(L, -1);
+  std::string name = text ? text : "";
+  lua_pop(L, 2);
+  return name;
+}
+
+}  // namespace
+
+Box* to_box(lua_State* L, State& state, int i) {
+  void* data = lua_touserdata(L, i);
+  if (!data || !lua_getmetatable(L, i)) return nullptr;
+  const bool same = lua_topointer(L, -1) == state.tensor_metatable;
+  lua_pop(L, 1);
+  return same ? static_cast<Box*>(data) : nullptr;
+}
+
+Box& check_box(lua_State* L, State& state, int i, const char* op, const char* name) {
+  Box* box = to_box(L, state, i);
+  if (!box) bad_argument(op, name, "a tensor", describe(L, state, i));
+  return *box;
+}
+
+void require_value(lua_State* L, Box& box, int i, const char* op, const char* name) {
+  if (box.get().defined()) return;
+  if (box.released) bad_argument(op, name, "a tensor", "a released tensor");
+  const std::string parameter = parameter_name(L, box, i);
+  bad_argument(op, name, "a tensor with a value",
+               fmt::format("parameter{} without one: call initialize(), and run the block once where its shape is deferred",
+                           parameter.empty() ? "" : " '" + parameter + "'"));
+}
+
+Value& check_value(lua_State* L, State& state, int i, const char* op, const char* name) {
+  Box& box = check_box(L, state, i, op, name);
+  require_value(L, box, i, op, name);
+  return box.get();
+}
+
+Box& push_box(lua_State* L, State& state, Value value) {
+  state.relieve_pressure(L);
+  Box* box = new (lua_newuserdata(L, sizeof(Box))) Box;
+  box->state = &state;
+  box->serial = state.next_box++;
+  box->bytes = bytes_of(value);
+  box->value = std::move(value);
+  state.live_bytes += box->bytes;
+  state.pending_bytes += box->bytes;
+  ++state.tensors;
+  if (!state.scopes.empty()) {
+    auto& boxes = state.scopes.back().boxes;
+    box->scope = uint32_t(state.scopes.size());
+    box->scope_slot = uint32_t(boxes.size());
+    boxes.push_back(box);
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
+  lua_setmetatable(L, -2);
+  return *box;
+}
+
+void push_results(lua_State* L, State& state, Values& values) {
+  luaL_checkstack(L, int(values.size()) + 2, "too many results");
+  for (Value& v : values) push_box(L, state, std::move(v));
+}
+
+void set_value(Box& box, Value value) {
+  if (box.serial < box.state->recompute_from) return;
+  if (box.cell) {
+    box.cell->value = std::move(value);
+    return;
+  }
+  const int64_t bytes = bytes_of(value);
+  box.state->live_bytes += bytes - box.bytes;
+  if (bytes > box.bytes) box.state->pending_bytes += bytes - box.bytes;
+  box.bytes = bytes;
+  box.value = std::move(value);
+}
+
+void check_in_place(lua_State*, State& state, Box& box, const char* op) {
+  if (box.read_only)
+    fail(op, "this tensor is the result of an indexing read, so an in-place change would be lost; write x[{1, 2}] = 5 on the "
+             "tensor itself, or take x[1]:clone()");
+  const TapeNode* node = box.get().node();
+  if (node && node->leaf && state.ctx.recording)
+    fail(op, "a tensor with attach_grad cannot change in place inside pg.record; use pg.pause or write outside");
+}
+
+void rebind_in_place(State&, Box& box, Value value, const char* op) {
+  const Value& old = box.get();
+  if (!(value.shape() == old.shape()) || value.dtype() != old.dtype())
+    bad_argument(op, "x", fmt::format("a result of type {} to store in place", to_string(old.type())), to_string(value.type()));
+  TapeNode* node = old.node();
+  if (node && node->leaf) value.link(node, 0);
+  set_value(box, std::move(value));
+}
+
+void push_extra(lua_State* L, Box& box, int i) {
+  if (i < 0) i = lua_gettop(L) + 1 + i;
+  if (!box.has_extra) {
+    lua_newtable(L);
+    lua_setfenv(L, i);
+    box.has_extra = true;
+  }
+  lua_getfenv(L, i);
+}
+
+std::string describe(lua_State* L, State& state, int i) {
+  if (Box* box = to_box(L, state, i)) return box->get().defined() ? to_string(box->get().type()) : "a tensor without value";
+  switch (lua_type(L, i)) {
+    case LUA_TNONE:
+    case LUA_TNIL: return "nil";
+    case LUA_TNUMBER: return fmt::format("number {:.14g}", lua_tonumber(L, i));
+    case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
+    case LUA_TSTRING: return fmt::format("\"{}\"", std::string(lua_tostring(L, i)).substr(0, 60));
+    default: return luaL_typename(L, i);
+  }
+}
+
+void open_box(lua_State* L, State& state) {
+  lua_createtable(L, 0, 24);
+  lua_pushcfunction(L, collect_box);
+  lua_setfield(L, -2, "__gc");
+  state.tensor_metatable = lua_topointer(L, -1);
+  lua_pushvalue(L, -1);
+  state.tensor_metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+}  // namespace pg::vm

@@ -1,0 +1,52 @@
+// Box: a Lua tensor. Holds one immutable Value; in-place methods and item assignment rebind the box.
+#pragma once
+#include "vm/state.h"
+
+namespace pg::vm {
+
+struct Box {
+  Value value;
+  Ref<Cell> cell;        // set for boxes that share their value with others (`x.grad`)
+  State* state = nullptr;
+  uint64_t serial = 0;
+  int64_t bytes = 0;     // accounted for this box
+  uint32_t scope = 0;    // 1 + index of the pg.scope it was made in; 0: none
+  uint32_t scope_slot = 0;
+  bool read_only = false;  // the result of an indexing read
+  bool released = false;
+  bool has_extra = false;  // its environment is a table of its own (see push_extra)
+
+  Value& get() { return cell ? cell->value : value; }
+};
+
+// The box at stack index `i`, or nullptr when that is no tensor.
+Box* to_box(lua_State* L, State& state, int i);
+
+// The same, throwing `op: bad argument 'name' (expected a tensor, got …)`; also for a released tensor and a
+// parameter without value.
+Box& check_box(lua_State* L, State& state, int i, const char* op, const char* name);
+Value& check_value(lua_State* L, State& state, int i, const char* op, const char* name);
+
+// Throws when the box holds no usable value.
+void require_value(lua_State* L, Box& box, int i, const char* op, const char* name);
+
+// Pushes a fresh box. May run the collector (see State::relieve_pressure).
+Box& push_box(lua_State* L, State& state, Value value);
+void push_results(lua_State* L, State& state, Values& values);
+
+// Rebinds: adjusts the account.
+void set_value(Box& box, Value value);
+
+// Rebinds the box to `value` as an in-place method does: refuses read-only boxes, and leaves while recording.
+void check_in_place(lua_State* L, State& state, Box& box, const char* op);
+void rebind_in_place(State& state, Box& box, Value value, const char* op);
+
+// Pushes the table of Lua fields that belongs to the box at stack index i, making it on first use.
+void push_extra(lua_State* L, Box& box, int i);
+
+// A short description of the Lua value for error texts: "nil", "number 3", "float32 2x3 cpu", "table".
+std::string describe(lua_State* L, State& state, int i);
+
+void open_box(lua_State* L, State& state);  // makes the metatable; pushes it
+
+}  // namespace pg::vm

@@ -1,0 +1,84 @@
+// Error helpers for the stdlib: positions name the script, not the library.
+#include "vm/args.h"
+#include "vm/bindings.h"
+
+namespace pg::vm {
+namespace {
+
+// fail(op, text): raises `file:line: op: text`.
+int raise(lua_State* L, State& state) {
+  const std::string op = check_string(L, state, 1, "fail", "op"), text = check_string(L, state, 2, "fail", "text");
+  throw Error(op + ": " + text);
+}
+
+// arg_error(op, name, expected, value)
+int raise_argument(lua_State* L, State& state) {
+  const std::string op = check_string(L, state, 1, "arg_error", "op"), name = check_string(L, state, 2, "arg_error", "name");
+  bad_argument(op.c_str(), name.c_str(), check_string(L, state, 3, "arg_error", "expected"), describe(L, state, 4));
+}
+
+std::vector<std::string> collect_names(lua_State* L, int i) {
+  std::vector<std::string> names;
+  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING)
+      names.push_back(lua_tostring(L, -2));
+    else if (lua_type(L, -1) == LUA_TSTRING)
+      names.push_back(lua_tostring(L, -1));
+  }
+  return names;
+}
+
+// suggest(name, table): the nearest string key or element, or nil.
+int suggest_name(lua_State* L, State& state) {
+  const std::string name = check_string(L, state, 1, "suggest", "name");
+  const std::vector<std::string> names = collect_names(L, 2);
+  std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string near = suggest(name, known);
+  near.empty() ? lua_pushnil(L) : void(lua_pushstring(L, near.c_str()));
+  return 1;
+}
+
+// check_options(op, options, known): raises for keys outside the known ones.
+int check_known(lua_State* L, State& state) {
+  const std::string op = check_string(L, state, 1, "check_options", "op");
+  if (lua_isnoneornil(L, 2)) return 0;
+  if (!lua_istable(L, 2)) bad_argument(op.c_str(), "options", "a table of options", describe(L, state, 2));
+  for (lua_pushnil(L); lua_next(L, 2);) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, 3);
+    const bool known = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (known) continue;
+    const std::string key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : describe(L, state, -1);
+    std::vector<std::string> names = collect_names(L, 3);
+    std::sort(names.begin(), names.end());
+    std::vector<std::string_view> views(names.begin(), names.end());
+    unknown_option(op.c_str(), key, views);
+  }
+  return 0;
+}
+
+int describe_value(lua_State* L, State& state) {
+  lua_pushstring(L, describe(L, state, 1).c_str());
+  return 1;
+}
+
+int position(lua_State* L, State&) {
+  lua_pushstring(L, script_position(L).c_str());
+  return 1;
+}
+
+}  // namespace
+
+void open_errors(lua_State* L, State& state) {
+  register_functions(L, state,
+                     {{"raise", entry<raise>},
+                      {"arg_error", entry<raise_argument>},
+                      {"suggest", entry<suggest_name>},
+                      {"check_options", entry<check_known>},
+                      {"describe", entry<describe_value>},
+                      {"script_position", entry<position>}});
+}
+
+}  // namespace pg::vm

@@ -1,0 +1,223 @@
+// The module: builds `core`, runs stdlib/init.lua on it and answers the table that scripts see.
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "tensor/buffer.h"
+#include "vm/args.h"
+#include "vm/bindings.h"
+#include "vm/embedded.h"
+
+namespace pg::vm {
+namespace {
+
+const char kModuleKey = 0;
+
+const EmbeddedFile* find_embedded(const std::string& name) {
+  for (const EmbeddedFile& f : embedded_files())
+    if (name == f.name) return &f;
+  return nullptr;
+}
+
+// A file of the stdlib: from PERIGEE_STDLIB when that is set, else from the binary.
+bool read_library_file(const std::string& name, std::string& text) {
+  if (const char* folder = std::getenv("PERIGEE_STDLIB")) {
+    std::ifstream file(std::string(folder) + "/" + name, std::ios::binary);
+    if (!file) return false;
+    std::stringstream content;
+    content << file.rdbuf();
+    text = content.str();
+    return true;
+  }
+  const EmbeddedFile* file = find_embedded(name);
+  if (file) text.assign(reinterpret_cast<const char*>(file->data), file->size);
+  return file != nullptr;
+}
+
+void load_chunk(lua_State* L, const std::string& name) {
+  std::string text;
+  if (!read_library_file(name, text)) throw Error("the library has no file '" + name + "'");
+  if (luaL_loadbuffer(L, text.data(), text.size(), ("@stdlib/" + name).c_str())) throw PositionedError(lua_tostring(L, -1));
+}
+
+// Upvalues 2 and 3: core and the table of loaded modules. core.require("nn.block") runs stdlib/nn/block.lua once.
+int require_module(lua_State* L, State& state) {
+  std::string name = check_string(L, state, 1, "require", "name");
+  lua_settop(L, 1);
+  lua_pushvalue(L, 1);
+  lua_rawget(L, lua_upvalueindex(3));
+  if (!lua_isnil(L, -1)) return 1;
+  for (char& c : name)
+    if (c == '.') c = '/';
+  load_chunk(L, name + ".lua");
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_call(L, 1, 1);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_pushboolean(L, true);
+  }
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, lua_upvalueindex(3));
+  return 1;
+}
+
+// embedded(name) → the content of a file of the stdlib, or nil
+int embedded(lua_State* L, State& state) {
+  std::string text;
+  if (!read_library_file(check_string(L, state, 1, "embedded", "name"), text)) return lua_pushnil(L), 1;
+  lua_pushlstring(L, text.data(), text.size());
+  return 1;
+}
+
+int embedded_names(lua_State* L, State&) {
+  lua_newtable(L);
+  int i = 0;
+  for (const EmbeddedFile& f : embedded_files()) {
+    lua_pushstring(L, f.name);
+    lua_rawseti(L, -2, ++i);
+  }
+  return 1;
+}
+
+void push_inputs(lua_State* L, const OpDef& op) {
+  lua_createtable(L, int(op.inputs.size()), 0);
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const InputDef& def = op.inputs[i];
+    lua_newtable(L);
+    lua_pushstring(L, def.name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, def.doc), lua_setfield(L, -2, "doc");
+    lua_pushstring(L, def.arity == Arity::kOne ? "one" : def.arity == Arity::kList ? "list" : "optional"), lua_setfield(L, -2, "arity");
+    lua_pushnumber(L, def.low), lua_setfield(L, -2, "low");
+    lua_pushnumber(L, def.high), lua_setfield(L, -2, "high");
+    lua_newtable(L);
+    for (int t = 0; t < kDTypeCount; ++t) {
+      lua_pushboolean(L, accepts(def.dtypes, DType(t)));
+      lua_setfield(L, -2, name_of(DType(t)));
+    }
+    lua_setfield(L, -2, "dtypes");
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+}
+
+void push_attr_rows(lua_State* L, const OpDef& op) {
+  static const char* const kinds[] = {"bool", "int", "float", "string", "dtype", "device", "ints", "floats", "dim", "dims", "random"};
+  lua_createtable(L, int(op.attrs.size()), 0);
+  for (size_t i = 0; i < op.attrs.size(); ++i) {
+    const AttrDef& def = op.attrs[i];
+    lua_newtable(L);
+    lua_pushstring(L, def.name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, def.doc), lua_setfield(L, -2, "doc");
+    lua_pushstring(L, kinds[int(def.kind)]), lua_setfield(L, -2, "kind");
+    lua_pushboolean(L, def.optional), lua_setfield(L, -2, "optional");
+    lua_pushboolean(L, def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom), lua_setfield(L, -2, "required");
+    lua_pushstring(L, to_string(def.fallback).c_str()), lua_setfield(L, -2, "default");
+    lua_newtable(L);
+    for (size_t c = 0; c < def.choices.size(); ++c) {
+      lua_pushstring(L, def.choices[c]);
+      lua_rawseti(L, -2, int(c) + 1);
+    }
+    lua_setfield(L, -2, "choices");
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+}
+
+// op_row(name) → the row as a table, or nil: for help, stubs and generated tests.
+int op_row(lua_State* L, State& state) {
+  const OpDef* op = registry().find(check_string(L, state, 1, "op_row", "name"));
+  if (!op) return lua_pushnil(L), 1;
+  lua_newtable(L);
+  lua_pushstring(L, op->name), lua_setfield(L, -2, "name");
+  lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
+  lua_pushstring(L, op->example), lua_setfield(L, -2, "example");
+  const std::pair<const char*, Traits> traits[] = {
+      {"pointwise", kPointwise}, {"view", kView}, {"random", kRandom}, {"no_grad", kNoGrad}, {"dynamic_shape", kDynamicShape},
+      {"in_place", kInPlace}, {"hidden", kHidden}, {"function_only", kFunctionOnly}, {"list_output", kListOutput}, {"effect", kEffect}};
+  for (const auto& [name, trait] : traits) lua_pushboolean(L, op->has(trait)), lua_setfield(L, -2, name);
+  lua_pushboolean(L, op->differentiable() || (op->decompose && !op->has(kNoGrad))), lua_setfield(L, -2, "differentiable");
+  push_inputs(L, *op), lua_setfield(L, -2, "inputs");
+  push_attr_rows(L, *op), lua_setfield(L, -2, "attrs");
+  const OpBinding binding = make_binding(*op);
+  lua_newtable(L);
+  for (size_t i = 0; i < binding.slots.size(); ++i) {
+    const Slot& s = binding.slots[i];
+    lua_pushstring(L, s.is_input ? op->inputs[size_t(s.index)].name : op->attrs[size_t(s.index)].name);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  lua_setfield(L, -2, "signature");
+  lua_newtable(L);
+  for (size_t i = 0; i < op->outputs.size(); ++i) {
+    lua_pushstring(L, op->outputs[i]);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  lua_setfield(L, -2, "outputs");
+  return 1;
+}
+
+// op_names(hidden) → the sorted names of the registry
+int op_names(lua_State* L, State&) {
+  const bool hidden = lua_toboolean(L, 1);
+  lua_newtable(L);
+  int i = 0;
+  for (const OpDef* op : registry().ops()) {
+    if (op->has(kHidden) && !hidden) continue;
+    lua_pushstring(L, op->name);
+    lua_rawseti(L, -2, ++i);
+  }
+  return 1;
+}
+
+int open_core(lua_State* L, State& state) {
+  open_box(L, state);
+  lua_pop(L, 1);
+  lua_newtable(L);
+  open_ops(L, state);
+  open_autograd(L, state);
+  open_tensor(L, state);
+  open_index(L, state);
+  open_print(L, state);
+  open_parameter(L, state);
+  open_memory(L, state);
+  open_files(L, state);
+  open_errors(L, state);
+  open_library(L, state);
+  load_chunk(L, "init.lua");
+  lua_pushvalue(L, -2);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+}  // namespace
+
+void open_library(lua_State* L, State& state) {
+  register_functions(L, state, {{"embedded", entry<embedded>},
+                                {"embedded_names", entry<embedded_names>},
+                                {"op_row", entry<op_row>},
+                                {"op_names", entry<op_names>}});
+  lua_pushlightuserdata(L, &state);
+  lua_pushvalue(L, -2);
+  lua_newtable(L);
+  lua_pushcclosure(L, entry<require_module>, 3);
+  lua_setfield(L, -2, "require");
+  lua_pushstring(L, PERIGEE_VERSION);
+  lua_setfield(L, -2, "version");
+}
+
+}  // namespace pg::vm
+
+extern "C" int luaopen_perigee(lua_State* L) {
+  using namespace pg::vm;
+  lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (!lua_isnil(L, -1)) return 1;
+  lua_pop(L, 1);
+  State& state = find_state(L);
+  lua_pushlightuserdata(L, &state);
+  lua_pushcclosure(L, entry<open_core>, 1);
+  lua_call(L, 0, 1);
+  lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  return 1;
+}

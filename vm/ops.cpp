@@ -1,0 +1,201 @@
+// Lua functions, methods and operators of all ops, derived from the registry.
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "vm/args.h"
+#include "vm/bindings.h"
+
+namespace pg::vm {
+namespace {
+
+// One binding an op for the life of the process; rows never change.
+const OpBinding& binding_of(const OpDef& op) {
+  static std::deque<OpBinding>* all = [] {
+    auto* list = new std::deque<OpBinding>;
+    for (const OpDef* row : registry().ops()) list->push_back(make_binding(*row));
+    return list;
+  }();
+  const auto ops = registry().ops();
+  for (size_t i = 0; i < ops.size(); ++i)
+    if (ops[i] == &op) return (*all)[i];
+  throw Error("op is not registered");
+}
+
+const OpBinding& upvalue_binding(lua_State* L) { return *static_cast<const OpBinding*>(lua_touserdata(L, lua_upvalueindex(2))); }
+
+int push_outputs(lua_State* L, State& state, const OpDef& op, Values& out) {
+  if (!op.has(kListOutput)) {
+    push_results(L, state, out);
+    return int(out.size());
+  }
+  lua_createtable(L, int(out.size()), 0);
+  for (size_t i = 0; i < out.size(); ++i) {
+    push_box(L, state, std::move(out[i]));
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  return 1;
+}
+
+int call_op(lua_State* L, State& state) {
+  const OpBinding& binding = upvalue_binding(L);
+  state.update_modes();
+  Call call;
+  read_arguments(L, state, binding, 1, call);
+  Values out = apply(state.ctx, *binding.op, call.inputs, call.attrs);
+  return push_outputs(L, state, *binding.op, out);
+}
+
+Value operand(lua_State* L, State& state, int i, const OpDef& op) {
+  if (lua_type(L, i) == LUA_TNUMBER) return Value(double(lua_tonumber(L, i)));
+  return check_value(L, state, i, op.name, op.inputs[size_t(i - 1)].name);
+}
+
+// The operators: two operands, no attributes.
+int call_operator(lua_State* L, State& state) {
+  const OpDef& op = *upvalue_binding(L).op;
+  state.update_modes();
+  Value in[2] = {operand(L, state, 1, op), operand(L, state, 2, op)};
+  Values out = apply(state.ctx, op, in, {});
+  push_box(L, state, std::move(out[0]));
+  return 1;
+}
+
+int call_negation(lua_State* L, State& state) {
+  lua_settop(L, 1);
+  return call_op(L, state);
+}
+
+// Gives the box's value to the op for the extent of a call, so that a uniquely held buffer can be rewritten, and
+// takes it back on failure.
+class Lent {
+ public:
+  Lent(Box& box, Value& place) : box_(box), place_(place) {
+    node_ = Ref<TapeLink>(box.get().node());
+    leaf_ = node_ && static_cast<TapeNode*>(node_.get())->leaf;
+    output_ = box.get().node_output();
+    place_ = Value();
+    place_ = std::move(box.get());
+    box.get() = Value();
+    if (leaf_) place_.link(nullptr, 0);
+  }
+  ~Lent() {
+    if (box_.get().defined()) return;
+    box_.get() = place_.detached();
+    box_.get().link(static_cast<TapeNode*>(node_.get()), output_);
+  }
+  void finish(Value result) {
+    if (leaf_) result.link(static_cast<TapeNode*>(node_.get()), output_);
+    set_value(box_, std::move(result));
+  }
+
+ private:
+  Box& box_;
+  Value& place_;
+  Ref<TapeLink> node_;
+  uint32_t output_ = 0;
+  bool leaf_ = false;
+};
+
+bool holds_box(lua_State* L, State& state, const Box& box) {
+  for (int i = 2; i <= lua_gettop(L); ++i)
+    if (to_box(L, state, i) == &box) return true;
+  return false;
+}
+
+void check_result_type(const OpDef& op, const char* name, const Value& old, std::span<const Value> inputs, const Attrs& attrs) {
+  SmallVector<Type, 2> types;
+  infer_types(op, inputs, attrs, types);
+  if (types[0].shape == old.shape() && types[0].dtype == old.dtype()) return;
+  bad_argument(name, "x", fmt::format("a tensor of type {} to hold the result", to_string(types[0])), to_string(old.type()));
+}
+
+// x:op_(…): the first input's box takes the result.
+int call_in_place(lua_State* L, State& state) {
+  const OpBinding& binding = upvalue_binding(L);
+  const OpDef& op = *binding.op;
+  const std::string name = std::string(op.name) + "_";
+  state.update_modes();
+  Box& box = check_box(L, state, 1, name.c_str(), op.inputs[0].name);
+  require_value(L, box, 1, name.c_str(), op.inputs[0].name);
+  check_in_place(L, state, box, name.c_str());
+  if (box.serial < state.recompute_from) return lua_settop(L, 1), 1;
+  Call call;
+  read_arguments(L, state, binding, 1, call);
+  check_result_type(op, name.c_str(), box.get(), call.inputs, call.attrs);
+  const bool shared = holds_box(L, state, box);
+  call.inputs[0] = Value();
+  Lent lent(box, call.inputs[0]);
+  if (shared)  // x:add_(x): the other uses keep what they have read
+    for (size_t i = 1; i < call.inputs.size(); ++i)
+      if (call.inputs[i].is_array() && !call.inputs[i].defined()) call.inputs[i] = call.inputs[0];
+  Values out = apply(state.ctx, op, call.inputs, call.attrs);
+  call.inputs.clear();
+  lent.finish(std::move(out[0]));
+  lua_settop(L, 1);
+  return 1;
+}
+
+bool is_public(const OpDef& op) { return !op.has(kHidden); }
+
+bool has_method(const OpDef& op) {
+  return is_public(op) && !op.has(kFunctionOnly) && !op.inputs.empty() && op.inputs[0].arity == Arity::kOne &&
+         binding_of(op).slots[0].is_input && binding_of(op).slots[0].index == 0;
+}
+
+void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) {
+  lua_pushlightuserdata(L, &state);
+  lua_pushlightuserdata(L, const_cast<OpBinding*>(&binding_of(op)));
+  lua_pushcclosure(L, f, 2);
+}
+
+int refuse_order(lua_State*, State&) {
+  throw Error("tensors cannot be compared with < or <=, which answer one boolean; use x:lt(y), x:le(y), x:gt(y), x:ge(y) for a tensor of booleans");
+}
+
+void set_operator(lua_State* L, State& state, const char* event, const char* op) {
+  if (const OpDef* def = registry().find(op)) {
+    push_closure(L, state, *def, !std::strcmp(event, "__unm") ? entry<call_negation> : entry<call_operator>);
+    lua_setfield(L, -2, event);
+  }
+}
+
+}  // namespace
+
+void open_ops(lua_State* L, State& state) {
+  lua_newtable(L);  // core.ops
+  lua_newtable(L);  // core.tensor_methods
+  for (const OpDef* op : registry().ops()) {
+    if (!is_public(*op)) {
+      push_closure(L, state, *op, entry<call_op>);
+      lua_setfield(L, -3, (std::string("_") + op->name).c_str());
+      continue;
+    }
+    push_closure(L, state, *op, entry<call_op>);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -4, op->name);
+    if (has_method(*op)) {
+      lua_pushvalue(L, -1);
+      lua_setfield(L, -3, op->name);
+      if (!op->has(kView) && !op->has(kDynamicShape) && op->outputs.size() == 1 && !op->has(kListOutput)) {
+        push_closure(L, state, *op, entry<call_in_place>);
+        lua_setfield(L, -3, (std::string(op->name) + "_").c_str());
+      }
+    }
+    lua_pop(L, 1);
+  }
+  lua_setfield(L, -3, "tensor_methods");
+  lua_setfield(L, -2, "ops");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
+  set_operator(L, state, "__add", "add");
+  set_operator(L, state, "__sub", "sub");
+  set_operator(L, state, "__mul", "mul");
+  set_operator(L, state, "__div", "div");
+  set_operator(L, state, "__mod", "remainder");
+  set_operator(L, state, "__pow", "pow");
+  set_operator(L, state, "__unm", "neg");
+  register_functions(L, state, {{"__lt", entry<refuse_order>}, {"__le", entry<refuse_order>}});
+  lua_pop(L, 1);
+}
+
+}  // namespace pg::vm

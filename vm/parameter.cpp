@@ -1,0 +1,120 @@
+// Parameters and generators: boxes that may have no value yet, with fields of their own.
+#include "vm/args.h"
+#include "vm/bindings.h"
+
+namespace pg::vm {
+namespace {
+
+// new_parameter() → a tensor without value
+int new_parameter(lua_State* L, State& state) {
+  Box& box = push_box(L, state, Value());
+  push_extra(L, box, -1);
+  lua_pop(L, 1);
+  return 1;
+}
+
+// extra(x) → the table of its Lua fields
+int extra(lua_State* L, State& state) {
+  push_extra(L, check_box(L, state, 1, "extra", "x"), 1);
+  return 1;
+}
+
+int has_value(lua_State* L, State& state) {
+  lua_pushboolean(L, check_box(L, state, 1, "has_value", "x").get().defined());
+  return 1;
+}
+
+// bind(x, y): x takes y's value, of any type; a leaf stays one, with a fresh zero gradient when the type changes.
+int bind(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "bind", "x");
+  Value value = check_value(L, state, 2, "bind", "y").detached();
+  TapeNode* leaf = box.get().defined() ? box.get().node() : nullptr;
+  if (leaf && leaf->leaf) {
+    if (leaf->leaf_type == value.type()) {
+      value.link(leaf, 0);
+    } else {
+      Ref<TapeNode> fresh = make_leaf(value.type(), leaf->req);
+      value.link(fresh.get(), 0);
+    }
+  }
+  box.released = false;
+  set_value(box, std::move(value));
+  lua_settop(L, 1);
+  return 1;
+}
+
+int collect_generator(lua_State* L) {
+  using Holder = Ref<Generator>;
+  static_cast<Holder*>(lua_touserdata(L, 1))->~Holder();
+  return 0;
+}
+
+uint64_t check_seed(lua_State* L, State& state, int i, const char* op) {
+  return uint64_t(check_integer(L, state, i, op, "seed", "a whole number"));
+}
+
+void push_generator(lua_State* L, State& state, Ref<Generator> g) {
+  new (lua_newuserdata(L, sizeof(Ref<Generator>))) Ref<Generator>(std::move(g));
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.generator_metatable_ref);
+  lua_setmetatable(L, -2);
+}
+
+// Generator(seed): a stream of random numbers of its own.
+int new_generator(lua_State* L, State& state) {
+  push_generator(L, state, Ref<Generator>(new Generator(lua_isnoneornil(L, 1) ? 0 : check_seed(L, state, 1, "Generator"))));
+  return 1;
+}
+
+int manual_seed(lua_State* L, State& state) {
+  state.ctx.generator->seed(check_seed(L, state, 1, "manual_seed"));
+  return 0;
+}
+
+Generator& check_generator(lua_State* L, State& state, int i) {
+  if (lua_isnoneornil(L, i)) return *state.ctx.generator;
+  if (Generator* g = to_generator(L, state, i)) return *g;
+  bad_argument("Generator", "generator", "a Generator", describe(L, state, i));
+}
+
+// random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick)
+int random_state(lua_State* L, State& state) {
+  const RandomKey key = check_generator(L, state, 1).state();
+  lua_pushnumber(L, double(key.seed));
+  lua_pushnumber(L, double(key.tick));
+  return 2;
+}
+
+int set_random_state(lua_State* L, State& state) {
+  check_generator(L, state, 1).set_state({check_seed(L, state, 2, "set_random_state"), check_seed(L, state, 3, "set_random_state")});
+  return 0;
+}
+
+int seed_generator(lua_State* L, State& state) {
+  check_generator(L, state, 1).seed(check_seed(L, state, 2, "seed"));
+  lua_settop(L, 1);
+  return 1;
+}
+
+}  // namespace
+
+void open_parameter(lua_State* L, State& state) {
+  register_functions(L, state,
+                     {{"new_parameter", entry<new_parameter>},
+                      {"extra", entry<extra>},
+                      {"has_value", entry<has_value>},
+                      {"bind", entry<bind>},
+                      {"Generator", entry<new_generator>},
+                      {"manual_seed", entry<manual_seed>},
+                      {"random_state", entry<random_state>},
+                      {"set_random_state", entry<set_random_state>}});
+  lua_createtable(L, 0, 3);
+  lua_pushcfunction(L, collect_generator);
+  lua_setfield(L, -2, "__gc");
+  lua_newtable(L);
+  register_functions(L, state, {{"seed", entry<seed_generator>}, {"state", entry<random_state>}, {"set_state", entry<set_random_state>}});
+  lua_setfield(L, -2, "__index");
+  state.generator_metatable = lua_topointer(L, -1);
+  state.generator_metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+}  // namespace pg::vm

@@ -1,0 +1,107 @@
+#include "vm/state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/buffer.h"
+
+namespace pg::vm {
+namespace {
+
+const char kStateKey = 0;
+
+constexpr int64_t kStepBytes = int64_t(1) << 20;     // a collector step at most once a megabyte
+constexpr int64_t kCycleBytes = int64_t(48) << 20;   // a full cycle at least once so many bytes
+constexpr int kGcIsRunning = 9;                      // LUA_GCISRUNNING of LuaJIT 2.1
+
+int collect_state(lua_State* L) {
+  static_cast<State*>(lua_touserdata(L, 1))->~State();
+  return 0;
+}
+
+bool suspended(lua_State* owner, lua_State* running) {
+  return owner != running && lua_status(owner) == LUA_YIELD;
+}
+
+}  // namespace
+
+State& find_state(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kStateKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (void* found = lua_touserdata(L, -1)) {
+    lua_pop(L, 1);
+    return *static_cast<State*>(found);
+  }
+  lua_pop(L, 1);
+  lua_pushlightuserdata(L, const_cast<char*>(&kStateKey));
+  State* state = new (lua_newuserdata(L, sizeof(State))) State;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, collect_state);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  return *state;
+}
+
+void State::update_modes() {
+  bool recording = false, training = false, have_recording = false, have_training = false;
+  for (size_t i = modes.size(); i-- > 0 && !(have_recording && have_training);) {
+    const ModeScope& m = modes[i];
+    if (suspended(m.owner, nullptr)) continue;
+    if (m.sets_recording && !have_recording) recording = m.recording, have_recording = true;
+    if (m.sets_training && !have_training) training = m.training, have_training = true;
+  }
+  ctx.recording = recording;
+  ctx.training = training;
+}
+
+void State::relieve_pressure(lua_State* L) {
+  while (!dead_references.empty()) {
+    luaL_unref(L, LUA_REGISTRYINDEX, dead_references.back());
+    dead_references.pop_back();
+  }
+  if (gc_stress) {
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    pending_bytes = 0;
+    return;
+  }
+  if (pending_bytes < kStepBytes || collecting) return;
+  const int64_t bytes = std::exchange(pending_bytes, 0);
+  if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
+  const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
+  const int64_t budget = std::max(kCycleBytes, live_bytes / 2);
+  collecting = true;
+  if (bytes >= budget)
+    lua_gc(L, LUA_GCCOLLECT, 0);
+  else
+    lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20)));
+  collecting = false;
+}
+
+std::string script_position(lua_State* L) {
+  lua_Debug frame;
+  for (int level = 0; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    if (frame.currentline <= 0 || !std::strncmp(frame.source, "@stdlib/", 8)) continue;
+    return fmt::format("{}:{}", frame.short_src, frame.currentline);
+  }
+  return "";
+}
+
+void push_error(lua_State* L, const char* text) {
+  const std::string position = script_position(L);
+  if (position.empty())
+    lua_pushstring(L, text);
+  else
+    lua_pushfstring(L, "%s: %s", position.c_str(), text);
+}
+
+void register_functions(lua_State* L, State& state, std::initializer_list<Registration> functions) {
+  for (const Registration& f : functions) {
+    lua_pushlightuserdata(L, &state);
+    lua_pushcclosure(L, f.function, 1);
+    lua_setfield(L, -2, f.name);
+  }
+}
+
+}  // namespace pg::vm

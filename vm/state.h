@@ -1,0 +1,99 @@
+// State: what perigee keeps a Lua state. Found through the first upvalue of every C function of ours.
+#pragma once
+#include <lua.hpp>
+#include <string>
+#include <vector>
+
+#include "tensor/context.h"
+#include "tensor/tape.h"
+
+namespace pg::vm {
+
+struct Box;
+
+// A recording scope opened by pg.record and the like. It holds while the coroutine that opened it is not suspended.
+struct ModeScope {
+  lua_State* owner;
+  bool recording, training;
+  bool sets_recording, sets_training;
+  uint64_t token;
+};
+
+// Boxes made inside a pg.scope call.
+struct BoxScope {
+  std::vector<Box*> boxes;
+};
+
+class State {
+ public:
+  Context ctx;
+  const void* tensor_metatable = nullptr;     // identity of the tensors' metatable
+  int tensor_metatable_ref = 0;               // its place in the registry's array part
+  const void* generator_metatable = nullptr;
+  int generator_metatable_ref = 0;
+  std::vector<ModeScope> modes;
+  std::vector<BoxScope> scopes;
+  uint64_t next_token = 1;
+  lua_State* running = nullptr;            // where callbacks from backward run
+  std::vector<int> dead_references;        // registry references to give back at the next entry
+  uint64_t next_box = 1;                   // serial number of the next box
+  uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
+  bool gc_stress = false;
+  bool collecting = false;
+
+  int64_t live_bytes = 0;     // held by boxes of this state
+  int64_t pending_bytes = 0;  // allocated since the collector's last step
+  int64_t tensors = 0;
+
+  // The flags in force for the running coroutine; called at each entry that applies ops.
+  void update_modes();
+
+  // Runs collector steps paced by the bytes that new boxes hold. Called at the binding boundary only.
+  void relieve_pressure(lua_State* L);
+};
+
+// The state of a C closure of ours.
+inline State& state_of(lua_State* L) { return *static_cast<State*>(lua_touserdata(L, lua_upvalueindex(1))); }
+
+// The state of any function, through the registry; creates it on first use.
+State& find_state(lua_State* L);
+
+// "file:line" of the innermost script function (not of the stdlib), or "".
+std::string script_position(lua_State* L);
+
+// Pushes `file:line: text`.
+void push_error(lua_State* L, const char* text);
+
+// An error text that already names its position.
+class PositionedError : public Error {
+ public:
+  using Error::Error;
+};
+
+using Function = int (*)(lua_State* L, State& state);
+
+// Wraps a function that may throw: the exception ends before the Lua error starts, so no destructor is skipped.
+template <Function F>
+int entry(lua_State* L) {
+  State& state = state_of(L);
+  try {
+    return F(L, state);
+  } catch (const PositionedError& e) {
+    lua_pushstring(L, e.what());
+  } catch (const std::bad_alloc&) {
+    push_error(L, "out of memory");
+  } catch (const std::exception& e) {
+    push_error(L, e.what());
+  }
+  return lua_error(L);
+}
+
+struct Registration {
+  const char* name;
+  lua_CFunction function;
+};
+
+// Sets functions with the state as upvalue into the table on top of the stack.
+void register_functions(lua_State* L, State& state, std::initializer_list<Registration> functions);
+
+}  // namespace pg::vm

@@ -1,0 +1,486 @@
+// Tensors made from and turned into Lua values, their fields, and in-place writes of whole tensors.
+#include <cmath>
+#include <cstring>
+
+#include "tensor/cpu/copy.h"
+#include "tensor/rule.h"
+#include "vm/args.h"
+#include "vm/bindings.h"
+
+namespace pg::vm {
+namespace {
+
+// Nested tables of numbers or booleans → one array.
+class TableReader {
+ public:
+  TableReader(lua_State* L, State& state) : L_(L), state_(state) {}
+
+  Value read(int i, std::optional<DType> dtype) {
+    luaL_checkstack(L_, 2 * kMaxRank + 4, "tensor");
+    measure(i);
+    dtype_ = dtype.value_or(boolean_ ? DType::kBool : DType::kFloat32);
+    checked_numel("tensor", shape_);
+    Value out = make_array(Type{dtype_, {}, shape_});
+    at_ = static_cast<char*>(out.array().data());
+    fill(i, 0);
+    return out;
+  }
+
+ private:
+  void measure(int i) {
+    const int top = lua_gettop(L_);
+    lua_pushvalue(L_, i);
+    while (lua_istable(L_, -1)) {
+      if (shape_.size() == kMaxRank) fail("tensor", "bad argument 'data' (expected at most {} nested tables, got more)", kMaxRank);
+      const int64_t n = int64_t(lua_objlen(L_, -1));
+      shape_.push_back(n);
+      if (n == 0) break;
+      lua_rawgeti(L_, -1, 1);
+    }
+    boolean_ = lua_isboolean(L_, -1);
+    lua_settop(L_, top);
+  }
+
+  void fill(int i, int depth) {
+    if (depth == shape_.size()) return element(i);
+    const int n = int(lua_istable(L_, i) ? lua_objlen(L_, i) : 0);
+    if (!lua_istable(L_, i)) bad("a table of " + std::to_string(shape_[depth]) + " at depth " + std::to_string(depth + 1), i);
+    if (n != shape_[depth])
+      fail("tensor", "bad argument 'data' (expected {} elements at depth {} like the first, got {})", shape_[depth], depth + 1, n);
+    int counted = 0;
+    for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) ++counted;
+    if (counted != n) fail("tensor", "bad argument 'data' (expected an array without holes, got a table with holes or other keys)");
+    for (int k = 1; k <= n; ++k) {
+      lua_rawgeti(L_, i, k);
+      fill(lua_gettop(L_), depth + 1);
+      lua_pop(L_, 1);
+    }
+  }
+
+  void element(int i) {
+    double v;
+    if (lua_type(L_, i) == LUA_TNUMBER)
+      v = lua_tonumber(L_, i);
+    else if (lua_isboolean(L_, i))
+      v = lua_toboolean(L_, i);
+    else
+      bad(shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean", i);
+    if (!is_float(dtype_) && !holds(dtype_, v)) bad(fmt::format("a number that {} can hold", name_of(dtype_)), i);
+    store_number(dtype_, at_, v);
+    at_ += size_of(dtype_);
+  }
+
+  [[noreturn]] void bad(const std::string& expected, int i) { bad_argument("tensor", "data", expected, describe(L_, state_, i)); }
+
+  lua_State* L_;
+  State& state_;
+  Dims shape_;
+  DType dtype_ = DType::kFloat32;
+  bool boolean_ = false;
+  char* at_ = nullptr;
+};
+
+struct Placement {
+  std::optional<DType> dtype;
+  Device device;
+};
+
+Placement read_placement(lua_State* L, State& state, int i, const char* op) {
+  Placement p;
+  check_options(L, state, i, op, {"dtype", "device"});
+  if (!lua_istable(L, i)) return p;
+  if (option(L, i, "dtype")) p.dtype = check_dtype(L, state, lua_gettop(L), op, "dtype"), lua_pop(L, 1);
+  if (option(L, i, "device")) p.device = device_from_name(check_string(L, state, lua_gettop(L), op, "device")), lua_pop(L, 1);
+  return p;
+}
+
+// tensor(data, {dtype=, device=}); a tensor gives a copy without history.
+int new_tensor(lua_State* L, State& state) {
+  lua_settop(L, 2);
+  const Placement p = read_placement(L, state, 2, "tensor");
+  Value out;
+  if (to_box(L, state, 1)) {
+    const Value& source = check_value(L, state, 1, "tensor", "data");
+    Value in[1] = {source.detached()};
+    out = apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", p.dtype.value_or(source.dtype())}}))[0];
+    if (out.array_ref() == source.array_ref()) out = to_contiguous(state.ctx, source.detached());
+  } else {
+    out = TableReader(L, state).read(1, p.dtype);
+  }
+  push_box(L, state, to_device(state.ctx, out, p.device));
+  return 1;
+}
+
+Value host_copy(State& state, const Value& v) { return to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{})); }
+
+// Pushes one element: a number, a boolean, or an int64 cdata beyond 2^53.
+void push_element(lua_State* L, DType dtype, const void* at) {
+  if (dtype == DType::kBool) return lua_pushboolean(L, *static_cast<const bool*>(at));
+  if (dtype == DType::kInt64) {
+    const int64_t v = *static_cast<const int64_t*>(at);
+    if (v > (int64_t(1) << 53) || v < -(int64_t(1) << 53)) {
+      const std::string code = v == INT64_MIN ? "return -9223372036854775807LL - 1LL" : fmt::format("return {}LL", v);
+      if (luaL_loadstring(L, code.c_str()) || lua_pcall(L, 0, 1, 0))
+        throw Error(fmt::format("item: the int64 {} does not fit a number and FFI is off", v));
+      return;
+    }
+  }
+  lua_pushnumber(L, load_number(dtype, at));
+}
+
+int item_of(lua_State* L, State& state) {
+  const Value& v = check_value(L, state, 1, "item", "x");
+  if (v.numel() != 1) bad_argument("item", "x", "a tensor of one element", to_string(v.type()));
+  const Value host = host_copy(state, v);
+  push_element(L, host.dtype(), host.array().data());
+  return 1;
+}
+
+const char* push_nested(lua_State* L, const Value& v, int dim, const char* at) {
+  if (dim == v.rank()) {
+    push_element(L, v.dtype(), at);
+    return at + size_of(v.dtype());
+  }
+  const int64_t n = v.shape()[dim];
+  lua_createtable(L, int(std::min<int64_t>(n, 1 << 26)), 0);
+  for (int64_t i = 1; i <= n; ++i) {
+    at = push_nested(L, v, dim + 1, at);
+    lua_rawseti(L, -2, int(i));
+  }
+  return at;
+}
+
+int totable(lua_State* L, State& state) {
+  const Value host = host_copy(state, check_value(L, state, 1, "totable", "x"));
+  luaL_checkstack(L, host.rank() + 4, "totable");
+  push_nested(L, host, 0, static_cast<const char*>(host.array().data()));
+  return 1;
+}
+
+int to_bytes(lua_State* L, State& state) {
+  const Value host = host_copy(state, check_value(L, state, 1, "to_bytes", "x"));
+  lua_pushlstring(L, static_cast<const char*>(host.array().data()), size_t(host.numel()) * size_t(size_of(host.dtype())));
+  return 1;
+}
+
+Dims check_shape(lua_State* L, State& state, int i, const char* op) {
+  Dims shape;
+  if (!lua_istable(L, i)) bad_argument(op, "shape", "a table of whole numbers", describe(L, state, i));
+  const int n = int(lua_objlen(L, i));
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    shape.push_back(check_integer(L, state, lua_gettop(L), op, "shape", "a table of whole numbers"));
+    lua_pop(L, 1);
+  }
+  checked_numel(op, shape);
+  return shape;
+}
+
+// from_bytes(str, dtype, shape)
+int from_bytes(lua_State* L, State& state) {
+  const std::string bytes = check_string(L, state, 1, "from_bytes", "bytes");
+  const DType dtype = check_dtype(L, state, 2, "from_bytes", "dtype");
+  Dims shape;
+  if (lua_isnoneornil(L, 3))
+    shape.push_back(int64_t(bytes.size()) / size_of(dtype));
+  else
+    shape = check_shape(L, state, 3, "from_bytes");
+  const size_t needed = size_t(numel(shape)) * size_t(size_of(dtype));
+  if (needed != bytes.size())
+    bad_argument("from_bytes", "bytes", fmt::format("{} bytes for {} {}", needed, name_of(dtype), to_string(shape)), std::to_string(bytes.size()));
+  Value out = make_array(Type{dtype, {}, shape});
+  std::memcpy(out.array().data(), bytes.data(), bytes.size());
+  if (dtype == DType::kBool)
+    for (int64_t i = 0; i < out.numel(); ++i)
+      if (static_cast<uint8_t*>(out.array().data())[i] > 1)
+        bad_argument("from_bytes", "bytes", "bytes 0 and 1 for bool", fmt::format("{} at place {}", uint8_t(bytes[size_t(i)]), i + 1));
+  push_box(L, state, std::move(out));
+  return 1;
+}
+
+void push_dims(lua_State* L, const Dims& dims) {
+  lua_createtable(L, dims.size(), 0);
+  for (int i = 0; i < dims.size(); ++i) {
+    lua_pushnumber(L, double(dims[i]));
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+int get_shape(lua_State* L, State& state) { return push_dims(L, check_value(L, state, 1, "shape", "x").shape()), 1; }
+int get_dtype(lua_State* L, State& state) { return lua_pushstring(L, name_of(check_value(L, state, 1, "dtype", "x").dtype())), 1; }
+int get_device(lua_State* L, State& state) {
+  return lua_pushstring(L, name_of(check_value(L, state, 1, "device", "x").device()).c_str()), 1;
+}
+
+int get_size(lua_State* L, State& state) {
+  const Value& v = check_value(L, state, 1, "size", "x");
+  if (lua_isnoneornil(L, 2)) return push_dims(L, v.shape()), 1;
+  const int64_t d = check_integer(L, state, 2, "size", "dim", "a dim, a whole number");
+  if (v.rank() == 0) bad_argument("size", "dim", "no dim for a 0-dim tensor", std::to_string(d));
+  lua_pushnumber(L, double(v.shape()[dim_index("size", "dim", d, v.rank())]));
+  return 1;
+}
+
+int get_length(lua_State* L, State& state) {
+  const Value& v = check_value(L, state, 1, "#", "x");
+  if (v.rank() == 0) fail("#", "a 0-dim tensor has no length");
+  lua_pushnumber(L, double(v.shape()[0]));
+  return 1;
+}
+
+int get_dim(lua_State* L, State& state) { return lua_pushnumber(L, check_value(L, state, 1, "dim", "x").rank()), 1; }
+int get_numel(lua_State* L, State& state) { return lua_pushnumber(L, double(check_value(L, state, 1, "numel", "x").numel())), 1; }
+int get_stride(lua_State* L, State& state) { return push_dims(L, check_value(L, state, 1, "stride", "x").array().strides), 1; }
+int is_contiguous_tensor(lua_State* L, State& state) {
+  return lua_pushboolean(L, check_value(L, state, 1, "is_contiguous", "x").array().contiguous), 1;
+}
+
+// Same dtype, shape and elements; NaN equals nothing.
+int equal(lua_State* L, State& state) {
+  const Value& a = check_value(L, state, 1, "equal", "x");
+  const Value& b = check_value(L, state, 2, "equal", "y");
+  if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return lua_pushboolean(L, false), 1;
+  const Value x = host_copy(state, a), y = host_copy(state, b);
+  const bool same = visit_dtype(a.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* p = static_cast<const T*>(x.array().data());
+    const T* q = static_cast<const T*>(y.array().data());
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      if constexpr (std::is_integral_v<T>) {
+        if (p[i] != q[i]) return false;
+      } else if (!(double(p[i]) == double(q[i]))) {
+        return false;
+      }
+    }
+    return true;
+  });
+  lua_pushboolean(L, same);
+  return 1;
+}
+
+double number_option(lua_State* L, State& state, int table, const char* op, const char* name, double fallback) {
+  if (!lua_istable(L, table) || !option(L, table, name)) return fallback;
+  if (lua_type(L, -1) != LUA_TNUMBER) bad_argument(op, name, "a number", describe(L, state, -1));
+  const double v = lua_tonumber(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+bool flag_option(lua_State* L, int table, const char* name) {
+  if (!lua_istable(L, table) || !option(L, table, name)) return false;
+  const bool v = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+Value expanded(State& state, const Value& v, const Dims& shape) {
+  if (v.shape() == shape) return v;
+  Value in[1] = {v};
+  return apply(state.ctx, op_named<"expand">(), in, make_attrs(op_named<"expand">(), {{"shape", ints(shape)}}))[0];
+}
+
+// |x - y| <= atol + rtol * |y|, shapes broadcast; {rtol = 1e-5, atol = 1e-8, equal_nan = false}
+int allclose(lua_State* L, State& state) {
+  lua_settop(L, 3);
+  check_options(L, state, 3, "allclose", {"rtol", "atol", "equal_nan"});
+  const double rtol = number_option(L, state, 3, "allclose", "rtol", 1e-5), atol = number_option(L, state, 3, "allclose", "atol", 1e-8);
+  const bool equal_nan = flag_option(L, 3, "equal_nan");
+  const Value& a = check_value(L, state, 1, "allclose", "x");
+  const Value b = lua_type(L, 2) == LUA_TNUMBER ? make_scalar(lua_tonumber(L, 2), DType::kFloat64) : check_value(L, state, 2, "allclose", "y");
+  Dims shape;
+  if (!broadcast(a.shape(), b.shape(), &shape)) bad_argument("allclose", "y", "a shape that broadcasts with " + to_string(a.shape()), to_string(b.shape()));
+  ScopedFlag quiet(state.ctx.recording, false);
+  const Value x = host_copy(state, expanded(state, a.detached(), shape)), y = host_copy(state, expanded(state, b.detached(), shape));
+  const char* p = static_cast<const char*>(x.array().data());
+  const char* q = static_cast<const char*>(y.array().data());
+  for (int64_t i = 0; i < x.numel(); ++i, p += size_of(x.dtype()), q += size_of(y.dtype())) {
+    const double u = load_number(x.dtype(), p), v = load_number(y.dtype(), q);
+    const bool close = u == v || (std::isnan(u) && std::isnan(v) ? equal_nan : std::isfinite(u) && std::fabs(u - v) <= atol + rtol * std::fabs(v));
+    if (!close) return lua_pushboolean(L, false), 1;
+  }
+  lua_pushboolean(L, true);
+  return 1;
+}
+
+Value cast(State& state, const Value& v, DType dtype) {
+  if (v.dtype() == dtype) return v;
+  Value in[1] = {v};
+  return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", dtype}}))[0];
+}
+
+// x:copy_(y): y broadcast, cast and moved to x's type.
+int copy_in_place(lua_State* L, State& state) {
+  state.update_modes();
+  Box& box = check_box(L, state, 1, "copy_", "x");
+  require_value(L, box, 1, "copy_", "x");
+  check_in_place(L, state, box, "copy_");
+  const Type type = box.get().type();
+  Value value;
+  if (lua_type(L, 2) == LUA_TNUMBER) {
+    value = make_filled(type, lua_tonumber(L, 2));
+  } else {
+    const Value& source = check_value(L, state, 2, "copy_", "y");
+    Dims joined;
+    if (!broadcast(source.shape(), type.shape, &joined) || !(joined == type.shape))
+      bad_argument("copy_", "y", "a shape that broadcasts to " + to_string(type.shape), to_string(source.shape()));
+    value = expanded(state, cast(state, source, type.dtype), type.shape);
+    if (!(value.device() == type.device)) value = to_device(state.ctx, value, type.device);
+  }
+  rebind_in_place(state, box, std::move(value), "copy_");
+  lua_settop(L, 1);
+  return 1;
+}
+
+int fill(lua_State* L, State& state, const char* op, double number) {
+  state.update_modes();
+  Box& box = check_box(L, state, 1, op, "x");
+  require_value(L, box, 1, op, "x");
+  check_in_place(L, state, box, op);
+  const Type& type = box.get().type();
+  if (!is_float(type.dtype) && !holds(type.dtype, number))
+    bad_argument(op, "value", fmt::format("a number that {} can hold", name_of(type.dtype)), fmt::format("{}", number));
+  rebind_in_place(state, box, make_filled(type, number), op);
+  lua_settop(L, 1);
+  return 1;
+}
+
+int fill_in_place(lua_State* L, State& state) {
+  if (lua_isboolean(L, 2)) return fill(L, state, "fill_", lua_toboolean(L, 2));
+  if (lua_type(L, 2) != LUA_TNUMBER) bad_argument("fill_", "value", "a number", describe(L, state, 2));
+  return fill(L, state, "fill_", lua_tonumber(L, 2));
+}
+int zero_in_place(lua_State* L, State& state) { return fill(L, state, "zero_", 0); }
+
+int release(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "release", "x");
+  set_value(box, Value());
+  box.cell = {};
+  box.released = true;
+  return 0;
+}
+
+int is_tensor(lua_State* L, State& state) { return lua_pushboolean(L, to_box(L, state, 1) != nullptr), 1; }
+
+// Two tensors are equal when they are the same box.
+int same_box(lua_State* L, State& state) {
+  Box *a = to_box(L, state, 1), *b = to_box(L, state, 2);
+  lua_pushboolean(L, a && b && (a == b || (a->cell && a->cell == b->cell)));
+  return 1;
+}
+
+// Upvalues 2, 3, 4: methods, C getters, Lua getters.
+int read_field(lua_State* L, State& state) {
+  if (lua_type(L, 2) != LUA_TSTRING) return index_read(L, state);
+  lua_pushvalue(L, 2);
+  lua_rawget(L, lua_upvalueindex(2));
+  if (!lua_isnil(L, -1)) return 1;
+  for (int getters = 3; getters <= 4; ++getters) {
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(getters));
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      continue;
+    }
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 1);
+    return 1;
+  }
+  std::vector<std::string> names;
+  for (int table = 2; table <= 4; ++table)
+    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(table)); lua_pop(L, 1)) names.push_back(lua_tostring(L, -2));
+  std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string key = lua_tostring(L, 2), near = suggest(key, known);
+  throw Error(fmt::format("a tensor has no field or method '{}'{}", key, near.empty() ? "" : "; did you mean '" + near + "'?"));
+}
+
+int write_field(lua_State* L, State& state) {
+  if (lua_type(L, 2) != LUA_TSTRING) return index_write(L, state);
+  for (int setters = 2; setters <= 3; ++setters) {
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(setters));
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      continue;
+    }
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 3);
+    lua_call(L, 2, 0);
+    return 0;
+  }
+  throw Error(fmt::format("a tensor has no field '{}' to set", lua_tostring(L, 2)));
+}
+
+int get_name(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "name", "x");
+  if (!box.has_extra) return lua_pushnil(L), 1;
+  push_extra(L, box, 1);
+  lua_getfield(L, -1, "name");
+  return 1;
+}
+
+int set_name(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "name", "x");
+  if (!lua_isnil(L, 2)) check_string(L, state, 2, "name", "name");
+  push_extra(L, box, 1);
+  lua_pushvalue(L, 2);
+  lua_setfield(L, -2, "name");
+  return 0;
+}
+
+}  // namespace
+
+void open_tensor(lua_State* L, State& state) {
+  const int core = lua_gettop(L);
+  register_functions(L, state, {{"is_tensor", entry<is_tensor>}});
+  lua_getfield(L, core, "ops");
+  register_functions(L, state, {{"tensor", entry<new_tensor>}, {"from_bytes", entry<from_bytes>}});
+  lua_pop(L, 1);
+  lua_getfield(L, core, "tensor_methods");
+  register_functions(L, state, {{"item", entry<item_of>},
+                                {"totable", entry<totable>},
+                                {"to_bytes", entry<to_bytes>},
+                                {"size", entry<get_size>},
+                                {"dim", entry<get_dim>},
+                                {"numel", entry<get_numel>},
+                                {"stride", entry<get_stride>},
+                                {"is_contiguous", entry<is_contiguous_tensor>},
+                                {"equal", entry<equal>},
+                                {"allclose", entry<allclose>},
+                                {"copy_", entry<copy_in_place>},
+                                {"fill_", entry<fill_in_place>},
+                                {"zero_", entry<zero_in_place>},
+                                {"release", entry<release>}});
+  for (const char* name : {"attach_grad", "detach"}) {
+    lua_getfield(L, core, name);
+    lua_setfield(L, -2, name);
+  }
+  lua_pop(L, 1);
+  lua_newtable(L);  // getters written in C
+  register_functions(L, state, {{"shape", entry<get_shape>}, {"dtype", entry<get_dtype>}, {"device", entry<get_device>}, {"name", entry<get_name>}});
+  lua_getfield(L, core, "get_grad"), lua_setfield(L, -2, "grad");
+  lua_getfield(L, core, "requires_grad"), lua_setfield(L, -2, "requires_grad");
+  lua_setfield(L, core, "builtin_getters");
+  lua_newtable(L);
+  register_functions(L, state, {{"name", entry<set_name>}});
+  lua_getfield(L, core, "set_grad"), lua_setfield(L, -2, "grad");
+  lua_setfield(L, core, "builtin_setters");
+  for (const char* name : {"tensor_getters", "tensor_setters"}) {
+    lua_newtable(L);
+    lua_setfield(L, core, name);
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
+  lua_pushlightuserdata(L, &state);
+  for (const char* name : {"tensor_methods", "builtin_getters", "tensor_getters"}) lua_getfield(L, core, name);
+  lua_pushcclosure(L, entry<read_field>, 4);
+  lua_setfield(L, -2, "__index");
+  lua_pushlightuserdata(L, &state);
+  for (const char* name : {"builtin_setters", "tensor_setters"}) lua_getfield(L, core, name);
+  lua_pushcclosure(L, entry<write_field>, 3);
+  lua_setfield(L, -2, "__newindex");
+  register_functions(L, state, {{"__len", entry<get_length>}, {"__eq", entry<same_box>}});
+  lua_pushstring(L, "perigee tensor");
+  lua_setfield(L, -2, "__metatable");
+  lua_pop(L, 1);
+}
+
+}  // namespace pg::vm
