@@ -16,13 +16,14 @@ local modules = {
   nn = "nn", loss = "loss", optim = "optim", init = "initializer", data = "data", metric = "metric", utils = "utils",
   tree = "tree", autograd = "autograd",
 }
-local parameter_functions = {param = true, constant = true}
 
--- Functions of the core that scripts see as they are.
-local exposed = {
-  Generator = true, manual_seed = true, is_recording = true, is_training = true, keep = true, memory = true,
-  set_num_threads = true, get_num_threads = true, devices = true, synchronize = true, version = true, testing = true,
-}
+-- Functions of pg by the module that holds them.
+local owners = {}
+local function own(module, names) for name in names:gmatch("%S+") do owners[name] = module end end
+own("param", "param constant")
+own("autograd", "record pause no_grad train_mode predict_mode is_recording is_training value_and_grad vjp jvp checkpoint")
+own("runtime", "scope keep memory set_num_threads get_num_threads devices synchronize manual_seed Generator ops")
+own("help", "help")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 --- atomically.
@@ -44,17 +45,24 @@ function pg.load(path) return core.load_tensors(args.string("load", "path", path
 
 local function lookup(key)
   if modules[key] then return core.require(modules[key]) end
-  if parameter_functions[key] then return core.require("param")[key] end
-  if exposed[key] then return core[key] end
-  local op = rawget(ops, key)
-  if op ~= nil then return op end
-  return core.require("autograd")[key]
+  if key == "grad" then return core.require("autograd").functional_grad end
+  if owners[key] then return core.require(owners[key])[key] end
+  return rawget(ops, key)
 end
+
+pg.version = core.version
+pg.testing = core.testing
+
+core.require("autograd")  -- its tensor methods
 
 return setmetatable(pg, {
   __index = function(self, key)
     local value = lookup(key)
+<<<<<<< HEAD
     if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, parameter_functions, exposed)) end
+=======
+    if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, owners)) end
+>>>>>>> 6448d02 (The Lua binding, derived from the registry: ops, methods, operators, autograd, memory)
     rawset(self, key, value)
     return value
   end,

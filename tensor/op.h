@@ -30,7 +30,6 @@ enum Traits : uint32_t {
   kListOutput = 1 << 12,   // any number of outputs, answered to scripts as an array table (split, unbind)
   kNumberOk = 1 << 11,     // inputs may be numbers though the op is not pointwise (they become 0-dim tensors)
   kWeakNumber = 1 << 12,   // beside a tensor inputs may be numbers and stay so (Infer::is_number); kernels get 0-dim views
-  kListOutput = 1 << 13,   // any number of outputs, which scripts get as one array table
 };
 
 // How a pointwise op's dtype follows from its promoted inputs.

@@ -384,6 +384,12 @@ int detach(lua_State* L, State& state) {
   return 1;
 }
 
+// alias(x): another box with the same value and history.
+int alias(lua_State* L, State& state) {
+  push_box(L, state, check_value(L, state, 1, "alias", "x"));
+  return 1;
+}
+
 }  // namespace
 
 void open_autograd(lua_State* L, State& state) {
@@ -405,6 +411,7 @@ void open_autograd(lua_State* L, State& state) {
                       {"tape_position", entry<tape_position>},
                       {"set_recompute", entry<set_recompute>},
                       {"set_detect_anomaly", entry<set_detect_anomaly>},
+                      {"alias", entry<alias>},
                       {"detach", entry<detach>}});
   lua_pushlightuserdata(L, &state);
   lua_createtable(L, 0, 1);

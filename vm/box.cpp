@@ -109,7 +109,7 @@ void set_value(Box& box, Value value) {
 
 void check_in_place(lua_State*, State& state, Box& box, const char* op) {
   if (box.read_only)
-    fail(op, "this tensor is the result of an indexing read, so an in-place change would be lost; write x[{1, 2}] = 5 on the "
+    fail(op, "this tensor is the result of an indexing read, so an in-place change would be lost; write x[{{1, 2}}] = 5 on the "
              "tensor itself, or take x[1]:clone()");
   const TapeNode* node = box.get().node();
   if (node && node->leaf && state.ctx.recording)

@@ -1,4 +1,6 @@
 // Error helpers for the stdlib: positions name the script, not the library.
+#include <algorithm>
+
 #include "vm/args.h"
 #include "vm/bindings.h"
 

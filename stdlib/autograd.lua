@@ -1,0 +1,373 @@
+-- Gradients: scopes, backward, functional transforms, functions with gradients of their own.
+local core = ...
+local tree = core.require("tree")
+local autograd = {}
+
+local function check_function(op, f)
+  if type(f) ~= "function" and not (getmetatable(f) and getmetatable(f).__call) then core.arg_error(op, "f", "a function", f) end
+end
+
+-- Ends the scope and hands on the results, or the error as it was.
+local function leave(guard, ok, ...)
+  core.pop_modes(guard)
+  if not ok then error((...), 0) end
+  return ...
+end
+
+local function in_modes(op, f, recording, training, ...)
+  check_function(op, f)
+  return leave(core.push_modes(recording, training), pcall(f, ...))
+end
+
+--- pg.record(f, {train = true}) runs f with recording on (and training, unless train = false); answers f's results.
+function autograd.record(f, options)
+  core.check_options("record", options, {train = true})
+  local train = true
+  if options and options.train ~= nil then train = options.train end
+  return in_modes("record", f, true, train)
+end
+
+--- pg.pause(f) runs f with recording off; gradients do not flow through it. Alias pg.no_grad.
+function autograd.pause(f, options)
+  core.check_options("pause", options, {train = true})
+  return in_modes("pause", f, false, options and options.train)
+end
+autograd.no_grad = autograd.pause
+
+--- pg.train_mode(f) runs f with training on; recording stays as it is.
+function autograd.train_mode(f) return in_modes("train_mode", f, nil, true) end
+
+--- pg.predict_mode(f) runs f with training off; recording stays as it is.
+function autograd.predict_mode(f) return in_modes("predict_mode", f, nil, false) end
+
+--- pg.is_recording() -> whether ops are recorded.
+autograd.is_recording = core.is_recording
+--- pg.is_training() -> whether dropout, batch_norm and the like train.
+autograd.is_training = core.is_training
+
+--- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) flows gradients from several heads into `.grad`.
+function autograd.backward(heads, grads, options) core.backward(heads, grads, options) end
+
+--- x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it.
+function core.tensor_methods.backward(x, options)
+  if options == nil then return core.backward(x) end
+  if core.is_tensor(options) then return core.backward(x, options) end
+  core.check_options("backward", options, {grad = true, retain_graph = true, create_graph = true, train_mode = true})
+  core.backward(x, options.grad, {retain_graph = options.retain_graph, create_graph = options.create_graph})
+end
+
+-- Zeros where nothing flows.
+local function filled(found, wanted)
+  for i = 1, #wanted do
+    if not found[i] then found[i] = core.ops.zeros_like(core.detach(wanted[i])) end
+  end
+  return found
+end
+
+local function as_list(x) return core.is_tensor(x) and {x} or x end
+
+--- pg.autograd.grad(heads, variables, {head_grads =, retain_graph =, create_graph =}) -> one gradient a variable,
+--- leaving `.grad` alone.
+function autograd.grad(heads, variables, options)
+  core.check_options("grad", options, {head_grads = true, retain_graph = true, create_graph = true, train_mode = true})
+  local list = as_list(variables)
+  if type(list) ~= "table" then core.arg_error("grad", "variables", "a tensor or a table of tensors", variables) end
+  local o = options or {}
+  local found = core.gradients(heads, list, o.head_grads, {retain_graph = o.retain_graph, create_graph = o.create_graph})
+  filled(found, list)
+  return core.is_tensor(variables) and found[1] or found
+end
+
+-- A tensor that stands for x as a fresh input: a recorded view of x when x has a history, so that other uses of x
+-- stay apart from it; else a leaf.
+local function fresh_input(x)
+  if core.requires_grad(x) and core.is_recording() then return core.ops.reshape(x, x.shape) end
+  return core.attach_grad(core.detach(x), "write")
+end
+
+local function map_inputs(argument, op)
+  local leaves = {}
+  local mapped = tree.map(function(x)
+    if not core.is_tensor(x) or not x.dtype:find("float") then return x end
+    local input = fresh_input(x)
+    leaves[#leaves + 1] = input
+    return input
+  end, argument)
+  if #leaves == 0 then core.fail(op, "an argument to differentiate holds no floating tensor") end
+  return mapped, leaves
+end
+
+-- Puts a flat list of gradients back in the structure of the argument.
+local function like(argument, list)
+  local i = 0
+  return (tree.map(function(x)
+    if not core.is_tensor(x) or not x.dtype:find("float") then return nil end
+    i = i + 1
+    return list[i]
+  end, argument))
+end
+
+local function numbers_of(argnum)
+  if argnum == nil then return {1} end
+  return type(argnum) == "table" and argnum or {argnum}
+end
+
+local function record_outer(f) return in_modes("vjp", f, true, core.is_training()) end
+
+local function value_and_gradients(op, f, argnum, ...)
+  local arguments, n = {...}, select("#", ...)
+  local numbers, inputs, maps = numbers_of(argnum), {}, {}
+  local outer = core.is_recording()
+  local y = record_outer(function()
+    for _, k in ipairs(numbers) do
+      if type(k) ~= "number" or k < 1 or k > n or k % 1 ~= 0 then
+        core.arg_error(op, "argnum", "argument numbers from 1 to " .. n, k)
+      end
+      local from = #inputs
+      local mapped, leaves = map_inputs(arguments[k], op)
+      for _, leaf in ipairs(leaves) do inputs[#inputs + 1] = leaf end
+      maps[#maps + 1] = {argument = arguments[k], from = from, count = #leaves}
+      arguments[k] = mapped
+    end
+    return f(unpack(arguments, 1, n))
+  end)
+  if not core.is_tensor(y) then core.arg_error(op, "f", "a function that answers a tensor", y) end
+  if y:numel() ~= 1 then core.arg_error(op, "f", "a function that answers one element", y) end
+  local found
+  if core.requires_grad(y) then
+    found = core.gradients({y}, inputs, nil, {create_graph = outer, retain_graph = outer})
+  else
+    found = {}
+  end
+  filled(found, inputs)
+  local results = {}
+  for i, m in ipairs(maps) do
+    local list = {}
+    for k = 1, m.count do list[k] = found[m.from + k] end
+    results[i] = like(m.argument, list)
+  end
+  return (outer and y or core.detach(y)), results
+end
+
+--- pg.grad(f, argnum) -> a function that answers the gradient of the scalar function f with respect to argument
+--- argnum (1 by default; a list gives several results). Arguments may be trees.
+function autograd.functional_grad(f, argnum)
+  check_function("grad", f)
+  return function(...)
+    local _, results = value_and_gradients("grad", f, argnum, ...)
+    return unpack(results, 1, #results)
+  end
+end
+
+--- pg.value_and_grad(f, argnum) -> a function that answers f's value, then the gradients.
+function autograd.value_and_grad(f, argnum)
+  check_function("value_and_grad", f)
+  return function(...)
+    local y, results = value_and_gradients("value_and_grad", f, argnum, ...)
+    return y, unpack(results, 1, #results)
+  end
+end
+
+local function gradients_of(heads, cotangents, inputs, create)
+  local used_heads, used_cotangents = {}, {n = 0}
+  for i, head in ipairs(heads) do
+    if core.requires_grad(head) then
+      used_heads[#used_heads + 1] = head
+      used_cotangents.n = used_cotangents.n + 1
+      used_cotangents[used_cotangents.n] = cotangents[i] or false
+    end
+  end
+  local found = {}
+  if #used_heads > 0 then
+    found = core.gradients(used_heads, inputs, used_cotangents, {create_graph = create, retain_graph = true})
+  end
+  return filled(found, inputs)
+end
+
+--- y, back = pg.vjp(f, ...): back(dy) answers one gradient an argument.
+function autograd.vjp(f, ...)
+  check_function("vjp", f)
+  local arguments, n = {...}, select("#", ...)
+  local originals, inputs, ranges = {}, {}, {}
+  local outer = core.is_recording()
+  local y = record_outer(function()
+    for k = 1, n do
+      originals[k] = arguments[k]
+      local from = #inputs
+      local mapped, leaves = map_inputs(arguments[k], "vjp")
+      for _, leaf in ipairs(leaves) do inputs[#inputs + 1] = leaf end
+      ranges[k] = {from, #leaves}
+      arguments[k] = mapped
+    end
+    return f(unpack(arguments, 1, n))
+  end)
+  local heads = tree.flatten(y)
+  local function back(dy)
+    local cotangents = tree.flatten(dy)
+    if #cotangents ~= #heads then core.arg_error("vjp", "dy", #heads .. " cotangents like the result", dy) end
+    local found = gradients_of(heads, cotangents, inputs, core.is_recording())
+    local results = {}
+    for k = 1, n do
+      local list = {}
+      for i = 1, ranges[k][2] do list[i] = found[ranges[k][1] + i] end
+      results[k] = like(originals[k], list)
+    end
+    return unpack(results, 1, n)
+  end
+  local value = outer and y or tree.map(function(t) return core.is_tensor(t) and core.detach(t) or t end, y)
+  return value, back
+end
+
+--- y, dy = pg.jvp(f, {primals}, {tangents}): the directional derivative, by differentiating the vjp (which is linear
+--- in its cotangent) once more.
+function autograd.jvp(f, primals, tangents)
+  check_function("jvp", f)
+  if type(primals) ~= "table" then core.arg_error("jvp", "primals", "a table of arguments", primals) end
+  if type(tangents) ~= "table" or #tangents ~= #primals then core.arg_error("jvp", "tangents", #primals .. " tangents, one a primal", tangents) end
+  local outer = core.is_recording()
+  local y, directional
+  in_modes("jvp", function()
+    local inputs, arguments = {}, {}
+    for k = 1, #primals do
+      local mapped, leaves = map_inputs(primals[k], "jvp")
+      for _, leaf in ipairs(leaves) do inputs[#inputs + 1] = leaf end
+      arguments[k] = mapped
+    end
+    y = f(unpack(arguments, 1, #arguments))
+    local heads, probes = tree.flatten(y), {}
+    for i, head in ipairs(heads) do probes[i] = core.attach_grad(core.ops.zeros_like(core.detach(head)), "write") end
+    local found = gradients_of(heads, probes, inputs, true)
+    local flat = tree.flatten(tangents)
+    if #flat ~= #inputs then core.arg_error("jvp", "tangents", #inputs .. " tensors like the primals", tangents) end
+    local through, weights = {}, {}
+    for i, g in ipairs(found) do
+      if core.requires_grad(g) then
+        through[#through + 1] = g
+        weights[#weights + 1] = flat[i]
+      end
+    end
+    local result = {}
+    if #through > 0 then result = core.gradients(through, probes, weights, {create_graph = outer, retain_graph = true}) end
+    filled(result, probes)
+    local i = 0
+    directional = tree.map(function() i = i + 1; return result[i] end, y)
+  end, true, core.is_training())
+  if not outer then y = tree.map(function(t) return core.detach(t) end, y) end
+  return y, directional
+end
+
+-- Calls to a Function: forward runs unrecorded on plain tensors, backward is one tape entry.
+local function call_function(self, ...)
+  local arguments, n = {...}, select("#", ...)
+  local ctx, inputs, places = {saved = {}}, {}, {}
+  for k = 1, n do
+    if core.is_tensor(arguments[k]) then
+      inputs[#inputs + 1] = arguments[k]
+      places[#inputs] = k
+    end
+  end
+  local results = {autograd.pause(function() return self.forward(ctx, unpack(arguments, 1, n)) end)}
+  if not core.is_recording() then return unpack(results, 1, #results) end
+  local outputs = {}
+  for i, y in ipairs(results) do
+    if not core.is_tensor(y) then core.arg_error(self.name, "result " .. i, "a tensor", y) end
+    outputs[i] = core.alias(core.detach(y))
+  end
+  -- Tensors in ctx live on the tape while nobody runs backward.
+  local saved, fields = {}, {}
+  for key, value in pairs(ctx) do
+    if core.is_tensor(value) then
+      saved[#saved + 1] = value
+      fields[key] = #saved
+    end
+  end
+  local saved_keys = {}
+  for key, value in pairs(type(ctx.saved) == "table" and ctx.saved or {}) do
+    if core.is_tensor(value) then
+      saved[#saved + 1] = value
+      saved_keys[key] = #saved
+    end
+  end
+  for key in pairs(fields) do ctx[key] = nil end
+  for key in pairs(saved_keys) do ctx.saved[key] = nil end
+  local backward, name = self.backward, self.name
+  core.record_custom(name, inputs, outputs, saved, function(tensors, ...)
+    local view = setmetatable({saved = setmetatable({}, {__index = ctx.saved})}, {__index = ctx})
+    for key, i in pairs(fields) do view[key] = tensors[i] end
+    for key, i in pairs(saved_keys) do view.saved[key] = tensors[i] end
+    local grads = {backward(view, ...)}
+    local out = {}
+    for i = 1, #places do out[i] = grads[places[i]] end
+    return unpack(out, 1, #places)
+  end)
+  return unpack(outputs, 1, #outputs)
+end
+
+--- pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
+--- own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept.
+function autograd.Function(definition)
+  if type(definition) ~= "table" then core.arg_error("Function", "definition", "a table with forward and backward", definition) end
+  core.check_options("Function", definition, {name = true, forward = true, backward = true})
+  check_function("Function", definition.forward)
+  check_function("Function", definition.backward)
+  return setmetatable({name = definition.name or "Function", forward = definition.forward, backward = definition.backward},
+                      {__call = call_function})
+end
+
+--- pg.checkpoint(f, ...) runs f without keeping its intermediate results; backward computes them again, with the same
+--- flags and random numbers, and without writing state back a second time.
+function autograd.checkpoint(f, ...)
+  check_function("checkpoint", f)
+  if not core.is_recording() then return f(...) end
+  local arguments, n = {...}, select("#", ...)
+  local seed, tick = core.random_state()
+  local training, mark = core.is_training(), core.tape_position()
+  local results = {f(...)}
+  local outputs = tree.flatten(results)
+  local recorded = {}
+  for _, y in ipairs(outputs) do
+    if core.is_tensor(y) and core.requires_grad(y) then recorded[#recorded + 1] = y end
+  end
+  if #recorded == 0 then return unpack(results, 1, #results) end
+  core.record_checkpoint(recorded, mark, function(outside, ...)
+    local cotangents = {n = select("#", ...), ...}
+    local create = core.is_recording()
+    local seed_now, tick_now = core.random_state()
+    core.set_random_state(nil, seed, tick)
+    core.set_recompute(true)
+    local ok, again = pcall(in_modes, "checkpoint", function() return tree.flatten({f(unpack(arguments, 1, n))}) end, true, training)
+    core.set_recompute(false)
+    core.set_random_state(nil, seed_now, tick_now)
+    if not ok then error(again, 0) end
+    local heads, dys = {}, {n = 0}
+    local k = 0
+    for _, y in ipairs(again) do
+      if core.is_tensor(y) and core.requires_grad(y) then
+        k = k + 1
+        if cotangents[k] then
+          heads[#heads + 1] = y
+          dys.n = dys.n + 1
+          dys[dys.n] = cotangents[k]
+        end
+      end
+    end
+    local found = core.gradients(heads, outside, dys, {create_graph = create, retain_graph = create})
+    return unpack(found, 1, #outside)
+  end)
+  return unpack(results, 1, #results)
+end
+
+--- pg.autograd.detect_anomaly(f) runs f and raises at the first op, forward or backward, that makes a NaN, with the
+--- script line.
+function autograd.detect_anomaly(f, ...)
+  check_function("detect_anomaly", f)
+  local before = core.set_detect_anomaly(true)
+  local function finish(ok, ...)
+    core.set_detect_anomaly(before)
+    if not ok then error((...), 0) end
+    return ...
+  end
+  return finish(pcall(f, ...))
+end
+
+return autograd

@@ -1,0 +1,41 @@
+-- The process and its memory.
+local core = ...
+local runtime = {}
+
+local function leave(ok, ...)
+  if not ok then
+    core.pop_scope()
+    error((...), 0)
+  end
+  core.keep_in_scope(...)
+  core.pop_scope()
+  return ...
+end
+
+--- pg.scope(f) runs f, frees every tensor that f made and did not return, and answers f's results.
+function runtime.scope(f, ...)
+  if type(f) ~= "function" then core.arg_error("scope", "f", "a function", f) end
+  core.push_scope()
+  return leave(pcall(f, ...))
+end
+
+--- pg.keep(x) -> x, which survives every pg.scope around it.
+runtime.keep = core.keep
+--- pg.memory() -> {live =, cached =, peak =, tensors =}: bytes held, kept for reuse, held at most so far; boxes alive.
+runtime.memory = core.memory
+--- pg.set_num_threads(n): kernels use at most n threads.
+runtime.set_num_threads = core.set_num_threads
+--- pg.get_num_threads() -> how many threads kernels use at most.
+runtime.get_num_threads = core.get_num_threads
+--- pg.devices() -> the names of the devices that can be used now.
+runtime.devices = core.devices
+--- pg.synchronize(device) waits until the device has done what it was asked.
+runtime.synchronize = core.synchronize
+--- pg.manual_seed(seed) restarts the default random stream.
+runtime.manual_seed = core.manual_seed
+--- pg.Generator(seed) -> a random stream of its own, for the option `generator`.
+runtime.Generator = core.Generator
+--- pg.ops() -> the sorted names of the registry.
+function runtime.ops() return core.op_names(false) end
+
+return runtime
