@@ -58,11 +58,7 @@ core.require("autograd")  -- its tensor methods
 return setmetatable(pg, {
   __index = function(self, key)
     local value = lookup(key)
-<<<<<<< HEAD
-    if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, parameter_functions, exposed)) end
-=======
     if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, owners)) end
->>>>>>> 6448d02 (The Lua binding, derived from the registry: ops, methods, operators, autograd, memory)
     rawset(self, key, value)
     return value
   end,

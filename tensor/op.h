@@ -27,9 +27,9 @@ enum Traits : uint32_t {
   kInPlace = 1 << 8,       // output i may reuse the buffer of input i when it is uniquely owned and of the same type
   kHidden = 1 << 9,        // part of another op's derivative or decomposition; not shown to scripts
   kFunctionOnly = 1 << 10, // pg.name(...) but no method
-  kListOutput = 1 << 12,   // any number of outputs, answered to scripts as an array table (split, unbind)
   kNumberOk = 1 << 11,     // inputs may be numbers though the op is not pointwise (they become 0-dim tensors)
   kWeakNumber = 1 << 12,   // beside a tensor inputs may be numbers and stay so (Infer::is_number); kernels get 0-dim views
+  kListOutput = 1 << 13,   // any number of outputs, answered to scripts as an array table (split, unbind)
 };
 
 // How a pointwise op's dtype follows from its promoted inputs.
