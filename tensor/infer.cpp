@@ -40,7 +40,10 @@ void check_inputs(const OpDef& op, std::span<const Value> inputs) {
       if (def.arity != Arity::kOptional) bad_argument(op.name, def.name, "a tensor", "nil");
       continue;
     }
-    if (v.is_number()) continue;
+    if (v.is_number()) {
+      if (op.has(kWeakNumber) && i + 1 < inputs.size()) bad_argument(op.name, def.name, "a tensor", describe(v));
+      continue;
+    }
     if (!accepts(def.dtypes, v.dtype()))
       bad_argument(op.name, def.name, "a tensor of " + dtype_list(def.dtypes), describe(v));
     if (first && !(first->device() == v.device()))

@@ -28,8 +28,8 @@ enum Traits : uint32_t {
   kHidden = 1 << 9,        // part of another op's derivative or decomposition; not shown to scripts
   kFunctionOnly = 1 << 10, // pg.name(...) but no method
   kNumberOk = 1 << 11,     // inputs may be numbers though the op is not pointwise (they become 0-dim tensors)
-  kWeakNumber = 1 << 12,   // beside a tensor inputs may be numbers and stay so (Infer::is_number); kernels get 0-dim views
-  kListOutput = 1 << 13,   // any number of outputs, answered to scripts as an array table (split, unbind)
+  kWeakNumber = 1 << 12,   // the last input may be a number and stays one (Infer::is_number); kernels get a 0-dim view
+  kListOutput = 1 << 13,   // any number of outputs, which scripts get as one array table
 };
 
 // How a pointwise op's dtype follows from its promoted inputs.

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "tensor/ops/all.h"
+#include "tensor/ops/index.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -68,13 +69,13 @@ int64_t position(const AttrReader& c, const char* name, int64_t size, bool past_
                std::to_string(given));
 }
 
-int some_dim(const AttrReader& c, int rank) {
+int cut_dim(const AttrReader& c, int rank) {
   if (rank == 0) fail(c.op().name, "bad argument 'x' (expected a tensor of at least 1 dim, got a 0-dim one)");
   return c.dim("dim", rank);
 }
 
 Region narrow_region(const AttrReader& c, const Dims& x) {
-  const int d = some_dim(c, x.size());
+  const int d = cut_dim(c, x.size());
   Region region(x);
   region.start[d] = position(c, "start", x[d], true);
   region.length[d] = c.attr<int64_t>("length");
@@ -86,7 +87,7 @@ Region narrow_region(const AttrReader& c, const Dims& x) {
 }
 
 Region select_region(const AttrReader& c, const Dims& x) {
-  const int d = some_dim(c, x.size());
+  const int d = cut_dim(c, x.size());
   Region region(x);
   region.start[d] = position(c, "index", x[d], false);
   region.length[d] = region.drop[d] = 1;
@@ -145,7 +146,7 @@ std::vector<int64_t> chunk_sizes(const AttrReader& c, int64_t n) {
 using SizesFn = std::vector<int64_t> (*)(const AttrReader&, int64_t);
 template <SizesFn sizes_of>
 void infer_pieces(Infer& c) {
-  const int d = some_dim(c, c.rank(0));
+  const int d = cut_dim(c, c.rank(0));
   Dims shape = c.shape(0);
   for (int64_t size : sizes_of(c, c.shape(0)[d])) {
     shape[d] = size;
@@ -164,51 +165,37 @@ int64_t chunk_start(const AttrReader& c, int64_t n, int i) {
 using StartFn = int64_t (*)(const AttrReader&, int64_t, int);
 template <StartFn start_of>
 bool view_piece(ViewArgs& c) {
-  const int d = some_dim(c, c.out_shape.size());
+  const int d = cut_dim(c, c.out_shape.size());
   c.strides = c.input.strides;
   c.offset = start_of(c, c.input.type.shape[d], c.output) * c.strides[d];
   return true;
 }
 template <SizesFn sizes_of>
 void grad_pieces(Vjp& c) {
-  const int d = some_dim(c, c.input(0).rank());
+  const int d = cut_dim(c, c.input(0).rank());
   std::vector<Var> dy;
   for (size_t i = 0; i < sizes_of(c, c.input(0).shape()[d]).size(); ++i) dy.push_back(c.dy(i));
   c.set(0, call_list<"cat">(dy, {{"dim", user_dim(d)}}));
 }
 
 void infer_unbind(Infer& c) {
-  const int d = some_dim(c, c.rank(0));
+  const int d = cut_dim(c, c.rank(0));
   Dims shape = c.shape(0);
   shape.erase(d);
   for (int64_t i = 0; i < c.shape(0)[d]; ++i) c.output(c.dtype(0), shape);
 }
 bool view_unbind(ViewArgs& c) {
-  const int d = some_dim(c, c.input.type.shape.size());
+  const int d = cut_dim(c, c.input.type.shape.size());
   c.strides = c.input.strides;
   c.offset = c.output * c.strides[d];
   c.strides.erase(d);
   return true;
 }
 void grad_unbind(Vjp& c) {
-  const int d = some_dim(c, c.input(0).rank());
+  const int d = cut_dim(c, c.input(0).rank());
   std::vector<Var> dy;
   for (int64_t i = 0; i < c.input(0).shape()[d]; ++i) dy.push_back(c.dy(size_t(i)));
   c.set(0, call_list<"stack">(dy, {{"dim", user_dim(d)}}));
-}
-
-// A number or tensor that is written into x: it must fit its dtype and broadcast to the region.
-void check_written(const Infer& c, size_t i, const Dims& target) {
-  const DType to = c.dtype(0);
-  if (c.is_number(i)) {
-    if (!is_float(to) && !holds(to, c.inputs()[i].number())) c.bad_input(i, fmt::format("a number that {} can hold", name_of(to)));
-    return;
-  }
-  Dims joined, own = c.shape(i);
-  while (own.size() > target.size() && own[0] == 1) own.erase(0);
-  if (!broadcast(own, target, &joined) || !(joined == target))
-    c.bad_input(i, "a number or a shape that broadcasts to " + to_string(target));
-  if (is_float(c.dtype(i)) && !is_float(to)) c.bad_input(i, fmt::format("values that {} can hold", name_of(to)));
 }
 
 std::vector<OpDef> cut_rows() {
@@ -272,7 +259,6 @@ std::vector<OpDef> cut_rows() {
        .attrs = {kStart, kLength, kStep, kDrop},
        .infer =
            [](Infer& c) {
-             if (c.is_number(0)) c.bad_input(0, "a tensor");
              check_written(c, 1, checked_region(c, c.shape(0)).shape());
              c.output(c.dtype(0), c.shape(0));
            },
