@@ -94,10 +94,11 @@ local adapters = {
   argmax = named("argmax", base0), argmin = named("argmin", base0),
   max_dim = named("max", base0), min_dim = named("min", base0),
   topk = named("topk", base0), sort = named("sort", base0), argsort = named("argsort", base0),
-  embedding = named("embedding", base0), gather = named("gather", base0), take_along_dim = named("take_along_dim", base0),
+  embedding = named("embedding", base0), take_along_dim = named("take_along_dim", base0),
   one_hot = named("one_hot", base0), cross_entropy = named("cross_entropy", base0), nll_loss = named("nll_loss", base0),
   cross_entropy_weighted = named("cross_entropy", base0),
   -- Inputs in torch's order are x, index, source; dim stands between.
+  gather = function(pg, x, a) return {pg.gather(x[1], from0(a.dim), x[2], base0)} end,
   scatter = function(pg, x, a) return {pg.scatter(x[1], from0(a.dim), x[2], x[3], base0)} end,
   scatter_add = function(pg, x, a) return {pg.scatter_add(x[1], from0(a.dim), x[2], x[3], base0)} end,
   index_add = function(pg, x, a) return {pg.index_add(x[1], from0(a.dim), x[2], x[3], base0)} end,

@@ -155,7 +155,7 @@ class Reader {
       const Slot& s = b_.slots[position];
       if (s.is_input ? op_.inputs[size_t(s.index)].arity == Arity::kList : is_list(op_.attrs[size_t(s.index)].kind)) return false;
     }
-    return b_.first_list_attr < 0;
+    return true;
   }
 
   int read_slot(const Slot& slot, int at, int last) {
