@@ -18,6 +18,7 @@ void add_linalg_kernels(Registry& registry);
 void add_conv_kernels(Registry& registry);
 void add_norm_kernels(Registry& registry);
 void add_loss_kernels(Registry& registry);
+void add_create_kernels(Registry& registry);
 void add_random_kernels(Registry& registry);
 void add_optim_kernels(Registry& registry);
 

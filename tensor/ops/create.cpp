@@ -1,8 +1,198 @@
-#include "tensor/op.h"
+// Making tensors from nothing or like another, copies and conversions.
+#include <cmath>
+
 #include "tensor/ops/all.h"
+#include "tensor/rule.h"
 
 namespace pg {
+namespace {
 
-void add_create_ops(Registry&) {}
+AttrDef shape_attr() { return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0}; }
+AttrDef dtype_attr(DType fallback = DType::kFloat32) {
+  return {.name = "dtype", .kind = AttrKind::kDType, .fallback = fallback, .doc = "the dtype of the result"};
+}
+AttrDef device_attr() {
+  return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "where the result lives"};
+}
+AttrDef like_dtype() {
+  return {.name = "dtype", .kind = AttrKind::kDType, .doc = "the dtype of the result; x's when nil", .optional = true};
+}
+AttrDef like_device() {
+  return {.name = "device", .kind = AttrKind::kDevice, .doc = "where the result lives; x's when nil", .optional = true};
+}
+
+void output_of(Infer& c, Dims shape) {
+  c.outputs.push_back(Type{c.attr<DType>("dtype"), c.attr<Device>("device"), std::move(shape)});
+}
+
+void infer_shape(Infer& c) { output_of(c, Dims(std::span<const int64_t>(c.attr<Ints>("shape")))); }
+
+// A number that goes into every element or stands at an end.
+void check_holds(Infer& c, const char* name, DType t) {
+  const double v = c.attr<double>(name);
+  if (!is_float(t) && !holds(t, v)) c.bad_attr(name, fmt::format("a number that {} can hold", name_of(t)));
+}
+
+void infer_full(Infer& c) {
+  check_holds(c, "value", c.attr<DType>("dtype"));
+  infer_shape(c);
+}
+
+Type like_type(Infer& c) {
+  Type type = c.type(0);
+  if (c.has_attr("dtype")) type.dtype = c.attr<DType>("dtype");
+  if (c.has_attr("device")) type.device = c.attr<Device>("device");
+  return type;
+}
+void infer_like(Infer& c) { c.outputs.push_back(like_type(c)); }
+void infer_full_like(Infer& c) {
+  const Type type = like_type(c);
+  check_holds(c, "value", type.dtype);
+  c.outputs.push_back(type);
+}
+
+// As many steps as a Lua `for` takes, forgiving a rounding error in the step.
+void infer_range(Infer& c) {
+  const double start = c.attr<double>("start"), stop = c.attr<double>("stop"), step = c.attr<double>("step");
+  if (!std::isfinite(start)) c.bad_attr("start", "a finite number");
+  if (!std::isfinite(stop)) c.bad_attr("stop", "a finite number");
+  if (!std::isfinite(step) || step == 0) c.bad_attr("step", "a finite number other than 0");
+  const double steps = (stop - start) / step;
+  if (steps > 1e15) c.bad_attr("stop", "at most 1e15 elements");
+  check_holds(c, "start", c.attr<DType>("dtype"));
+  if (steps >= 1) check_holds(c, "step", c.attr<DType>("dtype"));
+  const double tolerance = 1e-9 * std::max(1.0, std::fabs(steps));
+  output_of(c, {steps < 0 ? 0 : int64_t(std::floor(steps + tolerance)) + 1});
+}
+
+void infer_linspace(Infer& c) { output_of(c, {c.attr<int64_t>("steps")}); }
+
+void infer_eye(Infer& c) {
+  const int64_t n = c.attr<int64_t>("n");
+  output_of(c, {n, c.has_attr("m") ? c.attr<int64_t>("m") : n});
+}
+
+bool view_same(ViewArgs& c) {
+  const Type& type = c.input.type;
+  if (c.has_attr("dtype") && c.attr<DType>("dtype") != type.dtype) return false;
+  if (c.has_attr("device") && !(c.attr<Device>("device") == type.device)) return false;
+  c.strides = c.input.strides;
+  return true;
+}
+
+// For devices without a kernel: by way of the host.
+std::vector<Var> decompose_to(Rule& c) {
+  const Value& x = c.input(0);
+  const Device target = c.has_attr("device") ? c.attr<Device>("device") : x.device();
+  const DType dtype = c.has_attr("dtype") ? c.attr<DType>("dtype") : x.dtype();
+  Var host = c.wrap(to_device(c.context(), x.detached(), Device{}));
+  if (dtype != x.dtype()) host = call<"to">(host, {{"dtype", dtype}});
+  return {c.wrap(to_device(c.context(), host.value(), target))};
+}
+
+OpDef filled(const char* name, const char* doc, const char* example) {
+  return {.name = name, .doc = doc, .example = example, .inputs = {}, .attrs = {shape_attr(), dtype_attr(), device_attr()},
+          .infer = infer_shape, .traits = kNoGrad};
+}
+
+OpDef filled_like(const char* name, const char* doc, const char* example) {
+  return {.name = name, .doc = doc, .example = example, .inputs = {{"x"}}, .attrs = {like_dtype(), like_device()},
+          .infer = infer_like, .traits = kNoGrad};
+}
+
+AttrDef number(const char* name, const char* doc) { return {.name = name, .kind = AttrKind::kFloat, .doc = doc}; }
+
+}  // namespace
+
+static void add_filled(Registry& r) {
+  static const OpDef kRows[] = {
+      filled("zeros", "A tensor of zeros.", "return pg.zeros(2, 3)"),
+      filled("ones", "A tensor of ones.", "return pg.ones{2, 3, dtype = 'int64'}"),
+      filled("empty", "A tensor whose elements are not set: they hold anything until written.", "return pg.empty(2):fill_(1)"),
+      {.name = "full",
+       .doc = "A tensor with the number value everywhere. A number that the dtype cannot hold is an error.",
+       .example = "return pg.full({2, 3}, 7)",
+       .inputs = {},
+       .attrs = {shape_attr(), number("value", "the element"), dtype_attr(), device_attr()},
+       .infer = infer_full,
+       .traits = kNoGrad},
+      filled_like("zeros_like", "Zeros of the shape of x.", "return pg.zeros_like(pg.tensor({1, 2}))"),
+      filled_like("ones_like", "Ones of the shape of x.", "return pg.ones_like(pg.tensor({1, 2}))"),
+      filled_like("empty_like", "A tensor of the shape of x whose elements are not set.",
+                  "return pg.empty_like(pg.tensor({1, 2})):fill_(3)"),
+      {.name = "full_like",
+       .doc = "The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.",
+       .example = "return pg.full_like(pg.tensor({1, 2}), 7)",
+       .inputs = {{"x"}},
+       .attrs = {number("value", "the element"), like_dtype(), like_device()},
+       .infer = infer_full_like,
+       .traits = kNoGrad},
+  };
+  r.add(kRows);
+}
+
+static void add_sequences(Registry& r) {
+  static const OpDef kRows[] = {
+      {.name = "range",
+       .doc = "start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where step leads "
+              "away from stop.",
+       .example = "return pg.range(0, 1, 0.25)",
+       .inputs = {},
+       .attrs = {number("start", "the first element"), number("stop", "the limit, included"),
+                 {.name = "step", .kind = AttrKind::kFloat, .fallback = 1.0, .doc = "the difference, not 0"}, dtype_attr(),
+                 device_attr()},
+       .infer = infer_range,
+       .traits = kNoGrad},
+      {.name = "linspace",
+       .doc = "steps numbers from start to stop, both included, equally far apart.",
+       .example = "return pg.linspace(0, 1, 11)",
+       .inputs = {},
+       .attrs = {number("start", "the first element"), number("stop", "the last element"),
+                 {.name = "steps", .kind = AttrKind::kInt, .doc = "how many", .min = 0}, dtype_attr(), device_attr()},
+       .infer = infer_linspace,
+       .traits = kNoGrad},
+      {.name = "eye",
+       .doc = "Ones on the diagonal of n rows and m columns (n when nil), zeros elsewhere.",
+       .example = "return pg.eye(3)",
+       .inputs = {},
+       .attrs = {{.name = "n", .kind = AttrKind::kInt, .doc = "rows", .min = 0},
+                 {.name = "m", .kind = AttrKind::kInt, .doc = "columns", .optional = true, .min = 0}, dtype_attr(), device_attr()},
+       .infer = infer_eye,
+       .traits = kNoGrad},
+  };
+  r.add(kRows);
+}
+
+static void add_copies(Registry& r) {
+  static const OpDef kRows[] = {
+      {.name = "to",
+       .doc = "x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and "
+              "numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.",
+       .example = "return pg.tensor({1.5, -1.5}):to('int32')",
+       .inputs = {{"x"}},
+       .attrs = {like_dtype(), like_device()},
+       .infer = infer_like,
+       .view = view_same,
+       .vjp = {[](Vjp& c) {
+         return call<"to">(c.dy(), {{"dtype", c.input(0).dtype()}, {"device", c.input(0).device()}});
+       }},
+       .vjp_uses = "",
+       .decompose = decompose_to},
+      {.name = "clone",
+       .doc = "A copy of x with memory of its own.",
+       .example = "return pg.tensor({1, 2}):clone()",
+       .inputs = {{"x"}},
+       .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
+       .vjp = {[](Vjp& c) { return c.dy(); }},
+       .vjp_uses = ""},
+  };
+  r.add(kRows);
+}
+
+void add_create_ops(Registry& r) {
+  add_filled(r);
+  add_sequences(r);
+  add_copies(r);
+}
 
 }  // namespace pg
