@@ -83,7 +83,12 @@ class EagerInterpreter final : public Interpreter {
     const KernelRow row = registry().kernel(op, device_of(inputs, types));
     if (op.decompose && (!row.fn || differentiates_through_decomposition(ctx, op, inputs)))
       return decompose(ctx, op, inputs, attrs);
-    if (!row.fn) fail(op.name, "no kernel for device {}", name_of(device_of(inputs, types)));
+    if (!row.fn) {
+      if (!view_of_copy(ctx, op, inputs, attrs, types, out))
+        fail(op.name, "no kernel for device {}", name_of(device_of(inputs, types)));
+      record(ctx, op, inputs, attrs, out);
+      return out;
+    }
     run_kernel(ctx, op, inputs, attrs, row, types, out);
     return out;
   }
@@ -120,6 +125,14 @@ class EagerInterpreter final : public Interpreter {
       out.emplace_back(std::move(alias));
     }
     return true;
+  }
+
+  // On a device without a kernel for a view that this layout cannot be: a view of a contiguous copy.
+  static bool view_of_copy(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, std::span<const Type> types,
+                           Values& out) {
+    if (!op.view || inputs[0].array().contiguous) return false;
+    if (!registry().kernel(registry().require("contiguous"), inputs[0].device()).fn) return false;
+    return make_views(op, to_contiguous(ctx, inputs[0].detached()), attrs, types, out);
   }
 
   // Output i takes the buffer of the input it may rewrite, when nobody else holds it.

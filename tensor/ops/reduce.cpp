@@ -177,6 +177,17 @@ void infer_sum_to(Infer& c) {
   c.output(sum_dtype(c.dtype(0)), shape);
 }
 
+std::vector<Var> decompose_sum_to(Rule& c) {
+  const Dims& x = c.input(0).shape();
+  const Ints& shape = c.attr<Ints>("shape");
+  const int extra = x.size() - int(shape.size());
+  Ints dims;
+  for (int i = 0; i < x.size(); ++i)
+    if (i < extra || shape[size_t(i - extra)] != x[i]) dims.push_back(user_dim(i));
+  if (dims.empty()) return {as_dtype(c.in(0), sum_dtype(c.in(0).dtype()))};
+  return {call<"reshape_to">(call<"sum">(c.in(0), {{"dim", dims}}), {{"shape", shape}})};
+}
+
 void infer_cov(Infer& c) {
   if (c.rank(0) > 2) c.bad_input(0, "1 or 2 dims");
   const int64_t n = c.rank(0) == 2 ? c.shape(0)[0] : 1;
@@ -357,6 +368,7 @@ void add_reduce_ops(Registry& r) {
        .infer = infer_sum_to,
        .vjp = {[](Vjp& c) { return call<"expand">(c.dy(), {{"shape", ints(c.in(0).shape())}}); }},
        .vjp_uses = "",
+       .decompose = decompose_sum_to,
        .traits = kReduction},
       {.name = "cov",
        .doc = "The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and gives its variance.",

@@ -130,6 +130,7 @@ void contiguous(const pg::KernelArgs& args) {
 
 const pg::KernelRow kRows[] = {
     {"contiguous", contiguous, pg::kStridedInputs},
+    {"sum", sum},
     {"add", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto y) { return x + y; }); }},
     {"mul", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto y) { return x * y; }); }},
     {"neg", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto) { return -x; }); }},

@@ -17,11 +17,11 @@ namespace {
 
 using pg::Value;
 
-Value run(pg::Context& ctx, const char* op, std::initializer_list<Value> inputs) {
+Value run(pg::Context& ctx, const char* op, std::initializer_list<Value> inputs, pg::AttrList attrs = {}) {
   pg::Values in;
   for (const Value& v : inputs) in.push_back(v);
   const pg::OpDef& row = pg::registry().require(op);
-  return pg::apply(ctx, row, in, pg::make_attrs(row))[0];
+  return pg::apply(ctx, row, in, pg::make_attrs(row, attrs))[0];
 }
 
 Value vector(std::initializer_list<float> numbers) {
@@ -199,4 +199,34 @@ TEST_CASE("tensors move between devices and never mix") {
     CHECK(std::string(error.what()) ==
           "add: bad argument 'y' (expected a tensor on test_device like the others, got float32 2 test_device:1)");
   }
+}
+
+TEST_CASE("ops without a kernel on a device are decomposed, and views need none") {
+  pg::Context ctx;
+  const pg::Device device = pg::device_from_name("test_device");
+  const Value x = pg::to_device(ctx, vector({1, 2, 3}), device);
+  REQUIRE(!pg::registry().kernel(pg::registry().require("tile"), device).fn);
+  const Value tiled = run(ctx, "tile", {x}, {{"dims", pg::Ints{2, 2}}});
+  CHECK(tiled.device() == device);
+  CHECK(tiled.shape() == pg::Dims{2, 6});
+  CHECK(element(ctx, tiled, 10) == 2);
+  const Value matrix = run(ctx, "reshape_to", {x}, {{"shape", pg::Ints{3, 1}}});
+  CHECK(matrix.array().buffer == x.array().buffer);
+  const Value reduced = run(ctx, "sum_to", {tiled}, {{"shape", pg::Ints{2, 1}}});
+  CHECK(reduced.shape() == pg::Dims{2, 1});
+  CHECK(element(ctx, reduced, 1) == 12);
+}
+
+TEST_CASE("gradients of broadcast inputs are summed on the device") {
+  pg::Context ctx;
+  const pg::Device device = pg::device_from_name("test_device");
+  const Value x = pg::to_device(ctx, vector({1, 2, 3}), device);
+  Value scale = pg::make_scalar(2, pg::DType::kFloat32, device);
+  const auto leaf = pg::make_leaf(scale.type(), pg::GradReq::kWrite);
+  scale.link(leaf.get(), 0);
+  ctx.recording = true;
+  const Value heads[] = {run(ctx, "sum", {run(ctx, "mul", {x, scale})})}, none[] = {Value()};
+  pg::backward(ctx, heads, none, {});
+  CHECK(leaf->grad->value.shape() == pg::Dims{});
+  CHECK(pg::item(leaf->grad->value) == 6);
 }
