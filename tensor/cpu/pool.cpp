@@ -86,8 +86,9 @@ void max_plane_2x2(const PoolShape& s, const float* x, float* y, int32_t* index)
   }
 }
 
-int64_t divisor(bool count_include_pad, const Span& wz, const Span& wy, const Span& wx) {
-  if (count_include_pad) return wz.full * wy.full * wx.full;
+int64_t divisor_of(Divisor d, const Span& wz, const Span& wy, const Span& wx) {
+  if (d.fixed) return d.fixed;
+  if (d.count_include_pad) return wz.full * wy.full * wx.full;
   return (wz.last - wz.first) * (wy.last - wy.first) * (wx.last - wx.first);
 }
 
@@ -137,7 +138,7 @@ void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T*
 }
 
 template <class T>
-void avg_pool_forward(const PoolShape& s, bool count_include_pad, const T* x, T* y) {
+void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y) {
   parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const T* from = x + p * s.in_plane();
@@ -145,21 +146,21 @@ void avg_pool_forward(const PoolShape& s, bool count_include_pad, const T* x, T*
       for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
         T sum = 0;
         for_elements(s, wz, wy, wx, [&](int64_t i) { sum += from[i]; });
-        to[o] = sum / T(divisor(count_include_pad, wz, wy, wx));
+        to[o] = sum / T(divisor_of(divisor, wz, wy, wx));
       });
     }
   });
 }
 
 template <class T>
-void avg_pool_backward(const PoolShape& s, bool count_include_pad, const T* dy, T* dx) {
+void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx) {
   parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const T* from = dy + p * s.out_plane();
       T* to = dx + p * s.in_plane();
       std::fill_n(to, s.in_plane(), T(0));
       for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-        const T share = from[o] / T(divisor(count_include_pad, wz, wy, wx));
+        const T share = from[o] / T(divisor_of(divisor, wz, wy, wx));
         for_elements(s, wz, wy, wx, [&](int64_t i) { to[i] += share; });
       });
     }
@@ -170,8 +171,8 @@ void avg_pool_backward(const PoolShape& s, bool count_include_pad, const T* dy, 
   template void max_pool_forward<T>(const PoolShape&, const T*, T*, int32_t*);                            \
   template void max_pool_backward<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);            \
   template void max_pool_take<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);                \
-  template void avg_pool_forward<T>(const PoolShape&, bool, const T*, T*);                                \
-  template void avg_pool_backward<T>(const PoolShape&, bool, const T*, T*);
+  template void avg_pool_forward<T>(const PoolShape&, Divisor, const T*, T*);                               \
+  template void avg_pool_backward<T>(const PoolShape&, Divisor, const T*, T*);
 PG_POOL(float)
 PG_POOL(double)
 #undef PG_POOL

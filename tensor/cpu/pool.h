@@ -31,10 +31,17 @@ void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, cons
 template <class T>
 void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T* x, const int32_t* index, T* out);
 
-// y = the mean of each window; padding counts as zeros with count_include_pad, else not at all.
+// What the sum of a window is divided by: `fixed` unless that is 0, else the number of elements of the window, those
+// in the padding included or not.
+struct Divisor {
+  int64_t fixed = 0;
+  bool count_include_pad = true;
+};
+
+// y = the sum of each window over its divisor.
 template <class T>
-void avg_pool_forward(const PoolShape& s, bool count_include_pad, const T* x, T* y);
+void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y);
 template <class T>
-void avg_pool_backward(const PoolShape& s, bool count_include_pad, const T* dy, T* dx);
+void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx);
 
 }  // namespace pg::cpu

@@ -1,8 +1,259 @@
-#include "tensor/op.h"
+// Convolutions. The gradient of one is again a convolution of the same kind, so three ops close the family:
+// forward, by the input, by the weights.
 #include "tensor/ops/all.h"
+#include "tensor/ops/conv_rules.h"
+#include "tensor/ops/linalg_rules.h"
+#include "tensor/rule.h"
 
 namespace pg {
+namespace {
 
-void add_conv_ops(Registry&) {}
+constexpr double kLimit = 1 << 30;
+
+AttrDef list_attr(const char* name, int64_t fallback, const char* doc) {
+  return {name, AttrKind::kInts, Ints{fallback}, doc, false, double(fallback), kLimit};
+}
+const AttrDef kStride = list_attr("stride", 1, "step of the window");
+const AttrDef kPadding = list_attr("padding", 0, "zeros added on both sides");
+const AttrDef kDilation = list_attr("dilation", 1, "distance between the elements of the window");
+const AttrDef kGroups = {"groups", AttrKind::kInt, int64_t(1), "groups of channels that see only each other", false, 1, kLimit};
+const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
+
+// Inputs may come without the batch dim.
+void require_image(Infer& c, size_t i, int dims) {
+  if (c.rank(i) != dims + 2 && c.rank(i) != dims + 1)
+    c.bad_input(i, fmt::format("{} dims (batch, channels, {} spatial) or one less", dims + 2, dims));
+}
+int64_t channels(const Dims& image, int dims) { return image[image.size() - dims - 1]; }
+
+void require_weight(Infer& c, size_t i, int dims) {
+  if (c.rank(i) != dims + 2) c.bad_input(i, fmt::format("{} dims", dims + 2));
+  for (int d = 2; d < dims + 2; ++d)
+    if (c.shape(i)[d] < 1) c.bad_input(i, "a kernel of at least 1 element a dim");
+}
+
+void require_bias(Infer& c, size_t i, int64_t count) {
+  if (c.has(i) && (c.rank(i) != 1 || c.shape(i)[0] != count)) c.bad_input(i, fmt::format("{} elements", count));
+}
+
+DType common_dtype(const Infer& c) {
+  DType type = c.dtype(0);
+  for (size_t i = 1; i < c.count(); ++i)
+    if (c.has(i)) type = promote(type, c.dtype(i));
+  return type;
+}
+
+template <int kDims>
+void infer_conv(Infer& c) {
+  require_image(c, 0, kDims);
+  require_weight(c, 1, kDims);
+  const Dims &x = c.shape(0), &w = c.shape(1);
+  const int64_t groups = c.attr<int64_t>("groups");
+  if (w[0] % groups != 0) c.bad_input(1, fmt::format("a multiple of {} output channels", groups));
+  if (channels(x, kDims) != w[1] * groups)
+    c.bad_input(0, fmt::format("{} channels (weight {}, groups {})", w[1] * groups, to_string(w), groups));
+  require_bias(c, 2, w[0]);
+  const Dims stride = spatial(c, "stride", kDims, 1), padding = spatial(c, "padding", kDims, 0);
+  const Dims dilation = spatial(c, "dilation", kDims, 1);
+  Dims out = x;
+  const int first = x.size() - kDims;
+  out[first - 1] = w[0];
+  for (int d = 0; d < kDims; ++d) {
+    const int64_t reach = dilation[d] * (w[d + 2] - 1) + 1, room = x[first + d] + 2 * padding[d] - reach;
+    if (room < 0)
+      c.bad_input(0, fmt::format("at least {} elements with padding in spatial dim {} for a kernel that spans {}", reach, d + 1, reach));
+    out[first + d] = room / stride[d] + 1;
+  }
+  c.output(common_dtype(c), out);
+}
+
+Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
+
+Var convolve(const Rule& c, const Var& x, const Var& w) {
+  const AttrList attrs = {{"stride", c.raw("stride")}, {"padding", c.raw("padding")}, {"dilation", c.raw("dilation")},
+                          {"groups", c.raw("groups")}};
+  if (w.rank() == 3) return call<"conv1d">({x, w, Var()}, attrs);
+  if (w.rank() == 4) return call<"conv2d">({x, w, Var()}, attrs);
+  return call<"conv3d">({x, w, Var()}, attrs);
+}
+Var convolve_by_input(const Rule& c, const Var& dy, const Var& w, const Ints& size) {
+  return call<"conv_by_input">(dy, w, {{"size", size}, {"stride", c.raw("stride")}, {"padding", c.raw("padding")},
+                                       {"dilation", c.raw("dilation")}, {"groups", c.raw("groups")}});
+}
+Var convolve_by_weight(const Rule& c, const Var& x, const Var& dy, const Ints& size) {
+  return call<"conv_by_weight">(x, dy, {{"size", size}, {"stride", c.raw("stride")}, {"padding", c.raw("padding")},
+                                        {"dilation", c.raw("dilation")}, {"groups", c.raw("groups")}});
+}
+
+template <int kDims>
+Var grad_conv_input(Vjp& c) {
+  return convolve_by_input(c, c.dy(), c.in(1), tail(c.input(0).shape(), kDims));
+}
+template <int kDims>
+Var grad_conv_weight(Vjp& c) {
+  return convolve_by_weight(c, c.in(0), c.dy(), tail(c.input(1).shape(), kDims));
+}
+template <int kDims>
+Var grad_conv_bias(Vjp& c) {
+  const Var dy = c.dy();
+  Ints dims;
+  for (int d = 0; d < dy.rank(); ++d)
+    if (d != dy.rank() - kDims - 1) dims.push_back(d + 1);
+  return call<"sum">(dy, {{"dim", dims}});
+}
+
+// The window attributes of the hidden ops fit the sizes that come with them, so only shapes are checked.
+void infer_by_input(Infer& c) {
+  const Ints& size = c.attr<Ints>("size");
+  const int dims = int(size.size());
+  require_image(c, 0, dims);
+  require_weight(c, 1, dims);
+  Dims out = c.shape(0);
+  out[out.size() - dims - 1] = c.shape(1)[1] * c.attr<int64_t>("groups");
+  for (int d = 0; d < dims; ++d) out[out.size() - dims + d] = size[size_t(d)];
+  c.output(common_dtype(c), out);
+}
+
+void infer_by_weight(Infer& c) {
+  const Ints& size = c.attr<Ints>("size");
+  const int dims = int(size.size());
+  require_image(c, 0, dims);
+  require_image(c, 1, dims);
+  Dims out{channels(c.shape(1), dims), channels(c.shape(0), dims) / c.attr<int64_t>("groups")};
+  for (int64_t k : size) out.push_back(k);
+  c.output(common_dtype(c), out);
+}
+
+Dims transposed_size(const AttrReader& c, const Dims& x, const Dims& w, int dims) {
+  const Dims stride = spatial(c, "stride", dims, 1), padding = spatial(c, "padding", dims, 0);
+  const Dims dilation = spatial(c, "dilation", dims, 1), extra = spatial(c, "output_padding", dims, 0);
+  Dims out;
+  for (int d = 0; d < dims; ++d) {
+    if (extra[d] >= stride[d])
+      bad_argument(c.op().name, "output_padding", "less than the stride", to_string(c.raw("output_padding")));
+    out.push_back((x[x.size() - dims + d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (w[d + 2] - 1) + 1 + extra[d]);
+  }
+  return out;
+}
+
+template <int kDims>
+void infer_conv_transpose(Infer& c) {
+  require_image(c, 0, kDims);
+  require_weight(c, 1, kDims);
+  const Dims &x = c.shape(0), &w = c.shape(1);
+  const int64_t groups = c.attr<int64_t>("groups");
+  if (w[0] % groups != 0) c.bad_input(1, fmt::format("a multiple of {} input channels", groups));
+  if (channels(x, kDims) != w[0]) c.bad_input(0, fmt::format("{} channels (weight {})", w[0], to_string(w)));
+  require_bias(c, 2, w[1] * groups);
+  const Dims size = transposed_size(c, x, w, kDims);
+  Dims out = x;
+  out[x.size() - kDims - 1] = w[1] * groups;
+  for (int d = 0; d < kDims; ++d) {
+    if (size[d] < 1) c.bad_attr("padding", "less padding: the result would be empty");
+    out[x.size() - kDims + d] = size[d];
+  }
+  c.output(common_dtype(c), out);
+}
+
+template <int kDims>
+std::vector<Var> decompose_conv_transpose(Rule& c) {
+  const Dims size = transposed_size(c, c.input(0).shape(), c.input(1).shape(), kDims);
+  Var y = convolve_by_input(c, c.in(0), c.in(1), ints(size));
+  if (!c.has(2)) return {y};
+  Dims column(kDims + 1, 1);
+  column[0] = c.input(2).shape()[0];
+  return {y + with_shape(c.in(2), column)};
+}
+
+std::vector<InputDef> image_inputs() {
+  return {{"x", kFloating}, {"weight", kFloating}, {"bias", kFloating, Arity::kOptional}};
+}
+
+template <int kDims>
+OpDef conv(const char* name, const char* doc, const char* example) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = image_inputs(),
+          .attrs = {kStride, kPadding, kDilation, kGroups},
+          .infer = infer_conv<kDims>,
+          .vjp = {grad_conv_input<kDims>, grad_conv_weight<kDims>, grad_conv_bias<kDims>},
+          .vjp_uses = "x weight"};
+}
+
+template <int kDims>
+OpDef conv_transpose(const char* name, const char* doc, const char* example) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = image_inputs(),
+          .attrs = {kStride, kPadding, list_attr("output_padding", 0, "added to the size of the result on the far side"), kGroups,
+                    kDilation},
+          .infer = infer_conv_transpose<kDims>,
+          .decompose = decompose_conv_transpose<kDims>};
+}
+
+std::vector<OpDef> conv_rows() {
+  return {
+      conv<1>("conv1d", "Convolution of (N, C, W) or (C, W) with weights (out, in / groups, k), plus bias.",
+              "return pg.conv1d(pg.ones(1, 2, 5), pg.ones(3, 2, 3), {padding = 1})"),
+      conv<2>("conv2d", "Convolution of (N, C, H, W) or (C, H, W) with weights (out, in / groups, kH, kW), plus bias.",
+              "return pg.conv2d(pg.ones(1, 2, 5, 5), pg.ones(3, 2, 3, 3), pg.zeros(3), {stride = 2})"),
+      conv<3>("conv3d", "Convolution of (N, C, D, H, W) or (C, D, H, W) with weights (out, in / groups, kD, kH, kW), plus bias.",
+              "return pg.conv3d(pg.ones(1, 2, 3, 3, 3), pg.ones(3, 2, 2, 2, 2))"),
+      conv_transpose<1>("conv_transpose1d", "The gradient of conv1d by its input, as an op; weights are (in, out / groups, k).",
+                        "return pg.conv_transpose1d(pg.ones(1, 2, 5), pg.ones(2, 3, 3), {stride = 2})"),
+      conv_transpose<2>("conv_transpose2d", "The gradient of conv2d by its input, as an op; weights are (in, out / groups, kH, kW).",
+                        "return pg.conv_transpose2d(pg.ones(1, 2, 4, 4), pg.ones(2, 3, 2, 2), {stride = 2})"),
+      conv_transpose<3>("conv_transpose3d", "The gradient of conv3d by its input, as an op; weights are (in, out / groups, kD, kH, kW).",
+                        "return pg.conv_transpose3d(pg.ones(1, 2, 2, 2, 2), pg.ones(2, 3, 2, 2, 2))"),
+      {.name = "conv_by_input",
+       .doc = "The gradient of a convolution by its input, which has spatial sizes `size`.",
+       .example = "return 0",
+       .inputs = {{"dy", kFloating}, {"weight", kFloating}},
+       .attrs = {kSize, kStride, kPadding, kDilation, kGroups},
+       .infer = infer_by_input,
+       .vjp = {[](Vjp& c) { return convolve(c, c.dy(), c.in(1)); },
+               [](Vjp& c) {
+                 const int dims = c.input(1).rank() - 2;
+                 return convolve_by_weight(c, c.dy(), c.in(0), tail(c.input(1).shape(), dims));
+               }},
+       .vjp_uses = "dy weight",
+       .traits = kHidden},
+      {.name = "conv_by_weight",
+       .doc = "The gradient of a convolution by its weights, which have spatial sizes `size`.",
+       .example = "return 0",
+       .inputs = {{"x", kFloating}, {"dy", kFloating}},
+       .attrs = {kSize, kStride, kPadding, kDilation, kGroups},
+       .infer = infer_by_weight,
+       .vjp = {[](Vjp& c) {
+                 const int dims = int(c.attr<Ints>("size").size());
+                 return convolve_by_input(c, c.in(1), c.dy(), tail(c.input(0).shape(), dims));
+               },
+               [](Vjp& c) { return convolve(c, c.in(0), c.dy()); }},
+       .vjp_uses = "x dy",
+       .traits = kHidden},
+  };
+}
+
+}  // namespace
+
+Dims spatial(const AttrReader& c, const char* name, int count, int64_t least) {
+  const Ints& given = c.attr<Ints>(name);
+  if (given.size() != 1 && int(given.size()) != count)
+    bad_argument(c.op().name, name, fmt::format("a number or {} numbers", count), to_string(c.raw(name)));
+  Dims out;
+  for (int d = 0; d < count; ++d) out.push_back(given.size() == 1 ? given[0] : given[size_t(d)]);
+  for (int64_t v : out)
+    if (v < least || v > int64_t(kLimit))
+      bad_argument(c.op().name, name, fmt::format("numbers from {} to {}", least, int64_t(kLimit)), to_string(c.raw(name)));
+  return out;
+}
+
+void add_conv_ops(Registry& r) {
+  r.add(conv_rows());
+  add_pool_ops(r);
+  add_resample_ops(r);
+}
 
 }  // namespace pg

@@ -1,8 +1,305 @@
-#include "tensor/op.h"
+// Matrix products and solvers.
+#include <algorithm>
+
 #include "tensor/ops/all.h"
+#include "tensor/ops/linalg_rules.h"
+#include "tensor/rule.h"
 
 namespace pg {
+namespace {
 
-void add_linalg_ops(Registry&) {}
+Dims batch_of(const Dims& shape, int matrix_dims) {
+  Dims out;
+  for (int i = 0; i + matrix_dims < shape.size(); ++i) out.push_back(shape[i]);
+  return out;
+}
+
+// [batch, m, k] x [batch, k, n]; a 1-D operand is a row on the left and a column on the right, and leaves no dim.
+void infer_matmul(Infer& c) {
+  const Dims &x = c.shape(0), &y = c.shape(1);
+  if (x.empty()) c.bad_input(0, "at least 1 dim");
+  if (y.empty()) c.bad_input(1, "at least 1 dim");
+  const int64_t k = x.back(), rows = y.size() == 1 ? y[0] : y[y.size() - 2];
+  if (k != rows)
+    c.bad_input(1, fmt::format("{} {} to go with {}", k, y.size() == 1 ? "elements" : "rows", to_string(x)));
+  Dims out;
+  if (!broadcast(batch_of(x, 2), batch_of(y, 2), &out))
+    c.bad_input(1, "leading dims that broadcast with " + to_string(x));
+  if (x.size() > 1) out.push_back(x[x.size() - 2]);
+  if (y.size() > 1) out.push_back(y.back());
+  c.output(promote(c.dtype(0), c.dtype(1)), out);
+}
+
+template <int kX, int kY>
+void infer_ranks(Infer& c) {
+  c.require_rank(0, kX);
+  c.require_rank(1, kY);
+  if (kX == 3 && c.shape(0)[0] != c.shape(1)[0])
+    c.bad_input(1, fmt::format("{} matrices like x", c.shape(0)[0]));
+  infer_matmul(c);
+}
+
+Var insert_dim(const Var& v, int64_t dim) { return call<"unsqueeze">(v, {{"dim", dim}}); }
+
+// The cotangent with the dims that 1-D operands left out.
+Var full_cotangent(Vjp& c) {
+  Var dy = c.dy();
+  if (c.input(1).rank() == 1) dy = insert_dim(dy, -1);
+  if (c.input(0).rank() == 1) dy = insert_dim(dy, -2);
+  return dy;
+}
+
+Var grad_left(Vjp& c) {
+  const Var y = c.input(1).rank() == 1 ? insert_dim(c.in(1), -1) : c.in(1);
+  const Var g = call<"matmul">(full_cotangent(c), matrix_transpose(y));
+  return c.input(0).rank() == 1 ? call<"squeeze">(g, {{"dim", Ints{-2}}}) : g;
+}
+
+// v as one matrix of its rows.
+Var rows_of(const Var& v) {
+  const Dims& s = v.shape();
+  return with_shape(v, {numel(batch_of(s, 1)), s.back()});
+}
+
+Var grad_right(Vjp& c) {
+  const Var x = c.input(0).rank() == 1 ? insert_dim(c.in(0), -2) : c.in(0);
+  const Var dy = full_cotangent(c);
+  if (c.input(1).rank() <= 2 && x.rank() > 2) {  // one product over all rows
+    const Var g = call<"matmul">(matrix_transpose(rows_of(x)), rows_of(dy));
+    return c.input(1).rank() == 1 ? call<"squeeze">(g, {{"dim", Ints{-1}}}) : g;
+  }
+  const Var g = call<"matmul">(matrix_transpose(x), dy);
+  return c.input(1).rank() == 1 ? call<"squeeze">(g, {{"dim", Ints{-1}}}) : g;
+}
+
+OpDef product(const char* name, const char* doc, const char* example, InferFn infer) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x", kNumeric}, {"y", kNumeric}},
+          .infer = infer,
+          .vjp = {grad_left, grad_right},
+          .vjp_uses = "x y"};
+}
+
+void infer_linear(Infer& c) {
+  const Dims &x = c.shape(0), &w = c.shape(1);
+  c.require_rank(1, 2);
+  if (x.empty()) c.bad_input(0, "at least 1 dim");
+  if (x.back() != w[1]) c.bad_input(1, fmt::format("a matrix with {} columns to go with x {}", x.back(), to_string(x)));
+  if (c.has(2) && (c.rank(2) != 1 || c.shape(2)[0] != w[0])) c.bad_input(2, fmt::format("{} elements", w[0]));
+  Dims out = x;
+  out[out.size() - 1] = w[0];
+  DType type = promote(c.dtype(0), c.dtype(1));
+  if (c.has(2)) type = promote(type, c.dtype(2));
+  c.output(type, out);
+}
+
+Var grad_linear_weight(Vjp& c) {
+  return call<"matmul">(matrix_transpose(rows_of(c.dy())), rows_of(c.in(0)));
+}
+
+void infer_dot(Infer& c) {
+  const auto rank_ok = [&](size_t i) { return c.rank(i) == 1 || c.rank(i) == 2; };
+  for (size_t i = 0; i < 2; ++i)
+    if (!rank_ok(i)) c.bad_input(i, "1 or 2 dims (matmul takes more)");
+  Dims x = c.shape(0), y = c.shape(1);
+  if (c.attr<bool>("transpose_a") && x.size() == 2) std::swap(x[0], x[1]);
+  if (c.attr<bool>("transpose_b") && y.size() == 2) std::swap(y[0], y[1]);
+  if (x.back() != y[0]) c.bad_input(1, fmt::format("{} rows to go with {}", x.back(), to_string(x)));
+  Dims out;
+  if (x.size() == 2) out.push_back(x[0]);
+  if (y.size() == 2) out.push_back(y[1]);
+  c.output(promote(c.dtype(0), c.dtype(1)), out);
+}
+
+std::vector<Var> decompose_dot(Rule& c) {
+  Var x = c.in(0), y = c.in(1);
+  if (c.attr<bool>("transpose_a") && x.rank() == 2) x = matrix_transpose(x);
+  if (c.attr<bool>("transpose_b") && y.rank() == 2) y = matrix_transpose(y);
+  return {call<"matmul">(x, y)};
+}
+
+void infer_outer(Infer& c) {
+  c.require_rank(0, 1);
+  c.require_rank(1, 1);
+  c.output(promote(c.dtype(0), c.dtype(1)), {c.shape(0)[0], c.shape(1)[0]});
+}
+
+// input + a product of the other two; `rank` is that of the product.
+template <int kRank>
+void infer_add_product(Infer& c) {
+  const Dims &a = c.shape(1), &b = c.shape(2);
+  c.require_rank(1, kRank);
+  c.require_rank(2, kRank);
+  if (a.back() != b[kRank - 2]) c.bad_input(2, fmt::format("{} rows to go with {}", a.back(), to_string(a)));
+  if (kRank == 3 && a[0] != b[0]) c.bad_input(2, fmt::format("{} matrices", a[0]));
+  Dims out = a, joined;
+  out[kRank - 1] = b.back();
+  if (!broadcast(c.shape(0), out, &joined) || !(joined == out))
+    c.bad_input(0, "a shape that expands to " + to_string(out));
+  c.output(promote(c.dtype(0), promote(c.dtype(1), c.dtype(2))), out);
+}
+
+std::vector<Var> decompose_add_product(Rule& c) {
+  const double beta = c.attr<double>("beta"), alpha = c.attr<double>("alpha");
+  Var product = call<"matmul">(c.in(1), c.in(2));
+  if (alpha != 1) product = product * Var(alpha);
+  if (beta == 0) return {product};
+  return {(beta == 1 ? c.in(0) : c.in(0) * Var(beta)) + product};
+}
+
+OpDef add_product(const char* name, const char* doc, const char* example, const char* a, const char* b, InferFn infer) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"input", kNumeric}, {a, kNumeric}, {b, kNumeric}},
+          .attrs = {{"beta", AttrKind::kFloat, 1.0, "factor of input; with 0 it is not read"},
+                    {"alpha", AttrKind::kFloat, 1.0, "factor of the product"}},
+          .infer = infer,
+          .decompose = decompose_add_product};
+}
+
+std::vector<OpDef> product_rows() {
+  return {
+      product("matmul",
+              "The matrix product of the last two dims, broadcast over the leading ones. A 1-D x is a row, a 1-D y a column, "
+              "and their dim is left out of the result.",
+              "return pg.matmul(pg.ones(2, 3), pg.ones(3, 4))", infer_matmul),
+      product("mm", "The product of two matrices.", "return pg.mm(pg.ones(2, 3), pg.ones(3, 4))", infer_ranks<2, 2>),
+      product("bmm", "The products of two batches of matrices.", "return pg.bmm(pg.ones(5, 2, 3), pg.ones(5, 3, 4))",
+              infer_ranks<3, 3>),
+      product("mv", "The product of a matrix and a vector.", "return pg.mv(pg.ones(2, 3), pg.ones(3))", infer_ranks<2, 1>),
+      {.name = "dot",
+       .doc = "The product of two vectors, of two matrices or of one and the other; matrices may be transposed first.",
+       .example = "return pg.dot(pg.ones(3, 2), pg.ones(3, 4), {transpose_a = true})",
+       .inputs = {{"x", kNumeric}, {"y", kNumeric}},
+       .attrs = {{"transpose_a", AttrKind::kBool, false, "use the transpose of x"},
+                 {"transpose_b", AttrKind::kBool, false, "use the transpose of y"}},
+       .infer = infer_dot,
+       .decompose = decompose_dot},
+      {.name = "outer",
+       .doc = "All products of an element of vector x (rows) and one of vector y (columns).",
+       .example = "return pg.outer(pg.tensor({1, 2}), pg.tensor({3, 4, 5}))",
+       .inputs = {{"x"}, {"y"}},
+       .infer = infer_outer,
+       .decompose = [](Rule& c) -> std::vector<Var> { return {insert_dim(c.in(0), -1) * insert_dim(c.in(1), -2)}; }},
+      add_product("addmm", "beta * input + alpha * mat1 mat2.",
+                  "return pg.addmm(pg.ones(2, 4), pg.ones(2, 3), pg.ones(3, 4), {alpha = 0.5})", "mat1", "mat2",
+                  infer_add_product<2>),
+      add_product("baddbmm", "beta * input + alpha * batch1 batch2, for batches of matrices.",
+                  "return pg.baddbmm(pg.ones(5, 2, 4), pg.ones(5, 2, 3), pg.ones(5, 3, 4))", "batch1", "batch2",
+                  infer_add_product<3>),
+      {.name = "linear",
+       .doc = "x weightᵀ + bias on the last dim of x; weight is (out, in).",
+       .example = "return pg.ones(2, 3):linear(pg.ones(4, 3), pg.zeros(4))",
+       .inputs = {{"x", kFloating}, {"weight", kFloating}, {"bias", kFloating, Arity::kOptional}},
+       .infer = infer_linear,
+       .vjp = {[](Vjp& c) { return call<"matmul">(c.dy(), c.in(1)); }, grad_linear_weight, [](Vjp& c) { return c.dy(); }},
+       .vjp_uses = "x weight"},
+  };
+}
+
+void require_square(Infer& c, size_t i) {
+  const Dims& s = c.shape(i);
+  if (s.size() < 2 || s[s.size() - 1] != s[s.size() - 2]) c.bad_input(i, "square matrices in the last two dims");
+}
+
+void infer_square(Infer& c) {
+  require_square(c, 0);
+  c.output(c.dtype(0), c.shape(0));
+}
+
+void infer_solve(Infer& c) {
+  require_square(c, 0);
+  const Dims &a = c.shape(0), &b = c.shape(1);
+  const int64_t n = a.back();
+  if (b.empty()) c.bad_input(1, fmt::format("{} rows", n));
+  const bool vector = is_vector_side(a, b);
+  if ((vector ? b.back() : b[b.size() - 2]) != n) c.bad_input(1, fmt::format("{} rows to go with {}", n, to_string(a)));
+  Dims out;
+  if (!broadcast(batch_of(a, 2), batch_of(b, vector ? 1 : 2), &out))
+    c.bad_input(1, "leading dims that broadcast with " + to_string(a));
+  out.push_back(n);
+  if (!vector) out.push_back(b.back());
+  c.output(promote(c.dtype(0), c.dtype(1)), out);
+}
+
+Var grad_solve_right(Vjp& c) { return call<"linalg_solve">(matrix_transpose(c.in(0)), c.dy()); }
+
+Var grad_solve_matrix(Vjp& c) {
+  const bool vector = is_vector_side(c.input(0).shape(), c.input(1).shape());
+  const Var g = grad_solve_right(c);
+  if (vector) return -(insert_dim(g, -1) * insert_dim(c.out(), -2));
+  return -call<"matmul">(g, matrix_transpose(c.out()));
+}
+
+Var grad_inv(Vjp& c) {
+  const Var t = matrix_transpose(c.out());
+  return -call<"matmul">(t, call<"matmul">(c.dy(), t));
+}
+
+// dA = L^-T phi(L^T dL) L^-1, symmetrised; phi keeps the lower triangle and halves the diagonal.
+Var grad_cholesky(Vjp& c) {
+  const Var t = matrix_transpose(c.out());
+  const Var p = call<"matmul">(t, call<"tril">(c.dy()));
+  const Var phi = (call<"tril">(p) + call<"tril">(p, {{"diagonal", int64_t(-1)}})) * Var(0.5);
+  const Var half = call<"linalg_solve">(t, phi);
+  const Var s = matrix_transpose(call<"linalg_solve">(t, matrix_transpose(half)));
+  return (s + matrix_transpose(s)) * Var(0.5);
+}
+
+std::vector<OpDef> solver_rows() {
+  constexpr uint16_t kReal = 0x180;  // float32, float64
+  return {
+      {.name = "linalg_solve",
+       .doc = "x with a x = b for square matrices a; b is a vector or a matrix for each. A singular a is an error.",
+       .example = "return pg.linalg.solve(pg.tensor({{2, 0}, {0, 4}}), pg.tensor({2, 4}))  -- linalg_solve",
+       .inputs = {{"a", kReal}, {"b", kReal}},
+       .infer = infer_solve,
+       .vjp = {grad_solve_matrix, grad_solve_right},
+       .vjp_uses = "a out",
+       .traits = kFunctionOnly},
+      {.name = "linalg_inv",
+       .doc = "The inverse of square matrices. A singular one is an error.",
+       .example = "return pg.linalg.inv(pg.tensor({{2, 0}, {0, 4}}))  -- linalg_inv",
+       .inputs = {{"a", kReal}},
+       .infer = infer_square,
+       .vjp = {grad_inv},
+       .vjp_uses = "out",
+       .traits = kFunctionOnly},
+      {.name = "linalg_cholesky",
+       .doc = "The lower triangular L with L Lᵀ = a for symmetric positive definite matrices a, of which only the lower triangle "
+              "is read.",
+       .example = "return pg.linalg.cholesky(pg.tensor({{4, 2}, {2, 3}}))  -- linalg_cholesky",
+       .inputs = {{"a", kReal}},
+       .infer = infer_square,
+       .vjp = {grad_cholesky},
+       .vjp_uses = "out",
+       .traits = kFunctionOnly},
+  };
+}
+
+}  // namespace
+
+bool is_vector_side(const Dims& a, const Dims& b) {
+  if (b.size() == 1) return true;
+  if (b.size() + 1 != a.size()) return false;
+  for (int i = 0; i < b.size(); ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
+Var matrix_transpose(const Var& v) {
+  return call<"transpose">(v, {{"dim0", int64_t(-2)}, {"dim1", int64_t(-1)}});
+}
+
+Var with_shape(const Var& v, const Dims& shape) { return call<"reshape_to">(v, {{"shape", ints(shape)}}); }
+
+void add_linalg_ops(Registry& r) {
+  r.add(product_rows());
+  r.add(solver_rows());
+  add_einsum_op(r);
+}
 
 }  // namespace pg

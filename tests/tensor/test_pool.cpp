@@ -54,7 +54,7 @@ void check(const PoolShape& s) {
   std::vector<int32_t> index(dy.size());
   max_pool_forward(s, x.data(), y.data(), index.data());
   max_pool_backward(s.planes, s.in_plane(), s.out_plane(), dy.data(), index.data(), dx.data());
-  avg_pool_forward(s, false, x.data(), mean.data());
+  avg_pool_forward(s, {0, false}, x.data(), mean.data());
   int64_t o = 0, wrong = 0;
   for (int64_t p = 0; p < s.planes; ++p)
     for (int64_t a = 0; a < s.out[0]; ++a)
@@ -126,12 +126,12 @@ TEST_CASE("average pooling counts padding when asked") {
   const PoolShape s = shape(1, {1, 1, 4}, {1, 1, 3}, {1, 1, 2}, {0, 0, 1}, {1, 1, 1}, false);
   const std::vector<double> x = {1, 2, 3, 4};
   std::vector<double> y(2), dx(4);
-  avg_pool_forward(s, true, x.data(), y.data());
+  avg_pool_forward(s, {0, true}, x.data(), y.data());
   CHECK(y[0] == doctest::Approx(1));
   CHECK(y[1] == doctest::Approx(3));
-  avg_pool_forward(s, false, x.data(), y.data());
+  avg_pool_forward(s, {0, false}, x.data(), y.data());
   CHECK(y[0] == doctest::Approx(1.5));
   const std::vector<double> dy = {2, 3};
-  avg_pool_backward(s, false, dy.data(), dx.data());
+  avg_pool_backward(s, {0, false}, dy.data(), dx.data());
   CHECK(dx == std::vector<double>{1, 2, 1, 1});
 }

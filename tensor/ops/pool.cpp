@@ -1,0 +1,325 @@
+// Pooling. Max pooling keeps the place of each maximum, from which its gradients of any order follow.
+#include <algorithm>
+
+#include "tensor/cpu/pool.h"
+#include "tensor/ops/conv_rules.h"
+#include "tensor/ops/linalg_rules.h"
+#include "tensor/rule.h"
+
+namespace pg {
+namespace {
+
+constexpr double kLimit = 1 << 30;
+const AttrDef kKernel = {"kernel_size", AttrKind::kInts, {}, "size of the window", false, 1, kLimit};
+const AttrDef kStride = {"stride", AttrKind::kInts, {}, "step of the window; the kernel size by default", true, 1, kLimit};
+const AttrDef kPadding = {"padding", AttrKind::kInts, Ints{0}, "padding on both sides, at most half the window", false, 0, kLimit};
+const AttrDef kDilation = {"dilation", AttrKind::kInts, Ints{1}, "distance between the elements of the window", false, 1, kLimit};
+const AttrDef kCeil = {"ceil_mode", AttrKind::kBool, false, "also take windows that hang over the far side"};
+const AttrDef kCountPad = {"count_include_pad", AttrKind::kBool, true, "count the padding in the mean"};
+const AttrDef kDivisor = {"divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kLimit};
+const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
+
+void require_planes(Infer& c, int dims) {
+  if (c.rank(0) != dims + 2 && c.rank(0) != dims + 1)
+    c.bad_input(0, fmt::format("{} dims (batch, channels, {} spatial) or one less", dims + 2, dims));
+}
+
+Dims pooled_shape(Infer& c, int dims) {
+  require_planes(c, dims);
+  const Window w = window_of(c, dims);
+  Dims out = c.shape(0);
+  for (int d = 0; d < dims; ++d) {
+    int64_t& n = out[out.size() - dims + d];
+    if (w.padding[d] > w.kernel[d] / 2) c.bad_attr("padding", "at most half of kernel_size");
+    const int64_t windows = cpu::pool_out_dim(n, w.kernel[d], w.stride[d], w.padding[d], w.dilation[d], c.attr<bool>("ceil_mode"));
+    if (windows < 1) c.bad_input(0, fmt::format("room for a window in spatial dim {}", d + 1));
+    n = windows;
+  }
+  return out;
+}
+
+Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
+
+template <int kDims>
+void infer_pool(Infer& c) {
+  c.output(c.dtype(0), pooled_shape(c, kDims));
+}
+
+void infer_max_pool_any(Infer& c) {
+  const int dims = int(c.attr<Ints>("kernel_size").size());
+  const Dims out = pooled_shape(c, dims);
+  int64_t plane = 1;
+  for (int64_t n : tail(c.shape(0), dims)) plane *= n;
+  if (plane > INT32_MAX) c.bad_input(0, "planes of fewer than 2^31 elements");
+  c.output(c.dtype(0), out);
+  c.output(DType::kInt32, out);
+}
+
+Dims with_tail(Dims shape, const Ints& size) {
+  for (size_t d = 0; d < size.size(); ++d) shape[shape.size() - int(size.size()) + int(d)] = size[d];
+  return shape;
+}
+void infer_sized(Infer& c) { c.output(c.dtype(0), with_tail(c.shape(0), c.attr<Ints>("size"))); }
+
+Var max_pool_backward(const Var& dy, const Var& index, const Ints& size) {
+  return call<"max_pool_backward">(dy, index, {{"size", size}});
+}
+
+Var max_pool_of(const Var& x, const Ints& kernel, const AttrValue& stride, const AttrValue& padding,
+                const AttrValue& dilation, const AttrValue& ceil_mode) {
+  return call_all<"max_pool">({x}, {{"kernel_size", kernel}, {"stride", stride}, {"padding", padding},
+                                    {"dilation", dilation}, {"ceil_mode", ceil_mode}})[0];
+}
+
+template <int kDims>
+std::vector<Var> decompose_max_pool(Rule& c) {
+  return {max_pool_of(c.in(0), ints(spatial(c, "kernel_size", kDims, 1)), c.raw("stride"), c.raw("padding"),
+                      c.raw("dilation"), c.raw("ceil_mode"))};
+}
+
+template <int kDims>
+OpDef max_pool(const char* name, const char* example) {
+  return {.name = name,
+          .doc = "The largest element of each window, channel by channel. Padding never wins; a NaN does.",
+          .example = example,
+          .inputs = {{"x", kFloating}},
+          .attrs = {kKernel, kStride, kPadding, kDilation, kCeil},
+          .infer = infer_pool<kDims>,
+          .decompose = decompose_max_pool<kDims>};
+}
+
+Var avg_pool_like(const Rule& c, const Var& x, int dims) {
+  const AttrList attrs = {{"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")},
+                          {"padding", c.raw("padding")}, {"ceil_mode", c.raw("ceil_mode")},
+                          {"count_include_pad", c.raw("count_include_pad")}, {"divisor_override", c.raw("divisor_override")}};
+  if (dims == 1) return call<"avg_pool1d">(x, attrs);
+  if (dims == 2) return call<"avg_pool2d">(x, attrs);
+  return call<"avg_pool3d">(x, attrs);
+}
+
+template <int kDims>
+Var grad_avg_pool(Vjp& c) {
+  return call<"avg_pool_backward">(
+      c.dy(), {{"size", tail(c.input(0).shape(), kDims)}, {"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")},
+               {"padding", c.raw("padding")}, {"ceil_mode", c.raw("ceil_mode")},
+               {"count_include_pad", c.raw("count_include_pad")}, {"divisor_override", c.raw("divisor_override")}});
+}
+
+template <int kDims>
+OpDef avg_pool(const char* name, const char* example) {
+  return {.name = name,
+          .doc = "The mean of each window, channel by channel.",
+          .example = example,
+          .inputs = {{"x", kFloating}},
+          .attrs = {kKernel, kStride, kPadding, kCeil, kCountPad, kDivisor},
+          .infer = infer_pool<kDims>,
+          .vjp = {grad_avg_pool<kDims>},
+          .vjp_uses = ""};
+}
+
+void infer_adaptive(Infer& c) {
+  const Ints& size = c.attr<Ints>("size");
+  require_planes(c, int(size.size()));
+  for (int64_t n : size)
+    if (n < 1) c.bad_attr("size", "sizes of at least 1");
+  for (int64_t n : tail(c.shape(0), int(size.size())))
+    if (n < 1) c.bad_input(0, "at least 1 element in every spatial dim");
+  infer_sized(c);
+}
+
+// Window o of `out` over `in` elements, as torch cuts them: they overlap where `in` is no multiple of `out`.
+int64_t window_first(int64_t o, int64_t in, int64_t out) { return o * in / out; }
+int64_t window_last(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
+
+// Reduces dim d (0-based, of `dims` spatial ones) window by window; `reduce` gets a piece and leaves the dim with size 1.
+template <class F>
+Var by_windows(const Var& x, int d, int64_t out, F reduce) {
+  std::vector<Var> pieces;
+  const int64_t in = x.shape()[d];
+  for (int64_t o = 0; o < out; ++o) {
+    const int64_t first = window_first(o, in, out), last = window_last(o, in, out);
+    pieces.push_back(reduce(call<"narrow">(x, {{"dim", user_dim(d)}, {"start", first + 1}, {"length", last - first}})));
+  }
+  return call_list<"cat">(pieces, {{"dim", user_dim(d)}});
+}
+
+std::vector<Var> decompose_adaptive_avg(Rule& c) {
+  const Ints& size = c.attr<Ints>("size");
+  const int dims = int(size.size());
+  Var x = c.in(0);
+  Dims split = x.shape();
+  Ints means;
+  for (int d = 0; d < dims; ++d) {
+    const int at = x.rank() - dims + d;
+    if (x.shape()[at] % size[size_t(d)] == 0) continue;
+    x = by_windows(x, at, size[size_t(d)], [&](const Var& piece) {
+      return call<"mean">(piece, {{"dim", Ints{user_dim(at)}}, {"keepdim", true}});
+    });
+  }
+  split = Dims();
+  for (int i = 0; i < x.rank(); ++i) {
+    const int d = i - (x.rank() - dims);
+    split.push_back(d < 0 ? x.shape()[i] : size[size_t(d)]);
+    if (d < 0 || x.shape()[i] == size[size_t(d)]) continue;
+    split.push_back(x.shape()[i] / size[size_t(d)]);
+    means.push_back(split.size());
+  }
+  if (means.empty()) return {x};
+  return {call<"mean">(with_shape(x, split), {{"dim", means}})};
+}
+
+std::vector<Var> decompose_adaptive_max(Rule& c) {
+  const Ints& size = c.attr<Ints>("size");
+  const int dims = int(size.size());
+  Var x = c.in(0);
+  Ints kernel(size.size(), 1);
+  const auto pool = [&](const Var& v, const Ints& k) {
+    return max_pool_of(v, k, std::monostate(), Ints{0}, Ints{1}, false);
+  };
+  for (int d = 0; d < dims; ++d) {
+    const int at = x.rank() - dims + d;
+    const int64_t in = x.shape()[at], out = size[size_t(d)];
+    if (in % out == 0) {
+      kernel[size_t(d)] = in / out;
+      continue;
+    }
+    x = by_windows(x, at, out, [&](const Var& piece) {
+      Ints whole(size.size(), 1);
+      whole[size_t(d)] = piece.shape()[at];
+      return pool(piece, whole);
+    });
+  }
+  return {pool(x, kernel)};
+}
+
+int image_dims(const Rule& c) { return c.input(0).rank() - 2; }
+
+void infer_lp_pool(Infer& c) {
+  const int dims = c.rank(0) - 2;
+  if (dims < 1 || dims > 3) c.bad_input(0, "3 to 5 dims (batch, channels, spatial)");
+  const Dims kernel = spatial(c, "kernel_size", dims, 1);
+  const Dims stride = c.has_attr("stride") ? spatial(c, "stride", dims, 1) : kernel;
+  Dims out = c.shape(0);
+  for (int d = 0; d < dims; ++d) {
+    out[d + 2] = cpu::pool_out_dim(out[d + 2], kernel[d], stride[d], 0, 1, c.attr<bool>("ceil_mode"));
+    if (out[d + 2] < 1) c.bad_input(0, fmt::format("room for a window in spatial dim {}", d + 1));
+  }
+  c.output(c.dtype(0), out);
+}
+
+// As torch: the mean of the powers times the window's size, negative sums keeping their sign.
+std::vector<Var> decompose_lp_pool(Rule& c) {
+  const double p = c.attr<double>("norm_type");
+  const int dims = image_dims(c);
+  double count = 1;
+  for (int64_t k : spatial(c, "kernel_size", dims, 1)) count *= double(k);
+  const AttrList attrs = {{"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")}, {"ceil_mode", c.raw("ceil_mode")}};
+  const Var powers = call<"pow">(c.in(0), Var(p));
+  const Var mean = dims == 1 ? call<"avg_pool1d">(powers, attrs)
+                   : dims == 2 ? call<"avg_pool2d">(powers, attrs) : call<"avg_pool3d">(powers, attrs);
+  const Var sum = call<"sign">(mean) * call<"relu">(call<"abs">(mean)) * Var(count);
+  return {call<"pow">(sum, Var(1 / p))};
+}
+
+std::vector<OpDef> pool_rows() {
+  return {
+      max_pool<1>("max_pool1d", "return pg.max_pool1d(pg.ones(1, 2, 6), 2)"),
+      max_pool<2>("max_pool2d", "return pg.max_pool2d(pg.ones(1, 2, 6, 6), 3, {stride = 2, padding = 1})"),
+      max_pool<3>("max_pool3d", "return pg.max_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
+      avg_pool<1>("avg_pool1d", "return pg.avg_pool1d(pg.ones(1, 2, 6), 2)"),
+      avg_pool<2>("avg_pool2d", "return pg.avg_pool2d(pg.ones(1, 2, 6, 6), 3, {padding = 1, count_include_pad = false})"),
+      avg_pool<3>("avg_pool3d", "return pg.avg_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
+      {.name = "adaptive_avg_pool",
+       .doc = "Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number "
+              "of spatial dims.",
+       .example = "return pg.adaptive_avg_pool(pg.ones(1, 2, 7, 7), {3, 3})",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kSize},
+       .infer = infer_adaptive,
+       .decompose = decompose_adaptive_avg},
+      {.name = "adaptive_max_pool",
+       .doc = "Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number "
+              "of spatial dims.",
+       .example = "return pg.adaptive_max_pool(pg.ones(1, 2, 7, 7), {3, 3})",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kSize},
+       .infer = infer_adaptive,
+       .decompose = decompose_adaptive_max},
+      {.name = "lp_pool",
+       .doc = "The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.",
+       .example = "return pg.lp_pool(pg.ones(1, 2, 6, 6), 2, 3)",
+       .inputs = {{"x", kFloating, Arity::kOne, 0.5, 2}},
+       .attrs = {{"norm_type", AttrKind::kFloat, 2.0, "the exponent p", false, 1e-3, 1e3}, kKernel, kStride, kCeil},
+       .infer = infer_lp_pool,
+       .decompose = decompose_lp_pool},
+  };
+}
+
+std::vector<OpDef> hidden_rows() {
+  return {
+      {.name = "max_pool",
+       .doc = "Max pooling that also answers the flat place of each maximum in its plane, counted from 0.",
+       .example = "return 0",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kKernel, kStride, kPadding, kDilation, kCeil},
+       .outputs = {"out", "index"},
+       .infer = infer_max_pool_any,
+       .vjp = {[](Vjp& c) {
+         const int dims = int(c.attr<Ints>("kernel_size").size());
+         return max_pool_backward(c.dy(0), c.out(1), tail(c.input(0).shape(), dims));
+       }},
+       .vjp_uses = "index",
+       .traits = kHidden},
+      {.name = "max_pool_backward",
+       .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the places of `index`.",
+       .example = "return 0",
+       .inputs = {{"dy", kFloating}, {"index", kIndex}},
+       .attrs = {kSize},
+       .infer = infer_sized,
+       .vjp = {[](Vjp& c) {
+                 return call<"max_pool_take">(c.dy(), c.in(1), {{"dims", int64_t(c.attr<Ints>("size").size())}});
+               },
+               nullptr},
+       .vjp_uses = "index",
+       .traits = kHidden},
+      {.name = "max_pool_take",
+       .doc = "The elements of x at the places of `index`, plane by plane.",
+       .example = "return 0",
+       .inputs = {{"x", kFloating}, {"index", kIndex}},
+       .attrs = {{"dims", AttrKind::kInt, int64_t(2), "number of spatial dims"}},
+       .infer = [](Infer& c) { c.output(c.dtype(0), c.shape(1)); },
+       .vjp = {[](Vjp& c) {
+                 return max_pool_backward(c.dy(), c.in(1), tail(c.input(0).shape(), int(c.attr<int64_t>("dims"))));
+               },
+               nullptr},
+       .vjp_uses = "index",
+       .traits = kHidden},
+      {.name = "avg_pool_backward",
+       .doc = "The gradient of average pooling, whose input has spatial sizes `size`.",
+       .example = "return 0",
+       .inputs = {{"dy", kFloating}},
+       .attrs = {kSize, kKernel, kStride, kPadding, kCeil, kCountPad, kDivisor},
+       .infer = infer_sized,
+       .vjp = {[](Vjp& c) { return avg_pool_like(c, c.dy(), int(c.attr<Ints>("size").size())); }},
+       .vjp_uses = "",
+       .traits = kHidden},
+  };
+}
+
+}  // namespace
+
+Window window_of(const AttrReader& c, int count) {
+  Window w;
+  w.kernel = spatial(c, "kernel_size", count, 1);
+  w.stride = c.has_attr("stride") ? spatial(c, "stride", count, 1) : w.kernel;
+  w.padding = spatial(c, "padding", count, 0);
+  w.dilation = c.op().attr_index("dilation") >= 0 ? spatial(c, "dilation", count, 1) : Dims(count, 1);
+  return w;
+}
+
+void add_pool_ops(Registry& r) {
+  r.add(pool_rows());
+  r.add(hidden_rows());
+}
+
+}  // namespace pg
