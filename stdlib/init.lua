@@ -14,7 +14,7 @@ core.pg = pg
 
 local modules = {
   nn = "nn", loss = "loss", optim = "optim", init = "initializer", data = "data", metric = "metric", utils = "utils",
-  tree = "tree", autograd = "autograd",
+  tree = "tree", autograd = "autograd", linalg = "linalg",
 }
 
 -- Functions of pg by the module that holds them.

@@ -1,0 +1,76 @@
+-- Products, einsum and solvers as scripts see them.
+local t = require "tests.support"
+local pg = require "perigee"
+
+local function range(...)
+  local shape, n = {...}, 1
+  for _, d in ipairs(shape) do n = n * d end
+  return pg.range(1, n):to("float64"):reshape(shape)
+end
+
+t.test("matmul follows NumPy's rules for 1-D operands and leading dims", function()
+  local a, v = range(2, 3), range(3)
+  t.equal(pg.matmul(a, v):totable(), {14, 32})
+  t.equal(pg.matmul(v, range(3, 2)):totable(), {22, 28})
+  t.equal(pg.matmul(v, v):item(), 14)
+  t.equal(pg.matmul(range(5, 2, 3), range(3, 4)).shape, {5, 2, 4})
+  t.equal(pg.matmul(range(5, 1, 2, 3), range(4, 3, 2)).shape, {5, 4, 2, 2})
+  t.equal(a:mm(a:t()):totable(), {{14, 32}, {32, 77}})
+  t.equal(a:mv(v):totable(), {14, 32})
+  t.equal(range(2, 1, 2):bmm(range(2, 2, 1)):totable(), {{{5}}, {{25}}})
+end)
+
+t.test("integers multiply exactly and mixed dtypes promote", function()
+  local a = pg.tensor({{1, 2}, {3, 4}}, {dtype = "int64"})
+  local y = a:matmul(a)
+  t.equal(y.dtype, "int64")
+  t.equal(y:totable(), {{7, 10}, {15, 22}})
+  t.equal(a:matmul(pg.ones(2, 2)).dtype, "float32")
+  t.equal(pg.ones(2, 2):to("float16"):matmul(pg.ones(2, 2):to("bfloat16")).dtype, "float32")
+end)
+
+t.test("empty products are zeros", function()
+  t.equal(pg.matmul(pg.zeros(2, 0), pg.zeros(0, 3)):totable(), {{0, 0, 0}, {0, 0, 0}})
+  t.equal(pg.matmul(pg.zeros(0, 2), pg.zeros(2, 3)).shape, {0, 3})
+  t.equal(pg.zeros(0, 4):linear(pg.ones(3, 4), pg.ones(3)).shape, {0, 3})
+  t.equal(pg.zeros(2, 0):linear(pg.ones(3, 0), pg.ones(3)):totable(), {{1, 1, 1}, {1, 1, 1}})
+end)
+
+t.test("dot transposes, outer and addmm", function()
+  local a, b = range(3, 2), range(3, 4)
+  t.equal(a:dot(b, {transpose_a = true}):totable(), a:t():matmul(b):totable())
+  t.equal(pg.outer(range(2), range(3)):totable(), {{1, 2, 3}, {2, 4, 6}})
+  local c = pg.ones(2, 4):to("float64")
+  t.equal(pg.addmm(c, a:t(), b, {beta = 2, alpha = 0}):totable(), (c * 2):totable())
+  t.equal(pg.baddbmm(pg.zeros(2, 1, 1), pg.ones(2, 1, 3), pg.ones(2, 3, 1)):totable(), {{{3}}, {{3}}})
+end)
+
+t.test("einsum", function()
+  local a, b = range(2, 3), range(3, 4)
+  t.equal(pg.einsum("ij,jk->ik", a, b):totable(), a:matmul(b):totable())
+  t.equal(pg.einsum("ij,jk", a, b):totable(), a:matmul(b):totable())
+  t.equal(pg.einsum("ij -> ji", a):totable(), a:t():totable())
+  t.equal(pg.einsum("ii", range(3, 3)):item(), 15)
+  t.equal(pg.einsum("...ij,...jk->...ik", range(5, 2, 3), b).shape, {5, 2, 4})
+end)
+
+t.test("solvers", function()
+  local a, b = pg.tensor({{2, 1}, {1, 3}}), pg.tensor({3, 5})
+  local x = pg.linalg.solve(a, b)
+  t.check(a:mv(x):allclose(b), "a x = b")
+  t.check(pg.linalg.inv(a):matmul(a):allclose(pg.eye(2), {atol = 1e-6}), "inverse")
+  local l = pg.linalg.cholesky(a)
+  t.check(l:matmul(l:t()):allclose(a), "cholesky")
+  t.equal(l[{1, 2}]:item(), 0)
+  t.error_contains(function() pg.linalg.inv(pg.ones(2, 2)) end, "expected invertible matrices, got a singular one")
+  t.error_contains(function() pg.linalg.solv(a, b) end, "unknown field 'solv' (did you mean 'solve'?)")
+end)
+
+t.test("wrong operands name what was expected", function()
+  local a = pg.ones(2, 3)
+  t.error_contains(function() a:matmul(a) end, "matmul: bad argument 'y' (expected 3 rows to go with 2x3, got float32 2x3 cpu)")
+  t.error_contains(function() a:mm(pg.ones(3)) end, "mm: bad argument 'y' (expected 2 dims, got float32 3 cpu)")
+  t.error_contains(function() a:linear(pg.ones(4, 2)) end, "linear: bad argument 'weight' (expected a matrix with 3 columns to go with x 2x3, got float32 4x2 cpu)")
+  t.error_contains(function() pg.einsum("ij,jk->il", a, pg.ones(3, 2)) end, "einsum: bad argument 'equation'")
+  t.error_contains(function() pg.einsum("ij", pg.ones(2)) end, "einsum: bad argument 'equation'")
+end)
