@@ -21,6 +21,7 @@ void leave_scope(Box& box) {
 int collect_box(lua_State* L) {
   Box* box = static_cast<Box*>(lua_touserdata(L, 1));
   leave_scope(*box);
+  forget_view(*box->state, *box);
   box->state->live_bytes -= box->bytes;
   --box->state->tensors;
   box->~Box();
@@ -105,6 +106,27 @@ void set_value(Box& box, Value value) {
   if (bytes > box.bytes) box.state->pending_bytes += bytes - box.bytes;
   box.bytes = bytes;
   box.value = std::move(value);
+}
+
+Lent::Lent(Box& box, Value& place) : box_(box), place_(place) {
+  place_ = std::move(box.get());
+  box.get() = Value();
+  TapeNode* node = place_.node();
+  leaf_ = node && node->leaf;
+  kept_.link(node, place_.node_output());
+  if (leaf_) place_.link(nullptr, 0);
+}
+
+Lent::~Lent() {
+  if (done_) return;
+  box_.get() = place_.detached();
+  box_.get().link(kept_.node(), kept_.node_output());
+}
+
+void Lent::finish(Value result) {
+  if (leaf_) result.link(kept_.node(), kept_.node_output());
+  set_value(box_, std::move(result));
+  done_ = true;
 }
 
 void check_in_place(lua_State*, State& state, Box& box, const char* op) {

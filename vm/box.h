@@ -12,6 +12,7 @@ struct Box {
   int64_t bytes = 0;     // accounted for this box
   uint32_t scope = 0;    // 1 + index of the pg.scope it was made in; 0: none
   uint32_t scope_slot = 0;
+  const Buffer* view_of = nullptr;  // the buffer of the tensor that an indexing read was taken from
   bool read_only = false;  // the result of an indexing read
   bool released = false;
   bool has_extra = false;  // its environment is a table of its own (see push_extra)
@@ -41,11 +42,32 @@ void set_value(Box& box, Value value);
 void check_in_place(lua_State* L, State& state, Box& box, const char* op);
 void rebind_in_place(State& state, Box& box, Value value, const char* op);
 
+// Gives the box's value to an op for the extent of a call, so that a uniquely held buffer can be rewritten. Without
+// finish() the box takes the value back: nothing changed.
+class Lent {
+ public:
+  Lent(Box& box, Value& place);
+  ~Lent();
+  void finish(Value result);  // rebinds the box; a leaf stays one
+
+ private:
+  Box& box_;
+  Value kept_;  // type and history while the value is lent
+  Value& place_;
+  bool leaf_ = false, done_ = false;
+};
+
 // Pushes the table of Lua fields that belongs to the box at stack index i, making it on first use.
 void push_extra(lua_State* L, Box& box, int i);
 
 // A short description of the Lua value for error texts: "nil", "number 3", "float32 2x3 cpu", "table".
 std::string describe(lua_State* L, State& state, int i);
+
+// Boxes that are views into another tensor's buffer. Before that tensor is written in place the views are copied out
+// when they are smaller than it, so that the write need not copy the whole.
+void note_view(State& state, Box& box, const Value& whole);
+void forget_view(State& state, Box& box);
+void detach_views(State& state, const Value& whole);
 
 void open_box(lua_State* L, State& state);  // makes the metatable; pushes it
 

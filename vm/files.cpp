@@ -1,9 +1,101 @@
 // Tensors in files.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "graph/serialize.h"
+#include "graph/serialize_file.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 
 namespace pg::vm {
+namespace {
 
-void open_files(lua_State*, State&) {}
+bool ends_with(const std::string& path, const char* ending) { return std::string_view(path).ends_with(ending); }
+
+[[noreturn]] void bad_ending(const char* op, const std::string& path) {
+  bad_argument(op, "path", "a path that ends in .safetensors or .npy", '"' + path + '"');
+}
+
+void read_metadata(lua_State* L, State& state, int i, NamedTensors& content) {
+  if (lua_isnoneornil(L, i)) return;
+  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+    const int value = lua_gettop(L);
+    if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "metadata", "string keys", describe(L, state, value - 1));
+    content.metadata[lua_tostring(L, value - 1)] = check_string(L, state, value, "save", "metadata");
+  }
+}
+
+// save_tensors(path, tensors, metadata): tensors by name (safetensors), or one tensor (npy); atomic.
+int save_tensors(lua_State* L, State& state) {
+  const std::string path = check_string(L, state, 1, "save", "path");
+  if (to_box(L, state, 2)) {
+    if (!ends_with(path, ".npy")) bad_argument("save", "path", "a path that ends in .npy for a single tensor", '"' + path + '"');
+    save_npy(path, check_value(L, state, 2, "save", "tensors"));
+    return 0;
+  }
+  if (!ends_with(path, ".safetensors")) bad_ending("save", path);
+  NamedTensors content;
+  for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+    const int value = lua_gettop(L);
+    if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "tensors", "tensors by name", describe(L, state, value - 1));
+    content.tensors.emplace_back(lua_tostring(L, value - 1), check_value(L, state, value, "save", lua_tostring(L, value - 1)));
+  }
+  std::sort(content.tensors.begin(), content.tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  read_metadata(L, state, 3, content);
+  save_safetensors(path, content);
+  return 0;
+}
+
+// load_tensors(path) → tensors by name and the metadata (safetensors), or one tensor (npy)
+int load_tensors(lua_State* L, State& state) {
+  const std::string path = check_string(L, state, 1, "load", "path");
+  if (ends_with(path, ".npy") || ends_with(path, ".npy.gz")) {
+    push_box(L, state, load_npy(path));
+    return 1;
+  }
+  if (!ends_with(path, ".safetensors")) bad_ending("load", path);
+  NamedTensors content = load_safetensors(path);
+  lua_createtable(L, 0, int(content.tensors.size()));
+  for (auto& [name, value] : content.tensors) {
+    lua_pushlstring(L, name.data(), name.size());
+    push_box(L, state, std::move(value));
+    lua_rawset(L, -3);
+  }
+  lua_newtable(L);
+  for (const auto& [key, text] : content.metadata) {
+    lua_pushlstring(L, text.data(), text.size());
+    lua_setfield(L, -2, key.c_str());
+  }
+  return 2;
+}
+
+int load_idx_file(lua_State* L, State& state) {
+  push_box(L, state, load_idx(check_string(L, state, 1, "load_idx", "path")));
+  return 1;
+}
+
+int read_whole_file(lua_State* L, State& state) {
+  const std::string text = read_file(check_string(L, state, 1, "read_file", "path"));
+  lua_pushlstring(L, text.data(), text.size());
+  return 1;
+}
+
+// is_terminal(fd) → whether the file descriptor is one
+int is_terminal(lua_State* L, State& state) {
+  lua_pushboolean(L, isatty(int(check_integer(L, state, 1, "is_terminal", "fd"))));
+  return 1;
+}
+
+}  // namespace
+
+void open_files(lua_State* L, State& state) {
+  register_functions(L, state,
+                     {{"save_tensors", entry<save_tensors>},
+                      {"load_tensors", entry<load_tensors>},
+                      {"load_idx", entry<load_idx_file>},
+                      {"read_file", entry<read_whole_file>},
+                      {"is_terminal", entry<is_terminal>}});
+}
 
 }  // namespace pg::vm

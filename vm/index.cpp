@@ -1,27 +1,327 @@
-// x[…] and x[…] = v.
+// x[…] and x[…] = v. A key becomes one rectangular region (op `slice`), plus at most one mask or index list.
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 
 namespace pg::vm {
+namespace {
+
+// Results of reads up to this size are copies, so that a later write to the whole need not copy.
+constexpr int64_t kCopyBytes = 4096;
+
+// What a key selects from an array of a given shape.
+struct Key {
+  Dims start, length, step, drop;  // one a dim, counted from 0
+  Value picker;                    // bool mask or index list; undefined when there is none
+  int picker_dim = -1;             // first dim it applies to
+};
+
+class KeyReader {
+ public:
+  KeyReader(lua_State* L, State& state, const Value& x) : L_(L), state_(state), x_(x) {}
+
+  Key read(int i) {
+    if (lua_istable(L_, i))
+      read_list(i);
+    else
+      read_one(i);
+    while (dim() < x_.rank()) take_all();
+    return std::move(key_);
+  }
+
+ private:
+  int dim() const { return key_.start.size(); }
+
+  void add(int64_t start, int64_t length, int64_t step, bool drop) {
+    key_.start.push_back(start);
+    key_.length.push_back(length);
+    key_.step.push_back(step);
+    key_.drop.push_back(drop);
+  }
+  void take_all() { add(0, x_.shape()[dim()], 1, false); }
+
+  [[noreturn]] void bad(const std::string& expected, const std::string& got) {
+    bad_argument("index", fmt::format("dim {}", dim() + 1).c_str(), expected, got);
+  }
+
+  // How many dims a key element takes.
+  int width(int i) {
+    if (Box* box = to_box(L_, state_, i))
+      if (box->get().is_array() && box->get().dtype() == DType::kBool) return box->get().rank();
+    return 1;
+  }
+
+  bool is_dots(int i) { return lua_type(L_, i) == LUA_TSTRING && std::string_view(lua_tostring(L_, i)) == "..."; }
+
+  void read_list(int i) {
+    const int n = int(lua_objlen(L_, i));
+    int counted = 0, taken = 0, dots = 0;
+    for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) ++counted;
+    if (counted != n) fail("index", "bad argument 'key' (expected an array of positions and ranges, got a table with holes or other keys)");
+    luaL_checkstack(L_, n + 8, "index");
+    const int first = lua_gettop(L_) + 1;
+    for (int k = 1; k <= n; ++k) lua_rawgeti(L_, i, k);
+    for (int k = 0; k < n; ++k) is_dots(first + k) ? ++dots : taken += width(first + k);
+    if (dots > 1) fail("index", "bad argument 'key' (expected \"...\" once, got it {} times)", dots);
+    if (taken > x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions for a tensor of shape {}, got {})", x_.rank(), to_string(x_.shape()), taken);
+    for (int k = 0; k < n; ++k) {
+      if (!is_dots(first + k)) {
+        read_one(first + k);
+        continue;
+      }
+      for (int fill = x_.rank() - taken; fill > 0; --fill) take_all();
+    }
+    lua_settop(L_, first - 1);
+  }
+
+  void read_one(int i) {
+    if (to_box(L_, state_, i)) return read_picker(i);
+    if (is_dots(i)) return;
+    if (dim() >= x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions, got more)", x_.rank());
+    if (lua_istable(L_, i)) return read_range(i);
+    add(position(i), 1, 1, true);
+  }
+
+  int64_t whole(int i, const char* what) {
+    const int64_t n = x_.shape()[dim()];
+    const std::string expected = fmt::format("{} from 1 to {} or -{} to -1 in a dim of size {}", what, n, n, n);
+    if (lua_type(L_, i) != LUA_TNUMBER) bad(expected, describe(L_, state_, i));
+    const double v = lua_tonumber(L_, i);
+    if (v != std::floor(v) || std::fabs(v) > 0x1p53) bad(expected, describe(L_, state_, i));
+    return int64_t(v);
+  }
+
+  int64_t position(int i) {
+    const int64_t n = x_.shape()[dim()], v = whole(i, "an index");
+    const int64_t at = v > 0 ? v - 1 : n + v;
+    if (v == 0 || at < 0 || at >= n) bad(fmt::format("an index from 1 to {} or -{} to -1 in a dim of size {}", n, n, n), fmt::format("{}", v));
+    return at;
+  }
+
+  // {} takes all; {a, b} and {a, b, step} are inclusive; {a, a - 1} is empty.
+  void read_range(int i) {
+    const int count = int(lua_objlen(L_, i));
+    const int64_t n = x_.shape()[dim()];
+    if (count == 0) return take_all();
+    if (count > 3 || count == 1) bad("a range {first, last} or {first, last, step}", fmt::format("a table of {}", count));
+    for (int k = 1; k <= count; ++k) lua_rawgeti(L_, i, k);
+    const int at = lua_gettop(L_) - count;
+    const int64_t a = whole(at + 1, "a range"), b = whole(at + 2, "a range");
+    const int64_t step = count == 3 ? whole(at + 3, "a step") : 1;
+    lua_pop(L_, count);
+    const int64_t first = a < 0 ? n + a + 1 : a, last = b < 0 ? n + b + 1 : b;
+    const std::string got = count == 3 ? fmt::format("{{{}, {}, {}}}", a, b, step) : fmt::format("{{{}, {}}}", a, b);
+    if (step < 1) bad("a range with a step of at least 1", got);
+    if (first < 1 || first > n + 1 || last > n || last < first - 1) bad(fmt::format("a range from 1 to {} in a dim of size {}", n, n), got);
+    add(first - 1, (last - first + step) / step, step, false);
+  }
+
+  void read_picker(int i) {
+    const Value& picker = check_value(L_, state_, i, "index", "key");
+    if (key_.picker.defined()) fail("index", "bad argument 'key' (expected at most one mask or index list, got two)");
+    key_.picker_dim = dim();
+    if (picker.dtype() == DType::kBool) {
+      for (int d = 0; d < picker.rank(); ++d) {
+        if (dim() >= x_.rank() || x_.shape()[dim()] != picker.shape()[d])
+          fail("index", "bad argument 'key' (expected a mask that matches shape {} from dim {} on, got a mask of {})", to_string(x_.shape()),
+               key_.picker_dim + 1, to_string(picker.shape()));
+        take_all();
+      }
+    } else {
+      if (picker.dtype() != DType::kInt64 && picker.dtype() != DType::kInt32) bad("an index list of int64 or a mask of bool", to_string(picker.type()));
+      if (dim() >= x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions, got more)", x_.rank());
+      take_all();
+    }
+    key_.picker = picker;
+  }
+
+  lua_State* L_;
+  State& state_;
+  const Value& x_;
+  Key key_;
+};
+
+AttrValue region_ints(const Dims& d) { return ints(d); }
+
+Attrs region_attrs(const OpDef& op, const Key& key) {
+  return make_attrs(op, {{"start", region_ints(key.start)}, {"length", region_ints(key.length)}, {"step", region_ints(key.step)}, {"drop", region_ints(key.drop)}});
+}
+
+bool takes_everything(const Key& key, const Value& x) {
+  for (int d = 0; d < x.rank(); ++d)
+    if (key.length[d] != x.shape()[d] || key.drop[d]) return false;
+  return true;
+}
+
+Value read_region(State& state, const Value& x, const Key& key) {
+  if (takes_everything(key, x)) return x;
+  const OpDef& op = op_named<"slice">();
+  Value in[1] = {x};
+  return apply(state.ctx, op, in, region_attrs(op, key))[0];
+}
+
+// The dim of the piece that dim `d` of the whole became.
+int kept_dim(const Key& key, int d) {
+  int at = 0;
+  for (int i = 0; i < d; ++i) at += !key.drop[i];
+  return at;
+}
+
+Var moved(const Var& x, int from, int to, int count) {
+  if (from == to) return x;
+  Ints order;
+  for (int d = 0; d < x.rank(); ++d)
+    if (d < from || d >= from + count) order.push_back(user_dim(d));
+  for (int k = 0; k < count; ++k) order.insert(order.begin() + to + k, user_dim(from + k));
+  return call<"permute">(x, {{"dims", order}});
+}
+
+Var pick(const Var& piece, const Var& picker, int dim) {
+  if (picker.dtype() == DType::kBool) {
+    const int count = picker.rank();
+    const Var front = moved(piece, dim, 0, count);
+    return moved(call<"mask_get">(front, picker), 0, dim, 1);
+  }
+  const Var flat = picker.rank() == 1 ? picker : call<"reshape">(picker, {{"shape", Ints{-1}}});
+  const Var found = call<"index_select">(piece, flat, {{"dim", int64_t(user_dim(dim))}});
+  if (picker.rank() == 1) return found;
+  Ints shape;
+  for (int d = 0; d < piece.rank(); ++d) {
+    if (d != dim) {
+      shape.push_back(piece.shape()[d]);
+      continue;
+    }
+    for (int64_t n : picker.shape()) shape.push_back(n);
+  }
+  return call<"reshape">(found, {{"shape", shape}});
+}
+
+// A small view is copied, which keeps its history.
+Value settle(State& state, Value v, const Value& x) {
+  if (!v.is_array() || v.array().buffer.get() != x.array().buffer.get()) return v;
+  if (v.numel() * size_of(v.dtype()) > kCopyBytes || !v.device().is_cpu()) return v;
+  Value copy = make_array(v.type());
+  ScopedFlag quiet(state.ctx.recording, false);
+  Value in[1] = {v.detached()};
+  Value packed = apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0];
+  packed.link(v.node(), v.node_output());
+  return packed;
+}
+
+Value value_to_write(lua_State* L, State& state, const Value& x) {
+  if (lua_type(L, 3) == LUA_TNUMBER) {
+    const double number = lua_tonumber(L, 3);
+    if (!is_float(x.dtype()) && !holds(x.dtype(), number))
+      bad_argument("index", "value", fmt::format("a number that {} can hold", name_of(x.dtype())), describe(L, state, 3));
+    return make_scalar(number, x.dtype(), x.device());
+  }
+  if (lua_isboolean(L, 3) && x.dtype() == DType::kBool) return make_scalar(lua_toboolean(L, 3), DType::kBool, x.device());
+  const Value& v = check_value(L, state, 3, "index", "value");
+  if (v.dtype() == x.dtype()) return v;
+  if (promote(v.dtype(), x.dtype()) != x.dtype())
+    bad_argument("index", "value", fmt::format("a tensor that {} can hold", name_of(x.dtype())), to_string(v.type()));
+  Value in[1] = {v};
+  return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", x.dtype()}}))[0];
+}
+
+Var assign_picked(const Var& piece, const Var& picker, const Var& value, int dim) {
+  if (picker.dtype() == DType::kBool) {
+    const int count = picker.rank();
+    return moved(call<"mask_assign">(moved(piece, dim, 0, count), picker, value), 0, dim, count);
+  }
+  return call<"index_assign">(piece, picker, value, {{"dim", int64_t(user_dim(dim))}});
+}
+
+Value assigned(State& state, Value x, const Key& key, const Value& value) {
+  const OpDef& assign = op_named<"slice_assign">();
+  Context& ctx = state.ctx;
+  if (!key.picker.defined()) {
+    Value in[2] = {std::move(x), value};
+    return apply(ctx, assign, in, region_attrs(assign, key))[0];
+  }
+  const Value piece = read_region(state, x, key);
+  const Var changed = assign_picked(Var(ctx, piece), Var(ctx, key.picker), Var(ctx, value), kept_dim(key, key.picker_dim));
+  if (takes_everything(key, x)) return changed.value();
+  Value in[2] = {std::move(x), changed.value()};
+  return apply(ctx, assign, in, region_attrs(assign, key))[0];
+}
+
+}  // namespace
+
+// Views that index reads gave out, by buffer: a write copies them out when they are the smaller side.
+void note_view(State& state, Box& box, const Value& whole) {
+  if (box.value.array().buffer.get() != whole.array().buffer.get()) return;
+  box.view_of = whole.array().buffer.get();
+  state.views[box.view_of].push_back(&box);
+}
+
+void forget_view(State& state, Box& box) {
+  if (!box.view_of) return;
+  auto at = state.views.find(box.view_of);
+  if (at != state.views.end()) {
+    std::erase(at->second, &box);
+    if (at->second.empty()) state.views.erase(at);
+  }
+  box.view_of = nullptr;
+}
+
+void detach_views(State& state, const Value& whole) {
+  if (!whole.is_array() || !whole.array().buffer || state.views.empty()) return;
+  const auto at = state.views.find(whole.array().buffer.get());
+  if (at == state.views.end()) return;
+  int64_t bytes = 0;
+  for (Box* box : at->second) bytes += box->get().defined() ? box->get().numel() * size_of(box->get().dtype()) : 0;
+  if (bytes >= int64_t(whole.array().buffer->bytes)) return;
+  const std::vector<Box*> boxes = at->second;
+  for (Box* box : boxes) {
+    Value& v = box->get();
+    forget_view(state, *box);
+    if (!v.is_array() || v.array().buffer.get() != whole.array().buffer.get()) continue;
+    TapeNode* node = v.node();
+    const uint32_t output = v.node_output();
+    ScopedFlag quiet(state.ctx.recording, false);
+    Value in[1] = {v.detached()};
+    Value copy = apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0];
+    copy.link(node, output);
+    v = std::move(copy);
+  }
+}
 
 int index_read(lua_State* L, State& state) {
-  const Value& v = check_value(L, state, 1, "index", "x");
-  if (lua_type(L, 2) != LUA_TNUMBER) bad_argument("index", "key", "a whole number", describe(L, state, 2));
-  if (v.rank() == 0) fail("index", "a 0-dim tensor has no elements to select");
-  const int64_t n = v.shape()[0], i = check_integer(L, state, 2, "index", "key");
-  const int64_t at = i > 0 ? i - 1 : n + i;
-  if (i == 0 || at < 0 || at >= n) bad_argument("index", "key", fmt::format("1 to {} or -{} to -1 in dim 1", n, n), std::to_string(i));
-  Ref<Array> part = Array::make(Type{v.dtype(), v.device(), Dims(std::span<const int64_t>(v.shape().begin() + 1, v.shape().end()))});
-  part->strides = Dims(std::span<const int64_t>(v.array().strides.begin() + 1, v.array().strides.end()));
-  part->offset = v.array().offset + at * v.array().strides[0];
-  part->buffer = v.array().buffer;
-  part->contiguous = is_contiguous(part->type.shape, part->strides);
-  push_box(L, state, Value(part)).read_only = true;
+  state.update_modes();
+  lua_settop(L, 2);
+  const Value x = check_value(L, state, 1, "index", "x");
+  if (x.rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to select; x:item() reads its value");
+  const Key key = KeyReader(L, state, x).read(2);
+  Value out = read_region(state, x, key);
+  if (key.picker.defined()) out = pick(Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
+  out = settle(state, std::move(out), x);
+  Box& box = push_box(L, state, std::move(out));
+  box.read_only = true;
+  note_view(state, box, x);
   return 1;
 }
 
 int index_write(lua_State* L, State& state) {
-  bad_argument("index", "key", "a whole number", describe(L, state, 2));
+  state.update_modes();
+  lua_settop(L, 3);
+  Box& box = check_box(L, state, 1, "index", "x");
+  require_value(L, box, 1, "index", "x");
+  check_in_place(L, state, box, "index");
+  if (box.get().rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to assign; use x:fill_(v)");
+  const Key key = KeyReader(L, state, box.get()).read(2);
+  const Value value = value_to_write(L, state, box.get());
+  if (box.serial < state.recompute_from) return 0;
+  detach_views(state, box.get());
+  Value place;
+  Lent lent(box, place);
+  Value result = assigned(state, std::move(place), key, value);
+  lent.finish(std::move(result));
+  return 0;
 }
 
 void open_index(lua_State*, State&) {}

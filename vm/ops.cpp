@@ -66,37 +66,6 @@ int call_negation(lua_State* L, State& state) {
   return call_op(L, state);
 }
 
-// Gives the box's value to the op for the extent of a call, so that a uniquely held buffer can be rewritten, and
-// takes it back on failure.
-class Lent {
- public:
-  Lent(Box& box, Value& place) : box_(box), place_(place) {
-    node_ = Ref<TapeLink>(box.get().node());
-    leaf_ = node_ && static_cast<TapeNode*>(node_.get())->leaf;
-    output_ = box.get().node_output();
-    place_ = Value();
-    place_ = std::move(box.get());
-    box.get() = Value();
-    if (leaf_) place_.link(nullptr, 0);
-  }
-  ~Lent() {
-    if (box_.get().defined()) return;
-    box_.get() = place_.detached();
-    box_.get().link(static_cast<TapeNode*>(node_.get()), output_);
-  }
-  void finish(Value result) {
-    if (leaf_) result.link(static_cast<TapeNode*>(node_.get()), output_);
-    set_value(box_, std::move(result));
-  }
-
- private:
-  Box& box_;
-  Value& place_;
-  Ref<TapeLink> node_;
-  uint32_t output_ = 0;
-  bool leaf_ = false;
-};
-
 bool holds_box(lua_State* L, State& state, const Box& box) {
   for (int i = 2; i <= lua_gettop(L); ++i)
     if (to_box(L, state, i) == &box) return true;

@@ -2,6 +2,7 @@
 #pragma once
 #include <lua.hpp>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tensor/context.h"
@@ -38,6 +39,7 @@ class State {
   std::vector<int> dead_references;        // registry references to give back at the next entry
   uint64_t next_box = 1;                   // serial number of the next box
   uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
+  std::unordered_map<const Buffer*, std::vector<Box*>> views;  // see note_view
   bool gc_stress = false;
   bool collecting = false;
 
