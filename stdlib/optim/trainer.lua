@@ -11,6 +11,9 @@ local Trainer = class.new("Trainer")
 
 local function add(list, seen, path, p)
   if not core.is_tensor(p) then core.arg_error("Trainer", "params", "parameters, got under '" .. path .. "'", p) end
+  if not core.extra(p).is_param and not core.grad_state(p) then
+    core.arg_error("Trainer", "params", "parameters or tensors with attach_grad, got under '" .. path .. "'", p)
+  end
   if seen[p] then return end
   seen[p] = true
   list[#list + 1] = {path = path, tensor = p}
