@@ -83,8 +83,14 @@ BatchNorm.infer_shape = infer_channels
 BatchNorm.describe = describe
 
 local function normalize_batch(block, x)
-  local options = block._global and block._fixed or block._options
-  return ops.batch_norm(x, block.gamma, block.beta, block.running_mean, block.running_var, options)
+  local fixed = block._global
+  local running_mean, running_var = block.running_mean, block.running_var
+  local y, mean, var = ops.batch_norm(x, running_mean, running_var, block.gamma, block.beta, fixed and block._fixed or block._options)
+  if not fixed and core.is_training() then
+    core.bind(running_mean, mean)
+    core.bind(running_var, var)
+  end
+  return y
 end
 
 function BatchNorm:forward(x)

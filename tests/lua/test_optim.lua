@@ -179,7 +179,7 @@ end)
 
 t.test("wrong arguments", function()
   local w = pg.param(pg.ones(1))
-  t.error_contains(function() optim.Trainer({w}, "sdg") end, "sgd")
+  t.error_contains(function() optim.Trainer({w}, "adan") end, "adam")
   t.error_contains(function() optim.Trainer({w}, "sgd", {learning_rte = 1}) end, "learning_rate")
   t.error_contains(function() optim.Trainer({w}, "sgd", {momentum = -1}) end, "momentum")
   t.error_contains(function() optim.Trainer(w, "sgd") end, "params")
