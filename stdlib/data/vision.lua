@@ -9,31 +9,13 @@ local function malformed(path, position, text, ...)
   core.fail("MNIST", "%s: byte %d: " .. text, path, position, ...)
 end
 
--- A big-endian 32-bit number at a 0-based position.
-local function number_at(path, bytes, position)
-  local a, b, c, d = bytes:byte(position + 1, position + 4)
-  if not d then malformed(path, #bytes, "the file ends inside its header") end
-  return ((a * 256 + b) * 256 + c) * 256 + d
-end
-
---- vision.read_idx(path, rank) -> a uint8 tensor from an idx file, plain or gzipped. Every malformed file is an error
---- with its path and the position.
+--- vision.read_idx(path, rank) -> a uint8 tensor from an idx file, plain or gzipped, with this number of dims. Every
+--- malformed file is an error with its path and the position.
 function vision.read_idx(path, rank)
-  local bytes = core.read_file(path)
-  local magic = number_at(path, bytes, 0)
-  if magic ~= 0x800 + rank then
-    malformed(path, 0, "expected the magic number 0x%08x (unsigned bytes in %d dims), got 0x%08x", 0x800 + rank, rank, magic)
-  end
-  local shape, size, start = {}, 1, 4 + 4 * rank
-  for i = 1, rank do
-    shape[i] = number_at(path, bytes, 4 * i)
-    size = size * shape[i]
-  end
-  if #bytes - start ~= size then
-    malformed(path, math.min(#bytes, start + size), "expected %s = %.0f bytes of data, got %d",
-              table.concat(shape, " x "), size, #bytes - start)
-  end
-  return ops.from_bytes(bytes:sub(start + 1), "uint8", shape)
+  local x = core.load_idx(path)
+  if x.dtype ~= "uint8" then malformed(path, 2, "expected unsigned bytes, got %s", x.dtype) end
+  if x:dim() ~= rank then malformed(path, 3, "expected %d dims, got %d", rank, x:dim()) end
+  return x
 end
 
 local function exists(path)

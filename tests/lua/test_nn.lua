@@ -247,3 +247,12 @@ t.test("unknown names point to the nearest", function()
   t.error_contains(function() nn.Dense(2.5) end, "Dense: bad argument 'units'")
   t.error_contains(function() nn.Conv2D(2) end, "kernel_size")
 end)
+
+t.test("a parameter without value tells its planned shape and dtype", function()
+  local p = pg.param{shape = {3, 0}, dtype = "float64"}
+  t.equal(p.shape, {3, 0})
+  t.equal(p.dtype, "float64")
+  p.shape[1] = 7
+  t.equal(p.shape, {3, 0})
+  t.error_contains(function() return p + 1 end, "initialize")
+end)
