@@ -60,7 +60,7 @@ Dims reshaped(const Infer& c) {
     out.push_back(wanted[i]);
   }
   if (infer_at >= 0 && left % fixed == 0) out[infer_at] = left / fixed;
-  else if (infer_at >= 0 || left != fixed)
+  else if (infer_at >= 0 || checked_numel(c.op().name, out) != numel(x))
     c.bad_attr("shape", fmt::format("a shape of as many elements as {}", to_string(x)));
   return out;
 }

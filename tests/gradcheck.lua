@@ -1,0 +1,105 @@
+-- Derivatives compared with central differences along a random direction, in float64, to order 2.
+local pg = require "perigee"
+
+local gradcheck = {}
+
+-- Numbers in [low, high] that are the same in every run.
+local state = 1
+function gradcheck.numbers(count, low, high)
+  local out = {}
+  for i = 1, count do
+    state = (state * 16807) % 2147483647
+    out[i] = low + (high - low) * state / 2147483647
+  end
+  return out
+end
+
+function gradcheck.seed(n) state = n end
+
+function gradcheck.random(shape, low, high)
+  local count = 1
+  for _, d in ipairs(shape) do count = count * d end
+  if count == 0 then return pg.zeros(shape, {dtype = "float64"}) end
+  return pg.tensor(gradcheck.numbers(count, low or -1, high or 1), {dtype = "float64"}):reshape(shape)
+end
+
+local function is_float(x) return x.dtype:find("float", 1, true) ~= nil end
+
+local function like(tensors)
+  local out = {}
+  for i, x in ipairs(tensors) do out[i] = gradcheck.random(x.shape) end
+  return out
+end
+
+local function dot(a, b)
+  local sum = 0
+  for i, x in ipairs(a) do if x then sum = sum + (x * b[i]):sum() end end
+  return sum
+end
+
+local function fresh(tensors)
+  local out = {}
+  for i, x in ipairs(tensors) do out[i] = x:detach():contiguous():attach_grad() end
+  return out
+end
+
+local function moved(tensors, direction, step)
+  local out = {}
+  for i, x in ipairs(tensors) do out[i] = x + direction[i] * step end
+  return out
+end
+
+-- The gradient of the scalar function f of a list, as a list in order (zeros where nothing flows).
+local function gradient(f, inputs, create_graph)
+  local y = f(inputs)
+  if type(y) == "number" then y = inputs[1]:sum() * 0 end
+  return pg.autograd.grad({y}, inputs, {create_graph = create_graph})
+end
+
+local function number(v) return type(v) == "number" and v or v:item() end
+
+local function compare(f, inputs, order, tolerance)
+  local direction, h = like(inputs), 1e-5
+  local leaves = fresh(inputs)
+  local g = pg.record(function() return gradient(f, leaves, false) end)
+  local analytic = number(dot(g, direction))
+  local numeric = (number(f(moved(inputs, direction, h))) - number(f(moved(inputs, direction, -h)))) / (2 * h)
+  local allowed = tolerance * math.max(1, math.abs(numeric))
+  if not (math.abs(analytic - numeric) <= allowed) then
+    error(string.format("derivative of order %d: %.10g by the rule, %.10g by differences", order, analytic, numeric), 0)
+  end
+end
+
+-- f(list of tensors) answers a list of tensors; those of a floating dtype are compared. opts: order (2), tolerance (1e-5).
+function gradcheck.check(f, inputs, opts)
+  opts = opts or {}
+  local sample, weights = f(inputs), {}
+  for _, y in ipairs(sample) do if is_float(y) then weights[#weights + 1] = gradcheck.random(y.shape) end end
+  local n, all = #inputs, {}
+  for i, x in ipairs(inputs) do all[i] = x end
+  for i, w in ipairs(weights) do all[n + i] = w end
+  local function loss(list)  -- the weights are inputs too, so that order 2 covers the cotangents
+    local own, sum, k = {}, 0, n
+    for i = 1, n do own[i] = list[i] end
+    for _, y in ipairs(f(own)) do
+      if is_float(y) then
+        k = k + 1
+        sum = sum + (y * list[k]):sum()
+      end
+    end
+    return sum
+  end
+  compare(loss, all, 1, opts.tolerance or 1e-5)
+  if (opts.order or 2) < 2 then return end
+  local directions = like(all)
+  local function slope(list)
+    return pg.record(function()
+      local leaves = {}
+      for i, x in ipairs(list) do leaves[i] = x.requires_grad and x or x:detach():contiguous():attach_grad() end
+      return dot(gradient(loss, leaves, true), directions)
+    end)
+  end
+  compare(slope, all, 2, opts.tolerance or 1e-5)
+end
+
+return gradcheck

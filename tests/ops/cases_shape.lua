@@ -1,0 +1,66 @@
+-- Calls of the shape ops: args in the order of the call, attrs by name. f is gradcheck.random.
+return function(_, f)
+  local function region(start, length, step, drop) return {start = start, length = length, step = step, drop = drop} end
+  return {
+    reshape = {
+      {args = {f{2, 6}}, attrs = {shape = {0, -1, 3}}},
+      {args = {f{3, 4}:t()}, attrs = {shape = {-1}}},
+      {args = {f{0, 3}}, attrs = {shape = {0, -1}}},
+    },
+    _reshape_to = {{args = {f{2, 3}}, attrs = {shape = {3, 2}}}, {args = {f{0, 3}}, attrs = {shape = {3, 0}}}},
+    reshape_as = {{args = {f{2, 3}, f{3, 2}}}},
+    flatten = {{args = {f{2, 3, 2}}, attrs = {start_dim = 2}}, {args = {f{}}}, {args = {f{2, 3}:t()}}},
+    squeeze = {{args = {f{1, 3, 1}}}, {args = {f{1, 3, 1}}, attrs = {dim = {-1}}}, {args = {f{}}}},
+    unsqueeze = {{args = {f{2, 3}}, attrs = {dim = 3}}, {args = {f{}}, attrs = {dim = -1}}},
+    contiguous = {{args = {f{2, 3}}}, {args = {f{2, 3}:t()}}},
+    detach = {{args = {f{2}}}},
+    transpose = {{args = {f{2, 3, 2}}, attrs = {dim0 = 1, dim1 = -1}}},
+    t = {{args = {f{2, 3}}}, {args = {f{2}}}, {args = {f{}}}},
+    permute = {{args = {f{2, 3, 4}}, attrs = {dims = {3, 1, 2}}}},
+    moveaxis = {{args = {f{2, 3, 4}}, attrs = {source = {1, 2}, destination = {-1, 1}}}},
+    movedim = {{args = {f{2, 3, 4}}, attrs = {source = {3}, destination = {1}}}},
+    expand = {{args = {f{2, 1}}, attrs = {shape = {3, -1, 4}}}, {args = {f{}}, attrs = {shape = {2, 2}}}},
+    broadcast_to = {{args = {f{1, 3}}, attrs = {shape = {2, 3}}}, {args = {f{1}}, attrs = {shape = {0}}}},
+    expand_as = {{args = {f{3}, f{2, 3}}}},
+    narrow = {{args = {f{3, 4}}, attrs = {dim = 2, start = -3, length = 2}}, {args = {f{3}}, attrs = {dim = 1, start = 4, length = 0}}},
+    select = {{args = {f{3, 4}}, attrs = {dim = 1, index = -1}}, {args = {f{3}}, attrs = {dim = 1, index = 2}}},
+    _slice = {{args = {f{4, 5}}, attrs = region({1, 0}, {1, 3}, {1, 2}, {1, 0})}},
+    _slice_backward = {
+      {args = {f{3}}, attrs = {shape = {4, 5}, start = {1, 0}, length = {1, 3}, step = {1, 2}, drop = {1, 0}}},
+    },
+    _slice_assign = {
+      {args = {f{4, 5}, f{3}}, attrs = region({1, 0}, {1, 3}, {1, 2}, {1, 0})},
+      {args = {f{4, 5}, f{2, 1}}, attrs = region({0, 1}, {2, 4}, {3, 1}, {0, 0})},
+      {args = {f{4}, f{}}, attrs = region({2}, {1}, {1}, {1})},
+    },
+    split = {{args = {f{5, 2}}, attrs = {split_size = {2}}}, {args = {f{2, 3}}, attrs = {split_size = {1, 0, 2}, dim = 2}}},
+    chunk = {{args = {f{5, 2}}, attrs = {chunks = 3}}, {args = {f{2, 3}}, attrs = {chunks = 2, dim = -1}}},
+    unbind = {{args = {f{2, 3}}}, {args = {f{2, 3}}, attrs = {dim = 2}}},
+    cat = {{args = {{f{2, 3}, f{1, 3}}}}, {args = {{f{2, 1}, f{2, 0}, f{2, 2}:t()}}, attrs = {dim = 2}}},
+    stack = {{args = {{f{2, 3}, f{2, 3}}}, attrs = {dim = 2}}, {args = {{f{}, f{}}}}},
+    tile = {{args = {f{2, 3}}, attrs = {dims = {2, 1, 2}}}, {args = {f{2, 3}}, attrs = {dims = {2}}}, {args = {f{2}}, attrs = {dims = {0}}}},
+    repeat_interleave = {
+      {args = {f{2, 3}}, attrs = {repeats = {2}}},
+      {args = {f{2, 3}}, attrs = {repeats = {2, 0, 1}, dim = 2}},
+    },
+    flip = {{args = {f{2, 3}}, attrs = {dims = {1, -1}}}, {args = {f{0, 3}}, attrs = {dims = {1}}}},
+    roll = {{args = {f{2, 3}}, attrs = {shifts = {1}}}, {args = {f{3, 4}}, attrs = {shifts = {-1, 6}, dims = {1, 2}}}},
+    pad = {
+      {args = {f{2, 3}}, attrs = {pad = {1, -1, 0, 2}, value = 0.5}},
+      {args = {f{2, 4}}, attrs = {pad = {2, 1}, mode = "reflect"}},
+      {args = {f{2, 3}}, attrs = {pad = {1, 2, 2, 0}, mode = "replicate"}},
+      {args = {f{3, 3}}, attrs = {pad = {1, 3, 2, 1}, mode = "circular"}},
+    },
+    _pad_backward = {{args = {f{2, 7}}, attrs = {pad = {2, 1}, mode = "reflect", shape = {2, 4}}}},
+    diagonal = {
+      {args = {f{3, 4}}, attrs = {offset = 1}},
+      {args = {f{2, 3, 2}}, attrs = {offset = -1, dim1 = 2, dim2 = 3}},
+      {args = {f{2, 2}}, attrs = {offset = 5}},
+    },
+    _diagonal_backward = {{args = {f{2}}, attrs = {shape = {3, 4}, offset = -1}}},
+    diag_embed = {{args = {f{2, 3}}, attrs = {offset = 1}}, {args = {f{2}}, attrs = {dim1 = 2, dim2 = 1, offset = -1}}},
+    diag = {{args = {f{3}}, attrs = {diagonal = 1}}, {args = {f{3, 4}}, attrs = {diagonal = -1}}},
+    tril = {{args = {f{2, 3, 4}}, attrs = {diagonal = 1}}, {args = {f{3, 3}}, attrs = {diagonal = -9}}},
+    triu = {{args = {f{2, 3, 4}}, attrs = {diagonal = -1}}, {args = {f{3, 3}}, attrs = {diagonal = 9}}},
+  }
+end
