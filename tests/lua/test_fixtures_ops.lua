@@ -22,13 +22,19 @@ local function inputs_of(case, data)
   return inputs, leaves
 end
 
+-- The reference files hold results without dims as one element.
+local function scalar_like(x, stored)
+  if x:dim() == 0 and stored:dim() == 1 and stored:numel() == 1 then return stored:reshape{} end
+  return stored
+end
+
 local function check(case, data)
   local tolerance = {rtol = case.rtol, atol = case.atol}
   local inputs, leaves = inputs_of(case, data)
   local outputs = pg.record(function() return torch.call(pg, case.op, inputs, case.attrs, is_null) end)
   t.equal(#outputs, #case.output, "number of outputs")
   for i, key in ipairs(case.output) do
-    local expected = data[key]
+    local expected = scalar_like(outputs[i], data[key])
     t.equal(outputs[i].shape, expected.shape, "shape of output " .. i)
     t.equal(outputs[i].dtype, expected.dtype, "dtype of output " .. i)
     t.close(outputs[i], expected, {rtol = case.rtol, atol = case.atol, what = "output " .. i})
@@ -38,7 +44,7 @@ local function check(case, data)
   for i, key in ipairs(case.grad_output) do
     if not is_null(key) then
       heads[#heads + 1] = outputs[i]
-      cotangents[#cotangents + 1] = data[key]
+      cotangents[#cotangents + 1] = scalar_like(outputs[i], data[key])
     end
   end
   pg.autograd.backward(heads, cotangents)
