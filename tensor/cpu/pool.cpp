@@ -77,15 +77,6 @@ bool is_2x2(const PoolShape& s) {
   return s.in[0] == 1 && s.kernel[0] == 1 && s.pad[0] == 0 && s.out[0] == 1 && plain(1) && plain(2);
 }
 
-void max_plane_2x2(const PoolShape& s, const float* x, float* y, int32_t* index) {
-  const int64_t width = s.in[2];
-  for (int64_t o = 0; o < s.out[1]; ++o) {
-    const int64_t first = 2 * o * width;
-    max_pool_2x2_row(x + first, x + first + width, s.out[2], static_cast<int32_t>(first), static_cast<int32_t>(width),
-                     y + o * s.out[2], index ? index + o * s.out[2] : nullptr);
-  }
-}
-
 int64_t divisor_of(Divisor d, const Span& wz, const Span& wy, const Span& wx) {
   if (d.fixed) return d.fixed;
   if (d.count_include_pad) return wz.full * wy.full * wx.full;
@@ -110,7 +101,7 @@ void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index) {
       int32_t* at = index ? index + p * out : nullptr;
       if constexpr (std::is_same_v<T, float>) {
         if (is_2x2(s)) {
-          max_plane_2x2(s, x + p * in, y + p * out, at);
+          max_pool_2x2_plane(x + p * in, s.in[2], s.out[1], s.out[2], y + p * out, at);
           continue;
         }
       }

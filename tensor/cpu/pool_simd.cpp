@@ -47,11 +47,15 @@ HWY_INLINE int64_t run(D d, int64_t from, const float* top, const float* bottom,
   return from;
 }
 
-void pool_row(const float* top, const float* bottom, int64_t count, int32_t first, int32_t width, float* y,
-              int32_t* index) {
-  int64_t i = run(hn::ScalableTag<float>(), 0, top, bottom, count, first, width, y, index);
-  i = run(hn::CappedTag<float, 4>(), i, top, bottom, count, first, width, y, index);
-  run(hn::CappedTag<float, 1>(), i, top, bottom, count, first, width, y, index);
+void pool_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index) {
+  for (int64_t r = 0; r < out_rows; ++r, x += 2 * width, y += out_cols) {
+    const int32_t first = static_cast<int32_t>(2 * r * width), step = static_cast<int32_t>(width);
+    int32_t* at = index ? index + r * out_cols : nullptr;
+    int64_t i = run(hn::ScalableTag<float>(), 0, x, x + width, out_cols, first, step, y, at);
+    i = run(hn::CappedTag<float, 8>(), i, x, x + width, out_cols, first, step, y, at);
+    i = run(hn::CappedTag<float, 4>(), i, x, x + width, out_cols, first, step, y, at);
+    run(hn::CappedTag<float, 1>(), i, x, x + width, out_cols, first, step, y, at);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -61,11 +65,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pg::cpu {
 
-HWY_EXPORT(pool_row);
+HWY_EXPORT(pool_plane);
 
-void max_pool_2x2_row(const float* top, const float* bottom, int64_t count, int32_t first, int32_t width, float* y,
-                      int32_t* index) {
-  HWY_DYNAMIC_DISPATCH(pool_row)(top, bottom, count, first, width, y, index);
+void max_pool_2x2_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index) {
+  HWY_DYNAMIC_DISPATCH(pool_plane)(x, width, out_rows, out_cols, y, index);
 }
 
 }  // namespace pg::cpu
