@@ -91,7 +91,7 @@ class Walk {
 
   void seed(const Value& head, const Value& cotangent) {
     if (!head.node()) return;
-    Value start = cotangent.defined() ? cotangent : make_filled(head.type(), 1);
+    Value start = cotangent.defined() ? fit(cotangent, head.type()) : make_filled(head.type(), 1);
     add(*head.node(), head.node_output(), std::move(start));
   }
 
@@ -100,12 +100,11 @@ class Walk {
     ScopedFlag recording(ctx_.recording, options_.create_graph);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       TapeNode& node = *nodes_[i];
-      if (needed_[i]) {
-        keep(node, cotangents_[i]);
-        if (!node.leaf) propagate(node, cotangents_[i]);
-      }
+      if (needed_[i]) keep(node, cotangents_[i]);
+      const bool onward = needed_[i] && leads_on(node);  // not where only the node's own gradient is wanted
+      if (onward) propagate(node, cotangents_[i]);
       cotangents_[i].clear();
-      if (!node.leaf && needed_[i] && !options_.retain_graph) release(node);
+      if (onward && !options_.retain_graph) release(node);
     }
   }
 
@@ -137,6 +136,11 @@ class Walk {
     sum = apply(ctx_, op_named<"add">(), in, {})[0];
   }
 
+  bool leads_on(const TapeNode& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](const Value& input) { return input.node() && needed_[input.node()->slot]; });
+  }
+
   void propagate(TapeNode& node, Cotangents& cotangents) {
     bool flows = false;
     for (const Value& v : cotangents) flows |= v.defined();
@@ -145,7 +149,7 @@ class Walk {
     const uint64_t walk = ctx_.next_walk;
     Values grads = node.custom ? node.custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
     if (ctx_.next_walk != walk) stamp();  // the rule walked the tape itself
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
+    for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i) {
       const Value& input = node.inputs[i];
       if (!input.node() || !needed_[input.node()->slot] || !grads[i].defined()) continue;
       if (ctx_.detect_anomaly && has_nan(grads[i]))
@@ -219,8 +223,11 @@ void check_cotangents(std::span<const Value> heads, std::span<const Value> cotan
   for (size_t i = 0; i < heads.size(); ++i) {
     if (!heads[i].node())
       throw Error("backward: this tensor was not computed under pg.record from a tensor with attach_grad, so nothing flows back from it");
-    if (i < cotangents.size() && cotangents[i].defined() && !(cotangents[i].shape() == heads[i].shape()))
+    if (i >= cotangents.size() || !cotangents[i].is_array()) continue;
+    if (!(cotangents[i].shape() == heads[i].shape()))
       bad_argument("backward", "grad", "a gradient of shape " + to_string(heads[i].shape()), to_string(cotangents[i].shape()));
+    if (!(cotangents[i].device() == heads[i].device()))
+      bad_argument("backward", "grad", "a gradient on " + name_of(heads[i].device()), to_string(cotangents[i].type()));
   }
 }
 
