@@ -1,21 +1,164 @@
-// The program: runs a script.
-#include <cstdio>
-#include <lua.hpp>
+// The program: reads the command line, runs what it names, and opens the prompt where a person sits.
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <lua.hpp>
+#include <luajit.h>
+#include <string>
+#include <vector>
+
+#include "repl/interrupt.h"
+#include "repl/prompt.h"
+#include "repl/script.h"
 #include "vm/bindings.h"
 
-int main(int argc, char** argv) {
-  lua_State* L = luaL_newstate();
+namespace pg::repl {
+namespace {
+
+struct Step {  // one -e or -l
+  bool is_module;
+  std::string text;
+};
+
+struct Options {
+  std::vector<Step> steps;
+  bool interactive = false;
+  bool version = false;
+  int script = 0;  // index of the script in argv; argc when there is none
+};
+
+std::vector<Step> read_steps(const CLI::App& app, const CLI::Option* code, const CLI::Option* module) {
+  std::vector<Step> steps;
+  size_t codes = 0, modules = 0;
+  for (const CLI::Option* option : app.parse_order()) {
+    if (option == code) steps.push_back({false, code->results()[codes++]});
+    if (option == module) steps.push_back({true, module->results()[modules++]});
+  }
+  return steps;
+}
+
+void print_help(const CLI::App& app) {
+  std::string text = app.help();
+  const std::string options = "[OPTIONS]";
+  if (const size_t at = text.find(options); at != std::string::npos)
+    text.replace(at, options.size(), "[options] [script | -] [args]");
+  std::fputs(text.c_str(), stdout);
+}
+
+// Reads the options before the script. What follows the script belongs to it, so parsing ends at the first other
+// word. Answers false where the program is to end with `code`.
+bool read_options(int argc, char** argv, Options& options, int& code) {
+  CLI::App app{"Runs Lua scripts with tensors; without a script, the prompt.", "perigee"};
+  app.prefix_command();
+  app.set_help_flag("-h,--help", "print this help and leave");
+  std::vector<std::string> texts, modules;
+  CLI::Option* text = app.add_option("-e", texts, "run this text, with pg and help as globals")->option_text("TEXT");
+  CLI::Option* module = app.add_option("-l", modules, "require this module")->option_text("MODULE");
+  for (CLI::Option* option : {text, module}) option->expected(1)->take_all()->allow_extra_args(false);
+  app.add_flag("-i", options.interactive, "open the prompt afterwards");
+  app.add_flag("-v,--version", options.version, "print the version");
+  app.footer("The script is a file or - for standard input; arg and ... hold its arguments.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print_help(app);
+    return false;
+  } catch (const CLI::ParseError& e) {
+    report((std::string(e.what()) + " (perigee -h lists the options)").c_str());
+    code = 1;
+    return false;
+  }
+  const std::vector<std::string> rest = app.remaining();
+  options.script = argc - int(rest.size());
+  if (!rest.empty() && rest[0] == "--") {
+    ++options.script;
+  } else if (!rest.empty() && rest[0].size() > 1 && rest[0][0] == '-') {
+    report(("unknown option '" + rest[0] + "' (perigee -h lists the options)").c_str());
+    code = 1;
+    return false;
+  }
+  options.steps = read_steps(app, text, module);
+  return true;
+}
+
+// The table `arg`: the script at 0, its arguments after, the program and its options before.
+void set_arguments(lua_State* L, int argc, char** argv, int script) {
+  lua_createtable(L, argc - script, script + 1);
+  for (int i = 0; i < argc; ++i) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i - script);
+  }
+  lua_setglobal(L, "arg");
+}
+
+int preload(lua_State* L) {
   luaL_openlibs(L);
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");
   lua_pushcfunction(L, luaopen_perigee);
   lua_setfield(L, -2, "perigee");
-  lua_pop(L, 2);
-  if (argc < 2) return 1;
-  if (luaL_dofile(L, argv[1])) {
-    std::fprintf(stderr, "perigee: %s\n", lua_tostring(L, -1));
-    return 1;
-  }
   return 0;
 }
+
+bool run_script(lua_State* L, int argc, char** argv, int script) {
+  const bool from_input = script >= argc || std::string(argv[script]) == "-";
+  if (!from_input) add_script_folder(L, argv[script]);
+  const int args = std::max(0, argc - script - 1);
+  luaL_checkstack(L, args + 8, "too many arguments");
+  for (int i = script + 1; i < argc; ++i) lua_pushstring(L, argv[i]);
+  return run_file(L, from_input ? nullptr : argv[script], args);
+}
+
+bool run_steps(lua_State* L, const std::vector<Step>& steps) {
+  for (const Step& step : steps)
+    if (!(step.is_module ? run_module(L, step.text) : run_text(L, step.text, "=(command line)"))) return false;
+  return true;
+}
+
+bool has_text(const std::vector<Step>& steps) {
+  for (const Step& step : steps)
+    if (!step.is_module) return true;
+  return false;
+}
+
+bool run_all(lua_State* L, int argc, char** argv, const Options& options) {
+  const bool terminal = isatty(STDIN_FILENO);
+  const bool has_script = options.script < argc;
+  const bool idle = !has_script && options.steps.empty() && !options.version;
+  const bool prompt = options.interactive || (idle && terminal);
+  if (options.version) std::printf("perigee %s (%s)\n", PERIGEE_VERSION, LUAJIT_VERSION);
+  set_arguments(L, argc, argv, options.script);
+  if ((prompt || has_text(options.steps)) && !set_globals(L)) return false;
+  if (!run_steps(L, options.steps)) return false;
+  if (has_script || (idle && !prompt)) {
+    if (!run_script(L, argc, argv, options.script) && !(prompt && !interrupted())) return false;
+    lua_settop(L, 0);
+  }
+  if (prompt) run_prompt(L);
+  return true;
+}
+
+int run_program(int argc, char** argv) {
+  Options options;
+  int code = 0;
+  if (!read_options(argc, argv, options, code)) return code;
+  lua_State* L = luaL_newstate();
+  if (!L || lua_cpcall(L, [](lua_State* s) { return preload(s); }, nullptr)) {
+    report("out of memory");
+    return 1;
+  }
+  install_interrupts(L);
+  const bool ok = run_all(L, argc, argv, options);
+  code = ok ? 0 : interrupted() ? kInterruptedExit : 1;
+  clear_interrupt();
+  remove_interrupts();
+  lua_close(L);
+  return code;
+}
+
+}  // namespace
+}  // namespace pg::repl
+
+int main(int argc, char** argv) { return pg::repl::run_program(argc, argv); }

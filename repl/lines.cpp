@@ -1,0 +1,47 @@
+#include "repl/lines.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace pg::repl {
+namespace {
+
+// Shares the buffer of io.read, so that a script may read lines of its own between two of the prompt's.
+class PlainReader final : public LineReader {
+ public:
+  Read read(const char* prompt, std::string& line) override {
+    std::fputs(prompt, stdout);
+    std::fflush(stdout);
+    line.clear();
+    for (int c; (c = std::getc(stdin)) != '\n'; line += char(c)) {
+      if (c != EOF) continue;
+      const bool signal = std::ferror(stdin) && errno == EINTR;
+      std::clearerr(stdin);
+      if (signal) return Read::kInterrupted;
+      return line.empty() ? Read::kEnd : Read::kLine;
+    }
+    return Read::kLine;
+  }
+};
+
+bool can_edit() {
+  if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) return false;
+  const char* terminal = std::getenv("TERM");
+  return terminal && *terminal && std::strcmp(terminal, "dumb") != 0;
+}
+
+}  // namespace
+
+std::unique_ptr<LineReader> make_plain_reader() { return std::make_unique<PlainReader>(); }
+
+std::unique_ptr<LineReader> make_line_reader(Completer completer) {
+  std::unique_ptr<LineReader> reader;
+  if (can_edit()) reader = make_editor(std::move(completer));
+  return reader ? std::move(reader) : make_plain_reader();
+}
+
+}  // namespace pg::repl

@@ -1,0 +1,178 @@
+#include "repl/prompt.h"
+
+#include <luajit.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "repl/complete.h"
+#include "repl/interrupt.h"
+#include "repl/lines.h"
+#include "repl/script.h"
+#include "repl/show.h"
+#include "vm/bindings.h"
+
+namespace pg::repl {
+namespace {
+
+constexpr const char* kChunk = "=stdin";
+
+// help(x): pg.help, which need not be loaded before.
+int help(lua_State* L) {
+  lua_getfield(L, lua_upvalueindex(1), "help");
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+int open_globals(lua_State* L) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "perigee");
+  lua_call(L, 1, 1);
+  lua_pushvalue(L, -1);
+  lua_setglobal(L, "pg");
+  lua_pushcclosure(L, help, 1);
+  lua_setglobal(L, "help");
+  return 0;
+}
+
+// What one entered text is.
+struct Piece {
+  std::string text;
+  bool silent = false;  // an expression that ends in ';' prints nothing
+};
+
+enum class Load { kReady, kIncomplete, kWrong };
+
+bool ends_early(lua_State* L) {
+  size_t size = 0;
+  const char* text = lua_tolstring(L, -1, &size);
+  return text && size >= 7 && std::strcmp(text + size - 7, "'<eof>'") == 0;
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+Load load(lua_State* L, const std::string& text) {
+  if (luaL_loadbuffer(L, text.data(), text.size(), kChunk) == 0) return Load::kReady;
+  return ends_early(L) ? Load::kIncomplete : Load::kWrong;
+}
+
+// Leaves the function of the text on the stack, or the message of its syntax error. An expression is tried first; the
+// parser decides whether more lines are needed.
+Load load_piece(lua_State* L, const Piece& piece) {
+  const std::string text = trimmed(piece.text);
+  if (text[0] == '=') return load(L, "return " + text.substr(1));
+  if (load(L, "return " + piece.text) == Load::kReady) return Load::kReady;
+  lua_pop(L, 1);
+  return load(L, piece.text);
+}
+
+// ?name is help("name").
+std::string help_call(const std::string& text) {
+  std::string name = trimmed(text.substr(1));
+  return name.empty() ? "help()" : "help([==[" + name + "]==])";
+}
+
+// Prints the results above the stack's bottom and keeps the first as _.
+int print_results(lua_State* L) {
+  const int n = lua_gettop(L);
+  if (lua_isnil(L, 1) && n == 1) return 0;
+  lua_pushvalue(L, 1);
+  lua_setglobal(L, "_");
+  luaL_Buffer line;
+  luaL_buffinit(L, &line);
+  for (int i = 1; i <= n; ++i) {
+    std::string text = show(L, i);
+    text.insert(0, i > 1 ? "\t" : "");
+    luaL_addlstring(&line, text.data(), text.size());
+  }
+  luaL_pushresult(&line);
+  size_t size = 0;
+  const char* text = lua_tolstring(L, -1, &size);
+  std::fwrite(text, 1, size, stdout);
+  std::fputc('\n', stdout);
+  return 0;
+}
+
+class Prompt {
+ public:
+  explicit Prompt(lua_State* L) : L_(L), reader_(make_line_reader([L](const std::string& t) { return complete(L, t); })) {}
+
+  void run() {
+    for (Piece piece; read_piece(piece);) {
+      run_piece(piece);
+      std::fflush(stdout);
+    }
+  }
+
+ private:
+  // Reads lines until they are a whole piece, whose function is then on the stack. False at the end of the input.
+  bool read_piece(Piece& piece) {
+    for (;;) {
+      piece = {};
+      bool again = false;
+      while (!again) {
+        clear_interrupt();
+        std::string line;
+        const Read got = reader_->read(piece.text.empty() ? "> " : ">> ", line);
+        clear_interrupt();
+        if (got == Read::kEnd) return false;
+        if (got == Read::kInterrupted || (piece.text.empty() && trimmed(line).empty())) {
+          again = true;
+          continue;
+        }
+        reader_->remember(line);
+        if (add_line(piece, line)) return true;
+      }
+    }
+  }
+
+  bool add_line(Piece& piece, const std::string& line) {
+    if (piece.text.empty() && trimmed(line)[0] == '?')
+      piece.text = help_call(trimmed(line));
+    else
+      piece.text += (piece.text.empty() ? "" : "\n") + line;
+    piece.silent = trimmed(piece.text).back() == ';';
+    lua_settop(L_, 0);
+    return load_piece(L_, piece) != Load::kIncomplete;
+  }
+
+  void run_piece(const Piece& piece) {
+    if (!lua_isfunction(L_, -1)) {
+      report(lua_tostring(L_, -1), Style::kPrompt);
+      lua_settop(L_, 0);
+      return;
+    }
+    if (!run_function(L_, 0, Style::kPrompt)) return;
+    if (piece.silent || lua_gettop(L_) == 0) return lua_settop(L_, 0);
+    lua_pushcfunction(L_, print_results);
+    lua_insert(L_, 1);
+    run_function(L_, lua_gettop(L_) - 1, Style::kPrompt);
+    lua_settop(L_, 0);
+  }
+
+  lua_State* L_;
+  std::unique_ptr<LineReader> reader_;
+};
+
+}  // namespace
+
+bool set_globals(lua_State* L) {
+  lua_pushcfunction(L, open_globals);
+  return run_function(L, 0);
+}
+
+void run_prompt(lua_State* L) {
+  // Hooks are never called from compiled loops, so Ctrl-C needs the interpreter.
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+  set_interrupt_mode(InterruptMode::kPrompt);
+  std::printf("perigee %s (%s). help() says more, Ctrl-D leaves.\n", PERIGEE_VERSION, LUAJIT_VERSION);
+  Prompt(L).run();
+}
+
+}  // namespace pg::repl

@@ -1,0 +1,128 @@
+#include "repl/script.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace pg::repl {
+namespace {
+
+constexpr int kFirstFrames = 12, kLastFrames = 10;  // of a long traceback
+
+bool is_script_frame(const lua_Debug& frame, Style style) {
+  if (style == Style::kPrompt && *frame.what == 'm' && !std::strcmp(frame.source, "=stdin")) return false;
+  return frame.currentline > 0 && std::strncmp(frame.source, "@stdlib/", 8) != 0;
+}
+
+void add_frame(luaL_Buffer* text, lua_State* L, const lua_Debug& frame) {
+  if (*frame.namewhat)
+    lua_pushfstring(L, "\n\t%s:%d: in function '%s'", frame.short_src, frame.currentline, frame.name);
+  else if (*frame.what == 'm')
+    lua_pushfstring(L, "\n\t%s:%d: in main chunk", frame.short_src, frame.currentline);
+  else
+    lua_pushfstring(L, "\n\t%s:%d: in function <%s:%d>", frame.short_src, frame.currentline, frame.short_src, frame.linedefined);
+  luaL_addvalue(text);
+}
+
+int count_frames(lua_State* L, Style style) {
+  lua_Debug frame;
+  int count = 0;
+  for (int level = 1; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    count += is_script_frame(frame, style);
+  }
+  return count;
+}
+
+// Puts the text of the error at index 1 to index 2: a string, or what has __tostring.
+void put_message(lua_State* L) {
+  if (lua_isstring(L, 1))
+    lua_pushvalue(L, 1);
+  else if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
+    lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+  if (lua_gettop(L) > 2) lua_replace(L, 2);
+}
+
+// Message handler: the error's text, then where the script was. Frames of the library and of C are left out.
+int traceback(lua_State* L) {
+  const Style style = lua_toboolean(L, lua_upvalueindex(1)) ? Style::kPrompt : Style::kScript;
+  lua_settop(L, 1);
+  put_message(L);
+  const int count = count_frames(L, style);
+  luaL_Buffer text;
+  luaL_buffinit(L, &text);
+  lua_pushvalue(L, 2);
+  luaL_addvalue(&text);
+  if (count > 0) luaL_addstring(&text, "\nstack traceback:");
+  lua_Debug frame;
+  for (int level = 1, seen = 0; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Snl", &frame);
+    if (!is_script_frame(frame, style)) continue;
+    ++seen;
+    if (seen == kFirstFrames + 1 && count > kFirstFrames + kLastFrames + 1) luaL_addstring(&text, "\n\t...");
+    if (seen <= kFirstFrames || seen > count - kLastFrames || count <= kFirstFrames + kLastFrames + 1)
+      add_frame(&text, L, frame);
+  }
+  luaL_pushresult(&text);
+  return 1;
+}
+
+bool report_error(lua_State* L, Style style) {
+  const char* text = lua_tostring(L, -1);
+  report(text ? text : "(error object is not a string)", style);
+  lua_settop(L, 0);
+  return false;
+}
+
+}  // namespace
+
+void report(const char* text, Style style) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s%s\n", style == Style::kScript ? "perigee: " : "", text);
+  std::fflush(stderr);
+}
+
+bool run_function(lua_State* L, int args, Style style) {
+  const int base = lua_gettop(L) - args;
+  lua_pushboolean(L, style == Style::kPrompt);
+  lua_pushcclosure(L, traceback, 1);
+  lua_insert(L, base);
+  const int status = lua_pcall(L, args, LUA_MULTRET, base);
+  lua_remove(L, base);
+  return status == 0 || report_error(L, style);
+}
+
+bool run_text(lua_State* L, const std::string& text, const char* chunk_name) {
+  if (luaL_loadbuffer(L, text.data(), text.size(), chunk_name)) return report_error(L, Style::kScript);
+  if (!run_function(L, 0)) return false;
+  lua_settop(L, 0);
+  return true;
+}
+
+bool run_file(lua_State* L, const char* path, int args) {
+  const int base = lua_gettop(L) - args + 1;
+  if (luaL_loadfile(L, path)) return report_error(L, Style::kScript);
+  lua_insert(L, base);
+  return run_function(L, args);
+}
+
+bool run_module(lua_State* L, const std::string& name) {
+  lua_getglobal(L, "require");
+  lua_pushlstring(L, name.data(), name.size());
+  if (!run_function(L, 1)) return false;
+  lua_settop(L, 0);
+  return true;
+}
+
+void add_script_folder(lua_State* L, const std::string& script) {
+  const size_t slash = script.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : script.substr(0, slash);
+  if (folder.find_first_of(";?") != std::string::npos) return;  // such a path cannot be written as a template
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "path");
+  const char* path = lua_tostring(L, -1);
+  lua_pushfstring(L, "%s/?.lua;%s/?/init.lua;%s", folder.c_str(), folder.c_str(), path ? path : "");
+  lua_setfield(L, -3, "path");
+  lua_pop(L, 2);
+}
+
+}  // namespace pg::repl
