@@ -176,8 +176,18 @@ class Reader {
         return end;
       }
     }
-    set_attr(slot.index, def, at);
+    const int device = def.kind == AttrKind::kDType && names_device(at) ? op_.attr_index("device") : -1;
+    const int index = device >= 0 ? device : slot.index;
+    set_attr(index, op_.attrs[size_t(index)], at);
     return at + 1;
+  }
+
+  // x:to("cuda"): a name by position that is no dtype, nor nearly one, is a device's.
+  bool names_device(int at) {
+    if (lua_type(L_, at) != LUA_TSTRING || dtype_from_name(lua_tostring(L_, at))) return false;
+    std::vector<std::string_view> names;
+    for (int k = 0; k < kDTypeCount; ++k) names.push_back(name_of(DType(k)));
+    return suggest(lua_tostring(L_, at), names).empty();
   }
 
   int read_input(const Slot& slot, int at, int last) {

@@ -177,7 +177,8 @@ static void add_copies(Registry& r) {
          return call<"to">(c.dy(), {{"dtype", c.input(0).dtype()}, {"device", c.input(0).device()}});
        }},
        .vjp_uses = "",
-       .decompose = decompose_to},
+       .decompose = decompose_to,
+       .traits = kView},
       {.name = "clone",
        .doc = "A copy of x with memory of its own.",
        .example = "return pg.tensor({1, 2}):clone()",

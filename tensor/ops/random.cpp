@@ -148,7 +148,7 @@ void add_random_ops(Registry& r) {
          return call<"dropout">(c.dy(), {{"p", c.raw("p")}, {"training", c.raw("training")}, {"generator", c.raw("generator")}});
        }},
        .vjp_uses = "",
-       .traits = kRandom},
+       .traits = kRandom | kView},
   };
   r.add(kRows);
 }
