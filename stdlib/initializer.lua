@@ -238,12 +238,15 @@ function Mixed:make(shape, options, path) return self:choose(path):make(shape, o
 
 --- pg.init.Load(file or table, default_init): values by path from a file written by save_parameters or pg.save; a
 --- path that is not there gets default_init.
-local Load = define("Load", {"source", "default_init"}, {source = args.required, default_init = args.none})
+local Load = Initializer:extend("Load")
+init.Load = Load
 
-function Load:check()
-  if type(self.source) == "string" then self.source = core.load_tensors(self.source) end
-  if type(self.source) ~= "table" then core.arg_error("Load", "source", "a path or a table of tensors", self.source) end
-  if self.default_init ~= nil then self.default_init = init.resolve("Load", self.default_init) end
+function Load:init(source, default_init)
+  if type(source) == "string" then source = core.load_tensors(source) end
+  if type(source) ~= "table" then core.arg_error("Load", "source", "a path or a table of tensors", source) end
+  if args.plain(default_init) then default_init = args.options("Load", default_init, {default_init = args.none}).default_init end
+  self.source = source
+  if default_init ~= nil then self.default_init = init.resolve("Load", default_init) end
 end
 
 function Load:choose(path)

@@ -127,12 +127,11 @@ local function class_labels(label)
   return label:to("int64")
 end
 
-local function pick_label(self, pred, label)
-  local rank = pred:dim()
-  local axis = self._axis < 0 and rank + 1 + self._axis or self._axis
-  if not self._from_logits then pred = ops.log_softmax(pred, axis) end
-  if label:dim() < rank then label = label:unsqueeze(axis) end
-  return -ops.gather(pred, axis, label:to("int64"))
+-- The loss of class labels, with the shape of pred without its class dim. The ops check that labels are in 1..C.
+local function sparse_loss(self, pred, label, axis)
+  if label:dim() == pred:dim() then label = label:squeeze(axis) end
+  if axis ~= 2 then pred = pred:moveaxis(axis, 2) end
+  return (self._from_logits and ops.nll_loss or ops.cross_entropy)(pred, class_labels(label), per_sample)
 end
 
 function SoftmaxCE:forward(pred, label, sample_weight)
@@ -141,12 +140,11 @@ function SoftmaxCE:forward(pred, label, sample_weight)
     local l = -ops.sum(p * label:reshape_as(pred), self._axis, true)
     return mean(self, weigh(self, l, sample_weight))
   end
-  label = class_labels(label)
-  if not self._from_logits and sample_weight == nil and self._weight == 1 and self._axis == -1 and self._batch_axis == 1
-    and pred:dim() == 2 and label:dim() == 1 then
-    return ops.cross_entropy(pred, label, per_sample)
-  end
-  return mean(self, weigh(self, pick_label(self, pred, label), sample_weight))
+  local rank, axis = pred:dim(), self._axis
+  if axis < 0 then axis = rank + 1 + axis end
+  local l = sparse_loss(self, pred, label, axis)
+  if rank == 2 and sample_weight == nil and self._weight == 1 then return l end
+  return mean(self, weigh(self, l:unsqueeze(axis), sample_weight))
 end
 
 --- pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): squared below rho, linear above.

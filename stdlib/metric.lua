@@ -121,10 +121,9 @@ end
 --- pg.metric.MSE(): the mean of (label - pred)², averaged over updates.
 define("MSE", "mse").measure = squared_error
 
---- pg.metric.RMSE(): the root of MSE.
+--- pg.metric.RMSE(): the root of the mean of (label - pred)², averaged over updates.
 local RMSE = define("RMSE", "rmse")
-RMSE.measure = squared_error
-function RMSE:finish(sum, count) return math.sqrt(sum / count) end
+function RMSE:measure(label, pred) return math.sqrt(squared_error(self, label, pred)), 1 end
 
 local function picked(label, pred) return ops.gather(pred, 2, label:to("int64"):reshape{-1, 1}):reshape{-1} end
 

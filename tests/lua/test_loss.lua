@@ -74,8 +74,11 @@ end)
 
 t.test("class labels out of range are an error", function()
   local ce = pg.loss.SoftmaxCrossEntropyLoss()
+  local weighted, logits = pg.loss.SoftmaxCrossEntropyLoss{weight = 2}, pg.loss.SoftmaxCrossEntropyLoss{from_logits = true}
   for _, label in ipairs{0, 4, -1} do
-    t.error_contains(function() ce(pg.ones(1, 3), pg.tensor({label}, {dtype = "int64"})) end, tostring(label))
+    for _, f in ipairs{ce, weighted, logits} do
+      t.error_contains(function() f(pg.ones(1, 3), pg.tensor({label}, {dtype = "int64"})) end, tostring(label))
+    end
   end
   t.close(ce(pg.zeros(1, 3), pg.tensor({3}, {dtype = "int64"})), {math.log(3)})
   local dense = pg.loss.SoftmaxCrossEntropyLoss{axis = 2}
