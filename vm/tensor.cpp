@@ -206,8 +206,28 @@ void push_dims(lua_State* L, const Dims& dims) {
   }
 }
 
-int get_shape(lua_State* L, State& state) { return push_dims(L, check_value(L, state, 1, "shape", "x").shape()), 1; }
-int get_dtype(lua_State* L, State& state) { return lua_pushstring(L, name_of(check_value(L, state, 1, "dtype", "x").dtype())), 1; }
+// A parameter without value answers with what its recipe says (see stdlib/param.lua).
+bool push_planned(lua_State* L, State& state, const char* field) {
+  Box& box = check_box(L, state, 1, field, "x");
+  if (box.get().defined() || !box.has_extra) return false;
+  push_extra(L, box, 1);
+  lua_getfield(L, -1, field);
+  return !lua_isnil(L, -1);
+}
+
+int get_shape(lua_State* L, State& state) {
+  if (!push_planned(L, state, "shape")) return push_dims(L, check_value(L, state, 1, "shape", "x").shape()), 1;
+  const int n = int(lua_objlen(L, -1));
+  lua_createtable(L, n, 0);
+  for (int i = 1; i <= n; ++i) lua_rawgeti(L, -2, i), lua_rawseti(L, -2, i);
+  return 1;
+}
+
+int get_dtype(lua_State* L, State& state) {
+  if (push_planned(L, state, "dtype")) return 1;
+  return lua_pushstring(L, name_of(check_value(L, state, 1, "dtype", "x").dtype())), 1;
+}
+
 int get_device(lua_State* L, State& state) {
   return lua_pushstring(L, name_of(check_value(L, state, 1, "device", "x").device()).c_str()), 1;
 }
