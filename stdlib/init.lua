@@ -32,8 +32,11 @@ function pg.save(path, tensors)
   if type(tensors) == "table" then
     local named = {}
     for key, x in pairs(tensors) do
-      if not core.is_tensor(x) then core.arg_error("save", "tensors['" .. tostring(key) .. "']", "a tensor", x) end
-      named[tostring(key)] = x
+      if type(key) ~= "string" and type(key) ~= "number" then core.arg_error("save", "tensors", "names as keys", key) end
+      local name = tostring(key)
+      if not core.is_tensor(x) then core.arg_error("save", "tensors['" .. name .. "']", "a tensor", x) end
+      if named[name] then core.arg_error("save", "tensors", "each name once", name) end
+      named[name] = x
     end
     tensors = named
   elseif not core.is_tensor(tensors) then core.arg_error("save", "tensors", "a table of tensors", tensors) end

@@ -17,12 +17,19 @@ bool ends_with(const std::string& path, const char* ending) { return std::string
   bad_argument(op, "path", "a path that ends in .safetensors or .npy", '"' + path + '"');
 }
 
+// The string at index i, zero bytes included.
+std::string string_at(lua_State* L, int i) {
+  size_t size = 0;
+  const char* text = lua_tolstring(L, i, &size);
+  return {text, size};
+}
+
 void read_metadata(lua_State* L, State& state, int i, NamedTensors& content) {
   if (lua_isnoneornil(L, i)) return;
   for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
     const int value = lua_gettop(L);
     if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "metadata", "string keys", describe(L, state, value - 1));
-    content.metadata[lua_tostring(L, value - 1)] = check_string(L, state, value, "save", "metadata");
+    content.metadata[string_at(L, value - 1)] = check_string(L, state, value, "save", "metadata");
   }
 }
 
@@ -39,7 +46,7 @@ int save_tensors(lua_State* L, State& state) {
   for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
     const int value = lua_gettop(L);
     if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "tensors", "tensors by name", describe(L, state, value - 1));
-    content.tensors.emplace_back(lua_tostring(L, value - 1), check_value(L, state, value, "save", lua_tostring(L, value - 1)));
+    content.tensors.emplace_back(string_at(L, value - 1), check_value(L, state, value, "save", lua_tostring(L, value - 1)));
   }
   std::sort(content.tensors.begin(), content.tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   read_metadata(L, state, 3, content);
@@ -64,8 +71,9 @@ int load_tensors(lua_State* L, State& state) {
   }
   lua_newtable(L);
   for (const auto& [key, text] : content.metadata) {
+    lua_pushlstring(L, key.data(), key.size());
     lua_pushlstring(L, text.data(), text.size());
-    lua_setfield(L, -2, key.c_str());
+    lua_rawset(L, -3);
   }
   return 2;
 }

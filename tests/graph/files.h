@@ -94,9 +94,10 @@ std::string error_of(F&& f) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
-// The folder of data beside the repository, or empty. Where CI runs it must be there.
+// The folder of data beside the repository (or in $PERIGEE_SHARED), or empty. Where CI runs it must be there.
 inline fs::path shared_data() {
-  const fs::path path = fs::path(PERIGEE_SOURCE_DIR) / ".." / "shared" / "data";
+  const char* other = std::getenv("PERIGEE_SHARED");
+  const fs::path path = (other ? fs::path(other) : fs::path(PERIGEE_SOURCE_DIR) / ".." / "shared") / "data";
   if (fs::is_directory(path)) return path;
   const char* ci = std::getenv("CI");
   if (ci && std::string(ci) == "true") FAIL("../shared/data is absent, and CI may not skip its tests");

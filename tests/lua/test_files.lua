@@ -1,0 +1,74 @@
+-- pg.save and pg.load: what was saved comes back, and nothing is lost by a call that fails.
+local t = require "tests.support"
+local pg = require "perigee"
+
+t.test("tensors by name come back with shape, dtype and values", function()
+  local path = t.tmp
+  local saved = {
+    weight = pg.range(1, 6):reshape{2, 3}, ["layers.1.bias"] = pg.tensor({1, -2}, {dtype = "int64"}), mask = pg.tensor{true, false},
+    scalar = pg.tensor(2.5), empty = pg.zeros{0, 3}, half = pg.tensor({1.5}, {dtype = "bfloat16"}), ["a\0b"] = pg.ones(1), [3] = pg.ones(1),
+    turned = pg.range(1, 6):reshape{2, 3}:t(),
+  }
+  pg.save(path "t.safetensors", saved)
+  local loaded = pg.load(path "t.safetensors")
+  local count = 0
+  for name, x in pairs(loaded) do
+    local y = saved[name] or saved[tonumber(name)]
+    t.equal({x.dtype, x.shape, x:totable()}, {y.dtype, y.shape, y:totable()})
+    count = count + 1
+  end
+  t.equal(count, 9)
+  pg.save(path "again.safetensors", loaded)
+  t.equal(t.read(path "again.safetensors") == t.read(path "t.safetensors"), true)
+end)
+
+t.test("one tensor in an npy file", function()
+  local path = t.tmp
+  local x = pg.range(1, 6):reshape{2, 3}:t()
+  pg.save(path "x.npy", x)
+  t.equal(pg.load(path "x.npy"):totable(), x:totable())
+  t.error_contains(function() pg.save(path "x.npy", pg.ones(1):to("bfloat16")) end, "npy has no dtype bfloat16")
+  t.equal(pg.load(path "x.npy").shape, {3, 2})
+end)
+
+t.test("calls that cannot be served say why", function()
+  local path = t.tmp
+  local p, x = path "t.safetensors", pg.ones(2)
+  pg.save(p, {x = x})
+  local before = t.read(p)
+  local function save(...)
+    local args, n = {...}, select("#", ...)
+    return function() pg.save(unpack(args, 1, n)) end
+  end
+  t.error_contains(save(p), "save: bad argument 'tensors' (expected a table of tensors, got nil)")
+  t.error_contains(save(p, {1}), "save: bad argument 'tensors['1']' (expected a tensor, got number 1)")
+  t.error_contains(save(p, {[x] = x}), "expected names as keys")
+  t.error_contains(save(p, {["1"] = x, x}), "each name once")
+  t.error_contains(save(p, {["\255"] = x}), "not UTF-8")
+  t.error_contains(save(p, {["__metadata__"] = x}), "reserved")
+  t.error_contains(save(p, x), "a path that ends in .npy")
+  t.error_contains(save(path "t.npy", {x = x}), "a path that ends in .safetensors")
+  t.error_contains(save(path "t.txt", {x = x}), "a path that ends in")
+  t.error_contains(save(path "none/t.npy", x), "No such file or directory")
+  t.error_contains(save({}, x), "save: bad argument 'path'")
+  t.error_contains(function() pg.load(path "none.npy") end, "none.npy: No such file or directory")
+  t.error_contains(function() pg.load() end, "load: bad argument 'path'")
+  t.equal(t.read(p) == before, true)
+end)
+
+t.test("a cut or changed file is an error with file and position", function()
+  local path = t.tmp
+  for _, name in ipairs{"t.safetensors", "t.npy"} do
+    local p = path(name)
+    pg.save(p, name == "t.npy" and pg.range(1, 4) or {x = pg.range(1, 4)})
+    local whole = t.read(p)
+    for _, bad in ipairs{whole:sub(1, 5), whole:sub(1, -2), whole .. "x", "", "not such a file at all"} do
+      t.write(p, bad)
+      local ok, e = pcall(pg.load, p)
+      t.equal(ok, false)
+      t.equal(e:find("load: " .. p .. ": at byte ", 1, true) ~= nil, true, e)
+    end
+    t.write(p, whole)
+    pg.load(p)
+  end
+end)
