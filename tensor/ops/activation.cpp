@@ -49,6 +49,9 @@ Var mish_grad(Vjp& c) {
   return c.dy() * (t + c.in(0) * (1.0 - t * t) * call<"sigmoid">(c.in(0)));
 }
 
+// The slope is the float nearest 1/6 in every dtype, as torch has it.
+Var hardsigmoid_grad(Vjp& c) { return inside(c, -3, 3) * double(1.0f / 6.0f); }
+
 Var hardswish_grad(Vjp& c) {
   const Var x = c.in(0);
   const Var middle = call<"where">(call<"gt">(x, -3.0), c.dy() * (x / 3.0 + 0.5), 0.0);
@@ -136,7 +139,7 @@ static void add_rectifiers(Registry& r) {
                  {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit")},
                  [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
       activation("hardsigmoid", "min(max(x + 3, 0), 6) / 6.", "return pg.tensor({-4, 0, 4}):hardsigmoid()", {},
-                 [](Vjp& c) { return inside(c, -3, 3) / 6.0; }, "x"),
+                 hardsigmoid_grad, "x"),
       activation("hardswish", "x min(max(x + 3, 0), 6) / 6. Howard et al., Searching for MobileNetV3, 2019.",
                  "return pg.tensor({-4, 0, 4}):hardswish()", {}, hardswish_grad, "x"),
   };
