@@ -65,7 +65,7 @@ local function check(name, case)
   if not no_grad[name] and case.order ~= 0 then check_gradient(name, case) end
 end
 
-for _, family in ipairs{"shape", "index"} do
+for _, family in ipairs{"shape", "index", "pointwise"} do
   local cases = require("tests.ops.cases_" .. family)(pg, gradcheck.random)
   local names = {}
   for name in pairs(cases) do names[#names + 1] = name end
