@@ -12,7 +12,7 @@ end
 pg.utils.seed_all(1)
 local train, test = data.digits{train = true}, data.digits{train = false}
 if tiny then train, test = train:take(64), test:take(32) end
-local epochs, batch_size = tiny and 1 or 20, 32
+local epochs, batch_size = tiny and 1 or 40, 32
 local loader = data.DataLoader(train, {batch_size = batch_size, shuffle = true})
 
 local net = nn.HybridSequential{
