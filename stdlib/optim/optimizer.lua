@@ -6,9 +6,9 @@ local ops = core.ops
 local optimizers = {}
 
 --- pg.optim.Optimizer is the base class. A subclass names its state tensors in `states` and defines
---- update(group): group holds the lists weights, grads and one list of tensors for each state, and lr, wd (numbers, or
---- lists with one a weight), t (updates so far, this one included), rescale_grad and clip_gradient. All take
---- learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
+--- update(group): group holds the lists weights, grads and one list of tensors for each state, their number n, and lr, wd
+--- and t (updates so far, this one included), each a number or a list with one a weight, rescale_grad and clip_gradient.
+--- All take learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
 local Optimizer = class.new("Optimizer")
 optimizers.Optimizer = Optimizer
 Optimizer.states = {}

@@ -44,6 +44,8 @@ function Trainer:init(params, optimizer, options)
   self._entries = read_params(params)
   self.optimizer = optimizers.create(optimizer, options)
   self._updates = 0
+  self._group = {weights = {}, grads = {}, entries = {}, n = 0}
+  self._lrs, self._wds, self._counts = {}, {}, {}
   for _, entry in ipairs(self._entries) do entry.count, entry.states = 0, {} end
 end
 
@@ -80,55 +82,44 @@ local function is_due(entry, ignore_stale)
             .. "(pass ignore_stale_grad = true to leave such parameters alone)", entry.path)
 end
 
-local function new_group(states)
-  local group = {weights = {}, grads = {}, entries = {}, lrs = {}, wds = {}, n = 0}
-  for _, name in ipairs(states) do group[name] = {} end
-  return group
-end
-
--- Parameters that were updated equally often go into one fused call.
-local function group_by_count(self, ignore_stale)
-  local states, groups, order = self.optimizer.states, {}, {}
+-- What the optimizer updates in this step: lists by position, made once and refilled.
+local function refill(self, ignore_stale)
+  local states, group = self.optimizer.states, self._group
+  local before, n = #group.weights, 0
+  for _, name in ipairs(states) do group[name] = group[name] or {} end
   for _, entry in ipairs(self._entries) do
     if is_due(entry, ignore_stale) then
       make_states(entry, states)
-      local t = entry.count + 1
-      local group = groups[t]
-      if not group then
-        group = new_group(states)
-        group.t = t
-        groups[t], order[#order + 1] = group, group
-      end
-      local n = group.n + 1
+      n = n + 1
       local p = entry.tensor
-      group.n, group.weights[n], group.grads[n], group.entries[n] = n, p, p.grad, entry
+      group.weights[n], group.grads[n], group.entries[n] = p, p.grad, entry
       for _, name in ipairs(states) do group[name][n] = entry.states[name] end
     end
   end
-  return order
+  for i = n + 1, before do
+    group.weights[i], group.grads[i], group.entries[i] = nil, nil, nil
+    for _, name in ipairs(states) do group[name][i] = nil end
+  end
+  group.n = n
+  return group
 end
 
--- A number where all parameters have multiplier 1, else a list.
-local function multiply(list, entries, field, value)
-  local plain = true
-  for i, entry in ipairs(entries) do
-    local factor = core.extra(entry.tensor)[field] or 1
-    if factor ~= 1 then plain = false end
-    list[i] = value * factor
-  end
-  return plain and value or list
+-- A number where all parameters have the same value, else a list with one for each.
+local function condense(list, n)
+  for i = n + 1, #list do list[i] = nil end
+  for i = 2, n do if list[i] ~= list[1] then return list end end
+  return list[1]
 end
 
-local function update_group(self, group, lr, rescale)
-  local optimizer = self.optimizer
-  group.lr = multiply(group.lrs, group.entries, "lr_mult", lr)
-  group.wd = multiply(group.wds, group.entries, "wd_mult", optimizer.wd)
-  group.rescale_grad, group.clip_gradient = rescale, optimizer.clip_gradient
-  optimizer:update(group)
-  for _, entry in ipairs(group.entries) do
-    entry.count = entry.count + 1
-    core.mark_stale(entry.tensor)
+local function set_rates(self, group, lr)
+  local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
+  for i, entry in ipairs(group.entries) do
+    local fields = core.extra(entry.tensor)
+    lrs[i], wds[i] = lr * (fields.lr_mult or 1), optimizer.wd * (fields.wd_mult or 1)
+    counts[i] = entry.count + 1
   end
+  local n = group.n
+  group.lr, group.wd, group.t = condense(lrs, n), condense(wds, n), condense(counts, n)
 end
 
 local step_options = {ignore_stale_grad = false}
@@ -143,9 +134,16 @@ function Trainer:update(batch_size, opts)
     if type(opts) == "boolean" then opts = {ignore_stale_grad = opts} end
     ignore = args.boolean("step", "ignore_stale_grad", args.options("step", opts, step_options).ignore_stale_grad)
   end
-  local groups = group_by_count(self, ignore)
-  local lr = self.optimizer:rate(self._updates + 1)
-  for _, group in ipairs(groups) do update_group(self, group, lr, self.optimizer.rescale_grad / batch_size) end
+  local optimizer, group = self.optimizer, refill(self, ignore)
+  if group.n > 0 then
+    set_rates(self, group, optimizer:rate(self._updates + 1))
+    group.rescale_grad, group.clip_gradient = optimizer.rescale_grad / batch_size, optimizer.clip_gradient
+    optimizer:update(group)
+    for _, entry in ipairs(group.entries) do
+      entry.count = entry.count + 1
+      core.mark_stale(entry.tensor)
+    end
+  end
   self._updates = self._updates + 1
 end
 
