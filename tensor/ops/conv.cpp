@@ -43,6 +43,19 @@ DType common_dtype(const Infer& c) {
   return type;
 }
 
+// The kernels copy an image with its border; a border that dwarfs any image is a mistake, not a reason to take all memory.
+constexpr double kPaddedElements = 1 << 28;
+
+void require_modest_padding(Infer& c, const Dims& x, const Dims& padding) {
+  const int first = x.size() - padding.size();
+  double padded = double(x[first - 1]), plain = padded;
+  for (int d = 0; d < padding.size(); ++d) {
+    padded *= double(x[first + d] + 2 * padding[d]);
+    plain *= double(x[first + d]);
+  }
+  if (padded > kPaddedElements && padded > 8 * plain) c.bad_attr("padding", "a border that is not far larger than the image");
+}
+
 template <int kDims>
 void infer_conv(Infer& c) {
   require_image(c, 0, kDims);
@@ -58,6 +71,7 @@ void infer_conv(Infer& c) {
   Dims out = x;
   const int first = x.size() - kDims;
   out[first - 1] = w[0];
+  require_modest_padding(c, x, padding);
   for (int d = 0; d < kDims; ++d) {
     const int64_t reach = dilation[d] * (w[d + 2] - 1) + 1, room = x[first + d] + 2 * padding[d] - reach;
     if (room < 0)

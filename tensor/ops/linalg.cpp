@@ -300,6 +300,7 @@ void add_linalg_ops(Registry& r) {
   r.add(product_rows());
   r.add(solver_rows());
   add_einsum_op(r);
+  add_attention_op(r);
 }
 
 }  // namespace pg

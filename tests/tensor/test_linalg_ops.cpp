@@ -138,6 +138,13 @@ TEST_CASE("derivatives of einsum") {
   check("einsum", {pattern({1, 3}, 1), pattern({4, 3}, 2)}, {{"equation", std::string("ij,ij->j")}});
 }
 
+TEST_CASE("derivatives of attention") {
+  const Value q = pattern({2, 3, 4}, 1), k = pattern({2, 5, 4}, 2), v = pattern({2, 5, 3}, 3);
+  check("scaled_dot_product_attention", {q, k, v}, {}, 2, 1);
+  check("scaled_dot_product_attention", {q, k, v, pattern({3, 5}, 4)}, {{"scale", 0.5}}, 1);
+  check("scaled_dot_product_attention", {q, k, v}, {{"is_causal", true}}, 1, 1);
+}
+
 TEST_CASE("derivatives of solvers") {
   check("linalg_solve", {spd(3), pattern({3, 2}, 1)});
   check("linalg_solve", {spd(3), pattern({3}, 1)});
