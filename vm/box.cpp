@@ -7,8 +7,10 @@ namespace {
 
 constexpr int64_t kBoxOverhead = 256;  // a box, its header and a small buffer
 
+// A buffer is counted for the box of the array that made it; views cost next to nothing, however large what they show.
 int64_t bytes_of(const Value& v) {
-  return kBoxOverhead + (v.is_array() && v.array().buffer ? int64_t(v.array().buffer->bytes) : 0);
+  const bool owns = v.is_array() && v.array().buffer && v.array().buffer->unique();
+  return kBoxOverhead + (owns ? int64_t(v.array().buffer->bytes) : 0);
 }
 
 void leave_scope(Box& box) {

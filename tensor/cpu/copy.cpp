@@ -13,7 +13,6 @@ namespace pg::cpu {
 namespace {
 
 constexpr int64_t kParallelBytes = 256 << 10;  // a piece of work: about 10 µs of copying
-constexpr int kTile = 32;                      // a tile of a transposition: two cache lines of floats each way
 
 // Dims to walk, outermost first: sizes above 1, neighbours that form one run merged.
 struct Layout {
@@ -90,6 +89,8 @@ void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t 
     }
   } else if (to_step == 1 && from_step == 0) {
     std::fill_n(to, n, *from);
+  } else if (to_step == 1 && from_step == -1) {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[-i];
   } else {
     for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
   }
@@ -113,7 +114,8 @@ void copy_rows(const Layout& l, const T* from, T* to) {
   });
 }
 
-inline void transpose_4x4(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
+// Rows of a 4 x 4 or 2 x 2 block turned into columns, within registers.
+inline void transpose_unit(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
   __m128i r[4];
   for (int i = 0; i < 4; ++i) r[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * from_step));
   const __m128i a = _mm_unpacklo_epi32(r[0], r[1]), b = _mm_unpackhi_epi32(r[0], r[1]);
@@ -122,31 +124,43 @@ inline void transpose_4x4(const uint32_t* from, int64_t from_step, uint32_t* to,
                           _mm_unpackhi_epi64(b, d)};
   for (int i = 0; i < 4; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * to_step), out[i]);
 }
-
-inline void transpose_2x2(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
+inline void transpose_unit(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
   const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + from_step));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_unpacklo_epi64(a, b));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + to_step), _mm_unpackhi_epi64(a, b));
 }
+template <class T>
+inline void transpose_unit(const T* from, int64_t, T* to, int64_t) {
+  *to = *from;
+}
+template <class T>
+constexpr int64_t kUnit = sizeof(T) == 4 ? 4 : sizeof(T) == 8 ? 2 : 1;
+template <class T>
+constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
+
+// A square with sides of one cache line: every line of source and target is touched once, since lines a power
+// of two apart evict each other.
+template <class T>
+void transpose_square(const T* from, int64_t from_step, T* to, int64_t to_step) {
+  constexpr int64_t n = kLine<T>, unit = kUnit<T>;
+  T in[n * n], out[unit * n];
+  for (int64_t c = 0; c < n; ++c) std::memcpy(in + c * n, from + c * from_step, 64);
+  for (int64_t r = 0; r < n; r += unit) {
+    for (int64_t c = 0; c < n; c += unit) transpose_unit(in + c * n + r, n, out + c, n);
+    for (int64_t i = 0; i < unit; ++i) std::memcpy(to + (r + i) * to_step, out + i * n, 64);
+  }
+}
 
 // to[r * to_step + c] = from[c * from_step + r] for r < rows, c < columns.
 template <class T>
 void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
-  constexpr int64_t unit = sizeof(T) == 4 ? 4 : sizeof(T) == 8 ? 2 : 1;
+  if (rows == kLine<T> && columns == kLine<T>) return transpose_square(from, from_step, to, to_step);
+  constexpr int64_t unit = kUnit<T>;
   const int64_t whole_rows = rows - rows % unit, whole_columns = columns - columns % unit;
   for (int64_t r = 0; r < whole_rows; r += unit) {
-    for (int64_t c = 0; c < whole_columns; c += unit) {
-      const T* source = from + c * from_step + r;
-      T* target = to + r * to_step + c;
-      if constexpr (sizeof(T) == 4) {
-        transpose_4x4(source, from_step, target, to_step);
-      } else if constexpr (sizeof(T) == 8) {
-        transpose_2x2(source, from_step, target, to_step);
-      } else {
-        *target = *source;
-      }
-    }
+    for (int64_t c = 0; c < whole_columns; c += unit)
+      transpose_unit(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
     for (int64_t c = whole_columns; c < columns; ++c)
       for (int64_t i = r; i < r + unit; ++i) to[i * to_step + c] = from[c * from_step + i];
   }
@@ -171,15 +185,17 @@ void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int outer_rank = outer_dims.rank;
   int64_t outer = 1;
   for (int i = 0; i < outer_rank; ++i) outer *= outer_dims.size[i];
-  const int64_t strips = (rows + kTile - 1) / kTile;
-  const int64_t strip_bytes = std::min<int64_t>(rows, kTile) * columns * sizeof(T);
+  const int64_t tile = kLine<T>, strip = 2 * tile;  // two lines: what the prefetcher brings together is used together
+  const int64_t strips = (rows + strip - 1) / strip;
+  const int64_t strip_bytes = std::min(rows, strip) * columns * int64_t(sizeof(T));
   parallel_for(outer * strips, kParallelBytes / 2 / strip_bytes + 1, [&](int64_t begin, int64_t end) {
     Walk walk(outer_dims, outer_rank, begin / strips);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t r = i % strips * kTile;
-      for (int64_t c = 0; c < columns; c += kTile)
-        transpose_tile(from + walk.from + c * column_step + r, column_step, to + walk.to + r * row_step + c, row_step,
-                       std::min<int64_t>(kTile, rows - r), std::min<int64_t>(kTile, columns - c));
+      const int64_t first = i % strips * strip, last = std::min(rows, first + strip);
+      for (int64_t c = 0; c < columns; c += tile)
+        for (int64_t r = first; r < last; r += tile)
+          transpose_tile(from + walk.from + c * column_step + r, column_step, to + walk.to + r * row_step + c, row_step,
+                         std::min(tile, last - r), std::min(tile, columns - c));
       if (i % strips == strips - 1) walk.next();
     }
   });

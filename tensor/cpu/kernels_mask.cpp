@@ -43,7 +43,13 @@ void masked_fill_kernel(const KernelArgs& a) {
     T value;
     std::memcpy(&value, number, sizeof(T));
     parallel_for(out.numel(), 32 << 10, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out.as<T>()[i] = mask.as<uint8_t>()[i] ? value : x.as<T>()[i];
+      const T* from = x.as<T>();
+      const uint8_t* chosen = mask.as<uint8_t>();
+      T* to = out.as<T>();
+      for (int64_t i = begin; i < end; ++i) {
+        const T keep = T(T(chosen[i]) - 1);  // all bits where the mask is false; no branch to predict
+        to[i] = T((from[i] & keep) | (value & ~keep));
+      }
     });
   });
 }
@@ -66,13 +72,25 @@ void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int6
   }
 }
 
+// The same for single elements: each is written and stays where mask is true, so there is no branch to predict.
+void read_elements(const uint8_t* mask, int64_t count, const void* from, const View& out) {
+  visit_size(size_of(out.dtype()), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    int64_t at = 0;
+    for (int64_t i = 0; at < count; ++i) {
+      out.as<T>()[at] = static_cast<const T*>(from)[i];
+      at += mask[i];
+    }
+  });
+}
+
 void masked_select_kernel(const KernelArgs& a) {
   Dims shape;
   broadcast(a.in[0].shape(), a.in[1].shape(), &shape);
   const Broadcast x(a.in[0], shape), mask(a.in[1], shape);
   const int64_t n = numel(shape);
   const View out = a.allocate(0, {count_true(mask.as<uint8_t>(), n)});
-  read_rows(mask.as<uint8_t>(), n, x.as<char>(), out.as<char>(), size_of(a.in[0].dtype()));
+  read_elements(mask.as<uint8_t>(), out.numel(), x.data, out);
 }
 
 Dims rest_of(const View& whole, const View& mask) {
@@ -87,6 +105,7 @@ void mask_get_kernel(const KernelArgs& a) {
   const int64_t bytes = numel(shape) * size_of(x.dtype());
   shape.insert(0, count_true(mask.as<uint8_t>(), mask.numel()));
   const View out = a.allocate(0, shape);
+  if (shape.size() == 1) return read_elements(mask.as<uint8_t>(), out.numel(), x.data, out);
   read_rows(mask.as<uint8_t>(), mask.numel(), x.as<char>(), out.as<char>(), bytes);
 }
 
