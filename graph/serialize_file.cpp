@@ -101,7 +101,8 @@ size_t FileSource::inflate_some(unsigned char* to, size_t bytes) {
     if (result == Z_STREAM_END)
       next_member();
     else if (result != Z_OK && result != Z_BUF_ERROR)
-      throw_at(position_ + done, fmt::format("the gzip stream is damaged ({})", stream_->msg ? stream_->msg : "inflate"));
+      throw_at(position_ + done,
+               fmt::format("the gzip stream is damaged ({})", stream_->msg ? stream_->msg : "inflate"));
   }
   return done;
 }

@@ -23,8 +23,8 @@ struct TypeCode {
   const char* code;
   DType dtype;
 };
-constexpr TypeCode kCodes[] = {{"b1", DType::kBool},    {"u1", DType::kUInt8},   {"i1", DType::kInt8},
-                               {"i4", DType::kInt32},   {"i8", DType::kInt64},   {"f2", DType::kFloat16},
+constexpr TypeCode kCodes[] = {{"b1", DType::kBool},    {"u1", DType::kUInt8},  {"i1", DType::kInt8},
+                               {"i4", DType::kInt32},   {"i8", DType::kInt64},  {"f2", DType::kFloat16},
                                {"f4", DType::kFloat32}, {"f8", DType::kFloat64}};
 
 // Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.

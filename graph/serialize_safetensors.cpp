@@ -140,8 +140,19 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Where { kNowhere, kTop, kTensor, kEntry, kDType, kShapeStart, kShape, kOffsetsStart, kOffsets,
-                     kMetadataStart, kMetadata };
+  enum class Where {
+    kNowhere,
+    kTop,
+    kTensor,
+    kEntry,
+    kDType,
+    kShapeStart,
+    kShape,
+    kOffsetsStart,
+    kOffsets,
+    kMetadataStart,
+    kMetadata
+  };
   enum Fields { kHasDType = 1, kHasShape = 2, kHasOffsets = 4 };
 
   uint64_t at() const { return sizeof(uint64_t) + uint64_t(seen_ - text_.data()); }
@@ -170,7 +181,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool field_key(const std::string& name) {
-    const int field = name == "dtype" ? kHasDType : name == "shape" ? kHasShape : name == "data_offsets" ? kHasOffsets : 0;
+    const int field = name == "dtype"          ? kHasDType
+                      : name == "shape"        ? kHasShape
+                      : name == "data_offsets" ? kHasOffsets
+                                               : 0;
     if (field == 0) fail("tensor '{}' has the unknown field '{}'", entry().name, key_);
     if (fields_ & field) fail("duplicate key '{}' of tensor '{}'", key_, entry().name);
     fields_ |= field;
@@ -199,8 +213,7 @@ Header read_header(FileSource& file) {
   file.read(text.data(), length, "the header");
   if (text[0] != '{') file.fail_at(sizeof length, "the header does not start with '{{'");
   // The JSON reader would take a zero byte for the end of its input.
-  if (const size_t zero = text.find('\0'); zero != text.npos)
-    file.fail_at(sizeof length + zero, "header: a zero byte");
+  if (const size_t zero = text.find('\0'); zero != text.npos) file.fail_at(sizeof length + zero, "header: a zero byte");
   return HeaderReader(file, text).read();
 }
 
@@ -216,8 +229,8 @@ std::vector<size_t> check_layout(const FileSource& file, const std::vector<Entry
     const Entry& e = entries[i];
     const uint64_t bytes = payload_bytes(file, e.at, e.shape, uint64_t(size_of(e.dtype)));
     if (e.end < e.begin || e.end - e.begin != bytes)
-      file.fail_at(e.at, "tensor '{}' of {} {} takes {} bytes, but data_offsets are {} to {}", e.name,
-                   name_of(e.dtype), to_string(e.shape), bytes, e.begin, e.end);
+      file.fail_at(e.at, "tensor '{}' of {} {} takes {} bytes, but data_offsets are {} to {}", e.name, name_of(e.dtype),
+                   to_string(e.shape), bytes, e.begin, e.end);
     if (e.begin != end)
       file.fail_at(e.at, "tensor '{}' {} (it starts at {}, the data before it ends at {})", e.name,
                    e.begin < end ? "overlaps another" : "leaves a hole", e.begin, end);

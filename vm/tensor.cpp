@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "tensor/cpu/copy.h"
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"

@@ -60,9 +60,12 @@ void loop(const pg::KernelArgs& args, F f) {
 template <class F>
 void pointwise(const pg::KernelArgs& args, F f) {
   switch (args.out[0].dtype()) {
-    case pg::DType::kFloat32: return loop<float>(args, f);
-    case pg::DType::kFloat64: return loop<double>(args, f);
-    default: throw pg::Error("test_device: computes in float32 and float64 only");
+    case pg::DType::kFloat32:
+      return loop<float>(args, f);
+    case pg::DType::kFloat64:
+      return loop<double>(args, f);
+    default:
+      throw pg::Error("test_device: computes in float32 and float64 only");
   }
 }
 
@@ -112,9 +115,12 @@ void sum_of(const pg::KernelArgs& args) {
 
 void sum(const pg::KernelArgs& args) {
   switch (args.in[0].dtype()) {
-    case pg::DType::kFloat32: return sum_of<float>(args);
-    case pg::DType::kFloat64: return sum_of<double>(args);
-    default: throw pg::Error("test_device: computes in float32 and float64 only");
+    case pg::DType::kFloat32:
+      return sum_of<float>(args);
+    case pg::DType::kFloat64:
+      return sum_of<double>(args);
+    default:
+      throw pg::Error("test_device: computes in float32 and float64 only");
   }
 }
 

@@ -4,7 +4,7 @@
 namespace pg::test {
 namespace {
 
-constexpr DType kAll[] = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt32,  DType::kInt64,
+constexpr DType kAll[] = {DType::kBool,    DType::kUInt8,    DType::kInt8,    DType::kInt32,  DType::kInt64,
                           DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 
 NamedTensors everything() {
@@ -73,9 +73,7 @@ TEST_CASE("safetensors: no tensor at all, numbers, strided tensors") {
 TEST_CASE("safetensors: what cannot be saved says why and writes nothing") {
   Folder folder;
   const Value x = sample(DType::kFloat32, {2});
-  const auto error = [&](NamedTensors content) {
-    return error_of([&] { save_safetensors(folder / "t", content); });
-  };
+  const auto error = [&](NamedTensors content) { return error_of([&] { save_safetensors(folder / "t", content); }); };
   CHECK(contains(error({{{"a", x}, {"a", x}}, {}}), "duplicate name 'a'"));
   CHECK(contains(error({{{"__metadata__", x}}, {}}), "reserved"));
   CHECK(contains(error({{{"a", Value()}}, {}}), "'a' is not a tensor"));
@@ -95,7 +93,8 @@ TEST_CASE("npy: types, shapes and bytes come back") {
       CHECK((get(folder / "t.npy").size() - payload(saved).size()) % 64 == 0);
     }
   }
-  CHECK(contains(error_of([&] { save_npy(folder / "x", sample(DType::kBFloat16, {1})); }), "npy has no dtype bfloat16"));
+  CHECK(
+      contains(error_of([&] { save_npy(folder / "x", sample(DType::kBFloat16, {1})); }), "npy has no dtype bfloat16"));
   CHECK(contains(error_of([&] { save_npy(folder / "x", Value()); }), "not a tensor"));
 }
 
@@ -127,8 +126,10 @@ TEST_CASE("npy: versions, byte orders, Fortran order, spellings") {
     CHECK(payload(load(npy(dict("<i4", "False", "(2, 3)"), data, major))) == data);
   CHECK(payload(load(npy(dict("=i4", "False", "(2L, 3L)"), data))) == data);
   CHECK(payload(load(npy("{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"<i4\"}", data))) == data);
-  CHECK(payload(load(npy(dict(">i4", "False", "(2,)"), std::string("\0\0\1\2\0\0\0\7", 8)))) == bytes_of<int32_t>({258, 7}));
-  CHECK(payload(load(npy(dict(">f8", "False", "()"), std::string("\x3f\xf8\0\0\0\0\0\0", 8)))) == bytes_of<double>({1.5}));
+  CHECK(payload(load(npy(dict(">i4", "False", "(2,)"), std::string("\0\0\1\2\0\0\0\7", 8)))) ==
+        bytes_of<int32_t>({258, 7}));
+  CHECK(payload(load(npy(dict(">f8", "False", "()"), std::string("\x3f\xf8\0\0\0\0\0\0", 8)))) ==
+        bytes_of<double>({1.5}));
   CHECK(payload(load(npy(dict("|b1", "False", "(2,)"), std::string("\1\0", 2)))) == std::string("\1\0", 2));
   const Value transposed = load(npy(dict("<i4", "True", "(2, 3)"), data));
   CHECK(transposed.shape() == Dims{2, 3});
@@ -153,7 +154,8 @@ TEST_CASE("idx: every type, plain and gzipped") {
   CHECK(payload(load(head(0x0b) + std::string("\1\0\xff\xfe", 4))) == bytes_of<int32_t>({256, -2}));
   CHECK(payload(load(head(0x0c) + std::string("\0\0\1\0\xff\xff\xff\xff", 8))) == bytes_of<int32_t>({256, -1}));
   CHECK(payload(load(head(0x0d) + std::string("\x3f\x80\0\0\xc0\0\0\0", 8))) == bytes_of<float>({1, -2}));
-  CHECK(payload(load(head(0x0e) + std::string("\x3f\xf0\0\0\0\0\0\0\xc0\0\0\0\0\0\0\0", 16))) == bytes_of<double>({1, -2}));
+  CHECK(payload(load(head(0x0e) + std::string("\x3f\xf0\0\0\0\0\0\0\xc0\0\0\0\0\0\0\0", 16))) ==
+        bytes_of<double>({1, -2}));
   const Value images = load(std::string("\0\0\x08\3\0\0\0\2\0\0\0\1\0\0\0\2", 16) + "abcd");
   CHECK(images.shape() == Dims{2, 1, 2});
 }
@@ -228,9 +230,7 @@ TEST_CASE("loading and saving without memory are errors that leave nothing behin
     }
   };
   CHECK(failures([&] { load_safetensors(folder / "s"); }) == 2);
-  CHECK(failures([&] {
-          save_safetensors(folder / "s", {{{"a", transposed_sample(2, 3)}}, {}});
-        }) >= 2);
+  CHECK(failures([&] { save_safetensors(folder / "s", {{{"a", transposed_sample(2, 3)}}, {}}); }) >= 2);
   save_safetensors(folder / "s", content);
   CHECK(get(folder / "s") == old);
   CHECK(memory_stats().live == live);

@@ -39,7 +39,8 @@ std::string refused(const Loader& loader, const std::string& bytes) {
   return text;
 }
 
-const std::string kTwo = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+const std::string kTwo =
+    R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
 
 struct BadHeader {
   const char* header;
@@ -96,7 +97,8 @@ TEST_CASE("safetensors: headers that lie or do not follow the format") {
       {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", "has the dim"},
       {R"({"a":{"dtype":"F32","shape":[99999999999999999999999],"data_offsets":[0,8]}})", "out of place"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,8]}})", "too many elements"},
-      {R"({"a":{"dtype":"F32","shape":[0,9223372036854775807,9223372036854775807],"data_offsets":[0,0]}})", "too many elements"},
+      {R"({"a":{"dtype":"F32","shape":[0,9223372036854775807,9223372036854775807],"data_offsets":[0,0]}})",
+       "too many elements"},
       {R"({"a":{"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]}})", "too many elements"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,9]}})", "out of place"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8]}})", "not two numbers"},
@@ -125,7 +127,8 @@ TEST_CASE("safetensors: headers that lie or do not follow the format") {
 }
 
 TEST_CASE("safetensors: lengths of the header") {
-  for (uint64_t length : {uint64_t(0), uint64_t(1), uint64_t(3), uint64_t(100'000'000), uint64_t(100'000'001), ~uint64_t(0)}) {
+  for (uint64_t length :
+       {uint64_t(0), uint64_t(1), uint64_t(3), uint64_t(100'000'000), uint64_t(100'000'001), ~uint64_t(0)}) {
     std::string file(reinterpret_cast<const char*>(&length), 8);
     refused(kSafetensors, file + "{}");
   }
@@ -176,7 +179,8 @@ TEST_CASE("idx: malformed files") {
   CHECK(contains(refused(kIdx, std::string("\0\0\x0a\1\0\0\0\0", 8)), "dtype code 0x0a"));
   CHECK(contains(refused(kIdx, std::string("\0\0\x08\0", 4)), "0 dims"));
   CHECK(contains(refused(kIdx, std::string("\0\0\x08\x0d", 4) + std::string(52, '\0')), "13 dims"));
-  CHECK(contains(refused(kIdx, std::string("\0\0\x08\3\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16)), "too many elements"));
+  CHECK(contains(refused(kIdx, std::string("\0\0\x08\3\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16)),
+                 "too many elements"));
   CHECK(contains(refused(kIdx, std::string("\0\0\x0e\1\x7f\xff\xff\xff", 8)), "too short"));
 }
 
@@ -220,7 +224,8 @@ TEST_CASE("fuzz: mutated files load or are refused") {
   Folder folder;
   NamedTensors content;
   content.metadata = {{"k", "v"}};
-  content.tensors = {{"a", sample(DType::kFloat32, {2, 3})}, {"b", sample(DType::kBool, {4})}, {"c", sample(DType::kInt64, {})}};
+  content.tensors = {
+      {"a", sample(DType::kFloat32, {2, 3})}, {"b", sample(DType::kBool, {4})}, {"c", sample(DType::kInt64, {})}};
   save_safetensors(folder / "seed", content);
   const std::string seeds[] = {get(folder / "seed"), npy_of("'>f8'", "(2, 3)", std::string(48, 'x')),
                                gzip(npy_of("'<i4'", "(2,)", std::string(8, 'x'))),
@@ -236,11 +241,20 @@ TEST_CASE("fuzz: mutated files load or are refused") {
     for (size_t edits = 1 + below(4); edits > 0; --edits) {
       const size_t at = below(bytes.size()), length = std::min(1 + below(8), bytes.size() - at);
       switch (below(5)) {
-        case 0: bytes[at] = char(bytes[at] ^ (1 << below(8))); break;
-        case 1: bytes[at] = interesting[below(interesting.size())]; break;
-        case 2: bytes.erase(at, length); break;
-        case 3: bytes.insert(at, bytes.substr(below(bytes.size()), length)); break;
-        default: bytes.insert(at, 1, interesting[below(interesting.size())]);
+        case 0:
+          bytes[at] = char(bytes[at] ^ (1 << below(8)));
+          break;
+        case 1:
+          bytes[at] = interesting[below(interesting.size())];
+          break;
+        case 2:
+          bytes.erase(at, length);
+          break;
+        case 3:
+          bytes.insert(at, bytes.substr(below(bytes.size()), length));
+          break;
+        default:
+          bytes.insert(at, 1, interesting[below(interesting.size())]);
       }
       if (bytes.empty()) bytes = "x";
     }

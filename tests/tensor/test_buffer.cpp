@@ -31,7 +31,8 @@ bool guarded_child() { return std::getenv("PERIGEE_TEST_CHILD") != nullptr; }
 TEST_CASE("buffer: any size is 64-byte aligned and its own") {
   std::vector<size_t> sizes = {0, 1, 63, 64, 65, 1023, 1024, 1025, 1279, 1280, 1281};
   for (size_t power = 2048; power <= 16 * kMega; power *= 2)
-    for (size_t size : {power - 129, power - 65, power - 64, power - 1, power, power + 1, power + power / 4}) sizes.push_back(size);
+    for (size_t size : {power - 129, power - 65, power - 64, power - 1, power, power + 1, power + power / 4})
+      sizes.push_back(size);
   for (size_t size : sizes) {
     Ref<Buffer> buffers[3];
     for (int i = 0; i < 3; ++i) {
@@ -121,15 +122,17 @@ TEST_CASE("buffer: requests beyond any machine are errors") {
   }
   const int64_t wide = int64_t(1) << 30;
   const Value column = make_array(Type{DType::kFloat32, {}, {1}});
-  Ref<Array> tall = Array::make(Type{DType::kFloat32, {}, {wide, 1}}), broad = Array::make(Type{DType::kFloat32, {}, {1, wide}});
+  Ref<Array> tall = Array::make(Type{DType::kFloat32, {}, {wide, 1}}),
+             broad = Array::make(Type{DType::kFloat32, {}, {1, wide}});
   for (const Ref<Array>& a : {tall, broad}) {
     a->buffer = column.array().buffer;
     a->strides = {0, 0};
     a->contiguous = false;
   }
   Context ctx;
-  CHECK(error_text([&] { run(ctx, "add", {Value(tall), Value(broad)}); }) ==
-        "add: shape 1073741824x1073741824 has too many elements");
+  CHECK(error_text([&] {
+          run(ctx, "add", {Value(tall), Value(broad)});
+        }) == "add: shape 1073741824x1073741824 has too many elements");
 }
 
 TEST_CASE("buffer: the handler is asked once before a request is given up") {

@@ -133,11 +133,14 @@ TEST_CASE("plugins that are of no use are errors that say why, and take no slot"
   PluginFolder folder;
   const auto before = pg::device_names();
   CHECK(folder.load("absent").find(folder.file("absent") + ": cannot open shared object file") != std::string::npos);
-  std::ofstream(folder.file("junk")) << "this is not a shared object, but long enough to be looked at as if it were one";
+  std::ofstream(folder.file("junk"))
+      << "this is not a shared object, but long enough to be looked at as if it were one";
   CHECK(folder.load("junk").find("invalid ELF header") != std::string::npos);
 
   Dl_info other;  // a shared object without the entry
-  REQUIRE(::dladdr(reinterpret_cast<void*>(static_cast<std::string (*)(fmt::string_view, fmt::format_args)>(&fmt::vformat)), &other));
+  REQUIRE(
+      ::dladdr(reinterpret_cast<void*>(static_cast<std::string (*)(fmt::string_view, fmt::format_args)>(&fmt::vformat)),
+               &other));
   std::filesystem::create_symlink(other.dli_fname, folder.file("noentry"));
   if (std::string(other.dli_fname).find(".so") != std::string::npos)
     CHECK(folder.load("noentry") == cannot_load("noentry", folder.file("noentry") + " has no entry perigee_device"));
@@ -146,10 +149,12 @@ TEST_CASE("plugins that are of no use are errors that say why, and take no slot"
     std::filesystem::create_symlink(PERIGEE_TEST_DEVICE, folder.file(name));
   CHECK(folder.load("renamed") == cannot_load("renamed", folder.file("renamed") + " holds the device 'test_device'"));
   for (const char* name : {"oldtable", "refuses"})
-    CHECK(folder.load(name, name) == cannot_load(name, folder.file(name) + " was built for another version of perigee"));
+    CHECK(folder.load(name, name) ==
+          cannot_load(name, folder.file(name) + " was built for another version of perigee"));
   CHECK(folder.load("incomplete", "incomplete") ==
         cannot_load("incomplete", folder.file("incomplete") + " lacks a function of the device table"));
-  CHECK(folder.load("unknownop", "unknownop") == cannot_load("unknownop", folder.file("unknownop") + ": no op 'no_such_op'"));
+  CHECK(folder.load("unknownop", "unknownop") ==
+        cannot_load("unknownop", folder.file("unknownop") + ": no op 'no_such_op'"));
   CHECK(pg::device_names() == before);
 }
 
@@ -164,7 +169,8 @@ TEST_CASE("names of devices are checked") {
 TEST_CASE("device memory is released when nobody holds it") {
   const pg::Device device = pg::device_from_name("test_device");
   const int64_t live = pg::memory_stats().live;
-  for (int i = 0; i < 1000; ++i) pg::make_array({pg::DType::kFloat32, device, {1 << 18}});  // 16 times the memory there is
+  for (int i = 0; i < 1000; ++i)
+    pg::make_array({pg::DType::kFloat32, device, {1 << 18}});  // 16 times the memory there is
   for (int i = 0; i < 1000; ++i) pg::make_array({pg::DType::kFloat32, device, {0}});
   CHECK(pg::memory_stats().live == live);
   pg::make_array({pg::DType::kUInt8, device, {64 << 20}});  // all of it at once

@@ -91,8 +91,10 @@ TEST_CASE("shapes: dims of the user count from 1 or from the end") {
   CHECK(dim_index("f", "dim", 3, 3) == 2);
   CHECK(dim_index("f", "dim", -1, 3) == 2);
   CHECK(dim_index("f", "dim", -3, 3) == 0);
-  CHECK(error_text([] { dim_index("f", "dim", 0, 3); }) == "f: bad argument 'dim' (expected a dim from 1 to 3 or -3 to -1, got 0)");
-  for (int64_t bad : {int64_t(4), int64_t(-4), INT64_MIN, INT64_MAX}) CHECK_THROWS_AS(dim_index("f", "dim", bad, 3), Error);
+  CHECK(error_text([] { dim_index("f", "dim", 0, 3); }) ==
+        "f: bad argument 'dim' (expected a dim from 1 to 3 or -3 to -1, got 0)");
+  for (int64_t bad : {int64_t(4), int64_t(-4), INT64_MIN, INT64_MAX})
+    CHECK_THROWS_AS(dim_index("f", "dim", bad, 3), Error);
 }
 
 TEST_CASE("elements and shapes agree in ops: broadcasting of values") {
@@ -100,8 +102,9 @@ TEST_CASE("elements and shapes agree in ops: broadcasting of values") {
   const Value scalar = make_scalar(10, DType::kFloat32), empty = make_array(Type{DType::kFloat32, {}, {0}});
   CHECK(numbers(run(ctx, "add", {array({1, 2}), scalar})) == Numbers{11, 12});
   CHECK(run(ctx, "add", {empty, scalar}).shape() == Dims{0});
-  CHECK(error_text([&] { run(ctx, "add", {array({1, 2}), array({1, 2, 3})}); }) ==
-        "add: bad argument 'y' (expected a shape that broadcasts with 2, got 3)");
+  CHECK(error_text([&] {
+          run(ctx, "add", {array({1, 2}), array({1, 2, 3})});
+        }) == "add: bad argument 'y' (expected a shape that broadcasts with 2, got 3)");
 }
 
 }  // namespace pg::test

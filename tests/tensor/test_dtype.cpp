@@ -25,7 +25,8 @@ template <class T>
 void check_rounding(uint32_t infinity) {
   int wrong = 0;
   for (uint32_t sign : {0u, 0x8000u}) {
-    for (uint32_t bits = 0; bits <= infinity; ++bits) wrong += T(float(from_bits<T>(sign | bits))).bits != (sign | bits);
+    for (uint32_t bits = 0; bits <= infinity; ++bits)
+      wrong += T(float(from_bits<T>(sign | bits))).bits != (sign | bits);
     for (uint32_t bits = infinity + 1; bits < 0x8000; ++bits) {
       const float nan = from_bits<T>(sign | bits);
       wrong += !std::isnan(nan) || !std::isnan(float(T(nan)));
@@ -132,13 +133,13 @@ TEST_CASE("elements: what is stored is loaded") {
 TEST_CASE("ops take the promoted dtype") {
   Context ctx;
   for (DType a : kAll)
-    for (DType b : kAll)
-      CHECK(run(ctx, "add", {array({1}, a), array({0}, b)}).dtype() == promote(a, b));
+    for (DType b : kAll) CHECK(run(ctx, "add", {array({1}, a), array({0}, b)}).dtype() == promote(a, b));
   CHECK(run(ctx, "add", {array({1}, kInt32), Value(0.5)}).dtype() == kFloat32);
   CHECK(run(ctx, "add", {array({1}, kBool), Value(2)}).dtype() == kInt64);
   CHECK(run(ctx, "div", {array({1}, kInt32), Value(2)}).dtype() == kFloat32);
-  CHECK(error_text([&] { run(ctx, "add", {array({1}, kUInt8), Value(256)}); }) ==
-        "add: bad argument 'y' (expected a number that uint8 can hold, got 256)");
+  CHECK(error_text([&] {
+          run(ctx, "add", {array({1}, kUInt8), Value(256)});
+        }) == "add: bad argument 'y' (expected a number that uint8 can hold, got 256)");
 }
 
 }  // namespace pg::test

@@ -107,8 +107,9 @@ TEST_CASE("parallel_for: a region inside a region runs on its own thread, in one
 
 TEST_CASE("parallel_for: an exception inside a nested region does not leave the pool locked") {
   Threads scope(3);
-  CHECK_THROWS_AS(parallel_for(3, 1, [](int64_t, int64_t) { parallel_for(9, 1, [](int64_t, int64_t) { throw Error("x"); }); }),
-                  Error);
+  CHECK_THROWS_AS(
+      parallel_for(3, 1, [](int64_t, int64_t) { parallel_for(9, 1, [](int64_t, int64_t) { throw Error("x"); }); }),
+      Error);
   CHECK(partition(9, 1).size() == 3);
 }
 
@@ -118,8 +119,7 @@ TEST_CASE("parallel_for: several callers at once") {
   std::atomic<int64_t> sum{0};
   for (int t = 0; t < 4; ++t)
     callers.emplace_back([&] {
-      for (int i = 0; i < 200; ++i)
-        parallel_for(100, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+      for (int i = 0; i < 200; ++i) parallel_for(100, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
     });
   for (std::thread& t : callers) t.join();
   CHECK(sum == 4 * 200 * 100);

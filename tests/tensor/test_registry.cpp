@@ -31,17 +31,26 @@ std::set<std::string> input_names(const OpDef& op) {
 // The alternative of AttrValue that holds a value of the kind.
 bool has_type_of(const AttrDef& attr, const AttrValue& v) {
   switch (attr.kind) {
-    case AttrKind::kBool: return std::holds_alternative<bool>(v);
+    case AttrKind::kBool:
+      return std::holds_alternative<bool>(v);
     case AttrKind::kInt:
-    case AttrKind::kDim: return std::holds_alternative<int64_t>(v);
-    case AttrKind::kFloat: return std::holds_alternative<double>(v);
-    case AttrKind::kString: return std::holds_alternative<std::string>(v);
-    case AttrKind::kDType: return std::holds_alternative<DType>(v);
-    case AttrKind::kDevice: return std::holds_alternative<Device>(v);
+    case AttrKind::kDim:
+      return std::holds_alternative<int64_t>(v);
+    case AttrKind::kFloat:
+      return std::holds_alternative<double>(v);
+    case AttrKind::kString:
+      return std::holds_alternative<std::string>(v);
+    case AttrKind::kDType:
+      return std::holds_alternative<DType>(v);
+    case AttrKind::kDevice:
+      return std::holds_alternative<Device>(v);
     case AttrKind::kInts:
-    case AttrKind::kDims: return std::holds_alternative<Ints>(v);
-    case AttrKind::kFloats: return std::holds_alternative<Floats>(v);
-    case AttrKind::kRandom: return false;
+    case AttrKind::kDims:
+      return std::holds_alternative<Ints>(v);
+    case AttrKind::kFloats:
+      return std::holds_alternative<Floats>(v);
+    case AttrKind::kRandom:
+      return false;
   }
   return false;
 }
@@ -74,7 +83,8 @@ TEST_CASE("registry: every op can run on the CPU") {
     const bool runs = registry().kernel(*op, {}).fn || op->decompose || op->view;
     EXPECT(runs, "neither kernel nor decomposition nor view");
     EXPECT(!op->has(kView) || op->view, "the trait kView without a view");
-    EXPECT(!op->view || op->has(kView) || op->decompose || registry().kernel(*op, {}).fn, "a view at times, without a fallback");
+    EXPECT(!op->view || op->has(kView) || op->decompose || registry().kernel(*op, {}).fn,
+           "a view at times, without a fallback");
     EXPECT(op->infer || op->has(kPointwise), "no infer, and not pointwise");
   }
 }
@@ -92,7 +102,8 @@ TEST_CASE("registry: vjp_uses names inputs and outputs") {
   for (const OpDef* op : registry().ops()) {
     std::set<std::string> known = input_names(*op);
     for (const char* name : op->outputs) known.insert(name);
-    for (const std::string& word : words(op->vjp_uses)) EXPECT(known.contains(word), "vjp_uses has the unknown name ", word);
+    for (const std::string& word : words(op->vjp_uses))
+      EXPECT(known.contains(word), "vjp_uses has the unknown name ", word);
     EXPECT(op->inputs.size() <= 32, "more inputs than bits in a mask");
   }
 }
@@ -111,7 +122,8 @@ TEST_CASE("registry: names of inputs, attributes and outputs") {
       EXPECT(seen.insert(attr.name).second, "duplicate ", attr.name);
     }
     EXPECT(!op->outputs.empty(), "no outputs");
-    EXPECT((std::set<std::string>(op->outputs.begin(), op->outputs.end()).size() == op->outputs.size()), "duplicate outputs");
+    EXPECT((std::set<std::string>(op->outputs.begin(), op->outputs.end()).size() == op->outputs.size()),
+           "duplicate outputs");
   }
 }
 
@@ -121,7 +133,8 @@ TEST_CASE("registry: the signature names every input once and attributes that ex
     std::set<std::string> seen;
     for (const std::string& word : words(op->signature)) {
       EXPECT(seen.insert(word).second, word, " twice in the signature");
-      EXPECT(input_names(*op).contains(word) || op->attr_index(word.c_str()) >= 0, "unknown name in the signature: ", word);
+      EXPECT(input_names(*op).contains(word) || op->attr_index(word.c_str()) >= 0,
+             "unknown name in the signature: ", word);
     }
     for (const std::string& name : input_names(*op)) EXPECT(seen.contains(name), "the signature lacks ", name);
   }
@@ -146,7 +159,8 @@ TEST_CASE("registry: list inputs") {
   for (const OpDef* op : registry().ops()) {
     size_t lists = 0;
     for (const InputDef& input : op->inputs) lists += input.arity == Arity::kList;
-    if (lists > 0) EXPECT(op->inputs.back().arity == Arity::kList || op->vjp.empty(), "a list in the middle needs vjp_all");
+    if (lists > 0)
+      EXPECT(op->inputs.back().arity == Arity::kList || op->vjp.empty(), "a list in the middle needs vjp_all");
     if (lists > 0) EXPECT(op->vjp.empty(), "ops on lists take vjp_all");
   }
 }
@@ -174,7 +188,9 @@ TEST_CASE("registry: wrong calls of every op are errors") {
     }
     if (required) EXPECT(!call(none).empty(), "no inputs at all are taken");
     if (required || !lists) EXPECT(!call(many).empty(), "too many inputs are taken");
-    EXPECT(error_text([&] { make_attrs(*op, {{"no_such_attribute", true}}); }) == std::string(op->name) + ": no attribute 'no_such_attribute'",
+    EXPECT(error_text([&] {
+             make_attrs(*op, {{"no_such_attribute", true}});
+           }) == std::string(op->name) + ": no attribute 'no_such_attribute'",
            "an unknown attribute is taken");
   }
 }

@@ -123,14 +123,17 @@ TEST_CASE("tape: leaves that are not reached keep their gradient, those without 
 
 TEST_CASE("tape: heads outside of the tape and gradients of a wrong shape are errors") {
   Context ctx;
-  CHECK(error_text([&] { backward_from(ctx, array({1})); }).starts_with("backward: this tensor was not computed under pg.record"));
+  CHECK(error_text([&] {
+          backward_from(ctx, array({1}));
+        }).starts_with("backward: this tensor was not computed under pg.record"));
   Leaf x(array({1, 2}));
   ctx.recording = true;
   const Value heads[] = {run(ctx, "neg", {x.value})}, wrong[] = {array({1, 2, 3})};
   CHECK(error_text([&] { backward(ctx, heads, wrong, {}); }) ==
         "backward: bad argument 'grad' (expected a gradient of shape 2, got 3)");
-  CHECK(error_text([] { make_leaf(Type{DType::kInt32, {}, {2}}, GradReq::kWrite); }) ==
-        "attach_grad: bad argument 'x' (expected a tensor of a floating dtype, got int32 2 cpu)");
+  CHECK(error_text([] {
+          make_leaf(Type{DType::kInt32, {}, {2}}, GradReq::kWrite);
+        }) == "attach_grad: bad argument 'x' (expected a tensor of a floating dtype, got int32 2 cpu)");
   backward_from(ctx, heads[0]);  // the graph was not touched by the failed call
   CHECK(numbers(x.grad()) == Numbers{-1, -1});
 }
