@@ -116,6 +116,7 @@ t.test("sort keeps the order of equal elements and puts NaN last", function()
   is(v, {4}, {1, 1, 2, 2})
   is(i, {4}, {2, 4, 1, 3})
   v, i = pg.tensor({2, 1, 2, 1}):sort{descending = true}
+  is(v, {4}, {2, 2, 1, 1})
   is(i, {4}, {1, 3, 2, 4})
   v, i = pg.tensor({nan, 1, math.huge, -math.huge}):sort()
   is(i, {4}, {4, 2, 3, 1})
