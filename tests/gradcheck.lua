@@ -25,6 +25,12 @@ end
 
 local function is_float(x) return x.dtype:find("float", 1, true) ~= nil end
 
+local function floats(list)
+  local out = {}
+  for _, y in ipairs(list) do if is_float(y) then out[#out + 1] = y end end
+  return out
+end
+
 local function like(tensors)
   local out = {}
   for i, x in ipairs(tensors) do out[i] = gradcheck.random(x.shape) end
@@ -58,39 +64,47 @@ end
 
 local function number(v) return type(v) == "number" and v or v:item() end
 
+local function agree(what, analytic, numeric, tolerance)
+  local close = math.abs(analytic - numeric) <= tolerance * math.max(1, math.abs(numeric))  -- false for NaN
+  if not close then error(string.format("%s: %.10g by the rule, %.10g by differences", what, analytic, numeric), 0) end
+end
+
+local function difference(f, inputs, direction)
+  local h = 1e-5
+  return (number(f(moved(inputs, direction, h))) - number(f(moved(inputs, direction, -h)))) / (2 * h)
+end
+
 local function compare(f, inputs, order, tolerance)
-  local direction, h = like(inputs), 1e-5
+  local direction = like(inputs)
   local leaves = fresh(inputs)
   local g = pg.record(function() return gradient(f, leaves, false) end)
-  local analytic = number(dot(g, direction))
-  local numeric = (number(f(moved(inputs, direction, h))) - number(f(moved(inputs, direction, -h)))) / (2 * h)
-  local allowed = tolerance * math.max(1, math.abs(numeric))
-  local close = math.abs(analytic - numeric) <= allowed  -- false for NaN
-  if not close then
-    error(string.format("derivative of order %d: %.10g by the rule, %.10g by differences", order, analytic, numeric), 0)
-  end
+  agree("derivative of order " .. order, number(dot(g, direction)), difference(f, inputs, direction), tolerance)
+end
+
+-- The same along a direction pushed forward.
+local function compare_jvp(f, inputs, weights, tolerance)
+  local direction = like(inputs)
+  local function outputs(list) return floats(f(list)) end
+  local _, dy = pg.jvp(outputs, {inputs}, {direction})
+  local function loss(list) return dot(outputs(list), weights) end
+  agree("jvp", number(dot(dy, weights)), difference(loss, inputs, direction), tolerance)
 end
 
 -- f(list of tensors) answers a list of tensors; those of a floating dtype are compared. opts: order (2), tolerance (1e-5).
 function gradcheck.check(f, inputs, opts)
   opts = opts or {}
-  local sample, weights = f(inputs), {}
-  for _, y in ipairs(sample) do if is_float(y) then weights[#weights + 1] = gradcheck.random(y.shape) end end
+  local tolerance = opts.tolerance or 1e-5
+  local weights = like(floats(f(inputs)))
   local n, all = #inputs, {}
   for i, x in ipairs(inputs) do all[i] = x end
   for i, w in ipairs(weights) do all[n + i] = w end
   local function loss(list)  -- the weights are inputs too, so that order 2 covers the cotangents
-    local own, sum, k = {}, 0, n
+    local own = {}
     for i = 1, n do own[i] = list[i] end
-    for _, y in ipairs(f(own)) do
-      if is_float(y) then
-        k = k + 1
-        sum = sum + (y * list[k]):sum()
-      end
-    end
-    return sum
+    return dot(floats(f(own)), {unpack(list, n + 1, n + #weights)})
   end
-  compare(loss, all, 1, opts.tolerance or 1e-5)
+  compare(loss, all, 1, tolerance)
+  compare_jvp(f, inputs, weights, tolerance)
   if (opts.order or 2) < 2 then return end
   local directions = like(all)
   local function slope(list)
@@ -100,7 +114,7 @@ function gradcheck.check(f, inputs, opts)
       return dot(gradient(loss, leaves, true), directions)
     end)
   end
-  compare(slope, all, 2, opts.tolerance or 1e-5)
+  compare(slope, all, 2, tolerance)
 end
 
 return gradcheck

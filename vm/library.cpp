@@ -202,6 +202,9 @@ void open_library(lua_State* L, State& state) {
   lua_setfield(L, -2, "require");
   lua_pushstring(L, PERIGEE_VERSION);
   lua_setfield(L, -2, "version");
+  lua_getfield(L, -1, "testing");
+  register_functions(L, state, {{"op_row", entry<op_row>}, {"op_names", entry<op_names>}});
+  lua_pop(L, 1);
 }
 
 }  // namespace pg::vm

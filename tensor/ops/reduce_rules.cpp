@@ -50,7 +50,7 @@ Var reshaped(const Var& v, const Dims& shape) {
   return v.shape() == shape ? v : call<"reshape_to">(v, {{"shape", ints(shape)}});
 }
 
-Var as_dtype(const Var& v, DType t) { return v.dtype() == t ? v : call<"cast">(v, {{"dtype", t}}); }
+Var as_dtype(const Var& v, DType t) { return v.dtype() == t ? v : call<"to">(v, {{"dtype", t}}); }
 
 Var shifted(const Var& v, int d, int by, double fill) {
   const int64_t n = v.shape()[d];
@@ -58,7 +58,7 @@ Var shifted(const Var& v, int d, int by, double fill) {
   const Var rest = call<"narrow">(v, {{"dim", user_dim(d)}, {"start", int64_t(by > 0 ? 1 : 2)}, {"length", n - 1}});
   Ints widths(size_t(v.rank() - d) * 2, 0);
   widths[widths.size() - (by > 0 ? 2 : 1)] = 1;
-  return call<"pad">(rest, {{"widths", widths}, {"value", fill}});
+  return call<"pad">(rest, {{"pad", widths}, {"value", fill}});
 }
 
 Var positions(const Rule& c, const Value& like, int d, int base) {

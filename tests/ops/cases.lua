@@ -1,0 +1,57 @@
+-- The calls that the generated tests make of every op, in float64: those listed in tests/ops/cases_*.lua, else one
+-- derived from the op's row. A call is {args = by position, attrs = by name} with, where needed, order (the highest that is
+-- differentiable), outputs (only the first that many are), fixed (a list of args that have no derivative), symmetric (the
+-- op reads half of a symmetric matrix), values = false (memory as it is found), rtol (of float32).
+local pg = require "perigee"
+local gradcheck = require "tests.gradcheck"
+
+local cases = {}
+local families = {"shape", "index", "linalg", "create", "more"}
+local listed = {}
+
+for _, family in ipairs(families) do
+  for name, list in pairs(require("tests.ops.cases_" .. family)(pg, gradcheck.random)) do
+    listed[name] = listed[name] or {}
+    for _, case in ipairs(list) do table.insert(listed[name], case) end
+  end
+end
+
+-- The field of pg under which an op is found: hidden ops have an underscore in front.
+function cases.field(row) return (row.hidden and "_" or "") .. row.name end
+
+local function operand(def, i)
+  local shape = ({{2, 3}, {3}, {2, 1}})[i] or {3}
+  if def.dtypes.float64 then return gradcheck.random(shape, def.low, def.high) end
+  local x = gradcheck.random(shape, def.low, def.high)
+  if def.dtypes.int64 then return x:round():to("int64") end
+  return x:gt((def.low + def.high) / 2)
+end
+
+-- Pointwise ops, and those whose only input says all.
+local function derived(row)
+  if #row.inputs == 0 or not (row.pointwise or #row.inputs == 1) then return {} end
+  for _, attr in ipairs(row.attrs) do if attr.required then return {} end end
+  local args = {}
+  for i, def in ipairs(row.inputs) do
+    if def.arity == "list" then return {} end
+    args[i] = operand(def, i)
+  end
+  return {{args = args}}
+end
+
+-- Calls of the op with this row; empty when nobody lists any and none can be derived.
+function cases.of(row)
+  local field = cases.field(row)
+  listed[field] = listed[field] or derived(row)
+  return listed[field]
+end
+
+-- Names in the lists that no op has.
+function cases.strays()
+  local known, out = {}, {}
+  for _, name in ipairs(pg.testing.op_names(true)) do known[cases.field(pg.testing.op_row(name))] = true end
+  for name in pairs(listed) do if not known[name] then out[#out + 1] = name end end
+  return out
+end
+
+return cases

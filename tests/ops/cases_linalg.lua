@@ -1,0 +1,60 @@
+-- Calls of matrix products, convolutions, pooling and resampling: args in the order of the call, attrs by name. f is gradcheck.random.
+return function(pg, f)
+  local function positive(n)  -- symmetric and well conditioned
+    local a = f{n, n}
+    return a:matmul(a:t()) + pg.eye(n, {dtype = "float64"})
+  end
+  local function regular(...) return f{...} + pg.eye((...), {dtype = "float64"}) * 3 end
+  local function index(values) return pg.tensor(values, {dtype = "int32"}) end
+  local image, kernel = f{1, 2, 4, 4}, f{2, 2, 3, 3}
+  return {
+    matmul = {
+      {args = {f{2, 3}, f{3, 4}}}, {args = {f{3}, f{3, 2}}}, {args = {f{2, 3}, f{3}}}, {args = {f{3}, f{3}}},
+      {args = {f{2, 1, 2, 3}, f{3, 3, 2}}},
+    },
+    mm = {{args = {f{2, 3}, f{3, 4}}}, {args = {f{3, 2}:t(), f{3, 4}}}},
+    bmm = {{args = {f{2, 2, 3}, f{2, 3, 2}}}},
+    mv = {{args = {f{2, 3}, f{3}}}},
+    dot = {{args = {f{3}, f{3}}}, {args = {f{3, 2}, f{4, 3}}, attrs = {transpose_a = true, transpose_b = true}}},
+    outer = {{args = {f{2}, f{3}}}},
+    einsum = {
+      {args = {"ij,jk->ik", f{2, 3}, f{3, 4}}}, {args = {"bij,bkj->b", f{2, 2, 3}, f{2, 4, 3}}}, {args = {"ii->i", f{3, 3}}},
+      {args = {"...i,i->...", f{2, 2, 3}, f{3}}},
+    },
+    addmm = {{args = {f{4}, f{2, 3}, f{3, 4}}, attrs = {beta = 0.5, alpha = 2}}},
+    baddbmm = {{args = {f{2, 2, 4}, f{2, 2, 3}, f{2, 3, 4}}, attrs = {beta = 0.5, alpha = 2}}},
+    linear = {{args = {f{2, 3}, f{4, 3}}}, {args = {f{2, 2, 3}, f{4, 3}, f{4}}}, {args = {f{3}, f{4, 3}, f{4}}}},
+    linalg_cholesky = {{args = {positive(3)}, symmetric = true}},
+    linalg_inv = {{args = {regular(3, 3)}}},
+    linalg_solve = {{args = {regular(3, 3), f{3, 2}}}, {args = {regular(3, 3), f{3}}}},
+    conv1d = {{args = {f{2, 2, 5}, f{3, 2, 3}, f{3}}}, {args = {f{1, 2, 7}, f{4, 1, 2}}, attrs = {stride = 2, padding = 1, dilation = 2, groups = 2}}},
+    conv2d = {{args = {image, kernel, f{2}}}, {args = {f{1, 2, 5, 4}, f{2, 1, 3, 2}}, attrs = {stride = {2, 1}, padding = {1, 0}, groups = 2}}},
+    conv3d = {{args = {f{1, 1, 3, 3, 3}, f{2, 1, 2, 2, 2}, f{2}}}},
+    conv_transpose1d = {{args = {f{1, 2, 3}, f{2, 3, 3}, f{3}}, attrs = {stride = 2, padding = 1, output_padding = 1}}},
+    conv_transpose2d = {{args = {f{1, 2, 2, 3}, f{2, 1, 2, 2}, f{2}}, attrs = {groups = 2}}},
+    conv_transpose3d = {{args = {f{1, 1, 2, 2, 2}, f{1, 2, 2, 2, 2}}, attrs = {stride = 2}}},
+    _conv_by_input = {{args = {f{1, 2, 2, 2}, kernel}, attrs = {size = {4, 4}}}},
+    _conv_by_weight = {{args = {image, f{1, 2, 2, 2}}, attrs = {size = {3, 3}}}},
+    max_pool1d = {{args = {f{1, 2, 6}, 2}}, {args = {f{1, 2, 5}, 3}, attrs = {stride = 2, padding = 1, ceil_mode = true}}},
+    max_pool2d = {{args = {image, 2}}, {args = {f{2, 5, 4}, {3, 2}}, attrs = {stride = {1, 2}, padding = {1, 0}, dilation = {1, 2}}}},
+    max_pool3d = {{args = {f{1, 1, 2, 4, 4}, 2}}},
+    _max_pool = {{args = {image, {2, 2}}}},
+    _max_pool_backward = {{args = {f{1, 1, 2}, index{{{0, 3}}}}, attrs = {size = {4}}}},
+    _max_pool_take = {{args = {f{1, 1, 4}, index{{{0, 2}}}}, attrs = {dims = 1}}},
+    avg_pool1d = {{args = {f{1, 2, 6}, 2}}, {args = {f{1, 2, 5}, 3}, attrs = {stride = 2, padding = 1, count_include_pad = false}}},
+    avg_pool2d = {{args = {image, 2}}, {args = {image, 3}, attrs = {stride = 2, padding = 1, ceil_mode = true, divisor_override = 5}}},
+    avg_pool3d = {{args = {f{1, 1, 2, 4, 4}, 2}}},
+    _avg_pool_backward = {{args = {f{1, 2, 2, 2}}, attrs = {size = {4, 4}, kernel_size = {2}}}},
+    adaptive_avg_pool = {{args = {image, {2, 3}}}, {args = {f{1, 2, 5}, {3}}}},
+    adaptive_max_pool = {{args = {image, {2, 3}}}, {args = {f{1, 2, 5}, {3}}}},
+    lp_pool = {{args = {f({1, 1, 4, 4}, 0.5, 2), 2, 2}}, {args = {f({1, 2, 5}, 0.5, 2), 3, {2}}, attrs = {stride = 1}}},
+    interpolate = {
+      {args = {image}, attrs = {scale_factor = {2, 1.5}}}, {args = {f{1, 1, 3}}, attrs = {size = {5}, mode = "linear", align_corners = true}},
+      {args = {image}, attrs = {size = {3, 6}, mode = "bilinear"}},
+    },
+    _resample = {{args = {f{1, 1, 3}}, attrs = {dim = 3, size = 5, step = 0.6, kind = "linear"}}},
+    _resample_backward = {{args = {f{1, 1, 5}}, attrs = {dim = 3, size = 3, step = 0.6, kind = "linear"}}},
+    pixel_shuffle = {{args = {f{1, 4, 2, 3}, 2}}},
+    pixel_unshuffle = {{args = {f{1, 1, 4, 6}, 2}}},
+  }
+end
