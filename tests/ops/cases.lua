@@ -1,4 +1,4 @@
--- The calls that the generated tests make of every op, in float64: those listed in tests/ops/cases_*.lua, else one
+-- The calls that the generated tests make of every op, in float64: those listed in tests/ops/cases_*.lua, and one
 -- derived from the op's row. A call is {args = by position, attrs = by name} with, where needed, order (the highest that is
 -- differentiable), outputs (only the first that many are), fixed (a list of args that have no derivative), symmetric (the
 -- op reads half of a symmetric matrix), values = false (memory as it is found), rtol (of float32).
@@ -6,8 +6,8 @@ local pg = require "perigee"
 local gradcheck = require "tests.gradcheck"
 
 local cases = {}
-local families = {"shape", "index", "linalg", "create", "more"}
-local listed = {}
+local families = {"pointwise", "shape", "index", "linalg", "create", "more"}
+local listed, complete = {}, {}
 
 for _, family in ipairs(families) do
   for name, list in pairs(require("tests.ops.cases_" .. family)(pg, gradcheck.random)) do
@@ -42,8 +42,13 @@ end
 -- Calls of the op with this row; empty when nobody lists any and none can be derived.
 function cases.of(row)
   local field = cases.field(row)
-  listed[field] = listed[field] or derived(row)
-  return listed[field]
+  if not complete[field] then
+    complete[field] = listed[field] or {}
+    if row.pointwise or not listed[field] then
+      for _, case in ipairs(derived(row)) do table.insert(complete[field], case) end
+    end
+  end
+  return complete[field]
 end
 
 -- Names in the lists that no op has.
