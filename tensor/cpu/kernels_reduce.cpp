@@ -65,26 +65,45 @@ auto comparable(T v) {
   else return v;
 }
 
-// The position of the first extreme of a contiguous row: block by block with the vector loops, then within one block.
+// The first element that is `value` (or NaN when it is), which exists: whole groups are compared at once.
+template <class T>
+int64_t find_in_row(const T* x, int64_t first, int64_t n, T value) {
+  constexpr int64_t kGroup = 64;
+  const auto matches = [value](T v) { return value == value ? v == value : v != v; };
+  for (; first + kGroup < n; first += kGroup) {
+    int found = 0;
+    for (int64_t i = 0; i < kGroup; ++i) found |= int(matches(x[first + i]));
+    if (found) break;
+  }
+  while (first + 1 < n && !matches(x[first])) ++first;
+  return first;
+}
+
+// The position of the first extreme of a contiguous row of floats: the block that holds it by the vector loops, then the
+// element.
+template <bool kMax, class T>
+int64_t extreme_of_floats(const T* x, int64_t n) {
+  constexpr int64_t kBlock = 2048;
+  static const cpu::ReduceLoops loops = cpu::reduce_loops(kMax ? ReduceOp::kMax : ReduceOp::kMin,
+                                                          sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64);
+  cpu::Total best{};
+  int64_t first = 0;
+  for (int64_t i = 0; i < n; i += kBlock) {
+    cpu::Total total = loops.init;
+    loops.runs(&total, x + i, std::min(kBlock, n - i), 1, 0);
+    if (i > 0 && !beats<kMax>(total.f, best.f)) continue;
+    best = total;
+    first = i;
+  }
+  return find_in_row(x, first, std::min(n, first + kBlock), T(best.f));
+}
+
 template <bool kMax, class T>
 int64_t extreme_of_row(const T* x, int64_t n) {
-  constexpr int64_t kBlock = 2048;
-  int64_t first = 0, last = n;
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    const cpu::ReduceLoops loops = cpu::reduce_loops(kMax ? ReduceOp::kMax : ReduceOp::kMin,
-                                                     sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64);
-    cpu::Total best{};
-    for (int64_t i = 0; n > 32 && i < n; i += kBlock) {
-      cpu::Total total = loops.init;
-      loops.runs(&total, x + i, std::min(kBlock, n - i), 1, 0);
-      if (i > 0 && !beats<kMax>(total.f, best.f)) continue;
-      best = total;
-      first = i;
-      last = std::min(n, i + kBlock);
-    }
-  }
-  int64_t at = first;
-  for (int64_t i = first + 1; i < last; ++i)
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+    if (n >= 32) return extreme_of_floats<kMax>(x, n);
+  int64_t at = 0;
+  for (int64_t i = 1; i < n; ++i)
     if (beats<kMax>(comparable(x[i]), comparable(x[at]))) at = i;
   return at;
 }

@@ -38,8 +38,23 @@ void over_columns(const Lines& lines, const F& f) {
 }
 
 template <bool kProduct, class In, class Out>
+void running_line(const In* x, Out* y, int64_t n, bool reverse) {
+  using A = Running<In>;
+  A total = kProduct ? 1 : 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t i = reverse ? n - 1 - k : k;
+    total = kProduct ? total * A(number(x[i])) : total + A(number(x[i]));
+    y[i] = rounded<Out>(total);
+  }
+}
+
+template <bool kProduct, class In, class Out>
 void running(const In* x, Out* y, const Lines& lines, bool reverse) {
   using A = Running<In>;
+  if (lines.inner == 1)
+    return over_columns(lines, [&](int64_t offset, int64_t) {
+      running_line<kProduct>(x + offset, y + offset, lines.n, reverse);
+    });
   over_columns(lines, [&](int64_t offset, int64_t width) {
     A total[kTile];
     std::fill(total, total + width, A(kProduct ? 1 : 0));

@@ -13,9 +13,8 @@ namespace {
 
 constexpr int64_t kGrain = 16 << 10;  // elements worth a thread
 
-int64_t tile_width(int64_t n) {  // columns of a tile that stays in the cache
-  return std::clamp<int64_t>((32 << 10) / std::max<int64_t>(n, 1) / 16 * 16, 16, kSoftmaxTile);
-}
+// Columns of a tile: so few that it stays in the cache, but enough to use the pages that it touches.
+int64_t tile_width(int64_t n) { return std::clamp<int64_t>((32 << 10) / std::max<int64_t>(n, 1) / 16 * 16, 256, kSoftmaxTile); }
 
 // Calls row(first, count) for rows, or column(offset, width) for tiles of columns.
 template <class Rows, class Columns>

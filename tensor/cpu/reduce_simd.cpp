@@ -111,6 +111,8 @@ struct Count {
 
 template <class Op, class T>
 constexpr bool kVector = kIsFloat<T> && !std::is_same_v<Op, Count>;
+template <class Op>
+constexpr bool kExtreme = std::is_same_v<Op, Max> || std::is_same_v<Op, Min>;
 template <class Op, class T>
 using OpTotal = std::conditional_t<std::is_same_v<Op, Count>, int64_t, TotalOf<T>>;
 
@@ -128,6 +130,34 @@ template <class Op, class T, class A>
 HWY_INLINE void take(Total& total, A value) {
   using F = OpTotal<Op, T>;
   field<F>(total) = Op::join(field<F>(total), F(value));
+}
+
+// The extreme of a block without NaN or infinities; false when there may be one of them.
+template <class Op, class T>
+HWY_INLINE bool fast_extreme(const T* HWY_RESTRICT p, int64_t n, T* out) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto zero = hn::Zero(d);
+  auto a = hn::LoadU(d, p), b = a, c = a, e = a;
+  auto s = zero, t = zero;  // x * 0 summed up: NaN when there was a NaN or an infinity
+  const auto pick = [](auto x, auto y) HWY_ATTR { return std::is_same_v<Op, Max> ? hn::Max(x, y) : hn::Min(x, y); };
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto x0 = hn::LoadU(d, p + i), x1 = hn::LoadU(d, p + i + lanes);
+    const auto x2 = hn::LoadU(d, p + i + 2 * lanes), x3 = hn::LoadU(d, p + i + 3 * lanes);
+    a = pick(a, x0), b = pick(b, x1), c = pick(c, x2), e = pick(e, x3);
+    s = hn::MulAdd(hn::Add(x0, x1), zero, s);
+    t = hn::MulAdd(hn::Add(x2, x3), zero, t);
+  }
+  for (; i + lanes <= n; i += lanes) a = pick(a, hn::LoadU(d, p + i)), s = hn::MulAdd(hn::LoadU(d, p + i), zero, s);
+  if (!hn::AllTrue(d, hn::Eq(hn::Add(s, t), zero))) return false;
+  HWY_ALIGN T parts[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(pick(pick(a, b), pick(c, e)), d, parts);
+  T best = parts[0];
+  for (int64_t k = 1; k < lanes; ++k) best = Op::join(best, parts[k]);
+  for (; i < n; ++i) best = Op::join(best, p[i]);
+  *out = best;
+  return true;
 }
 
 // Eight vector accumulators over n elements, united in a fixed tree.
@@ -165,6 +195,8 @@ template <class Op, class T>
 HWY_INLINE typename Op::template Acc<T> block(const T* HWY_RESTRICT p, int64_t n) {
   using A = typename Op::template Acc<T>;
   if constexpr (kVector<Op, T>) {
+    T extreme;
+    if (kExtreme<Op> && n >= 64 && fast_extreme<Op>(p, n, &extreme)) return extreme;
     if (n >= 16) return vector_block<Op, T>(p, n);
   }
   A a = Op::template init<A>();
@@ -181,9 +213,12 @@ void runs(Total* totals, const void* data, int64_t n, int64_t count, int64_t str
   }
 }
 
-// acc[j] takes the elements of eight rows.
+// Rows taken together. More would fall into one set of the first-level cache when their distance is a page.
+constexpr int64_t kRowsAtOnce = 4;
+
+// acc[j] takes the elements of kRowsAtOnce rows.
 template <class Op, class T>
-HWY_INLINE void eight_rows(T* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t stride, int64_t width) {
+HWY_INLINE void several_rows(T* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t stride, int64_t width) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = hn::Lanes(d);
   int64_t j = 0;
@@ -191,14 +226,14 @@ HWY_INLINE void eight_rows(T* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t
     const T* q = p + j;
     auto a = hn::LoadU(d, acc + j);
     auto b = hn::Set(d, Op::template init<T>());
-    for (int r = 0; r < 8; r += 2) {
+    for (int r = 0; r < kRowsAtOnce; r += 2) {
       a = Op::vec_step(a, hn::LoadU(d, q + r * stride));
       b = Op::vec_step(b, hn::LoadU(d, q + (r + 1) * stride));
     }
     hn::StoreU(Op::vec_join(a, b), d, acc + j);
   }
   for (; j < width; ++j)
-    for (int r = 0; r < 8; ++r) acc[j] = Op::step(acc[j], p[r * stride + j]);
+    for (int r = 0; r < kRowsAtOnce; ++r) acc[j] = Op::step(acc[j], p[r * stride + j]);
 }
 
 template <class Op, class T, class A>
@@ -221,7 +256,7 @@ void rows(Total* totals, const void* data, int64_t stride, int64_t count, int64_
   std::fill(acc, acc + width, Op::template init<A>());
   int64_t r = 0;
   if constexpr (kVector<Op, T>)
-    for (; r + 8 <= count; r += 8) eight_rows<Op, T>(acc, p + r * stride, stride, width);
+    for (; r + kRowsAtOnce <= count; r += kRowsAtOnce) several_rows<Op, T>(acc, p + r * stride, stride, width);
   for (; r < count; ++r) one_row<Op, T, A>(acc, p + r * stride, width);
   for (int64_t j = 0; j < width; ++j) take<Op, T>(totals[j], acc[j]);
 }

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -29,28 +28,33 @@ HWY_INLINE V exp_nonpositive(D d, V t) {
   return hn::Mul(p, power_of_two(d, hn::ConvertTo(IntOf<D>(), n)));
 }
 
-// The last, incomplete vector of a row; the missing lanes are `fill`.
+// The last, incomplete vector of a row; the missing lanes are `fill`. Before AVX2 a masked load may touch them.
 HWY_INLINE V load_part(D d, const float* p, int64_t n, float fill) {
+#if HWY_TARGET <= HWY_AVX2
+  const auto valid = hn::FirstN(d, size_t(n));
+  return hn::IfThenElse(valid, hn::MaskedLoad(valid, d, p), hn::Set(d, fill));
+#else
   HWY_ALIGN float buffer[hn::MaxLanes(d)];
   hn::Store(hn::Set(d, fill), d, buffer);
-  std::memcpy(buffer, p, size_t(n) * sizeof(float));
+  for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
   return hn::Load(d, buffer);
+#endif
 }
 HWY_INLINE void store_part(D d, V v, float* p, int64_t n) {
+#if HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, size_t(n)), d, p);
+#else
   HWY_ALIGN float buffer[hn::MaxLanes(d)];
   hn::Store(v, d, buffer);
-  std::memcpy(p, buffer, size_t(n) * sizeof(float));
+  for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
+#endif
 }
 
 HWY_INLINE V max_with_nan(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
 
 HWY_INLINE float lanes_max(D d, V v) {
-  HWY_ALIGN float buffer[hn::MaxLanes(d)];
-  hn::Store(v, d, buffer);
-  float m = buffer[0];
-  for (size_t i = 1; i < hn::Lanes(d); ++i)
-    if (buffer[i] > m || buffer[i] != buffer[i]) m = buffer[i];
-  return m;
+  if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<float>::quiet_NaN();
+  return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
 HWY_INLINE float row_max(const float* x, int64_t n) {
@@ -102,7 +106,7 @@ HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, in
   const V f = hn::Set(d, factor), t = hn::Set(d, term);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), f, t), d, y + i);
-  for (; i < n; ++i) y[i] = x[i] * factor + term;
+  if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i, 0), f, t), y + i, n - i);
 }
 
 void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {

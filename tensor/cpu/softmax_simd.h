@@ -17,7 +17,7 @@ struct SoftmaxLoops {
   void (*columns_backward)(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width);
 };
 
-inline constexpr int64_t kSoftmaxTile = 256;
+inline constexpr int64_t kSoftmaxTile = 1024;
 
 SoftmaxLoops softmax_loops();
 
