@@ -138,8 +138,10 @@ class EagerInterpreter final : public Interpreter {
   // Output i takes the buffer of the input it may rewrite, when nobody else holds it.
   static bool reuse(Context& ctx, const OpDef& op, std::span<Value> inputs, const Type& type, size_t i) {
     if (!op.has(kInPlace) && !(op.has(kPointwise) && i == 0)) return false;
+    i = rewritten_input(op, inputs.size(), i);
     if (i >= inputs.size() || !inputs[i].is_array()) return false;
-    if (op.saved_inputs >> i & 1 && ctx.recording && any_requires_grad(inputs)) return false;  // vjp reads it later
+    const bool read_later = !op.has(kNoGrad) && op.saved_inputs >> input_definition(op, inputs.size(), i) & 1;
+    if (read_later && ctx.recording && any_requires_grad(inputs)) return false;
     const Array& a = inputs[i].array();
     return a.type == type && a.contiguous && a.writable();
   }
@@ -153,7 +155,7 @@ class EagerInterpreter final : public Interpreter {
         views.emplace_back();
         continue;
       }
-      out.push_back(reuse(ctx, op, inputs, types[i], i) ? inputs[i].detached() : make_array(types[i]));
+      out.push_back(reuse(ctx, op, inputs, types[i], i) ? inputs[rewritten_input(op, inputs.size(), i)].detached() : make_array(types[i]));
       views.push_back(view_of(out[i].array()));
     }
     Call call(ctx, op, inputs, row);

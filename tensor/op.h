@@ -143,6 +143,8 @@ struct OpDef {
   const char* vjp_uses = nullptr;            // names of inputs and outputs whose values vjp reads; null: all; "": none
   DecomposeFn decompose = nullptr;
   uint32_t traits = 0;
+  // With kInPlace: the input definitions that the outputs rewrite, in the order of the outputs. Empty: output i rewrites input i.
+  std::vector<int> in_place = {};
   int version = 1;
 
   // Filled by the registry.
@@ -180,6 +182,9 @@ std::string suggest(std::string_view name, std::span<const std::string_view> kno
 // A complete Attrs for op: defaults, then the given values by name. Throws for unknown names.
 using AttrList = std::initializer_list<std::pair<const char*, AttrValue>>;
 Attrs make_attrs(const OpDef& op, AttrList given = {});
+
+// The flattened input, of `count`, whose buffer output i may take (see OpDef::in_place).
+size_t rewritten_input(const OpDef& op, size_t count, size_t i);
 
 // Index of the input definition that flattened input i of `count` belongs to.
 int input_definition(const OpDef& op, size_t count, size_t i);

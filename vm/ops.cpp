@@ -1,4 +1,5 @@
 // Lua functions, methods and operators of all ops, derived from the registry.
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -105,6 +106,52 @@ int call_in_place(lua_State* L, State& state) {
   return 1;
 }
 
+// The boxes of the tables that pg.op_(…) rewrites, in the order of the outputs; each at most once.
+std::vector<Box*> rewritten_boxes(lua_State* L, State& state, const OpDef& op, const char* name) {
+  std::vector<Box*> boxes;
+  for (int definition : op.in_place) {
+    const char* list = op.inputs[size_t(definition)].name;
+    if (lua_type(L, definition + 1) != LUA_TTABLE)
+      bad_argument(name, list, "a table of tensors", describe(L, state, definition + 1));
+    const int n = int(lua_objlen(L, definition + 1));
+    for (int k = 1; k <= n; ++k) {
+      lua_rawgeti(L, definition + 1, k);
+      Box& box = check_box(L, state, lua_gettop(L), name, list);
+      lua_pop(L, 1);
+      check_in_place(L, state, box, name);
+      boxes.push_back(&box);
+    }
+  }
+  std::vector<Box*> sorted = boxes;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    bad_argument(name, op.inputs[0].name, "tensors to rewrite that are all different", "the same tensor twice");
+  return boxes;
+}
+
+// pg.op_(…) of an op over lists (see OpDef::in_place): the boxes of the rewritten lists take the results.
+int call_lists_in_place(lua_State* L, State& state) {
+  const OpBinding& binding = upvalue_binding(L);
+  const OpDef& op = *binding.op;
+  const std::string name = std::string(op.name) + "_";
+  state.update_modes();
+  Call call;
+  read_arguments(L, state, binding, 1, call);
+  const std::vector<Box*> boxes = rewritten_boxes(L, state, op, name.c_str());
+  for (Box* box : boxes)
+    if (box->serial < state.recompute_from) return 0;
+  std::deque<Lent> lent;
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    Value& place = call.inputs[rewritten_input(op, call.inputs.size(), i)];
+    place = Value();
+    lent.emplace_back(*boxes[i], place);
+  }
+  Values out = apply(state.ctx, op, call.inputs, call.attrs);
+  call.inputs.clear();
+  for (size_t i = 0; i < boxes.size(); ++i) lent[i].finish(std::move(out[i]));
+  return 0;
+}
+
 bool is_public(const OpDef& op) { return !op.has(kHidden); }
 
 bool has_method(const OpDef& op) {
@@ -143,6 +190,10 @@ void open_ops(lua_State* L, State& state) {
     push_closure(L, state, *op, entry<call_op>);
     lua_pushvalue(L, -1);
     lua_setfield(L, -4, op->name);
+    if (!op->in_place.empty()) {
+      push_closure(L, state, *op, entry<call_lists_in_place>);
+      lua_setfield(L, -4, (std::string(op->name) + "_").c_str());
+    }
     if (has_method(*op)) {
       lua_pushvalue(L, -1);
       lua_setfield(L, -3, op->name);
