@@ -143,6 +143,14 @@ local adapters = {
   rms_norm = function(pg, x, a) return {pg.rms_norm(x[1], a.normalized_shape, x[2], {eps = a.eps})} end,
   group_norm = function(pg, x, a) return {pg.group_norm(x[1], a.num_groups, x[2], x[3], {eps = a.eps})} end,
   instance_norm = function(pg, x, a) return {pg.instance_norm(x[1], nil, nil, x[2], x[3], {eps = a.eps})} end,
+  batch_norm = function(pg, x, a)  -- torch's momentum is the new share, its running variance unbiased
+    local opts = {training = a.training, momentum = 1 - a.momentum, eps = a.eps, running_var_correction = 1}
+    local y, mean, var = pg.batch_norm(x[1], x[4], x[5], x[2], x[3], opts)
+    return a.training and {y, mean, var} or {y}
+  end,
+  binary_cross_entropy_with_logits_posweight = function(pg, x, a)
+    return {pg.binary_cross_entropy_with_logits(x[1], x[2], {pos_weight = x[3], reduction = a.reduction})}
+  end,
   scaled_dot_product_attention_mask = named("scaled_dot_product_attention"),
   cholesky = function(pg, x) return {pg.linalg.cholesky(x[1])} end,
   inv = function(pg, x) return {pg.linalg.inv(x[1])} end,
@@ -152,7 +160,7 @@ local adapters = {
 local absent = {}
 for name in ([[trunc_divide logit i0 i1 ndtr hardshrink multigammaln threshold logaddexp2 xlog1py
   gammainc median tensordot normalize cosine_embedding_loss poisson_nll_loss
-  multi_margin_loss diag_embed lstsq matrix_exp binary_cross_entropy
+  multi_margin_loss diag_embed lstsq matrix_exp
   unfold ctc_loss lstm gru rnn_tanh rnn_relu
   det slogdet qr svdvals eigvalsh eigh_reconstruct solve_triangular]]):gmatch("%S+") do absent[name] = true end
 

@@ -1,8 +1,373 @@
-#include "tensor/op.h"
+// Losses. Elementwise ones are compositions; cross_entropy and nll_loss have fused forms that answer what their
+// derivatives need.
 #include "tensor/ops/all.h"
+#include "tensor/ops/reduce_rules.h"
 
 namespace pg {
+namespace {
 
-void add_loss_ops(Registry&) {}
+const AttrDef kHow = {"reduction", AttrKind::kString, std::string("mean"), "none, mean or sum", false, 0, 0, {"none", "mean", "sum"}};
+const AttrDef kIgnore = {"ignore_index", AttrKind::kInt, int64_t(-100), "label of samples that do not count"};
+const AttrDef kSmoothing = {"label_smoothing", AttrKind::kFloat, 0.0, "share of the target that goes to all classes evenly", false, 0, 1};
+const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "what the first class is called", false, 0, 1};
+const InputDef kClassWeight = {"weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for each class"};
+
+bool reduces(const AttrReader& c) { return c.attr<std::string>("reduction") != "none"; }
+
+Var reduced(const Rule& c, const Var& loss) {
+  const std::string& how = c.attr<std::string>("reduction");
+  return how == "none" ? loss : how == "sum" ? call<"sum">(loss) : call<"mean">(loss);
+}
+
+// --- Elementwise ---
+
+void infer_elementwise(Infer& c) {
+  Dims shape = c.shape(0);
+  DType t = c.dtype(0);
+  for (size_t i = 1; i < c.count(); ++i) {
+    if (!c.has(i)) continue;
+    Dims joined;
+    if (!broadcast(shape, c.shape(i), &joined)) c.bad_input(i, "a shape that goes with " + to_string(shape));
+    shape = joined;
+    t = promote(t, c.dtype(i));
+  }
+  c.output(float_result(t), reduces(c) ? Dims{} : shape);
+}
+
+Var difference(const Rule& c) { return as_dtype(c.in(0), float_result(c.in(0).dtype())) - c.in(1); }
+
+std::vector<Var> decompose_mse(Rule& c) { return {reduced(c, call<"square">(difference(c)))}; }
+std::vector<Var> decompose_l1(Rule& c) { return {reduced(c, call<"abs">(difference(c)))}; }
+
+std::vector<Var> decompose_huber(Rule& c) {
+  const Var d = difference(c), size = call<"abs">(d);
+  const double delta = c.attr<double>("delta");
+  const Var far = (size - Var(0.5 * delta)) * Var(delta);
+  return {reduced(c, call<"where">(call<"le">(size, Var(delta)), call<"square">(d) * Var(0.5), far))};
+}
+
+std::vector<Var> decompose_smooth_l1(Rule& c) {
+  const double beta = c.attr<double>("beta");
+  const Var d = difference(c), size = call<"abs">(d);
+  if (beta == 0) return {reduced(c, size)};
+  return {reduced(c, call<"where">(call<"lt">(size, Var(beta)), call<"square">(d) * Var(0.5 / beta), size - Var(0.5 * beta)))};
+}
+
+// (1 - t) x - (1 + (p - 1) t) log(sigmoid(x)), with p the weight of positives.
+std::vector<Var> decompose_bce_logits(Rule& c) {
+  const Var x = c.in(0), t = c.in(1);
+  Var log_part = call<"logsigmoid">(x);
+  if (c.has(3)) log_part = log_part * ((c.in(3) - Var(1.0)) * t + Var(1.0));
+  Var loss = (Var(1.0) - t) * x - log_part;
+  if (c.has(2)) loss = loss * c.in(2);
+  return {reduced(c, loss)};
+}
+
+// Logarithms are cut off at -100, as PyTorch's.
+std::vector<Var> decompose_bce(Rule& c) {
+  const Var x = c.in(0), t = c.in(1), low(-100.0);
+  const Var on = call<"maximum">(call<"log">(x), low), off = call<"maximum">(call<"log">(Var(1.0) - x), low);
+  Var loss = -(t * on) - (Var(1.0) - t) * off;
+  if (c.has(2)) loss = loss * c.in(2);
+  return {reduced(c, loss)};
+}
+
+// t (log t - x), which is 0 where t is.
+std::vector<Var> decompose_kl_div(Rule& c) {
+  const Var x = c.in(0), t = c.in(1);
+  Var loss;
+  if (c.attr<bool>("log_target")) {
+    loss = call<"exp">(t) * (t - x);
+  } else {
+    const Var some = call<"gt">(t, Var(0.0)), safe = call<"where">(some, t, Var(1.0));
+    loss = call<"where">(some, t * call<"log">(safe), Var(0.0)) - t * x;
+  }
+  if (c.attr<std::string>("reduction") != "batchmean") return {reduced(c, loss)};
+  const double batch = loss.rank() ? double(loss.shape()[0]) : 1;
+  return {call<"sum">(loss) / Var(batch)};
+}
+
+// --- Classes ---
+
+// The dim of the classes: the second, or the only one.
+int class_dim(int rank) { return rank > 1 ? 1 : 0; }
+
+Dims sample_shape(const Dims& shape) {
+  Dims out = shape;
+  out.erase(class_dim(shape.size()));
+  return out;
+}
+
+Var with_class_dim(const Var& v, int rank) {
+  Dims shape = v.shape();
+  shape.insert(class_dim(rank), 1);
+  return reshaped(v, shape);
+}
+
+void check_labels(Infer& c) {
+  if (c.rank(0) == 0) c.bad_input(0, "at least 1 dim: the classes");
+  if (!is_integer(c.dtype(1))) c.bad_input(1, "labels of an integer dtype");
+  const Dims samples = sample_shape(c.shape(0));
+  if (!(c.shape(1) == samples)) c.bad_input(1, "labels of shape " + to_string(samples));
+  const Dims classes = {c.shape(0)[class_dim(c.rank(0))]};
+  if (!c.has(2)) return;
+  if (!(c.shape(2) == classes)) c.bad_input(2, "shape " + to_string(classes));
+  if ((c.dtype(2) == DType::kFloat64) != (c.dtype(0) == DType::kFloat64)) c.bad_input(2, "the dtype of x");
+}
+
+DType stat_dtype(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+
+void infer_nll(Infer& c) {
+  check_labels(c);
+  c.output(c.dtype(0), reduces(c) ? Dims{} : c.shape(1));
+}
+
+void infer_nll_fused(Infer& c) {
+  infer_nll(c);
+  c.output(stat_dtype(c.dtype(0)), {});
+}
+
+void infer_cross_entropy_fused(Infer& c) {
+  infer_nll(c);
+  c.output(stat_dtype(c.dtype(0)), c.shape(1));
+  c.output(stat_dtype(c.dtype(0)), {});
+}
+
+void infer_cross_entropy(Infer& c) {
+  if (!is_float(c.dtype(1))) return infer_nll(c);
+  if (c.rank(0) == 0) c.bad_input(0, "at least 1 dim: the classes");
+  if (!(c.shape(1) == c.shape(0))) c.bad_input(1, "labels, or probabilities of shape " + to_string(c.shape(0)));
+  if (c.has(2) && !(c.shape(2) == Dims{c.shape(0)[class_dim(c.rank(0))]})) c.bad_input(2, "one element a class");
+  c.output(promote(c.dtype(0), c.dtype(1)), reduces(c) ? Dims{} : sample_shape(c.shape(0)));
+}
+
+Var by_class(const Var& weight, int rank) {  // (C) to the dims of x
+  Dims shape(rank, 1);
+  shape[class_dim(rank)] = weight.shape()[0];
+  return reshaped(weight, shape);
+}
+
+std::vector<Var> cross_entropy_of_probabilities(Rule& c) {
+  const Var x = c.in(0);
+  const int d = class_dim(x.rank());
+  const double smoothing = c.attr<double>("label_smoothing");
+  Var t = c.in(1);
+  if (smoothing > 0) t = t * Var(1 - smoothing) + Var(smoothing / double(std::max<int64_t>(x.shape()[d], 1)));
+  if (c.has(2)) t = t * by_class(c.in(2), x.rank());
+  const Var loss = -call<"sum">(t * call<"log_softmax">(x, {{"dim", user_dim(d)}}), {{"dim", Ints{user_dim(d)}}});
+  return {reduced(c, loss)};
+}
+
+std::vector<Var> decompose_cross_entropy(Rule& c) {
+  if (is_float(c.input(1).dtype())) return cross_entropy_of_probabilities(c);
+  return {call<"cross_entropy_fused">({c.in(0), c.in(1), c.in(2)}, {{"reduction", c.raw("reduction")},
+                                                                    {"ignore_index", c.raw("ignore_index")},
+                                                                    {"label_smoothing", c.raw("label_smoothing")},
+                                                                    {"index_base", c.raw("index_base")}})};
+}
+
+std::vector<Var> decompose_nll_loss(Rule& c) {
+  return {call<"nll_fused">({c.in(0), c.in(1), c.in(2)}, {{"reduction", c.raw("reduction")},
+                                                          {"ignore_index", c.raw("ignore_index")},
+                                                          {"index_base", c.raw("index_base")}})};
+}
+
+// What the gradient of each sample is multiplied with.
+Var sample_scale(Vjp& c, size_t norm) {
+  return c.attr<std::string>("reduction") == "mean" ? c.dy(0) / c.out(norm) : c.dy(0);
+}
+
+void vjp_nll(Vjp& c) {
+  if (!c.needs(0) || !c.has_dy(0)) return;
+  c.set(0, call<"nll_dx">({c.in(1), c.in(2), sample_scale(c, 1)}, {{"shape", ints(c.in(0).shape())},
+                                                                   {"ignore_index", c.raw("ignore_index")},
+                                                                   {"index_base", c.raw("index_base")}}));
+}
+
+void infer_nll_dx(Infer& c) {
+  const Dims shape{std::span<const int64_t>(c.attr<Ints>("shape"))};
+  if (c.rank(2) != 0 && !(c.shape(2) == c.shape(0))) c.bad_input(2, "one element, or one a label");
+  c.output(c.dtype(2), shape);
+}
+
+// nll_dx is linear in the scale: its transpose reads the same places.
+void vjp_nll_dx(Vjp& c) {
+  if (!c.needs(2)) return;
+  c.set(2, call<"nll_fused">({c.dy(), c.in(0), c.in(1)}, {{"reduction", std::string("none")},
+                                                          {"ignore_index", c.raw("ignore_index")},
+                                                          {"index_base", c.raw("index_base")}}));
+}
+
+void vjp_cross_entropy(Vjp& c) {
+  if (!c.needs(0)) return;
+  Var dx;
+  if (c.has_dy(0))
+    dx = call<"cross_entropy_dx">({c.in(0), c.in(1), c.in(2), c.out(1), sample_scale(c, 2)},
+                                  {{"ignore_index", c.raw("ignore_index")},
+                                   {"label_smoothing", c.raw("label_smoothing")},
+                                   {"index_base", c.raw("index_base")}});
+  if (c.has_dy(1)) {
+    const int rank = c.in(0).rank();
+    const Var part = with_class_dim(c.dy(1), rank) * call<"exp">(c.in(0) - with_class_dim(c.out(1), rank));
+    dx = dx.defined() ? dx + part : part;
+  }
+  c.set(0, dx);
+}
+
+// The factor of each sample: the weight of its class, 0 for ignored ones.
+Var label_weights(const Rule& c, const Var& target, const Var& weight, const Var& like) {
+  const Var minus = call<"expand">(call<"sum">(like) * Var(0.0) - Var(1.0), {{"shape", ints(like.shape())}});
+  return call<"nll_fused">({call<"detach">(minus), target, weight}, {{"reduction", std::string("none")},
+                                                                     {"ignore_index", c.raw("ignore_index")},
+                                                                     {"index_base", c.raw("index_base")}});
+}
+
+// scale (a exp(x - lse) - (1 - s) w[t] [class = t] - v s w / C) with a = (1 - s) w[t] + v s sum(w) / C, where s is the
+// smoothing and v is 0 for ignored samples.
+std::vector<Var> decompose_cross_entropy_dx(Rule& c) {
+  const Var x = c.in(0), target = c.in(1), weight = c.in(2), scale = c.in(4);
+  const int rank = x.rank();
+  const double s = c.attr<double>("label_smoothing"), classes = double(x.shape()[class_dim(rank)]);
+  const Var zeros = call<"zeros_like">(x);
+  const Var picked = label_weights(c, target, weight, zeros);
+  Var a = picked * Var(1 - s), even;
+  if (s > 0) {
+    const Var valid = label_weights(c, target, Var(), zeros);
+    even = valid * Var(s / classes);
+    a = a + (c.has(2) ? even * call<"sum">(weight) : even * Var(classes));
+  }
+  const Var p = call<"exp">(x - with_class_dim(c.in(3), rank));
+  Var dx = with_class_dim(scale * a, rank) * p;
+  dx = dx + call<"nll_dx">({target, weight, scale * Var(1 - s)}, {{"shape", ints(x.shape())},
+                                                                 {"ignore_index", c.raw("ignore_index")},
+                                                                 {"index_base", c.raw("index_base")}});
+  if (s > 0) {
+    const Var spread = with_class_dim(scale * even, rank);
+    dx = dx - (c.has(2) ? spread * by_class(weight, rank) : spread);
+  }
+  return {as_dtype(dx, x.dtype())};
+}
+
+const char* const kLabelExample = "return pg.cross_entropy(pg.tensor({{1, 2, 3}, {1, 0, 0}}), pg.tensor({3, 1}, {dtype = \"int64\"}))";
+
+}  // namespace
+
+void add_loss_ops(Registry& r) {
+  const InputDef x = {"x"}, y = {"target"};
+  const InputDef fx = {"x", kFloating}, label = {"target", kAnyDType, Arity::kOne, -2, 2, "labels"};
+  const InputDef factor = {"weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for each element"};
+  AttrDef kl_reduction = kHow;
+  kl_reduction.choices = {"none", "mean", "sum", "batchmean"};
+  const OpDef rows[] = {
+      {.name = "mse_loss",
+       .doc = "The squared difference of x and target, reduced.",
+       .example = "return pg.mse_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
+       .inputs = {x, y},
+       .attrs = {kHow},
+       .infer = infer_elementwise,
+       .decompose = decompose_mse},
+      {.name = "l1_loss",
+       .doc = "The size of the difference of x and target, reduced.",
+       .example = "return pg.l1_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
+       .inputs = {{"x", kAnyDType, Arity::kOne, 0.5, 2}, {"target", kAnyDType, Arity::kOne, -2, 0}},
+       .attrs = {kHow},
+       .infer = infer_elementwise,
+       .decompose = decompose_l1},
+      {.name = "huber_loss",
+       .doc = "d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), reduced.",
+       .example = "return pg.huber_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
+       .inputs = {{"x", kAnyDType, Arity::kOne, 0.5, 0.9}, {"target", kAnyDType, Arity::kOne, 0.1, 0.4}},
+       .attrs = {kHow, {"delta", AttrKind::kFloat, 1.0, "where the square ends", false, 1e-30}},
+       .infer = infer_elementwise,
+       .decompose = decompose_huber},
+      {.name = "smooth_l1_loss",
+       .doc = "d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = x - target, reduced.",
+       .example = "return pg.smooth_l1_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
+       .inputs = {{"x", kAnyDType, Arity::kOne, 0.5, 0.9}, {"target", kAnyDType, Arity::kOne, 0.1, 0.4}},
+       .attrs = {kHow, {"beta", AttrKind::kFloat, 1.0, "where the square ends", false, 0}},
+       .infer = infer_elementwise,
+       .decompose = decompose_smooth_l1},
+      {.name = "binary_cross_entropy_with_logits",
+       .doc = "-(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight.",
+       .example = "return pg.binary_cross_entropy_with_logits(pg.tensor({0, 2}), pg.tensor({1, 0}))",
+       .inputs = {fx, {"target", kFloating, Arity::kOne, 0, 1}, factor,
+                  {"pos_weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for the positive part"}},
+       .attrs = {kHow},
+       .signature = "x target weight reduction pos_weight",
+       .infer = infer_elementwise,
+       .decompose = decompose_bce_logits},
+      {.name = "binary_cross_entropy",
+       .doc = "-(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100.",
+       .example = "return pg.binary_cross_entropy(pg.tensor({0.5, 0.9}), pg.tensor({1, 0}))",
+       .inputs = {{"x", kFloating, Arity::kOne, 0.1, 0.9}, {"target", kFloating, Arity::kOne, 0, 1}, factor},
+       .attrs = {kHow},
+       .infer = infer_elementwise,
+       .decompose = decompose_bce},
+      {.name = "kl_div",
+       .doc = "t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; batchmean divides "
+              "the sum by the size of dim 1.",
+       .example = "return pg.kl_div(pg.tensor({0.5, 0.5}):log(), pg.tensor({0.25, 0.75}), {reduction = \"sum\"})",
+       .inputs = {{"x", kFloating}, {"target", kFloating, Arity::kOne, 0.1, 0.9}},
+       .attrs = {kl_reduction, {"log_target", AttrKind::kBool, false, "whether target holds logarithms"}},
+       .infer = infer_elementwise,
+       .decompose = decompose_kl_div},
+      {.name = "cross_entropy",
+       .doc = "The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to "
+              "ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count.",
+       .example = kLabelExample,
+       .inputs = {fx, {"target", kAnyDType, Arity::kOne, 0.1, 0.9, "labels or probabilities"}, kClassWeight},
+       .attrs = {kHow, kIgnore, kSmoothing, kBase},
+       .signature = "x target weight ignore_index reduction label_smoothing index_base",
+       .infer = infer_cross_entropy,
+       .decompose = decompose_cross_entropy},
+      {.name = "nll_loss",
+       .doc = "-x at the label of each sample times the weight of its class, for log-probabilities x with classes along dim 2. Labels and "
+              "reductions as in cross_entropy.",
+       .example = "return pg.nll_loss(pg.tensor({{-1, -2}, {-3, -0.1}}), pg.tensor({1, 2}, {dtype = \"int64\"}))",
+       .inputs = {fx, label, kClassWeight},
+       .attrs = {kHow, kIgnore, kBase},
+       .signature = "x target weight ignore_index reduction index_base",
+       .infer = infer_nll,
+       .decompose = decompose_nll_loss},
+      {.name = "nll_fused",
+       .doc = "nll_loss and the divisor of its mean.",
+       .example = kLabelExample,
+       .inputs = {fx, label, kClassWeight},
+       .attrs = {kHow, kIgnore, kBase},
+       .outputs = {"out", "norm"},
+       .infer = infer_nll_fused,
+       .vjp_all = vjp_nll,
+       .vjp_uses = "target weight norm",
+       .traits = kHidden},
+      {.name = "nll_dx",
+       .doc = "Zeros of `shape` with -scale times the weight of its class at the label of each sample.",
+       .example = kLabelExample,
+       .inputs = {label, kClassWeight, {"scale", kFloating}},
+       .attrs = {{"shape", AttrKind::kInts, {}, "the shape of the logits"}, kIgnore, kBase},
+       .infer = infer_nll_dx,
+       .vjp_all = vjp_nll_dx,
+       .vjp_uses = "target weight",
+       .traits = kHidden},
+      {.name = "cross_entropy_fused",
+       .doc = "cross_entropy of labels, the logsumexp of each sample and the divisor of the mean.",
+       .example = kLabelExample,
+       .inputs = {fx, label, kClassWeight},
+       .attrs = {kHow, kIgnore, kSmoothing, kBase},
+       .outputs = {"out", "lse", "norm"},
+       .infer = infer_cross_entropy_fused,
+       .vjp_all = vjp_cross_entropy,
+       .vjp_uses = "x target weight lse norm",
+       .traits = kHidden},
+      {.name = "cross_entropy_dx",
+       .doc = "The derivative of cross_entropy for x, from the logsumexp of each sample.",
+       .example = kLabelExample,
+       .inputs = {fx, label, kClassWeight, {"lse", kFloating}, {"scale", kFloating}},
+       .attrs = {kIgnore, kSmoothing, kBase},
+       .infer = [](Infer& c) { c.output(c.dtype(0), c.shape(0)); },
+       .decompose = decompose_cross_entropy_dx,
+       .traits = kHidden},
+  };
+  r.add(rows);
+}
 
 }  // namespace pg

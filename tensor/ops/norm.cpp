@@ -176,6 +176,8 @@ void infer_group_norm(Infer& c) {
 void infer_instance_norm(Infer& c) {
   if (c.rank(0) < 3) c.bad_input(0, "at least 3 dims: batch, channels and positions");
   check_channels(c, 1, c.shape(0)[1]);
+  if (!c.attr<bool>("use_input_stats") && !(c.has(1) && c.has(2)))
+    c.bad_attr("use_input_stats", "true where running statistics are absent");
   c.output(c.dtype(0), c.shape(0));
 }
 
@@ -185,7 +187,7 @@ Var per_channel(const Var& v, int rank) {  // (C) to (C, 1, …)
   return reshaped(v, shape);
 }
 
-std::vector<Var> normalize_groups(Rule& c, int64_t groups) {
+std::vector<Var> normalize_groups(Rule& c, int64_t groups, size_t weight, size_t bias) {
   const Var x = c.in(0);
   const Dims& shape = x.shape();
   const int64_t rows = shape[0] * groups, n = groups ? shape[1] / groups : 0;
@@ -193,10 +195,17 @@ std::vector<Var> normalize_groups(Rule& c, int64_t groups) {
   for (int d = 2; d < shape.size(); ++d) flat[1] *= shape[d];
   const Var hat = call<"row_norm">({reshaped(x, flat), Var(), Var()}, {{"normalized_shape", Ints{flat[1]}}, {"eps", c.raw("eps")}});
   Var out = reshaped(hat, shape);
-  if (c.has(1) && c.has(2)) return {call<"scale_shift">({out, c.in(1), c.in(2)}, {})};
-  if (c.has(1)) out = out * per_channel(c.in(1), shape.size());
-  if (c.has(2)) out = out + per_channel(c.in(2), shape.size());
+  if (c.has(weight) && c.has(bias)) return {call<"scale_shift">({out, c.in(weight), c.in(bias)}, {})};
+  if (c.has(weight)) out = out * per_channel(c.in(weight), shape.size());
+  if (c.has(bias)) out = out + per_channel(c.in(bias), shape.size());
   return {out};
+}
+
+std::vector<Var> decompose_instance_norm(Rule& c) {
+  if (c.attr<bool>("use_input_stats")) return normalize_groups(c, c.in(0).shape()[1], 3, 4);
+  const std::vector<Var> all = call_all<"batch_norm">({c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)},
+                                                      {{"training", false}, {"eps", c.raw("eps")}});
+  return {all[0]};
 }
 
 void infer_scale_shift(Infer& c) {
@@ -412,15 +421,15 @@ void add_norm_ops(Registry& r) {
        .attrs = {groups, kEps},
        .signature = "x num_groups weight bias eps",
        .infer = infer_group_norm,
-       .decompose = [](Rule& c) { return normalize_groups(c, c.attr<int64_t>("num_groups")); }},
+       .decompose = [](Rule& c) { return normalize_groups(c, c.attr<int64_t>("num_groups"), 1, 2); }},
       {.name = "instance_norm",
        .doc = "Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, "
-              "Lempitsky 2016). x is batch x channels x …",
+              "Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.",
        .example = "return pg.randn(2, 4, 3):instance_norm()",
-       .inputs = {kX, kWeight, kBias},
-       .attrs = {kEps},
+       .inputs = {kX, running_mean, running_var, kWeight, kBias},
+       .attrs = {{"use_input_stats", AttrKind::kBool, true, "whether to use the statistics of x"}, kEps},
        .infer = infer_instance_norm,
-       .decompose = [](Rule& c) { return normalize_groups(c, c.in(0).shape()[1]); }},
+       .decompose = decompose_instance_norm},
       {.name = "scale_shift",
        .doc = "x times scale plus shift, both with one element a channel (dim 2).",
        .example = "return pg.randn(2, 4, 3):instance_norm()",

@@ -1,0 +1,68 @@
+-- Losses over labels: bases, ignored samples, dtypes, errors.
+local t = require "tests.support"
+local pg = require "perigee"
+
+local function labels(list, dtype) return pg.tensor(list, {dtype = dtype or "int64"}) end
+
+t.test("labels are 1..C, from 0 with index_base = 0", function()
+  local x = pg.tensor({{1, 2, 3}, {3, 2, 1}})
+  local expected = -x:log_softmax(2)
+  local mean = (expected[{1, 3}] + expected[{2, 2}]) / 2
+  t.close(x:cross_entropy(labels{3, 2}), mean)
+  t.close(x:cross_entropy(labels({3, 2}, "int32")), mean)
+  t.close(x:cross_entropy(labels({3, 2}, "uint8")), mean)
+  t.close(x:cross_entropy(labels{2, 1}, {index_base = 0}), mean)
+  t.close(x:log_softmax(2):nll_loss(labels{3, 2}), mean)
+end)
+
+t.test("a label outside 1..C is an error that names it", function()
+  local x = pg.zeros(2, 3)
+  for _, bad in ipairs{0, 4, -1} do
+    t.error_contains(function() return x:cross_entropy(labels{1, bad}) end,
+             "cross_entropy: bad argument 'target' (expected labels from 1 to 3, or ignore_index -100, got " .. bad .. " at position 2)")
+    t.error_contains(function() return x:nll_loss(labels{1, bad}) end, "nll_loss: bad argument 'target'")
+  end
+  t.error_contains(function() return x:cross_entropy(labels{1, 2, 3}) end, "cross_entropy: bad argument 'target'")
+  t.error_contains(function() return x:nll_loss(pg.tensor({1, 2})) end, "nll_loss: bad argument 'target'")
+end)
+
+t.test("ignored samples count neither in the loss nor in the mean nor in the gradient", function()
+  local x = pg.randn(3, 4):attach_grad()
+  local loss = pg.record(function() return x:cross_entropy(labels{2, -100, 1}) end)
+  loss:backward()
+  t.close(loss, x[{{1, 3, 2}}]:cross_entropy(labels{2, 1}), {atol = 1e-6})
+  t.equal(x.grad[2]:totable(), {0, 0, 0, 0})
+  t.check(x:cross_entropy(labels{0, 0, 0}, {ignore_index = 0}):isnan():item())
+end)
+
+t.test("classes stand in dim 2 of images, and alone in 1-D", function()
+  local x, y = pg.randn(2, 3, 4, 5), pg.randint(1, 3, {2, 4, 5})
+  local flat = x:permute{1, 3, 4, 2}:reshape{-1, 3}
+  t.close(x:cross_entropy(y), flat:cross_entropy(y:reshape{-1}), {atol = 1e-6})
+  t.close(pg.tensor({1, 2, 3}):cross_entropy(labels(1)), pg.tensor({{1, 2, 3}}):cross_entropy(labels{1}))
+end)
+
+t.test("one-hot probabilities are the same as labels", function()
+  local x, y = pg.randn(4, 5), labels{1, 5, 3, 2}
+  local hot = y:one_hot(5):to("float32")
+  for _, options in ipairs{{}, {label_smoothing = 0.3}, {reduction = "sum"}} do
+    t.close(x:cross_entropy(y, options), x:cross_entropy(hot, options), {atol = 1e-5})
+  end
+end)
+
+t.test("half precision computes in float", function()
+  local x, y = pg.randn(4, 5), labels{1, 5, 3, 2}
+  local half = x:to("float16"):cross_entropy(y)
+  t.equal(half.dtype, "float16")
+  t.close(half:to("float32"), x:cross_entropy(y), {atol = 1e-2})
+end)
+
+t.test("reductions", function()
+  local x, y = pg.tensor({1, 2, 4}), pg.tensor({1, 4, 1})
+  t.equal(pg.mse_loss(x, y, {reduction = "none"}):totable(), {0, 4, 9})
+  t.equal(pg.mse_loss(x, y, "sum"):item(), 13)
+  t.equal(pg.l1_loss(x, y, "sum"):item(), 5)
+  t.equal(pg.huber_loss(x, y, {reduction = "none"}):totable(), {0, 1.5, 2.5})
+  t.error_contains(function() return pg.mse_loss(x, y, {reduction = "average"}) end, "mse_loss: bad argument 'reduction'")
+  t.error_contains(function() return pg.mse_loss(x, pg.zeros(2)) end, "mse_loss: bad argument 'target'")
+end)

@@ -1,0 +1,79 @@
+-- Normalisations: statistics, modes, errors, and fused kernels against their compositions.
+local t = require "tests.support"
+local pg = require "perigee"
+
+t.test("layer_norm has mean 0 and variance 1 in every row", function()
+  for _, n in ipairs{2, 16, 100, 1024} do
+    local y = (pg.randn(4, n) * 3 + 5):layer_norm{n}
+    t.close(y:mean(2), pg.zeros(4), {atol = 1e-5})
+    t.close(y:var(2, 0), pg.ones(4), {atol = 1e-3})
+  end
+end)
+
+t.test("layer_norm takes weight and bias in PyTorch's order", function()
+  local x, w, b = pg.randn(3, 4), pg.tensor({1, 2, 3, 4}), pg.tensor({4, 3, 2, 1})
+  local plain = x:layer_norm{4}
+  t.close(x:layer_norm({4}, w, b), plain * w + b, {atol = 1e-5})
+  t.close(x:layer_norm({4}, {weight = w}), plain * w, {atol = 1e-5})
+  t.close(x:to("bfloat16"):layer_norm({4}, w, b):to("float32"), plain * w + b, {atol = 0.1})
+end)
+
+t.test("batch_norm answers new running statistics and changes nothing in place", function()
+  local x = pg.randn(8, 3, 5)
+  local mean, var = pg.zeros(3), pg.ones(3)
+  local y, new_mean, new_var = pg.batch_norm(x, mean, var, nil, nil, {training = true, momentum = 0.75})
+  t.close(y:mean{1, 3}, pg.zeros(3), {atol = 1e-5})
+  t.close(new_mean, x:mean{1, 3} * 0.25, {atol = 1e-6})
+  t.close(new_var, x:var({1, 3}, 0) * 0.25 + 0.75, {atol = 1e-5})
+  t.equal(mean:totable(), {0, 0, 0})
+  local _, _, unbiased = pg.batch_norm(x, mean, var, nil, nil, {training = true, momentum = 0, running_var_correction = 1})
+  t.close(unbiased, x:var{1, 3}, {atol = 1e-5})
+end)
+
+t.test("batch_norm follows the mode", function()
+  local x, mean, var = pg.randn(6, 2), pg.tensor({1, 2}), pg.tensor({4, 9})
+  local eval = (x - mean) / (var + 1e-5):sqrt()
+  t.close((pg.batch_norm(x, mean, var)), eval, {atol = 1e-5})
+  local trained = pg.train_mode(function() return (pg.batch_norm(x, mean, var)) end)
+  t.close(trained, (pg.batch_norm(x)), {atol = 1e-6})
+  t.close(pg.record(function() return (pg.batch_norm(x, mean, var, {training = false})) end), eval, {atol = 1e-5})
+end)
+
+t.test("gradients of fused norms are those of the compositions", function()
+  local function gradients(f, ...)
+    local leaves = {...}
+    for i, x in ipairs(leaves) do leaves[i] = x:clone():attach_grad() end
+    pg.record(function() return (f(unpack(leaves)) * pg.range(1, leaves[1]:numel()):reshape_as(leaves[1])):sum() end):backward()
+    local out = {}
+    for i, x in ipairs(leaves) do out[i] = x.grad end
+    return out
+  end
+  local function compare(f, g, ...)
+    local a, b = gradients(f, ...), gradients(g, ...)
+    for i in ipairs(a) do t.close(a[i], b[i], {rtol = 1e-3, atol = 1e-2, what = "gradient " .. i}) end
+  end
+  local w, b = pg.randn(40), pg.randn(40)
+  compare(function(x, w2, b2) return x:layer_norm({40}, w2, b2) end, function(x, w2, b2)
+    local d = x - x:mean(2, true)
+    return d / ((d * d):mean(2, true) + 1e-5):sqrt() * w2 + b2
+  end, pg.randn(6, 40), w, b)
+  compare(function(x, w2, b2) return (pg.batch_norm(x, nil, nil, w2, b2, {training = true})) end, function(x, w2, b2)
+    local d = x - x:mean(1, true)
+    return d / ((d * d):mean(1, true) + 1e-5):sqrt() * w2 + b2
+  end, pg.randn(6, 40), w, b)
+  compare(function(x, w2) return x:rms_norm({40}, w2) end, function(x, w2)
+    return x / ((x * x):mean(2, true) + 1e-6):sqrt() * w2
+  end, pg.randn(6, 40), w)
+end)
+
+t.test("wrong shapes and groups are named", function()
+  local x = pg.zeros(2, 3, 4)
+  t.error_contains(function() return x:layer_norm{3} end, "layer_norm: bad argument 'normalized_shape'")
+  t.error_contains(function() return x:layer_norm({4}, pg.zeros(3)) end, "layer_norm: bad argument 'weight'")
+  t.error_contains(function() return x:group_norm(2) end, "group_norm: bad argument 'num_groups'")
+  t.error_contains(function() return pg.batch_norm(pg.zeros(3)) end, "batch_norm: bad argument 'x'")
+  t.error_contains(function() return pg.batch_norm(x, pg.zeros(3)) end, "batch_norm: bad argument 'running_var'")
+  t.error_contains(function() return pg.batch_norm(x, pg.zeros(2), pg.zeros(2)) end, "batch_norm: bad argument 'running_mean'")
+  t.error_contains(function() return x:layer_norm({4}, pg.zeros({4}, {dtype = "float64"})) end, "layer_norm: bad argument 'weight'")
+  t.error_contains(function() return pg.zeros(2, 3):instance_norm() end, "instance_norm: bad argument 'x'")
+end)

@@ -1,0 +1,156 @@
+-- Reductions, scans and softmax: dtypes, edges, errors, and vector loops against plain ones.
+local t = require "tests.support"
+local pg = require "perigee"
+
+local function int(list, dtype) return pg.tensor(list, {dtype = dtype or "int64"}) end
+local inf, nan = math.huge, 0 / 0
+
+t.test("sum, prod and cumsum of bool and integers give int64, mean float32", function()
+  for _, dtype in ipairs{"bool", "uint8", "int8", "int32", "int64"} do
+    local x = pg.tensor({1, 0, 1}):to(dtype)
+    t.equal(x:sum().dtype, "int64", dtype)
+    t.equal(x:sum():item(), 2, dtype)
+    t.equal(x:prod():item(), 0, dtype)
+    t.equal(x:cumsum(1):totable(), {1, 1, 2}, dtype)
+    t.equal(x:mean().dtype, "float32", dtype)
+  end
+  t.equal(int({100, 100, 100}, "int8"):sum():item(), 300)
+  t.equal(int({200, 200}, "uint8"):prod():item(), 40000)
+end)
+
+t.test("dims count from 1 or from the end, in any order", function()
+  local x = pg.range(1, 24):reshape{2, 3, 4}
+  t.equal(x:sum(1):totable()[1], {14, 16, 18, 20})
+  t.equal(x:sum(-1):totable(), {{10, 26, 42}, {58, 74, 90}})
+  t.equal(x:sum{dim = {3, 1}}:totable(), {68, 100, 132})
+  t.equal(x:sum({1, 3}, true).shape, {1, 3, 1})
+  t.equal(x:sum(1, true).shape, {1, 3, 4})
+  t.equal(x:sum():item(), 300)
+  t.equal(x:mean{2}:totable()[1], {5, 6, 7, 8})
+  t.equal(pg.tensor(3):sum():item(), 3)
+end)
+
+t.test("any layout gives what a copy gives", function()
+  local x = pg.range(1, 60):reshape{3, 4, 5}
+  for _, y in ipairs{x:permute{3, 1, 2}, x:transpose(1, 3), x[{{}, {1, 4, 2}, {2, 5}}], x[{{1, 3, 2}}], pg.tensor({1, 2, 3}):expand{4, 3}} do
+    local z = y:contiguous()
+    for _, dim in ipairs{{}, {1}, {2}, {-1}, {1, 2}} do
+      local options = #dim > 0 and {dim = dim} or nil
+      for _, op in ipairs{"sum", "amax", "amin", "mean", "count_nonzero"} do
+        t.check(pg[op](y, options):equal(pg[op](z, options)), op)
+      end
+    end
+  end
+end)
+
+t.test("long rows and columns: blocks and chunks add up", function()
+  local n = 300000
+  local x = pg.ones(n)
+  t.equal(x:sum():item(), n)
+  t.equal(pg.full({n}, 0.1):sum():item() - 30000 < 1e-2, true)
+  t.equal(pg.ones(n, 3):sum(1):totable(), {n, n, n})
+  t.equal(pg.ones(3, n):sum(2):totable(), {n, n, n})
+  t.equal(pg.ones(600, 1100):sum(1):sum():item(), 660000)
+  t.equal(pg.ones(n):to("bool"):count_nonzero():item(), n)
+  t.equal(pg.ones(n):to("float16"):sum():item(), inf)
+  t.equal(pg.ones(1000):to("bfloat16"):sum():item(), 1000)
+end)
+
+t.test("the number of threads does not change a bit", function()
+  local x = pg.randn(700, 1003)
+  local function all()
+    return {x:sum(), x:sum(1), x:sum(2), x:mean(), x:softmax(1), x:softmax(2), x:var(2), x:layer_norm{1003}, x:cumsum(1), x:argmax(1)}
+  end
+  pg.set_num_threads(1)
+  local one = all()
+  pg.set_num_threads(2)
+  for i, y in ipairs(all()) do t.check(y:equal(one[i]), "result " .. i) end
+end)
+
+t.test("extremes: NaN wins, infinities, first of equals, indices", function()
+  local x = pg.tensor({1, nan, 3, -inf})
+  t.check(x:amax():isnan():item())
+  t.check(x:min():isnan():item())
+  t.equal(x:argmax():item(), 2)
+  t.equal(x:argmin():item(), 2)
+  t.equal(pg.tensor({-inf, -inf}):amax():item(), -inf)
+  t.equal(pg.tensor({2, 5, 5}):argmax():item(), 2)
+  t.equal(pg.tensor({2, 5, 5}):argmax{index_base = 0}:item(), 1)
+  local long = pg.zeros(5000)
+  long[{4321}] = 7
+  long[{77}] = -7
+  t.equal(long:argmax():item(), 4321)
+  t.equal(long:argmin():item(), 77)
+  long[{4999}] = nan
+  t.equal(long:argmax():item(), 4999)
+  t.check(long:amax():isnan():item())
+  local values, indices = pg.tensor({{1, 5}, {7, 4}}):max(2)
+  t.equal(values:totable(), {5, 7})
+  t.equal(indices:totable(), {2, 1})
+  t.equal(indices.dtype, "int64")
+  t.equal(select("#", pg.tensor({1, 2}):max()), 1)
+  t.equal(pg.tensor({true, false}):amax():item(), true)
+  t.equal(int({3, -7}):amin():item(), -7)
+end)
+
+t.test("reductions of nothing", function()
+  local x = pg.zeros{0, 3}
+  t.equal(x:sum():item(), 0)
+  t.equal(x:sum(1):totable(), {0, 0, 0})
+  t.equal(x:prod(1):totable(), {1, 1, 1})
+  t.check(x:mean():isnan():item())
+  t.equal(x:any():item(), false)
+  t.equal(x:all():item(), true)
+  t.equal(x:amax(2).shape, {0})
+  t.error_contains(function() return x:amax() end, "amax: bad argument 'x'")
+  t.error_contains(function() return x:argmax(1) end, "argmax: bad argument 'x'")
+  t.equal(x:softmax(2).shape, {0, 3})
+  t.equal(x:cumsum(1).shape, {0, 3})
+end)
+
+t.test("norm of every order", function()
+  local x = pg.tensor({3, -4})
+  t.equal(x:norm():item(), 5)
+  t.equal(x:norm(1):item(), 7)
+  t.equal(x:norm(0):item(), 2)
+  t.equal(x:norm(math.huge):item(), 4)
+  t.equal(x:norm(-math.huge):item(), 3)
+  t.close(x:norm(3), pg.tensor((27 + 64) ^ (1 / 3)))
+  local zero = pg.zeros(2):attach_grad()
+  pg.record(function() return zero:norm() end):backward()
+  t.equal(zero.grad:totable(), {0, 0})
+end)
+
+t.test("running extremes answer the last of equals", function()
+  local v, i = pg.tensor({1, 3, 3, 2, 4}):cummax(1)
+  t.equal(v:totable(), {1, 3, 3, 3, 4})
+  t.equal(i:totable(), {1, 2, 3, 3, 5})
+  local x = pg.tensor({1, 3, 2}):attach_grad()
+  pg.record(function() return (x:cummax(1)):sum() end):backward()
+  t.equal(x.grad:totable(), {1, 2, 0})
+end)
+
+t.test("softmax survives large, infinite and missing values", function()
+  t.equal(pg.tensor({1000, 1000}):softmax(1):totable(), {0.5, 0.5})
+  t.equal(pg.tensor({0, -inf}):softmax(1):totable(), {1, 0})
+  t.check(pg.tensor({-inf, -inf}):softmax(1):isnan():all():item())
+  t.check(pg.tensor({1, nan, 2}):log_softmax(1):isnan():all():item())
+  for _, n in ipairs{1, 3, 16, 17, 100, 1000} do
+    local x = pg.randn(5, n) * 3
+    local expected = (x - x:amax(2, true)):exp()
+    expected = expected / expected:sum(2, true)
+    t.close(x:softmax(2), expected, {rtol = 1e-5, atol = 1e-7})
+    t.close(x:t():softmax(1), expected:t(), {rtol = 1e-5, atol = 1e-7})
+    t.close(x:log_softmax(2), expected:log(), {rtol = 1e-4, atol = 1e-5})
+    t.close(x:to("float16"):softmax(-1):to("float32"), expected, {atol = 1e-2})
+  end
+end)
+
+t.test("wrong dims are named", function()
+  local x = pg.zeros(2, 3)
+  t.error_contains(function() return x:sum(3) end, "sum: bad argument 'dim'")
+  t.error_contains(function() return x:sum{dim = {1, -2}} end, "sum: bad argument 'dim'")
+  t.error_contains(function() return x:softmax(0) end, "softmax: bad argument 'dim'")
+  t.error_contains(function() return x:to("int64"):softmax(1) end, "softmax: bad argument 'x'")
+  t.error_contains(function() return x:sum_to{2} end, "sum_to: bad argument 'shape'")
+end)
