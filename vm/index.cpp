@@ -236,17 +236,17 @@ Var assign_picked(const Var& piece, const Var& picker, const Var& value, int dim
   return call<"index_assign">(piece, picker, value, {{"dim", int64_t(user_dim(dim))}});
 }
 
-Value assigned(State& state, Value x, const Key& key, const Value& value) {
+// in[0] with the region `key` replaced by `value`. in[0] gives up its buffer only after the last point of failure.
+Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value& value) {
   const OpDef& assign = op_named<"slice_assign">();
   Context& ctx = state.ctx;
-  if (!key.picker.defined()) {
-    Value in[2] = {std::move(x), value};
-    return apply(ctx, assign, in, region_attrs(assign, key))[0];
+  in[1] = value;
+  if (key.picker.defined()) {
+    const Value piece = read_region(state, in[0], key);
+    const Var changed = assign_picked(Var(ctx, piece), Var(ctx, key.picker), Var(ctx, value), kept_dim(key, key.picker_dim));
+    if (takes_everything(key, in[0])) return changed.value();
+    in[1] = changed.value();
   }
-  const Value piece = read_region(state, x, key);
-  const Var changed = assign_picked(Var(ctx, piece), Var(ctx, key.picker), Var(ctx, value), kept_dim(key, key.picker_dim));
-  if (takes_everything(key, x)) return changed.value();
-  Value in[2] = {std::move(x), changed.value()};
   return apply(ctx, assign, in, region_attrs(assign, key))[0];
 }
 
@@ -317,9 +317,9 @@ int index_write(lua_State* L, State& state) {
   const Value value = value_to_write(L, state, box.get());
   if (box.serial < state.recompute_from) return 0;
   detach_views(state, box.get());
-  Value place;
-  Lent lent(box, place);
-  Value result = assigned(state, std::move(place), key, value);
+  Value in[2];
+  Lent lent(box, in[0]);
+  Value result = assigned(state, in, key, value);
   lent.finish(std::move(result));
   return 0;
 }

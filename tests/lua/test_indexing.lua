@@ -1,0 +1,129 @@
+-- x[…] and x[…] = v.
+local t = require "tests.support"
+local pg = require "perigee"
+
+local function iota(...)
+  local n = 1
+  for _, d in ipairs{...} do n = n * d end
+  return pg.linspace(1, n, n):reshape{...}
+end
+local function list(...) return pg.tensor({...}, {dtype = "int64"}) end
+local function is(x, shape, values)
+  t.equal(x.shape, shape, "shape")
+  if values then t.equal(x:totable(), values, "values") end
+end
+
+t.test("numbers select, tables narrow, \"...\" fills", function()
+  local x = iota(2, 3, 4)
+  is(x[1], {3, 4})
+  is(x[-1][2], {4}, {17, 18, 19, 20})
+  is(x[2][3][4], {}, 24)
+  is(x[{2, 3, 4}], {}, 24)
+  is(x[{1, {2, 3}, {}}], {2, 4}, {{5, 6, 7, 8}, {9, 10, 11, 12}})
+  is(x[{"...", 1}], {2, 3}, {{1, 5, 9}, {13, 17, 21}})
+  is(x[{2, "..."}], {3, 4})
+  is(x[{{}, {}, {-2, -1}}], {2, 3, 2})
+  is(x[{1, 2, {1, 4, 2}}], {2}, {5, 7})
+  is(x[{1, {3, 2}}], {0, 4})
+  is(x[{}], {2, 3, 4})
+end)
+
+t.test("masks and index lists", function()
+  local x = iota(2, 3, 4)
+  is(x[x:gt(21)], {3}, {22, 23, 24})
+  is(x[pg.tensor({false, true})], {1, 3, 4})
+  is(x[pg.tensor({{false, true, false}, {false, false, false}})], {1, 4}, {{5, 6, 7, 8}})
+  is(x[list(2, 2, -2)], {3, 3, 4})
+  is(x[pg.tensor(2, {dtype = "int64"})], {3, 4})
+  is(x[{1, list(2, -1), {1, 2}}], {2, 2}, {{5, 6}, {9, 10}})
+  is(x[{{}, list(3, 1), 1}], {2, 2}, {{9, 1}, {21, 13}})
+end)
+
+t.test("assignment through every key", function()
+  local y = pg.zeros(2, 3)
+  y[1] = 5
+  is(y, {2, 3}, {{5, 5, 5}, {0, 0, 0}})
+  y[{2, {1, 2}}] = pg.tensor{7, 8}
+  is(y, {2, 3}, {{5, 5, 5}, {7, 8, 0}})
+  y[y:gt(6)] = -1
+  is(y, {2, 3}, {{5, 5, 5}, {-1, -1, 0}})
+  y[list(2)] = 3
+  is(y, {2, 3}, {{5, 5, 5}, {3, 3, 3}})
+  y[{{}, list(1, 3)}] = pg.tensor{{1, 2}}
+  is(y, {2, 3}, {{1, 5, 2}, {1, 3, 2}})
+  y[{{}, {1, 3, 2}}] = pg.tensor{{0}, {9}}
+  is(y, {2, 3}, {{0, 5, 0}, {9, 3, 9}})
+  y[y:lt(4)] = pg.tensor{10, 20, 30}
+  is(y, {2, 3}, {{10, 5, 20}, {9, 30, 9}})
+  y[pg.tensor({true, false})] = pg.tensor{1, 2, 3}
+  is(y, {2, 3}, {{1, 2, 3}, {9, 30, 9}})
+  y[{}] = 4
+  is(y, {2, 3}, {{4, 4, 4}, {4, 4, 4}})
+  local d = pg.zeros({2}, {dtype = "float64"})
+  d[1] = 0.1
+  is(d, {2}, {0.1, 0})
+  local b = pg.zeros({2}, {dtype = "bool"})
+  b[2] = true
+  is(b, {2}, {false, true})
+end)
+
+t.test("other tensors keep their elements", function()
+  local x = iota(2, 3)
+  local whole, row, turned = x:reshape(6), x[1], x:t()
+  x[1] = 0
+  is(x, {2, 3}, {{0, 0, 0}, {4, 5, 6}})
+  is(whole, {6}, {1, 2, 3, 4, 5, 6})
+  is(row, {3}, {1, 2, 3})
+  is(turned, {3, 2}, {{1, 4}, {2, 5}, {3, 6}})
+  for i = 1, 3 do x[{2, i}] = x[{2, i}] * 2 end
+  is(x, {2, 3}, {{0, 0, 0}, {8, 10, 12}})
+end)
+
+t.test("bad keys and values are errors, and the tensor stays", function()
+  local x = iota(2, 3)
+  local function bad(key, text)
+    t.error_contains(function() return x[key] end, text)
+    t.error_contains(function() x[key] = 1 end, text)
+    is(x, {2, 3}, {{1, 2, 3}, {4, 5, 6}})
+  end
+  bad(3, "index from 1 to 2 or -2 to -1")
+  bad(0, "got 0")
+  bad(1.5, "1.5")
+  bad(0 / 0, "nan")
+  bad({1, 1, 1}, "at most 2")
+  bad({1, {3, 1}}, "range")
+  bad({{1, 2, 0}}, "step")
+  bad({{1, 4}}, "range")
+  bad({"...", "..."}, "once")
+  bad(list(3), "got 3 at position 1")
+  bad(pg.tensor({true, false, true}), "mask")
+  t.error_contains(function() return x.no_such_field end, "no_such_field")
+  t.error_contains(function() x[1] = pg.ones(4) end, "broadcasts to 3")
+  t.error_contains(function() x[1] = "text" end, "value")
+  t.error_contains(function() x[1] = nil end, "value")
+  t.error_contains(function() x[x:gt(3)] = pg.ones(2) end, "3 rows")
+  t.error_contains(function() x[1][1] = 5 end, "x[{1, 2}] = 5")
+  t.error_contains(function() x[1]:add_(1) end, "clone()")
+  t.error_contains(function() list(1)[1] = 0.5 end, "int64")
+  is(x, {2, 3}, {{1, 2, 3}, {4, 5, 6}})
+end)
+
+t.test("gradients flow through reads and writes", function()
+  local w = iota(2, 3):attach_grad()
+  pg.record(function()
+    local v = w * 1
+    v[1] = 0
+    v[{2, {1, 2}}] = w[{1, {2, 3}}] * 10
+    return v:sum()
+  end):backward()
+  t.equal(w.grad:totable(), {{0, 10, 10}, {0, 0, 1}})
+  pg.record(function() return w[w:gt(2)]:sum() + w[list(1, 1)]:sum() end):backward()
+  t.equal(w.grad:totable(), {{2, 2, 3}, {1, 1, 1}})
+  local m = pg.tensor({true, false})
+  pg.record(function()
+    local v = w * 2
+    v[m] = w[2]
+    return (v * pg.tensor{1, 2, 3}):sum()
+  end):backward()
+  t.equal(w.grad:totable(), {{0, 0, 0}, {3, 6, 9}})
+end)
