@@ -56,10 +56,12 @@ end
 pg.version = core.version
 pg.testing = core.testing
 pg.testing.ops = ops
+core.testing.core = core  -- for tests and generators
 
 core.require("autograd")  -- its tensor methods
 
 return setmetatable(pg, {
+  __fields = {ops, modules, owners, {grad = true}},  -- what Tab offers
   __index = function(self, key)
     local value = lookup(key)
     if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, owners)) end

@@ -16,6 +16,7 @@ end
 --- namespace.seal(label, t[, lazy]) -> t, whose unknown fields are loaded by lazy[name]() or raise.
 function namespace.seal(label, t, lazy)
   return setmetatable(t, {
+    __fields = {lazy or {}},  -- what Tab offers beside the fields of t
     __index = function(self, key)
       local load = lazy and lazy[key]
       if load then
