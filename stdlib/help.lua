@@ -102,7 +102,8 @@ local function named(name)
   local in_place = plain:match("^(.*[^_])_$")
   row = in_place and core.tensor_methods[plain] and core.op_row(in_place)
   if row then return "x:" .. plain .. "(…) is x:" .. in_place .. "(…) in place: x takes the result.\n" .. op_text(row) end
-  local entry = index.names[plain] or index.short[plain] or index.short[plain:match("[^.:]*$")]
+  local short = plain:match("[^.:]*$")
+  local entry = index.names[plain] or index.short[plain] or index.short[short] or documents.mentioning(short)
   return entry and entry.text
 end
 

@@ -46,6 +46,15 @@ function documents.index()
   return built
 end
 
+--- documents.mentioning(name) -> the first entry that tells of several classes, this one among them, or nil.
+function documents.mentioning(name)
+  if not name:find("^%u%w+$") then return nil end
+  for _, entry in ipairs(documents.index().list) do
+    local first = entry.text:match("^[^\n]*")
+    if first:find("%f[%w]" .. name .. "%f[^%w]") then return entry end
+  end
+end
+
 --- documents.of_function(f) -> the entry whose comment stands above the definition of a Lua function, or nil.
 function documents.of_function(f)
   local info = type(debug) == "table" and debug.getinfo(f, "S")
