@@ -19,7 +19,7 @@ local function signature(row)
     if #optional > 0 then list[#list + 1] = "{" .. table.concat(optional, ", ") .. "}" end
     return table.concat(list, ", ")
   end
-  local text = "pg." .. row.name .. "(" .. call(1) .. ")"
+  local text = "pg." .. row.name:gsub("^linalg_", "linalg.") .. "(" .. call(1) .. ")"
   if documents.has_method(row) then
     text = text .. "  or  " .. required[1] .. ":" .. row.name .. "(" .. call(2) .. ")"
   end
