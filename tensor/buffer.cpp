@@ -120,9 +120,9 @@ Cache& cache() {
 }
 
 // Blocks up to this size live in lists of the thread that freed them; a thread keeps at most
-// kLocalDepth of each class.
+// kLocalBytes of each class.
 constexpr size_t kLocalSize = 1024;
-constexpr int kLocalDepth = 256;
+constexpr int kLocalBytes = 512 << 10;  // a class
 
 struct LocalCache {
   struct Free {
@@ -147,7 +147,7 @@ struct LocalCache {
   }
   bool give(void* block, size_t size) {
     const int i = class_index(size);
-    if (dead || depth[i] >= kLocalDepth) return false;
+    if (dead || depth[i] * int(size) >= kLocalBytes) return false;
     lists[i] = new (block) Free{lists[i]};
     ++depth[i];
     return true;

@@ -73,9 +73,10 @@ class Call {
 class EagerInterpreter final : public Interpreter {
  public:
   Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) override {
+    Values out;
+    if (op.has(kPointwise) && apply_alike(ctx, op, inputs, attrs, out)) return out;
     SmallVector<Type, 2> types;
     infer_types(op, inputs, attrs, types);
-    Values out;
     if (op.view && make_views(op, inputs[0], attrs, types, out)) {
       record(ctx, op, inputs, attrs, out);
       return out;
@@ -94,6 +95,40 @@ class EagerInterpreter final : public Interpreter {
   }
 
  private:
+  // The common case of a pointwise op, without general inference: one tensor and numbers, or tensors of one type, all
+  // row-major on the CPU. Answers false, having done nothing, when the call is not of this kind.
+  static bool apply_alike(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, Values& out) {
+    if (op.infer || !op.cpu_kernel.fn || inputs.size() > 3 || !inputs[0].is_array()) return false;
+    const Array& first = inputs[0].array();
+    const DType dtype = first.type.dtype;
+    if (!first.contiguous || !first.type.device.is_cpu() || (op.result == Result::kFloat && !is_float(dtype))) return false;
+    if (op.decompose && differentiates_through_decomposition(ctx, op, inputs)) return false;
+    Immediate immediates[3];
+    View in[3];
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Value& v = inputs[i];
+      if (v.is_array() ? !(v.array().contiguous && v.type() == first.type) : !v.is_number() || promote_number(dtype, v.number()) != dtype)
+        return false;
+      if (!accepts(op.inputs[i].dtypes, dtype)) return false;
+      if (v.is_number()) {
+        fill_immediate(op, i, v.number(), dtype, immediates[i]);
+        in[i] = {&immediates[i].type, &immediates[i].strides, immediates[i].data};
+      } else {
+        in[i] = view_of(v.array());
+      }
+    }
+    if (op.result == Result::kBool)
+      out.push_back(make_array(Type{DType::kBool, {}, first.type.shape}));
+    else
+      out.push_back(reuse(ctx, op, inputs, first.type, 0) ? inputs[0].detached() : make_array(first.type));
+    const View result = view_of(out[0].array());
+    auto no_allocation = [](int, const Dims&) -> View { return {}; };
+    op.cpu_kernel.fn(KernelArgs{op, {in, inputs.size()}, {&result, 1}, attrs, no_allocation});
+    if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
+    record(ctx, op, inputs, attrs, out);
+    return true;
+  }
+
   static bool differentiates_through_decomposition(Context& ctx, const OpDef& op, std::span<Value> inputs) {
     return ctx.recording && !op.differentiable() && !op.has(kNoGrad) && any_requires_grad(inputs);
   }

@@ -141,7 +141,11 @@ KernelRow Registry::kernel(const OpDef& op, Device device) const {
 void Registry::add_kernels(int device_kind, std::span<const KernelRow> rows) {
   std::vector<KernelRow> table = kernels_[device_kind];
   table.resize(by_id_.size(), KernelRow{"", nullptr});
-  for (const KernelRow& row : rows) table[require(row.op).id] = row;
+  for (const KernelRow& row : rows) {
+    const OpDef& op = require(row.op);
+    table[op.id] = row;
+    if (device_kind == 0) const_cast<OpDef&>(op).cpu_kernel = row;
+  }
   kernels_[device_kind] = std::move(table);
 }
 

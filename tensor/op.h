@@ -149,6 +149,7 @@ struct OpDef {
 
   // Filled by the registry.
   int id = -1;
+  KernelRow cpu_kernel = {"", nullptr};  // the CPU's row, which most applications need
   uint32_t saved_inputs = ~0u, saved_outputs = ~0u;  // bit masks from vjp_uses, by definition index
   int random_attr = -1;
   int training_attr = -1;  // an attribute named `training`: nil is resolved to the context's mode when applied

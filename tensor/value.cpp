@@ -8,7 +8,7 @@ namespace pg {
 namespace {
 
 // Array headers are made and dropped once an op; the thread that drops one keeps it for the next.
-constexpr int kPoolDepth = 512;
+constexpr int kPoolDepth = 4096;
 struct ArrayPool {
   void* free[kPoolDepth];
   int count = 0;
