@@ -222,8 +222,6 @@ void direct_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw)
   for (int64_t i = 0; i < (parts - 1) * size; ++i) dw[i % size] += partial[i];
 }
 
-// --- oneDNN, split over images
-
 // Whether oneDNN's layouts pay for the reorders and for preparing a primitive at the first use of a shape.
 constexpr int64_t kLargeMacs = int64_t(4) << 20;
 

@@ -148,8 +148,6 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
 void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
 #endif
 
-// --- matmul
-
 struct MatmulKey {
   int64_t m, n, k, lda, ldb, ldc, trans_b, type;
 };
@@ -191,8 +189,6 @@ bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) {
                                       {DNNL_ARG_SCRATCHPAD, pad}});
   return true;
 }
-
-// --- convolution
 
 enum class ConvKind : int64_t { kForward, kBackwardData, kBackwardWeights };
 
