@@ -57,6 +57,13 @@ local scripts = {
     local x = pg.tensor{0.5, 1.5}
     return {x = x}, function() return pg.grad(function(v) return pg.grad(function(u) return u:sin():sum() end)(v):sum() end)(x) end
   end,
+  ["a trainer's step"] = function()
+    local net = pg.nn.Dense(2, {in_units = 3})
+    net:initialize("ones")
+    local trainer = pg.optim.Trainer(net:collect_params(), "adam", {learning_rate = 0.1})
+    pg.record(function() return net(pg.ones(4, 3)):square():sum() end):backward()
+    return {weight = net.weight, bias = net.bias}, function() trainer:step(4) end
+  end,
   ["a convolution forward and backward"] = function()
     local x, w = pg.ones(1, 2, 5, 5):attach_grad(), pg.ones(3, 2, 3, 3):attach_grad()
     return {x = x, w = w}, function()
