@@ -174,6 +174,55 @@ function Pearson:measure(label, pred)
   return ((x * y):sum() / (ops.square(x):sum() * ops.square(y):sum()):sqrt()):item(), 1
 end
 
+local function confusion(self, label, pred)
+  if not same_shape(label, pred) then pred = ops.argmax(pred, 2) end
+  require_count(self, label, pred)
+  local positive, said = ops.eq(label:reshape{-1}, 2), ops.eq(pred:reshape{-1}, 2)
+  local hits, n = ops.logical_and(positive, said):sum():item(), label:numel()
+  local wrong, missed = said:sum():item() - hits, positive:sum():item() - hits
+  return {hits = hits, wrong = wrong, missed = missed, rejected = n - hits - wrong - missed}
+end
+
+local function f1_score(c)
+  local total = 2 * c.hits + c.wrong + c.missed
+  return total > 0 and 2 * c.hits / total or 0
+end
+
+local function matthews(c)
+  local product = 1
+  for _, sum in ipairs{c.hits + c.wrong, c.hits + c.missed, c.rejected + c.wrong, c.rejected + c.missed} do
+    if sum > 0 then product = product * sum end
+  end
+  return (c.hits * c.rejected - c.wrong * c.missed) / math.sqrt(product)
+end
+
+local function define_binary(name, label, score)
+  local kind = define(name, label, {"average"}, {average = "macro"})
+
+  --- pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, of which 2 is the
+  --- positive one: the mean over updates ("macro"), or the score of all counts together ("micro").
+  function kind:measure(labels, pred)
+    args.choice(name, "average", self.average, {"macro", "micro"})
+    local counts = confusion(self, labels, pred)
+    if self.average == "macro" then return score(counts), 1 end
+    for key, value in pairs(counts) do self._totals[key] = (self._totals[key] or 0) + value end
+    return 0, 1
+  end
+
+  function kind:reset()
+    Metric.reset(self)
+    self._totals = {}
+  end
+
+  function kind:finish(sum, count)
+    if self.average == "macro" then return sum / count end
+    return score(self._totals)
+  end
+end
+
+define_binary("F1", "f1", f1_score)
+define_binary("MCC", "mcc", matthews)
+
 --- pg.metric.CompositeEvalMetric(metrics): several metrics updated together; get() -> lists of names and values.
 local Composite = class.new("CompositeEvalMetric")
 metrics.CompositeEvalMetric = Composite
@@ -211,7 +260,7 @@ function Custom:measure(label, pred) return args.number("CustomMetric", "f(label
 local by_name = {
   acc = "Accuracy", accuracy = "Accuracy", top_k_accuracy = "TopKAccuracy", top_k_acc = "TopKAccuracy", mae = "MAE", mse = "MSE",
   rmse = "RMSE", ce = "CrossEntropy", ["cross-entropy"] = "CrossEntropy", nll_loss = "NegativeLogLikelihood",
-  perplexity = "Perplexity", loss = "Loss", pearsonr = "PearsonCorrelation",
+  perplexity = "Perplexity", loss = "Loss", f1 = "F1", mcc = "MCC", pearsonr = "PearsonCorrelation",
 }
 
 --- pg.metric.create(value, …) -> a metric from its name (such as "acc"), a list of names, a function or a metric.

@@ -4,8 +4,8 @@ local json = require "tests.json"
 local pg = require "perigee"
 
 -- These take class labels, which count from 0 in the fixtures.
-local classes = {acc = true, top_k_accuracy = true, ce = true, nll_loss = true, perplexity = true}
-local known = {acc = true, top_k_accuracy = true, mae = true, mse = true, rmse = true, ce = true, nll_loss = true, perplexity = true, pearsonr = true}
+local classes = {acc = true, f1 = true, mcc = true, top_k_accuracy = true, ce = true, nll_loss = true, perplexity = true}
+local known = {acc = true, top_k_accuracy = true, mae = true, mse = true, rmse = true, ce = true, nll_loss = true, perplexity = true, pearsonr = true, f1 = true, mcc = true}
 
 local function options(case)
   local o = {}

@@ -202,3 +202,19 @@ t.test("an optimizer of one's own", function()
   trainer:step(1)
   t.close(w, {0.75, 0.75})
 end)
+
+t.test("parameters, gradients and the trainer's state survive pg.scope", function()
+  local net, trainer
+  pg.scope(function()
+    net = nn.Dense(1, {in_units = 2}):initialize("ones")
+    trainer = optim.Trainer(net, "sgd", {learning_rate = 1, momentum = 0.5})
+  end)
+  for _ = 1, 2 do
+    pg.scope(function()
+      pg.record(function() return net(pg.ones(1, 2)) end):backward()
+      trainer:step(1)
+    end)
+  end
+  t.close(net.weight, {{-1.5, -1.5}})
+  t.equal(net.weight.grad:totable(), {{1, 1}})
+end)
