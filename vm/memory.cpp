@@ -61,6 +61,7 @@ int pop_scope(lua_State*, State& state) {
     if (!box) continue;
     box->scope = 0;
     if (box->has_extra) continue;  // parameters
+    if (box->cell) box->cell = {};   // a view of a leaf's gradient, which lives on
     set_value(*box, Value());
     box->released = true;
   }
