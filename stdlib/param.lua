@@ -8,11 +8,11 @@ local spec = {
   shape = args.none, dtype = "float32", init = args.none, grad_req = "write", lr_mult = 1, wd_mult = 1,
   differentiable = true,
 }
-local requests = {"write", "add", "null"}
 local dtypes = {
   float32 = true, float64 = true, float16 = true, bfloat16 = true, int8 = true, uint8 = true, int32 = true, int64 = true,
   bool = true,
 }
+local requests = {"write", "add", "null"}
 local floats = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
 
 local function initializers() return core.require("initializer") end
@@ -23,6 +23,18 @@ local function check_shape(op, shape)
   local list = {}
   for i = 1, #shape do list[i] = args.count(op, "shape", shape[i]) end
   return list
+end
+
+local function check_dtype(op, dtype)
+  if dtypes[dtype] then return dtype end
+  local near = type(dtype) == "string" and core.suggest(dtype, dtypes)
+  core.arg_error(op, "dtype", 'a dtype such as "' .. (near or "float32") .. '"', dtype)
+end
+
+-- An unknown device, or one that cannot be used, is an error before anything changes.
+local function check_device(op, device)
+  ops.zeros({0}, {device = args.string(op, "device", device)})
+  return device
 end
 
 local function show(shape) return shape and "{" .. table.concat(shape, ", ") .. "}" or "unknown" end
@@ -80,6 +92,13 @@ local function materialize(p)
   param.bind(p, value)
 end
 
+--- param.check_target(op, opts) checks the options dtype and device, which may be absent; answers opts.
+function param.check_target(op, opts)
+  if opts.dtype ~= nil then check_dtype(op, opts.dtype) end
+  if opts.device ~= nil then check_device(op, opts.device) end
+  return opts
+end
+
 --- param.initialize(p, path, default, opts) gives p its value, or notes how once the shape is known.
 --- opts: force (replace a value), device, dtype.
 function param.initialize(p, path, default, opts)
@@ -105,21 +124,19 @@ function param.give(p, path, value)
   param.bind(p, value)
 end
 
--- Splits what `to` accepts into dtype and device.
-local function target_of(target, more)
-  if args.plain(target) then
-    local values = args.options("to", target, {dtype = args.none, device = args.none})
-    return values.dtype, values.device
-  end
-  args.string("to", "target", target)
-  if dtypes[target] then return target, more end
-  return more, target
+--- param.target(target[, more]) -> what `to` accepts as {dtype =, device =}, checked.
+function param.target(target, more)
+  local values
+  if args.plain(target) then values = args.options("to", target, {dtype = args.none, device = args.none})
+  elseif dtypes[args.string("to", "target", target)] then values = {dtype = target, device = more}
+  else values = {device = target, dtype = more} end
+  return param.check_target("to", values)
 end
 
---- param.convert(p, dtype or device or {dtype=, device=}) converts a parameter in place; its gradient starts at zero.
-function param.convert(p, target, more)
+--- param.convert(p, target) converts a parameter to what param.target gave; its gradient starts at zero.
+function param.convert(p, target)
   local e = extra(p)
-  local dtype, device = target_of(target, more)
+  local dtype, device = target.dtype, target.device
   if e.keep_float32 and (dtype == "float16" or dtype == "bfloat16") then dtype = "float32" end
   if not floats[e.dtype] and dtype and floats[dtype] then dtype = nil end
   if core.has_value(p) then
@@ -144,7 +161,7 @@ local function settle(p, e, values)
   e.grad_req = check_request("param", values.grad_req)
   e.lr_mult = args.number("param", "lr_mult", values.lr_mult)
   e.wd_mult = args.number("param", "wd_mult", values.wd_mult)
-  e.dtype = values.dtype
+  e.dtype = check_dtype("param", values.dtype)
   e.init = values.init
   e.shape = values.shape and check_shape("param", values.shape)
   return p
@@ -219,7 +236,7 @@ end
 --- p:initialize([init[, {force=, device=, dtype=}]]) gives one parameter its value; see Block:initialize.
 function methods.initialize(p, init, opts)
   check_param("initialize", p)
-  opts = args.options("initialize", opts, {force = false, device = args.none, dtype = args.none})
+  opts = param.check_target("initialize", args.options("initialize", opts, {force = false, device = args.none, dtype = args.none}))
   param.initialize(p, nil, initializers().resolve("initialize", init), opts)
   return p
 end

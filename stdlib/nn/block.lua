@@ -81,7 +81,7 @@ local initialize_options = {force = false, device = args.none, dtype = args.none
 --- with unknown dims wait for the first call.
 function Block:initialize(init, opts)
   if opts == nil and args.plain(init) then init, opts = nil, init end
-  opts = args.options("initialize", opts, initialize_options)
+  opts = param.check_target("initialize", args.options("initialize", opts, initialize_options))
   local initializer = core.require("initializer").resolve("initialize", init)
   for _, entry in ipairs(discover.parameters(self)) do
     param.initialize(entry.tensor, entry.path, initializer, opts)
@@ -143,8 +143,8 @@ end
 --- block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
 --- parameters of normalization layers stay float32 when the dtype is a half type.
 function Block:to(target, more)
-  local list = discover.parameters(self)
-  for _, entry in ipairs(list) do param.convert(entry.tensor, target, more) end
+  target = param.target(target, more)
+  for _, entry in ipairs(discover.parameters(self)) do param.convert(entry.tensor, target) end
   return self
 end
 

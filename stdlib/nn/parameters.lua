@@ -44,7 +44,7 @@ function sets.entries(v) return type(v) == "table" and entries_of[v] or nil end
 
 --- params:initialize([init[, {force=, device=, dtype=}]]) is block:initialize for these parameters.
 function methods:initialize(init, opts)
-  opts = args.options("initialize", opts, {force = false, device = args.none, dtype = args.none})
+  opts = param.check_target("initialize", args.options("initialize", opts, {force = false, device = args.none, dtype = args.none}))
   local initializer = core.require("initializer").resolve("initialize", init)
   for _, entry in ipairs(entries_of[self]) do
     param.initialize(entry.tensor, entry.path, initializer, opts)
