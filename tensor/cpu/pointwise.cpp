@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tensor/cpu/copy.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -90,7 +91,10 @@ struct Operand {
   DType dtype = DType::kFloat32, work = DType::kFloat32;  // as stored, as computed
   ConvertFn convert = nullptr;                            // gathers and converts into a tile
   bool linear = false;                                    // contiguous over the whole output
+  bool constant = false;                                  // one element for all
+  bool periodic = false;                                  // the same elements in each inner run
   Dims strides;                                           // over the collapsed dims
+  Ref<Buffer> copy;                                       // holds the elements when they were copied together first
   bool direct() const { return dtype == work; }
 };
 
@@ -136,13 +140,61 @@ void collapse(Space& s) {
     }
   }
   const Dims dense = contiguous_strides(s.shape);
-  for (int k = 0; k < s.count; ++k) s.in[k].linear = s.in[k].strides == dense;
+  for (int k = 0; k < s.count; ++k) {
+    Operand& o = s.in[k];
+    o.linear = o.strides == dense;
+    const auto zeros = std::count(o.strides.begin(), o.strides.end(), 0);
+    o.constant = zeros == o.strides.size();
+    o.periodic = o.constant || (zeros == o.strides.size() - 1 && o.strides.back() != 0);
+  }
+}
+
+// Walking a large transposed operand element by element would miss the cache at each: it is copied in blocks first.
+void copy_if_scattered(const KernelArgs& args, Space& s) {
+  constexpr int64_t kLarge = 1 << 14;
+  for (int k = 0; k < s.count; ++k) {
+    Operand& o = s.in[k];
+    if (s.shape.empty() || !args.in[k] || args.in[k].numel() < kLarge || args.in[k].numel() != numel(s.shape)) continue;
+    if (std::abs(o.strides.back()) < 8) continue;
+    o.copy = Buffer::allocate(Device{}, size_t(numel(s.shape)) * size_t(size_of(o.dtype)));
+    copy_strided(args.in[k], o.copy->data);
+    o.data = static_cast<const char*>(o.copy->data);
+    o.strides = contiguous_strides(s.shape);
+    o.linear = true;
+  }
+}
+
+// Copies `n` elements of type T along the space, runs of the inner dim inline.
+template <class T>
+void gather_direct(const Space& s, const Operand& o, int64_t pos, int64_t n, T* tile) {
+  const int last = s.shape.size() - 1;
+  const int64_t stride = o.strides[last], inner = s.shape[last];
+  int64_t index[kMaxRank];
+  const T* at = reinterpret_cast<const T*>(o.data) + s.offset(o, pos, index);
+  while (true) {
+    const int64_t run = std::min(n, inner - index[last]);
+    for (int64_t i = 0; i < run; ++i) tile[i] = at[i * stride];
+    n -= run;
+    if (n == 0) return;
+    tile += run;
+    at -= index[last] * stride;
+    index[last] = 0;
+    for (int d = last - 1; d >= 0; --d) {
+      at += o.strides[d];
+      if (++index[d] < s.shape[d]) break;
+      at -= s.shape[d] * o.strides[d];
+      index[d] = 0;
+    }
+  }
 }
 
 // Fills a tile with the elements [pos, pos + n) of operand o in its computing dtype.
 void gather(const Space& s, const Operand& o, int64_t pos, int64_t n, char* tile) {
   const int64_t size = size_of(o.dtype), step = size_of(o.work);
   if (o.linear) return o.convert(n, o.data + pos * size, 1, tile);
+  if (o.direct() && size == 4) return gather_direct(s, o, pos, n, reinterpret_cast<uint32_t*>(tile));
+  if (o.direct() && size == 8) return gather_direct(s, o, pos, n, reinterpret_cast<uint64_t*>(tile));
+  if (o.direct() && size == 1) return gather_direct(s, o, pos, n, reinterpret_cast<uint8_t*>(tile));
   const int last = s.shape.size() - 1;
   int64_t index[kMaxRank];
   int64_t at = s.offset(o, pos, index);
@@ -178,13 +230,20 @@ struct Walk {
     alignas(64) char tiles[kMaxSpanInputs][kTile * 8];
     alignas(64) char out_tile[kTile * 8];
     const int64_t inner = space.inner();
+    // Whole runs a tile, so that periodic operands fill their tile once.
+    const int64_t tile = runs ? kTile : kTile / inner * inner;
+    uint32_t filled = 0;
     for (int64_t pos = begin; pos < end;) {
       int64_t n = end - pos;
-      if (tiled) n = std::min(n, kTile);
+      if (tiled) n = std::min(n, tile);
       if (runs) n = std::min(n, inner - pos % inner);
       const void* in[kMaxSpanInputs];
       uint32_t scalars = 0;
-      for (int k = 0; k < space.count; ++k) in[k] = operand(space.in[k], pos, n, tiles[k], 1u << k, &scalars);
+      for (int k = 0; k < space.count; ++k) {
+        const bool ready = filled >> k & 1;
+        in[k] = ready ? tiles[k] : operand(space.in[k], pos, n, tiles[k], 1u << k, &scalars);
+        if (tiled && !runs && space.in[k].periodic && in[k] == tiles[k] && !(scalars >> k & 1)) filled |= 1u << k;
+      }
       if (narrow) {
         fn(n, out_tile, in, scalars, params);
         narrow(n, out_tile, 1, out + pos * out_size);
@@ -198,7 +257,7 @@ struct Walk {
  private:
   const void* operand(const Operand& o, int64_t pos, int64_t n, char* tile, uint32_t bit, uint32_t* scalars) const {
     const int64_t stride = space.shape.empty() ? 0 : o.strides.back();
-    if (stride == 0 && (runs || all_zero(o))) {
+    if (stride == 0 && (runs || o.constant)) {
       *scalars |= bit;
       const char* at = o.data + space.offset(o, pos) * size_of(o.dtype);
       if (o.direct()) return at;
@@ -209,9 +268,6 @@ struct Walk {
     if (o.direct() && runs && stride == 1) return o.data + space.offset(o, pos) * size_of(o.dtype);
     gather(space, o, pos, n, tile);
     return tile;
-  }
-  static bool all_zero(const Operand& o) {
-    return std::all_of(o.strides.begin(), o.strides.end(), [](int64_t v) { return v == 0; });
   }
 };
 
@@ -250,6 +306,7 @@ void run_general(const KernelArgs& args, const SpanRow& row, DType compute, cons
     o.strides = v ? broadcast_strides(v.shape(), *v.strides, space.shape) : Dims(space.shape.size(), 0);
   }
   collapse(space);
+  copy_if_scattered(args, space);
   for (int k = 0; k < space.count; ++k) {
     const Operand& o = space.in[k];
     const int64_t stride = space.shape.empty() ? 0 : o.strides.back();

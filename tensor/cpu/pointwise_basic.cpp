@@ -141,13 +141,38 @@ HWY_INLINE To convert_one(From from) {
   }
 }
 
+// Runs of halves go through the processor's own conversion; answers how many elements it took.
+HWY_INLINE int64_t convert_vectors(int64_t n, const Half* from, float* to) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from + i))), d, to + i);
+  return i;
+}
+HWY_INLINE int64_t convert_vectors(int64_t n, const float* from, Half* to) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, from + i)), dh, reinterpret_cast<hwy::float16_t*>(to + i));
+  return i;
+}
+template <class From, class To>
+HWY_INLINE int64_t convert_vectors(int64_t, const From*, To*) {
+  return 0;
+}
+
 template <class From, class To>
 void convert_span(int64_t n, const void* from, int64_t stride, void* to) {
   const From* in = static_cast<const From*>(from);
   To* out = static_cast<To*>(to);
   if (stride == 1) {
+    const int64_t done = convert_vectors(n, in, out);
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) out[i] = convert_one<To>(in[i]);
+    for (int64_t i = done; i < n; ++i) out[i] = convert_one<To>(in[i]);
   } else {
     for (int64_t i = 0; i < n; ++i) out[i] = convert_one<To>(in[i * stride]);
   }
