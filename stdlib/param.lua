@@ -39,8 +39,11 @@ end
 
 local function show(shape) return shape and "{" .. table.concat(shape, ", ") .. "}" or "unknown" end
 
+-- Every parameter there is. Asking extra() instead would give each tensor asked about a table.
+local made = setmetatable({}, {__mode = "k"})
+
 --- param.is(v) -> whether v is a parameter (a tensor made by pg.param or pg.constant).
-function param.is(v) return core.is_tensor(v) and extra(v).is_param == true end
+function param.is(v) return made[v] == true end
 
 --- param.shape(p) -> the shape as a list with 0 for unknown dims, or nil when not even the number of dims is known.
 function param.shape(p)
@@ -156,7 +159,7 @@ end
 local function check_request(op, value) return args.choice(op, "grad_req", value, requests) end
 
 local function settle(p, e, values)
-  e.is_param = true
+  made[p] = true
   e.differentiable = args.boolean("param", "differentiable", values.differentiable)
   e.grad_req = check_request("param", values.grad_req)
   e.lr_mult = args.number("param", "lr_mult", values.lr_mult)
@@ -251,12 +254,13 @@ end
 local getters, setters = core.tensor_getters, core.tensor_setters
 
 for _, field in ipairs{"init", "lr_mult", "wd_mult", "differentiable"} do
-  getters[field] = function(box) return extra(box)[field] end
+  getters[field] = function(box)
+    if made[box] then return extra(box)[field] end
+  end
 end
 
 function getters.grad_req(box)
-  local e = extra(box)
-  if e.is_param then return e.grad_req end
+  if made[box] then return extra(box).grad_req end
   return core.grad_state(box) or "null"
 end
 
@@ -268,9 +272,8 @@ end
 
 function setters.grad_req(box, value)
   check_request("grad_req", value)
-  local e = extra(box)
-  if not e.is_param then return core.attach_grad(box, value) end
-  e.grad_req = value
+  if not made[box] then return core.attach_grad(box, value) end
+  extra(box).grad_req = value
   refresh_grad(box)
 end
 

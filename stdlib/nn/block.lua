@@ -7,7 +7,13 @@ local param = core.require("param")
 local show = core.require("nn.show")
 local sets = core.require("nn.parameters")
 
-local rawget, rawset, type, setmetatable = rawget, rawset, type, setmetatable
+local rawget, rawset, type, setmetatable, getmetatable = rawget, rawset, type, setmetatable, getmetatable
+
+-- Whether a new field may bring a parameter without a value, so that the next call has to look.
+local function may_wait(value)
+  if type(value) == "userdata" then return param.is(value) and not core.has_value(value) end
+  return type(value) == "table" and getmetatable(value) == nil
+end
 
 -- Remembers the order in which names were first assigned. Runs only for names that are absent.
 local function assign(self, key, value)
@@ -22,7 +28,7 @@ local function assign(self, key, value)
       order[key] = #order
     end
   end
-  if type(value) == "table" or type(value) == "userdata" then rawset(self, "_ready", nil) end
+  if may_wait(value) then rawset(self, "_ready", nil) end
   rawset(self, key, value)
 end
 

@@ -2,7 +2,7 @@
 local core = ...
 local discover = {}
 
-local is_tensor, extra = core.is_tensor, core.extra
+local is_param = core.require("param").is
 local rawget, type, pairs, ipairs, getmetatable = rawget, type, pairs, ipairs, getmetatable
 
 --- discover.is_block(v) -> whether v is a block (an instance of a class made from nn.Block).
@@ -49,9 +49,7 @@ local scan
 local function visit(entries, value, path, open)
   local kind = type(value)
   if kind == "userdata" then
-    if is_tensor(value) and extra(value).is_param then
-      entries[#entries + 1] = {kind = "param", path = path, value = value}
-    end
+    if is_param(value) then entries[#entries + 1] = {kind = "param", path = path, value = value} end
   elseif kind == "table" then
     if is_block(value) then entries[#entries + 1] = {kind = "block", path = path, value = value}
     elseif getmetatable(value) == nil and not open[value] then

@@ -5,13 +5,14 @@ local class = core.require("support.class")
 local discover = core.require("nn.discover")
 local sets = core.require("nn.parameters")
 local optimizers = core.require("optim.optimizer")
+local is_param = core.require("param").is
 local ops = core.ops
 
 local Trainer = class.new("Trainer")
 
 local function add(list, seen, path, p)
   if not core.is_tensor(p) then core.arg_error("Trainer", "params", "parameters, got under '" .. path .. "'", p) end
-  if not core.extra(p).is_param and not core.grad_state(p) then
+  if not is_param(p) and not core.grad_state(p) then
     core.arg_error("Trainer", "params", "parameters or tensors with attach_grad, got under '" .. path .. "'", p)
   end
   if seen[p] then return end
@@ -70,7 +71,7 @@ end
 -- Whether the parameter takes part in this step; an error when its gradient was not computed since the last one.
 local function is_due(entry, ignore_stale)
   local p = entry.tensor
-  if core.extra(p).is_param and p.grad_req == "null" then return false end
+  if is_param(p) and core.extra(p).grad_req == "null" then return false end
   if not core.has_value(p) then
     core.fail("Trainer", "parameter '%s' has no value (initialize the block and call it once)", entry.path)
   end
@@ -114,8 +115,10 @@ end
 local function set_rates(self, group, lr)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
   for i, entry in ipairs(group.entries) do
-    local fields = core.extra(entry.tensor)
-    lrs[i], wds[i] = lr * (fields.lr_mult or 1), optimizer.wd * (fields.wd_mult or 1)
+    local p = entry.tensor
+    local fields = is_param(p) and core.extra(p)
+    lrs[i] = fields and lr * fields.lr_mult or lr
+    wds[i] = fields and optimizer.wd * fields.wd_mult or optimizer.wd
     counts[i] = entry.count + 1
   end
   local n = group.n
