@@ -1,0 +1,4525 @@
+---@meta perigee
+-- Written by scripts/stubs.lua from the registry and the comments of the library.
+
+---@alias perigee.DType "bool"|"uint8"|"int8"|"int32"|"int64"|"float16"|"bfloat16"|"float32"|"float64"
+
+---@class perigee.Generator
+local Generator = {}
+---@param seed integer
+function Generator:seed(seed) end
+
+---@class perigee.Tensor
+---@operator add(perigee.Tensor|number): perigee.Tensor
+---@operator sub(perigee.Tensor|number): perigee.Tensor
+---@operator mul(perigee.Tensor|number): perigee.Tensor
+---@operator div(perigee.Tensor|number): perigee.Tensor
+---@operator mod(perigee.Tensor|number): perigee.Tensor
+---@operator pow(perigee.Tensor|number): perigee.Tensor
+---@operator unm: perigee.Tensor
+---@operator len: integer
+---@field shape integer[]
+---@field dtype perigee.DType
+---@field device string
+---@field name string?
+---@field grad perigee.Tensor?
+---@field requires_grad boolean
+---@field [integer|table|perigee.Tensor] perigee.Tensor
+---@field abs_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field acos_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field acosh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field adaptive_avg_pool_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field adaptive_max_pool_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field add_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field addmm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field all_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field amax_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field amin_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field any_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field argmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field argmin_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field argsort_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field asin_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field asinh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field atan2_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field atan_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field atanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field avg_pool1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field avg_pool2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field avg_pool3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field baddbmm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bernoulli_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field binary_cross_entropy_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field binary_cross_entropy_with_logits_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bitwise_and_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bitwise_not_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bitwise_or_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bitwise_xor_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bmm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field ceil_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field celu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field clamp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field clone_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field conv1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field conv2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field conv3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field conv_transpose1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field conv_transpose2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field conv_transpose3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field copysign_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cos_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cosh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field count_nonzero_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cov_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cross_entropy_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cumprod_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cumsum_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field diag_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field diag_embed_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field digamma_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field div_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field dot_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field elu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field embedding_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field empty_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field eq_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field erf_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field erfc_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field erfinv_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field exp2_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field exp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field expm1_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field flip_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field floor_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field floor_divide_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field fmod_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field full_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field gather_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field ge_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field gelu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field glu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field group_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field gt_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field hardsigmoid_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field hardswish_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field hardtanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field huber_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field hypot_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field index_add_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field index_select_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field instance_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field interpolate_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field isfinite_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field isinf_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field isnan_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field kl_div_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field l1_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field layer_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field le_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field leaky_relu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field lerp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field lgamma_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field linear_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field log10_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field log1p_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field log2_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field log_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field log_softmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logaddexp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logical_and_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logical_not_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logical_or_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logical_xor_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logsigmoid_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logsumexp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field lp_pool_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field lt_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field masked_fill_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field matmul_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field max_pool1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field max_pool2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field max_pool3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field maximum_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field mean_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field minimum_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field mish_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field mm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field mse_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field mul_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field multinomial_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field mv_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field ne_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field neg_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field nll_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field one_hot_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field ones_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field outer_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field pad_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field pick_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field pixel_shuffle_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field pixel_unshuffle_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field polygamma_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field pow_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field prelu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field prod_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field rand_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field randn_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field reciprocal_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field relu6_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field relu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field remainder_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field repeat_interleave_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field rms_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field roll_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field round_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field rsqrt_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field scatter_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field scatter_add_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field searchsorted_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field selu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sequence_last_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sequence_mask_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sequence_reverse_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sigmoid_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sign_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field silu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sin_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sinh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field smooth_l1_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field softmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field softmin_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field softplus_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field softsign_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sqrt_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field square_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field std_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sub_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sum_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field sum_to_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field take_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field take_along_dim_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field tan_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field tanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field tile_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field tril_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field triu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field trunc_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field var_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field where_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field zeros_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
+local Tensor = {}
+
+---The absolute value. The gradient at 0 is 0.
+---@return perigee.Tensor out
+function Tensor:abs() end
+
+---The angle in 0..pi whose cosine is x; NaN outside -1..1.
+---@return perigee.Tensor out
+function Tensor:acos() end
+
+---The inverse of cosh; NaN below 1.
+---@return perigee.Tensor out
+function Tensor:acosh() end
+
+---Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---@param size integer|integer[] spatial sizes of the result
+---@return perigee.Tensor out
+function Tensor:adaptive_avg_pool(size) end
+
+---Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---@param size integer|integer[] spatial sizes of the result
+---@return perigee.Tensor out
+function Tensor:adaptive_max_pool(size) end
+
+---x + y, with broadcasting. For bools it is the logical or; integers wrap around.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:add(y) end
+
+---beta * input + alpha * mat1 mat2.
+---@param mat1 perigee.Tensor
+---@param mat2 perigee.Tensor
+---@param beta? number factor of input; with 0 it is not read
+---@param alpha? number factor of the product
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, mat1: perigee.Tensor, mat2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
+function Tensor:addmm(mat1, mat2, beta, alpha) end
+
+---Whether all elements over dims are not 0; true of nothing.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:all(dim, keepdim) end
+
+---The largest element over dims; NaN when there is one. Equal elements share the gradient.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:amax(dim, keepdim) end
+
+---The smallest element over dims; NaN when there is one. Equal elements share the gradient.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:amin(dim, keepdim) end
+
+---Whether any element over dims is not 0; false of nothing.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:any(dim, keepdim) end
+
+---The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:argmax(dim, keepdim, index_base) end
+
+---The index of the first smallest element along dim, of the flattened tensor without dim; int64, from 1 on.
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:argmin(dim, keepdim, index_base) end
+
+---The positions that bring x in ascending order along `dim`, int64. Equal elements keep their order; NaN counts as the largest value.
+---@param dim? integer the dim to order along
+---@param descending? boolean the largest first
+---@param stable? boolean accepted; equal values always keep their order
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:argsort(dim, descending, stable, index_base) end
+
+---The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.
+---@return perigee.Tensor out
+function Tensor:asin() end
+
+---The inverse of sinh.
+---@return perigee.Tensor out
+function Tensor:asinh() end
+
+---The angle in -pi/2..pi/2 whose tangent is x.
+---@return perigee.Tensor out
+function Tensor:atan() end
+
+---The angle of the point (y, x) in -pi..pi, with broadcasting. Note the order: pg.atan2(y, x).
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:atan2(x) end
+
+---The inverse of tanh; NaN outside -1..1.
+---@return perigee.Tensor out
+function Tensor:atanh() end
+
+---The mean of each window, channel by channel.
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@param count_include_pad? boolean count the padding in the mean
+---@param divisor_override? integer divides the sums instead of the window's size
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean, divisor_override?: integer}): perigee.Tensor
+function Tensor:avg_pool1d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---The mean of each window, channel by channel.
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@param count_include_pad? boolean count the padding in the mean
+---@param divisor_override? integer divides the sums instead of the window's size
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean, divisor_override?: integer}): perigee.Tensor
+function Tensor:avg_pool2d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---The mean of each window, channel by channel.
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@param count_include_pad? boolean count the padding in the mean
+---@param divisor_override? integer divides the sums instead of the window's size
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean, divisor_override?: integer}): perigee.Tensor
+function Tensor:avg_pool3d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---beta * input + alpha * batch1 batch2, for batches of matrices.
+---@param batch1 perigee.Tensor
+---@param batch2 perigee.Tensor
+---@param beta? number factor of input; with 0 it is not read
+---@param alpha? number factor of the product
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, batch1: perigee.Tensor, batch2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
+function Tensor:baddbmm(batch1, batch2, beta, alpha) end
+
+---Normalises each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Answers the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it answers the result alone and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
+---@param running_mean? perigee.Tensor of each channel
+---@param running_var? perigee.Tensor of each channel
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param training? boolean whether to use the statistics of the batch; by the mode when absent
+---@param momentum? number share of the running statistics that is kept
+---@param eps? number added to the variance
+---@param running_var_correction? number taken from the count in the divisor of the running variance
+---@return perigee.Tensor out
+---@return perigee.Tensor new_running_mean
+---@return perigee.Tensor new_running_var
+---@overload fun(self: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, training?: boolean, momentum?: number, eps?: number, running_var_correction?: number}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function Tensor:batch_norm(running_mean, running_var, weight, bias, training, momentum, eps, running_var_correction) end
+
+---1 with the probability that p gives for each element, else 0, in the dtype of p. A probability outside [0, 1] is an error.
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {generator?: perigee.Generator}): perigee.Tensor
+function Tensor:bernoulli() end
+
+----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100.
+---@param target perigee.Tensor
+---@param weight? perigee.Tensor a factor for each element
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:binary_cross_entropy(target, weight, reduction) end
+
+----(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight.
+---@param target perigee.Tensor
+---@param weight? perigee.Tensor a factor for each element
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param pos_weight? perigee.Tensor a factor for the positive part
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum", pos_weight?: perigee.Tensor}): perigee.Tensor
+function Tensor:binary_cross_entropy_with_logits(target, weight, reduction, pos_weight) end
+
+---How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its occurrences: int64 (float32 or float64 with weights) up to the largest label, at least minlength long. The size depends on values: eager only.
+---@param weights? perigee.Tensor
+---@param minlength? integer least size of the result
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {weights?: perigee.Tensor, minlength?: integer, index_base?: integer}): perigee.Tensor
+function Tensor:bincount(weights, minlength, index_base) end
+
+---The bitwise and of integers or bools, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:bitwise_and(y) end
+
+---All bits of integers flipped; the logical not of bools.
+---@return perigee.Tensor out
+function Tensor:bitwise_not() end
+
+---The bitwise or of integers or bools, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:bitwise_or(y) end
+
+---The bitwise exclusive or of integers or bools, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:bitwise_xor(y) end
+
+---The products of two batches of matrices.
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:bmm(y) end
+
+---x broadcast to `shape`; -1 keeps a dim. A view.
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function Tensor:broadcast_to(shape) end
+
+---The smallest whole number not below x. The gradient is zero.
+---@return perigee.Tensor out
+function Tensor:ceil() end
+
+---x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative. Barron, Continuously differentiable exponential linear units, 2017.
+---@param alpha? number minus the limit at -inf, not 0
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {alpha?: number}): perigee.Tensor
+function Tensor:celu(alpha) end
+
+---Cuts x along `dim` into at most `chunks` pieces of equal size; the last may be smaller. An array table of views.
+---@param chunks integer number of pieces
+---@param dim? integer the dim to cut along
+---@return perigee.Tensor[]
+---@overload fun(self: perigee.Tensor, chunks: integer, options: {dim?: integer}): perigee.Tensor[]
+function Tensor:chunk(chunks, dim) end
+
+---x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays NaN, and max wins where min is above it. The gradient passes inside the closed interval.
+---@param min? perigee.Tensor|number
+---@param max? perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {min?: perigee.Tensor|number, max?: perigee.Tensor|number}): perigee.Tensor
+function Tensor:clamp(min, max) end
+
+---A copy of x with memory of its own.
+---@return perigee.Tensor out
+function Tensor:clone() end
+
+---x itself when its elements lie row-major without gaps, else a copy laid out so.
+---@return perigee.Tensor out
+function Tensor:contiguous() end
+
+---Convolution of (N, C, W) or (C, W) with weights (out, in / groups, k), plus bias.
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param groups? integer groups of channels that see only each other
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}): perigee.Tensor
+function Tensor:conv1d(weight, bias, stride, padding, dilation, groups) end
+
+---Convolution of (N, C, H, W) or (C, H, W) with weights (out, in / groups, kH, kW), plus bias.
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param groups? integer groups of channels that see only each other
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}): perigee.Tensor
+function Tensor:conv2d(weight, bias, stride, padding, dilation, groups) end
+
+---Convolution of (N, C, D, H, W) or (C, D, H, W) with weights (out, in / groups, kD, kH, kW), plus bias.
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param groups? integer groups of channels that see only each other
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}): perigee.Tensor
+function Tensor:conv3d(weight, bias, stride, padding, dilation, groups) end
+
+---The gradient of conv1d by its input, as an op; weights are (in, out / groups, k).
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param output_padding? integer|integer[] added to the size of the result on the far side
+---@param groups? integer groups of channels that see only each other
+---@param dilation? integer|integer[] distance between the elements of the window
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], groups?: integer, dilation?: integer|integer[]}): perigee.Tensor
+function Tensor:conv_transpose1d(weight, bias, stride, padding, output_padding, groups, dilation) end
+
+---The gradient of conv2d by its input, as an op; weights are (in, out / groups, kH, kW).
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param output_padding? integer|integer[] added to the size of the result on the far side
+---@param groups? integer groups of channels that see only each other
+---@param dilation? integer|integer[] distance between the elements of the window
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], groups?: integer, dilation?: integer|integer[]}): perigee.Tensor
+function Tensor:conv_transpose2d(weight, bias, stride, padding, output_padding, groups, dilation) end
+
+---The gradient of conv3d by its input, as an op; weights are (in, out / groups, kD, kH, kW).
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param output_padding? integer|integer[] added to the size of the result on the far side
+---@param groups? integer groups of channels that see only each other
+---@param dilation? integer|integer[] distance between the elements of the window
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], groups?: integer, dilation?: integer|integer[]}): perigee.Tensor
+function Tensor:conv_transpose3d(weight, bias, stride, padding, output_padding, groups, dilation) end
+
+---The magnitude of x with the sign of y, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:copysign(y) end
+
+---The cosine of x in radians.
+---@return perigee.Tensor out
+function Tensor:cos() end
+
+---The hyperbolic cosine.
+---@return perigee.Tensor out
+function Tensor:cosh() end
+
+---The number of elements over dims that are not 0, int64.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:count_nonzero(dim, keepdim) end
+
+---The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and gives its variance.
+---@param correction? number taken from the number of elements in the divisor
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {correction?: number}): perigee.Tensor
+function Tensor:cov(correction) end
+
+---The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count.
+---@param target perigee.Tensor labels or probabilities
+---@param weight? perigee.Tensor a factor for each class
+---@param ignore_index? integer label of samples that do not count
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param label_smoothing? number share of the target that goes to all classes evenly
+---@param index_base? integer what the first class is called
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", label_smoothing?: number, index_base?: integer}): perigee.Tensor
+function Tensor:cross_entropy(target, weight, ignore_index, reduction, label_smoothing, index_base) end
+
+---The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.
+---@param dim integer the dim to run along
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:cummax(dim, index_base) end
+
+---The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any number.
+---@param dim integer the dim to run along
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:cummin(dim, index_base) end
+
+---Running products along dim. bool and integers give int64. The gradient is exact where elements are 0.
+---@param dim integer the dim to run along
+---@param reverse? boolean run from the end
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+function Tensor:cumprod(dim, reverse) end
+
+---Running sums along dim. bool and integers give int64.
+---@param dim integer the dim to run along
+---@param reverse? boolean run from the end
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+function Tensor:cumsum(dim, reverse) end
+
+---The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.
+---@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
+function Tensor:diag(diagonal) end
+
+---Square matrices, spanned by dims dim1 and dim2 of the result, that are zero but for a diagonal, which holds the last dim of x.
+---@param offset? integer 0 is the main diagonal, positive ones lie above
+---@param dim1? integer a dim that spans the matrices
+---@param dim2? integer a dim that spans the matrices
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {offset?: integer, dim1?: integer, dim2?: integer}): perigee.Tensor
+function Tensor:diag_embed(offset, dim1, dim2) end
+
+---The diagonal of the matrices that dims dim1 and dim2 span, as a new last dim. A view.
+---@param offset? integer 0 is the main diagonal, positive ones lie above
+---@param dim1? integer a dim that spans the matrices
+---@param dim2? integer a dim that spans the matrices
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {offset?: integer, dim1?: integer, dim2?: integer}): perigee.Tensor
+function Tensor:diagonal(offset, dim1, dim2) end
+
+---The derivative of lgamma (Abramowitz and Stegun, 6.3).
+---@return perigee.Tensor out
+function Tensor:digamma() end
+
+---x / y, with broadcasting. Integers give float32.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:div(y) end
+
+---The product of two vectors, of two matrices or of one and the other; matrices may be transposed first.
+---@param y perigee.Tensor
+---@param transpose_a? boolean use the transpose of x
+---@param transpose_b? boolean use the transpose of y
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor, options: {transpose_a?: boolean, transpose_b?: boolean}): perigee.Tensor
+function Tensor:dot(y, transpose_a, transpose_b) end
+
+---In training each element is 0 with probability p, else x / (1 - p); otherwise x. Srivastava et al., Dropout, 2014.
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:dropout(p, training) end
+
+---x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning by exponential linear units, 2015.
+---@param alpha? number minus the limit at -inf
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {alpha?: number}): perigee.Tensor
+function Tensor:elu(alpha) end
+
+---Rows of `weight` (2-dim) at the positions `indices`, whose shape the result has in front. Positions are labels: negative ones are errors. The gradient of row padding_idx is zero.
+---@param weight perigee.Tensor
+---@param padding_idx? integer a row of weight (1-based or negative) that gets no gradient
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {padding_idx?: integer, index_base?: integer}): perigee.Tensor
+function Tensor:embedding(weight, padding_idx, index_base) end
+
+---A tensor of the shape of x whose elements are not set.
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function Tensor:empty_like(dtype, device) end
+
+---True where x equals y, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:eq(y) end
+
+---The error function.
+---@return perigee.Tensor out
+function Tensor:erf() end
+
+---1 - erf(x), accurate for large x.
+---@return perigee.Tensor out
+function Tensor:erfc() end
+
+---The inverse of erf; infinities at -1 and 1, NaN beyond. Starts from M. Giles, Approximating the erfinv function, 2011.
+---@return perigee.Tensor out
+function Tensor:erfinv() end
+
+---e to the power x.
+---@return perigee.Tensor out
+function Tensor:exp() end
+
+---2 to the power x.
+---@return perigee.Tensor out
+function Tensor:exp2() end
+
+---x with dims of size 1 repeated, and new leading dims, up to `shape`; -1 keeps a dim. A view.
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function Tensor:expand(shape) end
+
+---x expanded to the shape of `other`. A view.
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:expand_as(other) end
+
+---exp(x) - 1, accurate near 0.
+---@return perigee.Tensor out
+function Tensor:expm1() end
+
+---Joins the dims from start_dim to end_dim into one. A 0-dim tensor gives one dim of size 1.
+---@param start_dim? integer first dim to join
+---@param end_dim? integer last dim to join
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {start_dim?: integer, end_dim?: integer}): perigee.Tensor
+function Tensor:flatten(start_dim, end_dim) end
+
+---x in reverse order along `dims`.
+---@param dims integer|integer[] dims to reverse
+---@return perigee.Tensor out
+function Tensor:flip(dims) end
+
+---The largest whole number not above x. The gradient is zero.
+---@return perigee.Tensor out
+function Tensor:floor() end
+
+---The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor of 0 is an error. The gradient is zero.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:floor_divide(y) end
+
+---The remainder of x / y with the sign of x, like C's fmod. Keeps integer dtypes; an integer divisor of 0 is an error.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:fmod(y) end
+
+---The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.
+---@param value number the element
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function Tensor:full_like(value, dtype, device) end
+
+---The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for dim 1. index has the rank of x and, but for dim, at most its sizes; the result has the shape of index.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:gather(dim, index, index_base) end
+
+---True where x is at least y, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:ge(y) end
+
+---x times the normal distribution function of x, or its tanh form. Hendrycks and Gimpel, Gaussian error linear units, 2016.
+---@param approximate? "none"|"tanh" exact, or by tanh
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {approximate?: "none"|"tanh"}): perigee.Tensor
+function Tensor:gelu(approximate) end
+
+---The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling with gated convolutional networks).
+---@param dim? integer the dim to halve
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
+function Tensor:glu(dim) end
+
+---Normalises each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element a channel.
+---@param num_groups integer number of groups of channels
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param eps? number added to the variance
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, num_groups: integer, options: {weight?: perigee.Tensor, bias?: perigee.Tensor, eps?: number}): perigee.Tensor
+function Tensor:group_norm(num_groups, weight, bias, eps) end
+
+---True where x is greater than y, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:gt(y) end
+
+---min(max(x + 3, 0), 6) / 6.
+---@return perigee.Tensor out
+function Tensor:hardsigmoid() end
+
+---x min(max(x + 3, 0), 6) / 6. Howard et al., Searching for MobileNetV3, 2019.
+---@return perigee.Tensor out
+function Tensor:hardswish() end
+
+---x limited to [min_val, max_val].
+---@param min_val? number the lower limit
+---@param max_val? number the upper limit
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {min_val?: number, max_val?: number}): perigee.Tensor
+function Tensor:hardtanh(min_val, max_val) end
+
+---d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), reduced.
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param delta? number where the square ends
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", delta?: number}): perigee.Tensor
+function Tensor:huber_loss(target, reduction, delta) end
+
+---sqrt(x^2 + y^2) without overflow on the way, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:hypot(y) end
+
+---x with alpha * source added at the positions `index` of dim `dim`, in the order of index.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param source perigee.Tensor
+---@param alpha? number factor of source
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {alpha?: number, index_base?: integer}): perigee.Tensor
+function Tensor:index_add(dim, index, source, alpha, index_base) end
+
+---The positions `index` of dim `dim`, in that order; the dims of index (1, or any number) replace that dim.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:index_select(dim, index, index_base) end
+
+---Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
+---@param running_mean? perigee.Tensor of each channel
+---@param running_var? perigee.Tensor of each channel
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param use_input_stats? boolean whether to use the statistics of x
+---@param eps? number added to the variance
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, use_input_stats?: boolean, eps?: number}): perigee.Tensor
+function Tensor:instance_norm(running_mean, running_var, weight, bias, use_input_stats, eps) end
+
+---x with its spatial dims resized to `size` or by `scale_factor`.
+---@param size? integer|integer[] new spatial sizes
+---@param scale_factor? number[] or the factors
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area" how elements between others arise
+---@param align_corners? boolean let the first and last elements keep their places
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
+function Tensor:interpolate(size, scale_factor, mode, align_corners) end
+
+---True where x is neither NaN nor an infinity; always for integers.
+---@return perigee.Tensor out
+function Tensor:isfinite() end
+
+---True where x is an infinity; never for integers.
+---@return perigee.Tensor out
+function Tensor:isinf() end
+
+---True where x is NaN; never for integers.
+---@return perigee.Tensor out
+function Tensor:isnan() end
+
+---t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; batchmean divides the sum by the size of dim 1.
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum"|"batchmean" none, mean or sum
+---@param log_target? boolean whether target holds logarithms
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"|"batchmean", log_target?: boolean}): perigee.Tensor
+function Tensor:kl_div(target, reduction, log_target) end
+
+---The size of the difference of x and target, reduced.
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:l1_loss(target, reduction) end
+
+---(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). weight and bias have the shape of those dims.
+---@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param eps? number added to the variance
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, bias?: perigee.Tensor, eps?: number}): perigee.Tensor
+function Tensor:layer_norm(normalized_shape, weight, bias, eps) end
+
+---True where x is at most y, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:le(y) end
+
+---x where it is positive, else negative_slope x.
+---@param negative_slope? number the factor below 0
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {negative_slope?: number}): perigee.Tensor
+function Tensor:leaky_relu(negative_slope) end
+
+---x + weight (y - x), exact at both ends, with broadcasting.
+---@param y perigee.Tensor|number
+---@param weight perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:lerp(y, weight) end
+
+---The logarithm of the absolute value of the gamma function.
+---@return perigee.Tensor out
+function Tensor:lgamma() end
+
+---x weightᵀ + bias on the last dim of x; weight is (out, in).
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor}): perigee.Tensor
+function Tensor:linear(weight, bias) end
+
+---The natural logarithm; -inf at 0, NaN below.
+---@return perigee.Tensor out
+function Tensor:log() end
+
+---The logarithm to base 10.
+---@return perigee.Tensor out
+function Tensor:log10() end
+
+---log(1 + x), accurate near 0.
+---@return perigee.Tensor out
+function Tensor:log1p() end
+
+---The logarithm to base 2.
+---@return perigee.Tensor out
+function Tensor:log2() end
+
+---The logarithm of softmax(x) along dim, computed as x - logsumexp(x).
+---@param dim integer the dim along which the results belong together
+---@return perigee.Tensor out
+function Tensor:log_softmax(dim) end
+
+---log(exp(x) + exp(y)) without overflow, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:logaddexp(y) end
+
+---True where both x and y are nonzero, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:logical_and(y) end
+
+---True where x is zero or false.
+---@return perigee.Tensor out
+function Tensor:logical_not() end
+
+---True where x or y is nonzero, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:logical_or(y) end
+
+---True where exactly one of x and y is nonzero, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:logical_xor(y) end
+
+---log(sigmoid(x)) without underflow.
+---@return perigee.Tensor out
+function Tensor:logsigmoid() end
+
+---log(sum(exp(x))) over dims without overflow.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:logsumexp(dim, keepdim) end
+
+---The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.
+---@param norm_type? number the exponent p
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {norm_type?: number, stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function Tensor:lp_pool(norm_type, kernel_size, stride, ceil_mode) end
+
+---True where x is less than y, with broadcasting.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:lt(y) end
+
+---x with `value`, a number or a tensor of one element, where mask is true. x and mask broadcast.
+---@param mask perigee.Tensor
+---@param value perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:masked_fill(mask, value) end
+
+---The elements of x where mask is true, as a 1-dim tensor in row-major order. x and mask broadcast. The size depends on values: eager only.
+---@param mask perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:masked_select(mask) end
+
+---The matrix product of the last two dims, broadcast over the leading ones. A 1-D x is a row, a 1-D y a column, and their dim is left out of the result.
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:matmul(y) end
+
+---The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. The first of equal elements counts, NaN is larger than any number.
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:max(dim, keepdim, index_base) end
+
+---The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function Tensor:max_pool1d(kernel_size, stride, padding, dilation, ceil_mode) end
+
+---The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function Tensor:max_pool2d(kernel_size, stride, padding, dilation, ceil_mode) end
+
+---The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function Tensor:max_pool3d(kernel_size, stride, padding, dilation, ceil_mode) end
+
+---The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:maximum(y) end
+
+---The mean over dims; NaN of nothing. bool and integers give float32.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:mean(dim, keepdim) end
+
+---The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. The first of equal elements counts, NaN is smaller than any number.
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:min(dim, keepdim, index_base) end
+
+---The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:minimum(y) end
+
+---x tanh(softplus(x)). Misra, Mish: a self regularized non-monotonic activation function, 2019.
+---@return perigee.Tensor out
+function Tensor:mish() end
+
+---The product of two matrices.
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:mm(y) end
+
+---x with the dims `source` moved to the places `destination`; the others keep their order. A view.
+---@param source integer|integer[] dims of x to move
+---@param destination integer|integer[] where they go in the result
+---@return perigee.Tensor out
+function Tensor:moveaxis(source, destination) end
+
+---Another name of moveaxis.
+---@param source integer|integer[] dims of x to move
+---@param destination integer|integer[] where they go in the result
+---@return perigee.Tensor out
+function Tensor:movedim(source, destination) end
+
+---The squared difference of x and target, reduced.
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:mse_loss(target, reduction) end
+
+---x * y, with broadcasting. For bools it is the logical and; integers wrap around.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:mul(y) end
+
+---n indices (from 1) drawn with probabilities proportional to the weights p, a list or one list a row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
+---@param n integer draws a row
+---@param replacement? boolean whether an index may come again
+---@param index_base? integer the first index, 1 or 0
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, n: integer, options: {replacement?: boolean, index_base?: integer, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:multinomial(n, replacement, index_base) end
+
+---The product of a matrix and a vector.
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:mv(y) end
+
+---The `length` positions of dim `dim` from `start` on (1-based, negative from the end). A view.
+---@param dim integer the dim to cut along
+---@param start integer first position kept
+---@param length integer number of positions kept
+---@return perigee.Tensor out
+function Tensor:narrow(dim, start, length) end
+
+---True where x differs from y, with broadcasting; NaN differs from everything.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:ne(y) end
+
+----x. Bool is refused.
+---@return perigee.Tensor out
+function Tensor:neg() end
+
+----x at the label of each sample times the weight of its class, for log-probabilities x with classes along dim 2. Labels and reductions as in cross_entropy.
+---@param target perigee.Tensor labels
+---@param weight? perigee.Tensor a factor for each class
+---@param ignore_index? integer label of samples that do not count
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param index_base? integer what the first class is called
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
+function Tensor:nll_loss(target, weight, ignore_index, reduction, index_base) end
+
+---The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor of shape (count, dims of x). The size depends on values: eager only.
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:nonzero(index_base) end
+
+---The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number of elements that are not 0. The gradient at 0 is 0.
+---@param p? number the order
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:norm(p, dim, keepdim) end
+
+---int64 zeros with a 1 at position x of a new last dim of size num_classes. The values of x are labels: negative ones are errors.
+---@param num_classes integer size of the new dim
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, num_classes: integer, options: {index_base?: integer}): perigee.Tensor
+function Tensor:one_hot(num_classes, index_base) end
+
+---Ones of the shape of x.
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function Tensor:ones_like(dtype, device) end
+
+---All products of an element of vector x (rows) and one of vector y (columns).
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:outer(y) end
+
+---x with its last dims widened by the pairs of `pad` (before and after; the last dim first).
+---@param pad integer|integer[] widths before and after, the last dim first; negative ones cut
+---@param mode? "constant"|"reflect"|"replicate"|"circular" what stands outside: `value`, a mirror image, the nearest element, or the other end
+---@param value? number what mode "constant" fills with
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, pad: integer|integer[], options: {mode?: "constant"|"reflect"|"replicate"|"circular", value?: number}): perigee.Tensor
+function Tensor:pad(pad, mode, value) end
+
+---x with its dims in the given order: dim i of the result is dim dims[i] of x. A view.
+---@param dims integer|integer[] every dim once
+---@return perigee.Tensor out
+function Tensor:permute(dims) end
+
+---One element along `dim` for each position of the other dims: out[i] = x[i][index[i]]. index has the shape of x without dim, or with size 1 there.
+---@param index perigee.Tensor
+---@param dim? integer the dim that the index values are positions of
+---@param keepdim? boolean keep dim with size 1
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:pick(index, dim, keepdim, index_base) end
+
+---(…, C r², H, W) rearranged to (…, C, H r, W r).
+---@param upscale_factor integer the factor of height and width
+---@return perigee.Tensor out
+function Tensor:pixel_shuffle(upscale_factor) end
+
+---(…, C, H r, W r) rearranged to (…, C r², H, W).
+---@param downscale_factor integer the factor of height and width
+---@return perigee.Tensor out
+function Tensor:pixel_unshuffle(downscale_factor) end
+
+---The n-th derivative of digamma (Abramowitz and Stegun, 6.4).
+---@param n? integer which derivative
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {n?: integer}): perigee.Tensor
+function Tensor:polygamma(n) end
+
+---x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:pow(y) end
+
+---x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving deep into rectifiers, 2015.
+---@param weight perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:prelu(weight) end
+
+---The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements are 0.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:prod(dim, keepdim) end
+
+---Uniform random numbers in [0, 1) in the shape of x.
+---@param dtype? perigee.DType a floating dtype; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:rand_like(dtype, device) end
+
+---Normal random numbers in the shape of x.
+---@param dtype? perigee.DType a floating dtype; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:randn_like(dtype, device) end
+
+---1 / x. Integers give float32.
+---@return perigee.Tensor out
+function Tensor:reciprocal() end
+
+---max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.
+---@return perigee.Tensor out
+function Tensor:relu() end
+
+---min(max(x, 0), 6). Keeps integer dtypes.
+---@return perigee.Tensor out
+function Tensor:relu6() end
+
+---x - floor(x / y) * y, with the sign of y, like Lua's %. Keeps integer dtypes; an integer divisor of 0 is an error.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:remainder(y) end
+
+---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
+---@param repeats integer|integer[] a count, or one count a position
+---@param dim? integer the dim to repeat along
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, repeats: integer|integer[], options: {dim?: integer}): perigee.Tensor
+function Tensor:repeat_interleave(repeats, dim) end
+
+---The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 takes what is left. A view where the strides of x allow it. Shares no writes with x.
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function Tensor:reshape(shape) end
+
+---x under the shape of `other`, which has as many elements.
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:reshape_as(other) end
+
+---x / sqrt(mean(x^2) + eps) over the last dims, times weight (Zhang, Sennrich 2019).
+---@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param weight? perigee.Tensor factors
+---@param eps? number added to the mean square
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, eps?: number}): perigee.Tensor
+function Tensor:rms_norm(normalized_shape, weight, eps) end
+
+---x moved by shifts[i] along dims[i]; what leaves at one end comes in at the other. Without dims the flattened elements move.
+---@param shifts integer|integer[] how far to move, negative backwards
+---@param dims? integer|integer[] along which dims
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, shifts: integer|integer[], options: {dims?: integer|integer[]}): perigee.Tensor
+function Tensor:roll(shifts, dims) end
+
+---The nearest whole number, halves to the even one. The gradient is zero.
+---@return perigee.Tensor out
+function Tensor:round() end
+
+---1 / sqrt(x). Integers give float32.
+---@return perigee.Tensor out
+function Tensor:rsqrt() end
+
+---x with src, a tensor or a number, written at the positions that `index` names along `dim`: out[index[i][j]][j] = src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of index.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param src perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:scatter(dim, index, src, index_base) end
+
+---x with src, a tensor or a number, added at the positions that `index` names along `dim`: out[index[i][j]][j] += src[i][j] for dim 1, in the order of src.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param src perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:scatter_add(dim, index, src, index_base) end
+
+---Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the position of the first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the leading sizes of values.
+---@param values perigee.Tensor
+---@param right? boolean insert after equal elements
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, values: perigee.Tensor, options: {right?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:searchsorted(values, right, index_base) end
+
+---Position `index` of dim `dim` (1-based, negative from the end), without that dim. A view.
+---@param dim integer the dim to select on
+---@param index integer the position
+---@return perigee.Tensor out
+function Tensor:select(dim, index) end
+
+---The scaled exponential linear unit that keeps mean and variance. Klambauer et al., Self-normalizing neural networks, 2017.
+---@return perigee.Tensor out
+function Tensor:selu() end
+
+---The last step of each sequence: x without the time dim. Every sequence has at least one step.
+---@param lengths? perigee.Tensor steps of each sequence; all without
+---@param dim? integer the time dim, 1 or 2
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {lengths?: perigee.Tensor, dim?: integer}): perigee.Tensor
+function Tensor:sequence_last(lengths, dim) end
+
+---x with `value` in the steps after the end of each sequence.
+---@param lengths? perigee.Tensor steps of each sequence; all without
+---@param value? number what stands after the end
+---@param dim? integer the time dim, 1 or 2
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {lengths?: perigee.Tensor, value?: number, dim?: integer}): perigee.Tensor
+function Tensor:sequence_mask(lengths, value, dim) end
+
+---x with the steps of each sequence in reverse order; the steps after its end stay.
+---@param lengths? perigee.Tensor steps of each sequence; all without
+---@param dim? integer the time dim, 1 or 2
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {lengths?: perigee.Tensor, dim?: integer}): perigee.Tensor
+function Tensor:sequence_reverse(lengths, dim) end
+
+---1 / (1 + exp(-x)).
+---@return perigee.Tensor out
+function Tensor:sigmoid() end
+
+----1, 0 or 1; 0 for NaN. The gradient is zero.
+---@return perigee.Tensor out
+function Tensor:sign() end
+
+---x sigmoid(x), also known as swish. Elfwing et al., Sigmoid-weighted linear units, 2017.
+---@return perigee.Tensor out
+function Tensor:silu() end
+
+---The sine of x in radians.
+---@return perigee.Tensor out
+function Tensor:sin() end
+
+---The hyperbolic sine.
+---@return perigee.Tensor out
+function Tensor:sinh() end
+
+---d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = x - target, reduced.
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param beta? number where the square ends
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", beta?: number}): perigee.Tensor
+function Tensor:smooth_l1_loss(target, reduction, beta) end
+
+---exp(x) over its sum along dim, without overflow.
+---@param dim integer the dim along which the results belong together
+---@return perigee.Tensor out
+function Tensor:softmax(dim) end
+
+---softmax(-x) along dim.
+---@param dim integer the dim along which the results belong together
+---@return perigee.Tensor out
+function Tensor:softmin(dim) end
+
+---log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.
+---@param beta? number the sharpness
+---@param threshold? number where it becomes linear
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {beta?: number, threshold?: number}): perigee.Tensor
+function Tensor:softplus(beta, threshold) end
+
+---x / (1 + |x|).
+---@return perigee.Tensor out
+function Tensor:softsign() end
+
+---x in ascending order along `dim`, and where each element stood. Equal elements keep their order; NaN counts as the largest value.
+---@param dim? integer the dim to order along
+---@param descending? boolean the largest first
+---@param stable? boolean accepted; equal values always keep their order
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:sort(dim, descending, stable, index_base) end
+
+---Cuts x along `dim` into pieces of split_size (the last may be smaller), or into pieces of the listed sizes, which sum to the size of the dim. An array table of views.
+---@param split_size integer|integer[] size of each piece, or a list of sizes
+---@param dim? integer the dim to cut along
+---@return perigee.Tensor[]
+---@overload fun(self: perigee.Tensor, split_size: integer|integer[], options: {dim?: integer}): perigee.Tensor[]
+function Tensor:split(split_size, dim) end
+
+---The square root; NaN below 0. Integers give float32.
+---@return perigee.Tensor out
+function Tensor:sqrt() end
+
+---x * x.
+---@return perigee.Tensor out
+function Tensor:square() end
+
+---x without its dims of size 1, or without those among `dim` that have size 1.
+---@param dim? integer|integer[] dims to drop where their size is 1; all by default
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[]}): perigee.Tensor
+function Tensor:squeeze(dim) end
+
+---The standard deviation over dims, the root of var. The gradient is 0 where the deviation is.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+function Tensor:std(dim, correction, keepdim) end
+
+---x - y, with broadcasting. Bool is refused.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:sub(y) end
+
+---The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function Tensor:sum(dim, keepdim) end
+
+---Sums x down to a shape that broadcasts to its own, the reverse of expand.
+---@param shape integer|integer[] the shape of the result
+---@return perigee.Tensor out
+function Tensor:sum_to(shape) end
+
+---The transpose of a matrix; tensors of 0 or 1 dims come back as they are. A view.
+---@return perigee.Tensor out
+function Tensor:t() end
+
+---The elements of the flattened x at the positions `index`; the result has the shape of index.
+---@param index perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:take(index, index_base) end
+
+---The elements of x at the positions that `index` names along `dim`, as argsort and argmax give them; the other sizes broadcast. Without dim both are flattened.
+---@param index perigee.Tensor
+---@param dim? integer the dim that the index values are positions of
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, index_base?: integer}): perigee.Tensor
+function Tensor:take_along_dim(index, dim, index_base) end
+
+---The tangent of x in radians.
+---@return perigee.Tensor out
+function Tensor:tan() end
+
+---The hyperbolic tangent.
+---@return perigee.Tensor out
+function Tensor:tanh() end
+
+---x repeated dims[i] times along dim i, aligned at the last dim; more counts than dims add leading dims.
+---@param dims integer|integer[] how often to repeat along each dim
+---@return perigee.Tensor out
+function Tensor:tile(dims) end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function Tensor:to(dtype, device) end
+
+---The k largest (or smallest) elements along `dim` in order, and where they stood. NaN counts as the largest value.
+---@param k integer how many
+---@param dim? integer the dim to order along
+---@param largest? boolean the largest elements, else the smallest
+---@param sorted? boolean accepted; the result is always in order
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:topk(k, dim, largest, sorted, index_base) end
+
+---x with two dims exchanged. A view.
+---@param dim0 integer one dim
+---@param dim1 integer the other
+---@return perigee.Tensor out
+function Tensor:transpose(dim0, dim1) end
+
+---The lower triangle of the matrices in the last two dims; elements above diagonal `diagonal` become 0.
+---@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
+function Tensor:tril(diagonal) end
+
+---The upper triangle of the matrices in the last two dims; elements below diagonal `diagonal` become 0.
+---@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
+function Tensor:triu(diagonal) end
+
+---x without its fraction. The gradient is zero.
+---@return perigee.Tensor out
+function Tensor:trunc() end
+
+---The positions of dim `dim`, each without that dim. An array table of views.
+---@param dim? integer the dim to cut along
+---@return perigee.Tensor[]
+---@overload fun(self: perigee.Tensor, options: {dim?: integer}): perigee.Tensor[]
+function Tensor:unbind(dim) end
+
+---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. Every NaN is different. The size depends on values: eager only.
+---@param sorted? boolean accepted; the result is always in order
+---@param return_inverse? boolean also give `inverse`
+---@param return_counts? boolean also give `counts`
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor inverse
+---@return perigee.Tensor counts
+---@overload fun(self: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function Tensor:unique(sorted, return_inverse, return_counts, index_base) end
+
+---x with a new dim of size 1 that becomes dim `dim` of the result.
+---@param dim integer place of the new dim in the result
+---@return perigee.Tensor out
+function Tensor:unsqueeze(dim) end
+
+---The variance over dims: squared deviations from the mean over n - correction.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+function Tensor:var(dim, correction, keepdim) end
+
+---x where the bool condition holds, else y, with broadcasting of all three. The condition gets no gradient.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:where(x, y) end
+
+---Zeros of the shape of x.
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function Tensor:zeros_like(dtype, device) end
+
+---x:allclose(y[, {rtol = 1e-5, atol = 1e-8, equal_nan = false}]) -> true when |x - y| <= atol + rtol * |y| everywhere.
+---@param y any
+---@param options any
+---@return any
+function Tensor:allclose(y, options) end
+
+---x:attach_grad([request]) makes x a variable: backward leaves the gradient in x.grad. request is "write" (the
+---default), "add" or "null".
+---@param request any
+---@return any
+function Tensor:attach_grad(request) end
+
+---x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it.
+---@param options any
+---@return any
+function Tensor:backward(options) end
+
+---x:copy_(y) takes the elements of y, which is broadcast, converted and moved as needed, and returns x.
+---@param y any
+---@return any
+function Tensor:copy_(y) end
+
+---x:detach() -> the same values without history.
+---@return any
+function Tensor:detach() end
+
+---x:dim() -> the number of dims.
+---@return any
+function Tensor:dim() end
+
+---x:equal(y) -> true when dtype, shape and all elements are the same.
+---@param y any
+---@return any
+function Tensor:equal(y) end
+
+---x:fill_(number) sets every element and returns x.
+---@param number any
+---@return any
+function Tensor:fill_(number) end
+
+---x:is_contiguous() -> whether the elements lie in row-major order without gaps.
+---@return any
+function Tensor:is_contiguous() end
+
+---x:item() -> the one element of a tensor as a number or boolean; an int64 beyond 2^53 as an int64 cdata.
+---@return any
+function Tensor:item() end
+
+---x:numel() -> the number of elements.
+---@return any
+function Tensor:numel() end
+
+---x:release() gives the memory back now; any later use of x is an error.
+---@return any
+function Tensor:release() end
+
+---x:size([dim]) -> the size of a dim, or a table with all of them.
+---@param dim any
+---@return any
+function Tensor:size(dim) end
+
+---x:stride() -> a table with the strides in elements.
+---@return any
+function Tensor:stride() end
+
+---x:to_bytes() -> the elements in row-major order as a string.
+---@return any
+function Tensor:to_bytes() end
+
+---x:totable() -> the elements as nested tables; the bare value of a 0-dim tensor.
+---@return any
+function Tensor:totable() end
+
+---x:zero_() sets every element to 0 and returns x.
+---@return any
+function Tensor:zero_() end
+
+---@class perigee.Block
+local Block = {}
+
+---Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it;
+---`Class(…)` makes a block, `block(…)` calls forward.
+---@param name any
+---@return any
+function Block:extend(name) end
+
+---Block:init(…) is called by the constructor with its arguments; a class defines its own.
+---@param ... any
+---@return any
+function Block:init(...) end
+
+---Block:forward(…) computes the outputs; a class defines it, or hybrid_forward(self, F, …, params), which also gets
+---the library as F and a table of the block's own parameters by field.
+---@param ... any
+---@return any
+function Block:forward(...) end
+
+---block:initialize([init[, {force=, device=, dtype=}]]) gives every parameter its value and returns the block. init
+---is an initializer of pg.init, its name or nothing (Uniform(0.07)). A parameter's own initializer goes first, then
+---the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true; those
+---with unknown dims wait for the first call.
+---@param init any
+---@param options any
+---@return any
+function Block:initialize(init, options) end
+
+---block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once; pattern is a Lua
+---pattern that the path must contain.
+---@param pattern any
+---@return any
+function Block:parameters(pattern) end
+
+---block:collect_params([pattern]) -> the parameters as a set: a table by path with the methods initialize, zero_grad,
+---set(key, value), save(path), load(path), iter() and len().
+---@param pattern any
+---@return any
+function Block:collect_params(pattern) end
+
+---block:children() -> an iterator of name, child over the blocks it holds directly.
+---@return any
+function Block:children() end
+
+---block:apply(f) calls f(block) for every block below it, children first, then for itself, each once; returns it.
+---@param f any
+---@return any
+function Block:apply(f) end
+
+---block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
+---parameters of normalization layers stay float32 when the dtype is a half type.
+---@param dtype any
+---@return any
+function Block:to(dtype) end
+
+---block:cast(dtype) is block:to(dtype).
+---@param dtype any
+---@return any
+function Block:cast(dtype) end
+
+---block:zero_grad() sets the gradients of all parameters to zeros.
+---@return any
+function Block:zero_grad() end
+
+---block:register_forward_hook(f) -> handle. f(block, inputs, outputs) runs after each forward; inputs is the list of
+---arguments, outputs the result (a list when there are several). handle:detach() removes it.
+---@param f any
+---@return any
+function Block:register_forward_hook(f) end
+
+---block:register_forward_pre_hook(f) -> handle. f(block, inputs) runs before each forward.
+---@param f any
+---@return any
+function Block:register_forward_pre_hook(f) end
+
+---block:save_parameters(path) writes all parameters under their paths to a safetensors file, atomically.
+---@param path any
+---@return any
+function Block:save_parameters(path) end
+
+---block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters.
+---Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block.
+---@param path any
+---@param options any
+---@return any
+function Block:load_parameters(path, options) end
+
+---block:summary(…) -> a text with the output shape and the number of parameters of every block, from one forward
+---pass with these arguments in predict mode.
+---@param ... any
+---@return any
+function Block:summary(...) end
+
+---block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) checks its options and that every block below
+---a HybridBlock is hybrid, and returns the block. Blocks run eagerly in this version whatever was asked: the results
+---are the same, nothing is traced.
+---@param options any
+---@return any
+function Block:hybridize(options) end
+
+---@class perigee.Trainer
+local Trainer = {}
+
+---trainer:update(batch_size[, {ignore_stale_grad = false}]) updates the parameters with their gradients divided by
+---batch_size.
+---@param batch_size any
+---@param options any
+---@return any
+function Trainer:update(batch_size, options) end
+
+---trainer:allreduce_grads() sums gradients over devices; with one device there is nothing to sum.
+---@return any
+function Trainer:allreduce_grads() end
+
+---trainer:step(batch_size[, {ignore_stale_grad = false}]) makes one update: allreduce_grads, then update. A parameter
+---whose gradient backward has not written since the last step is an error unless ignore_stale_grad.
+---@param batch_size any
+---@param options any
+---@return any
+function Trainer:step(batch_size, options) end
+
+---trainer:learning_rate() -> the current learning rate.
+---@return any
+function Trainer:learning_rate() end
+
+---trainer:set_learning_rate(v); an error where a scheduler decides.
+---@param v any
+---@return any
+function Trainer:set_learning_rate(v) end
+
+---trainer:save_states(path) writes the optimizer's state to a safetensors file, atomically.
+---@param path any
+---@return any
+function Trainer:save_states(path) end
+
+---trainer:load_states(path) reads what save_states wrote for the same optimizer and parameters; everything is checked
+---before anything changes.
+---@param path any
+---@return any
+function Trainer:load_states(path) end
+
+---@class perigee.autograd
+local autograd = {}
+
+---pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
+---own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept.
+---@param options any
+---@return any
+function autograd.Function(options) end
+
+---pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) flows gradients from several heads into `.grad`.
+---@param heads any
+---@param grads any
+---@param options any
+---@return any
+function autograd.backward(heads, grads, options) end
+
+---pg.checkpoint(f, ...) runs f without keeping its intermediate results; backward computes them again, with the same
+---flags and random numbers, and without writing state back a second time.
+---@param f any
+---@param ... any
+---@return any
+function autograd.checkpoint(f, ...) end
+
+---pg.autograd.detect_anomaly(f) runs f and raises at the first op, forward or backward, that makes a NaN, with the
+---script line.
+---@param f any
+---@return any
+function autograd.detect_anomaly(f) end
+
+---@param ... any
+---@return any
+function autograd.functional_grad(...) end
+
+---pg.autograd.grad(heads, variables, {head_grads =, retain_graph =, create_graph =}) -> one gradient a variable,
+---leaving `.grad` alone.
+---@return any
+function autograd.grad() end
+
+---pg.is_recording() -> whether ops are recorded.
+---@return any
+function autograd.is_recording() end
+
+---pg.is_training() -> whether dropout, batch_norm and the like train.
+---@return any
+function autograd.is_training() end
+
+---@param ... any
+---@return any
+function autograd.jvp(...) end
+
+---@param ... any
+---@return any
+function autograd.no_grad(...) end
+
+---pg.pause(f) runs f with recording off; gradients do not flow through it. Alias pg.no_grad.
+---@param f any
+---@return any
+function autograd.pause(f) end
+
+---pg.predict_mode(f) runs f with training off; recording stays as it is.
+---@param f any
+---@return any
+function autograd.predict_mode(f) end
+
+---pg.record(f, {train = true}) runs f with recording on (and training, unless train = false); answers f's results.
+---@param f any
+---@param options any
+---@return any
+function autograd.record(f, options) end
+
+---pg.train_mode(f) runs f with training on; recording stays as it is.
+---@param f any
+---@return any
+function autograd.train_mode(f) end
+
+---pg.value_and_grad(f, argnum) -> a function that answers f's value, then the gradients.
+---@param f any
+---@param argnum any
+---@return any
+function autograd.value_and_grad(f, argnum) end
+
+---@param ... any
+---@return any
+function autograd.vjp(...) end
+
+---@class perigee.data
+local data = {}
+
+---pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on, of tensors (cut along dim 1) or lists of one
+---length. Lists of numbers become tensors: int64 when all are whole, float32 otherwise.
+---@param a any
+---@param b any
+---@param ... any
+---@return any
+function data.ArrayDataset(a, b, ...) end
+
+---pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]) gives lists of positions. What does not fill a batch
+---is kept as a smaller one ("keep"), dropped ("discard") or put first in the next round ("rollover").
+---@param sampler any
+---@param batch_size any
+---@param last_batch any
+---@return any
+function data.BatchSampler(sampler, batch_size, last_batch) end
+
+---pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
+---batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` goes through the dataset once.
+---batchify(items) joins a list of items, each a list of values, and returns the values of the batch. Batches are made
+---in the calling thread whatever num_workers says.
+---@param dataset any
+---@param options any
+---@return any
+function data.DataLoader(dataset, options) end
+
+---pg.data.Dataset is the base class: define len() and get(i). A dataset may define get_batch(index), which gives the
+---values of many items at once for an int64 tensor of positions; loaders use it.
+---@return any
+function data.Dataset() end
+
+---pg.data.FilterSampler(f, dataset): the positions of the items for which f(values…) is true.
+---@param f any
+---@param dataset any
+---@return any
+function data.FilterSampler(f, dataset) end
+
+---pg.data.IntervalSampler(length, interval[, {rollover = true}]): 1, 1 + interval, …, then from 2 on and so on.
+---@param length any
+---@param interval any
+---@param options any
+---@return any
+function data.IntervalSampler(length, interval, options) end
+
+---pg.data.RandomSampler(length): the positions 1..length in a new random order each time.
+---@param length any
+---@return any
+function data.RandomSampler(length) end
+
+---pg.data.Sampler is the base class: define iter() and len().
+---@return any
+function data.Sampler() end
+
+---pg.data.SequentialSampler(length[, start = 1]): start, start + 1, …
+---@param length any
+---@param start any
+---@return any
+function data.SequentialSampler(length, start) end
+
+---pg.data.SimpleDataset(list): a list of items; an item that is a list itself has several values.
+---@param list any
+---@return any
+function data.SimpleDataset(list) end
+
+---pg.data.digits([{train=}]) -> an ArrayDataset of handwritten digits: images 1 x 8 x 8, float32 in [0, 1], and int64
+---labels 1..10 for the digits 0 to 9, named by dataset.classes. All 1797, or the first 1437 with train = true, the last
+---360 with train = false. They are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin and
+---C. Kaynak, UCI Machine Learning Repository, 1998), in the order in which scikit-learn distributes it; data/digits.bin
+---holds 1797 images of 64 bytes (0 to 16) and then 1797 labels.
+---@param options any
+---@return any
+function data.digits(options) end
+
+---@class perigee.init
+local init = {}
+
+---pg.init.Bilinear() makes the weight of a transposed convolution interpolate.
+---@return any
+function init.Bilinear() end
+
+---pg.init.Constant(value) fills with a number, or copies a tensor of the parameter's shape.
+---@param value any
+---@return any
+function init.Constant(value) end
+
+---pg.init.Initializer is the base class: `local Mine = pg.init.Initializer:extend("Mine")` with a method
+---`make(self, shape, options, path)` that returns a tensor; options holds dtype and device.
+---@return any
+function init.Initializer() end
+
+---pg.init.LSTMBias(forget_bias = 1): zeros, and forget_bias for the forget gate (gates in, forget, cell, out).
+---@param forget_bias any
+---@return any
+function init.LSTMBias(forget_bias) end
+
+---pg.init.Load(file or table, default_init): values by path from a file written by save_parameters or pg.save; a
+---path that is not there gets default_init.
+---@param file any
+---@param default_init any
+---@return any
+function init.Load(file, default_init) end
+
+---pg.init.MSRAPrelu(factor_type = "avg", slope = 0.25): Xavier for nets of rectifiers with this negative slope.
+---@param factor_type any
+---@param slope any
+---@return any
+function init.MSRAPrelu(factor_type, slope) end
+
+---pg.init.Mixed(patterns, initializers): the first Lua pattern found in a parameter's path decides. It goes before
+---the rule of the name (bias 0, gamma 1), but for a pattern that fits all, such as ".*".
+---@param patterns any
+---@param initializers any
+---@return any
+function init.Mixed(patterns, initializers) end
+
+---pg.init.Normal(sigma = 0.01) draws from a normal distribution around 0.
+---@param sigma any
+---@return any
+function init.Normal(sigma) end
+
+---pg.init.One() fills with 1.
+---@return any
+function init.One() end
+
+---pg.init.Orthogonal(scale = 1.414, rand_type = "uniform") makes rows or columns orthogonal, of length scale.
+---@param scale any
+---@param rand_type any
+---@return any
+function init.Orthogonal(scale, rand_type) end
+
+---pg.init.TruncatedNormal(mean = 0, stdev = 0.01) draws from a normal distribution cut at two standard deviations.
+---@param mean any
+---@param stdev any
+---@return any
+function init.TruncatedNormal(mean, stdev) end
+
+---pg.init.Uniform(scale = 0.07) draws from [-scale, scale].
+---@param scale any
+---@return any
+function init.Uniform(scale) end
+
+---pg.init.Xavier(rnd_type = "uniform", factor_type = "avg", magnitude = 3): the scale is sqrt(magnitude / fan), the
+---fan being that in, out or their average; rnd_type may be "gaussian".
+---@param rnd_type any
+---@param factor_type any
+---@param magnitude any
+---@return any
+function init.Xavier(rnd_type, factor_type, magnitude) end
+
+---pg.init.Zero() fills with 0.
+---@return any
+function init.Zero() end
+
+---pg.init.make(own, default, path, shape, options) -> a value for a parameter: its own initializer goes first, then
+---the rule of its name, then the default; Mixed and Load as the default choose by path before the rule.
+---@param own any
+---@param default any
+---@param path any
+---@param shape any
+---@param options any
+---@return any
+function init.make(own, default, path, shape, options) end
+
+---pg.init.resolve(op, value) -> an initializer: from its name, a number, a tensor, an initializer, a class of
+---pg.init, or a function(shape, options, path) -> tensor; nil gives Uniform(0.07).
+---@param op any
+---@param value any
+---@return any
+function init.resolve(op, value) end
+
+---pg.init.rule(path) -> the initializer that the end of a parameter's path asks for (bias, beta, running_mean: 0;
+---gamma, running_var: 1), or nil.
+---@param path any
+---@return any
+function init.rule(path) end
+
+---@class perigee.linalg
+local linalg = {}
+
+---The lower triangular L with L Lᵀ = a for symmetric positive definite matrices a, of which only the lower triangle is read.
+---@param a perigee.Tensor
+---@return perigee.Tensor out
+function linalg.cholesky(a) end
+
+---The inverse of square matrices. A singular one is an error.
+---@param a perigee.Tensor
+---@return perigee.Tensor out
+function linalg.inv(a) end
+
+---x with a x = b for square matrices a; b is a vector or a matrix for each. A singular a is an error.
+---@param a perigee.Tensor
+---@param b perigee.Tensor
+---@return perigee.Tensor out
+function linalg.solve(a, b) end
+
+---@class perigee.loss
+local loss = {}
+
+---pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos where
+---label is 1, max(0, cos - margin) where it is -1.
+---@param options any
+---@return perigee.Block
+function loss.CosineEmbeddingLoss(options) end
+
+---pg.loss.HingeLoss({margin = 1, weight=, batch_axis = 1}): max(0, margin - pred * label), labels -1 and 1.
+---@param options any
+---@return perigee.Block
+function loss.HingeLoss(options) end
+
+---pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): squared below rho, linear above.
+---@param options any
+---@return perigee.Block
+function loss.HuberLoss(options) end
+
+---pg.loss.KLDivLoss({from_logits = true, axis = -1, weight=, batch_axis = 1}): the sum over a sample of
+---label * (log label - pred), pred being log-probabilities, or scores when from_logits is false.
+---@param options any
+---@return perigee.Block
+function loss.KLDivLoss(options) end
+
+---pg.loss.L1Loss({weight=, batch_axis = 1}): the mean over a sample of |pred - label|.
+---@param options any
+---@return perigee.Block
+function loss.L1Loss(options) end
+
+---pg.loss.L2Loss({weight = 1, batch_axis = 1}): the mean over a sample of (pred - label)² / 2.
+---@param options any
+---@return perigee.Block
+function loss.L2Loss(options) end
+
+---pg.loss.LogisticLoss({weight=, batch_axis = 1, label_format = "signed" or "binary"}): log(1 + exp(-pred * label)).
+---@param options any
+---@return perigee.Block
+function loss.LogisticLoss(options) end
+
+---pg.loss.Loss is the base class of losses: the options weight (a factor) and batch_axis (default 1).
+---@param a any
+---@return perigee.Block
+function loss.Loss(a) end
+
+---pg.loss.PoissonNLLLoss({weight=, from_logits = true, batch_axis = 1, compute_full = false}): the negative log
+---likelihood of counts, averaged over everything; compute_full adds Stirling's term.
+---@param options any
+---@return perigee.Block
+function loss.PoissonNLLLoss(options) end
+
+---@param ... any
+---@return perigee.Block
+function loss.SigmoidBCELoss(...) end
+
+---pg.loss.SigmoidBinaryCrossEntropyLoss({from_sigmoid = false, weight=, batch_axis = 1}), called as
+---loss(pred, label[, sample_weight[, pos_weight]]): binary cross entropy of logits, or of probabilities.
+---@param options any
+---@return perigee.Block
+function loss.SigmoidBinaryCrossEntropyLoss(options) end
+
+---@param ... any
+---@return perigee.Block
+function loss.SoftmaxCELoss(...) end
+
+---pg.loss.SoftmaxCrossEntropyLoss({axis = -1, sparse_label = true, from_logits = false, weight=, batch_axis = 1}):
+---cross entropy with class labels 1..C, or with distributions when sparse_label is false. from_logits tells that pred
+---holds log-probabilities.
+---@param options any
+---@return perigee.Block
+function loss.SoftmaxCrossEntropyLoss(options) end
+
+---pg.loss.SquaredHingeLoss({margin = 1, weight=, batch_axis = 1}): the square of HingeLoss's terms.
+---@param options any
+---@return perigee.Block
+function loss.SquaredHingeLoss(options) end
+
+---pg.loss.TripletLoss({margin = 1, weight=, batch_axis = 1}), called as loss(anchor, positive, negative):
+---max(0, |positive - anchor|² - |negative - anchor|² + margin).
+---@param options any
+---@return perigee.Block
+function loss.TripletLoss(options) end
+
+---@class perigee.metric
+local metric = {}
+
+---pg.metric.Accuracy({axis = 2}): the share of labels that pred hits; pred holds class indices (the shape of labels) or
+---scores with the classes along axis.
+---@param options any
+---@return any
+function metric.Accuracy(options) end
+
+---pg.metric.CompositeEvalMetric(metrics): several metrics updated together; get() -> lists of names and values.
+---@param metrics any
+---@return any
+function metric.CompositeEvalMetric(metrics) end
+
+---pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log of the label's probability in pred (rows of probabilities).
+---@param options any
+---@return any
+function metric.CrossEntropy(options) end
+
+---pg.metric.CustomMetric(f[, name]): f(label, pred) -> a number, averaged over updates.
+---@param f any
+---@param name any
+---@return any
+function metric.CustomMetric(f, name) end
+
+---pg.metric.Loss(): the mean of all values given as preds; labels are not looked at.
+---@return any
+function metric.Loss() end
+
+---pg.metric.MAE(): the mean of |label - pred|, averaged over updates.
+---@return any
+function metric.MAE() end
+
+---pg.metric.MSE(): the mean of (label - pred)², averaged over updates.
+---@return any
+function metric.MSE() end
+
+---pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; and
+---may define finish(sum, count) -> the value.
+---@param label any
+---@param pred any
+---@return any
+function metric.Metric(label, pred) end
+
+---pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same measure under its other name.
+---@param options any
+---@return any
+function metric.NegativeLogLikelihood(options) end
+
+---pg.metric.PearsonCorrelation(): the correlation of labels and preds, averaged over updates.
+---@return any
+function metric.PearsonCorrelation() end
+
+---pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability; labels equal to
+---ignore_label do not count.
+---@param options any
+---@return any
+function metric.Perplexity(options) end
+
+---pg.metric.RMSE(): the root of the mean of (label - pred)², averaged over updates.
+---@return any
+function metric.RMSE() end
+
+---pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores.
+---@param top_k any
+---@return any
+function metric.TopKAccuracy(top_k) end
+
+---pg.metric.create(value, …) -> a metric from its name (such as "acc"), a list of names, a function or a metric.
+---@param value any
+---@param ... any
+---@return any
+function metric.create(value, ...) end
+
+---@class perigee.nn
+local nn = {}
+
+---nn.Activation(name) applies "relu", "sigmoid", "tanh", "softrelu", "softsign" or another activation op.
+---@param name any
+---@return perigee.Block
+function nn.Activation(name) end
+
+---nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
+---ceil_mode = false}); average pooling takes count_include_pad = true too.
+---@param pool_size any
+---@param strides any
+---@param options any
+---@return perigee.Block
+function nn.AvgPool1D(pool_size, strides, options) end
+
+---@param ... any
+---@return perigee.Block
+function nn.AvgPool2D(...) end
+
+---@param ... any
+---@return perigee.Block
+function nn.AvgPool3D(...) end
+
+---nn.BatchNorm({axis = 2, momentum = 0.9, epsilon = 1e-5, center = true, scale = true, use_global_stats = false,
+---in_channels = 0, beta_initializer=, gamma_initializer=, running_mean_initializer=, running_variance_initializer=})
+---normalizes each channel: by the batch in training mode, when it also updates running_mean and running_var (momentum
+---is the share that is kept; the variance is the biased one), by those otherwise.
+---@param options any
+---@return perigee.Block
+function nn.BatchNorm(options) end
+
+---nn.Block is the base class of blocks that run as plain Lua; see nn.HybridBlock for those that can be hybridized.
+---@return perigee.Block
+function nn.Block() end
+
+---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}); Conv1DTranspose and so on
+---take output_padding = 0 too. Sizes are a number or a list with one number a dim.
+---@param channels any
+---@param kernel_size any
+---@param options any
+---@return perigee.Block
+function nn.Conv1D(channels, kernel_size, options) end
+
+---@param ... any
+---@return perigee.Block
+function nn.Conv1DTranspose(...) end
+
+---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}); Conv1DTranspose and so on
+---take output_padding = 0 too. Sizes are a number or a list with one number a dim.
+---@param channels any
+---@param kernel_size any
+---@param options any
+---@return perigee.Block
+function nn.Conv2D(channels, kernel_size, options) end
+
+---@param ... any
+---@return perigee.Block
+function nn.Conv2DTranspose(...) end
+
+---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}); Conv1DTranspose and so on
+---take output_padding = 0 too. Sizes are a number or a list with one number a dim.
+---@param channels any
+---@param kernel_size any
+---@param options any
+---@return perigee.Block
+function nn.Conv3D(channels, kernel_size, options) end
+
+---@param ... any
+---@return perigee.Block
+function nn.Conv3DTranspose(...) end
+
+---nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
+---in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten joins all dims but the first; without it
+---the layer acts on the last dim.
+---@param units any
+---@param options any
+---@return perigee.Block
+function nn.Dense(units, options) end
+
+---nn.Dropout(rate, {axes=}) zeroes elements with probability rate in training mode and scales up the others. axes
+---lists dims that share one mask.
+---@param rate any
+---@param options any
+---@return perigee.Block
+function nn.Dropout(rate, options) end
+
+---nn.ELU(alpha = 1): x where x > 0, else alpha * (exp(x) - 1).
+---@param alpha any
+---@return perigee.Block
+function nn.ELU(alpha) end
+
+---nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): rows of weight (input_dim,
+---output_dim) by index.
+---@param input_dim any
+---@param output_dim any
+---@param options any
+---@return perigee.Block
+function nn.Embedding(input_dim, output_dim, options) end
+
+---nn.Flatten() joins all dims but the first.
+---@return perigee.Block
+function nn.Flatten() end
+
+---nn.GELU(approximation = "erf" or "tanh"): x times the normal distribution function of x.
+---@param approximation any
+---@return perigee.Block
+function nn.GELU(approximation) end
+
+---nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number, keeping the dims as 1.
+---@return perigee.Block
+function nn.GlobalAvgPool1D() end
+
+---@param ... any
+---@return perigee.Block
+function nn.GlobalAvgPool2D(...) end
+
+---@param ... any
+---@return perigee.Block
+function nn.GlobalAvgPool3D(...) end
+
+---nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number, keeping the dims as 1.
+---@return perigee.Block
+function nn.GlobalMaxPool1D() end
+
+---@param ... any
+---@return perigee.Block
+function nn.GlobalMaxPool2D(...) end
+
+---@param ... any
+---@return perigee.Block
+function nn.GlobalMaxPool3D(...) end
+
+---nn.GroupNorm(num_groups = 1, {epsilon = 1e-5, center = true, scale = true, beta_initializer=, gamma_initializer=})
+---normalizes groups of channels of one sample. gamma and beta hold one value a group, as in Gluon 1.x.
+---@param num_groups any
+---@param options any
+---@return perigee.Block
+function nn.GroupNorm(num_groups, options) end
+
+---nn.HybridBlock is the base class of blocks that can be hybridized: `local Net = nn.HybridBlock:extend("Net")`.
+---@return perigee.Block
+function nn.HybridBlock() end
+
+---nn.Lambda(f) and nn.HybridLambda(f) make a block of a function or of the name of an op.
+---@param f any
+---@return perigee.Block
+function nn.HybridLambda(f) end
+
+---nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in turn; functions may stand among
+---them. `net[i]` is a child, `#net` their number; the first child gets all arguments, each other one value.
+---@param options any
+---@return perigee.Block
+function nn.HybridSequential(options) end
+
+---nn.Identity() returns its input.
+---@return perigee.Block
+function nn.Identity() end
+
+---nn.InstanceNorm({axis = 2, epsilon = 1e-5, center = true, scale = false, in_channels = 0, beta_initializer=,
+---gamma_initializer=}) normalizes each channel of each sample.
+---@param options any
+---@return perigee.Block
+function nn.InstanceNorm(options) end
+
+---nn.Lambda(f) and nn.HybridLambda(f) make a block of a function or of the name of an op.
+---@param f any
+---@return perigee.Block
+function nn.Lambda(f) end
+
+---nn.LayerNorm({axis = -1, epsilon = 1e-5, center = true, scale = true, in_channels = 0, beta_initializer=,
+---gamma_initializer=}) normalizes over one dim.
+---@param options any
+---@return perigee.Block
+function nn.LayerNorm(options) end
+
+---nn.LeakyReLU(alpha = 0.01): x where x > 0, else alpha * x.
+---@param alpha any
+---@return perigee.Block
+function nn.LeakyReLU(alpha) end
+
+---nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
+---ceil_mode = false}); average pooling takes count_include_pad = true too.
+---@param pool_size any
+---@param strides any
+---@param options any
+---@return perigee.Block
+function nn.MaxPool1D(pool_size, strides, options) end
+
+---nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
+---ceil_mode = false}); average pooling takes count_include_pad = true too.
+---@param pool_size any
+---@param strides any
+---@param options any
+---@return perigee.Block
+function nn.MaxPool2D(pool_size, strides, options) end
+
+---nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
+---ceil_mode = false}); average pooling takes count_include_pad = true too.
+---@param pool_size any
+---@param strides any
+---@param options any
+---@return perigee.Block
+function nn.MaxPool3D(pool_size, strides, options) end
+
+---nn.PReLU({alpha_initializer = 0.25, in_channels = 1}): a leaky rectifier with a learnt slope, one or one a channel.
+---@param options any
+---@return perigee.Block
+function nn.PReLU(options) end
+
+---nn.ReflectionPad2D(padding = 0) pads height and width by reflection.
+---@param padding any
+---@return perigee.Block
+function nn.ReflectionPad2D(padding) end
+
+---nn.SELU(): the scaled exponential unit of self-normalizing nets.
+---@return perigee.Block
+function nn.SELU() end
+
+---nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in turn; functions may stand among
+---them. `net[i]` is a child, `#net` their number; the first child gets all arguments, each other one value.
+---@param options any
+---@return perigee.Block
+function nn.Sequential(options) end
+
+---nn.Swish(beta = 1): x * sigmoid(beta * x).
+---@param beta any
+---@return perigee.Block
+function nn.Swish(beta) end
+
+---nn.block{field = child or parameter, …, forward = function(self, …) … end} -> the same table as a block.
+---hybrid = false makes it a plain nn.Block.
+---@param options any
+---@return perigee.Block
+function nn.block(options) end
+
+---@class perigee.optim
+local optim = {}
+
+---pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}, with epsilon outside the
+---bias correction as in MXNet; wd is added to the gradient.
+---@param options any
+---@return any
+function optim.Adam(options) end
+
+---pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam whose decay is
+---w = w - lr * wd * w beside the step, as in PyTorch.
+---@param options any
+---@return any
+function optim.AdamW(options) end
+
+---pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with Nesterov's momentum.
+---@param options any
+---@return any
+function optim.NAG(options) end
+
+---pg.optim.Optimizer is the base class. A subclass names its state tensors in `states` and defines
+---update(group): group holds the lists weights, grads and one list of tensors for each state, their number n, and lr, wd
+---and t (updates so far, this one included), each a number or a list with one a weight, rescale_grad and clip_gradient.
+---All take learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
+---@param group any
+---@return any
+function optim.Optimizer(group) end
+
+---pg.optim.SGD{learning_rate = 0.01, momentum = 0, wd=, …}: m = momentum * m - lr * g, w = w + m, where g is the
+---rescaled, clipped gradient plus wd * w.
+---@param options any
+---@return any
+function optim.SGD(options) end
+
+---pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors;
+---optimizer is a name such as "sgd" with its options {learning_rate=, momentum=, wd=, …}, or an optimizer.
+---@param params any
+---@param optimizer any
+---@param options any
+---@return any
+function optim.Trainer(params, optimizer, options) end
+
+---pg.optim.create(name or optimizer, options) -> an optimizer.
+---@param name any
+---@param options any
+---@return any
+function optim.create(name, options) end
+
+---@param ... any
+---@return any
+function optim.lr_scheduler(...) end
+
+---@class perigee.tree
+local tree = {}
+
+---pg.tree.flatten(t) -> leaves, spec: the leaves as a list in walking order, and what tree.unflatten needs.
+---@param t any
+---@return any
+function tree.flatten(t) end
+
+---pg.tree.leaves(t) -> an iterator over the leaves with their position.
+---@param t any
+---@return any
+function tree.leaves(t) end
+
+---pg.tree.map(f, t, …) -> a tree of the same structure whose leaves are f(leaf, …). Further trees give f further
+---arguments and must have the structure of the first. A leaf is anything but a plain table.
+---@param f any
+---@param t any
+---@param ... any
+---@return any
+function tree.map(f, t, ...) end
+
+---pg.tree.unflatten(spec, leaves) -> the tree that tree.flatten took apart, with these leaves.
+---@param spec any
+---@param leaves any
+---@return any
+function tree.unflatten(spec, leaves) end
+
+---@class perigee.utils
+local utils = {}
+
+---pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together. Where it
+---is above max_norm, all of them are scaled in place so that it becomes max_norm; a norm that is not finite changes
+---nothing, and is an error unless check_isfinite is false.
+---@param arrays any
+---@param max_norm any
+---@param options any
+---@return any
+function utils.clip_global_norm(arrays, max_norm, options) end
+
+---pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, plain lines about
+---every tenth of the way elsewhere.
+---@param total any
+---@param label any
+---@return any
+function utils.progress(total, label) end
+
+---pg.utils.seed_all(seed) seeds the random numbers of tensors and of math.random.
+---@param seed any
+---@return any
+function utils.seed_all(seed) end
+
+---pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data. With
+---even_split the size has to divide; else the last part takes the rest.
+---@param data any
+---@param num_slice any
+---@param options any
+---@return any
+function utils.split_data(data, num_slice, options) end
+
+---@class perigee
+---@field autograd perigee.autograd
+---@field data perigee.data
+---@field init perigee.init
+---@field linalg perigee.linalg
+---@field loss perigee.loss
+---@field metric perigee.metric
+---@field nn perigee.nn
+---@field optim perigee.optim
+---@field tree perigee.tree
+---@field utils perigee.utils
+---@field version string
+local pg = {}
+
+---The absolute value. The gradient at 0 is 0.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.abs(x) end
+
+---The angle in 0..pi whose cosine is x; NaN outside -1..1.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.acos(x) end
+
+---The inverse of cosh; NaN below 1.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.acosh(x) end
+
+---Adam (Kingma, Ba 2014) with MXNet's epsilon: g = clip(rescale_grad g + wd w), m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, w - lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon). Answers the new weights, means, vars.
+---@param weights perigee.Tensor[] the parameters
+---@param grads perigee.Tensor[] a gradient for each
+---@param means perigee.Tensor[] running mean of each gradient
+---@param vars perigee.Tensor[] running mean square of each gradient
+---@param lr number[] learning rate, one for all or one for each weight
+---@param wd? number[] weight decay, one for all or one for each weight
+---@param rescale_grad? number factor on the gradients
+---@param clip_gradient? number bound on the size of each element of a rescaled gradient
+---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
+---@param beta1? number share of the mean that is kept
+---@param beta2? number share of the mean square that is kept
+---@param epsilon? number added to the root
+---@return perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
+function pg.adam_update(weights, grads, means, vars, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
+
+---AdamW (Loshchilov, Hutter 2019) as PyTorch's: w (1 - lr wd) - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon) with Adam's m and v of the rescaled, clipped gradient. Answers the new weights, means, vars.
+---@param weights perigee.Tensor[] the parameters
+---@param grads perigee.Tensor[] a gradient for each
+---@param means perigee.Tensor[] running mean of each gradient
+---@param vars perigee.Tensor[] running mean square of each gradient
+---@param lr number[] learning rate, one for all or one for each weight
+---@param wd? number[] weight decay, one for all or one for each weight
+---@param rescale_grad? number factor on the gradients
+---@param clip_gradient? number bound on the size of each element of a rescaled gradient
+---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
+---@param beta1? number share of the mean that is kept
+---@param beta2? number share of the mean square that is kept
+---@param epsilon? number added to the root
+---@return perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
+function pg.adamw_update(weights, grads, means, vars, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
+
+---Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---@param x perigee.Tensor
+---@param size integer|integer[] spatial sizes of the result
+---@return perigee.Tensor out
+function pg.adaptive_avg_pool(x, size) end
+
+---Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---@param x perigee.Tensor
+---@param size integer|integer[] spatial sizes of the result
+---@return perigee.Tensor out
+function pg.adaptive_max_pool(x, size) end
+
+---x + y, with broadcasting. For bools it is the logical or; integers wrap around.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.add(x, y) end
+
+---beta * input + alpha * mat1 mat2.
+---@param input perigee.Tensor
+---@param mat1 perigee.Tensor
+---@param mat2 perigee.Tensor
+---@param beta? number factor of input; with 0 it is not read
+---@param alpha? number factor of the product
+---@return perigee.Tensor out
+---@overload fun(input: perigee.Tensor, mat1: perigee.Tensor, mat2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
+function pg.addmm(input, mat1, mat2, beta, alpha) end
+
+---Whether all elements over dims are not 0; true of nothing.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.all(x, dim, keepdim) end
+
+---The largest element over dims; NaN when there is one. Equal elements share the gradient.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.amax(x, dim, keepdim) end
+
+---The smallest element over dims; NaN when there is one. Equal elements share the gradient.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.amin(x, dim, keepdim) end
+
+---Whether any element over dims is not 0; false of nothing.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.any(x, dim, keepdim) end
+
+---The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
+function pg.argmax(x, dim, keepdim, index_base) end
+
+---The index of the first smallest element along dim, of the flattened tensor without dim; int64, from 1 on.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
+function pg.argmin(x, dim, keepdim, index_base) end
+
+---The positions that bring x in ascending order along `dim`, int64. Equal elements keep their order; NaN counts as the largest value.
+---@param x perigee.Tensor
+---@param dim? integer the dim to order along
+---@param descending? boolean the largest first
+---@param stable? boolean accepted; equal values always keep their order
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor
+function pg.argsort(x, dim, descending, stable, index_base) end
+
+---The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.asin(x) end
+
+---The inverse of sinh.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.asinh(x) end
+
+---The angle in -pi/2..pi/2 whose tangent is x.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.atan(x) end
+
+---The angle of the point (y, x) in -pi..pi, with broadcasting. Note the order: pg.atan2(y, x).
+---@param y perigee.Tensor|number
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.atan2(y, x) end
+
+---The inverse of tanh; NaN outside -1..1.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.atanh(x) end
+
+---The mean of each window, channel by channel.
+---@param x perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@param count_include_pad? boolean count the padding in the mean
+---@param divisor_override? integer divides the sums instead of the window's size
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean, divisor_override?: integer}): perigee.Tensor
+function pg.avg_pool1d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---The mean of each window, channel by channel.
+---@param x perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@param count_include_pad? boolean count the padding in the mean
+---@param divisor_override? integer divides the sums instead of the window's size
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean, divisor_override?: integer}): perigee.Tensor
+function pg.avg_pool2d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---The mean of each window, channel by channel.
+---@param x perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@param count_include_pad? boolean count the padding in the mean
+---@param divisor_override? integer divides the sums instead of the window's size
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean, divisor_override?: integer}): perigee.Tensor
+function pg.avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---beta * input + alpha * batch1 batch2, for batches of matrices.
+---@param input perigee.Tensor
+---@param batch1 perigee.Tensor
+---@param batch2 perigee.Tensor
+---@param beta? number factor of input; with 0 it is not read
+---@param alpha? number factor of the product
+---@return perigee.Tensor out
+---@overload fun(input: perigee.Tensor, batch1: perigee.Tensor, batch2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
+function pg.baddbmm(input, batch1, batch2, beta, alpha) end
+
+---Normalises each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Answers the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it answers the result alone and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
+---@param x perigee.Tensor
+---@param running_mean? perigee.Tensor of each channel
+---@param running_var? perigee.Tensor of each channel
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param training? boolean whether to use the statistics of the batch; by the mode when absent
+---@param momentum? number share of the running statistics that is kept
+---@param eps? number added to the variance
+---@param running_var_correction? number taken from the count in the divisor of the running variance
+---@return perigee.Tensor out
+---@return perigee.Tensor new_running_mean
+---@return perigee.Tensor new_running_var
+---@overload fun(x: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, training?: boolean, momentum?: number, eps?: number, running_var_correction?: number}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function pg.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, running_var_correction) end
+
+---1 with the probability that p gives for each element, else 0, in the dtype of p. A probability outside [0, 1] is an error.
+---@param p perigee.Tensor
+---@return perigee.Tensor out
+---@overload fun(p: perigee.Tensor, options: {generator?: perigee.Generator}): perigee.Tensor
+function pg.bernoulli(p) end
+
+----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param weight? perigee.Tensor a factor for each element
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.binary_cross_entropy(x, target, weight, reduction) end
+
+----(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param weight? perigee.Tensor a factor for each element
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param pos_weight? perigee.Tensor a factor for the positive part
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum", pos_weight?: perigee.Tensor}): perigee.Tensor
+function pg.binary_cross_entropy_with_logits(x, target, weight, reduction, pos_weight) end
+
+---How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its occurrences: int64 (float32 or float64 with weights) up to the largest label, at least minlength long. The size depends on values: eager only.
+---@param x perigee.Tensor
+---@param weights? perigee.Tensor
+---@param minlength? integer least size of the result
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {weights?: perigee.Tensor, minlength?: integer, index_base?: integer}): perigee.Tensor
+function pg.bincount(x, weights, minlength, index_base) end
+
+---The bitwise and of integers or bools, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.bitwise_and(x, y) end
+
+---All bits of integers flipped; the logical not of bools.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.bitwise_not(x) end
+
+---The bitwise or of integers or bools, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.bitwise_or(x, y) end
+
+---The bitwise exclusive or of integers or bools, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.bitwise_xor(x, y) end
+
+---The products of two batches of matrices.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.bmm(x, y) end
+
+---x broadcast to `shape`; -1 keeps a dim. A view.
+---@param x perigee.Tensor
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function pg.broadcast_to(x, shape) end
+
+---The tensors one after the other along `dim`; their other sizes are equal. dtypes promote.
+---@param tensors perigee.Tensor[]
+---@param dim? integer the dim to join along
+---@return perigee.Tensor out
+---@overload fun(tensors: perigee.Tensor[], options: {dim?: integer}): perigee.Tensor
+function pg.cat(tensors, dim) end
+
+---The smallest whole number not below x. The gradient is zero.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.ceil(x) end
+
+---x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative. Barron, Continuously differentiable exponential linear units, 2017.
+---@param x perigee.Tensor|number
+---@param alpha? number minus the limit at -inf, not 0
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
+function pg.celu(x, alpha) end
+
+---Cuts x along `dim` into at most `chunks` pieces of equal size; the last may be smaller. An array table of views.
+---@param x perigee.Tensor
+---@param chunks integer number of pieces
+---@param dim? integer the dim to cut along
+---@return perigee.Tensor[]
+---@overload fun(x: perigee.Tensor, chunks: integer, options: {dim?: integer}): perigee.Tensor[]
+function pg.chunk(x, chunks, dim) end
+
+---x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays NaN, and max wins where min is above it. The gradient passes inside the closed interval.
+---@param x perigee.Tensor|number
+---@param min? perigee.Tensor|number
+---@param max? perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {min?: perigee.Tensor|number, max?: perigee.Tensor|number}): perigee.Tensor
+function pg.clamp(x, min, max) end
+
+---A copy of x with memory of its own.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.clone(x) end
+
+---x itself when its elements lie row-major without gaps, else a copy laid out so.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.contiguous(x) end
+
+---Convolution of (N, C, W) or (C, W) with weights (out, in / groups, k), plus bias.
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param groups? integer groups of channels that see only each other
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}): perigee.Tensor
+function pg.conv1d(x, weight, bias, stride, padding, dilation, groups) end
+
+---Convolution of (N, C, H, W) or (C, H, W) with weights (out, in / groups, kH, kW), plus bias.
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param groups? integer groups of channels that see only each other
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}): perigee.Tensor
+function pg.conv2d(x, weight, bias, stride, padding, dilation, groups) end
+
+---Convolution of (N, C, D, H, W) or (C, D, H, W) with weights (out, in / groups, kD, kH, kW), plus bias.
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param groups? integer groups of channels that see only each other
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}): perigee.Tensor
+function pg.conv3d(x, weight, bias, stride, padding, dilation, groups) end
+
+---The gradient of conv1d by its input, as an op; weights are (in, out / groups, k).
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param output_padding? integer|integer[] added to the size of the result on the far side
+---@param groups? integer groups of channels that see only each other
+---@param dilation? integer|integer[] distance between the elements of the window
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], groups?: integer, dilation?: integer|integer[]}): perigee.Tensor
+function pg.conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
+
+---The gradient of conv2d by its input, as an op; weights are (in, out / groups, kH, kW).
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param output_padding? integer|integer[] added to the size of the result on the far side
+---@param groups? integer groups of channels that see only each other
+---@param dilation? integer|integer[] distance between the elements of the window
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], groups?: integer, dilation?: integer|integer[]}): perigee.Tensor
+function pg.conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
+
+---The gradient of conv3d by its input, as an op; weights are (in, out / groups, kD, kH, kW).
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros added on both sides
+---@param output_padding? integer|integer[] added to the size of the result on the far side
+---@param groups? integer groups of channels that see only each other
+---@param dilation? integer|integer[] distance between the elements of the window
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], groups?: integer, dilation?: integer|integer[]}): perigee.Tensor
+function pg.conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
+
+---The magnitude of x with the sign of y, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.copysign(x, y) end
+
+---The cosine of x in radians.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.cos(x) end
+
+---The hyperbolic cosine.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.cosh(x) end
+
+---The number of elements over dims that are not 0, int64.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.count_nonzero(x, dim, keepdim) end
+
+---The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and gives its variance.
+---@param x perigee.Tensor
+---@param correction? number taken from the number of elements in the divisor
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {correction?: number}): perigee.Tensor
+function pg.cov(x, correction) end
+
+---The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count.
+---@param x perigee.Tensor
+---@param target perigee.Tensor labels or probabilities
+---@param weight? perigee.Tensor a factor for each class
+---@param ignore_index? integer label of samples that do not count
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param label_smoothing? number share of the target that goes to all classes evenly
+---@param index_base? integer what the first class is called
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", label_smoothing?: number, index_base?: integer}): perigee.Tensor
+function pg.cross_entropy(x, target, weight, ignore_index, reduction, label_smoothing, index_base) end
+
+---The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.
+---@param x perigee.Tensor
+---@param dim integer the dim to run along
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.cummax(x, dim, index_base) end
+
+---The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any number.
+---@param x perigee.Tensor
+---@param dim integer the dim to run along
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.cummin(x, dim, index_base) end
+
+---Running products along dim. bool and integers give int64. The gradient is exact where elements are 0.
+---@param x perigee.Tensor
+---@param dim integer the dim to run along
+---@param reverse? boolean run from the end
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+function pg.cumprod(x, dim, reverse) end
+
+---Running sums along dim. bool and integers give int64.
+---@param x perigee.Tensor
+---@param dim integer the dim to run along
+---@param reverse? boolean run from the end
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+function pg.cumsum(x, dim, reverse) end
+
+---The values of x as a constant: no gradient flows through.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.detach(x) end
+
+---The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.
+---@param x perigee.Tensor
+---@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
+function pg.diag(x, diagonal) end
+
+---Square matrices, spanned by dims dim1 and dim2 of the result, that are zero but for a diagonal, which holds the last dim of x.
+---@param x perigee.Tensor
+---@param offset? integer 0 is the main diagonal, positive ones lie above
+---@param dim1? integer a dim that spans the matrices
+---@param dim2? integer a dim that spans the matrices
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {offset?: integer, dim1?: integer, dim2?: integer}): perigee.Tensor
+function pg.diag_embed(x, offset, dim1, dim2) end
+
+---The diagonal of the matrices that dims dim1 and dim2 span, as a new last dim. A view.
+---@param x perigee.Tensor
+---@param offset? integer 0 is the main diagonal, positive ones lie above
+---@param dim1? integer a dim that spans the matrices
+---@param dim2? integer a dim that spans the matrices
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {offset?: integer, dim1?: integer, dim2?: integer}): perigee.Tensor
+function pg.diagonal(x, offset, dim1, dim2) end
+
+---The derivative of lgamma (Abramowitz and Stegun, 6.3).
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.digamma(x) end
+
+---x / y, with broadcasting. Integers give float32.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.div(x, y) end
+
+---The product of two vectors, of two matrices or of one and the other; matrices may be transposed first.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@param transpose_a? boolean use the transpose of x
+---@param transpose_b? boolean use the transpose of y
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, y: perigee.Tensor, options: {transpose_a?: boolean, transpose_b?: boolean}): perigee.Tensor
+function pg.dot(x, y, transpose_a, transpose_b) end
+
+---In training each element is 0 with probability p, else x / (1 - p); otherwise x. Srivastava et al., Dropout, 2014.
+---@param x perigee.Tensor
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function pg.dropout(x, p, training) end
+
+---Sums of products by Einstein's convention: one letter a dim of each tensor, terms separated by commas, then "->" and the letters of the result (by default those that occur once, in alphabetic order). "..." stands for leading dims that broadcast; a letter twice in a term takes the diagonal.
+---@param equation string the terms
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.einsum(equation, tensors) end
+
+---x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning by exponential linear units, 2015.
+---@param x perigee.Tensor|number
+---@param alpha? number minus the limit at -inf
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
+function pg.elu(x, alpha) end
+
+---Rows of `weight` (2-dim) at the positions `indices`, whose shape the result has in front. Positions are labels: negative ones are errors. The gradient of row padding_idx is zero.
+---@param indices perigee.Tensor
+---@param weight perigee.Tensor
+---@param padding_idx? integer a row of weight (1-based or negative) that gets no gradient
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(indices: perigee.Tensor, weight: perigee.Tensor, options: {padding_idx?: integer, index_base?: integer}): perigee.Tensor
+function pg.embedding(indices, weight, padding_idx, index_base) end
+
+---A tensor whose elements are not set: they hold anything until written.
+---@param shape integer|integer[] the sizes; an empty list is 0-dim
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.empty(shape, dtype, device) end
+
+---A tensor of the shape of x whose elements are not set.
+---@param x perigee.Tensor
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.empty_like(x, dtype, device) end
+
+---True where x equals y, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.eq(x, y) end
+
+---The error function.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.erf(x) end
+
+---1 - erf(x), accurate for large x.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.erfc(x) end
+
+---The inverse of erf; infinities at -1 and 1, NaN beyond. Starts from M. Giles, Approximating the erfinv function, 2011.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.erfinv(x) end
+
+---e to the power x.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.exp(x) end
+
+---2 to the power x.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.exp2(x) end
+
+---x with dims of size 1 repeated, and new leading dims, up to `shape`; -1 keeps a dim. A view.
+---@param x perigee.Tensor
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function pg.expand(x, shape) end
+
+---x expanded to the shape of `other`. A view.
+---@param x perigee.Tensor
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function pg.expand_as(x, other) end
+
+---exp(x) - 1, accurate near 0.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.expm1(x) end
+
+---Ones on the diagonal of n rows and m columns (n when nil), zeros elsewhere.
+---@param n integer rows
+---@param m? integer columns
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(n: integer, options: {m?: integer, dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.eye(n, m, dtype, device) end
+
+---Joins the dims from start_dim to end_dim into one. A 0-dim tensor gives one dim of size 1.
+---@param x perigee.Tensor
+---@param start_dim? integer first dim to join
+---@param end_dim? integer last dim to join
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {start_dim?: integer, end_dim?: integer}): perigee.Tensor
+function pg.flatten(x, start_dim, end_dim) end
+
+---x in reverse order along `dims`.
+---@param x perigee.Tensor
+---@param dims integer|integer[] dims to reverse
+---@return perigee.Tensor out
+function pg.flip(x, dims) end
+
+---The largest whole number not above x. The gradient is zero.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.floor(x) end
+
+---The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor of 0 is an error. The gradient is zero.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.floor_divide(x, y) end
+
+---The remainder of x / y with the sign of x, like C's fmod. Keeps integer dtypes; an integer divisor of 0 is an error.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.fmod(x, y) end
+
+---A tensor with the number value everywhere. A number that the dtype cannot hold is an error.
+---@param shape integer|integer[] the sizes; an empty list is 0-dim
+---@param value number the element
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(shape: integer|integer[], value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.full(shape, value, dtype, device) end
+
+---The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.
+---@param x perigee.Tensor
+---@param value number the element
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.full_like(x, value, dtype, device) end
+
+---The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for dim 1. index has the rank of x and, but for dim, at most its sizes; the result has the shape of index.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.gather(x, dim, index, index_base) end
+
+---True where x is at least y, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.ge(x, y) end
+
+---x times the normal distribution function of x, or its tanh form. Hendrycks and Gimpel, Gaussian error linear units, 2016.
+---@param x perigee.Tensor|number
+---@param approximate? "none"|"tanh" exact, or by tanh
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {approximate?: "none"|"tanh"}): perigee.Tensor
+function pg.gelu(x, approximate) end
+
+---The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling with gated convolutional networks).
+---@param x perigee.Tensor
+---@param dim? integer the dim to halve
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
+function pg.glu(x, dim) end
+
+---Normalises each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element a channel.
+---@param x perigee.Tensor
+---@param num_groups integer number of groups of channels
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param eps? number added to the variance
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, num_groups: integer, options: {weight?: perigee.Tensor, bias?: perigee.Tensor, eps?: number}): perigee.Tensor
+function pg.group_norm(x, num_groups, weight, bias, eps) end
+
+---True where x is greater than y, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.gt(x, y) end
+
+---min(max(x + 3, 0), 6) / 6.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.hardsigmoid(x) end
+
+---x min(max(x + 3, 0), 6) / 6. Howard et al., Searching for MobileNetV3, 2019.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.hardswish(x) end
+
+---x limited to [min_val, max_val].
+---@param x perigee.Tensor|number
+---@param min_val? number the lower limit
+---@param max_val? number the upper limit
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {min_val?: number, max_val?: number}): perigee.Tensor
+function pg.hardtanh(x, min_val, max_val) end
+
+---d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), reduced.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param delta? number where the square ends
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", delta?: number}): perigee.Tensor
+function pg.huber_loss(x, target, reduction, delta) end
+
+---sqrt(x^2 + y^2) without overflow on the way, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.hypot(x, y) end
+
+---x with alpha * source added at the positions `index` of dim `dim`, in the order of index.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param source perigee.Tensor
+---@param alpha? number factor of source
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {alpha?: number, index_base?: integer}): perigee.Tensor
+function pg.index_add(x, dim, index, source, alpha, index_base) end
+
+---The positions `index` of dim `dim`, in that order; the dims of index (1, or any number) replace that dim.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.index_select(x, dim, index, index_base) end
+
+---Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
+---@param x perigee.Tensor
+---@param running_mean? perigee.Tensor of each channel
+---@param running_var? perigee.Tensor of each channel
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param use_input_stats? boolean whether to use the statistics of x
+---@param eps? number added to the variance
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, use_input_stats?: boolean, eps?: number}): perigee.Tensor
+function pg.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, eps) end
+
+---x with its spatial dims resized to `size` or by `scale_factor`.
+---@param x perigee.Tensor
+---@param size? integer|integer[] new spatial sizes
+---@param scale_factor? number[] or the factors
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area" how elements between others arise
+---@param align_corners? boolean let the first and last elements keep their places
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
+function pg.interpolate(x, size, scale_factor, mode, align_corners) end
+
+---True where x is neither NaN nor an infinity; always for integers.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.isfinite(x) end
+
+---True where x is an infinity; never for integers.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.isinf(x) end
+
+---True where x is NaN; never for integers.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.isnan(x) end
+
+---t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; batchmean divides the sum by the size of dim 1.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum"|"batchmean" none, mean or sum
+---@param log_target? boolean whether target holds logarithms
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"|"batchmean", log_target?: boolean}): perigee.Tensor
+function pg.kl_div(x, target, reduction, log_target) end
+
+---The size of the difference of x and target, reduced.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.l1_loss(x, target, reduction) end
+
+---(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). weight and bias have the shape of those dims.
+---@param x perigee.Tensor
+---@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param weight? perigee.Tensor factors
+---@param bias? perigee.Tensor terms
+---@param eps? number added to the variance
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, bias?: perigee.Tensor, eps?: number}): perigee.Tensor
+function pg.layer_norm(x, normalized_shape, weight, bias, eps) end
+
+---True where x is at most y, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.le(x, y) end
+
+---x where it is positive, else negative_slope x.
+---@param x perigee.Tensor|number
+---@param negative_slope? number the factor below 0
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {negative_slope?: number}): perigee.Tensor
+function pg.leaky_relu(x, negative_slope) end
+
+---x + weight (y - x), exact at both ends, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@param weight perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.lerp(x, y, weight) end
+
+---The logarithm of the absolute value of the gamma function.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.lgamma(x) end
+
+---x weightᵀ + bias on the last dim of x; weight is (out, in).
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor}): perigee.Tensor
+function pg.linear(x, weight, bias) end
+
+---steps numbers from start to stop, both included, equally far apart.
+---@param start number the first element
+---@param stop number the last element
+---@param steps integer how many
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(start: number, stop: number, steps: integer, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.linspace(start, stop, steps, dtype, device) end
+
+---The natural logarithm; -inf at 0, NaN below.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.log(x) end
+
+---The logarithm to base 10.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.log10(x) end
+
+---log(1 + x), accurate near 0.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.log1p(x) end
+
+---The logarithm to base 2.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.log2(x) end
+
+---The logarithm of softmax(x) along dim, computed as x - logsumexp(x).
+---@param x perigee.Tensor
+---@param dim integer the dim along which the results belong together
+---@return perigee.Tensor out
+function pg.log_softmax(x, dim) end
+
+---log(exp(x) + exp(y)) without overflow, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.logaddexp(x, y) end
+
+---True where both x and y are nonzero, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.logical_and(x, y) end
+
+---True where x is zero or false.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.logical_not(x) end
+
+---True where x or y is nonzero, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.logical_or(x, y) end
+
+---True where exactly one of x and y is nonzero, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.logical_xor(x, y) end
+
+---log(sigmoid(x)) without underflow.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.logsigmoid(x) end
+
+---log(sum(exp(x))) over dims without overflow.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.logsumexp(x, dim, keepdim) end
+
+---The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.
+---@param x perigee.Tensor
+---@param norm_type? number the exponent p
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {norm_type?: number, stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function pg.lp_pool(x, norm_type, kernel_size, stride, ceil_mode) end
+
+---True where x is less than y, with broadcasting.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.lt(x, y) end
+
+---x with `value`, a number or a tensor of one element, where mask is true. x and mask broadcast.
+---@param x perigee.Tensor
+---@param mask perigee.Tensor
+---@param value perigee.Tensor
+---@return perigee.Tensor out
+function pg.masked_fill(x, mask, value) end
+
+---The elements of x where mask is true, as a 1-dim tensor in row-major order. x and mask broadcast. The size depends on values: eager only.
+---@param x perigee.Tensor
+---@param mask perigee.Tensor
+---@return perigee.Tensor out
+function pg.masked_select(x, mask) end
+
+---The matrix product of the last two dims, broadcast over the leading ones. A 1-D x is a row, a 1-D y a column, and their dim is left out of the result.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.matmul(x, y) end
+
+---The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. The first of equal elements counts, NaN is larger than any number.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.max(x, dim, keepdim, index_base) end
+
+---The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---@param x perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function pg.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode) end
+
+---The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---@param x perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function pg.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode) end
+
+---The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---@param x perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param ceil_mode? boolean also take windows that hang over the far side
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+function pg.max_pool3d(x, kernel_size, stride, padding, dilation, ceil_mode) end
+
+---The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.maximum(x, y) end
+
+---The mean over dims; NaN of nothing. bool and integers give float32.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.mean(x, dim, keepdim) end
+
+---The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. The first of equal elements counts, NaN is smaller than any number.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer what the first position is called
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.min(x, dim, keepdim, index_base) end
+
+---The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.minimum(x, y) end
+
+---x tanh(softplus(x)). Misra, Mish: a self regularized non-monotonic activation function, 2019.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.mish(x) end
+
+---The product of two matrices.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.mm(x, y) end
+
+---x with the dims `source` moved to the places `destination`; the others keep their order. A view.
+---@param x perigee.Tensor
+---@param source integer|integer[] dims of x to move
+---@param destination integer|integer[] where they go in the result
+---@return perigee.Tensor out
+function pg.moveaxis(x, source, destination) end
+
+---Another name of moveaxis.
+---@param x perigee.Tensor
+---@param source integer|integer[] dims of x to move
+---@param destination integer|integer[] where they go in the result
+---@return perigee.Tensor out
+function pg.movedim(x, source, destination) end
+
+---The squared difference of x and target, reduced.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.mse_loss(x, target, reduction) end
+
+---x * y, with broadcasting. For bools it is the logical and; integers wrap around.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.mul(x, y) end
+
+---n indices (from 1) drawn with probabilities proportional to the weights p, a list or one list a row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
+---@param p perigee.Tensor
+---@param n integer draws a row
+---@param replacement? boolean whether an index may come again
+---@param index_base? integer the first index, 1 or 0
+---@return perigee.Tensor out
+---@overload fun(p: perigee.Tensor, n: integer, options: {replacement?: boolean, index_base?: integer, generator?: perigee.Generator}): perigee.Tensor
+function pg.multinomial(p, n, replacement, index_base) end
+
+---The product of a matrix and a vector.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.mv(x, y) end
+
+---m = momentum m - lr (g + wd w); w + momentum m - lr (g + wd w) (Nesterov 1983). Answers the new weights, then the new moms. g is the rescaled, clipped gradient.
+---@param weights perigee.Tensor[] the parameters
+---@param grads perigee.Tensor[] a gradient for each
+---@param moms perigee.Tensor[] the last step of each weight
+---@param lr number[] learning rate, one for all or one for each weight
+---@param wd? number[] weight decay, one for all or one for each weight
+---@param rescale_grad? number factor on the gradients
+---@param clip_gradient? number bound on the size of each element of a rescaled gradient
+---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
+---@param momentum? number share of the last step that is kept
+---@return perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
+function pg.nag_update(weights, grads, moms, lr, wd, rescale_grad, clip_gradient, t, momentum) end
+
+---The `length` positions of dim `dim` from `start` on (1-based, negative from the end). A view.
+---@param x perigee.Tensor
+---@param dim integer the dim to cut along
+---@param start integer first position kept
+---@param length integer number of positions kept
+---@return perigee.Tensor out
+function pg.narrow(x, dim, start, length) end
+
+---True where x differs from y, with broadcasting; NaN differs from everything.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.ne(x, y) end
+
+----x. Bool is refused.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.neg(x) end
+
+----x at the label of each sample times the weight of its class, for log-probabilities x with classes along dim 2. Labels and reductions as in cross_entropy.
+---@param x perigee.Tensor
+---@param target perigee.Tensor labels
+---@param weight? perigee.Tensor a factor for each class
+---@param ignore_index? integer label of samples that do not count
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param index_base? integer what the first class is called
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
+function pg.nll_loss(x, target, weight, ignore_index, reduction, index_base) end
+
+---The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor of shape (count, dims of x). The size depends on values: eager only.
+---@param x perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.nonzero(x, index_base) end
+
+---The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number of elements that are not 0. The gradient at 0 is 0.
+---@param x perigee.Tensor
+---@param p? number the order
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.norm(x, p, dim, keepdim) end
+
+---int64 zeros with a 1 at position x of a new last dim of size num_classes. The values of x are labels: negative ones are errors.
+---@param x perigee.Tensor
+---@param num_classes integer size of the new dim
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, num_classes: integer, options: {index_base?: integer}): perigee.Tensor
+function pg.one_hot(x, num_classes, index_base) end
+
+---A tensor of ones.
+---@param shape integer|integer[] the sizes; an empty list is 0-dim
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.ones(shape, dtype, device) end
+
+---Ones of the shape of x.
+---@param x perigee.Tensor
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.ones_like(x, dtype, device) end
+
+---All products of an element of vector x (rows) and one of vector y (columns).
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.outer(x, y) end
+
+---x with its last dims widened by the pairs of `pad` (before and after; the last dim first).
+---@param x perigee.Tensor
+---@param pad integer|integer[] widths before and after, the last dim first; negative ones cut
+---@param mode? "constant"|"reflect"|"replicate"|"circular" what stands outside: `value`, a mirror image, the nearest element, or the other end
+---@param value? number what mode "constant" fills with
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, pad: integer|integer[], options: {mode?: "constant"|"reflect"|"replicate"|"circular", value?: number}): perigee.Tensor
+function pg.pad(x, pad, mode, value) end
+
+---x with its dims in the given order: dim i of the result is dim dims[i] of x. A view.
+---@param x perigee.Tensor
+---@param dims integer|integer[] every dim once
+---@return perigee.Tensor out
+function pg.permute(x, dims) end
+
+---One element along `dim` for each position of the other dims: out[i] = x[i][index[i]]. index has the shape of x without dim, or with size 1 there.
+---@param x perigee.Tensor
+---@param index perigee.Tensor
+---@param dim? integer the dim that the index values are positions of
+---@param keepdim? boolean keep dim with size 1
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
+function pg.pick(x, index, dim, keepdim, index_base) end
+
+---(…, C r², H, W) rearranged to (…, C, H r, W r).
+---@param x perigee.Tensor
+---@param upscale_factor integer the factor of height and width
+---@return perigee.Tensor out
+function pg.pixel_shuffle(x, upscale_factor) end
+
+---(…, C, H r, W r) rearranged to (…, C r², H, W).
+---@param x perigee.Tensor
+---@param downscale_factor integer the factor of height and width
+---@return perigee.Tensor out
+function pg.pixel_unshuffle(x, downscale_factor) end
+
+---The n-th derivative of digamma (Abramowitz and Stegun, 6.4).
+---@param x perigee.Tensor|number
+---@param n? integer which derivative
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {n?: integer}): perigee.Tensor
+function pg.polygamma(x, n) end
+
+---x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.pow(x, y) end
+
+---x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving deep into rectifiers, 2015.
+---@param x perigee.Tensor
+---@param weight perigee.Tensor
+---@return perigee.Tensor out
+function pg.prelu(x, weight) end
+
+---The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements are 0.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.prod(x, dim, keepdim) end
+
+---Uniform random numbers in [0, 1).
+---@param shape integer|integer[] the sizes; an empty list is 0-dim
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function pg.rand(shape, dtype, device) end
+
+---Uniform random numbers in [0, 1) in the shape of x.
+---@param x perigee.Tensor
+---@param dtype? perigee.DType a floating dtype; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function pg.rand_like(x, dtype, device) end
+
+---Uniform random whole numbers from low to high, both included, like math.random.
+---@param low integer the smallest
+---@param high integer the largest
+---@param shape integer|integer[] the sizes; an empty list is 0-dim
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(low: integer, high: integer, shape: integer|integer[], options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function pg.randint(low, high, shape, dtype, device) end
+
+---Normal random numbers of mean 0 and variance 1 (Box and Muller's method).
+---@param shape integer|integer[] the sizes; an empty list is 0-dim
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function pg.randn(shape, dtype, device) end
+
+---Normal random numbers in the shape of x.
+---@param x perigee.Tensor
+---@param dtype? perigee.DType a floating dtype; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function pg.randn_like(x, dtype, device) end
+
+---The numbers from 1 to n (from 0 with index_base 0) in random order.
+---@param n integer how many
+---@param dtype? perigee.DType the dtype of the result
+---@param index_base? integer the first index, 1 or 0
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(n: integer, options: {dtype?: perigee.DType, index_base?: integer, device?: string, generator?: perigee.Generator}): perigee.Tensor
+function pg.randperm(n, dtype, index_base, device) end
+
+---start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where step leads away from stop.
+---@param start number the first element
+---@param stop number the limit, included
+---@param step? number the difference, not 0
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(start: number, stop: number, options: {step?: number, dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.range(start, stop, step, dtype, device) end
+
+---1 / x. Integers give float32.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.reciprocal(x) end
+
+---max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.relu(x) end
+
+---min(max(x, 0), 6). Keeps integer dtypes.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.relu6(x) end
+
+---x - floor(x / y) * y, with the sign of y, like Lua's %. Keeps integer dtypes; an integer divisor of 0 is an error.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.remainder(x, y) end
+
+---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
+---@param x perigee.Tensor
+---@param repeats integer|integer[] a count, or one count a position
+---@param dim? integer the dim to repeat along
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, repeats: integer|integer[], options: {dim?: integer}): perigee.Tensor
+function pg.repeat_interleave(x, repeats, dim) end
+
+---The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 takes what is left. A view where the strides of x allow it. Shares no writes with x.
+---@param x perigee.Tensor
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function pg.reshape(x, shape) end
+
+---x under the shape of `other`, which has as many elements.
+---@param x perigee.Tensor
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function pg.reshape_as(x, other) end
+
+---x / sqrt(mean(x^2) + eps) over the last dims, times weight (Zhang, Sennrich 2019).
+---@param x perigee.Tensor
+---@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param weight? perigee.Tensor factors
+---@param eps? number added to the mean square
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, eps?: number}): perigee.Tensor
+function pg.rms_norm(x, normalized_shape, weight, eps) end
+
+---x moved by shifts[i] along dims[i]; what leaves at one end comes in at the other. Without dims the flattened elements move.
+---@param x perigee.Tensor
+---@param shifts integer|integer[] how far to move, negative backwards
+---@param dims? integer|integer[] along which dims
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, shifts: integer|integer[], options: {dims?: integer|integer[]}): perigee.Tensor
+function pg.roll(x, shifts, dims) end
+
+---The nearest whole number, halves to the even one. The gradient is zero.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.round(x) end
+
+---1 / sqrt(x). Integers give float32.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.rsqrt(x) end
+
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps what is true, a floating one is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
+---@param query perigee.Tensor
+---@param key perigee.Tensor
+---@param value perigee.Tensor
+---@param attn_mask? perigee.Tensor
+---@param dropout_p? number share of the weights that is dropped in training
+---@param is_causal? boolean hide the positions after each query's own
+---@param scale? number factor of the products; 1 / sqrt(features) by default
+---@return perigee.Tensor out
+---@overload fun(query: perigee.Tensor, key: perigee.Tensor, value: perigee.Tensor, options: {attn_mask?: perigee.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number}): perigee.Tensor
+function pg.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale) end
+
+---x with src, a tensor or a number, written at the positions that `index` names along `dim`: out[index[i][j]][j] = src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of index.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param src perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.scatter(x, dim, index, src, index_base) end
+
+---x with src, a tensor or a number, added at the positions that `index` names along `dim`: out[index[i][j]][j] += src[i][j] for dim 1, in the order of src.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param src perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.scatter_add(x, dim, index, src, index_base) end
+
+---Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the position of the first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the leading sizes of values.
+---@param sorted_sequence perigee.Tensor
+---@param values perigee.Tensor
+---@param right? boolean insert after equal elements
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(sorted_sequence: perigee.Tensor, values: perigee.Tensor, options: {right?: boolean, index_base?: integer}): perigee.Tensor
+function pg.searchsorted(sorted_sequence, values, right, index_base) end
+
+---Position `index` of dim `dim` (1-based, negative from the end), without that dim. A view.
+---@param x perigee.Tensor
+---@param dim integer the dim to select on
+---@param index integer the position
+---@return perigee.Tensor out
+function pg.select(x, dim, index) end
+
+---The scaled exponential linear unit that keeps mean and variance. Klambauer et al., Self-normalizing neural networks, 2017.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.selu(x) end
+
+---The last step of each sequence: x without the time dim. Every sequence has at least one step.
+---@param x perigee.Tensor
+---@param lengths? perigee.Tensor steps of each sequence; all without
+---@param dim? integer the time dim, 1 or 2
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {lengths?: perigee.Tensor, dim?: integer}): perigee.Tensor
+function pg.sequence_last(x, lengths, dim) end
+
+---x with `value` in the steps after the end of each sequence.
+---@param x perigee.Tensor
+---@param lengths? perigee.Tensor steps of each sequence; all without
+---@param value? number what stands after the end
+---@param dim? integer the time dim, 1 or 2
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {lengths?: perigee.Tensor, value?: number, dim?: integer}): perigee.Tensor
+function pg.sequence_mask(x, lengths, value, dim) end
+
+---x with the steps of each sequence in reverse order; the steps after its end stay.
+---@param x perigee.Tensor
+---@param lengths? perigee.Tensor steps of each sequence; all without
+---@param dim? integer the time dim, 1 or 2
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {lengths?: perigee.Tensor, dim?: integer}): perigee.Tensor
+function pg.sequence_reverse(x, lengths, dim) end
+
+---m = momentum m - lr (g + wd w); w + m. Answers the new weights, then the new moms. g is the rescaled, clipped gradient.
+---@param weights perigee.Tensor[] the parameters
+---@param grads perigee.Tensor[] a gradient for each
+---@param moms perigee.Tensor[] the last step of each weight
+---@param lr number[] learning rate, one for all or one for each weight
+---@param wd? number[] weight decay, one for all or one for each weight
+---@param rescale_grad? number factor on the gradients
+---@param clip_gradient? number bound on the size of each element of a rescaled gradient
+---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
+---@param momentum? number share of the last step that is kept
+---@return perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
+function pg.sgd_momentum_update(weights, grads, moms, lr, wd, rescale_grad, clip_gradient, t, momentum) end
+
+---w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; answers the new weights.
+---@param weights perigee.Tensor[] the parameters
+---@param grads perigee.Tensor[] a gradient for each
+---@param lr number[] learning rate, one for all or one for each weight
+---@param wd? number[] weight decay, one for all or one for each weight
+---@param rescale_grad? number factor on the gradients
+---@param clip_gradient? number bound on the size of each element of a rescaled gradient
+---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
+---@return perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[]}): perigee.Tensor[]
+function pg.sgd_update(weights, grads, lr, wd, rescale_grad, clip_gradient, t) end
+
+---1 / (1 + exp(-x)).
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.sigmoid(x) end
+
+----1, 0 or 1; 0 for NaN. The gradient is zero.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.sign(x) end
+
+---x sigmoid(x), also known as swish. Elfwing et al., Sigmoid-weighted linear units, 2017.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.silu(x) end
+
+---The sine of x in radians.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.sin(x) end
+
+---The hyperbolic sine.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.sinh(x) end
+
+---d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = x - target, reduced.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param beta? number where the square ends
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", beta?: number}): perigee.Tensor
+function pg.smooth_l1_loss(x, target, reduction, beta) end
+
+---exp(x) over its sum along dim, without overflow.
+---@param x perigee.Tensor
+---@param dim integer the dim along which the results belong together
+---@return perigee.Tensor out
+function pg.softmax(x, dim) end
+
+---softmax(-x) along dim.
+---@param x perigee.Tensor
+---@param dim integer the dim along which the results belong together
+---@return perigee.Tensor out
+function pg.softmin(x, dim) end
+
+---log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.
+---@param x perigee.Tensor|number
+---@param beta? number the sharpness
+---@param threshold? number where it becomes linear
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {beta?: number, threshold?: number}): perigee.Tensor
+function pg.softplus(x, beta, threshold) end
+
+---x / (1 + |x|).
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.softsign(x) end
+
+---x in ascending order along `dim`, and where each element stood. Equal elements keep their order; NaN counts as the largest value.
+---@param x perigee.Tensor
+---@param dim? integer the dim to order along
+---@param descending? boolean the largest first
+---@param stable? boolean accepted; equal values always keep their order
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.sort(x, dim, descending, stable, index_base) end
+
+---Cuts x along `dim` into pieces of split_size (the last may be smaller), or into pieces of the listed sizes, which sum to the size of the dim. An array table of views.
+---@param x perigee.Tensor
+---@param split_size integer|integer[] size of each piece, or a list of sizes
+---@param dim? integer the dim to cut along
+---@return perigee.Tensor[]
+---@overload fun(x: perigee.Tensor, split_size: integer|integer[], options: {dim?: integer}): perigee.Tensor[]
+function pg.split(x, split_size, dim) end
+
+---The square root; NaN below 0. Integers give float32.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.sqrt(x) end
+
+---x * x.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.square(x) end
+
+---x without its dims of size 1, or without those among `dim` that have size 1.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] dims to drop where their size is 1; all by default
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[]}): perigee.Tensor
+function pg.squeeze(x, dim) end
+
+---The tensors, all of one shape, along a new dim `dim` of the result. dtypes promote.
+---@param tensors perigee.Tensor[]
+---@param dim? integer place of the new dim
+---@return perigee.Tensor out
+---@overload fun(tensors: perigee.Tensor[], options: {dim?: integer}): perigee.Tensor
+function pg.stack(tensors, dim) end
+
+---The standard deviation over dims, the root of var. The gradient is 0 where the deviation is.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+function pg.std(x, dim, correction, keepdim) end
+
+---x - y, with broadcasting. Bool is refused.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.sub(x, y) end
+
+---The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+function pg.sum(x, dim, keepdim) end
+
+---Sums x down to a shape that broadcasts to its own, the reverse of expand.
+---@param x perigee.Tensor
+---@param shape integer|integer[] the shape of the result
+---@return perigee.Tensor out
+function pg.sum_to(x, shape) end
+
+---The transpose of a matrix; tensors of 0 or 1 dims come back as they are. A view.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.t(x) end
+
+---The elements of the flattened x at the positions `index`; the result has the shape of index.
+---@param x perigee.Tensor
+---@param index perigee.Tensor
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.take(x, index, index_base) end
+
+---The elements of x at the positions that `index` names along `dim`, as argsort and argmax give them; the other sizes broadcast. Without dim both are flattened.
+---@param x perigee.Tensor
+---@param index perigee.Tensor
+---@param dim? integer the dim that the index values are positions of
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, index_base?: integer}): perigee.Tensor
+function pg.take_along_dim(x, index, dim, index_base) end
+
+---The tangent of x in radians.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.tan(x) end
+
+---The hyperbolic tangent.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.tanh(x) end
+
+---x repeated dims[i] times along dim i, aligned at the last dim; more counts than dims add leading dims.
+---@param x perigee.Tensor
+---@param dims integer|integer[] how often to repeat along each dim
+---@return perigee.Tensor out
+function pg.tile(x, dims) end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---@param x perigee.Tensor
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.to(x, dtype, device) end
+
+---The k largest (or smallest) elements along `dim` in order, and where they stood. NaN counts as the largest value.
+---@param x perigee.Tensor
+---@param k integer how many
+---@param dim? integer the dim to order along
+---@param largest? boolean the largest elements, else the smallest
+---@param sorted? boolean accepted; the result is always in order
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.topk(x, k, dim, largest, sorted, index_base) end
+
+---x with two dims exchanged. A view.
+---@param x perigee.Tensor
+---@param dim0 integer one dim
+---@param dim1 integer the other
+---@return perigee.Tensor out
+function pg.transpose(x, dim0, dim1) end
+
+---The lower triangle of the matrices in the last two dims; elements above diagonal `diagonal` become 0.
+---@param x perigee.Tensor
+---@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
+function pg.tril(x, diagonal) end
+
+---The upper triangle of the matrices in the last two dims; elements below diagonal `diagonal` become 0.
+---@param x perigee.Tensor
+---@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
+function pg.triu(x, diagonal) end
+
+---x without its fraction. The gradient is zero.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.trunc(x) end
+
+---The positions of dim `dim`, each without that dim. An array table of views.
+---@param x perigee.Tensor
+---@param dim? integer the dim to cut along
+---@return perigee.Tensor[]
+---@overload fun(x: perigee.Tensor, options: {dim?: integer}): perigee.Tensor[]
+function pg.unbind(x, dim) end
+
+---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. Every NaN is different. The size depends on values: eager only.
+---@param x perigee.Tensor
+---@param sorted? boolean accepted; the result is always in order
+---@param return_inverse? boolean also give `inverse`
+---@param return_counts? boolean also give `counts`
+---@param index_base? integer what the first position is called in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor inverse
+---@return perigee.Tensor counts
+---@overload fun(x: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function pg.unique(x, sorted, return_inverse, return_counts, index_base) end
+
+---x with a new dim of size 1 that becomes dim `dim` of the result.
+---@param x perigee.Tensor
+---@param dim integer place of the new dim in the result
+---@return perigee.Tensor out
+function pg.unsqueeze(x, dim) end
+
+---The variance over dims: squared deviations from the mean over n - correction.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+function pg.var(x, dim, correction, keepdim) end
+
+---x where the bool condition holds, else y, with broadcasting of all three. The condition gets no gradient.
+---@param condition perigee.Tensor|number
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.where(condition, x, y) end
+
+---A tensor of zeros.
+---@param shape integer|integer[] the sizes; an empty list is 0-dim
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string where the result lives
+---@return perigee.Tensor out
+---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.zeros(shape, dtype, device) end
+
+---Zeros of the shape of x.
+---@param x perigee.Tensor
+---@param dtype? perigee.DType the dtype of the result; x's when nil
+---@param device? string where the result lives; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.zeros_like(x, dtype, device) end
+
+---pg.record(f, {train = true}) runs f with recording on (and training, unless train = false); answers f's results.
+---@param f any
+---@param options any
+---@return any
+function pg.record(f, options) end
+
+---pg.pause(f) runs f with recording off; gradients do not flow through it. Alias pg.no_grad.
+---@param f any
+---@return any
+function pg.pause(f) end
+
+---pg.train_mode(f) runs f with training on; recording stays as it is.
+---@param f any
+---@return any
+function pg.train_mode(f) end
+
+---pg.predict_mode(f) runs f with training off; recording stays as it is.
+---@param f any
+---@return any
+function pg.predict_mode(f) end
+
+---pg.is_recording() -> whether ops are recorded.
+---@return any
+function pg.is_recording() end
+
+---pg.is_training() -> whether dropout, batch_norm and the like train.
+---@return any
+function pg.is_training() end
+
+---pg.grad(f, argnum) -> a function that answers the gradient of the scalar function f with respect to argument
+---argnum (1 by default; a list gives several results). Arguments may be trees.
+---@param f any
+---@param argnum any
+---@return any
+function pg.grad(f, argnum) end
+
+---pg.value_and_grad(f, argnum) -> a function that answers f's value, then the gradients.
+---@param f any
+---@param argnum any
+---@return any
+function pg.value_and_grad(f, argnum) end
+
+---pg.checkpoint(f, ...) runs f without keeping its intermediate results; backward computes them again, with the same
+---flags and random numbers, and without writing state back a second time.
+---@param f any
+---@param ... any
+---@return any
+function pg.checkpoint(f, ...) end
+
+---pg.help([what]) prints the signature, the document and an example of a function, an op, a class, a module or the
+---name of one; without arguments an overview.
+---@param what any
+---@return any
+function pg.help(what) end
+
+---pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
+---atomically.
+---@param path any
+---@param tensors any
+---@return any
+function pg.save(path, tensors) end
+
+---pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file.
+---@param path any
+---@return any
+function pg.load(path) end
+
+---pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
+---its value from `initialize`. 0 in the shape is a dim not known before the first call. init is an initializer, its
+---name, a number or a tensor; grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) starts with a
+---copy of the tensor.
+---@param options any
+---@return any
+function pg.param(options) end
+
+---pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested table.
+---@param v any
+---@return any
+function pg.constant(v) end
+
+---pg.scope(f) runs f, frees every tensor that f made and did not return, and answers f's results.
+---@param f any
+---@return any
+function pg.scope(f) end
+
+---pg.keep(x) -> x, which survives every pg.scope around it.
+---@param x any
+---@return any
+function pg.keep(x) end
+
+---pg.memory() -> {live =, cached =, peak =, tensors =}: bytes held, kept for reuse, held at most so far; boxes alive.
+---@return any
+function pg.memory() end
+
+---pg.set_num_threads(n): kernels use at most n threads.
+---@param n any
+---@return any
+function pg.set_num_threads(n) end
+
+---pg.get_num_threads() -> how many threads kernels use at most.
+---@return any
+function pg.get_num_threads() end
+
+---pg.devices() -> the names of the devices that can be used now.
+---@return any
+function pg.devices() end
+
+---pg.synchronize(device) waits until the device has done what it was asked.
+---@param device any
+---@return any
+function pg.synchronize(device) end
+
+---pg.manual_seed(seed) restarts the default random stream.
+---@param seed any
+---@return any
+function pg.manual_seed(seed) end
+
+---pg.Generator(seed) -> a random stream of its own, for the option `generator`.
+---@param seed any
+---@return any
+function pg.Generator(seed) end
+
+---pg.ops() -> the sorted names of the registry.
+---@return any
+function pg.ops() end
+
+---pg.tensor(data[, {dtype =, device =}]) -> a tensor from a number, a boolean, nested tables of them, or a copy of a
+---tensor. Numbers give float32, booleans bool. Ragged tables, tables with holes and numbers that the dtype cannot
+---hold are errors.
+---@param data any
+---@param options any
+---@return any
+function pg.tensor(data, options) end
+
+---pg.from_bytes(bytes, dtype[, shape]) -> a tensor whose elements are the bytes of a string, in row-major order.
+---@param bytes any
+---@param dtype any
+---@param shape any
+---@return any
+function pg.from_bytes(bytes, dtype, shape) end
+
+return pg
