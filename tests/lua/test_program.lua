@@ -1,0 +1,163 @@
+local t = require "tests.support"
+
+local function expect(args, out, err, code, input)
+  local o, e, c = t.run(args, input)
+  local function same(got, wanted, what)
+    local ok = type(wanted) == "function" and wanted(got) or got == wanted
+    if not ok then error(what .. " of " .. args .. ": got " .. t.show(got) .. ", expected " .. t.show(wanted), 3) end
+  end
+  same(o, out, "output")
+  same(e, err, "error output")
+  same(c, code, "exit code")
+end
+
+local function containing(...)
+  local parts = {...}
+  return function(s)
+    for _, part in ipairs(parts) do if not s:find(part, 1, true) then return false end end
+    return true
+  end
+end
+
+local function script(name, text) return "'" .. t.write(t.tmp(name), text) .. "'" end
+
+t.test("-e runs text, in order, with pg", function()
+  expect([[-e 'x = 1' -e 'print(x + 1)']], "2\n", "", 0)
+  expect([[-e 'print(pg.tensor{1, 2}:sum():item())']], "3\n", "", 0)
+  expect([[-e 'return 1']], "", "", 0)
+  expect([[-e '']], "", "", 0)
+  expect([[-e '-- only a comment']], "", "", 0)
+end)
+
+t.test("-l requires a module, in order with -e", function()
+  local folder = t.tmp()
+  t.write(folder .. "/lmod.lua", "loaded_it = (loaded_it or 0) + 1 return {}")
+  expect("-e 'package.path = \"" .. folder .. "/?.lua;\" .. package.path' -l lmod -e 'print(loaded_it)'", "1\n", "", 0)
+  expect("-l no.such.module", "", containing("perigee: module 'no.such.module' not found"), 1)
+end)
+
+t.test("-v and -h", function()
+  expect("-v", containing("perigee ", "LuaJIT"), "", 0)
+  expect("-h", containing("Usage: perigee [options] [script | -] [args]", "-e TEXT"), "", 0)
+end)
+
+t.test("wrong options", function()
+  expect("-q", "", containing("unknown option '-q'"), 1)
+  expect("-e", "", containing("-e"), 1)
+end)
+
+t.test("a script gets its arguments, options among them", function()
+  local path = script("args.lua", "print(...) print(arg[0]:match('[^/]*$'), arg[1], arg[-1] ~= nil, #arg) print(pg, help)")
+  expect(path .. " -e 1 --foo -h", "-e\t1\t--foo\t-h\nargs.lua\t-e\ttrue\t4\nnil\tnil\n", "", 0)
+  expect("-- " .. path .. " a", "a\nargs.lua\ta\ttrue\t1\nnil\tnil\n", "", 0)
+  expect("-e 'y = 1' " .. script("neg.lua", "print(arg[-1], arg[-2], y)"), "y = 1\t-e\t1\n", "", 0)
+end)
+
+t.test("standard input is the script when piped", function()
+  expect("", "hello\n", "", 0, "print('hello')")
+  expect("-", "hello\n", "", 0, "#!/usr/bin/env perigee\nprint('hello')")
+  expect("- a b", "a\tb\n", "", 0, "print(...)")
+  expect("", "", containing("perigee: stdin:1: oops"), 1, "error('oops')")
+end)
+
+t.test("errors end with code 1 and a traceback of the script's lines", function()
+  local path = script("fail.lua", [[
+local pg = require "perigee"
+local function inner() return (pg.ones(2, 3):matmul(pg.ones(2))) end
+local function outer() inner() return 1 end
+outer()
+]])
+  expect(path, "", containing("fail.lua:2: matmul", "stack traceback:", "fail.lua:2: in function 'inner'",
+                              "fail.lua:3: in function 'outer'", "fail.lua:4: in main chunk"), 1)
+  expect(script("syntax.lua", "x = = 1"), "", containing("syntax.lua:1: unexpected symbol"), 1)
+  expect("'" .. t.tmp("absent.lua") .. "'", "", containing("perigee: cannot open"), 1)
+  expect([[-e 'error({})']], "", containing("(error object is a table value)"), 1)
+  expect([[-e 'error(setmetatable({}, {__tostring = function() return "custom" end}))']], "", containing("perigee: custom"), 1)
+  expect([[-e 'error()']], "", containing("(error object is a nil value)"), 1)
+end)
+
+t.test("a long traceback is shortened", function()
+  local _, err = t.run([[-e 'local function f(n) if n == 0 then error("deep") end return 1 + f(n - 1) end f(500)']])
+  t.check(err:find("\n\t...", 1, true), err)
+  t.check(select(2, err:gsub("\n", "")) < 40)
+end)
+
+t.test("frames of the library are left out", function()
+  local _, err = t.run([[-e 'pg.record(function() error("inside") end)']])
+  t.check(err:find("inside", 1, true) and not err:find("stdlib", 1, true), err)
+end)
+
+t.test("os.exit codes pass", function()
+  expect([[-e 'os.exit(7)']], "", "", 7)
+  expect([[-e 'os.exit(0)' -e 'error("never")']], "", "", 0)
+  expect([[-e 'pg.ones(3) os.exit(3, true)']], "", "", 3)
+end)
+
+t.test("require looks beside the script", function()
+  local folder = t.tmp("place")
+  os.execute("mkdir -p '" .. folder .. "/pack'")
+  t.write(folder .. "/near.lua", "return 'near'")
+  t.write(folder .. "/pack/init.lua", "return 'pack'")
+  t.write(folder .. "/main.lua", "print(require 'near', require 'pack')")
+  expect("'" .. folder .. "/main.lua'", "near\tpack\n", "", 0)
+end)
+
+t.test("SIGINT ends a script with 130 after unwinding", function()
+  local path = script("sleepy.lua", [[
+local pg = require "perigee"
+local x = pg.ones(10)
+io.stdout:write("started\n") io.stdout:flush()
+io.popen("kill -INT $PPID"):close()
+while true do x = x + 1 end
+]])
+  expect(path, "started\n", containing("interrupted", "sleepy.lua:5"), 130)
+  local caught = script("caught.lua", [[
+local x = 0
+print(pcall(function() io.popen("kill -INT $PPID"):close() for i = 1, 1e9 do x = x + math.sin(i) end end))
+print "went on"
+]])
+  expect(caught, containing("interrupted", "went on"), "", 0)
+end)
+
+t.test("a loop that nothing can stop ends too", function()
+  local path = script("tight.lua", [[
+for i = 1, 1e7 do end
+io.popen("sleep 0.3; kill -INT $PPID")
+while true do end
+]])
+  local _, _, code = t.run(path)
+  t.equal(code, 130)
+end)
+
+t.test("-i reads from a pipe too", function()
+  local input = "1 + 1\n=2, 3\nx = {1,\n2}\nx\n4;\nnil\n_\nfor i = 1, 2 do\nprint(i)\nend\n'text'\npg.tensor{1}\n"
+  local out, err, code = t.run("-i", input)
+  t.equal(err, "")
+  t.equal(code, 0)
+  t.equal(out:gsub("^[^\n]*\n", ""):gsub("[>]+ ", ""), "2\n2\t3\n{1, 2}\n{1, 2}\n1\n2\ntext\n{1}\n[float32 1 cpu]\n")
+end)
+
+t.test("errors keep the prompt", function()
+  local out, err, code = t.run("-i", "error('one')\nlocal x = = 2\nlocal function f() error('two') end local y = f()\n5\n")
+  t.equal(code, 0)
+  t.check(out:find("5\n", 1, true), out)
+  t.check(err:find("one", 1, true) and err:find("unexpected symbol", 1, true) and err:find("stdin:1: two", 1, true), err)
+  t.check(not err:find("main chunk", 1, true), err)
+end)
+
+t.test("the prompt follows a script with -i", function()
+  local path = script("before.lua", "value = 41 print(pg == nil)")
+  local out = t.run("-i " .. path, "value + 1\n")
+  t.check(out:find("42\n", 1, true), out)
+end)
+
+t.test("tables, nested ones and tensors in them", function()
+  local out = t.run("-i", [[{a = 1, ["b c"] = "s", {1, {2, {3, {4}}}}, pg.tensor{1, 2}}
+t = {} t.t = t t.n = 1
+t
+pg.nn.Dense(3)
+]])
+  t.check(out:find([[{{1, {2, {…}}}, [float32 2 cpu], ["b c"] = "s", a = 1}]], 1, true), out)
+  t.check(out:find("{n = 1, t = {itself}}", 1, true), out)
+  t.check(out:find("Dense(", 1, true), out)
+end)
