@@ -1,0 +1,167 @@
+// The prompt on a terminal: runs the program on a pseudo terminal and types.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The program behind a pseudo terminal, with a home of its own. What it writes is kept as it comes.
+class Session {
+ public:
+  explicit Session(const char* terminal = "xterm") {
+    char home[] = "/tmp/perigee-prompt-XXXXXX";
+    home_ = mkdtemp(home);
+    winsize size = {40, 200, 0, 0};
+    child_ = forkpty(&terminal_, nullptr, nullptr, &size);
+    if (child_ == 0) {
+      setenv("HOME", home_.c_str(), 1);
+      setenv("XDG_STATE_HOME", (home_ + "/state").c_str(), 1);
+      setenv("TERM", terminal, 1);
+      execl(PERIGEE_PROGRAM, PERIGEE_PROGRAM, static_cast<char*>(nullptr));
+      _exit(127);
+    }
+  }
+  ~Session() {
+    if (child_ > 0) kill(child_, SIGKILL), waitpid(child_, nullptr, 0);
+    close(terminal_);
+    std::error_code error;
+    std::filesystem::remove_all(home_, error);
+  }
+
+  void type(const std::string& text) { REQUIRE(write(terminal_, text.data(), text.size()) == ssize_t(text.size())); }
+
+  // Waits until the text comes after what was waited for before.
+  bool wait(const std::string& text, int seconds = 60) {
+    const auto end = Clock::now() + std::chrono::seconds(seconds);
+    for (;;) {
+      if (const size_t at = seen_.find(text, from_); at != std::string::npos) {
+        from_ = at + text.size();
+        return true;
+      }
+      pollfd p = {terminal_, POLLIN, 0};
+      if (Clock::now() > end || poll(&p, 1, 1000) < 0) break;
+      char buffer[4096];
+      const ssize_t n = p.revents ? read(terminal_, buffer, sizeof buffer) : 0;
+      if (n < 0) break;  // the program is gone
+      seen_.append(buffer, size_t(n));
+    }
+    MESSAGE("no '" << text << "' in: " << seen_.substr(from_));
+    return false;
+  }
+
+  int exit_code() {
+    int status = 0;
+    char buffer[4096];
+    while (read(terminal_, buffer, sizeof buffer) > 0) {}
+    if (waitpid(child_, &status, 0) != child_) return -1;
+    child_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+  }
+
+  const std::string& home() const { return home_; }
+
+ private:
+  std::string home_, seen_;
+  int terminal_ = -1;
+  pid_t child_ = -1;
+  size_t from_ = 0;
+};
+
+void check_conversation(Session& s) {
+  REQUIRE(s.wait("Ctrl-D leaves."));
+  REQUIRE(s.wait("> "));
+  s.type("20 + 22\n");
+  REQUIRE(s.wait("\n42\r"));
+  s.type("x = pg.tensor{{1, 2},\n");
+  REQUIRE(s.wait(">> "));
+  s.type("{3, 4}}\n");
+  s.type("x\n");
+  REQUIRE(s.wait("{{1, 2},"));
+  REQUIRE(s.wait("[float32 2x2 cpu]"));
+  s.type("error('on purpose')\n");
+  REQUIRE(s.wait("\non purpose"));
+  s.type("_.shape\n");
+  REQUIRE(s.wait("\n{2, 2}\r"));
+}
+
+// Ctrl-C ends the loop, and the prompt answers again. The typed line is echoed, but not as one word with the mark.
+void interrupt_loop(Session& s, const std::string& loop, int number) {
+  const std::string mark = std::to_string(number);
+  s.type("io.write('started', " + mark + ", ' ') io.flush() " + loop + "\n");
+  REQUIRE(s.wait("started" + mark));
+  usleep(200000);
+  s.type("\003");
+  REQUIRE(s.wait("interrupted"));
+  s.type("'alive' .. " + mark + "\n");
+  REQUIRE(s.wait("\nalive" + mark));
+}
+
+}  // namespace
+
+TEST_CASE("the prompt on a terminal") {
+  Session s;
+  check_conversation(s);
+  s.type("\004");
+  CHECK(s.exit_code() == 0);
+  std::ifstream history(s.home() + "/state/perigee/history");
+  std::string line;
+  REQUIRE(std::getline(history, line));
+  CHECK(line == "20 + 22");
+}
+
+TEST_CASE("the prompt on a terminal that cannot edit") {
+  Session s("dumb");
+  check_conversation(s);
+  interrupt_loop(s, "while true do end", 1);
+  s.type("\004");
+  CHECK(s.exit_code() == 0);
+}
+
+TEST_CASE("Ctrl-C comes back to the prompt") {
+  Session s;
+  REQUIRE(s.wait("> "));
+  interrupt_loop(s, "while true do end", 1);
+  interrupt_loop(s, "local x = pg.ones(100) while true do x = x + 1 end", 2);
+  interrupt_loop(s, "while true do pcall(function() end) end", 3);
+  s.type("for i = 1, 10 do\n");
+  REQUIRE(s.wait(">> "));
+  s.type("\003");
+  REQUIRE(s.wait("^C"));
+  s.type("'whole'\n");
+  REQUIRE(s.wait("\nwhole"));
+  s.type("\004");
+  CHECK(s.exit_code() == 0);
+}
+
+TEST_CASE("Tab completes") {
+  Session s;
+  REQUIRE(s.wait("> "));
+  s.type("value_of_mine = 7\n");
+  REQUIRE(s.wait("> "));
+  s.type("value_o\t + 1\n");
+  REQUIRE(s.wait("\n8\r"));
+  s.type("y = pg.tens\t{5}\n");
+  REQUIRE(s.wait("> "));
+  s.type("y:nume\t()\n");
+  REQUIRE(s.wait("\n1\r"));
+  s.type("y.\t");
+  REQUIRE(s.wait("requires_grad"));
+  s.type("\003");
+  REQUIRE(s.wait("^C"));
+  s.type("tostring(pg.nn.Dens\t)\n");
+  REQUIRE(s.wait("\nDense"));
+  s.type("\004");
+  CHECK(s.exit_code() == 0);
+}
