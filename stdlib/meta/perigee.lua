@@ -2181,6 +2181,12 @@ function metric.CrossEntropy(options) end
 ---@return any
 function metric.CustomMetric(f, name) end
 
+---pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, of which 2 is the
+---positive one: the mean over updates ("macro"), or the score of all counts together ("micro").
+---@param options any
+---@return any
+function metric.F1(options) end
+
 ---pg.metric.Loss(): the mean of all values given as preds; labels are not looked at.
 ---@return any
 function metric.Loss() end
@@ -2188,6 +2194,12 @@ function metric.Loss() end
 ---pg.metric.MAE(): the mean of |label - pred|, averaged over updates.
 ---@return any
 function metric.MAE() end
+
+---pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, of which 2 is the
+---positive one: the mean over updates ("macro"), or the score of all counts together ("micro").
+---@param options any
+---@return any
+function metric.MCC(options) end
 
 ---pg.metric.MSE(): the mean of (label - pred)², averaged over updates.
 ---@return any
