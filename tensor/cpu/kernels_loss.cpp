@@ -35,10 +35,10 @@ std::vector<int64_t> read_labels(const KernelArgs& a, const char* op, const View
           out[i] = kIgnored;
           continue;
         }
-        out[i] = label - base;
-        if (out[i] < 0 || out[i] >= classes)
+        if (label < base || label >= base + classes)
           bad_argument(op, "target", fmt::format("labels from {} to {}, or ignore_index {}", base, classes - 1 + base, ignore),
                        fmt::format("{} at position {}", label, i + 1));
+        out[i] = label - base;
       }
     }
   });

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "tensor/cpu/half_simd.h"
 #include "tensor/cpu/optim_simd.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
@@ -46,19 +47,16 @@ UpdateRates rates_of(const KernelArgs& a, UpdateRule rule, size_t i) {
 
 void load(const View& v, int64_t at, int64_t n, float* to) {
   switch (v.dtype()) {
-    case DType::kFloat16: return void(std::copy_n(v.as<const Half>() + at, n, to));
-    case DType::kBFloat16: return void(std::copy_n(v.as<const BFloat16>() + at, n, to));
+    case DType::kFloat16: return cpu::to_float(v.as<const Half>() + at, to, n);
+    case DType::kBFloat16: return cpu::to_float(v.as<const BFloat16>() + at, to, n);
     default: return void(std::copy_n(v.as<const float>() + at, n, to));
   }
 }
 void save(const View& v, int64_t at, int64_t n, const float* from) {
-  const auto put = [&](auto* to) {
-    for (int64_t i = 0; i < n; ++i) to[at + i] = std::remove_pointer_t<decltype(to)>(from[i]);
-  };
   switch (v.dtype()) {
-    case DType::kFloat16: return put(v.as<Half>());
-    case DType::kBFloat16: return put(v.as<BFloat16>());
-    default: return put(v.as<float>());
+    case DType::kFloat16: return cpu::from_float(from, v.as<Half>() + at, n);
+    case DType::kBFloat16: return cpu::from_float(from, v.as<BFloat16>() + at, n);
+    default: return void(std::copy_n(from, n, v.as<float>() + at));
   }
 }
 

@@ -25,6 +25,13 @@ Out rounded(A v) {
   else return static_cast<Out>(v);
 }
 
+// One more element; integers wrap around.
+template <bool kProduct, class A>
+A advance(A total, A v) {
+  if constexpr (std::is_same_v<A, double>) return kProduct ? total * v : total + v;
+  else return A(kProduct ? uint64_t(total) * uint64_t(v) : uint64_t(total) + uint64_t(v));
+}
+
 // Calls f(offset, width) for every tile of columns; offset is that of its first element.
 template <class F>
 void over_columns(const Lines& lines, const F& f) {
@@ -43,7 +50,7 @@ void running_line(const In* x, Out* y, int64_t n, bool reverse) {
   A total = kProduct ? 1 : 0;
   for (int64_t k = 0; k < n; ++k) {
     const int64_t i = reverse ? n - 1 - k : k;
-    total = kProduct ? total * A(number(x[i])) : total + A(number(x[i]));
+    total = advance<kProduct>(total, A(number(x[i])));
     y[i] = rounded<Out>(total);
   }
 }
@@ -61,8 +68,7 @@ void running(const In* x, Out* y, const Lines& lines, bool reverse) {
     for (int64_t k = 0; k < lines.n; ++k) {
       const int64_t row = offset + (reverse ? lines.n - 1 - k : k) * lines.inner;
       for (int64_t j = 0; j < width; ++j) {
-        const A v = A(number(x[row + j]));
-        total[j] = kProduct ? total[j] * v : total[j] + v;
+        total[j] = advance<kProduct>(total[j], A(number(x[row + j])));
         y[row + j] = rounded<Out>(total[j]);
       }
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tensor/cpu/half_simd.h"
 #include "tensor/parallel.h"
 #include "tensor/small_vector.h"
 
@@ -74,6 +75,8 @@ template <class S, class C>
 void fetch(const char* p, int64_t stride, int64_t n, void* buffer) {
   const S* from = reinterpret_cast<const S*>(p);
   C* to = static_cast<C*>(buffer);
+  if constexpr (std::is_same_v<S, Half> || std::is_same_v<S, BFloat16>)
+    if (stride == 1) return to_float(from, to, n);
   for (int64_t i = 0; i < n; ++i) to[i] = C(from[i * stride]);
 }
 
@@ -163,6 +166,24 @@ class Reducer {
     }
   }
 
+  // Joins the runs at all reduced positions, a batch a call where they are at equal distances.
+  void add_runs(Total* total, int64_t in_offset) const {
+    if (!direct_ || reduced_.empty()) {
+      for (int64_t r = 0; r < reduced_count_; ++r) add_run(total, in_offset + place_of(reduced_, r).in, inner_.size);
+      return;
+    }
+    const Axis& last = reduced_[reduced_.size() - 1];
+    Total batch[kBatch];
+    for (int64_t r = 0; r < reduced_count_; r += last.size)
+      for (int64_t first = 0; first < last.size; first += kBatch) {
+        int64_t n = std::min(kBatch, last.size - first);
+        std::fill(batch, batch + n, loops_.init);
+        loops_.runs(batch, at(in_offset + place_of(reduced_, r + first).in), inner_.size, n, last.in_stride);
+        for (; n > 1; n = (n + 1) / 2) loops_.join(batch, batch + (n + 1) / 2, n / 2);
+        loops_.join(total, batch, 1);
+      }
+  }
+
   void reduce_inner() const {
     const int64_t work = reduced_count_ * inner_.size;
     if (kept_count_ < 16 && work > 2 * kChunk) return reduce_inner_in_chunks();
@@ -171,7 +192,7 @@ class Reducer {
       for (int64_t k = begin; k < end; ++k) {
         const Place place = place_of(kept_, k);
         Total total = loops_.init;
-        for (int64_t r = 0; r < reduced_count_; ++r) add_run(&total, place.in + place_of(reduced_, r).in, inner_.size);
+        add_runs(&total, place.in);
         store(place.out, 1, &total, 1);
       }
     });
@@ -228,7 +249,8 @@ class Reducer {
 
   void add_even_rows(Total* totals, int64_t in_offset, int64_t stride, int64_t n, int64_t width) const {
     if (!direct_) return add_fetched_rows(totals, in_offset, stride, n, width);
-    if (stride == width && width <= kReduceTile / 8 && n >= 16) return add_narrow_rows(totals, in_offset, n, width);
+    const bool narrow = width < 16 || (width < 64 && width % 16 != 0);
+    if (narrow && stride == width && n * width >= 2 * kReduceTile) return add_narrow_rows(totals, in_offset, n, width);
     for (int64_t r = 0; r < n; r += kReduceRows)
       loops_.rows(totals, at(in_offset + r * stride), stride, std::min(kReduceRows, n - r), width);
   }

@@ -31,15 +31,27 @@ HWY_INLINE T smaller(T a, T x) {
 
 // `step` takes one more element into an accumulator, `join` unites two accumulators. Acc is the type of an
 // accumulator within a block.
+// Integers wrap around, as everywhere.
+template <class A>
+HWY_INLINE A plus(A a, A b) {
+  if constexpr (kIsFloat<A>) return a + b;
+  else return A(uint64_t(a) + uint64_t(b));
+}
+template <class A>
+HWY_INLINE A times(A a, A b) {
+  if constexpr (kIsFloat<A>) return a * b;
+  else return A(uint64_t(a) * uint64_t(b));
+}
+
 struct Sum {
   template <class T>
   using Acc = std::conditional_t<kIsFloat<T>, T, int64_t>;
   template <class A>
   static HWY_INLINE A init() { return 0; }
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return a + A(x); }
+  static HWY_INLINE A step(A a, T x) { return plus(a, A(x)); }
   template <class A>
-  static HWY_INLINE A join(A a, A b) { return a + b; }
+  static HWY_INLINE A join(A a, A b) { return plus(a, b); }
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) { return hn::Add(a, x); }
   template <class V>
@@ -47,7 +59,7 @@ struct Sum {
 };
 struct SumSquares : Sum {
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return a + A(x) * A(x); }
+  static HWY_INLINE A step(A a, T x) { return plus(a, times(A(x), A(x))); }
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) { return hn::MulAdd(x, x, a); }
 };
@@ -57,14 +69,26 @@ struct Prod {
   template <class A>
   static HWY_INLINE A init() { return 1; }
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return a * A(x); }
+  static HWY_INLINE A step(A a, T x) { return times(a, A(x)); }
   template <class A>
-  static HWY_INLINE A join(A a, A b) { return a * b; }
+  static HWY_INLINE A join(A a, A b) { return times(a, b); }
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) { return hn::Mul(a, x); }
   template <class V>
   static HWY_INLINE V vec_join(V a, V b) { return hn::Mul(a, b); }
 };
+// NaN of either operand instead of their extreme. Max and Min of x86 answer the second operand when one is NaN, which
+// keeps an accumulator that stands there.
+template <class V>
+HWY_INLINE V keep_nan(V a, V x, V extreme) {
+#if HWY_ARCH_X86
+  (void)a;
+  return hn::IfThenElse(hn::IsNaN(x), x, extreme);
+#else
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::IsNaN(a), a, extreme));
+#endif
+}
+
 struct Max {
   template <class T>
   using Acc = T;
@@ -77,7 +101,7 @@ struct Max {
   template <class A>
   static HWY_INLINE A join(A a, A b) { return larger(a, b); }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
+  static HWY_INLINE V vec_step(V a, V x) { return keep_nan(a, x, hn::Max(x, a)); }
   template <class V>
   static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
 };
@@ -93,14 +117,14 @@ struct Min {
   template <class A>
   static HWY_INLINE A join(A a, A b) { return smaller(a, b); }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return hn::IfThenElse(hn::Or(hn::Lt(x, a), hn::IsNaN(x)), x, a); }
+  static HWY_INLINE V vec_step(V a, V x) { return keep_nan(a, x, hn::Min(x, a)); }
   template <class V>
   static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
 };
-// Elements that are not zero; NaN counts.
+// Elements that are not zero; NaN counts. A block has fewer elements than an int32 can count.
 struct Count {
   template <class T>
-  using Acc = int64_t;
+  using Acc = int32_t;
   template <class A>
   static HWY_INLINE A init() { return 0; }
   template <class A, class T>

@@ -3,6 +3,7 @@
 #include <deque>
 #include <vector>
 
+#include "tensor/cpu/half_simd.h"
 #include "tensor/op.h"
 #include "tensor/small_vector.h"
 
@@ -11,9 +12,14 @@ namespace {
 
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
-template <class From, class To>
-void convert(const void* from, void* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) static_cast<To*>(to)[i] = To(float(static_cast<const From*>(from)[i]));
+void read_half(const View& from, float* to) {
+  if (from.dtype() == DType::kFloat16) to_float(from.as<const Half>(), to, from.numel());
+  else to_float(from.as<const BFloat16>(), to, from.numel());
+}
+
+void write_half(const float* from, const View& to) {
+  if (to.dtype() == DType::kFloat16) from_float(from, to.as<Half>(), to.numel());
+  else from_float(from, to.as<BFloat16>(), to.numel());
 }
 
 struct Wide {
@@ -43,14 +49,13 @@ void run_widened(const KernelArgs& args, KernelFn kernel) {
     if (!v || !is_half(v.dtype())) continue;
     const View narrow = v;
     v = widen(v, kept);
-    (narrow.dtype() == DType::kFloat16 ? convert<Half, float> : convert<BFloat16, float>)(narrow.data, v.data, v.numel());
+    read_half(narrow, v.as<float>());
   }
   for (View& v : out)
     if (is_half(v.dtype())) v = widen(v, kept);
   kernel(KernelArgs{args.op, in, out, args.attrs, args.allocate});
   for (size_t i = 0; i < out.size(); ++i)
-    if (is_half(args.out[i].dtype()))
-      (args.out[i].dtype() == DType::kFloat16 ? convert<float, Half> : convert<float, BFloat16>)(out[i].data, args.out[i].data, out[i].numel());
+    if (is_half(args.out[i].dtype())) write_half(out[i].as<const float>(), args.out[i]);
 }
 
 }  // namespace pg::cpu
