@@ -6,18 +6,18 @@ local discover = core.require("nn.discover")
 local sets = core.require("nn.parameters")
 local optimizers = core.require("optim.optimizer")
 local is_param = core.require("param").is
-local ops = core.ops
+local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
 local Trainer = class.new("Trainer")
 
 local function add(list, seen, path, p)
   if not core.is_tensor(p) then core.arg_error("Trainer", "params", "parameters, got under '" .. path .. "'", p) end
-  if not is_param(p) and not core.grad_state(p) then
+  if not is_param(p) and not grad_state(p) then
     core.arg_error("Trainer", "params", "parameters or tensors with attach_grad, got under '" .. path .. "'", p)
   end
   if seen[p] then return end
   seen[p] = true
-  list[#list + 1] = {path = path, tensor = p}
+  list[#list + 1] = {path = path, tensor = p, fields = is_param(p) and core.extra(p)}
 end
 
 -- A set of collect_params, a block, a list of tensors, or a table of tensors by name.
@@ -68,19 +68,24 @@ local function make_states(entry, names)
   end
 end
 
--- Whether the parameter takes part in this step; an error when its gradient was not computed since the last one.
-local function is_due(entry, ignore_stale)
+-- Whether a parameter whose gradient is not fresh is left alone; else an error.
+local function is_idle(entry, ignore_stale)
   local p = entry.tensor
-  if is_param(p) and core.extra(p).grad_req == "null" then return false end
+  if entry.fields and entry.fields.grad_req == "null" then return true end
   if not core.has_value(p) then
     core.fail("Trainer", "parameter '%s' has no value (initialize the block and call it once)", entry.path)
   end
-  local request, fresh = core.grad_state(p)
-  if request == nil or request == "null" then return false end
-  if fresh then return true end
-  if ignore_stale then return false end
+  local request = grad_state(p)
+  if request == nil or request == "null" or ignore_stale then return true end
   core.fail("Trainer", "the gradient of '%s' is stale: no backward reached it since the last step "
             .. "(pass ignore_stale_grad = true to leave such parameters alone)", entry.path)
+end
+
+-- Whether the parameter takes part in this step.
+local function is_due(entry, ignore_stale)
+  local request, fresh = grad_state(entry.tensor)
+  if fresh and request ~= "null" then return true end
+  return not is_idle(entry, ignore_stale)
 end
 
 -- What the optimizer updates in this step: lists by position, made once and refilled.
@@ -115,8 +120,7 @@ end
 local function set_rates(self, group, lr)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
   for i, entry in ipairs(group.entries) do
-    local p = entry.tensor
-    local fields = is_param(p) and core.extra(p)
+    local fields = entry.fields
     lrs[i] = fields and lr * fields.lr_mult or lr
     wds[i] = fields and optimizer.wd * fields.wd_mult or optimizer.wd
     counts[i] = entry.count + 1
@@ -144,7 +148,7 @@ function Trainer:update(batch_size, opts)
     optimizer:update(group)
     for _, entry in ipairs(group.entries) do
       entry.count = entry.count + 1
-      core.mark_stale(entry.tensor)
+      mark_stale(entry.tensor)
     end
   end
   self._updates = self._updates + 1
