@@ -37,13 +37,13 @@ constexpr int64_t kMaxElements = int64_t(1) << 56;
 
 int64_t checked_numel(const char* op, const Dims& shape) {
   for (int64_t d : shape)
-    if (d < 0) fail(op, "negative dim {} in shape {}", d, to_string(shape));
+    if (d < 0) bad_argument(op, "shape", "sizes that are not negative", to_string(shape));
   int64_t n = 1;
   bool zero = false;
   for (int64_t d : shape) {  // the dims beside a 0 are bounded too: strides are made of them
     zero = zero || d == 0;
     if (__builtin_mul_overflow(n, d ? d : 1, &n) || n > kMaxElements)
-      fail(op, "shape {} has too many elements", to_string(shape));
+      bad_argument(op, "shape", "at most 2^56 elements", to_string(shape) + ", too many elements");
   }
   return zero ? 0 : n;
 }

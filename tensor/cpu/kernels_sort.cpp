@@ -140,7 +140,8 @@ void bincount_kernel(const KernelArgs& a) {
   for (int64_t i = 0; i < n; ++i) {
     if (labels[size_t(i)] < base)
       bad_argument(a.op.name, "x", fmt::format("labels from {} on", base), fmt::format("{} at position {}", labels[size_t(i)], i + 1));
-    if (labels[size_t(i)] - base >= (int64_t(1) << 40)) fail(a.op.name, "label {} at position {} needs too many bins", labels[size_t(i)], i + 1);
+    if (labels[size_t(i)] - base >= (int64_t(1) << 40)) 
+      bad_argument(a.op.name, "x", "labels below 2^40", fmt::format("{} at position {}", labels[size_t(i)], i + 1));
     size = std::max(size, labels[size_t(i)] - base + 1);
   }
   const View out = a.allocate(0, {size});

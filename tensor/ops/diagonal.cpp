@@ -15,7 +15,7 @@ struct Diagonal {
 
 Diagonal diagonal_of(const AttrReader& c, const Dims& shape) {
   const int rank = shape.size();
-  if (rank < 2) fail(c.op().name, "bad argument 'x' (expected at least 2 dims, got {})", rank);
+  if (rank < 2) bad_argument(c.op().name, "x", "at least 2 dims", std::to_string(rank));
   Diagonal d{c.dim("dim1", rank), c.dim("dim2", rank)};
   if (d.rows == d.columns) bad_argument(c.op().name, "dim2", "another dim than dim1", to_string(c.raw("dim2")));
   const int64_t offset = c.attr<int64_t>("offset");
@@ -53,7 +53,7 @@ void infer_diagonal_backward(Infer& c) {
 
 // The shape of diag_embed's result.
 Dims embedded(const AttrReader& c, const Dims& x) {
-  if (x.empty()) fail(c.op().name, "bad argument 'x' (expected at least 1 dim, got 0)");
+  if (x.empty()) bad_argument(c.op().name, "x", "at least 1 dim", "0");
   const int rank = x.size() + 1;
   const int a = c.dim("dim1", rank), b = c.dim("dim2", rank);
   if (a == b) bad_argument(c.op().name, "dim2", "another dim than dim1", to_string(c.raw("dim2")));

@@ -70,7 +70,7 @@ int64_t position(const AttrReader& c, const char* name, int64_t size, bool past_
 }
 
 int cut_dim(const AttrReader& c, int rank) {
-  if (rank == 0) fail(c.op().name, "bad argument 'x' (expected a tensor of at least 1 dim, got a 0-dim one)");
+  if (rank == 0) bad_argument(c.op().name, "x", "a tensor of at least 1 dim", "a 0-dim one");
   return c.dim("dim", rank);
 }
 

@@ -132,7 +132,7 @@ TEST_CASE("buffer: requests beyond any machine are errors") {
   Context ctx;
   CHECK(error_text([&] {
           run(ctx, "add", {Value(tall), Value(broad)});
-        }) == "add: shape 1073741824x1073741824 has too many elements");
+        }) == "add: bad argument 'shape' (expected at most 2^56 elements, got 1073741824x1073741824, too many elements)");
 }
 
 TEST_CASE("buffer: the handler is asked once before a request is given up") {
