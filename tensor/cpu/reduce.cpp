@@ -102,11 +102,14 @@ void store_as(Out* out, int64_t stride, const Total* totals, int64_t n, bool rea
     if constexpr (std::is_same_v<Out, Half> || std::is_same_v<Out, BFloat16>) out[i * stride] = Out(float(v));
     else out[i * stride] = static_cast<Out>(v);
   };
+  if (r.finish == Finish::kPlain && real) {
+    for (int64_t i = 0; i < n; ++i) put(i, totals[i].f);
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) {
     if (r.finish == Finish::kScale) put(i, (real ? totals[i].f : double(totals[i].i)) * r.factor);
     else if (r.finish == Finish::kAny) put(i, totals[i].i != 0);
     else if (r.finish == Finish::kAll) put(i, double(totals[i].i) == r.factor);
-    else if (real) put(i, totals[i].f);
     else put(i, totals[i].i);
   }
 }

@@ -156,6 +156,22 @@ HWY_INLINE void take(Total& total, A value) {
   field<F>(total) = Op::join(field<F>(total), F(value));
 }
 
+// All lanes of v united.
+template <class Op, class D, class V>
+HWY_INLINE hn::TFromD<D> join_lanes(D d, V v) {
+  using T = hn::TFromD<D>;
+  if constexpr (std::is_base_of_v<Sum, Op>) return hn::GetLane(hn::SumOfLanes(d, v));
+  if constexpr (kExtreme<Op>) {
+    if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<T>::quiet_NaN();
+    return hn::GetLane(std::is_same_v<Op, Max> ? hn::MaxOfLanes(d, v) : hn::MinOfLanes(d, v));
+  }
+  HWY_ALIGN T parts[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, d, parts);
+  for (size_t half = hn::Lanes(d) / 2; half > 0; half /= 2)
+    for (size_t k = 0; k < half; ++k) parts[k] = Op::join(parts[k], parts[k + half]);
+  return parts[0];
+}
+
 // The extreme of a block without NaN or infinities; false when there may be one of them.
 template <class Op, class T>
 HWY_INLINE bool fast_extreme(const T* HWY_RESTRICT p, int64_t n, T* out) {
@@ -175,13 +191,22 @@ HWY_INLINE bool fast_extreme(const T* HWY_RESTRICT p, int64_t n, T* out) {
   }
   for (; i + lanes <= n; i += lanes) a = pick(a, hn::LoadU(d, p + i)), s = hn::MulAdd(hn::LoadU(d, p + i), zero, s);
   if (!hn::AllTrue(d, hn::Eq(hn::Add(s, t), zero))) return false;
-  HWY_ALIGN T parts[HWY_MAX_BYTES / sizeof(T)];
-  hn::Store(pick(pick(a, b), pick(c, e)), d, parts);
-  T best = parts[0];
-  for (int64_t k = 1; k < lanes; ++k) best = Op::join(best, parts[k]);
+  T best = join_lanes<Op>(d, pick(pick(a, b), pick(c, e)));
   for (; i < n; ++i) best = Op::join(best, p[i]);
   *out = best;
   return true;
+}
+
+template <class Op, class T>
+HWY_INLINE T short_block(const T* HWY_RESTRICT p, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = hn::Lanes(d);
+  auto a = hn::Set(d, Op::template init<T>());
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) a = Op::vec_step(a, hn::LoadU(d, p + i));
+  T result = join_lanes<Op>(d, a);
+  for (; i < n; ++i) result = Op::step(result, p[i]);
+  return result;
 }
 
 // Eight vector accumulators over n elements, united in a fixed tree.
@@ -190,6 +215,7 @@ HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = hn::Lanes(d);
   const auto init = hn::Set(d, Op::template init<T>());
+  if (n < 8 * lanes) return short_block<Op>(p, n);
   auto a0 = init, a1 = init, a2 = init, a3 = init, a4 = init, a5 = init, a6 = init, a7 = init;
   int64_t i = 0;
   for (; i + 8 * lanes <= n; i += 8 * lanes) {
@@ -206,11 +232,7 @@ HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
   for (; i + lanes <= n; i += lanes) a0 = Op::vec_step(a0, hn::LoadU(d, p + i));
   a0 = Op::vec_join(Op::vec_join(a0, a1), Op::vec_join(a2, a3));
   a4 = Op::vec_join(Op::vec_join(a4, a5), Op::vec_join(a6, a7));
-  HWY_ALIGN T parts[HWY_MAX_BYTES / sizeof(T)];
-  hn::Store(Op::vec_join(a0, a4), d, parts);
-  for (int64_t half = lanes / 2; half > 0; half /= 2)
-    for (int64_t k = 0; k < half; ++k) parts[k] = Op::join(parts[k], parts[k + half]);
-  T result = parts[0];
+  T result = join_lanes<Op>(d, Op::vec_join(a0, a4));
   for (; i < n; ++i) result = Op::step(result, p[i]);
   return result;
 }
