@@ -99,6 +99,8 @@ void infer_index_select_backward(Infer& c) {
   const int64_t d = c.attr<int64_t>("dim") - 1;
   const Dims &dy = c.shape(0), &index = c.shape(1);
   if (d < 0 || d + index.size() > dy.size()) c.bad_attr("dim", "a dim from which the index fits");
+  for (int i = 0; i < index.size(); ++i)
+    if (dy[int(d) + i] != index[i]) c.bad_input(0, fmt::format("the dims of the index, {}, from dim {} on", to_string(index), d + 1));
   Dims out;
   for (int i = 0; i < int(d); ++i) out.push_back(dy[i]);
   out.push_back(c.attr<int64_t>("size"));
