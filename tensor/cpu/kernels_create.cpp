@@ -41,7 +41,8 @@ void linspace(const KernelArgs& a) {
   const double start = a.attr<double>("start"), stop = a.attr<double>("stop");
   const int64_t n = a.out[0].numel();
   const double step = n > 1 ? (stop - start) / double(n - 1) : 0;
-  generate(a.out[0], [&](int64_t i) { return i < (n + 1) / 2 ? start + double(i) * step : stop - double(n - 1 - i) * step; });
+  generate(a.out[0],
+           [&](int64_t i) { return i < (n + 1) / 2 ? start + double(i) * step : stop - double(n - 1 - i) * step; });
 }
 
 void eye(const KernelArgs& a) {
@@ -53,6 +54,17 @@ void eye(const KernelArgs& a) {
 }
 
 void clone(const KernelArgs& a) { cpu::copy_strided(a.in[0], a.out[0].data); }
+
+void check_all(const KernelArgs& a) {
+  const View& in = a.in[0];
+  const int64_t n = in.numel();
+  visit_dtype(in.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < n; ++i)
+      if (double(in.as<T>()[i]) == 0) fail("assert", "{}", a.attr<std::string>("message"));
+  });
+  cpu::copy_bytes(a.out[0].data, in.data, n * size_of(in.dtype()));
+}
 
 // The input is contiguous on the host; the output may be elsewhere.
 void to(const KernelArgs& a) {
@@ -73,11 +85,20 @@ void to(const KernelArgs& a) {
 
 void add_create_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"zeros", zeros},        {"ones", ones},           {"full", full},        {"empty", leave},
-      {"zeros_like", zeros, kStridedInputs},   {"ones_like", ones, kStridedInputs},
-      {"full_like", full, kStridedInputs},     {"empty_like", leave, kStridedInputs},
-      {"range", range},        {"linspace", linspace},   {"eye", eye},
-      {"clone", clone, kStridedInputs},        {"to", to},
+      {"zeros", zeros},
+      {"ones", ones},
+      {"full", full},
+      {"empty", leave},
+      {"zeros_like", zeros, kStridedInputs},
+      {"ones_like", ones, kStridedInputs},
+      {"full_like", full, kStridedInputs},
+      {"empty_like", leave, kStridedInputs},
+      {"range", range},
+      {"linspace", linspace},
+      {"eye", eye},
+      {"clone", clone, kStridedInputs},
+      {"to", to},
+      {"assert", check_all},
   };
   r.add_kernels(0, kRows);
 }

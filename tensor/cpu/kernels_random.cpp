@@ -77,7 +77,8 @@ void normal(const RandomKey& key, int64_t n, void* out) {
   generate(key, std::is_same_v<T, double> ? 4 : 2, n, static_cast<T*>(out), [](const Words& w, T* v) {
     if constexpr (std::is_same_v<T, double>) {
       for (int i = 0; i < kGroup; ++i) {
-        const double u = double(int64_t(w.wide(i) >> 11) + 1) * 0x1p-53, a = double(int64_t(w.wide(i, 2) >> 11)) * 0x1p-53;
+        const double u = double(int64_t(w.wide(i) >> 11) + 1) * 0x1p-53,
+                     a = double(int64_t(w.wide(i, 2) >> 11)) * 0x1p-53;
         v[i] = std::sqrt(-2 * std::log(u)) * std::cos(6.28318530717958647692 * a);
       }
     } else if constexpr (std::is_same_v<T, float>) {
@@ -165,7 +166,8 @@ void randn_kernel(const KernelArgs& a) {
 
 void dropout_kernel(const KernelArgs& a) {
   using namespace cpu;
-  HWY_DYNAMIC_DISPATCH(apply_dropout)(a.out[0].dtype(), key_of(a), a.attr<double>("p"), a.out[0].numel(), a.in[0].data, a.out[0].data);
+  HWY_DYNAMIC_DISPATCH(apply_dropout)
+  (a.out[0].dtype(), key_of(a), a.attr<double>("p"), a.out[0].numel(), a.in[0].data, a.out[0].data);
 }
 
 std::vector<uint64_t> bits(const RandomKey& key, int64_t n) {
@@ -186,7 +188,8 @@ void randint_kernel(const KernelArgs& a) {
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* data = out.as<T>();
-    for (size_t i = 0; i < random.size(); ++i) store_number(out.dtype(), data + i, double(low + int64_t(below(count, random[i]))));
+    for (size_t i = 0; i < random.size(); ++i)
+      store_number(out.dtype(), data + i, double(low + int64_t(below(count, random[i]))));
   });
 }
 
@@ -210,7 +213,8 @@ void bernoulli_kernel(const KernelArgs& a) {
   const int64_t n = out.numel(), size = size_of(out.dtype());
   for (int64_t i = 0; i < n; ++i) {
     const double v = load_number(p.dtype(), p.as<char>() + i * size);
-    if (!(v >= 0 && v <= 1)) bad_argument("bernoulli", "p", "probabilities from 0 to 1", fmt::format("{} at element {}", v, i + 1));
+    if (!(v >= 0 && v <= 1))
+      bad_argument("bernoulli", "p", "probabilities from 0 to 1", fmt::format("{} at element {}", v, i + 1));
   }
   const std::vector<uint64_t> random = bits(key_of(a), n);
   for (int64_t i = 0; i < n; ++i) {

@@ -81,7 +81,8 @@ void check_integers(const KernelArgs& args, SpanCheck check) {
   if (at < 0) return;
   const bool zero = check == SpanCheck::kZeroDivisor;
   const std::string where = v.rank() == 0 ? "" : fmt::format(" at element {}", at + 1);
-  bad_argument(args.op.name, args.op.inputs[1].name, zero ? "an integer divisor other than zero" : "integer exponents of at least 0",
+  bad_argument(args.op.name, args.op.inputs[1].name,
+               zero ? "an integer divisor other than zero" : "integer exponents of at least 0",
                (zero ? "0" : "a negative one") + where);
 }
 
@@ -223,8 +224,8 @@ struct Walk {
   int64_t out_size;
   ConvertFn narrow;  // from the computing dtype to the output's, or nullptr
   int64_t work_size;
-  bool runs;    // spans stay within an inner run
-  bool tiled;   // some operand or the output passes through a tile
+  bool runs;   // spans stay within an inner run
+  bool tiled;  // some operand or the output passes through a tile
 
   void operator()(int64_t begin, int64_t end) const {
     alignas(64) char tiles[kMaxSpanInputs][kTile * 8];
@@ -317,7 +318,14 @@ void run_general(const KernelArgs& args, const SpanRow& row, DType compute, cons
   bool all_linear = true;
   for (int k = 0; k < space.count; ++k) all_linear &= space.in[k].linear && space.in[k].direct();
   const bool runs = space.inner() >= kTile / 4;
-  const Walk walk{space, row.fn[int(work)], params, out.as<char>(), size_of(out.dtype()), narrow, size_of(work), runs,
+  const Walk walk{space,
+                  row.fn[int(work)],
+                  params,
+                  out.as<char>(),
+                  size_of(out.dtype()),
+                  narrow,
+                  size_of(work),
+                  runs,
                   narrow || !(all_linear || (runs && inner_direct))};
   parallel_for(out.numel(), std::max<int64_t>(10'000'000 / (row.cost + 200), kTile), walk);
 }

@@ -9,8 +9,15 @@ constexpr double kSeluScale = 1.0507009873554804934193349852946, kSeluAlpha = 1.
 
 OpDef activation(const char* name, const char* doc, const char* example, std::vector<AttrDef> attrs, GradFn vjp,
                  const char* uses, double low = 0.2, double high = 2) {
-  return {.name = name, .doc = doc, .example = example, .inputs = {{"x", kAnyDType, Arity::kOne, low, high}},
-          .attrs = std::move(attrs), .result = Result::kFloat, .vjp = {vjp}, .vjp_uses = uses, .traits = kPointwise};
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x", kAnyDType, Arity::kOne, low, high}},
+          .attrs = std::move(attrs),
+          .result = Result::kFloat,
+          .vjp = {vjp},
+          .vjp_uses = uses,
+          .traits = kPointwise};
 }
 
 AttrDef number(const char* name, double fallback, const char* doc) {
@@ -111,33 +118,45 @@ static void add_rectifiers(Registry& r) {
        .vjp = {[](Vjp& c) { return inside(c, 0, 6); }},
        .vjp_uses = "x",
        .traits = kPointwise},
-      activation("leaky_relu", "x where it is positive, else negative_slope x.", "return pg.tensor({-1, 2}):leaky_relu(0.1)",
-                 {number("negative_slope", 0.01, "the factor below 0")},
-                 [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * c.attr<double>("negative_slope")); }, "x"),
+      activation(
+          "leaky_relu", "x where it is positive, else negative_slope x.", "return pg.tensor({-1, 2}):leaky_relu(0.1)",
+          {number("negative_slope", 0.01, "the factor below 0")},
+          [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * c.attr<double>("negative_slope")); }, "x"),
       {.name = "prelu",
-       .doc = "x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving deep into "
+       .doc = "x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving "
+              "deep into "
               "rectifiers, 2015.",
        .example = "return pg.prelu(pg.tensor({{-1, 2}}), pg.tensor({0.1, 0.2}))",
        .inputs = {{"x", kFloating, Arity::kOne, 0.2, 2}, {"weight", kFloating}},
        .infer = infer_prelu,
        .decompose = decompose_prelu},
-      activation("elu", "x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning "
-                 "by exponential linear units, 2015.", "return pg.tensor({-1, 2}):elu()",
-                 {number("alpha", 1, "minus the limit at -inf")}, [](Vjp& c) {
-                   return call<"where">(positive(c), c.dy(), c.dy() * (c.out() + c.attr<double>("alpha")));
-                 }, "x out"),
-      activation("celu", "x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative. Barron, "
-                 "Continuously differentiable exponential linear units, 2017.", "return pg.tensor({-1, 2}):celu(0.5)",
-                 {number("alpha", 1, "minus the limit at -inf, not 0")}, [](Vjp& c) {
-                   return call<"where">(positive(c), c.dy(), c.dy() * (c.out() / c.attr<double>("alpha") + 1.0));
-                 }, "x out"),
-      activation("selu", "The scaled exponential linear unit that keeps mean and variance. Klambauer et al., Self-normalizing "
-                 "neural networks, 2017.", "return pg.tensor({-1, 2}):selu()", {}, [](Vjp& c) {
-                   return call<"where">(positive(c), c.dy() * kSeluScale, c.dy() * (c.out() + kSeluScale * kSeluAlpha));
-                 }, "x out"),
-      activation("hardtanh", "x limited to [min_val, max_val].", "return pg.tensor({-3, 0.5}):hardtanh()",
-                 {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit")},
-                 [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
+      activation(
+          "elu",
+          "x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning "
+          "by exponential linear units, 2015.",
+          "return pg.tensor({-1, 2}):elu()", {number("alpha", 1, "minus the limit at -inf")},
+          [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * (c.out() + c.attr<double>("alpha"))); },
+          "x out"),
+      activation(
+          "celu",
+          "x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative. Barron, "
+          "Continuously differentiable exponential linear units, 2017.",
+          "return pg.tensor({-1, 2}):celu(0.5)", {number("alpha", 1, "minus the limit at -inf, not 0")},
+          [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * (c.out() / c.attr<double>("alpha") + 1.0)); },
+          "x out"),
+      activation(
+          "selu",
+          "The scaled exponential linear unit that keeps mean and variance. Klambauer et al., Self-normalizing "
+          "neural networks, 2017.",
+          "return pg.tensor({-1, 2}):selu()", {},
+          [](Vjp& c) {
+            return call<"where">(positive(c), c.dy() * kSeluScale, c.dy() * (c.out() + kSeluScale * kSeluAlpha));
+          },
+          "x out"),
+      activation(
+          "hardtanh", "x limited to [min_val, max_val].", "return pg.tensor({-3, 0.5}):hardtanh()",
+          {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit")},
+          [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
       activation("hardsigmoid", "min(max(x + 3, 0), 6) / 6.", "return pg.tensor({-4, 0, 4}):hardsigmoid()", {},
                  hardsigmoid_grad, "x"),
       activation("hardswish", "x min(max(x + 3, 0), 6) / 6. Howard et al., Searching for MobileNetV3, 2019.",
@@ -148,8 +167,9 @@ static void add_rectifiers(Registry& r) {
 
 static void add_smooth(Registry& r) {
   static const OpDef kRows[] = {
-      activation("sigmoid", "1 / (1 + exp(-x)).", "return pg.tensor({0, 1}):sigmoid()", {},
-                 [](Vjp& c) { return call<"sigmoid_grad">(c.dy(), c.out()); }, "out", -2, 2),
+      activation(
+          "sigmoid", "1 / (1 + exp(-x)).", "return pg.tensor({0, 1}):sigmoid()", {},
+          [](Vjp& c) { return call<"sigmoid_grad">(c.dy(), c.out()); }, "out", -2, 2),
       {.name = "sigmoid_grad",
        .doc = "dy y (1 - y), the derivative of sigmoid from its output.",
        .example = "return pg.tensor({0, 1}):sigmoid()",
@@ -159,22 +179,32 @@ static void add_smooth(Registry& r) {
                [](Vjp& c) { return c.dy() * c.in(0) * (1.0 - c.in(1) * 2.0); }},
        .vjp_uses = "dy y",
        .traits = kPointwise | kHidden},
-      activation("logsigmoid", "log(sigmoid(x)) without underflow.", "return pg.tensor({0, -100}):logsigmoid()", {},
-                 [](Vjp& c) { return c.dy() * call<"sigmoid">(-c.in(0)); }, "x", -2, 2),
+      activation(
+          "logsigmoid", "log(sigmoid(x)) without underflow.", "return pg.tensor({0, -100}):logsigmoid()", {},
+          [](Vjp& c) { return c.dy() * call<"sigmoid">(-c.in(0)); }, "x", -2, 2),
       activation("silu", "x sigmoid(x), also known as swish. Elfwing et al., Sigmoid-weighted linear units, 2017.",
                  "return pg.tensor({0, 1}):silu()", {}, silu_grad, "x", -2, 2),
-      activation("mish", "x tanh(softplus(x)). Misra, Mish: a self regularized non-monotonic activation function, 2019.",
+      activation("mish",
+                 "x tanh(softplus(x)). Misra, Mish: a self regularized non-monotonic activation function, 2019.",
                  "return pg.tensor({0, 1}):mish()", {}, mish_grad, "x", -2, 2),
-      activation("gelu", "x times the normal distribution function of x, or its tanh form. Hendrycks and Gimpel, Gaussian error "
-                 "linear units, 2016.", "return pg.tensor({0, 1}):gelu{approximate = 'tanh'}",
-                 {{.name = "approximate", .kind = AttrKind::kString, .fallback = std::string("none"),
-                   .doc = "exact, or by tanh", .choices = {"none", "tanh"}}}, gelu_grad, "x", -2, 2),
+      activation(
+          "gelu",
+          "x times the normal distribution function of x, or its tanh form. Hendrycks and Gimpel, Gaussian error "
+          "linear units, 2016.",
+          "return pg.tensor({0, 1}):gelu{approximate = 'tanh'}",
+          {{.name = "approximate",
+            .kind = AttrKind::kString,
+            .fallback = std::string("none"),
+            .doc = "exact, or by tanh",
+            .choices = {"none", "tanh"}}},
+          gelu_grad, "x", -2, 2),
       activation("softplus", "log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.",
                  "return pg.tensor({0, 1}):softplus()",
-                 {number("beta", 1, "the sharpness"), number("threshold", 20, "where it becomes linear")}, softplus_grad, "x",
-                 -2, 2),
-      activation("softsign", "x / (1 + |x|).", "return pg.tensor({0, 1}):softsign()", {},
-                 [](Vjp& c) { return c.dy() / call<"square">(call<"abs">(c.in(0)) + 1.0); }, "x"),
+                 {number("beta", 1, "the sharpness"), number("threshold", 20, "where it becomes linear")},
+                 softplus_grad, "x", -2, 2),
+      activation(
+          "softsign", "x / (1 + |x|).", "return pg.tensor({0, 1}):softsign()", {},
+          [](Vjp& c) { return c.dy() / call<"square">(call<"abs">(c.in(0)) + 1.0); }, "x"),
   };
   r.add(kRows);
 }

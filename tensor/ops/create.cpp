@@ -7,7 +7,9 @@
 namespace pg {
 namespace {
 
-AttrDef shape_attr() { return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0}; }
+AttrDef shape_attr() {
+  return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0};
+}
 AttrDef dtype_attr(DType fallback = DType::kFloat32) {
   return {.name = "dtype", .kind = AttrKind::kDType, .fallback = fallback, .doc = "the dtype of the result"};
 }
@@ -91,13 +93,23 @@ std::vector<Var> decompose_to(Rule& c) {
 }
 
 OpDef filled(const char* name, const char* doc, const char* example) {
-  return {.name = name, .doc = doc, .example = example, .inputs = {}, .attrs = {shape_attr(), dtype_attr(), device_attr()},
-          .infer = infer_shape, .traits = kNoGrad};
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {},
+          .attrs = {shape_attr(), dtype_attr(), device_attr()},
+          .infer = infer_shape,
+          .traits = kNoGrad};
 }
 
 OpDef filled_like(const char* name, const char* doc, const char* example) {
-  return {.name = name, .doc = doc, .example = example, .inputs = {{"x"}}, .attrs = {like_dtype(), like_device()},
-          .infer = infer_like, .traits = kNoGrad};
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x"}},
+          .attrs = {like_dtype(), like_device()},
+          .infer = infer_like,
+          .traits = kNoGrad};
 }
 
 AttrDef number(const char* name, const char* doc) { return {.name = name, .kind = AttrKind::kFloat, .doc = doc}; }
@@ -108,7 +120,8 @@ static void add_filled(Registry& r) {
   static const OpDef kRows[] = {
       filled("zeros", "A tensor of zeros.", "return pg.zeros(2, 3)"),
       filled("ones", "A tensor of ones.", "return pg.ones{2, 3, dtype = 'int64'}"),
-      filled("empty", "A tensor whose elements are not set: they hold anything until written.", "return pg.empty(2):fill_(1)"),
+      filled("empty", "A tensor whose elements are not set: they hold anything until written.",
+             "return pg.empty(2):fill_(1)"),
       {.name = "full",
        .doc = "A tensor with the number value everywhere. A number that the dtype cannot hold is an error.",
        .example = "return pg.full({2, 3}, 7)",
@@ -134,12 +147,15 @@ static void add_filled(Registry& r) {
 static void add_sequences(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "range",
-       .doc = "start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where step leads "
+       .doc = "start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where "
+              "step leads "
               "away from stop.",
        .example = "return pg.range(0, 1, 0.25)",
        .inputs = {},
-       .attrs = {number("start", "the first element"), number("stop", "the limit, included"),
-                 {.name = "step", .kind = AttrKind::kFloat, .fallback = 1.0, .doc = "the difference, not 0"}, dtype_attr(),
+       .attrs = {number("start", "the first element"),
+                 number("stop", "the limit, included"),
+                 {.name = "step", .kind = AttrKind::kFloat, .fallback = 1.0, .doc = "the difference, not 0"},
+                 dtype_attr(),
                  device_attr()},
        .infer = infer_range,
        .traits = kNoGrad},
@@ -147,8 +163,11 @@ static void add_sequences(Registry& r) {
        .doc = "steps numbers from start to stop, both included, equally far apart.",
        .example = "return pg.linspace(0, 1, 11)",
        .inputs = {},
-       .attrs = {number("start", "the first element"), number("stop", "the last element"),
-                 {.name = "steps", .kind = AttrKind::kInt, .doc = "how many", .min = 0}, dtype_attr(), device_attr()},
+       .attrs = {number("start", "the first element"),
+                 number("stop", "the last element"),
+                 {.name = "steps", .kind = AttrKind::kInt, .doc = "how many", .min = 0},
+                 dtype_attr(),
+                 device_attr()},
        .infer = infer_linspace,
        .traits = kNoGrad},
       {.name = "eye",
@@ -156,7 +175,9 @@ static void add_sequences(Registry& r) {
        .example = "return pg.eye(3)",
        .inputs = {},
        .attrs = {{.name = "n", .kind = AttrKind::kInt, .doc = "rows", .min = 0},
-                 {.name = "m", .kind = AttrKind::kInt, .doc = "columns", .optional = true, .min = 0}, dtype_attr(), device_attr()},
+                 {.name = "m", .kind = AttrKind::kInt, .doc = "columns", .optional = true, .min = 0},
+                 dtype_attr(),
+                 device_attr()},
        .infer = infer_eye,
        .traits = kNoGrad},
   };
@@ -166,8 +187,10 @@ static void add_sequences(Registry& r) {
 static void add_copies(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "to",
-       .doc = "x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and "
-              "numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.",
+       .doc = "x in another dtype or on another device; x itself where nothing changes. Floats become integers by "
+              "truncation, and "
+              "numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted "
+              "back.",
        .example = "return pg.tensor({1.5, -1.5}):to('int32')",
        .inputs = {{"x"}},
        .attrs = {like_dtype(), like_device()},
@@ -186,6 +209,20 @@ static void add_copies(Registry& r) {
        .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
        .vjp = {[](Vjp& c) { return c.dy(); }},
        .vjp_uses = ""},
+      {.name = "assert",
+       .doc = "The condition itself, after checking that no element of it is zero or false; else an error with the "
+              "message. It "
+              "checks at every run, in graphs too.",
+       .example = "return pg.assert(pg.tensor({1, 2}):gt(0), 'not positive')",
+       .inputs = {{"condition", kAnyDType, Arity::kOne, 0.2, 2}},
+       .attrs = {{.name = "message",
+                  .kind = AttrKind::kString,
+                  .fallback = std::string("assertion failed"),
+                  .doc = "the text of the error"}},
+       .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
+       .vjp = {[](Vjp& c) { return c.dy(); }},
+       .vjp_uses = "",
+       .traits = kEffect},
   };
   r.add(kRows);
 }

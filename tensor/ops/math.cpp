@@ -15,37 +15,51 @@ struct Domain {
 };
 
 // Float results, integers promoted to float32.
-OpDef function(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses, Domain domain = {}) {
-  return {.name = name, .doc = doc, .example = example,
-          .inputs = {{"x", kAnyDType, Arity::kOne, domain.low, domain.high}}, .result = Result::kFloat, .vjp = {vjp},
-          .vjp_uses = uses, .traits = kPointwise};
+OpDef function(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses,
+               Domain domain = {}) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x", kAnyDType, Arity::kOne, domain.low, domain.high}},
+          .result = Result::kFloat,
+          .vjp = {vjp},
+          .vjp_uses = uses,
+          .traits = kPointwise};
 }
 
 // Integers keep their dtype, bool is refused.
-OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses, Domain domain = {}) {
-  return {.name = name, .doc = doc, .example = example,
-          .inputs = {{"x", kNumeric, Arity::kOne, domain.low, domain.high}}, .result = Result::kSame, .vjp = {vjp},
-          .vjp_uses = uses, .traits = kPointwise};
+OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses,
+              Domain domain = {}) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x", kNumeric, Arity::kOne, domain.low, domain.high}},
+          .result = Result::kSame,
+          .vjp = {vjp},
+          .vjp_uses = uses,
+          .traits = kPointwise};
 }
 
 }  // namespace
 
 static void add_simple(Registry& r) {
   static const OpDef kRows[] = {
-      keeping("neg", "-x. Bool is refused.", "return pg.tensor({1, -2}):neg()", [](Vjp& c) { return -c.dy(); }, ""),
+      keeping(
+          "neg", "-x. Bool is refused.", "return pg.tensor({1, -2}):neg()", [](Vjp& c) { return -c.dy(); }, ""),
       keeping("abs", "The absolute value. The gradient at 0 is 0.", "return pg.tensor({1, -2}):abs()",
               [](Vjp& c) { return c.dy() * call<"sign">(c.in(0)); }, "x", {0.2, 2}),
-      keeping("sign", "-1, 0 or 1; 0 for NaN. The gradient is zero.", "return pg.tensor({3, 0, -2}):sign()", no_gradient, "",
-              {0.2, 2}),
-      keeping("square", "x * x.", "return pg.tensor({3, -2}):square()", [](Vjp& c) { return c.dy() * c.in(0) * 2.0; }, "x"),
-      keeping("floor", "The largest whole number not above x. The gradient is zero.", "return pg.tensor({1.5, -1.5}):floor()",
-              no_gradient, "", {0.1, 0.9}),
-      keeping("ceil", "The smallest whole number not below x. The gradient is zero.", "return pg.tensor({1.5, -1.5}):ceil()",
-              no_gradient, "", {0.1, 0.9}),
+      keeping("sign", "-1, 0 or 1; 0 for NaN. The gradient is zero.", "return pg.tensor({3, 0, -2}):sign()",
+              no_gradient, "", {0.2, 2}),
+      keeping(
+          "square", "x * x.", "return pg.tensor({3, -2}):square()", [](Vjp& c) { return c.dy() * c.in(0) * 2.0; }, "x"),
+      keeping("floor", "The largest whole number not above x. The gradient is zero.",
+              "return pg.tensor({1.5, -1.5}):floor()", no_gradient, "", {0.1, 0.9}),
+      keeping("ceil", "The smallest whole number not below x. The gradient is zero.",
+              "return pg.tensor({1.5, -1.5}):ceil()", no_gradient, "", {0.1, 0.9}),
       keeping("round", "The nearest whole number, halves to the even one. The gradient is zero.",
               "return pg.tensor({0.5, 1.5, -1.2}):round()", no_gradient, "", {0.6, 1.4}),
-      keeping("trunc", "x without its fraction. The gradient is zero.", "return pg.tensor({1.5, -1.5}):trunc()", no_gradient, "",
-              {0.1, 0.9}),
+      keeping("trunc", "x without its fraction. The gradient is zero.", "return pg.tensor({1.5, -1.5}):trunc()",
+              no_gradient, "", {0.1, 0.9}),
       function("sqrt", "The square root; NaN below 0. Integers give float32.", "return pg.tensor({1, 4}):sqrt()",
                [](Vjp& c) { return c.dy() / (c.out() * 2.0); }, "out", {0.2, 3}),
       function("rsqrt", "1 / sqrt(x). Integers give float32.", "return pg.tensor({1, 4}):rsqrt()",
@@ -58,11 +72,14 @@ static void add_simple(Registry& r) {
 
 static void add_exponentials(Registry& r) {
   static const OpDef kRows[] = {
-      function("exp", "e to the power x.", "return pg.tensor({0, 1}):exp()", [](Vjp& c) { return c.dy() * c.out(); }, "out"),
-      function("exp2", "2 to the power x.", "return pg.tensor({0, 3}):exp2()",
-               [](Vjp& c) { return c.dy() * c.out() * kLn2; }, "out"),
-      function("expm1", "exp(x) - 1, accurate near 0.", "return pg.tensor({0, 1e-6}):expm1()",
-               [](Vjp& c) { return c.dy() * (c.out() + 1.0); }, "out"),
+      function(
+          "exp", "e to the power x.", "return pg.tensor({0, 1}):exp()", [](Vjp& c) { return c.dy() * c.out(); }, "out"),
+      function(
+          "exp2", "2 to the power x.", "return pg.tensor({0, 3}):exp2()",
+          [](Vjp& c) { return c.dy() * c.out() * kLn2; }, "out"),
+      function(
+          "expm1", "exp(x) - 1, accurate near 0.", "return pg.tensor({0, 1e-6}):expm1()",
+          [](Vjp& c) { return c.dy() * (c.out() + 1.0); }, "out"),
       function("log", "The natural logarithm; -inf at 0, NaN below.", "return pg.tensor({1, 10}):log()",
                [](Vjp& c) { return c.dy() / c.in(0); }, "x", {0.1, 3}),
       function("log2", "The logarithm to base 2.", "return pg.tensor({1, 8}):log2()",
@@ -77,26 +94,34 @@ static void add_exponentials(Registry& r) {
 
 static void add_trigonometry(Registry& r) {
   static const OpDef kRows[] = {
-      function("sin", "The sine of x in radians.", "return pg.tensor({0, 1}):sin()",
-               [](Vjp& c) { return c.dy() * call<"cos">(c.in(0)); }, "x"),
-      function("cos", "The cosine of x in radians.", "return pg.tensor({0, 1}):cos()",
-               [](Vjp& c) { return -c.dy() * call<"sin">(c.in(0)); }, "x"),
+      function(
+          "sin", "The sine of x in radians.", "return pg.tensor({0, 1}):sin()",
+          [](Vjp& c) { return c.dy() * call<"cos">(c.in(0)); }, "x"),
+      function(
+          "cos", "The cosine of x in radians.", "return pg.tensor({0, 1}):cos()",
+          [](Vjp& c) { return -c.dy() * call<"sin">(c.in(0)); }, "x"),
       function("tan", "The tangent of x in radians.", "return pg.tensor({0, 1}):tan()",
                [](Vjp& c) { return c.dy() * (c.out() * c.out() + 1.0); }, "out", {-1.2, 1.2}),
-      function("asin", "The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.", "return pg.tensor({0, 1}):asin()",
+      function("asin", "The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.",
+               "return pg.tensor({0, 1}):asin()",
                [](Vjp& c) { return c.dy() * call<"rsqrt">(1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8}),
       function("acos", "The angle in 0..pi whose cosine is x; NaN outside -1..1.", "return pg.tensor({0, 1}):acos()",
                [](Vjp& c) { return -c.dy() * call<"rsqrt">(1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8}),
-      function("atan", "The angle in -pi/2..pi/2 whose tangent is x.", "return pg.tensor({0, 1}):atan()",
-               [](Vjp& c) { return c.dy() / (c.in(0) * c.in(0) + 1.0); }, "x"),
-      function("sinh", "The hyperbolic sine.", "return pg.tensor({0, 1}):sinh()",
-               [](Vjp& c) { return c.dy() * call<"cosh">(c.in(0)); }, "x"),
-      function("cosh", "The hyperbolic cosine.", "return pg.tensor({0, 1}):cosh()",
-               [](Vjp& c) { return c.dy() * call<"sinh">(c.in(0)); }, "x"),
-      function("tanh", "The hyperbolic tangent.", "return pg.tensor({0, 1}):tanh()",
-               [](Vjp& c) { return call<"tanh_grad">(c.dy(), c.out()); }, "out"),
-      function("asinh", "The inverse of sinh.", "return pg.tensor({0, 1}):asinh()",
-               [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) + 1.0); }, "x"),
+      function(
+          "atan", "The angle in -pi/2..pi/2 whose tangent is x.", "return pg.tensor({0, 1}):atan()",
+          [](Vjp& c) { return c.dy() / (c.in(0) * c.in(0) + 1.0); }, "x"),
+      function(
+          "sinh", "The hyperbolic sine.", "return pg.tensor({0, 1}):sinh()",
+          [](Vjp& c) { return c.dy() * call<"cosh">(c.in(0)); }, "x"),
+      function(
+          "cosh", "The hyperbolic cosine.", "return pg.tensor({0, 1}):cosh()",
+          [](Vjp& c) { return c.dy() * call<"sinh">(c.in(0)); }, "x"),
+      function(
+          "tanh", "The hyperbolic tangent.", "return pg.tensor({0, 1}):tanh()",
+          [](Vjp& c) { return call<"tanh_grad">(c.dy(), c.out()); }, "out"),
+      function(
+          "asinh", "The inverse of sinh.", "return pg.tensor({0, 1}):asinh()",
+          [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) + 1.0); }, "x"),
       function("acosh", "The inverse of cosh; NaN below 1.", "return pg.tensor({1, 2}):acosh()",
                [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) - 1.0); }, "x", {1.2, 3}),
       function("atanh", "The inverse of tanh; NaN outside -1..1.", "return pg.tensor({0, 0.5}):atanh()",
@@ -116,24 +141,41 @@ static void add_trigonometry(Registry& r) {
 
 static void add_special(Registry& r) {
   static const OpDef kRows[] = {
-      function("erf", "The error function.", "return pg.tensor({0, 1}):erf()",
-               [](Vjp& c) { return c.dy() * call<"exp">(-(c.in(0) * c.in(0))) * kTwoOverSqrtPi; }, "x"),
-      function("erfc", "1 - erf(x), accurate for large x.", "return pg.tensor({0, 3}):erfc()",
-               [](Vjp& c) { return c.dy() * call<"exp">(-(c.in(0) * c.in(0))) * -kTwoOverSqrtPi; }, "x"),
-      function("erfinv", "The inverse of erf; infinities at -1 and 1, NaN beyond. Starts from M. Giles, Approximating the erfinv "
-               "function, 2011.", "return pg.tensor({0, 0.5}):erfinv()",
-               [](Vjp& c) { return c.dy() * call<"exp">(c.out() * c.out()) * (1 / kTwoOverSqrtPi); }, "out", {-0.8, 0.8}),
-      function("lgamma", "The logarithm of the absolute value of the gamma function.", "return pg.tensor({1, 5}):lgamma()",
-               [](Vjp& c) { return c.dy() * call<"digamma">(c.in(0)); }, "x", {0.3, 4}),
-      function("digamma", "The derivative of lgamma (Abramowitz and Stegun, 6.3).", "return pg.tensor({1, 5}):digamma()",
-               [](Vjp& c) { return c.dy() * call<"polygamma">(c.in(0), {{"n", int64_t(1)}}); }, "x", {0.3, 4}),
+      function(
+          "erf", "The error function.", "return pg.tensor({0, 1}):erf()",
+          [](Vjp& c) { return c.dy() * call<"exp">(-(c.in(0) * c.in(0))) * kTwoOverSqrtPi; }, "x"),
+      function(
+          "erfc", "1 - erf(x), accurate for large x.", "return pg.tensor({0, 3}):erfc()",
+          [](Vjp& c) { return c.dy() * call<"exp">(-(c.in(0) * c.in(0))) * -kTwoOverSqrtPi; }, "x"),
+      function("erfinv",
+               "The inverse of erf; infinities at -1 and 1, NaN beyond. Starts from M. Giles, Approximating the erfinv "
+               "function, 2011.",
+               "return pg.tensor({0, 0.5}):erfinv()",
+               [](Vjp& c) { return c.dy() * call<"exp">(c.out() * c.out()) * (1 / kTwoOverSqrtPi); }, "out",
+               {-0.8, 0.8}),
+      function("lgamma", "The logarithm of the absolute value of the gamma function.",
+               "return pg.tensor({1, 5}):lgamma()", [](Vjp& c) { return c.dy() * call<"digamma">(c.in(0)); }, "x",
+               {0.3, 4}),
+      function("digamma", "The derivative of lgamma (Abramowitz and Stegun, 6.3).",
+               "return pg.tensor({1, 5}):digamma()",
+               [](Vjp& c) {
+                 return c.dy() * call<"polygamma">(c.in(0), {{"n", int64_t(1)}});
+               },
+               "x", {0.3, 4}),
       {.name = "polygamma",
        .doc = "The n-th derivative of digamma (Abramowitz and Stegun, 6.4).",
        .example = "return pg.tensor({1, 5}):polygamma(1)",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.5, 4}},
-       .attrs = {{.name = "n", .kind = AttrKind::kInt, .fallback = int64_t(1), .doc = "which derivative", .min = 0, .max = 100}},
+       .attrs = {{.name = "n",
+                  .kind = AttrKind::kInt,
+                  .fallback = int64_t(1),
+                  .doc = "which derivative",
+                  .min = 0,
+                  .max = 100}},
        .result = Result::kFloat,
-       .vjp = {[](Vjp& c) { return c.dy() * call<"polygamma">(c.in(0), {{"n", c.attr<int64_t>("n") + 1}}); }},
+       .vjp = {[](Vjp& c) {
+         return c.dy() * call<"polygamma">(c.in(0), {{"n", c.attr<int64_t>("n") + 1}});
+       }},
        .vjp_uses = "x",
        .traits = kPointwise},
   };

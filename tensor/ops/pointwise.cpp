@@ -63,13 +63,20 @@ Var clamp_max_grad(Vjp& c) {
 Var squared_norm(Vjp& c) { return c.in(0) * c.in(0) + c.in(1) * c.in(1); }
 
 OpDef comparison(const char* name, const char* doc, const char* example, uint32_t traits = 0) {
-  return {.name = name, .doc = doc, .example = example, .inputs = {{"x"}, {"y"}}, .result = Result::kBool,
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x"}, {"y"}},
+          .result = Result::kBool,
           .traits = kPointwise | kNoGrad | traits};
 }
 
 OpDef bitwise(const char* name, const char* doc, const char* example) {
-  return {.name = name, .doc = doc, .example = example,
-          .inputs = {{"x", kIntegral | kBoolOnly}, {"y", kIntegral | kBoolOnly}}, .result = Result::kInteger,
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x", kIntegral | kBoolOnly}, {"y", kIntegral | kBoolOnly}},
+          .result = Result::kInteger,
           .traits = kPointwise | kNoGrad | kCommutative};
 }
 
@@ -107,29 +114,33 @@ static void add_arithmetic(Registry& r) {
        .vjp_uses = "y out",
        .traits = kPointwise},
       {.name = "floor_divide",
-       .doc = "The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor of 0 "
-              "is an error. The gradient is zero.",
+       .doc =
+           "The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor of 0 "
+           "is an error. The gradient is zero.",
        .example = "return pg.floor_divide(pg.tensor({-7, 7}), 2)",
        .inputs = {{"x", kNumeric}, {"y", kNumeric, Arity::kOne, 0.5, 2}},
        .vjp = {no_gradient, no_gradient},
        .vjp_uses = "",
        .traits = kPointwise},
       {.name = "remainder",
-       .doc = "x - floor(x / y) * y, with the sign of y, like Lua's %. Keeps integer dtypes; an integer divisor of 0 is an error.",
+       .doc = "x - floor(x / y) * y, with the sign of y, like Lua's %. Keeps integer dtypes; an integer divisor of 0 "
+              "is an error.",
        .example = "return pg.remainder(pg.tensor({-7, 7}), 3)",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.1, 0.4}, {"y", kNumeric, Arity::kOne, 0.6, 2}},
        .vjp = {pass, [](Vjp& c) { return -c.dy() * call<"floor_divide">(c.in(0), c.in(1)); }},
        .vjp_uses = "x y",
        .traits = kPointwise},
       {.name = "fmod",
-       .doc = "The remainder of x / y with the sign of x, like C's fmod. Keeps integer dtypes; an integer divisor of 0 is an error.",
+       .doc = "The remainder of x / y with the sign of x, like C's fmod. Keeps integer dtypes; an integer divisor of 0 "
+              "is an error.",
        .example = "return pg.fmod(pg.tensor({-7, 7}), 3)",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.1, 0.4}, {"y", kNumeric, Arity::kOne, 0.6, 2}},
        .vjp = {pass, [](Vjp& c) { return -c.dy() * call<"trunc">(c.in(0) / c.in(1)); }},
        .vjp_uses = "x y",
        .traits = kPointwise},
       {.name = "pow",
-       .doc = "x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an "
+       .doc = "x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative "
+              "exponent of an "
               "integer tensor is an error.",
        .example = "return pg.pow(pg.tensor({1, 2, 3}), 2)",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"y", kNumeric}},
@@ -137,7 +148,8 @@ static void add_arithmetic(Registry& r) {
        .vjp_uses = "x y out",
        .traits = kPointwise},
       {.name = "maximum",
-       .doc = "The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
+       .doc =
+           "The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
        .example = "return pg.maximum(pg.tensor({1, 4}), 2)",
        .inputs = {{"x"}, {"y"}},
        .vjp = {[](Vjp& c) { return winner(c, call<"gt">(c.in(0), c.in(1))); },
@@ -145,7 +157,8 @@ static void add_arithmetic(Registry& r) {
        .vjp_uses = "x y",
        .traits = kPointwise | kCommutative},
       {.name = "minimum",
-       .doc = "The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
+       .doc =
+           "The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
        .example = "return pg.minimum(pg.tensor({1, 4}), 2)",
        .inputs = {{"x"}, {"y"}},
        .vjp = {[](Vjp& c) { return winner(c, call<"lt">(c.in(0), c.in(1))); },
@@ -166,7 +179,8 @@ static void add_arithmetic(Registry& r) {
        .example = "return pg.hypot(pg.tensor({3, 5}), pg.tensor({4, 12}))",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.2, 2}, {"y", kAnyDType, Arity::kOne, 0.2, 2}},
        .result = Result::kFloat,
-       .vjp = {[](Vjp& c) { return c.dy() * (c.in(0) / c.out()); }, [](Vjp& c) { return c.dy() * (c.in(1) / c.out()); }},
+       .vjp = {[](Vjp& c) { return c.dy() * (c.in(0) / c.out()); },
+               [](Vjp& c) { return c.dy() * (c.in(1) / c.out()); }},
        .vjp_uses = "x y out",
        .traits = kPointwise | kCommutative},
       {.name = "copysign",
@@ -174,7 +188,8 @@ static void add_arithmetic(Registry& r) {
        .example = "return pg.copysign(pg.tensor({1, 2}), pg.tensor({-1, 1}))",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.2, 2}, {"y", kAnyDType, Arity::kOne, 0.2, 2}},
        .result = Result::kFloat,
-       .vjp = {[](Vjp& c) { return call<"where">(call<"eq">(c.in(0), 0.0), 0.0, c.dy() * (c.out() / c.in(0))); }, no_gradient},
+       .vjp = {[](Vjp& c) { return call<"where">(call<"eq">(c.in(0), 0.0), 0.0, c.dy() * (c.out() / c.in(0))); },
+               no_gradient},
        .vjp_uses = "x out",
        .traits = kPointwise},
       {.name = "logaddexp",
@@ -248,7 +263,8 @@ static void add_comparisons(Registry& r) {
 static void add_selection(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "where",
-       .doc = "x where the bool condition holds, else y, with broadcasting of all three. The condition gets no gradient.",
+       .doc =
+           "x where the bool condition holds, else y, with broadcasting of all three. The condition gets no gradient.",
        .example = "local x = pg.tensor({-1, 2}) return pg.where(x:gt(0), x, 0)",
        .inputs = {{"condition", kBoolOnly}, {"x"}, {"y"}},
        .vjp = {nullptr, [](Vjp& c) { return call<"where">(c.in(0), c.dy(), 0.0); },
@@ -265,10 +281,13 @@ static void add_selection(Registry& r) {
        .vjp_uses = "x y weight",
        .traits = kPointwise},
       {.name = "clamp",
-       .doc = "x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays NaN, and max "
+       .doc = "x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays "
+              "NaN, and max "
               "wins where min is above it. The gradient passes inside the closed interval.",
        .example = "return pg.tensor({-2, 0.5, 3}):clamp(-1, 1)",
-       .inputs = {{"x", kNumeric}, {"min", kNumeric, Arity::kOptional, -1.5, -0.5}, {"max", kNumeric, Arity::kOptional, 0.5, 1.5}},
+       .inputs = {{"x", kNumeric},
+                  {"min", kNumeric, Arity::kOptional, -1.5, -0.5},
+                  {"max", kNumeric, Arity::kOptional, 0.5, 1.5}},
        .vjp = {clamp_grad, clamp_min_grad, clamp_max_grad},
        .vjp_uses = "x min max",
        .traits = kPointwise},

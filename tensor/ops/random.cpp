@@ -11,7 +11,9 @@ namespace {
 AttrDef generator_attr() {
   return {.name = "generator", .kind = AttrKind::kRandom, .doc = "a pg.Generator; the default one when nil"};
 }
-AttrDef shape_attr() { return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0}; }
+AttrDef shape_attr() {
+  return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0};
+}
 AttrDef dtype_attr(DType fallback) {
   return {.name = "dtype", .kind = AttrKind::kDType, .fallback = fallback, .doc = "the dtype of the result"};
 }
@@ -19,7 +21,12 @@ AttrDef device_attr() {
   return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "where the result lives"};
 }
 AttrDef index_base_attr() {
-  return {.name = "index_base", .kind = AttrKind::kInt, .fallback = int64_t(1), .doc = "the first index, 1 or 0", .min = 0, .max = 1};
+  return {.name = "index_base",
+          .kind = AttrKind::kInt,
+          .fallback = int64_t(1),
+          .doc = "the first index, 1 or 0",
+          .min = 0,
+          .max = 1};
 }
 
 constexpr double kWhole = 9007199254740992;  // 2^53
@@ -31,7 +38,8 @@ DType floating_dtype(Infer& c) {
 }
 
 void infer_floats(Infer& c) {
-  c.outputs.push_back(Type{floating_dtype(c), c.attr<Device>("device"), Dims(std::span<const int64_t>(c.attr<Ints>("shape")))});
+  c.outputs.push_back(
+      Type{floating_dtype(c), c.attr<Device>("device"), Dims(std::span<const int64_t>(c.attr<Ints>("shape")))});
 }
 
 void infer_floats_like(Infer& c) {
@@ -79,17 +87,29 @@ bool view_dropout(ViewArgs& c) {
 }
 
 OpDef drawn(const char* name, const char* doc, const char* example) {
-  return {.name = name, .doc = doc, .example = example, .inputs = {},
-          .attrs = {shape_attr(), dtype_attr(DType::kFloat32), device_attr(), generator_attr()}, .infer = infer_floats,
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {},
+          .attrs = {shape_attr(), dtype_attr(DType::kFloat32), device_attr(), generator_attr()},
+          .infer = infer_floats,
           .traits = kRandom | kNoGrad};
 }
 
 OpDef drawn_like(const char* name, const char* doc, const char* example) {
-  return {.name = name, .doc = doc, .example = example, .inputs = {{"x"}},
-          .attrs = {{.name = "dtype", .kind = AttrKind::kDType, .doc = "a floating dtype; x's when nil", .optional = true},
-                    {.name = "device", .kind = AttrKind::kDevice, .doc = "where the result lives; x's when nil", .optional = true},
-                    generator_attr()},
-          .infer = infer_floats_like, .traits = kRandom | kNoGrad};
+  return {
+      .name = name,
+      .doc = doc,
+      .example = example,
+      .inputs = {{"x"}},
+      .attrs = {{.name = "dtype", .kind = AttrKind::kDType, .doc = "a floating dtype; x's when nil", .optional = true},
+                {.name = "device",
+                 .kind = AttrKind::kDevice,
+                 .doc = "where the result lives; x's when nil",
+                 .optional = true},
+                generator_attr()},
+      .infer = infer_floats_like,
+      .traits = kRandom | kNoGrad};
 }
 
 }  // namespace
@@ -97,28 +117,37 @@ OpDef drawn_like(const char* name, const char* doc, const char* example) {
 void add_random_ops(Registry& r) {
   static const OpDef kRows[] = {
       drawn("rand", "Uniform random numbers in [0, 1).", "return pg.rand(2, 3)"),
-      drawn("randn", "Normal random numbers of mean 0 and variance 1 (Box and Muller's method).", "return pg.randn{2, 3}"),
-      drawn_like("rand_like", "Uniform random numbers in [0, 1) in the shape of x.", "return pg.rand_like(pg.tensor({1, 2}))"),
+      drawn("randn", "Normal random numbers of mean 0 and variance 1 (Box and Muller's method).",
+            "return pg.randn{2, 3}"),
+      drawn_like("rand_like", "Uniform random numbers in [0, 1) in the shape of x.",
+                 "return pg.rand_like(pg.tensor({1, 2}))"),
       drawn_like("randn_like", "Normal random numbers in the shape of x.", "return pg.randn_like(pg.tensor({1, 2}))"),
       {.name = "randint",
        .doc = "Uniform random whole numbers from low to high, both included, like math.random.",
        .example = "return pg.randint(1, 6, {10})",
        .inputs = {},
        .attrs = {{.name = "low", .kind = AttrKind::kInt, .doc = "the smallest", .min = -kWhole, .max = kWhole},
-                 {.name = "high", .kind = AttrKind::kInt, .doc = "the largest", .min = -kWhole, .max = kWhole}, shape_attr(),
-                 dtype_attr(DType::kInt64), device_attr(), generator_attr()},
+                 {.name = "high", .kind = AttrKind::kInt, .doc = "the largest", .min = -kWhole, .max = kWhole},
+                 shape_attr(),
+                 dtype_attr(DType::kInt64),
+                 device_attr(),
+                 generator_attr()},
        .infer = infer_randint,
        .traits = kRandom | kNoGrad},
       {.name = "randperm",
        .doc = "The numbers from 1 to n (from 0 with index_base 0) in random order.",
        .example = "return pg.randperm(10)",
        .inputs = {},
-       .attrs = {{.name = "n", .kind = AttrKind::kInt, .doc = "how many", .min = 0}, dtype_attr(DType::kInt64), index_base_attr(),
-                 device_attr(), generator_attr()},
+       .attrs = {{.name = "n", .kind = AttrKind::kInt, .doc = "how many", .min = 0},
+                 dtype_attr(DType::kInt64),
+                 index_base_attr(),
+                 device_attr(),
+                 generator_attr()},
        .infer = infer_randperm,
        .traits = kRandom | kNoGrad},
       {.name = "bernoulli",
-       .doc = "1 with the probability that p gives for each element, else 0, in the dtype of p. A probability outside [0, 1] is an "
+       .doc = "1 with the probability that p gives for each element, else 0, in the dtype of p. A probability outside "
+              "[0, 1] is an "
               "error.",
        .example = "return pg.bernoulli(pg.full({4}, 0.5))",
        .inputs = {{"p", kFloating, Arity::kOne, 0, 1}},
@@ -126,26 +155,41 @@ void add_random_ops(Registry& r) {
        .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
        .traits = kRandom | kNoGrad | kNumberOk},
       {.name = "multinomial",
-       .doc = "n indices (from 1) drawn with probabilities proportional to the weights p, a list or one list a row. Negative or "
+       .doc = "n indices (from 1) drawn with probabilities proportional to the weights p, a list or one list a row. "
+              "Negative or "
               "infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.",
        .example = "return pg.multinomial(pg.tensor({1, 2, 3}), 2)",
        .inputs = {{"p", kFloating, Arity::kOne, 0.1, 1}},
        .attrs = {{.name = "n", .kind = AttrKind::kInt, .doc = "draws a row", .min = 0},
-                 {.name = "replacement", .kind = AttrKind::kBool, .fallback = false, .doc = "whether an index may come again"},
-                 index_base_attr(), generator_attr()},
+                 {.name = "replacement",
+                  .kind = AttrKind::kBool,
+                  .fallback = false,
+                  .doc = "whether an index may come again"},
+                 index_base_attr(),
+                 generator_attr()},
        .infer = infer_multinomial,
        .traits = kRandom | kNoGrad},
       {.name = "dropout",
-       .doc = "In training each element is 0 with probability p, else x / (1 - p); otherwise x. Srivastava et al., Dropout, 2014.",
+       .doc = "In training each element is 0 with probability p, else x / (1 - p); otherwise x. Srivastava et al., "
+              "Dropout, 2014.",
        .example = "return pg.ones(8):dropout(0.5, true)",
        .inputs = {{"x", kFloating}},
-       .attrs = {{.name = "p", .kind = AttrKind::kFloat, .fallback = 0.5, .doc = "the share that is dropped", .min = 0, .max = 1},
-                 {.name = "training", .kind = AttrKind::kBool, .doc = "whether to drop; nil follows the mode", .optional = true},
+       .attrs = {{.name = "p",
+                  .kind = AttrKind::kFloat,
+                  .fallback = 0.5,
+                  .doc = "the share that is dropped",
+                  .min = 0,
+                  .max = 1},
+                 {.name = "training",
+                  .kind = AttrKind::kBool,
+                  .doc = "whether to drop; nil follows the mode",
+                  .optional = true},
                  generator_attr()},
        .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
        .view = view_dropout,
        .vjp = {[](Vjp& c) {
-         return call<"dropout">(c.dy(), {{"p", c.raw("p")}, {"training", c.raw("training")}, {"generator", c.raw("generator")}});
+         return call<"dropout">(
+             c.dy(), {{"p", c.raw("p")}, {"training", c.raw("training")}, {"generator", c.raw("generator")}});
        }},
        .vjp_uses = "",
        .traits = kRandom | kView},

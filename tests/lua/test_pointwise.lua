@@ -162,3 +162,10 @@ t.test("in-place methods keep other tensors as they were", function()
   t.equal(x, pg.tensor{4, 6, 8})
   t.equal(y, pg.tensor{1, 2, 3})
 end)
+
+t.test("assert answers its condition or raises its message", function()
+  local x = pg.tensor{1, 2}
+  t.equal(pg.assert(x:gt(0), "not positive"), pg.tensor{true, true})
+  t.error_contains(function() pg.assert(x:gt(1), "not above 1") end, "assert: not above 1")
+  t.equal(pg.assert(pg.zeros(0)).shape, {0})
+end)

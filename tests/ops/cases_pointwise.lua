@@ -38,6 +38,7 @@ return function(pg, f)
     polygamma = {{args = {f({3}, 0.5, 4), 1}}, {args = {f({3}, 0.5, 4), 3}}},
     to = {{args = {f{2, 3}}}},
     clone = {{args = {f{2, 3}:t()}}},
+    assert = one{f({2, 3}, 0.5, 1)},
     eq = {{args = {f{2, 3}, f{3}}, order = 0}}, logical_and = {{args = {f{3}, yes}, order = 0}},
   }
 end

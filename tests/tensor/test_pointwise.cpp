@@ -58,7 +58,8 @@ void check_sub(Data& x, Data& y, const Dims& shape, DType t) {
 
 TEST_CASE("pointwise: strides and broadcasting agree with a naive walk") {
   std::mt19937 rng(1);
-  const DType dtypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kBFloat16};
+  const DType dtypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt32,
+                          DType::kInt64,   DType::kFloat16, DType::kBFloat16};
   for (DType t : dtypes)
     for (int64_t inner : {1, 3, 65, 130, 700}) {
       const Dims shape{3, 2, inner};
@@ -69,7 +70,8 @@ TEST_CASE("pointwise: strides and broadcasting agree with a naive walk") {
       Data column = make(t, Dims{3, 1, 1}, Dims{1, 1, 1}, rng);
       Data scalar = make(t, Dims{}, Dims{}, rng);
       Data* all[] = {&dense, &turned, &gaps, &row, &column, &scalar};
-      for (Data* a : all) check_sub(dense, *a, shape, t), check_sub(*a, dense, shape, t), check_sub(turned, *a, shape, t);
+      for (Data* a : all)
+        check_sub(dense, *a, shape, t), check_sub(*a, dense, shape, t), check_sub(turned, *a, shape, t);
       check_sub(row, column, Dims{3, 1, inner}, t);
     }
 }
@@ -112,7 +114,8 @@ TEST_CASE("pointwise: vector functions stay within a few ulp of double precision
     if (op.inputs.size() != 1 || op.attrs.size()) continue;
     std::vector<float> x(4000), y(4000);
     std::vector<double> wide(4000), expected(4000);
-    for (size_t i = 0; i < x.size(); ++i) x[i] = float(op.inputs[0].low + (op.inputs[0].high - op.inputs[0].low) * double(i) / 4000), wide[i] = x[i];
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = float(op.inputs[0].low + (op.inputs[0].high - op.inputs[0].low) * double(i) / 4000), wide[i] = x[i];
     const void* in[1] = {x.data()};
     const void* in64[1] = {wide.data()};
     row.fn[int(DType::kFloat32)](4000, y.data(), in, 0, nullptr);
@@ -182,7 +185,8 @@ void check_gradient(Context& ctx, const Function& f, std::span<const Value> x, s
     direction.push_back(uniform(v.shape(), -1, 1, rng));
     Value p = make_array(v.type()), m = make_array(v.type());
     for (int64_t i = 0; i < v.numel(); ++i) {
-      const double at = static_cast<double*>(v.array().data())[i], d = static_cast<double*>(direction.back().array().data())[i];
+      const double at = static_cast<double*>(v.array().data())[i],
+                   d = static_cast<double*>(direction.back().array().data())[i];
       static_cast<double*>(p.array().data())[i] = at + h * d;
       static_cast<double*>(m.array().data())[i] = at - h * d;
     }

@@ -69,7 +69,8 @@ TEST_CASE("random: moments") {
 
 TEST_CASE("random: whole numbers and permutations") {
   Context ctx;
-  const std::vector<int64_t> dice = elements<int64_t>(call_op(ctx, "randint", {}, {{"low", int64_t(1)}, {"high", int64_t(6)}, {"shape", Ints{6000}}}));
+  const std::vector<int64_t> dice = elements<int64_t>(
+      call_op(ctx, "randint", {}, {{"low", int64_t(1)}, {"high", int64_t(6)}, {"shape", Ints{6000}}}));
   int count[7] = {};
   for (int64_t v : dice) {
     REQUIRE((v >= 1 && v <= 6));
