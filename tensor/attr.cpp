@@ -18,6 +18,13 @@ std::string join(const List& list) {
   for (auto v : list) text += fmt::format("{}{}", text.empty() ? "" : ", ", v);
   return "{" + text + "}";
 }
+
+// With control characters written out: messages are C strings of one line.
+std::string quoted(const std::string& s) {
+  std::string text;
+  for (const unsigned char c : s) c < 32 || c == 127 ? void(text += fmt::format("\\{:03}", int(c))) : text.push_back(char(c));
+  return '"' + text + '"';
+}
 }  // namespace
 
 std::string to_string(const AttrValue& value) {
@@ -26,7 +33,7 @@ std::string to_string(const AttrValue& value) {
     std::string operator()(bool v) { return v ? "true" : "false"; }
     std::string operator()(int64_t v) { return std::to_string(v); }
     std::string operator()(double v) { return fmt::format("{}", v); }
-    std::string operator()(const std::string& v) { return '"' + v + '"'; }
+    std::string operator()(const std::string& v) { return quoted(v); }
     std::string operator()(DType v) { return name_of(v); }
     std::string operator()(Device v) { return name_of(v); }
     std::string operator()(const Ints& v) { return join(v); }

@@ -41,7 +41,8 @@ void check_inputs(const OpDef& op, std::span<const Value> inputs) {
       continue;
     }
     if (v.is_number()) {
-      if (op.has(kWeakNumber) && i + 1 < inputs.size()) bad_argument(op.name, def.name, "a tensor", describe(v));
+      const bool fits = op.has(kPointwise) || (op.has(kWeakNumber) && i + 1 == inputs.size());
+      if (!fits) bad_argument(op.name, def.name, "a tensor", describe(v));
       continue;
     }
     if (!accepts(def.dtypes, v.dtype()))
@@ -97,6 +98,8 @@ DType pointwise_compute_dtype(const OpDef& op, std::span<const Value> inputs) {
       dtype = apply_number(op, def, dtype, inputs[i].number());
     else
       dtype = DType::kFloat32, any = true;
+    if (op.result == Result::kInteger && !accepts(def.dtypes, dtype))
+      bad_argument(op.name, def.name, "a whole number", describe(inputs[i]));
   }
   return op.result == Result::kFloat ? float_result(dtype) : dtype;
 }

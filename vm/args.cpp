@@ -103,7 +103,7 @@ std::string read_choice(lua_State* L, State& state, const OpDef& op, const AttrD
     if (text == c) return text;
     all += (all.empty() ? "\"" : ", \"") + std::string(c) + '"';
   }
-  bad_argument(op.name, def.name, "one of " + all, '"' + text + '"');
+  bad_argument(op.name, def.name, "one of " + all, describe(L, state, i));
 }
 
 double read_float(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
@@ -371,7 +371,7 @@ AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& 
     case AttrKind::kFloat: return read_float(L, state, op, def, i);
     case AttrKind::kString: return read_choice(L, state, op, def, i);
     case AttrKind::kDType: return check_dtype(L, state, i, op.name, def.name);
-    case AttrKind::kDevice: return device_from_name(check_string(L, state, i, op.name, def.name, "the name of a device"));
+    case AttrKind::kDevice: return check_device(L, state, i, op.name, def.name);
     case AttrKind::kInts:
     case AttrKind::kDims:
       return read_list<Ints>(L, state, op, def, i, "a list of whole numbers",
@@ -407,7 +407,16 @@ DType check_dtype(lua_State* L, State& state, int i, const char* op, const char*
   std::vector<std::string_view> names;
   for (int k = 0; k < kDTypeCount; ++k) names.push_back(name_of(DType(k)));
   const std::string near = suggest(text, names);
-  bad_argument(op, name, "the name of a dtype" + (near.empty() ? std::string() : " such as \"" + near + '"'), '"' + text + '"');
+  bad_argument(op, name, "the name of a dtype" + (near.empty() ? std::string() : " such as \"" + near + '"'), describe(L, state, i));
+}
+
+Device check_device(lua_State* L, State& state, int i, const char* op, const char* name) {
+  const std::string text = check_string(L, state, i, op, name, "the name of a device");
+  try {
+    return device_from_name(text);
+  } catch (const Error& e) {
+    bad_argument(op, name, "the name of a device that is present", fmt::format("{}: {}", describe(L, state, i), e.what()));
+  }
 }
 
 bool option(lua_State* L, int table, const char* name) {

@@ -34,6 +34,7 @@ AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& 
 int64_t check_integer(lua_State* L, State& state, int i, const char* op, const char* name, const char* expected = "a whole number");
 std::string check_string(lua_State* L, State& state, int i, const char* op, const char* name, const char* expected = "a string");
 DType check_dtype(lua_State* L, State& state, int i, const char* op, const char* name);
+Device check_device(lua_State* L, State& state, int i, const char* op, const char* name);
 
 // Optional field of an options table; pushes it and answers whether it is there.
 bool option(lua_State* L, int table, const char* name);

@@ -105,7 +105,7 @@ int devices(lua_State* L, State&) {
 }
 
 int synchronize(lua_State* L, State& state) {
-  const Device device = lua_isnoneornil(L, 1) ? Device{} : device_from_name(check_string(L, state, 1, "synchronize", "device"));
+  const Device device = lua_isnoneornil(L, 1) ? Device{} : check_device(L, state, 1, "synchronize", "device");
   device_table(device).synchronize(device.index);
   return 0;
 }

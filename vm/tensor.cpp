@@ -89,7 +89,7 @@ Placement read_placement(lua_State* L, State& state, int i, const char* op) {
   check_options(L, state, i, op, {"dtype", "device"});
   if (!lua_istable(L, i)) return p;
   if (option(L, i, "dtype")) p.dtype = check_dtype(L, state, lua_gettop(L), op, "dtype"), lua_pop(L, 1);
-  if (option(L, i, "device")) p.device = device_from_name(check_string(L, state, lua_gettop(L), op, "device")), lua_pop(L, 1);
+  if (option(L, i, "device")) p.device = check_device(L, state, lua_gettop(L), op, "device"), lua_pop(L, 1);
   return p;
 }
 

@@ -30,7 +30,7 @@ void reduce(const View& in, uint32_t mask, const View& out, const Reduction& red
 // A contiguous shape seen as outer x n x inner, with n the size of dim d.
 struct Lines {
   int64_t outer = 1, n = 1, inner = 1;
-  Lines(const Dims& shape, int d) : n(shape[d]) {
+  Lines(const Dims& shape, int d) : n(shape.size() ? shape[d] : 1) {  // a 0-dim tensor is one line of one
     for (int i = 0; i < d; ++i) outer *= shape[i];
     for (int i = d + 1; i < shape.size(); ++i) inner *= shape[i];
   }

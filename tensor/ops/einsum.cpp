@@ -50,7 +50,7 @@ class Parser {
 
  private:
   [[noreturn]] void bad(const std::string& expected) const {
-    bad_argument(op_, "equation", expected, "\"" + text_ + "\"");
+    bad_argument(op_, "equation", expected, to_string(AttrValue(text_)));
   }
 
   // An ellipsis stands for `rank` minus the letters dims.

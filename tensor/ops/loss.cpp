@@ -253,7 +253,7 @@ const char* const kLabelExample = "return pg.cross_entropy(pg.tensor({{1, 2, 3},
 }  // namespace
 
 void add_loss_ops(Registry& r) {
-  const InputDef x = {"x"}, y = {"target"};
+  const InputDef x = {"x", kNumeric}, y = {"target", kNumeric};
   const InputDef fx = {"x", kFloating}, label = {"target", kAnyDType, Arity::kOne, -2, 2, "labels"};
   const InputDef factor = {"weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for each element"};
   AttrDef kl_reduction = kHow;
@@ -269,21 +269,21 @@ void add_loss_ops(Registry& r) {
       {.name = "l1_loss",
        .doc = "The size of the difference of x and target, reduced.",
        .example = "return pg.l1_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
-       .inputs = {{"x", kAnyDType, Arity::kOne, 0.5, 2}, {"target", kAnyDType, Arity::kOne, -2, 0}},
+       .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"target", kNumeric, Arity::kOne, -2, 0}},
        .attrs = {kHow},
        .infer = infer_elementwise,
        .decompose = decompose_l1},
       {.name = "huber_loss",
        .doc = "d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), reduced.",
        .example = "return pg.huber_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
-       .inputs = {{"x", kAnyDType, Arity::kOne, 0.5, 0.9}, {"target", kAnyDType, Arity::kOne, 0.1, 0.4}},
+       .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 0.9}, {"target", kNumeric, Arity::kOne, 0.1, 0.4}},
        .attrs = {kHow, {"delta", AttrKind::kFloat, 1.0, "where the square ends", false, 1e-30}},
        .infer = infer_elementwise,
        .decompose = decompose_huber},
       {.name = "smooth_l1_loss",
        .doc = "d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = x - target, reduced.",
        .example = "return pg.smooth_l1_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
-       .inputs = {{"x", kAnyDType, Arity::kOne, 0.5, 0.9}, {"target", kAnyDType, Arity::kOne, 0.1, 0.4}},
+       .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 0.9}, {"target", kNumeric, Arity::kOne, 0.1, 0.4}},
        .attrs = {kHow, {"beta", AttrKind::kFloat, 1.0, "where the square ends", false, 0}},
        .infer = infer_elementwise,
        .decompose = decompose_smooth_l1},

@@ -121,7 +121,7 @@ void infer_adaptive(Infer& c) {
   const Ints& size = c.attr<Ints>("size");
   require_planes(c, int(size.size()));
   for (int64_t n : size)
-    if (n < 1) c.bad_attr("size", "sizes of at least 1");
+    if (n < 1 || n > 65536) c.bad_attr("size", "sizes from 1 to 65536");
   for (int64_t n : tail(c.shape(0), int(size.size())))
     if (n < 1) c.bad_input(0, "at least 1 element in every spatial dim");
   infer_sized(c);

@@ -3,8 +3,9 @@
 namespace pg {
 
 Dims reduced_dims(const AttrReader& c, int rank) {
-  if (const auto* one = std::get_if<int64_t>(&c.raw("dim"))) return Dims{dim_index(c.op().name, "dim", *one, rank)};
-  return c.dims("dim", rank);
+  const auto* one = std::get_if<int64_t>(&c.raw("dim"));
+  const Dims dims = one ? Dims{dim_index(c.op().name, "dim", *one, rank)} : c.dims("dim", rank);
+  return rank == 0 ? Dims() : dims;  // a 0-dim tensor takes dim 1, which it does not have
 }
 
 Dims reduced_shape(const Infer& c) {
@@ -53,6 +54,7 @@ Var reshaped(const Var& v, const Dims& shape) {
 Var as_dtype(const Var& v, DType t) { return v.dtype() == t ? v : call<"to">(v, {{"dtype", t}}); }
 
 Var shifted(const Var& v, int d, int by, double fill) {
+  if (v.rank() == 0) return reshaped(shifted(reshaped(v, Dims{1}), 0, by, fill), Dims());
   const int64_t n = v.shape()[d];
   if (n == 0) return v;
   const Var rest = call<"narrow">(v, {{"dim", user_dim(d)}, {"start", int64_t(by > 0 ? 1 : 2)}, {"length", n - 1}});
@@ -62,9 +64,9 @@ Var shifted(const Var& v, int d, int by, double fill) {
 }
 
 Var positions(const Rule& c, const Value& like, int d, int base) {
-  const int64_t n = like.shape()[d];
+  const int64_t n = like.rank() ? like.shape()[d] : 1;
   Dims shape(like.rank(), 1);
-  shape[d] = n;
+  if (like.rank()) shape[d] = n;
   Value list = make_array(Type{DType::kInt64, {}, shape});
   for (int64_t i = 0; i < n; ++i) static_cast<int64_t*>(list.array().data())[i] = base + i;
   return c.wrap(to_device(c.context(), list, like.device()));

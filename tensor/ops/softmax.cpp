@@ -22,6 +22,7 @@ Var sum_along(const Rule& c, const Var& v) {
 }
 
 void infer_glu(Infer& c) {
+  if (c.rank(0) == 0) c.bad_input(0, "at least 1 dim");
   const int d = c.dim("dim", c.rank(0));
   Dims shape = c.shape(0);
   if (shape[d] % 2) c.bad_input(0, fmt::format("an even size in dim {}", d + 1));

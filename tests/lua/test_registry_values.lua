@@ -89,6 +89,7 @@ end
 
 -- Every dtype: an answer or an error that names the argument; halves agree with float64 as far as they can.
 local function check_dtypes(row, case)
+  if row.effect then return end
   for _, dtype in ipairs{"float16", "bfloat16", "bool", "uint8", "int8", "int32", "int64"} do
     local half = dtype:find("float") ~= nil
     local function cast(x)
@@ -127,6 +128,23 @@ local function check_degenerate(row, case)
       answers_or_complains(function() run(row, case, mixed) end, what .. " of tensor " .. k)
     end
   end
+end
+
+local function first_dim(row, attrs)
+  local out = {}
+  for name, v in pairs(attrs or {}) do out[name] = v end
+  for _, attr in ipairs(row.attrs) do if attr.name == "dim" then out.dim = attr.kind == "dims" and {1} or 1 end end
+  return out
+end
+
+-- A 0-dim tensor along its dim 1 is a line of one element.
+local function check_scalar_line(row, case)
+  local attrs = first_dim(row, case.attrs)
+  if row.hidden or not attrs.dim or #driver.tensors(case.args) ~= 1 or table.maxn(case.args) > 1 then return end
+  local function along(x) return answers_or_complains(function() return run(row, {args = {x}, attrs = attrs}) end, "one element") end
+  local scalar, line = along(pg.tensor(0.7)), along(pg.tensor{0.7})
+  if not scalar or not line then return end
+  for k, y in ipairs(scalar) do t.equal(y:reshape{-1}:totable(), line[k]:reshape{-1}:totable(), "0-dim output " .. k) end
 end
 
 local function in_place_method(row, x)
@@ -175,5 +193,6 @@ driver.each(function(row, case, k)
   if not row.random then test("in float32", check_float32) end
   test("dtypes", check_dtypes)
   test("degenerate shapes", check_degenerate)
+  test("a line of one", check_scalar_line)
   test("in place", check_in_place)
 end)

@@ -12,6 +12,9 @@ return function(pg, f)
     randperm = {{args = {5}}, {args = {0}}},
     zeros_like = like(), ones_like = like(), full_like = like(3), rand_like = like(), randn_like = like(),
     empty_like = {{args = {f{2, 3}}, values = false}},
+    dropout = {
+      {args = {f{2, 3}}, attrs = {p = 0.4, training = true}}, {args = {f{2, 3}}, attrs = {p = 0.4, training = false}},
+    },
     bernoulli = {{args = {f({2, 3}, 0, 1)}}},
     multinomial = {{args = {f({4}, 0.1, 1), 2}}, {args = {f({2, 4}, 0.1, 1), 6}, attrs = {replacement = true}}},
     to = {{args = {f{2, 3}, "float32"}, order = 0}, {args = {f{2, 3}}, attrs = {dtype = "float64", device = "cpu"}}},

@@ -27,6 +27,10 @@ return function(pg, f)
     linalg_cholesky = {{args = {positive(3)}, symmetric = true}},
     linalg_inv = {{args = {regular(3, 3)}}},
     linalg_solve = {{args = {regular(3, 3), f{3, 2}}}, {args = {regular(3, 3), f{3}}}},
+    scaled_dot_product_attention = {
+      {args = {f{2, 3, 4}, f{2, 5, 4}, f{2, 5, 2}}}, {args = {f{3, 4}, f{3, 4}, f{3, 2}}, attrs = {is_causal = true}},
+      {args = {f{3, 4}, f{5, 4}, f{5, 2}, f{3, 5}}, attrs = {scale = 0.3}},
+    },
     conv1d = {{args = {f{2, 2, 5}, f{3, 2, 3}, f{3}}}, {args = {f{1, 2, 7}, f{4, 1, 2}}, attrs = {stride = 2, padding = 1, dilation = 2, groups = 2}}},
     conv2d = {{args = {image, kernel, f{2}}}, {args = {f{1, 2, 5, 4}, f{2, 1, 3, 2}}, attrs = {stride = {2, 1}, padding = {1, 0}, groups = 2}}},
     conv3d = {{args = {f{1, 1, 3, 3, 3}, f{2, 1, 2, 2, 2}, f{2}}}},

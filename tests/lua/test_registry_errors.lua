@@ -1,0 +1,69 @@
+-- Wrong calls of every op, generated from its row: each is an error of one form that names the argument, or a right answer;
+-- no input changes, nothing large is asked for, and in-place variants keep their target.
+local t = require "tests.support"
+local cases = require "tests.ops.cases"
+local driver = require "tests.ops.driver"
+local visit_calls = require "tests.ops.mutations"
+local with_limit = require "tests.ops.limit"
+local pg = require "perigee"
+
+t.skip_in("gcstress", "thousands of wrong calls, most of which run no op")
+
+local form = "^%S+test_registry_errors%.lua:%d+: ([%w_]+): bad argument '(.-)' %(expected .+, got .+%)$"
+
+local function invoke(f, args, n, attrs)
+  local start = os.clock()
+  local ok, e
+  if attrs then
+    local all = {unpack(args, 1, n)}
+    all[n + 1] = attrs
+    ok, e = pcall(function() return f(unpack(all, 1, n + 1)), true end)
+  else
+    ok, e = pcall(function() return f(unpack(args, 1, n)), true end)
+  end
+  t.check(os.clock() - start < 1, "took longer than a second")
+  return ok, e
+end
+
+-- The complaint about the outcome of a call, or nil.
+local function judge(op, name, ok, e, must)
+  if ok then return must and "answered" or nil end
+  if type(e) ~= "string" then return "raised a " .. type(e) end
+  local o, n = e:match(form)
+  if not o then return (must or not e:find("out of memory: cannot allocate", 1, true)) and e or nil end
+  if o ~= op and o ~= op .. "_" then return "named another op: " .. e end
+  if must and name and n ~= name then return "named another argument: " .. e end
+end
+
+local function in_place_method(row, x)
+  if row.hidden or not driver.is_tensor(x) then return end
+  local ok, method = pcall(function() return x[row.name .. "_"] end)
+  return ok and method or nil
+end
+
+local function check(row, case)
+  local tensors = driver.tensors(case.args)
+  local before, complaints = driver.snapshot(tensors), {}
+  local function complain(what, text)
+    if text and #complaints < 6 then complaints[#complaints + 1] = what .. ": " .. text end
+  end
+  local method, target = in_place_method(row, case.args[1]), nil
+  visit_calls(row, case, function(what, name, args, n, attrs, must)
+    t.on_start(row.name .. " " .. what)
+    local ok, e = invoke(pg[cases.field(row)], args, n, attrs)
+    complain(what, judge(row.name, name, ok, e, must))
+    if driver.changed(tensors, before) then complain(what, "an input changed") end
+    if not method or not rawequal(args[1], case.args[1]) then return end
+    target = args[1]:clone()
+    local shown = driver.snapshot{target}
+    ok, e = invoke(method, {target, unpack(args, 2, n)}, n, attrs)
+    complain("in place, " .. what, judge(row.name, nil, ok, e, must))
+    if not ok and driver.changed({target}, shown) then complain("in place, " .. what, "the target changed") end
+  end)
+  if #complaints > 0 then error(table.concat(complaints, "\n"), 0) end
+end
+
+driver.each(function(row, case, k)
+  if row.hidden or k > 2 then return end
+  t.test(row.name .. " " .. k, function() with_limit(2 ^ 29, check, row, case) end)
+end)
