@@ -198,6 +198,19 @@ void direct_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx) {
 constexpr int64_t kWeightBlocks = 8;
 constexpr int64_t kWeightPanelBytes = 384 << 10;
 
+// Weight gradients are summed in this many shares, however many threads there are, so that the bits are the same; fewer
+// where the weights are large, since each share but one has an array of its own.
+int64_t weight_parts(int64_t size, int64_t most) {
+  constexpr int64_t kParts = 4, kElements = 1 << 16;
+  return std::min(most, std::clamp<int64_t>(kElements / std::max<int64_t>(size, 1), 2, kParts));
+}
+
+template <class T>
+void add_parts(T* sum, const T* partial, int64_t parts, int64_t size) {
+  for (int64_t p = 0; p + 1 < parts; ++p)
+    for (int64_t i = 0; i < size; ++i) sum[i] += partial[p * size + i];
+}
+
 template <class T>
 void direct_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
   const Direct<T> conv(s, images_per_group(s, kWeightBlocks * kBlockCols<T>));
@@ -205,7 +218,7 @@ void direct_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw)
   const int64_t block_bytes = (conv.depth + conv.ocg) * 256;
   const int64_t step = std::clamp<int64_t>(kWeightPanelBytes / block_bytes, 1, kWeightBlocks);
   const int64_t size = s.oc * conv.depth;
-  const int64_t parts = std::clamp<int64_t>(s.macs() / kMacsPerTask, 1, std::min<int64_t>(num_threads(), plan.groups()));
+  const int64_t parts = std::clamp<int64_t>(s.macs() / kMacsPerTask, 1, weight_parts(size, plan.groups()));
   T* partial = parts > 1 ? scratch<T>(ScratchSlot::kReduce, (parts - 1) * size) : nullptr;
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
@@ -219,7 +232,7 @@ void direct_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw)
       }
     }
   });
-  for (int64_t i = 0; i < (parts - 1) * size; ++i) dw[i % size] += partial[i];
+  add_parts(dw, partial, parts, size);
 }
 
 // Whether oneDNN's layouts pay for the reorders and for preparing a primitive at the first use of a shape.
@@ -264,14 +277,14 @@ bool large_backward_data(const ConvShape& s, const float* dy, const float* w, fl
 }
 
 bool large_backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw) {
-  const int64_t parts = image_parts(s), size = s.oc * (s.ic / s.groups) * s.taps();
+  const int64_t size = s.oc * (s.ic / s.groups) * s.taps(), parts = weight_parts(size, s.n);
   float* partial = parts > 1 ? scratch<float>(ScratchSlot::kReduce, (parts - 1) * size) : nullptr;
   const bool ok = split_images(s, parts, [&](int64_t part, int64_t first, int64_t images) {
     return onednn_conv_backward_weights(s, images, x + first * s.ic * s.in_plane(),
                                         dy + first * s.oc * s.out_plane(),
                                         part == 0 ? dw : partial + (part - 1) * size);
   });
-  for (int64_t i = 0; ok && i < (parts - 1) * size; ++i) dw[i % size] += partial[i];
+  if (ok) add_parts(dw, partial, parts, size);
   return ok;
 }
 

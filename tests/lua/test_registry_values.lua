@@ -179,6 +179,7 @@ end
 
 driver.each(function(row, case, k)
   if case.values == false then return end  -- memory as it is found
+  if t.mode == "gcstress" and k > 1 then return end  -- one call an op meets every collection
   local label = row.name .. " " .. k
   local function test(what, f)
     t.test(label .. " " .. what, function()

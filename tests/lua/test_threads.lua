@@ -1,0 +1,123 @@
+-- Results and gradients have the same bits with any number of threads, on tensors large enough to be shared out.
+local t = require "tests.support"
+local pg = require "perigee"
+
+t.skip_in("gcstress", "large tensors, few ops")
+
+local function uniform(shape, low, high)
+  return pg.rand(shape) * (high - low) + low
+end
+
+local function bytes(out, x)
+  if type(x) == "table" then for _, y in ipairs(x) do bytes(out, y) end
+  elseif type(x) == "userdata" then out[#out + 1] = x:contiguous():to_bytes()
+  else out[#out + 1] = tostring(x) end
+  return out
+end
+
+local function is_float(x) return x.dtype:find("float") ~= nil end
+
+-- The outputs of f on args, and the gradients of those that are floats.
+local function results(f, args, differentiable)
+  pg.manual_seed(5)
+  local leaves = {}
+  for i, x in ipairs(args) do
+    if type(x) == "userdata" and is_float(x) then leaves[#leaves + 1] = x:attach_grad() end
+    args[i] = x
+  end
+  local out = pg.record(function() return {f(unpack(args))} end)
+  local all = bytes({}, out)
+  if differentiable then
+    local heads = {}
+    for _, y in ipairs(out) do if type(y) == "userdata" and y.requires_grad then heads[#heads + 1] = y end end
+    if #heads > 0 and #leaves > 0 then
+      pg.autograd.backward(heads)
+      for _, x in ipairs(leaves) do bytes(all, x.grad) end
+    end
+  end
+  return all
+end
+
+local function check(f, make, differentiable)
+  local before, reference = pg.get_num_threads(), nil
+  for _, n in ipairs{1, 2, 3} do
+    pg.set_num_threads(n)
+    pg.manual_seed(1)
+    local ok, now = pcall(results, f, make(), differentiable)
+    pg.set_num_threads(before)
+    if not ok then error(now, 0) end
+    reference = reference or now
+    for i, b in ipairs(now) do t.check(b == reference[i], n .. " threads: result " .. i .. " differs from that of 1") end
+  end
+end
+
+for _, name in ipairs(pg.testing.op_names()) do
+  local row = pg.testing.op_row(name)
+  if row.pointwise then
+    t.test(name, function()
+      check(pg[name], function()
+        local args = {}
+        for i, def in ipairs(row.inputs) do
+          local x = uniform({257, 401}, def.low, def.high)
+          args[i] = def.dtypes.float32 and x or def.dtypes.int32 and x:to("int32") or x:gt((def.low + def.high) / 2)
+        end
+        return args
+      end, row.differentiable)
+    end)
+  end
+end
+
+local function x() return uniform({300, 401}, -2, 2) end
+local function flat() return uniform({120000}, -2, 2) end
+local function labels(n, high) return pg.randint(1, high, {n}) end
+
+local calls = {
+  ["sum of all"] = {function(a) return a:sum(), a:mean(), a:norm(), a:var() end, x},
+  ["sums of rows"] = {function(a) return a:sum(2), a:mean(2), a:norm{dim = 2}, a:var(2), a:logsumexp(2), a:amax(2), a:prod(2) end, x},
+  ["sums of columns"] = {function(a) return a:sum(1), a:mean(1), a:norm{dim = 1}, a:var(1), a:logsumexp(1), a:amin(1) end, x},
+  ["extremes"] = {function(a) return a:max(), a:min(1), a:max(2), a:argmax(1), a:argmin(), a:count_nonzero() end, x},
+  ["softmax"] = {function(a) return a:softmax(2), a:log_softmax(1), a:softmin(2) end, x},
+  ["scans"] = {function(a) return a:cumsum(1), a:cumsum(2), a:cummax(2), (a:tanh() + 1.5):cumprod(2) end, x},
+  ["sorting"] = {function(a) return a:sort(1), a:sort(2), a:topk(5), a:argsort(1) end, x},
+  ["layer_norm"] = {function(a, w, b) return a:layer_norm({401}, w, b), a:rms_norm({401}, w) end, x, function() return pg.rand(401) end,
+    function() return pg.rand(401) end},
+  ["batch_norm"] = {function(a, w, b) return (a:batch_norm(nil, nil, w, b, true)) end, function() return pg.rand(16, 8, 31, 33) end,
+    function() return pg.rand(8) end, function() return pg.rand(8) end},
+  ["group_norm"] = {function(a) return a:group_norm(4), a:instance_norm() end, function() return pg.rand(16, 8, 31, 33) end},
+  ["products"] = {function(a, b) return a:matmul(b), a:t():matmul(a), a:mv(b:select(2, 1):contiguous()), pg.einsum("ij,jk->k", a, b) end,
+    x, function() return pg.rand(401, 129) end},
+  ["bmm"] = {function(a, b) return a:bmm(b) end, function() return pg.rand(9, 70, 50) end, function() return pg.rand(9, 50, 60) end},
+  ["linear"] = {function(a, w, b) return a:linear(w, b) end, x, function() return pg.rand(130, 401) end, function() return pg.rand(130) end},
+  ["float64 products"] = {function(a) return a:to("float64"):matmul(a:t():to("float64")) end, x},
+  ["convolution"] = {function(a, w, b) return a:conv2d(w, b, {padding = 1}) end, function() return pg.rand(8, 6, 24, 23) end,
+    function() return pg.rand(12, 6, 3, 3) end, function() return pg.rand(12) end},
+  ["wide convolution"] = {function(a, w) return a:conv2d(w, {padding = 1}) end, function() return pg.rand(7, 16, 16, 15) end,
+    function() return pg.rand(32, 16, 3, 3) end},
+  ["convolution at batch 1"] = {function(a, w) return a:conv2d(w, {stride = 2}) end, function() return pg.rand(1, 16, 40, 41) end,
+    function() return pg.rand(24, 16, 3, 3) end},
+  ["transposed convolution"] = {function(a, w) return a:conv_transpose2d(w, {stride = 2}) end, function() return pg.rand(4, 8, 15, 16) end,
+    function() return pg.rand(8, 6, 3, 3) end},
+  ["pooling"] = {function(a) return a:max_pool2d(3, {stride = 2}), a:avg_pool2d(2), a:adaptive_avg_pool{5, 7} end,
+    function() return pg.rand(8, 6, 40, 41) end},
+  ["resampling"] = {function(a) return a:interpolate{size = {50, 60}, mode = "bilinear"} end, function() return pg.rand(8, 6, 24, 23) end},
+  ["gather and scatter"] = {function(a, i) return a:gather(1, i), a:scatter_add(1, i, a:square()), a:take(i) end, x,
+    function() return pg.randint(1, 300, {300, 401}) end},
+  ["rows"] = {function(a, i) return a:index_select(1, i), a:index_add(1, i:narrow(1, 1, 300), a), pg.embedding(i, a) end, x,
+    function() return labels(900, 300) end},
+  ["masks"] = {function(a) local m = a:gt(0.5); return a:masked_select(m), a:masked_fill(m, 3), m:nonzero() end, x},
+  ["sets"] = {function(a) local i = (a * 100):floor():to("int64"); return i:unique(), (i + 300):bincount() end, flat},
+  ["movement"] = {function(a) return a:t():contiguous(), a:roll(7), a:flip{1}, a:pad{3, 2}, a:tril(), pg.cat({a, a}, 2), a:repeat_interleave(2, 1) end, x},
+  ["random numbers"] = {function(a) return a:dropout(0.3, true), pg.rand(120000), pg.randn(120000), pg.randint(1, 9, {120000}) end, x},
+  ["cross entropy"] = {function(a, y) return a:cross_entropy(y) end, x, function() return labels(300, 401) end},
+  ["solvers"] = {function(a) return pg.linalg.inv(a), pg.linalg.cholesky(a:matmul(a:t())) end, function() return pg.rand(90, 90) + pg.eye(90) * 60 end},
+}
+
+for name, call in pairs(calls) do
+  t.test(name, function()
+    check(call[1], function()
+      local args = {}
+      for i = 2, #call do args[i - 1] = call[i]() end
+      return args
+    end, true)
+  end)
+end
