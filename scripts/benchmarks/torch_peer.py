@@ -114,7 +114,7 @@ case("softmax_4096x1024", lambda: no_grad(lambda x: torch.softmax(x, -1), rnd(40
 case("layernorm_4096x1024", lambda: no_grad(lambda x, g, b: F.layer_norm(x, (1024,), g, b), rnd(4096, 1024),
                                             torch.ones(1024), torch.zeros(1024)))
 case("sum_16m", lambda: no_grad(torch.sum, rnd(1 << 24)))
-for n in (512, 1024):
+for n in (512, 1024, 2048):
     case("gemm_%d" % n, lambda: no_grad(torch.mm, rnd(n, n), rnd(n, n)))
 M = 1 << 20
 for op in ("add", "mul", "div", "maximum"):

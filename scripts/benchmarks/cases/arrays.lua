@@ -14,7 +14,7 @@ local cases = {
   end},
 }
 
-for _, n in ipairs{512, 1024} do
+for _, n in ipairs{512, 1024, 2048} do
   cases[#cases + 1] = {name = "gemm_" .. n, setup = function(pg)
     local a, b = pg.rand(n, n) - 0.5, pg.rand(n, n) - 0.5
     return function() return a:mm(b) end
