@@ -266,6 +266,7 @@ local rules = {
 --- pg.init.rule(path) -> the initializer that the end of a parameter's path asks for (bias, beta, running_mean: 0;
 --- gamma, running_var: 1), or nil.
 function init.rule(path)
+  args.string("rule", "path", path)
   for _, rule in ipairs(rules) do if path:find(rule[1]) then return rule[2] end end
 end
 
@@ -312,6 +313,8 @@ end
 --- pg.init.make(own, default, path, shape, options) -> a value for a parameter: its own initializer goes first, then
 --- the rule of its name, then the default; Mixed and Load as the default choose by path before the rule.
 function init.make(own, fallback, path, shape, options)
+  if type(fallback) ~= "table" or not fallback.make then fallback = init.resolve("make", fallback) end
+  options = options or {}
   local chosen
   if own ~= nil then chosen = init.resolve("initialize", own)
   elseif fallback.choose then chosen = fallback:choose(path)

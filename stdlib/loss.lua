@@ -235,4 +235,18 @@ function CosineEmbeddingLoss:forward(x1, x2, label, sample_weight)
   return weigh(self, ops.where(ops.eq(label, 1), 1 - similarity, apart), sample_weight)
 end
 
+local operands = {TripletLoss = {"anchor", "positive"}, CosineEmbeddingLoss = {"x1", "x2"}}
+
+-- Every loss reads two tensors first.
+for name, class in pairs(losses) do
+  local forward, names = rawget(class, "forward"), operands[name] or {"pred", "label"}
+  if forward then
+    function class:forward(x, y, ...)
+      args.tensor(self._name, names[1], x)
+      args.tensor(self._name, names[2], y)
+      return forward(self, x, y, ...)
+    end
+  end
+end
+
 return core.require("support.namespace").seal("loss", losses)

@@ -44,6 +44,8 @@ function Metric:update(labels, preds)
   if #labels ~= #preds then core.arg_error(self.name, "preds", #labels .. " tensors like labels", #preds .. " tensors") end
   local autograd = core.require("autograd")
   for i, label in ipairs(labels) do
+    args.tensor(self.name, "labels", label)
+    args.tensor(self.name, "preds", preds[i])
     local sum, count = autograd.pause(function() return self:measure(label, preds[i]) end)
     self._sum, self._count = self._sum + sum, self._count + count
   end
@@ -229,6 +231,7 @@ metrics.CompositeEvalMetric = Composite
 
 function Composite:init(list)
   self.metrics = {}
+  if list ~= nil and not args.plain(list) then core.arg_error("CompositeEvalMetric", "metrics", "a list of metrics", list) end
   for _, metric in ipairs(list or {}) do self:add(metric) end
 end
 

@@ -81,6 +81,8 @@ end
 
 --- pg.tree.unflatten(spec, leaves) -> the tree that tree.flatten took apart, with these leaves.
 function tree.unflatten(spec, leaves)
+  if spec and type(spec) ~= "table" then core.arg_error("tree.unflatten", "spec", "what tree.flatten answers", spec) end
+  if type(leaves) ~= "table" then core.arg_error("tree.unflatten", "leaves", "a list of leaves", leaves) end
   local result = unflatten(spec, leaves, 1)
   return result
 end

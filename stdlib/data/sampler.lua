@@ -53,6 +53,7 @@ samplers.FilterSampler = FilterSampler
 
 function FilterSampler:init(f, dataset)
   args.callable("FilterSampler", "f", f)
+  if type(dataset) ~= "table" or not dataset.len then core.arg_error("FilterSampler", "dataset", "a dataset", dataset) end
   self._positions = {}
   for i = 1, dataset:len() do
     if f(dataset:get(i)) then self._positions[#self._positions + 1] = i end

@@ -43,7 +43,7 @@ function Dense:init(...)
 end
 
 function Dense:infer_shape(x)
-  local shape = x.shape
+  local shape = args.tensor("Dense", "x", x).shape
   local inputs = shape[#shape]
   if self._flatten and #shape > 2 then inputs = product(shape, 2) end
   self.weight:set_shape{param.shape(self.weight)[1], inputs}

@@ -83,7 +83,7 @@ local function define(n, transposed)
   end
 
   function Conv:infer_shape(x)
-    local shape = x.shape
+    local shape = args.tensor(name, "x", x).shape
     if #shape ~= n + 2 then core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x) end
     check_groups(self, shape[2])
     self.weight:set_shape(weight_shape(self, shape[2]))

@@ -40,7 +40,7 @@ local function statistic(size, init)
 end
 
 local function infer_channels(block, x)
-  local shape = x.shape
+  local shape = args.tensor(block._name, "x", x).shape
   local size = shape[channel_axis(block._name, block._axis, #shape)]
   for _, field in ipairs{"gamma", "beta", "running_mean", "running_var"} do
     if block[field] then block[field]:set_shape{size} end
@@ -94,6 +94,7 @@ local function normalize_batch(block, x)
 end
 
 function BatchNorm:forward(x)
+  args.tensor("BatchNorm", "x", x)
   if self._axis == 2 then return normalize_batch(self, x) end
   local axis = channel_axis("BatchNorm", self._axis, x:dim())
   if axis == 2 then return normalize_batch(self, x) end
@@ -121,6 +122,7 @@ LayerNorm.infer_shape = infer_channels
 LayerNorm.describe = describe
 
 function LayerNorm:forward(x)
+  args.tensor("LayerNorm", "x", x)
   local rank = x:dim()
   local axis = channel_axis("LayerNorm", self._axis, rank)
   if axis ~= rank then x = x:transpose(axis, rank) end
@@ -146,6 +148,7 @@ end
 GroupNorm.describe = describe
 
 function GroupNorm:forward(x)
+  args.tensor("GroupNorm", "x", x)
   local channels, groups = x:size(2), self._groups
   if channels % groups ~= 0 then
     core.arg_error("GroupNorm", "x", "channels in a multiple of num_groups = " .. groups, x)
@@ -181,6 +184,7 @@ local function normalize_instance(block, x)
 end
 
 function InstanceNorm:forward(x)
+  args.tensor("InstanceNorm", "x", x)
   local axis = channel_axis("InstanceNorm", self._axis, x:dim())
   if axis == 2 then return normalize_instance(self, x) end
   return normalize_instance(self, x:transpose(axis, 2)):transpose(axis, 2)

@@ -57,7 +57,7 @@ local function define_global(kind, n)
   end
 
   function Pool:forward(x)
-    if x:dim() ~= n + 2 then core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x) end
+    if args.tensor(name, "x", x):dim() ~= n + 2 then core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x) end
     return reduce(x, dims, true)
   end
 

@@ -88,6 +88,12 @@ function args.string(op, name, value)
   return value
 end
 
+--- args.tensor(op, name, value) -> value, a tensor.
+function args.tensor(op, name, value)
+  if not core.is_tensor(value) then core.arg_error(op, name, "a tensor", value) end
+  return value
+end
+
 --- args.callable(op, name, value) -> value, a function or a table that can be called.
 function args.callable(op, name, value)
   local meta = type(value) == "table" and getmetatable(value)

@@ -1,0 +1,138 @@
+-- What is no op of the registry, called with values of every kind that a slip may put there: constructors, functions of the
+-- modules, methods. A call answers or raises a string with the position of the script; it neither crashes nor fails inside
+-- the library. (Ops: test_registry_errors.lua.)
+local t = require "tests.support"
+local with_limit = require "tests.ops.limit"
+local pg = require "perigee"
+
+t.skip_in("gcstress", "thousands of wrong calls")
+
+local nan = 0 / 0
+
+local function released()
+  local x = pg.ones(2)
+  x:release()
+  return x
+end
+
+local function slips()
+  return {nil, 1, -1, 0, 1.5, nan, 2 ^ 53, 2 ^ 63, -2 ^ 40, true, false, "", "/no/such/file", "weight", {}, {1}, {1.5}, {x = 1},
+    {{1}, {2, 3}}, function() end, function(x) return x end, pg.ones(2), pg.ones(2, 3), pg.tensor(1), pg.zeros(0),
+    pg.tensor({1, 2}, {dtype = "int64"}), pg.tensor{true, false}, released(), pg.param{shape = {0, 3}}, pg.nn.Dense(2),
+    coroutine.create(function() end), io.stdout}, 32
+end
+
+local state = 1
+local function draw(n)
+  state = (state * 16807) % 2147483647
+  return state % n + 1
+end
+
+local function complaint(e)
+  if type(e) ~= "string" then return "raised a " .. type(e) end
+  if e:find("attempt to ", 1, true) or e:find("bad argument #", 1, true) then return "failed inside: " .. e end
+  if not e:find("^%S*test_wrong_calls%.lua:%d+: ") then return "named no position of the script: " .. e end
+end
+
+local function try(f)
+  for _ = 1, 30 do
+    local values, n = slips()
+    local args, count = {}, draw(4) - 1
+    for k = 1, count do args[k] = values[draw(n)] end
+    local start = os.clock()
+    local ok, e = pcall(function() return (f(unpack(args, 1, count))), true end)
+    t.check(os.clock() - start < 2, "took longer than two seconds")
+    local text = not ok and complaint(e)
+    if text then error(text, 0) end
+  end
+end
+
+local function check(name, f)
+  t.test(name, function()
+    state = #name * 7919 + 1
+    with_limit(2 ^ 29, try, f)
+  end)
+end
+
+local function callable(v)
+  local meta = type(v) == "table" and getmetatable(v)
+  return type(v) == "function" or type(meta) == "table" and meta.__call
+end
+
+local function check_module(name, module, except)
+  local names = {}
+  for key, v in pairs(module) do
+    if type(key) == "string" and not key:find("^_") and callable(v) and not except[key] then names[#names + 1] = key end
+  end
+  table.sort(names)
+  for _, key in ipairs(names) do check(name .. "." .. key, module[key]) end
+end
+
+local opaque = {unflatten = true}  -- takes what flatten made
+for _, name in ipairs{"nn", "loss", "optim", "init", "data", "metric", "utils", "tree", "autograd", "linalg"} do
+  check_module("pg." .. name, pg[name], opaque)
+end
+check_module("pg.optim.lr_scheduler", pg.optim.lr_scheduler, {})
+
+for name in ("param constant record pause value_and_grad vjp jvp checkpoint scope keep memory devices synchronize manual_seed " ..
+             "Generator ops grad save load tensor from_bytes"):gmatch("%S+") do
+  check("pg." .. name, pg[name])
+end
+
+local function dense()
+  local net = pg.nn.Dense(2, {in_units = 3})
+  net:initialize()
+  return net
+end
+
+local function sequence()
+  local net = pg.nn.HybridSequential{pg.nn.Dense(2, {in_units = 3})}
+  net:initialize()
+  return net
+end
+
+local subjects = {
+  tensor = {function() return pg.ones(2, 3):attach_grad() end, "allclose attach_grad backward copy_ fill_ dim size stride numel initialize " ..
+    "is_contiguous item set_data set_shape to_bytes totable zero_ zero_grad equal iter release"},
+  net = {sequence, "add slice initialize parameters collect_params children apply to summary register_forward_hook " ..
+    "register_forward_pre_hook save_parameters load_parameters hybridize"},
+  params = {function() return dense():collect_params() end, "initialize zero_grad set save load"},
+  trainer = {function() return pg.optim.Trainer(dense():collect_params(), "sgd", {learning_rate = 0.1}) end,
+    "step update allreduce_grads learning_rate set_learning_rate save_states load_states"},
+  dataset = {function() return pg.data.ArrayDataset(pg.range(1, 5), pg.range(1, 5)) end,
+    "len get filter shard take sample transform transform_first"},
+  loader = {function() return pg.data.DataLoader(pg.data.ArrayDataset(pg.range(1, 5)), {batch_size = 2}) end, "iter len"},
+  metric = {function() return pg.metric.Accuracy() end, "update get reset"},
+}
+
+for name, subject in pairs(subjects) do
+  for method in subject[2]:gmatch("%S+") do
+    check(name .. ":" .. method, function(...)
+      local self = subject[1]()
+      return self[method](self, ...)
+    end)
+  end
+end
+
+for name, make in pairs{
+  Dense = function() return pg.nn.Dense(2) end, Conv2D = function() return pg.nn.Conv2D(2, 3) end,
+  BatchNorm = pg.nn.BatchNorm, LayerNorm = pg.nn.LayerNorm, InstanceNorm = pg.nn.InstanceNorm, Flatten = pg.nn.Flatten,
+  GlobalAvgPool2D = pg.nn.GlobalAvgPool2D, MaxPool2D = function() return pg.nn.MaxPool2D(2) end, PReLU = pg.nn.PReLU,
+  Embedding = function() return pg.nn.Embedding(3, 2) end, Dropout = function() return pg.nn.Dropout(0.5) end,
+  Sequential = sequence, L2Loss = pg.loss.L2Loss, SoftmaxCrossEntropyLoss = pg.loss.SoftmaxCrossEntropyLoss,
+  KLDivLoss = pg.loss.KLDivLoss, HuberLoss = pg.loss.HuberLoss,
+} do
+  check("a call of " .. name, function(...)
+    local block = make()
+    block:initialize()
+    return block(...)
+  end)
+end
+
+t.test("unknown names suggest the nearest", function()
+  local x = pg.ones(2)
+  t.error_contains(function() x:summ() end, "sum")
+  t.error_contains(function() return pg.arange end, "range")
+  t.error_contains(function() return pg.nn.Dens end, "Dense")
+  t.error_contains(function() return pg.optim.Trainr end, "Trainer")
+end)
