@@ -126,7 +126,7 @@ bool has_text(const std::vector<Step>& steps) {
 bool run_all(lua_State* L, int argc, char** argv, const Options& options) {
   const bool terminal = isatty(STDIN_FILENO);
   const bool has_script = options.script < argc;
-  const bool idle = !has_script && options.steps.empty() && !options.version;
+  const bool idle = !has_script && !has_text(options.steps) && !options.version;
   const bool prompt = options.interactive || (idle && terminal);
   if (options.version) std::printf("perigee %s (%s)\n", PERIGEE_VERSION, LUAJIT_VERSION);
   set_arguments(L, argc, argv, options.script);
