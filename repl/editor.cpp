@@ -154,14 +154,12 @@ class Editor final : public LineReader {
   int get_character(wchar_t* out) {
     mbstate_t state = {};
     for (;;) {
+      stopped_ = !wait_for_input();
+      if (stopped_) return -1;
       char byte;
       const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
-      if (n == 0) return 0;
-      if (n < 0) {
-        if (errno == EINTR && !interrupted()) continue;  // the window has another size
-        stopped_ = errno == EINTR;
-        return stopped_ ? -1 : 0;
-      }
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return 0;
       const size_t used = std::mbrtowc(out, &byte, 1, &state);
       if (used == size_t(-2)) continue;
       if (used == size_t(-1)) *out = L'?', state = {};

@@ -1,10 +1,12 @@
 #include "repl/interrupt.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 
 #include "vm/state.h"
 
@@ -13,7 +15,8 @@ namespace {
 
 constexpr unsigned kPatience = 2;            // seconds until a script that does not answer is ended
 constexpr int kForcedPresses = 3;            // so many presses that nothing answers end the program
-constexpr int kCleanUpInstructions = 100000;  // Lua instructions between two errors at the prompt
+constexpr int kCleanUpInstructions = 100000;  // Lua instructions between two errors at the prompt, less each time, so that
+constexpr int kCleanUps = 20;                 // a loop around pcall is not hit at the same place; in the end every one
 
 // Handlers have no argument of their own, so this is the one place with globals; one program, one state.
 lua_State* lua = nullptr;
@@ -22,6 +25,7 @@ pthread_t lua_thread;
 std::atomic<InterruptMode> mode{InterruptMode::kScript};
 std::atomic<bool> seen{false};
 std::atomic<int> unanswered{0};
+int raised = 0;  // errors since the last request
 
 constexpr int kEveryEvent = LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT;
 
@@ -30,7 +34,7 @@ void raise_interrupted(lua_State* L, lua_Debug*) {
   const bool answered_by_op = first && !cancel->exchange(false);  // its error is on its way already
   alarm(0);
   if (mode == InterruptMode::kPrompt)
-    lua_sethook(L, raise_interrupted, LUA_MASKCOUNT, kCleanUpInstructions);
+    lua_sethook(L, raise_interrupted, LUA_MASKCOUNT, ++raised < kCleanUps ? kCleanUpInstructions - raised * 4999 : 1);
   else
     lua_sethook(L, nullptr, 0, 0);
   if (answered_by_op) return;
@@ -82,6 +86,19 @@ void clear_interrupt() {
   *cancel = false;
   seen = false;
   unanswered = 0;
+  raised = 0;
+}
+
+bool wait_for_input() {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);  // ppoll lets it through again, without a gap
+  pollfd input = {STDIN_FILENO, POLLIN, 0};
+  int ready = 0;
+  while (!seen && ((ready = ppoll(&input, 1, nullptr, &before)) < 0 && errno == EINTR)) {}
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return !seen;
 }
 
 void remove_interrupts() {

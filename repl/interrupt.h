@@ -19,6 +19,9 @@ bool interrupted();
 // Forgets a request that was not answered. Call it before and after each piece of code.
 void clear_interrupt();
 
+// Waits until standard input has something to read, or its end; false when SIGINT came first, also just before.
+bool wait_for_input();
+
 // Gives SIGINT back to the system.
 void remove_interrupts();
 

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "repl/interrupt.h"
+
 namespace pg::repl {
 namespace {
 
@@ -17,6 +19,7 @@ class PlainReader final : public LineReader {
     std::fputs(prompt, stdout);
     std::fflush(stdout);
     line.clear();
+    if (isatty(STDIN_FILENO) && !wait_for_input()) return Read::kInterrupted;  // terminals hand over whole lines
     for (int c; (c = std::getc(stdin)) != '\n'; line += char(c)) {
       if (c != EOF) continue;
       const bool signal = std::ferror(stdin) && errno == EINTR;
