@@ -308,8 +308,9 @@ end
 function autograd.Function(definition)
   if type(definition) ~= "table" then core.arg_error("Function", "definition", "a table with forward and backward", definition) end
   core.check_options("Function", definition, {name = true, forward = true, backward = true})
-  check_function("Function", definition.forward)
-  check_function("Function", definition.backward)
+  for _, field in ipairs{"forward", "backward"} do
+    if type(definition[field]) ~= "function" then core.arg_error("Function", field, "a function", definition[field]) end
+  end
   return setmetatable({name = definition.name or "Function", forward = definition.forward, backward = definition.backward},
                       {__call = call_function})
 end
@@ -370,4 +371,4 @@ function autograd.detect_anomaly(f, ...)
   return finish(pcall(f, ...))
 end
 
-return autograd
+return core.require("support.namespace").seal("autograd", autograd)

@@ -59,6 +59,7 @@ pg.testing.ops = ops
 core.testing.core = core  -- for tests and generators
 
 core.require("autograd")  -- its tensor methods
+core.require("tensor")
 
 return setmetatable(pg, {
   __fields = {ops, modules, owners, {grad = true}},  -- what Tab offers

@@ -43,12 +43,10 @@ function utils.split_data(data, num_slice, opts)
   if opts.even_split and size % num_slice ~= 0 then
     core.fail("split_data", "a size of %d cannot be split into %d equal parts (pass even_split = false)", size, num_slice)
   end
-  local parts, each = {}, math.floor(size / num_slice)
-  for i = 1, num_slice do
-    local start = (i - 1) * each + 1
-    parts[i] = data:narrow(opts.batch_axis, start, i == num_slice and size - start + 1 or each)
-  end
-  return parts
+  local sizes, each = {}, math.floor(size / num_slice)
+  for i = 1, num_slice do sizes[i] = each end
+  sizes[num_slice] = size - each * (num_slice - 1)
+  return data:split(sizes, opts.batch_axis)
 end
 
 local function is_terminal()

@@ -262,18 +262,25 @@ class Reader {
       lua_rawgeti(L_, table, k);
       lua_rawseti(L_, -2, k);
     }
-    const int index = b_.slots[size_t(b_.first_list_attr)].index;
-    set_attr(index, op_.attrs[size_t(index)], lua_gettop(L_));
+    set_option(b_.slots[size_t(b_.first_list_attr)].index, lua_gettop(L_));
     lua_pop(L_, 1);
+  }
+
+  void set_option(int attr, int at) {
+    const AttrDef& def = op_.attrs[size_t(attr)];
+    if (given_[size_t(attr)]) bad_argument(op_.name, def.name, "one value", "one by position and one by name");
+    set_attr(attr, def, at);
   }
 
   void read_option(const char* key, int at) {
     const int attr = op_.attr_index(key);
-    if (attr >= 0 && op_.attrs[size_t(attr)].kind != AttrKind::kRandom) return set_attr(attr, op_.attrs[size_t(attr)], at);
+    if (attr >= 0 && op_.attrs[size_t(attr)].kind != AttrKind::kRandom) return set_option(attr, at);
     if (op_.random_attr >= 0 && !std::strcmp(key, "generator"))
       return set_attr(op_.random_attr, op_.attrs[size_t(op_.random_attr)], at);
     for (size_t i = 0; i < op_.inputs.size(); ++i) {
       if (std::strcmp(op_.inputs[i].name, key)) continue;
+      if (singles_ ? call_.inputs[i].defined() : !lists_[i].empty())
+        bad_argument(op_.name, key, "one value", "one by position and one by name");
       if (op_.inputs[i].arity == Arity::kList)
         read_tensor_list(int(i), op_.inputs[i], at);
       else

@@ -33,20 +33,23 @@ void read_metadata(lua_State* L, State& state, int i, NamedTensors& content) {
   }
 }
 
-// save_tensors(path, tensors, metadata): tensors by name (safetensors), or one tensor (npy); atomic.
+// save_tensors(path, tensors, metadata, op): tensors by name (safetensors), or one tensor (npy); atomic. With `op`, the
+// name of a caller that knows its format, the path may end in anything.
 int save_tensors(lua_State* L, State& state) {
   const std::string path = check_string(L, state, 1, "save", "path");
+  const bool any_ending = !lua_isnoneornil(L, 4);
+  const std::string op = any_ending ? check_string(L, state, 4, "save", "op") : "save";
   if (to_box(L, state, 2)) {
     if (!ends_with(path, ".npy")) bad_argument("save", "path", "a path that ends in .npy for a single tensor", '"' + path + '"');
     save_npy(path, check_value(L, state, 2, "save", "tensors"));
     return 0;
   }
-  if (!ends_with(path, ".safetensors")) bad_ending("save", path);
+  if (!any_ending && !ends_with(path, ".safetensors")) bad_ending("save", path);
   NamedTensors content;
   for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
     const int value = lua_gettop(L);
     if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "tensors", "tensors by name", describe(L, state, value - 1));
-    content.tensors.emplace_back(string_at(L, value - 1), check_value(L, state, value, "save", lua_tostring(L, value - 1)));
+    content.tensors.emplace_back(string_at(L, value - 1), check_value(L, state, value, op.c_str(), lua_tostring(L, value - 1)));
   }
   std::sort(content.tensors.begin(), content.tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   read_metadata(L, state, 3, content);
@@ -54,14 +57,16 @@ int save_tensors(lua_State* L, State& state) {
   return 0;
 }
 
-// load_tensors(path) → tensors by name and the metadata (safetensors), or one tensor (npy)
+// load_tensors(path, any_ending) → tensors by name and the metadata (safetensors), or one tensor (npy). With any_ending
+// the file is safetensors whatever its name.
 int load_tensors(lua_State* L, State& state) {
   const std::string path = check_string(L, state, 1, "load", "path");
-  if (ends_with(path, ".npy") || ends_with(path, ".npy.gz")) {
+  const bool any_ending = lua_toboolean(L, 2);
+  if (!any_ending && (ends_with(path, ".npy") || ends_with(path, ".npy.gz"))) {
     push_box(L, state, load_npy(path));
     return 1;
   }
-  if (!ends_with(path, ".safetensors")) bad_ending("load", path);
+  if (!any_ending && !ends_with(path, ".safetensors")) bad_ending("load", path);
   NamedTensors content = load_safetensors(path);
   lua_createtable(L, 0, int(content.tensors.size()));
   for (auto& [name, value] : content.tensors) {

@@ -47,6 +47,32 @@ int call_op(lua_State* L, State& state) {
   return push_outputs(L, state, *binding.op, out);
 }
 
+// select, narrow and unbind are indexing reads like x[…]: their results refuse in-place changes.
+bool is_read(const OpDef& op) {
+  return !std::strcmp(op.name, "select") || !std::strcmp(op.name, "narrow") || !std::strcmp(op.name, "unbind");
+}
+
+void mark_read(State& state, Box& box, const Value& whole) {
+  box.read_only = true;
+  if (whole.is_array() && box.value.is_array()) note_view(state, box, whole);
+}
+
+int call_read(lua_State* L, State& state) {
+  const OpBinding& binding = upvalue_binding(L);
+  state.update_modes();
+  Call call;
+  read_arguments(L, state, binding, 1, call);
+  Values out = apply(state.ctx, *binding.op, call.inputs, call.attrs);
+  const int results = push_outputs(L, state, *binding.op, out);
+  if (!lua_istable(L, -1)) return mark_read(state, *to_box(L, state, -1), call.inputs[0]), results;
+  for (int i = 1, n = int(lua_objlen(L, -1)); i <= n; ++i) {
+    lua_rawgeti(L, -1, i);
+    mark_read(state, *to_box(L, state, -1), call.inputs[0]);
+    lua_pop(L, 1);
+  }
+  return results;
+}
+
 Value operand(lua_State* L, State& state, int i, const OpDef& op) {
   if (lua_type(L, i) == LUA_TNUMBER) return Value(double(lua_tonumber(L, i)));
   return check_value(L, state, i, op.name, op.inputs[size_t(i - 1)].name);
@@ -187,7 +213,7 @@ void open_ops(lua_State* L, State& state) {
       lua_setfield(L, -3, (std::string("_") + op->name).c_str());
       continue;
     }
-    push_closure(L, state, *op, entry<call_op>);
+    push_closure(L, state, *op, is_read(*op) ? entry<call_read> : entry<call_op>);
     lua_pushvalue(L, -1);
     lua_setfield(L, -4, op->name);
     if (!op->in_place.empty()) {

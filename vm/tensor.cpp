@@ -58,6 +58,8 @@ class TableReader {
 
   void element(int i) {
     double v;
+    if (lua_type(L_, i) != (boolean_ ? LUA_TBOOLEAN : LUA_TNUMBER) && (lua_isboolean(L_, i) || lua_type(L_, i) == LUA_TNUMBER))
+      bad(boolean_ ? "booleans alone, like the first element" : "numbers alone, like the first element", i);
     if (lua_type(L_, i) == LUA_TNUMBER)
       v = lua_tonumber(L_, i);
     else if (lua_isboolean(L_, i))
@@ -249,7 +251,16 @@ int get_length(lua_State* L, State& state) {
 
 int get_dim(lua_State* L, State& state) { return lua_pushnumber(L, check_value(L, state, 1, "dim", "x").rank()), 1; }
 int get_numel(lua_State* L, State& state) { return lua_pushnumber(L, double(check_value(L, state, 1, "numel", "x").numel())), 1; }
-int get_stride(lua_State* L, State& state) { return push_dims(L, check_value(L, state, 1, "stride", "x").array().strides), 1; }
+
+int get_stride(lua_State* L, State& state) {
+  const Value& v = check_value(L, state, 1, "stride", "x");
+  if (lua_isnoneornil(L, 2)) return push_dims(L, v.array().strides), 1;
+  const int64_t d = check_integer(L, state, 2, "stride", "dim", "a dim, a whole number");
+  if (v.rank() == 0) bad_argument("stride", "dim", "no dim for a 0-dim tensor", std::to_string(d));
+  lua_pushnumber(L, double(v.array().strides[dim_index("stride", "dim", d, v.rank())]));
+  return 1;
+}
+
 int is_contiguous_tensor(lua_State* L, State& state) {
   return lua_pushboolean(L, check_value(L, state, 1, "is_contiguous", "x").array().contiguous), 1;
 }
@@ -336,6 +347,8 @@ int copy_in_place(lua_State* L, State& state) {
   const Type type = box.get().type();
   Value value;
   if (lua_type(L, 2) == LUA_TNUMBER) {
+    if (!is_float(type.dtype) && !holds(type.dtype, lua_tonumber(L, 2)))
+      bad_argument("copy_", "y", fmt::format("a number that {} can hold", name_of(type.dtype)), describe(L, state, 2));
     value = make_filled(type, lua_tonumber(L, 2));
   } else {
     const Value& source = check_value(L, state, 2, "copy_", "y");
@@ -452,7 +465,8 @@ void open_tensor(lua_State* L, State& state) {
   const int core = lua_gettop(L);
   register_functions(L, state, {{"is_tensor", entry<is_tensor>}});
   lua_getfield(L, core, "ops");
-  register_functions(L, state, {{"tensor", entry<new_tensor>}, {"from_bytes", entry<from_bytes>}});
+  register_functions(L, state, {{"tensor", entry<new_tensor>}, {"from_bytes", entry<from_bytes>},
+                                {"equal", entry<equal>}, {"allclose", entry<allclose>}});
   lua_pop(L, 1);
   lua_getfield(L, core, "tensor_methods");
   register_functions(L, state, {{"item", entry<item_of>},

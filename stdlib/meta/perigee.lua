@@ -40,6 +40,7 @@ function Generator:seed(seed) end
 ---@field argsort_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field asin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field asinh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field assert_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field atan2_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field atan_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field atanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -173,6 +174,7 @@ function Generator:seed(seed) end
 ---@field roll_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field round_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field rsqrt_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field scaled_dot_product_attention_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field scatter_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field scatter_add_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field searchsorted_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -305,6 +307,12 @@ function Tensor:asin() end
 ---The inverse of sinh.
 ---@return perigee.Tensor out
 function Tensor:asinh() end
+
+---The condition itself, after checking that no element of it is zero or false; else an error with the message. It checks at every run, in graphs too.
+---@param message? string the text of the error
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {message?: string}): perigee.Tensor
+function Tensor:assert(message) end
 
 ---The angle in -pi/2..pi/2 whose tangent is x.
 ---@return perigee.Tensor out
@@ -1294,6 +1302,17 @@ function Tensor:round() end
 ---@return perigee.Tensor out
 function Tensor:rsqrt() end
 
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps what is true, a floating one is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
+---@param key perigee.Tensor
+---@param value perigee.Tensor
+---@param attn_mask? perigee.Tensor
+---@param dropout_p? number share of the weights that is dropped in training
+---@param is_causal? boolean hide the positions after each query's own
+---@param scale? number factor of the products; 1 / sqrt(features) by default
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, key: perigee.Tensor, value: perigee.Tensor, options: {attn_mask?: perigee.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number}): perigee.Tensor
+function Tensor:scaled_dot_product_attention(key, value, attn_mask, dropout_p, is_causal, scale) end
+
 ---x with src, a tensor or a number, written at the positions that `index` names along `dim`: out[index[i][j]][j] = src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of index.
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
@@ -1619,6 +1638,10 @@ function Tensor:is_contiguous() end
 ---x:item() -> the one element of a tensor as a number or boolean; an int64 beyond 2^53 as an int64 cdata.
 ---@return any
 function Tensor:item() end
+
+---x:iter() -> an iterator over x[1], x[2], … to the last: for row in x:iter() do … end.
+---@return any
+function Tensor:iter() end
 
 ---x:numel() -> the number of elements.
 ---@return any
@@ -2066,6 +2089,15 @@ function linalg.cholesky(a) end
 ---@param a perigee.Tensor
 ---@return perigee.Tensor out
 function linalg.inv(a) end
+
+---pg.linalg.norm(x[, ord[, dim[, keepdim]]]) -> the norm of vectors (one dim: any number, as x:norm{p =}) or matrices
+---(two dims: "fro", 1, -1, math.huge, -math.huge). Without ord the root of the sum of squares over dim or all dims.
+---@param x any
+---@param ord any
+---@param dim any
+---@param keepdim any
+---@return any
+function linalg.norm(x, ord, dim, keepdim) end
 
 ---x with a x = b for square matrices a; b is a vector or a matrix for each. A singular a is an error.
 ---@param a perigee.Tensor
@@ -2752,6 +2784,13 @@ function pg.asin(x) end
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.asinh(x) end
+
+---The condition itself, after checking that no element of it is zero or false; else an error with the message. It checks at every run, in graphs too.
+---@param condition perigee.Tensor
+---@param message? string the text of the error
+---@return perigee.Tensor out
+---@overload fun(condition: perigee.Tensor, options: {message?: string}): perigee.Tensor
+function pg.assert(condition, message) end
 
 ---The angle in -pi/2..pi/2 whose tangent is x.
 ---@param x perigee.Tensor|number

@@ -90,7 +90,7 @@ local function save(entries, path)
     end
     tensors[entry.path] = entry.tensor:detach()
   end
-  core.save_tensors(path, tensors)
+  core.save_tensors(path, tensors, nil, "save_parameters")
 end
 
 local load_options = {allow_missing = false, ignore_extra = false, cast_dtype = false, device = args.none}
@@ -128,8 +128,8 @@ end
 -- Reads and checks everything first, so that an error leaves the block as it was.
 local function load(entries, path, opts)
   opts = args.options("load_parameters", opts, load_options)
-  local values = core.load_tensors(path)
-  if type(values) ~= "table" then core.fail("load_parameters", "%s holds one tensor without a name", path) end
+  local values = core.load_tensors(path, true)
+
   local found = {}
   for i, entry in ipairs(entries) do
     local value = find_value(values, entry)

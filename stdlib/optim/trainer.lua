@@ -189,7 +189,7 @@ function Trainer:save_states(path)
   counts[#counts + 1] = self._updates
   tensors["@counts"] = ops.tensor(counts, {dtype = "int64"})
   tensors[header(self)] = ops.tensor({self.optimizer.learning_rate}, {dtype = "float64"})
-  core.save_tensors(path, tensors)
+  core.save_tensors(path, tensors, nil, "save_states")
 end
 
 local function check_counts(self, path, tensors)
@@ -220,8 +220,7 @@ end
 --- before anything changes.
 function Trainer:load_states(path)
   args.string("load_states", "path", path)
-  local tensors = core.load_tensors(path)
-  if type(tensors) ~= "table" then core.fail("load_states", "%s holds no state of a trainer", path) end
+  local tensors = core.load_tensors(path, true)
   local counts, rate = check_counts(self, path, tensors)
   local states, used = {}, {["@counts"] = true, [header(self)] = true}
   for i, entry in ipairs(self._entries) do

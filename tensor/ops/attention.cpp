@@ -66,8 +66,7 @@ void add_attention_op(Registry& r) {
                  {"is_causal", AttrKind::kBool, false, "hide the positions after each query's own"},
                  {"scale", AttrKind::kFloat, {}, "factor of the products; 1 / sqrt(features) by default", true}},
        .infer = infer_attention,
-       .decompose = decompose_attention,
-       .traits = kFunctionOnly},
+       .decompose = decompose_attention},
   };
   r.add(rows);
 }
