@@ -16,7 +16,7 @@ local function released()
 end
 
 local function slips()
-  return {nil, 1, -1, 0, 1.5, nan, 2 ^ 53, 2 ^ 63, -2 ^ 40, true, false, "", "/no/such/file", "weight", {}, {1}, {1.5}, {x = 1},
+  return {nil, 1, -1, 0, 1.5, nan, 2 ^ 53, 2 ^ 63, -2 ^ 40, true, false, "", "/no/such/file", t.tmp("weight"), {}, {1}, {1.5}, {x = 1},
     {{1}, {2, 3}}, function() end, function(x) return x end, pg.ones(2), pg.ones(2, 3), pg.tensor(1), pg.zeros(0),
     pg.tensor({1, 2}, {dtype = "int64"}), pg.tensor{true, false}, released(), pg.param{shape = {0, 3}}, pg.nn.Dense(2),
     coroutine.create(function() end), io.stdout}, 32
