@@ -110,7 +110,7 @@ io.stdout:write("started\n") io.stdout:flush()
 io.popen("kill -INT $PPID"):close()
 while true do x = x + 1 end
 ]])
-  expect(path, "started\n", containing("interrupted", "sleepy.lua:5"), 130)
+  expect(path, "started\n", containing("interrupted", "sleepy.lua:", "in main chunk"), 130)
   local caught = script("caught.lua", [[
 local x = 0
 print(pcall(function() io.popen("kill -INT $PPID"):close() for i = 1, 1e9 do x = x + math.sin(i) end end))
