@@ -107,7 +107,7 @@ class EagerInterpreter final : public Interpreter {
     View in[3];
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Value& v = inputs[i];
-      if (v.is_array() ? !(v.array().contiguous && v.type() == first.type) : !v.is_number() || promote_number(dtype, v.number()) != dtype)
+      if (v.is_array() ? i > 0 && !(v.array().contiguous && v.type() == first.type) : !v.is_number() || promote_number(dtype, v.number()) != dtype)
         return false;
       if (!accepts(op.inputs[i].dtypes, dtype)) return false;
       if (v.is_number()) {
@@ -175,10 +175,10 @@ class EagerInterpreter final : public Interpreter {
     if (!op.has(kInPlace) && !(op.has(kPointwise) && i == 0)) return false;
     i = rewritten_input(op, inputs.size(), i);
     if (i >= inputs.size() || !inputs[i].is_array()) return false;
-    const bool read_later = !op.has(kNoGrad) && op.saved_inputs >> input_definition(op, inputs.size(), i) & 1;
-    if (read_later && ctx.recording && any_requires_grad(inputs)) return false;
     const Array& a = inputs[i].array();
-    return a.type == type && a.contiguous && a.writable();
+    if (!a.writable() || !a.contiguous || !(a.type == type)) return false;
+    const bool read_later = !op.has(kNoGrad) && op.saved_inputs >> input_definition(op, inputs.size(), i) & 1;
+    return !(read_later && ctx.recording && any_requires_grad(inputs));
   }
 
   static void run_kernel(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, const KernelRow& row,

@@ -7,11 +7,23 @@ Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs) 
   Context* ctx = nullptr;
   for (const Var& v : inputs) {
     if (v.context()) ctx = v.context();
-    values.push_back(v.value());
+    values.emplace_back(v.value());
   }
   while (values.size() < op.inputs.size()) values.emplace_back();  // absent optional inputs
   if (!ctx) throw Error(fmt::format("{}: no context among the inputs", op.name));
   return apply(*ctx, op, values, make_attrs(op, attrs));
+}
+
+Var apply_refs(const OpDef& op, std::span<const Var* const> inputs) {
+  SmallVector<Value, 4> values;
+  Context* ctx = nullptr;
+  for (const Var* v : inputs) {
+    if (v->context()) ctx = v->context();
+    values.emplace_back(v->value());
+  }
+  while (values.size() < op.inputs.size()) values.emplace_back();
+  if (!ctx) throw Error(fmt::format("{}: no context among the inputs", op.name));
+  return Var(*ctx, std::move(apply(*ctx, op, values, make_attrs(op))[0]));
 }
 
 Values apply_vars(const OpDef& op, std::initializer_list<Var> inputs, AttrList attrs) {

@@ -43,17 +43,25 @@ const OpDef& op_named() {
 Values apply_vars(const OpDef& op, std::initializer_list<Var> inputs, AttrList attrs);
 Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs);
 
+// The first output of an op without attributes; absent optional inputs may be left out at the end.
+Var apply_refs(const OpDef& op, std::span<const Var* const> inputs);
+
+inline const Var& as_var(const Var& v) { return v; }
+inline Var as_var(double number) { return Var(number); }
+
+template <OpName name, class... Vars>
+Var call_refs(const Vars&... vars) {
+  const Var* all[] = {&vars...};
+  return apply_refs(op_named<name>(), all);
+}
+
 // call<"mul">(x, 2.0), call<"sum">(x, {{"dim", Ints{1}}, {"keepdim", true}}): first output of the op.
 // An undefined Var stands for an absent optional input. At least one Var must carry a context.
 template <OpName name, class... Vars>
 Var call(const Var& first, const Vars&... rest)
   requires(std::is_convertible_v<Vars, Var> && ...)
 {
-  std::initializer_list<Var> all = {first, Var(rest)...};
-  Context* ctx = nullptr;
-  for (const Var& v : all)
-    if (v.context()) ctx = v.context();
-  return Var(*ctx, apply_vars(op_named<name>(), all, {})[0]);
+  return call_refs<name>(first, as_var(rest)...);
 }
 template <OpName name>
 Var call(std::initializer_list<Var> inputs, AttrList attrs) {
