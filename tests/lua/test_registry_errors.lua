@@ -65,5 +65,5 @@ end
 
 driver.each(function(row, case, k)
   if row.hidden or k > 2 then return end
-  t.test(row.name .. " " .. k, function() with_limit(2 ^ 29, check, row, case) end)
+  t.test(row.name .. " " .. k, function() with_limit(2 ^ 27, check, row, case) end)
 end)

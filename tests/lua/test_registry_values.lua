@@ -191,9 +191,11 @@ driver.each(function(row, case, k)
     end)
   end
   test("layouts", check_layouts)
-  if not row.random then test("in float32", check_float32) end
-  test("dtypes", check_dtypes)
-  test("degenerate shapes", check_degenerate)
+  if t.mode ~= "gcstress" then  -- mostly wrong calls, which leave nothing to collect
+    if not row.random then test("in float32", check_float32) end
+    test("dtypes", check_dtypes)
+    test("degenerate shapes", check_degenerate)
+  end
   test("a line of one", check_scalar_line)
   test("in place", check_in_place)
 end)

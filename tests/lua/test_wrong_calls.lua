@@ -50,7 +50,7 @@ end
 local function check(name, f)
   t.test(name, function()
     state = #name * 7919 + 1
-    with_limit(2 ^ 29, try, f)
+    with_limit(2 ^ 27, try, f)
   end)
 end
 

@@ -6,8 +6,6 @@
 
 #include "tensor/cpu/pointwise.h"
 #include "tensor/op.h"
-#include "tensor/rule.h"
-#include "tensor/tape.h"
 
 using namespace pg;
 
@@ -135,105 +133,4 @@ TEST_CASE("pointwise: integer division by zero leaves the output alone") {
   CHECK_THROWS_WITH(run("floor_divide", {x.view(), y.view()}, x.view()),
                     "floor_divide: bad argument 'y' (expected an integer divisor other than zero, got 0 at element 3)");
   CHECK(x.bytes == before);
-}
-
-namespace {
-
-Value leaf(const Value& v) {
-  Value out = v.detached();
-  out.link(make_leaf(v.type(), GradReq::kWrite).get(), 0);
-  return out;
-}
-
-Value uniform(Dims shape, double low, double high, std::mt19937& rng) {
-  Value out = make_array(Type{DType::kFloat64, {}, shape});
-  std::uniform_real_distribution<double> draw(low, high);
-  for (int64_t i = 0; i < out.numel(); ++i) static_cast<double*>(out.array().data())[i] = draw(rng);
-  return out;
-}
-
-double dot(const Value& a, const Value& b) {
-  double sum = 0;
-  for (int64_t i = 0; i < a.numel(); ++i)
-    sum += static_cast<double*>(a.array().data())[i] * static_cast<double*>(b.array().data())[i];
-  return sum;
-}
-
-// Gradients of sum(w f(x)) with respect to x.
-using Function = std::function<Value(Context&, std::span<Value>)>;
-Values gradient_of(Context& ctx, const Function& f, std::span<const Value> x, const Value& w, bool create_graph) {
-  ScopedFlag on(ctx.recording, true);
-  std::vector<Value> in(x.begin(), x.end());
-  Value out = f(ctx, in);
-  Values grads;
-  if (!out.node()) {
-    for (const Value& v : x) grads.push_back(make_filled(v.type(), 0));
-    return grads;
-  }
-  const Value heads[1] = {out}, cotangents[1] = {w};
-  grads = gradients(ctx, heads, cotangents, x, {.retain_graph = true, .create_graph = create_graph});
-  for (size_t i = 0; i < x.size(); ++i)
-    if (!grads[i].defined()) grads[i] = make_filled(x[i].type(), 0);
-  return grads;
-}
-
-// Compares with central differences along a random direction.
-void check_gradient(Context& ctx, const Function& f, std::span<const Value> x, std::mt19937& rng) {
-  std::vector<Value> direction, plus, minus;
-  constexpr double h = 1e-5;
-  for (const Value& v : x) {
-    direction.push_back(uniform(v.shape(), -1, 1, rng));
-    Value p = make_array(v.type()), m = make_array(v.type());
-    for (int64_t i = 0; i < v.numel(); ++i) {
-      const double at = static_cast<double*>(v.array().data())[i],
-                   d = static_cast<double*>(direction.back().array().data())[i];
-      static_cast<double*>(p.array().data())[i] = at + h * d;
-      static_cast<double*>(m.array().data())[i] = at - h * d;
-    }
-    plus.push_back(p), minus.push_back(m);
-  }
-  const Value up = f(ctx, plus), down = f(ctx, minus);
-  const Value w = uniform(up.shape(), -1, 1, rng);
-  const double numeric = (dot(w, up) - dot(w, down)) / (2 * h);
-  const Values grads = gradient_of(ctx, f, x, w, false);
-  double analytic = 0;
-  for (size_t i = 0; i < x.size(); ++i) analytic += dot(to_contiguous(ctx, grads[i]), direction[i]);
-  CHECK(analytic == doctest::Approx(numeric).epsilon(1e-5));
-}
-
-}  // namespace
-
-TEST_CASE("pointwise: derivatives of order 1 and 2 agree with finite differences") {
-  std::mt19937 rng(5);
-  Context ctx;
-  for (const OpDef* op : registry().ops()) {
-    if (!op->has(kPointwise) || !op->differentiable()) continue;
-    INFO(op->name);
-    std::vector<Value> x;
-    for (size_t i = 0; i < op->inputs.size(); ++i)
-      if (op->inputs[i].dtypes != kBoolOnly) {
-        const Dims shape = i == 0 ? Dims{2, 3} : Dims{3};
-        x.push_back(leaf(uniform(shape, op->inputs[i].low, op->inputs[i].high, rng)));
-      }
-    const Attrs attrs = make_attrs(*op);
-    Value condition = make_filled(Type{DType::kBool, {}, {2, 3}}, 1);
-    static_cast<bool*>(condition.array().data())[2] = false;
-    const Function f = [&](Context& c, std::span<Value> in) {
-      std::vector<Value> all;
-      for (size_t i = 0, k = 0; i < op->inputs.size(); ++i)
-        all.push_back(op->inputs[i].dtypes == kBoolOnly ? condition : in[k++]);
-      return apply(c, *op, all, attrs)[0];
-    };
-    check_gradient(ctx, f, x, rng);
-    const Value w = uniform({2, 3}, -1, 1, rng);
-    for (size_t which = 0; which < x.size(); ++which) {
-      const Function first = [&](Context& c, std::span<Value> in) {
-        std::vector<Value> leaves;
-        for (const Value& v : in) leaves.push_back(v.node() ? v : leaf(v));
-        return gradient_of(c, f, leaves, w, true)[which];
-      };
-      INFO("order 2, input ", which + 1);
-      check_gradient(ctx, first, x, rng);
-    }
-  }
 }
