@@ -1,6 +1,6 @@
 """The cases of cases/*.lua in torch, eager, for any torch from 1.13 on. Usage: torch_peer.py THREADS BUDGET [PATTERN]
 Prints the same JSON lines as bench.lua with "peer". PATTERN: a Lua pattern that is also a regular expression."""
-import json, os, re, statistics, sys, time
+import json, os, re, statistics, subprocess, sys, time
 from itertools import repeat
 
 threads, budget, pattern = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else ""
@@ -125,3 +125,15 @@ for d in (0, 1):
     case("sum_dim%d_1024x1024" % (d + 1), lambda: no_grad(lambda x: x.sum(d), torch.rand(1024, 1024)))
 case("add_row_1024x1024", lambda: no_grad(torch.add, torch.rand(1024, 1024), torch.rand(1024)))
 case("transpose_copy_1024x1024", lambda: no_grad(lambda x: x.t().contiguous(), torch.rand(1024, 1024)))
+
+
+def startup():
+    t = time.perf_counter_ns()
+    subprocess.run([sys.executable, "-c", "import torch; torch.ones(1) + torch.ones(1)"], check=True)
+    return (time.perf_counter_ns() - t) / 1000
+
+
+if re.search(pattern.replace("%", "\\"), "startup"):
+    ts = [startup() for _ in range(5)]
+    print(json.dumps({"name": "startup", "us_min": round(min(ts)), "us_median": round(statistics.median(ts)), "n": 5,
+                      "threads": threads, "peer": "torch " + torch.__version__}), flush=True)
