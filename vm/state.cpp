@@ -11,7 +11,9 @@ namespace {
 const char kStateKey = 0;
 
 constexpr int64_t kStepBytes = int64_t(1) << 20;     // a collector step at most once a megabyte
-constexpr int64_t kCycleBytes = int64_t(48) << 20;   // a full cycle at least once so many bytes
+// A full cycle at least once so many bytes: few, so that temporaries stay in the caches, but more where the Lua heap is large
+// and a cycle costs more.
+constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) << 20;
 constexpr int kGcIsRunning = 9;                      // LUA_GCISRUNNING of LuaJIT 2.1
 
 int collect_state(lua_State* L) {
@@ -69,7 +71,7 @@ void State::relieve_pressure(lua_State* L) {
   const int64_t bytes = std::exchange(pending_bytes, 0);
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
   const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
-  const int64_t budget = std::max(kCycleBytes, live_bytes / 2);
+  const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
   collecting = true;
   if (bytes >= budget)
     lua_gc(L, LUA_GCCOLLECT, 0);
