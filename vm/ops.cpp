@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 
+#include "tensor/buffer.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 
@@ -38,12 +39,24 @@ int push_outputs(lua_State* L, State& state, const OpDef& op, Values& out) {
   return 1;
 }
 
+// Applies an op; when memory is short, once more after a full collection, since tensors nobody uses any more may still
+// wait for the collector. A collector that the host stopped stays stopped.
+Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+  try {
+    return apply(state.ctx, op, inputs, attrs);
+  } catch (const OutOfMemory&) {
+    if (allocation_failed()) throw;  // a test asked for the failure
+  }
+  collect_garbage(L);
+  return apply(state.ctx, op, inputs, attrs);
+}
+
 int call_op(lua_State* L, State& state) {
   const OpBinding& binding = upvalue_binding(L);
   state.update_modes();
   Call call;
   read_arguments(L, state, binding, 1, call);
-  Values out = apply(state.ctx, *binding.op, call.inputs, call.attrs);
+  Values out = apply_or_collect(L, state, *binding.op, call.inputs, call.attrs);
   return push_outputs(L, state, *binding.op, out);
 }
 
@@ -83,7 +96,7 @@ int call_operator(lua_State* L, State& state) {
   const OpDef& op = *upvalue_binding(L).op;
   state.update_modes();
   Value in[2] = {operand(L, state, 1, op), operand(L, state, 2, op)};
-  Values out = apply(state.ctx, op, in, {});
+  Values out = apply_or_collect(L, state, op, in, {});
   push_box(L, state, std::move(out[0]));
   return 1;
 }

@@ -80,6 +80,13 @@ void State::relieve_pressure(lua_State* L) {
   collecting = false;
 }
 
+void collect_garbage(lua_State* L) {
+  const bool running = lua_gc(L, kGcIsRunning, 0);
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  if (!running) lua_gc(L, LUA_GCSTOP, 0);
+  flush_memory_cache();
+}
+
 std::string script_position(lua_State* L) {
   lua_Debug frame;
   for (int level = 0; lua_getstack(L, level, &frame); ++level) {

@@ -60,6 +60,9 @@ inline State& state_of(lua_State* L) { return *static_cast<State*>(lua_touserdat
 // The state of any function, through the registry; creates it on first use.
 State& find_state(lua_State* L);
 
+// A full collection, finalizers included, that leaves a stopped collector stopped; then cached memory goes back too.
+void collect_garbage(lua_State* L);
+
 // "file:line" of the innermost script function (not of the stdlib), or "".
 std::string script_position(lua_State* L);
 

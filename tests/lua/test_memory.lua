@@ -1,0 +1,62 @@
+local t = require "tests.support"
+local pg = require "perigee"
+
+-- Runs a script under a limit of address space (KiB); answers its output.
+local function limited(kib, source)
+  if os.getenv("PERIGEE_SANITIZED") then t.skip("sanitizers reserve more address space than the limit") end
+  local path = os.tmpname()
+  local file = io.open(path, "w")
+  file:write(source)
+  file:close()
+  local pipe = io.popen(string.format("ulimit -v %d; %s %s 2>&1", kib, t.program, path))
+  local text = pipe:read("*a")
+  pipe:close()
+  os.remove(path)
+  return text
+end
+
+t.test("temporaries in a loop do not pile up", function()
+  t.skip_in("gcstress", "collects at each op anyway")
+  local x = pg.zeros(262144)
+  pg.scope(function() end)
+  local most = 0
+  for i = 1, 600 do
+    local _ = x + i
+    most = math.max(most, pg.memory().live)
+  end
+  t.check(most < 150e6, "600 temporaries of 1 MB held " .. most .. " bytes")
+end)
+
+t.test("memory that only the collector can free is collected before giving up", function()
+  local text = limited(1400000, [[
+    local pg = require "perigee"
+    collectgarbage("stop")
+    for _ = 1, 40 do local x = pg.zeros(32 * 1024 * 1024) end
+    print("done", pcall(pg.zeros, 1024 * 1024 * 1024))
+  ]])
+  t.check(text:find("done\tfalse\t.*out of memory"), text)
+end)
+
+t.test("scope frees what it made and did not return", function()
+  local before = pg.zeros(4)
+  local leaked
+  local kept, list = pg.scope(function()
+    leaked = pg.ones(4)
+    return leaked + 1, {a = leaked + 2}
+  end)
+  t.equal(kept, pg.full({4}, 2))
+  t.equal(list.a, pg.full({4}, 3))
+  t.bad_argument(function() return leaked + 1 end, "add", "x")
+  t.equal(before, pg.zeros(4))
+  t.error_contains(function() pg.scope(function() leaked = pg.ones(1) error("boom") end) end, "boom")
+  t.bad_argument(function() return leaked + 1 end, "add", "x")
+end)
+
+t.test("keep survives scopes, release ends a tensor", function()
+  local x
+  pg.scope(function() pg.scope(function() x = pg.keep(pg.ones(2)) end) end)
+  t.equal(x, pg.ones(2))
+  x:release()
+  x:release()
+  t.bad_argument(function() return x + 1 end, "add", "x")
+end)
