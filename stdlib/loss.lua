@@ -47,6 +47,14 @@ local function weigh(self, l, sample_weight)
   return l
 end
 
+-- label in the shape of pred.
+local function like(self, label, pred)
+  if label:numel() ~= pred:numel() then
+    core.arg_error(self._name, "label", "as many elements as pred, which is " .. core.describe(pred), label)
+  end
+  return label:reshape_as(pred)
+end
+
 local other_dims = {}
 for axis = 1, 4 do
   other_dims[axis] = {}
@@ -73,7 +81,7 @@ local function mean(self, l) return reduce(self, l, ops.mean) end
 local L2Loss = define("L2Loss", {"weight", "batch_axis"}, {weight = 1})
 
 function L2Loss:forward(pred, label, sample_weight)
-  local l = ops.square(label:reshape_as(pred) - pred) * 0.5
+  local l = ops.square(like(self, label, pred) - pred) * 0.5
   return mean(self, weigh(self, l, sample_weight))
 end
 
@@ -81,7 +89,7 @@ end
 local L1Loss = define("L1Loss", {"weight", "batch_axis"}, {})
 
 function L1Loss:forward(pred, label, sample_weight)
-  return mean(self, weigh(self, ops.abs(label:reshape_as(pred) - pred), sample_weight))
+  return mean(self, weigh(self, ops.abs(like(self, label, pred) - pred), sample_weight))
 end
 
 -- max(pred, 0) - pred * label + log(1 + exp(-|pred|)), stable for any logit.
@@ -106,7 +114,7 @@ local function binary_of_probabilities(pred, label, pos_weight)
 end
 
 function SigmoidBCE:forward(pred, label, sample_weight, pos_weight)
-  label = label:reshape_as(pred)
+  label = like(self, label, pred)
   if label.dtype ~= pred.dtype then label = label:to(pred.dtype) end
   local binary = self._from_sigmoid and binary_of_probabilities or binary_of_logits
   return mean(self, weigh(self, binary(pred, label, pos_weight), sample_weight))
@@ -137,7 +145,7 @@ end
 function SoftmaxCE:forward(pred, label, sample_weight)
   if not self._sparse_label then
     local p = self._from_logits and pred or ops.log_softmax(pred, self._axis)
-    local l = -ops.sum(p * label:reshape_as(pred), self._axis, true)
+    local l = -ops.sum(p * like(self, label, pred), self._axis, true)
     return mean(self, weigh(self, l, sample_weight))
   end
   local rank, axis = pred:dim(), self._axis
@@ -151,7 +159,7 @@ end
 local HuberLoss = define("HuberLoss", {"rho", "weight", "batch_axis"}, {rho = 1})
 
 function HuberLoss:forward(pred, label, sample_weight)
-  local distance = ops.abs(label:reshape_as(pred) - pred)
+  local distance = ops.abs(like(self, label, pred) - pred)
   local rho = self._rho
   local l = ops.where(ops.gt(distance, rho), distance - 0.5 * rho, ops.square(distance) * (0.5 / rho))
   return mean(self, weigh(self, l, sample_weight))
@@ -161,14 +169,14 @@ end
 local HingeLoss = define("HingeLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
 
 function HingeLoss:forward(pred, label, sample_weight)
-  return mean(self, weigh(self, ops.relu(self._margin - pred * label:reshape_as(pred)), sample_weight))
+  return mean(self, weigh(self, ops.relu(self._margin - pred * like(self, label, pred)), sample_weight))
 end
 
 --- pg.loss.SquaredHingeLoss({margin = 1, weight=, batch_axis = 1}): the square of HingeLoss's terms.
 local SquaredHingeLoss = define("SquaredHingeLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
 
 function SquaredHingeLoss:forward(pred, label, sample_weight)
-  return mean(self, weigh(self, ops.square(ops.relu(self._margin - pred * label:reshape_as(pred))), sample_weight))
+  return mean(self, weigh(self, ops.square(ops.relu(self._margin - pred * like(self, label, pred))), sample_weight))
 end
 
 --- pg.loss.LogisticLoss({weight=, batch_axis = 1, label_format = "signed" or "binary"}): log(1 + exp(-pred * label)).
@@ -176,7 +184,7 @@ local LogisticLoss = define("LogisticLoss", {"weight", "batch_axis", "label_form
 
 function LogisticLoss:forward(pred, label, sample_weight)
   args.choice("LogisticLoss", "label_format", self._label_format, {"signed", "binary"})
-  label = label:reshape_as(pred)
+  label = like(self, label, pred)
   if self._label_format == "signed" then label = (label + 1) / 2 end
   return mean(self, weigh(self, logistic(pred, label), sample_weight))
 end
@@ -207,7 +215,7 @@ local PoissonNLLLoss = define("PoissonNLLLoss", {"weight", "from_logits", "batch
                               {from_logits = true, compute_full = false})
 
 function PoissonNLLLoss:forward(pred, label, sample_weight, epsilon)
-  label = label:reshape_as(pred)
+  label = like(self, label, pred)
   local l
   if self._from_logits then l = ops.exp(pred) - label * pred
   else l = pred - label * ops.log(pred + (epsilon or 1e-8)) end

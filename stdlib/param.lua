@@ -132,7 +132,11 @@ function param.target(target, more)
   local values
   if args.plain(target) then values = args.options("to", target, {dtype = args.none, device = args.none})
   elseif dtypes[args.string("to", "target", target)] then values = {dtype = target, device = more}
-  else values = {device = target, dtype = more} end
+  else
+    local near = core.suggest(target, dtypes)
+    if near then core.arg_error("to", "dtype", 'the name of a dtype such as "' .. near .. '"', target) end
+    values = {device = target, dtype = more}
+  end
   return param.check_target("to", values)
 end
 

@@ -259,13 +259,24 @@ class LuaBackward {
         out.emplace_back();
         continue;
       }
-      out.push_back(check_value(L, state_, top + 1 + int(i), node.custom_name.c_str(), "gradient"));
+      out.push_back(gradient_at(L, top + 1 + int(i), node, i));
     }
     lua_settop(L, top);
     return out;
   }
 
  private:
+  // Gradient i of the function's answers, of the input's shape or one that broadcasting made of it.
+  Value gradient_at(lua_State* L, int place, TapeNode& node, size_t i) {
+    const std::string name = fmt::format("gradient {}", i + 1);
+    const Value& dy = check_value(L, state_, place, node.custom_name.c_str(), name.c_str());
+    const Dims& shape = node.inputs[i].shape();
+    Dims joined;
+    if (!broadcast(shape, dy.shape(), &joined) || !(joined == dy.shape()))
+      bad_argument(node.custom_name.c_str(), name.c_str(), "a tensor of shape " + to_string(shape), to_string(dy.shape()));
+    return dy;
+  }
+
   void push_saved(lua_State* L, TapeNode& node) {
     lua_createtable(L, int(saved_.size()), 0);
     for (size_t i = 0; i < saved_.size(); ++i) {

@@ -175,6 +175,7 @@ t.test("apply, to, summary, hooks", function()
   net:to("float64")
   t.check(net[1].weight.dtype == "float64" and net(pg.ones(1, 3, {dtype = "float64"})).dtype == "float64")
   net:to("cpu")
+  t.bad_argument(function() net:to("flot64") end, "to", "dtype")
 end)
 
 t.test("an error inside a child says path, file and line", function()

@@ -171,7 +171,11 @@ t.test("a Function has its own gradient", function()
   local a, b = T{1}:attach_grad(), T{1}:attach_grad()
   pg.record(function() local s, p = two(a, b) return s * 2 + p * 5 end):backward()
   t.equal({a.grad, b.grad}, {T{2}, T{5}})
-  t.error_contains(function() pg.autograd.Function{forward = function() end} end, "backward")
+  t.bad_argument(function() pg.autograd.Function{forward = function() end} end, "Function", "backward")
+  local wrong = pg.autograd.Function{name = "wrong", forward = function(_, x) return x * 1 end,
+                                     backward = function() return pg.ones(5) end}
+  local v = T{1, 2}:attach_grad()
+  t.bad_argument(function() pg.record(function() return wrong(v):sum() end):backward() end, "wrong", "gradient 1")
 end)
 
 t.test("checkpoint recomputes in backward", function()

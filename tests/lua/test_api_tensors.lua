@@ -65,6 +65,7 @@ end)
 
 t.test("an in-place result keeps shape and dtype", function()
   local x, n = T{1, 2}, i64{1, 2}
+  t.error_contains(function() n:copy_(0.5) end, "int64")
   t.error_contains(function() x:add_(pg.ones(2, 2)) end, "add_")
   t.error_contains(function() n:add_(0.5) end, "add_")
   t.equal(x, T{1, 2})
