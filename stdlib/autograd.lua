@@ -335,9 +335,10 @@ function autograd.checkpoint(f, ...)
     local create = core.is_recording()
     local seed_now, tick_now = core.random_state()
     core.set_random_state(nil, seed, tick)
-    core.set_recompute(true)
+    local recompute = core.set_recompute(true)
+    local first = core.tape_position()  -- what `outside` came from is not walked again
     local ok, again = pcall(in_modes, "checkpoint", function() return tree.flatten({f(unpack(arguments, 1, n))}) end, true, training)
-    core.set_recompute(false)
+    core.set_recompute(recompute)
     core.set_random_state(nil, seed_now, tick_now)
     if not ok then error(again, 0) end
     local heads, dys = {}, {n = 0}
@@ -352,7 +353,7 @@ function autograd.checkpoint(f, ...)
         end
       end
     end
-    local found = core.gradients(heads, outside, dys, {create_graph = create, retain_graph = create})
+    local found = core.gradients(heads, outside, dys, {create_graph = create, retain_graph = create, first = first})
     return unpack(found, 1, #outside)
   end)
   return unpack(results, 1, #results)

@@ -2,21 +2,21 @@
 local core = ...
 local runtime = {}
 
-local function leave(ok, ...)
+local function leave(guard, ok, ...)
   if not ok then
-    core.pop_scope()
+    core.keep_in_scope(guard, (...))
+    core.pop_scope(guard)
     error((...), 0)
   end
-  core.keep_in_scope(...)
-  core.pop_scope()
+  core.keep_in_scope(guard, ...)
+  core.pop_scope(guard)
   return ...
 end
 
 --- pg.scope(f) runs f, frees every tensor that f made and did not return, and answers f's results.
 function runtime.scope(f, ...)
   if type(f) ~= "function" then core.arg_error("scope", "f", "a function", f) end
-  core.push_scope()
-  return leave(pcall(f, ...))
+  return leave(core.push_scope(), pcall(f, ...))
 end
 
 --- pg.keep(x) -> x, which survives every pg.scope around it.

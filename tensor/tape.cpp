@@ -62,6 +62,11 @@ Value call_op(Context& ctx, const OpDef& op, Value x, AttrList attrs) {
 class Walk {
  public:
   Walk(Context& ctx, BackwardOptions options) : ctx_(ctx), options_(options), id_(ctx.next_walk++) {}
+  // A walk around this one, whose rule ran it, finds its marks again.
+  ~Walk() {
+    for (const Visit& v : visits_) v.node->walk = v.walk, v.node->slot = v.slot;
+  }
+  Walk(const Walk&) = delete;
 
   void collect(std::span<const Value> heads) {
     std::vector<TapeNode*> stack;
@@ -69,11 +74,12 @@ class Walk {
     while (!stack.empty()) {
       TapeNode* node = stack.back();
       stack.pop_back();
+      if (ends_at(*node)) continue;
       for (const Value& input : node->inputs) reach(input.node(), stack);
     }
     std::sort(nodes_.begin(), nodes_.end(),
               [](const Ref<TapeNode>& a, const Ref<TapeNode>& b) { return a->sequence > b->sequence; });
-    stamp();
+    for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i]->slot = uint32_t(i);
     cotangents_.resize(nodes_.size());
     needed_.resize(nodes_.size(), false);
   }
@@ -85,8 +91,7 @@ class Walk {
   // A node is needed when one of its inputs is; inputs have lower sequence, so they stand later.
   void spread_needs() {
     for (size_t i = nodes_.size(); i-- > 0;)
-      for (const Value& input : nodes_[i]->inputs)
-        if (input.node() && needed_[input.node()->slot]) needed_[i] = true;
+      if (leads_on(*nodes_[i])) needed_[i] = true;
   }
 
   void seed(const Value& head, const Value& cotangent) {
@@ -115,14 +120,13 @@ class Walk {
     if (!node || node->walk == id_) return;
     if (node->released)
       throw Error("backward: the graph of this result was already used and released; pass retain_graph = true to the first backward");
-    node->walk = id_;
     nodes_.emplace_back(node);
+    visits_.push_back({node, node->walk, node->slot});
+    node->walk = id_;
     stack.push_back(node);
   }
 
-  void stamp() {
-    for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i]->walk = id_, nodes_[i]->slot = uint32_t(i);
-  }
+  bool ends_at(const TapeNode& node) const { return node.sequence < options_.first; }
 
   void add(TapeNode& node, uint32_t output, Value cotangent) {
     Cotangents& list = cotangents_[node.slot];
@@ -137,7 +141,7 @@ class Walk {
   }
 
   bool leads_on(const TapeNode& node) const {
-    return std::any_of(node.inputs.begin(), node.inputs.end(),
+    return !ends_at(node) && std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](const Value& input) { return input.node() && needed_[input.node()->slot]; });
   }
 
@@ -146,9 +150,10 @@ class Walk {
     for (const Value& v : cotangents) flows |= v.defined();
     if (!flows) return;
     while (cotangents.size() < node.outputs.size()) cotangents.emplace_back();
-    const uint64_t walk = ctx_.next_walk;
-    Values grads = node.custom ? node.custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
-    if (ctx_.next_walk != walk) stamp();  // the rule walked the tape itself
+    // A backward function may itself have walked over this node without retain_graph.
+    if (node.released) throw Error("backward: the graph was released by a backward function that ran backward over it; pass retain_graph = true there");
+    const TapeNode::CustomBackward custom = node.custom;  // lives on when the call releases the node
+    Values grads = custom ? custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
     for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i) {
       const Value& input = node.inputs[i];
       if (!input.node() || !needed_[input.node()->slot] || !grads[i].defined()) continue;
@@ -211,9 +216,16 @@ class Walk {
       if (v.is_array() && v.array().buffer && v.array().buffer->bytes > kKeepBytes) v = type_only(v);
   }
 
+  struct Visit {
+    TapeNode* node;
+    uint64_t walk;  // the marks of before
+    uint32_t slot;
+  };
+
   Context& ctx_;
   BackwardOptions options_;
   uint64_t id_;
+  std::vector<Visit> visits_;
   std::vector<Ref<TapeNode>> nodes_;
   std::vector<Cotangents> cotangents_;
   std::vector<char> needed_;
@@ -244,23 +256,17 @@ Value new_gradient(Context& ctx, const TapeNode& leaf, std::span<Value> cotangen
 
 }  // namespace
 
+// A node that dies while another one is taken apart waits its turn, whatever held it: an input, a value that a
+// custom backward kept, the gradient of a leaf.
 void TapeLink::destroy(TapeLink* link) {
-  std::vector<TapeNode*> doomed = {static_cast<TapeNode*>(link)};
-  while (!doomed.empty()) {
-    TapeNode* node = doomed.back();
-    doomed.pop_back();
-    for (Value& v : node->inputs) {
-      Ref<TapeNode> below(v.node());
-      v.link(nullptr, 0);
-      if (!below || !below->unique()) continue;
-      below->retain();  // ours is the last reference: take the node over instead of recursing
-      TapeNode* taken = below.get();
-      below = {};
-      taken->forget_last();
-      doomed.push_back(taken);
-    }
-    delete node;
-  }
+  thread_local TapeNode* doomed = nullptr;  // the ones that wait, chained
+  thread_local bool busy = false;
+  auto* node = static_cast<TapeNode*>(link);
+  node->next_doomed = std::exchange(doomed, node);
+  if (busy) return;
+  busy = true;
+  while (doomed) delete std::exchange(doomed, doomed->next_doomed);
+  busy = false;
 }
 
 Ref<TapeNode> make_leaf(const Type& type, GradReq req) {

@@ -42,6 +42,8 @@ class TapeNode : public TapeLink {
   // Scratch of the walk that is under way.
   uint64_t walk = 0;
   uint32_t slot = 0;
+
+  TapeNode* next_doomed = nullptr;  // see TapeLink::destroy
 };
 
 inline TapeNode* Value::node() const { return static_cast<TapeNode*>(node_.get()); }
@@ -66,6 +68,7 @@ void record_custom(Context& ctx, const std::string& name, std::span<const Value>
 struct BackwardOptions {
   bool retain_graph = false;
   bool create_graph = false;
+  uint64_t first = 0;  // entries with a lower sequence are not gone through, as if they were leaves
 };
 
 // Accumulates into `.grad` of the leaves below `heads`: cotangents (ones where undefined) flow from the

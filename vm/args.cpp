@@ -109,7 +109,8 @@ std::string read_choice(lua_State* L, State& state, const OpDef& op, const AttrD
 double read_float(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
   if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe(L, state, i));
   const double v = lua_tonumber(L, i);
-  if (v < def.min || v > def.max)
+  // Without bounds infinities and NaN are numbers like others; NaN is outside of every bound.
+  if (!((def.min <= -1e300 || v >= def.min) && (def.max >= 1e300 || v <= def.max)))
     bad_argument(op.name, def.name, fmt::format("a number from {:g} to {:g}", def.min, def.max), fmt::format("{:g}", v));
   return v;
 }
@@ -460,7 +461,7 @@ Generator* to_generator(lua_State* L, State& state, int i) {
   if (!data || !lua_getmetatable(L, i)) return nullptr;
   const bool same = lua_topointer(L, -1) == state.generator_metatable;
   lua_pop(L, 1);
-  return same ? static_cast<Ref<Generator>*>(data)->get() : nullptr;
+  return same && lua_objlen(L, i) == sizeof(Ref<Generator>) ? static_cast<Ref<Generator>*>(data)->get() : nullptr;
 }
 
 }  // namespace pg::vm

@@ -2,6 +2,8 @@
 // push_modes and pop_modes.
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <unordered_set>
 
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -9,16 +11,28 @@
 namespace pg::vm {
 namespace {
 
+constexpr int kMaxGaps = 1 << 20;  // places of a list of gradients with gaps
+
 struct ModeGuard {
   State* state;
   uint64_t token;
 };
 
+constexpr int kMaxNested = 60;  // walks that run inside each other's backward functions: they share the C stack
+
 // Names the coroutine that callbacks run in, for the extent of a call.
 class Running {
  public:
-  Running(State& state, lua_State* L) : state_(state), saved_(state.running) { state.running = L; }
-  ~Running() { state_.running = saved_; }
+  Running(State& state, lua_State* L) : state_(state), saved_(state.running) {
+    if (state.walks == kMaxNested) throw Error(fmt::format("backward: {} backward functions run backward inside each other; does one reach itself?", kMaxNested));
+    state.running = L;
+    ++state.walks;
+  }
+  ~Running() {
+    state_.running = saved_;
+    --state_.walks;
+  }
+  Running(const Running&) = delete;
 
  private:
   State& state_;
@@ -164,7 +178,12 @@ Values read_values(lua_State* L, State& state, int i, const char* op, const char
   }
   if (!lua_istable(L, i)) bad_argument(op, name, "a tensor or a table of tensors", describe(L, state, i));
   int n = int(lua_objlen(L, i));
-  if (allow_nil && option(L, i, "n")) n = int(lua_tointeger(L, -1)), lua_pop(L, 1);
+  if (allow_nil && option(L, i, "n")) {
+    const double count = lua_tonumber(L, -1);
+    if (!(count >= 0 && count <= kMaxGaps)) bad_argument(op, name, fmt::format("a count n from 0 to {}", kMaxGaps), describe(L, state, -1));
+    n = int(count);
+    lua_pop(L, 1);
+  }
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, i, k);
     if (allow_nil && (lua_isnil(L, -1) || lua_isboolean(L, -1)))
@@ -207,11 +226,13 @@ int run_backward(lua_State* L, State& state) {
 int run_gradients(lua_State* L, State& state) {
   state.update_modes();
   Running running(state, L);
-  check_options(L, state, 4, "grad", {"retain_graph", "create_graph"});
+  check_options(L, state, 4, "grad", {"retain_graph", "create_graph", "first"});
   const Values heads = read_values(L, state, 1, "grad", "heads", false);
   const Values wanted = read_values(L, state, 2, "grad", "variables", false);
   const Values cotangents = read_values(L, state, 3, "grad", "head_grads", true);
-  Values out = gradients(state.ctx, heads, cotangents, wanted, read_options(L, 4));
+  BackwardOptions options = read_options(L, 4);
+  if (lua_istable(L, 4) && option(L, 4, "first")) options.first = uint64_t(lua_tonumber(L, -1));
+  Values out = gradients(state.ctx, heads, cotangents, wanted, options);
   lua_createtable(L, int(out.size()), 0);
   for (size_t i = 0; i < out.size(); ++i) {
     if (out[i].defined())
@@ -230,7 +251,9 @@ class LuaBackward {
   LuaBackward(State& state, int function, Values saved, std::vector<int> saved_outputs)
       : state_(state), function_(function), saved_(std::move(saved)), saved_outputs_(std::move(saved_outputs)) {}
   LuaBackward(const LuaBackward&) = delete;
-  ~LuaBackward() { state_.dead_references.push_back(function_); }
+  ~LuaBackward() {
+    if (!state_.closed) state_.dead_references.push_back(function_);
+  }
 
   // Calls function(saved, dy…) → one gradient or nil an input.
   Values run(Context& ctx, TapeNode& node, std::span<const Value> cotangents) {
@@ -338,19 +361,17 @@ int tape_position(lua_State* L, State& state) {
 }
 
 void collect_outside(const Values& outputs, uint64_t start, Values& outside) {
-  std::vector<TapeNode*> stack, seen;
+  std::vector<TapeNode*> stack;
+  std::unordered_set<const TapeNode*> seen;
+  std::set<std::pair<const TapeNode*, uint32_t>> taken;
   auto reach = [&](const Value& v) {
     TapeNode* node = v.node();
     if (!node) return;
     if (!node->leaf && node->sequence >= start) {
-      if (std::find(seen.begin(), seen.end(), node) != seen.end()) return;
-      seen.push_back(node);
-      stack.push_back(node);
-      return;
+      if (seen.insert(node).second) stack.push_back(node);
+    } else if (taken.emplace(node, v.node_output()).second) {
+      outside.push_back(v);
     }
-    for (const Value& o : outside)
-      if (o.node() == node && o.node_output() == v.node_output()) return;
-    outside.push_back(v);
   };
   for (const Value& v : outputs) reach(v);
   while (!stack.empty()) {
@@ -377,10 +398,12 @@ int record_checkpoint(lua_State* L, State& state) {
   return 1;
 }
 
-// set_recompute(on): while on, in-place changes of boxes from before are dropped.
+// set_recompute(true) → what to hand to set_recompute at the end: in between, in-place changes of boxes from before are
+// dropped.
 int set_recompute(lua_State* L, State& state) {
-  state.recompute_from = lua_toboolean(L, 1) ? state.next_box : 0;
-  return 0;
+  lua_pushnumber(L, double(state.recompute_from));
+  state.recompute_from = lua_isboolean(L, 1) ? state.next_box : uint64_t(lua_tonumber(L, 1));
+  return 1;
 }
 
 int set_detect_anomaly(lua_State* L, State& state) {

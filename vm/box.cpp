@@ -13,20 +13,19 @@ int64_t bytes_of(const Value& v) {
   return kBoxOverhead + (owns ? int64_t(v.array().buffer->bytes) : 0);
 }
 
-void leave_scope(Box& box) {
-  if (!box.scope) return;
-  auto& boxes = box.state->scopes[box.scope - 1].boxes;
-  boxes[box.scope_slot] = nullptr;
-  box.scope = 0;
-}
-
+// Other finalizers may still reach a box after its own has run, so it is left as a released tensor, which owns nothing,
+// rather than destroyed.
 int collect_box(lua_State* L) {
-  Box* box = static_cast<Box*>(lua_touserdata(L, 1));
+  void* data = lua_touserdata(L, 1);
+  if (!data || lua_objlen(L, 1) != sizeof(Box)) return 0;
+  Box* box = static_cast<Box*>(data);
   leave_scope(*box);
   forget_view(*box->state, *box);
-  box->state->live_bytes -= box->bytes;
-  --box->state->tensors;
-  box->~Box();
+  box->state->live_bytes -= std::exchange(box->bytes, 0);
+  if (!box->collected) --box->state->tensors;
+  box->value = Value();
+  box->cell = {};
+  box->released = box->collected = true;
   return 0;
 }
 
@@ -81,15 +80,28 @@ Box& push_box(lua_State* L, State& state, Value value) {
   state.live_bytes += box->bytes;
   state.pending_bytes += box->bytes;
   ++state.tensors;
-  if (!state.scopes.empty()) {
-    auto& boxes = state.scopes.back().boxes;
-    box->scope = uint32_t(state.scopes.size());
-    box->scope_slot = uint32_t(boxes.size());
-    boxes.push_back(box);
-  }
+  enter_scope(state, *box, state.scopes.size());
   lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
   lua_setmetatable(L, -2);
   return *box;
+}
+
+void leave_scope(Box& box) {
+  if (!box.scope) return;
+  for (BoxScope& scope : box.state->scopes)
+    if (scope.id == box.scope) scope.boxes[box.scope_slot] = nullptr;
+  box.scope = 0;
+}
+
+void enter_scope(State& state, Box& box, size_t below) {
+  while (below-- > 0) {
+    BoxScope& scope = state.scopes[below];
+    if (lua_status(scope.owner) == LUA_YIELD) continue;
+    box.scope_slot = uint32_t(scope.boxes.size());
+    scope.boxes.push_back(&box);
+    box.scope = scope.id;
+    return;
+  }
 }
 
 void push_results(lua_State* L, State& state, Values& values) {
@@ -98,7 +110,7 @@ void push_results(lua_State* L, State& state, Values& values) {
 }
 
 void set_value(Box& box, Value value) {
-  if (box.serial < box.state->recompute_from) return;
+  if (box.serial < box.state->recompute_from || box.collected) return;
   if (box.cell) {
     box.cell->value = std::move(value);
     return;

@@ -10,11 +10,12 @@ struct Box {
   State* state = nullptr;
   uint64_t serial = 0;
   int64_t bytes = 0;     // accounted for this box
-  uint32_t scope = 0;    // 1 + index of the pg.scope it was made in; 0: none
+  uint32_t scope = 0;    // id of the pg.scope it was made in; 0: none
   uint32_t scope_slot = 0;
   const Buffer* view_of = nullptr;  // the buffer of the tensor that an indexing read was taken from
   bool read_only = false;  // the result of an indexing read
   bool released = false;
+  bool collected = false;  // its finalizer has run
   bool has_extra = false;  // its environment is a table of its own (see push_extra)
 
   Value& get() { return cell ? cell->value : value; }
@@ -34,6 +35,10 @@ void require_value(lua_State* L, Box& box, int i, const char* op, const char* na
 // Pushes a fresh box. May run the collector (see State::relieve_pressure).
 Box& push_box(lua_State* L, State& state, Value value);
 void push_results(lua_State* L, State& state, Values& values);
+
+// Takes the box out of its pg.scope; puts it into the innermost running one of the first `below`.
+void leave_scope(Box& box);
+void enter_scope(State& state, Box& box, size_t below);
 
 // Rebinds: adjusts the account.
 void set_value(Box& box, Value value);

@@ -1,4 +1,6 @@
 // Memory and threads: scopes that free what they made, accounts, limits for tests.
+#include <unordered_set>
+
 #include "tensor/buffer.h"
 #include "tensor/parallel.h"
 #include "vm/args.h"
@@ -7,57 +9,108 @@
 namespace pg::vm {
 namespace {
 
-// push_scope(): boxes made from now on belong to the scope.
-int push_scope(lua_State*, State& state) {
-  state.scopes.emplace_back();
+struct ScopeGuard {
+  State* state;
+  uint32_t id;
+};
+
+// The place of a scope from the inside out, counted from 1; 0 when it has ended.
+size_t place_of(const State& state, uint32_t id) {
+  size_t place = state.scopes.size();
+  while (place > 0 && state.scopes[place - 1].id != id) --place;
+  return place;
+}
+
+// A scope whose coroutine was abandoned ends without freeing anything.
+int collect_guard(lua_State* L) {
+  auto* guard = static_cast<ScopeGuard*>(lua_touserdata(L, 1));
+  State& state = *guard->state;
+  const size_t place = place_of(state, guard->id);
+  if (place == 0) return 0;
+  for (Box* box : state.scopes[place - 1].boxes)
+    if (box) box->scope = 0;
+  state.scopes.erase(state.scopes.begin() + ptrdiff_t(place - 1));
   return 0;
 }
 
-// Moves a box out of the innermost scope into the one around it.
-void promote(State& state, Box& box) {
-  if (box.scope != state.scopes.size()) return;
-  state.scopes.back().boxes[box.scope_slot] = nullptr;
-  box.scope = 0;
-  if (state.scopes.size() < 2) return;
-  auto& outer = state.scopes[state.scopes.size() - 2].boxes;
-  box.scope = uint32_t(state.scopes.size() - 1);
-  box.scope_slot = uint32_t(outer.size());
-  outer.push_back(&box);
+// push_scope() → guard: boxes made from now on belong to the scope. The guard's environment holds the coroutine.
+int push_scope(lua_State* L, State& state) {
+  auto* guard = static_cast<ScopeGuard*>(lua_newuserdata(L, sizeof(ScopeGuard)));
+  *guard = {&state, state.next_scope++};
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_setmetatable(L, -2);
+  lua_createtable(L, 1, 0);
+  lua_pushthread(L);
+  lua_rawseti(L, -2, 1);
+  lua_setfenv(L, -2);
+  state.scopes.push_back({guard->id, L, {}});
+  return 1;
 }
 
-// keep_in_scope(value, …): tensors in these values, tables included, survive the innermost scope.
-void keep_value(lua_State* L, State& state, int i, int depth) {
-  if (Box* box = to_box(L, state, i)) return promote(state, *box);
-  if (!lua_istable(L, i) || depth > 64) return;
-  luaL_checkstack(L, 8, "scope");
-  lua_pushnil(L);
-  while (lua_next(L, i)) {
-    keep_value(L, state, lua_gettop(L), depth + 1);
-    lua_pop(L, 1);
+uint32_t scope_argument(lua_State* L) { return static_cast<ScopeGuard*>(lua_touserdata(L, 1))->id; }
+
+// Moves the tensors among the values from stack index 2 on, and in the tables reachable from them, each visited once,
+// out of the scope into the one around it.
+class Keeper {
+ public:
+  Keeper(lua_State* L, State& state, size_t place) : L_(L), state_(state), place_(place) {}
+
+  void keep_all() {
+    const int top = lua_gettop(L_);
+    lua_newtable(L_);  // tables to look into
+    queue_ = top + 1;
+    for (int i = 2; i <= top; ++i) visit(i);
+    for (int next = 1; next <= queued_; ++next) {
+      lua_rawgeti(L_, queue_, next);
+      const int table = lua_gettop(L_);
+      for (lua_pushnil(L_); lua_next(L_, table); lua_pop(L_, 1)) visit(table + 2);
+      lua_pop(L_, 1);
+    }
   }
-}
 
+ private:
+  void visit(int i) {
+    if (Box* box = to_box(L_, state_, i)) return promote(*box);
+    if (!lua_istable(L_, i) || !seen_.insert(lua_topointer(L_, i)).second) return;
+    lua_pushvalue(L_, i);
+    lua_rawseti(L_, queue_, ++queued_);
+  }
+
+  void promote(Box& box) {
+    if (box.scope != state_.scopes[place_ - 1].id) return;
+    leave_scope(box);
+    enter_scope(state_, box, place_ - 1);
+  }
+
+  lua_State* L_;
+  State& state_;
+  const size_t place_;
+  int queue_ = 0, queued_ = 0;
+  std::unordered_set<const void*> seen_;
+};
+
+// keep_in_scope(guard, value, …): tensors in these values, tables included, survive the scope.
 int keep_in_scope(lua_State* L, State& state) {
-  if (state.scopes.empty()) return 0;
-  for (int i = 1, n = lua_gettop(L); i <= n; ++i) keep_value(L, state, i, 0);
+  const size_t place = place_of(state, scope_argument(L));
+  if (place > 0) Keeper(L, state, place).keep_all();
   return 0;
 }
 
 // keep(x) → x: survives every scope around it.
 int keep(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "keep", "x");
-  if (box.scope) {
-    state.scopes[box.scope - 1].boxes[box.scope_slot] = nullptr;
-    box.scope = 0;
-  }
+  leave_scope(box);
   lua_settop(L, 1);
   return 1;
 }
 
-// pop_scope(): frees what is left of the innermost scope.
-int pop_scope(lua_State*, State& state) {
-  if (state.scopes.empty()) return 0;
-  for (Box* box : state.scopes.back().boxes) {
+// pop_scope(guard): frees what is left of the scope.
+int pop_scope(lua_State* L, State& state) {
+  const size_t place = place_of(state, scope_argument(L));
+  if (place == 0) return 0;
+  const std::vector<Box*> boxes = std::move(state.scopes[place - 1].boxes);
+  state.scopes.erase(state.scopes.begin() + ptrdiff_t(place - 1));
+  for (Box* box : boxes) {
     if (!box) continue;
     box->scope = 0;
     if (box->has_extra) continue;  // parameters
@@ -65,7 +118,6 @@ int pop_scope(lua_State*, State& state) {
     set_value(*box, Value());
     box->released = true;
   }
-  state.scopes.pop_back();
   return 0;
 }
 
@@ -135,8 +187,7 @@ int allocations(lua_State* L, State&) {
 
 void open_memory(lua_State* L, State& state) {
   register_functions(L, state,
-                     {{"push_scope", entry<push_scope>},
-                      {"pop_scope", entry<pop_scope>},
+                     {{"pop_scope", entry<pop_scope>},
                       {"keep_in_scope", entry<keep_in_scope>},
                       {"keep", entry<keep>},
                       {"memory", entry<memory>},
@@ -144,6 +195,12 @@ void open_memory(lua_State* L, State& state) {
                       {"set_num_threads", entry<use_threads>},
                       {"devices", entry<devices>},
                       {"synchronize", entry<synchronize>}});
+  lua_pushlightuserdata(L, &state);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, collect_guard);
+  lua_setfield(L, -2, "__gc");
+  lua_pushcclosure(L, entry<push_scope>, 2);
+  lua_setfield(L, -2, "push_scope");
   lua_newtable(L);
   register_functions(L, state,
                      {{"gc_stress", entry<gc_stress>},

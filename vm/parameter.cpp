@@ -43,9 +43,10 @@ int bind(lua_State* L, State& state) {
   return 1;
 }
 
+// Emptied, not destroyed: other finalizers may still reach it.
 int collect_generator(lua_State* L) {
-  using Holder = Ref<Generator>;
-  static_cast<Holder*>(lua_touserdata(L, 1))->~Holder();
+  void* data = lua_touserdata(L, 1);
+  if (data && lua_objlen(L, 1) == sizeof(Ref<Generator>)) *static_cast<Ref<Generator>*>(data) = {};
   return 0;
 }
 
@@ -79,7 +80,7 @@ Generator& check_generator(lua_State* L, State& state, int i) {
 // random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick)
 int random_state(lua_State* L, State& state) {
   const RandomKey key = check_generator(L, state, 1).state();
-  lua_pushnumber(L, double(key.seed));
+  lua_pushnumber(L, double(int64_t(key.seed)));  // negative seeds come back as they were given
   lua_pushnumber(L, double(key.tick));
   return 2;
 }

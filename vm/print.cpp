@@ -116,6 +116,7 @@ void format_floats(const std::vector<double>& numbers, std::vector<std::string>&
 class Printer {
  public:
   explicit Printer(const Array& array) : array_(array), dtype_(array.type.dtype) {
+    if (numel(array.type.shape) == 0) return;
     const int64_t edge = edge_for(array.type.shape);
     for (const int64_t size : array.type.shape) indices_.push_back(shown_indices(size, edge));
   }

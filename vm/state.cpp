@@ -17,8 +17,13 @@ constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) 
 constexpr int kGcIsRunning = 9;                      // LUA_GCISRUNNING of LuaJIT 2.1
 
 int collect_state(lua_State* L) {
-  static_cast<State*>(lua_touserdata(L, 1))->~State();
+  static_cast<State*>(lua_touserdata(L, 1))->close();
   return 0;
+}
+
+template <class T>
+void empty(T& container) {
+  T().swap(container);
 }
 
 bool suspended(lua_State* owner, lua_State* running) {
@@ -45,6 +50,17 @@ State& find_state(lua_State* L) {
   return *state;
 }
 
+// Leaves nothing that needs a destructor: the memory itself belongs to Lua and lasts longer than every finalizer.
+void State::close() {
+  closed = true;
+  empty(modes);
+  empty(scopes);
+  empty(dead_references);
+  empty(views);
+  ctx.generator = {};
+  ctx.script_position = nullptr;
+}
+
 void State::update_modes() {
   bool recording = false, training = false, have_recording = false, have_training = false;
   for (size_t i = modes.size(); i-- > 0 && !(have_recording && have_training);) {
@@ -62,13 +78,10 @@ void State::relieve_pressure(lua_State* L) {
     luaL_unref(L, LUA_REGISTRYINDEX, dead_references.back());
     dead_references.pop_back();
   }
-  if (gc_stress) {
-    lua_gc(L, LUA_GCCOLLECT, 0);
-    pending_bytes = 0;
-    return;
-  }
-  if (pending_bytes < kStepBytes || collecting) return;
+  if (!gc_stress && (pending_bytes < kStepBytes || collecting)) return;
+  const ScopedFlag recording(ctx.recording, ctx.recording), training(ctx.training, ctx.training);  // finalizers may call us
   const int64_t bytes = std::exchange(pending_bytes, 0);
+  if (gc_stress) return void(lua_gc(L, LUA_GCCOLLECT, 0));
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
   const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);

@@ -20,8 +20,10 @@ struct ModeScope {
   uint64_t token;
 };
 
-// Boxes made inside a pg.scope call.
+// Boxes made inside a pg.scope call, while the coroutine that made the call is not suspended.
 struct BoxScope {
+  uint32_t id;
+  lua_State* owner;
   std::vector<Box*> boxes;
 };
 
@@ -34,8 +36,10 @@ class State {
   int generator_metatable_ref = 0;
   std::vector<ModeScope> modes;
   std::vector<BoxScope> scopes;
+  uint32_t next_scope = 1;
   uint64_t next_token = 1;
   lua_State* running = nullptr;            // where callbacks from backward run
+  int walks = 0;                           // backward calls that are under way
   std::vector<int> dead_references;        // registry references to give back at the next entry
   uint64_t next_box = 1;                   // serial number of the next box
   uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
@@ -46,6 +50,10 @@ class State {
   int64_t live_bytes = 0;     // held by boxes of this state
   int64_t pending_bytes = 0;  // allocated since the collector's last step
   int64_t tensors = 0;
+
+  // The Lua state is closing: finalizers of the host's may still call us, and find nothing to work with.
+  bool closed = false;
+  void close();
 
   // The flags in force for the running coroutine; called at each entry that applies ops.
   void update_modes();
@@ -82,6 +90,7 @@ template <Function F>
 int entry(lua_State* L) {
   State& state = state_of(L);
   try {
+    if (state.closed) throw Error("perigee: the Lua state is closing");
     return F(L, state);
   } catch (const PositionedError& e) {
     lua_pushstring(L, e.what());

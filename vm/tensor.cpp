@@ -151,8 +151,17 @@ const char* push_nested(lua_State* L, const Value& v, int dim, const char* at) {
   return at;
 }
 
+// How many tables and elements the nested table has: a long dim of empty ones costs too.
+double entries_of(const Dims& shape) {
+  double all = 0, level = 1;
+  for (int64_t n : shape) all += level *= double(n);
+  return all;
+}
+
 int totable(lua_State* L, State& state) {
-  const Value host = host_copy(state, check_value(L, state, 1, "totable", "x"));
+  const Value& v = check_value(L, state, 1, "totable", "x");
+  if (entries_of(v.shape()) > 1e9) bad_argument("totable", "x", "a tensor that fits a Lua table", to_string(v.type()));
+  const Value host = host_copy(state, v);
   luaL_checkstack(L, host.rank() + 4, "totable");
   push_nested(L, host, 0, static_cast<const char*>(host.array().data()));
   return 1;

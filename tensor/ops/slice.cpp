@@ -115,6 +115,8 @@ const AttrDef kLength = {"length", AttrKind::kInts, {}, "number of positions in 
 const AttrDef kStep = {"step", AttrKind::kInts, {}, "distance of positions in each dim"};
 const AttrDef kDrop = {"drop", AttrKind::kInts, {}, "1 for a dim of length 1 that the piece does not keep, else 0"};
 
+constexpr int64_t kMaxPieces = 1 << 20;  // a long dim without elements could be cut into any number
+
 // Sizes of the pieces of split, chunk and unbind along dim d.
 std::vector<int64_t> split_sizes(const AttrReader& c, int64_t n) {
   const Ints& sizes = c.attr<Ints>("split_size");
@@ -122,6 +124,7 @@ std::vector<int64_t> split_sizes(const AttrReader& c, int64_t n) {
   int64_t sum = 0;
   for (int64_t s : sizes) {
     if (s < 0) bad("sizes that are not negative");
+    if (sizes.size() != 1 && s > n - sum) bad(fmt::format("sizes that sum to {}", n));
     sum += s;
   }
   if (sizes.size() != 1) {
@@ -129,6 +132,7 @@ std::vector<int64_t> split_sizes(const AttrReader& c, int64_t n) {
     return sizes;
   }
   if (sizes[0] == 0 && n > 0) bad("a positive size");
+  if (n > 0 && (n - 1) / sizes[0] >= kMaxPieces) bad(fmt::format("a size that gives at most {} pieces", kMaxPieces));
   std::vector<int64_t> out;
   for (int64_t at = 0; at < n || out.empty(); at += sizes[0]) out.push_back(std::min(sizes[0], n - at));
   return out;
@@ -181,6 +185,7 @@ void grad_pieces(Vjp& c) {
 void infer_unbind(Infer& c) {
   const int d = cut_dim(c, c.rank(0));
   Dims shape = c.shape(0);
+  if (shape[d] > kMaxPieces) c.bad_input(0, fmt::format("at most {} slices", kMaxPieces));
   shape.erase(d);
   for (int64_t i = 0; i < c.shape(0)[d]; ++i) c.output(c.dtype(0), shape);
 }

@@ -1,0 +1,234 @@
+-- What scripts do to break the process: finalizers that reach collected tensors, backward over a graph that is being
+-- walked, chains of thousands of entries, scopes across coroutines, tables that hold themselves.
+local pg = require "perigee"
+local t = require "tests.support"
+
+-- Runs a script in a process of its own, which must end well.
+local function survives(script, expected)
+  local out, err, code = t.run("'" .. t.write(t.tmp("hostile.lua"), script) .. "'")
+  t.equal(code, 0, err)
+  t.equal(out, expected)
+end
+
+local function finalizer(f)
+  local proxy = newproxy(true)
+  getmetatable(proxy).__gc = f
+  return proxy
+end
+
+t.test("a finalizer may reach a tensor whose own finalizer has run", function()
+  local seen
+  do
+    local x, g = pg.ones(3000), pg.Generator(1)
+    finalizer(function() seen = {pcall(function() return x:sum() end), pcall(pg.rand, 2, {generator = g}), tostring(x)} end)
+  end
+  collectgarbage()
+  collectgarbage()
+  t.check(seen, "the finalizer ran")
+end)
+
+t.test("finalizers that run while the state closes", function()
+  local body = [[
+    keep = pg.randn(3000)
+    loop = pg.record(function() return pg.checkpoint(function(v) return v * 2 end, pg.ones(3):attach_grad()) end)
+    getmetatable(proxy).__gc = function()
+      pcall(function() return (keep * 2):sum():item() end)
+      pcall(function() late = pg.ones(5) end)
+      pcall(function() pg.scope(function() coroutine.yield() end) end)
+      print("closed")
+    end
+  ]]
+  survives([[proxy = newproxy(true) pg = require "perigee" ]] .. body, "closed\n")
+  survives([[pg = require "perigee" proxy = newproxy(true) ]] .. body, "closed\n")
+end)
+
+t.test("finalizers called by hand", function()
+  local x, g = pg.ones(3), pg.Generator(1)
+  local count = pg.memory().tensors
+  for _, meta in ipairs{debug.getmetatable(x), debug.getmetatable(g)} do
+    for _, victim in ipairs{false, 3, "text", io.stdout, newproxy(), {}} do pcall(meta.__gc, victim) end
+    pcall(meta.__gc)
+  end
+  for _ = 1, 3 do debug.getmetatable(x).__gc(x) debug.getmetatable(g).__gc(g) end
+  t.equal(pg.memory().tensors, count - 1)
+  t.error_contains(function() return x:sum() end, "a released tensor")
+  t.error_contains(function() return pg.rand(2, {generator = g}) end, "expected a Generator")
+end)
+
+t.test("a backward function that releases the graph under the walk", function()
+  for _, keep in ipairs{false, true} do
+    local head
+    local deep = 0
+    local twice = pg.autograd.Function{
+      forward = function(_, x) return x * 2 end,
+      backward = function(_, dy)
+        deep = deep + 1
+        if deep == 1 then head:backward{retain_graph = keep} end
+        collectgarbage()
+        return dy * 2
+      end,
+    }
+    local x = pg.ones(3):attach_grad()
+    head = pg.record(function() return (twice(x * x):exp()):sum() end)
+    local ok, message = pcall(head.backward, head, {retain_graph = true})
+    t.equal(ok, keep)
+    if not ok then t.check(message:find("retain_graph = true", 1, true), message) end
+  end
+end)
+
+t.test("a backward function that runs itself for ever is an error", function()
+  local head
+  local f = pg.autograd.Function{
+    forward = function(_, x) return x * 2 end,
+    backward = function(_, dy) head:backward{retain_graph = true} return dy end,
+  }
+  local x = pg.ones(3):attach_grad()
+  head = pg.record(function() return f(x):sum() end)
+  t.error_contains(function() head:backward{retain_graph = true} end, "inside each other")
+end)
+
+t.test("long chains of entries with backward functions go without recursion", function()
+  local n = t.mode == "gcstress" and 300 or 20000
+  local x = pg.ones(1):attach_grad()
+  local f = pg.autograd.Function{
+    forward = function(ctx, v) ctx.saved.v = v return v * 1 end,
+    backward = function(_, dy) return dy end,
+  }
+  for _, step in ipairs{f, function(v) return pg.checkpoint(function(u) return u * 1 end, v) end} do
+    for _, use in ipairs{false, true} do
+      local y = pg.record(function()
+        local v = x
+        for _ = 1, n do v = step(v) end
+        return v
+      end)
+      if use then
+        y:backward()
+        t.equal(x.grad:item(), 1)
+      end
+      y:release()
+      collectgarbage()
+    end
+  end
+end)
+
+t.test("tables that hold themselves come out of a scope", function()
+  local function knot()
+    local a, b = {}, {}
+    for i = 1, 5 do a[i], b[i] = b, a end
+    for depth = 1, 300 do b = {deeper = b} a[5 + depth] = b end
+    a.x, a.deep = pg.ones(2), {x = pg.ones(3)}
+    for _ = 1, 300 do a.deep = {a.deep} end
+    return a
+  end
+  local a = pg.scope(knot)
+  t.equal(a.x:sum():item(), 2)
+  local deep = a.deep
+  while deep[1] do deep = deep[1] end
+  t.equal(deep.x:sum():item(), 3)
+  local ok, e = pcall(pg.scope, function() error{x = pg.ones(2)} end)
+  t.check(not ok)
+  t.equal(e.x:sum():item(), 2)
+end)
+
+t.test("a scope owns what its coroutine makes, and ends with it", function()
+  local mine
+  local co = coroutine.create(function()
+    pg.scope(function()
+      mine = pg.ones(2)
+      coroutine.yield()
+      t.equal(mine:sum():item(), 2)
+    end)
+  end)
+  local kept = pg.scope(function()
+    local before = pg.ones(3)
+    assert(coroutine.resume(co))
+    return {before, pg.ones(4)}
+  end)
+  t.equal(kept[1]:sum():item() + kept[2]:sum():item(), 7)
+  assert(coroutine.resume(co))
+  t.equal(kept[1]:sum():item() + kept[2]:sum():item(), 7)
+  t.error_contains(function() return mine:sum() end, "released")
+  local left
+  local abandoned = coroutine.wrap(function() pg.scope(function() left = pg.ones(2) coroutine.yield() end) end)
+  abandoned()
+  abandoned = nil
+  collectgarbage()
+  collectgarbage()
+  t.equal(left:sum():item(), 2)
+end)
+
+t.test("long dims without elements", function()
+  local x = pg.zeros(2 ^ 40, 0)
+  t.equal(tostring(x), "{}\n[float32 1099511627776x0 cpu]")
+  t.error_contains(function() return x:totable() end, "totable: bad argument 'x'")
+  t.error_contains(function() return x:unbind() end, "unbind: bad argument 'x'")
+  t.error_contains(function() return x:split(1) end, "split: bad argument")
+  t.error_contains(function() return x:split(2 ^ 10) end, "split: bad argument")
+end)
+
+t.test("gradient lists with a count of their own", function()
+  local x = pg.ones(1):attach_grad()
+  local y = pg.record(function() return x * 2 end)
+  for _, n in ipairs{2 ^ 40, -1, 0 / 0, 1 / 0} do
+    t.bad_argument(function() pg.autograd.backward({y}, {n = n}) end, "backward", "grads")
+  end
+end)
+
+t.test("a checkpoint under a negative seed draws the same numbers again", function()
+  local x = pg.ones(1):attach_grad()
+  pg.manual_seed(-5)
+  local factor
+  local y = pg.record(function()
+    return pg.checkpoint(function(v) factor = pg.rand(1) return v * factor end, x)
+  end)
+  local first = factor
+  y:backward()
+  t.equal(x.grad, first)
+  pg.manual_seed(1)
+end)
+
+t.test("checkpoints that run backward inside write state once", function()
+  local x, runs = pg.ones(1):attach_grad(), pg.zeros(1)
+  local function inner(v) return pg.checkpoint(function(u) return u * 3 end, v) end
+  local y = pg.record(function()
+    return pg.checkpoint(function(v)
+      local w = pg.ones(1):attach_grad()
+      local z = inner(w)
+      pg.autograd.grad({z}, {w})
+      runs:add_(1)
+      return v * 2
+    end, x)
+  end)
+  y:backward()
+  t.equal(runs:item(), 1)
+  t.equal(x.grad:item(), 2)
+end)
+
+t.test("attributes with bounds refuse NaN", function()
+  t.bad_argument(function() return pg.ones(3):dropout(0 / 0) end, "dropout", "p")
+end)
+
+t.test("other userdata with the metatable of tensors or generators", function()
+  local x, g = pg.ones(3), pg.Generator(1)
+  for _, meta in ipairs{debug.getmetatable(x), debug.getmetatable(g)} do
+    local fake = newproxy()
+    debug.setmetatable(fake, meta)
+    t.error_contains(function() return pg.sum(fake) end, "expected a tensor, got userdata")
+    t.error_contains(function() return pg.rand(2, {generator = fake}) end, "expected a Generator, got userdata")
+    fake = nil
+    collectgarbage()
+    for _, f in pairs(meta) do
+      if type(f) == "function" then
+        for _, v in ipairs{false, 1, "text", io.stdout, newproxy(), {}} do
+          pcall(f, v)
+          pcall(f, v, v, v)
+        end
+        pcall(f)
+      end
+    end
+  end
+end)
+
+t.test("unbounded numbers may be infinite", function()
+  t.equal(pg.ones(1):pad({1, 0}, {value = -1 / 0}):totable(), {-1 / 0, 1})
+end)
