@@ -67,7 +67,8 @@ local function sweep(name, make, opts)
       until not failed or n > 3000
       t.check(n < 3000, "no end of requests")
     end
-    t.equal(live(), before, "live bytes afterwards")
+    local now = live()  -- less is garbage of earlier files that went meanwhile
+    t.check(now <= before, string.format("live bytes afterwards: %d, before: %d", now, before))
   end)
 end
 
