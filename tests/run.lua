@@ -28,7 +28,7 @@ local function find_mode(name)
   local names = {}
   for i, m in ipairs(modes) do names[i] = m.name end
   io.stderr:write("no mode '", name, "' (there are ", table.concat(names, ", "), ")\n")
-  os.exit(2)
+  os.exit(2, true)
 end
 
 local function closing(label, r)
@@ -61,7 +61,7 @@ local function child(mode, args, sum)
     sum.failed = sum.failed + 1
     io.write("FAILED [", mode.name, "] the process ended with code ", code, " in ", text == "" and "start-up" or text, "\n")
   end
-  if code == 130 or code == 2 then os.exit(code) end
+  if code == 130 or code == 2 then os.exit(code, true) end
 end
 
 local function pass_on()
@@ -117,7 +117,7 @@ local function run_children()
     for k, v in pairs(own) do sum[k] = sum[k] + v end
   end
   closing("", sum)
-  os.exit(sum.failed > 0 and 1 or 0)
+  os.exit(sum.failed > 0 and 1 or 0, true)
 end
 
 local mode = opts.mode and find_mode(opts.mode)
