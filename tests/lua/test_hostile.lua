@@ -149,9 +149,7 @@ t.test("a scope owns what its coroutine makes, and ends with it", function()
   t.equal(kept[1]:sum():item() + kept[2]:sum():item(), 7)
   t.error_contains(function() return mine:sum() end, "released")
   local left
-  local abandoned = coroutine.wrap(function() pg.scope(function() left = pg.ones(2) coroutine.yield() end) end)
-  abandoned()
-  abandoned = nil
+  coroutine.wrap(function() pg.scope(function() left = pg.ones(2) coroutine.yield() end) end)()  -- abandoned
   collectgarbage()
   collectgarbage()
   t.equal(left:sum():item(), 2)
