@@ -13,6 +13,12 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& text) : std::runtime_error(text) {}
 };
 
+// Carries its own `file:line: ` in front of the text; the binding adds nothing.
+class PositionedError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Raised when memory for a tensor cannot be had, after the cache was flushed.
 class OutOfMemory : public Error {
  public:

@@ -1,0 +1,109 @@
+// Plan: a specialized graph made ready to run: steps with resolved kernels, every value's place in memory, the section that
+// may overwrite inputs. Immutable but for its pool of frames; runs (graph/exec.h) may share it between threads.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/ir.h"
+
+namespace pg {
+
+struct PlanOptions {
+  bool fuse = true;          // kFused nodes as one kernel; false: node by node
+  bool in_place = true;      // a step may write over an operand that nobody reads later
+  bool prepare = true;       // prepared kernels and packed weights
+  bool static_alloc = true;  // frames keep their arena between runs
+};
+
+// Where the bytes of one or more values live.
+struct Storage {
+  enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate };
+  Kind kind = kArena;
+  Device device;
+  int32_t index = -1;            // of kInput: which; of kConstant and kImmediate: of Plan::constants or immediates
+  int32_t arena = 0;             // of kArena: index of Plan::arenas
+  int32_t donor = -1;            // of kOutput: the input whose buffer it takes where that is writable
+  size_t bytes = 0;
+  size_t offset = 0;             // of kArena
+  int32_t first = -1, last = -1; // steps that write it first and use it last; of kOutput `last` is past the end
+};
+
+// What a view of a step looks at: Plan::views has its type and strides, a frame its pointer.
+struct Slot {
+  int32_t storage = -1;  // -1: an absent input
+  int64_t offset = 0;    // bytes
+  bool operator==(const Slot&) const = default;
+};
+
+struct Step {
+  const OpDef* op = nullptr;
+  KernelFn kernel = nullptr;
+  const Attrs* attrs = nullptr;
+  int32_t in = 0, in_count = 0, out = 0, out_count = 0;  // into Plan::views
+  int32_t random = -1;                                   // index of Plan::random
+  int32_t line = -1;                                     // into Plan::lines
+  bool poll = false;                                     // asks for cancellation first
+};
+
+// A random step: which generator and how many ticks after its state at the start of the run.
+struct RandomStep {
+  int32_t step = 0;
+  uint64_t generator = 0, tick = 0;
+};
+
+struct PlanOutput {
+  int32_t storage = -1;
+  Ref<Array> layout;      // type, strides, offset in the storage; no buffer
+  int32_t same_as = -1;   // an earlier output that is the same value
+};
+
+struct Arena {
+  Device device;
+  size_t bytes = 0;
+  size_t lower_bound = 0;  // the largest sum of aligned sizes that live at one step
+};
+
+class FramePool;
+
+class Plan {
+ public:
+  Plan();
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  PlanOptions options;
+  std::vector<Step> steps;
+  int32_t commit = 0;              // steps from here on may overwrite inputs; none of them can fail half way
+  std::vector<Storage> storages;
+  std::vector<View> views;         // without pointers
+  std::vector<Slot> slots;         // one a view
+  std::vector<Type> input_types;
+  std::vector<PlanOutput> outputs;
+  std::vector<Value> constants;
+  std::vector<Value> immediates;   // numbers, as 0-dim arrays on the CPU
+  std::vector<RandomStep> random;
+  std::vector<Arena> arenas;
+  std::vector<std::string> lines;
+  std::vector<Ref<Array>> layouts;                // what types and strides of views point to
+  std::vector<std::unique_ptr<Attrs>> attributes; // what Step::attrs points to
+  std::unique_ptr<FramePool> frames;
+
+  size_t arena_bytes() const;       // of one frame
+  size_t held_bytes() const;        // in arenas that frames keep at the moment
+};
+
+// Throws the errors of ops that have no kernel, and for nodes that are not of a specialized graph.
+std::shared_ptr<const Plan> make_plan(const Graph& specialized, const PlanOptions& options = {});
+
+// Checks what a plan must be: storages that live at one time do not overlap, every read has a write before it, offsets are
+// aligned and inside. Throws Error "plan: …". Runs over every plan in debug builds and after verify_plans(true) or with
+// PERIGEE_VERIFY_PLANS in the environment.
+void verify(const Plan& plan);
+void verify_plans(bool on);
+
+// One line a step; for tests and for people.
+std::string to_string(const Plan& plan);
+
+}  // namespace pg
