@@ -21,7 +21,7 @@ struct Storage {
   enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate };
   Kind kind = kArena;
   Device device;
-  int32_t index = -1;            // of kInput: which; of kConstant and kImmediate: of Plan::constants or immediates
+  int32_t index = -1;            // of Plan's inputs, constants, immediates or fresh
   int32_t arena = 0;             // of kArena: index of Plan::arenas
   int32_t donor = -1;            // of kOutput: the input whose buffer it takes where that is writable
   size_t bytes = 0;
@@ -33,7 +33,7 @@ struct Storage {
 struct Slot {
   int32_t storage = -1;  // -1: an absent input
   int64_t offset = 0;    // bytes
-  bool operator==(const Slot&) const = default;
+  int32_t written = -1;  // the view whose step made what stands there; -1: it stood there before the run
 };
 
 struct Step {
@@ -55,7 +55,14 @@ struct RandomStep {
 struct PlanOutput {
   int32_t storage = -1;
   Ref<Array> layout;      // type, strides, offset in the storage; no buffer
+  int32_t written = -1;   // as in Slot
   int32_t same_as = -1;   // an earlier output that is the same value
+};
+
+// A buffer that each run allocates: the storage, and the array that outputs are or are views of.
+struct FreshOutput {
+  int32_t storage = -1;
+  Ref<Array> layout;
 };
 
 struct Arena {
@@ -81,6 +88,7 @@ class Plan {
   std::vector<Slot> slots;         // one a view
   std::vector<Type> input_types;
   std::vector<PlanOutput> outputs;
+  std::vector<FreshOutput> fresh;
   std::vector<Value> constants;
   std::vector<Value> immediates;   // numbers, as 0-dim arrays on the CPU
   std::vector<RandomStep> random;

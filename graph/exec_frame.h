@@ -1,0 +1,59 @@
+// Frames: what one run of a plan writes to besides its outputs. Runs at the same time take different ones.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "graph/plan.h"
+
+namespace pg {
+
+struct Frame {
+  std::vector<View> views;         // Plan::views with pointers
+  std::vector<char*> bases;        // where each storage starts
+  std::vector<Ref<Buffer>> arenas; // none while the frame rests without memory
+  std::vector<Attrs> attrs;        // of random steps, with the keys of this run
+};
+
+class FramePool {
+ public:
+  explicit FramePool(const Plan& plan);
+  ~FramePool();
+
+  // A frame whose arenas, constants and immediates are in place. Throws OutOfMemory.
+  std::unique_ptr<Frame> take();
+  // Frames keep their arenas while all plans together hold no more than a limit.
+  void give(std::unique_ptr<Frame> frame);
+
+  // Points the views of a storage to `base`.
+  void patch(Frame& frame, int32_t storage, char* base) const {
+    if (frame.bases[size_t(storage)] == base) return;
+    frame.bases[size_t(storage)] = base;
+    for (int32_t i = starts_[size_t(storage)]; i < starts_[size_t(storage) + 1]; ++i) {
+      const int32_t view = views_[size_t(i)];
+      frame.views[size_t(view)].data = base + plan_.slots[size_t(view)].offset;
+    }
+  }
+
+  size_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
+
+ private:
+  std::unique_ptr<Frame> make() const;
+  void attach(Frame& frame);   // allocates the arenas
+  void detach(Frame& frame);
+  bool may_keep(const Frame& frame) const;
+
+  const Plan& plan_;
+  std::vector<int32_t> starts_, views_;  // views by storage
+  std::atomic<Frame*> ready_{nullptr};   // one frame without a lock
+  std::mutex lock_;
+  std::vector<std::unique_ptr<Frame>> resting_;
+  std::atomic<size_t> held_{0};
+};
+
+// Bytes that the arenas of all frames hold, and how many they may hold between runs.
+size_t held_arena_bytes();
+void limit_held_arenas(size_t bytes);
+
+}  // namespace pg
