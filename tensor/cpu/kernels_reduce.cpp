@@ -1,3 +1,4 @@
+#include "tensor/cpu/copy.h"
 #include "tensor/cpu/reduce.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
@@ -45,6 +46,8 @@ void all_kernel(const KernelArgs& a) {
 
 void sum_to_kernel(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
+  // Where nothing is summed the elements stay what they are: 0 + -0 would be 0.
+  if (in.dtype() == out.dtype() && in.numel() == out.numel()) return cpu::copy_strided(in, out.data);
   const int lead = in.rank() - out.rank();
   uint32_t mask = 0;
   for (int d = 0; d < in.rank(); ++d)

@@ -1,0 +1,104 @@
+// Common subexpressions: of nodes that compute the same from the same, one stays.
+//
+// The same means equal op, attributes and operands (numbers bit by bit; either order for commutative ops) and types.
+// Ops with an effect or random state, and tensors whose elements are not set, are never merged. Equal constants are, up to
+// kCompareBytes. Which of the equal nodes stays: the first, so that the order still holds.
+#include <bit>
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+
+#include "graph/passes/evaluate.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace pg {
+namespace {
+
+constexpr int64_t kCompareBytes = 4096;
+
+void mix(size_t& hash, size_t value) { hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2); }
+
+size_t hash_of(const Operand& operand) {
+  size_t hash = size_t(operand.node) * 31 + size_t(operand.output);
+  mix(hash, std::bit_cast<uint64_t>(operand.number));
+  return hash;
+}
+
+// The winner of maximum and minimum among equal zeros or NaNs depends on the order, and so do the bits of logaddexp.
+bool commutes(const Node& node) {
+  if (!node.op->has(kCommutative) || node.inputs.size() != 2) return false;
+  if (!is_float(node.types[0].dtype)) return true;
+  return !node.is("maximum") && !node.is("minimum") && !node.is("logaddexp");
+}
+
+std::string_view bytes(const Value& v) { return {static_cast<const char*>(v.array().data()), size_t(bytes_of(v.type()))}; }
+
+bool comparable(const Node& constant) {
+  const Type& type = constant.types[0];
+  return type.device.is_cpu() && constant.constant.array().contiguous && constant.constant.array().buffer && bytes_of(type) <= kCompareBytes;
+}
+
+size_t hash_of(const Node& node) {
+  size_t hash = std::hash<const void*>()(node.op);
+  if (node.kind == NodeKind::kConstant)
+    mix(hash, comparable(node) ? std::hash<std::string_view>()(bytes(node.constant)) : std::hash<const void*>()(node.constant.array_ref().get()));
+  size_t operands = 0;
+  for (const Operand& operand : node.inputs) {
+    if (node.kind == NodeKind::kOp && commutes(node)) operands += hash_of(operand);
+    else mix(operands, hash_of(operand));
+  }
+  mix(hash, operands);
+  for (const Type& type : node.types) {
+    mix(hash, size_t(type.dtype) + 16 * size_t(type.device.kind));
+    for (int64_t d : type.shape) mix(hash, size_t(d));
+  }
+  return hash;
+}
+
+bool same_operands(const Node& a, const Node& b) {
+  if (a.inputs.size() != b.inputs.size()) return false;
+  const auto equal = [](const Operand& x, const Operand& y) {
+    return x.node == y.node && x.output == y.output && same_bits(x.number, y.number);
+  };
+  bool same = true;
+  for (size_t i = 0; i < a.inputs.size(); ++i) same &= equal(a.inputs[i], b.inputs[i]);
+  return same || (commutes(a) && equal(a.inputs[0], b.inputs[1]) && equal(a.inputs[1], b.inputs[0]));
+}
+
+bool same(const Node& a, const Node& b) {
+  if (a.kind != b.kind || a.op != b.op || a.types.size() != b.types.size()) return false;
+  for (size_t k = 0; k < a.types.size(); ++k)
+    if (!(a.types[k] == b.types[k])) return false;
+  if (a.kind == NodeKind::kConstant) {
+    if (a.constant.array_ref().get() == b.constant.array_ref().get()) return true;
+    return comparable(a) && comparable(b) && bytes(a.constant) == bytes(b.constant);
+  }
+  return same_operands(a, b) && same_attrs(a, b);
+}
+
+bool mergeable(const Node& node) { return node.kind == NodeKind::kConstant || is_pure(node); }
+
+}  // namespace
+
+Graph eliminate_common(Graph graph) {
+  Rewrite rewrite(std::move(graph));
+  std::unordered_multimap<size_t, size_t> seen;
+  for (size_t i = 0; i < rewrite.size(); ++i) {
+    Node node = rewrite.take(i);
+    if (!mergeable(node)) {
+      rewrite.keep(i, rewrite.append(std::move(node)));
+      continue;
+    }
+    const size_t hash = hash_of(node);
+    const auto [begin, end] = seen.equal_range(hash);
+    auto found = begin;
+    while (found != end && !same(rewrite.graph().nodes[found->second], node)) ++found;
+    const size_t at = found != end ? found->second : rewrite.append(std::move(node));
+    if (found == end) seen.emplace(hash, at);
+    rewrite.keep(i, at);
+  }
+  return rewrite.finish();
+}
+
+}  // namespace pg

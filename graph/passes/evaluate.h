@@ -1,0 +1,19 @@
+// Running one node of a graph on values, for passes that compute ahead.
+#pragma once
+#include <optional>
+
+#include "graph/ir.h"
+#include "tensor/context.h"
+
+namespace pg {
+
+// Whether a node is an op that answers the same whenever it is given the same: no effect, no random state, no values that
+// are left unset.
+bool is_pure(const Node& node);
+
+// The outputs of an op node on the CPU, contiguous; nothing where the op refuses the values (the run will say so).
+std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs);
+
+int64_t bytes_of(const Type& type);
+
+}  // namespace pg

@@ -1,0 +1,99 @@
+// Constant folding: an op on constants and numbers becomes constants, computed by the eager interpreter and so with the
+// same bits.
+//
+// Left as they are: ops with an effect or random state, what is not on the CPU, filled tensors (`full`, which pointwise
+// kernels take as a number), results that would take more memory than the constants they replace and kFoldBytes, and
+// whatever the op refuses: the run will raise the same error.
+#include "graph/passes/evaluate.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace pg {
+namespace {
+
+constexpr int64_t kFoldBytes = 64 << 10, kMaxFoldBytes = 16 << 20;
+
+bool is_filling(const Node& node) {
+  for (const char* name : {"full", "zeros", "ones", "full_like", "zeros_like", "ones_like"})
+    if (node.is(name)) return true;
+  return false;
+}
+
+// The values of the operands when all are known.
+std::optional<SmallVector<Value, 4>> known_operands(const Graph& graph, const Node& node) {
+  SmallVector<Value, 4> values;
+  for (const Operand& operand : node.inputs) {
+    if (operand.is_none()) values.emplace_back();
+    else if (operand.is_number()) values.emplace_back(operand.number);
+    else if (graph.node(operand).kind == NodeKind::kConstant) values.push_back(graph.node(operand).constant);
+    else return std::nullopt;
+  }
+  return values;
+}
+
+bool pays(const Node& node, std::span<const Value> inputs) {
+  int64_t before = 0, after = 0;
+  for (const Value& v : inputs) {
+    if (!v.is_array()) continue;
+    if (!v.device().is_cpu()) return false;
+    before += bytes_of(v.type());
+  }
+  for (const Type& type : node.types) {
+    if (!type.device.is_cpu()) return false;
+    after += bytes_of(type);
+  }
+  return after <= kMaxFoldBytes && before <= kMaxFoldBytes && (after <= kFoldBytes || after <= before);
+}
+
+std::optional<Values> fold_node(const Graph& graph, const Node& node) {
+  if (!is_pure(node) || is_filling(node)) return std::nullopt;
+  const auto inputs = known_operands(graph, node);
+  if (!inputs || !pays(node, *inputs)) return std::nullopt;
+  auto results = evaluate(node, *inputs);
+  if (!results || results->size() != node.types.size()) return std::nullopt;
+  for (size_t k = 0; k < results->size(); ++k)
+    if (!((*results)[k].type() == node.types[k])) return std::nullopt;
+  return results;
+}
+
+}  // namespace
+
+int64_t bytes_of(const Type& type) { return numel(type.shape) * size_of(type.dtype); }
+
+bool is_pure(const Node& node) {
+  return node.kind == NodeKind::kOp && !(node.op->traits & (kEffect | kRandom | kDynamicShape)) && !node.is("empty") &&
+         !node.is("empty_like");
+}
+
+std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs) try {
+  Context ctx;
+  SmallVector<Value, 4> in(inputs);
+  Values out = apply(ctx, *node.op, in, node.attrs.size() ? node.attrs : make_attrs(*node.op));
+  for (Value& v : out) v = to_contiguous(ctx, v.detached());
+  return out;
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+Graph fold(Graph graph) {
+  Rewrite rewrite(std::move(graph));
+  for (size_t i = 0; i < rewrite.size(); ++i) {
+    Node node = rewrite.take(i);
+    const auto results = fold_node(rewrite.graph(), node);
+    if (!results) {
+      rewrite.keep(i, rewrite.append(std::move(node)));
+      continue;
+    }
+    for (size_t k = 0; k < results->size(); ++k) {
+      Node constant;
+      constant.kind = NodeKind::kConstant;
+      constant.line = node.line;
+      constant.types.push_back(node.types[k]);
+      constant.constant = (*results)[k];
+      rewrite.replace(i, k, Operand::of(rewrite.append(std::move(constant))));
+    }
+  }
+  return rewrite.finish();
+}
+
+}  // namespace pg

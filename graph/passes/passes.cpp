@@ -1,0 +1,115 @@
+#include "graph/passes/passes.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "graph/passes/rewrite.h"
+#include "tensor/error.h"
+
+namespace pg {
+namespace {
+
+constexpr Pass kPasses[] = {
+    {"fold", "computes what depends on constants alone", fold, Pass::kClean},
+    {"cse", "computes equal things once", eliminate_common, Pass::kClean},
+    {"simplify", "applies identities that keep every bit", simplify, Pass::kClean},
+    {"dce", "drops what nobody needs", eliminate_dead, Pass::kClean},
+};
+
+// A round more than chains of rules have been seen to need; what is left is correct, only not as small.
+constexpr int kMaxRounds = 6;
+
+bool names(const std::vector<std::string>& list, const char* pass) {
+  return std::find(list.begin(), list.end(), pass) != list.end();
+}
+
+std::vector<std::string> words(const char* text) {
+  std::vector<std::string> out(1);
+  for (; text && *text; ++text) {
+    if (*text == ',') out.emplace_back();
+    else if (*text != ' ') out.back() += *text;
+  }
+  std::erase(out, "");
+  return out;
+}
+
+void check_names(const std::vector<std::string>& list, const char* where) {
+  for (const std::string& name : list) {
+    if (name == "all" || std::any_of(std::begin(kPasses), std::end(kPasses), [&](const Pass& p) { return name == p.name; })) continue;
+    std::vector<std::string_view> known;
+    for (const Pass& pass : kPasses) known.push_back(pass.name);
+    const std::string near = suggest(name, known);
+    throw Error(fmt::format("{}: no pass '{}'{}", where, name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  }
+}
+
+// Which passes a call runs.
+class Selection {
+ public:
+  explicit Selection(const PassOptions& options) : options_(options), environment_(words(std::getenv("PERIGEE_DISABLE_PASSES"))) {
+    check_names(options.disabled, "optimize");
+    check_names(options.enabled, "optimize");
+    check_names(environment_, "PERIGEE_DISABLE_PASSES");
+#ifdef NDEBUG
+    verify_ = options.verify || std::getenv("PERIGEE_VERIFY_PASSES");
+#endif
+  }
+
+  bool runs(const Pass& pass) const {
+    for (const auto* list : {&options_.disabled, &environment_})
+      if (names(*list, pass.name) || names(*list, "all")) return false;
+    return (pass.on || names(options_.enabled, pass.name)) && (options_.kernels || pass.stage != Pass::kKernels);
+  }
+
+  Graph run(const Pass& pass, Graph graph) const {
+    graph = pass.run(std::move(graph));
+    if (verify_) check(pass, graph);
+    return graph;
+  }
+
+ private:
+  static void check(const Pass& pass, const Graph& graph) try {
+    verify(graph);
+  } catch (const Error& error) {
+    throw Error(fmt::format("pass {}: {}", pass.name, error.what()));
+  }
+
+  const PassOptions& options_;
+  std::vector<std::string> environment_;
+  bool verify_ = true;
+};
+
+Graph clean(const Selection& selection, Graph graph) {
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const Graph before = graph;
+    for (const Pass& pass : kPasses)
+      if (pass.stage == Pass::kClean && selection.runs(pass)) graph = selection.run(pass, std::move(graph));
+    if (same_graph(before, graph)) break;
+  }
+  return graph;
+}
+
+}  // namespace
+
+std::span<const Pass> passes() { return kPasses; }
+
+Graph optimize(Graph graph, const PassOptions& options) {
+  const Selection selection(options);
+  graph = clean(selection, std::move(graph));
+  bool changed = false;
+  for (const Pass& pass : kPasses)
+    if (pass.stage == Pass::kShape && selection.runs(pass)) {
+      graph = selection.run(pass, std::move(graph));
+      changed = true;
+    }
+  if (changed) graph = clean(selection, std::move(graph));
+  changed = false;
+  for (const Pass& pass : kPasses)
+    if (pass.stage == Pass::kKernels && selection.runs(pass)) {
+      graph = selection.run(pass, std::move(graph));
+      changed = true;
+    }
+  return changed ? without_dead_nodes(graph) : graph;
+}
+
+}  // namespace pg

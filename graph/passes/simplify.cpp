@@ -1,0 +1,347 @@
+// Algebraic simplification: identities that keep dtype, shape and every bit.
+//
+// What follows from that: x * 0 stays (NaN, -0), x + 0 only goes for integers (-0 + 0 is 0) while x + -0 and x - 0 go for
+// all, products and sums of floats are not reordered, a conversion only goes where nothing was rounded. Nodes are given a
+// common form on the way: every fill is `full`, every change of shape `reshape_to`, every change of order `permute`, every
+// expansion `broadcast_to`. Operands of pointwise ops lose their expansions, and become numbers where they are one.
+#include "graph/passes/simplify.h"
+
+#include <bit>
+#include <cmath>
+#include <unordered_map>
+
+#include "graph/passes/evaluate.h"
+#include "graph/passes/passes.h"
+
+namespace pg {
+namespace {
+
+constexpr int kMaxDepth = 16;  // of rules that emit what is simplified in turn
+
+Operand none() { return {}; }
+
+bool is_zero(const Operand& operand) { return is_number(operand, 0); }
+
+bool keeps_type(const Simplifier& s, const Operand& x, const Node& node) { return x.is_node() && s.type(x) == node.types[0]; }
+
+// x where `number` is the neutral element at its side and the other operand already has the type of the result.
+Operand other_if(const Simplifier& s, const Node& node, size_t at, double number) {
+  const Operand& x = node.inputs[1 - at];
+  return is_number(node.inputs[at], number) && keeps_type(s, x, node) ? x : none();
+}
+
+bool same_dtype(const Simplifier& s, const Operand& x, const Node& node) { return s.type(x).dtype == node.types[0].dtype; }
+
+// The operand of the `neg` behind an operand, computed in the dtype of the node.
+Operand negated(const Simplifier& s, const Operand& x, const Node& node) {
+  const Node* neg = s.producer(x, "neg");
+  return neg && same_dtype(s, x, node) ? neg->inputs[0] : none();
+}
+
+Operand simplify_add(Simplifier& s, const Node& node) {
+  const bool floating = is_float(node.types[0].dtype);
+  for (size_t at : {1u, 0u}) {
+    Operand x = other_if(s, node, at, -0.0);
+    if (x.is_none() && !floating) x = other_if(s, node, at, 0);
+    if (!x.is_none()) return x;
+  }
+  for (size_t at : {1u, 0u}) {
+    const Operand y = negated(s, node.inputs[at], node);
+    const Operand& x = node.inputs[1 - at];
+    if (!y.is_none() && x.is_node() && same_dtype(s, x, node)) return s.emit("sub", {x, y});
+  }
+  return none();
+}
+
+Operand simplify_sub(Simplifier& s, const Node& node) {
+  const Operand x = other_if(s, node, 1, 0);
+  if (!x.is_none()) return x;
+  const Operand y = negated(s, node.inputs[1], node);
+  if (!y.is_none() && node.inputs[0].is_node() && same_dtype(s, node.inputs[0], node)) return s.emit("add", {node.inputs[0], y});
+  return none();
+}
+
+Operand simplify_mul(Simplifier& s, const Node& node) {
+  for (size_t at : {1u, 0u}) {
+    const Operand x = other_if(s, node, at, 1);
+    if (!x.is_none()) return x;
+    if (is_number(node.inputs[at], -1) && keeps_type(s, node.inputs[1 - at], node) && is_float(node.types[0].dtype))
+      return s.emit("neg", {node.inputs[1 - at]});
+  }
+  const Operand x = negated(s, node.inputs[0], node), y = negated(s, node.inputs[1], node);
+  return x.is_none() || y.is_none() ? none() : s.emit("mul", {x, y});
+}
+
+Operand simplify_div(Simplifier& s, const Node& node) {
+  const Operand same = other_if(s, node, 1, 1);
+  if (!same.is_none()) return same;
+  const Operand x = negated(s, node.inputs[0], node), y = negated(s, node.inputs[1], node);
+  return x.is_none() || y.is_none() ? none() : s.emit("div", {x, y});
+}
+
+// With a common exponent the kernels take powers of 2 for squares; of one element the exponent is not common.
+Operand simplify_pow(Simplifier& s, const Node& node) {
+  const Operand same = other_if(s, node, 1, 1);
+  if (!same.is_none()) return same;
+  const Operand& x = node.inputs[0];
+  const bool square = is_number(node.inputs[1], 2) && keeps_type(s, x, node) && is_float(node.types[0].dtype);
+  return square && numel(node.types[0].shape) != 1 ? s.emit("square", {x}) : none();
+}
+
+// neg(neg(x)), logical_not(logical_not(x)) of a bool.
+Operand simplify_involution(Simplifier& s, const Node& node) {
+  const Node* inner = s.producer(node.inputs[0], node.op->name);
+  return inner && keeps_type(s, inner->inputs[0], node) ? inner->inputs[0] : none();
+}
+
+// relu(relu(x)), abs(abs(x)), floor(floor(x)).
+Operand simplify_idempotent(Simplifier& s, const Node& node) {
+  return s.producer(node.inputs[0], node.op->name) && keeps_type(s, node.inputs[0], node) ? node.inputs[0] : none();
+}
+
+Operand simplify_relu_grad(Simplifier& s, const Node& node) {
+  const Operand &dy = node.inputs[0], &y = node.inputs[1];
+  if (is_zero(dy) && y.is_node() && s.type(y).shape == node.types[0].shape) return s.full(node.types[0], 0);
+  const Node* inner = s.producer(dy, "relu_grad");
+  return inner && inner->inputs[1] == y && keeps_type(s, dy, node) ? dy : none();
+}
+
+Operand simplify_where(Simplifier& s, const Node& node) {
+  const Operand condition = node.inputs[0], x = node.inputs[1], y = node.inputs[2];
+  if (x == y && keeps_type(s, x, node)) return x;
+  if (const auto known = number_everywhere(s, condition)) {
+    const Operand& chosen = *known ? x : y;
+    if (keeps_type(s, chosen, node)) return chosen;
+    if (chosen.is_number()) {
+      const auto number = chosen.number;
+      return s.full(node.types[0], number);
+    }
+  }
+  const Node* inverse = s.producer(condition, "logical_not");
+  if (!inverse || s.type(inverse->inputs[0]).dtype != DType::kBool) return none();
+  return s.emit("where", {inverse->inputs[0], y, x});
+}
+
+// Whether every value of a stands unchanged among those of b.
+bool holds_all(DType a, DType b) {
+  if (a == b || a == DType::kBool) return true;
+  if (is_float(a)) return is_float(b) && promote(a, b) == b;
+  if (is_float(b)) {
+    const int bits = b == DType::kFloat16 ? 11 : b == DType::kBFloat16 ? 8 : b == DType::kFloat32 ? 24 : 53;
+    return size_of(a) * 8 - (a == DType::kUInt8 ? 0 : 1) <= bits;
+  }
+  return promote(a, b) == b && !(a == DType::kUInt8 && b == DType::kInt8);
+}
+
+// to(to(x)): one conversion where the first changed no value and the second does not treat its kind in another way
+// (integers wrap where floats saturate).
+Operand simplify_to(Simplifier& s, const Node& node) {
+  const Node* first = s.producer(node.inputs[0], "to");
+  if (!first) return none();
+  const Operand x = first->inputs[0];
+  const Type &a = s.type(x), &b = s.type(node.inputs[0]), &c = node.types[0];
+  if (!(a.device == c.device) || !(b.device == c.device) || !holds_all(a.dtype, b.dtype)) return none();
+  const bool alike = is_float(a.dtype) == is_float(b.dtype) || is_float(c.dtype) || c.dtype == DType::kBool || holds_all(a.dtype, c.dtype);
+  if (!alike) return none();
+  return a == c ? x : s.emit("to", {x}, {{"dtype", c.dtype}});
+}
+
+Operand simplify_fill(Simplifier& s, const Node& node) {
+  const bool ones = node.is("ones") || node.is("ones_like");
+  const int at = node.op->attr_index("value");
+  return s.full(node.types[0], at >= 0 ? std::get<double>(node.attrs[size_t(at)]) : ones ? 1 : 0);
+}
+
+// Sums of zeros.
+Operand simplify_sum(Simplifier& s, const Node& node) {
+  const auto number = number_everywhere(s, node.inputs[0]);
+  return number && same_bits(*number, 0) ? s.full(node.types[0], 0) : none();
+}
+
+// What a pointwise op makes of operands that are one number each is one number.
+Operand simplify_known(Simplifier& s, const Node& node) {
+  if (!node.types[0].device.is_cpu() || node.is("pow") || !is_pure(node)) return none();
+  Node small = node;
+  small.types.clear();
+  SmallVector<Value, 4> values;
+  bool any = false;
+  for (const Operand& operand : node.inputs) {
+    if (operand.is_node()) {
+      const auto number = number_everywhere(s, operand);
+      if (!number) return none();
+      values.push_back(make_scalar(*number, s.type(operand).dtype));
+      any = true;
+    } else if (operand.is_number()) {
+      values.emplace_back(operand.number);
+    } else {
+      values.emplace_back();
+    }
+  }
+  if (!any) return none();
+  const auto result = evaluate(small, values);
+  if (!result || (*result)[0].numel() != 1 || (*result)[0].dtype() != node.types[0].dtype) return none();
+  const double number = item((*result)[0]);
+  if (!same_bits(item(make_scalar(number, node.types[0].dtype)), number)) return none();
+  return s.full(node.types[0], number);
+}
+
+// The source of an operand that pointwise ops may read directly: what was expanded, or got leading dims of size 1.
+Operand unexpanded(const Simplifier& s, const Operand& x) {
+  if (const Node* node = s.producer(x, "broadcast_to")) return node->inputs[0];
+  const Node* node = s.producer(x, "reshape_to");
+  if (!node) return x;
+  const Dims &from = s.type(node->inputs[0]).shape, &to = node->types[0].shape;
+  const int extra = to.size() - from.size();
+  if (extra <= 0) return x;
+  for (int d = 0; d < to.size(); ++d)
+    if (to[d] != (d < extra ? 1 : from[d - extra])) return x;
+  return node->inputs[0];
+}
+
+// Whether the op still answers the same types, computing in the same dtype, on other operands.
+bool fits(const Simplifier& s, const Node& node, std::span<const Operand> inputs) {
+  bool any = false;
+  for (const Operand& operand : inputs) any |= operand.is_node();
+  if (!any) return false;
+  const auto before = typed_values(s.graph(), node.inputs), after = typed_values(s.graph(), inputs);
+  SmallVector<Type, 2> types;
+  try {
+    infer_types(*node.op, after, node.attrs, types);
+    if (!(types[0] == node.types[0])) return false;
+    return !node.op->has(kPointwise) || pointwise_compute_dtype(*node.op, before) == pointwise_compute_dtype(*node.op, after);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+bool is_number(const Operand& operand, double number) { return operand.is_number() && same_bits(operand.number, number); }
+
+std::optional<double> number_everywhere(const Simplifier& s, const Operand& operand) {
+  if (!operand.is_node()) return std::nullopt;
+  const Node& node = s.graph().node(operand);
+  const DType dtype = node.types[size_t(operand.output)].dtype;
+  double number;
+  if (node.is("full")) {
+    const double given = std::get<double>(node.attrs[size_t(node.op->attr_index("value"))]);
+    number = item(make_scalar(given, dtype));
+  } else if (node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && numel(node.types[0].shape) == 1) {
+    number = item(node.constant);
+  } else {
+    return std::nullopt;
+  }
+  if (dtype == DType::kInt64 && std::fabs(number) > 9007199254740992.0) return std::nullopt;  // 2^53
+  return number;
+}
+
+const Node* Simplifier::producer(const Operand& operand, const char* op) const {
+  if (!operand.is_node()) return nullptr;
+  const Node& node = graph_.node(operand);
+  return node.is(op) ? &node : nullptr;
+}
+
+Operand Simplifier::emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs) {
+  const OpDef& def = registry().require(op);
+  return emit(make_node(graph_, def, {inputs.begin(), inputs.size()}, make_attrs(def, attrs), line));
+}
+
+Operand Simplifier::emit(Node node) { return simplified(std::move(node)); }
+
+Operand Simplifier::full(const Type& type, double value) {
+  return emit("full", {}, {{"shape", Ints(type.shape.begin(), type.shape.end())}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
+}
+
+Operand Simplifier::reshape(const Operand& x, const Dims& shape) {
+  if (type(x).shape == shape) return x;
+  return emit("reshape_to", {x}, {{"shape", Ints(shape.begin(), shape.end())}});
+}
+
+// Expansions that a pointwise op does by itself, and numbers in place of tensors that are one everywhere.
+Operand simplify_any_pointwise(Simplifier& s, const Node& node) {
+  const Operand known = simplify_known(s, node);
+  if (!known.is_none()) return known;
+  Operands inputs = node.inputs;
+  bool changed = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Operand before = inputs[i];
+    if (!before.is_node()) continue;
+    const auto number = node.op->inputs[i].dtypes == kBoolOnly ? std::nullopt : number_everywhere(s, before);
+    for (const Operand& candidate : {number ? Operand::immediate(*number) : before, unexpanded(s, before)}) {
+      if (candidate == before) continue;
+      inputs[i] = candidate;
+      if (fits(s, node, inputs)) break;
+      inputs[i] = before;
+    }
+    changed |= !(inputs[i] == before);
+  }
+  if (!changed) return {};
+  Node better = node;
+  better.inputs = inputs;
+  return s.emit(std::move(better));
+}
+
+std::span<const SimplifyRow> arithmetic_rules() {
+  static constexpr SimplifyRow kRows[] = {
+      {"add", simplify_add},        {"sub", simplify_sub},           {"mul", simplify_mul},
+      {"div", simplify_div},        {"pow", simplify_pow},           {"neg", simplify_involution},
+      {"abs", simplify_idempotent}, {"relu", simplify_idempotent},   {"logical_not", simplify_involution},
+      {"floor", simplify_idempotent}, {"ceil", simplify_idempotent}, {"round", simplify_idempotent},
+      {"trunc", simplify_idempotent}, {"sign", simplify_idempotent}, {"relu_grad", simplify_relu_grad},
+      {"where", simplify_where},    {"to", simplify_to},             {"zeros", simplify_fill},
+      {"ones", simplify_fill},      {"zeros_like", simplify_fill},   {"ones_like", simplify_fill},
+      {"full_like", simplify_fill}, {"sum", simplify_sum},           {"sum_to", simplify_sum},
+  };
+  return kRows;
+}
+
+namespace {
+
+// The rules of each op, by its id.
+const std::vector<std::vector<SimplifyRule>>& rules_by_id() {
+  static const auto* table = [] {
+    auto* rules = new std::vector<std::vector<SimplifyRule>>(registry().ops().size());
+    for (const auto& rows : {arithmetic_rules(), view_rules()})
+      for (const SimplifyRow& row : rows) (*rules)[size_t(registry().require(row.op).id)].push_back(row.rule);
+    for (const OpDef* op : registry().ops()) {
+      if (op->view && op->outputs.size() == 1 && !op->has(kListOutput)) (*rules)[size_t(op->id)].push_back(simplify_any_view);
+      if (op->has(kPointwise)) (*rules)[size_t(op->id)].push_back(simplify_any_pointwise);
+    }
+    return rules;
+  }();
+  return *table;
+}
+
+}  // namespace
+
+Operand Simplifier::simplified(Node node) {
+  if (depth_ < kMaxDepth && size_t(node.op->id) < rules_by_id().size() && node.types.size() == 1) {
+    ++depth_;
+    for (const SimplifyRule rule : rules_by_id()[size_t(node.op->id)]) {
+      const Operand by = rule(*this, node);
+      if (by.is_none()) continue;
+      --depth_;
+      return by;
+    }
+    --depth_;
+  }
+  graph_.nodes.push_back(std::move(node));
+  return Operand::of(graph_.nodes.size() - 1);
+}
+
+Graph simplify(Graph graph) {
+  Rewrite rewrite(std::move(graph));
+  Simplifier simplifier(rewrite.graph());
+  for (size_t i = 0; i < rewrite.size(); ++i) {
+    Node node = rewrite.take(i);
+    if (node.kind != NodeKind::kOp || node.types.size() != 1 || (node.op->traits & (kEffect | kDynamicShape))) {
+      rewrite.keep(i, rewrite.append(std::move(node)));
+      continue;
+    }
+    simplifier.line = node.line;
+    rewrite.replace(i, 0, simplifier.simplified(std::move(node)));
+  }
+  return rewrite.finish();
+}
+
+}  // namespace pg

@@ -1,0 +1,51 @@
+// What the rules of the pass simplify share.
+#pragma once
+#include <optional>
+#include <span>
+
+#include "graph/passes/rewrite.h"
+#include "tensor/op.h"
+
+namespace pg {
+
+// The graph under construction, as rules see it: every node in it is already as simple as the rules make it.
+class Simplifier {
+ public:
+  explicit Simplifier(Graph& graph) : graph_(graph) {}
+  const Graph& graph() const { return graph_; }
+  const Type& type(const Operand& operand) const { return graph_.type(operand); }
+
+  // The op node behind an operand when it is one of that op, else null. Not to be held while something is emitted.
+  const Node* producer(const Operand& operand, const char* op) const;
+
+  // An application of an op, simplified in turn.
+  Operand emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs = {});
+  Operand emit(Node node);
+  Operand full(const Type& type, double value);
+  Operand reshape(const Operand& x, const Dims& shape);
+
+  // The simplest operands for the outputs of a node: what a rule answers, or the node itself.
+  Operand simplified(Node node);
+  int32_t line = -1;  // of the node that is being simplified
+
+ private:
+  Graph& graph_;
+  int depth_ = 0;
+};
+
+// Answers what the (only) output of the node can be instead, of the same type; kNone where the rule does not apply.
+using SimplifyRule = Operand (*)(Simplifier& s, const Node& node);
+struct SimplifyRow {
+  const char* op;
+  SimplifyRule rule;
+};
+std::span<const SimplifyRow> view_rules();
+std::span<const SimplifyRow> arithmetic_rules();
+Operand simplify_any_view(Simplifier& s, const Node& node);
+Operand simplify_any_pointwise(Simplifier& s, const Node& node);
+
+// The number that every element of an operand is known to be.
+std::optional<double> number_everywhere(const Simplifier& s, const Operand& operand);
+bool is_number(const Operand& operand, double number);  // an immediate of these bits
+
+}  // namespace pg

@@ -1,0 +1,131 @@
+// Rules for ops that show the same elements under another shape: one form for each kind, chains merged, no-ops dropped.
+#include <algorithm>
+#include <utility>
+
+#include "graph/passes/simplify.h"
+#include "tensor/rule.h"
+
+namespace pg {
+namespace {
+
+Ints to_ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
+
+// reshape, flatten, squeeze and the like.
+Operand simplify_reshape(Simplifier& s, const Node& node) {
+  Operand x = node.inputs[0];
+  if (const Node* inner = s.producer(x, "reshape_to")) x = inner->inputs[0];
+  const Dims& shape = node.types[0].shape;
+  if (s.type(x).shape == shape) return x;
+  if (const auto number = number_everywhere(s, x); number && s.producer(x, "full")) return s.full(node.types[0], *number);
+  if (node.is("reshape_to") && x == node.inputs[0]) return {};
+  return s.emit("reshape_to", {x}, {{"shape", to_ints(shape)}});
+}
+
+// Which dim of the input each dim of the output is: the op's own view of an array whose strides are the places of its dims.
+Dims order_of(const Node& node, const Type& type) {
+  const Ref<Array> marked = Array::make(type);
+  for (int d = 0; d < type.shape.size(); ++d) marked->strides[d] = d;
+  ViewArgs args(*node.op, node.attrs, *marked, node.types[0].shape);
+  node.op->view(args);
+  return args.strides;
+}
+
+bool is_identity(const Dims& order) {
+  for (int i = 0; i < order.size(); ++i)
+    if (order[i] != i) return false;
+  return true;
+}
+
+// Whether the dims of more than one element keep their order.
+bool moves_nothing(const Dims& order, const Dims& shape) {
+  int64_t last = -1;
+  for (int64_t d : order) {
+    if (shape[int(d)] == 1) continue;
+    if (d < last) return false;
+    last = d;
+  }
+  return true;
+}
+
+Operand simplify_permute(Simplifier& s, const Node& node) {
+  Operand x = node.inputs[0];
+  Dims order = order_of(node, s.type(x));
+  if (const Node* inner = s.producer(x, "permute")) {
+    const Dims before = order_of(*inner, s.type(inner->inputs[0]));
+    for (int64_t& d : order) d = before[int(d)];
+    x = inner->inputs[0];
+  }
+  if (is_identity(order)) return x;
+  if (moves_nothing(order, s.type(x).shape)) return s.reshape(x, node.types[0].shape);
+  if (s.producer(x, "full")) return s.full(node.types[0], *number_everywhere(s, x));
+  if (node.is("permute") && x == node.inputs[0]) return {};
+  return s.emit("permute", {x}, {{"dims", user_dims(order)}});
+}
+
+Operand simplify_expand(Simplifier& s, const Node& node) {
+  Operand x = node.inputs[0];
+  if (const Node* inner = s.producer(x, "broadcast_to")) x = inner->inputs[0];
+  const Dims& shape = node.types[0].shape;
+  if (s.type(x).shape == shape) return x;
+  const auto number = number_everywhere(s, x);
+  if (number) return s.full(node.types[0], *number);
+  if (numel(shape) == numel(s.type(x).shape)) return s.reshape(x, shape);
+  // Leading dims of size 1 come with the expansion.
+  if (const Node* inner = s.producer(x, "reshape_to")) {
+    const Dims from = s.type(inner->inputs[0]).shape, to = inner->types[0].shape;
+    const int extra = to.size() - from.size();
+    bool leading = extra > 0;
+    for (int d = 0; leading && d < to.size(); ++d) leading = to[d] == (d < extra ? 1 : from[d - extra]);
+    if (leading) x = inner->inputs[0];
+  }
+  if (node.is("broadcast_to") && x == node.inputs[0]) return {};
+  return s.emit("broadcast_to", {x}, {{"shape", to_ints(shape)}});
+}
+
+// sum_to where nothing is summed.
+Operand simplify_sum_to(Simplifier& s, const Node& node) {
+  const Operand& x = node.inputs[0];
+  if (s.type(x) == node.types[0]) return x;
+  if (s.type(x).dtype != node.types[0].dtype || numel(s.type(x).shape) != numel(node.types[0].shape)) return {};
+  if (is_float(s.type(x).dtype) || s.type(x).dtype == DType::kInt64) return s.reshape(x, node.types[0].shape);
+  return {};
+}
+
+// Values have no identity here: a copy is as good as the original.
+Operand simplify_clone(Simplifier&, const Node& node) { return node.inputs[0]; }
+
+// Kept behind views and inputs, whose layout may be any: somebody asked for rows without gaps, and kernels gain by it.
+Operand simplify_contiguous(Simplifier& s, const Node& node) {
+  const Node& x = s.graph().node(node.inputs[0]);
+  const bool dense = x.kind == NodeKind::kConstant || (x.kind == NodeKind::kOp && (!x.op->view || x.is("contiguous")));
+  return dense ? node.inputs[0] : Operand();
+}
+
+}  // namespace
+
+// A view that has the type and the layout of what it views is that: detach, dropout that drops nothing, a slice of all.
+Operand simplify_any_view(Simplifier& s, const Node& node) {
+  if (node.is("contiguous")) return {};
+  const Type& type = s.type(node.inputs[0]);
+  if (!(type == node.types[0])) return {};
+  const Ref<Array> like = Array::make(type);
+  ViewArgs args(*node.op, node.attrs, *like, type.shape);
+  if (!node.op->view(args) || args.offset != 0) return {};
+  for (int d = 0; d < type.shape.size(); ++d)
+    if (type.shape[d] > 1 && args.strides[d] != like->strides[d]) return {};
+  return node.inputs[0];
+}
+
+std::span<const SimplifyRow> view_rules() {
+  static constexpr SimplifyRow kRows[] = {
+      {"reshape", simplify_reshape},     {"reshape_to", simplify_reshape},    {"reshape_as", simplify_reshape},
+      {"flatten", simplify_reshape},     {"squeeze", simplify_reshape},       {"unsqueeze", simplify_reshape},
+      {"permute", simplify_permute},     {"transpose", simplify_permute},     {"t", simplify_permute},
+      {"moveaxis", simplify_permute},    {"movedim", simplify_permute},       {"expand", simplify_expand},
+      {"broadcast_to", simplify_expand}, {"expand_as", simplify_expand},      {"sum_to", simplify_sum_to},
+      {"clone", simplify_clone},         {"contiguous", simplify_contiguous},
+  };
+  return kRows;
+}
+
+}  // namespace pg

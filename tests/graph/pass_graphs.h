@@ -1,0 +1,109 @@
+// Building, running and comparing graphs in tests, without a planner.
+#pragma once
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "graph/passes/rewrite.h"
+#include "tests/tensor/arrays.h"
+
+namespace pg::test {
+
+// Emits nodes: `g.op("add", {x, 2.0})`.
+class GraphSketch {
+ public:
+  struct Arg : Operand {
+    Arg(Operand operand) : Operand(operand) {}            // NOLINT
+    Arg(double number) : Operand(immediate(number)) {}    // NOLINT
+  };
+  Graph graph;
+
+  Operand input(const char* name, Dims shape, DType dtype = DType::kFloat32) {
+    Node node;
+    node.kind = NodeKind::kInput;
+    node.name = name;
+    node.types.push_back(Type{dtype, {}, shape});
+    graph.inputs.push_back(int32_t(graph.nodes.size()));
+    graph.nodes.push_back(std::move(node));
+    return Operand::of(graph.nodes.size() - 1);
+  }
+  Operand constant(Value value) {
+    Node node;
+    node.kind = NodeKind::kConstant;
+    node.types.push_back(value.type());
+    node.constant = std::move(value);
+    graph.nodes.push_back(std::move(node));
+    return Operand::of(graph.nodes.size() - 1);
+  }
+  Operand op(const char* name, std::initializer_list<Arg> inputs, AttrList attrs = {}) {
+    return op(name, std::vector<Arg>(inputs), attrs);
+  }
+  Operand op(const char* name, const std::vector<Arg>& inputs, AttrList attrs = {}) {
+    const OpDef& def = registry().require(name);
+    Operands operands;
+    for (const Operand& operand : inputs) operands.push_back(operand);
+    graph.nodes.push_back(make_node(graph, def, operands, make_attrs(def, attrs), -1));
+    return Operand::of(graph.nodes.size() - 1);
+  }
+  Graph done(std::initializer_list<Operand> outputs) {
+    graph.outputs.assign(outputs.begin(), outputs.end());
+    verify(graph);
+    return graph;
+  }
+};
+
+// Runs a specialized graph node by node with the eager interpreter.
+inline std::vector<Value> evaluate_graph(const Graph& graph, std::span<const Value> inputs) {
+  Context ctx;
+  std::vector<std::vector<Value>> results(graph.nodes.size());
+  const auto value_of = [&](const Operand& o) {
+    return o.is_number() ? Value(o.number) : o.is_none() ? Value() : results[size_t(o.node)][size_t(o.output)];
+  };
+  size_t next_input = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    std::vector<Value> in;
+    for (const Operand& operand : node.inputs) in.push_back(value_of(operand));
+    if (node.kind == NodeKind::kInput) {
+      results[i] = {inputs[next_input++]};
+    } else if (node.kind == NodeKind::kConstant) {
+      results[i] = {node.constant};
+    } else if (node.kind == NodeKind::kFused) {
+      results[i] = evaluate_graph(*node.bodies[0], in);
+    } else {
+      for (Value& v : apply(ctx, *node.op, in, node.attrs)) results[i].push_back(v.detached());
+    }
+  }
+  std::vector<Value> out;
+  for (const Operand& operand : graph.outputs) out.push_back(to_contiguous(ctx, value_of(operand)));
+  return out;
+}
+
+// Empty when two values are the same: of one type and, up to `tolerance` (relative and absolute), of the same elements.
+// With tolerance 0 to the bit, but for the payload of NaNs.
+inline std::string difference(const Value& a, const Value& b, double tolerance = 0) {
+  if (!(a.type() == b.type())) return to_string(a.type()) + " and " + to_string(b.type());
+  const int64_t size = size_of(a.dtype());
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    const char *pa = static_cast<const char*>(a.array().data()) + i * size, *pb = static_cast<const char*>(b.array().data()) + i * size;
+    const double x = load_number(a.dtype(), pa), y = load_number(a.dtype(), pb);
+    if (std::isnan(x) && std::isnan(y)) continue;
+    const bool close = tolerance == 0 ? !std::memcmp(pa, pb, size_t(size)) : x == y || std::fabs(x - y) <= tolerance * (1 + std::fabs(x));
+    if (!close) return fmt::format("element {}: {} and {}", i + 1, x, y);
+  }
+  return "";
+}
+
+// The same of all outputs of two graphs on one set of inputs.
+inline std::string difference(const Graph& a, const Graph& b, std::span<const Value> inputs, double tolerance = 0) {
+  const auto x = evaluate_graph(a, inputs), y = evaluate_graph(b, inputs);
+  if (x.size() != y.size()) return "another number of outputs";
+  for (size_t k = 0; k < x.size(); ++k)
+    if (std::string text = difference(x[k], y[k], tolerance); !text.empty()) return fmt::format("output {}: {}", k + 1, text);
+  return "";
+}
+
+}  // namespace pg::test
