@@ -181,6 +181,7 @@ int open_core(lua_State* L, State& state) {
   open_memory(L, state);
   open_files(L, state);
   open_errors(L, state);
+  open_introspect(L, state);
   open_library(L, state);
   load_chunk(L, "init.lua");
   lua_pushvalue(L, -2);

@@ -1,0 +1,304 @@
+#include "vm/bytecode.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <unordered_set>
+
+namespace pg::vm {
+namespace {
+
+struct Instruction {
+  uint8_t op, a, c, b;
+  unsigned d() const { return unsigned(c) | unsigned(b) << 8; }
+};
+
+struct Prototype {
+  std::vector<Instruction> code;
+  std::vector<std::string> strings;    // by number of the constant; "" for constants of other kinds
+  std::vector<bool> is_string;
+  std::vector<uint16_t> upvalues;
+  std::vector<int> lines;              // one an instruction, or empty
+};
+
+// A cursor over a dump that stays at the end once it has gone past it.
+class Reader {
+ public:
+  explicit Reader(const std::string& bytes) : at_(reinterpret_cast<const uint8_t*>(bytes.data())), end_(at_ + bytes.size()) {}
+
+  bool failed() const { return failed_; }
+  uint8_t byte() { return take(1) ? at_[-1] : 0; }
+  uint32_t u16() {
+    const uint32_t low = byte();
+    return low | uint32_t(byte()) << 8;
+  }
+  uint32_t uleb() {
+    uint32_t value = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+      const uint8_t b = byte();
+      value |= uint32_t(b & 127) << shift;
+      if (b < 128) return value;
+    }
+    return value;
+  }
+  std::string bytes(size_t n) { return take(n) ? std::string(reinterpret_cast<const char*>(at_ - n), n) : std::string(); }
+  size_t left() const { return size_t(end_ - at_); }
+
+ private:
+  bool take(size_t n) {
+    if (n > left()) {
+      failed_ = true;
+      at_ = end_;
+      return false;
+    }
+    at_ += n;
+    return true;
+  }
+
+  const uint8_t *at_, *end_;
+  bool failed_ = false;
+};
+
+int append(lua_State*, const void* data, size_t size, void* out) {
+  static_cast<std::string*>(out)->append(static_cast<const char*>(data), size);
+  return 0;
+}
+
+std::string dump(lua_State* L, int i) {
+  std::string out;
+  lua_pushvalue(L, i);
+  lua_dump(L, append, &out);
+  lua_pop(L, 1);
+  return out;
+}
+
+enum Constant : uint32_t { kChild, kTable, kInt64, kUint64, kComplex, kString };  // BCDUMP_KGC_*
+constexpr uint32_t kTableInt = 3, kTableNumber = 4, kTableString = 5;             // BCDUMP_KTAB_*
+constexpr unsigned kStripped = 2;
+constexpr unsigned kLocal = 0x8000, kImmutable = 0x4000;                          // flags of upvalues
+
+void skip_table_value(Reader& r) {
+  const uint32_t kind = r.uleb();
+  if (kind >= kTableString) r.bytes(kind - kTableString);
+  else if (kind == kTableInt) r.uleb();
+  else if (kind == kTableNumber) r.uleb(), r.uleb();
+}
+
+void skip_table(Reader& r) {
+  const uint32_t array = r.uleb(), hash = r.uleb();
+  for (uint32_t i = 0; i < array && !r.failed(); ++i) skip_table_value(r);
+  for (uint32_t i = 0; i < hash && !r.failed(); ++i) skip_table_value(r), skip_table_value(r);
+}
+
+void read_constants(Reader& r, uint32_t count, Prototype& p) {
+  if (count > r.left()) count = 0;
+  p.strings.resize(count);
+  p.is_string.resize(count);
+  for (uint32_t i = 0; i < count && !r.failed(); ++i) {
+    const uint32_t kind = r.uleb(), number = count - 1 - i;
+    if (kind >= kString) p.strings[number] = r.bytes(kind - kString), p.is_string[number] = true;
+    else if (kind == kTable) skip_table(r);
+    else if (kind != kChild)
+      for (int part = 0; part < (kind == kComplex ? 4 : 2); ++part) r.uleb();
+  }
+}
+
+void read_lines(Reader& r, uint32_t first, uint32_t span, Prototype& p) {
+  const int width = span < 256 ? 1 : span < 65536 ? 2 : 4;
+  for (size_t i = 0; i < p.code.size(); ++i) {
+    uint32_t delta = r.byte();
+    if (width > 1) delta |= uint32_t(r.byte()) << 8;
+    if (width > 2) delta |= r.u16() << 16;
+    p.lines.push_back(int(first + delta));
+  }
+}
+
+Prototype read_prototype(const std::string& bytes, bool stripped) {
+  Reader r(bytes);
+  Prototype p;
+  r.byte(), r.byte(), r.byte();
+  const uint32_t upvalues = r.byte(), constants = r.uleb(), numbers = r.uleb(), size = r.uleb();
+  uint32_t debug = 0, first = 0, span = 0;
+  if (!stripped && (debug = r.uleb()) != 0) first = r.uleb(), span = r.uleb();
+  for (uint32_t i = 0; i < size && !r.failed(); ++i) {
+    Instruction ins;
+    ins.op = r.byte(), ins.a = r.byte(), ins.c = r.byte(), ins.b = r.byte();
+    p.code.push_back(ins);
+  }
+  for (uint32_t i = 0; i < upvalues; ++i) p.upvalues.push_back(uint16_t(r.u16()));
+  read_constants(r, constants, p);
+  for (uint32_t i = 0; i < numbers && !r.failed(); ++i)
+    if (r.uleb() & 1) r.uleb();
+  if (debug && !r.failed()) read_lines(r, first, span, p);
+  return p;
+}
+
+// The prototypes of a dump; the function itself is the last. Empty where the form is unknown.
+std::vector<Prototype> parse(const std::string& bytes) {
+  std::vector<Prototype> list;
+  Reader r(bytes);
+  if (r.bytes(3) != "\x1bLJ") return list;
+  r.byte();
+  const bool stripped = r.uleb() & kStripped;
+  if (!stripped) r.bytes(r.uleb());
+  while (!r.failed()) {
+    const uint32_t size = r.uleb();
+    if (!size) break;
+    list.push_back(read_prototype(r.bytes(size), stripped));
+  }
+  if (r.failed()) list.clear();
+  return list;
+}
+
+// The numbers of the instructions that matter here.
+struct Opcodes {
+  bool known = false;
+  uint8_t gget, gset, tgetv, tsetv, tgets, tsets, fori, first_arith, last_arith, len, kshort, knum, mov;
+};
+
+std::vector<Instruction> compile(lua_State* L, const char* text) {
+  std::vector<Instruction> code;
+  if (!luaL_loadbuffer(L, text, std::strlen(text), "=probe")) {
+    std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
+    if (!list.empty()) code = list.back().code;
+  }
+  lua_pop(L, 1);
+  return code;
+}
+
+// The number of instruction `at` (negative: from the end) of a piece of code.
+bool probe(lua_State* L, const char* text, int at, uint8_t& number) {
+  const std::vector<Instruction> code = compile(L, text);
+  const int i = at < 0 ? int(code.size()) + at : at;
+  if (i < 0 || i >= int(code.size())) return false;
+  number = code[size_t(i)].op;
+  return true;
+}
+
+Opcodes find_opcodes(lua_State* L) {
+  Opcodes o;
+  o.known = probe(L, "return x", 0, o.gget) && probe(L, "x = 1", 1, o.gset) && probe(L, "local t, k = ... return t[k]", 1, o.tgetv) &&
+            probe(L, "local t, k = ... t[k] = k", 1, o.tsetv) && probe(L, "local t = ... return t.x", 1, o.tgets) &&
+            probe(L, "local t = ... t.x = t", 1, o.tsets) && probe(L, "for i = 1, 2 do end", 3, o.fori) &&
+            probe(L, "local a = ... return a + 1", 1, o.first_arith) && probe(L, "local a, b = ... return a ^ b", 1, o.last_arith) &&
+            probe(L, "local a = ... return #a", 1, o.len) && probe(L, "return 1", 0, o.kshort) && probe(L, "return 1.5", 0, o.knum) &&
+            probe(L, "local a = ... local b = a", 1, o.mov);
+  return o;
+}
+
+const Opcodes& opcodes(lua_State* L) {
+  static const Opcodes found = find_opcodes(L);  // of the LuaJIT that this process runs
+  return found;
+}
+
+bool is_arithmetic(const Opcodes& o, uint8_t op) {
+  return (op >= o.first_arith && op <= o.last_arith) || op == o.len || op == o.kshort || op == o.knum;
+}
+
+// Whether instruction `from` stands in a numeric loop over register `r`.
+bool is_loop_counter(const Opcodes& o, const Prototype& p, size_t from, uint8_t r) {
+  for (size_t i = from; i-- > 0;) {
+    const Instruction& ins = p.code[i];
+    if (ins.op != o.fori || ins.a + 3 != r) continue;
+    const size_t end = i + 1 + ins.d() - 0x8000;
+    if (from < end) return true;
+  }
+  return false;
+}
+
+// Whether register r, read by instruction `at`, is sure to hold a number: set by the arithmetic just before, or the counter of a loop.
+bool is_number(const Opcodes& o, const Prototype& p, size_t at, uint8_t r, int depth = 0) {
+  for (size_t i = at; i-- > 0 && at - i < 4;) {
+    const Instruction& ins = p.code[i];
+    if (ins.a != r) continue;
+    if (is_arithmetic(o, ins.op)) return true;
+    if (ins.op == o.mov && depth < 4) return is_number(o, p, i, uint8_t(ins.d()), depth + 1);
+    break;
+  }
+  return is_loop_counter(o, p, at, r);
+}
+
+void note(std::vector<std::string>& list, std::unordered_set<std::string>& seen, const std::string& name) {
+  if (seen.insert(name).second) list.push_back(name);
+}
+
+bool names(const Opcodes& o, const Instruction& ins, size_t constant) {
+  if (ins.op == o.tgets || ins.op == o.tsets) return ins.c == constant;
+  return (ins.op == o.gget || ins.op == o.gset) && ins.d() == constant;
+}
+
+}  // namespace
+
+Bytecode read_bytecode(lua_State* L, int i) {
+  Bytecode out;
+  const Opcodes& o = opcodes(L);
+  const std::vector<Prototype> list = parse(dump(L, i));
+  if (!o.known || list.empty()) {
+    out.computes_keys = true;
+    return out;
+  }
+  std::unordered_set<std::string> strings, globals;
+  for (const Prototype& p : list) {
+    for (size_t k = 0; k < p.strings.size(); ++k)
+      if (p.is_string[k]) note(out.strings, strings, p.strings[k]);
+    for (size_t at = 0; at < p.code.size(); ++at) {
+      const Instruction& ins = p.code[at];
+      if ((ins.op == o.gget || ins.op == o.gset) && ins.d() < p.strings.size()) note(out.globals, globals, p.strings[ins.d()]);
+      if ((ins.op == o.tgetv || ins.op == o.tsetv) && !is_number(o, p, at, ins.c)) out.computes_keys = true;
+    }
+  }
+  for (uint16_t flags : list.back().upvalues) out.frozen.push_back((flags & kLocal) && (flags & kImmutable));
+  return out;
+}
+
+int find_key_line(lua_State* L, int i, const std::string& name) {
+  const Opcodes& o = opcodes(L);
+  if (!o.known) return 0;
+  int best = 0;
+  for (const Prototype& p : parse(dump(L, i)))
+    for (size_t k = 0; k < p.strings.size(); ++k) {
+      if (!p.is_string[k] || p.strings[k] != name) continue;
+      for (size_t at = 0; at < p.code.size() && at < p.lines.size(); ++at)
+        if (names(o, p.code[at], k) && (!best || p.lines[at] < best)) best = p.lines[at];
+    }
+  return best;
+}
+
+namespace {
+
+// The offset in a closure of the pointer to its code: the word that the closures of one function expression share and those of
+// another have not. -1 where there is none such. Many closures, since padding holds anything.
+int find_code_offset(lua_State* L) {
+  static const char text[] =
+      "local function make(u) return function() return u end end\n"
+      "local function other(u) return function() u = 1 return u end end\n"
+      "return make(1), make(2), make(3), make(4), make(5), make(6), other(1), other(2), other(3), other(4), other(5), other(6)";
+  constexpr int kEach = 6, kWord = int(sizeof(uintptr_t)), kClosureBytes = 40;
+  const int top = lua_gettop(L);
+  int offset = -1;
+  if (!luaL_loadbuffer(L, text, sizeof text - 1, "=probe") && !lua_pcall(L, 0, 2 * kEach, 0)) {
+    for (int at = kWord; at + kWord <= kClosureBytes && offset < 0; at += kWord) {
+      uintptr_t words[2 * kEach];
+      bool shared = true;
+      for (int k = 0; k < 2 * kEach; ++k) {
+        std::memcpy(&words[k], static_cast<const char*>(lua_topointer(L, top + 1 + k)) + at, sizeof(uintptr_t));
+        shared = shared && words[k] == words[k / kEach * kEach];
+      }
+      if (shared && words[0] != words[kEach] && words[0] && words[kEach]) offset = at;
+    }
+  }
+  lua_settop(L, top);
+  return offset;
+}
+
+}  // namespace
+
+const void* prototype_of(lua_State* L, int i) {
+  static const int offset = find_code_offset(L);
+  if (offset < 0) return nullptr;
+  const void* found;
+  std::memcpy(&found, static_cast<const char*>(lua_topointer(L, i)) + offset, sizeof found);
+  return found;
+}
+
+}  // namespace pg::vm

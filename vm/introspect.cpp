@@ -1,0 +1,227 @@
+// What the guards of hybridized code need to know of Lua functions and tables: upvalues, prototypes, constants. The host's
+// `debug` and `jit` libraries may be absent, so everything goes through the C API and the bytecode that lua_dump writes.
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "vm/args.h"
+#include "vm/bindings.h"
+#include "vm/bytecode.h"
+
+namespace pg::vm {
+namespace {
+
+void check_function(lua_State* L, State& state, int i, const char* op) {
+  if (!lua_isfunction(L, i)) bad_argument(op, "f", "a function", describe(L, state, i));
+}
+
+int check_place(lua_State* L, State& state, int i, const char* op) {
+  return int(std::clamp<int64_t>(check_integer(L, state, i, op, "index"), 0, 1 << 10));
+}
+
+// kind(f) → "C", "library" (a Lua function of the stdlib) or "script"
+int kind_of(lua_State* L, State& state) {
+  check_function(L, state, 1, "kind");
+  if (lua_iscfunction(L, 1)) return lua_pushliteral(L, "C"), 1;
+  lua_Debug info;
+  lua_pushvalue(L, 1);
+  lua_getinfo(L, ">S", &info);
+  lua_pushstring(L, std::strncmp(info.source, "@stdlib/", 8) ? "script" : "library");
+  return 1;
+}
+
+// called_from_library(level) → whether the function at that level of the stack (1: the caller of the caller) is one of the stdlib.
+int called_from_library(lua_State* L, State& state) {
+  lua_Debug frame;
+  const int level = int(std::clamp<int64_t>(check_integer(L, state, 1, "called_from_library", "level"), 0, 100)) + 1;
+  const bool found = lua_getstack(L, level, &frame) && lua_getinfo(L, "S", &frame);
+  lua_pushboolean(L, found && !std::strncmp(frame.source, "@stdlib/", 8));
+  return 1;
+}
+
+// where(f) → "file:line" of its definition
+int where(lua_State* L, State& state) {
+  check_function(L, state, 1, "where");
+  lua_Debug info;
+  lua_pushvalue(L, 1);
+  lua_getinfo(L, ">S", &info);
+  lua_pushstring(L, fmt::format("{}:{}", info.short_src, info.linedefined).c_str());
+  return 1;
+}
+
+// upvalue(f, i) → name, value; nothing beyond the last
+int upvalue(lua_State* L, State& state) {
+  check_function(L, state, 1, "upvalue");
+  const char* name = lua_getupvalue(L, 1, check_place(L, state, 2, "upvalue"));
+  if (!name) return 0;
+  lua_pushstring(L, name);
+  lua_insert(L, -2);
+  return 2;
+}
+
+int set_upvalue(lua_State* L, State& state) {
+  check_function(L, state, 1, "set_upvalue");
+  lua_settop(L, 3);
+  lua_setupvalue(L, 1, check_place(L, state, 2, "set_upvalue"));
+  return 0;
+}
+
+int count_upvalues(lua_State* L, State& state, int i) {
+  check_function(L, state, i, "upvalue");
+  lua_Debug info;
+  lua_pushvalue(L, i);
+  lua_getinfo(L, ">u", &info);
+  return info.nups;
+}
+
+// cell(f, i) → what tells the variable apart from all others while f lives
+int cell(lua_State* L, State& state) {
+  const int i = check_place(L, state, 2, "cell");
+  if (i < 1 || i > count_upvalues(L, state, 1) || lua_iscfunction(L, 1)) return 0;
+  lua_pushlightuserdata(L, lua_upvalueid(L, 1, i));
+  return 1;
+}
+
+// join(f, i, g, j): variable i of f becomes variable j of g. Only before f first runs: compiled code keeps the old one.
+int join(lua_State* L, State& state) {
+  const int i = check_place(L, state, 2, "join"), j = check_place(L, state, 4, "join");
+  if (i < 1 || i > count_upvalues(L, state, 1) || j < 1 || j > count_upvalues(L, state, 3) || lua_iscfunction(L, 1) || lua_iscfunction(L, 3))
+    fail("join", "no such upvalue");
+  lua_upvaluejoin(L, 1, i, 3, j);
+  return 0;
+}
+
+// environment(f) → its table of globals
+int environment(lua_State* L, State& state) {
+  check_function(L, state, 1, "environment");
+  lua_getfenv(L, 1);
+  return 1;
+}
+
+// raw_metatable(v) → the metatable, whatever its __metatable says
+int raw_metatable(lua_State* L, State&) {
+  luaL_checkany(L, 1);
+  return lua_getmetatable(L, 1);
+}
+
+int set_raw_metatable(lua_State* L, State& state) {
+  if (!lua_istable(L, 1)) bad_argument("set_raw_metatable", "t", "a table", describe(L, state, 1));
+  lua_settop(L, 2);
+  lua_setmetatable(L, 1);
+  return 0;
+}
+
+// prototype(f) → the identity of f's code, the same for all closures of one function expression while one of them lives;
+// nothing for C functions and where the layout of closures is unknown
+int prototype(lua_State* L, State& state) {
+  check_function(L, state, 1, "prototype");
+  const void* found = lua_iscfunction(L, 1) ? nullptr : prototype_of(L, 1);
+  if (!found) return 0;
+  lua_pushlightuserdata(L, const_cast<void*>(found));
+  return 1;
+}
+
+void push_set(lua_State* L, const std::vector<std::string>& names) {
+  lua_createtable(L, int(names.size()), 0);
+  int n = 0;
+  for (const std::string& name : names) {
+    lua_pushlstring(L, name.data(), name.size());
+    lua_rawseti(L, -2, ++n);
+  }
+}
+
+// scan(f) → {strings = {…}, globals = {…}, computes =, frozen = {…}}: the string constants of a Lua function and of those in it, the
+// globals they name, whether a key of a table is computed other than as a number, and for each upvalue of f whether its
+// variable is never assigned after its declaration.
+int scan(lua_State* L, State& state) {
+  check_function(L, state, 1, "scan");
+  if (lua_iscfunction(L, 1)) return 0;
+  const Bytecode code = read_bytecode(L, 1);
+  lua_createtable(L, 0, 4);
+  push_set(L, code.strings);
+  lua_setfield(L, -2, "strings");
+  push_set(L, code.globals);
+  lua_setfield(L, -2, "globals");
+  lua_pushboolean(L, code.computes_keys);
+  lua_setfield(L, -2, "computes");
+  lua_createtable(L, int(code.frozen.size()), 0);
+  for (size_t i = 0; i < code.frozen.size(); ++i) {
+    lua_pushboolean(L, code.frozen[i]);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  lua_setfield(L, -2, "frozen");
+  return 1;
+}
+
+// key_line(f, name) → "file:line" where f first uses that string constant as a key or name, or nil
+int key_line(lua_State* L, State& state) {
+  check_function(L, state, 1, "key_line");
+  const std::string name = check_string(L, state, 2, "key_line", "name");
+  if (lua_iscfunction(L, 1)) return 0;
+  const int line = find_key_line(L, 1, name);
+  if (line <= 0) return 0;
+  lua_Debug info;
+  lua_pushvalue(L, 1);
+  lua_getinfo(L, ">S", &info);
+  lua_pushstring(L, fmt::format("{}:{}", info.short_src, line).c_str());
+  return 1;
+}
+
+// jit_off(f): f is never compiled. Does nothing where there is no compiler.
+int jit_off(lua_State* L, State& state) {
+  check_function(L, state, 1, "jit_off");
+  if (!lua_iscfunction(L, 1)) luaJIT_setmode(L, 1, LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
+  return 0;
+}
+
+// serial(x) → the number of the tensor's box; boxes made later have higher ones. Nothing for what is no tensor.
+int serial(lua_State* L, State& state) {
+  Box* box = to_box(L, state, 1);
+  if (!box) return 0;
+  lua_pushnumber(L, double(box->serial));
+  return 1;
+}
+
+// next_serial() → the number of the next box
+int next_serial(lua_State* L, State& state) {
+  lua_pushnumber(L, double(state.next_box));
+  return 1;
+}
+
+// distinct(x, …) → whether no tensor comes twice
+int distinct(lua_State* L, State& state) {
+  std::unordered_set<const void*> seen;
+  bool all = true;
+  for (int i = 1, n = lua_gettop(L); i <= n && all; ++i) {
+    const Box* box = to_box(L, state, i);
+    all = !box || seen.insert(box->cell ? static_cast<const void*>(box->cell.get()) : box).second;
+  }
+  lua_pushboolean(L, all);
+  return 1;
+}
+
+}  // namespace
+
+void open_introspect(lua_State* L, State& state) {
+  lua_createtable(L, 0, 20);
+  register_functions(L, state, {{"kind", entry<kind_of>},
+                                {"called_from_library", entry<called_from_library>},
+                                {"where", entry<where>},
+                                {"upvalue", entry<upvalue>},
+                                {"set_upvalue", entry<set_upvalue>},
+                                {"cell", entry<cell>},
+                                {"join", entry<join>},
+                                {"environment", entry<environment>},
+                                {"raw_metatable", entry<raw_metatable>},
+                                {"set_raw_metatable", entry<set_raw_metatable>},
+                                {"prototype", entry<prototype>},
+                                {"scan", entry<scan>},
+                                {"key_line", entry<key_line>},
+                                {"jit_off", entry<jit_off>},
+                                {"serial", entry<serial>},
+                                {"next_serial", entry<next_serial>},
+                                {"distinct", entry<distinct>}});
+  lua_setfield(L, -2, "introspect");
+}
+
+}  // namespace pg::vm
