@@ -14,6 +14,7 @@ constexpr Pass kPasses[] = {
     {"cse", "computes equal things once", eliminate_common, Pass::kClean},
     {"simplify", "applies identities that keep every bit", simplify, Pass::kClean},
     {"dce", "drops what nobody needs", eliminate_dead, Pass::kClean},
+    {"fuse", "makes one kernel of pointwise ops that feed each other", fuse, Pass::kKernels},
 };
 
 // A round more than chains of rules have been seen to need; what is left is correct, only not as small.

@@ -46,5 +46,6 @@ Graph fold(Graph graph);
 Graph eliminate_common(Graph graph);
 Graph simplify(Graph graph);
 Graph eliminate_dead(Graph graph);
+Graph fuse(Graph graph);
 
 }  // namespace pg

@@ -257,6 +257,23 @@ Operand Simplifier::reshape(const Operand& x, const Dims& shape) {
   return emit("reshape_to", {x}, {{"shape", Ints(shape.begin(), shape.end())}});
 }
 
+// f(expand(x)) is expand(f(x)), where the exponent of pow stays common.
+Operand expand_after(Simplifier& s, const Node& node) {
+  if (node.is("pow")) return {};
+  Operands inputs = node.inputs;
+  bool any = false;
+  for (Operand& operand : inputs) {
+    const Node* expanded = s.producer(operand, "broadcast_to");
+    if (expanded) operand = expanded->inputs[0];
+    any |= expanded != nullptr;
+  }
+  if (!any) return {};
+  const Node inner = make_node(s.graph(), *node.op, inputs, node.attrs, s.line);
+  if (inner.types[0].dtype != node.types[0].dtype || numel(inner.types[0].shape) >= numel(node.types[0].shape)) return {};
+  const Dims& shape = node.types[0].shape;
+  return s.emit("broadcast_to", {s.emit(inner)}, {{"shape", Ints(shape.begin(), shape.end())}});
+}
+
 // Expansions that a pointwise op does by itself, and numbers in place of tensors that are one everywhere.
 Operand simplify_any_pointwise(Simplifier& s, const Node& node) {
   const Operand known = simplify_known(s, node);
@@ -275,7 +292,7 @@ Operand simplify_any_pointwise(Simplifier& s, const Node& node) {
     }
     changed |= !(inputs[i] == before);
   }
-  if (!changed) return {};
+  if (!changed) return expand_after(s, node);
   Node better = node;
   better.inputs = inputs;
   return s.emit(std::move(better));

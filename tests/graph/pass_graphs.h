@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/passes/rewrite.h"
-#include "tests/tensor/arrays.h"
+#include "graphs.h"
 
 namespace pg::test {
 

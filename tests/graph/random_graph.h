@@ -3,7 +3,7 @@
 #pragma once
 #include <random>
 
-#include "tests/graph/pass_graphs.h"
+#include "pass_graphs.h"
 
 namespace pg::test {
 

@@ -1,0 +1,313 @@
+// Fusion: pointwise ops that feed each other, and at most one reduction at their end, become one kFused node.
+//
+// Greedy, in the order of the nodes: each joins the groups of its producers. A group is a set of nodes over one shape (its
+// index space) that no path leaves and enters again, so that it can run as one step; values that others need are further
+// outputs of it, nothing is computed twice. Smaller operands stay inputs of the body with their own shape; a group of
+// one-element tensors joins a larger one when nobody else reads it. Bits stay: the kernels of bodies compute what the ops
+// do one by one. Ops with an effect keep their order.
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/fused.h"
+#include "tensor/cpu/pointwise.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace pg {
+namespace {
+
+bool can_fuse(const Node& node) {
+  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !node.types[0].device.is_cpu()) return false;
+  if (node.is("to")) return true;
+  return node.op->has(kPointwise) && cpu::find_span(node.op->name);
+}
+bool can_end(const Node& node, const Type& reduced) {
+  if (!node.is("sum") && !node.is("mean") && !node.is("amax")) return false;
+  const AttrReader c(*node.op, node.attrs);
+  const Dims dims = c.dims("dim", reduced.shape.size());
+  for (int64_t d : dims)
+    if (d < reduced.shape.size() - dims.size()) return false;
+  return true;
+}
+
+// A step of the graph that will be: at first one for each node.
+struct Group {
+  std::vector<int32_t> members;  // ascending
+  std::vector<int32_t> sources;  // nodes outside that the members read (once each), and the effect before an effect
+  Dims space;
+  bool fusable = false;
+  int32_t reduction = -1;  // the member that is one
+};
+
+bool insert_sorted(std::vector<int32_t>& list, int32_t value) {
+  const auto at = std::lower_bound(list.begin(), list.end(), value);
+  if (at != list.end() && *at == value) return false;
+  list.insert(at, value);
+  return true;
+}
+
+std::vector<int32_t> joined(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  std::vector<int32_t> out;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
+bool contains(const std::vector<int32_t>& list, int32_t value) { return std::binary_search(list.begin(), list.end(), value); }
+
+class Grouping {
+ public:
+  explicit Grouping(const Graph& graph) : graph_(graph), readers_(graph.nodes.size()), is_output_(graph.nodes.size()) {
+    make_groups();
+    for (size_t i = 0; i < graph.nodes.size(); ++i) grow(int32_t(i));
+  }
+
+  int32_t id_of(int32_t node) const { return of_[size_t(node)]; }
+  const Group& group(int32_t id) const { return groups_[size_t(id)]; }
+  const std::vector<int32_t>& order() const { return order_; }
+
+  // Whether a node outside its group, or the caller, reads output k of the node.
+  bool leaves(int32_t node) const {
+    if (is_output_[size_t(node)]) return true;
+    for (int32_t reader : readers_[size_t(node)])
+      if (of_[size_t(reader)] != of_[size_t(node)]) return true;
+    return false;
+  }
+
+ private:
+  void make_groups() {
+    const size_t n = graph_.nodes.size();
+    int32_t last_effect = -1;
+    groups_.resize(n);
+    of_.resize(n);
+    needed_.resize(n, 0);
+    for (size_t i = 0; i < n; ++i) {
+      const Node& node = graph_.nodes[i];
+      Group& group = groups_[i];
+      of_[i] = int32_t(i);
+      order_.push_back(int32_t(i));
+      place_.push_back(int32_t(i));
+      group.members = {int32_t(i)};
+      group.fusable = computes(node) && can_fuse(node);
+      if (group.fusable) group.space = node.types[0].shape;
+      for (const Operand& operand : node.inputs) {
+        if (!operand.is_node()) continue;
+        if (insert_sorted(group.sources, operand.node)) readers_[size_t(operand.node)].push_back(int32_t(i));
+      }
+      if (node.kind != NodeKind::kOp || !node.op->has(kEffect)) continue;
+      if (last_effect >= 0) insert_sorted(group.sources, last_effect);
+      last_effect = int32_t(i);
+    }
+    for (const Operand& output : graph_.outputs) is_output_[size_t(output.node)] = true;
+  }
+
+  // A view costs nothing outside, where it may stay one.
+  static bool computes(const Node& node) { return node.kind == NodeKind::kOp && (!node.op->view || node.is("to")); }
+
+  // Joins a node to what it reads where that is possible.
+  void grow(int32_t i) {
+    const Node& node = graph_.nodes[size_t(i)];
+    Group& own = groups_[size_t(i)];
+    if (!own.fusable) {
+      if (!reduces(node)) return;
+      own.fusable = true;
+      own.reduction = i;
+      own.space = graph_.type(node.inputs[0]).shape;
+    }
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node() && of_[size_t(operand.node)] != of_[size_t(i)]) try_join(of_[size_t(operand.node)], of_[size_t(i)]);
+    if (own.members.size() == 1 && own.reduction == i && of_[size_t(i)] == i) own.fusable = false;  // alone
+  }
+
+  bool reduces(const Node& node) const {
+    if (node.kind != NodeKind::kOp || node.inputs.empty() || !node.inputs[0].is_node()) return false;
+    const Type& reduced = graph_.type(node.inputs[0]);
+    // A sum_to that sums nothing keeps -0; sums start from 0.
+    if (numel(reduced.shape) == numel(node.types[0].shape) || numel(reduced.shape) == 0) return false;
+    return node.types.size() == 1 && can_end(node, reduced);
+  }
+
+  bool one_space(const Group& a, const Group& b) const {
+    if (a.space == b.space) return true;
+    const bool small_a = numel(a.space) == 1, small_b = numel(b.space) == 1;
+    if (small_a && small_b) return a.reduction < 0 && b.reduction < 0;
+    return (small_a && private_to(a, b)) || (small_b && private_to(b, a));
+  }
+
+  // Whether only members of `reader` and of the group itself read the group.
+  bool private_to(const Group& group, const Group& reader) const {
+    for (int32_t member : group.members) {
+      if (is_output_[size_t(member)]) return false;
+      for (int32_t user : readers_[size_t(member)])
+        if (!contains(reader.members, user) && !contains(group.members, user)) return false;
+    }
+    return true;
+  }
+
+  bool within_limits(const Group& merged) const {
+    const size_t more = numel(merged.space) == 1 ? 8 : 1;
+    if (merged.members.size() > kMaxFusedSteps * more || merged.sources.size() > kMaxFusedInputs * more) return false;
+    if (merged.members.size() <= size_t(kMaxFusedOutputs)) return true;
+    size_t outputs = 0;
+    for (int32_t member : merged.members) {
+      bool outside = is_output_[size_t(member)];
+      for (int32_t reader : readers_[size_t(member)]) outside |= !contains(merged.members, reader);
+      outputs += outside;
+    }
+    return outputs <= size_t(kMaxFusedOutputs);
+  }
+
+  void try_join(int32_t a, int32_t b) {
+    const Group &x = groups_[size_t(a)], &y = groups_[size_t(b)];
+    if (!x.fusable || !y.fusable || (x.reduction >= 0 && y.reduction >= 0)) return;
+    if ((x.reduction >= 0 && contains(y.sources, x.reduction)) || (y.reduction >= 0 && contains(x.sources, y.reduction))) return;
+    if (!one_space(x, y)) return;
+    Group merged;
+    merged.members = joined(x.members, y.members);
+    for (int32_t source : joined(x.sources, y.sources))
+      if (!contains(merged.members, source)) merged.sources.push_back(source);
+    merged.space = numel(x.space) > numel(y.space) || (numel(x.space) == numel(y.space) && x.space.size() >= y.space.size()) ? x.space : y.space;
+    merged.fusable = true;
+    merged.reduction = std::max(x.reduction, y.reduction);
+    if (!within_limits(merged) || !make_neighbours(a, b)) return;
+    for (int32_t member : x.members) of_[size_t(member)] = b;
+    groups_[size_t(a)] = {};
+    groups_[size_t(b)] = std::move(merged);
+  }
+
+  // The groups stand in an order in which each comes after all that it reads. Moves those between a and b, which reads a:
+  // what b needs goes before a, the others after b, so that both can become one. Answers false where b needs a group that
+  // reads a, or the way is long.
+  bool make_neighbours(int32_t a, int32_t b) {
+    constexpr int32_t kMaxDistance = 20000;
+    const int32_t from = place_[size_t(a)], to = place_[size_t(b)];
+    if (to - from > kMaxDistance) return false;
+    ++walk_;
+    std::vector<int32_t> open = {b};
+    while (!open.empty()) {
+      const int32_t id = open.back();
+      open.pop_back();
+      for (int32_t source : groups_[size_t(id)].sources) {
+        const int32_t before = of_[size_t(source)];
+        if (before == a && id != b) return false;
+        if (place_[size_t(before)] <= from || needed_[size_t(before)] == walk_) continue;
+        needed_[size_t(before)] = walk_;
+        open.push_back(before);
+      }
+    }
+    std::vector<int32_t> first, rest;
+    for (int32_t at = from + 1; at < to; ++at)
+      if (const int32_t id = order_[size_t(at)]; id >= 0) (needed_[size_t(id)] == walk_ ? first : rest).push_back(id);
+    int32_t at = from;
+    const auto put = [&](int32_t id) {
+      order_[size_t(at)] = id;
+      if (id >= 0) place_[size_t(id)] = at;
+      ++at;
+    };
+    for (int32_t id : first) put(id);
+    put(b);
+    for (int32_t id : rest) put(id);
+    while (at <= to) put(-1);
+    return true;
+  }
+
+  const Graph& graph_;
+  std::vector<Group> groups_;  // by id; emptied when joined to another
+  std::vector<int32_t> of_;    // the group of each node
+  std::vector<std::vector<int32_t>> readers_;
+  std::vector<char> is_output_;
+  std::vector<int32_t> order_, place_;  // groups in the order of steps (-1: nothing), and where each stands
+  std::vector<int32_t> needed_;         // by group: the last walk that found it needed
+  int32_t walk_ = 0;
+};
+
+// Writes the groups of a graph as nodes of another.
+class Writer {
+ public:
+  Writer(Rewrite& rewrite, const Grouping& grouping) : rewrite_(rewrite), grouping_(grouping), done_(rewrite.size()) {}
+
+  void write_all() {
+    for (size_t i = 0; i < rewrite_.size(); ++i)
+      if (rewrite_.old(i).kind == NodeKind::kInput) write(grouping_.id_of(int32_t(i)));
+    for (int32_t id : grouping_.order())
+      if (id >= 0) write(id);
+  }
+
+ private:
+  void write(int32_t id) {
+    if (done_[size_t(id)]) return;
+    done_[size_t(id)] = true;
+    const Group& group = grouping_.group(id);
+    if (group.members.size() > 1) return write_fused(group);
+    rewrite_.copy(size_t(group.members[0]));
+  }
+
+  void write_fused(const Group& group) {
+    refusing_ = false;
+    Node fused;
+    fused.kind = NodeKind::kFused;
+    Graph body;
+    std::unordered_map<int64_t, Operand> inside;   // by the operand in the new graph
+    std::unordered_map<int32_t, int32_t> places;   // of the members, by their old index
+    for (int32_t member : group.members) {
+      Node node = rewrite_.old(size_t(member));
+      for (Operand& operand : node.inputs) {
+        if (!operand.is_node()) continue;
+        if (const auto at = places.find(operand.node); at != places.end()) operand.node = at->second;
+        else operand = input_for(rewrite_.translated(operand), fused, body, inside);
+      }
+      keep_line(node, body, fused);
+      places[member] = int32_t(body.nodes.size());
+      body.nodes.push_back(std::move(node));
+    }
+    std::vector<int32_t> leaving;
+    for (int32_t member : group.members) {
+      if (!grouping_.leaves(member)) continue;
+      leaving.push_back(member);
+      body.outputs.push_back(Operand::of(size_t(places[member])));
+      fused.types.push_back(rewrite_.old(size_t(member)).types[0]);
+    }
+    fused.bodies.push_back(std::make_shared<const Graph>(std::move(body)));
+    const size_t at = rewrite_.append(std::move(fused));
+    for (size_t k = 0; k < leaving.size(); ++k) rewrite_.replace(size_t(leaving[k]), 0, Operand::of(at, k));
+  }
+
+  Operand input_for(const Operand& outer, Node& fused, Graph& body, std::unordered_map<int64_t, Operand>& inside) {
+    const int64_t key = int64_t(outer.node) << 32 | outer.output;
+    if (const auto at = inside.find(key); at != inside.end()) return at->second;
+    Node input;
+    input.kind = NodeKind::kInput;
+    input.types.push_back(rewrite_.graph().type(outer));
+    fused.inputs.push_back(outer);
+    body.inputs.push_back(int32_t(body.nodes.size()));
+    body.nodes.push_back(std::move(input));
+    return inside[key] = Operand::of(body.nodes.size() - 1);
+  }
+
+  // Errors name the line of the fused node: that of a member that can raise one, else the last.
+  void keep_line(Node& node, Graph& body, Node& fused) {
+    const int32_t line = node.line;
+    if (line < 0) return;
+    const bool refuses = !is_float(node.types[0].dtype) && (node.is("floor_divide") || node.is("remainder") || node.is("fmod") || node.is("pow"));
+    if (!refusing_ || refuses) fused.line = line;
+    refusing_ |= refuses;
+    body.lines.push_back(rewrite_.graph().lines[size_t(line)]);
+    node.line = int32_t(body.lines.size()) - 1;
+  }
+
+  Rewrite& rewrite_;
+  const Grouping& grouping_;
+  std::vector<char> done_;
+  bool refusing_ = false;
+};
+
+}  // namespace
+
+Graph fuse(Graph graph) {
+  const Graph source = graph;
+  const Grouping grouping(source);
+  Rewrite rewrite(std::move(graph));
+  Writer(rewrite, grouping).write_all();
+  return rewrite.finish();
+}
+
+}  // namespace pg
