@@ -244,6 +244,7 @@ std::vector<int32_t> count_uses(const Graph& graph) {
 Graph without_dead_nodes(const Graph& graph) {
   std::vector<char> live(graph.nodes.size());
   for (const Operand& output : graph.outputs) live[size_t(output.node)] = true;
+  for (const TypeGuard& guard : graph.guards) live[size_t(guard.of.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
     if (node.kind == NodeKind::kInput || (node.kind == NodeKind::kOp && node.op->has(kEffect))) live[i] = true;
@@ -267,7 +268,7 @@ Graph without_dead_nodes(const Graph& graph) {
   for (const Operand& output : graph.outputs) out.outputs.push_back(place(output));
   for (TypeGuard guard : graph.guards) {
     guard.of = place(guard.of);
-    if (guard.of.node >= 0) out.guards.push_back(guard);
+    out.guards.push_back(guard);
   }
   return out;
 }

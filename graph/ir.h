@@ -54,10 +54,11 @@ struct Node {
   SmallVector<Type, 1> types;          // of the outputs
   Value constant;                      // of kConstant; on the CPU or where the program runs, contiguous
   std::vector<std::shared_ptr<const Graph>> bodies;
-  // Of kGradient: how many of the operands are heads (as many cotangents follow them); create_graph.
+  // Of kGradient: how many of the operands are heads (as many cotangents follow them), and how the walk goes.
   int32_t heads = 0;
   bool create_graph = false;
-  // Of kGradient, and of a kInput or kLeaf that gradients flow to: the leaf's request.
+  int32_t first = 0;                   // nodes before it end the walk, as if they were leaves
+  // Of a kInput or kLeaf that gradients flow to: the leaf's request.
   GradReq req = GradReq::kNull;
   std::string name;                    // of kInput: "data", "body.1.weight"; of kCustom: the Function's name
 

@@ -12,12 +12,33 @@ namespace pg {
 
 using Values = SmallVector<Value, 2>;
 
-// What happens to an op that is applied: it is run (EagerInterpreter) or recorded as a node (graph/trace).
+class Tracer;
+
+// What happens to an op that is applied: it is run (EagerInterpreter) or becomes a node of a program (GraphBuilder).
 class Interpreter {
  public:
   virtual ~Interpreter() = default;
   // May move out of `inputs` to let an in-place kernel reuse a buffer, only after the last point of failure.
   virtual Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) = 0;
+  // An array with one number everywhere.
+  virtual Value filled(Context& ctx, const Type& type, double number);
+  // The interpreter itself while a script is traced: then all that a run decides stays open (random keys, modes, and
+  // gradients, whose rules read shapes).
+  virtual Tracer* tracer() { return nullptr; }
+};
+
+// What the gradient tape asks of a trace.
+class Tracer : public Interpreter {
+ public:
+  Tracer* tracer() override { return this; }
+  virtual Value detach(Context& ctx, const Value& value) = 0;
+  virtual Value leaf(Context& ctx, const Value& value, TapeNode* leaf) = 0;  // the value as the leaf
+  virtual Value value_of(TapeNode* leaf) = 0;
+  // One gradient for each of `wanted`, zeros where nothing flows. Tape entries below the sequence `first` end the walk.
+  virtual Values gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
+                          std::span<const Value> wanted, bool create_graph, uint64_t first) = 0;
+  virtual Value read_gradient(TapeNode& leaf) = 0;
+  virtual void write_gradient(TapeNode& leaf, Value gradient) = 0;
 };
 
 class Context {

@@ -25,6 +25,12 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
+// A value was asked of an array that has only a type: a tensor that is being traced.
+class NoValue : public Error {
+ public:
+  NoValue() : Error("a traced tensor has no value to read") {}
+};
+
 // Raised at a poll point after a cancel request (Ctrl-C).
 class Cancelled : public Error {
  public:

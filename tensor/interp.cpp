@@ -239,6 +239,8 @@ Interpreter& eager_interpreter() {
   return instance;
 }
 
+Value Interpreter::filled(Context&, const Type& type, double number) { return make_filled(type, number); }
+
 Context::Context() : interpreter(&eager_interpreter()), generator(new Generator(0)) {}
 
 void Context::raise_cancelled() {
@@ -255,7 +257,7 @@ Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs
       materialize_numbers(op, inputs);
       break;
     }
-  if (op.random_attr < 0 && op.training_attr < 0) return ctx.interpreter->apply(ctx, op, inputs, attrs);
+  if ((op.random_attr < 0 && op.training_attr < 0) || ctx.interpreter->tracer()) return ctx.interpreter->apply(ctx, op, inputs, attrs);
   Attrs resolved = attrs;
   if (op.random_attr >= 0) {
     AttrValue& key = resolved[size_t(op.random_attr)];

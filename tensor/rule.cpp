@@ -32,7 +32,7 @@ Values apply_vars(const OpDef& op, std::initializer_list<Var> inputs, AttrList a
 
 Var Vjp::dy(size_t i) const {
   if (i < cotangents_.size() && cotangents_[i].defined()) return Var(ctx_, cotangents_[i]);
-  return Var(ctx_, make_filled(outputs_[i].type(), 0));
+  return Var(ctx_, ctx_.interpreter->filled(ctx_, outputs_[i].type(), 0));
 }
 
 }  // namespace pg

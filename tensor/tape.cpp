@@ -96,7 +96,7 @@ class Walk {
 
   void seed(const Value& head, const Value& cotangent) {
     if (!head.node()) return;
-    Value start = cotangent.defined() ? fit(cotangent, head.type()) : make_filled(head.type(), 1);
+    Value start = cotangent.defined() ? fit(cotangent, head.type()) : ctx_.interpreter->filled(ctx_, head.type(), 1);
     add(*head.node(), head.node_output(), std::move(start));
   }
 
@@ -111,6 +111,13 @@ class Walk {
       cotangents_[i].clear();
       if (onward && !options_.retain_graph) release(node);
     }
+  }
+
+  // Releases the tape without running it: a trace goes through it again for each set of types.
+  void release_needed() {
+    if (options_.retain_graph) return;
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      if (needed_[i] && leads_on(*nodes_[i])) release(*nodes_[i]);
   }
 
  private:
@@ -195,7 +202,7 @@ class Walk {
 
   // Sums a gradient over broadcast dims and casts it to the input's dtype.
   Value fit(Value grad, const Type& type) {
-    if (grad.is_number()) grad = make_filled(type, grad.number());
+    if (grad.is_number()) grad = ctx_.interpreter->filled(ctx_, type, grad.number());
     if (!(grad.shape() == type.shape)) {
       Dims joined;
       if (grad.rank() < type.shape.size() || (broadcast(grad.shape(), type.shape, &joined) && !(joined == grad.shape())))
@@ -246,7 +253,7 @@ void check_cotangents(std::span<const Value> heads, std::span<const Value> cotan
 Value cotangent_of(std::span<const Value> cotangents, size_t i) { return i < cotangents.size() ? cotangents[i] : Value(); }
 
 Value new_gradient(Context& ctx, const TapeNode& leaf, std::span<Value> cotangents, bool create_graph) {
-  Value grad = cotangents.empty() || !cotangents[0].defined() ? make_filled(leaf.leaf_type, 0) : std::move(cotangents[0]);
+  Value grad = cotangents.empty() || !cotangents[0].defined() ? ctx.interpreter->filled(ctx, leaf.leaf_type, 0) : std::move(cotangents[0]);
   if (leaf.req == GradReq::kAdd) {
     Value in[2] = {std::move(grad), leaf.grad->value};
     grad = apply(ctx, op_named<"add">(), in, {})[0];
@@ -302,6 +309,27 @@ void record_custom(Context& ctx, const std::string& name, std::span<const Value>
   link_outputs(node, outputs);
 }
 
+static void trace_backward(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Value> heads,
+                           std::span<const Value> cotangents, BackwardOptions options) {
+  std::vector<TapeNode*> leaves;
+  Values wanted;
+  for (const Ref<TapeNode>& node : walk.nodes()) {
+    if (!node->leaf || node->req == GradReq::kNull) continue;
+    leaves.push_back(node.get());
+    wanted.push_back(tracer.value_of(node.get()));
+  }
+  Values grads = tracer.gradient(ctx, heads, cotangents, wanted, options.create_graph, options.first);
+  walk.release_needed();
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (leaves[i]->req == GradReq::kAdd) {
+      ScopedFlag recording(ctx.recording, options.create_graph);
+      Value in[2] = {std::move(grads[i]), tracer.read_gradient(*leaves[i])};
+      grads[i] = apply(ctx, op_named<"add">(), in, {})[0];
+    }
+    tracer.write_gradient(*leaves[i], std::move(grads[i]));
+  }
+}
+
 void backward(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents, BackwardOptions options) {
   check_cotangents(heads, cotangents);
   Walk walk(ctx, options);
@@ -309,6 +337,7 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
   for (const Ref<TapeNode>& node : walk.nodes())
     if (node->leaf && node->req != GradReq::kNull) walk.need(node.get());
   walk.spread_needs();
+  if (Tracer* tracer = ctx.interpreter->tracer()) return trace_backward(ctx, *tracer, walk, heads, cotangents, options);
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
   // Leaves change together, after the last thing that can fail.
   std::vector<std::pair<TapeNode*, Value>> writes;
@@ -322,6 +351,22 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
   }
 }
 
+static Values trace_gradients(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Value> heads,
+                              std::span<const Value> cotangents, std::span<const Value> wanted, BackwardOptions options) {
+  Values reached, out(wanted.size());
+  std::vector<size_t> places;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i].node() || !walk.reached(wanted[i].node())) continue;
+    places.push_back(i);
+    reached.push_back(wanted[i]);
+  }
+  if (places.empty()) return out;
+  Values grads = tracer.gradient(ctx, heads, cotangents, reached, options.create_graph, options.first);
+  walk.release_needed();
+  for (size_t i = 0; i < places.size(); ++i) out[places[i]] = std::move(grads[i]);
+  return out;
+}
+
 Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
                  std::span<const Value> wanted, BackwardOptions options) {
   check_cotangents(heads, cotangents);
@@ -330,6 +375,7 @@ Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Val
   for (const Value& v : wanted)
     if (v.node() && walk.reached(v.node())) walk.need(v.node());
   walk.spread_needs();
+  if (Tracer* tracer = ctx.interpreter->tracer()) return trace_gradients(ctx, *tracer, walk, heads, cotangents, wanted, options);
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
   Values out(wanted.size());
   walk.run([&](TapeNode& node, std::span<Value> grads) {

@@ -52,7 +52,7 @@ inline void Value::link(TapeNode* node, uint32_t output) {
   node_output_ = output;
 }
 
-// A leaf with a zero gradient of the type of `value` (floating dtypes only).
+// A leaf with a zero gradient of that type (floating dtypes only).
 Ref<TapeNode> make_leaf(const Type& type, GradReq req);
 
 // True when a cotangent can flow into the value.

@@ -34,6 +34,8 @@ Ref<Array> Array::make(const Type& type) {
   return Ref<Array>(array);
 }
 
+void Array::no_data() { throw NoValue(); }
+
 void Array::destroy(Array* array) {
   array->~Array();
   if (!pool.dead && pool.count < kPoolDepth)

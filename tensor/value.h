@@ -26,7 +26,14 @@ struct Type {
 };
 std::string to_string(const Type& type);  // "float32 2x3 cpu"
 
-// An array: type, strides in elements, and a buffer; without buffer only a type (see OpDef::vjp_uses).
+// Which output of which node an array stands for while a program is written; see graph/builder.h.
+struct Symbol {
+  uint64_t builder = 0;  // 0: none
+  int32_t node = -1;
+  int32_t output = 0;
+};
+
+// An array: type, strides in elements, and a buffer; without buffer only a type (see OpDef::vjp_uses), or a symbol.
 class Array : public RefCounted<Array> {
  public:
   Type type;
@@ -34,12 +41,19 @@ class Array : public RefCounted<Array> {
   int64_t offset = 0;  // elements from the start of the buffer
   Ref<Buffer> buffer;
   bool contiguous = true;  // row-major without gaps
+  Symbol symbol;
 
   static Ref<Array> make(const Type& type);  // contiguous, without buffer
   static void destroy(Array* array);
 
-  void* data() const { return static_cast<char*>(buffer->data) + offset * size_of(type.dtype); }
+  void* data() const {
+    if (!buffer) no_data();
+    return static_cast<char*>(buffer->data) + offset * size_of(type.dtype);
+  }
   bool writable() const { return unique() && buffer && buffer->unique(); }  // nobody else can see a write
+
+ private:
+  [[noreturn]] static void no_data();
 };
 
 class Value {

@@ -1,0 +1,256 @@
+#include "graph/builder.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "tensor/rule.h"
+
+namespace pg {
+namespace {
+
+uint64_t next_builder() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+bool any_requires_grad(std::span<const Value> inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return requires_grad(v); });
+}
+
+Device device_of(std::span<const Value> inputs, std::span<const Type> types) {
+  for (const Value& v : inputs)
+    if (v.is_array()) return v.device();
+  return types.empty() ? Device{} : types[0].device;
+}
+
+}  // namespace
+
+GraphBuilder::GraphBuilder(Stage stage) : stage_(stage), id_(next_builder()) {}
+
+int32_t GraphBuilder::line_now() {
+  if (stage_ == Stage::kReplay) return current_line;
+  std::string text = position();
+  if (text.empty()) return -1;
+  const auto [at, added] = lines_.emplace(text, int32_t(graph.lines.size()));
+  if (added) graph.lines.push_back(std::move(text));
+  return at->second;
+}
+
+// Appends the node; its outputs as symbols.
+Values GraphBuilder::emit(Context& ctx, Node node) {
+  const int32_t index = int32_t(graph.nodes.size());
+  Values out;
+  for (size_t k = 0; k < node.types.size(); ++k) {
+    Ref<Array> array = Array::make(node.types[k]);
+    array->symbol = {id_, index, int32_t(k)};
+    out.emplace_back(std::move(array));
+  }
+  if (stage_ == Stage::kTrace) {
+    node.training = training_mode(ctx);
+    node.recording = recording_mode(ctx);
+  }
+  if (node.line < 0) node.line = line_now();
+  sequences_.push_back(ctx.next_sequence);
+  graph.nodes.push_back(std::move(node));
+  return out;
+}
+
+Value GraphBuilder::add_input(const Type& type, std::string name) {
+  Node node;
+  node.kind = NodeKind::kInput;
+  node.types.push_back(type);
+  node.name = std::move(name);
+  const int32_t index = int32_t(graph.nodes.size());
+  graph.inputs.push_back(index);
+  Ref<Array> array = Array::make(type);
+  array->symbol = {id_, index, 0};
+  sequences_.push_back(sequences_.empty() ? 0 : sequences_.back());
+  graph.nodes.push_back(std::move(node));
+  return Value(std::move(array));
+}
+
+Value GraphBuilder::add_constant(const Value& value) {
+  const auto found = constants_.find(value.array_ref().get());
+  int32_t index = found == constants_.end() ? int32_t(graph.nodes.size()) : found->second.second;
+  if (found == constants_.end()) {
+    Node node;
+    node.kind = NodeKind::kConstant;
+    node.types.push_back(value.type());
+    node.constant = value.detached();
+    sequences_.push_back(sequences_.empty() ? 0 : sequences_.back());
+    graph.nodes.push_back(std::move(node));
+    constants_.emplace(value.array_ref().get(), std::make_pair(value.array_ref(), index));
+  }
+  Ref<Array> array = Array::make(value.type());
+  array->symbol = {id_, index, 0};
+  return Value(std::move(array));
+}
+
+Operand GraphBuilder::operand_of(const Value& value) {
+  if (!value.defined()) return {};
+  if (value.is_number()) return Operand::immediate(value.number());
+  if (owns(value)) return symbol_of(value);
+  if (!value.array().buffer) throw Error("a traced tensor is used after its trace");
+  return symbol_of(add_constant(value));
+}
+
+// Random keys of a trace name a generator and how many ticks come before.
+Attrs GraphBuilder::with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs) {
+  Attrs out = attrs.size() ? attrs : make_attrs(op);
+  AttrValue& key = out[size_t(op.random_attr)];
+  if (std::holds_alternative<RandomKey>(key)) return out;
+  const auto* given = std::get_if<Ref<Generator>>(&key);
+  const Ref<Generator> generator = given ? *given : ctx.generator;
+  const size_t index = size_t(std::find(generators.begin(), generators.end(), generator) - generators.begin());
+  if (index == generators.size()) {
+    generators.push_back(generator);
+    graph.ticks.push_back(0);
+  }
+  key = RandomKey{index, graph.ticks[index]++};
+  return out;
+}
+
+Values GraphBuilder::decompose(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+  Rule rule(ctx, op, attrs, inputs);
+  Values out;
+  const bool own_rule = op.differentiable() || op.has(kNoGrad);
+  {
+    ScopedFlag quiet(ctx.recording, ctx.recording && !own_rule);
+    for (Var& v : op.decompose(rule)) out.push_back(std::move(v.value()));
+  }
+  if (!own_rule) return out;
+  for (Value& v : out) v = v.detached();
+  record(ctx, op, inputs, attrs, out);
+  return out;
+}
+
+// While tracing the tape only tells what backward reaches: its rules run when the trace is replayed.
+void GraphBuilder::record_path(Context& ctx, const Node& node, std::span<const Value> inputs, std::span<Value> outputs) {
+  if (!ctx.recording || (node.op && node.op->has(kNoGrad))) return;
+  if (std::none_of(outputs.begin(), outputs.end(), [](const Value& v) { return is_float(v.dtype()); })) return;
+  record_custom(ctx, node.op ? node.op->name : "gradient", inputs, outputs, nullptr);
+}
+
+Values GraphBuilder::apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& given) {
+  const bool tracing = stage_ == Stage::kTrace;
+  if (op.has(kDynamicShape))
+    fail(op.name, "its output's shape depends on values, so it cannot be part of a graph; use where, masked_fill or a sum over "
+                  "the mask, or call it outside of the hybridized function");
+  Node node;
+  node.op = &op;
+  node.attrs = tracing && op.random_attr >= 0 ? with_random_key(ctx, op, given) : given;
+  const Attrs* inferred = &node.attrs;
+  Attrs resolved;
+  if (tracing && op.training_attr >= 0 && node.attrs[size_t(op.training_attr)].index() == 0) {
+    resolved = node.attrs;
+    resolved[size_t(op.training_attr)] = ctx.training;
+    inferred = &resolved;
+  }
+  SmallVector<Type, 2> types;
+  infer_types(op, inputs, *inferred, types);
+  if (!tracing && op.decompose) {
+    const bool for_gradient = ctx.recording && !op.differentiable() && !op.has(kNoGrad) && any_requires_grad(inputs);
+    if (for_gradient || (!op.view && !registry().kernel(op, device_of(inputs, types)).fn)) return decompose(ctx, op, inputs, node.attrs);
+  }
+  for (const Value& v : inputs) node.inputs.push_back(operand_of(v));
+  for (const Type& type : types) node.types.push_back(type);
+  Node kept;
+  kept.op = &op;
+  const Attrs attrs = node.attrs;
+  Values out = emit(ctx, std::move(node));
+  if (tracing)
+    record_path(ctx, kept, inputs, out);
+  else
+    record(ctx, op, inputs, attrs, out);
+  return out;
+}
+
+Value GraphBuilder::filled(Context& ctx, const Type& type, double number) {
+  const OpDef& op = op_named<"full">();
+  Values none;
+  const ScopedFlag quiet(ctx.recording, false);
+  return apply(ctx, op, none, make_attrs(op, {{"shape", ints(type.shape)}, {"value", number}, {"dtype", type.dtype}, {"device", type.device}}))[0];
+}
+
+Value GraphBuilder::detach(Context& ctx, const Value& value) {
+  if (!value.is_array() || stage_ == Stage::kReplay) return value.detached();
+  Node node;
+  node.kind = NodeKind::kDetach;
+  node.inputs.push_back(operand_of(value));
+  node.types.push_back(value.type());
+  return emit(ctx, std::move(node))[0];
+}
+
+Value GraphBuilder::leaf(Context& ctx, const Value& value, TapeNode* leaf) {
+  Node node;
+  node.kind = NodeKind::kLeaf;
+  node.req = leaf->req;
+  node.inputs.push_back(operand_of(value));
+  node.types.push_back(value.type());
+  Value out = emit(ctx, std::move(node))[0];
+  link_leaf(out, leaf);
+  out.link(leaf, 0);
+  return out;
+}
+
+void GraphBuilder::link_leaf(const Value& value, TapeNode* leaf) { leaves_[leaf] = value; }
+
+Value GraphBuilder::value_of(TapeNode* leaf) {
+  const auto found = leaves_.find(leaf);
+  if (found == leaves_.end())
+    throw Error("backward: this gradient flows to a tensor that was computed before the traced function; call backward outside of it");
+  return found->second;
+}
+
+Values GraphBuilder::gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
+                              std::span<const Value> wanted, bool create_graph, uint64_t first) {
+  Node node;
+  node.kind = NodeKind::kGradient;
+  node.heads = int32_t(heads.size());
+  node.create_graph = create_graph;
+  node.first = int32_t(std::lower_bound(sequences_.begin(), sequences_.end(), first) - sequences_.begin());
+  Values all;
+  for (const Value& v : heads) all.push_back(v);
+  for (size_t i = 0; i < heads.size(); ++i) all.push_back(i < cotangents.size() ? cotangents[i] : Value());
+  for (const Value& v : wanted) all.push_back(v), node.types.push_back(v.type());
+  for (const Value& v : all) node.inputs.push_back(operand_of(v));
+  Values out = emit(ctx, std::move(node));
+  Values linked;
+  for (const Value& v : all) linked.push_back(v.defined() ? v : Value(0.0));
+  ScopedFlag recording(ctx.recording, create_graph);
+  record_path(ctx, Node(), linked, out);
+  return out;
+}
+
+Value GraphBuilder::read_gradient(TapeNode& leaf) { return leaf.grad->value; }
+
+void GraphBuilder::write_gradient(TapeNode& leaf, Value gradient) {
+  leaf.grad->value = std::move(gradient);
+  leaf.fresh = true;
+}
+
+Values GraphBuilder::custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,
+                            std::span<const Value> saved, std::shared_ptr<const Graph> backward) {
+  Node node;
+  node.kind = NodeKind::kCustom;
+  node.name = std::move(name);
+  node.heads = int32_t(inputs.size());
+  Values all;
+  for (std::span<const Value> list : {inputs, outputs, saved})
+    for (const Value& v : list) all.push_back(v);
+  for (const Value& v : all) node.inputs.push_back(operand_of(v));
+  for (const Value& v : outputs) node.types.push_back(v.type());
+  node.bodies.push_back(std::move(backward));
+  Values out = emit(ctx, std::move(node));
+  record_path(ctx, Node(), inputs, out);
+  return out;
+}
+
+void GraphBuilder::guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
+  const Operand of = symbol_of(value);
+  for (const TypeGuard& g : graph.guards)
+    if (g.of == of && g.kind == kind && g.dim == dim) return;
+  graph.guards.push_back({of, kind, dim, answer, line_now()});
+}
+
+}  // namespace pg

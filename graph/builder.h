@@ -1,0 +1,72 @@
+// GraphBuilder: the interpreter that writes programs. Applied ops become nodes, their results are symbols: arrays with
+// a type and no memory. It serves twice: while a script is traced, and when a trace is replayed for the types of a call.
+#pragma once
+#include <functional>
+#include <unordered_map>
+
+#include "graph/ir.h"
+#include "tensor/context.h"
+
+namespace pg {
+
+class GraphBuilder : public Tracer {
+ public:
+  // kTrace keeps everything open that a run decides: modes, random keys, gradients, decompositions. kReplay resolves it.
+  enum class Stage { kTrace, kReplay };
+  explicit GraphBuilder(Stage stage);
+
+  Graph graph;
+
+  Value add_input(const Type& type, std::string name = "");
+  Value add_constant(const Value& value);  // equal arrays give one node
+  Operand operand_of(const Value& value);  // of a number, nothing, a symbol of this builder, or a constant array
+  bool owns(const Value& value) const { return value.is_array() && value.array().symbol.builder == id_; }
+  Operand symbol_of(const Value& value) const { return {value.array().symbol.node, value.array().symbol.output, 0}; }
+
+  Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) override;
+  Value filled(Context& ctx, const Type& type, double number) override;
+  Tracer* tracer() override { return stage_ == Stage::kTrace ? this : nullptr; }
+  Value detach(Context& ctx, const Value& value) override;
+  Value leaf(Context& ctx, const Value& value, TapeNode* leaf) override;
+  Value value_of(TapeNode* leaf) override;
+  Values gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
+                  std::span<const Value> wanted, bool create_graph, uint64_t first) override;
+  Value read_gradient(TapeNode& leaf) override;
+  void write_gradient(TapeNode& leaf, Value gradient) override;
+
+  // outputs = saved with the gradient that the closed graph `backward` (saved…, cotangents…) → one for each input gives.
+  Values custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,
+                std::span<const Value> saved, std::shared_ptr<const Graph> backward);
+
+  // The leaf whose value is this symbol.
+  void link_leaf(const Value& value, TapeNode* leaf);
+
+  // Notes that the script read this of a type.
+  void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
+
+  // Asked for each node of a trace; by default what the replay has set.
+  virtual std::string position() { return {}; }
+  virtual Mode training_mode(Context&) { return Mode::kAuto; }
+  virtual Mode recording_mode(Context&) { return Mode::kAuto; }
+
+  int32_t current_line = -1;
+  std::vector<Ref<Generator>> generators;  // by the index that random keys name
+
+ protected:
+  int32_t line_now();
+
+ private:
+  Values emit(Context& ctx, Node node);
+  Values decompose(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs);
+  Attrs with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs);
+  void record_path(Context& ctx, const Node& node, std::span<const Value> inputs, std::span<Value> outputs);
+
+  Stage stage_;
+  uint64_t id_;
+  std::unordered_map<const Array*, std::pair<Ref<Array>, int32_t>> constants_;
+  std::unordered_map<TapeNode*, Value> leaves_;
+  std::unordered_map<std::string, int32_t> lines_;
+  std::vector<uint64_t> sequences_;  // of the tape when each node was made
+};
+
+}  // namespace pg
