@@ -1,0 +1,45 @@
+// From a trace to the program of one call's types. The trace is replayed through `apply`: types are inferred anew, ops
+// without a kernel decompose, gradients come out of the tape's own rules. Nothing here enters Lua.
+#pragma once
+#include <optional>
+
+#include "graph/builder.h"
+
+namespace pg {
+
+// What a call decides about an input besides its type.
+enum class Flow : uint8_t { kNone, kWrite, kAdd, kHistory };  // no gradient; a leaf by its request; a recorded value
+
+struct Signature {
+  SmallVector<Type, 8> types;   // of the inputs
+  SmallVector<Flow, 8> flows;
+  bool recording = false, training = false;
+  bool operator==(const Signature& other) const;
+};
+
+// A guard of the trace that does not hold for these types: the script has to be traced again.
+class Retrace : public Error {
+ public:
+  using Error::Error;
+};
+
+// The joint program of one call: `outputs` of the trace, then, where the call is recorded, gradients.
+struct Specialized {
+  Graph graph;                    // inputs of the trace, then one cotangent for each of `heads`
+  size_t outputs = 0;             // how many of the graph's outputs are the trace's
+  std::vector<int32_t> heads;     // trace outputs that depend on inputs gradients flow to
+  std::vector<int32_t> wanted;    // inputs with a gradient among the outputs, in this order
+};
+
+// Throws Retrace, or the error of an op with its script line.
+Specialized specialize(const Graph& trace, const Signature& signature);
+
+// The joint graph cut in two. forward: the trace's outputs, then the residuals. backward: inputs are `kept` inputs of the
+// joint graph, then the residuals, then the cotangents; outputs are the gradients.
+struct Split {
+  Graph forward, backward;
+  std::vector<int32_t> kept;
+};
+Split split(const Specialized& joint);
+
+}  // namespace pg
