@@ -203,6 +203,7 @@ class Replay {
 
   void differentiate(const Values& outputs, Specialized& out) {
     Values heads, cotangents, wanted;
+    const size_t nodes = builder_.graph.nodes.size();
     for (size_t k = 0; k < outputs.size(); ++k) {
       if (!outputs[k].has_node() || !is_float(outputs[k].dtype())) continue;
       out.heads.push_back(int32_t(k));
@@ -221,6 +222,11 @@ class Replay {
       if (!grad.defined()) continue;
       out.wanted.push_back(int32_t(i));
       builder_.graph.outputs.push_back(builder_.operand_of(grad));
+    }
+    if (out.wanted.empty()) {  // the history ends inside
+      builder_.graph.nodes.resize(nodes);
+      builder_.graph.inputs.resize(inputs_.size());
+      out.heads.clear();
     }
   }
 

@@ -1,0 +1,203 @@
+#include "graph/program.h"
+
+#include <algorithm>
+
+#include "graph/passes/passes.h"
+
+namespace pg {
+namespace {
+
+Flow flow_of(const Value& v) {
+  const TapeNode* node = v.node();
+  if (!node) return Flow::kNone;
+  if (!node->leaf) return Flow::kHistory;
+  return node->req == GradReq::kNull ? Flow::kNone : node->req == GradReq::kAdd ? Flow::kAdd : Flow::kWrite;
+}
+
+bool any_flow(std::span<const Value> inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return flow_of(v) != Flow::kNone; });
+}
+
+// Whether the trace opens a scope of its own or takes gradients, so that it runs differently where they flow.
+bool reads_flows(const Graph& trace) {
+  for (const Node& node : trace.nodes)
+    if (node.kind == NodeKind::kGradient || node.recording == Mode::kOn) return true;
+  for (const TypeGuard& guard : trace.guards)
+    if (guard.kind == TypeGuard::kRequiresGrad) return true;
+  return false;
+}
+
+// The joint graph with its gradients as the only outputs.
+Graph gradients_only(const Specialized& joint) {
+  Graph graph = joint.graph;
+  graph.outputs.erase(graph.outputs.begin(), graph.outputs.begin() + ptrdiff_t(joint.outputs));
+  return graph;
+}
+
+}  // namespace
+
+struct Program::Entry {
+  Signature signature;
+  bool exact_flows = false;
+  Program::Options options;
+  Specialized joint;                         // its graph only where the run is recorded
+  std::shared_ptr<const Plan> forward, backward;
+  std::vector<int32_t> kept;
+  Graph program;                             // what `forward` was planned from
+  std::mutex mutex;                          // of what is made on first use:
+  Graph backward_graph;
+  Ref<Program> differentiable;               // inputs and cotangents → gradients, for create_graph
+
+  bool fits(std::span<const Value> inputs, bool recording, bool training) const {
+    if (signature.training != training || signature.recording != recording) return false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!(inputs[i].type() == signature.types[i])) return false;
+      if (exact_flows && flow_of(inputs[i]) != signature.flows[i]) return false;
+    }
+    return true;
+  }
+
+  std::shared_ptr<const Plan> backward_plan() {
+    const std::lock_guard lock(mutex);
+    if (!backward) {
+      backward = make_plan(optimize(backward_graph), plan_options());
+      backward_graph = {};
+    }
+    return backward;
+  }
+
+  Program& gradient_program() {
+    const std::lock_guard lock(mutex);
+    if (!differentiable) {
+      Options gradient = options;
+      gradient.name += " gradient";
+      differentiable = Ref<Program>(new Program(gradients_only(joint), {}, gradient));
+    }
+    return *differentiable;
+  }
+
+  PlanOptions plan_options() const {
+    PlanOptions plan;
+    plan.static_alloc = options.static_alloc;
+    return plan;
+  }
+};
+
+Program::Program(Graph trace, std::vector<Ref<Generator>> generators, Options options)
+    : trace_(std::move(trace)), generators_(std::move(generators)), options_(std::move(options)), reads_flows_(reads_flows(trace_)) {}
+
+size_t Program::specializations() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+size_t Program::arena_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& entry : entries_) {
+    bytes += entry->forward->held_bytes();
+    if (entry->backward) bytes += entry->backward->held_bytes();
+  }
+  return bytes;
+}
+
+Graph Program::optimized() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.empty() ? trace_ : entries_[0]->program;
+}
+
+std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Value> inputs) {
+  auto entry = std::make_shared<Entry>();
+  entry->options = options_;
+  Signature& signature = entry->signature;
+  signature.training = ctx.training;
+  signature.recording = ctx.recording && any_flow(inputs);
+  entry->exact_flows = signature.recording || reads_flows_;
+  for (const Value& v : inputs) {
+    signature.types.push_back(v.type());
+    signature.flows.push_back(entry->exact_flows ? flow_of(v) : Flow::kNone);
+  }
+  entry->joint = specialize(trace_, signature);
+  if (entry->joint.wanted.empty()) {
+    entry->program = optimize(entry->joint.graph);
+    entry->joint.graph = {};
+  } else {
+    Split halves = split(entry->joint);
+    entry->program = optimize(halves.forward);
+    entry->backward_graph = std::move(halves.backward);
+    entry->kept = std::move(halves.kept);
+  }
+  entry->forward = make_plan(entry->program, entry->plan_options());
+  return entry;
+}
+
+std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Value> inputs) {
+  const bool recording = ctx.recording && any_flow(inputs);
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i]->fits(inputs, recording, ctx.training)) continue;
+    if (i > 0) std::rotate(entries_.begin(), entries_.begin() + ptrdiff_t(i), entries_.begin() + ptrdiff_t(i) + 1);
+    return entries_[0];
+  }
+  if (options_.static_shape && !entries_.empty()) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!(inputs[i].type() == entries_[0]->signature.types[i]))
+        throw Error(fmt::format("{}: input {} is {}, static_shape promised {}", options_.name, i + 1, to_string(inputs[i].type()),
+                                to_string(entries_[0]->signature.types[i])));
+  }
+  std::shared_ptr<Entry> entry = make(ctx, inputs);
+  entries_.insert(entries_.begin(), entry);
+  if (entries_.size() > options_.max_specializations) entries_.pop_back();
+  return entry;
+}
+
+Values Program::run(Context& ctx, std::span<Value> inputs) {
+  SmallVector<RandomKey, 2> states;
+  for (const Ref<Generator>& generator : generators_) states.push_back(generator->state());
+  Values out = run_with(ctx, inputs, states);
+  for (size_t g = 0; g < generators_.size(); ++g)
+    generators_[g]->set_state({states[g].seed, states[g].tick + trace_.ticks[g]});
+  return out;
+}
+
+Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states) {
+  const std::shared_ptr<Entry> entry = find(ctx, inputs);
+  if (entry->joint.wanted.empty()) return pg::run(*entry->forward, ctx, inputs, states);
+  Values kept(inputs);
+  Values out = pg::run(*entry->forward, ctx, inputs, states), residuals, heads;
+  for (size_t i = entry->joint.outputs; i < out.size(); ++i) residuals.push_back(std::move(out[i]));
+  while (out.size() > entry->joint.outputs) out.pop_back();
+  for (int32_t head : entry->joint.heads) heads.push_back(out[size_t(head)].detached());
+  const std::vector<RandomKey> keys(states.begin(), states.end());
+  record_custom(ctx, options_.name, kept, heads,
+                [entry, kept, residuals, keys](Context& c, TapeNode&, std::span<const Value> cotangents) {
+                  return backward(c, entry, kept, residuals, keys, cotangents);
+                });
+  for (size_t k = 0; k < heads.size(); ++k) out[size_t(entry->joint.heads[k])] = std::move(heads[k]);
+  return out;
+}
+
+Values Program::backward(Context& ctx, const std::shared_ptr<Entry>& entry, const Values& inputs, const Values& residuals,
+                         std::span<const RandomKey> states, std::span<const Value> cotangents) {
+  const Specialized& joint = entry->joint;
+  Values arguments, found;
+  if (ctx.recording) {
+    arguments = inputs;
+  } else {
+    for (int32_t k : entry->kept) arguments.push_back(inputs[size_t(k)].detached());
+    for (const Value& v : residuals) arguments.push_back(v);
+  }
+  for (size_t k = 0; k < joint.heads.size(); ++k) {
+    const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[inputs.size() + k])].types[0];
+    arguments.push_back(k < cotangents.size() && cotangents[k].defined() ? cotangents[k] : make_filled(type, 0));
+  }
+  if (ctx.recording)
+    found = entry->gradient_program().run_with(ctx, arguments, states);
+  else
+    found = pg::run(*entry->backward_plan(), ctx, arguments, states);
+  Values grads(inputs.size());
+  for (size_t k = 0; k < joint.wanted.size(); ++k) grads[size_t(joint.wanted[k])] = std::move(found[k]);
+  return grads;
+}
+
+}  // namespace pg

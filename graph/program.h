@@ -1,0 +1,53 @@
+// Program: a trace and what was made of it for the types it has met. Running one is a single entry on the tape.
+#pragma once
+#include <functional>
+#include <mutex>
+
+#include "graph/exec.h"
+#include "graph/specialize.h"
+
+namespace pg {
+
+class Program : public RefCounted<Program> {
+ public:
+  struct Options {
+    std::string name = "graph";
+    bool static_alloc = true;
+    bool static_shape = false;  // a second set of types is an error
+    size_t max_specializations = 16;
+  };
+
+  Program(Graph trace, std::vector<Ref<Generator>> generators, Options options);
+  static void destroy(Program* program) { delete program; }
+
+  const Graph& trace() const { return trace_; }
+  const Options& options() const { return options_; }
+  size_t input_count() const { return trace_.inputs.size(); }
+  size_t specializations() const;
+  size_t arena_bytes() const;  // of all specializations
+
+  // Runs on the inputs, records it when ctx.recording and gradients flow to one of them, and advances the generators.
+  // An input that the caller moved in as the only holder may be rewritten (see graph/exec.h). Throws Retrace when a
+  // guard of the trace does not hold for these types. On an exception nothing has changed.
+  Values run(Context& ctx, std::span<Value> inputs);
+
+  // The optimized program for the types of the last run (forward only), or the trace when there was none.
+  Graph optimized() const;
+
+ private:
+  struct Entry;
+  std::shared_ptr<Entry> find(Context& ctx, std::span<const Value> inputs);
+  std::shared_ptr<Entry> make(Context& ctx, std::span<const Value> inputs);
+  Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states);
+  static Values backward(Context& ctx, const std::shared_ptr<Entry>& entry, const Values& inputs, const Values& residuals,
+                         std::span<const RandomKey> states, std::span<const Value> cotangents);
+
+  Graph trace_;
+  std::vector<Ref<Generator>> generators_;
+  Options options_;
+  bool reads_flows_ = false;  // what the trace does depends on which inputs gradients flow to
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Entry>> entries_;  // the last used first
+};
+
+}  // namespace pg

@@ -1,0 +1,572 @@
+#include "vm/trace.h"
+
+#include "tensor/buffer.h"
+#include "vm/args.h"
+#include "vm/bindings.h"
+
+namespace pg::vm {
+
+TraceSession::TraceSession(lua_State* L, State& state)
+    : GraphBuilder(Stage::kTrace), L_(L), state_(state), first_box_(state.next_box), first_token_(state.next_token),
+      recording_(state.ctx.recording), training_(state.ctx.training) {
+  lua_newtable(L);
+  boxes = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+TraceSession::~TraceSession() {
+  end();
+  if (!state_.closed) state_.dead_references.push_back(boxes);
+}
+
+TraceSession::Captured* TraceSession::find(const Box& box) {
+  const auto at = places_.find(&box);
+  return at == places_.end() ? nullptr : &captured[size_t(at->second)];
+}
+
+TraceSession::Captured* TraceSession::find(const Cell& cell) {
+  const auto at = cells_.find(&cell);
+  return at == cells_.end() ? nullptr : &captured[size_t(at->second)];
+}
+
+int32_t TraceSession::owner_of(TapeNode* leaf) const {
+  for (size_t i = 0; i < captured.size(); ++i)
+    if (captured[i].box && captured[i].before.node() == leaf) return int32_t(i);
+  return -1;
+}
+
+void TraceSession::touch(Box& box) {
+  Value& value = box.get();
+  if (ended_ || !value.is_array() || owns(value)) return;
+  if (box.cell) {
+    for (const auto& [cell, place] : cells_)
+      if (cell == box.cell.get()) return;
+  }
+  if (box.serial >= first_box_ && !box.cell) return;  // made inside of what does not change: a constant
+  if (!value.array().buffer) throw Error("a traced tensor is used after its trace");
+  Captured& c = captured.emplace_back();
+  c.box = &box;
+  c.before = value;
+  c.symbol = add_input(value.type());
+  c.input = int32_t(graph.inputs.size()) - 1;
+  places_.emplace(&box, int32_t(captured.size()) - 1);
+  if (box.cell) cells_.emplace(box.cell.get(), int32_t(captured.size()) - 1);
+  TapeNode* node = value.node();
+  Value symbol = c.symbol;
+  if (node && node->leaf) {
+    graph.nodes.back().req = node->req;
+    link_leaf(symbol, node);
+    symbol.link(node, 0);
+  } else if (node) {
+    Ref<TapeNode> history(new TapeNode);  // where a walk ends: backward cannot go on outside of the trace
+    history->leaf = true;
+    symbol.link(history.get(), 0);
+  }
+  value = std::move(symbol);
+  lua_rawgeti(L_, LUA_REGISTRYINDEX, boxes);
+  push_again(L_, state_, box);
+  lua_rawseti(L_, -2, int(captured.size()));
+  lua_pop(L_, 1);
+}
+
+int32_t TraceSession::capture_gradient(Ref<Cell> cell, TapeNode* leaf, bool as_input) {
+  const auto found = cells_.find(cell.get());
+  if (found != cells_.end()) return found->second;
+  Captured& c = captured.emplace_back();
+  c.cell = cell;
+  c.leaf = leaf;
+  c.owner = owner_of(leaf);
+  c.before = cell->value;
+  if (as_input) {
+    c.symbol = add_input(cell->value.type());
+    c.input = int32_t(graph.inputs.size()) - 1;
+    cell->value = c.symbol;
+  }
+  cells_.emplace(cell.get(), int32_t(captured.size()) - 1);
+  return int32_t(captured.size()) - 1;
+}
+
+Value TraceSession::read_gradient(TapeNode& leaf) {
+  if (owner_of(&leaf) >= 0) capture_gradient(leaf.grad, &leaf, true);
+  return leaf.grad->value;
+}
+
+void TraceSession::write_gradient(TapeNode& leaf, Value gradient) {
+  if (owner_of(&leaf) >= 0) capture_gradient(leaf.grad, &leaf, false);
+  leaf.grad->value = std::move(gradient);
+  set_fresh(leaf, true);
+}
+
+bool TraceSession::fresh(TapeNode& leaf) {
+  const int32_t owner = owner_of(&leaf);
+  if (owner < 0) return leaf.fresh;
+  for (Freshness& f : freshness)
+    if (f.leaf == &leaf) return leaf.fresh;
+  freshness.push_back({&leaf, owner, leaf.fresh, true, leaf.fresh});
+  return leaf.fresh;
+}
+
+void TraceSession::set_fresh(TapeNode& leaf, bool fresh) {
+  const int32_t owner = owner_of(&leaf);
+  bool known = owner < 0;
+  for (Freshness& f : freshness) known |= f.leaf == &leaf;
+  if (!known) freshness.push_back({&leaf, owner, leaf.fresh, false, leaf.fresh});
+  leaf.fresh = fresh;
+}
+
+void TraceSession::end() {
+  if (std::exchange(ended_, true)) return;
+  auto changed = [&](const Captured& c, const Value& now) {
+    return now.is_array() && !(c.symbol.is_array() && owns(now) && symbol_of(now) == symbol_of(c.symbol));
+  };
+  for (Captured& c : captured) {
+    Value& now = c.box ? c.box->get() : c.cell->value;
+    const bool written = c.box || c.input >= 0 ? changed(c, now) : true;
+    if (written && failed.empty() && now.is_array()) {
+      c.output = int32_t(graph.outputs.size());
+      graph.outputs.push_back(operand_of(now));
+    }
+    if (c.box)
+      set_value(*c.box, c.before);
+    else
+      now = c.before;
+  }
+  for (Freshness& f : freshness) {
+    f.after = f.leaf->fresh;
+    f.leaf->fresh = f.before;
+  }
+}
+
+int32_t TraceSession::output(lua_State* L, int i) {
+  Box* box = to_box(L, state_, i);
+  if (!box || !box->get().is_array()) throw Error("trace: not a tensor with a value");
+  graph.outputs.push_back(operand_of(box->get()));
+  return int32_t(graph.outputs.size()) - 1;
+}
+
+int32_t TraceSession::input_of(lua_State* L, int i) {
+  Box* box = to_box(L, state_, i);
+  if (!box) return -1;
+  if (const Captured* c = find(*box)) return int32_t(c - &captured[0]);
+  if (box->serial >= first_box_ || !box->get().is_array()) return -1;
+  ended_ = false;
+  touch(*box);
+  ended_ = true;
+  Captured& c = captured.back();
+  set_value(*box, c.before);
+  return int32_t(captured.size()) - 1;
+}
+
+std::string TraceSession::position() { return script_position(L_); }
+
+Mode TraceSession::training_mode(Context& ctx) {
+  return state_.training_token < first_token_ ? Mode::kAuto : ctx.training ? Mode::kOn : Mode::kOff;
+}
+
+Mode TraceSession::recording_mode(Context& ctx) {
+  return state_.recording_token < first_token_ ? Mode::kAuto : ctx.recording ? Mode::kOn : Mode::kOff;
+}
+
+void TraceSession::read_flags(bool recording, bool training) {
+  if (recording && state_.recording_token < first_token_) guards_recording = recording_;
+  if (training && state_.training_token < first_token_) guards_training = training_;
+}
+
+namespace {
+
+// What a call of a program needs besides the graph: which boxes its inputs are and what it writes back.
+struct Call {
+  struct WriteBack {
+    int32_t box, output;
+    bool gradient;
+  };
+  struct Fresh {
+    int32_t box;
+    int8_t expected;  // -1: not read
+    bool after;
+  };
+  Ref<Program> program;
+  int32_t boxes = 0;                  // tensors that a call passes
+  std::vector<int32_t> input_boxes;   // by input: the tensor it is, or whose gradient it is
+  std::vector<char> input_gradients;  // by input: whether it is the gradient
+  std::vector<WriteBack> writes;
+  std::vector<Fresh> fresh;
+  std::vector<int32_t> results;       // outputs of the graph that become new tensors
+  std::optional<bool> recording, training;
+};
+
+struct TraceHandle {
+  TraceSession* session;
+  std::vector<int32_t>* results;
+};
+
+const char kTraceKey = 0, kProgramKey = 0;
+
+void push_metatable(lua_State* L, const char* key) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+template <class T>
+T* to_handle(lua_State* L, int i, const char* key) {
+  void* data = lua_touserdata(L, i);
+  if (!data || !lua_getmetatable(L, i)) return nullptr;
+  push_metatable(L, key);
+  const bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return same ? static_cast<T*>(data) : nullptr;
+}
+
+TraceHandle& check_trace(lua_State* L) {
+  TraceHandle* handle = to_handle<TraceHandle>(L, 1, &kTraceKey);
+  if (!handle || !handle->session) throw Error("trace: expected a trace that is not finished");
+  return *handle;
+}
+
+struct ProgramHandle {
+  Call* call;
+};
+
+Call& check_call(lua_State* L, int i) {
+  ProgramHandle* handle = to_handle<ProgramHandle>(L, i, &kProgramKey);
+  if (!handle || !handle->call) throw Error("run: expected a program");
+  return *handle->call;
+}
+
+int collect_trace(lua_State* L) {
+  auto* handle = static_cast<TraceHandle*>(lua_touserdata(L, 1));
+  delete std::exchange(handle->session, nullptr);
+  delete std::exchange(handle->results, nullptr);
+  return 0;
+}
+
+int collect_program(lua_State* L) {
+  delete std::exchange(static_cast<ProgramHandle*>(lua_touserdata(L, 1))->call, nullptr);
+  return 0;
+}
+
+// The state and the context as tracing needs them, for the extent of a call.
+class Tracing {
+ public:
+  Tracing(State& state, TraceSession& session) : state_(state), interpreter_(state.ctx.interpreter), trace_(state.trace) {
+    state.trace = &session;
+    state.ctx.interpreter = &session;
+  }
+  ~Tracing() {
+    state_.trace = trace_;
+    state_.ctx.interpreter = interpreter_;
+  }
+  Tracing(const Tracing&) = delete;
+
+ private:
+  State& state_;
+  Interpreter* interpreter_;
+  TraceSession* trace_;
+};
+
+// trace(f, n, …) → ok, the trace or an error, f's results. No yield crosses this frame.
+int trace_function(lua_State* L, State& state) {
+  state.update_modes();
+  if (state.trace) throw Error("trace: a trace is under way");
+  const int n = int(lua_tointeger(L, 2));
+  auto* handle = static_cast<TraceHandle*>(lua_newuserdata(L, sizeof(TraceHandle)));
+  *handle = {};
+  push_metatable(L, &kTraceKey);
+  lua_setmetatable(L, -2);
+  lua_insert(L, 1);  // handle, f, n, …
+  lua_remove(L, 3);
+  handle->results = new std::vector<int32_t>;
+  handle->session = new TraceSession(L, state);
+  TraceSession& session = *handle->session;
+  int status;
+  {
+    const Tracing tracing(state, session);
+    status = lua_pcall(L, n, LUA_MULTRET, 0);
+    if (status && session.failed.empty()) session.failed = "error";
+  }
+  state.update_modes();
+  session.end();
+  if (session.failed.empty()) {
+    lua_pushboolean(L, true);
+    lua_insert(L, 1);
+    return lua_gettop(L);
+  }
+  lua_pushboolean(L, false);
+  if (status && session.failed == "error")
+    lua_pushvalue(L, -2);
+  else
+    lua_pushstring(L, session.failed.c_str());
+  return 2;
+}
+
+// trace:captured() → the tensors from outside in the order in which run takes them, each {box =, written =}.
+int captured_tensors(lua_State* L, State&) {
+  TraceSession& session = *check_trace(L).session;
+  lua_newtable(L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, session.boxes);
+  int count = 0;
+  for (size_t i = 0; i < session.captured.size(); ++i) {
+    const auto& c = session.captured[i];
+    if (!c.box) continue;
+    lua_createtable(L, 0, 3);
+    lua_rawgeti(L, -2, int(i) + 1);
+    lua_setfield(L, -2, "box");
+    lua_pushstring(L, "box");
+    lua_setfield(L, -2, "kind");
+    lua_pushboolean(L, c.output >= 0);
+    lua_setfield(L, -2, "written");
+    lua_rawseti(L, -3, ++count);
+  }
+  lua_pop(L, 1);
+  return 1;
+}
+
+// The place of captured[i] among the captured tensors alone.
+int32_t box_place(const TraceSession& session, int32_t i) {
+  int32_t place = 0;
+  for (int32_t k = 0; k < i; ++k) place += session.captured[size_t(k)].box != nullptr;
+  return place;
+}
+
+// trace:input_of(x) → which of captured() it is, from 1, or nil.
+int trace_input_of(lua_State* L, State&) {
+  TraceSession& session = *check_trace(L).session;
+  const int32_t i = session.input_of(L, 2);
+  if (i < 0) return lua_pushnil(L), 1;
+  lua_pushnumber(L, box_place(session, i) + 1);
+  return 1;
+}
+
+// trace:output(x) → which result of run it is, from 1.
+int trace_output(lua_State* L, State&) {
+  TraceHandle& handle = check_trace(L);
+  handle.results->push_back(handle.session->output(L, 2));
+  lua_pushnumber(L, double(handle.results->size()));
+  return 1;
+}
+
+// trace:text() → the graph as text; equal texts, equal programs.
+int trace_text(lua_State* L, State&) {
+  lua_pushstring(L, to_string(check_trace(L).session->graph).c_str());
+  return 1;
+}
+
+Call* make_call(TraceSession& session, std::vector<int32_t> results, Program::Options options) {
+  auto call = std::make_unique<Call>();
+  call->input_boxes.resize(session.graph.inputs.size());
+  call->input_gradients.resize(session.graph.inputs.size());
+  for (size_t i = 0; i < session.captured.size(); ++i) {
+    const auto& c = session.captured[i];
+    const int32_t place = box_place(session, c.box ? int32_t(i) : c.owner);
+    call->boxes += c.box != nullptr;
+    if (c.input >= 0) {
+      call->input_boxes[size_t(c.input)] = place;
+      call->input_gradients[size_t(c.input)] = !c.box;
+    }
+    if (c.output >= 0) call->writes.push_back({place, c.output, !c.box});
+  }
+  for (const auto& f : session.freshness)
+    call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after});
+  call->results = std::move(results);
+  call->recording = session.guards_recording;
+  call->training = session.guards_training;
+  call->program = Ref<Program>(new Program(without_dead_nodes(session.graph), session.generators, std::move(options)));
+  return call.release();
+}
+
+// trace:finish{name=, static_alloc=, static_shape=} → a program; the trace is used up.
+int finish_trace(lua_State* L, State& state) {
+  TraceHandle& handle = check_trace(L);
+  Program::Options options;
+  if (lua_istable(L, 2)) {
+    if (option(L, 2, "name")) options.name = check_string(L, state, lua_gettop(L), "finish", "name"), lua_pop(L, 1);
+    if (option(L, 2, "static_alloc")) options.static_alloc = lua_toboolean(L, -1), lua_pop(L, 1);
+    if (option(L, 2, "static_shape")) options.static_shape = lua_toboolean(L, -1), lua_pop(L, 1);
+  }
+  auto* program = static_cast<ProgramHandle*>(lua_newuserdata(L, sizeof(ProgramHandle)));
+  program->call = nullptr;
+  push_metatable(L, &kProgramKey);
+  lua_setmetatable(L, -2);
+  program->call = make_call(*handle.session, *handle.results, std::move(options));
+  delete std::exchange(handle.session, nullptr);
+  return 1;
+}
+
+TapeNode* leaf_of(Box& box) {
+  TapeNode* node = box.get().node();
+  return node && node->leaf ? node : nullptr;
+}
+
+// The values of the boxes while a program runs. Those it rewrites are lent, so that their memory can be written in place;
+// they come back when the run fails.
+class Lease {
+ public:
+  Lease(const Call& call, std::span<Box* const> boxes, bool donate) : call_(call), boxes_(boxes), donate_(donate) {
+    for (size_t i = 0; i < call.input_boxes.size(); ++i) {
+      Box& box = *boxes[size_t(call.input_boxes[i])];
+      inputs.push_back(call.input_gradients[i] ? leaf_of(box)->grad->value : box.get());
+    }
+    if (donate) lend();
+  }
+  ~Lease() {
+    if (donate_ && !done_) take_back();
+  }
+  Lease(const Lease&) = delete;
+  void finish() { done_ = true; }
+
+  Values inputs;
+
+ private:
+  Value& home(size_t i) const {
+    Box& box = *boxes_[size_t(call_.input_boxes[i])];
+    return call_.input_gradients[i] ? leaf_of(box)->grad->value : box.get();
+  }
+  bool is_written(size_t i) const {
+    for (const auto& w : call_.writes)
+      if (w.box == call_.input_boxes[i] && w.gradient == bool(call_.input_gradients[i])) return true;
+    return false;
+  }
+  // The box keeps its history, so that a leaf stays one; the array moves.
+  void lend() {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!is_written(i)) continue;
+      home(i).array_ref() = {};
+      inputs[i].link(nullptr, 0);
+      lent_.push_back(i);
+    }
+  }
+  void take_back() {
+    for (size_t i : lent_) home(i).array_ref() = inputs[i].array_ref();
+  }
+
+  const Call& call_;
+  std::span<Box* const> boxes_;
+  std::vector<size_t> lent_;
+  bool donate_, done_ = false;
+};
+
+int refuse(lua_State* L, const std::string& reason) {
+  lua_pushnil(L);
+  lua_pushstring(L, reason.c_str());
+  return 2;
+}
+
+std::string unmet_state(const Call& call, State& state, std::span<Box* const> boxes) {
+  if (call.recording && *call.recording != state.ctx.recording) return "recording is now " + std::string(state.ctx.recording ? "on" : "off");
+  if (call.training && *call.training != state.ctx.training) return "training is now " + std::string(state.ctx.training ? "on" : "off");
+  for (size_t i = 0; i < boxes.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (boxes[i] == boxes[k]) return "two inputs are the same tensor now";
+  for (size_t i = 0; i < call.input_boxes.size(); ++i)
+    if (call.input_gradients[i] && !leaf_of(*boxes[size_t(call.input_boxes[i])])) return "a tensor has no gradient now";
+  for (const auto& w : call.writes)
+    if (w.gradient && !leaf_of(*boxes[size_t(w.box)])) return "a tensor has no gradient now";
+  for (const auto& f : call.fresh) {
+    const TapeNode* leaf = leaf_of(*boxes[size_t(f.box)]);
+    if (!leaf || (f.expected >= 0 && leaf->fresh != bool(f.expected))) return "whether a gradient is fresh has changed";
+  }
+  return "";
+}
+
+void write_back(const Call& call, std::span<Box* const> boxes, Values& out) {
+  for (const auto& w : call.writes) {
+    Box& box = *boxes[size_t(w.box)];
+    TapeNode* leaf = leaf_of(box);
+    Value result = out[size_t(w.output)];
+    if (w.gradient) {
+      leaf->grad->value = result.detached();
+      continue;
+    }
+    if (leaf) result.link(leaf, 0);
+    set_value(box, std::move(result));
+  }
+  for (const auto& f : call.fresh) leaf_of(*boxes[size_t(f.box)])->fresh = f.after;
+}
+
+Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
+  Lease lease(call, boxes, !state.ctx.recording);
+  Values out = call.program->run(state.ctx, lease.inputs);
+  lease.finish();
+  lease.inputs.clear();
+  write_back(call, boxes, out);
+  return out;
+}
+
+// run(program, tensors…) → results; or nil and the reason why the script has to be traced again.
+int run_program(lua_State* L, State& state) {
+  state.update_modes();
+  const Call& call = check_call(L, 1);
+  if (lua_gettop(L) != call.boxes + 1) throw Error(fmt::format("run: the program takes {} tensors, got {}", call.boxes, lua_gettop(L) - 1));
+  SmallVector<Box*, 16> boxes;
+  for (int i = 2; i <= call.boxes + 1; ++i) {
+    Box& box = check_box(L, state, i, call.program->options().name.c_str(), "input");
+    require_value(L, box, i, call.program->options().name.c_str(), "input");
+    boxes.push_back(&box);
+  }
+  const std::string unmet = unmet_state(call, state, boxes);
+  if (!unmet.empty()) return refuse(L, unmet);
+  Values out;
+  try {
+    out = run_call(state, call, boxes);
+  } catch (const Retrace& e) {
+    return refuse(L, e.what());
+  } catch (const OutOfMemory&) {
+    collect_garbage(L);
+    out = run_call(state, call, boxes);
+  }
+  Values results;
+  for (int32_t k : call.results) results.push_back(out[size_t(k)]);
+  out.clear();
+  push_results(L, state, results);
+  return int(results.size());
+}
+
+// program:graph() → the text of the trace; program:graph("optimized") of what the last run ran.
+int program_text(lua_State* L, State&) {
+  const Program& program = *check_call(L, 1).program;
+  lua_pushstring(L, to_string(lua_isnoneornil(L, 2) ? program.trace() : program.optimized()).c_str());
+  return 1;
+}
+
+int program_dot(lua_State* L, State&) {
+  lua_pushstring(L, to_dot(check_call(L, 1).program->trace()).c_str());
+  return 1;
+}
+
+// program:info() → specializations, bytes of arenas
+int program_info(lua_State* L, State&) {
+  const Program& program = *check_call(L, 1).program;
+  lua_pushnumber(L, double(program.specializations()));
+  lua_pushnumber(L, double(program.arena_bytes()));
+  return 2;
+}
+
+int is_tracing(lua_State* L, State& state) { return lua_pushboolean(L, state.trace != nullptr), 1; }
+
+void make_class(lua_State* L, State& state, const char* key, lua_CFunction collect, std::initializer_list<Registration> methods) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_createtable(L, 0, 3);
+  lua_pushcfunction(L, collect);
+  lua_setfield(L, -2, "__gc");
+  lua_newtable(L);
+  register_functions(L, state, methods);
+  lua_setfield(L, -2, "__index");
+  lua_pushstring(L, "perigee");
+  lua_setfield(L, -2, "__metatable");
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+}  // namespace
+
+void open_trace(lua_State* L, State& state) {
+  register_functions(L, state, {{"trace", entry<trace_function>}, {"run", entry<run_program>}, {"tracing", entry<is_tracing>}});
+  make_class(L, state, &kTraceKey, collect_trace,
+             {{"captured", entry<captured_tensors>},
+              {"input_of", entry<trace_input_of>},
+              {"output", entry<trace_output>},
+              {"text", entry<trace_text>},
+              {"finish", entry<finish_trace>}});
+  make_class(L, state, &kProgramKey, collect_program,
+             {{"graph", entry<program_text>}, {"dot", entry<program_dot>}, {"info", entry<program_info>}});
+}
+
+}  // namespace pg::vm

@@ -1,0 +1,82 @@
+// TraceSession: a Lua function while it is traced. Tensors from outside become inputs of the graph when the script first
+// touches them: for the extent of the trace their boxes hold symbols. Afterwards every box is as it was before.
+#pragma once
+#include <deque>
+#include <optional>
+
+#include "graph/program.h"
+#include "vm/box.h"
+
+namespace pg::vm {
+
+class TraceSession final : public GraphBuilder {
+ public:
+  TraceSession(lua_State* L, State& state);
+  ~TraceSession() override;
+  TraceSession(const TraceSession&) = delete;
+
+  // A tensor from outside of the trace, or a `.grad` of one.
+  struct Captured {
+    Box* box = nullptr;      // of kind tensor; kept alive by `boxes`
+    Ref<Cell> cell;          // of a gradient
+    TapeNode* leaf = nullptr;
+    Value before, symbol;
+    int32_t input = -1;      // of the graph; -1 for a gradient that is only written
+    int32_t owner = -1;      // of a gradient: index of the captured tensor that is its leaf
+    int32_t output = -1;     // of the graph, where the script rebound it
+  };
+  // The freshness of a leaf's gradient, which Trainer reads and clears.
+  struct Freshness {
+    TapeNode* leaf;
+    int32_t owner;
+    bool before;
+    bool read = false, after = false;
+  };
+
+  // Called whenever the binding is about to use what a box holds, or to rebind it.
+  void touch(Box& box);
+  bool fresh(TapeNode& leaf);
+  void set_fresh(TapeNode& leaf, bool fresh);
+
+  // After the traced function: gives every box its value back and notes what the script changed.
+  void end();
+
+  // After end(): the graph output that holds the value of a tensor made inside.
+  int32_t output(lua_State* L, int i);
+  // After end(): the place among captured tensors of the box at i, or -1; a tensor from outside that no op used
+  // becomes an input now.
+  int32_t input_of(lua_State* L, int i);
+
+  Value read_gradient(TapeNode& leaf) override;
+  void write_gradient(TapeNode& leaf, Value gradient) override;
+  std::string position() override;
+  Mode training_mode(Context& ctx) override;
+  Mode recording_mode(Context& ctx) override;
+
+  // The flags as the script read them, when it did.
+  void read_flags(bool recording, bool training);
+
+  std::deque<Captured> captured;            // tensors and gradients, in order of first use
+  std::vector<Freshness> freshness;
+  std::optional<bool> guards_recording, guards_training;
+  std::string failed;                       // the first error that the script may not catch away
+  int boxes = LUA_NOREF;                    // registry reference to a table: index in `captured` → tensor
+
+ private:
+  Captured* find(const Box& box);
+  Captured* find(const Cell& cell);
+  int32_t owner_of(TapeNode* leaf) const;
+  int32_t capture_gradient(Ref<Cell> cell, TapeNode* leaf, bool as_input);
+
+  lua_State* L_;
+  State& state_;
+  uint64_t first_box_, first_token_;
+  bool recording_, training_;
+  bool ended_ = false;
+  std::unordered_map<const Box*, int32_t> places_;
+  std::unordered_map<const Cell*, int32_t> cells_;
+};
+
+void open_trace(lua_State* L, State& state);  // core.trace, core.run, core.tracing
+
+}  // namespace pg::vm
