@@ -122,6 +122,9 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     entry->program = optimize(entry->joint.graph);
     entry->joint.graph = {};
   } else {
+    PassOptions whole;
+    whole.kernels = false;
+    entry->joint.graph = optimize(std::move(entry->joint.graph), whole);
     Split halves = split(entry->joint);
     entry->program = optimize(halves.forward);
     entry->backward_graph = std::move(halves.backward);

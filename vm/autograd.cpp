@@ -7,6 +7,7 @@
 
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
@@ -79,12 +80,14 @@ int pop_modes(lua_State* L, State& state) {
 
 int is_recording(lua_State* L, State& state) {
   state.update_modes();
+  if (state.trace) state.trace->read_flags(true, false);
   lua_pushboolean(L, state.ctx.recording);
   return 1;
 }
 
 int is_training(lua_State* L, State& state) {
   state.update_modes();
+  if (state.trace) state.trace->read_flags(false, true);
   lua_pushboolean(L, state.ctx.training);
   return 1;
 }
@@ -98,6 +101,13 @@ GradReq check_req(lua_State* L, State& state, int i, const char* op) {
   bad_argument(op, "grad_req", "\"write\", \"add\" or \"null\"", '"' + text + '"');
 }
 
+// The box at stack index i, which a trace is about to look into.
+Box& touched(lua_State* L, State& state, int i, const char* op) {
+  Box& box = check_box(L, state, i, op, "x");
+  if (state.trace && box.get().defined()) state.trace->touch(L, box, i);
+  return box;
+}
+
 TapeNode* leaf_of(Box& box) {
   TapeNode* node = box.get().defined() ? box.get().node() : nullptr;
   return node && node->leaf ? node : nullptr;
@@ -108,16 +118,24 @@ int attach_grad(lua_State* L, State& state) {
   Value& value = check_value(L, state, 1, "attach_grad", "x");
   const GradReq req = check_req(L, state, 2, "attach_grad");
   Ref<TapeNode> leaf = make_leaf(value.type(), req);
-  value = value.detached();
-  value.link(leaf.get(), 0);
+  if (state.trace) {
+    if (state.trace->is_captured(*to_box(L, state, 1)))
+      fail("attach_grad", "a traced function cannot make a tensor from outside a leaf; call attach_grad before it, or on x:detach()");
+    leaf->grad->value = state.trace->filled(state.ctx, value.type(), 0);
+    value = state.trace->leaf(state.ctx, value, leaf.get());
+  } else {
+    value = value.detached();
+    value.link(leaf.get(), 0);
+  }
   lua_settop(L, 1);
   return 1;
 }
 
 int get_grad(lua_State* L, State& state) {
-  Box& box = check_box(L, state, 1, "grad", "x");
+  Box& box = touched(L, state, 1, "grad");
   TapeNode* leaf = leaf_of(box);
   if (!leaf || leaf->req == GradReq::kNull) return lua_pushnil(L), 1;
+  if (state.trace) state.trace->read_gradient(*leaf);
   Ref<Cell> cell = leaf->grad;
   push_box(L, state, Value()).cell = cell;
   return 1;
@@ -125,8 +143,16 @@ int get_grad(lua_State* L, State& state) {
 
 // x.grad = t, or nil for zeros.
 int set_grad(lua_State* L, State& state) {
-  Box& box = check_box(L, state, 1, "grad", "x");
+  Box& box = touched(L, state, 1, "grad");
   TapeNode* leaf = leaf_of(box);
+  if (leaf && state.trace) {
+    const bool fresh = leaf->fresh;
+    Value value = lua_isnil(L, 2) ? state.trace->filled(state.ctx, leaf->leaf_type, 0) : check_value(L, state, 2, "grad", "value");
+    if (!(value.type() == leaf->leaf_type)) bad_argument("grad", "value", "a tensor of type " + to_string(leaf->leaf_type), to_string(value.type()));
+    state.trace->write_gradient(*leaf, state.trace->detach(state.ctx, value));
+    state.trace->set_fresh(*leaf, fresh);
+    return 0;
+  }
   if (!leaf) fail("grad", "only a tensor with attach_grad has a gradient to set");
   if (lua_isnil(L, 2)) {
     leaf->grad->value = make_filled(leaf->leaf_type, 0);
@@ -139,24 +165,30 @@ int set_grad(lua_State* L, State& state) {
 }
 
 int get_requires_grad(lua_State* L, State& state) {
-  Box& box = check_box(L, state, 1, "requires_grad", "x");
+  Box& box = touched(L, state, 1, "requires_grad");
   TapeNode* node = box.get().defined() ? box.get().node() : nullptr;
-  lua_pushboolean(L, node && (!node->leaf || node->req != GradReq::kNull));
+  const bool requires_it = node && (!node->leaf || node->req != GradReq::kNull);
+  if (state.trace && state.trace->owns(box.get())) state.trace->guard(box.get(), TypeGuard::kRequiresGrad, 0, requires_it);
+  lua_pushboolean(L, requires_it);
   return 1;
 }
 
 // grad_state(x) → "write", "add", "null" or nil, and whether backward wrote since mark_stale.
 int grad_state(lua_State* L, State& state) {
-  TapeNode* leaf = leaf_of(check_box(L, state, 1, "grad_state", "x"));
+  TapeNode* leaf = leaf_of(touched(L, state, 1, "grad_state"));
   if (!leaf) return lua_pushnil(L), 1;
   static const char* const names[] = {"null", "write", "add"};
   lua_pushstring(L, names[int(leaf->req)]);
-  lua_pushboolean(L, leaf->fresh);
+  lua_pushboolean(L, state.trace ? state.trace->fresh(*leaf) : leaf->fresh);
   return 2;
 }
 
 int mark_stale(lua_State* L, State& state) {
-  if (TapeNode* leaf = leaf_of(check_box(L, state, 1, "mark_stale", "x"))) leaf->fresh = false;
+  TapeNode* leaf = leaf_of(touched(L, state, 1, "mark_stale"));
+  if (leaf && state.trace)
+    state.trace->set_fresh(*leaf, false);
+  else if (leaf)
+    leaf->fresh = false;
   return 0;
 }
 
@@ -414,7 +446,8 @@ int set_detect_anomaly(lua_State* L, State& state) {
 
 // detach(x): the same value without its history.
 int detach(lua_State* L, State& state) {
-  push_box(L, state, check_value(L, state, 1, "detach", "x").detached());
+  const Value& value = check_value(L, state, 1, "detach", "x");
+  push_box(L, state, state.trace ? state.trace->detach(state.ctx, value) : value.detached());
   return 1;
 }
 

@@ -12,6 +12,7 @@ struct Box {
   int64_t bytes = 0;     // accounted for this box
   uint32_t scope = 0;    // id of the pg.scope it was made in; 0: none
   uint32_t scope_slot = 0;
+  uint64_t stamp = 0;    // of the last run of a program that it was an input of
   const Buffer* view_of = nullptr;  // the buffer of the tensor that an indexing read was taken from
   bool read_only = false;  // the result of an indexing read
   bool released = false;

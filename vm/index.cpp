@@ -202,9 +202,8 @@ Var pick(const Var& piece, const Var& picker, int dim) {
 
 // A small view is copied, which keeps its history.
 Value settle(State& state, Value v, const Value& x) {
-  if (!v.is_array() || v.array().buffer.get() != x.array().buffer.get()) return v;
+  if (!v.is_array() || !v.array().buffer || v.array().buffer.get() != x.array().buffer.get()) return v;
   if (v.numel() * size_of(v.dtype()) > kCopyBytes || !v.device().is_cpu()) return v;
-  Value copy = make_array(v.type());
   ScopedFlag quiet(state.ctx.recording, false);
   Value in[1] = {v.detached()};
   Value packed = apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0];
@@ -254,7 +253,7 @@ Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value
 
 // Views that index reads gave out, by buffer: a write copies them out when they are the smaller side.
 void note_view(State& state, Box& box, const Value& whole) {
-  if (box.value.array().buffer.get() != whole.array().buffer.get()) return;
+  if (!whole.array().buffer || box.value.array().buffer.get() != whole.array().buffer.get()) return;
   box.view_of = whole.array().buffer.get();
   state.views[box.view_of].push_back(&box);
 }

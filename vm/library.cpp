@@ -7,6 +7,7 @@
 #include "tensor/buffer.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/trace.h"
 #include "vm/embedded.h"
 
 namespace pg::vm {
@@ -178,6 +179,7 @@ int open_core(lua_State* L, State& state) {
   open_index(L, state);
   open_print(L, state);
   open_parameter(L, state);
+  open_trace(L, state);
   open_memory(L, state);
   open_files(L, state);
   open_errors(L, state);

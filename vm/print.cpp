@@ -6,6 +6,7 @@
 
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
@@ -238,7 +239,10 @@ std::string print_unbound(lua_State* L, Box& box) {
 int tensor_to_string(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "tostring", "x");
   luaL_checkstack(L, 8, "tostring");
-  const std::string text = box.get().defined() ? print_value(box.get()) : print_unbound(L, box);
+  if (state.trace && box.get().defined()) state.trace->touch(L, box, 1);
+  const Value& value = box.get();
+  const bool traced = value.is_array() && !value.array().buffer;
+  const std::string text = traced ? "[traced " + to_string(value.type()) + "]" : value.defined() ? print_value(value) : print_unbound(L, box);
   lua_pushlstring(L, text.data(), text.size());
   return 1;
 }

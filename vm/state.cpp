@@ -63,11 +63,12 @@ void State::close() {
 
 void State::update_modes() {
   bool recording = false, training = false, have_recording = false, have_training = false;
+  recording_token = training_token = 0;
   for (size_t i = modes.size(); i-- > 0 && !(have_recording && have_training);) {
     const ModeScope& m = modes[i];
     if (suspended(m.owner, nullptr)) continue;
-    if (m.sets_recording && !have_recording) recording = m.recording, have_recording = true;
-    if (m.sets_training && !have_training) training = m.training, have_training = true;
+    if (m.sets_recording && !have_recording) recording = m.recording, recording_token = m.token, have_recording = true;
+    if (m.sets_training && !have_training) training = m.training, training_token = m.token, have_training = true;
   }
   ctx.recording = recording;
   ctx.training = training;

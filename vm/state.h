@@ -11,6 +11,7 @@
 namespace pg::vm {
 
 struct Box;
+class TraceSession;
 
 // A recording scope opened by pg.record and the like. It holds while the coroutine that opened it is not suspended.
 struct ModeScope {
@@ -38,6 +39,9 @@ class State {
   std::vector<BoxScope> scopes;
   uint32_t next_scope = 1;
   uint64_t next_token = 1;
+  uint64_t recording_token = 0, training_token = 0;  // the scopes that the flags in force come from; 0: none
+  TraceSession* trace = nullptr;           // the function that is being traced
+  uint64_t next_stamp = 1;                 // of runs of programs
   lua_State* running = nullptr;            // where callbacks from backward run
   int walks = 0;                           // backward calls that are under way
   std::vector<int> dead_references;        // registry references to give back at the next entry
@@ -83,6 +87,9 @@ class PositionedError : public Error {
   using Error::Error;
 };
 
+// Pushes the error of a function that read the value of a traced tensor. The trace has failed, whoever catches it.
+void push_value_read(lua_State* L, State& state);
+
 using Function = int (*)(lua_State* L, State& state);
 
 // Wraps a function that may throw: the exception ends before the Lua error starts, so no destructor is skipped.
@@ -94,6 +101,8 @@ int entry(lua_State* L) {
     return F(L, state);
   } catch (const PositionedError& e) {
     lua_pushstring(L, e.what());
+  } catch (const NoValue&) {
+    push_value_read(L, state);
   } catch (const std::bad_alloc&) {
     push_error(L, "out of memory");
   } catch (const std::exception& e) {

@@ -5,6 +5,7 @@
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
@@ -225,8 +226,25 @@ bool push_planned(lua_State* L, State& state, const char* field) {
   return !lua_isnil(L, -1);
 }
 
+// While a function is traced, what it reads of a type binds the trace to it.
+void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
+  if (state.trace && state.trace->owns(v)) state.trace->guard(v, kind, dim, answer);
+}
+
+void note_rank(State& state, const Value& v) { note(state, v, TypeGuard::kRank, 0, v.rank()); }
+
+void note_shape(State& state, const Value& v) {
+  if (!state.trace) return;
+  note_rank(state, v);
+  for (int d = 0; d < v.rank(); ++d) note(state, v, TypeGuard::kDim, d, v.shape()[d]);
+}
+
 int get_shape(lua_State* L, State& state) {
-  if (!push_planned(L, state, "shape")) return push_dims(L, check_value(L, state, 1, "shape", "x").shape()), 1;
+  if (!push_planned(L, state, "shape")) {
+    const Value& v = check_value(L, state, 1, "shape", "x");
+    note_shape(state, v);
+    return push_dims(L, v.shape()), 1;
+  }
   const int n = int(lua_objlen(L, -1));
   lua_createtable(L, n, 0);
   for (int i = 1; i <= n; ++i) lua_rawgeti(L, -2, i), lua_rawseti(L, -2, i);
@@ -235,34 +253,51 @@ int get_shape(lua_State* L, State& state) {
 
 int get_dtype(lua_State* L, State& state) {
   if (push_planned(L, state, "dtype")) return 1;
-  return lua_pushstring(L, name_of(check_value(L, state, 1, "dtype", "x").dtype())), 1;
+  const Value& v = check_value(L, state, 1, "dtype", "x");
+  note(state, v, TypeGuard::kDType, 0, int64_t(v.dtype()));
+  return lua_pushstring(L, name_of(v.dtype())), 1;
 }
 
 int get_device(lua_State* L, State& state) {
-  return lua_pushstring(L, name_of(check_value(L, state, 1, "device", "x").device()).c_str()), 1;
+  const Value& v = check_value(L, state, 1, "device", "x");
+  note(state, v, TypeGuard::kDevice, 0, int64_t(v.device().kind) << 8 | v.device().index);
+  return lua_pushstring(L, name_of(v.device()).c_str()), 1;
 }
 
 int get_size(lua_State* L, State& state) {
   const Value& v = check_value(L, state, 1, "size", "x");
-  if (lua_isnoneornil(L, 2)) return push_dims(L, v.shape()), 1;
+  if (lua_isnoneornil(L, 2)) return note_shape(state, v), push_dims(L, v.shape()), 1;
   const int64_t d = check_integer(L, state, 2, "size", "dim", "a dim, a whole number");
+  if (d < 0) note_rank(state, v);
   if (v.rank() == 0) bad_argument("size", "dim", "no dim for a 0-dim tensor", std::to_string(d));
-  lua_pushnumber(L, double(v.shape()[dim_index("size", "dim", d, v.rank())]));
+  const int index = dim_index("size", "dim", d, v.rank());
+  note(state, v, TypeGuard::kDim, index, v.shape()[index]);
+  lua_pushnumber(L, double(v.shape()[index]));
   return 1;
 }
 
 int get_length(lua_State* L, State& state) {
   const Value& v = check_value(L, state, 1, "#", "x");
   if (v.rank() == 0) fail("#", "a 0-dim tensor has no length");
+  note(state, v, TypeGuard::kDim, 0, v.shape()[0]);
   lua_pushnumber(L, double(v.shape()[0]));
   return 1;
 }
 
-int get_dim(lua_State* L, State& state) { return lua_pushnumber(L, check_value(L, state, 1, "dim", "x").rank()), 1; }
-int get_numel(lua_State* L, State& state) { return lua_pushnumber(L, double(check_value(L, state, 1, "numel", "x").numel())), 1; }
+int get_dim(lua_State* L, State& state) {
+  const Value& v = check_value(L, state, 1, "dim", "x");
+  note_rank(state, v);
+  return lua_pushnumber(L, v.rank()), 1;
+}
+int get_numel(lua_State* L, State& state) {
+  const Value& v = check_value(L, state, 1, "numel", "x");
+  note_shape(state, v);
+  return lua_pushnumber(L, double(v.numel())), 1;
+}
 
 int get_stride(lua_State* L, State& state) {
   const Value& v = check_value(L, state, 1, "stride", "x");
+  note_shape(state, v);
   if (lua_isnoneornil(L, 2)) return push_dims(L, v.array().strides), 1;
   const int64_t d = check_integer(L, state, 2, "stride", "dim", "a dim, a whole number");
   if (v.rank() == 0) bad_argument("stride", "dim", "no dim for a 0-dim tensor", std::to_string(d));

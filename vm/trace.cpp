@@ -23,18 +23,13 @@ TraceSession::Captured* TraceSession::find(const Box& box) {
   return at == places_.end() ? nullptr : &captured[size_t(at->second)];
 }
 
-TraceSession::Captured* TraceSession::find(const Cell& cell) {
-  const auto at = cells_.find(&cell);
-  return at == cells_.end() ? nullptr : &captured[size_t(at->second)];
-}
-
 int32_t TraceSession::owner_of(TapeNode* leaf) const {
   for (size_t i = 0; i < captured.size(); ++i)
     if (captured[i].box && captured[i].before.node() == leaf) return int32_t(i);
   return -1;
 }
 
-void TraceSession::touch(Box& box) {
+void TraceSession::touch(lua_State* L, Box& box, int i) {
   Value& value = box.get();
   if (ended_ || !value.is_array() || owns(value)) return;
   if (box.cell) {
@@ -62,10 +57,12 @@ void TraceSession::touch(Box& box) {
     symbol.link(history.get(), 0);
   }
   value = std::move(symbol);
-  lua_rawgeti(L_, LUA_REGISTRYINDEX, boxes);
-  push_again(L_, state_, box);
-  lua_rawseti(L_, -2, int(captured.size()));
-  lua_pop(L_, 1);
+  luaL_checkstack(L, 4, "trace");
+  lua_pushvalue(L, i);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, boxes);
+  lua_insert(L, -2);
+  lua_rawseti(L, -2, int(captured.size()));
+  lua_pop(L, 1);
 }
 
 int32_t TraceSession::capture_gradient(Ref<Cell> cell, TapeNode* leaf, bool as_input) {
@@ -149,7 +146,7 @@ int32_t TraceSession::input_of(lua_State* L, int i) {
   if (const Captured* c = find(*box)) return int32_t(c - &captured[0]);
   if (box->serial >= first_box_ || !box->get().is_array()) return -1;
   ended_ = false;
-  touch(*box);
+  touch(L, *box, i);
   ended_ = true;
   Captured& c = captured.back();
   set_value(*box, c.before);
@@ -169,6 +166,16 @@ Mode TraceSession::recording_mode(Context& ctx) {
 void TraceSession::read_flags(bool recording, bool training) {
   if (recording && state_.recording_token < first_token_) guards_recording = recording_;
   if (training && state_.training_token < first_token_) guards_training = training_;
+}
+
+void push_value_read(lua_State* L, State& state) {
+  lua_Debug frame;
+  const char* name = "a function";
+  if (lua_getstack(L, 0, &frame) && lua_getinfo(L, "n", &frame) && frame.name) name = frame.name;
+  push_error(L, fmt::format("{}: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use "
+                            "pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice by "
+                            "element, pg.print to look; or run without hybridize", name).c_str());
+  if (state.trace && state.trace->failed.empty()) state.trace->failed = lua_tostring(L, -1);
 }
 
 namespace {
@@ -453,9 +460,9 @@ int refuse(lua_State* L, const std::string& reason) {
 std::string unmet_state(const Call& call, State& state, std::span<Box* const> boxes) {
   if (call.recording && *call.recording != state.ctx.recording) return "recording is now " + std::string(state.ctx.recording ? "on" : "off");
   if (call.training && *call.training != state.ctx.training) return "training is now " + std::string(state.ctx.training ? "on" : "off");
-  for (size_t i = 0; i < boxes.size(); ++i)
-    for (size_t k = 0; k < i; ++k)
-      if (boxes[i] == boxes[k]) return "two inputs are the same tensor now";
+  const uint64_t stamp = state.next_stamp++;
+  for (Box* box : boxes)
+    if (std::exchange(box->stamp, stamp) == stamp) return "two inputs are the same tensor now";
   for (size_t i = 0; i < call.input_boxes.size(); ++i)
     if (call.input_gradients[i] && !leaf_of(*boxes[size_t(call.input_boxes[i])])) return "a tensor has no gradient now";
   for (const auto& w : call.writes)

@@ -34,7 +34,8 @@ class TraceSession final : public GraphBuilder {
   };
 
   // Called whenever the binding is about to use what a box holds, or to rebind it.
-  void touch(Box& box);
+  void touch(lua_State* L, Box& box, int i);  // i: where on the stack it is
+  bool is_captured(const Box& box) const { return places_.count(&box) > 0; }
   bool fresh(TapeNode& leaf);
   void set_fresh(TapeNode& leaf, bool fresh);
 
@@ -64,7 +65,6 @@ class TraceSession final : public GraphBuilder {
 
  private:
   Captured* find(const Box& box);
-  Captured* find(const Cell& cell);
   int32_t owner_of(TapeNode* leaf) const;
   int32_t capture_gradient(Ref<Cell> cell, TapeNode* leaf, bool as_input);
 
