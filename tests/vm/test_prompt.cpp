@@ -77,6 +77,12 @@ class Session {
 
   const std::string& home() const { return home_; }
 
+  // False on a machine without pseudo terminals, such as a bare chroot: there is nothing to test there.
+  bool started() const {
+    if (child_ < 0) MESSAGE("skipped: no pseudo terminal can be had here");
+    return child_ >= 0;
+  }
+
  private:
   std::string home_, seen_;
   int terminal_ = -1;
@@ -124,6 +130,7 @@ void interrupt_loop(Session& s, const std::string& loop, int number) {
 
 TEST_CASE("the prompt on a terminal") {
   Session s;
+  if (!s.started()) return;
   check_conversation(s);
   s.type("\004");
   CHECK(s.exit_code() == 0);
@@ -135,6 +142,7 @@ TEST_CASE("the prompt on a terminal") {
 
 TEST_CASE("the prompt on a terminal that cannot edit") {
   Session s("dumb");
+  if (!s.started()) return;
   check_conversation(s);
   interrupt_loop(s, "while true do end", 1);
   s.type("\004");
@@ -143,6 +151,7 @@ TEST_CASE("the prompt on a terminal that cannot edit") {
 
 TEST_CASE("Ctrl-C comes back to the prompt") {
   Session s;
+  if (!s.started()) return;
   REQUIRE(s.wait("> "));
   interrupt_loop(s, "while true do end", 1);
   interrupt_loop(s, "local x = pg.ones(100) while true do x = x + 1 end", 2);
@@ -161,6 +170,7 @@ TEST_CASE("Ctrl-C comes back to the prompt") {
 
 TEST_CASE("Tab completes") {
   Session s;
+  if (!s.started()) return;
   REQUIRE(s.wait("> "));
   s.type("value_of_mine = 7\n");
   REQUIRE(s.wait("> "));
