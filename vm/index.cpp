@@ -6,6 +6,7 @@
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
@@ -16,6 +17,7 @@ constexpr int64_t kCopyBytes = 4096;
 // What a key selects from an array of a given shape.
 struct Key {
   Dims start, length, step, drop;  // one a dim, counted from 0
+  Dims free_start, free_length;    // the same for any size of the dim: negative from its end, -1 to its end
   Value picker;                    // bool mask or index list; undefined when there is none
   int picker_dim = -1;             // first dim it applies to
 };
@@ -36,13 +38,15 @@ class KeyReader {
  private:
   int dim() const { return key_.start.size(); }
 
-  void add(int64_t start, int64_t length, int64_t step, bool drop) {
+  void add(int64_t start, int64_t length, int64_t step, bool drop, int64_t free_start, int64_t free_length) {
+    key_.free_start.push_back(free_start);
+    key_.free_length.push_back(free_length);
     key_.start.push_back(start);
     key_.length.push_back(length);
     key_.step.push_back(step);
     key_.drop.push_back(drop);
   }
-  void take_all() { add(0, x_.shape()[dim()], 1, false); }
+  void take_all() { add(0, x_.shape()[dim()], 1, false, 0, -1); }
 
   [[noreturn]] void bad(const std::string& expected, const std::string& got) {
     bad_argument("index", fmt::format("dim {}", dim() + 1).c_str(), expected, got);
@@ -83,7 +87,9 @@ class KeyReader {
     if (is_dots(i)) return;
     if (dim() >= x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions, got more)", x_.rank());
     if (lua_istable(L_, i)) return read_range(i);
-    add(position(i), 1, 1, true);
+    const int64_t at = position(i);
+    const bool from_end = lua_tonumber(L_, i) < 0;
+    add(at, 1, 1, true, from_end ? at - x_.shape()[dim()] : at, 1);
   }
 
   int64_t whole(int i, const char* what) {
@@ -117,7 +123,9 @@ class KeyReader {
     const std::string got = count == 3 ? fmt::format("{{{}, {}, {}}}", a, b, step) : fmt::format("{{{}, {}}}", a, b);
     if (step < 1) bad("a range with a step of at least 1", got);
     if (first < 1 || first > n + 1 || last > n || last < first - 1) bad(fmt::format("a range from 1 to {} in a dim of size {}", n, n), got);
-    add(first - 1, (last - first + step) / step, step, false);
+    const int64_t length = (last - first + step) / step;
+    if (state_.trace && (a < 0 || b < 0) && b != -1) state_.trace->guard(x_, TypeGuard::kDim, dim(), n);
+    add(first - 1, length, step, false, b == -1 && a < 0 ? a : first - 1, b == -1 ? -1 : length);
   }
 
   void read_picker(int i) {
@@ -147,21 +155,25 @@ class KeyReader {
 
 AttrValue region_ints(const Dims& d) { return ints(d); }
 
-Attrs region_attrs(const OpDef& op, const Key& key) {
-  return make_attrs(op, {{"start", region_ints(key.start)}, {"length", region_ints(key.length)}, {"step", region_ints(key.step)}, {"drop", region_ints(key.drop)}});
+Attrs region_attrs(const State& state, const OpDef& op, const Key& key) {
+  const bool open = state.trace != nullptr;
+  return make_attrs(op, {{"start", region_ints(open ? key.free_start : key.start)}, {"length", region_ints(open ? key.free_length : key.length)}, {"step", region_ints(key.step)}, {"drop", region_ints(key.drop)}});
 }
 
-bool takes_everything(const Key& key, const Value& x) {
-  for (int d = 0; d < x.rank(); ++d)
-    if (key.length[d] != x.shape()[d] || key.drop[d]) return false;
+// While tracing: for any sizes.
+bool takes_everything(const State& state, const Key& key, const Value& x) {
+  for (int d = 0; d < x.rank(); ++d) {
+    if (key.drop[d]) return false;
+    if (state.trace ? key.free_start[d] != 0 || key.free_length[d] != -1 || key.step[d] != 1 : key.length[d] != x.shape()[d]) return false;
+  }
   return true;
 }
 
 Value read_region(State& state, const Value& x, const Key& key) {
-  if (takes_everything(key, x)) return x;
+  if (takes_everything(state, key, x)) return x;
   const OpDef& op = op_named<"slice">();
   Value in[1] = {x};
-  return apply(state.ctx, op, in, region_attrs(op, key))[0];
+  return apply(state.ctx, op, in, region_attrs(state, op, key))[0];
 }
 
 // The dim of the piece that dim `d` of the whole became.
@@ -180,7 +192,11 @@ Var moved(const Var& x, int from, int to, int count) {
   return call<"permute">(x, {{"dims", order}});
 }
 
-Var pick(const Var& piece, const Var& picker, int dim) {
+void note_size(State& state, const Value& v, int d) {
+  if (state.trace && state.trace->owns(v)) state.trace->guard(v, TypeGuard::kDim, d, v.shape()[d]);
+}
+
+Var pick(State& state, const Var& piece, const Var& picker, int dim) {
   if (picker.dtype() == DType::kBool) {
     const int count = picker.rank();
     const Var front = moved(piece, dim, 0, count);
@@ -189,7 +205,9 @@ Var pick(const Var& piece, const Var& picker, int dim) {
   const Var flat = picker.rank() == 1 ? picker : call<"reshape">(picker, {{"shape", Ints{-1}}});
   const Var found = call<"index_select">(piece, flat, {{"dim", int64_t(user_dim(dim))}});
   if (picker.rank() == 1) return found;
-  Ints shape;
+  Ints shape;  // sizes enter the program as they are
+  for (const Var* v : {&piece, &picker})
+    for (int d = 0; d < v->rank(); ++d) note_size(state, v->value(), d);
   for (int d = 0; d < piece.rank(); ++d) {
     if (d != dim) {
       shape.push_back(piece.shape()[d]);
@@ -243,10 +261,10 @@ Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value
   if (key.picker.defined()) {
     const Value piece = read_region(state, in[0], key);
     const Var changed = assign_picked(Var(ctx, piece), Var(ctx, key.picker), Var(ctx, value), kept_dim(key, key.picker_dim));
-    if (takes_everything(key, in[0])) return changed.value();
+    if (takes_everything(state, key, in[0])) return changed.value();
     in[1] = changed.value();
   }
-  return apply(ctx, assign, in, region_attrs(assign, key))[0];
+  return apply(ctx, assign, in, region_attrs(state, assign, key))[0];
 }
 
 }  // namespace
@@ -295,9 +313,10 @@ int index_read(lua_State* L, State& state) {
   lua_settop(L, 2);
   const Value x = check_value(L, state, 1, "index", "x");
   if (x.rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to select; x:item() reads its value");
+  if (state.trace && state.trace->owns(x)) state.trace->guard(x, TypeGuard::kRank, 0, x.rank());
   const Key key = KeyReader(L, state, x).read(2);
   Value out = read_region(state, x, key);
-  if (key.picker.defined()) out = pick(Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
+  if (key.picker.defined()) out = pick(state, Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
   out = settle(state, std::move(out), x);
   Box& box = push_box(L, state, std::move(out));
   box.read_only = true;
@@ -312,6 +331,7 @@ int index_write(lua_State* L, State& state) {
   require_value(L, box, 1, "index", "x");
   check_in_place(L, state, box, "index");
   if (box.get().rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to assign; use x:fill_(v)");
+  if (state.trace && state.trace->owns(box.get())) state.trace->guard(box.get(), TypeGuard::kRank, 0, box.get().rank());
   const Key key = KeyReader(L, state, box.get()).read(2);
   const Value value = value_to_write(L, state, box.get());
   if (box.serial < state.recompute_from) return 0;

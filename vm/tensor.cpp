@@ -382,6 +382,15 @@ Value cast(State& state, const Value& v, DType dtype) {
   return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", dtype}}))[0];
 }
 
+// One number in the shape of x; while tracing, of whatever shape x will have.
+Value filled_like(State& state, const Value& x, double number) {
+  if (!state.trace) return make_filled(x.type(), number);
+  const OpDef& op = op_named<"full_like">();
+  const ScopedFlag quiet(state.ctx.recording, false);
+  Value in[1] = {x};
+  return apply(state.ctx, op, in, make_attrs(op, {{"value", number}}))[0];
+}
+
 // x:copy_(y): y broadcast, cast and moved to x's type.
 int copy_in_place(lua_State* L, State& state) {
   state.update_modes();
@@ -393,13 +402,21 @@ int copy_in_place(lua_State* L, State& state) {
   if (lua_type(L, 2) == LUA_TNUMBER) {
     if (!is_float(type.dtype) && !holds(type.dtype, lua_tonumber(L, 2)))
       bad_argument("copy_", "y", fmt::format("a number that {} can hold", name_of(type.dtype)), describe(L, state, 2));
-    value = make_filled(type, lua_tonumber(L, 2));
+    value = filled_like(state, box.get(), lua_tonumber(L, 2));
   } else {
     const Value& source = check_value(L, state, 2, "copy_", "y");
     Dims joined;
     if (!broadcast(source.shape(), type.shape, &joined) || !(joined == type.shape))
       bad_argument("copy_", "y", "a shape that broadcasts to " + to_string(type.shape), to_string(source.shape()));
-    value = expanded(state, cast(state, source, type.dtype), type.shape);
+    note(state, box.get(), TypeGuard::kDType, 0, int64_t(type.dtype));
+    note(state, source, TypeGuard::kDType, 0, int64_t(source.dtype()));
+    value = cast(state, source, type.dtype);
+    if (state.trace) {
+      Value in[2] = {value, box.get()};
+      value = apply(state.ctx, op_named<"expand_as">(), in, {})[0];
+    } else {
+      value = expanded(state, value, type.shape);
+    }
     if (!(value.device() == type.device)) value = to_device(state.ctx, value, type.device);
   }
   rebind_in_place(state, box, std::move(value), "copy_");
@@ -415,7 +432,7 @@ int fill(lua_State* L, State& state, const char* op, double number) {
   const Type& type = box.get().type();
   if (!is_float(type.dtype) && !holds(type.dtype, number))
     bad_argument(op, "value", fmt::format("a number that {} can hold", name_of(type.dtype)), fmt::format("{}", number));
-  rebind_in_place(state, box, make_filled(type, number), op);
+  rebind_in_place(state, box, filled_like(state, box.get(), number), op);
   lua_settop(L, 1);
   return 1;
 }

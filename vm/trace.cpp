@@ -437,7 +437,6 @@ class Lease {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!is_written(i)) continue;
       home(i).array_ref() = {};
-      inputs[i].link(nullptr, 0);
       lent_.push_back(i);
     }
   }
@@ -547,6 +546,34 @@ int program_info(lua_State* L, State&) {
   return 2;
 }
 
+// outside_zeros(x) → zeros of x's type that belong to nothing a trace makes: an input of the graph.
+int outside_zeros(lua_State* L, State& state) {
+  Box& box = push_box(L, state, make_filled(check_value(L, state, 1, "zeros", "x").type(), 0));
+  box.serial = 0;
+  leave_scope(box);
+  return 1;
+}
+
+// number_table(rows, columns) → a float64 tensor for set_numbers, in the same sense outside.
+int number_table(lua_State* L, State& state) {
+  const Dims shape{check_integer(L, state, 1, "number_table", "rows"), check_integer(L, state, 2, "number_table", "columns")};
+  Box& box = push_box(L, state, make_filled(Type{DType::kFloat64, {}, shape}, 0));
+  box.serial = 0;
+  leave_scope(box);
+  return 1;
+}
+
+// set_numbers(t, …): the elements of a tensor of number_table, in order.
+int set_numbers(lua_State* L, State& state) {
+  Box& box = check_box(L, state, 1, "set_numbers", "t");
+  const int n = lua_gettop(L) - 1;
+  if (!box.get().is_array() || box.get().dtype() != DType::kFloat64 || box.get().numel() != n) throw Error("set_numbers: not as many elements");
+  if (!box.get().array().writable()) set_value(box, make_array(box.get().type()));
+  double* to = static_cast<double*>(box.get().array().data());
+  for (int i = 0; i < n; ++i) to[i] = lua_tonumber(L, i + 2);
+  return 0;
+}
+
 int is_tracing(lua_State* L, State& state) { return lua_pushboolean(L, state.trace != nullptr), 1; }
 
 void make_class(lua_State* L, State& state, const char* key, lua_CFunction collect, std::initializer_list<Registration> methods) {
@@ -565,7 +592,9 @@ void make_class(lua_State* L, State& state, const char* key, lua_CFunction colle
 }  // namespace
 
 void open_trace(lua_State* L, State& state) {
-  register_functions(L, state, {{"trace", entry<trace_function>}, {"run", entry<run_program>}, {"tracing", entry<is_tracing>}});
+  register_functions(L, state, {{"trace", entry<trace_function>}, {"run", entry<run_program>}, {"tracing", entry<is_tracing>},
+                                {"outside_zeros", entry<outside_zeros>}, {"number_table", entry<number_table>},
+                                {"set_numbers", entry<set_numbers>}});
   make_class(L, state, &kTraceKey, collect_trace,
              {{"captured", entry<captured_tensors>},
               {"input_of", entry<trace_input_of>},

@@ -2658,6 +2658,7 @@ function pg.acosh(x) end
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param means perigee.Tensor[] running mean of each gradient
 ---@param vars perigee.Tensor[] running mean square of each gradient
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -2667,14 +2668,15 @@ function pg.acosh(x) end
 ---@param beta2? number share of the mean square that is kept
 ---@param epsilon? number added to the root
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
-function pg.adam_update(weights, grads, means, vars, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
+function pg.adam_update(weights, grads, means, vars, rates, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
 
 ---AdamW (Loshchilov, Hutter 2019) as PyTorch's: w (1 - lr wd) - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon) with Adam's m and v of the rescaled, clipped gradient. Answers the new weights, means, vars.
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param means perigee.Tensor[] running mean of each gradient
 ---@param vars perigee.Tensor[] running mean square of each gradient
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -2684,8 +2686,8 @@ function pg.adam_update(weights, grads, means, vars, lr, wd, rescale_grad, clip_
 ---@param beta2? number share of the mean square that is kept
 ---@param epsilon? number added to the root
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
-function pg.adamw_update(weights, grads, means, vars, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
+function pg.adamw_update(weights, grads, means, vars, rates, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
 
 ---Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
 ---@param x perigee.Tensor
@@ -3777,6 +3779,7 @@ function pg.mv(x, y) end
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param moms perigee.Tensor[] the last step of each weight
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -3784,8 +3787,8 @@ function pg.mv(x, y) end
 ---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
 ---@param momentum? number share of the last step that is kept
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
-function pg.nag_update(weights, grads, moms, lr, wd, rescale_grad, clip_gradient, t, momentum) end
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
+function pg.nag_update(weights, grads, moms, rates, lr, wd, rescale_grad, clip_gradient, t, momentum) end
 
 ---The `length` positions of dim `dim` from `start` on (1-based, negative from the end). A view.
 ---@param x perigee.Tensor
@@ -4138,6 +4141,7 @@ function pg.sequence_reverse(x, lengths, dim) end
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param moms perigee.Tensor[] the last step of each weight
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -4145,20 +4149,21 @@ function pg.sequence_reverse(x, lengths, dim) end
 ---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
 ---@param momentum? number share of the last step that is kept
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
-function pg.sgd_momentum_update(weights, grads, moms, lr, wd, rescale_grad, clip_gradient, t, momentum) end
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
+function pg.sgd_momentum_update(weights, grads, moms, rates, lr, wd, rescale_grad, clip_gradient, t, momentum) end
 
 ---w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; answers the new weights.
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
 ---@param clip_gradient? number bound on the size of each element of a rescaled gradient
 ---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[]}): perigee.Tensor[]
-function pg.sgd_update(weights, grads, lr, wd, rescale_grad, clip_gradient, t) end
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[]}): perigee.Tensor[]
+function pg.sgd_update(weights, grads, rates, lr, wd, rescale_grad, clip_gradient, t) end
 
 ---1 / (1 + exp(-x)).
 ---@param x perigee.Tensor|number

@@ -70,8 +70,8 @@ function SGD:check()
 end
 
 function SGD:update(group)
-  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
-  ops.sgd_momentum_update_(group.weights, group.grads, group.momentum, self:with(group))
+  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, group.rates, self:with(group)) end
+  ops.sgd_momentum_update_(group.weights, group.grads, group.momentum, group.rates, self:with(group))
 end
 
 --- pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with Nesterov's momentum.
@@ -79,8 +79,8 @@ local NAG = define("NAG", {momentum = 0}, 0.01)
 NAG.check = SGD.check
 
 function NAG:update(group)
-  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
-  ops.nag_update_(group.weights, group.grads, group.momentum, self:with(group))
+  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, group.rates, self:with(group)) end
+  ops.nag_update_(group.weights, group.grads, group.momentum, group.rates, self:with(group))
 end
 
 local function check_adam(self)
@@ -94,14 +94,14 @@ end
 local Adam = define("Adam", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
 Adam.check, Adam.states = check_adam, {"mean", "var"}
 
-function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
+function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, group.rates, self:with(group)) end
 
 --- pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam whose decay is
 --- w = w - lr * wd * w beside the step, as in PyTorch.
 local AdamW = define("AdamW", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
 AdamW.check, AdamW.states = check_adam, {"mean", "var"}
 
-function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
+function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, group.rates, self:with(group)) end
 
 --- optimizer:with(group) -> the options of a fused update op.
 function Optimizer:with(group)

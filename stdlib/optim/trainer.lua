@@ -6,6 +6,7 @@ local discover = core.require("nn.discover")
 local sets = core.require("nn.parameters")
 local optimizers = core.require("optim.optimizer")
 local is_param = core.require("param").is
+local live = core.require("hybrid.live")
 local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
 local Trainer = class.new("Trainer")
@@ -63,7 +64,7 @@ local function make_states(entry, names)
   local p = entry.tensor
   for _, name in ipairs(names) do
     if not entry.states[name] then
-      entry.states[name] = keep(ops.zeros(p.shape, {dtype = p.dtype, device = p.device}))
+      entry.states[name] = keep(core.outside_zeros(p))
     end
   end
 end
@@ -117,16 +118,50 @@ local function condense(list, n)
   return list[1]
 end
 
-local function set_rates(self, group, lr)
+-- `ahead` steps come before this one.
+local function set_rates(self, group, lr, ahead)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
   for i, entry in ipairs(group.entries) do
     local fields = entry.fields
     lrs[i] = fields and lr * fields.lr_mult or lr
     wds[i] = fields and optimizer.wd * fields.wd_mult or optimizer.wd
-    counts[i] = entry.count + 1
+    counts[i] = entry.count + 1 + ahead
   end
   local n = group.n
   group.lr, group.wd, group.t = condense(lrs, n), condense(wds, n), condense(counts, n)
+end
+
+local function count_up(self, group)
+  for _, entry in ipairs(group.entries) do entry.count = entry.count + 1 end
+  self._updates = self._updates + 1
+end
+
+local function at(value, i) return type(value) == "table" and value[i] or value end
+
+-- In a traced function the rates are a tensor that is filled before each run, and the counters go on after it.
+local function update_traced(self, group, batch_size)
+  local optimizer, ahead = self.optimizer, live.count(self)
+  local kept = {n = group.n, entries = {unpack(group.entries, 1, group.n)}}
+  set_rates(self, kept, optimizer:rate(self._updates + 1 + ahead), ahead)
+  local columns = (type(kept.lr) == "table" or type(kept.wd) == "table" or type(kept.t) == "table") and kept.n or 1
+  local rates, numbers = core.number_table(4, columns), {}
+  live.before_run(function()
+    set_rates(self, kept, optimizer:rate(self._updates + 1 + ahead), ahead)
+    local lr, wd, t, rescale = kept.lr, kept.wd, kept.t, optimizer.rescale_grad / batch_size
+    if columns == 1 then
+      if type(lr) == "table" or type(wd) == "table" or type(t) == "table" then return "the rates of the parameters differ now" end
+      return core.set_numbers(rates, lr, wd, t, rescale)
+    end
+    for i = 1, columns do
+      numbers[i], numbers[columns + i] = at(lr, i), at(wd, i)
+      numbers[2 * columns + i], numbers[3 * columns + i] = at(t, i), rescale
+    end
+    core.set_numbers(rates, unpack(numbers, 1, 4 * columns))
+  end)
+  live.after_run(function() count_up(self, kept) end)
+  group.lr, group.wd, group.t, group.rates, group.rescale_grad = 0, 0, 1, rates, 1
+  optimizer:update(group)
+  group.rates = nil
 end
 
 local step_options = {ignore_stale_grad = false}
@@ -142,16 +177,17 @@ function Trainer:update(batch_size, opts)
     ignore = args.boolean("step", "ignore_stale_grad", args.options("step", opts, step_options).ignore_stale_grad)
   end
   local optimizer, group = self.optimizer, refill(self, ignore)
-  if group.n > 0 then
-    set_rates(self, group, optimizer:rate(self._updates + 1))
-    group.rescale_grad, group.clip_gradient = optimizer.rescale_grad / batch_size, optimizer.clip_gradient
+  group.clip_gradient = optimizer.clip_gradient
+  local traced = live.tracing()
+  if traced then
+    update_traced(self, group, batch_size)
+  elseif group.n > 0 then
+    set_rates(self, group, optimizer:rate(self._updates + 1), 0)
+    group.rescale_grad = optimizer.rescale_grad / batch_size
     optimizer:update(group)
-    for _, entry in ipairs(group.entries) do
-      entry.count = entry.count + 1
-      mark_stale(entry.tensor)
-    end
   end
-  self._updates = self._updates + 1
+  for _, entry in ipairs(group.entries) do mark_stale(entry.tensor) end
+  if not traced then count_up(self, group) end
 end
 
 --- trainer:allreduce_grads() sums gradients over devices; with one device there is nothing to sum.

@@ -33,14 +33,16 @@ double pick(const List& list, size_t i) {
 
 UpdateRates rates_of(const KernelArgs& a, UpdateRule rule, size_t i) {
   UpdateRates r{};
-  r.lr = pick(a.attr<Floats>("lr"), i);
-  r.wd = pick(a.attr<Floats>("wd"), i);
-  r.rescale = a.attr<double>("rescale_grad");
+  const View& given = a.in.back();
+  const auto row = [&](int k) { return given.as<const double>()[k * given.size(1) + (given.size(1) == 1 ? 0 : int64_t(i))]; };
+  r.lr = given ? row(0) : pick(a.attr<Floats>("lr"), i);
+  r.wd = given ? row(1) : pick(a.attr<Floats>("wd"), i);
+  r.rescale = given ? row(3) : a.attr<double>("rescale_grad");
   r.clip = a.has_attr("clip_gradient") ? a.attr<double>("clip_gradient") : std::numeric_limits<double>::infinity();
   if (rule == UpdateRule::kMomentum || rule == UpdateRule::kNag) r.momentum = a.attr<double>("momentum");
   if (rule < UpdateRule::kAdam) return r;
   r.beta1 = a.attr<double>("beta1"), r.beta2 = a.attr<double>("beta2"), r.epsilon = a.attr<double>("epsilon");
-  const double t = pick(a.attr<Ints>("t"), i);
+  const double t = given ? row(2) : pick(a.attr<Ints>("t"), i);
   r.correct1 = 1 - std::pow(r.beta1, t), r.correct2 = 1 - std::pow(r.beta2, t);
   return r;
 }
@@ -83,7 +85,7 @@ void update_widened(UpdateRule rule, const Parameter& p, int states, int64_t at,
 
 template <UpdateRule rule, int states>
 void update_kernel(const KernelArgs& a) {
-  const size_t count = a.in.size() / (2 + states);
+  const size_t count = (a.in.size() - 1) / (2 + states);
   std::vector<Parameter> all(count);
   int64_t chunks = 0;
   for (size_t i = 0; i < count; ++i) {

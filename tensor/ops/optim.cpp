@@ -9,7 +9,7 @@ namespace {
 bool is_double(DType t) { return t == DType::kFloat64; }
 
 void infer_update(Infer& c) {
-  const size_t lists = c.op().inputs.size(), count = c.count() / lists;
+  const size_t lists = c.op().inputs.size() - 1, count = (c.count() - 1) / lists;
   for (const char* name : {"lr", "wd"}) {
     const size_t n = c.attr<Floats>(name).size();
     if (n != 1 && n != count) c.bad_attr(name, fmt::format("a number, or one for each of the {} weights", count));
@@ -18,6 +18,8 @@ void infer_update(Infer& c) {
   if (t.size() != 1 && t.size() != count) c.bad_attr("t", fmt::format("a number, or one for each of the {} weights", count));
   for (int64_t n : t)
     if (n < 1) c.bad_attr("t", "a number of updates from 1 on");
+  if (const size_t at = c.count() - 1; c.has(at) && !(c.rank(at) == 2 && c.shape(at)[0] == 4 && (c.shape(at)[1] == 1 || c.shape(at)[1] == int64_t(count))))
+    c.bad_input(at, fmt::format("shape 4x1 or 4x{}", count));
   for (size_t k = 0; k < lists; ++k)
     for (size_t i = 0; i < count; ++i) {
       const size_t at = k * count + i;
@@ -40,6 +42,9 @@ const AttrDef kBeta1 = {"beta1", AttrKind::kFloat, 0.9, "share of the mean that 
 const AttrDef kBeta2 = {"beta2", AttrKind::kFloat, 0.999, "share of the mean square that is kept", false, 0, 1};
 const AttrDef kEpsilon = {"epsilon", AttrKind::kFloat, 1e-8, "added to the root", false, 0};
 
+const InputDef kRates = {"rates", 1 << int(DType::kFloat64), Arity::kOptional, 0.1, 0.9,
+                         "lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes"};
+
 InputDef state(const char* name, const char* doc) { return {name, kFloating, Arity::kList, 0.5, 2, doc}; }
 
 OpDef update_row(const char* name, const char* doc, const char* example, std::vector<InputDef> states, std::vector<AttrDef> own) {
@@ -50,6 +55,7 @@ OpDef update_row(const char* name, const char* doc, const char* example, std::ve
     row.in_place.push_back(int(row.inputs.size()));
     row.inputs.push_back(s);
   }
+  row.inputs.push_back(kRates);
   for (AttrDef& a : own) row.attrs.push_back(a);
   row.outputs = {"results"};
   row.infer = infer_update;

@@ -45,8 +45,18 @@ bool view_region(ViewArgs& c, const Region& region) {
   return true;
 }
 
-Region checked_region(const Infer& c, const Dims& whole) {
+// The region that slice's attributes name: a negative start counts from the end, a length of -1 goes to the end.
+Region given_region(const AttrReader& c, const Dims& whole) {
   Region region(c);
+  for (int d = 0; d < std::min({whole.size(), region.start.size(), region.length.size(), region.step.size()}); ++d) {
+    if (region.start[d] < 0) region.start[d] += whole[d];
+    if (region.length[d] == -1 && region.step[d] > 0) region.length[d] = std::max<int64_t>(0, whole[d] - region.start[d] + region.step[d] - 1) / region.step[d];
+  }
+  return region;
+}
+
+Region checked_region(const Infer& c, const Dims& whole) {
+  Region region = given_region(c, whole);
   if (!region.fits(whole)) c.bad_attr("start", "a region inside " + to_string(whole));
   return region;
 }
@@ -107,11 +117,9 @@ template <RegionFn region_of>
 Var grad_region(Vjp& c) {
   return place(c, c.dy(), region_of(c, c.input(0).shape()));
 }
-Region given_region(const AttrReader& c, const Dims&) { return Region(c); }
-
 const AttrDef kDim = {"dim", AttrKind::kDim, int64_t(1), "the dim to cut along"};
-const AttrDef kStart = {"start", AttrKind::kInts, {}, "first position in each dim, counted from 0"};
-const AttrDef kLength = {"length", AttrKind::kInts, {}, "number of positions in each dim"};
+const AttrDef kStart = {"start", AttrKind::kInts, {}, "first position in each dim, counted from 0; negative from the end"};
+const AttrDef kLength = {"length", AttrKind::kInts, {}, "number of positions in each dim; -1 to the end"};
 const AttrDef kStep = {"step", AttrKind::kInts, {}, "distance of positions in each dim"};
 const AttrDef kDrop = {"drop", AttrKind::kInts, {}, "1 for a dim of length 1 that the piece does not keep, else 0"};
 
