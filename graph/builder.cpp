@@ -25,7 +25,7 @@ Device device_of(std::span<const Value> inputs, std::span<const Type> types) {
 
 }  // namespace
 
-GraphBuilder::GraphBuilder(Stage stage) : stage_(stage), id_(next_builder()) {}
+GraphBuilder::GraphBuilder(Stage stage, GraphBuilder* parent) : stage_(stage), parent_(parent), id_(next_builder()) {}
 
 int32_t GraphBuilder::line_now() {
   if (stage_ == Stage::kReplay) return current_line;
@@ -53,6 +53,12 @@ Values GraphBuilder::emit(Context& ctx, Node node) {
   sequences_.push_back(ctx.next_sequence);
   graph.nodes.push_back(std::move(node));
   return out;
+}
+
+Value GraphBuilder::symbol(const Operand& operand) const {
+  Ref<Array> array = Array::make(graph.type(operand));
+  array->symbol = {id_, operand.node, operand.output};
+  return Value(std::move(array));
 }
 
 Value GraphBuilder::add_input(const Type& type, std::string name) {
@@ -90,12 +96,24 @@ Operand GraphBuilder::operand_of(const Value& value) {
   if (!value.defined()) return {};
   if (value.is_number()) return Operand::immediate(value.number());
   if (owns(value)) return symbol_of(value);
+  if (knows(value)) return captured(value);
   if (!value.array().buffer) throw Error("a traced tensor is used after its trace");
   return symbol_of(add_constant(value));
 }
 
+Operand GraphBuilder::captured(const Value& value) {
+  const Operand outside = parent_->operand_of(value);
+  const size_t place = size_t(std::find(captures.begin(), captures.end(), outside) - captures.begin());
+  if (place == captures.size()) {
+    captures.push_back(outside);
+    captured_.push_back(add_input(value.type()));
+  }
+  return symbol_of(captured_[place]);
+}
+
 // Random keys of a trace name a generator and how many ticks come before.
 Attrs GraphBuilder::with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs) {
+  if (parent_) return parent_->with_random_key(ctx, op, attrs);
   Attrs out = attrs.size() ? attrs : make_attrs(op);
   AttrValue& key = out[size_t(op.random_attr)];
   if (std::holds_alternative<RandomKey>(key)) return out;
@@ -197,6 +215,7 @@ void GraphBuilder::link_leaf(const Value& value, TapeNode* leaf) { leaves_[leaf]
 
 Value GraphBuilder::value_of(TapeNode* leaf) {
   const auto found = leaves_.find(leaf);
+  if (found == leaves_.end() && parent_) return parent_->value_of(leaf);
   if (found == leaves_.end())
     throw Error("backward: this gradient flows to a tensor that was computed before the traced function; call backward outside of it");
   return found->second;
@@ -247,6 +266,7 @@ Values GraphBuilder::custom(Context& ctx, std::string name, std::span<const Valu
 }
 
 void GraphBuilder::guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
+  if (!owns(value)) return parent_ ? parent_->guard(value, kind, dim, answer) : void();
   const Operand of = symbol_of(value);
   for (const TypeGuard& g : graph.guards)
     if (g.of == of && g.kind == kind && g.dim == dim) return;

@@ -13,14 +13,17 @@ class GraphBuilder : public Tracer {
  public:
   // kTrace keeps everything open that a run decides: modes, random keys, gradients, decompositions. kReplay resolves it.
   enum class Stage { kTrace, kReplay };
-  explicit GraphBuilder(Stage stage);
+  // With a parent it writes a closed body: what the parent knows becomes an input of the body when it is used.
+  explicit GraphBuilder(Stage stage, GraphBuilder* parent = nullptr);
 
   Graph graph;
+  std::vector<Operand> captures;  // of the parent; the body's inputs for them come in this order
 
   Value add_input(const Type& type, std::string name = "");
   Value add_constant(const Value& value);  // equal arrays give one node
   Operand operand_of(const Value& value);  // of a number, nothing, a symbol of this builder, or a constant array
   bool owns(const Value& value) const { return value.is_array() && value.array().symbol.builder == id_; }
+  bool knows(const Value& value) const { return owns(value) || (parent_ && parent_->knows(value)); }
   Operand symbol_of(const Value& value) const { return {value.array().symbol.node, value.array().symbol.output, 0}; }
 
   Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) override;
@@ -37,6 +40,8 @@ class GraphBuilder : public Tracer {
   // outputs = saved with the gradient that the closed graph `backward` (saved…, cotangents…) → one for each input gives.
   Values custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,
                 std::span<const Value> saved, std::shared_ptr<const Graph> backward);
+
+  Value symbol(const Operand& operand) const;  // the array that stands for an output of a node
 
   // The leaf whose value is this symbol.
   void link_leaf(const Value& value, TapeNode* leaf);
@@ -61,9 +66,13 @@ class GraphBuilder : public Tracer {
   Attrs with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs);
   void record_path(Context& ctx, const Node& node, std::span<const Value> inputs, std::span<Value> outputs);
 
+  Operand captured(const Value& value);
+
   Stage stage_;
+  GraphBuilder* parent_;
   uint64_t id_;
   std::unordered_map<const Array*, std::pair<Ref<Array>, int32_t>> constants_;
+  std::vector<Value> captured_;  // the body's inputs, one a capture
   std::unordered_map<TapeNode*, Value> leaves_;
   std::unordered_map<std::string, int32_t> lines_;
   std::vector<uint64_t> sequences_;  // of the tape when each node was made

@@ -90,14 +90,16 @@ class Replay {
   }
 
   void check_guards(size_t i) {
-    for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_) {
-      const TypeGuard& guard = *guards_[next_guard_];
-      const int64_t now = answer(guard, value(guard.of));
-      if (now == guard.value) continue;
-      const std::string line = guard.line >= 0 ? trace_.lines[size_t(guard.line)] + ": " : "";
-      throw Retrace(fmt::format("{}the script read {}, now it is {}", line, describe(guard.kind, guard.dim, guard.value),
-                                describe(guard.kind, guard.dim, now)));
-    }
+    for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_)
+      check_guard(*guards_[next_guard_]);
+  }
+
+  void check_guard(const TypeGuard& guard) {
+    const int64_t now = answer(guard, value(guard.of));
+    if (now == guard.value) return;
+    const std::string line = guard.line >= 0 ? trace_.lines[size_t(guard.line)] + ": " : "";
+    throw Retrace(fmt::format("{}the script read {}, now it is {}", line, describe(guard.kind, guard.dim, guard.value),
+                              describe(guard.kind, guard.dim, now)));
   }
 
   Values gather(std::span<const Operand> operands) const {
@@ -197,6 +199,7 @@ class Replay {
       if (body.nodes[i].kind != NodeKind::kInput) values_[i] = results(body.nodes[i]);
     Values out;
     for (const Operand& operand : body.outputs) out.push_back(value(operand));
+    for (const TypeGuard& guard : body.guards) check_guard(guard);
     std::swap(values, values_);
     return out;
   }

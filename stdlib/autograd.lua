@@ -81,7 +81,7 @@ end
 -- A tensor that stands for x as a fresh input: a recorded view of x when x has a history, so that other uses of x
 -- stay apart from it; else a leaf.
 local function fresh_input(x)
-  if core.requires_grad(x) and core.is_recording() then return core.ops.reshape(x, x.shape) end
+  if core.requires_grad(x) and core.is_recording() then return core.ops.reshape_as(x, x) end
   return core.attach_grad(core.detach(x), "write")
 end
 
@@ -291,7 +291,8 @@ local function call_function(self, ...)
   for key in pairs(fields) do ctx[key] = nil end
   for key in pairs(saved_keys) do ctx.saved[key] = nil end
   local backward, name = self.backward, self.name
-  core.record_custom(name, inputs, outputs, saved, function(tensors, ...)
+  local record = core.tracing() and core.trace_function_gradient or core.record_custom
+  record(name, inputs, outputs, saved, function(tensors, ...)
     local view = setmetatable({saved = setmetatable({}, {__index = ctx.saved})}, {__index = ctx})
     for key, i in pairs(fields) do view[key] = tensors[i] end
     for key, i in pairs(saved_keys) do view.saved[key] = tensors[i] end
@@ -319,7 +320,7 @@ end
 --- flags and random numbers, and without writing state back a second time.
 function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)
-  if not core.is_recording() then return f(...) end
+  if core.tracing() or not core.is_recording() then return f(...) end
   local arguments, n = {...}, select("#", ...)
   local seed, tick = core.random_state()
   local training, mark = core.is_training(), core.tape_position()

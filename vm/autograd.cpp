@@ -121,8 +121,8 @@ int attach_grad(lua_State* L, State& state) {
   if (state.trace) {
     if (state.trace->is_captured(*to_box(L, state, 1)))
       fail("attach_grad", "a traced function cannot make a tensor from outside a leaf; call attach_grad before it, or on x:detach()");
-    leaf->grad->value = state.trace->filled(state.ctx, value.type(), 0);
-    value = state.trace->leaf(state.ctx, value, leaf.get());
+    leaf->grad->value = state.ctx.interpreter->filled(state.ctx, value.type(), 0);
+    value = state.ctx.interpreter->tracer()->leaf(state.ctx, value, leaf.get());
   } else {
     value = value.detached();
     value.link(leaf.get(), 0);
@@ -135,7 +135,7 @@ int get_grad(lua_State* L, State& state) {
   Box& box = touched(L, state, 1, "grad");
   TapeNode* leaf = leaf_of(box);
   if (!leaf || leaf->req == GradReq::kNull) return lua_pushnil(L), 1;
-  if (state.trace) state.trace->read_gradient(*leaf);
+  if (state.trace) state.ctx.interpreter->tracer()->read_gradient(*leaf);
   Ref<Cell> cell = leaf->grad;
   push_box(L, state, Value()).cell = cell;
   return 1;
@@ -147,9 +147,9 @@ int set_grad(lua_State* L, State& state) {
   TapeNode* leaf = leaf_of(box);
   if (leaf && state.trace) {
     const bool fresh = leaf->fresh;
-    Value value = lua_isnil(L, 2) ? state.trace->filled(state.ctx, leaf->leaf_type, 0) : check_value(L, state, 2, "grad", "value");
+    Value value = lua_isnil(L, 2) ? state.ctx.interpreter->filled(state.ctx, leaf->leaf_type, 0) : check_value(L, state, 2, "grad", "value");
     if (!(value.type() == leaf->leaf_type)) bad_argument("grad", "value", "a tensor of type " + to_string(leaf->leaf_type), to_string(value.type()));
-    state.trace->write_gradient(*leaf, state.trace->detach(state.ctx, value));
+    state.ctx.interpreter->tracer()->write_gradient(*leaf, state.ctx.interpreter->tracer()->detach(state.ctx, value));
     state.trace->set_fresh(*leaf, fresh);
     return 0;
   }
@@ -168,7 +168,7 @@ int get_requires_grad(lua_State* L, State& state) {
   Box& box = touched(L, state, 1, "requires_grad");
   TapeNode* node = box.get().defined() ? box.get().node() : nullptr;
   const bool requires_it = node && (!node->leaf || node->req != GradReq::kNull);
-  if (state.trace && state.trace->owns(box.get())) state.trace->guard(box.get(), TypeGuard::kRequiresGrad, 0, requires_it);
+  if (state.trace && state.trace->sees(box.get())) state.trace->note(box.get(), TypeGuard::kRequiresGrad, 0, requires_it);
   lua_pushboolean(L, requires_it);
   return 1;
 }
@@ -447,7 +447,7 @@ int set_detect_anomaly(lua_State* L, State& state) {
 // detach(x): the same value without its history.
 int detach(lua_State* L, State& state) {
   const Value& value = check_value(L, state, 1, "detach", "x");
-  push_box(L, state, state.trace ? state.trace->detach(state.ctx, value) : value.detached());
+  push_box(L, state, state.trace ? state.ctx.interpreter->tracer()->detach(state.ctx, value) : value.detached());
   return 1;
 }
 

@@ -193,7 +193,7 @@ Var moved(const Var& x, int from, int to, int count) {
 }
 
 void note_size(State& state, const Value& v, int d) {
-  if (state.trace && state.trace->owns(v)) state.trace->guard(v, TypeGuard::kDim, d, v.shape()[d]);
+  if (state.trace && state.trace->sees(v)) state.trace->note(v, TypeGuard::kDim, d, v.shape()[d]);
 }
 
 Var pick(State& state, const Var& piece, const Var& picker, int dim) {
@@ -313,7 +313,7 @@ int index_read(lua_State* L, State& state) {
   lua_settop(L, 2);
   const Value x = check_value(L, state, 1, "index", "x");
   if (x.rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to select; x:item() reads its value");
-  if (state.trace && state.trace->owns(x)) state.trace->guard(x, TypeGuard::kRank, 0, x.rank());
+  if (state.trace && state.trace->sees(x)) state.trace->note(x, TypeGuard::kRank, 0, x.rank());
   const Key key = KeyReader(L, state, x).read(2);
   Value out = read_region(state, x, key);
   if (key.picker.defined()) out = pick(state, Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
@@ -331,7 +331,7 @@ int index_write(lua_State* L, State& state) {
   require_value(L, box, 1, "index", "x");
   check_in_place(L, state, box, "index");
   if (box.get().rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to assign; use x:fill_(v)");
-  if (state.trace && state.trace->owns(box.get())) state.trace->guard(box.get(), TypeGuard::kRank, 0, box.get().rank());
+  if (state.trace && state.trace->sees(box.get())) state.trace->note(box.get(), TypeGuard::kRank, 0, box.get().rank());
   const Key key = KeyReader(L, state, box.get()).read(2);
   const Value value = value_to_write(L, state, box.get());
   if (box.serial < state.recompute_from) return 0;

@@ -228,7 +228,7 @@ bool push_planned(lua_State* L, State& state, const char* field) {
 
 // While a function is traced, what it reads of a type binds the trace to it.
 void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
-  if (state.trace && state.trace->owns(v)) state.trace->guard(v, kind, dim, answer);
+  if (state.trace && state.trace->sees(v)) state.trace->note(v, kind, dim, answer);
 }
 
 void note_rank(State& state, const Value& v) { note(state, v, TypeGuard::kRank, 0, v.rank()); }

@@ -1,5 +1,7 @@
 #include "vm/trace.h"
 
+#include <algorithm>
+
 #include "tensor/buffer.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -31,7 +33,7 @@ int32_t TraceSession::owner_of(TapeNode* leaf) const {
 
 void TraceSession::touch(lua_State* L, Box& box, int i) {
   Value& value = box.get();
-  if (ended_ || !value.is_array() || owns(value)) return;
+  if (ended_ || !value.is_array() || sees(value)) return;
   if (box.cell) {
     for (const auto& [cell, place] : cells_)
       if (cell == box.cell.get()) return;
@@ -166,6 +168,25 @@ Mode TraceSession::recording_mode(Context& ctx) {
 void TraceSession::read_flags(bool recording, bool training) {
   if (recording && state_.recording_token < first_token_) guards_recording = recording_;
   if (training && state_.training_token < first_token_) guards_training = training_;
+}
+
+BodyBuilder::BodyBuilder(State& state, TraceSession& session)
+    : GraphBuilder(Stage::kTrace, session.innermost), state_(state), session_(session), outer_(state.ctx.interpreter),
+      enclosing_(session.innermost) {
+  session.innermost = this;
+  state.ctx.interpreter = this;
+}
+
+BodyBuilder::~BodyBuilder() {
+  session_.innermost = enclosing_;
+  state_.ctx.interpreter = outer_;
+}
+
+Value BodyBuilder::read_gradient(TapeNode& leaf) { return session_.read_gradient(leaf); }
+
+void BodyBuilder::write_gradient(TapeNode& leaf, Value gradient) {
+  if (session_.owns_leaf(&leaf)) throw Error("backward: a body cannot write the .grad of a tensor from outside; use pg.grad inside of it");
+  GraphBuilder::write_gradient(leaf, std::move(gradient));
 }
 
 void push_value_read(lua_State* L, State& state) {
@@ -546,6 +567,68 @@ int program_info(lua_State* L, State&) {
   return 2;
 }
 
+Values boxes_at(lua_State* L, State& state, int i) {
+  Values out;
+  for (int k = 1, n = int(lua_objlen(L, i)); k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    out.push_back(check_value(L, state, lua_gettop(L), "Function", "tensor"));
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+// Traces backward(saved, dy…) → gradients as a closed body over saved, cotangents and what else it uses.
+std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int function, const char* name, std::span<const Value> inputs,
+                                            std::span<const Value> outputs, Values& saved) {
+  BodyBuilder body(state, *state.trace);
+  const int top = lua_gettop(L);
+  luaL_checkstack(L, int(saved.size() + outputs.size()) + 8, "too many tensors");
+  lua_pushvalue(L, function);
+  lua_createtable(L, int(saved.size()), 0);
+  for (size_t i = 0; i < saved.size(); ++i) {
+    push_box(L, state, body.add_input(saved[i].type()));
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  for (const Value& y : outputs) push_box(L, state, body.add_input(y.type()));
+  if (lua_pcall(L, int(outputs.size()) + 1, LUA_MULTRET, 0)) {
+    const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "error in a backward function";
+    lua_settop(L, top);
+    throw PositionedError(text);
+  }
+  const int results = lua_gettop(L) - top;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int place = top + 1 + int(i);
+    const bool given = int(i) < results && !lua_isnil(L, place) && !lua_isboolean(L, place);
+    const Value gradient = given ? check_value(L, state, place, name, "gradient") : body.filled(state.ctx, inputs[i].type(), 0);
+    body.graph.outputs.push_back(body.operand_of(gradient));
+  }
+  lua_settop(L, top);
+  // Inputs in the order saved, captured, cotangents: what is captured is saved too.
+  std::vector<int32_t>& order = body.graph.inputs;
+  const size_t first = saved.size(), count = outputs.size();
+  std::rotate(order.begin() + ptrdiff_t(first), order.begin() + ptrdiff_t(first + count), order.end());
+  for (const Operand& operand : body.captures) saved.push_back(state.trace->symbol(operand));
+  return std::make_shared<Graph>(std::move(body.graph));
+}
+
+// trace_function_gradient(name, inputs, outputs, saved, backward): inside a trace, gives the tensors in `outputs` the
+// gradient that backward(saved, dy…) computes.
+int trace_function_gradient(lua_State* L, State& state) {
+  state.update_modes();
+  const std::string name = check_string(L, state, 1, "Function", "name");
+  const Values inputs = boxes_at(L, state, 2), outputs = boxes_at(L, state, 3);
+  Values saved = boxes_at(L, state, 4);
+  if (!state.trace || state.trace->innermost != state.trace) throw Error(name + ": a Function inside the body of a loop or branch is not supported");
+  auto backward = trace_backward(L, state, 5, name.c_str(), inputs, outputs, saved);
+  Values linked = state.trace->custom(state.ctx, name, inputs, outputs, saved, std::move(backward));
+  for (size_t i = 0; i < linked.size(); ++i) {
+    lua_rawgeti(L, 3, int(i) + 1);
+    set_value(*to_box(L, state, lua_gettop(L)), std::move(linked[i]));
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
 // outside_zeros(x) → zeros of x's type that belong to nothing a trace makes: an input of the graph.
 int outside_zeros(lua_State* L, State& state) {
   Box& box = push_box(L, state, make_filled(check_value(L, state, 1, "zeros", "x").type(), 0));
@@ -594,7 +677,8 @@ void make_class(lua_State* L, State& state, const char* key, lua_CFunction colle
 void open_trace(lua_State* L, State& state) {
   register_functions(L, state, {{"trace", entry<trace_function>}, {"run", entry<run_program>}, {"tracing", entry<is_tracing>},
                                 {"outside_zeros", entry<outside_zeros>}, {"number_table", entry<number_table>},
-                                {"set_numbers", entry<set_numbers>}});
+                                {"set_numbers", entry<set_numbers>},
+                                {"trace_function_gradient", entry<trace_function_gradient>}});
   make_class(L, state, &kTraceKey, collect_trace,
              {{"captured", entry<captured_tensors>},
               {"input_of", entry<trace_input_of>},

@@ -35,6 +35,7 @@ class TraceSession final : public GraphBuilder {
 
   // Called whenever the binding is about to use what a box holds, or to rebind it.
   void touch(lua_State* L, Box& box, int i);  // i: where on the stack it is
+  bool owns_leaf(TapeNode* leaf) const { return owner_of(leaf) >= 0; }
   bool is_captured(const Box& box) const { return places_.count(&box) > 0; }
   bool fresh(TapeNode& leaf);
   void set_fresh(TapeNode& leaf, bool fresh);
@@ -57,6 +58,11 @@ class TraceSession final : public GraphBuilder {
   // The flags as the script read them, when it did.
   void read_flags(bool recording, bool training);
 
+  // Whether a value is a symbol that may be used now, and what the script read of its type.
+  bool sees(const Value& value) const { return innermost->knows(value); }
+  void note(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) { innermost->guard(value, kind, dim, answer); }
+
+  GraphBuilder* innermost = this;           // this, or the builder of the body that is being traced
   std::deque<Captured> captured;            // tensors and gradients, in order of first use
   std::vector<Freshness> freshness;
   std::optional<bool> guards_recording, guards_training;
@@ -75,6 +81,26 @@ class TraceSession final : public GraphBuilder {
   bool ended_ = false;
   std::unordered_map<const Box*, int32_t> places_;
   std::unordered_map<const Cell*, int32_t> cells_;
+};
+
+// The body of a combinator or of a backward function, while it is traced inside of a session.
+class BodyBuilder final : public GraphBuilder {
+ public:
+  BodyBuilder(State& state, TraceSession& session);
+  ~BodyBuilder() override;
+  BodyBuilder(const BodyBuilder&) = delete;
+
+  std::string position() override { return session_.position(); }
+  Mode training_mode(Context& ctx) override { return session_.training_mode(ctx); }
+  Mode recording_mode(Context& ctx) override { return session_.recording_mode(ctx); }
+  Value read_gradient(TapeNode& leaf) override;
+  void write_gradient(TapeNode& leaf, Value gradient) override;
+
+ private:
+  State& state_;
+  TraceSession& session_;
+  Interpreter* outer_;
+  GraphBuilder* enclosing_;
 };
 
 void open_trace(lua_State* L, State& state);  // core.trace, core.run, core.tracing
