@@ -14,7 +14,10 @@ constexpr Pass kPasses[] = {
     {"cse", "computes equal things once", eliminate_common, Pass::kClean},
     {"simplify", "applies identities that keep every bit", simplify, Pass::kClean},
     {"dce", "drops what nobody needs", eliminate_dead, Pass::kClean},
+    {"bn_fold", "takes batch normalisation at inference into the weights before it", fold_batch_norm, Pass::kShape},
+    {"epilogue", "takes bias and activation into the product before them", attach_epilogues, Pass::kKernels},
     {"fuse", "makes one kernel of pointwise ops that feed each other", fuse, Pass::kKernels},
+    {"materialize", "makes constants of the fills that are left", materialize, Pass::kKernels},
 };
 
 // A round more than chains of rules have been seen to need; what is left is correct, only not as small.

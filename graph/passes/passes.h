@@ -46,6 +46,9 @@ Graph fold(Graph graph);
 Graph eliminate_common(Graph graph);
 Graph simplify(Graph graph);
 Graph eliminate_dead(Graph graph);
+Graph fold_batch_norm(Graph graph);
+Graph attach_epilogues(Graph graph);
 Graph fuse(Graph graph);
+Graph materialize(Graph graph);
 
 }  // namespace pg

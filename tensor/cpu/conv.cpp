@@ -9,6 +9,7 @@
 
 #include "tensor/cpu/conv_plan.h"
 #include "tensor/cpu/conv_simd.h"
+#include "tensor/cpu/epilogue.h"
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
@@ -26,7 +27,7 @@ void fill_rows(const ConvShape& s, const T* bias, bool relu, T* y) {
   const int64_t plane = s.out_plane();
   for (int64_t i = 0; i < s.n * s.oc; ++i) {
     const T v = bias ? bias[i % s.oc] : T(0);
-    std::fill_n(y + i * plane, plane, relu && v < 0 ? T(0) : v);
+    std::fill_n(y + i * plane, plane, relu && v <= 0 ? T(0) : v);
   }
 }
 
@@ -264,8 +265,10 @@ int64_t image_parts(const ConvShape& s) { return std::min<int64_t>(num_threads()
 
 bool large_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
   return split_images(s, image_parts(s), [&](int64_t, int64_t first, int64_t images) {
-    return onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, relu,
-                               y + first * s.oc * s.out_plane());
+    float* out = y + first * s.oc * s.out_plane();
+    if (!onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, false, out)) return false;
+    if (relu) rectify(images * s.oc * s.out_plane(), out);  // oneDNN's own turns NaN into 0
+    return true;
   });
 }
 

@@ -151,7 +151,7 @@ void multiply_tile(const Product<T>& p, int64_t tail) {
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) {
       V v = acc[i][j];
-      if (p.relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+      if (p.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
       if (j + 1 < NV || whole) hn::StoreU(v, d, row + j * lanes);
       else hn::BlendedStore(v, last, d, row + j * lanes);
     }

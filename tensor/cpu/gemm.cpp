@@ -148,7 +148,7 @@ void finish_rows(int64_t m, int64_t n, const T* bias, bool relu, T* y) {
     if (bias)
       for (int64_t j = 0; j < n; ++j) row[j] += bias[j];
     if (relu)
-      for (int64_t j = 0; j < n; ++j) row[j] = row[j] < 0 ? T(0) : row[j];
+      for (int64_t j = 0; j < n; ++j) row[j] = row[j] <= 0 ? T(0) : row[j];
   }
 }
 

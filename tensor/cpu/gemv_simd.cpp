@@ -21,7 +21,7 @@ HWY_INLINE float finish(float sum, int64_t n, const float* y, const GemvEpilogue
   float v = e.alpha * sum;
   if (e.beta != 0) v += e.beta * *y;
   if (e.bias) v += e.bias[n];
-  return e.relu && v < 0 ? 0.0f : v;
+  return e.relu && v <= 0 ? 0.0f : v;
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -54,7 +54,7 @@ HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col,
   if (y_col == 1 && e.beta == 0) {
     V4 v = hn::Mul(sums, hn::Set(d4, e.alpha));
     if (e.bias) v = hn::Add(v, hn::LoadU(d4, e.bias + n));
-    if (e.relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d4)), v);
+    if (e.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d4)), v);
     hn::StoreU(v, d4, y);
     return;
   }
@@ -149,7 +149,7 @@ HWY_INLINE void finish_vector(V sum, int64_t n, int64_t count, float* y, int64_t
   if (full && y_col == 1 && e.beta == 0) {
     V v = hn::Mul(sum, hn::Set(d, e.alpha));
     if (e.bias) v = hn::Add(v, hn::LoadU(d, e.bias + n));
-    if (e.relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+    if (e.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
     hn::StoreU(v, d, y);
     return;
   }

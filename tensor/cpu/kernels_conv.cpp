@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/conv.h"
 #include "tensor/cpu/copy.h"
+#include "tensor/cpu/epilogue.h"
 #include "tensor/cpu/pool.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
@@ -81,16 +82,24 @@ cpu::ConvShape conv_shape(const KernelArgs& args, const View& x, const View& w, 
   return s;
 }
 
-void conv(const KernelArgs& args) {
+void convolve(const KernelArgs& args, bool relu) {
   const View &x = args.in[0], &w = args.in[1], &y = args.out[0];
   const cpu::ConvShape s = conv_shape(args, x, w, y);
   visit_compute(y.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type), pw(w, type), bias(args.in[2], type);
     Output<T> out(y, type);
-    cpu::conv_forward<T>(s, px.data(), pw.data(), args.in[2] ? bias.data() : nullptr, false, out.data());
+    cpu::conv_forward<T>(s, px.data(), pw.data(), args.in[2] ? bias.data() : nullptr, relu, out.data());
     out.finish();
   });
+}
+
+void conv(const KernelArgs& args) { convolve(args, false); }
+
+void conv_act(const KernelArgs& args) {
+  const bool relu = cpu::asks_relu(args);
+  convolve(args, relu);
+  if (!relu) cpu::activate(args);
 }
 
 void conv_by_input(const KernelArgs& args) {
@@ -280,6 +289,7 @@ void add_conv_kernels(Registry& r) {
       {"conv1d", conv},
       {"conv2d", conv},
       {"conv3d", conv},
+      {"conv_act", conv_act},
       {"conv_by_input", conv_by_input},
       {"conv_by_weight", conv_by_weight},
       {"max_pool", max_pool},

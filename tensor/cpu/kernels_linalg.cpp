@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/copy.h"
 #include "tensor/cpu/eigen_solve.h"
+#include "tensor/cpu/epilogue.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
@@ -168,15 +169,15 @@ void matmul(const KernelArgs& args) {
 }
 
 template <class H>
-void linear_half(int64_t m, int64_t n, int64_t k, const H* x, const H* w, const H* bias, H* y) {
+void linear_half(int64_t m, int64_t n, int64_t k, const H* x, const H* w, const H* bias, bool relu, H* y) {
   std::vector<float> wide(size_t(m * n));
   std::vector<float> fx(x, x + m * k), fw(w, w + n * k), fb;
   if (bias) fb.assign(bias, bias + n);
-  cpu::linear_f32(m, n, k, fx.data(), fw.data(), bias ? fb.data() : nullptr, false, wide.data());
+  cpu::linear_f32(m, n, k, fx.data(), fw.data(), bias ? fb.data() : nullptr, relu, wide.data());
   for (size_t i = 0; i < wide.size(); ++i) y[i] = H(wide[i]);
 }
 
-void linear(const KernelArgs& args) {
+void product_with_bias(const KernelArgs& args, bool relu) {
   const View& out = args.out[0];
   const DType type = out.dtype();
   const Contiguous x(args.in[0], type), w(args.in[1], type);
@@ -188,11 +189,19 @@ void linear(const KernelArgs& args) {
   visit_dtype(type, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T *px = static_cast<const T*>(x.data()), *pw = static_cast<const T*>(w.data()), *pb = static_cast<const T*>(b);
-    if constexpr (std::is_same_v<T, float>) cpu::linear_f32(m, n, k, px, pw, pb, false, out.as<T>());
-    else if constexpr (std::is_same_v<T, double>) cpu::linear_f64(m, n, k, px, pw, pb, false, out.as<T>());
+    if constexpr (std::is_same_v<T, float>) cpu::linear_f32(m, n, k, px, pw, pb, relu, out.as<T>());
+    else if constexpr (std::is_same_v<T, double>) cpu::linear_f64(m, n, k, px, pw, pb, relu, out.as<T>());
     else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-      linear_half(m, n, k, px, pw, pb, out.as<T>());
+      linear_half(m, n, k, px, pw, pb, relu, out.as<T>());
   });
+}
+
+void linear(const KernelArgs& args) { product_with_bias(args, false); }
+
+void linear_act(const KernelArgs& args) {
+  const bool relu = cpu::asks_relu(args);
+  product_with_bias(args, relu);
+  if (!relu) cpu::activate(args);
 }
 
 template <class F>
@@ -275,8 +284,9 @@ void add_linalg_kernels(Registry& r) {
   static const KernelRow kRows[] = {
       {"matmul", matmul, kStridedInputs}, {"mm", matmul, kStridedInputs},
       {"bmm", matmul, kStridedInputs},    {"mv", matmul, kStridedInputs},
-      {"linear", linear, kStridedInputs}, {"linalg_solve", solve},
-      {"linalg_inv", inverse},            {"linalg_cholesky", cholesky},
+      {"linear", linear, kStridedInputs}, {"linear_act", linear_act, kStridedInputs},
+      {"linalg_solve", solve},            {"linalg_inv", inverse},
+      {"linalg_cholesky", cholesky},
   };
   r.add_kernels(0, kRows);
 }

@@ -2,6 +2,7 @@
 // forward, by the input, by the weights.
 #include "tensor/ops/all.h"
 #include "tensor/ops/conv_rules.h"
+#include "tensor/ops/epilogue.h"
 #include "tensor/ops/linalg_rules.h"
 #include "tensor/rule.h"
 
@@ -83,12 +84,12 @@ void infer_conv(Infer& c) {
 
 Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
 
-Var convolve(const Rule& c, const Var& x, const Var& w) {
+Var convolve(const Rule& c, const Var& x, const Var& w, const Var& bias = {}) {
   const AttrList attrs = {{"stride", c.raw("stride")}, {"padding", c.raw("padding")}, {"dilation", c.raw("dilation")},
                           {"groups", c.raw("groups")}};
-  if (w.rank() == 3) return call<"conv1d">({x, w, Var()}, attrs);
-  if (w.rank() == 4) return call<"conv2d">({x, w, Var()}, attrs);
-  return call<"conv3d">({x, w, Var()}, attrs);
+  if (w.rank() == 3) return call<"conv1d">({x, w, bias}, attrs);
+  if (w.rank() == 4) return call<"conv2d">({x, w, bias}, attrs);
+  return call<"conv3d">({x, w, bias}, attrs);
 }
 Var convolve_by_input(const Rule& c, const Var& dy, const Var& w, const Ints& size) {
   return call<"conv_by_input">(dy, w, {{"size", size}, {"stride", c.raw("stride")}, {"padding", c.raw("padding")},
@@ -183,6 +184,12 @@ std::vector<InputDef> image_inputs() {
   return {{"x", kFloating}, {"weight", kFloating}, {"bias", kFloating, Arity::kOptional}};
 }
 
+void infer_conv_act(Infer& c) {
+  if (c.rank(1) == 3) infer_conv<1>(c);
+  else if (c.rank(1) == 4) infer_conv<2>(c);
+  else infer_conv<3>(c);
+}
+
 template <int kDims>
 OpDef conv(const char* name, const char* doc, const char* example) {
   return {.name = name,
@@ -221,6 +228,14 @@ std::vector<OpDef> conv_rows() {
                         "return pg.conv_transpose2d(pg.ones(1, 2, 4, 4), pg.ones(2, 3, 2, 2), {stride = 2})"),
       conv_transpose<3>("conv_transpose3d", "The gradient of conv3d by its input, as an op; weights are (in, out / groups, kD, kH, kW).",
                         "return pg.conv_transpose3d(pg.ones(1, 2, 2, 2, 2), pg.ones(2, 3, 2, 2, 2))"),
+      {.name = "conv_act",
+       .doc = "An activation of conv1d, conv2d or conv3d, by the rank of the weights. Made by graph passes.",
+       .example = "return 0",
+       .inputs = image_inputs(),
+       .attrs = {kStride, kPadding, kDilation, kGroups, activation_attr(), slope_attr()},
+       .infer = infer_conv_act,
+       .decompose = [](Rule& c) -> std::vector<Var> { return {activated(c, convolve(c, c.in(0), c.in(1), c.in(2)))}; },
+       .traits = kHidden},
       {.name = "conv_by_input",
        .doc = "The gradient of a convolution by its input, which has spatial sizes `size`.",
        .example = "return 0",

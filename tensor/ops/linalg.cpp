@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/ops/all.h"
+#include "tensor/ops/epilogue.h"
 #include "tensor/ops/linalg_rules.h"
 #include "tensor/rule.h"
 
@@ -197,6 +198,14 @@ std::vector<OpDef> product_rows() {
        .infer = infer_linear,
        .vjp = {[](Vjp& c) { return call<"matmul">(c.dy(), c.in(1)); }, grad_linear_weight, [](Vjp& c) { return c.dy(); }},
        .vjp_uses = "x weight"},
+      {.name = "linear_act",
+       .doc = "An activation of linear. Made by graph passes.",
+       .example = "return 0",
+       .inputs = {{"x", kFloating}, {"weight", kFloating}, {"bias", kFloating, Arity::kOptional}},
+       .attrs = {activation_attr(), slope_attr()},
+       .infer = infer_linear,
+       .decompose = [](Rule& c) -> std::vector<Var> { return {activated(c, call<"linear">(c.in(0), c.in(1), c.in(2)))}; },
+       .traits = kHidden},
   };
 }
 

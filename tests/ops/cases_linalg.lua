@@ -28,6 +28,11 @@ return function(pg, f)
     addmm = {{args = {f{4}, f{2, 3}, f{3, 4}}, attrs = {beta = 0.5, alpha = 2}}},
     baddbmm = {{args = {f{2, 2, 4}, f{2, 2, 3}, f{2, 3, 4}}, attrs = {beta = 0.5, alpha = 2}}},
     linear = {{args = {f{2, 3}, f{4, 3}}}, {args = {f{2, 2, 3}, f{4, 3}, f{4}}}, {args = {f{3}, f{4, 3}, f{4}}}},
+    _linear_act = {
+      {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "tanh"}}, {args = {f{3}, f{4, 3}}, attrs = {activation = "sigmoid"}},
+      {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "leaky_relu", slope = 0.2}},
+      {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "gelu_tanh"}},
+    },
     linalg_cholesky = {{args = {positive(3)}, symmetric = true}},
     linalg_inv = {{args = {regular(3, 3)}}},
     linalg_solve = {{args = {regular(3, 3), f{3, 2}}}, {args = {regular(3, 3), f{3}}}},
@@ -59,6 +64,10 @@ return function(pg, f)
     conv_transpose3d = {
       {args = {f{1, 1, 2, 2, 2}, f{1, 2, 2, 2, 2}}, attrs = {stride = 2}},
       {args = {f{1, 2, 2, 2, 3}, f{2, 2, 2, 2, 2}, f{2}}, attrs = {stride = 2}},
+    },
+    _conv_act = {
+      {args = {f{1, 2, 4, 5}, f{3, 2, 2, 2}, f{3}}, attrs = {activation = "tanh", padding = 1}},
+      {args = {f{2, 3, 6}, f{4, 3, 2}}, attrs = {activation = "silu", stride = 2}},
     },
     _conv_by_input = {{args = {f{1, 2, 2, 2}, kernel}, attrs = {size = {4, 4}}}},
     _conv_by_weight = {{args = {image, f{1, 2, 2, 2}}, attrs = {size = {3, 3}}}},

@@ -1,0 +1,106 @@
+// Epilogues: an activation behind linear or a convolution, and a bias added to a product, become part of it, so that the
+// result passes the caches once.
+//
+// Only where nobody else reads the value in between, and in the dtype of the product. The bits stay: the kernels add the
+// bias to the finished sum and apply the op's own activation. A bias is attached in float32 and float64 alone (the other
+// floats would round once less) and where the product runs in the same kernel with it.
+#include <cstring>
+
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace pg {
+namespace {
+
+class Epilogues {
+ public:
+  explicit Epilogues(Graph graph) : uses_(count_uses(graph)), rewrite_(std::move(graph)) { made_from_.resize(rewrite_.size()); }
+
+  Graph run() {
+    for (size_t i = 0; i < rewrite_.size(); ++i) {
+      Node node = rewrite_.take(i);
+      if (node.kind == NodeKind::kOp && node.types.size() == 1 && node.types[0].device.is_cpu()) {
+        if (node.is("add")) add_bias(node);
+        else add_activation(node);
+      }
+      const size_t at = rewrite_.append(std::move(node));
+      made_from_.resize(at + 1, 0);
+      made_from_[at] = int32_t(i);
+      rewrite_.keep(i, at);
+    }
+    return without_dead_nodes(rewrite_.finish());
+  }
+
+ private:
+  const Graph& graph() const { return rewrite_.graph(); }
+
+  // The node behind an operand when only that operand reads it and it has the node's type.
+  const Node* only_producer(const Operand& operand, const Node& reader) const {
+    if (!operand.is_node()) return nullptr;
+    const Node& node = graph().node(operand);
+    if (node.kind != NodeKind::kOp || uses_[size_t(made_from_[size_t(operand.node)])] != 1) return nullptr;
+    return node.types[0] == reader.types[0] ? &node : nullptr;
+  }
+
+  static const char* activation_name(const Node& node) {
+    for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "silu"})
+      if (node.is(name)) return name;
+    if (!node.is("gelu")) return nullptr;
+    return std::get<std::string>(node.attrs[0]) == "tanh" ? "gelu_tanh" : "gelu";
+  }
+
+  void add_activation(Node& node) {
+    const char* activation = activation_name(node);
+    if (!activation) return;
+    const Node* product = only_producer(node.inputs[0], node);
+    if (!product) return;
+    const bool conv = product->is("conv1d") || product->is("conv2d") || product->is("conv3d");
+    if (!conv && !product->is("linear")) return;
+    const OpDef& op = registry().require(conv ? "conv_act" : "linear_act");
+    Attrs attrs = make_attrs(op, {{"activation", std::string(activation)}});
+    for (size_t k = 0; k < product->attrs.size(); ++k) attrs[k] = product->attrs[k];  // the first of conv_act
+    if (!std::strcmp(activation, "leaky_relu")) attrs[size_t(op.attr_index("slope"))] = node.attrs[0];
+    node = make_node(graph(), op, Operands(product->inputs), std::move(attrs), product->line >= 0 ? product->line : node.line);
+  }
+
+  static bool full_precision(const Node& node) { return node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64; }
+
+  void add_bias(Node& node) {
+    if (!full_precision(node)) return;
+    for (size_t at : {0u, 1u}) {
+      const Node* product = only_producer(node.inputs[at], node);
+      const Operand bias = node.inputs[1 - at];
+      if (!product || !bias.is_node()) continue;
+      const Type& type = graph().type(bias);
+      if (type.dtype != node.types[0].dtype || type.shape.size() != 1) continue;
+      Operand x, weight;
+      if (!read_product(*product, x, weight) || graph().type(weight).shape[0] != type.shape[0]) continue;
+      node = make_node(graph(), registry().require("linear"), Operands{x, weight, bias}, {}, node.line);
+      return;
+    }
+  }
+
+  // linear without bias, or the product of a matrix or vector with a transposed matrix: what linear computes.
+  bool read_product(const Node& product, Operand& x, Operand& weight) const {
+    x = product.inputs[0];
+    if (product.is("linear") && product.inputs[2].is_none()) {
+      weight = product.inputs[1];
+      return true;
+    }
+    if (!product.is("matmul") || !product.inputs[1].is_node() || graph().type(x).shape.size() > 2) return false;
+    const Node& transposed = graph().node(product.inputs[1]);
+    if (!transposed.is("permute") || transposed.types[0].shape.size() != 2) return false;
+    weight = transposed.inputs[0];
+    return graph().type(x).dtype == product.types[0].dtype && graph().type(weight).dtype == product.types[0].dtype;
+  }
+
+  std::vector<int32_t> uses_;       // of the nodes of the old graph
+  Rewrite rewrite_;
+  std::vector<int32_t> made_from_;  // the old node of each new one
+};
+
+}  // namespace
+
+Graph attach_epilogues(Graph graph) { return Epilogues(std::move(graph)).run(); }
+
+}  // namespace pg
