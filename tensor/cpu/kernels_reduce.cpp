@@ -1,4 +1,5 @@
 #include "tensor/cpu/copy.h"
+#include "tensor/cpu/extremes_simd.h"
 #include "tensor/cpu/reduce.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
@@ -68,43 +69,12 @@ auto comparable(T v) {
   else return v;
 }
 
-// The first element that is `value` (or NaN when it is), which exists: whole groups are compared at once.
 template <class T>
-int64_t find_in_row(const T* x, int64_t first, int64_t n, T value) {
-  constexpr int64_t kGroup = 64;
-  const auto matches = [value](T v) { return value == value ? v == value : v != v; };
-  for (; first + kGroup < n; first += kGroup) {
-    int found = 0;
-    for (int64_t i = 0; i < kGroup; ++i) found |= int(matches(x[first + i]));
-    if (found) break;
-  }
-  while (first + 1 < n && !matches(x[first])) ++first;
-  return first;
-}
-
-// The position of the first extreme of a contiguous row of floats: the block that holds it by the vector loops, then the
-// element.
-template <bool kMax, class T>
-int64_t extreme_of_floats(const T* x, int64_t n) {
-  constexpr int64_t kBlock = 2048;
-  static const cpu::ReduceLoops loops = cpu::reduce_loops(kMax ? ReduceOp::kMax : ReduceOp::kMin,
-                                                          sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64);
-  cpu::Total best{};
-  int64_t first = 0;
-  for (int64_t i = 0; i < n; i += kBlock) {
-    cpu::Total total = loops.init;
-    loops.runs(&total, x + i, std::min(kBlock, n - i), 1, 0);
-    if (i > 0 && !beats<kMax>(total.f, best.f)) continue;
-    best = total;
-    first = i;
-  }
-  return find_in_row(x, first, std::min(n, first + kBlock), T(best.f));
-}
+constexpr bool kVectorized = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 template <bool kMax, class T>
 int64_t extreme_of_row(const T* x, int64_t n) {
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
-    if (n >= 32) return extreme_of_floats<kMax>(x, n);
+  if constexpr (kVectorized<T>) return cpu::extreme_loops(T()).row[kMax](x, n);
   int64_t at = 0;
   for (int64_t i = 1; i < n; ++i)
     if (beats<kMax>(comparable(x[i]), comparable(x[at]))) at = i;
@@ -114,11 +84,15 @@ int64_t extreme_of_row(const T* x, int64_t n) {
 // Extremes of a tile of columns, row by row.
 template <bool kMax, class T>
 void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, int64_t* at) {
-  constexpr int64_t kTile = 256;
+  constexpr int64_t kTile = cpu::kExtremesTile;
   using C = decltype(comparable(T()));
   C best[kTile];
   for (int64_t first = 0; first < width; first += kTile) {
     const int64_t m = std::min(kTile, width - first);
+    if constexpr (kVectorized<T>) {
+      cpu::extreme_loops(T()).columns[kMax](x + first, n, stride, m, best, at + first);
+      continue;
+    }
     for (int64_t j = 0; j < m; ++j) best[j] = comparable(x[first + j]), at[first + j] = 0;
     for (int64_t i = 1; i < n; ++i)
       for (int64_t j = 0; j < m; ++j) {

@@ -228,6 +228,7 @@ struct Walk {
   bool tiled;  // some operand or the output passes through a tile
 
   void operator()(int64_t begin, int64_t end) const {
+    if (runs && !tiled && space.shape.size() == 2 && all_direct()) return rows(begin, end);
     alignas(64) char tiles[kMaxSpanInputs][kTile * 8];
     alignas(64) char out_tile[kTile * 8];
     const int64_t inner = space.inner();
@@ -256,6 +257,31 @@ struct Walk {
   }
 
  private:
+  bool all_direct() const {
+    return std::all_of(space.in, space.in + space.count, [](const Operand& o) { return o.direct(); });
+  }
+
+  // Rows of direct operands: pointers that step from row to row.
+  void rows(int64_t begin, int64_t end) const {
+    const int64_t inner = space.inner();
+    const char* in[kMaxSpanInputs];
+    int64_t step[kMaxSpanInputs];  // bytes from a row to the next
+    uint32_t scalars = 0;
+    for (int k = 0; k < space.count; ++k) {
+      const Operand& o = space.in[k];
+      in[k] = o.data + space.offset(o, begin) * size_of(o.dtype);
+      step[k] = o.strides[0] * size_of(o.dtype);
+      if (o.strides[1] == 0) scalars |= 1u << k;
+    }
+    int64_t start = begin % inner;
+    for (int64_t pos = begin; pos < end; start = 0) {
+      const int64_t n = std::min(end - pos, inner - start);
+      fn(n, out + pos * out_size, reinterpret_cast<const void* const*>(in), scalars, params);
+      for (int k = 0; k < space.count; ++k) in[k] += step[k] - (scalars >> k & 1 ? 0 : start * size_of(space.in[k].dtype));
+      pos += n;
+    }
+  }
+
   const void* operand(const Operand& o, int64_t pos, int64_t n, char* tile, uint32_t bit, uint32_t* scalars) const {
     const int64_t stride = space.shape.empty() ? 0 : o.strides.back();
     if (stride == 0 && (runs || o.constant)) {

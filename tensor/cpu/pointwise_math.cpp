@@ -57,11 +57,29 @@ struct VectorGelu {
   explicit VectorGelu(const double* params) : tanh_form(params[0] != 0) {}
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
-    const V half = hn::Mul(hn::Set(d, 0.5f), x), one = hn::Set(d, 1.0f);
-    if (!tanh_form) return hn::Mul(half, hn::Add(one, verf(d, hn::Mul(x, hn::Set(d, 0.707106781f)))));
-    const V cube = hn::Mul(hn::Mul(x, x), x);
-    const V inner = hn::Mul(hn::Set(d, 0.797884561f), hn::MulAdd(hn::Set(d, 0.044715f), cube, x));
-    return hn::Mul(half, hn::Add(one, vtanh(d, inner)));
+    return tanh_form ? with_tanh(d, x) : with_erf(d, x);
+  }
+
+ private:
+  // max(x, 0) - |x| Q(|x|) with the upper tail Q of the normal distribution from a polynomial for log(Q): one exponential,
+  // and no bits are lost below zero as they are in 1 + erf(x).
+  template <class D, class V>
+  static HWY_INLINE V with_erf(D d, V x) {
+    const V a = hn::Min(hn::Abs(x), hn::Set(d, 14.0f));  // beyond it Q is 0
+    const V log_q = polynomial(d, a, hn::Set(d, -1.65782412e-08f), 5.01783177e-07f, -6.53526240e-06f, 4.64251386e-05f,
+                               -1.70080020e-04f, -5.14487911e-05f, 4.88041621e-03f, -3.63949649e-02f, -3.18292230e-01f,
+                               -7.97886550e-01f, -6.93147123e-01f);
+    V n;
+    const V r = reduce_ln2(d, hn::Max(log_q, hn::Set(d, -88.02f)), &n);
+    const V q = hn::Mul(hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r)), power_of_two(d, hn::ConvertTo(IntOf<D>(), n)));
+    return keep_nan<D>(x, hn::NegMulAdd(a, q, hn::Max(x, hn::Zero(d))));
+  }
+  // x (1 + tanh(t)) / 2 = x / (1 + exp(-2 t))
+  template <class D, class V>
+  static HWY_INLINE V with_tanh(D d, V x) {
+    const V square = hn::Mul(x, x), minus_two_root = hn::Set(d, -2 * 0.797884561f);
+    const V exponent = hn::Mul(hn::Mul(minus_two_root, x), hn::MulAdd(hn::Set(d, 0.044715f), square, hn::Set(d, 1.0f)));
+    return hn::Div(x, hn::Add(hn::Set(d, 1.0f), vexp(d, exponent)));
   }
 };
 // x above zero, `scale` (e^(x / width) - 1) below, times `above` above.

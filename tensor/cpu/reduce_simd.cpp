@@ -19,14 +19,17 @@ constexpr bool kIsFloat = std::is_floating_point_v<T>;
 template <class T>
 using TotalOf = std::conditional_t<kIsFloat<T>, double, int64_t>;
 
-// The larger of two, NaN when either is (as PyTorch).
+// The larger of two, NaN when either is (as PyTorch). The processor has the first choice as one instruction, and NaN is rare:
+// no branch here depends on the values.
 template <class T>
 HWY_INLINE T larger(T a, T x) {
-  return x > a || x != x ? x : a;
+  const T best = x > a ? x : a;
+  return HWY_LIKELY(x == x) ? best : x;
 }
 template <class T>
 HWY_INLINE T smaller(T a, T x) {
-  return x < a || x != x ? x : a;
+  const T best = x < a ? x : a;
+  return HWY_LIKELY(x == x) ? best : x;
 }
 
 // `step` takes one more element into an accumulator, `join` unites two accumulators. Acc is the type of an
@@ -156,6 +159,18 @@ HWY_INLINE void take(Total& total, A value) {
   field<F>(total) = Op::join(field<F>(total), F(value));
 }
 
+// The lanes of v united, half with half.
+template <class Op, class D, class V>
+HWY_INLINE hn::TFromD<D> join_halves([[maybe_unused]] D d, V v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return join_halves<Op>(half, Op::vec_join(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+#endif
+  return hn::GetLane(v);
+}
+
 // All lanes of v united.
 template <class Op, class D, class V>
 HWY_INLINE hn::TFromD<D> join_lanes(D d, V v) {
@@ -165,11 +180,7 @@ HWY_INLINE hn::TFromD<D> join_lanes(D d, V v) {
     if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<T>::quiet_NaN();
     return hn::GetLane(std::is_same_v<Op, Max> ? hn::MaxOfLanes(d, v) : hn::MinOfLanes(d, v));
   }
-  HWY_ALIGN T parts[HWY_MAX_BYTES / sizeof(T)];
-  hn::Store(v, d, parts);
-  for (size_t half = hn::Lanes(d) / 2; half > 0; half /= 2)
-    for (size_t k = 0; k < half; ++k) parts[k] = Op::join(parts[k], parts[k + half]);
-  return parts[0];
+  return join_halves<Op>(d, v);
 }
 
 // The extreme of a block without NaN or infinities; false when there may be one of them.

@@ -20,12 +20,27 @@ using V = hn::Vec<D>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// e^t for finite t <= 0; 0 where the result would be subnormal.
+// The larger of low and t; t when it is NaN.
+HWY_INLINE V at_least([[maybe_unused]] D d, V low, V t) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(t, low), low, t);
+#else
+  return hn::Max(low, t);  // x86 answers the second operand when one is NaN
+#endif
+}
+
+// e^t for t <= 0 or NaN; 0 where the result would be subnormal.
 HWY_INLINE V exp_nonpositive(D d, V t) {
-  V n;
-  const V r = reduce_ln2(d, hn::Max(t, hn::Set(d, -88.02f)), &n);
-  const V p = hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r));
-  return hn::Mul(p, power_of_two(d, hn::ConvertTo(IntOf<D>(), n)));
+  // Rounds t / ln(2) to a whole number n by its place in the mantissa, where n + 127 stands in the lowest bits.
+  const V magic = hn::Set(d, 0x1.8p23f + 127.0f);
+  const V shifted = hn::MulAdd(at_least(d, hn::Set(d, -88.02f), t), hn::Set(d, 1.442695041f), magic);
+  const V n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), at_least(d, hn::Set(d, -88.02f), t));
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  const V p = polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
+                         5.000000014e-01f, 1.0f, 1.0f);
+  const IntOf<D> di;
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
 // The last, incomplete vector of a row; the missing lanes are `fill`. Before AVX2 a masked load may touch them.
@@ -52,24 +67,21 @@ HWY_INLINE void store_part(D d, V v, float* p, int64_t n) {
 
 HWY_INLINE V max_with_nan(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
 
-HWY_INLINE float lanes_max(D d, V v) {
-  if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<float>::quiet_NaN();
-  return hn::GetLane(hn::MaxOfLanes(d, v));
-}
-
+// The largest of a row; when there is a NaN any number or NaN, which the sum of exponentials brings out.
 HWY_INLINE float row_max(const float* x, int64_t n) {
   const D d;
   const int64_t lanes = hn::Lanes(d);
-  const V low = hn::Set(d, -kInfinity);
-  V a = low, b = low;
+  V a = hn::Set(d, -kInfinity), b = a, c = a, e = a;
   int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    a = max_with_nan(a, hn::LoadU(d, x + i));
-    b = max_with_nan(b, hn::LoadU(d, x + i + lanes));
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = hn::Max(a, hn::LoadU(d, x + i));
+    b = hn::Max(b, hn::LoadU(d, x + i + lanes));
+    c = hn::Max(c, hn::LoadU(d, x + i + 2 * lanes));
+    e = hn::Max(e, hn::LoadU(d, x + i + 3 * lanes));
   }
-  for (; i + lanes <= n; i += lanes) a = max_with_nan(a, hn::LoadU(d, x + i));
-  if (i < n) b = max_with_nan(b, load_part(d, x + i, n - i, -kInfinity));
-  return lanes_max(d, max_with_nan(a, b));
+  for (; i + lanes <= n; i += lanes) a = hn::Max(a, hn::LoadU(d, x + i));
+  if (i < n) b = hn::Max(b, load_part(d, x + i, n - i, -kInfinity));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
 }
 
 // sum(exp(x - top)); the terms go to y unless it is null.
@@ -132,9 +144,9 @@ void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
 void log_sum_exp(const float* x, float* out, int64_t count, int64_t n) {
   for (int64_t r = 0; r < count; ++r, x += n) {
     const float top = row_max(x, n);
-    out[r] = std::fabs(top) < kInfinity ? top + std::log(exp_sum(x, nullptr, top, n))
-             : top == -kInfinity        ? top
-                                        : top * top;  // infinity or NaN
+    const bool finite = std::fabs(top) < kInfinity;
+    if (!finite && std::any_of(x, x + n, [](float v) { return v != v; })) out[r] = std::numeric_limits<float>::quiet_NaN();
+    else out[r] = finite ? top + std::log(exp_sum(x, nullptr, top, n)) : top;
   }
 }
 

@@ -154,3 +154,51 @@ t.test("wrong dims are named", function()
   t.error_contains(function() return x:to("int64"):softmax(1) end, "softmax: bad argument 'x'")
   t.error_contains(function() return x:sum_to{2} end, "sum_to: bad argument 'shape'")
 end)
+
+-- The position of the extreme of get(1), …, get(n): NaN beats everything, the first of equals wins.
+local function extreme_place(n, largest, get)
+  local at = 1
+  for i = 2, n do
+    local v, best = get(i), get(at)
+    if best == best and (v ~= v or (largest and v > best) or (not largest and v < best)) then at = i end
+  end
+  return at
+end
+
+t.test("argmax and argmin find the first extreme along rows and columns, NaN and infinities included", function()
+  local random = math.random
+  math.randomseed(7)
+  for _, size in ipairs{{1, 1}, {3, 70}, {70, 3}, {37, 33}, {65, 64}} do
+    local n, m, rows = size[1], size[2], {}
+    for i = 1, n do
+      rows[i] = {}
+      for j = 1, m do
+        local r = random()
+        rows[i][j] = r < 0.02 and nan or r < 0.05 and inf or r < 0.08 and -inf or random(20)
+      end
+    end
+    for _, dtype in ipairs{"float32", "float64"} do
+      local x = pg.tensor(rows, {dtype = dtype})
+      for _, op in ipairs{"argmax", "argmin"} do
+        local columns, lines = {}, {}
+        for j = 1, m do columns[j] = extreme_place(n, op == "argmax", function(i) return rows[i][j] end) end
+        for i = 1, n do lines[i] = extreme_place(m, op == "argmax", function(j) return rows[i][j] end) end
+        t.equal(x[op](x, 1):totable(), columns, op .. " of columns")
+        t.equal(x[op](x, 2):totable(), lines, op .. " of rows")
+      end
+    end
+  end
+end)
+
+t.test("softmax, log_softmax and logsumexp of NaN and infinities, short rows and long", function()
+  for _, n in ipairs{3, 40} do
+    local row = {}
+    for i = 1, n do row[i] = -inf end
+    row[2] = nan
+    local x = pg.tensor(row)
+    for _, op in ipairs{"softmax", "log_softmax", "logsumexp"} do t.check(x[op](x, 1):isnan():all():item(), op) end
+    row[2] = 3
+    t.equal(pg.tensor(row):softmax(1):sum():item(), 1)
+    t.equal(pg.tensor(row):logsumexp(1):item(), 3)
+  end
+end)
