@@ -109,7 +109,7 @@ class RandomGraph {
     const Operand x = any();
     const int rank = type(x).shape.size();
     if (pick(3) == 0) return take("sum_to", {x}, {{"shape", literal(shape())}});
-    const char* op = one_of({"sum", "mean", "amax", "sum", "prod", "count_nonzero", "logsumexp", "softmax"});
+    const char* op = one_of({"sum", "mean", "amax", "sum", "prod", "count_nonzero", "amin", "softmax"});
     if (std::string_view(op) == "softmax") return take(op, {x}, {{"dim", int64_t(-1)}});
     if (rank == 0 || pick(3) == 0) return take(op, {x});
     return take(op, {x}, {{"dim", Ints{int64_t(pick(size_t(rank))) + 1}}, {"keepdim", bool(pick(2))}});

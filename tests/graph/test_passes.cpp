@@ -1,6 +1,7 @@
 // Golden texts of what each pass makes, and random graphs that must compute the same with any pass on or off.
+#include "graph/exec.h"
 #include "graph/passes/passes.h"
-
+#include "graph/plan.h"
 #include "random_graph.h"
 
 using namespace pg;
@@ -374,6 +375,28 @@ TEST_CASE("passes: an unknown name is refused with a suggestion") {
   CHECK(error_text([&] { optimize(graph, checked(true, {"simplfy"})); }) == "optimize: no pass 'simplfy'; did you mean 'simplify'?");
 }
 
+namespace {
+
+// The optimized graph, planned and run, gives the bits of the original.
+bool check_planned(const Graph& graph, const std::vector<Value>& inputs) {
+  const auto plan = make_plan(optimize(graph, checked(true)));
+  verify(*plan);
+  Context ctx;
+  std::vector<Value> in = inputs;
+  const Values out = run(*plan, ctx, in);
+  const auto expected = evaluate_graph(graph, inputs);
+  for (size_t k = 0; k < expected.size(); ++k) {
+    const std::string text = difference(expected[k], to_contiguous(ctx, out[k]));
+    if (text.empty()) continue;
+    MESSAGE(to_string(graph), "became\n", to_string(optimize(graph)), to_string(*plan));
+    CHECK_MESSAGE(text.empty(), "planned: output ", k + 1, ": ", text);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 TEST_CASE("passes: random graphs keep every bit, with all passes, with each one off, and one by one") {
   std::vector<std::vector<std::string>> choices = {{}, {"all"}};
   for (const Pass& pass : passes()) choices.push_back({pass.name});
@@ -403,6 +426,7 @@ TEST_CASE("passes: random graphs keep every bit, with all passes, with each one 
       verify(better);
       good &= check(better, pass.name);
     }
+    good &= check_planned(random.graph(), inputs);
     if (!good) break;
   }
   CHECK(compared > seeds / 2);
