@@ -11,7 +11,7 @@
 namespace pg {
 namespace {
 
-constexpr int64_t kFoldBytes = 64 << 10, kMaxFoldBytes = 16 << 20;
+constexpr int64_t kFoldBytes = 64 << 10, kMaxFoldBytes = 16 << 20, kViewBytes = 1 << 10;
 
 bool is_filling(const Node& node) {
   for (const char* name : {"full", "zeros", "ones", "full_like", "zeros_like", "ones_like"})
@@ -45,10 +45,22 @@ bool pays(const Node& node, std::span<const Value> inputs) {
   return after <= kMaxFoldBytes && before <= kMaxFoldBytes && (after <= kFoldBytes || after <= before);
 }
 
+// Whether the node is a view that shows its operand, contiguous, in another order or with gaps.
+bool scatters(const Node& node, std::span<const Value> inputs) {
+  if (!node.op->view || inputs.empty() || !inputs[0].is_array()) return false;
+  const Ref<Array> like = Array::make(inputs[0].type());
+  for (size_t k = 0; k < node.types.size(); ++k) {
+    ViewArgs args(*node.op, node.attrs, *like, node.types[k].shape, int(k));
+    if (node.op->view(args) && !is_contiguous(node.types[k].shape, args.strides)) return true;
+  }
+  return false;
+}
+
 std::optional<Values> fold_node(const Graph& graph, const Node& node) {
   if (!is_pure(node) || is_filling(node)) return std::nullopt;
   const auto inputs = known_operands(graph, node);
   if (!inputs || !pays(node, *inputs)) return std::nullopt;
+  if (bytes_of(node.types[0]) > kViewBytes && scatters(node, *inputs)) return std::nullopt;
   auto results = evaluate(node, *inputs);
   if (!results || results->size() != node.types.size()) return std::nullopt;
   for (size_t k = 0; k < results->size(); ++k)

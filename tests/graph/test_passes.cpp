@@ -42,6 +42,19 @@ TEST_CASE("fold: leaves what is large, random or refused") {
   CHECK(same_graph(fold(graph), graph));
 }
 
+TEST_CASE("fold: a large constant weight stays as it lies, and its product becomes linear") {
+  GraphSketch g;
+  const Operand x = g.input("x", {2, 32});
+  const Operand w = g.constant(range({16, 32})), b = g.constant(range({16}));
+  const Operand y = g.op("add", {g.op("matmul", {x, g.op("t", {g.op("reshape", {w}, {{"shape", Ints{16, 32}}})})}), b});
+  CHECK(to_string(optimize(g.done({y}), checked(true))) ==
+        "%0 = input \"x\" : float32 2x32\n"
+        "%1 = constant … : float32 16x32\n"
+        "%2 = constant … : float32 16\n"
+        "%3 = linear(%0, %1, %2) : float32 2x16\n"
+        "return %3\n");
+}
+
 TEST_CASE("cse: equal nodes become one, in either order where that is the same") {
   GraphSketch g;
   const Operand x = g.input("x", {2}), y = g.input("y", {2});
@@ -354,6 +367,22 @@ TEST_CASE("bn_fold: else plain arithmetic that fuses, close to the original in a
         CHECK(has_op(better, "conv_act") == (size == 8 && !reads_product));
         CHECK(difference(graph, better, in, 1e-5) == "");
       }
+}
+
+TEST_CASE("bn_fold: constant weights are scaled ahead, whatever their size") {
+  GraphSketch g;
+  const Operand x = g.input("x", {1, 3, 3, 3});
+  const Operand w = g.constant(range({4, 3, 3, 3}, -0.5, 0.01)), scale = g.constant(range({4}, 0.5)), shift = g.constant(range({4}, 1));
+  const Graph graph = g.done({g.op("scale_shift", {g.op("conv2d", {x, w, Operand()}), scale, shift})});
+  const Graph better = optimize(graph, checked(true));
+  CHECK(to_string(better) ==
+        "%0 = input \"x\" : float32 1x3x3x3\n"
+        "%1 = constant … : float32 4\n"
+        "%2 = constant … : float32 4x3x3x3\n"
+        "%3 = conv2d(%0, %2, %1) : float32 1x4x1x1\n"
+        "return %3\n");
+  const std::vector<Value> in = {range({1, 3, 3, 3}, -1, 0.1)};
+  CHECK(difference(graph, better, in, 1e-5) == "");
 }
 
 TEST_CASE("materialize: a fill that a product reads is a constant, one that arithmetic reads a number") {
