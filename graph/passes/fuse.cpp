@@ -1,6 +1,7 @@
 // Fusion: pointwise ops that feed each other, and at most one reduction at their end, become one kFused node.
 //
-// Greedy, in the order of the nodes: each joins the groups of its producers. A group is a set of nodes over one shape (its
+// Greedy, in the order of the nodes: each joins the groups of its producers; then groups that read the same tensor join. A
+// group is a set of nodes over one shape (its
 // index space) that no path leaves and enters again, so that it can run as one step; values that others need are further
 // outputs of it, nothing is computed twice. Smaller operands stay inputs of the body with their own shape; a group of
 // one-element tensors joins a larger one when nobody else reads it. Bits stay: the kernels of bodies compute what the ops
@@ -59,6 +60,7 @@ class Grouping {
   explicit Grouping(const Graph& graph) : graph_(graph), readers_(graph.nodes.size()), is_output_(graph.nodes.size()) {
     make_groups();
     for (size_t i = 0; i < graph.nodes.size(); ++i) grow(int32_t(i));
+    for (size_t i = 0; i < graph.nodes.size(); ++i) join_readers(int32_t(i));
   }
 
   int32_t id_of(int32_t node) const { return of_[size_t(node)]; }
@@ -116,6 +118,26 @@ class Grouping {
     for (const Operand& operand : node.inputs)
       if (operand.is_node() && of_[size_t(operand.node)] != of_[size_t(i)]) try_join(of_[size_t(operand.node)], of_[size_t(i)]);
     if (own.members.size() == 1 && own.reduction == i && of_[size_t(i)] == i) own.fusable = false;  // alone
+  }
+
+  // Groups that read the same tensor over one space and stand close become one, so that it is read once.
+  void join_readers(int32_t i) {
+    constexpr int32_t kClose = 24;
+    const std::vector<int32_t>& readers = readers_[size_t(i)];
+    if (readers.size() < 2 || readers.size() > 64 || graph_.nodes[size_t(i)].types.size() != 1) return;
+    const int64_t count = numel(graph_.nodes[size_t(i)].types[0].shape);
+    int32_t last = -1;
+    for (int32_t reader : readers) {
+      const int32_t id = of_[size_t(reader)];
+      const Group& group = groups_[size_t(id)];
+      if (!group.fusable || numel(group.space) != count) continue;
+      if (last >= 0 && of_[size_t(last)] != id) {
+        int32_t a = of_[size_t(last)], b = id;
+        if (place_[size_t(a)] > place_[size_t(b)]) std::swap(a, b);
+        if (place_[size_t(b)] - place_[size_t(a)] <= kClose && groups_[size_t(a)].space == group.space) try_join(a, b);
+      }
+      last = reader;
+    }
   }
 
   bool reduces(const Node& node) const {

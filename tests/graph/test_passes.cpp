@@ -212,6 +212,31 @@ TEST_CASE("fuse: two groups may not read each other") {
   CHECK(std::count_if(fused.nodes.begin(), fused.nodes.end(), [](const Node& n) { return n.kind == NodeKind::kFused; }) == 1);
 }
 
+TEST_CASE("fuse: readers of one tensor join where neither waits for the other") {
+  GraphSketch g;
+  const Operand x = g.input("x", {3, 3}), y = g.input("y", {3, 3});
+  const Operand dy = g.op("matmul", {x, y});
+  const Graph apart = fuse(g.done({g.op("mul", {dy, x}), g.op("tanh_grad", {dy, y})}));
+  verify(apart);
+  CHECK(to_string(apart) ==
+        "%0 = input \"x\" : float32 3x3\n"
+        "%1 = input \"y\" : float32 3x3\n"
+        "%2 = matmul(%0, %1) : float32 3x3\n"
+        "%3 = fused(%2, %0, %1) : float32 3x3, float32 3x3\n"
+        "  | %0 = input : float32 3x3\n"
+        "  | %1 = input : float32 3x3\n"
+        "  | %2 = mul(%0, %1) : float32 3x3\n"
+        "  | %3 = input : float32 3x3\n"
+        "  | %4 = tanh_grad(%0, %3) : float32 3x3\n"
+        "  | return %2, %4\n"
+        "return %3:1, %3:2\n");
+  GraphSketch h;
+  const Operand a = h.input("a", {3, 3});
+  const Operand b = h.op("exp", {a});
+  const Operand c = h.op("mul", {h.op("matmul", {b, b}), a});  // reads a as b does, but after it
+  CHECK(fuse(h.done({c})).nodes.size() == 4);
+}
+
 TEST_CASE("fuse: an update of a parameter, its moments and its bias correction are one node") {
   GraphSketch g;
   const Operand w = g.input("w", {8}), grad = g.input("g", {8}), m = g.input("m", {8}), v = g.input("v", {8}), lr = g.input("lr", {});
