@@ -22,7 +22,7 @@ local owners = {}
 local function own(module, names) for name in names:gmatch("%S+") do owners[name] = module end end
 own("param", "param constant")
 own("autograd", "record pause no_grad train_mode predict_mode is_recording is_training value_and_grad vjp jvp checkpoint")
-own("runtime", "scope keep memory set_num_threads get_num_threads devices synchronize manual_seed Generator ops")
+own("runtime", "scope keep memory set_num_threads get_num_threads devices synchronize manual_seed Generator ops print live")
 own("help", "help")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,

@@ -35,6 +35,16 @@ runtime.synchronize = core.synchronize
 runtime.manual_seed = core.manual_seed
 --- pg.Generator(seed) -> a random stream of its own, for the option `generator`.
 runtime.Generator = core.Generator
+--- pg.print(label, x) prints the label and the value of x; inside a hybridized block or pg.jit at every run.
+function runtime.print(label, x)
+  core.require("support.args").string("print", "label", label)
+  if not core.is_tensor(x) then core.arg_error("print", "x", "a tensor", x) end
+  core.ops._print_value(core.detach(x), {label = label})
+end
+
+--- pg.live(f) -> a 0-dim tensor with the number f() answers, asked for before each run inside hybridized code.
+function runtime.live(f) return core.require("hybrid.live").number(f) end
+
 --- pg.ops() -> the sorted names of the registry.
 function runtime.ops() return core.op_names(false) end
 

@@ -12,3 +12,15 @@ function methods.iter(x)
     if i <= n then return x[i] end
   end
 end
+
+--- x:tap(f) calls f with the value of x and answers x: at once, and inside a hybridized block or pg.jit at every run.
+function methods.tap(x, f)
+  if not core.is_tensor(x) then core.arg_error("tap", "x", "a tensor", x) end
+  core.require("support.args").callable("tap", "f", f)
+  if core.tracing() then
+    core.ops._call_value(core.detach(x), {callback = core.callback(f)})
+  else
+    f(x)
+  end
+  return x
+end

@@ -8,6 +8,8 @@ namespace pg::vm {
 void open_ops(lua_State* L, State& state);        // core.ops, core.tensor_methods, operators
 void open_tensor(lua_State* L, State& state);     // creation from Lua values, item, totable, fields
 void open_index(lua_State* L, State& state);      // x[…] and x[…] = v
+void open_effects(lua_State* L, State& state);    // pg.print and x:tap inside graphs
+void forget_callbacks(State& state);
 void open_print(lua_State* L, State& state);      // tostring
 void open_autograd(lua_State* L, State& state);   // modes, leaves, backward
 void open_parameter(lua_State* L, State& state);  // unbound boxes with fields
@@ -16,6 +18,9 @@ void open_files(lua_State* L, State& state);      // tensors in files
 void open_errors(lua_State* L, State& state);     // core.fail and friends
 void open_introspect(lua_State* L, State& state); // core.introspect: functions and tables as guards see them
 void open_library(lua_State* L, State& state);    // core.require, embedded files
+
+// The text of tostring(x).
+std::string printed(const Value& value);
 
 // Calls index handlers of open_index from the metatable's __index and __newindex (key at stack index 2).
 int index_read(lua_State* L, State& state);

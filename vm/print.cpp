@@ -236,6 +236,12 @@ std::string print_unbound(lua_State* L, Box& box) {
   return text + ", no value yet]";
 }
 
+}  // namespace
+
+std::string printed(const Value& value) { return print_value(value); }
+
+namespace {
+
 int tensor_to_string(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "tostring", "x");
   luaL_checkstack(L, 8, "tostring");

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tensor/buffer.h"
+#include "vm/bindings.h"
 
 namespace pg::vm {
 namespace {
@@ -53,6 +54,7 @@ State& find_state(lua_State* L) {
 // Leaves nothing that needs a destructor: the memory itself belongs to Lua and lasts longer than every finalizer.
 void State::close() {
   closed = true;
+  forget_callbacks(*this);
   empty(modes);
   empty(scopes);
   empty(dead_references);

@@ -115,6 +115,13 @@ int new_tensor(lua_State* L, State& state) {
 
 Value host_copy(State& state, const Value& v) { return to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{})); }
 
+// The value of the tensor at i, about to be read: an error for a traced one, before anything else is looked at.
+const Value& readable(lua_State* L, State& state, int i, const char* op, const char* name) {
+  const Value& v = check_value(L, state, i, op, name);
+  if (v.is_array() && !v.array().buffer) throw NoValue();
+  return v;
+}
+
 // Pushes one element: a number, a boolean, or an int64 cdata beyond 2^53.
 void push_element(lua_State* L, DType dtype, const void* at) {
   if (dtype == DType::kBool) return lua_pushboolean(L, *static_cast<const bool*>(at));
@@ -131,7 +138,7 @@ void push_element(lua_State* L, DType dtype, const void* at) {
 }
 
 int item_of(lua_State* L, State& state) {
-  const Value& v = check_value(L, state, 1, "item", "x");
+  const Value& v = readable(L, state, 1, "item", "x");
   if (v.numel() != 1) bad_argument("item", "x", "a tensor of one element", to_string(v.type()));
   const Value host = host_copy(state, v);
   push_element(L, host.dtype(), host.array().data());
@@ -160,7 +167,7 @@ double entries_of(const Dims& shape) {
 }
 
 int totable(lua_State* L, State& state) {
-  const Value& v = check_value(L, state, 1, "totable", "x");
+  const Value& v = readable(L, state, 1, "totable", "x");
   if (entries_of(v.shape()) > 1e9) bad_argument("totable", "x", "a tensor that fits a Lua table", to_string(v.type()));
   const Value host = host_copy(state, v);
   luaL_checkstack(L, host.rank() + 4, "totable");
@@ -169,7 +176,7 @@ int totable(lua_State* L, State& state) {
 }
 
 int to_bytes(lua_State* L, State& state) {
-  const Value host = host_copy(state, check_value(L, state, 1, "to_bytes", "x"));
+  const Value host = host_copy(state, readable(L, state, 1, "to_bytes", "x"));
   lua_pushlstring(L, static_cast<const char*>(host.array().data()), size_t(host.numel()) * size_t(size_of(host.dtype())));
   return 1;
 }
@@ -311,8 +318,8 @@ int is_contiguous_tensor(lua_State* L, State& state) {
 
 // Same dtype, shape and elements; NaN equals nothing.
 int equal(lua_State* L, State& state) {
-  const Value& a = check_value(L, state, 1, "equal", "x");
-  const Value& b = check_value(L, state, 2, "equal", "y");
+  const Value& a = readable(L, state, 1, "equal", "x");
+  const Value& b = readable(L, state, 2, "equal", "y");
   if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return lua_pushboolean(L, false), 1;
   const Value x = host_copy(state, a), y = host_copy(state, b);
   const bool same = visit_dtype(a.dtype(), [&](auto tag) {
@@ -359,8 +366,8 @@ int allclose(lua_State* L, State& state) {
   check_options(L, state, 3, "allclose", {"rtol", "atol", "equal_nan"});
   const double rtol = number_option(L, state, 3, "allclose", "rtol", 1e-5), atol = number_option(L, state, 3, "allclose", "atol", 1e-8);
   const bool equal_nan = flag_option(L, 3, "equal_nan");
-  const Value& a = check_value(L, state, 1, "allclose", "x");
-  const Value b = lua_type(L, 2) == LUA_TNUMBER ? make_scalar(lua_tonumber(L, 2), DType::kFloat64) : check_value(L, state, 2, "allclose", "y");
+  const Value& a = readable(L, state, 1, "allclose", "x");
+  const Value b = lua_type(L, 2) == LUA_TNUMBER ? make_scalar(lua_tonumber(L, 2), DType::kFloat64) : readable(L, state, 2, "allclose", "y");
   Dims shape;
   if (!broadcast(a.shape(), b.shape(), &shape)) bad_argument("allclose", "y", "a shape that broadcasts with " + to_string(a.shape()), to_string(b.shape()));
   ScopedFlag quiet(state.ctx.recording, false);

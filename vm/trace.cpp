@@ -509,6 +509,18 @@ void write_back(const Call& call, std::span<Box* const> boxes, Values& out) {
   for (const auto& f : call.fresh) leaf_of(*boxes[size_t(f.box)])->fresh = f.after;
 }
 
+// Names the coroutine that taps call back into, for the extent of a run.
+class Running {
+ public:
+  Running(State& state, lua_State* L) : state_(state), saved_(std::exchange(state.running, L)) {}
+  ~Running() { state_.running = saved_; }
+  Running(const Running&) = delete;
+
+ private:
+  State& state_;
+  lua_State* saved_;
+};
+
 Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
   Lease lease(call, boxes, !state.ctx.recording);
   Values out = call.program->run(state.ctx, lease.inputs);
@@ -531,6 +543,7 @@ int run_program(lua_State* L, State& state) {
   }
   const std::string unmet = unmet_state(call, state, boxes);
   if (!unmet.empty()) return refuse(L, unmet);
+  const Running running(state, L);
   Values out;
   try {
     out = run_call(state, call, boxes);

@@ -19,6 +19,7 @@ void add_all_cpu_kernels(Registry& r) {
   add_create_kernels(r);
   add_random_kernels(r);
   add_optim_kernels(r);
+  add_effect_kernels(r);
 }
 
 }  // namespace pg

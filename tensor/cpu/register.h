@@ -21,5 +21,6 @@ void add_loss_kernels(Registry& registry);
 void add_create_kernels(Registry& registry);
 void add_random_kernels(Registry& registry);
 void add_optim_kernels(Registry& registry);
+void add_effect_kernels(Registry& registry);
 
 }  // namespace pg

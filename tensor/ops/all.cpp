@@ -24,6 +24,7 @@ void add_all_ops(Registry& r) {
   add_loss_ops(r);
   add_random_ops(r);
   add_optim_ops(r);
+  add_effect_ops(r);
 }
 
 }  // namespace pg

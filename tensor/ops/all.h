@@ -26,5 +26,6 @@ void add_norm_ops(Registry& registry);
 void add_loss_ops(Registry& registry);
 void add_random_ops(Registry& registry);
 void add_optim_ops(Registry& registry);
+void add_effect_ops(Registry& registry);
 
 }  // namespace pg

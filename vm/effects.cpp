@@ -1,0 +1,84 @@
+// pg.print and x:tap inside graphs: what the kernels of print_value and call_value reach.
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "tensor/effects.h"
+#include "vm/args.h"
+#include "vm/bindings.h"
+
+namespace pg::vm {
+namespace {
+
+Value copy_of(const View& view) {
+  Value out = make_array(*view.type);
+  std::memcpy(out.array().data(), view.data, size_t(view.numel()) * size_t(size_of(view.dtype())));
+  return out;
+}
+
+void print_hook(const std::string& label, const View& view) {
+  std::string text = printed(copy_of(view)) + "\n";
+  if (!label.empty()) text = label + (view.rank() == 0 ? " " : "\n") + text;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+// Functions by number, for the life of their state: programs that name them may be as old.
+struct Callback {
+  State* state;
+  int function;  // registry reference
+};
+struct Callbacks {
+  std::mutex mutex;
+  std::unordered_map<int64_t, Callback> all;
+  int64_t next = 1;
+};
+Callbacks& callbacks() {
+  static auto* instance = new Callbacks;
+  return *instance;
+}
+
+void call_hook(int64_t number, const View& view) {
+  Callback found{};
+  {
+    const std::lock_guard lock(callbacks().mutex);
+    const auto at = callbacks().all.find(number);
+    if (at != callbacks().all.end()) found = at->second;
+  }
+  if (!found.state || !found.state->running) throw Error("tap: its function belongs to a Lua state that is not running this program");
+  lua_State* L = found.state->running;
+  const int top = lua_gettop(L);
+  luaL_checkstack(L, 4, "tap");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, found.function);
+  push_box(L, *found.state, copy_of(view));
+  if (lua_pcall(L, 1, 0, 0)) {
+    const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "tap: error in its function";
+    lua_settop(L, top);
+    throw PositionedError(text);
+  }
+  lua_settop(L, top);
+}
+
+// callback(f) → its number
+int register_callback(lua_State* L, State& state) {
+  lua_pushvalue(L, 1);
+  const Callback entry{&state, luaL_ref(L, LUA_REGISTRYINDEX)};
+  const std::lock_guard lock(callbacks().mutex);
+  callbacks().all.emplace(callbacks().next, entry);
+  lua_pushnumber(L, double(callbacks().next++));
+  return 1;
+}
+
+}  // namespace
+
+void forget_callbacks(State& state) {
+  const std::lock_guard lock(callbacks().mutex);
+  std::erase_if(callbacks().all, [&](const auto& entry) { return entry.second.state == &state; });
+}
+
+void open_effects(lua_State* L, State& state) {
+  effect_hooks() = {print_hook, call_hook};
+  register_functions(L, state, {{"callback", entry<register_callback>}});
+}
+
+}  // namespace pg::vm
