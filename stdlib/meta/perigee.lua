@@ -1660,6 +1660,11 @@ function Tensor:size(dim) end
 ---@return any
 function Tensor:stride() end
 
+---x:tap(f) calls f with the value of x and answers x: at once, and inside a hybridized block or pg.jit at every run.
+---@param f any
+---@return any
+function Tensor:tap(f) end
+
 ---x:to_bytes() -> the elements in row-major order as a string.
 ---@return any
 function Tensor:to_bytes() end
@@ -4492,6 +4497,12 @@ function pg.checkpoint(f, ...) end
 ---@return any
 function pg.help(what) end
 
+---pg.live(f) -> a 0-dim float32 tensor with the number that f() answers. Inside a hybridized block or pg.jit, f is called
+---before each run, so that a number that changes (a temperature, a schedule) traces nothing again.
+---@param f any
+---@return any
+function pg.live(f) end
+
 ---pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 ---atomically.
 ---@param path any
@@ -4558,6 +4569,17 @@ function pg.manual_seed(seed) end
 ---@param seed any
 ---@return any
 function pg.Generator(seed) end
+
+---pg.print(label, x) prints the label and the value of x; inside a hybridized block or pg.jit at every run.
+---@param label any
+---@param x any
+---@return any
+function pg.print(label, x) end
+
+---pg.live(f) -> a 0-dim tensor with the number f() answers, asked for before each run inside hybridized code.
+---@param f any
+---@return any
+function pg.live(f) end
 
 ---pg.ops() -> the sorted names of the registry.
 ---@return any
