@@ -6,6 +6,9 @@ core.fail = core.fail or function(op, format, ...)
   core.raise(op, select("#", ...) > 0 and format:format(...) or format)
 end
 
+-- Metatables that traces put on plain tables for a while (see hybrid/walk.lua): such tables still count as plain.
+core.recorders = setmetatable({}, {__mode = "k"})
+
 local args = core.require("support.args")
 local hint = core.require("support.namespace").hint
 local ops = core.ops

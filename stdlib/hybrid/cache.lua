@@ -1,0 +1,227 @@
+-- The cache of a hybridized function: entries from the most recently used on, what happens when none fits, and what it tells.
+local core = ...
+local inspect = core.introspect
+local trace = core.require("hybrid.trace")
+local place = core.require("hybrid.place")
+local cache = {}
+
+local ipairs, type, select, rawget = ipairs, type, select, rawget
+
+cache.capacity = 16          -- entries
+cache.patience = 12          -- traces in a row without a hit
+
+local Cache = {}
+Cache.__index = Cache
+
+core.warn = core.warn or function(text)
+  if io and io.stderr then io.stderr:write("perigee: warning: ", text, "\n") end
+end
+
+function Cache:warn_once(key, text, due)
+  if due == false or self.warned[key] then return end
+  self.warned[key] = true
+  core.warn(self.name .. ": " .. text)
+end
+
+--- cache:is_freed(name) -> whether the number there goes unguarded in traces like the present one.
+function Cache:is_freed(name) return self.freed[name] ~= nil and self.freed[name][self.signature] == true end
+
+-- Why an entry did not fit ----------------------------------------------------------------------------------------------------
+
+local function where_read(entry, p)
+  if not p or not (p.node or p.name) then return nil end
+  local key = p.key or p.name
+  if type(key) ~= "string" then return nil end
+  for _, f in ipairs(entry.functions) do
+    local line = inspect.key_line(f, key)
+    if line then return line end
+  end
+end
+
+local function explain(entry, id, arguments, n)
+  if type(id) == "string" then return id, id end
+  if id == 0 then return ("called with %d arguments instead of %d"):format(n, entry.n), "arguments" end
+  local reason = entry.reasons[id]
+  local p = reason.place
+  if reason.kind == "length" then return ("the length of %s was %d, is another"):format(place.node_name(reason.node), reason.expected), reason.node.table end
+  if reason.kind == "count" then return ("the number of entries of %s was %d, is another"):format(place.node_name(reason.node), reason.expected), reason.node.table end
+  if reason.kind == "metatable" then return place.node_name(reason.node) .. " has another metatable", reason.node.table end
+  if reason.kind == "alias" then
+    return p and place.name(p) .. " no longer shares its tensor or table with the places that it did" or "two places share a tensor that did not", "alias"
+  end
+  local name = place.name(p)
+  local key = trace.name_of(entry.cache.names, p)
+  if reason.kind == "replaced" then return name .. " holds another tensor", key end
+  if reason.kind == "tensor" then return name .. " was a tensor, is " .. place.show(place.read(p, arguments)), key end
+  if reason.kind == "structure" then return name .. " was a plain table, is another thing", key end
+  if reason.kind == "number" then return name .. " is no longer a number", key end
+  if reason.kind == "scalar" then
+    return ("%s was %s, is %s"):format(name, place.show(reason.expected), place.show(place.read(p, arguments))), key
+  end
+  return ("%s was replaced by another %s"):format(name, type(reason.expected)), key
+end
+
+local function remedy(entry, id)
+  if type(id) == "string" then
+    return id:find("size") or id:find("dim") or id:find("shape")
+      and "write shapes so that they do not need the number, as in reshape{0, -1} instead of x:size(1)" or "keep the types of the arguments"
+  end
+  local reason = id ~= 0 and entry.reasons[id]
+  if reason and reason.kind == "scalar" and type(reason.expected) == "number" then
+    return "hand the number over as a tensor or by pg.live(function() return … end)"
+  end
+  return "keep it the same between calls, or keep it in a field that forward does not read"
+end
+
+-- Counts what failed in the entry used last, and warns of the third time.
+local function count_reason(self, entry, id, arguments, n)
+  local words, key = explain(entry, id, arguments, n)
+  self.last_retrace = words
+  local count = (self.reason_counts[key] or 0) + 1
+  self.reason_counts[key] = count
+  if count ~= 3 then return end
+  local reason = type(id) == "number" and id > 0 and entry.reasons[id]
+  local line = reason and where_read(entry, reason.place)
+  core.warn(("%s: traced again for the third time because %s%s; %s"):format(self.name, words, line and " (read at " .. line .. ")" or "",
+    remedy(entry, id)))
+end
+
+local raw_metatable = inspect.raw_metatable
+
+-- A plain table in the place of a plain table: from now on whatever table stands there is looked into.
+local function learn_paths(self, attempt, arguments)
+  for _, note in ipairs(attempt) do
+    local reason = type(note.id) == "number" and note.entry.reasons[note.id]
+    if reason and reason.kind == "table" then
+      local now = place.read(reason.place, arguments)
+      if type(now) == "table" and raw_metatable(now) == nil and reason.place.target.plain then
+        self.paths[trace.name_of(self.names, reason.place)] = true
+      end
+    end
+  end
+end
+
+-- Calls ------------------------------------------------------------------------------------------------------------------------
+
+local function run_eagerly(self, why)
+  self.eager = why
+  core.warn(("%s: runs as plain Lua from now on: %s"):format(self.name, why))
+  self:set_exec(function(_, ...) return self.body(...) end)
+end
+
+function Cache:set_exec(exec)
+  self.exec = exec
+  if self.on_exec then self.on_exec(exec) end
+end
+
+local function total_hits(self)
+  local n = self.old_hits
+  for _, entry in ipairs(self.order) do n = n + entry.hits end
+  return n
+end
+
+local function insert(self, entry)
+  table.insert(self.order, 1, entry)
+  local last = self.order[cache.capacity + 1]
+  if last then
+    self.old_hits = self.old_hits + last.hits
+    self.order[cache.capacity + 1] = nil
+  end
+  self:set_exec(entry.exec)
+end
+
+-- Traces in a row that no call has used again.
+local function lose_patience(self)
+  local hits = total_hits(self)
+  if hits > self.hits_before then self.fruitless = 0 end
+  self.fruitless = self.fruitless + 1
+  return self.fruitless > cache.patience
+end
+
+-- The first run of a new entry is the call that traced it: not a hit.
+local function first_run(self, entry, ok, ...)
+  self.fresh = nil
+  if not ok then error((...), 0) end
+  if not self.eager then entry.hits = entry.hits - 1 end
+  self.hits_before = total_hits(self)
+  return ...
+end
+
+local function trace_call(self, n, ...)
+  local arguments = {...}
+  local attempt = self.attempt
+  self.attempt = {}
+  local newest = attempt[1]
+  if newest then count_reason(self, newest.entry, newest.id, arguments, n) end
+  if lose_patience(self) then
+    run_eagerly(self, ("%d traces in a row were used once%s"):format(cache.patience, self.last_retrace and "; the last was made because " .. self.last_retrace or ""))
+    return self.body(...)
+  end
+  learn_paths(self, attempt, arguments)
+  local entry, why = trace.run(self, n, arguments, attempt)
+  if not entry then
+    run_eagerly(self, why)
+    return self.body(...)
+  end
+  self.traces = self.traces + 1
+  insert(self, entry)
+  self.fresh = entry
+  return first_run(self, entry, pcall(entry.exec, n, ...))
+end
+
+local function promote(self, entry, position, hits, ...)
+  if entry.hits > hits and self.order[position] == entry then
+    table.remove(self.order, position)
+    table.insert(self.order, 1, entry)
+    self:set_exec(entry.exec)
+  end
+  return ...
+end
+
+-- An entry did not fit (id: the check, 0 for the number of arguments, a text from the program): tries the next one.
+local function miss(entry, id, n, ...)
+  local self = entry.cache
+  local order = self.order
+  local position = 1
+  while order[position] and order[position] ~= entry do position = position + 1 end
+  if self.fresh == entry then  -- the entry refuses the call that it was made for
+    self.fresh = nil
+    local words = explain(entry, id, {...}, n)
+    run_eagerly(self, "a trace does not fit its own call: " .. words)
+    return self.body(...)
+  end
+  if position == 1 then self.attempt = {} end
+  self.attempt[#self.attempt + 1] = {entry = entry, id = id}
+  local other = order[position + 1]
+  if other then return promote(self, other, position + 1, other.hits, other.exec(n, ...)) end
+  return trace_call(self, n, ...)
+end
+
+--- cache.new{root =, body =, name =, label =} -> a cache; cache.exec(n, …) is the call. root: the function or object that the walk
+--- starts from, body(…): the plain Lua call, on_exec(f): told of the function to call from now on.
+function cache.new(options)
+  local self = setmetatable(options, Cache)
+  self.miss = miss
+  self.names, self.paths, self.confirmed, self.freed = trace.new_names(), {}, {}, {}
+  self.series, self.warned, self.reason_counts = {}, {}, {}
+  self.order, self.attempt = {}, {}
+  self.traces, self.fruitless, self.old_hits, self.hits_before = 0, 0, 0, 0
+  self:set_exec(function(n, ...) return trace_call(self, n, ...) end)
+  return self
+end
+
+local function specializations(self)
+  local n = 0
+  for _, entry in ipairs(self.order) do
+    local ok, count = pcall(function() return entry.program:specializations() end)
+    n = n + (ok and type(count) == "number" and count or 1)
+  end
+  return n
+end
+
+--- cache:info() -> {traces =, specializations =, hits =, last_retrace =}
+function Cache:info()
+  return {traces = self.traces, specializations = specializations(self), hits = total_hits(self), last_retrace = self.last_retrace}
+end
+
+return cache

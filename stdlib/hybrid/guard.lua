@@ -1,0 +1,346 @@
+-- Generates the code of a cache entry: functions that check the state of Lua, fetch tensors, run the program and assign what
+-- the forward assigned. Chunks stay below the limits of upvalues and locals, and variables of others are joined to them once,
+-- before their first run (compiled code keeps the variable that it first saw).
+local core = ...
+local inspect = core.introspect
+local place = core.require("hybrid.place")
+local guard = {}
+
+local type, ipairs, rawget, tostring, concat = type, ipairs, rawget, tostring, table.concat
+
+guard.compares, guard.slots = 50, 50    -- of a chunk
+
+-- Chunks ---------------------------------------------------------------------------------------------------------------------
+
+local Chunk = {}
+Chunk.__index = Chunk
+
+local function new_chunk() return setmetatable({objects = {}, names = {}, cells = {}, cell_names = {}, lines = {}, slots = 0}, Chunk) end
+
+-- The name that a ref has in the chunk.
+function Chunk:name(ref)
+  if ref.cell then
+    local name = self.cell_names[ref.id]
+    if not name then
+      self.slots = self.slots + 1
+      name = "u" .. #self.cells + 1
+      self.cells[#self.cells + 1] = ref
+      self.cell_names[ref.id] = name
+    end
+    return name
+  end
+  local name = self.names[ref.object]
+  if not name then
+    self.slots = self.slots + 1
+    self.objects[#self.objects + 1] = ref.object
+    name = "o" .. #self.objects
+    self.names[ref.object] = name
+  end
+  return name
+end
+
+local function resolve(chunk, refs, text)
+  return (text:gsub("%$(%d+)", function(i) return chunk:name(refs[tonumber(i)]) end))
+end
+
+function Chunk:add(refs, text) self.lines[#self.lines + 1] = resolve(self, refs, text) end
+
+-- How many more variables these refs would need.
+function Chunk:needs(refs)
+  local n = 0
+  for _, ref in ipairs(refs) do
+    if not (ref.cell and self.cell_names[ref.id] or not ref.cell and self.names[ref.object]) then n = n + 1 end
+  end
+  return n
+end
+
+local function names(prefix, n)
+  local list = {}
+  for i = 1, n do list[i] = prefix .. i end
+  return concat(list, ", ")
+end
+
+local load = loadstring or load
+
+-- Compiles the chunk to a function of `parameters`, with `base` (a table by name) as further variables.
+function Chunk:build(parameters, base, base_names)
+  local text = {}
+  text[#text + 1] = "local " .. concat(base_names, ", ") .. (#self.objects > 0 and ", " .. names("o", #self.objects) or "") .. " = ...\n"
+  if #self.cells > 0 then text[#text + 1] = "local " .. names("u", #self.cells) .. "\n" end
+  text[#text + 1] = "return function(" .. parameters .. ")\n" .. concat(self.lines, "\n") .. "\nend"
+  local chunk, problem = load(concat(text), "@perigee guard")
+  if not chunk then error("perigee guard: " .. problem .. "\n" .. concat(text), 0) end
+  local values, n = {}, #base_names
+  for i, name in ipairs(base_names) do values[i] = base[name] end
+  for i = 1, #self.objects do values[n + i] = self.objects[i] end
+  local f = chunk(unpack(values, 1, n + #self.objects))
+  for i = 1, 60 do
+    local name = inspect.upvalue(f, i)
+    if not name then break end
+    local number = name:match("^u(%d+)$")
+    local ref = number and self.cells[tonumber(number)]
+    if ref then inspect.join(f, i, ref.cell, ref.index) end
+  end
+  return f
+end
+
+-- Spreads items {refs, text} over chunks.
+local function spread(items, limit)
+  local chunks, count = {}, 0
+  local chunk
+  for _, item in ipairs(items) do
+    if not chunk or count >= limit or chunk.slots + chunk:needs(item.refs) > guard.slots then
+      chunk, count = new_chunk(), 0
+      chunks[#chunks + 1] = chunk
+    end
+    chunk:add(item.refs, item.text)
+    count = count + 1
+  end
+  return chunks
+end
+
+-- Joins the refs of two pieces of code; the numbers in the second text move.
+local function join(refs, text, more, other)
+  local all, n = {}, #refs
+  for i = 1, n do all[i] = refs[i] end
+  for i = 1, #more do all[n + i] = more[i] end
+  return all, text, (other:gsub("%$(%d+)", function(i) return "$" .. tonumber(i) + n end))
+end
+guard.join = join
+
+-- Checks ---------------------------------------------------------------------------------------------------------------------
+
+local Guards = {}
+Guards.__index = Guards
+
+--- guard.new() collects the checks of an entry. Each has a number, under which `reasons` tells what it is about.
+function guard.new() return setmetatable({items = {}, reasons = {}}, Guards) end
+
+-- A check that answers its number where the condition holds. `reason` is a table for messages and retraces.
+function Guards:fail_if(refs, condition, reason)
+  local id = #self.reasons + 1
+  self.reasons[id] = reason
+  self.items[#self.items + 1] = {refs = refs, text = "if " .. condition .. " then return " .. id .. " end"}
+end
+
+local function raw_text(p)
+  local refs, text = place.node_address(p.node)
+  local all = {}
+  for i = 1, #refs do all[i] = refs[i] end
+  local key = place.literal(p.key)
+  if not key then
+    all[#all + 1] = {object = p.key}
+    key = "$" .. #all
+  end
+  return all, "rawget(" .. text .. ", " .. key .. ")"
+end
+
+--- guards:absent(p, reason): the field must be absent from the table itself.
+function Guards:absent(p, reason)
+  local refs, text
+  if p.node.meta then refs, text = raw_text(p) else refs, text = place.address(p) end
+  self:fail_if(refs, text .. " ~= nil", reason)
+end
+
+--- guards:scalar(p, value, reason)
+function Guards:scalar(p, value, reason)
+  if value == nil and p.node then return self:absent(p, reason) end
+  local refs, text = place.address(p)
+  if value ~= value then return self:fail_if(refs, text .. " == " .. text, reason) end
+  local literal = place.literal(value)
+  if literal then return self:fail_if(refs, text .. " ~= " .. literal, reason) end
+  local all = {unpack(refs)}
+  all[#all + 1] = {object = value}
+  self:fail_if(all, text .. " ~= $" .. #all, reason)
+end
+
+--- guards:identical(p, value, reason): the very same object.
+function Guards:identical(p, value, reason)
+  local refs, text = place.address(p)
+  local all = {unpack(refs)}
+  all[#all + 1] = {object = value}
+  if type(value) == "cdata" then return self:fail_if(all, "not rawequal(" .. text .. ", $" .. #all .. ")", reason) end
+  self:fail_if(all, text .. " ~= $" .. #all, reason)
+end
+
+--- guards:same_function(p, f, reason): f, or another closure of the same code over the same values.
+function Guards:same_function(p, f, reason)
+  local refs, text = place.address(p)
+  local all = {unpack(refs)}
+  all[#all + 1] = {object = f}
+  local other = "$" .. #all
+  self:fail_if(all, text .. " ~= " .. other .. " and not same(" .. text .. ", " .. other .. ")", reason)
+end
+
+function Guards:plain_table(p, reason)
+  local refs, text = place.address(p)
+  self:fail_if(refs, "type(" .. text .. ") ~= \"table\" or getmetatable(" .. text .. ")", reason)
+end
+
+function Guards:is_userdata(p, reason)
+  local refs, text = place.address(p)
+  self:fail_if(refs, "type(" .. text .. ") ~= \"userdata\"", reason)
+end
+
+function Guards:is_number(p, reason)
+  local refs, text = place.address(p)
+  self:fail_if(refs, "type(" .. text .. ") ~= \"number\"", reason)
+end
+
+--- guards:equal(p, q, reason): the places hold the same.
+function Guards:equal(p, q, reason)
+  local refs, text = place.address(p)
+  local more, other = place.address(q)
+  local all, one, two = join(refs, text, more, other)
+  self:fail_if(all, one .. " ~= " .. two, reason)
+end
+
+function Guards:length(node, n, reason)
+  local refs, text = place.node_address(node)
+  self:fail_if(refs, "#" .. text .. " ~= " .. n, reason)
+end
+
+function Guards:count(node, n, reason)
+  local refs, text = place.node_address(node)
+  self:fail_if(refs, "count(" .. text .. ") ~= " .. n, reason)
+end
+
+function Guards:metatable(node, reason)
+  if rawget(node.meta, "__metatable") ~= nil then return end
+  local refs, text = place.node_address(node)
+  local all = {unpack(refs)}
+  all[#all + 1] = {object = node.meta}
+  self:fail_if(all, "getmetatable(" .. text .. ") ~= $" .. #all, reason)
+end
+
+-- The entry ------------------------------------------------------------------------------------------------------------------
+
+local own_fields = core.require("hybrid.library").own_fields
+
+--- guard.count(t) -> the number of entries, without the library's own fields.
+local function count(t)
+  local n = 0
+  for key in next, t do if not own_fields[key] then n = n + 1 end end
+  return n
+end
+guard.count = count
+
+local base_names = {"type", "rawget", "getmetatable", "count", "same"}
+
+-- A function that answers whether a is a closure of the same code as b over the same values. Variables that the forward
+-- assigns must be the very same.
+local function make_same(written)
+  local upvalue, cell, prototype, environment = inspect.upvalue, inspect.cell, inspect.prototype, inspect.environment
+  local function same(a, b, open)
+    if type(a) ~= "function" or type(b) ~= "function" then return false end
+    local code = prototype(a)
+    if not code or code ~= prototype(b) or environment(a) ~= environment(b) then return false end
+    open = open or {}
+    if open[a] == b then return true end
+    open[a] = b
+    for i = 1, 255 do
+      local name, x = upvalue(a, i)
+      if not name then return true end
+      local _, y = upvalue(b, i)
+      local id = cell(b, i)
+      if cell(a, i) ~= id then
+        if written[id] then return false end
+        if not (rawequal(x, y) or (x ~= x and y ~= y) or same(x, y, open)) then return false end
+      end
+    end
+    return true
+  end
+  inspect.jit_off(same)
+  return same
+end
+
+local function build_checks(guards, parameters, base)
+  local functions = {}
+  for _, chunk in ipairs(spread(guards.items, guard.compares)) do
+    functions[#functions + 1] = chunk:build(parameters, base, base_names)
+  end
+  return functions
+end
+
+local function list_refs(list)
+  local seen, n = {}, 0
+  for _, item in ipairs(list) do
+    for _, ref in ipairs(item.refs) do
+      local key = ref.cell and ref.id or ref.object
+      if not seen[key] then
+        seen[key] = true
+        n = n + 1
+      end
+    end
+  end
+  return n
+end
+
+-- Functions f(a1 …, …) that put their tensors before what they are handed.
+local function build_fetches(fetches, parameters, base)
+  local functions, i = {}, 1
+  local vararg = parameters == "" and "..." or parameters .. ", ..."
+  while i <= #fetches do
+    local chunk, list = new_chunk(), {}
+    while i <= #fetches and #list < guard.compares and chunk.slots + chunk:needs(fetches[i].refs) <= guard.slots do
+      list[#list + 1] = resolve(chunk, fetches[i].refs, fetches[i].text)
+      i = i + 1
+    end
+    chunk.lines[1] = "return " .. concat(list, ", ") .. ", ..."
+    functions[#functions + 1] = chunk:build(vararg, base, base_names)
+  end
+  return functions
+end
+
+--- guard.build(spec) -> exec, the function of an entry: exec(n, a1, …) answers the results, or what miss(entry, id, n, a1, …)
+--- answers where a check or the program refuses. spec: entry, n (arguments), guards, program, run, fetches, writes (a template),
+--- miss, written (variables that the forward assigns), live (a function called before each run, or nil).
+function guard.build(spec)
+  local parameters = names("a", spec.n)
+  local base = {type = type, rawget = rawget, getmetatable = getmetatable, count = count, same = make_same(spec.written)}
+  local checks = build_checks(spec.guards, parameters, base)
+  local main = new_chunk()
+  local passed = spec.n > 0 and ", " .. parameters or ""
+  local function object(value) return main:name({object = value}) end
+  local entry, miss = object(spec.entry), object(spec.miss)
+  main.lines[1] = "if n ~= " .. spec.n .. " then return " .. miss .. "(" .. entry .. ", 0, n, " .. (spec.n > 0 and parameters .. ", ..." or "...") .. ") end"
+  for _, check in ipairs(checks) do
+    main.lines[#main.lines + 1] = "do local id = " .. object(check) .. "(" .. parameters .. ")\n  if id then return " .. miss .. "(" ..
+      entry .. ", id, n" .. passed .. ") end end"
+  end
+  if spec.live then main.lines[#main.lines + 1] = object(spec.live) .. "()" end
+  local fetches, inputs = spec.fetches, {}
+  local writes = spec.writes
+  local small = list_refs(fetches) + writes.slots + main.slots + 4 <= guard.slots and #fetches <= 120 and writes.statements <= 60
+  if small then
+    for i, fetch in ipairs(fetches) do inputs[i] = resolve(main, fetch.refs, fetch.text) end
+  else
+    local functions, text = build_fetches(fetches, parameters, base), nil
+    for i = #functions, 1, -1 do
+      text = object(functions[i]) .. "(" .. parameters .. (text and (spec.n > 0 and ", " or "") .. text or "") .. ")"
+    end
+    inputs[1] = text
+  end
+  local call = object(spec.run) .. "(" .. object(spec.program) .. (#inputs > 0 and ", " .. concat(inputs, ", ") or "") .. ")"
+  local refused = "return " .. miss .. "(" .. entry .. ", %s, n" .. passed .. ") end"
+  if small then
+    local outputs = math.max(writes.outputs, 2)
+    main.lines[#main.lines + 1] = "local " .. names("r", outputs) .. " = " .. call
+    main.lines[#main.lines + 1] = "if r1 == nil and r2 then " .. refused:format("r2")
+    writes:emit_small(function(refs, text) main:add(refs, text) end)
+  else
+    main.lines[#main.lines + 1] = "local R = {" .. call .. "}"
+    main.lines[#main.lines + 1] = "if R[1] == nil and R[2] then " .. refused:format("R[2]")
+    main.lines[#main.lines + 1] = "local V = {}"
+    local rest = parameters == "" and "R, V" or "R, V, " .. parameters
+    for _, chunk in ipairs(spread(writes:items_large(), guard.compares)) do
+      main.lines[#main.lines + 1] = object(chunk:build(rest, base, base_names)) .. "(" .. rest .. ")"
+    end
+  end
+  main.lines[#main.lines + 1] = entry .. ".hits = " .. entry .. ".hits + 1"
+  local refs, results = writes:results(small)
+  main:add(refs, "return " .. results)
+  return main:build("n" .. (spec.n > 0 and ", " .. parameters or "") .. ", ...", base, base_names)
+end
+
+return guard

@@ -1,0 +1,114 @@
+-- Places: where a Lua value lives (field, upvalue, argument), how generated code addresses it, and what errors call it.
+local core = ...
+local inspect = core.introspect
+local place = {}
+
+local rawget, type, tostring, format = rawget, type, tostring, string.format
+
+local keywords = {}
+for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true until while")
+  :gmatch("%a+") do keywords[word] = true end
+
+local function is_name(key) return type(key) == "string" and key:find("^[%a_][%w_]*$") and not keywords[key] end
+
+--- place.literal(value) -> its Lua text, or nil for what has none.
+function place.literal(value)
+  local kind = type(value)
+  if kind == "number" then
+    if value ~= value or value == math.huge or value == -math.huge then return nil end
+    return format("%.17g", value)
+  elseif kind == "boolean" or kind == "nil" then return tostring(value)
+  elseif kind == "string" and #value <= 80 and not value:find("[%c$\128-\255]") then return format("%q", value) end
+end
+
+-- Code is text with $1, $2 … for what must be handed to the chunk: refs, a list of {object =} or {cell = f, index = i}.
+
+--- place.key(refs, key) -> the text of an index, adding to refs where the key has no text.
+function place.key(refs, key)
+  if is_name(key) then return "." .. key end
+  local text = place.literal(key)
+  if text then return "[" .. text .. "]" end
+  refs[#refs + 1] = {object = key}
+  return "[$" .. #refs .. "]"
+end
+
+local function copy(list)
+  local out = {}
+  for i = 1, #list do out[i] = list[i] end
+  return out
+end
+
+-- The address of a table of a walk: itself, or the path to it for one that is replaced by others.
+local function node_address(node)
+  if node.by_path then return place.address(node.place) end
+  return {{object = node.table}}, "$1"
+end
+
+--- place.address(p) -> refs, text: an expression for the value at the place.
+function place.address(p)
+  if p.argument then return {}, "a" .. p.argument end
+  if p.cell then return {{cell = p.owner, index = p.index, id = p.cell}}, "$1" end
+  local refs, text = node_address(p.node)
+  refs = copy(refs)
+  if p.node.raw then
+    local key = place.literal(p.key)
+    if not key then
+      refs[#refs + 1] = {object = p.key}
+      key = "$" .. #refs
+    end
+    return refs, "rawget(" .. text .. ", " .. key .. ")"
+  end
+  return refs, text .. place.key(refs, p.key)
+end
+
+--- place.node_address(node) -> refs, text of a table of the walk.
+place.node_address = node_address
+
+--- place.read(p, arguments) -> the value there now, without metamethods.
+function place.read(p, arguments)
+  if p.argument then return arguments and arguments[p.argument] end
+  if p.cell then
+    local _, value = inspect.upvalue(p.owner, p.index)
+    return value
+  end
+  local t = p.node.table
+  if p.node.by_path then t = place.read(p.node.place, arguments) end
+  if type(t) ~= "table" then return nil end
+  return rawget(t, p.key)
+end
+
+--- place.write(p, value) puts a value there without metamethods; the tables on the way are those of the walk.
+function place.write(p, value)
+  if p.cell then inspect.set_upvalue(p.owner, p.index, value)
+  else rawset(p.node.table, p.key, value) end
+end
+
+--- place.name(p) -> what messages call it: `self.fc.rate`, `upvalue 'scale'`, `argument 2`.
+function place.name(p)
+  if p.argument then return "argument " .. p.argument end
+  if p.cell then return "upvalue '" .. p.name .. "'" end
+  if p.node.environment then return "global '" .. tostring(p.key) .. "'" end
+  return place.node_name(p.node) .. (is_name(p.key) and "." .. p.key or "[" .. (type(p.key) == "string" and format("%q", p.key) or tostring(p.key)) .. "]")
+end
+
+function place.node_name(node)
+  if node.label then return node.label end
+  local p = node.place
+  if not p then return "table" end
+  if p.cell then return p.name end
+  if p.node and p.node.environment then return tostring(p.key) end
+  return place.name(p)
+end
+
+--- place.show(value) -> a short text for messages.
+function place.show(value)
+  local kind = type(value)
+  if kind == "string" then return format("%q", #value > 40 and value:sub(1, 37) .. "..." or value) end
+  if kind == "number" then return format("%.14g", value) end
+  if kind == "userdata" then return core.is_tensor(value) and "a tensor" or "a userdata" end
+  if kind == "table" then return "a table" end
+  if kind == "function" then return "a function" end
+  return tostring(value)
+end
+
+return place

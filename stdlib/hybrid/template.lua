@@ -1,0 +1,237 @@
+-- Templates: how a hit rebuilds what the traced forward answered and assigned, out of the program's outputs, its inputs,
+-- constants and fresh tables.
+local core = ...
+local inspect = core.introspect
+local library = core.require("hybrid.library")
+local place = core.require("hybrid.place")
+local join = core.require("hybrid.guard").join
+local template = {}
+
+local type, ipairs, next, rawget = type, ipairs, next, rawget
+
+local Template = {}
+Template.__index = Template
+
+--- template.new{walk =, trace =, mark =, is_tensor =, serial =, n =, arguments =} collects values. mark: the number of the first box
+--- made inside the trace.
+function template.new(options)
+  options.outputs, options.output_of = 0, {}
+  options.boxes, options.box_index = {}, {}      -- tensors from before the trace
+  options.tables, options.table_of = {}, {}      -- fresh tables
+  options.assignments, options.result_list = {}, {}
+  options.argument_of = {}
+  return setmetatable(options, Template)
+end
+
+local function is_known_function(self, f)
+  return inspect.kind(f) ~= "script" or self.walk.functions[f] ~= nil
+end
+
+local value_of
+
+local function table_of(self, t)
+  local known = self.table_of[t]
+  if known then return known end
+  if self.walk.node_of[t] or library.owns(t) then return {kind = "constant", value = t} end
+  if inspect.raw_metatable(t) ~= nil then
+    self.problem = self.problem or "it makes an object that stays reachable"
+    return {kind = "constant", value = t}
+  end
+  local made = {kind = "table", entries = {}}
+  self.tables[#self.tables + 1] = made
+  made.index = #self.tables
+  self.table_of[t] = made
+  local keys = {}
+  for key in next, t do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b)
+    if type(a) == "number" and type(b) == "number" then return a < b end
+    return tostring(a) < tostring(b)
+  end)
+  for _, key in ipairs(keys) do made.entries[#made.entries + 1] = {value_of(self, key), value_of(self, rawget(t, key))} end
+  return made
+end
+
+local function tensor_of(self, x)
+  if self.serial(x) >= self.mark then
+    local index = self.output_of[x]
+    if not index then
+      index = self.trace:output(x)
+      self.output_of[x] = index
+      if index > self.outputs then self.outputs = index end
+    end
+    return {kind = "output", index = index}
+  end
+  local index = self.box_index[x]
+  if not index then
+    index = #self.boxes + 1
+    self.boxes[index] = x
+    self.box_index[x] = index
+  end
+  return {kind = "box", index = index}
+end
+
+function value_of(self, value)
+  local kind = type(value)
+  if kind == "userdata" and self.is_tensor(value) then return tensor_of(self, value) end
+  if kind == "table" then return table_of(self, value) end
+  if kind == "function" and not is_known_function(self, value) then
+    self.problem = self.problem or "it makes a function that stays reachable"
+  elseif kind == "thread" then
+    self.problem = self.problem or "it keeps a coroutine"
+  end
+  return {kind = "constant", value = value}
+end
+
+--- templates:assign(change) notes what a hit assigns. Where an assignment has a `step`, it advances a number by that instead.
+function Template:assign(change)
+  local p = change.cell and {cell = change.cell, owner = change.owner, index = change.index} or {node = change.node, key = change.key}
+  self.assignments[#self.assignments + 1] = {place = p, value = value_of(self, change.after)}
+end
+
+--- templates:answer(n, results) notes what a hit answers.
+function Template:answer(n, results)
+  self.result_count = n
+  for i = 1, n do self.result_list[i] = value_of(self, results[i]) end
+end
+
+local function show(v, depth)
+  if v.kind == "output" then return "r" .. v.index end
+  if v.kind == "box" then return "v" .. v.index end
+  if v.kind == "constant" then return type(v.value) .. ":" .. (type(v.value) == "number" and ("%.17g"):format(v.value) or tostring(v.value)) end
+  if depth > 20 then return "t" .. v.index end
+  local parts = {}
+  for _, entry in ipairs(v.entries) do parts[#parts + 1] = show(entry[1], depth + 1) .. "=" .. show(entry[2], depth + 1) end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+--- templates:signature(step_of) -> a text that is the same for templates that do the same, apart from numbers that advance by a
+--- step: step_of(i) of assignment i.
+function Template:signature(step_of)
+  local parts = {}
+  for i, a in ipairs(self.assignments) do
+    local step = step_of(i)
+    parts[i] = step and ("%+.17g"):format(step) or show(a.value, 0)
+  end
+  parts[#parts + 1] = "|"
+  for _, v in ipairs(self.result_list) do parts[#parts + 1] = show(v, 0) end
+  return table.concat(parts, ";")
+end
+
+-- Code -----------------------------------------------------------------------------------------------------------------------
+
+-- Names of values in generated code, as locals or as fields of the tables R and V.
+local small_names = {output = "r%d", box = "v%d", table = "t%d"}
+local large_names = {output = "R[%d]", box = "V[%d]", table = "V.t%d"}
+
+local function expression(names, v)
+  if v.kind ~= "constant" then return {}, names[v.kind]:format(v.index) end
+  local text = place.literal(v.value)
+  if text then return {}, text end
+  if v.value ~= v.value then return {}, "(0/0)" end
+  return {{object = v.value}}, "$1"
+end
+
+local function assign(items, refs, target, more, text, prefix)
+  local all, one, two = join(refs, target, more, text)
+  items[#items + 1] = {refs = all, text = (prefix or "") .. one .. " = " .. two}
+end
+
+-- rawset(t, key, value) for tables whose metatable may act on absent fields.
+local function assign_raw(items, node, key, more, text)
+  local refs, target = place.node_address(node)
+  local all = {unpack(refs)}
+  local name = place.literal(key)
+  if not name then
+    all[#all + 1] = {object = key}
+    name = "$" .. #all
+  end
+  local joined, one, two = join(all, target .. ", " .. name, more, text)
+  joined[#joined + 1] = {object = rawset}
+  items[#items + 1] = {refs = joined, text = "$" .. #joined .. "(" .. one .. ", " .. two .. ")"}
+end
+
+local function step_items(items, a)
+  local refs, target = place.address(a.place)
+  items[#items + 1] = {refs = refs, text = target .. " = " .. target .. " + " .. ("(%.17g)"):format(a.step)}
+end
+
+local function assignment_items(items, names, a)
+  if a.step then return step_items(items, a) end
+  local more, text = expression(names, a.value)
+  local p = a.place
+  if p.cell or (p.node.meta == nil and not p.node.environment) then
+    local refs, target = place.address(p)
+    return assign(items, refs, target, more, text)
+  end
+  assign_raw(items, p.node, p.key, more, text)
+end
+
+-- Statements in the order in which they must run: old tensors first, since assignments move them.
+local function statements(self, names, declare)
+  local items = {}
+  for i, x in ipairs(self.boxes) do
+    local fetch = self.fetch_of(x)
+    items[#items + 1] = {refs = fetch.refs, text = declare .. names.box:format(i) .. " = " .. fetch.text}
+  end
+  for i in ipairs(self.tables) do items[#items + 1] = {refs = {}, text = declare .. names.table:format(i) .. " = {}"} end
+  for i, t in ipairs(self.tables) do
+    for _, entry in ipairs(t.entries) do
+      local key_refs, key = expression(names, entry[1])
+      local refs, value = expression(names, entry[2])
+      assign(items, key_refs, names.table:format(i) .. "[" .. key .. "]", refs, value)
+    end
+  end
+  for _, a in ipairs(self.assignments) do assignment_items(items, names, a) end   -- in the order of `order`
+  return items
+end
+
+local function depth_of(a)
+  local node, depth = a.place.node, 0
+  while node and node.by_path do node, depth = node.place.node, depth + 1 end
+  return depth
+end
+
+-- Assignments to tables that are found by their path go first, the innermost first: others may replace a table on the way.
+local function order(self)
+  local depths = {}
+  for i, a in ipairs(self.assignments) do depths[a], a.number = depth_of(a), i end
+  table.sort(self.assignments, function(a, b)
+    if depths[a] ~= depths[b] then return depths[a] > depths[b] end
+    return a.number < b.number
+  end)
+end
+
+--- templates:measure() counts what the code will need, once all values are in; fetch_of(box) -> {refs, text} must be set.
+function Template:measure()
+  order(self)
+  self.small = statements(self, small_names, "local ")
+  local seen, slots = {}, 0
+  local function note(refs)
+    for _, ref in ipairs(refs) do
+      local key = ref.cell and ref.id or ref.object
+      if not seen[key] then
+        seen[key] = true
+        slots = slots + 1
+      end
+    end
+  end
+  for _, item in ipairs(self.small) do note(item.refs) end
+  for _, v in ipairs(self.result_list) do note((expression(small_names, v))) end
+  self.slots, self.statements = slots, #self.small + self.outputs + #self.result_list
+end
+
+function Template:emit_small(add) for _, item in ipairs(self.small) do add(item.refs, item.text) end end
+function Template:items_large() return statements(self, large_names, "") end
+
+--- templates:results(small) -> refs, text of the list of results.
+function Template:results(small)
+  local all, parts = {}, {}
+  for i = 1, self.result_count do
+    local refs, text = expression(small and small_names or large_names, self.result_list[i])
+    local joined, _, moved = join(all, "", refs, text)
+    all, parts[i] = joined, moved
+  end
+  return all, table.concat(parts, ", ")
+end
+
+return template

@@ -1,0 +1,381 @@
+-- From one call to a cache entry: walk, trace, roll back, guards and templates.
+local core = ...
+local inspect = core.introspect
+local walk = core.require("hybrid.walk")
+local guard = core.require("hybrid.guard")
+local place = core.require("hybrid.place")
+local library = core.require("hybrid.library")
+local template = core.require("hybrid.template")
+local trace = {}
+
+local type, ipairs, pairs, next, rawget = type, ipairs, pairs, next, rawget
+
+--- trace.backend: what traces and runs programs; tests put a model of it here.
+trace.backend = {
+  trace = function(...) return core.trace(...) end,
+  run = function(...) return core.run(...) end,
+  is_tensor = core.is_tensor, serial = inspect.serial, next_serial = inspect.next_serial, distinct = inspect.distinct,
+}
+
+-- Names of places that hold across traces ---------------------------------------------------------------------------------------
+
+local function child(of, key)
+  local name = of[key]
+  if not name then
+    name = {}
+    of[key] = name
+  end
+  return name
+end
+
+-- The same table for the same place in every trace of a cache: tables by identity, or by path where they are replaced.
+local function name_of(names, p)
+  if p.argument then return child(child(names, "arguments"), p.argument) end
+  if p.cell then return child(child(names, "cells"), p.cell) end
+  local node = p.node
+  if node.by_path then return child(name_of(names, node.place), p.key) end
+  local known = names.tables[node.table]
+  if not known then
+    known = {}
+    names.tables[node.table] = known
+  end
+  return child(known, p.key)
+end
+trace.name_of = name_of
+
+--- trace.new_names() -> an empty set of such names.
+function trace.new_names() return {tables = setmetatable({}, {__mode = "k"})} end
+
+-- Plain tables that were replaced by others before are addressed by their path from now on, with those inside them.
+local function apply_paths(cache, w)
+  local changed
+  repeat
+    changed = false
+    for _, p in ipairs(w.places) do
+      local node = p.target
+      if node and node.plain and not node.by_path and node.place == p and not p.frozen then
+        if cache.paths[name_of(cache.names, p)] or (p.node and p.node.by_path) then
+          node.by_path, changed = true, true
+        end
+      end
+    end
+  until not changed
+end
+
+-- Guards ---------------------------------------------------------------------------------------------------------------------
+
+local function describe(kind, p, expected) return {kind = kind, place = p, expected = expected} end
+
+local function add_table_guard(guards, p)
+  local node = p.target
+  if not node.by_path then return guards:identical(p, node.table, describe("table", p, node.table)) end
+  if node.place == p then return guards:plain_table(p, describe("structure", p, node.table)) end
+  guards:equal(p, node.place, describe("alias", p))
+end
+
+-- Everything but tensors.
+local function add_place(cache, guards, p, boxes)
+  if p.kind == "tensor" then
+    local list = boxes.places[p.value]
+    if not list then
+      list = {}
+      boxes.places[p.value] = list
+      boxes.order[#boxes.order + 1] = p.value
+    end
+    list[#list + 1] = p
+    return
+  end
+  if p.frozen then return end
+  if p.kind == "table" then return add_table_guard(guards, p) end
+  if p.kind == "function" then return guards:same_function(p, p.value, describe("function", p, p.value)) end
+  if p.kind == "same" then return guards:identical(p, p.value, describe("object", p, p.value)) end
+  if type(p.value) == "number" and cache:is_freed(name_of(cache.names, p)) then return guards:is_number(p, describe("number", p)) end
+  guards:scalar(p, p.value, describe("scalar", p, p.value))
+end
+
+local function has_list(node) return node.before[1] ~= nil or (node.plain and next(node.before) == nil) end
+
+local function add_node(cache, w, guards, node)
+  if node.environment or node.globals then return end
+  if node.big then
+    cache:warn_once("big" .. place.node_name(node), ("%s has %d entries; more than %d are guarded by identity and length only"):format(
+      place.node_name(node), node.size, walk.big), #node.table > walk.big or w.computes)
+  end
+  if node.big or has_list(node) then guards:length(node, #node.table, {kind = "length", node = node, expected = #node.table}) end
+  if not node.big and (node.all or (w.computes and not library.owns(node.table))) then
+    local n = guard.count(node.table)
+    guards:count(node, n, {kind = "count", node = node, expected = n})
+  end
+  if node.meta and not library.owns(node.meta) and not rawget(node.meta, "_class_meta") then
+    guards:metatable(node, {kind = "metatable", node = node})
+  end
+end
+
+-- Fields that were absent and read, or assigned and absent again.
+local function add_absent(w, guards)
+  for _, node in ipairs(w.nodes) do
+    local list, read = {}, w.absent[node] or {}
+    for key in next, read do if node.before[key] == nil then list[#list + 1] = key end end
+    for key in next, w.made[node] or {} do
+      if not read[key] and node.before[key] == nil and not (node.changed and node.changed[key]) then list[#list + 1] = key end
+    end
+    table.sort(list, function(a, b) return tostring(a) < tostring(b) end)
+    for _, key in ipairs(list) do
+      local p = {node = node, key = key}
+      guards:absent(p, describe("scalar", p))
+    end
+  end
+end
+
+-- Tensors --------------------------------------------------------------------------------------------------------------------
+
+-- Chooses where the box is fetched from: an argument, a place that was seen to be replaced, the first place there is, or itself.
+local function choose(cache, boxes, guards, box, needs_identity)
+  local list = boxes.places[box] or {}
+  local main, confirmed
+  for _, p in ipairs(list) do
+    if p.argument or (p.node and p.node.argument) then main = main or p
+    elseif p.frozen then boxes.held[box] = true end
+  end
+  if main then confirmed = true end
+  if not boxes.held[box] then
+    for _, p in ipairs(list) do
+      if not main and cache.confirmed[name_of(cache.names, p)] then main, confirmed = p, true end
+    end
+    main = main or list[1]
+  elseif not main then
+    main = nil
+  end
+  if main and not boxes.held[box] then
+    if confirmed or not needs_identity then guards:is_userdata(main, describe("tensor", main))
+    else guards:identical(main, box, describe("replaced", main, box)) end
+    boxes.main[box] = main
+  else
+    boxes.held[box] = true
+  end
+  for _, p in ipairs(list) do
+    if not p.frozen and (boxes.held[box] or p ~= main) then
+      if boxes.held[box] then guards:identical(p, box, describe("replaced", p, box))
+      else guards:equal(p, main, describe("alias", p)) end
+    end
+  end
+end
+
+local function fetch_of(boxes, box)
+  local main = boxes.main[box]
+  if not main then return {refs = {{object = box}}, text = "$1"} end
+  local refs, text = place.address(main)
+  return {refs = refs, text = text}
+end
+
+-- No two of these tensors may be the same one; the program checks that only for its own inputs.
+local function add_distinct(guards, boxes, inputs, others, distinct)
+  local refs, parts, seen = {}, {}, {}
+  for _, list in ipairs{inputs, others} do
+    for _, box in ipairs(list) do
+      if not seen[box] then
+        seen[box] = true
+        local f = fetch_of(boxes, box)
+        local joined, _, text = guard.join(refs, "", f.refs, f.text)
+        refs, parts[#parts + 1] = joined, text
+      end
+    end
+  end
+  if #parts < 2 then return true end
+  if #parts > 40 then return false end
+  refs[#refs + 1] = {object = distinct}
+  guards:fail_if(refs, "not $" .. #refs .. "(" .. table.concat(parts, ", ") .. ")", {kind = "alias"})
+  return true
+end
+
+local function add_tensors(cache, guards, boxes, captured, templates)
+  local inputs, others, is_input = {}, {}, {}
+  for _, c in ipairs(captured) do
+    if not is_input[c.box] then
+      is_input[c.box] = true
+      inputs[#inputs + 1] = c.box
+      choose(cache, boxes, guards, c.box, true)
+    end
+  end
+  for _, box in ipairs(boxes.order) do if not is_input[box] then others[#others + 1] = box end end
+  local answered = {}
+  for _, box in ipairs(templates.boxes) do
+    answered[box] = true
+    if not is_input[box] and not boxes.places[box] then boxes.held[box] = true end
+  end
+  local many = #inputs + #others > 40
+  for _, box in ipairs(others) do choose(cache, boxes, guards, box, many or answered[box]) end
+  if #others > 0 and not many then add_distinct(guards, boxes, inputs, others, trace.backend.distinct) end
+end
+
+-- Numbers that the forward advances ------------------------------------------------------------------------------------------
+
+local function is_counter(change) return type(change.before) == "number" and type(change.after) == "number" end
+
+local function change_name(cache, change)
+  if change.cell then return name_of(cache.names, {cell = change.cell}) end
+  return name_of(cache.names, change)
+end
+
+local function place_of(change)
+  if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end
+  return {node = change.node, key = change.key}
+end
+
+local kRepeats = 8
+
+-- Whether a number was another one in each of the traces.
+local function never_repeats(series, name)
+  local seen = {}
+  for _, row in ipairs(series) do
+    local before = row[name]
+    if before == nil or seen[before] then return false end
+    seen[before] = true
+  end
+  return true
+end
+
+local function free(cache, change, name, signature)
+  local known = cache.freed[name] or {}
+  cache.freed[name] = known
+  known[signature] = true
+  local label = place.name(place_of(change))
+  cache:warn_once("free" .. label, ("%s never repeated in %d traces that gave the same graph: it is no longer guarded, each call advances "
+    .. "it by %.14g"):format(label, kRepeats, change.after - change.before), true)
+end
+
+-- Notes this trace and frees the numbers that have never repeated while traces in a row had this signature: for such
+-- traces only, since a branch on the number gives another one.
+local function free_counters(cache, changes, signature)
+  local numbers, any = {}, false
+  for _, change in ipairs(changes) do
+    if is_counter(change) then numbers[change_name(cache, change)], any = change.before, true end
+  end
+  local series = cache.series
+  if series.signature ~= signature then
+    series = {signature = signature}
+    cache.series = series
+  end
+  cache.signature = signature
+  if not any then return end
+  series[#series + 1] = numbers
+  if #series > kRepeats then table.remove(series, 1) end
+  if #series < kRepeats then return end
+  for _, change in ipairs(changes) do
+    local name = is_counter(change) and change_name(cache, change)
+    if name and not cache:is_freed(name) and never_repeats(series, name) then free(cache, change, name, signature) end
+  end
+end
+
+-- One trace --------------------------------------------------------------------------------------------------------------------
+
+local function pack(...) return {n = select("#", ...), ...} end
+
+local function has_foreign_metatable(w)
+  for _, node in ipairs(w.nodes) do if node.new_metatable then return true end end
+  return false
+end
+
+local function build_templates(cache, w, t, changes, results, mark)
+  local templates = template.new{walk = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
+  for _, change in ipairs(changes) do templates:assign(change) end
+  templates:answer(results.n - 3, {unpack(results, 4, results.n)})
+  if has_foreign_metatable(w) then templates.problem = templates.problem or "it gives a table a metatable" end
+  return templates
+end
+
+local function add_guards(cache, w, boxes)
+  local guards = guard.new()
+  for _, p in ipairs(w.places) do add_place(cache, guards, p, boxes) end
+  for _, node in ipairs(w.nodes) do add_node(cache, w, guards, node) end
+  add_absent(w, guards)
+  return guards
+end
+
+local function written_cells(changes)
+  local written = {}
+  for _, change in ipairs(changes) do if change.cell then written[change.cell] = true end end
+  return written
+end
+
+-- The tensors by the names of their places, to tell later that one was replaced.
+local function captured_places(cache, boxes, captured, templates)
+  local found = {}
+  local function note(box)
+    for _, p in ipairs(boxes.places[box] or {}) do
+      if not p.frozen and not p.argument then found[name_of(cache.names, p)] = box end
+    end
+  end
+  for _, c in ipairs(captured) do note(c.box) end
+  for _, box in ipairs(templates.boxes) do note(box) end
+  return found
+end
+
+-- A place is trusted once a trace has used the tensor that replaced another there.
+local function confirm(cache, attempt, captured)
+  for _, note in ipairs(attempt) do
+    for name, box in next, note.entry.captured do
+      local now = captured[name]
+      if now ~= nil and not rawequal(now, box) then cache.confirmed[name] = true end
+    end
+  end
+end
+
+local function finish_entry(cache, w, t, changes, templates, n, attempt)
+  local captured = t:captured()
+  local program = t:finish()
+  local boxes = {places = {}, order = {}, main = {}, held = {}}
+  local text = trace.text_of(program)
+  free_counters(cache, changes, text .. "\n" .. templates:signature(function(i)
+    return is_counter(changes[i]) and changes[i].after - changes[i].before
+  end))
+  for i, a in ipairs(templates.assignments) do
+    local change = changes[i]
+    if is_counter(change) and cache:is_freed(change_name(cache, change)) then a.step = change.after - change.before end
+  end
+  local guards = add_guards(cache, w, boxes)
+  local known = captured_places(cache, boxes, captured, templates)
+  confirm(cache, attempt, known)
+  add_tensors(cache, guards, boxes, captured, templates)
+  templates.fetch_of = function(box) return fetch_of(boxes, box) end
+  templates:measure()
+  local fetches = {}
+  for i, c in ipairs(captured) do fetches[i] = fetch_of(boxes, c.box) end
+  local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.function_list}
+  entry.captured = known
+  entry.compares = #guards.items
+  entry.exec = guard.build{
+    entry = entry, n = n, guards = guards, program = program, run = trace.backend.run, fetches = fetches, writes = templates,
+    miss = cache.miss, written = written_cells(changes), live = cache.take_live and cache:take_live(),
+  }
+  return entry
+end
+
+--- trace.text_of(program) -> its text, by which programs are compared.
+function trace.text_of(program)
+  local ok, text = pcall(function() return program:text() end)
+  return ok and text or tostring(program)
+end
+
+--- trace.run(cache, n, arguments, attempt) -> an entry, or nil and why the function must run as plain Lua. Raises what the function raised.
+--- All that the function changed is put back; an entry's exec does it again. attempt: the entries that did not
+--- fit this call.
+function trace.run(cache, n, arguments, attempt)
+  local backend = trace.backend
+  local w = walk.run{root = cache.root, label = cache.label, n = n, arguments = arguments, is_tensor = backend.is_tensor}
+  if w.exhausted then return nil, ("it reaches more than %d tables and functions"):format(walk.budget) end
+  apply_paths(cache, w)
+  local mark = backend.next_serial()
+  w:watch()
+  local results = pack(pcall(backend.trace, cache.body, n, unpack(arguments, 1, n)))
+  w:unwatch()
+  local changes = w:difference()
+  walk.roll_back(changes)
+  if not results[1] then error(results[2], 0) end
+  if not results[2] then error(results[3], 0) end
+  local templates = build_templates(cache, w, results[3], changes, results, mark)
+  if templates.problem then return nil, templates.problem end
+  return finish_entry(cache, w, results[3], changes, templates, n, attempt)
+end
+
+return trace

@@ -1,0 +1,492 @@
+-- Walks what a Lua function can reach and may read: fields, metatables, upvalues, globals. The walk is the snapshot to which a
+-- trace rolls back, and the list of places that guards are made of.
+local core = ...
+local inspect = core.introspect
+local library = core.require("hybrid.library")
+local place = core.require("hybrid.place")
+local walk = {}
+
+local rawget, rawset, type, next, pairs, ipairs = rawget, rawset, type, next, pairs, ipairs
+local raw_metatable, upvalue, cell_of, kind_of = inspect.raw_metatable, inspect.upvalue, inspect.cell, inspect.kind
+local own_fields = library.own_fields
+
+walk.big = 256          -- entries of a table beyond which they are not guarded one by one
+walk.budget = 20000     -- tables and functions
+
+local metamethods = {}
+for name in ("index newindex call add sub mul div mod pow unm concat len eq lt le tostring"):gmatch("%a+") do
+  metamethods["__" .. name] = true
+end
+
+local scans = setmetatable({}, {__mode = "k"})
+
+-- Cached by function, and by prototype for the fresh closures of one function expression.
+local by_prototype = {}
+
+local function scan(f)
+  local found = scans[f]
+  if found then return found end
+  local prototype = inspect.prototype(f)
+  local entry = prototype and by_prototype[prototype]
+  if entry and entry.f then found = entry.found
+  else
+    found = inspect.scan(f)
+    if prototype then by_prototype[prototype] = setmetatable({f = f, found = found}, {__mode = "v"}) end
+  end
+  scans[f] = found
+  return found
+end
+
+local Walk = {}
+Walk.__index = Walk
+
+local function count_entries(t)
+  local n = 0
+  for _ in next, t do n = n + 1 end
+  return n
+end
+
+local function copy_entries(t)
+  local entries = {}
+  for key, value in next, t do entries[key] = value end
+  return entries
+end
+
+local add_table, add_function, add_value
+
+-- What a metatable tells: which class the object is of, and where absent fields come from.
+local function add_metatable(w, node, meta)
+  node.meta = meta
+  if rawget(meta, "_class_meta") then
+    local parent = rawget(meta, "__index")
+    if type(parent) == "table" and not library.owns(parent) then add_table(w, parent) end
+    return
+  end
+  if library.owns(meta) then
+    node.library_class = library.is_class(meta) and meta
+    node.own = node.library_class and library.keys(meta)
+    if rawget(node.table, "hybrid_forward") then node.all = true end
+    return
+  end
+  local index = rawget(meta, "__index")
+  if index ~= nil and type(index) ~= "table" then node.raw = true end
+  local meta_node = add_table(w, meta, nil, place.node_name(node) .. "'s metatable")
+  if meta_node and not rawget(meta, "_is_class") then meta_node.own = metamethods end
+  if type(index) == "table" and index ~= meta and not library.owns(index) then
+    add_table(w, index, nil, place.node_name(node) .. "'s class")
+  end
+  local class, depth = index, 0
+  while type(class) == "table" and depth < 50 do   -- the layers of the library among the parents
+    if library.is_class(class) then
+      node.own, node.library_base = library.keys(class), class
+      break
+    end
+    class, depth = rawget(class, "super"), depth + 1
+  end
+end
+
+-- The table of globals, reached as a value.
+local function open_environment(w, node)
+  node.environment, node.globals = false, true
+  node.before, node.plain = copy_entries(node.table), node.meta == nil
+  node.generation = -1
+  w.generation = w.generation + 1
+  return node
+end
+
+function add_table(w, t, at, label)
+  local node = w.node_of[t]
+  if node then return node.environment and open_environment(w, node) or node end
+  if library.owns(t) then return nil end
+  if w.count >= walk.budget then
+    w.exhausted = true
+    return nil
+  end
+  w.count = w.count + 1
+  node = {table = t, place = at, label = label, before = copy_entries(t), done = {}, generation = -1}
+  node.size = count_entries(t)
+  w.node_of[t] = node
+  w.nodes[#w.nodes + 1] = node
+  local meta = raw_metatable(t)
+  if type(meta) == "table" then
+    local name = rawget(meta, "_name") or rawget(meta, "name")
+    if not at and not label and type(name) == "string" then node.label = name end
+    add_metatable(w, node, meta)
+  else
+    node.plain = true
+  end
+  node.big = node.plain and node.size > walk.big
+  return node
+end
+
+-- Notes that functions of this environment read these globals.
+local function add_environment(w, env, names)
+  local node = w.node_of[env]
+  if not node then
+    node = {table = env, environment = true, names = {}, before = {}, done = {}, generation = -1, raw = false}
+    w.node_of[env] = node
+    w.nodes[#w.nodes + 1] = node
+    local meta = raw_metatable(env)
+    if type(meta) == "table" then
+      node.meta = meta
+      if type(rawget(meta, "__index")) ~= "table" then node.raw = rawget(meta, "__index") ~= nil end
+    end
+  end
+  node.names = node.names or {}
+  for _, name in ipairs(names) do
+    if not node.names[name] then
+      node.names[name] = true
+      if node.environment then node.before[name] = rawget(env, name) end
+      node.generation = -1
+    end
+  end
+  local index = node.meta and rawget(node.meta, "__index")
+  if type(index) == "table" and index ~= env and not library.owns(index) then
+    local missing = {}
+    for _, name in ipairs(names) do if rawget(env, name) == nil then missing[#missing + 1] = name end end
+    if missing[1] then add_environment(w, index, missing) end
+  end
+end
+
+local function add_strings(w, found)
+  for _, name in ipairs(found.strings) do
+    if not w.keys[name] then
+      w.keys[name] = true
+      w.generation = w.generation + 1
+    end
+    if library.iterators[name] and not w.computes then
+      w.computes = true
+      w.generation = w.generation + 1
+    end
+  end
+  if found.computes and not w.computes then
+    w.computes = true
+    w.generation = w.generation + 1
+  end
+end
+
+function add_function(w, f)
+  if w.functions[f] then return end
+  if w.count >= walk.budget then
+    w.exhausted = true
+    return
+  end
+  w.count = w.count + 1
+  local found = scan(f)
+  w.functions[f] = found
+  w.function_list[#w.function_list + 1] = f
+  add_strings(w, found)
+  add_environment(w, inspect.environment(f), found.globals)
+  for i = 1, 255 do
+    local name, value = upvalue(f, i)
+    if not name then break end
+    if (value == pairs or value == next or value == rawget) and not w.computes then
+      w.computes = true
+      w.generation = w.generation + 1
+    end
+    local id = cell_of(f, i)
+    if not w.cells[id] then
+      local p = {cell = id, owner = f, index = i, name = name, value = value, frozen = found.frozen[i]}
+      w.cells[id] = p
+      w.places[#w.places + 1] = p
+      add_value(w, p)
+    end
+  end
+end
+
+-- Sorts out what the place holds and walks on.
+function add_value(w, p)
+  local value = p.value
+  local kind = type(value)
+  if kind == "table" then
+    if library.owns(value) then p.kind = "same"
+    else
+      local node = add_table(w, value, p)
+      p.kind, p.target = node and "table" or "same", node
+    end
+  elseif kind == "function" then
+    p.kind = "same"
+    if kind_of(value) == "script" then
+      p.kind = "function"
+      add_function(w, value)
+    end
+  elseif kind == "userdata" then p.kind = w.is_tensor(value) and "tensor" or "same"
+  elseif kind == "thread" or kind == "cdata" then p.kind = "same"
+  else p.kind = "scalar" end
+end
+
+local function is_guarded(w, node, key)
+  if type(key) == "string" then
+    if own_fields[key] then return false end
+    if node.names and node.names[key] then return true end
+    if node.environment then return false end
+    return w.keys[key] or w.computes or node.all or (node.own and node.own[key]) or (node.plain and w.attributes[key]) or false
+  end
+  if node.environment then return false end
+  if type(key) == "number" then return true end
+  return w.computes or node.all or false
+end
+
+local function add_entry(w, node, key, value)
+  node.done[key] = true
+  if (node.environment or node.globals) and library.is_standard(value) then return end
+  local p = {node = node, key = key, value = value}
+  w.places[#w.places + 1] = p
+  add_value(w, p)
+end
+
+-- The entries of a big table that functions name; the others are covered by its length.
+local function visit_big(w, node)
+  for name in next, w.keys do
+    local value = rawget(node.table, name)
+    if value ~= nil and not node.done[name] then add_entry(w, node, name, value) end
+  end
+end
+
+local function visit(w, node)
+  if node.environment then
+    for name in next, node.names do
+      if not node.done[name] then add_entry(w, node, name, node.before[name]) end
+    end
+    return
+  end
+  if node.big then return visit_big(w, node) end
+  local list, rest = {}, {}
+  for key, value in next, node.before do
+    if not node.done[key] and is_guarded(w, node, key) then
+      if type(key) == "number" then list[#list + 1] = key else rest[#rest + 1] = key end
+    end
+  end
+  table.sort(list)
+  table.sort(rest, function(a, b) return tostring(a) < tostring(b) end)
+  for _, key in ipairs(list) do add_entry(w, node, key, node.before[key]) end
+  for _, key in ipairs(rest) do add_entry(w, node, key, node.before[key]) end
+end
+
+local function settle(w)
+  local i = 1
+  repeat
+    local generation = w.generation
+    i = 1
+    while i <= #w.nodes do   -- grows while it is walked
+      local node = w.nodes[i]
+      if node.generation ~= w.generation then
+        node.generation = w.generation
+        visit(w, node)
+      end
+      i = i + 1
+    end
+  until generation == w.generation
+end
+
+-- An argument that is a plain table is addressed by its path: each call brings another.
+local function add_argument_table(w, t, at)
+  local node = w.node_of[t]
+  if node then return node end
+  node = add_table(w, t, at)
+  if node and node.plain then node.by_path, node.all, node.argument, node.big = true, true, true, false end
+  return node
+end
+
+local function add_arguments(w, n, arguments)
+  for i = 1, n do
+    local value = arguments[i]
+    local p = {argument = i, value = value, root = true}
+    w.places[#w.places + 1] = p
+    if type(value) == "table" and raw_metatable(value) == nil and not library.owns(value) then
+      p.target = add_argument_table(w, value, p)
+      p.kind = p.target and "table" or "same"
+    else
+      add_value(w, p)
+    end
+  end
+end
+
+-- Plain tables inside arguments are addressed by path as well.
+local function spread_paths(w)
+  for _, p in ipairs(w.places) do
+    local target = p.target
+    if target and p.node and p.node.argument and target.plain and target.place == p and not target.by_path then
+      target.by_path, target.all, target.argument = true, true, true
+      target.generation = -1
+      w.generation = w.generation + 1
+    end
+  end
+end
+
+--- walk.run{root =, label =, n =, arguments =, is_tensor =} -> a walk: nodes (tables), places, functions, cells. root is a
+--- function or an object.
+function walk.run(options)
+  library.refresh()
+  local w = setmetatable({
+    nodes = {}, node_of = {}, places = {}, functions = {}, function_list = {}, cells = {}, keys = {}, count = 0, generation = 0,
+    computes = false, attributes = library.attributes(), is_tensor = options.is_tensor or core.is_tensor,
+  }, Walk)
+  for _, name in ipairs{"forward", "hybrid_forward", "infer_shape"} do w.keys[name] = true end
+  local root = options.root
+  if type(root) == "function" then
+    if kind_of(root) == "script" then add_function(w, root) end
+  else
+    add_table(w, root, nil, options.label or "self")
+  end
+  add_arguments(w, options.n, options.arguments)
+  local generation
+  repeat
+    settle(w)
+    generation = w.generation
+    spread_paths(w)
+  until generation == w.generation
+  return w
+end
+
+-- Reads of absent fields ---------------------------------------------------------------------------------------------------
+
+-- Puts a function that notes (t, key) before an entry of a metatable that is nil, a function or a table.
+local function noting_read(note, index)
+  if type(index) == "function" then
+    return function(t, key)
+      note(t, key)
+      return index(t, key)
+    end
+  elseif index == nil then return note end
+  return function(t, key)
+    note(t, key)
+    return index[key]
+  end
+end
+
+local function noting_write(note, newindex)
+  if type(newindex) == "function" then
+    return function(t, key, value)
+      note(t, key)
+      newindex(t, key, value)
+    end
+  elseif newindex == nil then
+    return function(t, key, value)
+      note(t, key)
+      rawset(t, key, value)
+    end
+  end
+  return function(t, key, value)
+    note(t, key)
+    newindex[key] = value
+  end
+end
+
+local function make_note(node_of, absent)
+  return function(t, key)
+    local node = node_of[t]
+    if not node or key == nil or key ~= key or own_fields[key] then return end
+    local keys = absent[node]
+    if not keys then
+      keys = {}
+      absent[node] = keys
+    end
+    keys[key] = true
+  end
+end
+
+--- w:watch() notes from now on which absent fields of its tables are read (w.absent) and assigned (w.made) by node;
+--- w:unwatch() ends that.
+function Walk:watch()
+  self.absent, self.made, self.patched = {}, {}, {}
+  local note, note_made, patched = make_note(self.node_of, self.absent), make_note(self.node_of, self.made), self.patched
+  local recorder = {__index = note, __newindex = noting_write(note_made)}
+  core.recorders[recorder] = true
+  self.recorder = recorder
+  for _, node in ipairs(self.nodes) do
+    local meta = node.meta
+    if not meta then
+      if not node.environment then inspect.set_raw_metatable(node.table, recorder) end
+    elseif not patched[meta] then
+      local index, newindex = rawget(meta, "__index"), rawget(meta, "__newindex")
+      patched[meta] = {index = index, newindex = newindex}
+      rawset(meta, "__index", noting_read(note, index))
+      rawset(meta, "__newindex", noting_write(note_made, newindex))
+    end
+  end
+end
+
+function Walk:unwatch()
+  for meta, saved in next, self.patched do
+    rawset(meta, "__index", saved.index)
+    rawset(meta, "__newindex", saved.newindex)
+  end
+  for _, node in ipairs(self.nodes) do
+    if not node.meta and not node.environment then
+      local now = raw_metatable(node.table)
+      if now == self.recorder then inspect.set_raw_metatable(node.table, nil)
+      else node.new_metatable = true end
+    elseif node.meta and raw_metatable(node.table) ~= node.meta then node.new_metatable = true end
+  end
+  core.recorders[self.recorder] = nil
+end
+
+-- Differences ----------------------------------------------------------------------------------------------------------------
+
+local function differs(a, b) return not rawequal(a, b) and not (a ~= a and b ~= b) end
+
+local function diff_node(changes, node)
+  local t, before = node.table, node.before
+  if node.environment then
+    for name in next, node.names do
+      local now = rawget(t, name)
+      if differs(now, before[name]) then changes[#changes + 1] = {node = node, key = name, before = before[name], after = now} end
+    end
+    return
+  end
+  for key, now in next, t do
+    if not own_fields[key] and differs(now, before[key]) then
+      changes[#changes + 1] = {node = node, key = key, before = before[key], after = now}
+    end
+  end
+  for key, old in next, before do
+    if rawget(t, key) == nil and not own_fields[key] then
+      changes[#changes + 1] = {node = node, key = key, before = old}
+    end
+  end
+end
+
+local function by_key(a, b)
+  local x, y = a.key, b.key
+  if type(x) == "number" and type(y) == "number" then return x < y end
+  if type(x) ~= type(y) then return type(x) == "number" end
+  return tostring(x) < tostring(y)
+end
+
+--- w:difference() -> a list of changes {node, key, before, after} or {cell, …} since the walk, in a stable order.
+function Walk:difference()
+  local changes = {}
+  for _, node in ipairs(self.nodes) do
+    local own = {}
+    diff_node(own, node)
+    table.sort(own, by_key)
+    node.changed = {}
+    for _, change in ipairs(own) do
+      changes[#changes + 1] = change
+      node.changed[change.key] = true
+    end
+  end
+  for _, p in ipairs(self.places) do
+    if p.cell then
+      local _, now = upvalue(p.owner, p.index)
+      if differs(now, p.value) then
+        changes[#changes + 1] = {cell = p.cell, owner = p.owner, index = p.index, name = p.name, before = p.value, after = now}
+      end
+    end
+  end
+  return changes
+end
+
+--- walk.roll_back(changes) puts everything back.
+function walk.roll_back(changes)
+  for i = #changes, 1, -1 do
+    local change = changes[i]
+    if change.cell then inspect.set_upvalue(change.owner, change.index, change.before)
+    else rawset(change.node.table, change.key, change.before) end
+  end
+end
+
+
+
+return walk
