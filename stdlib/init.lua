@@ -9,6 +9,14 @@ end
 -- Metatables that traces put on plain tables for a while (see hybrid/walk.lua): such tables still count as plain.
 core.recorders = setmetatable({}, {__mode = "k"})
 
+-- Graphs are off (> 0) while a function is traced and inside pg.debug.
+core.graphs = {off = 0}
+
+--- core.warn(text) tells the user of something once; tests put their own here.
+function core.warn(text)
+  if io and io.stderr then io.stderr:write("perigee: warning: ", text, "\n") end
+end
+
 local args = core.require("support.args")
 local hint = core.require("support.namespace").hint
 local ops = core.ops
@@ -27,6 +35,7 @@ own("param", "param constant")
 own("autograd", "record pause no_grad train_mode predict_mode is_recording is_training value_and_grad vjp jvp checkpoint")
 own("runtime", "scope keep memory set_num_threads get_num_threads devices synchronize manual_seed Generator ops print live")
 own("help", "help")
+own("hybrid", "jit debug live")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 --- atomically.

@@ -87,11 +87,14 @@ function Trace:finish()
   for i, input in ipairs(self.inputs) do if input.written then writes[#writes + 1] = {i, self.finals[i]} end end
   return setmetatable({trace = self, writes = writes}, Program)
 end
-function Program:text()
+function Program.info() return 1, 0 end
+function Trace:text()
   local parts = {}
-  for i, n in ipairs(self.trace.nodes) do parts[i] = n.text end
-  for _, o in ipairs(self.trace.outputs) do parts[#parts + 1] = "out " .. tostring(o.node or o.number) end
-  for _, w in ipairs(self.writes) do parts[#parts + 1] = "write " .. w[1] .. " " .. tostring(w[2].node or w[2].number) end
+  for i, n in ipairs(self.nodes) do parts[i] = n.text end
+  for _, o in ipairs(self.outputs) do parts[#parts + 1] = "out " .. tostring(o.node or o.number) end
+  for i, input in ipairs(self.inputs) do
+    if input.written then parts[#parts + 1] = "write " .. i .. " " .. tostring(self.finals[i].node or self.finals[i].number) end
+  end
   return table.concat(parts, "\n")
 end
 

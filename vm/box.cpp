@@ -59,7 +59,8 @@ Box& check_box(lua_State* L, State& state, int i, const char* op, const char* na
 void require_value(lua_State* L, Box& box, int i, const char* op, const char* name) {
   if (box.state->trace) box.state->trace->touch(L, box, i);
   const Value& value = box.get();
-  if (value.is_array() && !value.array().buffer && !(box.state->trace && box.state->trace->sees(value)))
+  const TraceSession* trace = box.state->trace ? box.state->trace : box.state->paused_trace;
+  if (value.is_array() && !value.array().buffer && !(trace && trace->sees(value)))
     bad_argument(op, name, "a tensor with a value", "a traced tensor after its trace");
   if (value.defined()) return;
   if (box.released) bad_argument(op, name, "a tensor", "a released tensor");

@@ -107,7 +107,7 @@ std::string script_position(lua_State* L) {
   lua_Debug frame;
   for (int level = 0; lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline <= 0 || !std::strncmp(frame.source, "@stdlib/", 8)) continue;
+    if (frame.currentline <= 0 || !std::strncmp(frame.source, "@stdlib/", 8) || !std::strncmp(frame.source, "@perigee ", 9)) continue;
     return fmt::format("{}:{}", frame.short_src, frame.currentline);
   }
   return "";

@@ -41,6 +41,7 @@ class State {
   uint64_t next_token = 1;
   uint64_t recording_token = 0, training_token = 0;  // the scopes that the flags in force come from; 0: none
   TraceSession* trace = nullptr;           // the function that is being traced
+  TraceSession* paused_trace = nullptr;    // the trace while core.untraced runs: types of its tensors can be read
   uint64_t next_stamp = 1;                 // of runs of programs
   lua_State* running = nullptr;            // where callbacks from backward run
   int walks = 0;                           // backward calls that are under way

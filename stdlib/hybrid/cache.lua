@@ -13,10 +13,6 @@ cache.patience = 12          -- traces in a row without a hit
 local Cache = {}
 Cache.__index = Cache
 
-core.warn = core.warn or function(text)
-  if io and io.stderr then io.stderr:write("perigee: warning: ", text, "\n") end
-end
-
 function Cache:warn_once(key, text, due)
   if due == false or self.warned[key] then return end
   self.warned[key] = true
@@ -212,10 +208,7 @@ end
 
 local function specializations(self)
   local n = 0
-  for _, entry in ipairs(self.order) do
-    local ok, count = pcall(function() return entry.program:specializations() end)
-    n = n + (ok and type(count) == "number" and count or 1)
-  end
+  for _, entry in ipairs(self.order) do n = n + (entry.program:info()) end
   return n
 end
 

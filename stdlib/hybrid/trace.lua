@@ -12,8 +12,7 @@ local type, ipairs, pairs, next, rawget = type, ipairs, pairs, next, rawget
 
 --- trace.backend: what traces and runs programs; tests put a model of it here.
 trace.backend = {
-  trace = function(...) return core.trace(...) end,
-  run = function(...) return core.run(...) end,
+  trace = core.trace, run = core.run,
   is_tensor = core.is_tensor, serial = inspect.serial, next_serial = inspect.next_serial, distinct = inspect.distinct,
 }
 
@@ -323,9 +322,9 @@ end
 
 local function finish_entry(cache, w, t, changes, templates, n, attempt)
   local captured = t:captured()
-  local program = t:finish()
+  local text = t:text()
+  local program = t:finish(cache.options)
   local boxes = {places = {}, order = {}, main = {}, held = {}}
-  local text = trace.text_of(program)
   free_counters(cache, changes, text .. "\n" .. templates:signature(function(i)
     return is_counter(changes[i]) and changes[i].after - changes[i].before
   end))
@@ -351,12 +350,6 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt)
   return entry
 end
 
---- trace.text_of(program) -> its text, by which programs are compared.
-function trace.text_of(program)
-  local ok, text = pcall(function() return program:text() end)
-  return ok and text or tostring(program)
-end
-
 --- trace.run(cache, n, arguments, attempt) -> an entry, or nil and why the function must run as plain Lua. Raises what the function raised.
 --- All that the function changed is put back; an entry's exec does it again. attempt: the entries that did not
 --- fit this call.
@@ -367,7 +360,10 @@ function trace.run(cache, n, arguments, attempt)
   apply_paths(cache, w)
   local mark = backend.next_serial()
   w:watch()
+  local graphs = core.graphs
+  graphs.off = graphs.off + 1
   local results = pack(pcall(backend.trace, cache.body, n, unpack(arguments, 1, n)))
+  graphs.off = graphs.off - 1
   w:unwatch()
   local changes = w:difference()
   walk.roll_back(changes)

@@ -12,7 +12,7 @@ local rawget, rawset, type, setmetatable, getmetatable = rawget, rawset, type, s
 -- Whether a new field may bring a parameter without a value, so that the next call has to look.
 local function may_wait(value)
   if type(value) == "userdata" then return param.is(value) and not core.has_value(value) end
-  return type(value) == "table" and getmetatable(value) == nil
+  return args.plain(value)
 end
 
 -- Remembers the order in which names were first assigned. Runs only for names that are absent.
@@ -38,23 +38,25 @@ local function construct(class, ...)
   return block
 end
 
-local function make_class(parent, name)
+-- Classes of the library are marked: hybridized code does not guard them.
+local function make_class(parent, name, of_library)
   local class = {
-    _is_class = true, _name = name, super = parent,
+    _is_class = true, _name = name, super = parent, _library = of_library or nil,
     __call = calls.call, __newindex = assign, __tostring = show.tree,
   }
   class.__index = class
-  return setmetatable(class, {__index = parent, __call = construct, __tostring = function() return name end})
+  return setmetatable(class, {__index = parent, __call = construct, __tostring = function() return name end, _class_meta = true})
 end
 
 --- nn.Block is the base class of blocks that run as plain Lua; see nn.HybridBlock for those that can be hybridized.
-local Block = make_class(nil, "Block")
+local Block = make_class(nil, "Block", true)
+Block._is_base = true
 
 --- Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it;
 --- `Class(…)` makes a block, `block(…)` calls forward.
 function Block:extend(name)
   args.string("extend", "name", name)
-  return make_class(self, name)
+  return make_class(self, name, core.introspect.called_from_library(1))
 end
 
 --- Block:init(…) is called by the constructor with its arguments; a class defines its own.
@@ -209,25 +211,36 @@ local function read_hybrid_options(opts)
   return values
 end
 
---- block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) checks its options and that every block below
---- a HybridBlock is hybrid, and returns the block. Blocks run eagerly in this version whatever was asked: the results
---- are the same, nothing is traced.
+--- block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes the hybrid blocks from here down run as native
+--- graphs: the first call traces forward once, later calls do not enter it while what it read is the same. static_alloc
+--- (true) keeps the planned memory between calls, static_shape promises one shape. hybridize(false) goes back. Returns
+--- the block.
 function Block:hybridize(opts)
   local values = read_hybrid_options(opts)
-  for _, entry in ipairs(discover.blocks(self)) do
+  local blocks = discover.blocks(self)
+  for _, entry in ipairs(blocks) do
     if entry.block._is_hybrid and values.active then check_hybrid(entry.block) end
   end
-  for _, entry in ipairs(discover.blocks(self)) do
-    if entry.block._is_hybrid then rawset(entry.block, "_hybrid", values) end
+  local hybrid = core.require("hybrid")
+  for _, entry in ipairs(blocks) do
+    if entry.block._is_hybrid then hybrid.attach(entry.block, values, entry.path) end
   end
   return self
 end
 
+--- block:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a hybridized block: how often forward was traced, for
+--- how many sets of types a graph was made, how many calls ran one, and why the last trace was made.
+function Block:cache_info() return core.require("hybrid").info(self) end
+
+--- block:graph() -> the graph of the call before, as a text with types and script lines; graph():dot() for Graphviz.
+function Block:graph() return core.require("hybrid").graph(self) end
+
 --- nn.HybridBlock is the base class of blocks that can be hybridized: `local Net = nn.HybridBlock:extend("Net")`.
 local HybridBlock = Block:extend("HybridBlock")
-HybridBlock._is_hybrid = true
+HybridBlock._is_hybrid, HybridBlock._is_base = true, true
 
 local PlainTable, HybridTable = Block:extend("block"), HybridBlock:extend("block")
+PlainTable._is_base, HybridTable._is_base = true, true
 
 --- nn.block{field = child or parameter, …, forward = function(self, …) … end} -> the same table as a block.
 --- hybrid = false makes it a plain nn.Block.

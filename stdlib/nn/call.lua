@@ -4,7 +4,7 @@ local discover = core.require("nn.discover")
 local param = core.require("param")
 local calls = {}
 
-local rawset, xpcall, error, type, running = rawset, xpcall, error, type, coroutine.running
+local rawget, rawset, select, xpcall, error, type, running = rawget, rawset, select, xpcall, error, type, coroutine.running
 local getinfo, getlocal = debug and debug.getinfo, debug and debug.getlocal
 
 -- The coroutine inside which a block runs, so that only the outermost call of each pays for a protected call.
@@ -22,13 +22,19 @@ local function own_parameters_ready(block)
 end
 
 -- Fills in the unknown shapes of the block's own parameters. The block is ready once nothing has to precede forward.
-local function prepare(block, ...)
+local function fill_in(block, ...)
   local ready = own_parameters_ready(block)
   if not ready and block.infer_shape then
     block:infer_shape(...)
     ready = own_parameters_ready(block)
   end
   if ready and not block._hooks and not block._pre_hooks then rawset(block, "_ready", true) end
+end
+
+-- Inside a trace the parameters get their values beside it, and the shapes they need are no guards.
+local function prepare(block, ...)
+  if core.tracing() then return core.untraced(fill_in, block, ...) end
+  return fill_in(block, ...)
 end
 
 local function run_hooks(hooks, ...)
@@ -39,7 +45,10 @@ end
 
 local function collect(...) return select("#", ...), {...} end
 
+local warn_of_hooks
+
 local function with_hooks(block, ...)
+  if block._pre_hooks or block._hooks then warn_of_hooks(block) end
   if block._pre_hooks then run_hooks(block._pre_hooks, block, {...}) end
   if not block._hooks then return pass(block:forward(...)) end
   local count, outputs = collect(block:forward(...))
@@ -49,10 +58,23 @@ local function with_hooks(block, ...)
   return unpack(outputs, 1, count)
 end
 
+-- Hooks of a block inside of one that is traced run in the trace only.
+function warn_of_hooks(block)
+  if not core.tracing() or block._hooks_told then return end
+  rawset(block, "_hooks_told", true)
+  core.warn(block._name .. ": the hooks of a block inside a hybridized one run only while the graph is made")
+end
+
 local outermost
+local graphs = core.graphs
 
 -- The __call of every block. No tail call may replace this frame: the error handler reads the blocks from the stack.
+-- A hybridized block has the function of its graph in _exec (see hybrid.lua).
 local function call(self, ...)
+  if graphs.off == 0 then
+    local exec = self._exec
+    if exec then return exec(select("#", ...), ...) end
+  end
   if inside ~= (running() or main) then return outermost(self, ...) end
   if not self._ready then
     prepare(self, ...)
@@ -72,7 +94,7 @@ local function path_on_stack()
   while true do
     local info = getinfo(level, "f")
     if not info then break end
-    if info.func == call then
+    if info.func == call or info.func == calls.body then
       local _, block = getlocal(level, 1)
       chain[#chain + 1] = block
     end
@@ -106,6 +128,32 @@ end
 
 calls.call = call
 
+-- forward of a block that is being traced, without its hooks; they run around the graph.
+function calls.body(self, ...)
+  if not self._ready then prepare(self, ...) end
+  return pass(self:forward(...))
+end
+
+--- calls.traced(block, …) is what a trace of a hybridized block runs, and what runs where there is no graph for it.
+function calls.traced(self, ...)
+  local before = inside
+  inside = running() or main
+  return finish(before, xpcall(calls.body, explain, self, ...))
+end
+
+--- calls.hooked(block, exec) -> exec with the block's hooks around it.
+function calls.hooked(block, exec)
+  if not block._hooks and not block._pre_hooks then return exec end
+  return function(n, ...)
+    if block._pre_hooks then run_hooks(block._pre_hooks, block, {...}) end
+    local count, outputs = collect(exec(n, ...))
+    local shown = outputs
+    if count == 1 then shown = outputs[1] end
+    if block._hooks then run_hooks(block._hooks, block, {...}, shown) end
+    return unpack(outputs, 1, count)
+  end
+end
+
 local Handle = {}
 Handle.__index = Handle
 
@@ -120,6 +168,13 @@ function Handle:detach()
   end
   if hooks and #hooks == 0 then rawset(self.block, self.field, nil) end
   rawset(self.block, "_ready", nil)
+  calls.hooks_changed(self.block)
+end
+
+-- Tells the graph of a hybridized block.
+function calls.hooks_changed(block)
+  local graph = rawget(block, "_graphs")
+  if graph then graph.on_exec(graph.exec) end
 end
 
 --- calls.add_hook(block, field, f) -> a handle; field is "_hooks" or "_pre_hooks".
@@ -132,6 +187,7 @@ function calls.add_hook(block, field, f)
   local handle = setmetatable({block = block, field = field, f = f}, Handle)
   hooks[#hooks + 1] = handle
   rawset(block, "_ready", nil)
+  calls.hooks_changed(block)
   return handle
 end
 

@@ -3,6 +3,7 @@ local core = ...
 local discover = {}
 
 local is_param = core.require("param").is
+local is_plain = core.require("support.args").plain
 local rawget, type, pairs, ipairs, getmetatable = rawget, type, pairs, ipairs, getmetatable
 
 --- discover.is_block(v) -> whether v is a block (an instance of a class made from nn.Block).
@@ -52,7 +53,7 @@ local function visit(entries, value, path, open)
     if is_param(value) then entries[#entries + 1] = {kind = "param", path = path, value = value} end
   elseif kind == "table" then
     if is_block(value) then entries[#entries + 1] = {kind = "block", path = path, value = value}
-    elseif getmetatable(value) == nil and not open[value] then
+    elseif is_plain(value) and not open[value] then
       open[value] = true
       scan(entries, value, path .. ".", open)
       open[value] = nil

@@ -1,5 +1,6 @@
 -- nn.Sequential and nn.HybridSequential: the children are the array part, called one after the other.
 local core = ...
+local args = core.require("support.args")
 local base = core.require("nn.block")
 local discover = core.require("nn.discover")
 
@@ -31,7 +32,7 @@ local function define(parent, name)
   function class:init(...)
     local first = (...)
     local list = {...}
-    if select("#", ...) == 1 and type(first) == "table" and getmetatable(first) == nil then list = first end
+    if select("#", ...) == 1 and args.plain(first) then list = first end
     for i = 1, check_list(name, list) do rawset(self, i, list[i]) end
   end
 

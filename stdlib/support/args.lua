@@ -8,7 +8,13 @@ args.required = {}
 
 local floor, huge = math.floor, math.huge
 
-local function is_plain(v) return type(v) == "table" and getmetatable(v) == nil end
+local recorders = core.recorders
+
+local function is_plain(v)
+  if type(v) ~= "table" then return false end
+  local meta = getmetatable(v)
+  return meta == nil or recorders[meta] == true
+end
 
 local function is_options(v)
   if not is_plain(v) then return false end

@@ -1,0 +1,115 @@
+-- Hybridized blocks and jitted functions: calls that run native graphs in the place of Lua.
+local core = ...
+local args = core.require("support.args")
+local caches = core.require("hybrid.cache")
+local calls = core.require("nn.call")
+local hybrid = {}
+
+local rawget, rawset, select, setmetatable = rawget, rawset, select, setmetatable
+local graphs = core.graphs
+
+-- Hybridized blocks ----------------------------------------------------------------------------------------------------------
+
+local function make_cache(block, name, options)
+  local cache
+  cache = caches.new{
+    root = block, label = "self", name = name,
+    options = {name = name, static_alloc = options.static_alloc, static_shape = options.static_shape},
+    body = function(...) return calls.traced(block, ...) end,
+    on_exec = function(exec) rawset(block, "_exec", calls.hooked(block, exec)) end,
+  }
+  rawset(block, "_graphs", cache)
+  return cache
+end
+
+--- hybrid.attach(block, options, path) makes calls of the block run graphs, or no longer where options.active is false.
+function hybrid.attach(block, options, path)
+  rawset(block, "_graphs", nil)
+  rawset(block, "_exec", nil)
+  rawset(block, "_hybrid", options.active and options or nil)
+  if not options.active then return end
+  local name = block._name .. (path ~= "" and " '" .. path .. "'" or "")
+  rawset(block, "_exec", function(n, ...) return calls.hooked(block, make_cache(block, name, options).exec)(n, ...) end)
+end
+
+--- hybrid.info(block) -> see Block:cache_info.
+function hybrid.info(block)
+  local cache = rawget(block, "_graphs")
+  if cache then return cache:info() end
+  return {traces = 0, specializations = 0, hits = 0}
+end
+
+-- The text of a graph, with methods.
+local Text = {}
+Text.__index = Text
+Text.__tostring = function(self) return self.text end
+Text.__concat = function(a, b) return tostring(a) .. tostring(b) end
+
+--- graph:dot() -> the graph for Graphviz.
+function Text:dot() return self.program:dot() end
+
+--- graph:optimized() -> the text of what the last run ran, after all passes.
+function Text:optimized() return self.program:graph("optimized") end
+
+local function show_graph(op, cache)
+  local entry = cache and cache.order[1]
+  if not entry then core.fail(op, "there is no graph yet: hybridize the block and call it once") end
+  return setmetatable({program = entry.program, text = entry.program:graph()}, Text)
+end
+
+--- hybrid.graph(block) -> see Block:graph.
+function hybrid.graph(block) return show_graph("graph", rawget(block, "_graphs")) end
+
+-- Functions ------------------------------------------------------------------------------------------------------------------
+
+local Jitted = {}
+Jitted.__index = Jitted
+Jitted.__tostring = function() return "a function with a graph" end
+
+function Jitted.__call(self, ...)
+  if graphs.off > 0 then return self.f(...) end
+  return self.exec(select("#", ...), ...)
+end
+
+--- f:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a function made by pg.jit.
+function Jitted:cache_info() return self.cache:info() end
+
+--- f:graph() -> the graph of the call before as a text with types and script lines.
+function Jitted:graph() return show_graph("graph", self.cache) end
+
+local jit_options = {static_alloc = true, static_shape = false, name = args.none}
+
+--- pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> f as a native graph: a callable with cache_info() and graph(). f takes and answers
+--- tensors, numbers, booleans, strings and trees of them; a whole training step may be one. What f reads is guarded, see
+--- Block:hybridize.
+function hybrid.jit(f, opts)
+  args.callable("jit", "f", f)
+  opts = args.options("jit", opts, jit_options)
+  args.boolean("jit", "static_alloc", opts.static_alloc)
+  args.boolean("jit", "static_shape", opts.static_shape)
+  local name = opts.name and args.string("jit", "name", opts.name)
+  if not name then name = type(f) == "function" and "function at " .. core.introspect.where(f) or tostring(f) end
+  local jitted = {f = f}
+  jitted.cache = caches.new{
+    root = f, label = "f", name = name, options = {name = name, static_alloc = opts.static_alloc, static_shape = opts.static_shape},
+    body = function(...) return f(...) end,
+    on_exec = function(exec) jitted.exec = exec end,
+  }
+  return setmetatable(jitted, Jitted)
+end
+
+local function leave(ok, ...)
+  graphs.off = graphs.off - 1
+  if not ok then error((...), 0) end
+  return ...
+end
+
+--- pg.debug(f, …) runs f with graphs off: hybridized blocks and jitted functions run as plain Lua, every value can be read. Answers
+--- f's results.
+function hybrid.debug(f, ...)
+  args.callable("debug", "f", f)
+  graphs.off = graphs.off + 1
+  return leave(pcall(f, ...))
+end
+
+return hybrid
