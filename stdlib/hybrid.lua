@@ -112,4 +112,6 @@ function hybrid.debug(f, ...)
   return leave(pcall(f, ...))
 end
 
+hybrid.live = core.require("hybrid.live").number
+
 return hybrid

@@ -1,6 +1,7 @@
 // Parameters and generators: boxes that may have no value yet, with fields of their own.
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
@@ -27,7 +28,9 @@ int has_value(lua_State* L, State& state) {
 // bind(x, y): x takes y's value, of any type; a leaf stays one, with a fresh zero gradient when the type changes.
 int bind(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "bind", "x");
-  Value value = check_value(L, state, 2, "bind", "y").detached();
+  if (state.trace && box.get().defined()) state.trace->touch(L, box, 1);
+  const Value& source = check_value(L, state, 2, "bind", "y");
+  Value value = state.trace ? state.trace->detach(state.ctx, source) : source.detached();
   TapeNode* leaf = box.get().defined() ? box.get().node() : nullptr;
   if (leaf && leaf->leaf) {
     if (leaf->leaf_type == value.type()) {

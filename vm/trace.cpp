@@ -668,6 +668,8 @@ int set_numbers(lua_State* L, State& state) {
   double* to = static_cast<double*>(box.get().array().data());
   for (int i = 0; i < n; ++i) to[i] = lua_tonumber(L, i + 2);
   return 0;
+}
+
 // untraced(f, …) → f's results. What f does is no part of the trace under way, and what it reads of types no guard.
 int run_untraced(lua_State* L, State& state) {
   TraceSession *const trace = std::exchange(state.trace, nullptr), *const paused = state.paused_trace;
@@ -702,7 +704,7 @@ void open_trace(lua_State* L, State& state) {
   register_functions(L, state, {{"trace", entry<trace_function>}, {"run", entry<run_program>}, {"tracing", entry<is_tracing>},
                                 {"outside_zeros", entry<outside_zeros>}, {"number_table", entry<number_table>},
                                 {"set_numbers", entry<set_numbers>},
-                                {"trace_function_gradient", entry<trace_function_gradient>}});
+                                {"trace_function_gradient", entry<trace_function_gradient>}, {"untraced", entry<run_untraced>}});
   make_class(L, state, &kTraceKey, collect_trace,
              {{"captured", entry<captured_tensors>},
               {"input_of", entry<trace_input_of>},

@@ -292,9 +292,18 @@ local function build_fetches(fetches, parameters, base)
   return functions
 end
 
+local function run_before(functions)
+  for i = 1, #functions do
+    local reason = functions[i]()
+    if reason then return reason end
+  end
+end
+
+local function run_after(functions) for i = 1, #functions do functions[i]() end end
+
 --- guard.build(spec) -> exec, the function of an entry: exec(n, a1, …) answers the results, or what miss(entry, id, n, a1, …)
 --- answers where a check or the program refuses. spec: entry, n (arguments), guards, program, run, fetches, writes (a template),
---- miss, written (variables that the forward assigns), live (a function called before each run, or nil).
+--- miss, written (variables that the forward assigns), before and after (functions called around each run, or nil).
 function guard.build(spec)
   local parameters = names("a", spec.n)
   local base = {type = type, rawget = rawget, getmetatable = getmetatable, count = count, same = make_same(spec.written)}
@@ -308,7 +317,10 @@ function guard.build(spec)
     main.lines[#main.lines + 1] = "do local id = " .. object(check) .. "(" .. parameters .. ")\n  if id then return " .. miss .. "(" ..
       entry .. ", id, n" .. passed .. ") end end"
   end
-  if spec.live then main.lines[#main.lines + 1] = object(spec.live) .. "()" end
+  if spec.before then
+    main.lines[#main.lines + 1] = "do local reason = " .. object(run_before) .. "(" .. object(spec.before) .. ")\n  if reason then return " ..
+      miss .. "(" .. entry .. ", reason, n" .. passed .. ") end end"
+  end
   local fetches, inputs = spec.fetches, {}
   local writes = spec.writes
   local small = list_refs(fetches) + writes.slots + main.slots + 4 <= guard.slots and #fetches <= 120 and writes.statements <= 60
@@ -337,6 +349,7 @@ function guard.build(spec)
       main.lines[#main.lines + 1] = object(chunk:build(rest, base, base_names)) .. "(" .. rest .. ")"
     end
   end
+  if spec.after then main.lines[#main.lines + 1] = object(run_after) .. "(" .. object(spec.after) .. ")" end
   main.lines[#main.lines + 1] = entry .. ".hits = " .. entry .. ".hits + 1"
   local refs, results = writes:results(small)
   main:add(refs, "return " .. results)

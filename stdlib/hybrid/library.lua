@@ -100,7 +100,6 @@ local function scan_class(class)
       end
     end
   end
-  for name in pairs(rawget(class, "_untraced") or {}) do keys[name] = nil end
   return keys
 end
 
@@ -115,6 +114,24 @@ function library.keys(class)
     keys_of[class] = keys
   end
   return keys
+end
+
+local untraced_of = setmetatable({}, {__mode = "k"})
+
+--- library.untraced(class) -> the fields that a class keeps up to date itself around runs of graphs, in its objects and in the
+--- plain tables they hold: true where nothing guards them, "shallow" where only the identity of what they hold is guarded.
+--- Classes name them in `_untraced`.
+function library.untraced(class)
+  local found = untraced_of[class]
+  if found then return found end
+  found = {}
+  local at = class
+  while type(at) == "table" do
+    for name, how in pairs(rawget(at, "_untraced") or {}) do if found[name] == nil then found[name] = how end end
+    at = rawget(at, "super")
+  end
+  untraced_of[class] = found
+  return found
 end
 
 local attributes

@@ -6,6 +6,7 @@ local guard = core.require("hybrid.guard")
 local place = core.require("hybrid.place")
 local library = core.require("hybrid.library")
 local template = core.require("hybrid.template")
+local live = core.require("hybrid.live")
 local trace = {}
 
 local type, ipairs, pairs, next, rawget = type, ipairs, pairs, next, rawget
@@ -320,7 +321,7 @@ local function confirm(cache, attempt, captured)
   end
 end
 
-local function finish_entry(cache, w, t, changes, templates, n, attempt)
+local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   local captured = t:captured()
   local text = t:text()
   local program = t:finish(cache.options)
@@ -345,9 +346,19 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt)
   entry.compares = #guards.items
   entry.exec = guard.build{
     entry = entry, n = n, guards = guards, program = program, run = trace.backend.run, fetches = fetches, writes = templates,
-    miss = cache.miss, written = written_cells(changes), live = cache.take_live and cache:take_live(),
+    miss = cache.miss, written = written_cells(changes), before = hooks.before[1] and hooks.before, after = hooks.after[1] and hooks.after,
   }
   return entry
+end
+
+-- Runs the function as a trace: what pcall answers of it, and what it wants done around each run.
+local function trace_body(cache, n, arguments)
+  local graphs = core.graphs
+  graphs.off = graphs.off + 1
+  live.collect()
+  local results = pack(pcall(trace.backend.trace, cache.body, n, unpack(arguments, 1, n)))
+  graphs.off = graphs.off - 1
+  return results, live.finish()
 end
 
 --- trace.run(cache, n, arguments, attempt) -> an entry, or nil and why the function must run as plain Lua. Raises what the function raised.
@@ -360,10 +371,7 @@ function trace.run(cache, n, arguments, attempt)
   apply_paths(cache, w)
   local mark = backend.next_serial()
   w:watch()
-  local graphs = core.graphs
-  graphs.off = graphs.off + 1
-  local results = pack(pcall(backend.trace, cache.body, n, unpack(arguments, 1, n)))
-  graphs.off = graphs.off - 1
+  local results, hooks = trace_body(cache, n, arguments)
   w:unwatch()
   local changes = w:difference()
   walk.roll_back(changes)
@@ -371,7 +379,7 @@ function trace.run(cache, n, arguments, attempt)
   if not results[2] then error(results[3], 0) end
   local templates = build_templates(cache, w, results[3], changes, results, mark)
   if templates.problem then return nil, templates.problem end
-  return finish_entry(cache, w, results[3], changes, templates, n, attempt)
+  return finish_entry(cache, w, results[3], changes, templates, n, attempt, hooks)
 end
 
 return trace

@@ -64,7 +64,7 @@ local function add_metatable(w, node, meta)
   end
   if library.owns(meta) then
     node.library_class = library.is_class(meta) and meta
-    node.own = node.library_class and library.keys(meta)
+    if node.library_class then node.own, node.untraced = library.keys(meta), library.untraced(meta) end
     if rawget(node.table, "hybrid_forward") then node.all = true end
     return
   end
@@ -78,7 +78,7 @@ local function add_metatable(w, node, meta)
   local class, depth = index, 0
   while type(class) == "table" and depth < 50 do   -- the layers of the library among the parents
     if library.is_class(class) then
-      node.own, node.library_base = library.keys(class), class
+      node.own, node.untraced = library.keys(class), library.untraced(class)
       break
     end
     class, depth = rawget(class, "super"), depth + 1
@@ -114,6 +114,8 @@ function add_table(w, t, at, label)
     add_metatable(w, node, meta)
   else
     node.plain = true
+    local owner = at and at.node   -- plain tables of an object of the library are read by the same methods
+    if owner then node.own, node.untraced = owner.own, owner.untraced end
   end
   node.big = node.plain and node.size > walk.big
   return node
@@ -217,7 +219,7 @@ end
 
 local function is_guarded(w, node, key)
   if type(key) == "string" then
-    if own_fields[key] then return false end
+    if own_fields[key] or (node.untraced and node.untraced[key] == true) then return false end
     if node.names and node.names[key] then return true end
     if node.environment then return false end
     return w.keys[key] or w.computes or node.all or (node.own and node.own[key]) or (node.plain and w.attributes[key]) or false
@@ -232,7 +234,7 @@ local function add_entry(w, node, key, value)
   if (node.environment or node.globals) and library.is_standard(value) then return end
   local p = {node = node, key = key, value = value}
   w.places[#w.places + 1] = p
-  add_value(w, p)
+  if node.untraced and node.untraced[key] then p.kind = "same" else add_value(w, p) end
 end
 
 -- The entries of a big table that functions name; the others are covered by its length.
@@ -376,7 +378,7 @@ end
 local function make_note(node_of, absent)
   return function(t, key)
     local node = node_of[t]
-    if not node or key == nil or key ~= key or own_fields[key] then return end
+    if not node or key == nil or key ~= key or own_fields[key] or (node.untraced and node.untraced[key] == true) then return end
     local keys = absent[node]
     if not keys then
       keys = {}
@@ -435,13 +437,14 @@ local function diff_node(changes, node)
     end
     return
   end
+  local skipped = node.untraced or own_fields
   for key, now in next, t do
-    if not own_fields[key] and differs(now, before[key]) then
+    if not own_fields[key] and not skipped[key] and differs(now, before[key]) then
       changes[#changes + 1] = {node = node, key = key, before = before[key], after = now}
     end
   end
   for key, old in next, before do
-    if rawget(t, key) == nil and not own_fields[key] then
+    if rawget(t, key) == nil and not own_fields[key] and not skipped[key] then
       changes[#changes + 1] = {node = node, key = key, before = old}
     end
   end

@@ -12,6 +12,7 @@ local optimizers = {}
 local Optimizer = class.new("Optimizer")
 optimizers.Optimizer = Optimizer
 Optimizer.states = {}
+Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, _options = true}  -- read before each run
 
 local common = {wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none}
 

@@ -11,6 +11,12 @@ local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
 local Trainer = class.new("Trainer")
 
+-- What a trainer brings up to date itself around each run of a traced step, or only notes; see hybrid/library.lua.
+Trainer._untraced = {
+  _updates = true, count = true, _group = true, _lrs = true, _wds = true, _counts = true, states = "shallow",
+  path = true, shape = true, init = true, name = true, pending = true, lr_mult = true, wd_mult = true,
+}
+
 local function add(list, seen, path, p)
   if not core.is_tensor(p) then core.arg_error("Trainer", "params", "parameters, got under '" .. path .. "'", p) end
   if not is_param(p) and not grad_state(p) then
