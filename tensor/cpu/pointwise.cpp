@@ -29,22 +29,6 @@ DType compute_dtype(const KernelArgs& args) {
 
 constexpr bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
-void read_params(const KernelArgs& args, double* params) {
-  const size_t count = std::min<size_t>(args.attrs.size(), kMaxSpanParams);
-  for (size_t i = 0; i < count; ++i) {
-    const AttrValue& v = args.attrs[i];
-    params[i] = 0;
-    if (const auto* number = std::get_if<double>(&v)) params[i] = *number;
-    if (const auto* whole = std::get_if<int64_t>(&v)) params[i] = double(*whole);
-    if (const auto* flag = std::get_if<bool>(&v)) params[i] = *flag;
-    if (const auto* text = std::get_if<std::string>(&v)) {
-      const auto& choices = args.op.attrs[i].choices;
-      for (size_t c = 0; c < choices.size(); ++c)
-        if (*text == choices[c]) params[i] = double(c);
-    }
-  }
-}
-
 // Position of the first element that satisfies `bad`, or -1.
 template <class T, class Bad>
 int64_t find_element(const View& v, Bad bad) {
@@ -63,27 +47,6 @@ int64_t find_element(const View& v, Bad bad) {
     for (int d = v.rank() - 1; d >= 0 && ++index[d] == v.size(d); --d) index[d] = 0;
   }
   return -1;
-}
-
-// Checks the second input before anything is written.
-void check_integers(const KernelArgs& args, SpanCheck check) {
-  const View& v = args.in[1];
-  if (!is_integer(v.dtype())) return;
-  const int64_t at = visit_dtype(v.dtype(), [&](auto tag) -> int64_t {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_integral_v<T>) {
-      if (check == SpanCheck::kZeroDivisor) return find_element<T>(v, [](T x) { return x == 0; });
-      return find_element<T>(v, [](T x) { return x < T(0); });
-    } else {
-      return -1;
-    }
-  });
-  if (at < 0) return;
-  const bool zero = check == SpanCheck::kZeroDivisor;
-  const std::string where = v.rank() == 0 ? "" : fmt::format(" at element {}", at + 1);
-  bad_argument(args.op.name, args.op.inputs[1].name,
-               zero ? "an integer divisor other than zero" : "integer exponents of at least 0",
-               (zero ? "0" : "a negative one") + where);
 }
 
 // One operand of a call.
@@ -365,13 +328,48 @@ const SpanRow* find_span(std::string_view op) {
   return nullptr;
 }
 
+void span_params(const OpDef& op, const Attrs& attrs, double* params) {
+  const size_t count = std::min<size_t>(attrs.size(), kMaxSpanParams);
+  for (size_t i = 0; i < count; ++i) {
+    const AttrValue& v = attrs[i];
+    params[i] = 0;
+    if (const auto* number = std::get_if<double>(&v)) params[i] = *number;
+    if (const auto* whole = std::get_if<int64_t>(&v)) params[i] = double(*whole);
+    if (const auto* flag = std::get_if<bool>(&v)) params[i] = *flag;
+    if (const auto* text = std::get_if<std::string>(&v)) {
+      const auto& choices = op.attrs[i].choices;
+      for (size_t c = 0; c < choices.size(); ++c)
+        if (*text == choices[c]) params[i] = double(c);
+    }
+  }
+}
+
+void check_divisor(const OpDef& op, const View& v, SpanCheck check) {
+  if (!is_integer(v.dtype())) return;
+  const int64_t at = visit_dtype(v.dtype(), [&](auto tag) -> int64_t {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<T>) {
+      if (check == SpanCheck::kZeroDivisor) return find_element<T>(v, [](T x) { return x == 0; });
+      return find_element<T>(v, [](T x) { return x < T(0); });
+    } else {
+      return -1;
+    }
+  });
+  if (at < 0) return;
+  const bool zero = check == SpanCheck::kZeroDivisor;
+  const std::string where = v.rank() == 0 ? "" : fmt::format(" at element {}", at + 1);
+  bad_argument(op.name, op.inputs[1].name,
+               zero ? "an integer divisor other than zero" : "integer exponents of at least 0",
+               (zero ? "0" : "a negative one") + where);
+}
+
 void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   const View& out = args.out[0];
   const int64_t n = out.numel();
   if (n == 0) return;
-  if (row.check != SpanCheck::kNothing) check_integers(args, row.check);
+  if (row.check != SpanCheck::kNothing) check_divisor(args.op, args.in[1], row.check);
   double params[kMaxSpanParams];
-  if (args.attrs.size()) read_params(args, params);
+  if (args.attrs.size()) span_params(args.op, args.attrs, params);
   const DType compute = compute_dtype(args);
   const SpanFn fn = row.fn[int(compute)];
   const void* in[kMaxSpanInputs];

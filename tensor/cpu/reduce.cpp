@@ -144,11 +144,7 @@ class Reducer {
   const char* at(int64_t in_offset) const { return in_ + in_offset * size_of(in_type_); }
 
   void store(int64_t offset, int64_t stride, const Total* totals, int64_t n) const {
-    const bool real = totals_are_double(reduction_.op, in_type_);
-    visit_dtype(out_type_, [&](auto tag) {
-      using Out = typename decltype(tag)::type;
-      store_as(reinterpret_cast<Out*>(out_) + offset, stride, totals, n, real, reduction_);
-    });
+    store_totals(out_type_, out_ + offset * size_of(out_type_), stride, totals, n, in_type_, reduction_);
   }
 
   void fill_with_init() const {
@@ -189,7 +185,7 @@ class Reducer {
 
   void reduce_inner() const {
     const int64_t work = reduced_count_ * inner_.size;
-    if (kept_count_ < 16 && work > 2 * kChunk) return reduce_inner_in_chunks();
+    if (reduces_in_chunks(kept_count_, work)) return reduce_inner_in_chunks();
     if (direct_ && reduced_.empty() && !kept_.empty()) return reduce_rows_of_runs();
     parallel_for(kept_count_, kGrain / work + 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
@@ -284,7 +280,7 @@ class Reducer {
   void reduce_outer() const {
     const int64_t tiles = (inner_.size + kReduceTile - 1) / kReduceTile, tasks = kept_count_ * tiles;
     const int64_t width = std::min(inner_.size, kReduceTile);
-    if (tasks < 16 && reduced_count_ * width > 2 * kChunk) return reduce_outer_in_chunks();
+    if (reduces_in_chunks(tasks, reduced_count_ * width)) return reduce_outer_in_chunks();
     parallel_for(tasks, kGrain / (reduced_count_ * width) + 1, [&](int64_t begin, int64_t end) {
       Total totals[kReduceTile];
       for (int64_t i = begin; i < end; ++i) {
@@ -319,8 +315,7 @@ class Reducer {
     }
   }
 
-  static constexpr int64_t kChunk = 128 << 10;  // elements of a partial total
-  static constexpr int64_t kGrain = 128 << 10;  // elements worth a thread
+  static constexpr int64_t kChunk = kReduceChunk, kGrain = kReduceGrain;
   static constexpr int64_t kBatch = 256;        // outputs stored together
 
   Reduction reduction_;
@@ -336,6 +331,14 @@ class Reducer {
 };
 
 }  // namespace
+
+void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from, const Reduction& reduction) {
+  const bool real = totals_are_double(reduction.op, from);
+  visit_dtype(to, [&](auto tag) {
+    using Out = typename decltype(tag)::type;
+    store_as(static_cast<Out*>(out), stride, totals, n, real, reduction);
+  });
+}
 
 void reduce(const View& in, uint32_t mask, const View& out, const Reduction& reduction) {
   Reducer(in, mask, out, reduction).run();

@@ -27,6 +27,15 @@ struct Reduction {
 // (dims of size 1 in between do not matter). The result does not depend on the number of threads.
 void reduce(const View& in, uint32_t mask, const View& out, const Reduction& reduction);
 
+// Totals of elements of `from`, finished and stored as `to`, the i-th at out + i stride.
+void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from, const Reduction& reduction);
+
+inline constexpr int64_t kReduceChunk = 128 << 10;  // elements of a partial total, where there are few outputs
+inline constexpr int64_t kReduceGrain = 128 << 10;  // elements worth a thread
+
+// Whether `outputs` totals of `work` elements each are made of partial totals.
+inline bool reduces_in_chunks(int64_t outputs, int64_t work) { return outputs < 16 && work > 2 * kReduceChunk; }
+
 // A contiguous shape seen as outer x n x inner, with n the size of dim d.
 struct Lines {
   int64_t outer = 1, n = 1, inner = 1;

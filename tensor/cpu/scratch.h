@@ -6,7 +6,7 @@
 namespace pg::cpu {
 
 // One buffer per thread and slot; nested kernels use different slots.
-enum class ScratchSlot { kPad, kPanel, kGrad, kTile, kConvert, kReduce, kOneDnn, kCount };
+enum class ScratchSlot { kPad, kPanel, kGrad, kTile, kConvert, kReduce, kOneDnn, kFused, kFusedShared, kCount };
 
 // Returns 64-byte aligned memory of at least `bytes`, valid until the same thread asks for the same slot again.
 // Contents are unspecified. Buffers above 32 MiB are given back when a smaller one is asked for.

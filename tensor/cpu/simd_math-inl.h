@@ -52,7 +52,23 @@ HWY_INLINE V reduce_ln2(D d, V x, V* n) {
   return hn::NegMulAdd(*n, hn::Set(d, -2.12194440e-4f), r);
 }
 
-// p 2^n in two steps, so that subnormal results come out right.
+// p 2^n for integral n, rounded once: subnormal results, 0 and infinity come out right.
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE hn::Vec512<float> scale_vector(hn::Vec512<float> p, hn::Vec512<float> n) {
+  return hn::Vec512<float>{_mm512_scalef_ps(p.raw, n.raw)};
+}
+HWY_INLINE hn::Vec256<float> scale_vector(hn::Vec256<float> p, hn::Vec256<float> n) {
+  return hn::Vec256<float>{_mm256_scalef_ps(p.raw, n.raw)};
+}
+template <size_t N>
+HWY_INLINE hn::Vec128<float, N> scale_vector(hn::Vec128<float, N> p, hn::Vec128<float, N> n) {
+  return hn::Vec128<float, N>{_mm_scalef_ps(p.raw, n.raw)};
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V scale(D, V p, V n) {
+  return scale_vector(p, n);
+}
+#else
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V scale(D d, V p, V n) {
   const IntOf<D> di;
@@ -60,23 +76,53 @@ HWY_INLINE V scale(D d, V p, V n) {
   const auto half = hn::ShiftRight<1>(whole);
   return hn::Mul(hn::Mul(p, power_of_two(d, half)), power_of_two(d, hn::Sub(whole, half)));
 }
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V clip(D d, V x, float low, float high) {
-  return hn::Min(hn::Max(x, hn::Set(d, low)), hn::Set(d, high));
-}
+#endif
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V keep_nan(V x, V y) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
+// Limits that NaN passes. Max and Min of x86 answer their second operand when one is NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V at_least(D d, V x, float low) {
+#if HWY_ARCH_X86
+  return hn::Max(hn::Set(d, low), x);
+#else
+  return keep_nan<D>(x, hn::Max(hn::Set(d, low), x));
+#endif
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V at_most(D d, V x, float high) {
+#if HWY_ARCH_X86
+  return hn::Min(hn::Set(d, high), x);
+#else
+  return keep_nan<D>(x, hn::Min(hn::Set(d, high), x));
+#endif
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V clip(D d, V x, float low, float high) {
+  return at_most(d, at_least(d, x, low), high);
+}
+
+// e^r for |r| <= ln(2) / 2.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_reduced(D d, V r) {
+  return polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
+                    5.000000014e-01f, 1.0f, 1.0f);
+}
+
+// e^x for x in [-104, 89], and NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_within(D d, V x) {
+  V n;
+  const V r = reduce_ln2(d, x, &n);
+  return scale(d, exp_reduced(d, r), n);
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vexp(D d, V x) {
-  V n;
-  const V r = reduce_ln2(d, clip(d, x, -104.0f, 89.0f), &n);
-  const V one = hn::Set(d, 1.0f);
-  return keep_nan<D>(x, scale(d, hn::Add(one, expm1_reduced(d, r)), n));
+  return exp_within(d, clip(d, x, -104.0f, 89.0f));
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -84,20 +130,18 @@ HWY_INLINE V vexp2(D d, V x) {
   const V c = clip(d, x, -151.0f, 129.0f);
   const V n = hn::Round(c);
   const V r = hn::Mul(hn::Sub(c, n), hn::Set(d, 0.693147181f));
-  return keep_nan<D>(x, scale(d, hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r)), n));
+  return scale(d, exp_reduced(d, r), n);
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vexpm1(D d, V x) {
   V n;
   const V r = reduce_ln2(d, clip(d, x, -18.0f, 89.0f), &n);
-  const IntOf<D> di;
   const V half = hn::Set(d, 0.5f);
   // 2 (2^(n-1) (p + 1) - 1/2) stays finite as long as the result does.
-  const V s = power_of_two(d, hn::Sub(hn::ConvertTo(di, n), hn::Set(di, 1)));
+  const V s = scale(d, half, n);
   const V y = hn::MulAdd(s, expm1_reduced(d, r), hn::Sub(s, half));
-  const V tiny = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Add(y, y));  // keeps -0
-  return keep_nan<D>(x, tiny);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Add(y, y));  // keeps -0
 }
 
 // The parts of log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and y = log(1 + f) - f.
@@ -163,18 +207,21 @@ HWY_INLINE V vlog1p(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, out);
 }
 
+// With t = e^2|x| - 1: t / (t + 2) is exact to a few ulp near 0, and 1 from 10 on.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vtanh(D d, V x) {
-  const V a = hn::Min(hn::Abs(x), hn::Set(d, 10.0f));
-  const V t = vexpm1(d, hn::Add(a, a));
-  const V y = hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
-  return keep_nan<D>(x, y);
+  const V a = at_most(d, hn::Abs(x), 10.0f), one = hn::Set(d, 1.0f);
+  const V b = hn::Add(a, a), n = hn::Round(hn::Mul(b, hn::Set(d, 1.442695041f)));
+  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693147181f), b);  // n is small: its product needs no second part
+  const V s = scale(d, one, n);
+  const V t = hn::MulAdd(s, expm1_reduced(d, r), hn::Sub(s, one));
+  return hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vsigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0f);
-  const V e = vexp(d, hn::Neg(hn::Abs(x)));
+  const V e = exp_within(d, at_least(d, hn::Neg(hn::Abs(x)), -104.0f));
   return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
 }
 

@@ -1,0 +1,23 @@
+// Which ops chains know.
+#pragma once
+#include "tensor/cpu/tile_program.h"
+
+namespace pg::cpu {
+
+// The step for a value, by which operand is in the accumulator; the others are a and b in order. kCount: not that one.
+struct ChainForm {
+  bool chained = false;
+  int8_t operands = 0;  // how many of the value's operands are read
+  ChainOp by_operand[kMaxSpanInputs] = {ChainOp::kCount, ChainOp::kCount, ChainOp::kCount};
+  ChainOp load = ChainOp::kCount;  // instead: the operand is loaded so
+};
+
+// `level`: of the value.
+ChainForm chain_form(const TileBody& body, const TileValue& value, int level);
+
+// The steps between the accumulator and memory; kCount where there is none.
+ChainOp load_op(DType memory);
+ChainOp store_op(DType value, DType memory);
+ChainOp rounding_op(DType t);
+
+}  // namespace pg::cpu
