@@ -10,26 +10,11 @@
 #include <unordered_map>
 
 #include "graph/fused.h"
-#include "tensor/cpu/pointwise.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
 namespace pg {
 namespace {
-
-bool can_fuse(const Node& node) {
-  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !node.types[0].device.is_cpu()) return false;
-  if (node.is("to")) return true;
-  return node.op->has(kPointwise) && cpu::find_span(node.op->name);
-}
-bool can_end(const Node& node, const Type& reduced) {
-  if (!node.is("sum") && !node.is("mean") && !node.is("amax")) return false;
-  const AttrReader c(*node.op, node.attrs);
-  const Dims dims = c.dims("dim", reduced.shape.size());
-  for (int64_t d : dims)
-    if (d < reduced.shape.size() - dims.size()) return false;
-  return true;
-}
 
 // A step of the graph that will be: at first one for each node.
 struct Group {
@@ -89,7 +74,7 @@ class Grouping {
       order_.push_back(int32_t(i));
       place_.push_back(int32_t(i));
       group.members = {int32_t(i)};
-      group.fusable = computes(node) && can_fuse(node);
+      group.fusable = computes(node) && fusable(node);
       if (group.fusable) group.space = node.types[0].shape;
       for (const Operand& operand : node.inputs) {
         if (!operand.is_node()) continue;
@@ -145,7 +130,7 @@ class Grouping {
     const Type& reduced = graph_.type(node.inputs[0]);
     // A sum_to that sums nothing keeps -0; sums start from 0.
     if (numel(reduced.shape) == numel(node.types[0].shape) || numel(reduced.shape) == 0) return false;
-    return node.types.size() == 1 && can_end(node, reduced);
+    return node.types.size() == 1 && fusable_reduction(node, reduced);
   }
 
   bool one_space(const Group& a, const Group& b) const {

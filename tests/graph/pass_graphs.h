@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/fused.h"
 #include "graph/passes/rewrite.h"
 #include "graphs.h"
 
@@ -55,8 +56,19 @@ class GraphSketch {
   }
 };
 
-// Runs a specialized graph node by node with the eager interpreter.
-inline std::vector<Value> evaluate_graph(const Graph& graph, std::span<const Value> inputs) {
+// A fused node by its kernel.
+inline std::vector<Value> run_fused(const Node& node, std::span<const Value> inputs) {
+  std::vector<View> in, out;
+  std::vector<Value> results;
+  for (const Value& v : inputs) in.push_back({&v.type(), &v.array().strides, v.array().data()});
+  for (const Type& type : node.types) results.push_back(make_array(type));
+  for (const Value& v : results) out.push_back({&v.type(), &v.array().strides, v.array().data()});
+  FusedKernel::compile(*node.bodies[0])->run(in, out);
+  return results;
+}
+
+// Runs a specialized graph node by node with the eager interpreter, fused nodes too or with their kernels.
+inline std::vector<Value> evaluate_graph(const Graph& graph, std::span<const Value> inputs, bool kernels = false) {
   Context ctx;
   std::vector<std::vector<Value>> results(graph.nodes.size());
   const auto value_of = [&](const Operand& o) {
@@ -72,7 +84,7 @@ inline std::vector<Value> evaluate_graph(const Graph& graph, std::span<const Val
     } else if (node.kind == NodeKind::kConstant) {
       results[i] = {node.constant};
     } else if (node.kind == NodeKind::kFused) {
-      results[i] = evaluate_graph(*node.bodies[0], in);
+      results[i] = kernels ? run_fused(node, in) : evaluate_graph(*node.bodies[0], in);
     } else {
       for (Value& v : apply(ctx, *node.op, in, node.attrs)) results[i].push_back(v.detached());
     }
@@ -99,10 +111,14 @@ inline std::string difference(const Value& a, const Value& b, double tolerance =
 
 // The same of all outputs of two graphs on one set of inputs.
 inline std::string difference(const Graph& a, const Graph& b, std::span<const Value> inputs, double tolerance = 0) {
-  const auto x = evaluate_graph(a, inputs), y = evaluate_graph(b, inputs);
-  if (x.size() != y.size()) return "another number of outputs";
-  for (size_t k = 0; k < x.size(); ++k)
-    if (std::string text = difference(x[k], y[k], tolerance); !text.empty()) return fmt::format("output {}: {}", k + 1, text);
+  const auto x = evaluate_graph(a, inputs);
+  for (const bool kernels : {false, true}) {
+    const auto y = evaluate_graph(b, inputs, kernels);
+    if (x.size() != y.size()) return "another number of outputs";
+    for (size_t k = 0; k < x.size(); ++k)
+      if (std::string text = difference(x[k], y[k], tolerance); !text.empty())
+        return fmt::format("output {}{}: {}", k + 1, kernels ? " of fused kernels" : "", text);
+  }
   return "";
 }
 
