@@ -126,7 +126,7 @@ class Grouping {
   }
 
   bool reduces(const Node& node) const {
-    if (node.kind != NodeKind::kOp || node.inputs.empty() || !node.inputs[0].is_node()) return false;
+    if (node.kind != NodeKind::kOp || node.types.size() != 1 || node.inputs.empty() || !node.inputs[0].is_node()) return false;
     const Type& reduced = graph_.type(node.inputs[0]);
     // A sum_to that sums nothing keeps -0; sums start from 0.
     if (numel(reduced.shape) == numel(node.types[0].shape) || numel(reduced.shape) == 0) return false;

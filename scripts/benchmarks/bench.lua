@@ -1,6 +1,7 @@
 -- Measures the cases of cases/*.lua, each in a process of its own. A file returns one case or an array of cases:
 -- {name =, setup = function(pg) return fn, opts end}; opts.scale: units in one call of fn; opts.inner: calls in a block.
--- A case with `measure = function(env)` measures itself and returns {us_min =, us_median =, n =, …}.
+-- variant = "hybrid" or "jit" is another way to the same result: the rows of one name stand side by side.
+-- A case with `measure = function(env)` measures itself and returns {us_min =, us_median =, n =, …}, or several of these with names.
 -- A block holds about 20 ms of calls; minimum and median are taken over the blocks of one budget.
 local ffi = require "ffi"
 ffi.cdef "struct pg_bench_time { long s, ns; }; int clock_gettime(int, struct pg_bench_time *);"
@@ -59,7 +60,7 @@ end
 local function json(row)
   local keys, parts = {}, {}
   for k in pairs(row) do keys[#keys + 1] = k end
-  local rank = {name = 1, us_min = 2, us_median = 3, n = 4, threads = 5}
+  local rank = {name = 1, variant = 2, us_min = 3, us_median = 4, n = 5, threads = 6}
   table.sort(keys, function(a, b)
     local x, y = rank[a] or 9, rank[b] or 9
     if x ~= y then return x < y end
@@ -74,25 +75,52 @@ local function json(row)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
+-- A line of /proc/self/status in MB.
+local function status(key)
+  for line in io.lines("/proc/self/status") do
+    local kb = line:match("^" .. key .. ":%s+(%d+)")
+    if kb then return tonumber(kb) / 1024 end
+  end
+end
+
+local function reset_peak()
+  local f = io.open("/proc/self/clear_refs", "w")
+  if not f then return end
+  f:write("5")
+  f:close()
+end
+
 local function run(case)
   if case.measure then
-    return case.measure({program = program, now = now, median = median, quote = quote, here = here, budget = opts.budget})
+    return case.measure({program = program, now = now, median = median, quote = quote, here = here, budget = opts.budget,
+                         threads = opts.threads, status = status, reset_peak = reset_peak})
   end
   local pg = require "perigee"
   pg.set_num_threads(opts.threads)
+  reset_peak()
+  local rss = status("VmRSS")
   local f, o = case.setup(pg)
-  return time(f, o or {})
+  local row = time(f, o or {})
+  row.peak_rss_delta_mb = status("VmHWM") - rss
+  return row
+end
+
+local function id_of(case) return case.name .. (case.variant and "/" .. case.variant or "") end
+
+local function print_rows(case, ok, result)
+  if not ok then result = {error = result} end
+  for _, row in ipairs(result[1] and result or {result}) do
+    row.name, row.variant, row.threads = row.name or case.name, row.variant or case.variant, opts.threads
+    print(json(row))
+  end
 end
 
 for _, case in ipairs(load_cases()) do
-  if opts.case == case.name then
-    local ok, row = pcall(run, case)
-    if not ok then row = {error = row} end
-    row.name, row.threads = case.name, opts.threads
-    print(json(row))
-  elseif not opts.case and (not opts.pattern or case.name:find(opts.pattern)) then
+  if opts.case == id_of(case) then
+    print_rows(case, pcall(run, case))
+  elseif not opts.case and (not opts.pattern or id_of(case):find(opts.pattern)) then
     io.stdout:flush()
     os.execute(string.format("OMP_NUM_THREADS=%d %s %s --case=%s --threads=%d --budget=%s", opts.threads, quote(program),
-                             quote(arg[0]), quote(case.name), opts.threads, opts.budget))
+                             quote(arg[0]), quote(id_of(case)), opts.threads, opts.budget))
   end
 end

@@ -1,4 +1,5 @@
--- Turns the JSON lines of scripts/bench on standard input into a Markdown table: one row a case, the best variant of each peer.
+-- Turns the JSON lines of scripts/bench on standard input into a Markdown table: one row a case, a column for each way of
+-- perigee, the best variant of each peer.
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/../../?.lua;" .. package.path
 local json = require "tests.json"
@@ -7,7 +8,8 @@ local names, peers, cells, known = {}, {}, {}, {}
 for line in io.lines() do
   local ok, row = pcall(json.decode, line)
   if ok and row.name and type(row.us_min) == "number" then
-    local peer = row.peer or "perigee"
+    local peer = row.peer or row.variant and "perigee " .. row.variant or "perigee"
+    if not row.peer then row.variant = nil end
     if not cells[row.name] then
       cells[row.name] = {}
       names[#names + 1] = row.name

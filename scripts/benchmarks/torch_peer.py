@@ -14,10 +14,18 @@ torch.set_num_threads(threads)
 rnd = lambda *s: torch.rand(*s) - 0.5
 
 
+def status(key):
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) / 1024 for line in f if line.startswith(key + ":"))
+
+
 def case(name, make, scale=1, inner=None):
     if not re.search(pattern.replace("%", "\\"), name):
         return
     torch.manual_seed(0)
+    with open("/proc/self/clear_refs", "w") as f:
+        f.write("5")
+    rss = status("VmRSS")
     call = make()
 
     def block(n):
@@ -35,7 +43,8 @@ def case(name, make, scale=1, inner=None):
     while len(ts) < 5 or time.perf_counter() - start < budget:
         ts.append(block(n) / scale)
     print(json.dumps({"name": name, "us_min": round(min(ts), 4), "us_median": round(statistics.median(ts), 4),
-                      "n": n * len(ts) * scale, "threads": threads, "peer": "torch " + torch.__version__}), flush=True)
+                      "n": n * len(ts) * scale, "threads": threads, "peer": "torch " + torch.__version__,
+                      "peak_rss_delta_mb": round(status("VmHWM") - rss, 1)}), flush=True)
 
 
 def no_grad(f, *xs):
@@ -79,6 +88,32 @@ def lenet():
                          nn.Flatten(), nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
 
 
+class Unit(nn.Module):
+    def __init__(self, i, o, stride):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(inplace=True),
+                                  nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o))
+        self.side = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o)) if stride == 2 else nn.Identity()
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.side(x), inplace=True)
+
+
+def resnet18():
+    units = [Unit(64 << s if i else max(64, 32 << s), 64 << s, 2 if s and not i else 1) for s in range(4) for i in range(2)]
+    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
+                         *units, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+def arith(a, b, c):
+    return ((((a * b + c) * a - b) * c + a) * 0.5 - c) * b + 1
+
+
+def transc(a, b, c):
+    t = torch.tanh(a * b + c) * torch.sigmoid(a - b)
+    return torch.relu(t + c * 0.5) * a
+
+
 def infer(net, x):
     net = net.eval()
 
@@ -110,6 +145,10 @@ case("mlp_train_sgd_b64", lambda: train(mlp((256, 128, 10), 784), rnd(64, 784), 
 case("mlp_train_adam_b64", lambda: train(mlp((256, 128, 10), 784), rnd(64, 784), adam))
 for b in (1, 64):
     case("lenet_train_b%d" % b, lambda: train(lenet(), rnd(b, 1, 28, 28), momentum))
+case("resnet18_n8_train", lambda: train(resnet18(), rnd(8, 3, 224, 224), momentum), inner=1)
+for size, n in (("1k", 1 << 10), ("64k", 1 << 16), ("1m", 1 << 20), ("16m", 1 << 24)):
+    for chain in (arith, transc):
+        case("chain10_%s_%s" % (chain.__name__, size), lambda: no_grad(chain, rnd(n), rnd(n), rnd(n)))
 case("softmax_4096x1024", lambda: no_grad(lambda x: torch.softmax(x, -1), rnd(4096, 1024)))
 case("layernorm_4096x1024", lambda: no_grad(lambda x, g, b: F.layer_norm(x, (1024,), g, b), rnd(4096, 1024),
                                             torch.ones(1024), torch.zeros(1024)))

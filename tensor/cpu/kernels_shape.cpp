@@ -198,7 +198,8 @@ void pad_backward_kernel(const KernelArgs& a) {
   convert(DType::kFloat32, sums.data(), out.dtype(), out.data, out.numel());
 }
 
-// The region that the attributes start, length, step and drop describe in a contiguous `whole`.
+// The region that the attributes start, length, step and drop describe in a contiguous `whole`: a negative start counts from
+// the end, a length of -1 goes to the end.
 struct Block {
   Dims shape, strides;
   int64_t offset = 0;
@@ -206,11 +207,13 @@ struct Block {
     const Ints &start = a.attr<Ints>("start"), &length = a.attr<Ints>("length"), &step = a.attr<Ints>("step"),
                &drop = a.attr<Ints>("drop");
     for (int d = 0; d < whole.rank(); ++d) {
-      const int64_t stride = (*whole.strides)[d];
-      offset += start[size_t(d)] * stride;
+      const int64_t stride = (*whole.strides)[d], size = whole.size(d), by = step[size_t(d)];
+      const int64_t first = start[size_t(d)] < 0 ? start[size_t(d)] + size : start[size_t(d)];
+      offset += first * stride;
       if (drop[size_t(d)]) continue;
-      shape.push_back(length[size_t(d)]);
-      strides.push_back(step[size_t(d)] * stride);
+      const int64_t given = length[size_t(d)];
+      shape.push_back(given == -1 ? std::max<int64_t>(0, size - first + by - 1) / by : given);
+      strides.push_back(by * stride);
     }
   }
 };

@@ -9,13 +9,6 @@ local function spawn(env, args, count)
   return {us_min = math.min(unpack(times)), us_median = env.median(times), n = count}
 end
 
-local function status(key)
-  for line in io.lines("/proc/self/status") do
-    local kb = line:match("^" .. key .. ":%s+(%d+)")
-    if kb then return tonumber(kb) / 1024 end
-  end
-end
-
 return {
   {name = "startup", measure = function(env) return spawn(env, "-e 'return 1'", 20) end},
   {name = "startup_shell_true", measure = function(env)  -- the cost of the shell between, to subtract
@@ -37,6 +30,6 @@ return {
       worst, last = math.max(worst, t - last), t
     end
     local us = (last - start) / 12000
-    return {us_min = us, us_median = us, n = 12000, peak_rss_mb = status("VmHWM"), longest_pause_ms = worst / 1000}
+    return {us_min = us, us_median = us, n = 12000, peak_rss_mb = env.status("VmHWM"), longest_pause_ms = worst / 1000}
   end},
 }

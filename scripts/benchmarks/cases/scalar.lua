@@ -1,4 +1,15 @@
 -- What one op costs beyond its arithmetic.
+local function chain100(pg, x)
+  return function()
+    local y = pg.record(function()
+      local y = x
+      for _ = 1, 100 do y = y * x end
+      return y
+    end)
+    y:backward()
+  end
+end
+
 return {
   {name = "op_add1", setup = function(pg)
     local a, b = pg.ones(1), pg.ones(1)
@@ -18,15 +29,8 @@ return {
       end)
     end, {scale = 1000}
   end},
-  {name = "scalar_chain100_fwdbwd", setup = function(pg)
-    local x = pg.ones(1):attach_grad()
-    return function()
-      local y = pg.record(function()
-        local y = x
-        for _ = 1, 100 do y = y * x end
-        return y
-      end)
-      y:backward()
-    end
+  {name = "scalar_chain100_fwdbwd", setup = function(pg) return chain100(pg, pg.ones(1):attach_grad()) end},
+  {name = "scalar_chain100_fwdbwd", variant = "jit", setup = function(pg)
+    return pg.jit(chain100(pg, pg.ones(1):attach_grad()))
   end},
 }
