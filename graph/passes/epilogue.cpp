@@ -80,6 +80,12 @@ class Epilogues {
     }
   }
 
+  // Products run in another kernel on views than linear does.
+  bool is_view(const Operand& operand) const {
+    const Node& node = graph().node(operand);
+    return node.kind == NodeKind::kOp && node.op->view && !node.is("reshape_to");
+  }
+
   // linear without bias, or the product of a matrix or vector with a transposed matrix: what linear computes.
   bool read_product(const Node& product, Operand& x, Operand& weight) const {
     x = product.inputs[0];
@@ -91,6 +97,7 @@ class Epilogues {
     const Node& transposed = graph().node(product.inputs[1]);
     if (!transposed.is("permute") || transposed.types[0].shape.size() != 2) return false;
     weight = transposed.inputs[0];
+    if (is_view(x) || is_view(weight)) return false;
     return graph().type(x).dtype == product.types[0].dtype && graph().type(weight).dtype == product.types[0].dtype;
   }
 

@@ -130,7 +130,7 @@ class Grouping {
     const Type& reduced = graph_.type(node.inputs[0]);
     // A sum_to that sums nothing keeps -0; sums start from 0.
     if (numel(reduced.shape) == numel(node.types[0].shape) || numel(reduced.shape) == 0) return false;
-    return node.types.size() == 1 && fusable_reduction(node, reduced);
+    return fusable_reduction(node, reduced);
   }
 
   bool one_space(const Group& a, const Group& b) const {

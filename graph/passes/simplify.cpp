@@ -4,6 +4,8 @@
 // all, products and sums of floats are not reordered, a conversion only goes where nothing was rounded. Nodes are given a
 // common form on the way: every fill is `full`, every change of shape `reshape_to`, every change of order `permute`, every
 // expansion `broadcast_to`. Operands of pointwise ops lose their expansions, and become numbers where they are one.
+// Kernels that add may follow the layout of what they read, so copies and expansions only move where that stays: before
+// pointwise ops, or between operands that are dense anyway.
 #include "graph/passes/simplify.h"
 
 #include <bit>
@@ -241,6 +243,12 @@ const Node* Simplifier::producer(const Operand& operand, const char* op) const {
   return node.is(op) ? &node : nullptr;
 }
 
+bool Simplifier::is_dense(const Operand& operand) const {
+  const Node& node = graph_.node(operand);
+  if (node.kind != NodeKind::kOp || !node.op->view || node.is("contiguous")) return true;
+  return node.is("reshape_to") && is_dense(node.inputs[0]);
+}
+
 Operand Simplifier::emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs) {
   const OpDef& def = registry().require(op);
   return emit(make_node(graph_, def, {inputs.begin(), inputs.size()}, make_attrs(def, attrs), line));
@@ -259,7 +267,7 @@ Operand Simplifier::reshape(const Operand& x, const Dims& shape) {
 
 // f(expand(x)) is expand(f(x)), where the exponent of pow stays common.
 Operand expand_after(Simplifier& s, const Node& node) {
-  if (node.is("pow")) return {};
+  if (node.is("pow") || !s.read_elementwise) return {};
   Operands inputs = node.inputs;
   bool any = false;
   for (Operand& operand : inputs) {
@@ -346,7 +354,22 @@ Operand Simplifier::simplified(Node node) {
   return Operand::of(graph_.nodes.size() - 1);
 }
 
+namespace {
+
+// For each node, whether all that read it are pointwise.
+std::vector<char> read_elementwise(const Graph& graph) {
+  std::vector<char> only(graph.nodes.size(), true);
+  for (const Node& node : graph.nodes)
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node() && !(node.kind == NodeKind::kOp && node.op->has(kPointwise))) only[size_t(operand.node)] = false;
+  for (const Operand& output : graph.outputs) only[size_t(output.node)] = false;
+  return only;
+}
+
+}  // namespace
+
 Graph simplify(Graph graph) {
+  const std::vector<char> elementwise = read_elementwise(graph);
   Rewrite rewrite(std::move(graph));
   Simplifier simplifier(rewrite.graph());
   for (size_t i = 0; i < rewrite.size(); ++i) {
@@ -356,6 +379,7 @@ Graph simplify(Graph graph) {
       continue;
     }
     simplifier.line = node.line;
+    simplifier.read_elementwise = elementwise[i];
     rewrite.replace(i, 0, simplifier.simplified(std::move(node)));
   }
   return rewrite.finish();

@@ -26,7 +26,14 @@ class Simplifier {
 
   // The simplest operands for the outputs of a node: what a rule answers, or the node itself.
   Operand simplified(Node node);
-  int32_t line = -1;  // of the node that is being simplified
+
+  // Whether the elements behind an operand lie row-major without gaps whatever the run: kernels that add may do so in the
+  // order of the layout, so a rule may hand another operand to them only when both are dense.
+  bool is_dense(const Operand& operand) const;
+
+  // Of the node that is being simplified:
+  int32_t line = -1;
+  bool read_elementwise = false;  // only pointwise ops read it, to which layouts are all the same
 
  private:
   Graph& graph_;

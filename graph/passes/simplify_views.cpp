@@ -13,7 +13,8 @@ Ints to_ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
 // reshape, flatten, squeeze and the like.
 Operand simplify_reshape(Simplifier& s, const Node& node) {
   Operand x = node.inputs[0];
-  if (const Node* inner = s.producer(x, "reshape_to")) x = inner->inputs[0];
+  // Behind a view the first change of shape may have been a copy.
+  if (const Node* inner = s.producer(x, "reshape_to"); inner && (s.read_elementwise || s.is_dense(inner->inputs[0]))) x = inner->inputs[0];
   const Dims& shape = node.types[0].shape;
   if (s.type(x).shape == shape) return x;
   if (const auto number = number_everywhere(s, x); number && s.producer(x, "full")) return s.full(node.types[0], *number);
@@ -91,14 +92,9 @@ Operand simplify_sum_to(Simplifier& s, const Node& node) {
   return {};
 }
 
-// Values have no identity here: a copy is as good as the original.
-Operand simplify_clone(Simplifier&, const Node& node) { return node.inputs[0]; }
-
-// Kept behind views and inputs, whose layout may be any: somebody asked for rows without gaps, and kernels gain by it.
-Operand simplify_contiguous(Simplifier& s, const Node& node) {
-  const Node& x = s.graph().node(node.inputs[0]);
-  const bool dense = x.kind == NodeKind::kConstant || (x.kind == NodeKind::kOp && (!x.op->view || x.is("contiguous")));
-  return dense ? node.inputs[0] : Operand();
+// clone and contiguous: values have no identity here. Kept where the layout may be read.
+Operand simplify_copy(Simplifier& s, const Node& node) {
+  return s.read_elementwise || s.is_dense(node.inputs[0]) ? node.inputs[0] : Operand();
 }
 
 }  // namespace
@@ -123,7 +119,7 @@ std::span<const SimplifyRow> view_rules() {
       {"permute", simplify_permute},     {"transpose", simplify_permute},     {"t", simplify_permute},
       {"moveaxis", simplify_permute},    {"movedim", simplify_permute},       {"expand", simplify_expand},
       {"broadcast_to", simplify_expand}, {"expand_as", simplify_expand},      {"sum_to", simplify_sum_to},
-      {"clone", simplify_clone},         {"contiguous", simplify_contiguous},
+      {"clone", simplify_copy},         {"contiguous", simplify_copy},
   };
   return kRows;
 }
