@@ -123,7 +123,7 @@ local function finish(t, before, ok, ...)
   return true, t, ...
 end
 
-function backend.trace(f, n, ...)
+function backend.trace(f, _, ...)
   local before = active
   local t = setmetatable({inputs = {}, input_index = {}, saved = {}, nodes = {}, constants = {}, outputs = {}, mark = serial + 1}, Trace)
   active = t

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace pg::vm {
@@ -19,6 +20,8 @@ struct Prototype {
   std::vector<bool> is_string;
   std::vector<uint16_t> upvalues;
   std::vector<int> lines;              // one an instruction, or empty
+  std::vector<size_t> children;        // functions in it, by their place in the dump
+  int child_count = 0;
 };
 
 // A cursor over a dump that stays at the end once it has gone past it.
@@ -98,7 +101,8 @@ void read_constants(Reader& r, uint32_t count, Prototype& p) {
     const uint32_t kind = r.uleb(), number = count - 1 - i;
     if (kind >= kString) p.strings[number] = r.bytes(kind - kString), p.is_string[number] = true;
     else if (kind == kTable) skip_table(r);
-    else if (kind != kChild)
+    else if (kind == kChild) ++p.child_count;
+    else
       for (int part = 0; part < (kind == kComplex ? 4 : 2); ++part) r.uleb();
   }
 }
@@ -141,10 +145,17 @@ std::vector<Prototype> parse(const std::string& bytes) {
   r.byte();
   const bool stripped = r.uleb() & kStripped;
   if (!stripped) r.bytes(r.uleb());
+  std::vector<size_t> waiting;  // prototypes whose parent is still to come
   while (!r.failed()) {
     const uint32_t size = r.uleb();
     if (!size) break;
     list.push_back(read_prototype(r.bytes(size), stripped));
+    Prototype& p = list.back();
+    for (int i = 0; i < p.child_count && !waiting.empty(); ++i) {
+      p.children.push_back(waiting.back());
+      waiting.pop_back();
+    }
+    waiting.push_back(list.size() - 1);
   }
   if (r.failed()) list.clear();
   return list;
@@ -154,13 +165,15 @@ std::vector<Prototype> parse(const std::string& bytes) {
 struct Opcodes {
   bool known = false;
   uint8_t gget, gset, tgetv, tsetv, tgets, tsets, fori, first_arith, last_arith, len, kshort, knum, mov;
+  uint8_t uget, usets[4];
 };
 
+// The code of the text; of the first function in it where there is one.
 std::vector<Instruction> compile(lua_State* L, const char* text) {
   std::vector<Instruction> code;
   if (!luaL_loadbuffer(L, text, std::strlen(text), "=probe")) {
     std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
-    if (!list.empty()) code = list.back().code;
+    if (!list.empty()) code = list.front().code;
   }
   lua_pop(L, 1);
   return code;
@@ -182,7 +195,9 @@ Opcodes find_opcodes(lua_State* L) {
             probe(L, "local t = ... t.x = t", 1, o.tsets) && probe(L, "for i = 1, 2 do end", 3, o.fori) &&
             probe(L, "local a = ... return a + 1", 1, o.first_arith) && probe(L, "local a, b = ... return a ^ b", 1, o.last_arith) &&
             probe(L, "local a = ... return #a", 1, o.len) && probe(L, "return 1", 0, o.kshort) && probe(L, "return 1.5", 0, o.knum) &&
-            probe(L, "local a = ... local b = a", 1, o.mov);
+            probe(L, "local a = ... local b = a", 1, o.mov) && probe(L, "local a return function() return a end", 0, o.uget) &&
+            probe(L, "local a return function(b) a = b end", 0, o.usets[0]) && probe(L, "local a return function() a = 'x' end", 0, o.usets[1]) &&
+            probe(L, "local a return function() a = 1.5 end", 0, o.usets[2]) && probe(L, "local a return function() a = nil end", 0, o.usets[3]);
   return o;
 }
 
@@ -222,9 +237,31 @@ void note(std::vector<std::string>& list, std::unordered_set<std::string>& seen,
   if (seen.insert(name).second) list.push_back(name);
 }
 
+void note_strings(Bytecode& out, std::unordered_map<std::string, size_t>& places, const Prototype& p) {
+  for (size_t k = 0; k < p.strings.size(); ++k) {
+    if (!p.is_string[k]) continue;
+    const auto [at, fresh] = places.emplace(p.strings[k], out.strings.size());
+    if (fresh) out.strings.push_back(p.strings[k]), out.uses.push_back(0);
+    ++out.uses[at->second];
+  }
+}
+
 bool names(const Opcodes& o, const Instruction& ins, size_t constant) {
   if (ins.op == o.tgets || ins.op == o.tsets) return ins.c == constant;
   return (ins.op == o.gget || ins.op == o.gset) && ins.d() == constant;
+}
+
+// How often an upvalue of p is used: by its own instructions (counted twice, so that this is never once), or by functions in it.
+int count_uses(const Opcodes& o, const std::vector<Prototype>& list, const Prototype& p, size_t upvalue) {
+  int uses = 0;
+  for (const Instruction& ins : p.code) {
+    if (ins.op == o.uget && ins.d() == upvalue) uses += 2;
+    if (std::count(std::begin(o.usets), std::end(o.usets), ins.op) && ins.a == upvalue) uses += 2;
+  }
+  for (size_t child : p.children)
+    for (uint16_t captured : list[child].upvalues)
+      if (!(captured & kLocal) && captured == upvalue) ++uses;
+  return uses;
 }
 
 }  // namespace
@@ -237,17 +274,21 @@ Bytecode read_bytecode(lua_State* L, int i) {
     out.computes_keys = true;
     return out;
   }
-  std::unordered_set<std::string> strings, globals;
+  std::unordered_map<std::string, size_t> strings;
+  std::unordered_set<std::string> globals;
   for (const Prototype& p : list) {
-    for (size_t k = 0; k < p.strings.size(); ++k)
-      if (p.is_string[k]) note(out.strings, strings, p.strings[k]);
+    note_strings(out, strings, p);
     for (size_t at = 0; at < p.code.size(); ++at) {
       const Instruction& ins = p.code[at];
       if ((ins.op == o.gget || ins.op == o.gset) && ins.d() < p.strings.size()) note(out.globals, globals, p.strings[ins.d()]);
       if ((ins.op == o.tgetv || ins.op == o.tsetv) && !is_number(o, p, at, ins.c)) out.computes_keys = true;
     }
   }
-  for (uint16_t flags : list.back().upvalues) out.frozen.push_back((flags & kLocal) && (flags & kImmutable));
+  const Prototype& own = list.back();
+  for (size_t k = 0; k < own.upvalues.size(); ++k) {
+    out.frozen.push_back((own.upvalues[k] & kLocal) && (own.upvalues[k] & kImmutable));
+    out.lent.push_back(count_uses(o, list, own, k) == 1);
+  }
   return out;
 }
 

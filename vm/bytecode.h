@@ -10,9 +10,11 @@ namespace pg::vm {
 // Of a Lua function and the functions defined in it.
 struct Bytecode {
   std::vector<std::string> strings;  // constants, each once
+  std::vector<int> uses;             // in how many of the functions each stands
   std::vector<std::string> globals;  // names read or written
   bool computes_keys = false;        // a table is indexed with a computed key that is not plainly a number
   std::vector<bool> frozen;          // of the function itself: upvalue i is never assigned after its declaration
+  std::vector<bool> lent;            // … is used by one function expression in it and nowhere else
 };
 
 // Of the Lua function at stack index i. Where the form is unknown: no strings, and computes_keys is set.

@@ -130,9 +130,18 @@ void push_set(lua_State* L, const std::vector<std::string>& names) {
   }
 }
 
-// scan(f) → {strings = {…}, globals = {…}, computes =, frozen = {…}}: the string constants of a Lua function and of those in it, the
+void push_flags(lua_State* L, const std::vector<bool>& flags) {
+  lua_createtable(L, int(flags.size()), 0);
+  for (size_t i = 0; i < flags.size(); ++i) {
+    lua_pushboolean(L, flags[i]);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+}
+
+// scan(f) → {strings = {…}, uses = {…}, globals = {…}, computes =, frozen = {…}, lent = {…}}: the string constants of a Lua function and of those
+// in it, in how many functions each stands, the
 // globals they name, whether a key of a table is computed other than as a number, and for each upvalue of f whether its
-// variable is never assigned after its declaration.
+// variable is never assigned after its declaration, and whether only one function expression in f uses it.
 int scan(lua_State* L, State& state) {
   check_function(L, state, 1, "scan");
   if (lua_iscfunction(L, 1)) return 0;
@@ -140,16 +149,20 @@ int scan(lua_State* L, State& state) {
   lua_createtable(L, 0, 4);
   push_set(L, code.strings);
   lua_setfield(L, -2, "strings");
+  lua_createtable(L, int(code.uses.size()), 0);
+  for (size_t i = 0; i < code.uses.size(); ++i) {
+    lua_pushnumber(L, code.uses[i]);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  lua_setfield(L, -2, "uses");
   push_set(L, code.globals);
   lua_setfield(L, -2, "globals");
   lua_pushboolean(L, code.computes_keys);
   lua_setfield(L, -2, "computes");
-  lua_createtable(L, int(code.frozen.size()), 0);
-  for (size_t i = 0; i < code.frozen.size(); ++i) {
-    lua_pushboolean(L, code.frozen[i]);
-    lua_rawseti(L, -2, int(i) + 1);
-  }
+  push_flags(L, code.frozen);
   lua_setfield(L, -2, "frozen");
+  push_flags(L, code.lent);
+  lua_setfield(L, -2, "lent");
   return 1;
 }
 

@@ -5,7 +5,7 @@ local trace = core.require("hybrid.trace")
 local place = core.require("hybrid.place")
 local cache = {}
 
-local ipairs, type, select, rawget = ipairs, type, select, rawget
+local ipairs, type = ipairs, type
 
 cache.capacity = 16          -- entries
 cache.patience = 12          -- traces in a row without a hit

@@ -6,7 +6,7 @@ local inspect = core.introspect
 local place = core.require("hybrid.place")
 local guard = {}
 
-local type, ipairs, rawget, tostring, concat = type, ipairs, rawget, tostring, table.concat
+local type, ipairs, rawget, concat = type, ipairs, rawget, table.concat
 
 guard.compares, guard.slots = 50, 50    -- of a chunk
 

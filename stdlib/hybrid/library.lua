@@ -3,11 +3,12 @@ local core = ...
 local inspect = core.introspect
 local library = {}
 
-local rawget, type, pairs, getmetatable = rawget, type, pairs, inspect.raw_metatable
+local rawget, type, pairs = rawget, type, pairs
 
 -- Fields that the library keeps for itself; no guard covers them and no trace writes them back.
 library.own_fields = {
   _ready = true, _order = true, _hooks = true, _pre_hooks = true, _hybrid = true, _exec = true, _graphs = true,
+  _hooks_told = true,
 }
 
 -- Tables of the host's standard library, and their functions under global names.

@@ -4,8 +4,9 @@ local live = {}
 
 local hooks                       -- of the trace under way
 
---- live.collect() starts a list of hooks for a trace; live.finish() -> {before = {f, …}, after = {f, …}}.
-function live.collect() hooks = {before = {}, after = {}, counts = {}} end
+--- live.collect() starts a list of hooks for a trace; live.finish() -> {before = {f, …}, after = {f, …}, read = set of the
+--- functions that are asked for numbers}.
+function live.collect() hooks = {before = {}, after = {}, counts = {}, read = {}} end
 function live.finish()
   local done = hooks
   hooks = nil
@@ -39,6 +40,7 @@ function live.number(f)
     return v
   end
   if not live.tracing() then return core.ops.tensor(read()) end
+  hooks.read[f] = true
   local t = core.number_table(1, 1)
   live.before_run(function() core.set_numbers(t, read()) end)
   return core.ops.reshape(core.ops.to(t, "float32"), {})

@@ -9,7 +9,7 @@ local template = core.require("hybrid.template")
 local live = core.require("hybrid.live")
 local trace = {}
 
-local type, ipairs, pairs, next, rawget = type, ipairs, pairs, next, rawget
+local type, ipairs, next, rawget = type, ipairs, next, rawget
 
 --- trace.backend: what traces and runs programs; tests put a model of it here.
 trace.backend = {
@@ -66,6 +66,20 @@ end
 
 local function describe(kind, p, expected) return {kind = kind, place = p, expected = expected} end
 
+-- Variables that only functions handed to pg.live use are read before each run.
+local function leave_to_live(w, functions)
+  for f in next, functions do
+    for i = 1, 255 do
+      if not inspect.upvalue(f, i) then break end
+      local p = w.cells[inspect.cell(f, i) or false]
+      if p and p.lent then p.frozen = true end
+    end
+  end
+  if next(functions) then w.live_keys = walk.keys_only_in(w, functions) end
+end
+
+local function is_live(w, p) return w.live_keys and p.node and w.live_keys[p.key] and type(p.value) == "number" end
+
 local function add_table_guard(guards, p)
   local node = p.target
   if not node.by_path then return guards:identical(p, node.table, describe("table", p, node.table)) end
@@ -74,7 +88,7 @@ local function add_table_guard(guards, p)
 end
 
 -- Everything but tensors.
-local function add_place(cache, guards, p, boxes)
+local function add_place(cache, w, guards, p, boxes)
   if p.kind == "tensor" then
     local list = boxes.places[p.value]
     if not list then
@@ -85,7 +99,7 @@ local function add_place(cache, guards, p, boxes)
     list[#list + 1] = p
     return
   end
-  if p.frozen then return end
+  if p.frozen or is_live(w, p) then return end
   if p.kind == "table" then return add_table_guard(guards, p) end
   if p.kind == "function" then return guards:same_function(p, p.value, describe("function", p, p.value)) end
   if p.kind == "same" then return guards:identical(p, p.value, describe("object", p, p.value)) end
@@ -276,7 +290,7 @@ local function has_foreign_metatable(w)
   return false
 end
 
-local function build_templates(cache, w, t, changes, results, mark)
+local function build_templates(w, t, changes, results, mark)
   local templates = template.new{walk = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
   for _, change in ipairs(changes) do templates:assign(change) end
   templates:answer(results.n - 3, {unpack(results, 4, results.n)})
@@ -284,9 +298,10 @@ local function build_templates(cache, w, t, changes, results, mark)
   return templates
 end
 
-local function add_guards(cache, w, boxes)
+local function add_guards(cache, w, boxes, hooks)
   local guards = guard.new()
-  for _, p in ipairs(w.places) do add_place(cache, guards, p, boxes) end
+  leave_to_live(w, hooks.read)
+  for _, p in ipairs(w.places) do add_place(cache, w, guards, p, boxes) end
   for _, node in ipairs(w.nodes) do add_node(cache, w, guards, node) end
   add_absent(w, guards)
   return guards
@@ -333,7 +348,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
     local change = changes[i]
     if is_counter(change) and cache:is_freed(change_name(cache, change)) then a.step = change.after - change.before end
   end
-  local guards = add_guards(cache, w, boxes)
+  local guards = add_guards(cache, w, boxes, hooks)
   local known = captured_places(cache, boxes, captured, templates)
   confirm(cache, attempt, known)
   add_tensors(cache, guards, boxes, captured, templates)
@@ -377,7 +392,7 @@ function trace.run(cache, n, arguments, attempt)
   walk.roll_back(changes)
   if not results[1] then error(results[2], 0) end
   if not results[2] then error(results[3], 0) end
-  local templates = build_templates(cache, w, results[3], changes, results, mark)
+  local templates = build_templates(w, results[3], changes, results, mark)
   if templates.problem then return nil, templates.problem end
   return finish_entry(cache, w, results[3], changes, templates, n, attempt, hooks)
 end

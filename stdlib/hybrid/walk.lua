@@ -64,6 +64,7 @@ local function add_metatable(w, node, meta)
   end
   if library.owns(meta) then
     node.library_class = library.is_class(meta) and meta
+    node.layer = rawget(meta, "_is_class") and not rawget(meta, "_is_base")
     if node.library_class then node.own, node.untraced = library.keys(meta), library.untraced(meta) end
     if rawget(node.table, "hybrid_forward") then node.all = true end
     return
@@ -187,8 +188,9 @@ function add_function(w, f)
       w.generation = w.generation + 1
     end
     local id = cell_of(f, i)
-    if not w.cells[id] then
-      local p = {cell = id, owner = f, index = i, name = name, value = value, frozen = found.frozen[i]}
+    if w.cells[id] then w.cells[id].lent = false
+    else
+      local p = {cell = id, owner = f, index = i, name = name, value = value, frozen = found.frozen[i], lent = found.lent[i]}
       w.cells[id] = p
       w.places[#w.places + 1] = p
       add_value(w, p)
@@ -229,12 +231,17 @@ local function is_guarded(w, node, key)
   return w.computes or node.all or false
 end
 
+-- Tables in which layers of the library keep their options: nobody else writes them.
+local function is_private(node, key, value)
+  return type(value) == "table" and node.layer and type(key) == "string" and key:byte() == 95 and raw_metatable(value) == nil
+end
+
 local function add_entry(w, node, key, value)
   node.done[key] = true
   if (node.environment or node.globals) and library.is_standard(value) then return end
   local p = {node = node, key = key, value = value}
   w.places[#w.places + 1] = p
-  if node.untraced and node.untraced[key] then p.kind = "same" else add_value(w, p) end
+  if (node.untraced and node.untraced[key]) or is_private(node, key, value) then p.kind = "same" else add_value(w, p) end
 end
 
 -- The entries of a big table that functions name; the others are covered by its length.
@@ -254,7 +261,7 @@ local function visit(w, node)
   end
   if node.big then return visit_big(w, node) end
   local list, rest = {}, {}
-  for key, value in next, node.before do
+  for key in next, node.before do
     if not node.done[key] and is_guarded(w, node, key) then
       if type(key) == "number" then list[#list + 1] = key else rest[#rest + 1] = key end
     end
@@ -266,10 +273,8 @@ local function visit(w, node)
 end
 
 local function settle(w)
-  local i = 1
   repeat
-    local generation = w.generation
-    i = 1
+    local generation, i = w.generation, 1
     while i <= #w.nodes do   -- grows while it is walked
       local node = w.nodes[i]
       if node.generation ~= w.generation then
@@ -339,6 +344,24 @@ function walk.run(options)
     spread_paths(w)
   until generation == w.generation
   return w
+end
+
+--- walk.keys_only_in(w, functions) -> the set of names that stand in these functions (a set), which the functions of the walk make,
+--- and nowhere else in them.
+function walk.keys_only_in(w, functions)
+  local uses, only = {}, {}
+  for _, f in ipairs(w.function_list) do
+    local found = w.functions[f]
+    for i, name in ipairs(found.strings) do uses[name] = (uses[name] or 0) + found.uses[i] end
+  end
+  for f in next, functions do
+    local found = kind_of(f) == "script" and scan(f) or {strings = {}}
+    for i, name in ipairs(found.strings) do
+      uses[name] = (uses[name] or 0) - found.uses[i]
+      if uses[name] == 0 then only[name] = true end
+    end
+  end
+  return only
 end
 
 -- Reads of absent fields ---------------------------------------------------------------------------------------------------

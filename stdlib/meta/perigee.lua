@@ -1771,12 +1771,22 @@ function Block:load_parameters(path, options) end
 ---@return any
 function Block:summary(...) end
 
----block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) checks its options and that every block below
----a HybridBlock is hybrid, and returns the block. Blocks run eagerly in this version whatever was asked: the results
----are the same, nothing is traced.
+---block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes the hybrid blocks from here down run as native
+---graphs: the first call traces forward once, later calls do not enter it while what it read is the same. static_alloc
+---(true) keeps the planned memory between calls, static_shape promises one shape. hybridize(false) goes back. Returns
+---the block.
 ---@param options any
 ---@return any
 function Block:hybridize(options) end
+
+---block:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a hybridized block: how often forward was traced, for
+---how many sets of types a graph was made, how many calls ran one, and why the last trace was made.
+---@return any
+function Block:cache_info() end
+
+---block:graph() -> the graph of the call before, as a text with types and script lines; graph():dot() for Graphviz.
+---@return any
+function Block:graph() end
 
 ---@class perigee.Trainer
 local Trainer = {}
@@ -4496,6 +4506,21 @@ function pg.checkpoint(f, ...) end
 ---@param what any
 ---@return any
 function pg.help(what) end
+
+---pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> f as a native graph: a callable with cache_info() and graph(). f takes and answers
+---tensors, numbers, booleans, strings and trees of them; a whole training step may be one. What f reads is guarded, see
+---Block:hybridize.
+---@param f any
+---@param options any
+---@return any
+function pg.jit(f, options) end
+
+---pg.debug(f, …) runs f with graphs off: hybridized blocks and jitted functions run as plain Lua, every value can be read. Answers
+---f's results.
+---@param f any
+---@param ... any
+---@return any
+function pg.debug(f, ...) end
 
 ---pg.live(f) -> a 0-dim float32 tensor with the number that f() answers. Inside a hybridized block or pg.jit, f is called
 ---before each run, so that a number that changes (a temperature, a schedule) traces nothing again.

@@ -7,7 +7,7 @@ local param = core.require("param")
 local show = core.require("nn.show")
 local sets = core.require("nn.parameters")
 
-local rawget, rawset, type, setmetatable, getmetatable = rawget, rawset, type, setmetatable, getmetatable
+local rawget, rawset, type, setmetatable = rawget, rawset, type, setmetatable
 
 -- Whether a new field may bring a parameter without a value, so that the next call has to look.
 local function may_wait(value)

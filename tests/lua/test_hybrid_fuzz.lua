@@ -128,7 +128,7 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
-local function run_model(number, calls)
+local function run_model(calls)
   local text = source()
   local eager, hybrid = instance(text), instance(text)
   local c = cache.new{root = hybrid.self, label = "self", name = "fuzz", body = function(...) return hybrid.self:forward(...) end}
@@ -176,7 +176,7 @@ t.test("random models: 0 wrong results", function()
   local wrong, traces, hits, eager = 0, 0, 0, 0
   local failure
   for i = 1, models do
-    local ok, text, log, problem = pcall(run_model, i, 30)
+    local ok, text, log, problem = pcall(run_model, 30)
     if not ok then
       trace.backend, core.warn, cache.patience = backend, warn, patience
       error("model " .. i .. ": " .. tostring(text))
