@@ -429,6 +429,30 @@ TEST_CASE("passes: an unknown name is refused with a suggestion") {
   CHECK(error_text([&] { optimize(graph, checked(true, {"simplfy"})); }) == "optimize: no pass 'simplfy'; did you mean 'simplify'?");
 }
 
+TEST_CASE("passes: the environment switches them off by name") {
+  GraphSketch g;
+  const Graph graph = g.done({g.op("neg", {g.op("exp", {g.op("mul", {g.input("x", {2}), 1.0})})})});
+  ::setenv("PERIGEE_DISABLE_PASSES", "fuse, simplify", 1);
+  const Graph plain = optimize(graph, checked(true));
+  ::setenv("PERIGEE_DISABLE_PASSES", "fused", 1);
+  const std::string wrong = error_text([&] { optimize(graph); });
+  ::unsetenv("PERIGEE_DISABLE_PASSES");
+  CHECK(same_graph(plain, graph));
+  CHECK(wrong == "PERIGEE_DISABLE_PASSES: no pass 'fused'; did you mean 'fuse'?");
+  CHECK(optimize(graph, checked(true)).nodes.size() == 2);
+}
+
+TEST_CASE("passes: a node without outputs stays where it is") {
+  GraphSketch g;
+  const Operand x = g.input("x", {2});
+  const Operand y = g.op("exp", {x});
+  g.op("print_value", {g.op("neg", {y})}, {{"label", std::string("y")}});
+  g.op("print_value", {y}, {{"label", std::string("again")}});
+  const Graph better = optimize(g.done({g.op("mul", {y, 2.0})}), checked(true));
+  CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is("print_value"); }) == 2);
+  CHECK(std::get<std::string>(std::find_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is("print_value"); })->attrs[0]) == "y");
+}
+
 namespace {
 
 // The optimized graph, planned and run, gives the bits of the original.
