@@ -291,7 +291,8 @@ class LevelCompiler {
     consume(from);
   }
 
-  // Operands that must be computed: those of spans first, then the heaviest, each once.
+  // Operands that must be computed, each once: first those that will stand in memory anyway, results of spans and what is
+  // read again, then the heaviest.
   SmallVector<int32_t, 3> pending_operands(int32_t v) const {
     SmallVector<int32_t, 3> out;
     const TileValue& value = p_.value(v);
@@ -300,11 +301,13 @@ class LevelCompiler {
       if (!in_memory(o) && std::find(out.begin(), out.end(), o) == out.end()) out.push_back(o);
     }
     std::stable_sort(out.begin(), out.end(), [&](int32_t a, int32_t b) {
-      const bool span_a = !p_.form[size_t(a)].chained, span_b = !p_.form[size_t(b)].chained;
-      return span_a != span_b ? span_a : p_.weight[size_t(a)] > p_.weight[size_t(b)];
+      const int stored_a = stored_anyway(a), stored_b = stored_anyway(b);
+      return stored_a != stored_b ? stored_a > stored_b : p_.weight[size_t(a)] > p_.weight[size_t(b)];
     });
     return out;
   }
+
+  int stored_anyway(int32_t v) const { return !p_.form[size_t(v)].chained ? 2 : left_[size_t(v)] > 1 ? 1 : 0; }
 
   // The operand to compute last, so that it is in the accumulator; -1: none of the pending.
   int32_t last_operand(int32_t v, std::span<const int32_t> pending) const {

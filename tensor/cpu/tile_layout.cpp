@@ -6,7 +6,7 @@ namespace pg::cpu {
 namespace {
 
 // Shorter runs are cheaper copied together than walked one by one.
-constexpr int64_t kShortestRun = 256;
+constexpr int64_t kShortestRun = 128;
 
 bool merges(const TileLayout& l, int outer) {
   for (const Dims& s : l.strides)

@@ -11,11 +11,12 @@
 
 namespace pg::cpu {
 
-void execute(const TileCode& code, char* const* table, int64_t n) {
+void execute(const TileCode& code, char* const* table, int64_t n, bool repeatable) {
   using Kind = TileInstruction::Kind;
+  repeatable &= code.pure;  // else registers of a tile are written over
   for (const TileInstruction& i : code.instructions) {
     if (i.kind == Kind::kChain) {
-      run_chain(&code.steps[size_t(i.first_step)], table, n);
+      run_chain(&code.steps[size_t(i.first_step)], table, n, repeatable);
     } else if (i.kind == Kind::kSpan) {
       const void* in[kMaxSpanInputs] = {table[i.in[0]], table[i.in[1]], table[i.in[2]]};
       i.span(n, table[i.out], in, i.scalars, i.params);
@@ -218,40 +219,73 @@ class TileRun {
     // Computes positions [begin, end). Those of the reduced value go to totals(), `size` bytes each.
     void process(int64_t begin, int64_t end, int64_t size = 0) {
       const TileLayout& layout = r_.layout_;
-      const TileProgram& program = r_.program_;
-      int64_t tile = tiled_ ? program.tile : INT64_MAX;
+      int64_t tile = tiled_ ? r_.program_.tile : INT64_MAX;
       // Tiles of whole runs leave the tiles of periodic operands as they are.
       const bool whole_runs = tiled_ && !layout.runs && layout.inner <= tile && begin % layout.inner == 0;
       if (whole_runs) tile = tile / layout.inner * layout.inner;
+      if (layout.runs) start_runs(begin);
       const Cell totals_cell = Cell(r_.in_.size() + r_.m_.body_.outputs.size());
-      int64_t run_of_level1 = -1;
+      int64_t left = layout.runs ? layout.inner - begin % layout.inner : INT64_MAX;  // of the run
+      bool fresh = layout.runs;
       for (int64_t position = begin; position < end;) {
-        int64_t n = std::min(end - position, tile);
-        if (layout.runs) n = std::min(n, layout.inner - position % layout.inner);
-        for (const Moving& m : r_.moving_) move(m, position, n, whole_runs && position != begin);
+        const int64_t n = std::min({end - position, tile, left});
+        for (size_t k = 0; k < r_.moving_.size(); ++k) move(k, position, n, layout.inner - left, whole_runs && position != begin);
         table_[totals_cell] = totals_ + (position - begin) * size;
-        if (layout.runs && !program.levels[1].instructions.empty() && position / layout.inner != run_of_level1) {
-          execute(program.levels[1], table_, 1);
-          run_of_level1 = position / layout.inner;
-        }
-        if (r_.first_step_ > 0) run_chain(&r_.code_->steps[size_t(r_.first_step_)], table_, n);
-        else execute(*r_.code_, table_, n);
+        if (fresh && !r_.program_.levels[1].instructions.empty()) execute(r_.program_.levels[1], table_, 1);
+        if (r_.streaming_) run_chain(&r_.code_->steps[size_t(r_.first_step_)], table_, n);
+        else execute(*r_.code_, table_, n, !r_.aliased_);
         position += n;
+        fresh = layout.runs && (left -= n) == 0;
+        if (!fresh) continue;
+        next_run();
+        left = layout.inner;
       }
     }
 
    private:
-    void move(const Moving& m, int64_t position, int64_t n, bool filled) {
+    void move(size_t k, int64_t position, int64_t n, int64_t in_run, bool filled) {
+      const Moving& m = r_.moving_[k];
       if (m.gather >= 0) {
         char* tile = tiles_ + m.gather * tile_bytes_;
         table_[m.cell] = tile;
         if (!(filled && m.periodic)) r_.gathers_[size_t(m.gather)].read(position, n, tile);
         return;
       }
-      const int64_t at = m.access == Access::kLinear ? position : r_.layout_.offset(size_t(m.input), position);
+      const int64_t at = m.access == Access::kLinear ? position : runs_[k] + (m.access == Access::kRun ? in_run : 0);
       table_[m.cell] = const_cast<char*>(m.data) + at * m.size;
     }
 
+    // The operands' offsets at the start of the run that `position` lies in.
+    void start_runs(int64_t position) {
+      const Dims& shape = r_.layout_.shape;
+      position -= position % r_.layout_.inner;
+      index_ = shape;
+      runs_.clear();
+      for (const Moving& m : r_.moving_) {
+        const bool jumps = m.access == Access::kRun || m.access == Access::kColumn;
+        runs_.push_back(jumps ? r_.layout_.offset(size_t(m.input), position) : 0);
+      }
+      position /= r_.layout_.inner;
+      for (int d = shape.size() - 2; d >= 0; position /= shape[d--]) index_[d] = position % shape[d];
+    }
+
+    void next_run() {
+      const TileLayout& layout = r_.layout_;
+      for (int d = layout.shape.size() - 2; d >= 0; --d) {
+        const bool wraps = ++index_[d] == layout.shape[d];
+        for (size_t k = 0; k < runs_.size(); ++k) {
+          const Moving& m = r_.moving_[k];
+          if (m.access != Access::kRun && m.access != Access::kColumn) continue;
+          const int64_t stride = layout.strides[size_t(m.input)][d];
+          runs_[k] += wraps ? stride - stride * layout.shape[d] : stride;
+        }
+        if (!wraps) return;
+        index_[d] = 0;
+      }
+    }
+
+    Dims index_;                    // of the current run
+    SmallVector<int64_t, 12> runs_;  // where it starts, by moving operand
     const TileRun& r_;
     char** table_;
     char *tiles_, *totals_;
@@ -353,19 +387,36 @@ TileMachine::TileMachine(TileBody body)
     : body_(std::move(body)), layout_(body_), program_(compile_tiles(body_, layout_)) {
   const TileReduction& r = body_.reduction;
   if (r.value >= 0) loops_ = reduce_loops(r.reduction.op, reduce_compute_type(r.storage));
+  plain_ = r.value < 0 && layout_.size > 0 && program_.levels[2].pure;
+  int64_t bytes = 0;
+  for (size_t k = 0; k < body_.inputs.size(); ++k) {
+    plain_ &= layout_.access[k] == Access::kSingle || layout_.access[k] == Access::kLinear;
+    bytes += size_of(body_.inputs[k].dtype) * layout_.size;
+  }
+  for (const TileOutput& o : body_.outputs) bytes += size_of(o.dtype) * layout_.size;
+  plain_ &= bytes < kStreamBytes && layout_.size * program_.levels[2].cost < 2 * kWorthAThread;
 }
 
-// Everything has one element.
-void TileMachine::run_single(std::span<const View> in, std::span<const View> out) const {
+bool TileMachine::runs_plainly(std::span<const View> in, std::span<const View> out) const {
+  if (!plain_) return false;
+  if (layout_.size == 1) return true;
+  for (size_t k = 0; k < in.size(); ++k)
+    if (layout_.access[k] == Access::kLinear && !dense(in[k])) return false;
+  return program_.hazards.empty() || !may_alias(in, out);
+}
+
+void TileMachine::run_plain(std::span<const View> in, std::span<const View> out) const {
   const int64_t table_bytes = rounded_up(program_.cells * int64_t(sizeof(char*)), 64);
-  char* base = static_cast<char*>(
-      scratch_bytes(ScratchSlot::kFused, size_t(table_bytes + program_.shared_bytes) + in.size() * kElementBytes));
+  const int64_t shared_bytes = rounded_up(program_.shared_bytes + int64_t(in.size() * kElementBytes), 64);
+  char* base =
+      static_cast<char*>(scratch_bytes(ScratchSlot::kFused, size_t(table_bytes + shared_bytes + program_.local_bytes)));
   char** table = reinterpret_cast<char**>(base);
   for (size_t k = 0; k < in.size(); ++k) table[k] = in[k].as<char>();
   for (size_t k = 0; k < out.size(); ++k) table[in.size() + k] = out[k].as<char>();
   place_constants(program_, table);
   place_registers(program_.shared, base + table_bytes, table);
-  if (!program_.hazards.empty() && may_alias(in, out)) {
+  place_registers(program_.local, base + table_bytes + shared_bytes, table);
+  if (layout_.size == 1 && !program_.hazards.empty() && may_alias(in, out)) {
     char* copies = base + table_bytes + program_.shared_bytes;
     for (size_t k = 0; k < in.size(); ++k) {
       std::memcpy(copies + k * kElementBytes, in[k].data, size_t(size_of(in[k].dtype())));
@@ -373,11 +424,11 @@ void TileMachine::run_single(std::span<const View> in, std::span<const View> out
     }
   }
   execute(program_.levels[0], table, 1);
+  if (layout_.size > 1) execute(program_.levels[2], table, layout_.size, program_.levels[2].pure && !may_alias(in, out));
 }
 
 void TileMachine::run(std::span<const View> in, std::span<const View> out) const {
-  const bool single = layout_.size == 1 && body_.reduction.value < 0;
-  if (single) return run_single(in, out);
+  if (runs_plainly(in, out)) return run_plain(in, out);
   TileRun(*this, in, out).run();
 }
 

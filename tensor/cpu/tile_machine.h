@@ -16,15 +16,19 @@ class TileMachine {
 
  private:
   friend class TileRun;
-  void run_single(std::span<const View> in, std::span<const View> out) const;
+  // Small spaces of operands as they are: without threads, tiles and moving addresses.
+  bool runs_plainly(std::span<const View> in, std::span<const View> out) const;
+  void run_plain(std::span<const View> in, std::span<const View> out) const;
 
   TileBody body_;
   TileLayout layout_;
   TileProgram program_;
   ReduceLoops loops_ = {};
+  bool plain_ = false;
 };
 
-// Runs the instructions over n elements; the table holds where each operand's first one stands.
-void execute(const TileCode& code, char* const* table, int64_t n);
+// Runs the instructions over n elements; the table holds where each operand's first one stands. `repeatable`: no output
+// stands where an input does.
+void execute(const TileCode& code, char* const* table, int64_t n, bool repeatable = false);
 
 }  // namespace pg::cpu

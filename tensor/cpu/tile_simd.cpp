@@ -251,13 +251,14 @@ void flush_streams() { hwy::FlushStream(); }
 
 int64_t block_size() { return int64_t(8 * hn::Lanes(WideTag())); }
 
-void run_steps(const Step* steps, Memory memory, int64_t n) {
+void run_steps(const Step* steps, Memory memory, int64_t n, bool repeatable) {
   if (n == 1) return reinterpret_cast<OneCode>(steps->one)(steps, memory, hn::Undefined(OneTag()));
   const int64_t lanes = int64_t(hn::Lanes(WideTag())), size = 8 * lanes;
   const Wide none = hn::Zero(WideTag());
   int64_t i = 0;
   const auto block = reinterpret_cast<BlockCode>(steps->block);
   for (; i + size <= n; i += size) block(steps, memory, i, none, none, none, none, none, none, none, none);
+  if (repeatable && i > 0 && i < n) return block(steps, memory, n - size, none, none, none, none, none, none, none, none);
   for (; i < n; i += lanes)
     reinterpret_cast<PartCode>(steps->part)(steps, memory, i, size_t(std::min(lanes, n - i)), none);
 }
@@ -299,8 +300,8 @@ int64_t chain_block() { return HWY_DYNAMIC_DISPATCH(block_size)(); }
 
 void finish_streams() { HWY_DYNAMIC_DISPATCH(flush_streams)(); }
 
-void run_chain(const Step* steps, char* const* memory, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(run_steps)(steps, memory, n);
+void run_chain(const Step* steps, char* const* memory, int64_t n, bool repeatable) {
+  HWY_DYNAMIC_DISPATCH(run_steps)(steps, memory, n, repeatable);
 }
 
 }  // namespace pg::cpu

@@ -76,7 +76,8 @@ int64_t chain_block();
 void finish_streams();
 
 // Runs steps up to kEnd over elements [0, n): element i of an operand stands at memory[a] + i, with the mask i & mask.
-// n = 1 is a case of its own, in which all operands are single elements.
-void run_chain(const Step* steps, char* const* memory, int64_t n);
+// n = 1 is a case of its own, in which all operands are single elements. `repeatable`: elements may be computed twice,
+// as nothing that is read has been written over; then a rest is done as one more block.
+void run_chain(const Step* steps, char* const* memory, int64_t n, bool repeatable = false);
 
 }  // namespace pg::cpu

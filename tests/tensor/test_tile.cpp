@@ -1,0 +1,218 @@
+// The parts of the tiled vector machine: chains, gathering, layouts, the code of programs.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "tensor/cpu/tile_gather.h"
+#include "tensor/cpu/tile_machine.h"
+#include "tensor/cpu/tile_simd.h"
+#include "tensor/parallel.h"
+
+using namespace pg;
+using namespace pg::cpu;
+
+namespace {
+
+Step step(ChainOp op, int32_t a = 0, bool scalar = false, int32_t b = 0) {
+  Step s;
+  s.a = a;
+  s.b = b;
+  s.a_scalar = scalar;
+  set_code(s, op);
+  return s;
+}
+
+TileValue input(int32_t index, DType dtype = DType::kFloat32) {
+  TileValue v;
+  v.index = index;
+  v.dtype = dtype;
+  return v;
+}
+TileValue constant(double number) {
+  TileValue v;
+  v.kind = TileValue::Kind::kConstant;
+  v.number = number;
+  return v;
+}
+TileValue span(const char* op, std::initializer_list<int32_t> operands) {
+  TileValue v;
+  v.kind = TileValue::Kind::kSpan;
+  v.row = find_span(op);
+  for (int32_t o : operands) v.operands[v.count++] = o;
+  return v;
+}
+
+std::vector<float> ramp(int64_t n, float first = 0) {
+  std::vector<float> out(static_cast<size_t>(n));
+  std::iota(out.begin(), out.end(), first);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("tile: a chain of any length touches its elements and no others") {
+  for (const bool repeatable : {false, true})
+    for (int64_t n = 1; n < 700; n += n < 300 ? 1 : 37) {
+      std::vector<float> x = ramp(n), y = ramp(n, 5), out(size_t(n) + 2, -1);
+      float two = 2;
+      char* memory[] = {reinterpret_cast<char*>(x.data()), reinterpret_cast<char*>(y.data()),
+                        reinterpret_cast<char*>(out.data() + 1), reinterpret_cast<char*>(&two)};
+      const Step steps[] = {step(ChainOp::kLoad, 0),      step(ChainOp::kMul, 3, true), step(ChainOp::kSubOf, 1),
+                            step(ChainOp::kMaximum, 0), step(ChainOp::kStore, 2),     step(ChainOp::kEnd)};
+      run_chain(steps, memory, n, repeatable);
+      bool right = out.front() == -1 && out.back() == -1;
+      for (size_t i = 0; i < size_t(n); ++i) right &= out[i + 1] == std::max(y[i] - 2 * x[i], x[i]);
+      REQUIRE(right);
+    }
+}
+
+TEST_CASE("tile: halves, bools and masks in chains") {
+  for (const int64_t n : {1, 3, 130, 300}) {
+    std::vector<Half> h;
+    std::vector<BFloat16> b;
+    for (int64_t i = 0; i < n; ++i) h.push_back(Half(float(i) / 3)), b.push_back(BFloat16(float(n - i)));
+    std::vector<uint8_t> mask(size_t(n) + 1, 7);
+    std::vector<Half> out(static_cast<size_t>(n));
+    char* memory[] = {reinterpret_cast<char*>(h.data()), reinterpret_cast<char*>(b.data()),
+                      reinterpret_cast<char*>(mask.data()), reinterpret_cast<char*>(out.data()), nullptr};
+    std::vector<float> wide(static_cast<size_t>(n));
+    memory[4] = reinterpret_cast<char*>(wide.data());
+    const Step steps[] = {step(ChainOp::kLoadHalf, 0),   step(ChainOp::kStore, 4),    step(ChainOp::kLoadBFloat16, 1),
+                          step(ChainOp::kLt, 4),         step(ChainOp::kStoreBool, 2), step(ChainOp::kNot),
+                          step(ChainOp::kAnd, 2),        step(ChainOp::kOr, 2),        step(ChainOp::kFromBool),
+                          step(ChainOp::kWhere, 2, false, 4), step(ChainOp::kStoreHalf, 3), step(ChainOp::kEnd)};
+    run_chain(steps, memory, n);
+    CHECK(mask.back() == 7);
+    for (size_t i = 0; i < size_t(n); ++i) {
+      const bool less = float(b[i]) < float(h[i]);
+      REQUIRE(mask[i] == (less ? 1 : 0));
+      REQUIRE(float(out[i]) == (less ? 1.0f : float(h[i])));
+    }
+  }
+}
+
+TEST_CASE("tile: gathering agrees with a walk over indices") {
+  const Dims shape{3, 4, 5};
+  std::vector<int32_t> data(500);
+  std::iota(data.begin(), data.end(), 0);
+  for (const Dims& strides : {Dims{20, 5, 1}, Dims{1, 3, 12}, Dims{0, 5, 1}, Dims{7, 0, 0}, Dims{40, 10, 2}, Dims{0, 0, 0}}) {
+    const Gather gather(reinterpret_cast<const char*>(data.data()), 4, shape, strides);
+    for (const auto& [from, n] : {std::pair<int64_t, int64_t>{0, 60}, {1, 1}, {7, 22}, {59, 1}}) {
+      std::vector<int32_t> out(size_t(n), -1);
+      gather.read(from, n, reinterpret_cast<char*>(out.data()));
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t p = from + i;
+        REQUIRE(out[size_t(i)] == p / 20 * strides[0] + p / 5 % 4 * strides[1] + p % 5 * strides[2]);
+      }
+    }
+  }
+}
+
+TEST_CASE("tile: layouts merge what they can and keep runs apart where an input repeats") {
+  using Access = TileLayout::Access;
+  TileBody body;
+  body.space = {4, 6, 200};
+  body.inputs = {{DType::kFloat32, {4, 6, 200}}, {DType::kFloat32, {}}};
+  const TileLayout plain(body);
+  CHECK(plain.shape == Dims{4800});
+  CHECK_FALSE(plain.runs);
+  body.inputs.push_back({DType::kFloat32, {200}});
+  body.inputs.push_back({DType::kFloat32, {4, 6, 1}});
+  const TileLayout runs(body);
+  CHECK(runs.shape == Dims{24, 200});
+  CHECK(runs.runs);
+  CHECK(runs.access == std::vector<Access>{Access::kLinear, Access::kSingle, Access::kRun, Access::kColumn});
+  CHECK(runs.offset(3, 200 * 5 + 17) == 5);
+  body.space = {4, 6, 20};
+  body.inputs = {{DType::kFloat32, {4, 6, 20}}, {DType::kFloat32, {20}}, {DType::kFloat32, {6, 1}}};
+  const TileLayout gathered(body);
+  CHECK(gathered.access == std::vector<Access>{Access::kLinear, Access::kGather, Access::kGather});
+  CHECK(gathered.periodic(1));
+  CHECK_FALSE(gathered.periodic(2));
+}
+
+TEST_CASE("tile: values flow through the accumulator, registers are reused") {
+  TileBody body;
+  body.space = {1000};
+  body.inputs = {{DType::kFloat32, {1000}}, {DType::kFloat32, {1000}}};
+  body.values = {input(0), input(1), constant(3)};
+  body.values.push_back(span("mul", {0, 1}));
+  body.values.push_back(span("add", {3, 2}));
+  for (int32_t i = 0; i < 20; ++i) body.values.push_back(span("tanh", {int32_t(body.values.size()) - 1}));
+  body.outputs = {{int32_t(body.values.size()) - 1, DType::kFloat32, false}};
+  const TileProgram chain = compile_tiles(body, TileLayout(body));
+  CHECK(chain.levels[2].pure);
+  CHECK(chain.levels[2].instructions.size() == 1);
+  CHECK(chain.levels[2].steps.size() == 1 + 2 + 20 + 1 + 1);  // a load, the ops, a store, the end
+  CHECK(chain.local.empty());
+  CHECK(chain.levels[0].instructions.empty());
+
+  // Each value twice: one register at a time is enough.
+  body.values.resize(4);
+  for (int32_t i = 0; i < 20; ++i) {
+    const int32_t last = int32_t(body.values.size()) - 1;
+    body.values.push_back(span("exp", {last}));
+    body.values.push_back(span("add", {last + 1, last}));
+  }
+  body.outputs[0].value = int32_t(body.values.size()) - 1;
+  const TileProgram pairs = compile_tiles(body, TileLayout(body));
+  CHECK(pairs.levels[2].pure);
+  CHECK(pairs.local.size() == 2);  // one of them is the streaming code's
+}
+
+TEST_CASE("tile: many registers make the tile smaller") {
+  TileBody body;
+  body.space = {10000};
+  body.inputs = {{DType::kFloat32, {10000}}};
+  body.values = {input(0)};
+  std::vector<int32_t> logs;
+  for (int32_t i = 0; i < 24; ++i) {
+    body.values.push_back(constant(i + 1));
+    body.values.push_back(span("add", {0, int32_t(body.values.size()) - 1}));
+    body.values.push_back(span("log10", {int32_t(body.values.size()) - 1}));
+    logs.push_back(int32_t(body.values.size()) - 1);
+    body.outputs.push_back({logs.back(), DType::kFloat16, false});
+  }
+  int32_t sum = logs[0];
+  for (int32_t i = 1; i < 24; ++i) {
+    body.values.push_back(span("sub", {logs[size_t(24 - i)], sum}));
+    sum = int32_t(body.values.size()) - 1;
+  }
+  for (int32_t l : logs) {
+    body.values.push_back(span("mul", {sum, l}));
+    sum = int32_t(body.values.size()) - 1;
+  }
+  body.outputs.push_back({sum, DType::kFloat32, false});
+  const TileProgram program = compile_tiles(body, TileLayout(body));
+  CHECK_FALSE(program.levels[2].pure);
+  CHECK(program.tile < kTile);
+  CHECK(program.local_bytes <= 64 << 10);
+}
+
+TEST_CASE("tile: a machine run from several threads at once gives each its own results") {
+  TileBody body;
+  body.space = {3000};
+  body.inputs = {{DType::kFloat32, {3000}}, {DType::kFloat32, {}}};
+  body.values = {input(0), input(1), span("exp", {1}), span("mul", {0, 2}), span("log10", {3}), span("add", {4, 3})};
+  body.outputs = {{5, DType::kFloat32, false}};
+  const TileMachine machine(body);
+  const Type vector{DType::kFloat32, {}, {3000}}, scalar{DType::kFloat32, {}, {}};
+  const Dims one{1}, none{};
+  std::vector<float> x = ramp(3000, 1);
+  std::atomic<int> wrong{0};
+  parallel_for(64, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      float s = float(t) / 64;
+      std::vector<float> out(3000);
+      const View in[] = {{&vector, &one, x.data()}, {&scalar, &none, &s}}, to[] = {{&vector, &one, out.data()}};
+      machine.run(in, to);
+      for (size_t i = 0; i < 3000; i += 7) {
+        const double want = double(x[i]) * std::exp(double(s));
+        wrong += std::fabs(out[i] - (want + std::log10(want))) > 1e-3;
+      }
+    }
+  });
+  CHECK(wrong == 0);
+}
