@@ -185,7 +185,7 @@ class Grouping {
   // what b needs goes before a, the others after b, so that both can become one. Answers false where b needs a group that
   // reads a, or the way is long.
   bool make_neighbours(int32_t a, int32_t b) {
-    constexpr int32_t kMaxDistance = 20000;
+    constexpr int32_t kMaxDistance = 512;  // bounds the work, and how far a value is kept from its reader
     const int32_t from = place_[size_t(a)], to = place_[size_t(b)];
     if (to - from > kMaxDistance) return false;
     ++walk_;

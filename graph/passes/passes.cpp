@@ -93,6 +93,12 @@ Graph clean(const Selection& selection, Graph graph) {
   return graph;
 }
 
+Graph run_stage(const Selection& selection, Pass::Stage stage, Graph graph) {
+  for (const Pass& pass : kPasses)
+    if (pass.stage == stage && selection.runs(pass)) graph = selection.run(pass, std::move(graph));
+  return graph;
+}
+
 }  // namespace
 
 std::span<const Pass> passes() { return kPasses; }
@@ -100,20 +106,10 @@ std::span<const Pass> passes() { return kPasses; }
 Graph optimize(Graph graph, const PassOptions& options) {
   const Selection selection(options);
   graph = clean(selection, std::move(graph));
-  bool changed = false;
-  for (const Pass& pass : kPasses)
-    if (pass.stage == Pass::kShape && selection.runs(pass)) {
-      graph = selection.run(pass, std::move(graph));
-      changed = true;
-    }
-  if (changed) graph = clean(selection, std::move(graph));
-  changed = false;
-  for (const Pass& pass : kPasses)
-    if (pass.stage == Pass::kKernels && selection.runs(pass)) {
-      graph = selection.run(pass, std::move(graph));
-      changed = true;
-    }
-  return changed ? without_dead_nodes(graph) : graph;
+  const Graph before = graph;
+  graph = run_stage(selection, Pass::kShape, std::move(graph));
+  if (!same_graph(before, graph)) graph = clean(selection, std::move(graph));
+  return run_stage(selection, Pass::kKernels, std::move(graph));
 }
 
 }  // namespace pg
