@@ -108,7 +108,7 @@ local function graph_costs(env)
   }
 end
 
--- 200 batch sizes in turn, three times: the growth after the first round.
+-- 200 batch sizes in turn, twice: the growth after the first round.
 local function batch_sizes(env)
   local pg = require "perigee"
   pg.set_num_threads(env.threads)
@@ -116,16 +116,16 @@ local function batch_sizes(env)
   net(pg.rand(1, 3, 32, 32))
   net:hybridize()
   local rss, peaks, times = env.status("VmRSS"), {}, {}
-  for round = 1, 3 do
+  for round = 1, 2 do
     env.reset_peak()
     for n = 1, 200 do
-      local x = pg.rand((n * 37) % 200 + 1, 3, 32, 32)
+      local x = pg.rand((n * 37) % 200 + 1, 3, 16, 16)
       times[#times + 1] = timed(env, net, x)
     end
     peaks[round] = env.status("VmHWM") - rss
   end
   local r = row(env, "residual_200_batch_sizes", times)
-  r.peak_rss_delta_mb, r.growth_after_first_round_mb = peaks[1], peaks[3] - peaks[1]
+  r.peak_rss_delta_mb, r.growth_after_first_round_mb = peaks[1], peaks[2] - peaks[1]
   r.specializations = net:cache_info().specializations
   return r
 end
