@@ -69,6 +69,7 @@ perigee: tensors with gradients for Lua.
   x:attach_grad(); pg.record(function() return (x * x):sum() end):backward(); print(x.grad)
   local net = pg.nn.HybridSequential(); net:add(pg.nn.Dense(10)); net:initialize(); net(x)
   local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1}); trainer:step(batch_size)
+  net:hybridize() runs net as a native graph; pg.jit(f) any function, a whole training step too
 Modules: pg.nn pg.loss pg.optim pg.init pg.data pg.metric pg.autograd pg.linalg pg.utils pg.tree
 pg.help(f), pg.help(module) and pg.help("name") say more, such as pg.help("softmax") or pg.help(pg.nn.Dense).
 Ops, most of them methods of tensors too:]]

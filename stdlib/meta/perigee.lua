@@ -1772,9 +1772,10 @@ function Block:load_parameters(path, options) end
 function Block:summary(...) end
 
 ---block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes the hybrid blocks from here down run as native
----graphs: the first call traces forward once, later calls do not enter it while what it read is the same. static_alloc
----(true) keeps the planned memory between calls, static_shape promises one shape. hybridize(false) goes back. Returns
----the block.
+---graphs, forward and backward: the first call traces forward once, later calls do not enter Lua while all that the script
+---read of shapes, types, fields, upvalues and arguments is the same; else forward is traced again. Sizes that were not read
+---are free. Values of tensors cannot be read in forward. static_alloc (true) keeps the planned memory between calls,
+---static_shape (false) promises one shape: another is an error. hybridize(false) goes back. Returns the block.
 ---@param options any
 ---@return any
 function Block:hybridize(options) end
