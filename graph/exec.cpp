@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "graph/exec_frame.h"
+#include "graph/fused.h"
 #include "tensor/context.h"
 
 namespace pg {
@@ -25,6 +26,7 @@ class Run {
   Run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators)
       : plan_(plan), ctx_(ctx), inputs_(inputs), lease_(*plan.frames), frame_(*lease_) {
     bind_inputs();
+    for (size_t i = 0; i < plan.packs.size(); ++i) plan.frames->refresh_pack(frame_, i, source_of(plan.packs[i]));
     bind_outputs();
     bind_generators(generators);
   }
@@ -61,6 +63,19 @@ class Run {
     }
   }
 
+  // The buffer of an input or constant whose packed form a step may take; none for an input that was copied for this run.
+  const Ref<Buffer>& source_of(const PackedInput& p) const {
+    static const Ref<Buffer> none;
+    const Storage& s = plan_.storages[size_t(plan_.slots[size_t(p.view)].storage)];
+    if (s.kind == Storage::kConstant) return plan_.constants[size_t(s.index)].array().buffer;
+    const Array& array = inputs_[size_t(s.index)].array();
+    return array.contiguous ? array.buffer : none;
+  }
+  const void* packed_of(const Step& step) const {
+    const auto& packed = step.pack < 0 ? nullptr : frame_.packs[size_t(step.pack)].packed;
+    return packed ? packed->bytes->data : nullptr;
+  }
+
   void bind_outputs() {
     for (const FreshOutput& f : plan_.fresh) {
       const Storage& storage = plan_.storages[size_t(f.storage)];
@@ -89,9 +104,12 @@ class Run {
   void run_step(const Step& step) {
     if (step.poll) ctx_.poll();
     const View* views = frame_.views.data();
+    const std::span<const View> in{views + step.in, size_t(step.in_count)}, out{views + step.out, size_t(step.out_count)};
+    if (step.fused) return step.fused->run(in, out);
+    if (step.prepared) return step.prepared->run(in, out, step.scratch < 0 ? nullptr : views[step.scratch].data, packed_of(step));
     const Attrs& attrs = step.random < 0 ? *step.attrs : frame_.attrs[size_t(step.random)];
     auto no_allocation = [](int, const Dims&) -> View { return {}; };
-    step.kernel(KernelArgs{*step.op, {views + step.in, size_t(step.in_count)}, {views + step.out, size_t(step.out_count)}, attrs, no_allocation});
+    step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation});
   }
 
   void check_anomaly(const Step& step) const {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "graph/exec_frame.h"
+#include "graph/fused.h"
 #include "graph/plan_arena.h"
 #include "tensor/context.h"
 
@@ -33,6 +34,10 @@ struct Draft {
   std::vector<int32_t> in;      // values; -1: absent
   std::vector<int32_t> out;
   bool commit = false;
+  std::shared_ptr<const FusedKernel> fused = nullptr;
+  const Graph* body = nullptr;  // of a fused step
+  std::shared_ptr<const PreparedKernel> prepared = nullptr;
+  int32_t scratch = -1;         // a value
 };
 
 size_t bytes_of(const Type& type) { return size_t(numel(type.shape)) * size_t(size_of(type.dtype)); }
@@ -126,7 +131,7 @@ class Planner {
         }
         case NodeKind::kConstant: made[n] = {add_constant(node.constant)}; break;
         case NodeKind::kOp: made[n] = lower_op(node, made, at); break;
-        case NodeKind::kFused: made[n] = lower_body(node, made, at); break;
+        case NodeKind::kFused: made[n] = lower_fused(node, made, at); break;
         default: throw Error(fmt::format("plan: node {} is not of a specialized graph", n));
       }
     }
@@ -135,18 +140,31 @@ class Planner {
     return out;
   }
 
-  std::vector<int32_t> lower_body(const Node& node, const std::vector<std::vector<int32_t>>& made, int32_t line) {
+  // The operands of a fused node; numbers in the dtype of the body's input.
+  std::vector<int32_t> fused_inputs(const Node& node, const std::vector<std::vector<int32_t>>& made) {
     const Graph& body = *node.bodies[0];
     std::vector<int32_t> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Operand& o = node.inputs[i];
-      if (o.is_number()) {
-        inputs.push_back(add_immediate(o.number, body.nodes[size_t(body.inputs[i])].types[0].dtype));
-      } else {
-        inputs.push_back(o.is_none() ? -1 : made[size_t(o.node)][size_t(o.output)]);
-      }
+      if (o.is_number()) inputs.push_back(add_immediate(o.number, body.nodes[size_t(body.inputs[i])].types[0].dtype));
+      else inputs.push_back(o.is_none() ? -1 : made[size_t(o.node)][size_t(o.output)]);
     }
-    return lower(body, inputs, line);
+    return inputs;
+  }
+
+  std::vector<int32_t> lower_fused(const Node& node, const std::vector<std::vector<int32_t>>& made, int32_t line) {
+    const Graph& body = *node.bodies[0];
+    std::vector<int32_t> in = fused_inputs(node, made);
+    if (!plan_->options.fuse || !node.types[0].device.is_cpu()) return lower(body, in, line);
+    const OpDef* last = body.nodes[size_t(body.outputs.back().node)].op;
+    Draft step{last, nullptr, keep_attrs({}), line, in, {}};
+    step.fused = FusedKernel::compile(body);
+    step.body = &body;
+    for (int32_t v : in)
+      if (v >= 0) ++values_[size_t(v)].readers;
+    for (const Type& type : node.types) step.out.push_back(add_array(type));
+    drafts_.push_back(step);
+    return step.out;
   }
 
   // What infer_types sees: arrays without buffers, numbers.
@@ -189,8 +207,29 @@ class Planner {
     for (const Type& type : node.types) out.push_back(add_array(type));
     step.in = std::move(in);
     step.out = out;
+    if (row.prepare && plan_->options.prepare) prepare(step, row.prepare);
     drafts_.push_back(std::move(step));
     return out;
+  }
+
+  View type_view(int32_t value) const { return value < 0 ? View{} : View{&layout(value).type, &layout(value).strides, nullptr}; }
+
+  void prepare(Draft& step, PrepareFn make) {
+    SmallVector<View, 4> in, out;
+    uint32_t lasting = 0;
+    for (size_t i = 0; i < step.in.size(); ++i) {
+      in.push_back(type_view(step.in[i]));
+      if (plan_->options.pack && step.in[i] >= 0 && may_last(step.in[i])) lasting |= 1u << (i & 31);
+    }
+    for (int32_t v : step.out) out.push_back(type_view(v));
+    auto no_allocation = [](int, const Dims&) -> View { return {}; };
+    step.prepared = make(KernelArgs{*step.op, in, out, *step.attrs, no_allocation}, lasting);
+    if (!step.prepared || step.prepared->scratch_bytes == 0) return;
+    step.scratch = add_array(Type{DType::kUInt8, layout(step.out[0]).type.device, {int64_t(step.prepared->scratch_bytes)}});
+  }
+  bool may_last(int32_t value) {
+    const Storage::Kind kind = storage_of(value).kind;
+    return (kind == Storage::kInput || kind == Storage::kConstant) && layout(value).contiguous;
   }
 
   // As apply does: a number where the op is not pointwise or has no tensor to follow is a 0-dim float32 tensor.
@@ -277,7 +316,7 @@ class Planner {
     return layout(d.in[at]).type == layout(d.out[i]).type ? d.in[at] : -1;
   }
   bool rewrites_input(const Draft& d) const {
-    if (!plan_->options.in_place || !d.op->has(kInPlace) || d.op->has(kEffect)) return false;
+    if (!plan_->options.in_place || d.fused || !d.op->has(kInPlace) || d.op->has(kEffect)) return false;
     bool any = false;
     for (size_t i = 0; i < d.out.size(); ++i) {
       if (values_[size_t(d.out[i])].readers || is_viewed(d.out[i])) return false;
@@ -338,6 +377,7 @@ class Planner {
       }
       for (int32_t v : drafts_[s].in)
         if (v >= 0) storage_of(v).last = int32_t(s);
+      if (const int32_t v = drafts_[s].scratch; v >= 0) storage_of(v).first = storage_of(v).last = int32_t(s);
     }
     for (Storage& s : plan_->storages)
       if (s.kind == Storage::kOutput) s.last = int32_t(drafts_.size());
@@ -347,30 +387,47 @@ class Planner {
   void share_in_place() {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       const Draft& d = drafts_[s];
-      if (d.commit || !(d.op->has(kInPlace) || d.op->has(kPointwise))) continue;
-      for (size_t i = 0; i < d.out.size(); ++i) {
-        if (d.op->has(kInPlace)) {
-          try_share(d, rewritten_input(*d.op, d.in.size(), i), i, int32_t(s));
-          continue;
-        }
-        for (size_t k = 0; k < d.in.size(); ++k)
-          if (try_share(d, k, i, int32_t(s))) break;
-      }
+      if (d.commit) continue;
+      for (size_t i = 0; i < d.out.size(); ++i) share_output(d, i, int32_t(s));
     }
   }
-  bool try_share(const Draft& d, size_t in, size_t out, int32_t step) {
+  void share_output(const Draft& d, size_t out, int32_t step) {
+    if (d.fused) {
+      if (!fills_space(d, out)) return;
+    } else if (d.op->has(kInPlace)) {
+      const size_t in = rewritten_input(*d.op, d.in.size(), out);
+      if (may_share(d, in, out, step, false)) merge(d, in, out);
+      return;
+    } else if (!d.op->has(kPointwise)) {
+      return;
+    }
+    for (size_t in = 0; in < d.in.size(); ++in)
+      if (may_share(d, in, out, step, !d.fused)) return merge(d, in, out);
+  }
+  // Whether an output of a fused step has the shape of the body's index space.
+  bool fills_space(const Draft& d, size_t out) const {
+    int64_t space = 0;
+    for (const Node& n : d.body->nodes)
+      for (const Type& t : n.types) space = std::max(space, numel(t.shape));
+    return numel(layout(d.out[out]).type.shape) == space;
+  }
+  // `twice`: the step may read the operand in several places, each as the same value.
+  bool may_share(const Draft& d, size_t in, size_t out, int32_t step, bool twice) {
     if (in >= d.in.size() || d.in[in] < 0) return false;
-    const int32_t from = values_[size_t(d.in[in])].storage, to = values_[size_t(d.out[out])].storage;
+    const int32_t from = values_[size_t(d.in[in])].storage;
     const Storage& s = plan_->storages[size_t(from)];
-    // The storage of an output may only take over one of the run's own.
-    if (s.kind != Storage::kArena || s.last != step || s.first >= step || s.bytes == 0) return false;
-    if (!covers_storage(d.in[in]) || !(layout(d.in[in]).type == layout(d.out[out]).type)) return false;
+    if (s.kind != Storage::kArena || s.last != step || s.first >= step || s.bytes == 0 || !covers_storage(d.in[in])) return false;
+    const Type &a = layout(d.in[in]).type, &b = layout(d.out[out]).type;
+    const bool fits = d.fused ? a.shape == b.shape && size_of(a.dtype) == size_of(b.dtype) && a.device == b.device : a == b;
+    if (!fits) return false;
+    for (int32_t v : d.out)
+      if (values_[size_t(v)].storage == from) return false;  // given to another output
     for (size_t k = 0; k < d.in.size(); ++k)
-      if (k != in && d.in[k] >= 0 && values_[size_t(d.in[k])].storage == from && (d.in[k] != d.in[in] || !d.op->has(kPointwise))) return false;
-    merge(from, to);
+      if (k != in && d.in[k] >= 0 && values_[size_t(d.in[k])].storage == from && !(twice && d.in[k] == d.in[in])) return false;
     return true;
   }
-  void merge(int32_t from, int32_t to) {
+  void merge(const Draft& d, size_t in, size_t out) {
+    const int32_t from = values_[size_t(d.in[in])].storage, to = values_[size_t(d.out[out])].storage;
     plan_->storages[size_t(to)].first = plan_->storages[size_t(from)].first;
     for (PlanValue& v : values_)
       if (v.storage == from) v.storage = to;
@@ -423,7 +480,8 @@ class Planner {
   void emit() {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       const Draft& d = drafts_[s];
-      Step step{.op = d.op, .kernel = d.kernel, .attrs = d.attrs, .line = d.line};
+      Step step{.op = d.op, .kernel = d.kernel, .fused = d.fused.get(), .attrs = d.attrs, .line = d.line};
+      if (d.fused) plan_->fused.push_back(d.fused);
       step.in = int32_t(plan_->views.size()), step.in_count = int32_t(d.in.size());
       int64_t bytes = 0;
       for (int32_t v : d.in) {
@@ -436,6 +494,7 @@ class Planner {
         bytes += int64_t(bytes_of(layout(v).type));
       }
       step.poll = s % 16 == 0 || bytes > kPollBytes;
+      if (d.prepared) emit_prepared(d, step);
       add_random(step, int32_t(s));
       plan_->steps.push_back(step);
     }
@@ -443,8 +502,19 @@ class Planner {
     for (PlanValue& v : values_) plan_->layouts.push_back(std::move(v.layout));
     plan_->frames = std::make_unique<FramePool>(*plan_);
   }
+  void emit_prepared(const Draft& d, Step& step) {
+    step.prepared = d.prepared.get();
+    plan_->prepared.push_back(d.prepared);
+    if (d.scratch >= 0) step.scratch = emit_view(d.scratch);
+    const int packed = d.prepared->packed_input;
+    if (packed < 0) return;
+    for (const Storage& s : plan_->storages)
+      if (s.donor >= 0 && s.donor == values_[size_t(d.in[size_t(packed)])].storage) return;  // changes at every run
+    step.pack = int32_t(plan_->packs.size());
+    plan_->packs.push_back({step.in + packed, step.prepared});
+  }
   void add_random(Step& step, int32_t index) {
-    if (step.op->random_attr < 0) return;
+    if (step.fused || step.op->random_attr < 0) return;
     const auto* key = std::get_if<RandomKey>(&(*step.attrs)[size_t(step.op->random_attr)]);
     if (!key) return;
     step.random = int32_t(plan_->random.size());

@@ -9,10 +9,13 @@
 
 namespace pg {
 
+class FusedKernel;
+
 struct PlanOptions {
   bool fuse = true;          // kFused nodes as one kernel; false: node by node
   bool in_place = true;      // a step may write over an operand that nobody reads later
-  bool prepare = true;       // prepared kernels and packed weights
+  bool prepare = true;       // prepared kernels
+  bool pack = true;          // packed weights; not for programs whose parameters change from run to run
   bool static_alloc = true;  // frames keep their arena between runs
 };
 
@@ -37,11 +40,15 @@ struct Slot {
 };
 
 struct Step {
-  const OpDef* op = nullptr;
-  KernelFn kernel = nullptr;
+  const OpDef* op = nullptr;                             // of a fused step: the op that makes its last output
+  KernelFn kernel = nullptr;                             // or, when null:
+  const FusedKernel* fused = nullptr;
+  const PreparedKernel* prepared = nullptr;              // used before kernel
   const Attrs* attrs = nullptr;
   int32_t in = 0, in_count = 0, out = 0, out_count = 0;  // into Plan::views
   int32_t random = -1;                                   // index of Plan::random
+  int32_t scratch = -1;                                  // of a prepared step: a view of its scratch memory
+  int32_t pack = -1;                                     // index of Plan::packs
   int32_t line = -1;                                     // into Plan::lines
   bool poll = false;                                     // asks for cancellation first
 };
@@ -50,6 +57,12 @@ struct Step {
 struct RandomStep {
   int32_t step = 0;
   uint64_t generator = 0, tick = 0;
+};
+
+// An input of a prepared step that is kept packed while the array stays the same.
+struct PackedInput {
+  int32_t view = -1;
+  const PreparedKernel* kernel = nullptr;
 };
 
 struct PlanOutput {
@@ -96,6 +109,9 @@ class Plan {
   std::vector<std::string> lines;
   std::vector<Ref<Array>> layouts;                // what types and strides of views point to
   std::vector<std::unique_ptr<Attrs>> attributes; // what Step::attrs points to
+  std::vector<std::shared_ptr<const FusedKernel>> fused;
+  std::vector<std::shared_ptr<const PreparedKernel>> prepared;
+  std::vector<PackedInput> packs;
   std::unique_ptr<FramePool> frames;
 
   size_t arena_bytes() const;       // of one frame

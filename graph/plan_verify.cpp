@@ -69,6 +69,7 @@ class Verifier {
       written_[size_t(slot.storage)] = i;
       touch(slot.storage, index);
     }
+    if (step.scratch >= 0) touch(plan_.slots[size_t(step.scratch)].storage, index);
   }
   void touch(int32_t storage, size_t step) {
     Life& life = lives_[size_t(storage)];
@@ -155,7 +156,7 @@ std::string to_string(const Plan& plan) {
     const Step& step = plan.steps[s];
     if (s == size_t(plan.commit)) text += "commit\n";
     for (int32_t i = 0; i < step.out_count; ++i) text += (i ? ", " : "") + describe(plan, step.out + i);
-    text += fmt::format(" = {}(", step.op->name);
+    text += fmt::format(" = {}(", step.fused ? "fused" : step.op->name);
     for (int32_t i = 0; i < step.in_count; ++i) text += (i ? ", " : "") + describe(plan, step.in + i);
     text += ")\n";
   }

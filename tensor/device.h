@@ -21,7 +21,7 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-inline constexpr uint32_t kDeviceAbi = 1;
+inline constexpr uint32_t kDeviceAbi = 2;
 inline constexpr int kMaxDeviceKinds = 16;
 
 // What a device offers. Every function may throw pg::Error; release must not.

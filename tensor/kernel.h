@@ -1,5 +1,6 @@
 // How kernels are called: resolved views in, resolved views out.
 #pragma once
+#include <memory>
 #include <span>
 
 #include "tensor/attr.h"
@@ -50,11 +51,32 @@ enum KernelFlags : uint8_t {
   kStridedInputs = 1,     // any strides
 };
 
+// A kernel made ready for the types and attributes of one node of a plan. Immutable; runs may overlap, each with scratch
+// memory of its own.
+class PreparedKernel {
+ public:
+  virtual ~PreparedKernel() = default;
+  virtual void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const = 0;
+
+  // Brings input `packed_input`, row-major, in the layout that `run` may be given as `packed` instead; the results are
+  // the same bits. Called once for many runs on one array.
+  virtual void pack(const View&, void*) const {}
+
+  size_t scratch_bytes = 0;
+  int packed_input = -1;  // -1: none pays
+  size_t packed_bytes = 0;
+};
+
+// Null where the kernel itself is as good. The views of `args` have types and strides but no data. Bit i of `lasting`:
+// input i may stay the same over many runs, so that packing it pays.
+using PrepareFn = std::unique_ptr<const PreparedKernel> (*)(const KernelArgs& args, uint32_t lasting);
+
 // One row of a device's explicit list of kernels.
 struct KernelRow {
   const char* op;
   KernelFn fn;
   uint8_t flags = kContiguousInputs;
+  PrepareFn prepare = nullptr;
 };
 
 }  // namespace pg

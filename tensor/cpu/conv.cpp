@@ -298,6 +298,8 @@ int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
   return room < 0 ? 0 : room / stride + 1;
 }
 
+bool conv_forward_prefers_primitive(const ConvShape& s) { return !is_empty(s) && prefers_onednn(s, false); }
+
 template <class T>
 void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y) {
   if (is_empty(s)) return fill_rows(s, bias, relu, y);

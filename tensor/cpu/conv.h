@@ -26,6 +26,9 @@ int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
 template <class T>
 void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y);
 
+// Whether conv_forward<float> of this shape is best done by a primitive of oneDNN.
+bool conv_forward_prefers_primitive(const ConvShape& s);
+
 // dx = the gradient with respect to the input; also the forward of a transposed convolution.
 template <class T>
 void conv_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx);

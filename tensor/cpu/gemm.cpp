@@ -59,7 +59,7 @@ bool small_product(const Problem& p, float alpha, const float* a, const float* b
 // x W^T of middle size is where the prepared primitive beats dnnl_sgemm (by a quarter); elsewhere sgemm is as good
 // and needs no preparation.
 bool prefers_primitive(const Problem& p, float alpha, float beta) {
-  return p.trans_b && !p.trans_a && alpha == 1 && beta == 0 && p.m >= 16 && p.m <= 512 && p.m * p.n * p.k >= 100000;
+  return p.trans_b && !p.trans_a && alpha == 1 && beta == 0 && linear_prefers_primitive(p.m, p.n, p.k);
 }
 
 void multiply(const Problem& p, float alpha, const float* a, const float* b, float beta, float* c) {
@@ -178,6 +178,8 @@ void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bi
 }
 
 }  // namespace
+
+bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) { return m >= 16 && m <= 512 && m * n * k >= 100000 && n > kGemvMaxRows; }
 
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
               const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {

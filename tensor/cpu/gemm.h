@@ -32,4 +32,7 @@ void linear_f32(int64_t m, int64_t n, int64_t k, const float* x, const float* w,
 void linear_f64(int64_t m, int64_t n, int64_t k, const double* x, const double* w, const double* bias, bool relu,
                 double* y);
 
+// Whether linear_f32 of this shape is best done by a primitive of oneDNN.
+bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k);
+
 }  // namespace pg::cpu

@@ -8,6 +8,7 @@
 #include "tensor/cpu/copy.h"
 #include "tensor/cpu/epilogue.h"
 #include "tensor/cpu/pool.h"
+#include "tensor/cpu/prepared.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
 #include "tensor/ops/conv_rules.h"
@@ -100,6 +101,14 @@ void conv_act(const KernelArgs& args) {
   const bool relu = cpu::asks_relu(args);
   convolve(args, relu);
   if (!relu) cpu::activate(args);
+}
+
+// Only packed weights make a difference.
+std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {
+  for (const View& v : args.in)
+    if (v && v.dtype() != DType::kFloat32) return nullptr;
+  if (!(lasting & 2) || args.out[0].dtype() != DType::kFloat32) return nullptr;
+  return cpu::prepare_conv(conv_shape(args, args.in[0], args.in[1], args.out[0]), bool(args.in[2]), cpu::Finish(args));
 }
 
 void conv_by_input(const KernelArgs& args) {
@@ -286,10 +295,10 @@ void resample(const KernelArgs& args) {
 
 void add_conv_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"conv1d", conv},
-      {"conv2d", conv},
-      {"conv3d", conv},
-      {"conv_act", conv_act},
+      {"conv1d", conv, kContiguousInputs, prepare_conv},
+      {"conv2d", conv, kContiguousInputs, prepare_conv},
+      {"conv3d", conv, kContiguousInputs, prepare_conv},
+      {"conv_act", conv_act, kContiguousInputs, prepare_conv},
       {"conv_by_input", conv_by_input},
       {"conv_by_weight", conv_by_weight},
       {"max_pool", max_pool},

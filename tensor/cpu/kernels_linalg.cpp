@@ -8,6 +8,7 @@
 #include "tensor/cpu/eigen_solve.h"
 #include "tensor/cpu/epilogue.h"
 #include "tensor/cpu/gemm.h"
+#include "tensor/cpu/prepared.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
 #include "tensor/ops/linalg_rules.h"
@@ -204,6 +205,16 @@ void linear_act(const KernelArgs& args) {
   if (!relu) cpu::activate(args);
 }
 
+bool is_plain_float(const View& v) { return v.dtype() == DType::kFloat32 && is_contiguous(v.shape(), *v.strides); }
+
+std::unique_ptr<const PreparedKernel> prepare_linear(const KernelArgs& args, uint32_t lasting) {
+  for (const View& v : args.in)
+    if (v && !is_plain_float(v)) return nullptr;
+  const int64_t n = args.in[1].size(0), k = args.in[1].size(1);
+  if (n * k == 0) return nullptr;
+  return cpu::prepare_linear(args.out[0].numel() / n, n, k, bool(args.in[2]), lasting & 2, cpu::Finish(args));
+}
+
 template <class F>
 void visit_real(DType type, F f) {
   if (type == DType::kFloat32) f(TypeTag<float>{});
@@ -284,7 +295,8 @@ void add_linalg_kernels(Registry& r) {
   static const KernelRow kRows[] = {
       {"matmul", matmul, kStridedInputs}, {"mm", matmul, kStridedInputs},
       {"bmm", matmul, kStridedInputs},    {"mv", matmul, kStridedInputs},
-      {"linear", linear, kStridedInputs}, {"linear_act", linear_act, kStridedInputs},
+      {"linear", linear, kStridedInputs, prepare_linear},
+      {"linear_act", linear_act, kStridedInputs, prepare_linear},
       {"linalg_solve", solve},            {"linalg_inv", inverse},
       {"linalg_cholesky", cholesky},
   };

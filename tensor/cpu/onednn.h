@@ -1,7 +1,9 @@
 // The oneDNN adapter. Everything here runs on the calling thread only; the callers split work over the pool.
 // No oneDNN type stands in this header, so that one translation unit knows the version of the library.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace pg::cpu {
 
@@ -25,5 +27,29 @@ bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, con
                          bool relu, float* y);
 bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* dy, const float* w, float* dx);
 bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, const float* x, const float* dy, float* dw);
+
+// A product or a convolution made ready once, with the operands in the plain layouts, and the weights also in the one that
+// the library likes best. Runs may overlap.
+class OneDnnPrepared {
+ public:
+  virtual ~OneDnnPrepared() = default;
+  // `packed`: what pack made of w; w is not read then. The result is the same. bias as it was prepared.
+  virtual void run(const float* x, const float* w, const void* packed, const float* bias, float* y, void* scratch) const = 0;
+  virtual void pack(const float* w, void* packed) const = 0;
+  virtual bool packs_like(const OneDnnPrepared& other) const = 0;
+
+  size_t scratch_bytes = 0;
+  size_t packed_bytes = 0;  // 0: the plain layout is the best
+};
+
+// y[m, n] = x[m, k] * w[n, k]^T + bias[n]. Null where the library has none.
+struct LinearShape {
+  int64_t m, n, k;
+  bool bias;
+};
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s, bool packs);
+
+// A convolution forward of `images` images of the shape.
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias);
 
 }  // namespace pg::cpu

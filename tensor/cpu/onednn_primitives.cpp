@@ -1,7 +1,3 @@
-#include <dnnl.hpp>
-
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 #include <list>
@@ -10,46 +6,13 @@
 
 #include "tensor/cpu/conv.h"
 #include "tensor/cpu/onednn.h"
+#include "tensor/cpu/onednn_common.h"
 #include "tensor/cpu/scratch.h"
 
 namespace pg::cpu {
 namespace {
 
-using dnnl::memory;
-using Tag = memory::format_tag;
-using Type = memory::data_type;
-
-// oneDNN asks OpenMP for the team size of the calling thread; one keeps it from starting (and spinning) a team.
-class SingleThread {
- public:
-  SingleThread() : before_(omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
-  }
-  ~SingleThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
-  }
-  SingleThread(const SingleThread&) = delete;
-  SingleThread& operator=(const SingleThread&) = delete;
-
- private:
-  int before_;
-};
-
-dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
-  return e;
-}
-
-dnnl::stream& stream() {
-  thread_local dnnl::stream s(engine());
-  return s;
-}
-
-dnnl::primitive_attr user_scratchpad() {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
+using namespace onednn;  // NOLINT: the adapter's own
 
 // A bounded map that forgets the least recently used entry. One per thread, so that lookups take no lock;
 // oneDNN's own global cache makes the second thread's entry cheap.
@@ -88,66 +51,6 @@ class LruCache {
 
 constexpr size_t kCacheEntries = 128;
 
-// The differences between oneDNN 2.x (operation descriptors) and 3.x (arguments of the primitive descriptor).
-#if DNNL_VERSION_MAJOR >= 3
-dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& c) {
-  return {engine(), a, b, c, user_scratchpad()};
-}
-#else
-dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& c) {
-  return {dnnl::matmul::desc(a, b, c), user_scratchpad(), engine()};
-}
-#endif
-
-struct ConvDims {
-  memory::dims strides, dilates, pad_lo, pad_hi;
-};
-
-#if DNNL_VERSION_MAJOR >= 3
-dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
-                                                            const memory::desc& b, const memory::desc& y,
-                                                            const ConvDims& d, const dnnl::primitive_attr& attr) {
-  return {engine(), dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, w, b, y,
-          d.strides, d.dilates, d.pad_lo, d.pad_hi, attr};
-}
-dnnl::convolution_backward_data::primitive_desc conv_data_desc(
-    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
-    const dnnl::convolution_forward::primitive_desc& hint) {
-  return {engine(), dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
-          user_scratchpad()};
-}
-dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
-    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
-    const dnnl::convolution_forward::primitive_desc& hint) {
-  return {engine(), dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
-          user_scratchpad()};
-}
-void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
-#else
-dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
-                                                            const memory::desc& b, const memory::desc& y,
-                                                            const ConvDims& d, const dnnl::primitive_attr& attr) {
-  return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, w,
-                                          b, y, d.strides, d.dilates, d.pad_lo, d.pad_hi),
-          attr, engine()};
-}
-dnnl::convolution_backward_data::primitive_desc conv_data_desc(
-    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
-    const dnnl::convolution_forward::primitive_desc& hint) {
-  return {dnnl::convolution_backward_data::desc(dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates,
-                                                d.pad_lo, d.pad_hi),
-          user_scratchpad(), engine(), hint};
-}
-dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
-    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
-    const dnnl::convolution_forward::primitive_desc& hint) {
-  return {dnnl::convolution_backward_weights::desc(dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates,
-                                                   d.pad_lo, d.pad_hi),
-          user_scratchpad(), engine(), hint};
-}
-void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
-#endif
-
 struct MatmulKey {
   int64_t m, n, k, lda, ldb, ldc, trans_b, type;
 };
@@ -165,7 +68,7 @@ std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
     const memory::desc a({q.m, q.k}, type, memory::dims{q.lda, 1});
     const memory::desc b({q.k, q.n}, type, q.trans_b ? memory::dims{1, q.ldb} : memory::dims{q.ldb, 1});
     const memory::desc c({q.m, q.n}, type, memory::dims{q.ldc, 1});
-    const auto pd = matmul_desc(a, b, c);
+    const auto pd = matmul_desc(a, b, {}, c, user_scratchpad());
     const memory::desc pad = pd.scratchpad_desc();
     return PreparedMatmul{dnnl::matmul(pd),          memory(a, engine(), nullptr), memory(b, engine(), nullptr),
                           memory(c, engine(), nullptr), pad.get_size(),              pad};
@@ -215,49 +118,6 @@ struct PreparedConv {
   size_t scratchpad_offset = 0, scratch_bytes = 0;
 };
 
-struct ConvDescs {
-  memory::desc x, w, b, y;          // with layouts left open
-  memory::desc px, pw, py;          // plain
-  ConvDims dims;
-};
-
-// Spatial dims without the leading ones, at least `nd` of them.
-memory::dims tail_dims(const std::array<int64_t, 3>& v, int nd) { return memory::dims(v.begin() + (3 - nd), v.end()); }
-
-int spatial_dims(const ConvShape& s) {
-  const auto trivial = [&](int i) { return s.in[i] == 1 && s.kernel[i] == 1 && s.out[i] == 1 && s.pad[i] == 0; };
-  if (!trivial(0)) return 3;
-  return trivial(1) ? 1 : 2;
-}
-
-ConvDescs describe(const ConvShape& s, bool with_bias) {
-  const int nd = spatial_dims(s);
-  const Tag plain_x = nd == 1 ? Tag::ncw : nd == 2 ? Tag::nchw : Tag::ncdhw;
-  const Tag plain_w = s.groups > 1 ? (nd == 1 ? Tag::goiw : nd == 2 ? Tag::goihw : Tag::goidhw)
-                                   : (nd == 1 ? Tag::oiw : nd == 2 ? Tag::oihw : Tag::oidhw);
-  memory::dims x{s.n, s.ic}, y{s.n, s.oc}, w;
-  if (s.groups > 1) w = {s.groups, s.oc / s.groups, s.ic / s.groups};
-  else w = {s.oc, s.ic};
-  ConvDescs d;
-  for (int i = 3 - nd; i < 3; ++i) {
-    x.push_back(s.in[i]);
-    y.push_back(s.out[i]);
-    w.push_back(s.kernel[i]);
-    d.dims.dilates.push_back(s.dilation[i] - 1);
-    d.dims.pad_hi.push_back((s.out[i] - 1) * s.stride[i] + s.dilation[i] * (s.kernel[i] - 1) + 1 - s.in[i] - s.pad[i]);
-  }
-  d.dims.strides = tail_dims(s.stride, nd);
-  d.dims.pad_lo = tail_dims(s.pad, nd);
-  d.x = memory::desc(x, Type::f32, Tag::any);
-  d.w = memory::desc(w, Type::f32, Tag::any);
-  d.y = memory::desc(y, Type::f32, Tag::any);
-  d.b = with_bias ? memory::desc({s.oc}, Type::f32, Tag::a) : memory::desc();
-  d.px = memory::desc(x, Type::f32, plain_x);
-  d.pw = memory::desc(w, Type::f32, plain_w);
-  d.py = memory::desc(y, Type::f32, plain_x);
-  return d;
-}
-
 ConvOperand operand(int arg, const memory::desc& plain, const memory::desc& inner, bool is_result, size_t* total) {
   ConvOperand o;
   o.arg = arg;
@@ -274,12 +134,7 @@ ConvOperand operand(int arg, const memory::desc& plain, const memory::desc& inne
 
 PreparedConv make_conv(const ConvKey& key) {
   const ConvDescs d = describe(key.shape, key.bias);
-  dnnl::primitive_attr attr = user_scratchpad();
-  if (key.relu) {
-    dnnl::post_ops ops;
-    append_relu(ops);
-    attr.set_post_ops(ops);
-  }
+  const dnnl::primitive_attr attr = key.relu ? with_relu(user_scratchpad()) : user_scratchpad();
   const auto forward = conv_forward_desc(d.x, d.w, d.b, d.y, d.dims, attr);
   PreparedConv p;
   size_t* total = &p.scratch_bytes;
