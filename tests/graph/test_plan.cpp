@@ -392,6 +392,67 @@ TEST_CASE("random graphs give what they give eagerly, and their arenas are small
   }
 }
 
+namespace {
+
+void check_packing(const Graph& graph, size_t weight) {
+  Context ctx;
+  const auto plan = make_plan(graph);
+  std::vector<Value> values;
+  for (const Type& t : plan->input_types) values.push_back(test::run(ctx, "sin", {range(t.shape, 0.1, 0.37)}));
+  const auto run_once = [&](const Plan& p) {
+    SmallVector<Value, 4> in{std::span<const Value>(values)};
+    return numbers(pg::run(p, ctx, in)[0]);
+  };
+  const Numbers expected = numbers(run_eagerly(ctx, graph, values)[0]);
+  REQUIRE(plan->packs.size() == 1);
+  for (int i = 0; i < 4; ++i) CHECK(run_once(*plan) == expected);
+  const size_t packed = held_packed_bytes();
+  CHECK(packed > 0);
+  CHECK_FALSE(values[weight].array().writable());  // a packed array cannot change behind the plan's back
+  values[weight] = test::run(ctx, "mul", {values[weight], Value(-0.5)});
+  const Numbers changed = numbers(run_eagerly(ctx, graph, values)[0]);
+  CHECK(changed != expected);
+  CHECK(run_once(*plan) == changed);
+  CHECK(held_packed_bytes() < packed);
+  const auto plain = make_plan(graph, {.pack = false});
+  CHECK(plain->packs.empty());
+  CHECK(run_once(*plain) == changed);
+  CHECK(run_once(*make_plan(graph, {.prepare = false})) == changed);
+}
+
+}  // namespace
+
+TEST_CASE("packed weights give the same bits and follow the array") {
+  for (const char* activation : {"", "relu", "tanh"}) {
+    GraphMaker m;
+    const Operand x = m.input({32, 72}), w = m.input({64, 72}), b = m.input({64});
+    m.output(*activation ? m.op("linear_act", {x, w, b}, {{"activation", std::string(activation)}}) : m.op("linear", {x, w, b}));
+    check_packing(m.graph, 1);
+  }
+  GraphMaker m;
+  const Operand x = m.input({3, 16, 20, 20}), w = m.input({32, 16, 3, 3}), b = m.input({32});
+  m.output(m.op("conv2d", {x, w, b}));
+  check_packing(m.graph, 1);
+}
+
+TEST_CASE("weights that change at every run are not packed for ever") {
+  GraphMaker m;
+  const Operand x = m.input({32, 72}), w = m.input({64, 72}), b = m.input({64});
+  m.output(m.op("linear", {x, w, b}));
+  const auto plan = make_plan(m.graph);
+  Context ctx;
+  const Value a = range({32, 72}), bias = range({64});
+  Value weights[2] = {range({64, 72}), range({64, 72}, 1)};
+  int packings = 0;
+  for (int i = 0; i < 64; ++i) {
+    SmallVector<Value, 4> in{a, weights[i / 2 % 2], bias};
+    const size_t before = held_packed_bytes();
+    pg::run(*plan, ctx, in);
+    packings += held_packed_bytes() > before;
+  }
+  CHECK(packings <= 2);
+}
+
 TEST_CASE("the verifier finds broken plans") {
   const auto plan = make_plan(mlp(4, {32, 16, 16, 2}), {.in_place = false});
   Plan& broken = const_cast<Plan&>(*plan);
