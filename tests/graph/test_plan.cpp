@@ -183,7 +183,7 @@ TEST_CASE("in place with every operand of every pointwise op") {
 TEST_CASE("updates of inputs happen in the input's own buffer when it is given away") {
   GraphMaker m;
   const Operand w = m.input({4}), g = m.input({4});
-  m.output(m.op("sgd_update", {w, g}, {{"lr", Floats{0.5}}}));
+  m.output(m.op("sgd_update", {w, g, Operand()}, {{"lr", Floats{0.5}}}));
   m.output(m.op("sum", {w}));
   const auto plan = make_plan(m.graph);
   CHECK(plan->commit == int32_t(plan->steps.size()) - 1);
@@ -210,7 +210,7 @@ TEST_CASE("updates of inputs happen in the input's own buffer when it is given a
 TEST_CASE("a run that fails leaves its inputs") {
   GraphMaker m;
   const Operand w = m.input({4}), g = m.input({4}), flag = m.input({1});
-  m.output(m.op("sgd_update", {w, g}, {{"lr", Floats{0.5}}}));
+  m.output(m.op("sgd_update", {w, g, Operand()}, {{"lr", Floats{0.5}}}));
   m.output(m.op("assert", {flag}));
   m.at("net.lua:7");
   const auto plan = make_plan(m.graph);
@@ -242,7 +242,7 @@ TEST_CASE("a run that fails leaves its inputs") {
 TEST_CASE("an input that is also returned is not given away") {
   GraphMaker m;
   const Operand w = m.input({4}), g = m.input({4});
-  m.output(m.op("sgd_update", {w, g}, {{"lr", Floats{1}}}));
+  m.output(m.op("sgd_update", {w, g, Operand()}, {{"lr", Floats{1}}}));
   m.output(m.op("reshape", {w}, {{"shape", Ints{2, 2}}}));
   Context ctx;
   SmallVector<Value, 4> in{range({4}), range({4})};
