@@ -79,6 +79,7 @@ struct Program::Entry {
   PlanOptions plan_options() const {
     PlanOptions plan;
     plan.static_alloc = options.static_alloc;
+    plan.pack = !signature.recording;  // an update follows
     return plan;
   }
 };
