@@ -118,11 +118,27 @@ class LevelCompiler {
       chain.first_step = int32_t(code_.steps.size());
       code_.instructions.push_back(chain);
       open_ = true;
+      last_op_ = ChainOp::kEnd;
+    }
+    const ChainOp pair = pair_op(last_op_, op);
+    if (pair != ChainOp::kCount) {
+      step = as_second(code_.steps.back(), step);
+      code_.steps.pop_back();
+      op = pair;
     }
     set_code(step, op);
     code_.steps.push_back(step);
     code_.cost += chain_cost(op);
+    last_op_ = op;
     ++p_.clock;
+  }
+
+  // The step `first` with the operand of `second` as its other one.
+  static Step as_second(Step first, const Step& second) {
+    first.b = second.a;
+    first.b_mask = second.a_mask;
+    first.b_scalar = second.a_scalar;
+    return first;
   }
 
   void close() {
@@ -425,6 +441,7 @@ class LevelCompiler {
   std::vector<Register> registers_;
   std::map<int64_t, std::vector<int32_t>> free_;
   int32_t accumulator_ = -1;
+  ChainOp last_op_ = ChainOp::kEnd;  // of the open chain
   bool open_ = false;
 };
 

@@ -124,6 +124,14 @@ ChainOp store_op(DType value, DType memory) {
   }
 }
 
+ChainOp pair_op(ChainOp first, ChainOp second) {
+#define X(one, other) \
+  if (first == ChainOp::k##one && second == ChainOp::k##other) return ChainOp::k##one##Then##other;
+  PERIGEE_CHAIN_PAIRS(X)
+#undef X
+  return ChainOp::kCount;
+}
+
 ChainOp rounding_op(DType t) { return t == DType::kFloat16 ? ChainOp::kRoundHalf : ChainOp::kRoundBFloat16; }
 
 }  // namespace pg::cpu

@@ -20,4 +20,7 @@ ChainOp load_op(DType memory);
 ChainOp store_op(DType value, DType memory);
 ChainOp rounding_op(DType t);
 
+// The step that does two with one operand in memory each; kCount where there is none.
+ChainOp pair_op(ChainOp first, ChainOp second);
+
 }  // namespace pg::cpu

@@ -176,6 +176,13 @@ PERIGEE_FUNCTOR2(FCopysignOf, hn::CopySign(y, x))
 PERIGEE_FUNCTOR2(FAnd, hn::And(x, y))
 PERIGEE_FUNCTOR2(FOr, hn::Or(x, y))
 PERIGEE_FUNCTOR2(FXor, hn::Xor(x, y))
+template <class First, class Second>
+struct FPair {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V a, V b) const {
+    return Second()(d, First()(d, x, a), b);
+  }
+};
 PERIGEE_FUNCTOR3(FWhere, hn::IfThenElse(as_mask(a), x, b))
 PERIGEE_FUNCTOR3(FWhereOf, hn::IfThenElse(as_mask(a), b, x))
 PERIGEE_FUNCTOR3(FWhereMask, hn::IfThenElse(as_mask(x), a, b))
@@ -236,6 +243,10 @@ static Codes basic_codes(ChainOp op) {
   case ChainOp::k##name: return BinaryCode<F##name, Bools>::codes();
       PERIGEE_CHAIN_LOGIC(X)
 #undef X
+#define X(first, second) \
+  case ChainOp::k##first##Then##second: return TernaryCode<FPair<F##first, F##second>, Floats, Floats>::codes();
+      PERIGEE_CHAIN_PAIRS(X)
+#undef X
     default: return {};
   }
 }
@@ -292,7 +303,7 @@ int chain_cost(ChainOp op) {
     case ChainOp::kSqrt:
     case ChainOp::kRsqrt:
     case ChainOp::kReciprocal: return 80;
-    default: return 25;
+    default: return op >= ChainOp::kLoadThenAdd ? 45 : 25;
   }
 }
 

@@ -35,6 +35,14 @@ namespace pg::cpu {
 // Operands a and b from memory: where(a bool, acc, b), where(a bool, b, acc), where(acc, a, b), lerp(acc, a, b).
 #define PERIGEE_CHAIN_TERNARY(X) X(Where) X(WhereOf) X(WhereMask) X(Lerp)
 
+// Two steps as one: the accumulator (or a) and a by the first op, then b by the second. With two roundings.
+#define PERIGEE_CHAIN_PAIRS(X)                                              \
+  X(Load, Add) X(Load, Sub) X(Load, SubOf) X(Load, Mul)                     \
+  X(Add, Add) X(Add, Sub) X(Add, SubOf) X(Add, Mul)                         \
+  X(Sub, Add) X(Sub, Sub) X(Sub, SubOf) X(Sub, Mul)                         \
+  X(SubOf, Add) X(SubOf, Sub) X(SubOf, SubOf) X(SubOf, Mul)                 \
+  X(Mul, Add) X(Mul, Sub) X(Mul, SubOf) X(Mul, Mul)
+
 enum class ChainOp : uint8_t {
   kEnd,
   // Between memory, operand a, and the accumulator.
@@ -50,6 +58,9 @@ enum class ChainOp : uint8_t {
   kPrefetch,  // of the floats of operand a, some blocks ahead
 #define X(name, ...) k##name,
   PERIGEE_CHAIN_UNARY(X) PERIGEE_CHAIN_MATH(X) PERIGEE_CHAIN_BINARY(X) PERIGEE_CHAIN_LOGIC(X) PERIGEE_CHAIN_TERNARY(X)
+#undef X
+#define X(first, second) k##first##Then##second,
+  PERIGEE_CHAIN_PAIRS(X)
 #undef X
   kCount
 };
