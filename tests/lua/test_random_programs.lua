@@ -1,0 +1,25 @@
+-- Random programs in graphs against plain Lua: results, gradients, state and random numbers, with all passes and with each off.
+local t = require "tests.support"
+local programs = require "tests.programs"
+
+t.test("150 programs", function()
+  for seed = 1, t.mode == "gcstress" and 10 or 150 do programs.check(seed) end
+end)
+
+local script = [[
+package.path = "./?.lua;" .. package.path
+local programs = require "tests.programs"
+for seed = 1001, 1025 do programs.check(seed) end
+]]
+
+local function run(setting)
+  local out, err, code = t.shell(("cd '%s' && PERIGEE_VERIFY_PASSES=1 PERIGEE_VERIFY_PLANS=1 %s '%s' -"):format(t.root, setting, t.program), script)
+  t.check(code == 0, setting .. ": " .. out .. err)
+end
+
+t.test("programs with each pass switched off", function()
+  t.skip_in("gcstress", "processes of their own")
+  t.skip_in("guard", "processes of their own")
+  run("")
+  for _, name in ipairs{"fold", "cse", "simplify", "dce", "bn_fold", "epilogue", "fuse", "materialize", "all"} do run("PERIGEE_DISABLE_PASSES=" .. name) end
+end)
