@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "repl/hint.h"
+
 namespace pg::repl {
 namespace {
 
@@ -47,6 +49,11 @@ int traceback(lua_State* L) {
   const Style style = lua_toboolean(L, lua_upvalueindex(1)) ? Style::kPrompt : Style::kScript;
   lua_settop(L, 1);
   put_message(L);
+  {
+    const std::string hint = method_hint(L, lua_tostring(L, 2));
+    lua_pushlstring(L, hint.data(), hint.size());
+  }
+  lua_concat(L, 2);
   const int count = count_frames(L, style);
   luaL_Buffer text;
   luaL_buffinit(L, &text);

@@ -48,7 +48,10 @@ autograd.is_training = core.is_training
 --- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) flows gradients from several heads into `.grad`.
 function autograd.backward(heads, grads, options) core.backward(heads, grads, options) end
 
---- x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it.
+--- x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it. With
+--- create_graph the new `.grad` has a history that holds its leaf, and the leaf holds it: set x.grad = nil when done, or use
+--- pg.autograd.grad, which leaves `.grad` alone. A backward that fails, for want of memory say, writes no `.grad`; unless
+--- retain_graph is given what it went through is released.
 function core.tensor_methods.backward(x, options)
   if options == nil then return core.backward(x) end
   if core.is_tensor(options) then return core.backward(x, options) end
@@ -305,7 +308,8 @@ local function call_function(self, ...)
 end
 
 --- pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
---- own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept.
+--- own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept. Save an output
+--- there rather than in a local that backward closes over: a function that holds its own output so is never collected.
 function autograd.Function(definition)
   if type(definition) ~= "table" then core.arg_error("Function", "definition", "a table with forward and backward", definition) end
   core.check_options("Function", definition, {name = true, forward = true, backward = true})

@@ -137,6 +137,9 @@ function param.target(target, more)
     if near then core.arg_error("to", "dtype", 'the name of a dtype such as "' .. near .. '"', target) end
     values = {device = target, dtype = more}
   end
+  if values.dtype and dtypes[values.dtype] and not floats[values.dtype] then
+    core.arg_error("to", "dtype", "a floating dtype, which parameters have", values.dtype)
+  end
   return param.check_target("to", values)
 end
 

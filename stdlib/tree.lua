@@ -16,9 +16,18 @@ local function keys_of(t)
   return numbers
 end
 
+local max_depth = 1000  -- far below what the stack of Lua holds
+
 local function enter(path, t)
+  path.depth = (path.depth or 0) + 1
+  if path.depth > max_depth then core.fail("tree", "bad argument 'tree' (expected at most %d levels, got more)", max_depth) end
   if path[t] then core.fail("tree", "bad argument 'tree' (expected a tree, got a table that holds itself)") end
   path[t] = true
+end
+
+local function leave(path, t)
+  path.depth = path.depth - 1
+  path[t] = nil
 end
 
 local function check_same(op, first, keys, other, where)
@@ -42,7 +51,7 @@ local function map(f, path, where, t, ...)
     for i = 1, n do row[i] = others[i][key] end
     result[key] = map(f, path, where .. "." .. tostring(key), t[key], unpack(row, 1, n))
   end
-  path[t] = nil
+  leave(path, t)
   return result
 end
 
@@ -61,7 +70,7 @@ local function flatten(t, leaves, path)
   enter(path, t)
   local spec = {}
   for i, key in ipairs(keys_of(t)) do spec[i] = {key, flatten(t[key], leaves, path)} end
-  path[t] = nil
+  leave(path, t)
   return spec
 end
 

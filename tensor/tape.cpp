@@ -126,7 +126,7 @@ class Walk {
   void reach(TapeNode* node, std::vector<TapeNode*>& stack) {
     if (!node || node->walk == id_) return;
     if (node->released)
-      throw Error("backward: the graph of this result was already used and released; pass retain_graph = true to the first backward");
+      throw Error("backward: the graph of this result was already used and released (one that fails on the way releases what it has gone through); pass retain_graph = true to the first backward");
     nodes_.emplace_back(node);
     visits_.push_back({node, node->walk, node->slot});
     node->walk = id_;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tensor/buffer.h"
 #include "tensor/error.h"
 
 namespace pg::vm {
@@ -92,6 +93,16 @@ List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, 
     out.push_back(convert(lua_tonumber(L, -1)));
     lua_pop(L, 1);
   }
+  return out;
+}
+
+// A list of whole numbers as a 1-dim tensor of integers, whose values are read.
+Ints read_tensor_ints(const OpDef& op, const AttrDef& def, State& state, const Value& v) {
+  if (v.rank() != 1 || !is_integer(v.dtype())) bad_argument(op.name, def.name, "a 1-dim tensor of integers", to_string(v.type()));
+  const Value host = to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{}));
+  Ints out(size_t(v.numel()));
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = int64_t(load_number(v.dtype(), static_cast<const char*>(host.array().data()) + i * size_t(size_of(v.dtype()))));
   return out;
 }
 
@@ -381,6 +392,9 @@ AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& 
     case AttrKind::kDType: return check_dtype(L, state, i, op.name, def.name);
     case AttrKind::kDevice: return check_device(L, state, i, op.name, def.name);
     case AttrKind::kInts:
+      if (lua_isuserdata(L, i) && !std::strcmp(op.name, "repeat_interleave"))
+        if (Box* box = to_box(L, state, i)) return read_tensor_ints(op, def, state, box->get());
+      [[fallthrough]];
     case AttrKind::kDims:
       return read_list<Ints>(L, state, op, def, i, "a list of whole numbers",
                              [&](double v) { return to_integer(op, def, v, "a list of whole numbers"); });
@@ -423,7 +437,10 @@ Device check_device(lua_State* L, State& state, int i, const char* op, const cha
   try {
     return device_from_name(text);
   } catch (const Error& e) {
-    bad_argument(op, name, "the name of a device that is present", fmt::format("{}: {}", describe(L, state, i), e.what()));
+    static constexpr std::string_view kOwn = "device: bad argument 'name' ";
+    const std::string why = e.what();
+    if (why.starts_with(kOwn)) throw Error(fmt::format("{}: bad argument '{}' {}", op, name, why.substr(kOwn.size())));
+    bad_argument(op, name, "the name of a device that is present", fmt::format("{}: {}", describe(L, state, i), why));
   }
 }
 

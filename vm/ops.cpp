@@ -60,6 +60,30 @@ int call_op(lua_State* L, State& state) {
   return push_outputs(L, state, *binding.op, out);
 }
 
+// As many classes as the largest label says.
+int64_t count_classes(State& state, const OpDef& op, const Value& labels, int64_t base) {
+  if (labels.numel() == 0) bad_argument(op.name, "num_classes", "a value where x is empty", "nil");
+  const OpDef& amax = *registry().find("amax");
+  Value x = labels;
+  const Value largest = apply(state.ctx, amax, std::span(&x, 1), make_attrs(amax))[0];
+  const Value host = to_contiguous(state.ctx, to_device(state.ctx, largest.detached(), Device{}));
+  return std::max<int64_t>(1, int64_t(load_number(host.dtype(), host.array().data())) - base + 1);
+}
+
+// one_hot: without num_classes the values of x say how many there are.
+int call_one_hot(lua_State* L, State& state) {
+  const OpBinding& binding = upvalue_binding(L);
+  const OpDef& op = *binding.op;
+  state.update_modes();
+  Call call;
+  read_arguments(L, state, binding, 1, call);
+  AttrValue& classes = call.attrs[size_t(op.attr_index("num_classes"))];
+  if (std::holds_alternative<std::monostate>(classes))
+    classes = count_classes(state, op, call.inputs[0], std::get<int64_t>(call.attrs[size_t(op.attr_index("index_base"))]));
+  Values out = apply_or_collect(L, state, op, call.inputs, call.attrs);
+  return push_outputs(L, state, op, out);
+}
+
 // select, narrow and unbind are indexing reads like x[…]: their results refuse in-place changes.
 bool is_read(const OpDef& op) {
   return !std::strcmp(op.name, "select") || !std::strcmp(op.name, "narrow") || !std::strcmp(op.name, "unbind");
@@ -191,6 +215,22 @@ int call_lists_in_place(lua_State* L, State& state) {
   return 0;
 }
 
+// Errors of the op name what the script called: `add_`, not `add`.
+template <int (*call)(lua_State*, State&)>
+int named_in_place(lua_State* L, State& state) {
+  try {
+    return call(L, state);
+  } catch (const Error& e) {
+    const std::string op = upvalue_binding(L).op->name, text = e.what();
+    if (text.starts_with(op + ": ")) throw Error(op + "_" + text.substr(op.size()));
+    throw;
+  }
+}
+
+lua_CFunction function_of(const OpDef& op) {
+  return is_read(op) ? entry<call_read> : !std::strcmp(op.name, "one_hot") ? entry<call_one_hot> : entry<call_op>;
+}
+
 bool is_public(const OpDef& op) { return !op.has(kHidden); }
 
 bool has_method(const OpDef& op) {
@@ -226,18 +266,18 @@ void open_ops(lua_State* L, State& state) {
       lua_setfield(L, -3, (std::string("_") + op->name).c_str());
       continue;
     }
-    push_closure(L, state, *op, is_read(*op) ? entry<call_read> : entry<call_op>);
+    push_closure(L, state, *op, function_of(*op));
     lua_pushvalue(L, -1);
     lua_setfield(L, -4, op->name);
     if (!op->in_place.empty()) {
-      push_closure(L, state, *op, entry<call_lists_in_place>);
+      push_closure(L, state, *op, entry<named_in_place<call_lists_in_place>>);
       lua_setfield(L, -4, (std::string(op->name) + "_").c_str());
     }
     if (has_method(*op)) {
       lua_pushvalue(L, -1);
       lua_setfield(L, -3, op->name);
       if (!op->has(kView) && !op->has(kDynamicShape) && op->outputs.size() == 1 && !op->has(kListOutput)) {
-        push_closure(L, state, *op, entry<call_in_place>);
+        push_closure(L, state, *op, entry<named_in_place<call_in_place>>);
         lua_setfield(L, -3, (std::string(op->name) + "_").c_str());
       }
     }

@@ -223,12 +223,12 @@ function Tensor:acos() end
 ---@return perigee.Tensor out
 function Tensor:acosh() end
 
----Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
 function Tensor:adaptive_avg_pool(size) end
 
----Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
 function Tensor:adaptive_max_pool(size) end
@@ -1157,11 +1157,11 @@ function Tensor:nonzero(index_base) end
 ---@overload fun(self: perigee.Tensor, options: {p?: number, dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function Tensor:norm(p, dim, keepdim) end
 
----int64 zeros with a 1 at position x of a new last dim of size num_classes. The values of x are labels: negative ones are errors.
----@param num_classes integer size of the new dim
+---int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x (eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.
+---@param num_classes? integer size of the new dim
 ---@param index_base? integer what the first position is called in index values
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, num_classes: integer, options: {index_base?: integer}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {num_classes?: integer, index_base?: integer}): perigee.Tensor
 function Tensor:one_hot(num_classes, index_base) end
 
 ---Ones of the shape of x.
@@ -1263,7 +1263,7 @@ function Tensor:relu6() end
 function Tensor:remainder(y) end
 
 ---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
----@param repeats integer|integer[] a count, or one count a position
+---@param repeats integer|integer[] a count, or one count a position: a list, or a tensor whose values are read
 ---@param dim? integer the dim to repeat along
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, repeats: integer|integer[], options: {dim?: integer}): perigee.Tensor
@@ -1603,7 +1603,10 @@ function Tensor:allclose(y, options) end
 ---@return any
 function Tensor:attach_grad(request) end
 
----x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it.
+---x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it. With
+---create_graph the new `.grad` has a history that holds its leaf, and the leaf holds it: set x.grad = nil when done, or use
+---pg.autograd.grad, which leaves `.grad` alone. A backward that fails, for want of memory say, writes no `.grad`; unless
+---retain_graph is given what it went through is released.
 ---@param options any
 ---@return any
 function Tensor:backward(options) end
@@ -1834,7 +1837,8 @@ function Trainer:load_states(path) end
 local autograd = {}
 
 ---pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
----own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept.
+---own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept. Save an output
+---there rather than in a local that backward closes over: a function that holds its own output so is never collected.
 ---@param options any
 ---@return any
 function autograd.Function(options) end
@@ -2705,13 +2709,13 @@ function pg.adam_update(weights, grads, means, vars, rates, lr, wd, rescale_grad
 ---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
 function pg.adamw_update(weights, grads, means, vars, rates, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
 
----Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
 ---@param x perigee.Tensor
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
 function pg.adaptive_avg_pool(x, size) end
 
----Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims.
+---Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
 ---@param x perigee.Tensor
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
@@ -3852,12 +3856,12 @@ function pg.nonzero(x, index_base) end
 ---@overload fun(x: perigee.Tensor, options: {p?: number, dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function pg.norm(x, p, dim, keepdim) end
 
----int64 zeros with a 1 at position x of a new last dim of size num_classes. The values of x are labels: negative ones are errors.
+---int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x (eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.
 ---@param x perigee.Tensor
----@param num_classes integer size of the new dim
+---@param num_classes? integer size of the new dim
 ---@param index_base? integer what the first position is called in index values
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, num_classes: integer, options: {index_base?: integer}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {num_classes?: integer, index_base?: integer}): perigee.Tensor
 function pg.one_hot(x, num_classes, index_base) end
 
 ---A tensor of ones.
@@ -4030,7 +4034,7 @@ function pg.remainder(x, y) end
 
 ---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
 ---@param x perigee.Tensor
----@param repeats integer|integer[] a count, or one count a position
+---@param repeats integer|integer[] a count, or one count a position: a list, or a tensor whose values are read
 ---@param dim? integer the dim to repeat along
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, repeats: integer|integer[], options: {dim?: integer}): perigee.Tensor

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "tensor/cpu/half_simd.h"
+#include "tensor/cpu/half.h"
 #include "tensor/cpu/optim_simd.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"

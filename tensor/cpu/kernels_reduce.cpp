@@ -166,6 +166,7 @@ void add_reduce_kernels(Registry& r) {
   r.add_kernels(0, kRows);
   cpu::add_scan_kernels(r);
   cpu::add_softmax_kernels(r);
+  cpu::add_moment_kernels(r);
 }
 
 }  // namespace pg

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tensor/cpu/half_simd.h"
+#include "tensor/cpu/half.h"
 #include "tensor/parallel.h"
 #include "tensor/small_vector.h"
 

@@ -48,5 +48,6 @@ struct Lines {
 // Parts of the family, called by add_reduce_kernels.
 void add_scan_kernels(Registry& registry);
 void add_softmax_kernels(Registry& registry);
+void add_moment_kernels(Registry& registry);
 
 }  // namespace pg::cpu

@@ -46,39 +46,43 @@ HWY_INLINE A times(A a, A b) {
   else return A(uint64_t(a) * uint64_t(b));
 }
 
-struct Sum {
+// All elements joined by one operation.
+template <class Two>
+struct Fold {
   template <class T>
   using Acc = std::conditional_t<kIsFloat<T>, T, int64_t>;
   template <class A>
-  static HWY_INLINE A init() { return 0; }
+  static HWY_INLINE A init() { return Two::kNeutral; }
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return plus(a, A(x)); }
+  static HWY_INLINE A step(A a, T x) { return Two::of(a, A(x)); }
   template <class A>
-  static HWY_INLINE A join(A a, A b) { return plus(a, b); }
+  static HWY_INLINE A join(A a, A b) { return Two::of(a, b); }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return hn::Add(a, x); }
+  static HWY_INLINE V vec_step(V a, V x) { return Two::of_vectors(a, x); }
   template <class V>
-  static HWY_INLINE V vec_join(V a, V b) { return hn::Add(a, b); }
+  static HWY_INLINE V vec_join(V a, V b) { return Two::of_vectors(a, b); }
 };
+struct Plus {
+  static constexpr int kNeutral = 0;
+  template <class A>
+  static HWY_INLINE A of(A a, A b) { return plus(a, b); }
+  template <class V>
+  static HWY_INLINE V of_vectors(V a, V b) { return hn::Add(a, b); }
+};
+struct Times {
+  static constexpr int kNeutral = 1;
+  template <class A>
+  static HWY_INLINE A of(A a, A b) { return times(a, b); }
+  template <class V>
+  static HWY_INLINE V of_vectors(V a, V b) { return hn::Mul(a, b); }
+};
+using Sum = Fold<Plus>;
+using Prod = Fold<Times>;
 struct SumSquares : Sum {
   template <class A, class T>
   static HWY_INLINE A step(A a, T x) { return plus(a, times(A(x), A(x))); }
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) { return hn::MulAdd(x, x, a); }
-};
-struct Prod {
-  template <class T>
-  using Acc = std::conditional_t<kIsFloat<T>, T, int64_t>;
-  template <class A>
-  static HWY_INLINE A init() { return 1; }
-  template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return times(a, A(x)); }
-  template <class A>
-  static HWY_INLINE A join(A a, A b) { return times(a, b); }
-  template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return hn::Mul(a, x); }
-  template <class V>
-  static HWY_INLINE V vec_join(V a, V b) { return hn::Mul(a, b); }
 };
 // NaN of either operand instead of their extreme. Max and Min of x86 answer the second operand when one is NaN, which
 // keeps an accumulator that stands there.
@@ -92,38 +96,28 @@ HWY_INLINE V keep_nan(V a, V x, V extreme) {
 #endif
 }
 
-struct Max {
+template <bool kMax>
+struct Extreme {
   template <class T>
   using Acc = T;
   template <class A>
   static HWY_INLINE A init() {
-    return kIsFloat<A> ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest();
+    using Limits = std::numeric_limits<A>;
+    if constexpr (kIsFloat<A>) return kMax ? -Limits::infinity() : Limits::infinity();
+    else return kMax ? Limits::lowest() : Limits::max();
   }
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return larger<A>(a, x); }
+  static HWY_INLINE A step(A a, T x) { return join<A>(a, x); }
   template <class A>
-  static HWY_INLINE A join(A a, A b) { return larger(a, b); }
+  static HWY_INLINE A join(A a, A b) { return kMax ? larger(a, b) : smaller(a, b); }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return keep_nan(a, x, hn::Max(x, a)); }
+  static HWY_INLINE V vec_step(V a, V x) { return keep_nan(a, x, kMax ? hn::Max(x, a) : hn::Min(x, a)); }
   template <class V>
   static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
 };
-struct Min {
-  template <class T>
-  using Acc = T;
-  template <class A>
-  static HWY_INLINE A init() {
-    return kIsFloat<A> ? std::numeric_limits<A>::infinity() : std::numeric_limits<A>::max();
-  }
-  template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return smaller<A>(a, x); }
-  template <class A>
-  static HWY_INLINE A join(A a, A b) { return smaller(a, b); }
-  template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return keep_nan(a, x, hn::Min(x, a)); }
-  template <class V>
-  static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
-};
+using Max = Extreme<true>;
+using Min = Extreme<false>;
+
 // Elements that are not zero; NaN counts. A block has fewer elements than an int32 can count.
 struct Count {
   template <class T>

@@ -240,6 +240,27 @@ void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int6
     });
 }
 
+void columns_log_sum_exp(const float* x, float* out, int64_t n, int64_t stride, int64_t width) {
+  const D d;
+  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
+  std::fill(top, top + width, -kInfinity);
+  std::fill(sum, sum + width, 0.0f);
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
+    });
+  for (int64_t j = 0; j < width; ++j)
+    if (!(std::fabs(top[j]) < kInfinity)) top[j] = 0;  // the terms themselves say what comes out
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V e = vexp(d, hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)));
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
+    });
+  over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+    store_some(d, hn::Add(vlog(d, hn::LoadU(d, sum + j)), hn::LoadU(d, top + j)), out + j, m);
+  });
+}
+
 void columns_backward(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width) {
   const D d;
   HWY_ALIGN float sum[kSoftmaxTile + hn::MaxLanes(d)];
@@ -256,7 +277,7 @@ void columns_backward(bool log, const float* y, const float* dy, float* dx, int6
     });
 }
 
-SoftmaxLoops find_loops() { return {rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_backward}; }
+SoftmaxLoops find_loops() { return {rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_log_sum_exp, columns_backward}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu

@@ -3,7 +3,7 @@
 #include <deque>
 #include <vector>
 
-#include "tensor/cpu/half_simd.h"
+#include "tensor/cpu/half.h"
 #include "tensor/op.h"
 #include "tensor/small_vector.h"
 

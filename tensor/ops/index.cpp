@@ -359,13 +359,14 @@ std::vector<OpDef> select_rows() {
        .vjp = {nullptr, grad_embedding},
        .vjp_uses = "indices"},
       {.name = "one_hot",
-       .doc = "int64 zeros with a 1 at position x of a new last dim of size num_classes. The values of x are labels: negative ones "
-              "are errors.",
+       .doc = "int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x "
+              "(eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.",
        .example = "return pg.tensor({1, 3}, {dtype = \"int64\"}):one_hot(3)",
        .inputs = {{"x", kIntegral}},
-       .attrs = {{"num_classes", AttrKind::kInt, {}, "size of the new dim", false, 1}, index_base_attr()},
+       .attrs = {{"num_classes", AttrKind::kInt, {}, "size of the new dim", true, 1}, index_base_attr()},
        .infer =
            [](Infer& c) {
+             if (!c.has_attr("num_classes")) c.bad_attr("num_classes", "a value");
              Dims out = c.shape(0);
              out.push_back(c.attr<int64_t>("num_classes"));
              c.output(DType::kInt64, out);

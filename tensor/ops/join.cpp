@@ -235,7 +235,7 @@ std::vector<OpDef> join_rows() {
               "flattened first.",
        .example = "return pg.tensor({1, 2}):repeat_interleave(2)",
        .inputs = {{"x"}},
-       .attrs = {{"repeats", AttrKind::kInts, {}, "a count, or one count a position"},
+       .attrs = {{"repeats", AttrKind::kInts, {}, "a count, or one count a position: a list, or a tensor whose values are read"},
                  {"dim", AttrKind::kDim, {}, "the dim to repeat along", true}},
        .infer = infer_repeat,
        .decompose = decompose_repeat},

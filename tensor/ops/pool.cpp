@@ -117,14 +117,17 @@ OpDef avg_pool(const char* name, const char* example) {
           .vjp_uses = ""};
 }
 
+// One size is meant for every spatial dim of a batch of images or volumes.
+Ints adaptive_size(const Ints& size, int rank) { return size.size() == 1 && rank > 3 ? Ints(size_t(rank - 2), size[0]) : size; }
+
 void infer_adaptive(Infer& c) {
-  const Ints& size = c.attr<Ints>("size");
+  const Ints size = adaptive_size(c.attr<Ints>("size"), c.rank(0));
   require_planes(c, int(size.size()));
   for (int64_t n : size)
     if (n < 1 || n > 65536) c.bad_attr("size", "sizes from 1 to 65536");
   for (int64_t n : tail(c.shape(0), int(size.size())))
     if (n < 1) c.bad_input(0, "at least 1 element in every spatial dim");
-  infer_sized(c);
+  c.output(c.dtype(0), with_tail(c.shape(0), size));
 }
 
 // Window o of `out` over `in` elements, as torch cuts them: they overlap where `in` is no multiple of `out`.
@@ -144,7 +147,7 @@ Var by_windows(const Var& x, int d, int64_t out, F reduce) {
 }
 
 std::vector<Var> decompose_adaptive_avg(Rule& c) {
-  const Ints& size = c.attr<Ints>("size");
+  const Ints size = adaptive_size(c.attr<Ints>("size"), c.in(0).rank());
   const int dims = int(size.size());
   Var x = c.in(0);
   Dims split = x.shape();
@@ -169,7 +172,7 @@ std::vector<Var> decompose_adaptive_avg(Rule& c) {
 }
 
 std::vector<Var> decompose_adaptive_max(Rule& c) {
-  const Ints& size = c.attr<Ints>("size");
+  const Ints size = adaptive_size(c.attr<Ints>("size"), c.in(0).rank());
   const int dims = int(size.size());
   Var x = c.in(0);
   Ints kernel(size.size(), 1);
@@ -231,7 +234,7 @@ std::vector<OpDef> pool_rows() {
       avg_pool<3>("avg_pool3d", "return pg.avg_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
       {.name = "adaptive_avg_pool",
        .doc = "Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number "
-              "of spatial dims.",
+              "of spatial dims; one number stands for all of them where x has 4 dims or more.",
        .example = "return pg.adaptive_avg_pool(pg.ones(1, 2, 7, 7), {3, 3})",
        .inputs = {{"x", kFloating}},
        .attrs = {kSize},
@@ -239,7 +242,7 @@ std::vector<OpDef> pool_rows() {
        .decompose = decompose_adaptive_avg},
       {.name = "adaptive_max_pool",
        .doc = "Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number "
-              "of spatial dims.",
+              "of spatial dims; one number stands for all of them where x has 4 dims or more.",
        .example = "return pg.adaptive_max_pool(pg.ones(1, 2, 7, 7), {3, 3})",
        .inputs = {{"x", kFloating}},
        .attrs = {kSize},

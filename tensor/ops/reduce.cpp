@@ -99,6 +99,13 @@ std::vector<Var> decompose_var(Rule& c) {
   return {squares / Var(left > 0 ? left : 0.0)};
 }
 
+Var vjp_var(Vjp& c) {
+  const Var x = c.in(0);
+  const double left = reduced_count(c, x.shape()) - c.attr<double>("correction");
+  const Var scale = restore_dims(c, c.dy() * Var(2.0 / (left > 0 ? left : 0.0)), 0);
+  return scale * (x - call<"mean">(x, {{"dim", c.raw("dim")}, {"keepdim", true}}));
+}
+
 std::vector<Var> decompose_std(Rule& c) {
   return {call<"sqrt">(call<"var">(c.in(0), {{"dim", c.raw("dim")}, {"correction", c.raw("correction")}, {"keepdim", c.raw("keepdim")}}))};
 }
@@ -324,6 +331,8 @@ void add_reduce_ops(Registry& r) {
        .inputs = {{"x", kFloating}},
        .attrs = {kDims, kCorrection, kKeep},
        .infer = infer_same,
+       .vjp = {vjp_var},
+       .vjp_uses = "x",
        .decompose = decompose_var,
        .traits = kReduction},
       {.name = "std",

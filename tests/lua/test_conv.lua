@@ -73,3 +73,14 @@ t.test("wrong operands name what was expected", function()
   t.error_contains(function() x:max_pool2d(6) end, "max_pool2d: bad argument 'x'")
   t.error_contains(function() pg.interpolate(x, {size = {2, 2}, scale_factor = 2}) end, "interpolate: bad argument 'size' (expected either size or scale_factor, got both)")
 end)
+
+t.test("one size serves every spatial dim of adaptive pools", function()
+  local x = range(2, 3, 6, 4)
+  for _, op in ipairs{"adaptive_avg_pool", "adaptive_max_pool"} do
+    t.equal(x[op](x, 2), x[op](x, {2, 2}))
+    t.equal(x[op](x, {1}), x[op](x, {1, 1}))
+    local line = range(2, 3, 8)
+    t.equal(line[op](line, 4).shape, {2, 3, 4})
+  end
+  t.equal(range(1, 1, 4, 4, 4):adaptive_avg_pool(2).shape, {1, 1, 2, 2, 2})
+end)

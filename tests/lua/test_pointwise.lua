@@ -57,7 +57,7 @@ t.test("an integer divisor of 0 and a negative integer exponent are errors that 
   local x = ints{1, 2, 3}
   t.bad_argument(function() return x:floor_divide(0) end, "floor_divide", "y")
   t.bad_argument(function() return x % ints{1, 0, 1} end, "remainder", "y")
-  t.bad_argument(function() return x:fmod_(ints{1, 1, 0}) end, "fmod", "y")
+  t.bad_argument(function() return x:fmod_(ints{1, 1, 0}) end, "fmod_", "y")
   t.bad_argument(function() return x ^ -1 end, "pow", "y")
   t.equal(x, ints{1, 2, 3})
   t.equal(pg.tensor{1, -1, 0} / 0, pg.tensor{inf, -inf, nan})

@@ -76,6 +76,23 @@ outer()
   expect([[-e 'error()']], "", containing("(error object is a nil value)"), 1)
 end)
 
+t.test("a misspelt method of an object in sight gets a suggestion", function()
+  local hint = "attempt to call method '%s' (a nil value) (did you mean '%s'?)"
+  expect([[-e 'net = pg.nn.Dense(2) net:hybridise()']], "", containing(hint:format("hybridise", "hybridize")), 1)
+  expect([[-e 'local d = pg.data.ArrayDataset(pg.ones(3)) d:take_(1)']], "", containing(hint:format("take_", "take")), 1)
+  local path = script("hint.lua", [[
+local pg = require "perigee"
+local net = pg.nn.Dense(2, {in_units = 3})
+net:initialize()
+local trainer = pg.optim.Trainer(net:collect_params(), "sgd")
+local function train() trainer:stepp(1) end
+train()
+]])
+  expect(path, "", containing("hint.lua:5: " .. hint:format("stepp", "step")), 1)
+  local _, err = t.run([[-e 'local t = {} t:no_such_thing()']])
+  t.check(err:find("'no_such_thing' (a nil value)\n", 1, true), err)
+end)
+
 t.test("a long traceback is shortened", function()
   local _, err = t.run([[-e 'local function f(n) if n == 0 then error("deep") end return 1 + f(n - 1) end f(500)']])
   t.check(err:find("\n\t...", 1, true), err)

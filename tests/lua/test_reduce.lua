@@ -202,3 +202,32 @@ t.test("softmax, log_softmax and logsumexp of NaN and infinities, short rows and
     t.equal(pg.tensor(row):logsumexp(1):item(), 3)
   end
 end)
+
+t.test("var, std and logsumexp over any dims agree with their definitions, far from zero too", function()
+  for _, shape in ipairs{{5}, {3, 70}, {70, 3}, {4, 33, 5}, {2, 3, 4, 5}, {1, 5000}, {200, 17}} do
+    for _, dtype in ipairs{"float32", "float64", "float16"} do
+      local x = pg.randn(shape):to(dtype) + (dtype == "float64" and 1e3 or 0)
+      local dims = {false, {1}, {#shape}, #shape > 2 and {1, 3} or {1}, #shape > 2 and {2, 3} or {#shape}}
+      for _, dim in ipairs(dims) do
+        local o = {dim = dim or nil, keepdim = true}
+        local wide = x:to("float64")
+        local mean, n = wide:mean(o), x:numel() / wide:mean(o):numel()
+        local var = ((wide - mean) ^ 2):sum(o) / (n - 1)
+        local lse = (wide - wide:amax(o)):exp():sum(o):log() + wide:amax(o)
+        local tolerance = {rtol = dtype == "float64" and 1e-9 or dtype == "float16" and 2e-3 or 1e-5, atol = 1e-5}
+        if n > 1 then
+          t.close(x:var(o):to("float64"), var, tolerance)
+          t.close(x:std(o):to("float64"), var:sqrt(), tolerance)
+        end
+        t.close(x:logsumexp(o):to("float64"), lse, tolerance)
+      end
+    end
+  end
+  local far = pg.randn(4, 100000) * 0.01 + 1000
+  t.close(far:var(2):to("float64"), far:to("float64"):var(2), {rtol = 1e-3})
+  t.check(pg.ones(1):var():isnan():item())
+  t.equal(pg.ones(3, 1):var{dim = 1}, pg.zeros(1))
+  t.equal(pg.zeros(0, 3):var(2).shape, {0})
+  t.equal(pg.zeros(2, 0, 3):logsumexp(2), pg.full({2, 3}, -inf))
+  t.equal(pg.tensor({1, 1}, {dtype = "int64"}):logsumexp().dtype, "float32")
+end)

@@ -233,3 +233,11 @@ t.test("large transposes and permutes agree with their definition", function()
     t.equal(y:flatten():narrow(1, 2, 1):item(), 1 + ({201, 3, 1})[order[3]], table.concat(order, " "))
   end
 end)
+
+t.test("repeat_interleave reads counts from a tensor", function()
+  local counts = pg.tensor({1, 0, 2}, {dtype = "int64"})
+  t.equal(pg.tensor{4, 5, 6}:repeat_interleave(counts), pg.tensor{4, 6, 6})
+  t.equal(pg.range(1, 6):reshape(3, 2):repeat_interleave(counts, 1), pg.tensor{{1, 2}, {5, 6}, {5, 6}})
+  t.bad_argument(function() return pg.ones(3):repeat_interleave(pg.ones(3)) end, "repeat_interleave", "repeats")
+  t.bad_argument(function() return pg.ones(3):repeat_interleave(counts:reshape(3, 1)) end, "repeat_interleave", "repeats")
+end)

@@ -136,3 +136,28 @@ t.test("unknown names suggest the nearest", function()
   t.error_contains(function() return pg.nn.Dens end, "Dense")
   t.error_contains(function() return pg.optim.Trainr end, "Trainer")
 end)
+
+t.test("errors of in-place methods name the method", function()
+  local x = pg.ones(2, 3)
+  t.bad_argument(function() x:add_("q") end, "add_", "y")
+  t.bad_argument(function() x:mul_(pg.ones(5)) end, "mul_", "y")
+  t.bad_argument(function() x:clamp_{lowest = 1} end, "clamp_", "lowest")
+  t.equal(x, pg.ones(2, 3))
+end)
+
+t.test("the name of a device: a bad number, an unknown kind", function()
+  t.bad_argument(function() pg.ones(1):to("cpu:x") end, "to", "device")
+  t.bad_argument(function() pg.ones(1):to("cpu:1") end, "to", "device")
+  t.bad_argument(function() pg.ones(1):to("no such") end, "to", "device")
+end)
+
+t.test("trees too deep to walk are an error", function()
+  local deep = {}
+  local at = deep
+  for _ = 1, 1e5 do
+    at[1] = {}
+    at = at[1]
+  end
+  t.bad_argument(function() pg.tree.flatten(deep) end, "tree", "tree")
+  t.bad_argument(function() pg.tree.map(function(x) return x end, deep) end, "tree", "tree")
+end)

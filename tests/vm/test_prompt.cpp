@@ -83,6 +83,18 @@ class Session {
     return child_ >= 0;
   }
 
+  // Types a line that is accepted without a word.
+  void accepts(const char* line) {
+    type(line);
+    REQUIRE(wait("> "));
+  }
+  // Types a line and waits for the answer.
+  void answers(const char* line, const char* answer) {
+    type(line);
+    REQUIRE(wait(answer));
+    REQUIRE(wait("> "));
+  }
+
  private:
   std::string home_, seen_;
   int terminal_ = -1;
@@ -93,23 +105,16 @@ class Session {
 void check_conversation(Session& s) {
   REQUIRE(s.wait("Ctrl-D leaves."));
   REQUIRE(s.wait("> "));
-  s.type("20 + 22\n");
-  REQUIRE(s.wait("42\r"));
-  REQUIRE(s.wait("> "));
+  s.answers("20 + 22\n", "42\r");
   s.type("x = pg.tensor{{1, 2},\n");
   REQUIRE(s.wait(">> "));
-  s.type("{3, 4}}\n");
-  REQUIRE(s.wait("> "));
+  s.accepts("{3, 4}}\n");
   s.type("x\n");
   REQUIRE(s.wait("{{1, 2},"));
   REQUIRE(s.wait("[float32 2x2 cpu]"));
   REQUIRE(s.wait("> "));
-  s.type("error('on' .. ' purpose')\n");
-  REQUIRE(s.wait("on purpose"));
-  REQUIRE(s.wait("> "));
-  s.type("_.shape\n");
-  REQUIRE(s.wait("{2, 2}\r"));
-  REQUIRE(s.wait("> "));
+  s.answers("error('on' .. ' purpose')\n", "on purpose");
+  s.answers("_.shape\n", "{2, 2}\r");
 }
 
 // Ctrl-C ends the loop, and the prompt answers again.
@@ -118,9 +123,7 @@ void interrupt_loop(Session& s, const std::string& loop, int number) {
   s.type("io.write('started', " + mark + ", ' ') io.flush() " + loop + "\n");
   REQUIRE(s.wait("started" + mark));
   usleep(200000);
-  s.type("\003");
-  REQUIRE(s.wait("interrupted"));
-  REQUIRE(s.wait("> "));
+  s.answers("\003", "interrupted");
   s.type("'alive' .. " + mark + "\n");
   REQUIRE(s.wait("alive" + mark));
   REQUIRE(s.wait("> "));
@@ -158,12 +161,8 @@ TEST_CASE("Ctrl-C comes back to the prompt") {
   interrupt_loop(s, "while true do pcall(function() end) end", 3);
   s.type("for i = 1, 10 do\n");
   REQUIRE(s.wait(">> "));
-  s.type("\003");
-  REQUIRE(s.wait("^C"));
-  REQUIRE(s.wait("> "));
-  s.type("'wh' .. 'ole'\n");
-  REQUIRE(s.wait("whole"));
-  REQUIRE(s.wait("> "));
+  s.answers("\003", "^C");
+  s.answers("'wh' .. 'ole'\n", "whole");
   s.type("\004");
   CHECK(s.exit_code() == 0);
 }
@@ -172,24 +171,14 @@ TEST_CASE("Tab completes") {
   Session s;
   if (!s.started()) return;
   REQUIRE(s.wait("> "));
-  s.type("value_of_mine = 7\n");
-  REQUIRE(s.wait("> "));
-  s.type("value_o\t + 1\n");
-  REQUIRE(s.wait("8\r"));
-  REQUIRE(s.wait("> "));
-  s.type("y = pg.tens\t{5}\n");
-  REQUIRE(s.wait("> "));
-  s.type("y:nume\t() + 98\n");
-  REQUIRE(s.wait("99\r"));
-  REQUIRE(s.wait("> "));
+  s.accepts("value_of_mine = 7\n");
+  s.answers("value_o\t + 1\n", "8\r");
+  s.accepts("y = pg.tens\t{5}\n");
+  s.answers("y:nume\t() + 98\n", "99\r");
   s.type("y.\t");
   REQUIRE(s.wait("requires_grad"));
-  s.type("\003");
-  REQUIRE(s.wait("^C"));
-  REQUIRE(s.wait("> "));
-  s.type("#tostring(pg.nn.Dens\t) + 100\n");
-  REQUIRE(s.wait("105\r"));
-  REQUIRE(s.wait("> "));
+  s.answers("\003", "^C");
+  s.answers("#tostring(pg.nn.Dens\t) + 100\n", "105\r");
   s.type("\004");
   CHECK(s.exit_code() == 0);
 }

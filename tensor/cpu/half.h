@@ -1,0 +1,13 @@
+// Conversions between float and float16 or bfloat16, many elements a call.
+#pragma once
+#include "tensor/cpu/pointwise.h"
+#include "tensor/dtype.h"
+
+namespace pg::cpu {
+
+inline void to_float(const Half* from, float* to, int64_t n) { converter(DType::kFloat16, DType::kFloat32)(n, from, 1, to); }
+inline void to_float(const BFloat16* from, float* to, int64_t n) { converter(DType::kBFloat16, DType::kFloat32)(n, from, 1, to); }
+inline void from_float(const float* from, Half* to, int64_t n) { converter(DType::kFloat32, DType::kFloat16)(n, from, 1, to); }
+inline void from_float(const float* from, BFloat16* to, int64_t n) { converter(DType::kFloat32, DType::kBFloat16)(n, from, 1, to); }
+
+}  // namespace pg::cpu
