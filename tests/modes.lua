@@ -6,6 +6,10 @@ end
 
 return {
   {name = "eager", doc = "as a script runs"},
+  {name = "hybrid", doc = "every outermost call of a hybrid block as a graph", setup = function(pg)
+    local hooks = pg.nn and testing(pg)
+    if hooks and hooks.hybridize_all then hooks.hybridize_all(true) end
+  end},
   {name = "gcstress", doc = "a collection at each op", setup = function(pg)
     local hooks = testing(pg)
     if hooks and hooks.gc_stress then hooks.gc_stress(true) end

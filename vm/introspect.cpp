@@ -187,6 +187,53 @@ int jit_off(lua_State* L, State& state) {
   return 0;
 }
 
+// interpreted(): the function that calls this, and those defined in it, are never compiled.
+int interpreted(lua_State* L, State&) {
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
+  return 0;
+}
+
+void check_table(lua_State* L, State& state, int i, const char* op) {
+  if (!lua_istable(L, i)) bad_argument(op, "t", "a table", describe(L, state, i));
+}
+
+// copy(t) → a table with the same entries, and their number; without metamethods
+int copy_table(lua_State* L, State& state) {
+  check_table(L, state, 1, "copy");
+  lua_settop(L, 1);
+  lua_newtable(L);
+  int n = 0;
+  for (lua_pushnil(L); lua_next(L, 1); ++n) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, 2);
+  }
+  lua_pushnumber(L, n);
+  return 2;
+}
+
+// differences(t, before) → a list of the keys under which the tables hold different values (NaN is NaN)
+int differences(lua_State* L, State& state) {
+  check_table(L, state, 1, "differences");
+  check_table(L, state, 2, "differences");
+  lua_settop(L, 2);
+  lua_newtable(L);
+  int n = 0;
+  for (int from = 1; from <= 2; ++from)
+    for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1)) {
+      lua_pushvalue(L, -2);
+      lua_rawget(L, 3 - from);  // key, value, other
+      const bool both_nan = lua_type(L, -1) == LUA_TNUMBER && lua_type(L, -2) == LUA_TNUMBER &&
+                            lua_tonumber(L, -1) != lua_tonumber(L, -1) && lua_tonumber(L, -2) != lua_tonumber(L, -2);
+      const bool differs = from == 1 ? !lua_rawequal(L, -1, -2) && !both_nan : lua_isnil(L, -1);
+      lua_pop(L, 1);
+      if (!differs) continue;
+      lua_pushvalue(L, -2);
+      lua_rawseti(L, 3, ++n);
+    }
+  return 1;
+}
+
 // serial(x) → the number of the tensor's box; boxes made later have higher ones. Nothing for what is no tensor.
 int serial(lua_State* L, State& state) {
   Box* box = to_box(L, state, 1);
@@ -231,6 +278,9 @@ void open_introspect(lua_State* L, State& state) {
                                 {"scan", entry<scan>},
                                 {"key_line", entry<key_line>},
                                 {"jit_off", entry<jit_off>},
+                                {"interpreted", entry<interpreted>},
+                                {"copy", entry<copy_table>},
+                                {"differences", entry<differences>},
                                 {"serial", entry<serial>},
                                 {"next_serial", entry<next_serial>},
                                 {"distinct", entry<distinct>}});

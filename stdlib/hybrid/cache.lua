@@ -1,6 +1,7 @@
 -- The cache of a hybridized function: entries from the most recently used on, what happens when none fits, and what it tells.
 local core = ...
 local inspect = core.introspect
+inspect.interpreted()
 local trace = core.require("hybrid.trace")
 local place = core.require("hybrid.place")
 local cache = {}

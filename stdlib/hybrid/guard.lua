@@ -3,6 +3,7 @@
 -- before their first run (compiled code keeps the variable that it first saw).
 local core = ...
 local inspect = core.introspect
+inspect.interpreted()
 local place = core.require("hybrid.place")
 local guard = {}
 

@@ -1,6 +1,7 @@
 -- What belongs to the library, so that guards leave it alone: its modules, its classes, and what their methods read.
 local core = ...
 local inspect = core.introspect
+inspect.interpreted()
 local library = {}
 
 local rawget, type, pairs = rawget, type, pairs
@@ -8,7 +9,7 @@ local rawget, type, pairs = rawget, type, pairs
 -- Fields that the library keeps for itself; no guard covers them and no trace writes them back.
 library.own_fields = {
   _ready = true, _order = true, _hooks = true, _pre_hooks = true, _hybrid = true, _exec = true, _graphs = true,
-  _hooks_told = true,
+  _hooks_told = true, _plain = true,
 }
 
 -- Tables of the host's standard library, and their functions under global names.

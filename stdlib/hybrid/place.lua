@@ -1,6 +1,7 @@
 -- Places: where a Lua value lives (field, upvalue, argument), how generated code addresses it, and what errors call it.
 local core = ...
 local inspect = core.introspect
+inspect.interpreted()
 local place = {}
 
 local rawget, type, tostring, format = rawget, type, tostring, string.format

@@ -2,6 +2,7 @@
 -- constants and fresh tables.
 local core = ...
 local inspect = core.introspect
+inspect.interpreted()
 local library = core.require("hybrid.library")
 local place = core.require("hybrid.place")
 local join = core.require("hybrid.guard").join

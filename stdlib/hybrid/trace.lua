@@ -1,6 +1,7 @@
 -- From one call to a cache entry: walk, trace, roll back, guards and templates.
 local core = ...
 local inspect = core.introspect
+inspect.interpreted()
 local walk = core.require("hybrid.walk")
 local guard = core.require("hybrid.guard")
 local place = core.require("hybrid.place")

@@ -2,6 +2,7 @@
 -- trace rolls back, and the list of places that guards are made of.
 local core = ...
 local inspect = core.introspect
+inspect.interpreted()   -- runs seldom, and over tables of every form
 local library = core.require("hybrid.library")
 local place = core.require("hybrid.place")
 local walk = {}
@@ -40,17 +41,7 @@ end
 local Walk = {}
 Walk.__index = Walk
 
-local function count_entries(t)
-  local n = 0
-  for _ in next, t do n = n + 1 end
-  return n
-end
-
-local function copy_entries(t)
-  local entries = {}
-  for key, value in next, t do entries[key] = value end
-  return entries
-end
+local copy_entries, differences = inspect.copy, inspect.differences
 
 local add_table, add_function, add_value
 
@@ -89,7 +80,8 @@ end
 -- The table of globals, reached as a value.
 local function open_environment(w, node)
   node.environment, node.globals = false, true
-  node.before, node.plain = copy_entries(node.table), node.meta == nil
+  node.before, node.size = copy_entries(node.table)
+  node.plain = node.meta == nil
   node.generation = -1
   w.generation = w.generation + 1
   return node
@@ -104,8 +96,8 @@ function add_table(w, t, at, label)
     return nil
   end
   w.count = w.count + 1
-  node = {table = t, place = at, label = label, before = copy_entries(t), done = {}, generation = -1}
-  node.size = count_entries(t)
+  node = {table = t, place = at, label = label, done = {}, generation = -1}
+  node.before, node.size = copy_entries(t)
   w.node_of[t] = node
   w.nodes[#w.nodes + 1] = node
   local meta = raw_metatable(t)
@@ -461,14 +453,9 @@ local function diff_node(changes, node)
     return
   end
   local skipped = node.untraced or own_fields
-  for key, now in next, t do
-    if not own_fields[key] and not skipped[key] and differs(now, before[key]) then
-      changes[#changes + 1] = {node = node, key = key, before = before[key], after = now}
-    end
-  end
-  for key, old in next, before do
-    if rawget(t, key) == nil and not own_fields[key] and not skipped[key] then
-      changes[#changes + 1] = {node = node, key = key, before = old}
+  for _, key in ipairs(differences(t, before)) do
+    if not own_fields[key] and not skipped[key] then
+      changes[#changes + 1] = {node = node, key = key, before = before[key], after = rawget(t, key)}
     end
   end
 end

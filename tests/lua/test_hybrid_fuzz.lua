@@ -6,6 +6,20 @@ local core = pg.testing.core
 local model = require "tests.hybrid_model"
 local trace, cache = core.require("hybrid.trace"), core.require("hybrid.cache")
 
+-- The tensors of the models: those of tests/hybrid_model.lua, or real ones.
+local kinds = {
+  model = {backend = model.backend, tensor = model.tensor, is_tensor = model.is_tensor, value = model.value},
+  real = {
+    backend = trace.backend, is_tensor = core.is_tensor,
+    tensor = function(number) return pg.tensor(number, {dtype = "float64"}) end,
+    value = function(x)
+      local v = x:item()
+      return v ~= v and "nan" or v
+    end,
+  },
+}
+local kind
+
 local state = 1
 local function random(n)  -- the same numbers on every machine
   state = (state * 16807) % 2147483647
@@ -100,10 +114,10 @@ end
 
 -- A text of values: tensors by number and by where they first stood, functions left out.
 local function show(value, seen, depth)
-  if model.is_tensor(value) then
+  if kind.is_tensor(value) then
     seen[value] = seen[value] or seen.n
     seen.n = seen.n + 1
-    return "T" .. seen[value] .. ":" .. model.value(value)
+    return "T" .. seen[value] .. ":" .. kind.value(value)
   elseif type(value) == "table" then
     if seen[value] or depth > 6 then return "seen" end
     seen[value] = true
@@ -122,7 +136,7 @@ local function instance(text)
   local env = setmetatable({}, {__index = _G})
   local chunk = assert(loadstring(text, "=model"))
   setfenv(chunk, env)
-  local self, changes, dump = chunk(model.tensor)
+  local self, changes, dump = chunk(kind.tensor)
   return {self = self, changes = changes, dump = dump}
 end
 
@@ -143,15 +157,15 @@ local function run_model(calls)
       local a, b = pcall(eager.changes[m], r), pcall(hybrid.changes[m], r)
       if a ~= b then return text, log, "a mutation failed on one side only" end
     end
-    local kind, s = random(6), ({nil, 1, 2, 1})[random(4)]
+    local which, s = random(6), ({nil, 1, 2, 1})[random(4)]
     local number_of_x = random(50)
     local function argument(side)
-      if kind == 1 then return side.self.w1 end
-      if kind == 2 and side.x then return side.x end
-      side.x = model.tensor(number_of_x)
+      if which == 1 then return side.self.w1 end
+      if which == 2 and side.x then return side.x end
+      side.x = kind.tensor(number_of_x)
       return side.x
     end
-    log[#log + 1] = "call " .. call .. " kind " .. kind .. " s " .. tostring(s)
+    log[#log + 1] = "call " .. call .. " kind " .. which .. " s " .. tostring(s)
     local x, hx = argument(eager), argument(hybrid)
     local before_eager = show(eager.dump(), {n = 1}, 0)
     local a = pack(pcall(eager.self.forward, eager.self, x, s))
@@ -167,12 +181,13 @@ local function run_model(calls)
   return nil, c
 end
 
-t.test("random models: 0 wrong results", function()
+local function fuzz(name, models)
+  kind = kinds[name]
   local backend, warn = trace.backend, core.warn
   local patience = cache.patience
-  trace.backend, core.warn, cache.patience = model.backend, function() end, 1000
+  trace.backend, core.warn, cache.patience = kind.backend, function() end, 1000
   state = 12345
-  local models = tonumber(os.getenv("PERIGEE_FUZZ")) or (t.mode == "eager" and 400 or 60)
+  models = tonumber(os.getenv("PERIGEE_FUZZ")) or (t.mode == "eager" and models or math.floor(models / 8))
   local wrong, traces, hits, eager = 0, 0, 0, 0
   local failure
   for i = 1, models do
@@ -194,4 +209,7 @@ t.test("random models: 0 wrong results", function()
   if os.getenv("PERIGEE_FUZZ") then print(models .. " models, " .. wrong .. " wrong, " .. traces .. " traces, " .. hits .. " hits, " .. eager .. " ran as plain Lua") end
   if failure then error(wrong .. " wrong; " .. failure) end
   t.check(hits > models * 5, "only " .. hits .. " hits")
-end)
+end
+
+t.test("random models on a model of tensors: 0 wrong results", function() fuzz("model", 400) end)
+t.test("random models on tensors: 0 wrong results", function() fuzz("real", 80) end)

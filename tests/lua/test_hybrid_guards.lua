@@ -4,6 +4,8 @@ local pg = require "perigee"
 local nn = pg.nn
 local core = pg.testing.core
 
+if t.mode == "hybrid" then t.skip("hybridizes its blocks itself") end
+
 -- Collects warnings while f runs.
 local function warnings(f)
   local list, before = {}, core.warn

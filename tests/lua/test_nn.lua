@@ -236,7 +236,7 @@ t.test("blocks with several inputs and outputs, and in coroutines", function()
   local function count(...) return select("#", ...), ... end
   local n, s, d = count(b(pg.tensor{3}, pg.tensor{1}))
   t.equal({n, s:item(), d:item()}, {3, 4, 2})
-  local stepper = nn.block{forward = function(_, x) coroutine.yield(x); error("late") end}
+  local stepper = nn.block{hybrid = false, forward = function(_, x) coroutine.yield(x); error("late") end}
   local co = coroutine.create(function() stepper(1) end)
   t.check(coroutine.resume(co))
   t.error_contains(function() nn.Sequential{nn.Dense(1, {in_units = 2})}:initialize()(pg.ones(1, 3)) end, "'1'")
