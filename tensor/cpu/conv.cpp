@@ -83,7 +83,7 @@ void gather_block(const ConvShape& s, const T* dy, int64_t q0, int64_t cols, int
 // One direct convolution: the shape, its plan and the sizes used everywhere.
 template <class T>
 struct Direct {
-  const ConvShape& s;
+  const ConvShape s;
   ConvPlan plan;
   int64_t icg, ocg, depth, plane;
 
@@ -158,8 +158,8 @@ struct Direct {
 };
 
 template <class T>
-void direct_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y) {
-  const Direct<T> conv(s, forward_group<T>(s));
+void direct_forward(const Direct<T>& conv, const T* x, const T* w, const T* bias, bool relu, T* y) {
+  const ConvShape& s = conv.s;
   const int64_t per_group = conv.plan.blocks_of(0).blocks();
   const int64_t macs = kBlockCols<T> * conv.depth * s.oc;
   parallel_for(conv.plan.groups() * per_group, std::max<int64_t>(1, kMacsPerTask / macs),
@@ -177,8 +177,8 @@ void direct_forward(const ConvShape& s, const T* x, const T* w, const T* bias, b
 }
 
 template <class T>
-void direct_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx) {
-  const Direct<T> conv(s, forward_group<T>(s));
+void direct_backward_data(const Direct<T>& conv, const T* dy, const T* w, T* dx) {
+  const ConvShape& s = conv.s;
   const ConvPlan& plan = conv.plan;
   const int64_t macs = s.macs() / s.n * plan.group();
   parallel_for(plan.groups(), std::max<int64_t>(1, kMacsPerTask / std::max<int64_t>(1, macs)),
@@ -213,8 +213,13 @@ void add_parts(T* sum, const T* partial, int64_t parts, int64_t size) {
 }
 
 template <class T>
-void direct_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
-  const Direct<T> conv(s, images_per_group(s, kWeightBlocks * kBlockCols<T>));
+int64_t weights_group(const ConvShape& s) {
+  return images_per_group(s, kWeightBlocks * kBlockCols<T>);
+}
+
+template <class T>
+void direct_backward_weights(const Direct<T>& conv, const T* x, const T* dy, T* dw) {
+  const ConvShape& s = conv.s;
   const ConvPlan& plan = conv.plan;
   const int64_t block_bytes = (conv.depth + conv.ocg) * 256;
   const int64_t step = std::clamp<int64_t>(kWeightPanelBytes / block_bytes, 1, kWeightBlocks);
@@ -305,7 +310,7 @@ void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, boo
   if (is_empty(s)) return fill_rows(s, bias, relu, y);
   if constexpr (std::is_same_v<T, float>)
     if (prefers_onednn(s, false) && large_forward(s, x, w, bias, relu, y)) return;
-  direct_forward(s, x, w, bias, relu, y);
+  direct_forward(Direct<T>(s, forward_group<T>(s)), x, w, bias, relu, y);
 }
 
 template <class T>
@@ -316,7 +321,7 @@ void conv_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx) {
   }
   if constexpr (std::is_same_v<T, float>)
     if (prefers_onednn(s, true) && large_backward_data(s, dy, w, dx)) return;
-  direct_backward_data(s, dy, w, dx);
+  direct_backward_data(Direct<T>(s, forward_group<T>(s)), dy, w, dx);
 }
 
 template <class T>
@@ -327,7 +332,7 @@ void conv_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
   }
   if constexpr (std::is_same_v<T, float>)
     if (prefers_onednn(s, false) && large_backward_weights(s, x, dy, dw)) return;
-  direct_backward_weights(s, x, dy, dw);
+  direct_backward_weights(Direct<T>(s, weights_group<T>(s)), x, dy, dw);
 }
 
 template <class T>
@@ -335,6 +340,29 @@ void conv_backward_bias(const ConvShape& s, const T* dy, T* db) {
   const int64_t plane = s.out_plane();
   std::fill_n(db, s.oc, T(0));
   for (int64_t i = 0; i < s.n * s.oc; ++i) db[i % s.oc] += block_sum(dy + i * plane, plane);
+}
+
+struct DirectConv::State {
+  ConvPart part;
+  Direct<float> conv;
+};
+
+DirectConv::DirectConv(std::unique_ptr<const State> state) : state_(std::move(state)) {}
+DirectConv::DirectConv(DirectConv&&) noexcept = default;
+DirectConv::~DirectConv() = default;
+
+std::optional<DirectConv> DirectConv::make(const ConvShape& s, ConvPart part) {
+  if (is_empty(s) || prefers_onednn(s, part == ConvPart::kInputGradient)) return std::nullopt;
+  const int64_t group = part == ConvPart::kWeightGradient ? weights_group<float>(s) : forward_group<float>(s);
+  return DirectConv(std::unique_ptr<const State>(new State{part, Direct<float>(s, group)}));
+}
+
+void DirectConv::run(const float* a, const float* b, const float* bias, bool relu, float* out) const {
+  switch (state_->part) {
+    case ConvPart::kForward: return direct_forward(state_->conv, a, b, bias, relu, out);
+    case ConvPart::kInputGradient: return direct_backward_data(state_->conv, a, b, out);
+    case ConvPart::kWeightGradient: return direct_backward_weights(state_->conv, a, b, out);
+  }
 }
 
 #define PG_CONV(T)                                                                            \

@@ -2,6 +2,8 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 namespace pg::cpu {
 
@@ -40,5 +42,24 @@ void conv_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw);
 // db[c] = the sum of dy over images and positions.
 template <class T>
 void conv_backward_bias(const ConvShape& s, const T* dy, T* db);
+
+enum class ConvPart { kForward, kInputGradient, kWeightGradient };
+
+// A float32 convolution by the own direct kernel, with all that follows from the shape made once. Runs may overlap.
+class DirectConv {
+ public:
+  // Nothing where a primitive of oneDNN is better, or for empty arrays.
+  static std::optional<DirectConv> make(const ConvShape& s, ConvPart part);
+  DirectConv(DirectConv&&) noexcept;
+  ~DirectConv();
+
+  // As conv_forward(x, w, bias, relu, y), conv_backward_data(dy, w, dx), conv_backward_weights(x, dy, dw).
+  void run(const float* a, const float* b, const float* bias, bool relu, float* out) const;
+
+ private:
+  struct State;
+  explicit DirectConv(std::unique_ptr<const State> state);
+  std::unique_ptr<const State> state_;
+};
 
 }  // namespace pg::cpu

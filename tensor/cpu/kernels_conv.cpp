@@ -103,12 +103,25 @@ void conv_act(const KernelArgs& args) {
   if (!relu) cpu::activate(args);
 }
 
-// Only packed weights make a difference.
-std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {
+bool all_float32(const KernelArgs& args) {
   for (const View& v : args.in)
-    if (v && v.dtype() != DType::kFloat32) return nullptr;
-  if (!(lasting & 2) || args.out[0].dtype() != DType::kFloat32) return nullptr;
-  return cpu::prepare_conv(conv_shape(args, args.in[0], args.in[1], args.out[0]), bool(args.in[2]), cpu::Finish(args));
+    if (v && v.dtype() != DType::kFloat32) return false;
+  return args.out[0].dtype() == DType::kFloat32;
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {
+  if (!all_float32(args)) return nullptr;
+  return cpu::prepare_conv(conv_shape(args, args.in[0], args.in[1], args.out[0]), bool(args.in[2]), lasting & 2, cpu::Finish(args));
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv_by_input(const KernelArgs& args, uint32_t) {
+  if (!all_float32(args)) return nullptr;
+  return cpu::prepare_conv_gradient(conv_shape(args, args.out[0], args.in[1], args.in[0]), cpu::ConvPart::kInputGradient);
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv_by_weight(const KernelArgs& args, uint32_t) {
+  if (!all_float32(args)) return nullptr;
+  return cpu::prepare_conv_gradient(conv_shape(args, args.in[0], args.out[0], args.in[1]), cpu::ConvPart::kWeightGradient);
 }
 
 void conv_by_input(const KernelArgs& args) {
@@ -299,8 +312,8 @@ void add_conv_kernels(Registry& r) {
       {"conv2d", conv, kContiguousInputs, prepare_conv},
       {"conv3d", conv, kContiguousInputs, prepare_conv},
       {"conv_act", conv_act, kContiguousInputs, prepare_conv},
-      {"conv_by_input", conv_by_input},
-      {"conv_by_weight", conv_by_weight},
+      {"conv_by_input", conv_by_input, kContiguousInputs, prepare_conv_by_input},
+      {"conv_by_weight", conv_by_weight, kContiguousInputs, prepare_conv_by_weight},
       {"max_pool", max_pool},
       {"max_pool_backward", max_pool_backward},
       {"max_pool_take", max_pool_take},

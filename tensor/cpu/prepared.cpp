@@ -1,6 +1,7 @@
 #include "tensor/cpu/prepared.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "tensor/cpu/epilogue.h"
 #include "tensor/cpu/gemm.h"
@@ -52,6 +53,35 @@ class RowWise final : public PreparedKernel {
   size_t part_bytes_ = 0;
 };
 
+class SmallLinear final : public PreparedKernel {
+ public:
+  SmallLinear(int64_t m, int64_t n, int64_t k, const Finish& finish) : m_(m), n_(n), k_(k), finish_(finish) {}
+  void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
+    const float* bias = in[2] ? in[2].as<float>() : nullptr;
+    linear_f32(m_, n_, k_, in[0].as<float>(), in[1].as<float>(), bias, finish_.relu(), out[0].as<float>());
+    if (!finish_.relu()) finish_(out);
+  }
+
+ private:
+  int64_t m_, n_, k_;
+  Finish finish_;
+};
+
+class DirectConvKernel final : public PreparedKernel {
+ public:
+  DirectConvKernel(DirectConv conv, std::optional<Finish> finish) : conv_(std::move(conv)), finish_(std::move(finish)) {}
+  void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
+    const float* bias = in.size() > 2 && in[2] ? in[2].as<float>() : nullptr;
+    const bool relu = finish_ && finish_->relu();
+    conv_.run(in[0].as<float>(), in[1].as<float>(), bias, relu, out[0].as<float>());
+    if (finish_ && !relu) (*finish_)(out);
+  }
+
+ private:
+  DirectConv conv_;
+  std::optional<Finish> finish_;
+};
+
 template <class Make>
 std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row, const Finish& finish, Make make) {
   auto kernel = std::make_unique<RowWise>(rows, parts, x_row, y_row, finish, make);
@@ -71,16 +101,23 @@ void Finish::operator()(std::span<const View> out) const {
 }
 
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs, const Finish& finish) {
-  if (!linear_prefers_primitive(m, n, k)) return nullptr;
+  if (!linear_prefers_primitive(m, n, k)) return std::make_unique<SmallLinear>(m, n, k, finish);
   const int64_t parts = m * n * k < 2 * kMacsPerTask ? 1 : std::clamp<int64_t>(m / 16, 1, num_threads());
   return row_wise(m, parts, k, n, finish, [&](int64_t rows) { return Primitive(onednn_prepare_linear({rows, n, k, bias}, packs)); });
 }
 
-std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, const Finish& finish) {
-  if (!conv_forward_prefers_primitive(s)) return nullptr;
+std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
+  if (auto direct = DirectConv::make(s, ConvPart::kForward)) return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
+  if (!packs || !conv_forward_prefers_primitive(s)) return nullptr;
   const int64_t parts = std::min<int64_t>(num_threads(), s.n);
   return row_wise(s.n, parts, s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
                   [&](int64_t images) { return Primitive(onednn_prepare_conv(s, images, bias)); });
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {
+  auto direct = DirectConv::make(s, part);
+  if (!direct) return nullptr;
+  return std::make_unique<DirectConvKernel>(std::move(*direct), std::nullopt);
 }
 
 }  // namespace pg::cpu

@@ -13,6 +13,7 @@ class Finish {
  public:
   explicit Finish(const KernelArgs& args);
   void operator()(std::span<const View> out) const;
+  bool relu() const { return relu_; }
 
  private:
   const OpDef& op_;
@@ -20,11 +21,13 @@ class Finish {
   bool activates_, relu_;
 };
 
-// Of (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n]; row-major float32. Null where the kernel computes with something
-// else than a primitive.
+// Of (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n]; row-major float32.
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs, const Finish& finish);
 
-// Of (x, w, bias), a convolution; only with packed weights.
-std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, const Finish& finish);
+// Of (x, w, bias), a convolution. Null where only packed weights would make a difference and there are none.
+std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish);
+
+// Of (dy, w) and of (x, dy). Null where the kernel is as good.
+std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part);
 
 }  // namespace pg::cpu

@@ -435,6 +435,30 @@ TEST_CASE("packed weights give the same bits and follow the array") {
   check_packing(m.graph, 1);
 }
 
+TEST_CASE("prepared kernels give the bits of the plain ones") {
+  for (int64_t batch : {1, 3}) {
+    GraphMaker m;
+    const Operand x = m.input({batch, 3, 9, 9}), w = m.input({4, 3, 3, 3}), b = m.input({4}), v = m.input({5, 4 * 49}), c = m.input({2, 5});
+    const Operand y = m.op("conv_act", {x, w, b}, {{"activation", std::string("relu")}});
+    const Operand flat = m.op("reshape", {y}, {{"shape", Ints{batch, 4 * 49}}});
+    const Operand h = m.op("linear_act", {flat, v, Operand()}, {{"activation", std::string("tanh")}});
+    m.output(m.op("linear", {h, c, Operand()}));
+    m.output(m.op("conv_by_input", {y, w}, {{"size", Ints{9, 9}}}));
+    m.output(m.op("conv_by_weight", {x, y}, {{"size", Ints{3, 3}}}));
+    Context ctx;
+    std::vector<Value> values;
+    for (int32_t i : m.graph.inputs) values.push_back(test::run(ctx, "sin", {range(m.graph.nodes[size_t(i)].types[0].shape, 0.1, 0.37)}));
+    const Values expected = run_eagerly(ctx, m.graph, values);
+    for (bool prepare : {true, false}) {
+      const auto plan = make_plan(m.graph, {.prepare = prepare});
+      CHECK(plan->prepared.size() == (prepare ? 5 : 0));
+      SmallVector<Value, 4> in{std::span<const Value>(values)};
+      const Values got = pg::run(*plan, ctx, in);
+      for (size_t i = 0; i < got.size(); ++i) CHECK(numbers(got[i]) == numbers(expected[i]));
+    }
+  }
+}
+
 TEST_CASE("weights that change at every run are not packed for ever") {
   GraphMaker m;
   const Operand x = m.input({32, 72}), w = m.input({64, 72}), b = m.input({64});
