@@ -16,6 +16,8 @@ using Instruction = TileInstruction;
 constexpr int64_t kSingleBytes = 16;          // of a register for one element
 constexpr int64_t kRegisterBytes = 24 << 10;  // of the registers of a tile, which stay in the first-level cache
 
+bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
+
 // Where a value goes, besides registers, when it is computed.
 struct Target {
   int32_t value;
@@ -255,8 +257,7 @@ class LevelCompiler {
 
   void round(int32_t v) {
     const TileValue& value = p_.value(v);
-    const bool half = value.rounded == DType::kFloat16 || value.rounded == DType::kBFloat16;
-    if (!half || value.dtype != DType::kFloat32 || p_.form[size_t(v)].load != ChainOp::kCount) return;
+    if (!is_half(value.rounded) || value.dtype != DType::kFloat32 || p_.form[size_t(v)].load != ChainOp::kCount) return;
     const bool rounds_itself = value.kind == Kind::kConvert && p_.value(value.operands[0]).dtype == DType::kFloat32;
     if (rounds_itself) return;
     Step step;
@@ -354,7 +355,41 @@ class LevelCompiler {
     keep(v);
   }
 
+  // A step for v that also computes one of its operands, an op on two values in memory; false when there is none.
+  bool generate_joined(int32_t v) {
+    const TileValue& value = p_.value(v);
+    const ChainForm& form = p_.form[size_t(v)];
+    if (form.operands != 2 || value.operands[0] == value.operands[1]) return false;
+    for (int k = 0; k < 2; ++k) {
+      const int32_t held = value.operands[k], side = value.operands[1 - k];
+      const ChainOp op = joinable(side) ? join_op(p_.form[size_t(side)].by_operand[0], form.by_operand[k]) : ChainOp::kCount;
+      if (op == ChainOp::kCount) continue;
+      if (!in_memory(held)) generate(held);
+      load(held);
+      Step step;
+      const TileValue& joined = p_.value(side);
+      use_a(step, joined.operands[0]);
+      use_b(step, joined.operands[1]);
+      push(step, op);
+      finished_[size_t(side)] = true;
+      for (const int32_t o : {joined.operands[0], joined.operands[1], held, side}) consume(o);
+      return true;
+    }
+    return false;
+  }
+
+  // Computed for one reader alone, without rounding, from values that are in memory.
+  bool joinable(int32_t v) const {
+    const TileValue& value = p_.value(v);
+    if (!here(v) || in_memory(v) || left_[size_t(v)] != 1 || p_.form[size_t(v)].operands != 2) return false;
+    if (!p_.form[size_t(v)].chained || is_half(value.rounded)) return false;
+    for (const Target& t : targets_)
+      if (t.value == v) return false;
+    return in_memory(value.operands[0]) && in_memory(value.operands[1]);
+  }
+
   void generate_chained(int32_t v) {
+    if (generate_joined(v)) return;
     const TileValue& value = p_.value(v);
     const ChainForm& form = p_.form[size_t(v)];
     const auto pending = pending_operands(v);
@@ -388,8 +423,7 @@ class LevelCompiler {
     const TileValue& value = p_.value(v);
     for (int32_t o : pending_operands(v)) bring_to_memory(o);
     Instruction instruction = span_instruction(v);
-    const bool rounds = value.dtype == DType::kFloat32 &&
-                        (value.rounded == DType::kFloat16 || value.rounded == DType::kBFloat16);
+    const bool rounds = value.dtype == DType::kFloat32 && is_half(value.rounded);
     const Target* direct = nullptr;
     for (const Target& t : targets_)
       if (t.value == v && t.dtype == value.dtype && !rounds) direct = &t;

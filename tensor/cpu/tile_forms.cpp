@@ -132,6 +132,14 @@ ChainOp pair_op(ChainOp first, ChainOp second) {
   return ChainOp::kCount;
 }
 
+ChainOp join_op(ChainOp first, ChainOp second) {
+#define X(one, other) \
+  if (first == ChainOp::k##one && second == ChainOp::k##other) return ChainOp::kJoin##one##By##other;
+  PERIGEE_CHAIN_JOINS(X)
+#undef X
+  return ChainOp::kCount;
+}
+
 ChainOp rounding_op(DType t) { return t == DType::kFloat16 ? ChainOp::kRoundHalf : ChainOp::kRoundBFloat16; }
 
 }  // namespace pg::cpu

@@ -23,4 +23,7 @@ ChainOp rounding_op(DType t);
 // The step that does two with one operand in memory each; kCount where there is none.
 ChainOp pair_op(ChainOp first, ChainOp second);
 
+// The step that applies `first` to two operands in memory and `second` to the accumulator and its result.
+ChainOp join_op(ChainOp first, ChainOp second);
+
 }  // namespace pg::cpu

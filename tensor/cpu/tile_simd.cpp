@@ -183,6 +183,13 @@ struct FPair {
     return Second()(d, First()(d, x, a), b);
   }
 };
+template <class First, class Second>
+struct FJoin {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V a, V b) const {
+    return Second()(d, x, First()(d, a, b));
+  }
+};
 PERIGEE_FUNCTOR3(FWhere, hn::IfThenElse(as_mask(a), x, b))
 PERIGEE_FUNCTOR3(FWhereOf, hn::IfThenElse(as_mask(a), b, x))
 PERIGEE_FUNCTOR3(FWhereMask, hn::IfThenElse(as_mask(x), a, b))
@@ -246,6 +253,10 @@ static Codes basic_codes(ChainOp op) {
 #define X(first, second) \
   case ChainOp::k##first##Then##second: return TernaryCode<FPair<F##first, F##second>, Floats, Floats>::codes();
       PERIGEE_CHAIN_PAIRS(X)
+#undef X
+#define X(first, second) \
+  case ChainOp::kJoin##first##By##second: return TernaryCode<FJoin<F##first, F##second>, Floats, Floats>::codes();
+      PERIGEE_CHAIN_JOINS(X)
 #undef X
     default: return {};
   }

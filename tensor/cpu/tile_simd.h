@@ -43,6 +43,12 @@ namespace pg::cpu {
   X(SubOf, Add) X(SubOf, Sub) X(SubOf, SubOf) X(SubOf, Mul)                 \
   X(Mul, Add) X(Mul, Sub) X(Mul, SubOf) X(Mul, Mul)
 
+// The first op applied to a and b, then the second to the accumulator and that. With two roundings.
+#define PERIGEE_CHAIN_JOINS(X)                          \
+  X(Mul, Add) X(Mul, Sub) X(Mul, SubOf) X(Mul, Mul)     \
+  X(Add, Add) X(Add, Sub) X(Add, SubOf) X(Add, Mul)     \
+  X(Sub, Add) X(Sub, Sub) X(Sub, SubOf) X(Sub, Mul)
+
 enum class ChainOp : uint8_t {
   kEnd,
   // Between memory, operand a, and the accumulator.
@@ -61,6 +67,9 @@ enum class ChainOp : uint8_t {
 #undef X
 #define X(first, second) k##first##Then##second,
   PERIGEE_CHAIN_PAIRS(X)
+#undef X
+#define X(first, second) kJoin##first##By##second,
+  PERIGEE_CHAIN_JOINS(X)
 #undef X
   kCount
 };

@@ -95,6 +95,26 @@ TEST_CASE("fused: powers with one exponent") {
     }
 }
 
+TEST_CASE("fused: two arithmetic ops in a row, and one joined to another, in every combination") {
+  std::mt19937 rng(20);
+  const char* ops[] = {"add", "sub", "mul"};
+  for (const DType t : {DType::kFloat32, DType::kBFloat16})
+    for (const char* first : ops)
+      for (const char* second : ops)
+        for (int kind = 0; kind < 16; ++kind) {
+          GraphMaker g;
+          const Operand x = g.input({203}, t), y = g.input({203}, t), z = g.input({kind & 1 ? 1 : 203}, t);
+          const Operand half = Operand::immediate(0.3), e = g.op("exp", {x});
+          const Operand one = g.op(first, {kind & 2 ? y : e, kind & 4 ? half : z});
+          const Operand other = g.op(second, {z, y});
+          g.output(kind & 8 ? g.op(second, {one, other}) : g.op(second, {other, one}));
+          g.output(g.op(second, {e, one}));
+          check_body(g.graph, inputs_of(rng, g.graph, true));
+          g.graph.outputs.pop_back();
+          check_body(g.graph, inputs_of(rng, g.graph, false));
+        }
+}
+
 TEST_CASE("fused: conversions between all dtypes") {
   std::mt19937 rng(10);
   for (const DType from : kAll)

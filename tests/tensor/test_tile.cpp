@@ -162,6 +162,22 @@ TEST_CASE("tile: values flow through the accumulator, registers are reused") {
   CHECK(pairs.local.size() == 2);  // one of them is the streaming code's
 }
 
+TEST_CASE("tile: products that are added need no register") {
+  TileBody body;
+  body.space = {1000};
+  for (int32_t i = 0; i < 4; ++i) {
+    body.inputs.push_back({DType::kFloat32, {1000}});
+    body.values.push_back(input(i));
+  }
+  body.values.push_back(span("mul", {0, 1}));
+  body.values.push_back(span("mul", {2, 3}));
+  body.values.push_back(span("sub", {4, 5}));
+  body.outputs = {{6, DType::kFloat32, false}};
+  const TileProgram program = compile_tiles(body, TileLayout(body));
+  CHECK(program.levels[2].steps.size() == 4);  // load and product, product and difference, a store, the end
+  CHECK(program.local.empty());
+}
+
 TEST_CASE("tile: many registers make the tile smaller") {
   TileBody body;
   body.space = {10000};
