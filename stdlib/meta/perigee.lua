@@ -1554,16 +1554,17 @@ function Tensor:trunc() end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer}): perigee.Tensor[]
 function Tensor:unbind(dim) end
 
----The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. Every NaN is different. The size depends on values: eager only.
+---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. Every NaN is different. The size depends on values: eager only.
 ---@param sorted? boolean accepted; the result is always in order
 ---@param return_inverse? boolean also give `inverse`
 ---@param return_counts? boolean also give `counts`
+---@param dim? integer the dim whose slices to compare
 ---@param index_base? integer what the first position is called in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor inverse
 ---@return perigee.Tensor counts
----@overload fun(self: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
-function Tensor:unique(sorted, return_inverse, return_counts, index_base) end
+---@overload fun(self: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, dim?: integer, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function Tensor:unique(sorted, return_inverse, return_counts, dim, index_base) end
 
 ---x with a new dim of size 1 that becomes dim `dim` of the result.
 ---@param dim integer place of the new dim in the result
@@ -4407,17 +4408,18 @@ function pg.trunc(x) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer}): perigee.Tensor[]
 function pg.unbind(x, dim) end
 
----The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. Every NaN is different. The size depends on values: eager only.
+---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. Every NaN is different. The size depends on values: eager only.
 ---@param x perigee.Tensor
 ---@param sorted? boolean accepted; the result is always in order
 ---@param return_inverse? boolean also give `inverse`
 ---@param return_counts? boolean also give `counts`
+---@param dim? integer the dim whose slices to compare
 ---@param index_base? integer what the first position is called in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor inverse
 ---@return perigee.Tensor counts
----@overload fun(x: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
-function pg.unique(x, sorted, return_inverse, return_counts, index_base) end
+---@overload fun(x: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, dim?: integer, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function pg.unique(x, sorted, return_inverse, return_counts, dim, index_base) end
 
 ---x with a new dim of size 1 that becomes dim `dim` of the result.
 ---@param x perigee.Tensor

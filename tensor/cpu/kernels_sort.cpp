@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "tensor/cpu/index.h"
@@ -102,25 +103,63 @@ void sort_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("descending
 void argsort_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("descending"), line_size(a), nullptr, a.out[0]); }
 void topk_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("largest"), a.attr<int64_t>("k"), &a.out[0], a.out[1]); }
 
+// Positions along the dim of `split` with their slices in ascending order, element by element.
+template <class T>
+std::vector<int64_t> order_slices(const T* x, const Split& split) {
+  const int64_t n = split.size, inner = split.inner;
+  const auto less = [&](int64_t a, int64_t b) {
+    for (int64_t o = 0; o < split.outer; ++o) {
+      const T *p = x + (o * n + a) * inner, *q = x + (o * n + b) * inner;
+      for (int64_t i = 0; i < inner; ++i)
+        if (key_of(p[i]) != key_of(q[i])) return key_of(p[i]) < key_of(q[i]);
+    }
+    return false;
+  };
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), int64_t(0));
+  std::stable_sort(order.begin(), order.end(), less);
+  return order;
+}
+
+template <class T>
+std::vector<int64_t> order_elements(const T* x, int64_t n) {
+  std::vector<Wide> items;
+  order_line(x, n, 1, false, n, items);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = items[size_t(i)].at;
+  return order;
+}
+
 template <class T>
 void find_unique(const KernelArgs& a) {
   const View& x = a.in[0];
   const T* from = x.as<T>();
-  const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
-  std::vector<Wide> items;
-  order_line(from, n, 1, false, n, items);
+  const bool slices = a.has_attr("dim");
+  const int dim = slices ? a.dim("dim", x.rank()) : 0;
+  const Split split(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
+  const int64_t n = split.size, inner = split.inner, base = a.attr<int64_t>("index_base");
+  const std::vector<int64_t> order = split.outer * inner == 1 ? order_elements(from, n) : order_slices(from, split);
+  const auto same = [&](int64_t p, int64_t q) {  // NaN differs from NaN
+    for (int64_t o = 0; o < split.outer; ++o)
+      if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner)) return false;
+    return true;
+  };
   std::vector<int64_t> starts;
   for (int64_t i = 0; i < n; ++i)
-    if (i == 0 || !(from[items[size_t(i)].at] == from[items[size_t(i - 1)].at])) starts.push_back(i);
+    if (i == 0 || !same(order[size_t(i)], order[size_t(i - 1)])) starts.push_back(i);
   const int64_t count = int64_t(starts.size());
-  const View values = a.allocate(0, {count});
-  for (int64_t u = 0; u < count; ++u) values.as<T>()[u] = from[items[size_t(starts[size_t(u)])].at];
+  Dims shape = slices && x.rank() ? x.shape() : Dims{count};
+  shape[dim] = count;
+  const View values = a.allocate(0, shape);
+  for (int64_t o = 0; o < split.outer; ++o)
+    for (int64_t u = 0; u < count; ++u)
+      std::copy_n(from + (o * n + order[size_t(starts[size_t(u)])]) * inner, inner, values.as<T>() + (o * count + u) * inner);
   starts.push_back(n);
   int next = 1;
   if (a.attr<bool>("return_inverse")) {
-    const View inverse = a.allocate(next++, x.shape());
+    const View inverse = a.allocate(next++, slices ? Dims{n} : x.shape());
     for (int64_t u = 0; u < count; ++u)
-      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i) inverse.as<int64_t>()[items[size_t(i)].at] = u + base;
+      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i) inverse.as<int64_t>()[order[size_t(i)]] = u + base;
   }
   if (!a.attr<bool>("return_counts")) return;
   const View counts = a.allocate(next, {count});

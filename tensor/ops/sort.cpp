@@ -32,8 +32,14 @@ Var grad_order(Vjp& c) {
 }
 
 void infer_unique(Infer& c) {
-  c.output(c.dtype(0), {-1});
-  if (c.attr<bool>("return_inverse")) c.output(DType::kInt64, c.shape(0));
+  Dims values = {-1}, inverse = c.shape(0);
+  if (c.has_attr("dim")) {
+    const int d = c.dim("dim", c.rank(0));
+    inverse = Dims{c.rank(0) ? c.shape(0)[d] : 1};
+    if (c.rank(0)) values = c.shape(0), values[d] = -1;
+  }
+  c.output(c.dtype(0), values);
+  if (c.attr<bool>("return_inverse")) c.output(DType::kInt64, inverse);
   if (c.attr<bool>("return_counts")) c.output(DType::kInt64, {-1});
 }
 
@@ -104,12 +110,14 @@ std::vector<OpDef> count_rows() {
   return {
       {.name = "unique",
        .doc = "The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position "
-              "among them, and how often each occurs. Every NaN is different. The size depends on values: eager only.",
+              "among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. "
+              "Every NaN is different. The size depends on values: eager only.",
        .example = "return pg.tensor({3, 1, 3}):unique{return_counts = true}",
        .inputs = {{"x"}},
        .attrs = {{"sorted", AttrKind::kBool, true, "accepted; the result is always in order"},
                  {"return_inverse", AttrKind::kBool, false, "also give `inverse`"},
                  {"return_counts", AttrKind::kBool, false, "also give `counts`"},
+                 {"dim", AttrKind::kDim, {}, "the dim whose slices to compare", true},
                  index_base_attr()},
        .outputs = {"values", "inverse", "counts"},
        .infer = infer_unique,

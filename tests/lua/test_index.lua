@@ -192,3 +192,17 @@ t.test("one_hot counts the classes itself when nobody says how many", function()
   t.bad_argument(function() return pg.zeros(0, {dtype = "int64"}):one_hot() end, "one_hot", "num_classes")
   t.error_matches(function() return pg.tensor({0, 2}, {dtype = "int64"}):one_hot() end, "one_hot: ")
 end)
+
+t.test("unique slices along a dim, with their places and counts", function()
+  local x = pg.tensor{{2, 1, 2}, {1, 9, 1}, {2, 1, 2}, {1, 3, 1}}
+  local values, inverse, counts = x:unique{dim = 1, return_inverse = true, return_counts = true}
+  t.equal(values:totable(), {{1, 3, 1}, {1, 9, 1}, {2, 1, 2}})
+  t.equal(inverse:totable(), {3, 2, 3, 1})
+  t.equal(counts:totable(), {1, 1, 2})
+  t.equal(values:index_select(1, inverse), x)
+  t.equal(x:unique{dim = 2}:totable(), {{1, 2}, {9, 1}, {1, 2}, {3, 1}})
+  t.equal(x:unique():totable(), {1, 2, 3, 9})
+  t.equal(pg.zeros(0, 3):unique{dim = 1}.shape, {0, 3})
+  t.equal(pg.zeros(3, 0):unique{dim = 1}.shape, {1, 0})
+  t.bad_argument(function() return x:unique{dim = 3} end, "unique", "dim")
+end)
