@@ -13,7 +13,8 @@
 namespace pg {
 namespace {
 
-constexpr int64_t kCheaper = 2;  // the result has this many times the elements of the weights
+// The result has at least this many times the elements of the weights: new weights are also packed anew at each run.
+constexpr int64_t kCheaper = 4;
 
 class BatchNorms {
  public:
