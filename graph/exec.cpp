@@ -186,7 +186,7 @@ class Run {
 Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators) {
   if (inputs.size() != plan.input_types.size())
     throw Error(fmt::format("plan: takes {} inputs, got {}", plan.input_types.size(), inputs.size()));
-  return Run(plan, ctx, inputs, generators)();
+  return Run(ctx.detect_anomaly ? plan.node_by_node() : plan, ctx, inputs, generators)();
 }
 
 }  // namespace pg

@@ -47,7 +47,6 @@ class Planner {
   Planner(const Graph& graph, const PlanOptions& options) : graph_(graph), plan_(std::make_shared<Plan>()) { plan_->options = options; }
 
   std::shared_ptr<const Plan> build() {
-    plan_->lines = graph_.lines;
     add_inputs(graph_);
     const std::vector<int32_t> outputs = lower(graph_, input_values(), -1);
     for (int32_t v : outputs) values_[size_t(v)].returned = true;
@@ -115,13 +114,16 @@ class Planner {
   }
 
   // --- nodes ----------------------------------------------------------------------------------------------------------
-  // Turns the nodes of a graph, or of the body of a fused node, into steps; answers the values of its outputs.
+  // Turns the nodes of a graph, or of the body of a fused node, into steps; answers the values of its outputs. `line`: of
+  // nodes without one.
   std::vector<int32_t> lower(const Graph& graph, const std::vector<int32_t>& inputs, int32_t line) {
     std::vector<std::vector<int32_t>> made(graph.nodes.size());
     size_t next_input = 0;
+    const int32_t first_line = int32_t(plan_->lines.size());
+    plan_->lines.insert(plan_->lines.end(), graph.lines.begin(), graph.lines.end());
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
-      const int32_t at = line >= 0 ? line : node.line;
+      const int32_t at = node.line >= 0 ? first_line + node.line : line;
       switch (node.kind) {
         case NodeKind::kInput: {
           const auto place = std::find(graph.inputs.begin(), graph.inputs.end(), int32_t(n));
@@ -159,6 +161,7 @@ class Planner {
     const OpDef* last = body.nodes[size_t(body.outputs.back().node)].op;
     Draft step{last, nullptr, keep_attrs({}), line, in, {}};
     step.fused = FusedKernel::compile(body);
+    fuses_ = true;
     step.body = &body;
     for (int32_t v : in)
       if (v >= 0) ++values_[size_t(v)].readers;
@@ -501,6 +504,7 @@ class Planner {
     for (PlanOutput& o : plan_->outputs) o.written = values_[size_t(o.written)].view;
     for (PlanValue& v : values_) plan_->layouts.push_back(std::move(v.layout));
     plan_->frames = std::make_unique<FramePool>(*plan_);
+    if (fuses_) plan_->source = std::make_shared<const Graph>(graph_);
   }
   void emit_prepared(const Draft& d, Step& step) {
     step.prepared = d.prepared.get();
@@ -525,6 +529,7 @@ class Planner {
   std::shared_ptr<Plan> plan_;
   std::vector<PlanValue> values_;
   std::vector<Draft> drafts_;
+  bool fuses_ = false;
 };
 
 bool& verify_flag() {
@@ -547,6 +552,16 @@ size_t Plan::arena_bytes() const {
   return total;
 }
 size_t Plan::held_bytes() const { return frames->held_bytes(); }
+
+const Plan& Plan::node_by_node() const {
+  if (!source) return *this;
+  std::call_once(once_, [this] {
+    PlanOptions plain = options;
+    plain.fuse = false;
+    node_by_node_ = make_plan(*source, plain);
+  });
+  return *node_by_node_;
+}
 
 void verify_plans(bool on) { verify_flag() = on; }
 

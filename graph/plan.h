@@ -2,6 +2,7 @@
 // may overwrite inputs. Immutable but for its pool of frames; runs (graph/exec.h) may share it between threads.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -113,9 +114,17 @@ class Plan {
   std::vector<std::shared_ptr<const PreparedKernel>> prepared;
   std::vector<PackedInput> packs;
   std::unique_ptr<FramePool> frames;
+  std::shared_ptr<const Graph> source;            // of a plan with fused steps: the graph
+
+  // The same program node by node, to name the op and the line that anomaly detection looks for. Made when first asked for.
+  const Plan& node_by_node() const;
 
   size_t arena_bytes() const;       // of one frame
   size_t held_bytes() const;        // in arenas that frames keep at the moment
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::shared_ptr<const Plan> node_by_node_;
 };
 
 // Throws the errors of ops that have no kernel, and for nodes that are not of a specialized graph.

@@ -1,5 +1,7 @@
 // Plans and their runs on graphs made by hand.
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "graph/exec.h"
 #include "graph/exec_frame.h"
@@ -280,10 +282,13 @@ TEST_CASE("anomaly mode names the op that made a NaN") {
   CHECK(error_text([&] { pg::run(*make_plan(m.graph), ctx, in); }) == "net.lua:3: log: made a NaN");
 }
 
-TEST_CASE("a fused node runs node by node") {
+TEST_CASE("a fused node runs as one kernel or node by node") {
   GraphMaker body;
   const Operand p = body.input({4}), q = body.input({4});
-  body.output(body.op("mul", {body.op("add", {p, q}), Operand::immediate(2)}));
+  const Operand sum = body.op("add", {p, q});
+  body.at("net.lua:5");
+  body.output(body.op("mul", {body.op("sqrt", {sum}), Operand::immediate(2)}));
+  body.graph.nodes[3].line = 0;
   GraphMaker m;
   const Operand x = m.input({4}), y = m.input({4});
   Node node;
@@ -293,7 +298,14 @@ TEST_CASE("a fused node runs node by node") {
   node.bodies.push_back(std::make_shared<const Graph>(body.graph));
   m.graph.nodes.push_back(node);
   m.output(m.op("exp", {Operand::of(2)}));
-  CHECK(numbers(run_plan(m.graph, {array({0, 0, 0, 0}), array({0, 0, 0, 0})}, {.fuse = false})[0]) == Numbers{1, 1, 1, 1});
+  for (bool fuse : {true, false})
+    CHECK(numbers(run_plan(m.graph, {array({0, 0, 0, 0}), array({0, 0, 0, 0})}, {.fuse = fuse})[0]) == Numbers{1, 1, 1, 1});
+  CHECK(make_plan(m.graph)->steps.size() == 2);
+  CHECK(make_plan(m.graph, {.fuse = false})->steps.size() == 4);
+  Context ctx;
+  ctx.detect_anomaly = true;
+  SmallVector<Value, 4> in{array({0, 0, -1, 0}), array({0, 0, 0, 0})};
+  CHECK(error_text([&] { pg::run(*make_plan(m.graph), ctx, in); }) == "net.lua:5: sqrt: made a NaN");
 }
 
 TEST_CASE("a steady state allocates its outputs alone") {
@@ -307,6 +319,34 @@ TEST_CASE("a steady state allocates its outputs alone") {
   for (int i = 0; i < 10; ++i) pg::run(*plan, ctx, in);
   CHECK(memory_stats().allocations - before == 10);
   CHECK(plan->held_bytes() == plan->arena_bytes());
+}
+
+TEST_CASE("runs at the same time use frames of their own") {
+  const auto plan = make_plan(mlp(32, {72, 64, 48, 10}));
+  Context ctx;
+  std::vector<Value> parameters;
+  for (const Type& t : plan->input_types) parameters.push_back(test::run(ctx, "sin", {range(t.shape, 0.3, 0.01)}));
+  std::vector<Value> data;
+  std::vector<Numbers> expected;
+  for (int k = 0; k < 4; ++k) {
+    data.push_back(test::run(ctx, "sin", {range({32, 72}, k, 0.1)}));
+    std::vector<Value> in = parameters;
+    in[0] = data.back();
+    expected.push_back(numbers(run_eagerly(ctx, mlp(32, {72, 64, 48, 10}), in)[0]));
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (size_t k = 0; k < 4; ++k)
+    threads.emplace_back([&, k] {
+      Context own;
+      for (int i = 0; i < 200; ++i) {
+        SmallVector<Value, 4> in{std::span<const Value>(parameters)};
+        in[0] = data[k];
+        wrong += numbers(pg::run(*plan, own, in)[0]) != expected[k];
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("arenas are given back when asked or when too many bytes are held") {
