@@ -46,8 +46,8 @@ Values GraphBuilder::emit(Context& ctx, Node node) {
     out.emplace_back(std::move(array));
   }
   if (stage_ == Stage::kTrace) {
-    node.training = training_mode(ctx);
-    node.recording = recording_mode(ctx);
+    node.training = imposed_training == Mode::kAuto ? training_mode(ctx) : imposed_training;
+    node.recording = imposed_recording == Mode::kAuto ? recording_mode(ctx) : imposed_recording;
   }
   if (node.line < 0) node.line = line_now();
   sequences_.push_back(ctx.next_sequence);

@@ -54,6 +54,9 @@ class GraphBuilder : public Tracer {
   virtual Mode training_mode(Context&) { return Mode::kAuto; }
   virtual Mode recording_mode(Context&) { return Mode::kAuto; }
 
+  // Flags of nodes that a graph being replayed into this one has fixed; kAuto: as training_mode and recording_mode say.
+  Mode imposed_training = Mode::kAuto, imposed_recording = Mode::kAuto;
+
   int32_t current_line = -1;
   std::vector<Ref<Generator>> generators;  // by the index that random keys name
 

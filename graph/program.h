@@ -30,6 +30,10 @@ class Program : public RefCounted<Program> {
   // An input that the caller moved in as the only holder may be rewritten (see graph/exec.h). Throws Retrace when a
   // guard of the trace does not hold for these types. On an exception nothing has changed.
   Values run(Context& ctx, std::span<Value> inputs);
+  // The same on states of generators at the start of the run, advancing none: may be called from several threads at once,
+  // each with a context of its own.
+  Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states);
+  std::span<const Ref<Generator>> generators() const { return generators_; }
 
   // The optimized program for the types of the last run (forward only), or the trace when there was none.
   Graph optimized() const;
@@ -38,7 +42,6 @@ class Program : public RefCounted<Program> {
   struct Entry;
   std::shared_ptr<Entry> find(Context& ctx, std::span<const Value> inputs);
   std::shared_ptr<Entry> make(Context& ctx, std::span<const Value> inputs);
-  Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states);
   static Values backward(Context& ctx, const std::shared_ptr<Entry>& entry, const Values& inputs, const Values& residuals,
                          std::span<const RandomKey> states, std::span<const Value> cotangents);
 

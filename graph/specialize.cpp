@@ -91,15 +91,11 @@ class Replay {
 
   void check_guards(size_t i) {
     for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_)
-      check_guard(*guards_[next_guard_]);
+      check_one(*guards_[next_guard_]);
   }
 
-  void check_guard(const TypeGuard& guard) {
-    const int64_t now = answer(guard, value(guard.of));
-    if (now == guard.value) return;
-    const std::string line = guard.line >= 0 ? trace_.lines[size_t(guard.line)] + ": " : "";
-    throw Retrace(fmt::format("{}the script read {}, now it is {}", line, describe(guard.kind, guard.dim, guard.value),
-                              describe(guard.kind, guard.dim, now)));
+  void check_one(const TypeGuard& guard) {
+    check_guard(guard, value(guard.of), guard.line >= 0 ? trace_.lines[size_t(guard.line)] : "");
   }
 
   Values gather(std::span<const Operand> operands) const {
@@ -199,7 +195,7 @@ class Replay {
       if (body.nodes[i].kind != NodeKind::kInput) values_[i] = results(body.nodes[i]);
     Values out;
     for (const Operand& operand : body.outputs) out.push_back(value(operand));
-    for (const TypeGuard& guard : body.guards) check_guard(guard);
+    for (const TypeGuard& guard : body.guards) check_one(guard);
     std::swap(values, values_);
     return out;
   }
@@ -331,6 +327,13 @@ bool Signature::operator==(const Signature& other) const {
   return recording == other.recording && training == other.training &&
          std::equal(types.begin(), types.end(), other.types.begin(), other.types.end()) &&
          std::equal(flows.begin(), flows.end(), other.flows.begin(), other.flows.end());
+}
+
+void check_guard(const TypeGuard& guard, const Value& value, const std::string& line) {
+  const int64_t now = answer(guard, value);
+  if (now == guard.value) return;
+  throw Retrace(fmt::format("{}{}the script read {}, now it is {}", line, line.empty() ? "" : ": ",
+                            describe(guard.kind, guard.dim, guard.value), describe(guard.kind, guard.dim, now)));
 }
 
 Specialized specialize(const Graph& trace, const Signature& signature) { return Replay(trace, signature).run(); }

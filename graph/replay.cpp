@@ -1,0 +1,167 @@
+// replay: a traced graph applied again, node by node.
+#include "graph/builder.h"
+#include "graph/model.h"
+#include "graph/specialize.h"
+#include "tensor/rule.h"
+
+namespace pg {
+namespace {
+
+class Replayer {
+ public:
+  Replayer(Context& ctx, const Graph& graph, std::span<const Ref<Generator>> generators)
+      : ctx_(ctx), graph_(graph), tracer_(ctx.interpreter->tracer()), builder_(dynamic_cast<GraphBuilder*>(tracer_)),
+        generators_(generators), values_(graph.nodes.size()) {
+    for (const Ref<Generator>& generator : generators) states_.push_back(generator->state());
+  }
+
+  Values run(std::span<const Value> inputs) {
+    for (size_t k = 0; k < graph_.inputs.size(); ++k) values_[size_t(graph_.inputs[k])].push_back(inputs[k]);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      sequences_.push_back(ctx_.next_sequence);
+      if (node.kind == NodeKind::kInput) continue;
+      const Imposed imposed(*this, node);
+      values_[i] = results(node);
+    }
+    check_guards();
+    if (!tracer_)
+      for (size_t g = 0; g < generators_.size() && g < graph_.ticks.size(); ++g)
+        generators_[g]->set_state({states_[g].seed, states_[g].tick + graph_.ticks[g]});
+    Values out;
+    for (const Operand& operand : graph_.outputs) out.push_back(value(operand));
+    return out;
+  }
+
+ private:
+  // What this graph needs of types, the one that it becomes part of needs too.
+  void check_guards() {
+    for (const TypeGuard& guard : graph_.guards) {
+      const Value& v = value(guard.of);
+      check_guard(guard, v, guard.line >= 0 ? graph_.lines[size_t(guard.line)] : "");
+      if (builder_ && v.is_array() && builder_->owns(v)) builder_->guard(v, guard.kind, guard.dim, guard.value);
+    }
+  }
+
+  // The flags that the script fixed around this node.
+  class Imposed {
+   public:
+    Imposed(Replayer& r, const Node& node)
+        : r_(r), training_(r.ctx_.training, node.training == Mode::kAuto ? r.ctx_.training : node.training == Mode::kOn),
+          recording_(r.ctx_.recording, node.recording == Mode::kAuto ? r.ctx_.recording : node.recording == Mode::kOn) {
+      if (!r.builder_) return;
+      before_training_ = r.builder_->imposed_training;
+      before_recording_ = r.builder_->imposed_recording;
+      if (node.training != Mode::kAuto) r.builder_->imposed_training = node.training;
+      if (node.recording != Mode::kAuto) r.builder_->imposed_recording = node.recording;
+    }
+    ~Imposed() {
+      if (!r_.builder_) return;
+      r_.builder_->imposed_training = before_training_;
+      r_.builder_->imposed_recording = before_recording_;
+    }
+
+   private:
+    Replayer& r_;
+    ScopedFlag training_, recording_;
+    Mode before_training_ = Mode::kAuto, before_recording_ = Mode::kAuto;
+  };
+
+  const Value& value(const Operand& operand) const { return values_[size_t(operand.node)][size_t(operand.output)]; }
+
+  Values gather(const Node& node) const {
+    Values out;
+    for (const Operand& operand : node.inputs) {
+      if (operand.is_number())
+        out.emplace_back(operand.number);
+      else
+        out.push_back(operand.is_none() ? Value() : value(operand));
+    }
+    return out;
+  }
+
+  Values results(const Node& node) {
+    Values in = gather(node);
+    switch (node.kind) {
+      case NodeKind::kConstant: return {node.constant};
+      case NodeKind::kOp: return apply(ctx_, *node.op, in, attrs_of(node));
+      case NodeKind::kDetach: return {tracer_ ? tracer_->detach(ctx_, in[0]) : in[0].detached()};
+      case NodeKind::kLeaf: return {as_leaf(in[0], node.req)};
+      case NodeKind::kGradient: return gradient(node, in);
+      case NodeKind::kCustom: return custom(node, in);
+      default: throw Error("graph: this kind of node cannot be replayed");
+    }
+  }
+
+  Attrs attrs_of(const Node& node) const {
+    Attrs attrs = node.attrs;
+    if (node.op->random_attr < 0) return attrs;
+    AttrValue& value = attrs[size_t(node.op->random_attr)];
+    const auto& key = std::get<RandomKey>(value);
+    if (tracer_)
+      value = generators_[key.seed];
+    else
+      value = RandomKey{states_[key.seed].seed, states_[key.seed].tick + key.tick};
+    return attrs;
+  }
+
+  Value as_leaf(const Value& v, GradReq req) {
+    leaves_.push_back(make_leaf(v.type(), req));
+    if (tracer_) return tracer_->leaf(ctx_, v, leaves_.back().get());
+    Value out = v.detached();
+    out.link(leaves_.back().get(), 0);
+    return out;
+  }
+
+  Values gradient(const Node& node, const Values& in) {
+    const size_t heads = size_t(node.heads);
+    const uint64_t first = node.first > 0 && size_t(node.first) < sequences_.size() ? sequences_[size_t(node.first)] : 0;
+    Values head_values, cotangents, wanted;
+    for (size_t k = 0; k < in.size(); ++k) (k < heads ? head_values : k < 2 * heads ? cotangents : wanted).push_back(in[k]);
+    if (tracer_) return tracer_->gradient(ctx_, head_values, cotangents, wanted, node.create_graph, first);
+    Values flowing, with;
+    for (size_t k = 0; k < heads; ++k)
+      if (head_values[k].has_node()) flowing.push_back(head_values[k]), with.push_back(cotangents[k]);
+    Values out = flowing.empty() ? Values(wanted.size()) : gradients(ctx_, flowing, with, wanted, {true, node.create_graph, first});
+    for (size_t k = 0; k < out.size(); ++k)
+      if (!out[k].defined()) out[k] = make_filled(wanted[k].type(), 0);
+    return out;
+  }
+
+  Values custom(const Node& node, const Values& in) {
+    const size_t inputs = size_t(node.heads), outputs = node.types.size();
+    Values from, out, saved;
+    for (size_t k = 0; k < in.size(); ++k) (k < inputs ? from : k < inputs + outputs ? out : saved).push_back(in[k]);
+    if (builder_) return builder_->custom(ctx_, node.name, from, out, saved, node.bodies[0]);
+    for (Value& v : out) v = v.detached();
+    const std::shared_ptr<const Graph> body = node.bodies[0];
+    const std::vector<Ref<Generator>> generators(generators_.begin(), generators_.end());
+    record_custom(ctx_, node.name, from, out, [body, saved, generators](Context& ctx, TapeNode& entry, std::span<const Value> dys) {
+      Values arguments = saved;
+      for (size_t k = 0; k < dys.size(); ++k)
+        arguments.push_back(dys[k].defined() ? dys[k] : make_filled(entry.outputs[k]->type, 0));
+      return replay(ctx, *body, arguments, generators);
+    });
+    return out;
+  }
+
+  Context& ctx_;
+  const Graph& graph_;
+  Tracer* tracer_;
+  GraphBuilder* builder_;
+  std::span<const Ref<Generator>> generators_;
+  std::vector<RandomKey> states_;
+  std::vector<Values> values_;
+  std::vector<uint64_t> sequences_;
+  std::vector<Ref<TapeNode>> leaves_;
+};
+
+}  // namespace
+
+Values replay(Context& ctx, const Graph& graph, std::span<const Value> inputs, std::span<const Ref<Generator>> generators) {
+  if (inputs.size() != graph.inputs.size())
+    throw Error(fmt::format("graph: takes {} inputs, got {}", graph.inputs.size(), inputs.size()));
+  return Replayer(ctx, graph, generators).run(inputs);
+}
+
+}  // namespace pg

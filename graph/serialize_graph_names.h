@@ -1,0 +1,21 @@
+// The words of the format, shared by its reader and its writer.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+
+#include "graph/model.h"
+
+namespace pg {
+
+inline constexpr const char* kModelFormat = "perigee graph";
+inline constexpr const char* kRoleNames[] = {"argument", "parameter", "state"};
+inline constexpr const char* kRequestNames[] = {"null", "write", "add"};
+inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", "requires_grad"};
+inline constexpr const char* kKindNames[] = {"input", "constant", "op", "fused", "leaf", "detach", "gradient", "custom"};
+
+// The name of each constant's tensor.
+using ConstantNames = std::map<const Node*, std::string>;
+ConstantNames constant_names(const Model& model);
+
+}  // namespace pg
