@@ -64,7 +64,7 @@ void check_op(const Model& model, const Graph& graph, size_t i, bool hidden_ops)
   const Node& node = graph.nodes[i];
   const OpDef& op = *node.op;
   if (op.has(kDynamicShape)) bad_node(graph, i, "the shape of its output depends on values");
-  if (op.has(kHidden) && !hidden_ops) bad_node(graph, i, "this op is not for programs");
+  if (!is_for_programs(op) && !hidden_ops) bad_node(graph, i, "this op is not for programs");
   check_arity(graph, i);
   if (node.attrs.size() == 0 && !op.attrs.empty()) {
     const Attrs defaults = make_attrs(op);
@@ -221,6 +221,11 @@ int32_t Model::find_input(std::string_view input) const {
   return -1;
 }
 
+bool is_for_programs(const OpDef& op) {
+  static constexpr std::string_view kIndexing[] = {"slice", "slice_assign", "mask_assign", "index_assign"};
+  return !op.has(kHidden) || std::find(std::begin(kIndexing), std::end(kIndexing), op.name) != std::end(kIndexing);
+}
+
 void verify(const Model& model, bool hidden_ops) {
   const Graph& graph = model.graph;
   depth_of(graph, 0);
@@ -264,7 +269,7 @@ std::vector<Internal> internals(const Model& model) {
   return out;
 }
 
-Model with_outputs(const Model& model, std::span<const Operand> outputs) {
+Model with_outputs(const Model& model, std::span<const Operand> outputs, std::vector<int32_t>* kept) {
   const Graph& graph = model.graph;
   // What the outputs and effects need, not counting writes.
   std::vector<char> needed(graph.nodes.size());
@@ -300,6 +305,7 @@ Model with_outputs(const Model& model, std::span<const Operand> outputs) {
     }
     moved[k] = int32_t(out.inputs.size());
     out.inputs.push_back(model.inputs[k]);
+    if (kept) kept->push_back(int32_t(k));
     cut.inputs.push_back(node);
   }
   for (const Model::Write& write : writes) out.writes.push_back({moved[size_t(write.input)], write.output});

@@ -62,6 +62,9 @@ struct Model {
   int32_t find_input(std::string_view input) const;  // -1 when there is none
 };
 
+// Whether a script can have put the op into a traced graph: those of the registry that are not hidden, and what indexing makes.
+bool is_for_programs(const OpDef& op);
+
 // Checks everything that a file could get wrong, so that running the model is no more dangerous than running a script:
 // verify(Graph), operands and attributes by the rows of the ops, types anew, names, trees, writes, generators. Ops that
 // scripts cannot call are refused unless hidden_ops. Throws Error "graph: …".
@@ -75,8 +78,8 @@ struct Internal {
 std::vector<Internal> internals(const Model& model);
 
 // A model with these outputs of nodes as results. Writes stay where what they need is part of it; inputs that nothing
-// needs go, but for arguments.
-Model with_outputs(const Model& model, std::span<const Operand> outputs);
+// needs go, but for arguments; `kept` tells which stayed.
+Model with_outputs(const Model& model, std::span<const Operand> outputs, std::vector<int32_t>* kept = nullptr);
 
 // The types of the results' tensors when the arguments have these types (one for each input of the graph). Throws the
 // errors of ops, and Retrace where a guard does not hold.

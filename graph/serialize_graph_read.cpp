@@ -235,7 +235,7 @@ class ModelReader : public JsonReader {
       const std::string near = suggest(name, known);
       fail_at(op_at, fmt::format("unknown op '{}'{}", name.substr(0, 60), near.empty() ? "" : " (did you mean '" + near + "'?)"));
     }
-    if (op_->has(kHidden) && !source_.hidden_ops) fail_at(op_at, "this op is not for programs");
+    if (!is_for_programs(*op_) && !source_.hidden_ops) fail_at(op_at, "this op is not for programs");
     require(version_at, "version");
     if (const int64_t version = integer(1, kMaxIndex); version != op_->version)
       fail_at(version_at, fmt::format("version {} of the op; this program has {}", version, op_->version));

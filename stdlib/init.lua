@@ -36,6 +36,8 @@ own("autograd", "record pause no_grad train_mode predict_mode is_recording is_tr
 own("runtime", "scope keep memory set_num_threads get_num_threads devices synchronize manual_seed Generator ops print live")
 own("help", "help")
 own("hybrid", "jit debug live")
+own("graph", "graph")
+own("symbol", "symbol")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 --- atomically.
@@ -68,6 +70,7 @@ end
 pg.version = core.version
 pg.testing = core.testing
 pg.testing.ops = ops
+pg.testing.roundtrip = core.graph.roundtrip
 core.testing.core = core  -- for tests and generators
 
 core.require("autograd")  -- its tensor methods

@@ -15,6 +15,7 @@ void open_autograd(lua_State* L, State& state);   // modes, leaves, backward
 void open_parameter(lua_State* L, State& state);  // unbound boxes with fields
 void open_memory(lua_State* L, State& state);     // scope, release, memory, threads
 void open_files(lua_State* L, State& state);      // tensors in files
+void open_graph(lua_State* L, State& state);      // core.graph: models, their files, frozen graphs
 void open_errors(lua_State* L, State& state);     // core.fail and friends
 void open_introspect(lua_State* L, State& state); // core.introspect: functions and tables as guards see them
 void open_library(lua_State* L, State& state);    // core.require, embedded files

@@ -201,26 +201,7 @@ void push_value_read(lua_State* L, State& state) {
 
 namespace {
 
-// What a call of a program needs besides the graph: which boxes its inputs are and what it writes back.
-struct Call {
-  struct WriteBack {
-    int32_t box, output;
-    bool gradient;
-  };
-  struct Fresh {
-    int32_t box;
-    int8_t expected;  // -1: not read
-    bool after;
-  };
-  Ref<Program> program;
-  int32_t boxes = 0;                  // tensors that a call passes
-  std::vector<int32_t> input_boxes;   // by input: the tensor it is, or whose gradient it is
-  std::vector<char> input_gradients;  // by input: whether it is the gradient
-  std::vector<WriteBack> writes;
-  std::vector<Fresh> fresh;
-  std::vector<int32_t> results;       // outputs of the graph that become new tensors
-  std::optional<bool> recording, training;
-};
+using Call = ProgramCall;
 
 struct TraceHandle {
   TraceSession* session;
@@ -532,6 +513,7 @@ Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
 
 // run(program, tensors…) → results; or nil and the reason why the script has to be traced again.
 int run_program(lua_State* L, State& state) {
+  if (state.trace) return replay_program(L, state);
   state.update_modes();
   const Call& call = check_call(L, 1);
   if (lua_gettop(L) != call.boxes + 1) throw Error(fmt::format("run: the program takes {} tensors, got {}", call.boxes, lua_gettop(L) - 1));
@@ -699,6 +681,16 @@ void make_class(lua_State* L, State& state, const char* key, lua_CFunction colle
 }
 
 }  // namespace
+
+ProgramCall& check_program(lua_State* L, int i) { return check_call(L, i); }
+
+void push_program(lua_State* L, std::unique_ptr<ProgramCall> call) {
+  auto* program = static_cast<ProgramHandle*>(lua_newuserdata(L, sizeof(ProgramHandle)));
+  program->call = nullptr;
+  push_metatable(L, &kProgramKey);
+  lua_setmetatable(L, -2);
+  program->call = call.release();
+}
 
 void open_trace(lua_State* L, State& state) {
   register_functions(L, state, {{"trace", entry<trace_function>}, {"run", entry<run_program>}, {"tracing", entry<is_tracing>},

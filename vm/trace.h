@@ -103,6 +103,34 @@ class BodyBuilder final : public GraphBuilder {
   GraphBuilder* enclosing_;
 };
 
+// What a call of a program needs besides the graph: which boxes its inputs are and what it writes back.
+struct ProgramCall {
+  struct WriteBack {
+    int32_t box, output;
+    bool gradient;
+  };
+  struct Fresh {
+    int32_t box;
+    int8_t expected;  // -1: not read
+    bool after;
+  };
+  Ref<Program> program;
+  int32_t boxes = 0;                  // tensors that a call passes
+  std::vector<int32_t> input_boxes;   // by input: the tensor it is, or whose gradient it is
+  std::vector<char> input_gradients;  // by input: whether it is the gradient
+  std::vector<WriteBack> writes;
+  std::vector<Fresh> fresh;
+  std::vector<int32_t> results;       // outputs of the graph that become new tensors
+  std::optional<bool> recording, training;
+};
+
+// The program at stack index i; throws when there is none.
+ProgramCall& check_program(lua_State* L, int i);
+void push_program(lua_State* L, std::unique_ptr<ProgramCall> call);
+
+// replay(program, tensors…) → what run answers, op by op: eagerly, or as part of the trace under way. See vm/graph.cpp.
+int replay_program(lua_State* L, State& state);
+
 void open_trace(lua_State* L, State& state);  // core.trace, core.run, core.tracing
 
 }  // namespace pg::vm

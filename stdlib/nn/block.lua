@@ -193,6 +193,14 @@ end
 --- pass with these arguments in predict mode.
 function Block:summary(...) return show.summary(self, ...) end
 
+--- block:export(path[, {epoch =, inputs =}]) writes the forward as path.json and its tensors as path.safetensors (path-0001… with
+--- epoch = 1), for prediction with all modes open, and returns both paths; see nn.SymbolBlock.imports. The block must have been called
+--- once; inputs = {…} are arguments of other types than those of the first call.
+function Block:export(path, opts) return core.require("nn.export").export(self, path, opts) end
+
+--- block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors and may run in several threads and Lua states at once.
+function Block:freeze(opts) return core.require("nn.export").freeze(self, opts) end
+
 local hybrid_options = {active = true, static_alloc = true, static_shape = false}
 
 -- Every block below a hybrid one must be hybrid too.

@@ -23,6 +23,7 @@ end
 
 -- Fills in the unknown shapes of the block's own parameters. The block is ready once nothing has to precede forward.
 local function fill_in(block, ...)
+  core.require("nn.export").note(block, ...)
   local ready = own_parameters_ready(block)
   if not ready and block.infer_shape then
     block:infer_shape(...)

@@ -1,0 +1,177 @@
+-- block:export and block:freeze: the forward of a block as a graph for prediction.
+local core = ...
+local args = core.require("support.args")
+local autograd = core.require("autograd")
+local discover = core.require("nn.discover")
+local graph = core.require("graph")
+local native = core.graph
+local export = {}
+
+local ipairs, rawget, rawset, select, unpack = ipairs, rawget, rawset, select, unpack
+
+local function pack(...) return {n = select("#", ...), ...} end
+
+-- What a later trace needs of a value: types instead of tensors.
+local function summary(value, depth)
+  if core.is_tensor(value) then
+    if not core.has_value(value) then return value end
+    return {tensor = true, shape = value.shape, dtype = value.dtype, device = value.device}
+  end
+  if not args.plain(value) or depth > 90 then return {value = value} end
+  local entries = {}
+  for key, entry in pairs(value) do entries[key] = summary(entry, depth + 1) end
+  return {entries = entries}
+end
+
+local function example(spec)
+  if spec.tensor then return core.ops.zeros(spec.shape, {dtype = spec.dtype, device = spec.device}) end
+  if not spec.entries then return spec.value end
+  local t = {}
+  for key, entry in pairs(spec.entries) do t[key] = example(entry) end
+  return t
+end
+
+--- export.note(block, …) remembers what the block was called with, as types.
+function export.note(block, ...)
+  local n = select("#", ...)
+  local list = {n = n}
+  for i = 1, n do list[i] = summary((select(i, ...)), 0) end
+  rawset(block, "_called", list)
+end
+
+-- Arguments of the same types as those of the first call, or as those given: never the script's own tensors.
+local function arguments_of(op, block, inputs)
+  local called
+  if inputs ~= nil then
+    if core.is_tensor(inputs) then inputs = {inputs} end
+    if not args.plain(inputs) then core.arg_error(op, "inputs", "a list of arguments", inputs) end
+    local n = table.maxn(inputs)
+    called = {n = n}
+    for i = 1, n do called[i] = summary(inputs[i], 0) end
+  else
+    called = rawget(block, "_called")
+    if not called then core.fail(op, "call the block once first, so that its arguments are known (or pass inputs = {…})") end
+  end
+  local list = {n = called.n}
+  for i = 1, called.n do list[i] = example(called[i]) end
+  return list
+end
+
+-- Names of the tensors among the arguments: data, or data1, data2, ….
+local function name_arguments(inputs, count, paths)
+  local at = 0
+  for _, input in ipairs(inputs) do
+    if input.role == "argument" then
+      at = at + 1
+      input.name = count == 1 and "data" or "data" .. at
+      while paths[input.name] do input.name = "_" .. input.name end
+    end
+  end
+end
+
+local function describe_parameter(entry, position)
+  local p, e = entry.tensor, core.extra(entry.tensor)
+  return {
+    role = "parameter", name = entry.path, position = position, grad_req = e.grad_req or "write", lr_mult = e.lr_mult, wd_mult = e.wd_mult,
+    differentiable = e.differentiable ~= false and p.grad_req ~= nil, constant = e.constant == true,
+  }
+end
+
+-- What each tensor of the program is: an argument, a parameter by its path, a constant, or a state that is written.
+local function describe_inputs(block, captured, argument_at)
+  local inputs, paths, params, states = {}, {}, {}, 0
+  for i, entry in ipairs(discover.parameters(block)) do
+    params[entry.tensor] = describe_parameter(entry, 1e6 + i)
+    paths[entry.path] = true
+  end
+  for i, c in ipairs(captured) do
+    if argument_at[i] then inputs[i] = {role = "argument", position = argument_at[i]}
+    elseif params[c.box] then inputs[i] = params[c.box]
+    elseif c.written then
+      states = states + 1
+      local name = "state" .. states
+      while paths[name] do name = "_" .. name end
+      inputs[i] = {role = "state", name = name, position = 2e6 + states}
+    else inputs[i] = {role = "constant", box = c.box} end
+  end
+  return inputs, paths
+end
+
+local function find_leaves(value, list, depth)
+  if core.is_tensor(value) then list[#list + 1] = value
+  elseif args.plain(value) and depth < 90 then
+    graph.describe("export", value, function(x)
+      list[#list + 1] = x
+      return {kind = "value"}
+    end)
+  end
+end
+
+--- export.trace(op, block, inputs) -> model, boxes: the forward in predict mode, traced anew; boxes by input of the model.
+function export.trace(op, block, inputs)
+  local arguments = arguments_of(op, block, inputs)
+  local outcome
+  local function call(...) return block(...) end
+  if inputs ~= nil and not rawget(block, "_ready") then autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false}) end
+  autograd.pause(function() outcome = pack(core.trace(call, arguments.n, unpack(arguments, 1, arguments.n))) end, {train = false})
+  if not outcome[1] then error(outcome[2], 0) end
+  local trace = outcome[2]
+
+  local leaves, place_of = {}, {}
+  for i = 1, arguments.n do find_leaves(arguments[i], leaves, 0) end
+  local argument_at = {}
+  for position, x in ipairs(leaves) do
+    place_of[x] = trace:input_of(x)
+    argument_at[place_of[x]] = position
+  end
+  local argument_trees, result_trees, outputs = {}, {}, {}
+  for i = 1, arguments.n do
+    argument_trees[i] = graph.describe(op, arguments[i], function(x) return {kind = "input", index = place_of[x]} end)
+  end
+  for i = 3, outcome.n do
+    result_trees[i - 2] = graph.describe(op, outcome[i], function(y)
+      local from = trace:input_of(y)
+      if from then return {kind = "input", index = from} end
+      outputs[y] = outputs[y] or trace:output(y)
+      return {kind = "output", index = outputs[y]}
+    end)
+  end
+
+  local captured = trace:captured()
+  local descriptions, paths = describe_inputs(block, captured, argument_at)
+  name_arguments(descriptions, #leaves, paths)
+  -- A parameter or constant that is returned as it is stays an input.
+  local function keep(tree)
+    if tree.kind == "input" and descriptions[tree.index].role == "constant" then
+      local d = descriptions[tree.index]
+      d.role, d.name, d.position = "state", "constant" .. tree.index, 3e6 + tree.index
+    end
+    for _, value in ipairs(tree.values or {}) do keep(value) end
+  end
+  for _, tree in ipairs(result_trees) do keep(tree) end
+  local model, places = native.model_of(trace:finish{name = block._name}, {
+    name = block._name, inputs = descriptions, arguments = argument_trees, results = result_trees,
+  })
+  local boxes = {}
+  for k, place in ipairs(places) do boxes[k] = not argument_at[place] and captured[place].box end
+  return model, boxes
+end
+
+--- export.export(block, path, opts) is block:export(path, opts).
+function export.export(block, path, opts)
+  args.string("export", "path", path)
+  local o = args.options("export", opts, {epoch = args.none, inputs = args.none})
+  local json, tensors = graph.paths(path, o.epoch)
+  local model, boxes = export.trace("export", block, o.inputs)
+  native.save(model, json, tensors, boxes)
+  return json, tensors
+end
+
+--- export.freeze(block, opts) is block:freeze(opts).
+function export.freeze(block, opts)
+  local o = args.options("freeze", opts, {inputs = args.none})
+  local model, boxes = export.trace("freeze", block, o.inputs)
+  return graph.frozen(native.freeze(model, boxes))
+end
+
+return export

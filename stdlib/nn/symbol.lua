@@ -1,0 +1,150 @@
+-- nn.SymbolBlock: a block around a graph, from symbols or from files.
+local core = ...
+local args = core.require("support.args")
+local HybridBlock = core.require("nn.block").HybridBlock
+local graph = core.require("graph")
+local param = core.require("param")
+local hint = core.require("support.namespace").hint
+local native = core.graph
+
+local SymbolBlock = HybridBlock:extend("SymbolBlock")
+
+local ipairs, rawget, rawset = ipairs, rawget, rawset
+
+-- A parameter for an input of the model, with a value or to be initialized.
+local function make_parameter(input, value)
+  local p = param.param{
+    shape = input.shape, dtype = input.dtype, grad_req = input.grad_req, lr_mult = input.lr_mult, wd_mult = input.wd_mult,
+    differentiable = input.differentiable,
+  }
+  if input.constant then core.extra(p).constant = true end
+  if value then param.give(p, input.name, value) end
+  return p
+end
+
+local function make_boxes(block, model, values)
+  local boxes, shared = {}, {}
+  for k, input in ipairs(native.inputs(model)) do
+    local value = values[k]
+    if input.role == "argument" then boxes[k] = false
+    elseif input.role == "state" then boxes[k] = value or core.ops.zeros(input.shape, {dtype = input.dtype, device = input.device})
+    elseif value and param.is(value) then boxes[k] = value
+    else
+      boxes[k] = value and shared[value] or make_parameter(input, value)
+      if value then shared[value] = boxes[k] end
+    end
+    if input.role == "parameter" then block[input.name] = boxes[k] end
+  end
+  return boxes
+end
+
+-- Binds `params`, tensors by name, instead of what the graph has.
+local function override(model, values, params)
+  if not args.plain(params) then core.arg_error("SymbolBlock", "params", "a table of tensors by name", params) end
+  local known, out = {}, {}
+  for k, input in ipairs(native.inputs(model)) do
+    if input.role ~= "argument" then known[input.name] = k end
+    out[k] = values[k]
+  end
+  for name, x in pairs(params) do
+    local k = known[name]
+    if not k then core.fail("SymbolBlock", "params: the graph has no '%s'%s", tostring(name), hint(name, known)) end
+    args.tensor("SymbolBlock", "params." .. name, x)
+    param.merge("SymbolBlock", "params." .. name, native.inputs(model)[k].shape, x.shape)
+    out[k] = x
+  end
+  return out
+end
+
+local function set_up(block, model, values)
+  rawset(block, "_model", model)
+  rawset(block, "_boxes", make_boxes(block, model, values))
+end
+
+--- nn.SymbolBlock(outputs, inputs[, params]) makes a block of a graph: outputs and inputs are symbols (pg.symbol) or internals of a
+--- Graph, params tensors by name in place of those that the graph has. Its parameters are ordinary ones under the names of the graph.
+function SymbolBlock:init(outputs, inputs, params)
+  if outputs == nil then core.arg_error("SymbolBlock", "outputs", "symbols, internals or a Graph", nil) end
+  local g = graph.make("SymbolBlock", outputs, inputs)
+  local values = graph.boxes(g)
+  if params ~= nil then values = override(g._model, values, params) end
+  set_up(self, g._model, values)
+end
+
+-- Made on the first call, when all parameters have values.
+local function caller(self)
+  local program = native.program(self._model, self._hybrid)
+  local call = graph.caller("SymbolBlock", self._model, program, self._boxes)
+  rawset(self, "_run", call)
+  rawset(self, "_options", self._hybrid)
+  return call
+end
+
+function SymbolBlock:forward(...)
+  local call = rawget(self, "_run")
+  if not call or rawget(self, "_options") ~= rawget(self, "_hybrid") then call = caller(self) end
+  return call(...)
+end
+
+function SymbolBlock:describe()
+  local n = 0
+  for _, box in ipairs(self._boxes) do if box then n = n + 1 end end
+  return ("graph %s, %d tensors"):format(native.inputs(self._model)[1] and native.inputs(self._model)[1].name or "", n)
+end
+
+--- block:to(dtype or device) of a graph whose dtypes are fixed: only devices.
+function SymbolBlock:graph() return graph.new(self._model, self._boxes) end
+
+-- The model with its arguments in the order of the names.
+local function check_names(model, names)
+  if type(names) == "string" then names = {names} end
+  if type(names) ~= "table" then core.arg_error("imports", "names", "a list of names", names) end
+  local known, wanted = {}, {}
+  for _, input in ipairs(native.inputs(model)) do if input.role == "argument" then known[input.name] = true end end
+  for i, name in ipairs(names) do
+    if not known[name] then core.fail("imports", "the graph has no argument '%s'%s", tostring(name), hint(name, known)) end
+    if wanted[name] then core.fail("imports", "the name '%s' stands twice", name) end
+    wanted[name] = i
+  end
+  for name in pairs(known) do
+    if not wanted[name] then core.fail("imports", "the names lack the argument '%s' of the graph", name) end
+  end
+  return names
+end
+
+-- Arguments by name in another order than the graph's.
+local function reordered(model, names)
+  local arguments = native.trees(model)
+  local inputs, position, any = native.inputs(model), {}, false
+  for i, name in ipairs(names) do position[name] = i end
+  local order = {}
+  for i, tree in ipairs(arguments) do
+    if tree.kind ~= "input" then return nil end  -- nested arguments are named, not moved
+    order[i] = position[inputs[tree.index].name]
+    any = any or order[i] ~= i
+  end
+  return any and order or nil
+end
+
+--- nn.SymbolBlock.imports(json[, names[, params]]) reads what block:export wrote. names are the arguments, in the order in which
+--- the block takes them; params is the path of the tensors, without which the parameters have no values yet.
+function SymbolBlock.imports(json, names, params)
+  args.string("imports", "json", json)
+  if params ~= nil then args.string("imports", "params", params) end
+  local model, values = native.load(json, params)
+  local order
+  if names ~= nil then order = reordered(model, check_names(model, names)) end
+  local block = setmetatable({}, SymbolBlock)
+  set_up(block, model, values)
+  if order then
+    function block.forward(self, ...)
+      local list, given = {}, {...}
+      for i, from in ipairs(order) do list[i] = given[from] end
+      for i = #order + 1, select("#", ...) do list[i] = given[i] end
+      return SymbolBlock.forward(self, unpack(list, 1, math.max(#order, select("#", ...))))
+    end
+  end
+  return block
+end
+
+return {SymbolBlock = SymbolBlock}

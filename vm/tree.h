@@ -1,0 +1,17 @@
+// Trees of models as Lua tables: {kind = "input" or "output", index =}, {kind = "value", value =} and
+// {kind = "table", keys = {…}, values = {trees}}. Indices count from 1.
+#pragma once
+#include <lua.hpp>
+#include <vector>
+
+#include "graph/model.h"
+#include "tensor/function_ref.h"
+
+namespace pg::vm {
+
+void push_trees(lua_State* L, const std::vector<Tree>& trees);
+
+// The list of trees in field `name` of the table at i; place(is output, index from 1) → index from 0 in the model.
+std::vector<Tree> read_trees(lua_State* L, int i, const char* name, FunctionRef<int32_t(bool, int32_t)> place);
+
+}  // namespace pg::vm
