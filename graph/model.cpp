@@ -269,6 +269,19 @@ std::vector<Internal> internals(const Model& model) {
   return out;
 }
 
+bool also_needed(const Graph& graph, const Operand& operand, std::vector<char>& needed) {
+  std::vector<char> asked(size_t(operand.node) + 1);
+  asked[size_t(operand.node)] = true;
+  for (size_t i = asked.size(); i-- > 0;) {
+    if (!asked[i] || needed[i]) continue;
+    if (graph.nodes[i].kind == NodeKind::kInput) return false;
+    for (const Operand& o : graph.nodes[i].inputs)
+      if (o.is_node()) asked[size_t(o.node)] = true;
+  }
+  for (size_t i = 0; i < asked.size(); ++i) needed[i] = needed[i] || asked[i];
+  return true;
+}
+
 Model with_outputs(const Model& model, std::span<const Operand> outputs, std::vector<int32_t>* kept) {
   const Graph& graph = model.graph;
   // What the outputs and effects need, not counting writes.
@@ -290,7 +303,7 @@ Model with_outputs(const Model& model, std::span<const Operand> outputs, std::ve
   std::vector<Model::Write> writes;
   for (const Model::Write& write : model.writes) {
     const Operand& source = graph.outputs[size_t(write.output)];
-    if (!needed[size_t(source.node)] || !needed[size_t(graph.inputs[size_t(write.input)])]) continue;
+    if (!needed[size_t(graph.inputs[size_t(write.input)])] || !also_needed(graph, source, needed)) continue;
     writes.push_back({write.input, int32_t(cut.outputs.size())});
     cut.outputs.push_back(source);
   }

@@ -77,6 +77,9 @@ struct Internal {
 };
 std::vector<Internal> internals(const Model& model);
 
+// Whether the operand is computed from needed nodes alone; then what it takes besides is needed too.
+bool also_needed(const Graph& graph, const Operand& operand, std::vector<char>& needed);
+
 // A model with these outputs of nodes as results. Writes stay where what they need is part of it; inputs that nothing
 // needs go, but for arguments; `kept` tells which stayed.
 Model with_outputs(const Model& model, std::span<const Operand> outputs, std::vector<int32_t>* kept = nullptr);

@@ -1,4 +1,6 @@
 // replay: a traced graph applied again, node by node.
+#include <algorithm>
+
 #include "graph/builder.h"
 #include "graph/model.h"
 #include "graph/specialize.h"
@@ -13,6 +15,8 @@ class Replayer {
       : ctx_(ctx), graph_(graph), tracer_(ctx.interpreter->tracer()), builder_(dynamic_cast<GraphBuilder*>(tracer_)),
         generators_(generators), values_(graph.nodes.size()) {
     for (const Ref<Generator>& generator : generators) states_.push_back(generator->state());
+    for (const TypeGuard& guard : graph.guards) guards_.push_back(&guard);
+    std::stable_sort(guards_.begin(), guards_.end(), [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
   }
 
   Values run(std::span<const Value> inputs) {
@@ -20,11 +24,12 @@ class Replayer {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
       sequences_.push_back(ctx_.next_sequence);
-      if (node.kind == NodeKind::kInput) continue;
-      const Imposed imposed(*this, node);
-      values_[i] = results(node);
+      if (node.kind != NodeKind::kInput) {
+        const Imposed imposed(*this, node);
+        values_[i] = results(node);
+      }
+      check_guards(i);
     }
-    check_guards();
     if (!tracer_)
       for (size_t g = 0; g < generators_.size() && g < graph_.ticks.size(); ++g)
         generators_[g]->set_state({states_[g].seed, states_[g].tick + graph_.ticks[g]});
@@ -35,8 +40,9 @@ class Replayer {
 
  private:
   // What this graph needs of types, the one that it becomes part of needs too.
-  void check_guards() {
-    for (const TypeGuard& guard : graph_.guards) {
+  void check_guards(size_t i) {
+    for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_) {
+      const TypeGuard& guard = *guards_[next_guard_];
       const Value& v = value(guard.of);
       check_guard(guard, v, guard.line >= 0 ? graph_.lines[size_t(guard.line)] : "");
       if (builder_ && v.is_array() && builder_->owns(v)) builder_->guard(v, guard.kind, guard.dim, guard.value);
@@ -151,6 +157,8 @@ class Replayer {
   GraphBuilder* builder_;
   std::span<const Ref<Generator>> generators_;
   std::vector<RandomKey> states_;
+  std::vector<const TypeGuard*> guards_;  // in the order of the nodes
+  size_t next_guard_ = 0;
   std::vector<Values> values_;
   std::vector<uint64_t> sequences_;
   std::vector<Ref<TapeNode>> leaves_;

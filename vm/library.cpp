@@ -181,6 +181,7 @@ int open_core(lua_State* L, State& state) {
   open_effects(L, state);
   open_parameter(L, state);
   open_trace(L, state);
+  open_symbols(L, state);
   open_memory(L, state);
   open_files(L, state);
   open_graph(L, state);

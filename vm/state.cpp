@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tensor/buffer.h"
+#include "vm/trace.h"
 #include "vm/bindings.h"
 
 namespace pg::vm {
@@ -54,6 +55,7 @@ State& find_state(lua_State* L) {
 // Leaves nothing that needs a destructor: the memory itself belongs to Lua and lasts longer than every finalizer.
 void State::close() {
   closed = true;
+  delete std::exchange(symbols, nullptr);
   forget_callbacks(*this);
   empty(modes);
   empty(scopes);

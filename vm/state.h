@@ -41,6 +41,7 @@ class State {
   uint64_t next_token = 1;
   uint64_t recording_token = 0, training_token = 0;  // the scopes that the flags in force come from; 0: none
   TraceSession* trace = nullptr;           // the function that is being traced
+  TraceSession* symbols = nullptr;         // the graph that symbols outside of traces stand in
   TraceSession* paused_trace = nullptr;    // the trace while core.untraced runs: types of its tensors can be read
   uint64_t next_stamp = 1;                 // of runs of programs
   lua_State* running = nullptr;            // where callbacks from backward run
@@ -93,13 +94,16 @@ void push_value_read(lua_State* L, State& state);
 
 using Function = int (*)(lua_State* L, State& state);
 
+// Calls f; where an argument is a symbol of pg.symbol, as part of its graph. See vm/symbols.cpp.
+int call_with_symbols(lua_State* L, State& state, Function f);
+
 // Wraps a function that may throw: the exception ends before the Lua error starts, so no destructor is skipped.
 template <Function F>
 int entry(lua_State* L) {
   State& state = state_of(L);
   try {
     if (state.closed) throw Error("perigee: the Lua state is closing");
-    return F(L, state);
+    return state.symbols && !state.trace ? call_with_symbols(L, state, F) : F(L, state);
   } catch (const PositionedError& e) {
     lua_pushstring(L, e.what());
   } catch (const NoValue&) {

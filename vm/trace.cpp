@@ -8,15 +8,16 @@
 
 namespace pg::vm {
 
-TraceSession::TraceSession(lua_State* L, State& state)
-    : GraphBuilder(Stage::kTrace), L_(L), state_(state), first_box_(state.next_box), first_token_(state.next_token),
-      recording_(state.ctx.recording), training_(state.ctx.training) {
+TraceSession::TraceSession(lua_State* L, State& state, bool lasting)
+    : GraphBuilder(Stage::kTrace), L_(L), state_(state), first_box_(lasting ? ~uint64_t(0) : state.next_box),
+      first_token_(lasting ? ~uint64_t(0) : state.next_token), recording_(state.ctx.recording), training_(state.ctx.training),
+      lasting_(lasting) {
   lua_newtable(L);
   boxes = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 TraceSession::~TraceSession() {
-  end();
+  lasting_ ? rest() : end();
   if (!state_.closed) state_.dead_references.push_back(boxes);
 }
 
@@ -31,21 +32,42 @@ int32_t TraceSession::owner_of(TapeNode* leaf) const {
   return -1;
 }
 
+// Whether the box is one that a lasting session knows; it holds its symbol again then.
+bool TraceSession::wake(Box& box) {
+  Captured* c = lasting_ ? find(box) : nullptr;
+  if (!c || !(box.get().type() == c->before.type())) return false;
+  c->before = box.get();
+  set_value(box, c->now);
+  awake_.push_back(places_.at(&box));
+  return true;
+}
+
+void TraceSession::rest() {
+  for (int32_t i : awake_) {
+    Captured& c = captured[size_t(i)];
+    if (owns(c.box->get())) c.now = c.box->get();
+    set_value(*c.box, c.before);
+  }
+  awake_.clear();
+}
+
 void TraceSession::touch(lua_State* L, Box& box, int i) {
   Value& value = box.get();
   if (ended_ || !value.is_array() || sees(value)) return;
+  if (wake(box)) return;
   if (box.cell) {
     for (const auto& [cell, place] : cells_)
       if (cell == box.cell.get()) return;
   }
   if (box.serial >= first_box_ && !box.cell) return;  // made inside of what does not change: a constant
   if (!value.array().buffer) throw Error("a traced tensor is used after its trace");
+  if (lasting_) awake_.push_back(int32_t(captured.size()));
   Captured& c = captured.emplace_back();
   c.box = &box;
   c.before = value;
-  c.symbol = add_input(value.type());
+  c.symbol = c.now = add_input(value.type());
   c.input = int32_t(graph.inputs.size()) - 1;
-  places_.emplace(&box, int32_t(captured.size()) - 1);
+  places_[&box] = int32_t(captured.size()) - 1;
   if (box.cell) cells_.emplace(box.cell.get(), int32_t(captured.size()) - 1);
   TapeNode* node = value.node();
   Value symbol = c.symbol;
@@ -145,7 +167,7 @@ int32_t TraceSession::output(lua_State* L, int i) {
 int32_t TraceSession::input_of(lua_State* L, int i) {
   Box* box = to_box(L, state_, i);
   if (!box) return -1;
-  if (const Captured* c = find(*box)) return int32_t(c - &captured[0]);
+  if (find(*box)) return places_.at(box);
   if (box->serial >= first_box_ || !box->get().is_array()) return -1;
   ended_ = false;
   touch(L, *box, i);

@@ -11,7 +11,8 @@ namespace pg::vm {
 
 class TraceSession final : public GraphBuilder {
  public:
-  TraceSession(lua_State* L, State& state);
+  // A lasting one has no end: between the calls that are part of it (see rest) every box has its own value.
+  TraceSession(lua_State* L, State& state, bool lasting = false);
   ~TraceSession() override;
   TraceSession(const TraceSession&) = delete;
 
@@ -21,6 +22,7 @@ class TraceSession final : public GraphBuilder {
     Ref<Cell> cell;          // of a gradient
     TapeNode* leaf = nullptr;
     Value before, symbol;
+    Value now;               // of a lasting session: what the box holds within it
     int32_t input = -1;      // of the graph; -1 for a gradient that is only written
     int32_t owner = -1;      // of a gradient: index of the captured tensor that is its leaf
     int32_t output = -1;     // of the graph, where the script rebound it
@@ -39,6 +41,9 @@ class TraceSession final : public GraphBuilder {
   bool is_captured(const Box& box) const { return places_.count(&box) > 0; }
   bool fresh(TapeNode& leaf);
   void set_fresh(TapeNode& leaf, bool fresh);
+
+  // Of a lasting session, after a call that was part of it: gives every box its value back.
+  void rest();
 
   // After the traced function: gives every box its value back and notes what the script changed.
   void end();
@@ -70,6 +75,7 @@ class TraceSession final : public GraphBuilder {
   int boxes = LUA_NOREF;                    // registry reference to a table: index in `captured` → tensor
 
  private:
+  bool wake(Box& box);
   Captured* find(const Box& box);
   int32_t owner_of(TapeNode* leaf) const;
   int32_t capture_gradient(Ref<Cell> cell, TapeNode* leaf, bool as_input);
@@ -78,7 +84,8 @@ class TraceSession final : public GraphBuilder {
   State& state_;
   uint64_t first_box_, first_token_;
   bool recording_, training_;
-  bool ended_ = false;
+  bool lasting_, ended_ = false;
+  std::vector<int32_t> awake_;   // of a lasting session: captured boxes that hold symbols now
   std::unordered_map<const Box*, int32_t> places_;
   std::unordered_map<const Cell*, int32_t> cells_;
 };
@@ -131,6 +138,7 @@ void push_program(lua_State* L, std::unique_ptr<ProgramCall> call);
 // replay(program, tensors…) → what run answers, op by op: eagerly, or as part of the trace under way. See vm/graph.cpp.
 int replay_program(lua_State* L, State& state);
 
+void open_symbols(lua_State* L, State& state);  // core.symbols
 void open_trace(lua_State* L, State& state);  // core.trace, core.run, core.tracing
 
 }  // namespace pg::vm

@@ -2,7 +2,9 @@
 local core = ...
 local args = core.require("support.args")
 local autograd = core.require("autograd")
+local calls = core.require("nn.call")
 local discover = core.require("nn.discover")
+local walk = core.require("hybrid.walk")
 local graph = core.require("graph")
 local native = core.graph
 local export = {}
@@ -59,11 +61,9 @@ end
 
 -- Names of the tensors among the arguments: data, or data1, data2, ….
 local function name_arguments(inputs, count, paths)
-  local at = 0
   for _, input in ipairs(inputs) do
     if input.role == "argument" then
-      at = at + 1
-      input.name = count == 1 and "data" or "data" .. at
+      input.name = count == 1 and "data" or "data" .. input.position
       while paths[input.name] do input.name = "_" .. input.name end
     end
   end
@@ -107,15 +107,31 @@ local function find_leaves(value, list, depth)
   end
 end
 
+-- One trace of forward in predict mode. What forward assigns is put back. → the trace, pcall's answer
+local function run(block, arguments)
+  local w = walk.run{root = block, label = "self", n = arguments.n, arguments = arguments, is_tensor = core.is_tensor}
+  if not w.exhausted then w:watch() end
+  core.graphs.off = core.graphs.off + 1
+  local outcome = pack(pcall(autograd.pause, function()
+    return core.trace(function(...) return calls.traced(block, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
+  end, {train = false}))
+  core.graphs.off = core.graphs.off - 1
+  if not w.exhausted then
+    w:unwatch()
+    walk.roll_back(w:difference())
+  end
+  if not outcome[1] then error(outcome[2], 0) end
+  if not outcome[2] then error(outcome[3], 0) end
+  return outcome[3], outcome
+end
+
 --- export.trace(op, block, inputs) -> model, boxes: the forward in predict mode, traced anew; boxes by input of the model.
 function export.trace(op, block, inputs)
   local arguments = arguments_of(op, block, inputs)
-  local outcome
-  local function call(...) return block(...) end
-  if inputs ~= nil and not rawget(block, "_ready") then autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false}) end
-  autograd.pause(function() outcome = pack(core.trace(call, arguments.n, unpack(arguments, 1, arguments.n))) end, {train = false})
-  if not outcome[1] then error(outcome[2], 0) end
-  local trace = outcome[2]
+  if inputs ~= nil and not rawget(block, "_called") then
+    autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
+  end
+  local trace, outcome = run(block, arguments)
 
   local leaves, place_of = {}, {}
   for i = 1, arguments.n do find_leaves(arguments[i], leaves, 0) end
@@ -128,8 +144,8 @@ function export.trace(op, block, inputs)
   for i = 1, arguments.n do
     argument_trees[i] = graph.describe(op, arguments[i], function(x) return {kind = "input", index = place_of[x]} end)
   end
-  for i = 3, outcome.n do
-    result_trees[i - 2] = graph.describe(op, outcome[i], function(y)
+  for i = 4, outcome.n do
+    result_trees[i - 3] = graph.describe(op, outcome[i], function(y)
       local from = trace:input_of(y)
       if from then return {kind = "input", index = from} end
       outputs[y] = outputs[y] or trace:output(y)

@@ -86,7 +86,7 @@ local function normalize_batch(block, x)
   local fixed = block._global
   local running_mean, running_var = block.running_mean, block.running_var
   local y, mean, var = ops.batch_norm(x, running_mean, running_var, block.gamma, block.beta, fixed and block._fixed or block._options)
-  if not fixed and (core.tracing() or core.is_training()) then   -- in a graph each run decides; else the old ones come back
+  if not fixed and (core.tracing() or core.is_training() or core.symbols.any(mean)) then   -- in a graph each run decides; else the old ones come back
     core.bind(running_mean, mean)
     core.bind(running_var, var)
   end

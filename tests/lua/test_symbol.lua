@@ -1,0 +1,94 @@
+-- Symbols outside of traces, graphs of them, and blocks of graphs.
+local t = require "tests.support"
+local pg = require "perigee"
+local nn = pg.nn
+
+t.test("ops on symbols make a graph", function()
+  local a, b = pg.symbol("a", {shape = {2, 3}}), pg.symbol("b", {shape = {3}})
+  t.equal(b.shape, {3})
+  t.equal(b.dtype, "float32")
+  local y = (a * 2 + b):sum(2)
+  local g = pg.graph(y, {a, b})
+  t.equal(g:inputs(), {"a", "b"})
+  local x, z = pg.randn(2, 3), pg.randn(3)
+  t.close(g:run(x, z), (x * 2 + z):sum(2))
+  t.close(g(pg.ones(5, 3), z), (pg.ones(5, 3) * 2 + z):sum(2))
+  t.equal({pg.graph({y, {sum = a}}, {a, b}):infer_shape{a = {4, 3}}}, {{4}, {4, 3}, {"float32", "float32"}})
+end)
+
+t.test("values of symbols cannot be read", function()
+  local a = pg.symbol("a", {shape = {2}})
+  t.error_contains(function() return a:item() end, "cannot be read")
+  t.error_contains(function() return a:totable() end, "cannot be read")
+  t.check(tostring(a):find("2"))
+  t.close(pg.ones(2) + 1, pg.tensor{2, 2}, {what = "eager as before"})
+end)
+
+t.test("nets compose", function()
+  local net = nn.HybridSequential{nn.Dense(4, {activation = "relu"}), nn.BatchNorm(), nn.Dropout(0.5), nn.Dense(2)}
+  net:initialize()
+  local x = pg.randn(3, 5)
+  local want = net(x)
+  local data = pg.symbol("data", {shape = {3, 5}})
+  local block = nn.SymbolBlock(net(data), data)
+  t.close(block(x), want)
+  t.close(block(x:narrow(1, 1, 2)), want:narrow(1, 1, 2))
+  local paths = {}
+  for path, p in block:parameters() do
+    paths[#paths + 1] = path
+    t.check(rawequal(p, net:collect_params()[path]), "shares the parameter")
+  end
+  t.equal(#paths, 8)
+  net[1].bias:fill_(1)
+  t.close(block(x), net(x), {what = "sees the change"})
+  -- Training updates the running statistics of the net that it was composed of.
+  local before = net[2].running_mean:clone()
+  pg.record(function() block(x) end)
+  t.check(not net[2].running_mean:equal(before))
+  local json, tensors = pg.graph(net(data), data):export(t.tmp("composed"))
+  t.close(nn.SymbolBlock.imports(json, "data", tensors)(x), net(x))
+end)
+
+t.test("parameters by name", function()
+  local net = nn.Dense(2, {in_units = 3, use_bias = false})
+  net:initialize()
+  local data = pg.symbol("data", {shape = {1, 3}})
+  local block = nn.SymbolBlock(net(data), data, {weight = pg.ones(2, 3)})
+  t.close(block(pg.ones(1, 3)), pg.tensor{{3, 3}})
+  t.error_contains(function() nn.SymbolBlock(net(data), data, {weigth = pg.ones(2, 3)}) end, "did you mean 'weight'")
+  t.error_contains(function() nn.SymbolBlock(net(data), data, {weight = pg.ones(2, 4)}) end, "expected shape {2, 3}")
+end)
+
+t.test("wrong calls", function()
+  t.bad_argument(function() pg.symbol(3) end, "symbol", "name")
+  t.error_contains(function() pg.symbol("a", {shap = {1}}) end, "did you mean 'shape'")
+  t.error_contains(function() pg.symbol("a") end, "shape")
+  t.error_contains(function() pg.symbol("a", {shape = {-1}}) end, "shape")
+  local a, b = pg.symbol("a", {shape = {2}}), pg.symbol("b", {shape = {2}})
+  t.error_contains(function() pg.graph(a + b, a) end, "depend on the symbol 'b'")
+  t.error_contains(function() pg.graph(a + b, {a, a + b}) end, "not a symbol of its own")
+  t.error_contains(function() pg.graph(a + b, {a, b, b}) end, "twice")
+  t.error_contains(function() pg.graph(pg.ones(2), a) end, "symbols")
+  t.error_contains(function() pg.graph(a, pg.ones(2)) end, "symbols")
+  t.error_contains(function() pg.graph({}, a) end, "outputs")
+  t.error_contains(function() pg.graph(3, a) end, "outputs")
+  t.error_contains(function() return a + pg.ones(3) end, "broadcast")
+end)
+
+t.test("symbols go when nobody holds them", function()
+  local live = pg.memory().tensors
+  for _ = 1, 3 do
+    do
+      local net = nn.Dense(64, {in_units = 64})
+      net:initialize()
+      local data = pg.symbol("data", {shape = {1, 64}})
+      pg.graph(net(data), data):run(pg.ones(1, 64))
+    end
+    collectgarbage()
+    collectgarbage()
+  end
+  pg.symbol("last", {shape = {1}})
+  collectgarbage()
+  collectgarbage()
+  t.check(pg.memory().tensors < live + 20, pg.memory().tensors - live)
+end)

@@ -1,0 +1,144 @@
+// Frozen graphs in several threads and Lua states at once.
+#include <doctest/doctest.h>
+
+#include <lua.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "vm/graph.h"
+
+extern "C" int luaopen_perigee(lua_State* L);
+
+namespace {
+
+std::string run(lua_State* L, const char* text) {
+  if (!luaL_loadstring(L, text) && !lua_pcall(L, 0, 0, 0)) return "";
+  const std::string error = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is no text";
+  lua_pop(L, 1);
+  return error;
+}
+
+lua_State* new_state() {
+  lua_State* L = luaL_newstate();
+  luaL_openlibs(L);
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  lua_pushcfunction(L, luaopen_perigee);
+  lua_setfield(L, -2, "perigee");
+  lua_pop(L, 2);
+  return L;
+}
+
+// A net with running statistics, dropout and a counter of its runs.
+const char* const kMake = R"(
+  local pg = require "perigee"
+  local nn = pg.nn
+  pg.manual_seed(4)
+  local body = nn.HybridSequential{nn.Dense(32, {activation = "tanh"}), nn.BatchNorm(), nn.Dropout(0.5), nn.Dense(8)}
+  local net = nn.block{body = body, runs = pg.zeros(1), forward = function(self, x)
+    self.runs:add_(1)
+    return self.body(x), self.runs + 0
+  end}
+  net:initialize()
+  net(pg.ones(4, 16))
+  graph = net:freeze()
+  net.body[1].weight:zero_()
+)";
+
+// Runs the graph on inputs of several sizes; the result must be a function of the input alone.
+const char* const kUse = R"(
+  local pg = require "perigee"
+  local seen = {}
+  for i = 1, 60 do
+    local n = 1 + i % 3
+    local x = pg.ones(n, 16):cumsum(2) * 0.01
+    local y, runs = graph:run(x)
+    assert(y:dim() == 2 and y:size(1) == n and y:size(2) == 8)
+    local before = seen[n]
+    if before then assert(y:equal(before), "another result") end
+    seen[n] = y
+    last = runs:item()
+    if i % 7 == 0 then pg.train_mode(function() graph:run(x) end) end
+    if i % 7 == 0 then seen = {} end
+  end
+)";
+
+void give(pg::Ref<pg::FrozenGraph> graph, lua_State* L) {
+  pg::vm::push_frozen_graph(L, std::move(graph));
+  lua_setglobal(L, "graph");
+}
+
+}  // namespace
+
+TEST_CASE("one frozen graph in several threads, each with a Lua state of its own") {
+  lua_State* L = new_state();
+  REQUIRE(run(L, kMake) == "");
+  lua_getglobal(L, "graph");
+  pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
+  REQUIRE(bool(graph));
+  lua_pop(L, 1);
+  lua_close(L);  // the graph outlives the state that made it
+  const char* const predict = R"(
+    local pg = require "perigee"
+    local x = pg.ones(2, 16)
+    local y = graph:run(x)
+    for i = 1, 100 do assert((graph:run(x)):equal(y), "another result") end
+    assert((y:abs():sum():item()) > 0)
+  )";
+  std::vector<std::string> errors(4);
+  std::vector<std::thread> threads;
+  for (std::string& error : errors)
+    threads.emplace_back([&error, graph, predict] {
+      lua_State* own = new_state();
+      give(graph, own);
+      error = run(own, predict);
+      lua_close(own);
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& error : errors) CHECK(error == "");
+  // Each run adds one to what it found; the last to finish leaves what it made.
+  lua_State* last = new_state();
+  give(graph, last);
+  CHECK(run(last, "local _, runs = graph:run(require('perigee').ones(1, 16)); assert(runs:item() >= 2 and runs:item() <= 410, runs:item())") == "");
+  lua_close(last);
+}
+
+TEST_CASE("training and predicting runs of one frozen graph at once") {
+  lua_State* L = new_state();
+  REQUIRE(run(L, kMake) == "");
+  CHECK(run(L, kUse) == "");
+  lua_getglobal(L, "graph");
+  pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
+  lua_pop(L, 1);
+  std::vector<std::string> errors(3);
+  std::vector<std::thread> threads;
+  for (std::string& error : errors)
+    threads.emplace_back([&error, graph] {
+      lua_State* own = new_state();
+      give(graph, own);
+      error = run(own, R"(
+        local pg = require "perigee"
+        for i = 1, 60 do
+          local x = pg.ones(1 + i % 4, 16)
+          local y = i % 2 == 0 and graph:run(x) or pg.train_mode(function() return (graph:run(x)) end)
+          assert(y:isfinite():all():item(), "not finite")
+        end
+      )");
+      lua_close(own);
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& error : errors) CHECK(error == "");
+  lua_close(L);
+}
+
+TEST_CASE("what is no frozen graph") {
+  lua_State* L = new_state();
+  REQUIRE(run(L, "require 'perigee'") == "");
+  lua_newtable(L);
+  CHECK(!pg::vm::to_frozen_graph(L, -1));
+  lua_pushnumber(L, 3);
+  CHECK(!pg::vm::to_frozen_graph(L, -1));
+  CHECK(run(L, "require('perigee').graph(io.stdout)").find("frozen graph") != std::string::npos);
+  lua_close(L);
+}
