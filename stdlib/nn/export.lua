@@ -9,7 +9,9 @@ local graph = core.require("graph")
 local native = core.graph
 local export = {}
 
-local ipairs, rawget, rawset, select, unpack = ipairs, rawget, rawset, select, unpack
+local ipairs, select, unpack = ipairs, select, unpack
+
+local called = setmetatable({}, {__mode = "k"})  -- block → the types of the arguments of its first call
 
 local function pack(...) return {n = select("#", ...), ...} end
 
@@ -38,24 +40,24 @@ function export.note(block, ...)
   local n = select("#", ...)
   local list = {n = n}
   for i = 1, n do list[i] = summary((select(i, ...)), 0) end
-  rawset(block, "_called", list)
+  called[block] = list
 end
 
 -- Arguments of the same types as those of the first call, or as those given: never the script's own tensors.
 local function arguments_of(op, block, inputs)
-  local called
+  local types
   if inputs ~= nil then
     if core.is_tensor(inputs) then inputs = {inputs} end
     if not args.plain(inputs) then core.arg_error(op, "inputs", "a list of arguments", inputs) end
     local n = table.maxn(inputs)
-    called = {n = n}
-    for i = 1, n do called[i] = summary(inputs[i], 0) end
+    types = {n = n}
+    for i = 1, n do types[i] = summary(inputs[i], 0) end
   else
-    called = rawget(block, "_called")
-    if not called then core.fail(op, "call the block once first, so that its arguments are known (or pass inputs = {…})") end
+    types = called[block]
+    if not types then core.fail(op, "call the block once first, so that its arguments are known (or pass inputs = {…})") end
   end
-  local list = {n = called.n}
-  for i = 1, called.n do list[i] = example(called[i]) end
+  local list = {n = types.n}
+  for i = 1, types.n do list[i] = example(types[i]) end
   return list
 end
 
@@ -128,7 +130,7 @@ end
 --- export.trace(op, block, inputs) -> model, boxes: the forward in predict mode, traced anew; boxes by input of the model.
 function export.trace(op, block, inputs)
   local arguments = arguments_of(op, block, inputs)
-  if inputs ~= nil and not rawget(block, "_called") then
+  if inputs ~= nil and not called[block] then
     autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
   end
   local trace, outcome = run(block, arguments)
