@@ -27,10 +27,38 @@ bool reads_flows(const Graph& trace) {
   return false;
 }
 
-// The joint graph with its gradients as the only outputs.
-Graph gradients_only(const Specialized& joint) {
-  Graph graph = joint.graph;
-  graph.outputs.erase(graph.outputs.begin(), graph.outputs.begin() + ptrdiff_t(joint.outputs));
+// Inputs and cotangents → gradients, as a trace: what the script detached stays detached in gradients of these.
+Graph gradient_trace(const Graph& trace, const Specialized& joint) {
+  Graph graph = trace;
+  for (Node& node : graph.nodes) {
+    if (node.kind != NodeKind::kOp || !node.op->has(kEffect) || !node.types.empty()) continue;
+    node = Node{};  // what prints has printed
+    node.kind = NodeKind::kConstant;
+    node.constant = make_filled(Type{}, 0);
+    node.types.push_back(node.constant.type());
+  }
+  Node gradient;
+  gradient.kind = NodeKind::kGradient;
+  gradient.heads = int32_t(joint.heads.size());
+  gradient.create_graph = true;
+  for (int32_t head : joint.heads) gradient.inputs.push_back(trace.outputs[size_t(head)]);
+  for (int32_t head : joint.heads) {
+    Node cotangent;
+    cotangent.kind = NodeKind::kInput;
+    cotangent.name = fmt::format("cotangent {}", head + 1);
+    cotangent.types.push_back(trace.type(trace.outputs[size_t(head)]));
+    gradient.inputs.push_back(Operand::of(graph.nodes.size()));
+    graph.inputs.push_back(int32_t(graph.nodes.size()));
+    graph.nodes.push_back(std::move(cotangent));
+  }
+  graph.outputs.clear();
+  for (int32_t input : joint.wanted) {
+    const Operand of = Operand::of(size_t(trace.inputs[size_t(input)]));
+    gradient.inputs.push_back(of);
+    graph.outputs.push_back({int32_t(graph.nodes.size()), int32_t(gradient.types.size()), 0});
+    gradient.types.push_back(trace.type(of));
+  }
+  graph.nodes.push_back(std::move(gradient));
   return graph;
 }
 
@@ -40,6 +68,7 @@ struct Program::Entry {
   Signature signature;
   bool exact_flows = false;
   Program::Options options;
+  std::shared_ptr<const Graph> trace;
   Specialized joint;                         // its graph only where the run is recorded
   std::shared_ptr<const Plan> forward, backward;
   std::vector<int32_t> kept;
@@ -71,7 +100,7 @@ struct Program::Entry {
     if (!differentiable) {
       Options gradient = options;
       gradient.name += " gradient";
-      differentiable = Ref<Program>(new Program(gradients_only(joint), {}, gradient));
+      differentiable = Ref<Program>(new Program(gradient_trace(*trace, joint), {}, gradient));
     }
     return *differentiable;
   }
@@ -85,7 +114,7 @@ struct Program::Entry {
 };
 
 Program::Program(Graph trace, std::vector<Ref<Generator>> generators, Options options)
-    : trace_(std::move(trace)), generators_(std::move(generators)), options_(std::move(options)), reads_flows_(reads_flows(trace_)) {}
+    : trace_(std::make_shared<Graph>(std::move(trace))), generators_(std::move(generators)), options_(std::move(options)), reads_flows_(reads_flows(*trace_)) {}
 
 size_t Program::specializations() const {
   const std::lock_guard lock(mutex_);
@@ -104,12 +133,13 @@ size_t Program::arena_bytes() const {
 
 Graph Program::optimized() const {
   const std::lock_guard lock(mutex_);
-  return entries_.empty() ? trace_ : entries_[0]->program;
+  return entries_.empty() ? *trace_ : entries_[0]->program;
 }
 
 std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Value> inputs) {
   auto entry = std::make_shared<Entry>();
   entry->options = options_;
+  entry->trace = trace_;
   Signature& signature = entry->signature;
   signature.training = ctx.training;
   signature.recording = ctx.recording && any_flow(inputs);
@@ -118,8 +148,8 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     signature.types.push_back(v.type());
     signature.flows.push_back(entry->exact_flows ? flow_of(v) : Flow::kNone);
   }
-  entry->joint = specialize(trace_, signature);
-  if (entry->joint.wanted.empty()) {
+  entry->joint = specialize(*trace_, signature);
+  if (entry->joint.heads.empty()) {
     entry->program = optimize(entry->joint.graph);
     entry->joint.graph = {};
   } else {
@@ -160,20 +190,21 @@ Values Program::run(Context& ctx, std::span<Value> inputs) {
   for (const Ref<Generator>& generator : generators_) states.push_back(generator->state());
   Values out = run_with(ctx, inputs, states);
   for (size_t g = 0; g < generators_.size(); ++g)
-    generators_[g]->set_state({states[g].seed, states[g].tick + trace_.ticks[g]});
+    generators_[g]->set_state({states[g].seed, states[g].tick + trace_->ticks[g]});
   return out;
 }
 
 Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states) {
   const std::shared_ptr<Entry> entry = find(ctx, inputs);
-  if (entry->joint.wanted.empty()) return pg::run(*entry->forward, ctx, inputs, states);
-  Values kept(inputs);
+  if (entry->joint.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states);
+  Values kept(inputs), linked(inputs.size());
+  for (int32_t i : entry->joint.reached) linked[size_t(i)] = inputs[size_t(i)];
   Values out = pg::run(*entry->forward, ctx, inputs, states), residuals, heads;
   for (size_t i = entry->joint.outputs; i < out.size(); ++i) residuals.push_back(std::move(out[i]));
   while (out.size() > entry->joint.outputs) out.pop_back();
   for (int32_t head : entry->joint.heads) heads.push_back(out[size_t(head)].detached());
   const std::vector<RandomKey> keys(states.begin(), states.end());
-  record_custom(ctx, options_.name, kept, heads,
+  record_custom(ctx, options_.name, linked, heads,
                 [entry, kept, residuals, keys](Context& c, TapeNode&, std::span<const Value> cotangents) {
                   return backward(c, entry, kept, residuals, keys, cotangents);
                 });
@@ -184,6 +215,7 @@ Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const 
 Values Program::backward(Context& ctx, const std::shared_ptr<Entry>& entry, const Values& inputs, const Values& residuals,
                          std::span<const RandomKey> states, std::span<const Value> cotangents) {
   const Specialized& joint = entry->joint;
+  if (joint.wanted.empty()) return Values(inputs.size());
   Values arguments, found;
   if (ctx.recording) {
     arguments = inputs;
@@ -195,10 +227,12 @@ Values Program::backward(Context& ctx, const std::shared_ptr<Entry>& entry, cons
     const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[inputs.size() + k])].types[0];
     arguments.push_back(k < cotangents.size() && cotangents[k].defined() ? cotangents[k] : make_filled(type, 0));
   }
-  if (ctx.recording)
+  if (ctx.recording) {
+    const ScopedFlag training(ctx.training, entry->signature.training);
     found = entry->gradient_program().run_with(ctx, arguments, states);
-  else
+  } else {
     found = pg::run(*entry->backward_plan(), ctx, arguments, states);
+  }
   Values grads(inputs.size());
   for (size_t k = 0; k < joint.wanted.size(); ++k) grads[size_t(joint.wanted[k])] = std::move(found[k]);
   return grads;

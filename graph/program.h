@@ -20,9 +20,9 @@ class Program : public RefCounted<Program> {
   Program(Graph trace, std::vector<Ref<Generator>> generators, Options options);
   static void destroy(Program* program) { delete program; }
 
-  const Graph& trace() const { return trace_; }
+  const Graph& trace() const { return *trace_; }
   const Options& options() const { return options_; }
-  size_t input_count() const { return trace_.inputs.size(); }
+  size_t input_count() const { return trace_->inputs.size(); }
   size_t specializations() const;
   size_t arena_bytes() const;  // of all specializations
 
@@ -45,7 +45,7 @@ class Program : public RefCounted<Program> {
   static Values backward(Context& ctx, const std::shared_ptr<Entry>& entry, const Values& inputs, const Values& residuals,
                          std::span<const RandomKey> states, std::span<const Value> cotangents);
 
-  Graph trace_;
+  std::shared_ptr<const Graph> trace_;
   std::vector<Ref<Generator>> generators_;
   Options options_;
   bool reads_flows_ = false;  // what the trace does depends on which inputs gradients flow to

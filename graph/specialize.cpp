@@ -1,6 +1,7 @@
 #include "graph/specialize.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "tensor/rule.h"
 
@@ -38,6 +39,22 @@ int64_t answer(const TypeGuard& guard, const Value& v) {
     case TypeGuard::kRequiresGrad: return requires_grad(v);
   }
   return 0;
+}
+
+// The tape entries that backward from the heads comes to.
+std::unordered_set<const TapeNode*> history_of(std::span<const Value> heads) {
+  std::unordered_set<const TapeNode*> seen;
+  std::vector<const TapeNode*> open;
+  auto meet = [&](const Value& v) {
+    if (v.has_node() && seen.insert(v.node()).second) open.push_back(v.node());
+  };
+  for (const Value& head : heads) meet(head);
+  while (!open.empty()) {
+    const TapeNode* node = open.back();
+    open.pop_back();
+    for (const Value& v : node->inputs) meet(v);
+  }
+  return seen;
 }
 
 class Replay {
@@ -210,8 +227,12 @@ class Replay {
       cotangents.push_back(builder_.add_input(outputs[k].type(), fmt::format("cotangent {}", k + 1)));
     }
     if (heads.empty()) return;
-    for (const Value& v : inputs_)
-      if (v.has_node()) wanted.push_back(v);
+    const std::unordered_set<const TapeNode*> history = history_of(heads);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!inputs_[i].has_node()) continue;
+      wanted.push_back(inputs_[i]);
+      if (history.count(inputs_[i].node())) out.reached.push_back(int32_t(i));
+    }
     builder_.current_line = -1;
     Values grads = gradients(ctx_, heads, cotangents, wanted, {true, false, 0});
     size_t next = 0;
@@ -222,7 +243,7 @@ class Replay {
       out.wanted.push_back(int32_t(i));
       builder_.graph.outputs.push_back(builder_.operand_of(grad));
     }
-    if (out.wanted.empty()) {  // the history ends inside
+    if (out.reached.empty()) {  // the history ends inside
       builder_.graph.nodes.resize(nodes);
       builder_.graph.inputs.resize(inputs_.size());
       out.heads.clear();

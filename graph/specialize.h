@@ -32,6 +32,7 @@ struct Specialized {
   size_t outputs = 0;             // how many of the graph's outputs are the trace's
   std::vector<int32_t> heads;     // trace outputs that depend on inputs gradients flow to
   std::vector<int32_t> wanted;    // inputs with a gradient among the outputs, in this order
+  std::vector<int32_t> reached;   // inputs that the history of the heads goes back to, with a gradient or without
 };
 
 // Throws Retrace, or the error of an op with its script line.

@@ -101,15 +101,37 @@ local function size_of(v)
   return size == size and size or 1
 end
 
---- programs.check(seed) compares plain Lua with pg.jit, raising an error with the source where they differ.
-function programs.check(seed)
+-- The gradient of the size of the gradient.
+local function curvature(source, seed, wrap)
+  local e = environment(seed)
+  local f = wrap(assert(loadstring(source))(pg, e.w, e.pick, e.state))
+  local leaves = e.inputs[1]
+  for i, x in ipairs(leaves) do leaves[i] = x:clone():attach_grad() end
+  local z = pg.record(function()
+    local sum, size = 0, 0
+    for _, y in ipairs(f(unpack(leaves))) do sum = sum + y:tanh():sum() end
+    if not sum.requires_grad then return sum end
+    for _, g in ipairs(pg.autograd.grad({sum}, leaves, {create_graph = true})) do size = size + g:square():sum() end
+    return size
+  end)
+  if z.requires_grad then z:backward() end
+  return {z, leaves[1].grad, leaves[2].grad, leaves[3].grad}
+end
+
+local function compare(seed, look)
   local source = programs.source(seed)
   local ok, e = pcall(function()
-    local expected = observe(source, seed, function(f) return f end)
-    local got = observe(source, seed, pg.jit)
-    for i, v in ipairs(expected) do t.close(got[i], v, {rtol = 2e-3, atol = 1e-5 + 1e-4 * size_of(v), what = "value " .. i}) end
+    local expected = look(source, seed, function(f) return f end)
+    local got = look(source, seed, pg.jit)
+    for i, v in ipairs(expected) do t.close(got[i], v, {rtol = 2e-3, atol = 1e-5 + 1e-3 * size_of(v), what = "value " .. i}) end
   end)
   if not ok then error(("program %d: %s\n%s"):format(seed, e, source), 0) end
 end
+
+--- programs.check(seed) compares plain Lua with pg.jit, raising an error with the source where they differ.
+function programs.check(seed) compare(seed, observe) end
+
+--- programs.check_second(seed) does so for derivatives of the second order.
+function programs.check_second(seed) compare(seed, curvature) end
 
 return programs

@@ -6,6 +6,10 @@ t.test("150 programs", function()
   for seed = 1, t.mode == "gcstress" and 10 or 150 do programs.check(seed) end
 end)
 
+t.test("100 programs in second order", function()
+  for seed = 2001, t.mode == "gcstress" and 2005 or 2100 do programs.check_second(seed) end
+end)
+
 local script = [[
 package.path = "./?.lua;" .. package.path
 local programs = require "tests.programs"
