@@ -453,6 +453,24 @@ t.test("gradients of the second order through a hybridized block", function()
   for _ = 1, 2 do t.close(slopes(x:clone()), expected, {rtol = 1e-4, atol = 1e-5}) end
 end)
 
+t.test("gradients of what is detached, cut off or not reached are as eagerly", function()
+  local programs = {
+    function(x, b) return x:floor():sum() + b:sum() * 0 end, function(x, b) return x:detach():sum() + b:sum() end,
+    function(x, b) return (x:gt(0):to("float32") * b):sum() end, function(x) return x:floor():sum() end, function(_, b) return b:sum() end,
+  }
+  for _, f in ipairs(programs) do
+    local seen = {}
+    for i, g in ipairs{f, pg.jit(f)} do
+      local x, b = pg.ones(2):attach_grad(), pg.ones(2):attach_grad()
+      x.grad:fill_(7)
+      b.grad:fill_(7)
+      pg.record(function() return g(x, b) end):backward()
+      seen[i] = {x.grad, b.grad}
+    end
+    t.equal(seen[2], seen[1])
+  end
+end)
+
 t.test("what was not hybridizable in the library: CosineEmbeddingLoss, Normalize in a net", function()
   local L = pg.loss
   local x, y, label = pg.randn(3, 4), pg.randn(3, 4), pg.tensor{1, -1, 1}
