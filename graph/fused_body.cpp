@@ -9,8 +9,6 @@
 namespace pg {
 namespace {
 
-using cpu::TileValue;
-
 constexpr int64_t kExactInteger = int64_t(1) << 53;  // what a number keeps of an int64
 
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
@@ -31,7 +29,7 @@ class Translator {
   }
 
  private:
-  cpu::TileBody& tiles() { return out_.tiles; }
+  TileBody& tiles() { return out_.tiles; }
 
   [[noreturn]] void refuse(size_t i, const std::string& why) const {
     const Node& n = g_.nodes[i];
@@ -158,7 +156,7 @@ class Translator {
     return pointwise_compute_dtype(*n.op, inputs);
   }
 
-  // Operand k as the span kernel of a node that computes in `compute` takes it.
+  // Operand k of a node that computes in `compute`.
   int32_t operand(size_t i, size_t k, DType compute) {
     const Node& n = g_.nodes[i];
     const bool condition = n.op->inputs[k].dtypes == kBoolOnly;
@@ -171,12 +169,12 @@ class Translator {
     return constant(work_dtype(compute), load_number(compute, &storage));
   }
 
-  TileValue span_value(size_t i, const char* op, DType compute) const {
+  TileValue op_value(size_t i, const OpDef& op, DType compute) const {
     TileValue v;
-    v.kind = TileValue::Kind::kSpan;
-    v.row = cpu::find_span(op);
+    v.kind = TileValue::Kind::kOp;
+    v.op = &op;
     v.compute = work_dtype(compute);
-    if (!v.row || !v.row->fn[int(v.compute)]) refuse(i, fmt::format("no kernel for {}", name_of(compute)));
+    if (!tile_computes(op, v.compute)) refuse(i, fmt::format("no kernel for {}", name_of(compute)));
     const bool boolean = g_.nodes[i].op->result == Result::kBool;
     v.dtype = boolean ? DType::kBool : v.compute;
     v.rounded = boolean ? v.dtype : compute;
@@ -186,12 +184,12 @@ class Translator {
   int32_t add_pointwise(size_t i) {
     const Node& n = g_.nodes[i];
     const DType compute = compute_of(i);
-    TileValue v = span_value(i, n.op->name, compute);
-    if (v.row->check != cpu::SpanCheck::kNothing) add_check(i, v.row->check);
+    TileValue v = op_value(i, *n.op, compute);
+    if (tile_checks(*n.op)) add_check(i);
     v.count = int8_t(n.inputs.size());
     for (size_t k = 0; k < n.inputs.size(); ++k) v.operands[k] = operand(i, k, compute);
     const Attrs attrs = n.attrs.size() == n.op->attrs.size() ? n.attrs : make_attrs(*n.op);
-    if (attrs.size()) cpu::span_params(*n.op, attrs, v.params);
+    if (attrs.size()) tile_params(*n.op, attrs, v.params);
     return add(v);
   }
 
@@ -201,7 +199,7 @@ class Translator {
     int32_t x = operand(i, 0, compute);
     for (size_t k = 1; k < g_.nodes[i].inputs.size(); ++k) {
       if (g_.nodes[i].inputs[k].is_none()) continue;
-      TileValue v = span_value(i, k == 1 ? "maximum" : "minimum", compute);
+      TileValue v = op_value(i, registry().require(k == 1 ? "maximum" : "minimum"), compute);
       v.count = 2;
       v.operands[0] = x;
       v.operands[1] = operand(i, k, compute);
@@ -212,16 +210,14 @@ class Translator {
 
   // --- Checks ---
 
-  void add_check(size_t i, cpu::SpanCheck check) {
+  void add_check(size_t i) {
     const Node& n = g_.nodes[i];
     const Operand& o = n.inputs[1];
     if (numel(n.types[0].shape) == 0) return;
-    DivisorCheck c{n.op, check, -1, nullptr, {}};
+    DivisorCheck c{n.op, -1, nullptr, {}};
     if (o.is_number()) {
-      const DType compute = compute_of(i);
-      const bool refused = check == cpu::SpanCheck::kZeroDivisor ? o.number == 0 : o.number < 0;
-      if (!is_integer(compute) || !refused) return;
-      c.type = Type{compute, {}, {}};
+      c.type = Type{compute_of(i), {}, {}};
+      if (!is_integer(c.type.dtype) || o.number > 0) return;
     } else {
       c.type = g_.type(o);
       if (!is_integer(c.type.dtype)) return;
@@ -255,14 +251,14 @@ class Translator {
 
   void add_reduction(size_t i) {
     const Node& n = g_.nodes[i];
-    if (tiles().reduction.value >= 0) refuse(i, "a second reduction");
+    if (tiles().reduction.op) refuse(i, "a second reduction");
     if (n.inputs.empty() || !n.inputs[0].is_node()) refuse(i, "may not stand in a body");
     const Type& type = g_.type(n.inputs[0]);
     if (!fusable_reduction(n, type)) refuse(i, "neither pointwise nor a reduction of trailing dims");
-    cpu::TileReduction r;
+    TileReduction r;
     r.value = value_of(i, 0);
     if (numel(type.shape) != numel(tiles().space)) refuse(i, "reduces less than the whole space");
-    find_reduction(n, type, &r.reduction);
+    r.op = n.op;
     r.storage = type.dtype;
     r.row = reduced_row(n, type);
     r.dtype = n.types[0].dtype;
@@ -287,7 +283,7 @@ class Translator {
       out_.outputs.push_back(int32_t(k));
     }
     if (reduced >= 0) out_.outputs.push_back(reduced);
-    else tiles().reduction.value = -1;
+    else tiles().reduction.op = nullptr;
   }
 
   const Graph& g_;
@@ -295,11 +291,6 @@ class Translator {
   std::vector<int32_t> values_;  // of nodes; -1: none
   std::map<std::tuple<int32_t, DType, DType>, int32_t> converted_;
   int32_t reduction_node_ = -1;
-};
-
-struct ReductionRow {
-  const char* op;
-  cpu::Reduction reduction;
 };
 
 // Bits of the dims that a reduction of `type` takes together.
@@ -321,30 +312,6 @@ uint32_t reduced_mask(const Node& n, const Type& type) {
 }
 
 }  // namespace
-
-bool find_reduction(const Node& node, const Type& reduced, cpu::Reduction* out) {
-  using cpu::Finish;
-  using cpu::ReduceOp;
-  static const ReductionRow kRows[] = {
-      {"sum", {ReduceOp::kSum}},           {"sum_to", {ReduceOp::kSum}},
-      {"mean", {ReduceOp::kSum, Finish::kScale}}, {"sum_squares", {ReduceOp::kSumSquares}},
-      {"prod", {ReduceOp::kProd}},         {"amax", {ReduceOp::kMax}},
-      {"amin", {ReduceOp::kMin}},          {"count_nonzero", {ReduceOp::kCount}},
-      {"any", {ReduceOp::kCount, Finish::kAny}},  {"all", {ReduceOp::kCount, Finish::kAll}},
-  };
-  for (const ReductionRow& row : kRows) {
-    if (!node.is(row.op)) continue;
-    *out = row.reduction;
-    int64_t n = 1;
-    const uint32_t mask = reduced_mask(node, reduced);
-    for (int d = 0; d < reduced.shape.size(); ++d)
-      if (mask >> d & 1) n *= reduced.shape[d];
-    if (out->finish == Finish::kScale) out->factor = 1.0 / double(n);
-    if (out->finish == Finish::kAll) out->factor = double(n);
-    return true;
-  }
-  return false;
-}
 
 int64_t reduced_row(const Node& node, const Type& reduced) {
   const uint32_t mask = reduced_mask(node, reduced);

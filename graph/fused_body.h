@@ -3,21 +3,20 @@
 #include <memory>
 
 #include "graph/fused.h"
-#include "tensor/cpu/tile_program.h"
+#include "tensor/tile.h"
 
 namespace pg {
 
 // An integer divisor or exponent whose elements are looked at before anything is written.
 struct DivisorCheck {
   const OpDef* op = nullptr;
-  cpu::SpanCheck check = cpu::SpanCheck::kNothing;
   int32_t input = -1;  // of the tile body; -1: computed, by `kernel`
   std::shared_ptr<const FusedKernel> kernel;
   Type type;
 };
 
 struct TranslatedBody {
-  cpu::TileBody tiles;
+  TileBody tiles;
   std::vector<Value> constants;  // arrays, which follow the inputs of the graph among those of `tiles`
   std::vector<int32_t> outputs;  // for each output of `tiles`, its reduction last: which output of the graph it is
   std::vector<DivisorCheck> checks;
@@ -25,9 +24,6 @@ struct TranslatedBody {
 
 // Throws Error "fused: …".
 TranslatedBody translate_body(const Graph& body);
-
-// A reduction as loops take it; false when the op is none that a body may end with.
-bool find_reduction(const Node& node, const Type& reduced, cpu::Reduction* out);
 
 // Elements of one total when the node reduces trailing dims, else -1.
 int64_t reduced_row(const Node& node, const Type& reduced);

@@ -63,7 +63,7 @@ ChainOp power(const TileValue& exponent, int level) {
 }
 
 ChainForm of_floats(const TileBody& body, const TileValue& v, int level) {
-  const std::string_view op = v.row->op;
+  const std::string_view op = v.op->name;
   if (op == "where") return {true, 3, {ChainOp::kWhereMask, ChainOp::kWhere, ChainOp::kWhereOf}, ChainOp::kCount};
   if (op == "lerp") return {true, 3, {ChainOp::kLerp, ChainOp::kCount, ChainOp::kCount}, ChainOp::kCount};
   if (op == "pow") {
@@ -77,7 +77,7 @@ ChainForm of_floats(const TileBody& body, const TileValue& v, int level) {
 }
 
 ChainForm of_bools(const TileValue& v) {
-  const std::string_view op = v.row->op;
+  const std::string_view op = v.op->name;
   if (op == "logical_not" || op == "bitwise_not") return unary(ChainOp::kNot);
   return binary(kBoolForms, op, v.count);
 }
@@ -97,7 +97,7 @@ ChainForm of_convert(const TileBody& body, const TileValue& v) {
 
 ChainForm chain_form(const TileBody& body, const TileValue& v, int level) {
   if (v.kind == TileValue::Kind::kConvert) return of_convert(body, v);
-  if (v.kind != TileValue::Kind::kSpan) return {};
+  if (v.kind != TileValue::Kind::kOp) return {};
   if (v.compute == DType::kFloat32) return of_floats(body, v, level);
   if (v.compute == DType::kBool) return of_bools(v);
   return {false, v.count, {}, ChainOp::kCount};

@@ -79,7 +79,7 @@ class TileRun {
 
   void run() {
     if (!program_.levels[0].instructions.empty()) execute(program_.levels[0], table_, 1);
-    if (m_.body_.reduction.value >= 0) return reduce();
+    if (m_.body_.reduction.op) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
     choose_streaming();
     const int64_t unit = unit_elements();
@@ -168,7 +168,7 @@ class TileRun {
   bool overwritten(size_t k) const {
     for (const auto& h : program_.hazards)
       if (h.input == int32_t(k) && out_[size_t(h.output)].data == in_[k].data) return true;
-    const bool reduces = m_.body_.reduction.value >= 0 && layout_.access[k] != Access::kColumn;
+    const bool reduces = m_.body_.reduction.op && layout_.access[k] != Access::kColumn;
     return reduces && out_.back().data == in_[k].data;
   }
 
@@ -201,7 +201,7 @@ class TileRun {
       const TileProgram& program = r_.program_;
       const int64_t table_bytes = rounded_up(program.cells * int64_t(sizeof(char*)), 64);
       const int64_t locals = rounded_up(program.local_bytes, 64), gather = program.tile * int64_t(kElementBytes);
-      const bool totals = r_.m_.body_.reduction.value >= 0;
+      const bool totals = r_.m_.body_.reduction.op;
       const int64_t bytes = table_bytes + locals + gather * int64_t(r_.gathers_.size()) +
                             (totals ? kTotalsBlock * int64_t(kElementBytes) : 0);
       char* base = static_cast<char*>(scratch_bytes(ScratchSlot::kFused, size_t(bytes)));
@@ -322,7 +322,7 @@ class TileRun {
 
   void store(int64_t first, const Total* totals, int64_t n) const {
     const TileReduction& r = m_.body_.reduction;
-    store_totals(r.dtype, out_.back().as<char>() + first * size_of(r.dtype), 1, totals, n, r.storage, r.reduction);
+    store_totals(r.dtype, out_.back().as<char>() + first * size_of(r.dtype), 1, totals, n, r.storage, m_.reduction_);
   }
 
   void reduce_nothing(int64_t rows) {
@@ -383,11 +383,45 @@ class TileRun {
   bool aliased_ = false, streaming_ = false;
 };
 
+namespace {
+
+struct ReductionRow {
+  const char* op;
+  Reduction reduction;
+};
+constexpr ReductionRow kReductions[] = {
+    {"sum", {ReduceOp::kSum}},
+    {"sum_to", {ReduceOp::kSum}},
+    {"mean", {ReduceOp::kSum, Finish::kScale}},
+    {"sum_squares", {ReduceOp::kSumSquares}},
+    {"prod", {ReduceOp::kProd}},
+    {"amax", {ReduceOp::kMax}},
+    {"amin", {ReduceOp::kMin}},
+    {"count_nonzero", {ReduceOp::kCount}},
+    {"any", {ReduceOp::kCount, Finish::kAny}},
+    {"all", {ReduceOp::kCount, Finish::kAll}},
+};
+
+// Of totals over `row` elements.
+Reduction find_reduction(const OpDef& op, int64_t row) {
+  Reduction out{ReduceOp::kSum};
+  for (const ReductionRow& r : kReductions)
+    if (std::string_view(op.name) == r.op) out = r.reduction;
+  if (out.finish == Finish::kScale) out.factor = 1.0 / double(row);
+  if (out.finish == Finish::kAll) out.factor = double(row);
+  return out;
+}
+
+}  // namespace
+
 TileMachine::TileMachine(TileBody body)
     : body_(std::move(body)), layout_(body_), program_(compile_tiles(body_, layout_)) {
   const TileReduction& r = body_.reduction;
-  if (r.value >= 0) loops_ = reduce_loops(r.reduction.op, reduce_compute_type(r.storage));
-  plain_ = r.value < 0 && layout_.size > 0 && program_.levels[2].pure;
+  if (r.op) {
+    reduction_ = find_reduction(*r.op, r.row);
+    loops_ = reduce_loops(reduction_.op, reduce_compute_type(r.storage));
+  }
+  plain_ = !r.op && layout_.size > 0 && program_.levels[2].pure;
   int64_t bytes = 0;
   for (size_t k = 0; k < body_.inputs.size(); ++k) {
     plain_ &= layout_.access[k] == Access::kSingle || layout_.access[k] == Access::kLinear;
@@ -433,3 +467,32 @@ void TileMachine::run(std::span<const View> in, std::span<const View> out) const
 }
 
 }  // namespace pg::cpu
+
+namespace pg {
+
+std::shared_ptr<const TileKernel> make_tile_kernel(TileBody body) {
+  return std::make_shared<cpu::TileMachine>(std::move(body));
+}
+
+bool tile_computes(const OpDef& op, DType compute) {
+  const cpu::SpanRow* row = cpu::find_span(op.name);
+  return row && row->fn[int(compute)];
+}
+
+bool tile_reduces(const OpDef& op) {
+  return std::any_of(std::begin(cpu::kReductions), std::end(cpu::kReductions),
+                     [&](const cpu::ReductionRow& r) { return std::string_view(op.name) == r.op; });
+}
+
+void tile_params(const OpDef& op, const Attrs& attrs, double* params) { cpu::span_params(op, attrs, params); }
+
+bool tile_checks(const OpDef& op) {
+  const cpu::SpanRow* row = cpu::find_span(op.name);
+  return row && row->check != cpu::SpanCheck::kNothing;
+}
+
+void tile_check(const OpDef& op, const View& divisor) {
+  if (const cpu::SpanRow* row = cpu::find_span(op.name)) cpu::check_divisor(op, divisor, row->check);
+}
+
+}  // namespace pg

@@ -1,18 +1,14 @@
 // The tiled vector machine: runs a tile program over its index space, tile by tile and on several threads.
 #pragma once
+#include "tensor/cpu/reduce.h"
 #include "tensor/cpu/tile_program.h"
-#include "tensor/kernel.h"
 
 namespace pg::cpu {
 
-// Immutable; `run` may be called from several threads at once. Results do not depend on the number of threads.
-class TileMachine {
+class TileMachine final : public TileKernel {
  public:
   explicit TileMachine(TileBody body);
-
-  // `in`: the body's inputs, of any strides. `out`: its outputs, contiguous, and last the result of its reduction when
-  // it has one. An output may be the memory of an input of the same shape and element size.
-  void run(std::span<const View> in, std::span<const View> out) const;
+  void run(std::span<const View> in, std::span<const View> out) const override;
 
  private:
   friend class TileRun;
@@ -23,6 +19,7 @@ class TileMachine {
   TileBody body_;
   TileLayout layout_;
   TileProgram program_;
+  Reduction reduction_ = {ReduceOp::kSum};
   ReduceLoops loops_ = {};
   bool plain_ = false;
 };

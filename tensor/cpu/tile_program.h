@@ -1,5 +1,4 @@
-// Programs of the tiled vector machine: pointwise computations over one index space, in single-assignment form
-// (TileBody), and the code for them (TileProgram).
+// Programs of the tiled vector machine: the code for a TileBody.
 //
 // What is the same for the whole space is computed once (level 0), what is the same along the innermost dim once a run of
 // it (level 1), the rest for all elements (level 2).
@@ -7,58 +6,12 @@
 #include <vector>
 
 #include "tensor/cpu/pointwise.h"
-#include "tensor/cpu/reduce.h"
 #include "tensor/cpu/tile_simd.h"
+#include "tensor/tile.h"
 
 namespace pg::cpu {
 
-struct TileValue {
-  enum class Kind : uint8_t {
-    kInput,     // `index`
-    kConstant,  // `number`
-    kSpan,      // `row` applied to `operands`
-    kConvert,   // operands[0], converted
-  };
-  Kind kind = Kind::kInput;
-  // How it stands in memory. The values of float16 and bfloat16 tensors stand as float32 (inputs as they come).
-  DType dtype = DType::kFloat32;
-  DType rounded = DType::kFloat32;  // float16 or bfloat16: rounded to it, else without meaning
-  DType compute = DType::kFloat32;  // of kSpan: what the operands were converted to (conditions are bool)
-  int8_t count = 0;                 // operands
-  int32_t index = 0;
-  int32_t operands[kMaxSpanInputs] = {-1, -1, -1};
-  double number = 0;
-  const SpanRow* row = nullptr;
-  double params[kMaxSpanParams] = {};
-};
-
-struct TileInput {
-  DType dtype;
-  Dims shape;  // broadcasts to the space
-};
-
-struct TileOutput {
-  int32_t value;
-  DType dtype;
-  bool single;  // has one element, though the space may have more
-};
-
-// The totals of a value over the last dims of the space.
-struct TileReduction {
-  int32_t value = -1;  // none
-  Reduction reduction = {ReduceOp::kSum};
-  DType storage = DType::kFloat32;  // of what is reduced
-  int64_t row = 1;                  // elements of one total
-  DType dtype = DType::kFloat32;    // of the result
-};
-
-struct TileBody {
-  Dims space;
-  std::vector<TileInput> inputs;
-  std::vector<TileValue> values;  // operands before their users
-  std::vector<TileOutput> outputs;
-  TileReduction reduction;
-};
+static_assert(kMaxTileOperands == kMaxSpanInputs && kMaxTileParams == kMaxSpanParams);
 
 // The index space with neighbouring dims merged where every input, without gaps, allows it.
 struct TileLayout {

@@ -38,8 +38,8 @@ TileValue constant(double number) {
 }
 TileValue span(const char* op, std::initializer_list<int32_t> operands) {
   TileValue v;
-  v.kind = TileValue::Kind::kSpan;
-  v.row = find_span(op);
+  v.kind = TileValue::Kind::kOp;
+  v.op = &registry().require(op);
   for (int32_t o : operands) v.operands[v.count++] = o;
   return v;
 }
