@@ -62,7 +62,7 @@ function hybrid.graph(block) return show_graph("graph", rawget(block, "_graphs")
 
 -- Functions ------------------------------------------------------------------------------------------------------------------
 
-local Jitted = {}
+local Jitted = {_library = true, _untraced = {cache = true, exec = true}}
 Jitted.__index = Jitted
 Jitted.__tostring = function() return "a function with a graph" end
 

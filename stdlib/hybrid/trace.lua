@@ -29,10 +29,20 @@ local function child(of, key)
   return name
 end
 
+-- Variables are told apart by their address, which means another one once the function it was found in is gone.
+local function cell_name(names, p)
+  local known = child(names, "cells")[p.cell]
+  if not known or not known.owner.f then
+    known = {owner = setmetatable({f = p.owner}, {__mode = "v"})}
+    names.cells[p.cell] = known
+  end
+  return known
+end
+
 -- The same table for the same place in every trace of a cache: tables by identity, or by path where they are replaced.
 local function name_of(names, p)
   if p.argument then return child(child(names, "arguments"), p.argument) end
-  if p.cell then return child(child(names, "cells"), p.cell) end
+  if p.cell then return cell_name(names, p) end
   local node = p.node
   if node.by_path then return child(name_of(names, node.place), p.key) end
   local known = names.tables[node.table]
@@ -228,7 +238,6 @@ end
 local function is_counter(change) return type(change.before) == "number" and type(change.after) == "number" end
 
 local function change_name(cache, change)
-  if change.cell then return name_of(cache.names, {cell = change.cell}) end
   return name_of(cache.names, change)
 end
 
