@@ -3,6 +3,8 @@ local core = ...
 local args = core.require("support.args")
 local caches = core.require("hybrid.cache")
 local calls = core.require("nn.call")
+local discover = core.require("nn.discover")
+local is_param = core.require("param").is
 local hybrid = {}
 
 local rawget, rawset, select, setmetatable = rawget, rawset, select, setmetatable
@@ -10,12 +12,28 @@ local graphs = core.graphs
 
 -- Hybridized blocks ----------------------------------------------------------------------------------------------------------
 
+-- A parameter that the graph uses but that no path leads to would be trained and saved by nobody.
+local function check_parameters(block, name, entry)
+  local found, missing = {}, {}
+  for _, p in ipairs(discover.parameters(block)) do found[p.tensor] = true end
+  for _, input in ipairs(entry.inputs) do
+    if is_param(input.box) and not found[input.box] then missing[#missing + 1] = "'" .. (input.box.name or "?") .. "'" end
+  end
+  if missing[1] then
+    core.warn(("%s: forward uses the parameter%s %s, which no field of the block leads to: it is neither trained nor saved with the block"):format(
+      name, missing[2] and "s" or "", table.concat(missing, ", ")))
+  end
+end
+
 local function make_cache(block, name, options)
   local cache
   cache = caches.new{
     root = block, label = "self", name = name,
     options = {name = name, static_alloc = options.static_alloc, static_shape = options.static_shape},
     body = function(...) return calls.traced(block, ...) end,
+    on_trace = function(entry)
+      if cache.traces == 1 then check_parameters(block, name, entry) end
+    end,
     on_exec = function(exec) rawset(block, "_exec", calls.hooked(block, exec)) end,
   }
   rawset(block, "_graphs", cache)

@@ -162,6 +162,8 @@ local function trace_call(self, n, ...)
     return self.body(...)
   end
   self.traces = self.traces + 1
+  if self.on_trace then self.on_trace(entry) end
+  entry.inputs = nil
   insert(self, entry)
   self.fresh = entry
   return first_run(self, entry, pcall(entry.exec, n, ...))
@@ -196,7 +198,7 @@ local function miss(entry, id, n, ...)
 end
 
 --- cache.new{root =, body =, name =, label =} -> a cache; cache.exec(n, …) is the call. root: the function or object that the walk
---- starts from, body(…): the plain Lua call, on_exec(f): told of the function to call from now on.
+--- starts from, body(…): the plain Lua call, on_exec(f): told of the function to call from now on, on_trace(entry): told of entries.
 function cache.new(options)
   local self = setmetatable(options, Cache)
   self.miss = miss

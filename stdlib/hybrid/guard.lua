@@ -218,10 +218,13 @@ end
 
 local own_fields = core.require("hybrid.library").own_fields
 
---- guard.count(t) -> the number of entries, without the library's own fields.
+local is_block = core.require("nn.discover").is_block
+local none = {}
+
+--- guard.count(t) -> the number of entries, without those that the library keeps in blocks.
 local function count(t)
-  local n = 0
-  for key in next, t do if not own_fields[key] then n = n + 1 end end
+  local n, own = 0, is_block(t) and own_fields or none
+  for key in next, t do if not own[key] then n = n + 1 end end
   return n
 end
 guard.count = count

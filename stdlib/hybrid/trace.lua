@@ -367,7 +367,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   local fetches = {}
   for i, c in ipairs(captured) do fetches[i] = fetch_of(boxes, c.box) end
   local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.function_list}
-  entry.captured = known
+  entry.captured, entry.inputs = known, captured
   entry.compares = #guards.items
   entry.exec = guard.build{
     entry = entry, n = n, guards = guards, program = program, run = trace.backend.run, fetches = fetches, writes = templates,

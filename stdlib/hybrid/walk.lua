@@ -9,7 +9,7 @@ local walk = {}
 
 local rawget, rawset, type, next, pairs, ipairs = rawget, rawset, type, next, pairs, ipairs
 local raw_metatable, upvalue, cell_of, kind_of = inspect.raw_metatable, inspect.upvalue, inspect.cell, inspect.kind
-local own_fields = library.own_fields
+local own_fields, none = library.own_fields, {}
 
 walk.big = 256          -- entries of a table beyond which they are not guarded one by one
 walk.budget = 20000     -- tables and functions
@@ -96,12 +96,13 @@ function add_table(w, t, at, label)
     return nil
   end
   w.count = w.count + 1
-  node = {table = t, place = at, label = label, done = {}, generation = -1}
+  node = {table = t, place = at, label = label, done = {}, generation = -1, skipped = none}
   node.before, node.size = copy_entries(t)
   w.node_of[t] = node
   w.nodes[#w.nodes + 1] = node
   local meta = raw_metatable(t)
   if type(meta) == "table" then
+    if rawget(meta, "_is_class") then node.skipped = own_fields end
     local name = rawget(meta, "_name") or rawget(meta, "name")
     if not at and not label and type(name) == "string" then node.label = name end
     add_metatable(w, node, meta)
@@ -118,7 +119,7 @@ end
 local function add_environment(w, env, names)
   local node = w.node_of[env]
   if not node then
-    node = {table = env, environment = true, names = {}, before = {}, done = {}, generation = -1, raw = false}
+    node = {table = env, skipped = none, environment = true, names = {}, before = {}, done = {}, generation = -1, raw = false}
     w.node_of[env] = node
     w.nodes[#w.nodes + 1] = node
     local meta = raw_metatable(env)
@@ -213,7 +214,7 @@ end
 
 local function is_guarded(w, node, key)
   if type(key) == "string" then
-    if own_fields[key] or (node.untraced and node.untraced[key] == true) then return false end
+    if node.skipped[key] or (node.untraced and node.untraced[key] == true) then return false end
     if node.names and node.names[key] then return true end
     if node.environment then return false end
     return w.keys[key] or w.computes or node.all or (node.own and node.own[key]) or (node.plain and w.attributes[key]) or false
@@ -393,7 +394,7 @@ end
 local function make_note(node_of, absent)
   return function(t, key)
     local node = node_of[t]
-    if not node or key == nil or key ~= key or own_fields[key] or (node.untraced and node.untraced[key] == true) then return end
+    if not node or key == nil or key ~= key or node.skipped[key] or (node.untraced and node.untraced[key] == true) then return end
     local keys = absent[node]
     if not keys then
       keys = {}
@@ -452,9 +453,9 @@ local function diff_node(changes, node)
     end
     return
   end
-  local skipped = node.untraced or own_fields
+  local skipped, untraced = node.skipped, node.untraced or none
   for _, key in ipairs(differences(t, before)) do
-    if not own_fields[key] and not skipped[key] then
+    if not skipped[key] and not untraced[key] then
       changes[#changes + 1] = {node = node, key = key, before = before[key], after = rawget(t, key)}
     end
   end

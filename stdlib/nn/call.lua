@@ -148,10 +148,10 @@ function core.testing.hybridize_all(on) graphs.all = on end
 
 function calls.hybridized(self, ...)
   graphs.all = false
-  local ok = not rawget(self, "_plain") and pcall(self.hybridize, self)
+  local ok = not rawget(self, "_no_graph") and pcall(self.hybridize, self)
   graphs.all = true
   if not ok then
-    rawset(self, "_plain", true)
+    rawset(self, "_no_graph", true)
     return outermost(self, ...)
   end
   return call(self, ...)

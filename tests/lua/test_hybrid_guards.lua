@@ -445,6 +445,17 @@ t.test("hybridize: options, a plain child, deferred shapes, nested blocks", func
   t.error_contains(function() net.nothing = nil return nn.Dense(1):graph() end, "no graph yet")
 end)
 
+t.test("a parameter that no path leads to", function()
+  local hidden = pg.param(pg.ones(1))
+  local net = nn.block{scale = pg.param(pg.ones(1)), _cache = {n = 2}, forward = function(self, x) return x * hidden * self.scale * self._cache.n end}
+  net:hybridize()
+  local list = warnings(function() for _ = 1, 3 do net(pg.ones(1)) end end)
+  t.check(#list == 1 and list[1]:find("neither trained nor saved", 1, true), list[1])
+  net._cache._ready = 1
+  net._cache.n = 5
+  t.equal(net(pg.ones(1)), pg.full({1}, 5))
+end)
+
 t.test("recording: gradients through a hybridized net, training flags resolved per run", function()
   local function make()
     pg.manual_seed(4)
