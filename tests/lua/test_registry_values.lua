@@ -9,10 +9,11 @@ local pg = require "perigee"
 local is_tensor, map, run = driver.is_tensor, driver.map, driver.run
 local message = "^%S+:%d+: [%w_]+: bad argument '.-' %(expected .+, got .+%)$"
 
-t.test("every op has a call to test", function()
+t.test("every op with results has a call to test", function()
   local without = {}
   for _, name in ipairs(pg.testing.op_names(true)) do
-    if #cases.of(pg.testing.op_row(name)) == 0 then without[#without + 1] = name end
+    local row = pg.testing.op_row(name)
+    if #row.outputs > 0 and #cases.of(row) == 0 then without[#without + 1] = name end
   end
   t.equal(without, {}, "ops without a call in tests/ops")
   t.equal(cases.strays(), {}, "calls of no op")
