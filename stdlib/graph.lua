@@ -104,8 +104,6 @@ local function generate(arguments, inputs)
   return text
 end
 
-local function collect(...) return {...}, select("#", ...) end
-
 --- graph.caller(op, model, program, boxes) -> f(…), which runs the program on the arguments and the tensors in `boxes` (by input of
 --- the model; arguments are absent there).
 function graph.caller(op, model, program, boxes)

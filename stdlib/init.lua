@@ -71,6 +71,8 @@ pg.version = core.version
 pg.testing = core.testing
 pg.testing.ops = ops
 pg.testing.roundtrip = core.graph.roundtrip
+-- pg.testing.roundtrip_all(on): programs of hybridized blocks and pg.jit go through the text of an export before they run.
+function pg.testing.roundtrip_all(on) core.graphs.through_files = on end
 core.testing.core = core  -- for tests and generators
 
 core.require("autograd")  -- its tensor methods

@@ -10,6 +10,13 @@ return {
     local hooks = pg.nn and testing(pg)
     if hooks and hooks.hybridize_all then hooks.hybridize_all(true) end
   end},
+  {name = "roundtrip", doc = "as hybrid, every graph through the files of an export", setup = function(pg)
+    local hooks = pg.nn and testing(pg)
+    if hooks and hooks.hybridize_all and hooks.roundtrip_all then
+      hooks.hybridize_all(true)
+      hooks.roundtrip_all(true)
+    end
+  end},
   {name = "gcstress", doc = "a collection at each op", setup = function(pg)
     local hooks = testing(pg)
     if hooks and hooks.gc_stress then hooks.gc_stress(true) end

@@ -350,6 +350,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   local captured = t:captured()
   local text = t:text()
   local program = t:finish(cache.options)
+  if core.graphs.through_files and type(program) == "userdata" then program = core.graph.roundtrip(program) end
   local boxes = {places = {}, order = {}, main = {}, held = {}}
   free_counters(cache, changes, text .. "\n" .. templates:signature(function(i)
     return is_counter(changes[i]) and changes[i].after - changes[i].before

@@ -1775,6 +1775,19 @@ function Block:load_parameters(path, options) end
 ---@return any
 function Block:summary(...) end
 
+---block:export(path[, {epoch =, inputs =}]) writes the forward as path.json and its tensors as path.safetensors (path-0001… with
+---epoch = 1), for prediction with all modes open, and returns both paths; see nn.SymbolBlock.imports. The block must have been called
+---once; inputs = {…} are arguments of other types than those of the first call.
+---@param path any
+---@param options any
+---@return any
+function Block:export(path, options) end
+
+---block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors and may run in several threads and Lua states at once.
+---@param options any
+---@return any
+function Block:freeze(options) end
+
 ---block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes the hybrid blocks from here down run as native
 ---graphs, forward and backward: the first call traces forward once, later calls do not enter Lua while all that the script
 ---read of shapes, types, fields, upvalues and arguments is the same; else forward is traced again. Sizes that were not read
@@ -1792,6 +1805,11 @@ function Block:cache_info() end
 ---block:graph() -> the graph of the call before, as a text with types and script lines; graph():dot() for Graphviz.
 ---@return any
 function Block:graph() end
+
+---block:to(dtype or device) of a graph whose dtypes are fixed: only devices.
+---@param dtype any
+---@return any
+function Block:to(dtype) end
 
 ---@class perigee.Trainer
 local Trainer = {}
@@ -2527,6 +2545,14 @@ function nn.Sequential(options) end
 ---@param beta any
 ---@return perigee.Block
 function nn.Swish(beta) end
+
+---nn.SymbolBlock(outputs, inputs[, params]) makes a block of a graph: outputs and inputs are symbols (pg.symbol) or internals of a
+---Graph, params tensors by name in place of those that the graph has. Its parameters are ordinary ones under the names of the graph.
+---@param outputs any
+---@param inputs any
+---@param params any
+---@return perigee.Block
+function nn.SymbolBlock(outputs, inputs, params) end
 
 ---nn.block{field = child or parameter, …, forward = function(self, …) … end} -> the same table as a block.
 ---hybrid = false makes it a plain nn.Block.
@@ -4508,6 +4534,13 @@ function pg.value_and_grad(f, argnum) end
 ---@return any
 function pg.checkpoint(f, ...) end
 
+---pg.graph(outputs, inputs) -> a Graph from symbols (see pg.symbol) or internals of another Graph (see g:internals) to these outputs,
+---a tree. inputs is a symbol or a list of them, in the order in which run takes them.
+---@param outputs any
+---@param inputs any
+---@return any
+function pg.graph(outputs, inputs) end
+
 ---pg.help([what]) prints the signature, the document and an example of a function, an op, a class, a module or the
 ---name of one; without arguments an overview.
 ---@param what any
@@ -4631,5 +4664,12 @@ function pg.tensor(data, options) end
 ---@param shape any
 ---@return any
 function pg.from_bytes(bytes, dtype, shape) end
+
+---pg.symbol(name, {shape =, dtype = "float32"}) -> a symbolic tensor: whatever ops, functions and blocks do with it becomes part of a
+---graph, which pg.graph and nn.SymbolBlock make something of that runs.
+---@param name any
+---@param options any
+---@return any
+function pg.symbol(name, options) end
 
 return pg

@@ -4,7 +4,7 @@ local pg = require "perigee"
 local nn = pg.nn
 local core = pg.testing.core
 
-if t.mode == "hybrid" then t.skip("hybridizes its blocks itself") end
+t.skip_in("hybrid", "hybridizes its blocks itself")
 
 -- Collects warnings while f runs.
 local function warnings(f)
