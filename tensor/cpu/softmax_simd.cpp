@@ -211,15 +211,21 @@ HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
   else store_part(d, v, p, n);
 }
 
-void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width) {
+// The largest of each column, NaN where there is one. `top` has room for a whole vector at the end.
+HWY_INLINE void column_tops(const float* x, int64_t n, int64_t stride, int64_t width, float* top) {
   const D d;
-  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
   std::fill(top, top + width, -kInfinity);
-  std::fill(sum, sum + width, 0.0f);
   for (int64_t i = 0; i < n; ++i)
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
     });
+}
+
+void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width) {
+  const D d;
+  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
+  column_tops(x, n, stride, width, top);
+  std::fill(sum, sum + width, 0.0f);
   for (int64_t i = 0; i < n; ++i)
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const V t = hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j));
@@ -243,12 +249,8 @@ void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int6
 void columns_log_sum_exp(const float* x, float* out, int64_t n, int64_t stride, int64_t width) {
   const D d;
   HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
-  std::fill(top, top + width, -kInfinity);
+  column_tops(x, n, stride, width, top);
   std::fill(sum, sum + width, 0.0f);
-  for (int64_t i = 0; i < n; ++i)
-    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
-    });
   for (int64_t j = 0; j < width; ++j)
     if (!(std::fabs(top[j]) < kInfinity)) top[j] = 0;  // the terms themselves say what comes out
   for (int64_t i = 0; i < n; ++i)
