@@ -71,10 +71,7 @@ class Run {
     const Array& array = inputs_[size_t(s.index)].array();
     return array.contiguous ? array.buffer : none;
   }
-  const void* packed_of(const Step& step) const {
-    const auto& packed = step.pack < 0 ? nullptr : frame_.packs[size_t(step.pack)].packed;
-    return packed ? packed->bytes->data : nullptr;
-  }
+  const void* packed_of(const Step& step) const { return step.pack < 0 ? nullptr : frame_.packs[size_t(step.pack)].data(); }
 
   void bind_outputs() {
     for (const FreshOutput& f : plan_.fresh) {

@@ -8,20 +8,11 @@ namespace {
 constexpr size_t kMaxResting = 16;
 std::atomic<size_t> all_held{0};
 std::atomic<size_t> held_limit{size_t(256) << 20};
-std::atomic<size_t> packed_held{0};
-constexpr size_t kPackedLimit = size_t(1) << 30;
-constexpr uint32_t kEnoughRuns = 16, kMostNeeded = 4096;
 
 }  // namespace
 
 size_t held_arena_bytes() { return all_held.load(std::memory_order_relaxed); }
 void limit_held_arenas(size_t bytes) { held_limit.store(bytes, std::memory_order_relaxed); }
-
-size_t held_packed_bytes() { return packed_held.load(std::memory_order_relaxed); }
-
-Packed::~Packed() {
-  if (bytes) packed_held -= bytes->bytes;
-}
 
 FramePool::FramePool(const Plan& plan) : plan_(plan), starts_(plan.storages.size() + 1, 0), views_(plan.views.size()) {
   for (const Slot& s : plan.slots)
@@ -61,34 +52,6 @@ void FramePool::give(std::unique_ptr<Frame> frame) {
   std::lock_guard hold(lock_);
   if (resting_.size() < kMaxResting) return resting_.push_back(std::move(frame));
   detach(*frame);
-}
-
-void FramePool::change_pack(Frame& frame, size_t i, const Ref<Buffer>& source) {
-  PackState& state = frame.packs[i];
-  const void* data = frame.views[size_t(plan_.packs[i].view)].data;
-  if (state.packed && state.runs < kEnoughRuns) state.needed = std::min(state.needed * 4, kMostNeeded);
-  state.packed.reset();
-  if (state.seen != data) state.seen = data, state.runs = 0;
-  if (++state.runs < state.needed || !source) return;
-  state.packed = packed(frame, i, source);
-  state.runs = 0;
-}
-
-std::shared_ptr<const Packed> FramePool::packed(Frame& frame, size_t i, const Ref<Buffer>& source) {
-  const View& view = frame.views[size_t(plan_.packs[i].view)];
-  const PreparedKernel& kernel = *plan_.packs[i].kernel;
-  std::lock_guard hold(lock_);
-  shared_packs_.resize(plan_.packs.size());
-  if (auto other = shared_packs_[i].lock(); other && other->data == view.data) return other;
-  if (held_packed_bytes() + kernel.packed_bytes > kPackedLimit) return nullptr;
-  auto made = std::make_shared<Packed>();
-  made->data = view.data;
-  made->source = source;
-  made->bytes = Buffer::allocate(Device{}, kernel.packed_bytes);
-  packed_held += made->bytes->bytes;
-  kernel.pack(view, made->bytes->data);
-  shared_packs_[i] = made;
-  return made;
 }
 
 bool FramePool::may_keep(const Frame&) const {

@@ -5,31 +5,17 @@
 #include <mutex>
 #include <vector>
 
+#include "graph/exec_pack.h"
 #include "graph/plan.h"
 
 namespace pg {
-
-// The packed form of an array. Holding the array's buffer keeps it from being rewritten: whoever changes it gets another
-// one, which shows.
-struct Packed {
-  const void* data = nullptr;  // the array
-  Ref<Buffer> source, bytes;
-  ~Packed();
-};
-
-// When to pack: an array that was seen in `needed` runs in a row. Packing that did not pay makes it harder.
-struct PackState {
-  const void* seen = nullptr;
-  uint32_t runs = 0, needed = 2;
-  std::shared_ptr<const Packed> packed;
-};
 
 struct Frame {
   std::vector<View> views;         // Plan::views with pointers
   std::vector<char*> bases;        // where each storage starts
   std::vector<Ref<Buffer>> arenas; // none while the frame rests without memory
   std::vector<Attrs> attrs;        // of random steps, with the keys of this run
-  std::vector<PackState> packs;    // one for each of Plan::packs
+  std::vector<PackSlot> packs;      // one for each of Plan::packs
 };
 
 class FramePool {
@@ -54,11 +40,9 @@ class FramePool {
 
   // Sees to it that pack i of the frame holds the array that its view shows, if that pays. `source` is the array's buffer;
   // null if it is not to be kept.
-  void refresh_pack(Frame& frame, size_t i, const Ref<Buffer>& source) {
-    PackState& state = frame.packs[i];
-    const void* data = frame.views[size_t(plan_.packs[i].view)].data;
-    if (state.packed && state.packed->data == data) ++state.runs;
-    else change_pack(frame, i, source);
+  void refresh_pack(Frame& frame, size_t i, const Ref<Buffer>& source) const {
+    const PackedInput& p = plan_.packs[i];
+    frame.packs[i].refresh(p.kernel, frame.views[size_t(p.view)], source);
   }
 
   size_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
@@ -68,8 +52,6 @@ class FramePool {
   void attach(Frame& frame);   // allocates the arenas
   void detach(Frame& frame);
   bool may_keep(const Frame& frame) const;
-  void change_pack(Frame& frame, size_t i, const Ref<Buffer>& source);
-  std::shared_ptr<const Packed> packed(Frame& frame, size_t i, const Ref<Buffer>& source);
 
   const Plan& plan_;
   std::vector<int32_t> starts_, views_;  // views by storage
@@ -77,14 +59,9 @@ class FramePool {
   std::mutex lock_;
   std::vector<std::unique_ptr<Frame>> resting_;
   std::atomic<size_t> held_{0};
-  std::vector<std::weak_ptr<const Packed>> shared_packs_;  // among the frames
 };
 
 // Bytes that the arenas of all frames hold, and how many they may hold between runs.
 size_t held_arena_bytes();
 void limit_held_arenas(size_t bytes);
-
-// Bytes of packed weights in all plans.
-size_t held_packed_bytes();
-
 }  // namespace pg

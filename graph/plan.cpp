@@ -515,7 +515,7 @@ class Planner {
     for (const Storage& s : plan_->storages)
       if (s.donor >= 0 && s.donor == values_[size_t(d.in[size_t(packed)])].storage) return;  // changes at every run
     step.pack = int32_t(plan_->packs.size());
-    plan_->packs.push_back({step.in + packed, step.prepared});
+    plan_->packs.push_back({step.in + packed, d.prepared});
   }
   void add_random(Step& step, int32_t index) {
     if (step.fused || step.op->random_attr < 0) return;

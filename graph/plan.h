@@ -63,7 +63,7 @@ struct RandomStep {
 // An input of a prepared step that is kept packed while the array stays the same.
 struct PackedInput {
   int32_t view = -1;
-  const PreparedKernel* kernel = nullptr;
+  std::shared_ptr<const PreparedKernel> kernel;
 };
 
 struct PlanOutput {

@@ -61,6 +61,8 @@ class PreparedKernel {
   // Brings input `packed_input`, row-major, in the layout that `run` may be given as `packed` instead; the results are
   // the same bits. Called once for many runs on one array.
   virtual void pack(const View&, void*) const {}
+  // Whether the other packs an array of the same type into the same bytes.
+  virtual bool packs_like(const PreparedKernel&) const { return false; }
 
   size_t scratch_bytes = 0;
   int packed_input = -1;  // -1: none pays

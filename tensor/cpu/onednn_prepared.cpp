@@ -115,8 +115,8 @@ class PreparedLinear final : public OneDnnPrepared {
     dnnl::reorder(from, to).execute(stream(), from, to);
   }
   bool packs_like(const OneDnnPrepared& other) const override {
-    const auto& o = static_cast<const PreparedLinear&>(other);
-    return bool(packed_) == bool(o.packed_) && (!packed_ || packed_->weights() == o.packed_->weights());
+    const auto* o = dynamic_cast<const PreparedLinear*>(&other);
+    return o && bool(packed_) == bool(o->packed_) && (!packed_ || packed_->weights() == o->packed_->weights());
   }
 
  private:
@@ -162,7 +162,10 @@ class PreparedConv final : public OneDnnPrepared {
     memory from(d_.pw, engine(), const_cast<float*>(w)), to(w_, engine(), packed);
     to_w_.execute(stream(), from, to);
   }
-  bool packs_like(const OneDnnPrepared& other) const override { return w_ == static_cast<const PreparedConv&>(other).w_; }
+  bool packs_like(const OneDnnPrepared& other) const override {
+    const auto* o = dynamic_cast<const PreparedConv*>(&other);
+    return o && w_ == o->w_;
+  }
 
  private:
   void place(bool needed, const memory::desc& desc, size_t* at) {

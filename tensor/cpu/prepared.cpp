@@ -45,6 +45,10 @@ class RowWise final : public PreparedKernel {
     finish_(out);
   }
   void pack(const View& w, void* packed) const override { small_->pack(w.as<float>(), packed); }
+  bool packs_like(const PreparedKernel& other) const override {
+    const auto* o = dynamic_cast<const RowWise*>(&other);
+    return o && packed_bytes == o->packed_bytes && small_->packs_like(*o->small_);
+  }
 
  private:
   int64_t rows_, parts_, x_row_, y_row_;

@@ -321,6 +321,29 @@ TEST_CASE("a steady state allocates its outputs alone") {
   CHECK(plan->held_bytes() == plan->arena_bytes());
 }
 
+TEST_CASE("arenas of typical nets stay within 5 % of the lower bound") {
+  const auto check = [](const Graph& graph) {
+    for (bool in_place : {true, false}) {
+      const auto plan = make_plan(graph, {.in_place = in_place});
+      for (const Arena& arena : plan->arenas) CHECK(double(arena.bytes) <= 1.05 * double(arena.lower_bound));
+    }
+  };
+  check(mlp(64, {784, 256, 128, 10}));
+  check(mlp(1, {512, 256, 128, 2}));
+  GraphMaker m;  // residual blocks: each value is read by a chain and by the sum behind it
+  Operand x = m.op("conv2d", {m.input({2, 3, 32, 32}), m.input({8, 3, 3, 3}), Operand()}, {{"padding", Ints{1}}});
+  for (int block = 0; block < 6; ++block) {
+    const int64_t channels = 8 << block / 2;
+    const Operand first = m.op("relu", {m.op("conv2d", {x, m.input({channels, m.graph.type(x).shape[1], 3, 3}), m.input({channels})}, {{"padding", Ints{1}}})});
+    const Operand second = m.op("conv2d", {first, m.input({channels, channels, 3, 3}), m.input({channels})}, {{"padding", Ints{1}}});
+    const Operand side = m.graph.type(x).shape[1] == channels ? x : m.op("conv2d", {x, m.input({channels, channels / 2, 1, 1}), Operand()});
+    x = m.op("relu", {m.op("add", {second, side})});
+    if (block % 2) x = m.op("max_pool", {x}, {{"kernel_size", Ints{2, 2}}});
+  }
+  m.output(m.op("mean", {x}));
+  check(m.graph);
+}
+
 TEST_CASE("runs at the same time use frames of their own") {
   const auto plan = make_plan(mlp(32, {72, 64, 48, 10}));
   Context ctx;
@@ -454,6 +477,10 @@ void check_packing(const Graph& graph, size_t weight) {
   CHECK(changed != expected);
   CHECK(run_once(*plan) == changed);
   CHECK(held_packed_bytes() < packed);
+  const auto other = make_plan(graph);
+  for (int i = 0; i < 10; ++i) CHECK(run_once(*plan) == changed);
+  for (int i = 0; i < 3; ++i) CHECK(run_once(*other) == changed);
+  CHECK(held_packed_bytes() == packed);  // both plans use one
   const auto plain = make_plan(graph, {.pack = false});
   CHECK(plain->packs.empty());
   CHECK(run_once(*plain) == changed);
