@@ -1,6 +1,6 @@
 -- The benchmark of Gluon's documents: 1000 passes through a 512-256-128-2 network before and after hybridize, then the same
 -- network from files, without the script that made it.
---   perigee examples/hybridize.lua [passes]
+--   perigee examples/hybridize.lua [passes [path]]
 local pg = require "perigee"
 local nn = pg.nn
 
@@ -45,3 +45,11 @@ print(net:graph())
 
 local info = net:cache_info()
 print(string.format("traced %d time(s), %d passes did not enter Lua", info.traces, info.hits))
+
+-- The graph without the script that made it: path.json and path.safetensors.
+local path = arg[2] or os.tmpname()
+local model, weights = net:export(path)
+local imported = nn.SymbolBlock.imports(model, {"data"}, weights)
+imported:hybridize()
+print(string.format("imported: the same result: %s, %.2f µs a pass", tostring(imported(x):allclose(net(x))), bench(imported, x) / passes * 1e6))
+if not arg[2] then for _, file in ipairs{path, model, weights} do os.remove(file) end end

@@ -71,19 +71,21 @@ function SymbolBlock:init(outputs, inputs, params)
   set_up(self, g._model, values)
 end
 
--- Made on the first call, when all parameters have values.
+-- What runs a block, by block: made on the first call, when all parameters have values, and again where it was hybridized. Not
+-- in its fields, which a trace would see assigned.
+local callers = setmetatable({}, {__mode = "k"})
+
 local function caller(self)
-  local program = native.program(self._model, self._hybrid)
-  local call = graph.caller("SymbolBlock", self._model, program, self._boxes)
-  rawset(self, "_run", call)
-  rawset(self, "_options", self._hybrid)
-  return call
+  local options = rawget(self, "_hybrid")
+  local run = graph.caller("SymbolBlock", self._model, native.program(self._model, options), self._boxes)
+  callers[self] = {options = options, run = run}
+  return callers[self]
 end
 
 function SymbolBlock:forward(...)
-  local call = rawget(self, "_run")
-  if not call or rawget(self, "_options") ~= rawget(self, "_hybrid") then call = caller(self) end
-  return call(...)
+  local made = callers[self]
+  if not made or made.options ~= rawget(self, "_hybrid") then made = caller(self) end
+  return made.run(...)
 end
 
 function SymbolBlock:describe()
