@@ -270,7 +270,7 @@ local function call_function(self, ...)
     end
   end
   local results = {autograd.pause(function() return self.forward(ctx, unpack(arguments, 1, n)) end)}
-  if not core.is_recording() then return unpack(results, 1, #results) end
+  if not core.graphs.exporting and not core.is_recording() then return unpack(results, 1, #results) end
   local outputs = {}
   for i, y in ipairs(results) do
     if not core.is_tensor(y) then core.arg_error(self.name, "result " .. i, "a tensor", y) end

@@ -109,15 +109,15 @@ local function find_leaves(value, list, depth)
   end
 end
 
--- One trace of forward in predict mode. What forward assigns is put back. → the trace, pcall's answer
+-- One trace of forward in predict mode, with the gradients that Functions have. What forward assigns is put back. → the trace, pcall's answer
 local function run(block, arguments)
   local w = walk.run{root = block, label = "self", n = arguments.n, arguments = arguments, is_tensor = core.is_tensor}
   if not w.exhausted then w:watch() end
-  core.graphs.off = core.graphs.off + 1
+  core.graphs.off, core.graphs.exporting = core.graphs.off + 1, true
   local outcome = pack(pcall(autograd.pause, function()
     return core.trace(function(...) return calls.traced(block, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
   end, {train = false}))
-  core.graphs.off = core.graphs.off - 1
+  core.graphs.off, core.graphs.exporting = core.graphs.off - 1, nil
   if not w.exhausted then
     w:unwatch()
     walk.roll_back(w:difference())

@@ -131,3 +131,25 @@ t.test("an internal as output: features of a net", function()
   local features = nn.SymbolBlock(internals.relu2, data)
   t.close(features(x), net[2](net[1](x)), {rtol = 1e-4, atol = 1e-5})
 end)
+
+t.test("an export keeps the gradient of a Function and what forward adds up", function()
+  local twice = pg.autograd.Function{
+    name = "twice", forward = function(_, x) return x * 2 end, backward = function(_, dy) return dy * 20 end,
+  }
+  local net = nn.block{
+    count = pg.constant(pg.tensor{0}),
+    forward = function(self, x)
+      self.count:add_(1)
+      return twice(x) * self.count
+    end,
+  }
+  net:initialize()
+  t.equal(net(pg.ones(2)), pg.full({2}, 2))
+  local imported = nn.SymbolBlock.imports(net:export(t.tmp("function")), nil, t.tmp("function.safetensors"))
+  local x = pg.ones(3):attach_grad()
+  local y = pg.record(function() return imported(x) end)
+  t.equal(y, pg.full({3}, 4))
+  y:backward()
+  t.equal(x.grad, pg.full({3}, 40))
+  t.equal(imported(x), pg.full({3}, 6))
+end)
