@@ -113,19 +113,24 @@ Operand GraphBuilder::captured(const Value& value) {
 
 // Random keys of a trace name a generator and how many ticks come before.
 Attrs GraphBuilder::with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs) {
-  if (parent_) return parent_->with_random_key(ctx, op, attrs);
   Attrs out = attrs.size() ? attrs : make_attrs(op);
   AttrValue& key = out[size_t(op.random_attr)];
   if (std::holds_alternative<RandomKey>(key)) return out;
   const auto* given = std::get_if<Ref<Generator>>(&key);
-  const Ref<Generator> generator = given ? *given : ctx.generator;
+  key = take_ticks(given ? *given : ctx.generator, 1);
+  return out;
+}
+
+RandomKey GraphBuilder::take_ticks(const Ref<Generator>& generator, uint64_t count) {
+  if (parent_) return parent_->take_ticks(generator, count);
   const size_t index = size_t(std::find(generators.begin(), generators.end(), generator) - generators.begin());
   if (index == generators.size()) {
     generators.push_back(generator);
     graph.ticks.push_back(0);
   }
-  key = RandomKey{index, graph.ticks[index]++};
-  return out;
+  const RandomKey key{index, graph.ticks[index]};
+  graph.ticks[index] += count;
+  return key;
 }
 
 Values GraphBuilder::decompose(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {

@@ -59,6 +59,8 @@ class GraphBuilder : public Tracer {
 
   int32_t current_line = -1;
   std::vector<Ref<Generator>> generators;  // by the index that random keys name
+  // The key of the next `count` ticks of a generator.
+  RandomKey take_ticks(const Ref<Generator>& generator, uint64_t count);
 
  protected:
   int32_t line_now();

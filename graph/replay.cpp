@@ -14,7 +14,10 @@ class Replayer {
   Replayer(Context& ctx, const Graph& graph, std::span<const Ref<Generator>> generators)
       : ctx_(ctx), graph_(graph), tracer_(ctx.interpreter->tracer()), builder_(dynamic_cast<GraphBuilder*>(tracer_)),
         generators_(generators), values_(graph.nodes.size()) {
-    for (const Ref<Generator>& generator : generators) states_.push_back(generator->state());
+    for (size_t g = 0; g < generators.size(); ++g) {
+      const uint64_t ticks = g < graph.ticks.size() ? graph.ticks[g] : 0;
+      states_.push_back(builder_ ? builder_->take_ticks(generators[g], ticks) : generators[g]->state());
+    }
     for (const TypeGuard& guard : graph.guards) guards_.push_back(&guard);
     std::stable_sort(guards_.begin(), guards_.end(), [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
   }
@@ -104,10 +107,7 @@ class Replayer {
     if (node.op->random_attr < 0) return attrs;
     AttrValue& value = attrs[size_t(node.op->random_attr)];
     const auto& key = std::get<RandomKey>(value);
-    if (tracer_)
-      value = generators_[key.seed];
-    else
-      value = RandomKey{states_[key.seed].seed, states_[key.seed].tick + key.tick};
+    value = RandomKey{states_[key.seed].seed, states_[key.seed].tick + key.tick};
     return attrs;
   }
 

@@ -73,27 +73,55 @@ local function environment(seed)
   return e
 end
 
+-- What a call with recorded gradients can be seen to do.
+local function see_gradients(seen, f, inputs)
+  local leaves = {inputs[1]:clone():attach_grad(), inputs[2]:clone():attach_grad(), inputs[3]:clone():attach_grad()}
+  local l = pg.record(function()
+    local sum = 0
+    for _, y in ipairs(f(unpack(leaves))) do sum = sum + y:sum() end
+    return sum
+  end)
+  seen[#seen + 1] = l
+  if l.requires_grad then l:backward() end
+  for _, x in ipairs(leaves) do seen[#seen + 1] = x.grad end
+end
+
 -- All that the program can be seen to do over several calls: results, gradients, state, random numbers.
 local function observe(source, seed, wrap)
   local e, seen = environment(seed), {}
   local f = wrap(assert(loadstring(source))(pg, e.w, e.pick, e.state))
   for _, inputs in ipairs(e.inputs) do
     for _, y in ipairs(f(unpack(inputs))) do seen[#seen + 1] = y end
-    local leaves = {inputs[1]:clone():attach_grad(), inputs[2]:clone():attach_grad(), inputs[3]:clone():attach_grad()}
     e.w:attach_grad()
-    local l = pg.record(function()
-      local sum = 0
-      for _, y in ipairs(f(unpack(leaves))) do sum = sum + y:sum() end
-      return sum
-    end)
-    seen[#seen + 1] = l
-    if l.requires_grad then l:backward() end
-    for _, x in ipairs(leaves) do seen[#seen + 1] = x.grad end
+    see_gradients(seen, f, inputs)
     seen[#seen + 1] = e.w.grad
     seen[#seen + 1] = e.state:clone()
   end
   seen[#seen + 1] = pg.rand(2)
   return seen
+end
+
+-- The same in a file: what its own tensors hold is not seen.
+local function exported(path)
+  return function(source, seed, wrap)
+    local e, seen = environment(seed), {}
+    local f = assert(loadstring(source))(pg, e.w, e.pick, e.state)
+    if wrap == pg.jit then
+      local net = pg.nn.block{forward = function(_, a, b, r) return f(a, b, r) end}
+      pg.debug(net, unpack(e.inputs[1]))
+      f = pg.nn.SymbolBlock.imports(net:export(path), nil, path .. ".safetensors")
+      if seed % 2 == 0 then f:hybridize() end
+    else
+      f(unpack(e.inputs[1]))
+    end
+    pg.manual_seed(seed)
+    for _ = 1, 2 do
+      for _, y in ipairs(f(unpack(e.inputs[3]))) do seen[#seen + 1] = y end
+      see_gradients(seen, f, e.inputs[3])
+    end
+    seen[#seen + 1] = pg.rand(2)
+    return seen
+  end
 end
 
 local function size_of(v)
@@ -133,5 +161,8 @@ function programs.check(seed) compare(seed, observe) end
 
 --- programs.check_second(seed) does so for derivatives of the second order.
 function programs.check_second(seed) compare(seed, curvature) end
+
+--- programs.check_export(seed, path) compares it with its import from path.json and path.safetensors.
+function programs.check_export(seed, path) compare(seed, exported(path)) end
 
 return programs

@@ -10,6 +10,10 @@ t.test("100 programs in second order", function()
   for seed = 2001, t.mode == "gcstress" and 2005 or 2100 do programs.check_second(seed) end
 end)
 
+t.test("100 programs from files", function()
+  for seed = 3001, t.mode == "gcstress" and 3005 or 3100 do programs.check_export(seed, t.tmp("program")) end
+end)
+
 local script = [[
 package.path = "./?.lua;" .. package.path
 local programs = require "tests.programs"
