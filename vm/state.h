@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tensor/context.h"
+#include "tensor/error.h"
 #include "tensor/tape.h"
 
 namespace pg::vm {
@@ -82,12 +83,6 @@ std::string script_position(lua_State* L);
 
 // Pushes `file:line: text`.
 void push_error(lua_State* L, const char* text);
-
-// An error text that already names its position.
-class PositionedError : public Error {
- public:
-  using Error::Error;
-};
 
 // Pushes the error of a function that read the value of a traced tensor. The trace has failed, whoever catches it.
 void push_value_read(lua_State* L, State& state);

@@ -214,6 +214,22 @@ function Guards:metatable(node, reason)
   self:fail_if(all, "getmetatable(" .. text .. ") ~= $" .. #all, reason)
 end
 
+--- guards:distinct(fetches, check, reason): check(…) must hold for the tensors {refs, text}; few are compared in a chunk, many
+--- by the function of the entry.
+function Guards:distinct(fetches, check, reason)
+  local refs, parts = {}, {}
+  for i, fetch in ipairs(fetches) do
+    local joined, _, text = join(refs, "", fetch.refs, fetch.text)
+    refs, parts[i] = joined, text
+  end
+  if #parts <= 40 then
+    refs[#refs + 1] = {object = check}
+    return self:fail_if(refs, "not $" .. #refs .. "(" .. concat(parts, ", ") .. ")", reason)
+  end
+  self.reasons[#self.reasons + 1] = reason
+  self.apart = {fetches = fetches, check = check, id = #self.reasons}
+end
+
 -- The entry ------------------------------------------------------------------------------------------------------------------
 
 local own_fields = core.require("hybrid.library").own_fields
@@ -258,12 +274,33 @@ local function make_same(written)
   return same
 end
 
+local kGroup = 12   -- functions that one function calls
+
+-- One function in the place of each kGroup functions, until they are few. combine(names) -> the text of its body.
+local function group(functions, parameters, base, combine)
+  while #functions > kGroup do
+    local fewer = {}
+    for from = 1, #functions, kGroup do
+      local chunk, list = new_chunk(), {}
+      for i = from, math.min(from + kGroup - 1, #functions) do list[#list + 1] = chunk:name{object = functions[i]} end
+      chunk.lines[1] = combine(list)
+      fewer[#fewer + 1] = chunk:build(parameters, base, base_names)
+    end
+    functions = fewer
+  end
+  return functions
+end
+
 local function build_checks(guards, parameters, base)
   local functions = {}
   for _, chunk in ipairs(spread(guards.items, guard.compares)) do
     functions[#functions + 1] = chunk:build(parameters, base, base_names)
   end
-  return functions
+  return group(functions, parameters, base, function(list)
+    local lines = {}
+    for i, name in ipairs(list) do lines[i] = "do local id = " .. name .. "(" .. parameters .. ") if id then return id end end" end
+    return concat(lines, "\n")
+  end)
 end
 
 local function list_refs(list)
@@ -293,7 +330,23 @@ local function build_fetches(fetches, parameters, base)
     chunk.lines[1] = "return " .. concat(list, ", ") .. ", ..."
     functions[#functions + 1] = chunk:build(vararg, base, base_names)
   end
-  return functions
+  local before = parameters == "" and "" or parameters .. ", "
+  return group(functions, vararg, base, function(list)
+    local text = "..."
+    for k = #list, 1, -1 do text = list[k] .. "(" .. before .. text .. ")" end
+    return "return " .. text
+  end)
+end
+
+-- Functions f(R, V, a1 …) that assign.
+local function build_writes(items, parameters, base)
+  local functions = {}
+  for _, chunk in ipairs(spread(items, guard.compares)) do functions[#functions + 1] = chunk:build(parameters, base, base_names) end
+  return group(functions, parameters, base, function(list)
+    local lines = {}
+    for i, name in ipairs(list) do lines[i] = name .. "(" .. parameters .. ")" end
+    return concat(lines, "\n")
+  end)
 end
 
 local function run_before(functions)
@@ -325,17 +378,24 @@ function guard.build(spec)
     main.lines[#main.lines + 1] = "do local reason = " .. object(run_before) .. "(" .. object(spec.before) .. ")\n  if reason then return " ..
       miss .. "(" .. entry .. ", reason, n" .. passed .. ") end end"
   end
-  local fetches, inputs = spec.fetches, {}
+  local fetches, inputs, apart = spec.fetches, {}, spec.guards.apart
+  local function fetch_all(list)
+    local functions, text = build_fetches(list, parameters, base), nil
+    for i = #functions, 1, -1 do
+      text = object(functions[i]) .. "(" .. parameters .. (text and (spec.n > 0 and ", " or "") .. text or "") .. ")"
+    end
+    return text
+  end
+  if apart then
+    main.lines[#main.lines + 1] = "if not " .. object(apart.check) .. "(" .. fetch_all(apart.fetches) .. ") then return " .. miss .. "(" ..
+      entry .. ", " .. apart.id .. ", n" .. passed .. ") end"
+  end
   local writes = spec.writes
   local small = list_refs(fetches) + writes.slots + main.slots + 4 <= guard.slots and #fetches <= 120 and writes.statements <= 60
   if small then
     for i, fetch in ipairs(fetches) do inputs[i] = resolve(main, fetch.refs, fetch.text) end
   else
-    local functions, text = build_fetches(fetches, parameters, base), nil
-    for i = #functions, 1, -1 do
-      text = object(functions[i]) .. "(" .. parameters .. (text and (spec.n > 0 and ", " or "") .. text or "") .. ")"
-    end
-    inputs[1] = text
+    inputs[1] = fetch_all(fetches)
   end
   local call = object(spec.run) .. "(" .. object(spec.program) .. (#inputs > 0 and ", " .. concat(inputs, ", ") or "") .. ")"
   local refused = "return " .. miss .. "(" .. entry .. ", %s, n" .. passed .. ") end"
@@ -349,8 +409,8 @@ function guard.build(spec)
     main.lines[#main.lines + 1] = "if R[1] == nil and R[2] then " .. refused:format("R[2]")
     main.lines[#main.lines + 1] = "local V = {}"
     local rest = parameters == "" and "R, V" or "R, V, " .. parameters
-    for _, chunk in ipairs(spread(writes:items_large(), guard.compares)) do
-      main.lines[#main.lines + 1] = object(chunk:build(rest, base, base_names)) .. "(" .. rest .. ")"
+    for _, f in ipairs(build_writes(writes:items_large(), rest, base)) do
+      main.lines[#main.lines + 1] = object(f) .. "(" .. rest .. ")"
     end
   end
   if spec.after then main.lines[#main.lines + 1] = object(run_after) .. "(" .. object(spec.after) .. ")" end

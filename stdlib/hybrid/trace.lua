@@ -194,23 +194,12 @@ local function fetch_of(boxes, box)
 end
 
 -- No two of these tensors may be the same one; the program checks that only for its own inputs.
-local function add_distinct(guards, boxes, inputs, others, distinct)
-  local refs, parts, seen = {}, {}, {}
+local function add_distinct(guards, boxes, inputs, others)
+  local fetches = {}
   for _, list in ipairs{inputs, others} do
-    for _, box in ipairs(list) do
-      if not seen[box] then
-        seen[box] = true
-        local f = fetch_of(boxes, box)
-        local joined, _, text = guard.join(refs, "", f.refs, f.text)
-        refs, parts[#parts + 1] = joined, text
-      end
-    end
+    for _, box in ipairs(list) do fetches[#fetches + 1] = fetch_of(boxes, box) end
   end
-  if #parts < 2 then return true end
-  if #parts > 40 then return false end
-  refs[#refs + 1] = {object = distinct}
-  guards:fail_if(refs, "not $" .. #refs .. "(" .. table.concat(parts, ", ") .. ")", {kind = "alias"})
-  return true
+  if #fetches > 1 then guards:distinct(fetches, trace.backend.distinct, {kind = "alias"}) end
 end
 
 local function add_tensors(cache, guards, boxes, captured, templates)
@@ -228,9 +217,8 @@ local function add_tensors(cache, guards, boxes, captured, templates)
     answered[box] = true
     if not is_input[box] and not boxes.places[box] then boxes.held[box] = true end
   end
-  local many = #inputs + #others > 40
-  for _, box in ipairs(others) do choose(cache, boxes, guards, box, many or answered[box]) end
-  if #others > 0 and not many then add_distinct(guards, boxes, inputs, others, trace.backend.distinct) end
+  for _, box in ipairs(others) do choose(cache, boxes, guards, box, answered[box]) end
+  if #others > 0 then add_distinct(guards, boxes, inputs, others) end
 end
 
 -- Numbers that the forward advances ------------------------------------------------------------------------------------------

@@ -445,6 +445,73 @@ t.test("hybridize: options, a plain child, deferred shapes, nested blocks", func
   t.error_contains(function() net.nothing = nil return nn.Dense(1):graph() end, "no graph yet")
 end)
 
+t.test("hundreds of parameters, results and assignments", function()
+  local function make()
+    pg.manual_seed(1)
+    local layers = {}
+    for i = 1, 90 do layers[i] = nn.Dense(2, {in_units = 2}) end
+    return nn.block{
+      seq = nn.HybridSequential(layers), n = 0, log = {},
+      forward = function(self, x)
+        local outs = {}
+        for i = 1, #self.seq do
+          x = self.seq[i](x) * 0.5 + 1
+          outs[i] = x
+        end
+        self.n = (self.n + 1) % 2
+        self.last, self.log.y, self.log.list = x, outs[5], {x, outs[1]}
+        for i = 1, 70 do self["f" .. i] = outs[i] end
+        return x, {a = outs[3], n = self.n}, outs[2]
+      end,
+    }:initialize()
+  end
+  local net, twin = make(), make()
+  net:hybridize()
+  for i = 1, 10 do
+    local x = pg.full({1, 2}, i)
+    t.close({net(x)}, {twin(x)})
+    t.close({net.n, net.last, net.log.y, net.log.list, net.f70}, {twin.n, twin.last, twin.log.y, twin.log.list, twin.f70})
+  end
+  t.check(traces(net) <= 6, traces(net) .. " traces")
+end)
+
+t.test("numbers of arguments, recursion, tables handed over twice, released tensors", function()
+  local f = pg.jit(function(...)
+    local n, sum = select("#", ...), 0
+    for i = 1, n do
+      local x = (select(i, ...))
+      if x then sum = x + sum end
+    end
+    return sum, n
+  end)
+  local x = pg.ones(1)
+  t.equal({f(x, nil, x)}, {pg.tensor{2}, 3})
+  t.equal({f(x, nil, x, nil)}, {pg.tensor{2}, 4})
+  t.equal({f(x, nil, x)}, {pg.tensor{2}, 3})
+  t.equal(traces(f), 2)
+  local deep = nn.block{forward = function(self, y, n) return n == 0 and y or self(y * 2, n - 1) end}
+  deep:hybridize()
+  t.equal(deep(x, 3), pg.tensor{8})
+  t.equal(deep(x, 3), pg.tensor{8})
+  local g = pg.jit(function(a, b)
+    a.k = (a.k or 0) + 1
+    return b.x * (b.k or 7)
+  end)
+  local one, two = {x = x}, {x = x + 1}
+  t.equal(g(one, two), pg.tensor{14})
+  t.equal(g(one, one), pg.tensor{2})
+  t.equal({one.k, two.k}, {2})
+  local p = pg.ones(1)
+  local h = pg.jit(function(y) return y * p end)
+  h(x)
+  p:release()
+  t.error_contains(function() h(x) end, "released")
+  local sum = pg.jit(function(a, b) return a + b end)
+  sum(pg.ones(2, 3), pg.ones(2, 3))
+  local e = t.error_contains(function() sum(pg.ones(2, 3), pg.ones(4, 5)) end, "add: bad argument 'y'")
+  t.check(not e:find(":%d+: .*:%d+: "), e)
+end)
+
 t.test("a parameter that no path leads to", function()
   local hidden = pg.param(pg.ones(1))
   local net = nn.block{scale = pg.param(pg.ones(1)), _cache = {n = 2}, forward = function(self, x) return x * hidden * self.scale * self._cache.n end}
