@@ -106,6 +106,12 @@ Ints read_tensor_ints(const OpDef& op, const AttrDef& def, State& state, const V
   return out;
 }
 
+Ints read_padding_name(lua_State* L, State& state, const OpDef& op, int i) {
+  const std::string text = check_string(L, state, i, op.name, "padding");
+  if (text != "same" && text != "valid") bad_argument(op.name, "padding", "whole numbers, \"same\" or \"valid\"", '"' + text + '"');
+  return {text == "same" ? kSamePadding : 0};
+}
+
 std::string read_choice(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
   const std::string text = check_string(L, state, i, op.name, def.name);
   if (def.choices.empty()) return text;
@@ -377,6 +383,8 @@ void read_arguments(lua_State* L, State& state, const OpBinding& binding, int fi
   Reader(L, state, binding, call).read(first);
 }
 
+bool takes_padding_names(const OpDef& op) { return !std::strncmp(op.name, "conv", 4) && op.name[4] >= '1' && op.name[4] <= '3'; }
+
 AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
   if (lua_isnil(L, i)) return def.fallback;
   switch (def.kind) {
@@ -394,6 +402,8 @@ AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& 
     case AttrKind::kInts:
       if (lua_isuserdata(L, i) && !std::strcmp(op.name, "repeat_interleave"))
         if (Box* box = to_box(L, state, i)) return read_tensor_ints(op, def, state, box->get());
+      if (lua_type(L, i) == LUA_TSTRING && takes_padding_names(op) && !std::strcmp(def.name, "padding"))
+        return read_padding_name(L, state, op, i);
       [[fallthrough]];
     case AttrKind::kDims:
       return read_list<Ints>(L, state, op, def, i, "a list of whole numbers",

@@ -84,6 +84,38 @@ int call_one_hot(lua_State* L, State& state) {
   return push_outputs(L, state, op, out);
 }
 
+int64_t of_dim(const Ints& list, int d) { return list.size() == 1 ? list[0] : list[size_t(d)]; }
+
+// Zeros on both sides so that the output has the size of x, as the weight's kernel asks for.
+Ints same_padding(const OpDef& op, const Call& call) {
+  const Value& weight = call.inputs[1];
+  const Ints& stride = std::get<Ints>(call.attrs[size_t(op.attr_index("stride"))]);
+  const Ints& dilation = std::get<Ints>(call.attrs[size_t(op.attr_index("dilation"))]);
+  const int dims = std::max(weight.rank() - 2, 0);
+  const bool fits = (dilation.size() == 1 || int(dilation.size()) == dims);
+  if (std::any_of(stride.begin(), stride.end(), [](int64_t s) { return s != 1; }))
+    bad_argument(op.name, "padding", "numbers where stride is not 1", "\"same\"");
+  Ints out;
+  for (int d = 0; fits && d < dims; ++d) {
+    const int64_t reach = of_dim(dilation, d) * (weight.shape()[d + 2] - 1);
+    if (reach % 2) bad_argument(op.name, "padding", "numbers for a kernel of even size, whose two sides differ (x:pad takes both)", "\"same\"");
+    out.push_back(reach / 2);
+  }
+  return out.empty() ? Ints{0} : out;
+}
+
+int call_conv(lua_State* L, State& state) {
+  const OpBinding& binding = upvalue_binding(L);
+  const OpDef& op = *binding.op;
+  state.update_modes();
+  Call call;
+  read_arguments(L, state, binding, 1, call);
+  AttrValue& padding = call.attrs[size_t(op.attr_index("padding"))];
+  if (std::get<Ints>(padding) == Ints{kSamePadding}) padding = same_padding(op, call);
+  Values out = apply_or_collect(L, state, op, call.inputs, call.attrs);
+  return push_outputs(L, state, op, out);
+}
+
 // select, narrow and unbind are indexing reads like x[…]: their results refuse in-place changes.
 bool is_read(const OpDef& op) {
   return !std::strcmp(op.name, "select") || !std::strcmp(op.name, "narrow") || !std::strcmp(op.name, "unbind");
@@ -228,6 +260,7 @@ int named_in_place(lua_State* L, State& state) {
 }
 
 lua_CFunction function_of(const OpDef& op) {
+  if (takes_padding_names(op)) return entry<call_conv>;
   return is_read(op) ? entry<call_read> : !std::strcmp(op.name, "one_hot") ? entry<call_one_hot> : entry<call_op>;
 }
 

@@ -479,7 +479,7 @@ function Tensor:contiguous() end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -490,7 +490,7 @@ function Tensor:conv1d(weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -501,7 +501,7 @@ function Tensor:conv2d(weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -3038,7 +3038,7 @@ function pg.contiguous(x) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -3050,7 +3050,7 @@ function pg.conv1d(x, weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -3062,7 +3062,7 @@ function pg.conv2d(x, weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out

@@ -16,6 +16,7 @@ AttrDef list_attr(const char* name, int64_t fallback, const char* doc) {
 }
 const AttrDef kStride = list_attr("stride", 1, "step of the window");
 const AttrDef kPadding = list_attr("padding", 0, "zeros added on both sides");
+const AttrDef kNamedPadding = list_attr("padding", 0, "zeros added on both sides; also \"valid\" for none and \"same\" to keep the size");
 const AttrDef kDilation = list_attr("dilation", 1, "distance between the elements of the window");
 const AttrDef kGroups = {"groups", AttrKind::kInt, int64_t(1), "groups of channels that see only each other", false, 1, kLimit};
 const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
@@ -196,7 +197,7 @@ OpDef conv(const char* name, const char* doc, const char* example) {
           .doc = doc,
           .example = example,
           .inputs = image_inputs(),
-          .attrs = {kStride, kPadding, kDilation, kGroups},
+          .attrs = {kStride, kNamedPadding, kDilation, kGroups},
           .infer = infer_conv<kDims>,
           .vjp = {grad_conv_input<kDims>, grad_conv_weight<kDims>, grad_conv_bias<kDims>},
           .vjp_uses = "x weight"};
