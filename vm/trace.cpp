@@ -674,12 +674,28 @@ int set_numbers(lua_State* L, State& state) {
   return 0;
 }
 
-// untraced(f, …) → f's results. What f does is no part of the trace under way, and what it reads of types no guard.
+// The ticks that the trace's ops will take of a generator.
+uint64_t ticks_so_far(const TraceSession& trace, const Ref<Generator>& generator) {
+  const auto at = std::find(trace.generators.begin(), trace.generators.end(), generator);
+  return at == trace.generators.end() ? 0 : trace.graph.ticks[size_t(at - trace.generators.begin())];
+}
+
+void move_ticks(const Ref<Generator>& generator, uint64_t by) {
+  const RandomKey now = generator->state();
+  generator->set_state({now.seed, now.tick + by});
+}
+
+// untraced(f, …) → f's results. What f does is no part of the trace under way, and what it reads of types no guard. It draws
+// the numbers that it would draw eagerly at this place of the script.
 int run_untraced(lua_State* L, State& state) {
   TraceSession *const trace = std::exchange(state.trace, nullptr), *const paused = state.paused_trace;
   if (trace) state.paused_trace = trace;
+  const Ref<Generator> generator = state.ctx.generator;
+  const uint64_t ahead = trace ? ticks_so_far(*trace, generator) : 0;
+  move_ticks(generator, ahead);
   Interpreter* const interpreter = std::exchange(state.ctx.interpreter, &eager_interpreter());
   const int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  move_ticks(generator, -ahead);
   state.trace = trace;
   state.paused_trace = paused;
   state.ctx.interpreter = interpreter;

@@ -419,6 +419,19 @@ t.test("is_training is resolved at each call", function()
   end
 end)
 
+t.test("shapes that the first call fills in: the same initial values, the same random numbers after it", function()
+  local seen = {}
+  for i, active in ipairs{false, true} do
+    pg.manual_seed(3)
+    local net = nn.HybridSequential{nn.Dropout(0.3), nn.Dense(4), nn.Dropout(0.3), nn.Dense(2)}
+    net:initialize("xavier")
+    net:hybridize(active)
+    local x = pg.randn(3, 5)
+    seen[i] = {net(x), net[2].weight, net[4].weight, pg.rand(3)}
+  end
+  t.close(seen[2], seen[1])
+end)
+
 t.test("a gradient of its own inside a hybridized block", function()
   local gate = pg.autograd.Function{
     name = "gate",
