@@ -153,14 +153,14 @@ class Grouping {
   bool within_limits(const Group& merged) const {
     const size_t more = numel(merged.space) == 1 ? 8 : 1;
     if (merged.members.size() > kMaxFusedSteps * more || merged.sources.size() > kMaxFusedInputs * more) return false;
-    if (merged.members.size() <= size_t(kMaxFusedOutputs)) return true;
+    if (merged.members.size() <= kMaxFusedOutputs * more) return true;
     size_t outputs = 0;
     for (int32_t member : merged.members) {
       bool outside = is_output_[size_t(member)];
       for (int32_t reader : readers_[size_t(member)]) outside |= !contains(merged.members, reader);
       outputs += outside;
     }
-    return outputs <= size_t(kMaxFusedOutputs);
+    return outputs <= kMaxFusedOutputs * more;
   }
 
   void try_join(int32_t a, int32_t b) {

@@ -149,51 +149,71 @@ template <class V>
 struct LogParts {
   V e, f, y;
 };
+// Of positive normal numbers.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE LogParts<V> log_parts(D d, V x) {
   const IntOf<D> di;
-  const auto subnormal = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
-  const V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 0x1p25f)), x);
-  const auto bits = hn::BitCast(di, scaled);
+  const auto bits = hn::BitCast(di, x);
   // Biased so that the mantissa lands in [sqrt(1/2), sqrt(2)).
   const auto shifted = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
   const auto exponent = hn::ShiftRight<23>(shifted);
   const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(exponent)));
-  V e = hn::ConvertTo(d, exponent);
-  e = hn::IfThenElse(subnormal, hn::Sub(e, hn::Set(d, 25.0f)), e);
   const V f = hn::Sub(m, hn::Set(d, 1.0f));
   const V f2 = hn::Mul(f, f);
   const V p = polynomial(d, f, hn::Set(d, 7.149753893e-02f), -1.157120072e-01f, 1.166151107e-01f, -1.241105068e-01f,
                          1.424993653e-01f, -1.666848024e-01f, 2.000070748e-01f, -2.499998905e-01f, 3.333333119e-01f);
-  return {e, f, hn::Mul(hn::Mul(f2, f), p)};
+  return {hn::ConvertTo(d, exponent), f, hn::Mul(hn::Mul(f2, f), p)};
 }
 
-// The answers of any logarithm at and below zero, at infinity and NaN.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V log_specials(D d, V x, V y) {
+// The logarithms from their parts.
+struct NaturalLog {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, const LogParts<V>& p) const {
+    V y = hn::MulAdd(p.e, hn::Set(d, -2.12194440e-4f), p.y);
+    y = hn::NegMulAdd(hn::Set(d, 0.5f), hn::Mul(p.f, p.f), y);
+    return hn::MulAdd(p.e, hn::Set(d, 0.693359375f), hn::Add(p.f, y));
+  }
+};
+struct BinaryLog {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, const LogParts<V>& p) const {
+    const V y = hn::NegMulAdd(hn::Set(d, 0.5f), hn::Mul(p.f, p.f), p.y);
+    // log2(e) = 1 + 0.4426950409
+    const V extra = hn::Set(d, 0.4426950409f);
+    return hn::Add(p.e, hn::Add(p.f, hn::MulAdd(p.f, extra, hn::MulAdd(y, extra, y))));
+  }
+};
+
+// Any lanes: subnormal ones are scaled; at and below zero, at infinity and NaN logarithms have answers of their own.
+template <class Log, class D, class V = hn::Vec<D>>
+HWY_NOINLINE V log_of_any(D d, V x) {
+  const auto subnormal = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
+  LogParts<V> p = log_parts(d, hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 0x1p25f)), x));
+  p.e = hn::IfThenElse(subnormal, hn::Sub(p.e, hn::Set(d, 25.0f)), p.e);
   const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
-  V out = hn::IfThenElse(hn::Eq(x, infinity), x, y);
+  V out = hn::IfThenElse(hn::Eq(x, infinity), x, Log()(d, p));
   out = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity), out);
   out = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), out);
   return keep_nan<D>(x, out);
 }
 
+// Vectors of positive normal numbers alone, as nearly all are, take the short way; a lane's result is the same on both.
+template <class Log, class D, class V = hn::Vec<D>>
+HWY_INLINE V logarithm(D d, V x) {
+  const auto normal = hn::And(hn::Ge(x, hn::Set(d, std::numeric_limits<float>::min())),
+                              hn::Lt(x, hn::Set(d, std::numeric_limits<float>::infinity())));
+  if (HWY_LIKELY(hn::AllTrue(d, normal))) return Log()(d, log_parts(d, x));
+  return log_of_any<Log>(d, x);
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vlog(D d, V x) {
-  const LogParts<V> p = log_parts(d, x);
-  V y = hn::MulAdd(p.e, hn::Set(d, -2.12194440e-4f), p.y);
-  y = hn::NegMulAdd(hn::Set(d, 0.5f), hn::Mul(p.f, p.f), y);
-  return log_specials(d, x, hn::MulAdd(p.e, hn::Set(d, 0.693359375f), hn::Add(p.f, y)));
+  return logarithm<NaturalLog>(d, x);
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vlog2(D d, V x) {
-  const LogParts<V> p = log_parts(d, x);
-  const V y = hn::NegMulAdd(hn::Set(d, 0.5f), hn::Mul(p.f, p.f), p.y);
-  // log2(e) = 1 + 0.4426950409
-  const V extra = hn::Set(d, 0.4426950409f);
-  const V small = hn::MulAdd(p.f, extra, hn::MulAdd(y, extra, y));
-  return log_specials(d, x, hn::Add(p.e, hn::Add(p.f, small)));
+  return logarithm<BinaryLog>(d, x);
 }
 
 template <class D, class V = hn::Vec<D>>
