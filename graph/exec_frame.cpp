@@ -1,5 +1,7 @@
 #include "graph/exec_frame.h"
 
+#include <algorithm>
+
 #include "tensor/context.h"
 
 namespace pg {
@@ -8,6 +10,17 @@ namespace {
 constexpr size_t kMaxResting = 16;
 std::atomic<size_t> all_held{0};
 std::atomic<size_t> held_limit{size_t(256) << 20};
+std::atomic<uint64_t> uses{0};
+
+// All pools there are, so that the one used least recently can be asked for its memory.
+struct Pools {
+  std::mutex lock;
+  std::vector<FramePool*> all;
+};
+Pools& pools() {
+  static Pools* instance = new Pools;
+  return *instance;
+}
 
 }  // namespace
 
@@ -21,14 +34,42 @@ FramePool::FramePool(const Plan& plan) : plan_(plan), starts_(plan.storages.size
   std::vector<int32_t> next(starts_.begin(), starts_.end() - 1);
   for (size_t v = 0; v < plan.slots.size(); ++v)
     if (plan.slots[v].storage >= 0) views_[size_t(next[size_t(plan.slots[v].storage)]++)] = int32_t(v);
+  const std::lock_guard hold(pools().lock);
+  pools().all.push_back(this);
 }
 
 FramePool::~FramePool() {
+  {
+    const std::lock_guard hold(pools().lock);
+    std::erase(pools().all, this);
+  }
   if (Frame* frame = ready_.exchange(nullptr)) resting_.emplace_back(frame);
   for (auto& frame : resting_) detach(*frame);
 }
 
+void FramePool::trim(const FramePool* keep, size_t limit) {
+  const std::lock_guard hold(pools().lock);
+  std::vector<std::pair<uint64_t, FramePool*>> order;
+  for (FramePool* pool : pools().all)
+    if (pool != keep && pool->held_bytes() > 0) order.emplace_back(pool->last_use_.load(std::memory_order_relaxed), pool);
+  std::sort(order.begin(), order.end());
+  for (const auto& [use, pool] : order) {
+    if (all_held <= limit) return;
+    pool->rest();
+  }
+}
+
+void FramePool::rest() {
+  std::unique_ptr<Frame> frame(ready_.exchange(nullptr, std::memory_order_acquire));
+  std::lock_guard hold(lock_);
+  if (frame) resting_.push_back(std::move(frame));
+  for (auto& f : resting_) detach(*f);
+}
+
 std::unique_ptr<Frame> FramePool::take() {
+  const uint64_t now = uses.load(std::memory_order_relaxed) + 1;  // may lose a step between threads
+  uses.store(now, std::memory_order_relaxed);
+  last_use_.store(now, std::memory_order_relaxed);
   std::unique_ptr<Frame> frame(ready_.exchange(nullptr, std::memory_order_acquire));
   if (!frame) {
     std::lock_guard hold(lock_);
@@ -43,7 +84,7 @@ std::unique_ptr<Frame> FramePool::take() {
 }
 
 void FramePool::give(std::unique_ptr<Frame> frame) {
-  if (!may_keep(*frame)) detach(*frame);
+  if (!plan_.options.static_alloc) detach(*frame);
   Frame* expected = nullptr;
   if (ready_.compare_exchange_strong(expected, frame.get(), std::memory_order_release, std::memory_order_relaxed)) {
     (void)frame.release();
@@ -52,10 +93,6 @@ void FramePool::give(std::unique_ptr<Frame> frame) {
   std::lock_guard hold(lock_);
   if (resting_.size() < kMaxResting) return resting_.push_back(std::move(frame));
   detach(*frame);
-}
-
-bool FramePool::may_keep(const Frame&) const {
-  return plan_.options.static_alloc && all_held.load(std::memory_order_relaxed) <= held_limit.load(std::memory_order_relaxed);
 }
 
 std::unique_ptr<Frame> FramePool::make() const {
@@ -73,9 +110,22 @@ std::unique_ptr<Frame> FramePool::make() const {
   return frame;
 }
 
-void FramePool::attach(Frame& frame) {
+std::vector<Ref<Buffer>> FramePool::allocate() const {
   std::vector<Ref<Buffer>> arenas;
-  for (const Arena& a : plan_.arenas) arenas.push_back(Buffer::allocate(a.device, a.bytes));
+  for (const Arena& a : plan_.arenas) {
+    try {
+      arenas.push_back(Buffer::allocate(a.device, a.bytes));
+    } catch (const OutOfMemory&) {
+      if (allocation_failed()) throw;  // a test asked for the failure
+      trim(this, 0);
+      arenas.push_back(Buffer::allocate(a.device, a.bytes));
+    }
+  }
+  return arenas;
+}
+
+void FramePool::attach(Frame& frame) {
+  std::vector<Ref<Buffer>> arenas = allocate();
   for (size_t s = 0; s < plan_.storages.size(); ++s) {
     const Storage& storage = plan_.storages[s];
     if (storage.kind != Storage::kArena || storage.first < 0) continue;
@@ -84,6 +134,7 @@ void FramePool::attach(Frame& frame) {
   frame.arenas = std::move(arenas);
   held_ += plan_.arena_bytes();
   all_held += plan_.arena_bytes();
+  if (all_held > held_limit) trim(this, held_limit);
 }
 
 void FramePool::detach(Frame& frame) {

@@ -25,7 +25,7 @@ class FramePool {
 
   // A frame whose arenas, constants and immediates are in place. Throws OutOfMemory.
   std::unique_ptr<Frame> take();
-  // Frames keep their arenas while all plans together hold no more than a limit.
+  // Frames keep their arenas. When all plans together hold more than a limit, those used least recently give theirs back.
   void give(std::unique_ptr<Frame> frame);
 
   // Points the views of a storage to `base`.
@@ -51,7 +51,9 @@ class FramePool {
   std::unique_ptr<Frame> make() const;
   void attach(Frame& frame);   // allocates the arenas
   void detach(Frame& frame);
-  bool may_keep(const Frame& frame) const;
+  std::vector<Ref<Buffer>> allocate() const;
+  void rest();                 // gives the arenas of all frames back that do not run
+  static void trim(const FramePool* keep, size_t limit);
 
   const Plan& plan_;
   std::vector<int32_t> starts_, views_;  // views by storage
@@ -59,9 +61,10 @@ class FramePool {
   std::mutex lock_;
   std::vector<std::unique_ptr<Frame>> resting_;
   std::atomic<size_t> held_{0};
+  std::atomic<uint64_t> last_use_{0};
 };
 
-// Bytes that the arenas of all frames hold, and how many they may hold between runs.
+// Bytes that the arenas of all frames hold, and how many they may hold besides those of the plan that runs.
 size_t held_arena_bytes();
 void limit_held_arenas(size_t bytes);
 }  // namespace pg

@@ -384,9 +384,12 @@ TEST_CASE("arenas are given back when asked or when too many bytes are held") {
   const auto plan = make_plan(m.graph);
   pg::run(*plan, ctx, in);
   CHECK(plan->held_bytes() == 1024);
-  limit_held_arenas(0);
   const Values out = pg::run(*plan, ctx, in);
+  limit_held_arenas(1024);
+  const auto later = make_plan(m.graph);
+  pg::run(*later, ctx, in);
   CHECK(plan->held_bytes() == 0);
+  CHECK(later->held_bytes() == 1024);
   limit_held_arenas(size_t(256) << 20);
   CHECK(numbers(pg::run(*plan, ctx, in)[0]) == numbers(out[0]));
 }
