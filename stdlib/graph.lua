@@ -82,15 +82,15 @@ local function is_flat(trees, kind)
 end
 
 -- The common case, plain tensors in and out, as code: no table is made.
-local function generate(arguments, inputs)
+local function generate(arguments, inputs, names_of)
   local position, parts, names = {}, {}, {}
   for i, tree in ipairs(arguments) do
     position[tree.index] = "x" .. i
     names[i] = "x" .. i
   end
-  for k = 1, inputs do parts[k] = position[k] or "boxes[" .. k .. "]" end
+  for k = 1, inputs do parts[k] = position[k] or (names_of[k] and ("holder[%q]"):format(names_of[k])) or "boxes[" .. k .. "]" end
   local text = ([[
-    local run, program, boxes, refused, bad, is_tensor = ...
+    local run, program, boxes, holder, refused, bad, is_tensor = ...
     return function(%s)
       %s
       local y, why = run(program%s)
@@ -104,9 +104,10 @@ local function generate(arguments, inputs)
   return text
 end
 
---- graph.caller(op, model, program, boxes) -> f(…), which runs the program on the arguments and the tensors in `boxes` (by input of
---- the model; arguments are absent there).
-function graph.caller(op, model, program, boxes)
+--- graph.caller(op, model, program, boxes[, holder, names]) -> f(…), which runs the program on the arguments and the tensors in `boxes`
+--- (by input of the model; arguments are absent there). Inputs with a name in `names` are fetched from fields of holder at each call.
+function graph.caller(op, model, program, boxes, holder, names)
+  names = names or {}
   local arguments, results = native.trees(model)
   local count = #native.inputs(model)
   local function gather(...)
@@ -114,7 +115,7 @@ function graph.caller(op, model, program, boxes)
       core.fail(op, "too many arguments (expected %d, got %d)", #arguments, select("#", ...))
     end
     local all = {}
-    for k = 1, count do all[k] = boxes[k] end
+    for k = 1, count do all[k] = names[k] and holder[names[k]] or boxes[k] end
     for i, tree in ipairs(arguments) do match(op, tree, (select(i, ...)), all, "#" .. i) end
     return all
   end
@@ -130,7 +131,7 @@ function graph.caller(op, model, program, boxes)
   -- What run refuses replay does, or says why not: other types than the graph is for, the same tensor twice.
   local function refused(_, ...) return (native.replay(program, unpack(gather(...), 1, count))) end
   local function bad(...) return general(...) end
-  return assert(loadstring(generate(arguments, count), "@stdlib/graph/call.lua"))(core.run, program, boxes, refused, bad, core.is_tensor)
+  return assert(loadstring(generate(arguments, count, names), "@stdlib/graph/call.lua"))(core.run, program, boxes, holder, refused, bad, core.is_tensor)
 end
 
 -- Graph ------------------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ local function add_metatable(w, node, meta)
     node.library_class = library.is_class(meta) and meta
     node.layer = rawget(meta, "_is_class") and not rawget(meta, "_is_base")
     if node.library_class then node.own, node.untraced = library.keys(meta), library.untraced(meta) end
-    if rawget(node.table, "hybrid_forward") then node.all = true end
+    if rawget(node.table, "hybrid_forward") or rawget(meta, "_reads_all") then node.all = true end
     return
   end
   local index = rawget(meta, "__index")

@@ -1806,10 +1806,9 @@ function Block:cache_info() end
 ---@return any
 function Block:graph() end
 
----block:to(dtype or device) of a graph whose dtypes are fixed: only devices.
----@param dtype any
+---block:graph() -> the Graph of the block, over its tensors.
 ---@return any
-function Block:to(dtype) end
+function Block:graph() end
 
 ---@class perigee.Trainer
 local Trainer = {}

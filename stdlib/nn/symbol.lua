@@ -8,8 +8,9 @@ local hint = core.require("support.namespace").hint
 local native = core.graph
 
 local SymbolBlock = HybridBlock:extend("SymbolBlock")
+SymbolBlock._reads_all = true   -- its parameters are fields of any name; see hybrid/walk.lua
 
-local ipairs, rawget, rawset = ipairs, rawget, rawset
+local ipairs, rawset = ipairs, rawset
 
 -- A parameter for an input of the model, with a value or to be initialized.
 local function make_parameter(input, value)
@@ -56,9 +57,16 @@ local function override(model, values, params)
   return out
 end
 
+-- Parameters are fields of the block, and fetched from there at each call; boxes holds the rest.
 local function set_up(block, model, values)
+  local names, boxes = {}, make_boxes(block, model, values)
+  for k, input in ipairs(native.inputs(model)) do
+    if input.role == "parameter" then names[k], boxes[k] = input.name, false end
+  end
   rawset(block, "_model", model)
-  rawset(block, "_boxes", make_boxes(block, model, values))
+  rawset(block, "_boxes", boxes)
+  rawset(block, "_names", names)
+  rawset(block, "_run", graph.caller("SymbolBlock", model, native.program(model), boxes, block, names))
 end
 
 --- nn.SymbolBlock(outputs, inputs[, params]) makes a block of a graph: outputs and inputs are symbols (pg.symbol) or internals of a
@@ -71,31 +79,20 @@ function SymbolBlock:init(outputs, inputs, params)
   set_up(self, g._model, values)
 end
 
--- What runs a block, by block: made on the first call, when all parameters have values, and again where it was hybridized. Not
--- in its fields, which a trace would see assigned.
-local callers = setmetatable({}, {__mode = "k"})
-
-local function caller(self)
-  local options = rawget(self, "_hybrid")
-  local run = graph.caller("SymbolBlock", self._model, native.program(self._model, options), self._boxes)
-  callers[self] = {options = options, run = run}
-  return callers[self]
-end
-
-function SymbolBlock:forward(...)
-  local made = callers[self]
-  if not made or made.options ~= rawget(self, "_hybrid") then made = caller(self) end
-  return made.run(...)
-end
+function SymbolBlock:forward(...) return self._run(...) end
 
 function SymbolBlock:describe()
-  local n = 0
-  for _, box in ipairs(self._boxes) do if box then n = n + 1 end end
-  return ("graph %s, %d tensors"):format(native.inputs(self._model)[1] and native.inputs(self._model)[1].name or "", n)
+  local arguments = 0
+  for _, input in ipairs(native.inputs(self._model)) do if input.role == "argument" then arguments = arguments + 1 end end
+  return ("%d arguments, %d parameters"):format(arguments, #native.inputs(self._model) - arguments)
 end
 
---- block:to(dtype or device) of a graph whose dtypes are fixed: only devices.
-function SymbolBlock:graph() return graph.new(self._model, self._boxes) end
+--- block:graph() -> the Graph of the block, over its tensors.
+function SymbolBlock:graph()
+  local boxes = {}
+  for k, box in ipairs(self._boxes) do boxes[k] = self._names[k] and self[self._names[k]] or box end
+  return graph.new(self._model, boxes)
+end
 
 -- The model with its arguments in the order of the names.
 local function check_names(model, names)

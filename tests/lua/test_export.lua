@@ -341,3 +341,21 @@ t.test("hostile files", function()
   t.error_contains(function() nn.SymbolBlock.imports(t.tmp("none.json"), "data") end, "none.json")
   t.bad_argument(function() nn.SymbolBlock.imports(3) end, "imports", "json")
 end)
+
+t.test("an import as a hybridized block: one trace, replaced parameters are seen", function()
+  local net, x = small()
+  local back = roundtrip(net)
+  local want = net(x)
+  t.close(back(x), want)
+  back:hybridize()
+  for _ = 1, 4 do t.close(back(x), want) end
+  t.equal(back:cache_info().traces, 1)
+  for _, how in ipairs{true, false} do
+    back:hybridize(how)
+    back["5.weight"] = pg.param(pg.ones(3, 36))
+    local ones = back(x)
+    back["5.weight"] = pg.param(pg.zeros(3, 36))
+    t.close(back(x), back["5.bias"]:expand{4, 3})
+    t.check(not ones:allclose(back(x)))
+  end
+end)
