@@ -1,5 +1,6 @@
 -- How a block is called: shapes filled in before the first forward, hooks, and the path of a failing child in errors.
 local core = ...
+local called = core.require("nn.called")
 local discover = core.require("nn.discover")
 local param = core.require("param")
 local calls = {}
@@ -23,7 +24,7 @@ end
 
 -- Fills in the unknown shapes of the block's own parameters. The block is ready once nothing has to precede forward.
 local function fill_in(block, ...)
-  core.require("nn.export").note(block, ...)
+  called.note(block, ...)
   local ready = own_parameters_ready(block)
   if not ready and block.infer_shape then
     block:infer_shape(...)

@@ -2,6 +2,7 @@
 local core = ...
 local args = core.require("support.args")
 local autograd = core.require("autograd")
+local called = core.require("nn.called")
 local calls = core.require("nn.call")
 local discover = core.require("nn.discover")
 local walk = core.require("hybrid.walk")
@@ -11,21 +12,7 @@ local export = {}
 
 local ipairs, select, unpack = ipairs, select, unpack
 
-local called = setmetatable({}, {__mode = "k"})  -- block → the types of the arguments of its first call
-
 local function pack(...) return {n = select("#", ...), ...} end
-
--- What a later trace needs of a value: types instead of tensors.
-local function summary(value, depth)
-  if core.is_tensor(value) then
-    if not core.has_value(value) then return value end
-    return {tensor = true, shape = value.shape, dtype = value.dtype, device = value.device}
-  end
-  if not args.plain(value) or depth > 90 then return {value = value} end
-  local entries = {}
-  for key, entry in pairs(value) do entries[key] = summary(entry, depth + 1) end
-  return {entries = entries}
-end
 
 local function example(spec)
   if spec.tensor then return core.ops.zeros(spec.shape, {dtype = spec.dtype, device = spec.device}) end
@@ -33,14 +20,6 @@ local function example(spec)
   local t = {}
   for key, entry in pairs(spec.entries) do t[key] = example(entry) end
   return t
-end
-
---- export.note(block, …) remembers what the block was called with, as types.
-function export.note(block, ...)
-  local n = select("#", ...)
-  local list = {n = n}
-  for i = 1, n do list[i] = summary((select(i, ...)), 0) end
-  called[block] = list
 end
 
 -- Arguments of the same types as those of the first call, or as those given: never the script's own tensors.
@@ -51,9 +30,9 @@ local function arguments_of(op, block, inputs)
     if not args.plain(inputs) then core.arg_error(op, "inputs", "a list of arguments", inputs) end
     local n = table.maxn(inputs)
     types = {n = n}
-    for i = 1, n do types[i] = summary(inputs[i], 0) end
+    for i = 1, n do types[i] = called.summary(inputs[i]) end
   else
-    types = called[block]
+    types = called.types[block]
     if not types then core.fail(op, "call the block once first, so that its arguments are known (or pass inputs = {…})") end
   end
   local list = {n = types.n}
@@ -130,7 +109,7 @@ end
 --- export.trace(op, block, inputs) -> model, boxes: the forward in predict mode, traced anew; boxes by input of the model.
 function export.trace(op, block, inputs)
   local arguments = arguments_of(op, block, inputs)
-  if inputs ~= nil and not called[block] then
+  if inputs ~= nil and not called.types[block] then
     autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
   end
   local trace, outcome = run(block, arguments)
