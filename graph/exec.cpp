@@ -138,7 +138,8 @@ class Run {
     }
     Values out;
     out.reserve(plan_.outputs.size());
-    for (const PlanOutput& o : plan_.outputs) out.push_back(o.same_as >= 0 ? out[size_t(o.same_as)] : alias(o, whole_of(plan_.storages[size_t(o.storage)])));
+    for (const PlanOutput& o : plan_.outputs)
+      out.push_back(o.same_as >= 0 ? out[size_t(o.same_as)] : alias(o, whole_of(plan_.storages[size_t(o.storage)])));
     return out;
   }
 

@@ -103,7 +103,8 @@ class Verifier {
     for (size_t i = 0; i < order.size(); ++i)
       for (size_t k = i + 1; k < order.size() && at(order[k]).offset < at(order[i]).offset + at(order[i]).bytes; ++k) {
         const Life &a = lives_[size_t(order[i])], &b = lives_[size_t(order[k])];
-        if (at(order[i]).arena == at(order[k]).arena && a.first <= b.last && b.first <= a.last) bad("storages {} and {} overlap while both live", order[i], order[k]);
+        if (at(order[i]).arena == at(order[k]).arena && a.first <= b.last && b.first <= a.last)
+          bad("storages {} and {} overlap while both live", order[i], order[k]);
       }
   }
 
@@ -115,7 +116,8 @@ class Verifier {
       if (storage.donor < 0) continue;
       if (size_t(storage.donor) >= donated.size() || std::exchange(donated[size_t(storage.donor)], int32_t(s)) >= 0)
         bad("input {} is given away twice", storage.donor);
-      if (storage.kind != Storage::kOutput || lives_[s].first < plan_.commit) bad("storage {} rewrites input {} before the commit section", s, storage.donor);
+      if (storage.kind != Storage::kOutput || lives_[s].first < plan_.commit)
+        bad("storage {} rewrites input {} before the commit section", s, storage.donor);
       if (lives_[size_t(storage.donor)].last > lives_[s].first) bad("input {} is read after it was rewritten", storage.donor);
     }
     for (const PlanOutput& o : plan_.outputs)

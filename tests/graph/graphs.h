@@ -70,7 +70,8 @@ inline Values run_eagerly(Context& ctx, const Graph& graph, std::span<const Valu
       made[n] = {node.constant};
     } else {
       SmallVector<Value, 4> in;
-      for (const Operand& o : node.inputs) in.push_back(o.is_number() ? Value(o.number) : o.is_none() ? Value() : made[size_t(o.node)][size_t(o.output)]);
+      for (const Operand& o : node.inputs)
+        in.push_back(o.is_number() ? Value(o.number) : o.is_none() ? Value() : made[size_t(o.node)][size_t(o.output)]);
       made[n] = apply(ctx, *node.op, in, node.attrs);
     }
   }

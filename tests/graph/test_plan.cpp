@@ -334,7 +334,8 @@ TEST_CASE("arenas of typical nets stay within 5 % of the lower bound") {
   Operand x = m.op("conv2d", {m.input({2, 3, 32, 32}), m.input({8, 3, 3, 3}), Operand()}, {{"padding", Ints{1}}});
   for (int block = 0; block < 6; ++block) {
     const int64_t channels = 8 << block / 2;
-    const Operand first = m.op("relu", {m.op("conv2d", {x, m.input({channels, m.graph.type(x).shape[1], 3, 3}), m.input({channels})}, {{"padding", Ints{1}}})});
+    const Operand weight = m.input({channels, m.graph.type(x).shape[1], 3, 3});
+    const Operand first = m.op("relu", {m.op("conv2d", {x, weight, m.input({channels})}, {{"padding", Ints{1}}})});
     const Operand second = m.op("conv2d", {first, m.input({channels, channels, 3, 3}), m.input({channels})}, {{"padding", Ints{1}}});
     const Operand side = m.graph.type(x).shape[1] == channels ? x : m.op("conv2d", {x, m.input({channels, channels / 2, 1, 1}), Operand()});
     x = m.op("relu", {m.op("add", {second, side})});
