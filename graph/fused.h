@@ -30,7 +30,8 @@ inline constexpr int kMaxFusedSteps = 256;  // nodes that are neither inputs nor
 // shape (the joint shape of all nodes, without the reduction), of one element, or the reduction's. A node in between
 // may have any shape that broadcasts to the space.
 //
-// Results are the bits that the ops give one by one, for any number of threads.
+// Results are the bits that the ops give one by one, for any number of threads; only the sign of a NaN, which copysign
+// can show, is left open.
 class FusedKernel {
  public:
   // Throws Error "fused: …" for a body that breaks the rules above.
