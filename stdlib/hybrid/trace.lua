@@ -91,9 +91,9 @@ end
 
 local function is_live(w, p) return w.live_keys and p.node and w.live_keys[p.key] and type(p.value) == "number" end
 
-local function add_table_guard(guards, p)
+local function add_table_guard(w, guards, p)
   local node = p.target
-  if not node.by_path then return guards:identical(p, node.table, describe("table", p, node.table)) end
+  if not node.by_path or w.keyed[node.table] then return guards:identical(p, node.table, describe("table", p, node.table)) end
   if node.place == p then return guards:plain_table(p, describe("structure", p, node.table)) end
   guards:equal(p, node.place, describe("alias", p))
 end
@@ -111,9 +111,9 @@ local function add_place(cache, w, guards, p, boxes)
     return
   end
   if p.frozen or is_live(w, p) then return end
-  if p.kind == "table" then return add_table_guard(guards, p) end
-  if p.kind == "function" then return guards:same_function(p, p.value, describe("function", p, p.value)) end
-  if p.kind == "same" then return guards:identical(p, p.value, describe("object", p, p.value)) end
+  if p.kind == "table" then return add_table_guard(w, guards, p) end
+  if p.kind == "function" and not w.keyed[p.value] then return guards:same_function(p, p.value, describe("function", p, p.value)) end
+  if p.kind == "same" or p.kind == "function" then return guards:identical(p, p.value, describe("object", p, p.value)) end
   if type(p.value) == "number" and cache:is_freed(name_of(cache.names, p)) then return guards:is_number(p, describe("number", p)) end
   guards:scalar(p, p.value, describe("scalar", p, p.value))
 end
@@ -163,9 +163,10 @@ local function choose(cache, boxes, guards, box, needs_identity)
     elseif p.frozen then boxes.held[box] = true end
   end
   if main then confirmed = true end
+  if boxes.keyed[box] then confirmed, needs_identity = false, true end
   if not boxes.held[box] then
     for _, p in ipairs(list) do
-      if not main and cache.confirmed[name_of(cache.names, p)] then main, confirmed = p, true end
+      if not main and cache.confirmed[name_of(cache.names, p)] then main, confirmed = p, not boxes.keyed[box] end
     end
     main = main or list[1]
   elseif not main then
@@ -339,7 +340,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   local text = t:text()
   local program = t:finish(cache.options)
   if core.graphs.through_files and type(program) == "userdata" then program = core.graph.roundtrip(program) end
-  local boxes = {places = {}, order = {}, main = {}, held = {}}
+  local boxes = {places = {}, order = {}, main = {}, held = {}, keyed = w.keyed}
   free_counters(cache, changes, text .. "\n" .. templates:signature(function(i)
     return is_counter(changes[i]) and changes[i].after - changes[i].before
   end))

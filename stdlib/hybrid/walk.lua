@@ -231,6 +231,7 @@ end
 
 local function add_entry(w, node, key, value)
   node.done[key] = true
+  if type(key) ~= "string" then w.keyed[key] = true end
   if (node.environment or node.globals) and library.is_standard(value) then return end
   local p = {node = node, key = key, value = value}
   w.places[#w.places + 1] = p
@@ -314,13 +315,13 @@ local function spread_paths(w)
   end
 end
 
---- walk.run{root =, label =, n =, arguments =, is_tensor =} -> a walk: nodes (tables), places, functions, cells. root is a
---- function or an object.
+--- walk.run{root =, label =, n =, arguments =, is_tensor =} -> a walk: nodes (tables), places, functions, cells, keyed (what is a
+--- key of a table: only the very same will do). root is a function or an object.
 function walk.run(options)
   library.refresh()
   local w = setmetatable({
     nodes = {}, node_of = {}, places = {}, functions = {}, function_list = {}, cells = {}, keys = {}, count = 0, generation = 0,
-    computes = false, attributes = library.attributes(), is_tensor = options.is_tensor or core.is_tensor,
+    computes = false, keyed = {}, attributes = library.attributes(), is_tensor = options.is_tensor or core.is_tensor,
   }, Walk)
   for _, name in ipairs{"forward", "hybrid_forward", "infer_shape"} do w.keys[name] = true end
   local root = options.root
@@ -391,7 +392,7 @@ local function noting_write(note, newindex)
   end
 end
 
-local function make_note(node_of, absent)
+local function make_note(node_of, absent, keyed)
   return function(t, key)
     local node = node_of[t]
     if not node or key == nil or key ~= key or node.skipped[key] or (node.untraced and node.untraced[key] == true) then return end
@@ -401,6 +402,7 @@ local function make_note(node_of, absent)
       absent[node] = keys
     end
     keys[key] = true
+    if type(key) ~= "string" then keyed[key] = true end
   end
 end
 
@@ -408,7 +410,7 @@ end
 --- w:unwatch() ends that.
 function Walk:watch()
   self.absent, self.made, self.patched = {}, {}, {}
-  local note, note_made, patched = make_note(self.node_of, self.absent), make_note(self.node_of, self.made), self.patched
+  local note, note_made, patched = make_note(self.node_of, self.absent, self.keyed), make_note(self.node_of, self.made, self.keyed), self.patched
   local recorder = {__index = note, __newindex = noting_write(note_made)}
   core.recorders[recorder] = true
   self.recorder = recorder

@@ -71,6 +71,27 @@ local statements = {
   function() return "y = y + (s or 1)" end,
   function() return "self.child.k = (self.child.k or 0) + 2" end,
   function() return "if type(self.s2) == 'string' then y = y + #self.s2 end" end,
+  function() return "y = self.object(y)" end,
+  function() return "y = y + self.object.k" end,
+  function() return "y = y * (self.proxy.scale or 1)" end,
+  function() return "y = y + (self.proxy.other or self.w1)" end,
+  function() return "local k = self.key; y = y + (self[k] or 1)" end,
+  function() return "self[self.key .. 'x'] = " .. random(3) end,
+  function() return "table.insert(self.ws, y)" end,
+  function() return "if #self.ws > 2 then table.remove(self.ws) end" end,
+  function() return "if next(self.cfg) then y = y + 1 end" end,
+  function() return "y = y + (_G_[self.key] or 2)" end,
+  function() return "y = y + bump()" end,
+  function() return "y = y * peek()" end,
+  function() return "y = self.by[self.w1] and y + 1 or y * 2" end,
+  function() return "self.by[self.w1] = true" end,
+  function() return "local a, b = unpack(self.ws); y = y + a * (b or 1)" end,
+  function() return "self.f = up_f" end,
+  function() return "self.history = {y, self.history and self.history[1]}" end,
+  function() return "y = y + select('#', unpack(self.list))" end,
+  function() return "if rawequal(self.w1, up_t) then y = y + 50 end" end,
+  function() return "pcall(function() self.s1 = (self.s1 or 0) + 1; error('x') end)" end,
+  function() return "if self.a2 ~= nil then y = y + self.a2 end; self.a2 = self.w2" end,
 }
 
 local results = {
@@ -88,6 +109,10 @@ local mutations = {
   "self.helper = function(_, x) return x * r end", "self.helper = nil", "function Base:deep(x) return x * r + (self.s1 or 0) end", "self.opt = r", "self.opt = nil",
   "rawset(self, 'shared', r)", "self.shared = nil", "self.last = nil", "self.ready = nil", "self.steps = (self.steps or 0) + 1", "self.prev = T(r)", "self.phase = 0",
   "self.state = {h = T(r), n = 2}", "self.state = nil", "self.s1 = 0 / 0", "self.extra = {T(1)}",
+  "self.object.k = r", "getmetatable(self.object).__call = function(o, x) return x + o.k * r end", "self.object = setmetatable({k = r}, getmetatable(self.object))",
+  "hidden = r", "hidden_t = T(r)", "self.key = ({'s1', 's2', 'k3', 'opt'})[r]", "self.k3 = r", "_G_.s1 = r", "_G_.k3 = r", "shared_n = r",
+  "self.by = {}", "self.by[self.w2] = true", "self.a2 = self.w1", "self.history = nil", "setmetatable(self.object, {__call = function(_, x) return x * r end})",
+  "Net.__index = setmetatable({opt2 = r}, {__index = Net})",
 }
 
 local function source()
@@ -104,11 +129,18 @@ local function source()
     "G_s, G_t, G_f = 2, T(6), function(x) return x * 2 end",
     "local self = setmetatable({s1 = 1, s2 = 2, flag = false, w1 = T(2), w2 = T(3), cfg = {a = 1, b = 2},",
     "  list = {function(x) return x + 2 end, make(3)}, ws = {T(1), T(2)}, child = {w = T(5), k = 1, f = make(2)}, f = make(4)}, Net)",
+    "local hidden, hidden_t, shared_n = 3, T(2), 1",
+    "_G_ = {s1 = 4}",
+    "local function bump() shared_n = shared_n + 1; if shared_n > 4 then shared_n = 1 end; return shared_n end",
+    "local function peek() return shared_n end",
+    "self.object = setmetatable({k = 2}, {__call = function(o, x) return x * o.k end})",
+    "self.proxy = setmetatable({}, {__index = function(_, k) if k == 'scale' then return hidden end if k == 'other' then return hidden_t end end})",
+    "self.key, self.by = 's1', {}",
     "function Base:deep(x) return x + (self.s2 == 2 and 1 or 2) end",
     "function Net:helper(x)", "  local y, s = x, nil", table.concat(helper, "\n"), "  return y end",
     "function Net:forward(x, s)", "  local y = x", table.concat(body, "\n"), "  " .. pick(results), "end",
     "return self, {", "  function(r) " .. table.concat(mutations, " end,\n  function(r) ") .. " end,", "},",
-    "function() return {self, Net, Base, up_s, up_t, up_tab, G_s, G_t, G_t2, G_none} end",
+    "function() return {self, Net, Base, up_s, up_t, up_tab, G_s, G_t, G_t2, G_none, shared_n, _G_} end",
   }, "\n")
 end
 
@@ -122,7 +154,7 @@ local function show(value, seen, depth)
     if seen[value] or depth > 6 then return "seen" end
     seen[value] = true
     local keys, parts = {}, {}
-    for k in pairs(value) do keys[#keys + 1] = tostring(k) end
+    for k in pairs(value) do if not kind.is_tensor(k) then keys[#keys + 1] = tostring(k) end end
     table.sort(keys)
     local by = {}
     for k, v in pairs(value) do by[tostring(k)] = v end
@@ -171,7 +203,7 @@ local function run_model(calls)
     local a = pack(pcall(eager.self.forward, eager.self, x, s))
     local b = pack(pcall(c.exec, 2, hx, s))
     if a[1] ~= b[1] then return text, log, "error: " .. tostring(a[2]) .. " against " .. tostring(b[2]) end
-    if not a[1] then return nil end   -- an eager failure keeps what it assigned, a cached one does not
+    if not a[1] then return nil, nil, tostring(a[2]) end   -- an eager failure keeps what it assigned, a cached one does not
     local want = show({pack(select(2, unpack(a, 1, a.n))), eager.dump(), eager.x}, {n = 1}, 0)
     local got = show({pack(select(2, unpack(b, 1, b.n))), hybrid.dump(), hybrid.x}, {n = 1}, 0)
     if want ~= got then
