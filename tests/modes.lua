@@ -4,18 +4,21 @@ local function testing(pg)
   return ok and hooks or nil
 end
 
+-- Blocks run hybridized and op calls jitted.
+local function hybrid(pg)
+  local hooks = testing(pg)
+  local _ = pg.jit
+  hooks.hybridize_all(true)
+  require("tests.ops.driver").jit = true
+end
+
 return {
   {name = "eager", doc = "as a script runs"},
-  {name = "hybrid", doc = "every outermost call of a hybrid block as a graph", setup = function(pg)
-    local hooks = pg.nn and testing(pg)
-    if hooks and hooks.hybridize_all then hooks.hybridize_all(true) end
-  end},
-  {name = "roundtrip", doc = "as hybrid, every graph through the files of an export", setup = function(pg)
-    local hooks = pg.nn and testing(pg)
-    if hooks and hooks.hybridize_all and hooks.roundtrip_all then
-      hooks.hybridize_all(true)
-      hooks.roundtrip_all(true)
-    end
+  {name = "hybrid", doc = "blocks hybridized, op calls jitted", setup = hybrid, env = {PERIGEE_VERIFY_PLANS = "1"}},
+  {name = "nofuse", doc = "hybrid without any pass", setup = hybrid, env = {PERIGEE_DISABLE_PASSES = "all", PERIGEE_VERIFY_PLANS = "1"}},
+  {name = "roundtrip", doc = "hybrid, every graph through the files of an export", env = {PERIGEE_VERIFY_PLANS = "1"}, setup = function(pg)
+    hybrid(pg)
+    testing(pg).roundtrip_all(true)
   end},
   {name = "gcstress", doc = "a collection at each op", setup = function(pg)
     local hooks = testing(pg)

@@ -48,7 +48,9 @@ end
 -- The outputs of the case with these args (its own by default). Random ops start from one seed.
 function driver.run(row, case, args)
   if row.random then pg.manual_seed(7) end
-  return driver.call(pg.testing.ops[cases.field(row)], args or case.args, case.attrs)
+  local f = pg.testing.ops[cases.field(row)]
+  if driver.jit and not row.dynamic_shape then f = pg.jit(f) end
+  return driver.call(f, args or case.args, case.attrs)
 end
 
 -- Bytes, type and strides of tensors, to tell whether anything changed.
