@@ -130,14 +130,6 @@ function hybrid.debug(f, ...)
   return leave(pcall(f, ...))
 end
 
---- pg.testing.hybridize_all(on): every HybridBlock runs as if it were hybridized when a script calls it. For test runs.
-function core.testing.hybridize_all(on)
-  graphs.always = on and function(block)
-    if not block._is_hybrid or block._hybrid or core.tracing() or graphs.off > 0 then return false end
-    return (pcall(block.hybridize, block))
-  end or nil
-end
-
 hybrid.live = core.require("hybrid.live").number
 
 return hybrid

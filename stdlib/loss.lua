@@ -49,10 +49,13 @@ end
 
 -- label in the shape of pred.
 local function like(self, label, pred)
-  if not core.tracing() and label:numel() ~= pred:numel() then
-    core.arg_error(self._name, "label", "as many elements as pred, which is " .. core.describe(pred), label)
+  if core.tracing() then  -- reading sizes would bind the graph to them
+    local ok, shaped = pcall(ops.reshape_as, label, pred)
+    if ok then return shaped end
+  elseif label:numel() == pred:numel() then
+    return label:reshape_as(pred)
   end
-  return label:reshape_as(pred)
+  core.arg_error(self._name, "label", "as many elements as pred, which is " .. core.describe(pred), label)
 end
 
 local other_dims = {}

@@ -39,8 +39,12 @@ local function derived(row)
   return {{args = args}}
 end
 
+-- Ops that only show values to the host: tests/lua/test_effects.lua has them.
+local shown = {print_value = true, call_value = true}
+
 -- Calls of the op with this row; empty when nobody lists any and none can be derived.
 function cases.of(row)
+  if shown[row.name] then return {} end
   local field = cases.field(row)
   if not complete[field] then
     complete[field] = listed[field] or {}
@@ -50,6 +54,8 @@ function cases.of(row)
   end
   return complete[field]
 end
+
+function cases.needed(row) return not shown[row.name] end
 
 -- Names in the lists that no op has.
 function cases.strays()

@@ -1,0 +1,64 @@
+-- pg.print, x:tap and pg.live: at every run, hybridized too.
+local t = require "tests.support"
+local pg = require "perigee"
+
+t.test("tap sees the value of every run, and gradients pass it", function()
+  local seen = {}
+  local f = pg.jit(function(x) return (x * 2):tap(function(v) seen[#seen + 1] = v:sum():item() end) + 1 end)
+  t.equal(f(pg.tensor{1, 2}):totable(), {3, 5})
+  t.equal(f(pg.tensor{3, 4}):totable(), {7, 9})
+  t.equal(f(pg.tensor{5}):totable(), {11})
+  t.equal(seen, {6, 14, 10})
+  t.equal(f:cache_info().traces, 1)
+  local w = pg.tensor{1, 2}:attach_grad()
+  pg.record(function() return f(w):sum() end):backward()
+  t.equal(w.grad:totable(), {2, 2})
+end)
+
+t.test("an error in a tap fails the run and changes nothing", function()
+  local total = pg.zeros(2)
+  local bad = false
+  local f = pg.jit(function(x)
+    total:add_(x)
+    x:tap(function() if bad then error("no more") end end)
+    return total * 1
+  end)
+  f(pg.ones(2))
+  bad = true
+  t.error_contains(function() f(pg.ones(2)) end, "no more")
+  t.equal(total:totable(), {1, 1})
+  bad = false
+  t.equal(f(pg.ones(2)):totable(), {2, 2})
+end)
+
+t.test("print prints at every run", function()
+  local script = [[
+    local pg = require "perigee"
+    local f = pg.jit(function(x) pg.print("h", x) return x + 1 end)
+    f(pg.tensor{1, 2}) f(pg.tensor{3, 4})
+    pg.print("eager", pg.tensor(7))
+  ]]
+  local out = t.run("-e '" .. script:gsub("%s+", " ") .. "'")
+  t.check(out:find("h\n{1, 2}", 1, true) and out:find("h\n{3, 4}", 1, true) and out:find("eager 7", 1, true), out)
+end)
+
+t.test("live numbers never trace again", function()
+  local rate = 0.5
+  local f = pg.jit(function(x) return x * pg.live(function() return rate end) end)
+  t.equal(f(pg.tensor{2}):totable(), {1})
+  rate = 3
+  t.equal(f(pg.tensor{2}):totable(), {6})
+  t.equal(f:cache_info().traces, 1)
+  t.equal(pg.live(function() return 4 end):item(), 4)
+end)
+
+t.test("the value of a traced tensor cannot be read, whoever catches the error", function()
+  for name, read in pairs{
+    item = function(x) return x:sum():item() end, totable = function(x) return x:totable() end,
+    equal = function(x) return x:equal(x) end, allclose = function(x) return x:allclose(x) end,
+  } do
+    local f = pg.jit(function(x) pcall(read, x) return x + 1 end)
+    t.error_contains(function() f(pg.ones(2)) end, "pg.cond")
+    t.error_contains(function() f(pg.ones(2)) end, name == "item" and "test_effects.lua" or "traced")
+  end
+end)
