@@ -93,8 +93,15 @@ void set_arguments(lua_State* L, int argc, char** argv, int script) {
   lua_setglobal(L, "arg");
 }
 
+// This LuaJIT crashes when compiled code that called into C comes back after a flush of all compiled code, which any Lua
+// that the C function ran may cause (1000 traces are enough). So nothing is compiled across calls into C.
+void stop_stitching(lua_State* L) {
+  if (luaL_dostring(L, "if jit and jit.opt then jit.opt.start('minstitch=100000') end")) lua_pop(L, 1);
+}
+
 int preload(lua_State* L) {
   luaL_openlibs(L);
+  stop_stitching(L);
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");
   lua_pushcfunction(L, luaopen_perigee);

@@ -375,6 +375,7 @@ local function trace_body(cache, n, arguments)
   graphs.off = graphs.off - 1
   return results, live.finish()
 end
+inspect.jit_off(trace_body)  -- a compiled call into C that runs Lua does not outlive a flush of compiled code below it
 
 --- trace.run(cache, n, arguments, attempt) -> an entry, or nil and why the function must run as plain Lua. Raises what the function raised.
 --- All that the function changed is put back; an entry's exec does it again. attempt: the entries that did not

@@ -38,6 +38,7 @@ local function prepare(block, ...)
   if core.tracing() then return core.untraced(fill_in, block, ...) end
   return fill_in(block, ...)
 end
+core.introspect.jit_off(prepare)  -- see hybrid/trace.lua
 
 local function run_hooks(hooks, ...)
   local snapshot = {}
