@@ -9,8 +9,12 @@ local SkipToken = {}
 -- Skips the test that is running, or the rest of the file outside a test.
 function t.skip(reason) error(setmetatable({reason = reason}, SkipToken), 0) end
 
--- t.skip_in("gcstress", "trains for a minute"): skips in that mode only; "hybrid" is roundtrip too.
-function t.skip_in(mode, reason) if t.mode == mode or (mode == "hybrid" and t.mode == "roundtrip") then t.skip(mode .. ": " .. reason) end end
+-- t.skip_in("gcstress", "trains for a minute"): skips in that mode only.
+-- "hybrid" stands for all modes that hybridize.
+local hybridizes = {hybrid = true, nofuse = true, roundtrip = true}
+function t.skip_in(mode, reason)
+  if t.mode == mode or (mode == "hybrid" and hybridizes[t.mode]) then t.skip(t.mode .. ": " .. reason) end
+end
 
 local function count_skip(reason)
   t.skipped = t.skipped + 1
