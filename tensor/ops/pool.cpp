@@ -118,7 +118,7 @@ OpDef avg_pool(const char* name, const char* example) {
 }
 
 // One size is meant for every spatial dim of a batch of images or volumes.
-Ints adaptive_size(const Ints& size, int rank) { return size.size() == 1 && rank > 3 ? Ints(size_t(rank - 2), size[0]) : size; }
+Ints adaptive_size(const Ints& size, int rank) { return size.size() == 1 && (rank == 4 || rank == 5) ? Ints(size_t(rank - 2), size[0]) : size; }
 
 void infer_adaptive(Infer& c) {
   const Ints size = adaptive_size(c.attr<Ints>("size"), c.rank(0));
