@@ -93,8 +93,8 @@ void set_arguments(lua_State* L, int argc, char** argv, int script) {
   lua_setglobal(L, "arg");
 }
 
-// This LuaJIT crashes when compiled code that called into C comes back after a flush of all compiled code, which any Lua
-// that the C function ran may cause (1000 traces are enough). So nothing is compiled across calls into C.
+// Debian's LuaJIT crashes in long runs when it compiles across calls into C that run Lua again; with that alone switched
+// off it does not. The likely cause: all compiled code is flushed while such a call is under way.
 void stop_stitching(lua_State* L) {
   if (luaL_dostring(L, "if jit and jit.opt then jit.opt.start('minstitch=100000') end")) lua_pop(L, 1);
 }

@@ -29,7 +29,7 @@ function Lenet:hybrid_forward(F, x, params)
   return F.dot(x, params.fc3_weight, {transpose_b = true})
 end
 
-t.test("placeholders: define, compile, feed", function()
+t.test("symbols: define, compile, feed", function()
   local A, B = pg.symbol("A", {shape = {3, 3}}), pg.symbol("B", {shape = {3, 3}})
   local C, D = pg.symbol("C", {shape = {3, 3}}), pg.symbol("D", {shape = {3, 3}})
   local E = A * B
