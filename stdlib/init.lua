@@ -38,6 +38,7 @@ own("help", "help")
 own("hybrid", "jit debug live")
 own("graph", "graph")
 own("symbol", "symbol")
+own("control", "cond while_loop foreach loop")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 --- atomically.

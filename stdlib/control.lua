@@ -1,0 +1,217 @@
+-- Control flow that graphs can hold: cond, while_loop, foreach, loop. Here trees of tensors are taken apart and put together and
+-- what the functions answer is checked; control/plain.lua runs the flat form as Lua, control/traced.lua as a graph.
+local core = ...
+local args = core.require("support.args")
+local tree = core.require("tree")
+local control = {}
+
+local ipairs, type, select = ipairs, type, select
+local is_tensor, is_plain = core.is_tensor, args.plain
+local graphs = core.graphs
+
+-- Leaves -----------------------------------------------------------------------------------------------------------------------
+
+-- Names of the leaves in the order of tree.flatten: "states.h", "vars[2].c".
+local function leaf_names(name, spec, names)
+  if not spec then
+    names[#names + 1] = name
+    return names
+  end
+  for _, entry in ipairs(spec) do
+    local key = entry[1]
+    leaf_names(type(key) == "number" and ("%s[%d]"):format(name, key) or name .. "." .. tostring(key), entry[2], names)
+  end
+  return names
+end
+
+local function to_tensor(op, name, leaf)
+  if is_tensor(leaf) then return leaf end
+  if type(leaf) ~= "number" then core.arg_error(op, name, "tensors or numbers as leaves", leaf) end
+  local whole = leaf == math.floor(leaf) and math.abs(leaf) <= 2 ^ 53
+  return core.pg.tensor(leaf, {dtype = whole and "int64" or "float32"})
+end
+
+-- {leaves = tensors, spec =, names =}; nil is an empty tree.
+local function take_apart(op, name, value)
+  if value == nil then return {leaves = {}, empty = true, names = {}} end
+  local leaves, spec = tree.flatten(value)
+  local names = leaf_names(name, spec, {})
+  for i = 1, #names do leaves[i] = to_tensor(op, names[i], leaves[i]) end
+  return {leaves = leaves, spec = spec, names = names}
+end
+
+local function put_together(parts, leaves)
+  if parts.empty then return nil end
+  return (tree.unflatten(parts.spec, leaves))
+end
+
+local function same_spec(a, b)
+  if not a or not b then return a == b end
+  if #a ~= #b then return false end
+  for i, entry in ipairs(a) do
+    if entry[1] ~= b[i][1] or not same_spec(entry[2], b[i][2]) then return false end
+  end
+  return true
+end
+
+local function describe(parts)
+  if parts.empty then return "nil" end
+  if not parts.spec then return "a tensor" end
+  return "a table of " .. (#parts.names == 0 and "nothing" or table.concat(parts.names, ", "))
+end
+
+-- The leaves that a step answered for its state, which keeps structure and types.
+local function next_state(op, name, state, value)
+  local new = take_apart(op, name, value)
+  if (new.empty or false) ~= (state.empty or false) or not same_spec(new.spec, state.spec) then
+    core.fail(op, "the body changed the structure of %s (expected %s, got %s)", name, describe(state), describe(new))
+  end
+  return new.leaves
+end
+
+-- What a step gave out besides its state: the same structure at each step.
+local function step_outputs(op, seen, value)
+  local out = take_apart(op, "outputs", value)
+  if seen.parts and not ((out.empty or false) == (seen.parts.empty or false) and same_spec(out.spec, seen.parts.spec)) then
+    core.fail(op, "the body changed the structure of its outputs (first %s, now %s)", describe(seen.parts), describe(out))
+  end
+  seen.parts = seen.parts or out
+  return out.leaves
+end
+
+local function check_tail(op, options, spec)
+  options = args.options(op, options, spec)
+  if options.checkpoint then args.count(op, "checkpoint", options.checkpoint, 1) end
+  return options
+end
+
+-- Answers f(engine, …): as part of the trace under way, as plain Lua inside pg.debug, or as a graph of its own.
+local function dispatch(f, functions, ...)
+  if core.tracing() then return f(core.require("control.traced"), ...) end
+  if graphs.off > 0 then return f(core.require("control.plain"), ...) end
+  return core.require("control.cached").call(f, functions, ...)
+end
+
+-- cond -------------------------------------------------------------------------------------------------------------------------
+
+local function run_cond(engine, pred, then_f, else_f, ...)
+  local arguments, n, results = {...}, select("#", ...), {}
+  local function branch(f, name)
+    return function()
+      results[name] = take_apart("cond", name, {f(unpack(arguments, 1, n))})
+      return results[name].leaves
+    end
+  end
+  local leaves = engine.branch{
+    op = "cond", pred = pred, functions = {then_f, else_f}, branches = {branch(then_f, "then_f"), branch(else_f, "else_f")},
+    names = function()
+      local a, b = results.then_f, results.else_f
+      if not same_spec(a.spec, b.spec) then
+        core.fail("cond", "the branches answer different structures (then_f %s, else_f %s)", describe(a), describe(b))
+      end
+      return a.names
+    end,
+  }
+  return unpack(put_together(results.then_f or results.else_f, leaves))
+end
+
+--- pg.cond(pred, then_f, else_f, …) -> what then_f(…) answers where pred (a boolean, or a tensor of one element) is true, what else_f(…)
+--- answers otherwise. Only the branch taken runs. With a tensor both are traced once and must answer the same structure, shapes and
+--- dtypes; gradients flow through the branch taken, and what only the other one uses gets exact zeros.
+function control.cond(pred, then_f, else_f, ...)
+  args.callable("cond", "then_f", then_f)
+  args.callable("cond", "else_f", else_f)
+  if type(pred) == "boolean" then
+    if pred then return then_f(...) end
+    return else_f(...)
+  end
+  if not is_tensor(pred) then core.arg_error("cond", "pred", "a boolean or a tensor of one element", pred) end
+  return dispatch(run_cond, 2, pred, then_f, else_f, ...)
+end
+
+-- Loops ------------------------------------------------------------------------------------------------------------------------
+
+local function run_foreach(engine, body, data, states, checkpoint)
+  local items, state, seen = take_apart("foreach", "data", data), take_apart("foreach", "states", states), {}
+  if #items.leaves == 0 then core.arg_error("foreach", "data", "at least one tensor", data) end
+  local finals, stacks = engine.loop{
+    op = "foreach", functions = {body}, slices = items.leaves, slice_names = items.names,
+    carries = state.leaves, carry_names = state.names, checkpoint = checkpoint,
+    step = function(_, slices, carries)
+      local out, new = body(put_together(items, slices), put_together(state, carries))
+      return next_state("foreach", "states", state, new), step_outputs("foreach", seen, out)
+    end,
+  }
+  return put_together(seen.parts, stacks), put_together(state, finals)
+end
+
+--- pg.foreach(body, data, states[, {checkpoint =}]) -> outs, states. body(item, states) answers what the step gives out and the new
+--- states; data, a tree of tensors, is cut along dim 1, and what the steps give out is stacked along dim 1. States keep structure,
+--- shapes and dtypes. With checkpoint = k gradients keep the states of every k-th step and compute the rest again.
+function control.foreach(body, data, states, options)
+  args.callable("foreach", "body", body)
+  options = check_tail("foreach", options, {checkpoint = args.none})
+  return dispatch(run_foreach, 1, body, data, states, options.checkpoint)
+end
+
+local function new_vars(vars, value)
+  if #vars.spec == 1 and not (is_plain(value) and same_spec(select(2, tree.flatten(value)), vars.spec)) then value = {value} end
+  return next_state("while_loop", "vars", vars, value)
+end
+
+local function predicate(value)
+  if type(value) == "boolean" then return core.pg.tensor(value, {dtype = "bool"}) end
+  if not is_tensor(value) then core.arg_error("while_loop", "cond", "a function that answers a tensor of one element", value) end
+  return value
+end
+
+local function run_while(engine, cond, body, list, max_iterations, checkpoint)
+  local vars, seen = take_apart("while_loop", "vars", list), {}
+  local n = #list
+  local function call(f, carries) return f(unpack(put_together(vars, carries), 1, n)) end
+  local finals, stacks, steps = engine.loop{
+    op = "while_loop", functions = {cond, body}, slices = {}, carries = vars.leaves, carry_names = vars.names,
+    limit = max_iterations, checkpoint = checkpoint,
+    cond = function(carries) return predicate((call(cond, carries))) end,
+    step = function(_, _, carries)
+      local out, new = call(body, carries)
+      if out ~= nil and not max_iterations then
+        core.fail("while_loop", "outputs need the option max_iterations, the number of their rows; without it the body answers nil and the variables")
+      end
+      return new_vars(vars, new), step_outputs("while_loop", seen, out)
+    end,
+  }
+  return put_together(seen.parts, stacks), put_together(vars, finals), steps
+end
+
+--- pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) holds, body(vars…) answers
+--- what the step gives out (or nil) and the list of new variables. outs has max_iterations rows, zeros after the last step; n is
+--- the number of steps, a 0-dim int64 tensor. Without max_iterations a loop may run on but gives nothing out.
+function control.while_loop(cond, body, vars, options)
+  args.callable("while_loop", "cond", cond)
+  args.callable("while_loop", "body", body)
+  if not is_plain(vars) or #vars == 0 then core.arg_error("while_loop", "vars", "a list of at least one variable", vars) end
+  options = check_tail("while_loop", options, {max_iterations = args.none, checkpoint = args.none})
+  if options.max_iterations then args.count("while_loop", "max_iterations", options.max_iterations) end
+  return dispatch(run_while, 2, cond, body, vars, options.max_iterations, options.checkpoint)
+end
+
+local function run_loop(engine, body, count, state, checkpoint)
+  local parts = take_apart("loop", "state", state)
+  local finals = engine.loop{
+    op = "loop", functions = {body}, slices = {}, carries = parts.leaves, carry_names = parts.names, count = count, checkpoint = checkpoint,
+    step = function(i, _, carries) return next_state("loop", "state", parts, (body(i, put_together(parts, carries)))), {} end,
+  }
+  return put_together(parts, finals)
+end
+
+--- pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), i = 1 … count, a 0-dim int64
+--- tensor. count is a whole number >= 0 or a 0-dim tensor.
+function control.loop(count, body, state, options)
+  if not is_tensor(count) then args.count("loop", "count", count) end
+  args.callable("loop", "body", body)
+  options = check_tail("loop", options, {checkpoint = args.none})
+  return dispatch(run_loop, 1, body, count, state, options.checkpoint)
+end
+
+return control

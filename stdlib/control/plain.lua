@@ -1,0 +1,80 @@
+-- The flat forms of control.lua as plain Lua, for stepping through. Values can be read inside of bodies.
+local core = ...
+local plain = {}
+
+local ipairs = ipairs
+
+local function describe(x) return ("%s %s"):format(x.dtype, table.concat(x.shape, "x")) end
+
+local function holds(op, pred)
+  if pred:numel() ~= 1 then core.arg_error(op, "pred", "a tensor of one element", pred) end
+  local value = pred:item()
+  return value ~= 0 and value ~= false
+end
+
+--- plain.branch: see traced.branch.
+function plain.branch(b)
+  local taken = holds(b.op, b.pred) and 1 or 2
+  return b.branches[taken]()
+end
+
+local function row_count(l)
+  local first
+  for i, x in ipairs(l.slices) do
+    if x:dim() == 0 then core.arg_error(l.op, l.slice_names[i], "a tensor with at least one dim", x) end
+    first = first or x:size(1)
+    if x:size(1) ~= first then
+      core.fail(l.op, "%s has %d rows, %s has %d", l.slice_names[1], first, l.slice_names[i], x:size(1))
+    end
+  end
+  return first
+end
+
+local function most_steps(l)
+  if l.slices[1] then return row_count(l) end
+  local count = l.count or l.limit or math.huge
+  if core.is_tensor(count) then count = count:item() end
+  if count ~= math.huge and (count < 0 or count ~= math.floor(count)) then core.arg_error(l.op, "count", "a whole number >= 0", count) end
+  return count
+end
+
+local function check_types(l, old, new)
+  for k, x in ipairs(new) do
+    if x.dtype ~= old[k].dtype or describe(x) ~= describe(old[k]) then
+      core.fail(l.op, "the body changed the type of %s (expected %s, got %s)", l.carry_names[k], describe(old[k]), describe(x))
+    end
+  end
+end
+
+-- The rows one above the other, zeros for those that are missing.
+local function stack(rows, count, steps)
+  local stacked = core.ops.stack(rows)
+  if count <= steps or count == math.huge then return stacked end
+  local shape = stacked.shape
+  shape[1] = count - steps
+  return core.ops.cat{stacked, core.pg.zeros(shape, {dtype = stacked.dtype})}
+end
+
+--- plain.loop: see traced.loop.
+function plain.loop(l)
+  local states, rows, most, n = l.carries, {}, most_steps(l), 0
+  local types = states
+  while n < most and (not l.cond or holds(l.op, l.cond(states))) do
+    n = n + 1
+    local items = {}
+    for k, x in ipairs(l.slices) do items[k] = x[n] end
+    local new, outs = l.step(core.pg.tensor(n, {dtype = "int64"}), items, states)
+    check_types(l, types, new)
+    for k, out in ipairs(outs) do
+      rows[k] = rows[k] or {}
+      rows[k][n] = out
+    end
+    states = new
+  end
+  if n == 0 then return core.require("control.cached").once(function() return core.require("control.traced").loop(l) end) end
+  local stacks = {}
+  for k, list in ipairs(rows) do stacks[k] = stack(list, most, n) end
+  return states, stacks, core.pg.tensor(n, {dtype = "int64"})
+end
+
+return plain
