@@ -1,5 +1,6 @@
 #include "graph/ir.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/context.h"
@@ -14,6 +15,8 @@ const char* kind_name(const Node& node) {
     case NodeKind::kConstant: return "constant";
     case NodeKind::kOp: return node.op->name;
     case NodeKind::kFused: return "fused";
+    case NodeKind::kCond: return node.name.empty() ? "cond" : node.name.c_str();
+    case NodeKind::kLoop: return node.name.empty() ? "loop" : node.name.c_str();
     case NodeKind::kLeaf: return "leaf";
     case NodeKind::kDetach: return "detach";
     case NodeKind::kGradient: return "gradient";
@@ -83,6 +86,76 @@ void verify_types(const Graph& graph, size_t i) {
       bad_node(graph, i, fmt::format("output {} is {}, its op gives {}", k, to_string(node.types[k]), to_string(types[k])));
 }
 
+void check_same(const Graph& graph, size_t i, const char* what, size_t k, const Type& given, const Type& expected) {
+  if (!(given == expected))
+    bad_node(graph, i, fmt::format("{} {} of a body is {}, expected {}", what, k + 1, to_string(given), to_string(expected)));
+}
+
+const Graph& check_body(const Graph& graph, size_t i, size_t b, size_t inputs, size_t outputs, bool types) {
+  const Node& node = graph.nodes[i];
+  if (b >= node.bodies.size() || !node.bodies[b]) bad_node(graph, i, "lacks a body");
+  const Graph& body = *node.bodies[b];
+  verify(body, types);
+  if (body.inputs.size() != inputs) bad_node(graph, i, fmt::format("its body takes {} inputs, gets {}", body.inputs.size(), inputs));
+  if (body.outputs.size() != outputs) bad_node(graph, i, fmt::format("its body gives {} outputs, needs {}", body.outputs.size(), outputs));
+  return body;
+}
+
+const Type& input_type(const Graph& body, size_t k) { return body.nodes[size_t(body.inputs[k])].types[0]; }
+
+void need_arrays(const Graph& graph, size_t i) {
+  for (const Operand& operand : graph.nodes[i].inputs)
+    if (!operand.is_node()) bad_node(graph, i, "takes arrays only");
+}
+
+void verify_cond(const Graph& graph, size_t i, bool types) {
+  const Node& node = graph.nodes[i];
+  need_arrays(graph, i);
+  if (node.inputs.empty() || numel(graph.type(node.inputs[0]).shape) != 1) bad_node(graph, i, "needs a predicate of one element");
+  if (node.bodies.size() != 2) bad_node(graph, i, "has two bodies");
+  for (size_t b = 0; b < 2; ++b) {
+    const Graph& body = check_body(graph, i, b, node.inputs.size() - 1, node.types.size(), types);
+    if (!types) continue;
+    for (size_t k = 1; k < node.inputs.size(); ++k) check_same(graph, i, "input", k - 1, input_type(body, k - 1), graph.type(node.inputs[k]));
+    for (size_t k = 0; k < node.types.size(); ++k) check_same(graph, i, "output", k, body.type(body.outputs[k]), node.types[k]);
+  }
+}
+
+void verify_loop(const Graph& graph, size_t i, bool types) {
+  const Node& node = graph.nodes[i];
+  const LoopForm& loop = node.loop;
+  need_arrays(graph, i);
+  const bool trace = loop.conditional && node.bodies.size() == 2;
+  if (loop.slices < 0 || loop.carries < 0 || loop.limit < LoopForm::kNoLimit || loop.checkpoint < 0) bad_node(graph, i, "a negative count");
+  const size_t first = size_t(loop.first_slice(trace)), slices = size_t(loop.slices), carries = size_t(loop.carries);
+  if (node.bodies.size() != (trace ? 2u : 1u)) bad_node(graph, i, "has one body, in a trace a second one for its condition");
+  if (node.inputs.size() < first + slices + carries) bad_node(graph, i, "lacks operands");
+  if (node.types.size() < carries + 1) bad_node(graph, i, "lacks outputs");
+  if (!loop.counted && !loop.conditional && loop.slices == 0) bad_node(graph, i, "nothing says how many steps it takes");
+  const size_t captures = node.inputs.size() - first - slices - carries, stacks = node.types.size() - carries - 1, flag = loop.conditional && !trace;
+  const Graph& body = check_body(graph, i, 0, 1 + slices + carries + captures, flag + carries + stacks, types);
+  if (trace) check_body(graph, i, 1, 1 + carries + captures, 1, types);
+  for (size_t k = 0; k < slices; ++k)
+    if (graph.type(node.inputs[first + k]).shape.size() == 0) bad_node(graph, i, fmt::format("slice {} has no dim to cut", k + 1));
+  if (!types) return;
+  for (size_t k = 0; k < slices; ++k) {
+    const Type& whole = graph.type(node.inputs[first + k]);
+    check_same(graph, i, "slice", k, input_type(body, 1 + k), row_type(whole));
+  }
+  for (size_t k = 0; k < carries + captures; ++k)
+    check_same(graph, i, k < carries ? "carry" : "capture", k, input_type(body, 1 + slices + k), graph.type(node.inputs[first + slices + k]));
+  for (size_t k = 0; k < carries; ++k) {
+    check_same(graph, i, "carried output", k, body.type(body.outputs[flag + k]), input_type(body, 1 + slices + k));
+    check_same(graph, i, "output", k, body.type(body.outputs[flag + k]), node.types[k]);
+  }
+  for (size_t k = 0; k < stacks; ++k) {
+    const Type& whole = node.types[carries + k];
+    if (whole.shape.size() == 0) bad_node(graph, i, "a stacked output has rows");
+    check_same(graph, i, "stacked output", k, body.type(body.outputs[flag + carries + k]),
+               row_type(whole));
+  }
+}
+
 void verify_node(const Graph& graph, size_t i, bool types) {
   const Node& node = graph.nodes[i];
   if (node.kind == NodeKind::kOp && !node.op) bad_node(graph, i, "has no op");
@@ -100,6 +173,8 @@ void verify_node(const Graph& graph, size_t i, bool types) {
       if (!node.inputs.empty() || node.types.size() != 1 || !node.constant.is_array() || !(node.constant.type() == node.types[0]))
         bad_node(graph, i, "a constant holds a value of its type");
       break;
+    case NodeKind::kCond: verify_cond(graph, i, types); break;
+    case NodeKind::kLoop: verify_loop(graph, i, types); break;
     case NodeKind::kFused:
     case NodeKind::kCustom:
       if (node.bodies.size() != 1 || !node.bodies[0]) bad_node(graph, i, "needs one body");
@@ -147,6 +222,16 @@ std::string attr_text(const Node& node) {
   if (node.training != Mode::kAuto) add(node.training == Mode::kOn ? "train" : "predict");
   if (node.recording != Mode::kAuto) add(node.recording == Mode::kOn ? "recorded" : "not recorded");
   if (node.create_graph) add("create_graph");
+  if (node.kind == NodeKind::kLoop) {
+    if (node.loop.counted) add("counted");
+    if (node.loop.conditional) add("while");
+    add(fmt::format("slices = {}, carries = {}", node.loop.slices, node.loop.carries));
+    if (node.loop.limit >= 0) add(fmt::format("limit = {}", node.loop.limit));
+    if (node.loop.reverse) add("reverse");
+    if (node.loop.recompute) add("recompute");
+    if (node.loop.checkpoint > 0) add(fmt::format("checkpoint = {}", node.loop.checkpoint));
+  }
+  for (const BodyStream& stream : node.streams) add(fmt::format("generator {} + {}", stream.generator, stream.tick));
   if (node.req != GradReq::kNull) add(node.req == GradReq::kAdd ? "grad_req = add" : "grad_req = write");
   return text.empty() ? "" : " {" + text + "}";
 }
@@ -165,7 +250,8 @@ void print_nodes(const Graph& graph, const std::string& indent, std::string& tex
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     text += fmt::format("{}%{} = {}", indent, i, kind_name(node));
-    if (!node.name.empty()) text += " \"" + node.name + '"';
+    const bool titled = node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop;
+    if (!node.name.empty() && !titled) text += " \"" + node.name + '"';
     if (node.kind == NodeKind::kConstant) text += " " + constant_text(node.constant);
     if (node.kind != NodeKind::kInput && node.kind != NodeKind::kConstant) {
       std::string operands;
@@ -212,6 +298,26 @@ void verify(const Graph& graph, bool types) {
   }
 }
 
+Type row_type(const Type& whole) {
+  Type row{whole.dtype, whole.device, {}};
+  for (size_t d = 1; d < whole.shape.size(); ++d) row.shape.push_back(whole.shape[d]);
+  return row;
+}
+
+Type stack_type(const Type& row, int64_t rows) {
+  Type whole{row.dtype, row.device, {rows}};
+  for (int64_t size : row.shape) whole.shape.push_back(size);
+  return whole;
+}
+
+bool has_effect(const Node& node) {
+  if (node.kind == NodeKind::kOp) return node.op->has(kEffect);
+  if (node.kind != NodeKind::kCond && node.kind != NodeKind::kLoop) return false;
+  for (const auto& body : node.bodies)
+    if (std::any_of(body->nodes.begin(), body->nodes.end(), [](const Node& n) { return has_effect(n); })) return true;
+  return false;
+}
+
 std::string to_string(const Graph& graph) {
   std::string text;
   print_nodes(graph, "", text);
@@ -247,7 +353,7 @@ Graph without_dead_nodes(const Graph& graph) {
   for (const TypeGuard& guard : graph.guards) live[size_t(guard.of.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (node.kind == NodeKind::kInput || (node.kind == NodeKind::kOp && node.op->has(kEffect))) live[i] = true;
+    if (node.kind == NodeKind::kInput || has_effect(node)) live[i] = true;
     if (!live[i]) continue;
     for (const Operand& operand : node.inputs)
       if (operand.is_node()) live[size_t(operand.node)] = true;

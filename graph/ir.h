@@ -32,6 +32,8 @@ enum class NodeKind : uint8_t {
   kConstant,  // `constant`
   kOp,        // an op of the registry
   kFused,     // bodies[0], a chain of pointwise ops and at most one reduction at its end, as one kernel
+  kCond,      // operands: a predicate of one element, captures; bodies: then, else
+  kLoop,      // bodies[0], once a step; see LoopForm
   // Only in traces, gone after specialization:
   kLeaf,      // its operand, as a fresh leaf of the gradient tape (attach_grad)
   kDetach,    // its operand without history
@@ -41,6 +43,39 @@ enum class NodeKind : uint8_t {
 
 // Where a node takes a flag from: the run, or the script's own scope around it.
 enum class Mode : uint8_t { kAuto, kOff, kOn };
+
+// kCond: both bodies take the captures and give the same types. The predicate is true where it is not 0.
+//
+// kLoop: how its operands and those of its bodies are laid out.
+//   operands  [count] [flag] slices… carries… captures…
+//   body      (index, slices…, carries…, captures…) → [flag] carries… stacked…
+//   outputs   carries… stacked… steps
+// A step gets its number (0-dim int64, from 1), row `index` of each slice, the carries of the step before (at first the
+// operands) and the captures; a stacked output has what the steps gave as its rows, zeros where no step was. Steps: the rows
+// of the slices, or the number in `count`, at most `limit`; a conditional loop ends before the first step for which the
+// flag (0-dim bool) is false. `steps` is how many there were, 0-dim int64. Without a limit the stacked outputs of a
+// conditional loop have as many rows as it takes steps: their type says 0 rows, and only slices of loops can read them.
+// In a trace a conditional loop has no operand `flag`: bodies[1] (index, carries…, captures…) → flag tells.
+struct LoopForm {
+  static constexpr int64_t kNoLimit = -1;
+  int32_t slices = 0, carries = 0;
+  bool counted = false;       // has the operand `count`: 0-dim int64
+  bool conditional = false;
+  bool reverse = false;       // from the last row to the first
+  bool recompute = false;     // its gradient keeps nothing of a step but the carries
+  int64_t limit = kNoLimit;   // rows of the stacked outputs; where there are slices it is their number of rows
+  int64_t checkpoint = 0;     // only in traces: > 0: the gradient keeps the carries of every so many steps
+
+  int32_t first_slice(bool trace) const { return int32_t(counted) + int32_t(conditional && !trace); }
+  bool operator==(const LoopForm&) const = default;
+};
+
+// A generator in the body of a kCond or kLoop: its ticks are those of a stream of its own for each step, which the tick of
+// the node names: see body_stream in graph/exec.h.
+struct BodyStream {
+  uint64_t generator = 0, tick = 0;
+  bool operator==(const BodyStream&) const = default;
+};
 
 struct Node {
   NodeKind kind = NodeKind::kOp;
@@ -60,7 +95,10 @@ struct Node {
   int32_t first = 0;                   // nodes before it end the walk, as if they were leaves
   // Of a kInput or kLeaf that gradients flow to: the leaf's request.
   GradReq req = GradReq::kNull;
-  std::string name;                    // of kInput: "data", "body.1.weight"; of kCustom: the Function's name
+  LoopForm loop;                       // of kLoop
+  std::vector<BodyStream> streams;     // of kCond and kLoop: one a generator that the bodies use
+  std::string name;                    // of kInput: "data", "body.1.weight"; of kCustom: the Function's name;
+                                       // of kCond and kLoop: "foreach"
 
   bool is(const char* op_name) const { return kind == NodeKind::kOp && std::string_view(op->name) == op_name; }
 };
@@ -93,6 +131,13 @@ void verify(const Graph& graph, bool types = true);
 
 // The text form, one line a node: `%3 = add(%1, 2) : float32 4x3  -- net.lua:12`. Parsed by nobody; golden tests pin it.
 std::string to_string(const Graph& graph);
+
+// The type of one row, which a loop cuts off or stacks, and that of so many rows.
+Type row_type(const Type& whole);
+Type stack_type(const Type& row, int64_t rows);
+
+// Whether running the node does more than computing its outputs: an op with an effect, or a body with one.
+bool has_effect(const Node& node);
 
 // Graphviz.
 std::string to_dot(const Graph& graph);

@@ -288,7 +288,7 @@ Model with_outputs(const Model& model, std::span<const Operand> outputs, std::ve
   std::vector<char> needed(graph.nodes.size());
   for (const Operand& o : outputs) needed[size_t(o.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
-    if (graph.nodes[i].op && graph.nodes[i].op->has(kEffect)) needed[i] = true;
+    if (has_effect(graph.nodes[i])) needed[i] = true;
     if (!needed[i]) continue;
     for (const Operand& operand : graph.nodes[i].inputs)
       if (operand.is_node()) needed[size_t(operand.node)] = true;

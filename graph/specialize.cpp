@@ -316,7 +316,7 @@ std::vector<char> ancestors(const Graph& graph, std::span<const Operand> outputs
   for (const Operand& output : outputs) live[size_t(output.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (effects && node.kind == NodeKind::kOp && node.op->has(kEffect)) live[i] = true;
+    if (effects && has_effect(node)) live[i] = true;
     if (!live[i]) continue;
     for (const Operand& operand : node.inputs)
       if (operand.is_node()) live[size_t(operand.node)] = true;

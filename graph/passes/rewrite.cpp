@@ -49,7 +49,7 @@ bool same_node(const Node& a, const Node& b) {
     if (!(a.inputs[i] == b.inputs[i])) return false;
   for (size_t i = 0; i < a.types.size(); ++i)
     if (!(a.types[i] == b.types[i])) return false;
-  if (a.bodies != b.bodies) return false;
+  if (a.bodies != b.bodies || !(a.loop == b.loop) || a.streams != b.streams) return false;
   if (a.kind == NodeKind::kConstant) return a.constant.array_ref().get() == b.constant.array_ref().get();
   return a.kind != NodeKind::kOp || same_attrs(a, b);
 }
