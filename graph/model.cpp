@@ -39,13 +39,32 @@ void check_attr(const Graph& graph, size_t i, const AttrDef& def, const AttrValu
   bad_node(graph, i, fmt::format("attribute '{}' is no choice of its op: \"{}\"", def.name, text->substr(0, 40)));
 }
 
-void check_random(const Model& model, const Graph& graph, size_t i, const AttrValue& value) {
+// A graph on the way down from the model's own.
+struct Place {
+  const Model& model;
+  const Graph& graph;
+  const Node* owner = nullptr;  // the branch or loop around it, where ticks are those of its streams
+  int depth = 0;
+};
+
+// Ticks in a body count from the start of a step's stream, and nothing says how many a step takes.
+void check_tick(const Place& at, size_t i, uint64_t generator, uint64_t tick) {
+  if (generator >= at.model.generators.size()) bad_node(at.graph, i, fmt::format("there is no generator {}", generator));
+  if (at.owner) {
+    const auto& streams = at.owner->streams;
+    if (std::none_of(streams.begin(), streams.end(), [&](const BodyStream& s) { return s.generator == generator; }))
+      bad_node(at.graph, i, fmt::format("the body has no stream of generator {}", generator));
+    return;
+  }
+  const std::vector<uint64_t>& ticks = at.model.graph.ticks;
+  if (generator >= ticks.size() || tick >= ticks[generator])
+    bad_node(at.graph, i, fmt::format("tick {} of generator {} is beyond those of a run", tick, generator));
+}
+
+void check_random(const Place& at, size_t i, const AttrValue& value) {
   const auto* key = std::get_if<RandomKey>(&value);
-  if (!key) bad_node(graph, i, "names no generator");
-  if (key->seed >= model.generators.size()) bad_node(graph, i, fmt::format("there is no generator {}", key->seed));
-  const std::vector<uint64_t>& ticks = model.graph.ticks;
-  if (key->seed >= ticks.size() || key->tick >= ticks[key->seed])
-    bad_node(graph, i, fmt::format("tick {} of generator {} is beyond those of a run", key->tick, key->seed));
+  if (!key) bad_node(at.graph, i, "names no generator");
+  check_tick(at, i, key->seed, key->tick);
 }
 
 // Nodes ----------------------------------------------------------------------------------------------------------------
@@ -60,7 +79,8 @@ void check_arity(const Graph& graph, size_t i) {
     bad_node(graph, i, fmt::format("has {} operands, which its op does not take", count));
 }
 
-void check_op(const Model& model, const Graph& graph, size_t i, bool hidden_ops) {
+void check_op(const Place& at, size_t i, bool hidden_ops) {
+  const Graph& graph = at.graph;
   const Node& node = graph.nodes[i];
   const OpDef& op = *node.op;
   if (op.has(kDynamicShape)) bad_node(graph, i, "the shape of its output depends on values");
@@ -75,7 +95,7 @@ void check_op(const Model& model, const Graph& graph, size_t i, bool hidden_ops)
     if (op.attrs[k].kind != AttrKind::kRandom) check_attr(graph, i, op.attrs[k], node.attrs[k]);
   if (op.random_attr < 0) return;
   if (node.attrs.size() != op.attrs.size()) bad_node(graph, i, "names no generator");
-  check_random(model, graph, i, node.attrs[size_t(op.random_attr)]);
+  check_random(at, i, node.attrs[size_t(op.random_attr)]);
 }
 
 const Node* operand_node(const Graph& graph, const Operand& operand) {
@@ -112,31 +132,83 @@ void check_custom(const Graph& graph, size_t i) {
   for (size_t k = 0; k < outputs; ++k) require_same_type(graph, i, node.inputs[inputs + k], node.types[k]);
 }
 
-void check_graph(const Model& model, const Graph& graph, bool hidden_ops, int depth) {
-  if (depth > kMaxGraphDepth) throw Error(fmt::format("graph: more than {} graphs within one another", kMaxGraphDepth));
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    switch (node.kind) {
-      case NodeKind::kOp: check_op(model, graph, i, hidden_ops); break;
-      case NodeKind::kFused: bad_node(graph, i, "is not of a traced graph");
-      case NodeKind::kLeaf:
-      case NodeKind::kDetach: require_same_type(graph, i, node.inputs[0], node.types[0]); break;
-      case NodeKind::kGradient: check_gradient(graph, i); break;
-      case NodeKind::kCustom:
-        check_graph(model, *node.bodies[0], hidden_ops, depth + 1);
-        check_custom(graph, i);
-        break;
-      case NodeKind::kInput:
-      case NodeKind::kConstant: break;
-    }
-    for (const Type& type : node.types) checked_numel("graph", type.shape);
+void check_graph(const Place& at, bool hidden_ops);
+
+void check_streams(const Place& at, size_t i) {
+  const Node& node = at.graph.nodes[i];
+  std::set<uint64_t> seen;
+  for (const BodyStream& stream : node.streams) {
+    check_tick(at, i, stream.generator, stream.tick);
+    if (!seen.insert(stream.generator).second) bad_node(at.graph, i, fmt::format("two streams of generator {}", stream.generator));
   }
+}
+
+void check_bodies(const Place& at, size_t i, bool hidden_ops) {
+  const Node& node = at.graph.nodes[i];
+  check_streams(at, i);
+  for (const auto& body : node.bodies) {
+    if (body->ticks.size() > at.model.generators.size()) bad_node(at.graph, i, "a body with ticks of generators that are not there");
+    check_graph({at.model, *body, &node, at.depth + 1}, hidden_ops);
+  }
+}
+
+void require_scalar(const Graph& graph, size_t i, const char* what, const Type& type, DType dtype) {
+  if (type.dtype != dtype || type.shape.size() != 0) bad_node(graph, i, fmt::format("its {} is {}, not {} scalar", what, to_string(type), name_of(dtype)));
+}
+
+// Of a loop what verify(Graph) leaves out: sizes that a run takes for granted.
+void check_loop(const Graph& graph, size_t i) {
+  const Node& node = graph.nodes[i];
+  const LoopForm& loop = node.loop;
+  const Graph& body = *node.bodies[0];
+  if (loop.conditional != (node.bodies.size() == 2)) bad_node(graph, i, "a second body is the condition of a conditional loop in a trace");
+  if (loop.counted) require_scalar(graph, i, "count", graph.type(node.inputs[0]), DType::kInt64);
+  require_scalar(graph, i, "number of steps", node.types[node.types.size() - 1], DType::kInt64);
+  const auto input = [](const Graph& g, size_t k) -> const Type& { return g.nodes[size_t(g.inputs[k])].types[0]; };
+  for (const auto& each : node.bodies) require_scalar(graph, i, "index", input(*each, 0), DType::kInt64);
+  const int64_t rows = std::max<int64_t>(loop.limit, 0);
+  const size_t first = size_t(loop.first_slice(true)), slices = size_t(loop.slices), carries = size_t(loop.carries);
+  for (size_t k = 0; k < slices; ++k)
+    if (graph.type(node.inputs[first + k]).shape[0] != rows) bad_node(graph, i, fmt::format("slice {} has not {} rows", k + 1, rows));
+  for (size_t k = carries; k + 1 < node.types.size(); ++k)
+    if (node.types[k].shape.size() == 0 || node.types[k].shape[0] != rows)
+      bad_node(graph, i, fmt::format("stacked output {} has not {} rows", k - carries + 1, rows));
+  if (!loop.conditional) return;
+  const Graph& condition = *node.bodies[1];
+  if (numel(condition.type(condition.outputs[0]).shape) != 1) bad_node(graph, i, "its condition gives more than one element");
+  for (size_t k = 1; k < condition.inputs.size(); ++k)
+    if (!(input(condition, k) == input(body, slices + k))) bad_node(graph, i, fmt::format("input {} of its condition is of another type", k + 1));
 }
 
 void check_guards(const Graph& graph) {
   for (const TypeGuard& guard : graph.guards) {
     const Node* node = operand_node(graph, guard.of);
     if (!node || guard.dim < 0 || guard.line >= int32_t(graph.lines.size())) throw Error("graph: a guard of nothing");
+  }
+}
+
+void check_graph(const Place& at, bool hidden_ops) {
+  const Graph& graph = at.graph;
+  if (at.depth > kMaxGraphDepth) throw Error(fmt::format("graph: more than {} graphs within one another", kMaxGraphDepth));
+  check_guards(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    switch (node.kind) {
+      case NodeKind::kOp: check_op(at, i, hidden_ops); break;
+      case NodeKind::kFused: bad_node(graph, i, "is not of a traced graph");
+      case NodeKind::kLeaf:
+      case NodeKind::kDetach: require_same_type(graph, i, node.inputs[0], node.types[0]); break;
+      case NodeKind::kGradient: check_gradient(graph, i); break;
+      case NodeKind::kCustom:
+        check_graph({at.model, *node.bodies[0], at.owner, at.depth + 1}, hidden_ops);
+        check_custom(graph, i);
+        break;
+      case NodeKind::kLoop: check_loop(graph, i); [[fallthrough]];
+      case NodeKind::kCond: check_bodies(at, i, hidden_ops); break;
+      case NodeKind::kInput:
+      case NodeKind::kConstant: break;
+    }
+    for (const Type& type : node.types) checked_numel("graph", type.shape);
   }
 }
 
@@ -233,9 +305,8 @@ void verify(const Model& model, bool hidden_ops) {
   if (model.inputs.size() != graph.inputs.size())
     throw Error(fmt::format("graph: {} inputs are described, it has {}", model.inputs.size(), graph.inputs.size()));
   if (model.generators.size() != graph.ticks.size()) throw Error("graph: its generators and their ticks differ in number");
-  check_graph(model, graph, hidden_ops, 0);
+  check_graph({model, graph}, hidden_ops);
   verify(graph, true);
-  check_guards(graph);
   check_names(model);
   check_writes(model);
   std::vector<char> seen(model.inputs.size());

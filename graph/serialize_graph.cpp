@@ -117,8 +117,8 @@ class Writer {
     for (const ModelInput& input : model_.inputs) input_lines.push_back(dump(json_input(input)));
     for (const Model::Write& write : model_.writes) writes.push_back({write.input, write.output});
     for (const ModelGenerator& generator : model_.generators) generators.push_back(json_generator(generator));
-    std::string out = fmt::format("{{\"format\":\"{}\",\"version\":{},\"producer\":{},\"name\":{},\n", kModelFormat, kModelVersion,
-                                  dump("perigee " PERIGEE_VERSION), dump(model_.name));
+    std::string out = fmt::format("{{\"format\":\"{}\",\"version\":{},\"producer\":{},\"name\":{},\n", kModelFormat,
+                                  has_control_flow(model_.graph) ? 2 : 1, dump("perigee " PERIGEE_VERSION), dump(model_.name));
     out += "\"graphs\":" + dump_list(graphs_, "") + ",\n\"inputs\":" + dump_list(input_lines, " ");
     out += ",\n\"arguments\":" + dump(json_trees(model_.arguments)) + ",\n\"results\":" + dump(json_trees(model_.results));
     return out + ",\n\"writes\":" + dump(writes) + ",\n\"generators\":" + dump(generators) + "}\n";
@@ -171,6 +171,8 @@ class Writer {
     Json& types = out["types"] = Json::array();
     for (const Type& type : node.types) types.push_back(json_type(type));
     for (const auto& body : node.bodies) out["bodies"].push_back(add_graph(*body));
+    if (node.kind == NodeKind::kLoop) out["loop"] = json_loop(node.loop);
+    for (const BodyStream& stream : node.streams) out["streams"].push_back({stream.generator, stream.tick});
     if (node.heads != 0) out["heads"] = node.heads;
     if (node.create_graph) out["create_graph"] = true;
     if (node.first != 0) out["first"] = node.first;
@@ -178,6 +180,17 @@ class Writer {
     if (node.training != Mode::kAuto) out["training"] = node.training == Mode::kOn;
     if (node.recording != Mode::kAuto) out["recording"] = node.recording == Mode::kOn;
     if (node.line >= 0) out["line"] = node.line;
+    return out;
+  }
+
+  static Json json_loop(const LoopForm& loop) {
+    Json out = {{"slices", loop.slices}, {"carries", loop.carries}};
+    if (loop.counted) out["counted"] = true;
+    if (loop.conditional) out["conditional"] = true;
+    if (loop.reverse) out["reverse"] = true;
+    if (loop.recompute) out["recompute"] = true;
+    if (loop.limit != LoopForm::kNoLimit) out["limit"] = loop.limit;
+    if (loop.checkpoint != 0) out["checkpoint"] = loop.checkpoint;
     return out;
   }
 
@@ -204,6 +217,15 @@ void collect_constants(const Graph& graph, const std::set<std::string>& taken, C
 }
 
 }  // namespace
+
+bool has_control_flow(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop) return true;
+    for (const auto& body : node.bodies)
+      if (has_control_flow(*body)) return true;
+  }
+  return false;
+}
 
 ConstantNames constant_names(const Model& model) {
   std::set<std::string> taken;

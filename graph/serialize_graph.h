@@ -1,4 +1,5 @@
-// Models as files: the graph as JSON of format version 1, its constants and the values of its inputs as safetensors.
+// Models as files: the graph as JSON, its constants and the values of its inputs as safetensors. Format version 2 has branches
+// and loops; a graph without them is written as version 1.
 // Loading verifies all of it (see verify(Model)): a malformed file is an Error `load: FILE: …` with the byte or the node.
 #pragma once
 #include "graph/model.h"
@@ -6,7 +7,7 @@
 
 namespace pg {
 
-inline constexpr int kModelVersion = 1;
+inline constexpr int kModelVersion = 2;
 
 struct LoadedModel {
   Model model;

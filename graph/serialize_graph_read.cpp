@@ -78,8 +78,8 @@ class ModelReader : public JsonReader {
       fail_at(at[0], fmt::format("the format is '{}', not '{}'", format.substr(0, 60), kModelFormat));
     if (at[1] == kAbsent) fail_at(0, "no field 'version'");
     seek(at[1]);
-    if (const int64_t version = integer(1, kMaxIndex); version > kModelVersion)
-      fail_at(at[1], fmt::format("format version {}; this program reads up to {}", version, kModelVersion));
+    version_ = integer(1, kMaxIndex);
+    if (version_ > kModelVersion) fail_at(at[1], fmt::format("format version {}; this program reads up to {}", version_, kModelVersion));
     if (!unknown.empty()) fail_at(unknown_at, "unknown field " + unknown);
     for (size_t k = 2; k < 10; ++k)
       if (at[k] == kAbsent) fail_at(0, fmt::format("no field '{}'", kNames[k]));
@@ -192,7 +192,7 @@ class ModelReader : public JsonReader {
 
   void read_node(const Graph& graph, Node& node) {
     const auto at = fields({"op", "version", "kind", "name", "tensor", "in", "attrs", "types", "bodies", "heads", "create_graph", "first",
-                            "req", "training", "recording", "line"});
+                            "req", "training", "recording", "line", "loop", "streams"});
     const size_t behind = position();
     read_kind(at[0], at[1], at[2], node);
     if (at[3] != kAbsent) seek(at[3]), node.name = string(10000);
@@ -210,7 +210,9 @@ class ModelReader : public JsonReader {
     if (at[13] != kAbsent) seek(at[13]), node.training = boolean() ? Mode::kOn : Mode::kOff;
     if (at[14] != kAbsent) seek(at[14]), node.recording = boolean() ? Mode::kOn : Mode::kOff;
     if (at[15] != kAbsent) seek(at[15]), node.line = int32_t(integer(0, kMaxIndex));
-    check_kind(node, at[4]);
+    if (at[16] != kAbsent) seek(at[16]), read_loop(node.loop);
+    if (at[17] != kAbsent) seek(at[17]), array([&](size_t) { node.streams.push_back(read_stream()); });
+    check_kind(node, at[4], at[16]);
     seek(behind);
   }
 
@@ -220,8 +222,9 @@ class ModelReader : public JsonReader {
       const std::string text = string(100);
       const auto kind = index_in(kKindNames, text);
       if (!kind || NodeKind(*kind) == NodeKind::kOp || NodeKind(*kind) == NodeKind::kFused)
-        fail_at(kind_at, fmt::format("unknown kind of node '{}'", text));
+        fail_at(kind_at, fmt::format("unknown kind of node '{}'", text.substr(0, 60)));
       node.kind = NodeKind(*kind);
+      if (has_streams(node) && version_ < 2) fail_at(kind_at, fmt::format("a node of kind '{}' in a file of format version 1", text));
       return;
     }
     if (kind_at != kAbsent) fail_at(kind_at, "a node with both an op and a kind");
@@ -242,11 +245,44 @@ class ModelReader : public JsonReader {
   }
 
   // What verify(Graph) and others take for granted.
-  void check_kind(const Node& node, size_t tensor_at) {
+  void check_kind(const Node& node, size_t tensor_at, size_t loop_at) {
     if ((node.kind == NodeKind::kConstant) != (tensor_at != kAbsent)) fail("a tensor is what constants have, and nothing else");
-    if ((node.kind == NodeKind::kCustom) != !node.bodies.empty()) fail("a body is what a custom node has, and nothing else");
+    const bool takes_bodies = node.kind == NodeKind::kCustom || has_streams(node);
+    if (takes_bodies != !node.bodies.empty()) fail("bodies are what branches, loops and custom nodes have, and nothing else");
+    if ((node.kind == NodeKind::kLoop) != (loop_at != kAbsent)) fail("the form of a loop is what loops have, and nothing else");
+    if (!node.streams.empty() && !has_streams(node)) fail("streams of what has no bodies to run");
     if (node.heads != 0 && node.kind != NodeKind::kGradient && node.kind != NodeKind::kCustom) fail("heads of what takes no gradient");
     if ((node.create_graph || node.first) && node.kind != NodeKind::kGradient) fail("a walk of what takes no gradient");
+  }
+
+  static bool has_streams(const Node& node) { return node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop; }
+
+  void read_loop(LoopForm& loop) {
+    const auto at = fields({"slices", "carries", "counted", "conditional", "reverse", "recompute", "limit", "checkpoint"});
+    const size_t behind = position();
+    require(at[0], "slices");
+    loop.slices = int32_t(integer(0, kMaxIndex / 4));
+    require(at[1], "carries");
+    loop.carries = int32_t(integer(0, kMaxIndex / 4));
+    if (at[2] != kAbsent) seek(at[2]), loop.counted = boolean();
+    if (at[3] != kAbsent) seek(at[3]), loop.conditional = boolean();
+    if (at[4] != kAbsent) seek(at[4]), loop.reverse = boolean();
+    if (at[5] != kAbsent) seek(at[5]), loop.recompute = boolean();
+    if (at[6] != kAbsent) seek(at[6]), loop.limit = integer(0, kMaxDim);
+    if (at[7] != kAbsent) seek(at[7]), loop.checkpoint = integer(1, kMaxIndex);
+    seek(behind);
+  }
+
+  BodyStream read_stream() {
+    BodyStream stream;
+    size_t parts = 0;
+    array([&](size_t k) {
+      parts = k + 1;
+      if (k > 1) fail("expected a generator and a tick");
+      (k == 0 ? stream.generator : stream.tick) = uint64_t(integer(0, k == 0 ? kMaxIndex : kMaxDim));
+    });
+    if (parts != 2) fail("expected a generator and a tick");
+    return stream;
   }
 
   Operand read_earlier(const Graph& graph) {
@@ -543,7 +579,7 @@ class ModelReader : public JsonReader {
   std::unordered_set<int32_t> used_;
   std::unordered_map<std::string, size_t> places_;
   std::unordered_set<size_t> taken_;
-  int64_t graph_ = -1, node_ = -1;
+  int64_t version_ = 1, graph_ = -1, node_ = -1;
   const OpDef* op_ = nullptr;
 };
 

@@ -58,10 +58,96 @@ Model sample_model() {
 Values sample_values() { return {Value(), range({4, 3}), range({4})}; }
 
 struct Sample {
-  Model model = sample_model();
-  NamedTensors tensors = model_tensors(model, sample_values());
-  std::string json = model_json(model);
+  Model model;
+  NamedTensors tensors;
+  std::string json;
+  explicit Sample(Model of = sample_model(), const Values& values = sample_values())
+      : model(std::move(of)), tensors(model_tensors(model, values)), json(model_json(model)) {}
 };
+
+const Type kIndex{DType::kInt64, {}, {}};
+
+std::shared_ptr<const Graph> body_of(GraphMaker& m, std::initializer_list<Operand> outputs) {
+  for (const Operand& o : outputs) m.output(o);
+  m.graph.ticks = {0};
+  return std::make_shared<const Graph>(std::move(m.graph));
+}
+
+// A foreach with a constant and dropout in its body.
+std::shared_ptr<const Graph> step_body() {
+  GraphMaker m;
+  m.input(kIndex, "");
+  const Operand row = m.input(floats({3}), ""), h = m.input(floats({3}), ""), w = m.input(floats({3, 3}), "");
+  const Operand sum = m.op("add", {m.op("matmul", {w, row}), m.op("mul", {h, m.constant(range({3}, 1))})});
+  m.at("net.lua:7");
+  const Operand y = m.op("dropout", {sum}, {{"p", 0.5}, {"generator", RandomKey{0, 0}}});
+  return body_of(m, {sum, y});
+}
+
+std::shared_ptr<const Graph> scaled_body(double by) {
+  GraphMaker m;
+  return body_of(m, {m.op("mul", {m.input(floats({3}), ""), Operand::immediate(by)})});
+}
+
+// A while_loop: doubles what it carries.
+std::shared_ptr<const Graph> double_body() {
+  GraphMaker m;
+  m.input(kIndex, "");
+  const Operand next = m.op("mul", {m.input(floats({3}), ""), Operand::immediate(2)});
+  m.input(floats({}), "");
+  return body_of(m, {next, next});
+}
+
+std::shared_ptr<const Graph> below_body() {
+  GraphMaker m;
+  m.input(kIndex, "");
+  const Operand x = m.input(floats({3}), ""), bound = m.input(floats({}), "");
+  return body_of(m, {m.op("lt", {m.op("sum", {x}), bound})});
+}
+
+Operand add_node(GraphMaker& m, NodeKind kind, const char* name, std::initializer_list<Operand> inputs, std::initializer_list<Type> types,
+                 std::vector<std::shared_ptr<const Graph>> bodies, LoopForm loop = {}) {
+  Node node;
+  node.kind = kind;
+  node.name = name;
+  for (const Operand& o : inputs) node.inputs.push_back(o);
+  for (const Type& t : types) node.types.push_back(t);
+  node.bodies = std::move(bodies);
+  node.loop = loop;
+  m.graph.nodes.push_back(std::move(node));
+  return Operand::of(m.graph.nodes.size() - 1);
+}
+
+Model control_flow_model() {
+  GraphMaker m;
+  const Operand x = m.input(floats({2, 3}), "data"), h = m.input(floats({3}), "h"), w = m.input(floats({3, 3}), "weight");
+  LoopForm each;
+  each.slices = each.carries = 1, each.limit = 2, each.reverse = true, each.checkpoint = 5;
+  const Operand loop = add_node(m, NodeKind::kLoop, "foreach", {x, h, w}, {floats({3}), floats({2, 3}), kIndex}, {step_body()}, each);
+  m.graph.nodes.back().streams = {{0, 1}};
+  m.at("net.lua:9");
+  const Operand bound = m.op("sum", {h});
+  LoopForm when;
+  when.carries = 1, when.conditional = true, when.limit = 4;
+  const Operand doubled = add_node(m, NodeKind::kLoop, "while_loop", {loop, bound}, {floats({3}), floats({4, 3}), kIndex}, {double_body(), below_body()}, when);
+  const Operand predicate = m.op("gt", {bound, Operand::immediate(0)});
+  m.output(add_node(m, NodeKind::kCond, "cond", {predicate, doubled}, {floats({3})}, {scaled_body(2), scaled_body(3)}));
+  m.output({loop.node, 1});
+  m.output({doubled.node, 2});
+  m.graph.ticks = {2};
+  Model model;
+  model.graph = m.graph;
+  model.inputs.resize(3);
+  model.inputs[0].name = "data";
+  model.inputs[1].name = "h";
+  model.inputs[2] = {ModelInput::Role::kParameter, "weight"};
+  model.generators.push_back({});
+  model.arguments = {Tree::input(0), Tree::input(1)};
+  model.results = {Tree::output(0), Tree::output(1), Tree::output(2)};
+  return model;
+}
+
+Sample control_flow_sample() { return Sample(control_flow_model(), {Value(), Value(), range({3, 3})}); }
 
 LoadedModel parse(const std::string& json, const NamedTensors& tensors) { return parse_model(json, {"m.json", &tensors, "m.safetensors", false}); }
 
@@ -94,6 +180,84 @@ TEST_CASE("a model comes back as it was") {
   CHECK(contains(error_of([&] { parse_model(s.json, {"m", nullptr, "", false}); }), "needs the file with the tensors"));
 }
 
+TEST_CASE("branches and loops come back as they were, as format version 2") {
+  const Sample s = control_flow_sample();
+  verify(s.model);
+  CHECK(contains(s.json, R"("version":2,"producer")"));
+  CHECK(contains(s.json, R"("loop":{"slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5},"streams":[[0,1]])"));
+  CHECK(contains(s.json, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4}})"));
+  CHECK(contains(s.json, R"("bodies":[3,4]})"));
+  const LoadedModel back = parse(s.json, s.tensors);
+  CHECK(model_json(back.model) == s.json);
+  CHECK(to_string(back.model.graph) == to_string(s.model.graph));
+  CHECK(back.model.graph.nodes[3].streams == s.model.graph.nodes[3].streams);
+  CHECK(contains(Sample().json, R"("version":1,"producer")"));
+}
+
+TEST_CASE("malformed branches and loops are refused with what is wrong") {
+  const Sample s = control_flow_sample();
+  const char *loop = R"("loop":{"slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5})", *streams = R"("streams":[[0,1]])",
+             *condition = R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})";
+  struct Case {
+    const char *from, *to, *error;
+  };
+  const Case cases[] = {
+      {R"("version":2,"producer")", R"("version":1,"producer")", "a node of kind 'loop' in a file of format version 1"},
+      {R"("kind":"loop")", R"("kind":"fused")", "unknown kind of node 'fused'"},
+      {R"("kind":"loop")", R"("kind":"cond")", "the form of a loop is what loops have"},
+      {R"("kind":"loop")", R"("kind":"custom")", "the form of a loop is what loops have"},
+      {R"("kind":"cond")", R"("kind":"loop")", "the form of a loop is what loops have"},
+      {R"("kind":"cond")", R"("kind":"detach")", "bodies are what branches, loops and custom nodes have"},
+      {R"("bodies":[3,4])", R"("line":0)", "bodies are what branches, loops and custom nodes have"},
+      {R"("bodies":[3,4])", R"("bodies":[3])", "graph 4 is the body of no node"},
+      {R"("bodies":[3,4])", R"("bodies":[3,3])", "graph 3 is the body of two nodes"},
+      {R"("bodies":[3,4])", R"("bodies":[3,5])", "the body 5 is not an earlier graph"},
+      {R"("bodies":[3,4])", R"("bodies":[3,1])", "graph 1 is the body of two nodes"},
+      {R"("bodies":[3,4])", R"("bodies":[3,4],"streams":[[0,0]],"streams":[])", "duplicate key 'streams'"},
+      {loop, R"("loop":{"slices":1})", "no field 'carries'"},
+      {loop, R"("loop":{"slices":-1,"carries":1})", "expected a whole number from 0"},
+      {loop, R"("loop":{"slices":2000000000,"carries":1})", "expected a whole number from 0"},
+      {loop, R"("loop":{"slices":500000000,"carries":500000000})", "lacks operands"},
+      {loop, R"("loop":{"slices":1,"carries":3,"limit":2})", "lacks operands"},
+      {loop, R"("loop":{"slices":0,"carries":3,"limit":2})", "lacks outputs"},
+      {loop, R"("loop":{"slices":0,"carries":2,"limit":2})", "nothing says how many steps"},
+      {loop, R"("loop":{"slices":1,"carries":2,"limit":2})", "carried output 2 of a body is float32 3 cpu"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":3})", "slice 1 has not 3 rows"},
+      {loop, R"("loop":{"slices":1,"carries":1})", "slice 1 has not 0 rows"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":-1})", "expected a whole number from 0"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"checkpoint":0})", "expected a whole number from 1"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"rows":0})", "unknown field 'rows'"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"conditional":true})", "its body takes 4 inputs, gets 3"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"counted":true})", "its body takes 4 inputs, gets 3"},
+      {R"("in":[0,1,2])", R"("in":[0,0,1,2])", "its body takes 4 inputs, gets 5"},
+      {loop, R"("loop":[1,1])", "expected"},
+      {streams, R"("streams":[])", "the body has no stream of generator 0"},
+      {streams, R"("streams":[[1,1]])", "there is no generator 1"},
+      {streams, R"("streams":[[0,2]])", "tick 2 of generator 0 is beyond those of a run"},
+      {streams, R"("streams":[[0,1],[0,0]])", "two streams of generator 0"},
+      {streams, R"("streams":[[0]])", "expected a generator and a tick"},
+      {streams, R"("streams":[[0,1,2]])", "expected a generator and a tick"},
+      {streams, R"("streams":[0])", "expected '['"},
+      {condition, R"("bodies":[2,1],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})", "its body gives 1 outputs, needs 2"},
+      {condition, R"("bodies":[1],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})", "graph 2 is the body of no node"},
+      {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"limit":4})", "has one body"},
+      {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true,"limit":5})", "stacked output 1 has not 5 rows"},
+      {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true})", "stacked output 1 has not 0 rows"},
+      {R"("in":[0,1,2])", R"("in":[0,1,null])", "takes arrays only"},
+      {R"("in":[0,1,2])", R"("in":[0,2,1])", "carry 1 of a body is float32 3 cpu, expected float32 3x3"},
+      {R"("in":[6,5])", R"("in":[0,5])", "needs a predicate of one element"},
+      {R"("in":[6,5])", R"("in":[6])", "takes 1 inputs, gets 0"},
+      {R"([["float32",[3]],["float32",[2,3]],["int64",[]]])", R"([["float32",[3]],["float32",[2,3]],["int64",[1]]])", "its number of steps is"},
+      {R"([["float32",[3]],["float32",[2,3]],["int64",[]]])", R"([["float32",[3]],["float32",[2,4]],["int64",[]]])", "stacked output 1 of a body"},
+      {R"([["float32",[3]],["float32",[2,3]],["int64",[]]])", R"([["float32",[3]],["float32",[]],["int64",[]]])", "stacked output 1 has not 2 rows"},
+      {R"("tensor":"constant/1")", R"("tensor":"weight")", "the constant 'weight' is float32 3x3"},
+  };
+  for (const Case& c : cases) {
+    const std::string text = refused(replaced(s.json, c.from, c.to), s.tensors);
+    CHECK_MESSAGE(contains(text, c.error), c.to, ": ", text);
+  }
+}
+
 TEST_CASE("a model in files, both or none") {
   const Folder folder;
   const Sample s;
@@ -123,7 +287,7 @@ TEST_CASE("malformed models are refused with what is wrong") {
     const char *from, *to, *error;
   };
   const Case cases[] = {
-      {R"("version":1,"producer")", R"("version":2,"more":1,"producer")", "format version 2; this program reads up to 1"},
+      {R"("version":1,"producer")", R"("version":3,"more":1,"producer")", "format version 3; this program reads up to 2"},
       {R"("version":1,"producer")", R"("version":-1,"producer")", "expected a whole number from 1"},
       {R"("format":"perigee graph")", R"("format":"onnx")", "the format is 'onnx'"},
       {R"("name":"sample")", R"("name":"sample","name":"b")", "duplicate key 'name'"},
@@ -228,14 +392,26 @@ TEST_CASE("models that nest deeply, hold cycles or lie about sizes") {
   std::string nested = empty;
   for (int i = 0; i < 3000; ++i) nested += "," + with_body(std::to_string(i));
   CHECK(contains(refused(document(nested), none), "more than 100 graphs within one another"));
+  // Branches double with each level: what is shared would grow, what is not is as large as the file.
+  const std::string leaf = R"({"nodes":[{"kind":"input","types":[["bool",[]]]}],"inputs":[0],"outputs":[],"ticks":[],"guards":[],"lines":[]})";
+  auto branch = [](int g) {
+    return fmt::format(R"(,{{"nodes":[{{"kind":"input","types":[["bool",[]]]}},{{"kind":"cond","in":[0,0],"types":[],"bodies":[{},{}]}}],)"
+                       R"("inputs":[0],"outputs":[],"ticks":[],"guards":[],"lines":[]}})",
+                       g, g + 1);
+  };
+  std::string branches = leaf + "," + leaf;
+  for (int i = 0; i < 120; ++i) branches += (i ? "," + leaf : "") + branch(2 * i);
+  CHECK(contains(refused(replaced(document(branches), R"("version":1)", R"("version":2)"), none), "more than 100 graphs within one another"));
 }
 
 TEST_CASE("a model cut at any byte, or with any byte changed") {
-  const Sample s;
-  for (size_t n = 0; n + 1 < s.json.size(); ++n) CHECK(!refused(s.json.substr(0, n), s.tensors).empty());
+  const Sample samples[] = {Sample(), control_flow_sample()};
+  for (const Sample& s : samples)
+    for (size_t n = 0; n + 1 < s.json.size(); ++n) CHECK(!refused(s.json.substr(0, n), s.tensors).empty());
   std::mt19937 random(1);
   const std::string alphabet = "{}[]\",:0123456789-.eEtfn\\u \x80\xff";
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < 8000; ++i) {
+    const Sample& s = samples[i % 2];
     std::string text = s.json;
     for (int k = 0, n = 1 + int(random() % 3); k < n; ++k) {
       const size_t at = random() % text.size();
@@ -249,8 +425,7 @@ TEST_CASE("a model cut at any byte, or with any byte changed") {
 }
 
 // Values of fields change places: the structure stays, the meaning does not.
-TEST_CASE("a model with values swapped") {
-  const Sample s;
+static void swap_values(const Sample& s, std::initializer_list<Dims> arguments) {
   std::vector<std::pair<size_t, size_t>> tokens;
   for (size_t i = 0; i < s.json.size(); ++i) {
     size_t end = i;
@@ -277,10 +452,16 @@ TEST_CASE("a model with values swapped") {
       const LoadedModel loaded = parse(text, s.tensors);
       Ref<FrozenGraph> graph(new FrozenGraph(loaded.model, loaded.values, {}));
       Context ctx;
-      const Value x[] = {range({2, 3})};
-      graph->run(ctx, x);
+      Values in;
+      for (const Dims& shape : arguments) in.push_back(range(shape));
+      graph->run(ctx, in);
     });
   }
+}
+
+TEST_CASE("a model with values swapped") {
+  swap_values(Sample(), {{2, 3}});
+  swap_values(control_flow_sample(), {{2, 3}, {3}});
 }
 
 TEST_CASE("the golden export of format version 1 loads and computes what it did") {
