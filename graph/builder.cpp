@@ -121,16 +121,35 @@ Attrs GraphBuilder::with_random_key(Context& ctx, const OpDef& op, const Attrs& 
   return out;
 }
 
-RandomKey GraphBuilder::take_ticks(const Ref<Generator>& generator, uint64_t count) {
-  if (parent_) return parent_->take_ticks(generator, count);
+size_t GraphBuilder::index_of(const Ref<Generator>& generator) {
+  if (parent_) return parent_->index_of(generator);
   const size_t index = size_t(std::find(generators.begin(), generators.end(), generator) - generators.begin());
-  if (index == generators.size()) {
-    generators.push_back(generator);
-    graph.ticks.push_back(0);
-  }
+  if (index == generators.size()) generators.push_back(generator);
+  if (graph.ticks.size() < generators.size()) graph.ticks.resize(generators.size());
+  return index;
+}
+
+RandomKey GraphBuilder::take_ticks(const Ref<Generator>& generator, uint64_t count) {
+  if (parent_ && !own_streams) return parent_->take_ticks(generator, count);
+  const size_t index = index_of(generator);
+  if (graph.ticks.size() <= index) graph.ticks.resize(index + 1);
   const RandomKey key{index, graph.ticks[index]};
   graph.ticks[index] += count;
   return key;
+}
+
+std::vector<BodyStream> GraphBuilder::take_streams(std::initializer_list<const Graph*> bodies) {
+  std::vector<uint64_t> taken;
+  for (const Graph* body : bodies) {
+    if (taken.size() < body->ticks.size()) taken.resize(body->ticks.size());
+    for (size_t g = 0; g < body->ticks.size(); ++g) taken[g] += body->ticks[g];
+  }
+  const GraphBuilder* root = this;
+  while (root->parent_) root = root->parent_;
+  std::vector<BodyStream> streams;
+  for (size_t g = 0; g < taken.size(); ++g)
+    if (taken[g] > 0) streams.push_back({g, take_ticks(root->generators[g], 1).tick});
+  return streams;
 }
 
 Values GraphBuilder::decompose(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
@@ -251,6 +270,55 @@ Value GraphBuilder::read_gradient(TapeNode& leaf) { return leaf.grad->value; }
 void GraphBuilder::write_gradient(TapeNode& leaf, Value gradient) {
   leaf.grad->value = std::move(gradient);
   leaf.fresh = true;
+}
+
+Values GraphBuilder::control(Context& ctx, Node node, std::span<const Value> inputs, std::span<const char> flows) {
+  node.inputs.clear();
+  for (const Value& v : inputs) node.inputs.push_back(operand_of(v));
+  Values out = emit(ctx, std::move(node));
+  if (stage_ == Stage::kReplay) return out;
+  Values reached;
+  for (size_t k = 0; k < flows.size(); ++k)
+    if (flows[k]) reached.push_back(out[k]);
+  if (reached.size() == 0) return out;
+  record_path(ctx, Node(), inputs, reached);
+  size_t next = 0;
+  for (size_t k = 0; k < flows.size(); ++k)
+    if (flows[k]) out[k] = reached[next++];
+  return out;
+}
+
+Values GraphBuilder::splice(Context& ctx, const Graph& from, std::span<const Value> inputs) {
+  const int32_t first_line = int32_t(graph.lines.size());
+  graph.lines.insert(graph.lines.end(), from.lines.begin(), from.lines.end());
+  std::vector<Operand> given(from.nodes.size());
+  std::vector<int32_t> moved(from.nodes.size() + 1, -1);
+  for (size_t k = 0; k < from.inputs.size(); ++k) given[size_t(from.inputs[k])] = operand_of(inputs[k]);
+  auto place = [&](Operand operand) {
+    if (!operand.is_node()) return operand;
+    const size_t at = size_t(operand.node);
+    if (from.nodes[at].kind == NodeKind::kInput) return given[at];
+    operand.node = moved[at];
+    return operand;
+  };
+  for (size_t i = 0; i < from.nodes.size(); ++i) {
+    moved[i] = int32_t(graph.nodes.size());
+    if (from.nodes[i].kind == NodeKind::kInput) continue;
+    Node& node = graph.nodes.emplace_back(from.nodes[i]);
+    for (Operand& operand : node.inputs) operand = place(operand);
+    if (node.line >= 0) node.line += first_line;
+    if (node.first > 0) node.first = moved[size_t(std::min<int32_t>(node.first, int32_t(i)))];
+    sequences_.push_back(ctx.next_sequence);
+  }
+  for (TypeGuard guard : from.guards) {
+    guard.of = place(guard.of);
+    if (guard.line >= 0) guard.line += first_line;
+    if (guard.of.is_node()) graph.guards.push_back(guard);
+  }
+  if (graph.ticks.size() < from.ticks.size()) graph.ticks.resize(from.ticks.size());
+  Values out;
+  for (const Operand& output : from.outputs) out.push_back(symbol(place(output)));
+  return out;
 }
 
 Values GraphBuilder::custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,

@@ -37,6 +37,12 @@ class GraphBuilder : public Tracer {
   Value read_gradient(TapeNode& leaf) override;
   void write_gradient(TapeNode& leaf, Value gradient) override;
 
+  // A kCond or kLoop: `node` but for its operands. `flows`: which outputs gradients flow through, while tracing.
+  Values control(Context& ctx, Node node, std::span<const Value> inputs, std::span<const char> flows);
+
+  // The nodes of another graph of the same kind, as they are, with these values in the place of its inputs; its outputs.
+  Values splice(Context& ctx, const Graph& graph, std::span<const Value> inputs);
+
   // outputs = saved with the gradient that the closed graph `backward` (saved…, cotangents…) → one for each input gives.
   Values custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,
                 std::span<const Value> saved, std::shared_ptr<const Graph> backward);
@@ -61,6 +67,10 @@ class GraphBuilder : public Tracer {
   std::vector<Ref<Generator>> generators;  // by the index that random keys name
   // The key of the next `count` ticks of a generator.
   RandomKey take_ticks(const Ref<Generator>& generator, uint64_t count);
+  // A body whose ticks are those of streams of its own (BodyStream).
+  bool own_streams = false;
+  // One for each generator that these bodies of a node take ticks of.
+  std::vector<BodyStream> take_streams(std::initializer_list<const Graph*> bodies);
 
  protected:
   int32_t line_now();
@@ -72,6 +82,7 @@ class GraphBuilder : public Tracer {
   void record_path(Context& ctx, const Node& node, std::span<const Value> inputs, std::span<Value> outputs);
 
   Operand captured(const Value& value);
+  size_t index_of(const Ref<Generator>& generator);
 
   Stage stage_;
   GraphBuilder* parent_;

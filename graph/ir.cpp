@@ -131,7 +131,7 @@ void verify_loop(const Graph& graph, size_t i, bool types) {
   if (node.bodies.size() != (trace ? 2u : 1u)) bad_node(graph, i, "has one body, in a trace a second one for its condition");
   if (node.inputs.size() < first + slices + carries) bad_node(graph, i, "lacks operands");
   if (node.types.size() < carries + 1) bad_node(graph, i, "lacks outputs");
-  if (!loop.counted && !loop.conditional && loop.slices == 0) bad_node(graph, i, "nothing says how many steps it takes");
+  if (!loop.counted && !loop.conditional && loop.limit < 0) bad_node(graph, i, "nothing says how many steps it takes");
   const size_t captures = node.inputs.size() - first - slices - carries, stacks = node.types.size() - carries - 1, flag = loop.conditional && !trace;
   const Graph& body = check_body(graph, i, 0, 1 + slices + carries + captures, flag + carries + stacks, types);
   if (trace) check_body(graph, i, 1, 1 + carries + captures, 1, types);
@@ -146,10 +146,10 @@ void verify_loop(const Graph& graph, size_t i, bool types) {
     check_same(graph, i, k < carries ? "carry" : "capture", k, input_type(body, 1 + slices + k), graph.type(node.inputs[first + slices + k]));
   for (size_t k = 0; k < carries; ++k) {
     check_same(graph, i, "carried output", k, body.type(body.outputs[flag + k]), input_type(body, 1 + slices + k));
-    check_same(graph, i, "output", k, body.type(body.outputs[flag + k]), node.types[k]);
+    check_same(graph, i, "output", k, body.type(body.outputs[flag + k]), node.types[1 + k]);
   }
   for (size_t k = 0; k < stacks; ++k) {
-    const Type& whole = node.types[carries + k];
+    const Type& whole = node.types[1 + carries + k];
     if (whole.shape.size() == 0) bad_node(graph, i, "a stacked output has rows");
     check_same(graph, i, "stacked output", k, body.type(body.outputs[flag + carries + k]),
                row_type(whole));
@@ -300,7 +300,7 @@ void verify(const Graph& graph, bool types) {
 
 Type row_type(const Type& whole) {
   Type row{whole.dtype, whole.device, {}};
-  for (size_t d = 1; d < whole.shape.size(); ++d) row.shape.push_back(whole.shape[d]);
+  for (int64_t size : std::span(whole.shape).subspan(1)) row.shape.push_back(size);
   return row;
 }
 
@@ -345,6 +345,22 @@ std::vector<int32_t> count_uses(const Graph& graph) {
       if (operand.is_node()) ++uses[size_t(operand.node)];
   for (const Operand& output : graph.outputs) ++uses[size_t(output.node)];
   return uses;
+}
+
+Graph without_effects(const Graph& graph) {
+  Graph out = graph;
+  for (Node& node : out.nodes) {
+    if (!has_effect(node)) continue;
+    for (auto& body : node.bodies) body = std::make_shared<const Graph>(without_effects(*body));
+    if (node.kind != NodeKind::kOp || !node.types.empty()) continue;
+    const int32_t line = node.line;
+    node = Node{};  // keeps the numbers of the nodes that follow
+    node.kind = NodeKind::kConstant;
+    node.line = line;
+    node.constant = make_filled(Type{}, 0);
+    node.types.push_back(node.constant.type());
+  }
+  return out;
 }
 
 Graph without_dead_nodes(const Graph& graph) {

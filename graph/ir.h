@@ -49,7 +49,7 @@ enum class Mode : uint8_t { kAuto, kOff, kOn };
 // kLoop: how its operands and those of its bodies are laid out.
 //   operands  [count] [flag] slices… carries… captures…
 //   body      (index, slices…, carries…, captures…) → [flag] carries… stacked…
-//   outputs   carries… stacked… steps
+//   outputs   steps carries… stacked…
 // A step gets its number (0-dim int64, from 1), row `index` of each slice, the carries of the step before (at first the
 // operands) and the captures; a stacked output has what the steps gave as its rows, zeros where no step was. Steps: the rows
 // of the slices, or the number in `count`, at most `limit`; a conditional loop ends before the first step for which the
@@ -135,6 +135,9 @@ std::string to_string(const Graph& graph);
 // The type of one row, which a loop cuts off or stacks, and that of so many rows.
 Type row_type(const Type& whole);
 Type stack_type(const Type& row, int64_t rows);
+
+// A graph without ops that are run for their effect alone, in its bodies too.
+Graph without_effects(const Graph& graph);
 
 // Whether running the node does more than computing its outputs: an op with an effect, or a body with one.
 bool has_effect(const Node& node);

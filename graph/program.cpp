@@ -20,8 +20,11 @@ bool any_flow(std::span<const Value> inputs) {
 
 // Whether the trace opens a scope of its own or takes gradients, so that it runs differently where they flow.
 bool reads_flows(const Graph& trace) {
-  for (const Node& node : trace.nodes)
+  for (const Node& node : trace.nodes) {
     if (node.kind == NodeKind::kGradient || node.recording == Mode::kOn) return true;
+    for (const auto& body : node.bodies)
+      if (reads_flows(*body)) return true;
+  }
   for (const TypeGuard& guard : trace.guards)
     if (guard.kind == TypeGuard::kRequiresGrad) return true;
   return false;
@@ -29,14 +32,7 @@ bool reads_flows(const Graph& trace) {
 
 // Inputs and cotangents → gradients, as a trace: what the script detached stays detached in gradients of these.
 Graph gradient_trace(const Graph& trace, const Specialized& joint) {
-  Graph graph = trace;
-  for (Node& node : graph.nodes) {
-    if (node.kind != NodeKind::kOp || !node.op->has(kEffect) || !node.types.empty()) continue;
-    node = Node{};  // what prints has printed
-    node.kind = NodeKind::kConstant;
-    node.constant = make_filled(Type{}, 0);
-    node.types.push_back(node.constant.type());
-  }
+  Graph graph = without_effects(trace);  // what prints has printed
   Node gradient;
   gradient.kind = NodeKind::kGradient;
   gradient.heads = int32_t(joint.heads.size());

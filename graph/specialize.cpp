@@ -1,4 +1,4 @@
-#include "graph/specialize.h"
+#include "graph/specialize_replay.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -57,292 +57,198 @@ std::unordered_set<const TapeNode*> history_of(std::span<const Value> heads) {
   return seen;
 }
 
-class Replay {
- public:
-  Replay(const Graph& trace, const Signature& signature)
-      : trace_(trace), signature_(signature), builder_(GraphBuilder::Stage::kReplay), values_(trace.nodes.size()) {
-    ctx_.interpreter = &builder_;
-    builder_.graph.lines = trace.lines;
-    builder_.graph.ticks = trace.ticks;
-  }
-
-  Specialized run() {
-    add_inputs();
-    sort_guards();
-    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
-      first_sequences_.push_back(ctx_.next_sequence);
-      replay(i);
-      check_guards(i);
-    }
-    Values outputs;
-    for (const Operand& operand : trace_.outputs) outputs.push_back(value(operand));
-    Specialized out;
-    out.outputs = outputs.size();
-    for (const Value& v : outputs) builder_.graph.outputs.push_back(builder_.operand_of(v));
-    if (signature_.recording) differentiate(outputs, out);
-    out.graph = without_dead_nodes(builder_.graph);
-    return out;
-  }
-
-  const Value& value(const Operand& operand) const { return values_[size_t(operand.node)][size_t(operand.output)]; }
-
- private:
-  void add_inputs() {
-    for (size_t i = 0; i < trace_.inputs.size(); ++i) {
-      const Node& node = trace_.nodes[size_t(trace_.inputs[i])];
-      Value v = builder_.add_input(signature_.types[i], node.name);
-      const Flow flow = signature_.flows[i];
-      if (flow != Flow::kNone) {
-        leaves_.push_back(fresh_leaf(ctx_, v.type(), flow == Flow::kAdd ? GradReq::kAdd : GradReq::kWrite));
-        v.link(leaves_.back().get(), 0);
-      }
-      inputs_.push_back(v);
-      values_[size_t(trace_.inputs[i])].push_back(v);
-    }
-  }
-
-  void sort_guards() {
-    for (const TypeGuard& guard : trace_.guards) guards_.push_back(&guard);
-    std::stable_sort(guards_.begin(), guards_.end(), [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
-  }
-
-  void check_guards(size_t i) {
-    for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_)
-      check_one(*guards_[next_guard_]);
-  }
-
-  void check_one(const TypeGuard& guard) {
-    check_guard(guard, value(guard.of), guard.line >= 0 ? trace_.lines[size_t(guard.line)] : "");
-  }
-
-  Values gather(std::span<const Operand> operands) const {
-    Values out;
-    for (const Operand& operand : operands) {
-      if (operand.is_number())
-        out.emplace_back(operand.number);
-      else
-        out.push_back(operand.is_none() ? Value() : value(operand));
-    }
-    return out;
-  }
-
-  void replay(size_t i) {
-    const Node& node = trace_.nodes[i];
-    if (node.kind == NodeKind::kInput) return;
-    builder_.current_line = node.line;
-    ScopedFlag recording(ctx_.recording, flag_of(node.recording, signature_.recording));
-    ScopedFlag training(ctx_.training, flag_of(node.training, signature_.training));
-    try {
-      values_[i] = results(node);
-    } catch (const PositionedError&) {
-      throw;
-    } catch (const Retrace&) {
-      throw;
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& e) {
-      if (node.line < 0) throw;
-      throw PositionedError(trace_.lines[size_t(node.line)] + ": " + e.what());
-    }
-  }
-
-  Values results(const Node& node) {
-    Values in = gather(node.inputs);
-    switch (node.kind) {
-      case NodeKind::kConstant: return {builder_.add_constant(node.constant)};
-      case NodeKind::kOp: return apply(ctx_, *node.op, in, node.attrs);
-      case NodeKind::kDetach: return {in[0].detached()};
-      case NodeKind::kLeaf: return {as_leaf(in[0], node.req)};
-      case NodeKind::kGradient: return gradient(node, in);
-      case NodeKind::kCustom: return custom(node, in);
-      default: throw Error("a trace cannot hold this kind of node");
-    }
-  }
-
-  Value as_leaf(const Value& v, GradReq req) {
-    leaves_.push_back(fresh_leaf(ctx_, v.type(), req));
-    Value out = v.detached();
-    out.link(leaves_.back().get(), 0);
-    return out;
-  }
-
-  Values gradient(const Node& node, const Values& in) {
-    const size_t heads = size_t(node.heads);
-    BackwardOptions options{true, node.create_graph, 0};
-    if (node.first > 0) options.first = sequence_of(size_t(node.first));
-    Values head_values, cotangents, wanted;
-    for (size_t k = 0; k < in.size(); ++k) (k < heads ? head_values : k < 2 * heads ? cotangents : wanted).push_back(in[k]);
-    Values out = flowing_gradients(head_values, cotangents, wanted, options);
-    for (size_t k = 0; k < out.size(); ++k)
-      if (!out[k].defined()) out[k] = builder_.filled(ctx_, wanted[k].type(), 0);
-    return out;
-  }
-
-  // Heads without history contribute nothing.
-  Values flowing_gradients(const Values& heads, const Values& cotangents, const Values& wanted, BackwardOptions options) {
-    Values flowing, with;
-    for (size_t k = 0; k < heads.size(); ++k)
-      if (heads[k].has_node()) flowing.push_back(heads[k]), with.push_back(k < cotangents.size() ? cotangents[k] : Value());
-    return flowing.empty() ? Values(wanted.size()) : gradients(ctx_, flowing, with, wanted, options);
-  }
-
-  uint64_t sequence_of(size_t node) const { return node < first_sequences_.size() ? first_sequences_[node] : ctx_.next_sequence; }
-
-  Values custom(const Node& node, const Values& in) {
-    const size_t inputs = size_t(node.heads), outputs = node.types.size();
-    Values from, out, saved;
-    for (size_t k = 0; k < in.size(); ++k) (k < inputs ? from : k < inputs + outputs ? out : saved).push_back(in[k]);
-    for (Value& v : out) v = v.detached();
-    const std::shared_ptr<const Graph> backward = node.bodies[0];
-    record_custom(ctx_, node.name, from, out, [this, backward, saved](Context&, TapeNode& entry, std::span<const Value> dys) {
-      Values arguments = saved;
-      for (size_t k = 0; k < dys.size(); ++k)
-        arguments.push_back(dys[k].defined() ? dys[k] : builder_.filled(ctx_, entry.outputs[k]->type, 0));
-      return inlined(*backward, arguments);
-    });
-    return out;
-  }
-
-  // The outputs of a closed graph, applied here.
-  Values inlined(const Graph& body, const Values& arguments) {
-    std::vector<Values> values(body.nodes.size());
-    for (size_t k = 0; k < body.inputs.size(); ++k) values[size_t(body.inputs[k])].push_back(arguments[k]);
-    std::swap(values, values_);
-    for (size_t i = 0; i < body.nodes.size(); ++i)
-      if (body.nodes[i].kind != NodeKind::kInput) values_[i] = results(body.nodes[i]);
-    Values out;
-    for (const Operand& operand : body.outputs) out.push_back(value(operand));
-    for (const TypeGuard& guard : body.guards) check_one(guard);
-    std::swap(values, values_);
-    return out;
-  }
-
-  void differentiate(const Values& outputs, Specialized& out) {
-    Values heads, cotangents, wanted;
-    const size_t nodes = builder_.graph.nodes.size();
-    for (size_t k = 0; k < outputs.size(); ++k) {
-      if (!outputs[k].has_node() || !is_float(outputs[k].dtype())) continue;
-      out.heads.push_back(int32_t(k));
-      heads.push_back(outputs[k]);
-      cotangents.push_back(builder_.add_input(outputs[k].type(), fmt::format("cotangent {}", k + 1)));
-    }
-    if (heads.empty()) return;
-    const std::unordered_set<const TapeNode*> history = history_of(heads);
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (!inputs_[i].has_node()) continue;
-      wanted.push_back(inputs_[i]);
-      if (history.count(inputs_[i].node())) out.reached.push_back(int32_t(i));
-    }
-    builder_.current_line = -1;
-    Values grads = gradients(ctx_, heads, cotangents, wanted, {true, false, 0});
-    size_t next = 0;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (!inputs_[i].has_node()) continue;
-      Value& grad = grads[next++];
-      if (!grad.defined()) continue;
-      out.wanted.push_back(int32_t(i));
-      builder_.graph.outputs.push_back(builder_.operand_of(grad));
-    }
-    if (out.reached.empty()) {  // the history ends inside
-      builder_.graph.nodes.resize(nodes);
-      builder_.graph.inputs.resize(inputs_.size());
-      out.heads.clear();
-    }
-  }
-
-  const Graph& trace_;
-  const Signature& signature_;
-  Context ctx_;
-  GraphBuilder builder_;
-  std::vector<Values> values_;
-  std::vector<uint64_t> first_sequences_;
-  Values inputs_;
-  std::vector<Ref<TapeNode>> leaves_;
-  std::vector<const TypeGuard*> guards_;
-  size_t next_guard_ = 0;
-};
-
-// Copies nodes of a graph into another one, keeping where each went.
-class Copier {
- public:
-  explicit Copier(const Graph& from) : from_(from), places_(from.nodes.size(), -1) {
-    out.lines = from.lines;
-    out.ticks = from.ticks;
-  }
-  Graph out;
-
-  bool has(int32_t node) const { return places_[size_t(node)] >= 0; }
-
-  int32_t copy(int32_t node) {
-    if (has(node)) return places_[size_t(node)];
-    Node copied = from_.nodes[size_t(node)];
-    for (Operand& operand : copied.inputs)
-      if (operand.is_node()) operand = place(operand);
-    return append(node, std::move(copied));
-  }
-
-  // An input that stands for output `operand` of the source.
-  void stand_in(const Operand& operand) {
-    Node input;
-    input.kind = NodeKind::kInput;
-    input.types.push_back(from_.type(operand));
-    if (from_.nodes[size_t(operand.node)].kind == NodeKind::kInput) input.name = from_.nodes[size_t(operand.node)].name;
-    stand_ins_.emplace_back(operand, Operand::of(out.nodes.size()));
-    out.inputs.push_back(int32_t(out.nodes.size()));
-    out.nodes.push_back(std::move(input));
-  }
-
-  Operand place(const Operand& operand) const {
-    for (const auto& [source, here] : stand_ins_)
-      if (source == operand) return here;
-    return {places_[size_t(operand.node)], operand.output, 0};
-  }
-
- private:
-  int32_t append(int32_t node, Node copied) {
-    places_[size_t(node)] = int32_t(out.nodes.size());
-    if (copied.kind == NodeKind::kInput) out.inputs.push_back(int32_t(out.nodes.size()));
-    out.nodes.push_back(std::move(copied));
-    return places_[size_t(node)];
-  }
-
-  const Graph& from_;
-  std::vector<int32_t> places_;
-  std::vector<std::pair<Operand, Operand>> stand_ins_;
-};
-
-std::vector<char> ancestors(const Graph& graph, std::span<const Operand> outputs, bool effects) {
-  std::vector<char> live(graph.nodes.size());
-  for (const Operand& output : outputs) live[size_t(output.node)] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
-    if (effects && has_effect(node)) live[i] = true;
-    if (!live[i]) continue;
-    for (const Operand& operand : node.inputs)
-      if (operand.is_node()) live[size_t(operand.node)] = true;
-  }
-  return live;
-}
-
-// What a value needs no memory for between forward and backward, because having it again costs nothing.
-bool is_cheap(const Node& node) { return node.kind == NodeKind::kOp && (node.op->view || node.is("full")); }
-
-// The nodes that backward runs: what only gradients need, and what is cheap to have again.
-std::vector<char> backward_nodes(const Graph& graph, std::span<const Operand> gradients, const std::vector<char>& in_forward) {
-  std::vector<char> asked(graph.nodes.size()), chosen(graph.nodes.size());
-  for (const Operand& gradient : gradients) asked[size_t(gradient.node)] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
-    if (!asked[i] || node.kind == NodeKind::kInput) continue;
-    chosen[i] = !in_forward[i] || node.kind == NodeKind::kConstant || is_cheap(node);
-    if (!chosen[i]) continue;
-    for (const Operand& operand : node.inputs)
-      if (operand.is_node()) asked[size_t(operand.node)] = true;
-  }
-  return chosen;
-}
-
 }  // namespace
+
+Replay::Replay(const Graph& trace, const Signature& signature, Heads heads)
+    : trace_(trace), signature_(signature), heads_(std::move(heads)), builder_(GraphBuilder::Stage::kReplay), values_(trace.nodes.size()) {
+  ctx_.interpreter = &builder_;
+  builder_.graph.lines = trace.lines;
+  builder_.graph.ticks = trace.ticks;
+}
+
+Specialized Replay::run() {
+  add_inputs();
+  sort_guards();
+  for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+    first_sequences_.push_back(ctx_.next_sequence);
+    replay(i);
+    check_guards(i);
+  }
+  Values outputs;
+  for (const Operand& operand : trace_.outputs) outputs.push_back(value(operand));
+  Specialized out;
+  out.outputs = outputs.size();
+  for (const Value& v : outputs) {
+    builder_.graph.outputs.push_back(builder_.operand_of(v));
+    flows.push_back(v.has_node() && is_float(v.dtype()));
+  }
+  if (signature_.recording && heads_.differentiate) differentiate(outputs, out);
+  out.graph = without_dead_nodes(builder_.graph);
+  return out;
+}
+
+void Replay::add_inputs() {
+  for (size_t i = 0; i < trace_.inputs.size(); ++i) {
+    const Node& node = trace_.nodes[size_t(trace_.inputs[i])];
+    Value v = builder_.add_input(signature_.types[i], node.name);
+    const Flow flow = signature_.flows[i];
+    if (flow != Flow::kNone) {
+      leaves_.push_back(fresh_leaf(ctx_, v.type(), flow == Flow::kAdd ? GradReq::kAdd : GradReq::kWrite));
+      v.link(leaves_.back().get(), 0);
+    }
+    inputs_.push_back(v);
+    values_[size_t(trace_.inputs[i])].push_back(v);
+  }
+}
+
+void Replay::sort_guards() {
+  for (const TypeGuard& guard : trace_.guards) guards_.push_back(&guard);
+  std::stable_sort(guards_.begin(), guards_.end(), [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
+}
+
+void Replay::check_guards(size_t i) {
+  for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_)
+    check_one(*guards_[next_guard_]);
+}
+
+void Replay::check_one(const TypeGuard& guard) {
+  check_guard(guard, value(guard.of), guard.line >= 0 ? trace_.lines[size_t(guard.line)] : "");
+}
+
+Values Replay::gather(std::span<const Operand> operands) const {
+  Values out;
+  for (const Operand& operand : operands) {
+    if (operand.is_number())
+      out.emplace_back(operand.number);
+    else
+      out.push_back(operand.is_none() ? Value() : value(operand));
+  }
+  return out;
+}
+
+void Replay::replay(size_t i) {
+  const Node& node = trace_.nodes[i];
+  if (node.kind == NodeKind::kInput) return;
+  builder_.current_line = node.line;
+  ScopedFlag recording(ctx_.recording, flag_of(node.recording, signature_.recording));
+  ScopedFlag training(ctx_.training, flag_of(node.training, signature_.training));
+  try {
+    values_[i] = results(node);
+  } catch (const PositionedError&) {
+    throw;
+  } catch (const Retrace&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    if (node.line < 0) throw;
+    throw PositionedError(trace_.lines[size_t(node.line)] + ": " + e.what());
+  }
+}
+
+Values Replay::results(const Node& node) {
+  Values in = gather(node.inputs);
+  switch (node.kind) {
+    case NodeKind::kConstant: return {builder_.add_constant(node.constant)};
+    case NodeKind::kOp: return apply(ctx_, *node.op, in, node.attrs);
+    case NodeKind::kDetach: return {in[0].detached()};
+    case NodeKind::kLeaf: return {as_leaf(in[0], node.req)};
+    case NodeKind::kGradient: return gradient(node, in);
+    case NodeKind::kCustom: return custom(node, in);
+    case NodeKind::kCond: return cond(node, in);
+    case NodeKind::kLoop: return loop(node, in);
+    default: throw Error("a trace cannot hold this kind of node");
+  }
+}
+
+Value Replay::as_leaf(const Value& v, GradReq req) {
+  leaves_.push_back(fresh_leaf(ctx_, v.type(), req));
+  Value out = v.detached();
+  out.link(leaves_.back().get(), 0);
+  return out;
+}
+
+Values Replay::gradient(const Node& node, const Values& in) {
+  const size_t heads = size_t(node.heads);
+  BackwardOptions options{true, node.create_graph, 0};
+  if (node.first > 0) options.first = sequence_of(size_t(node.first));
+  Values head_values, cotangents, wanted;
+  for (size_t k = 0; k < in.size(); ++k) (k < heads ? head_values : k < 2 * heads ? cotangents : wanted).push_back(in[k]);
+  Values out = flowing_gradients(head_values, cotangents, wanted, options);
+  for (size_t k = 0; k < out.size(); ++k)
+    if (!out[k].defined()) out[k] = builder_.filled(ctx_, wanted[k].type(), 0);
+  return out;
+}
+
+// Heads without history contribute nothing.
+Values Replay::flowing_gradients(const Values& heads, const Values& cotangents, const Values& wanted, BackwardOptions options) {
+  Values flowing, with;
+  for (size_t k = 0; k < heads.size(); ++k)
+    if (heads[k].has_node()) flowing.push_back(heads[k]), with.push_back(k < cotangents.size() ? cotangents[k] : Value());
+  return flowing.empty() ? Values(wanted.size()) : gradients(ctx_, flowing, with, wanted, options);
+}
+
+Values Replay::custom(const Node& node, const Values& in) {
+  const size_t inputs = size_t(node.heads), outputs = node.types.size();
+  Values from, out, saved;
+  for (size_t k = 0; k < in.size(); ++k) (k < inputs ? from : k < inputs + outputs ? out : saved).push_back(in[k]);
+  for (Value& v : out) v = v.detached();
+  const std::shared_ptr<const Graph> backward = node.bodies[0];
+  record_custom(ctx_, node.name, from, out, [this, backward, saved](Context&, TapeNode& entry, std::span<const Value> dys) {
+    Values arguments = saved;
+    for (size_t k = 0; k < dys.size(); ++k)
+      arguments.push_back(dys[k].defined() ? dys[k] : builder_.filled(ctx_, entry.outputs[k]->type, 0));
+    return inlined(*backward, arguments);
+  });
+  return out;
+}
+
+// The outputs of a closed graph, applied here.
+Values Replay::inlined(const Graph& body, const Values& arguments) {
+  std::vector<Values> values(body.nodes.size());
+  for (size_t k = 0; k < body.inputs.size(); ++k) values[size_t(body.inputs[k])].push_back(arguments[k]);
+  std::swap(values, values_);
+  for (size_t i = 0; i < body.nodes.size(); ++i)
+    if (body.nodes[i].kind != NodeKind::kInput) values_[i] = results(body.nodes[i]);
+  Values out;
+  for (const Operand& operand : body.outputs) out.push_back(value(operand));
+  for (const TypeGuard& guard : body.guards) check_one(guard);
+  std::swap(values, values_);
+  return out;
+}
+
+void Replay::differentiate(const Values& outputs, Specialized& out) {
+  Values heads, cotangents, wanted;
+  const size_t nodes = builder_.graph.nodes.size();
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (!flows[k] || (!heads_.chosen.empty() && !heads_.chosen[k])) continue;
+    out.heads.push_back(int32_t(k));
+    heads.push_back(outputs[k]);
+    cotangents.push_back(builder_.add_input(outputs[k].type(), fmt::format("cotangent {}", k + 1)));
+  }
+  if (heads.empty()) return;
+  const std::unordered_set<const TapeNode*> history = history_of(heads);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].has_node()) continue;
+    wanted.push_back(inputs_[i]);
+    if (history.count(inputs_[i].node())) out.reached.push_back(int32_t(i));
+  }
+  builder_.current_line = -1;
+  Values grads = gradients(ctx_, heads, cotangents, wanted, {true, false, 0});
+  size_t next = 0;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].has_node()) continue;
+    Value& grad = grads[next++];
+    if (!grad.defined()) continue;
+    out.wanted.push_back(int32_t(i));
+    builder_.graph.outputs.push_back(builder_.operand_of(grad));
+  }
+  if (out.reached.empty()) {  // the history ends inside
+    builder_.graph.nodes.resize(nodes);
+    builder_.graph.inputs.resize(inputs_.size());
+    out.heads.clear();
+  }
+}
 
 bool Signature::operator==(const Signature& other) const {
   return recording == other.recording && training == other.training &&
@@ -358,50 +264,5 @@ void check_guard(const TypeGuard& guard, const Value& value, const std::string& 
 }
 
 Specialized specialize(const Graph& trace, const Signature& signature) { return Replay(trace, signature).run(); }
-
-Split split(const Specialized& joint) {
-  const Graph& graph = joint.graph;
-  const std::span<const Operand> all(graph.outputs);
-  const auto results = all.subspan(0, joint.outputs), gradients = all.subspan(joint.outputs);
-  const size_t call_inputs = graph.inputs.size() - joint.heads.size();
-  const std::vector<char> in_forward = ancestors(graph, results, true);
-  const std::vector<char> in_backward = backward_nodes(graph, gradients, in_forward);
-  Split out;
-  Copier forward(graph), backward(graph);
-  for (size_t k = 0; k < call_inputs; ++k) forward.copy(graph.inputs[k]);
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (in_forward[i] && graph.nodes[i].kind != NodeKind::kInput) forward.copy(int32_t(i));
-  for (const Operand& output : results) forward.out.outputs.push_back(forward.place(output));
-  // Operands of backward from outside of it, in order of first use: inputs first, then residuals.
-  std::vector<char> read(graph.nodes.size());
-  std::vector<Operand> residuals;
-  auto use = [&](const Operand& operand) {
-    if (!operand.is_node() || in_backward[size_t(operand.node)]) return;
-    if (graph.node(operand).kind == NodeKind::kInput)
-      read[size_t(operand.node)] = true;
-    else if (std::find(residuals.begin(), residuals.end(), operand) == residuals.end())
-      residuals.push_back(operand);
-  };
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (in_backward[i])
-      for (const Operand& operand : graph.nodes[i].inputs) use(operand);
-  for (const Operand& output : gradients) use(output);
-  for (size_t k = 0; k < call_inputs; ++k) {
-    if (!read[size_t(graph.inputs[k])]) continue;
-    out.kept.push_back(int32_t(k));
-    backward.copy(graph.inputs[k]);
-  }
-  for (const Operand& residual : residuals) {
-    forward.out.outputs.push_back(forward.place(residual));
-    backward.stand_in(residual);
-  }
-  for (size_t k = call_inputs; k < graph.inputs.size(); ++k) backward.copy(graph.inputs[k]);
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (in_backward[i]) backward.copy(int32_t(i));
-  for (const Operand& output : gradients) backward.out.outputs.push_back(backward.place(output));
-  out.forward = std::move(forward.out);
-  out.backward = without_dead_nodes(backward.out);
-  return out;
-}
 
 }  // namespace pg

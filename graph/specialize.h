@@ -44,6 +44,7 @@ struct Split {
   Graph forward, backward;
   std::vector<int32_t> kept;
 };
-Split split(const Specialized& joint);
+// recompute: nothing is kept but inputs. Loops that may take any number of steps are run again in any case.
+Split split(const Specialized& joint, bool recompute = false);
 
 }  // namespace pg

@@ -1,0 +1,68 @@
+// Replay: the interpreter of traces behind specialize(). Private to graph/specialize*.cpp.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "graph/specialize.h"
+#include "tensor/tape.h"
+
+namespace pg {
+
+// Which outputs of a trace the joint program takes cotangents of.
+struct Heads {
+  bool differentiate = true;
+  std::vector<char> chosen;  // by output; empty: all that gradients flow through
+};
+
+class Replay {
+ public:
+  Replay(const Graph& trace, const Signature& signature, Heads heads = {});
+  Specialized run();
+  std::vector<char> flows;  // after run(): which outputs gradients flow through
+
+ private:
+  const Value& value(const Operand& operand) const { return values_[size_t(operand.node)][size_t(operand.output)]; }
+  void add_inputs();
+  void sort_guards();
+  void check_guards(size_t i);
+  void check_one(const TypeGuard& guard);
+  Values gather(std::span<const Operand> operands) const;
+  void replay(size_t i);
+  Values results(const Node& node);
+  Value as_leaf(const Value& v, GradReq req);
+  Values gradient(const Node& node, const Values& in);
+  // Heads without history contribute nothing.
+  Values flowing_gradients(const Values& heads, const Values& cotangents, const Values& wanted, BackwardOptions options);
+  uint64_t sequence_of(size_t node) const { return node < first_sequences_.size() ? first_sequences_[node] : ctx_.next_sequence; }
+  Values custom(const Node& node, const Values& in);
+  // The outputs of a closed graph, applied here.
+  Values inlined(const Graph& body, const Values& arguments);
+  void differentiate(const Values& outputs, Specialized& out);
+
+  // Branches and loops: graph/specialize_control.cpp.
+  struct Applied;
+  Values cond(const Node& node, const Values& in);
+  Values cond_gradient(const Applied& applied, std::span<const Value> dys);
+  Values loop(Node node, Values in);
+  void close_condition(Node& node, Values& in);
+  Values loop_gradient(const Applied& applied, std::span<const Value> dys);
+  void keep_for_backward(int32_t at, Graph forward, size_t outputs, std::span<const Operand> carries);
+  Values checkpointed(const Node& node, const Values& in);
+  Signature body_signature(const Graph& body) const;
+  Values emit_control(std::shared_ptr<Applied> applied, Values (Replay::*gradient)(const Applied&, std::span<const Value>));
+  Value zeros(const Type& type) { return builder_.filled(ctx_, type, 0); }
+
+  const Graph& trace_;
+  const Signature& signature_;
+  Heads heads_;
+  Context ctx_;
+  GraphBuilder builder_;
+  std::vector<Values> values_;
+  std::vector<uint64_t> first_sequences_;
+  Values inputs_;
+  std::vector<Ref<TapeNode>> leaves_;
+  std::vector<const TypeGuard*> guards_;
+  size_t next_guard_ = 0;
+};
+
+}  // namespace pg
