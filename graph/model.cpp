@@ -163,16 +163,16 @@ void check_loop(const Graph& graph, size_t i) {
   const Graph& body = *node.bodies[0];
   if (loop.conditional != (node.bodies.size() == 2)) bad_node(graph, i, "a second body is the condition of a conditional loop in a trace");
   if (loop.counted) require_scalar(graph, i, "count", graph.type(node.inputs[0]), DType::kInt64);
-  require_scalar(graph, i, "number of steps", node.types[node.types.size() - 1], DType::kInt64);
+  require_scalar(graph, i, "number of steps", node.types[0], DType::kInt64);
   const auto input = [](const Graph& g, size_t k) -> const Type& { return g.nodes[size_t(g.inputs[k])].types[0]; };
   for (const auto& each : node.bodies) require_scalar(graph, i, "index", input(*each, 0), DType::kInt64);
   const int64_t rows = std::max<int64_t>(loop.limit, 0);
   const size_t first = size_t(loop.first_slice(true)), slices = size_t(loop.slices), carries = size_t(loop.carries);
   for (size_t k = 0; k < slices; ++k)
     if (graph.type(node.inputs[first + k]).shape[0] != rows) bad_node(graph, i, fmt::format("slice {} has not {} rows", k + 1, rows));
-  for (size_t k = carries; k + 1 < node.types.size(); ++k)
+  for (size_t k = 1 + carries; k < node.types.size(); ++k)
     if (node.types[k].shape.size() == 0 || node.types[k].shape[0] != rows)
-      bad_node(graph, i, fmt::format("stacked output {} has not {} rows", k - carries + 1, rows));
+      bad_node(graph, i, fmt::format("stacked output {} has not {} rows", k - carries, rows));
   if (!loop.conditional) return;
   const Graph& condition = *node.bodies[1];
   if (numel(condition.type(condition.outputs[0]).shape) != 1) bad_node(graph, i, "its condition gives more than one element");

@@ -123,16 +123,16 @@ Model control_flow_model() {
   const Operand x = m.input(floats({2, 3}), "data"), h = m.input(floats({3}), "h"), w = m.input(floats({3, 3}), "weight");
   LoopForm each;
   each.slices = each.carries = 1, each.limit = 2, each.reverse = true, each.checkpoint = 5;
-  const Operand loop = add_node(m, NodeKind::kLoop, "foreach", {x, h, w}, {floats({3}), floats({2, 3}), kIndex}, {step_body()}, each);
+  const Operand loop = add_node(m, NodeKind::kLoop, "foreach", {x, h, w}, {kIndex, floats({3}), floats({2, 3})}, {step_body()}, each);
   m.graph.nodes.back().streams = {{0, 1}};
   m.at("net.lua:9");
   const Operand bound = m.op("sum", {h});
   LoopForm when;
   when.carries = 1, when.conditional = true, when.limit = 4;
-  const Operand doubled = add_node(m, NodeKind::kLoop, "while_loop", {loop, bound}, {floats({3}), floats({4, 3}), kIndex}, {double_body(), below_body()}, when);
+  const Operand doubled = add_node(m, NodeKind::kLoop, "while_loop", {{loop.node, 1}, bound}, {kIndex, floats({3}), floats({4, 3})}, {double_body(), below_body()}, when);
   const Operand predicate = m.op("gt", {bound, Operand::immediate(0)});
-  m.output(add_node(m, NodeKind::kCond, "cond", {predicate, doubled}, {floats({3})}, {scaled_body(2), scaled_body(3)}));
-  m.output({loop.node, 1});
+  m.output(add_node(m, NodeKind::kCond, "cond", {predicate, {doubled.node, 1}}, {floats({3})}, {scaled_body(2), scaled_body(3)}));
+  m.output({loop.node, 2});
   m.output({doubled.node, 2});
   m.graph.ticks = {2};
   Model model;
@@ -220,10 +220,10 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
       {loop, R"("loop":{"slices":500000000,"carries":500000000})", "lacks operands"},
       {loop, R"("loop":{"slices":1,"carries":3,"limit":2})", "lacks operands"},
       {loop, R"("loop":{"slices":0,"carries":3,"limit":2})", "lacks outputs"},
-      {loop, R"("loop":{"slices":0,"carries":2,"limit":2})", "nothing says how many steps"},
+      {loop, R"("loop":{"slices":0,"carries":2})", "nothing says how many steps"},
       {loop, R"("loop":{"slices":1,"carries":2,"limit":2})", "carried output 2 of a body is float32 3 cpu"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":3})", "slice 1 has not 3 rows"},
-      {loop, R"("loop":{"slices":1,"carries":1})", "slice 1 has not 0 rows"},
+      {loop, R"("loop":{"slices":1,"carries":1})", "nothing says how many steps"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":-1})", "expected a whole number from 0"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"checkpoint":0})", "expected a whole number from 1"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"rows":0})", "unknown field 'rows'"},
@@ -245,11 +245,11 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
       {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true})", "stacked output 1 has not 0 rows"},
       {R"("in":[0,1,2])", R"("in":[0,1,null])", "takes arrays only"},
       {R"("in":[0,1,2])", R"("in":[0,2,1])", "carry 1 of a body is float32 3 cpu, expected float32 3x3"},
-      {R"("in":[6,5])", R"("in":[0,5])", "needs a predicate of one element"},
-      {R"("in":[6,5])", R"("in":[6])", "takes 1 inputs, gets 0"},
-      {R"([["float32",[3]],["float32",[2,3]],["int64",[]]])", R"([["float32",[3]],["float32",[2,3]],["int64",[1]]])", "its number of steps is"},
-      {R"([["float32",[3]],["float32",[2,3]],["int64",[]]])", R"([["float32",[3]],["float32",[2,4]],["int64",[]]])", "stacked output 1 of a body"},
-      {R"([["float32",[3]],["float32",[2,3]],["int64",[]]])", R"([["float32",[3]],["float32",[]],["int64",[]]])", "stacked output 1 has not 2 rows"},
+      {R"("in":[6,[5,1]])", R"("in":[0,[5,1]])", "needs a predicate of one element"},
+      {R"("in":[6,[5,1]])", R"("in":[6])", "takes 1 inputs, gets 0"},
+      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[1]],["float32",[3]],["float32",[2,3]]])", "its number of steps is"},
+      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[2,4]]])", "stacked output 1 of a body"},
+      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[]]])", "stacked output 1 has not 2 rows"},
       {R"("tensor":"constant/1")", R"("tensor":"weight")", "the constant 'weight' is float32 3x3"},
   };
   for (const Case& c : cases) {
