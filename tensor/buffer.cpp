@@ -69,49 +69,110 @@ int class_index(size_t size) {
 }
 constexpr int kClasses = 16 + 4 * 40;
 
+// Blocks from here on are mapped one by one, so that what is given back leaves the process at once.
+constexpr size_t kMapped = size_t(1) << 20;
+
+// Of a whole number of pages, aligned to huge pages where it holds some.
+void* map_block(size_t size) {
+  const size_t slack = size >= 2 * kHuge ? kHuge : 0;
+  void* mapped = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  if (!slack) return mapped;
+  char* begin = static_cast<char*>(mapped);
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) & (slack - 1);
+  if (before) munmap(begin, before);
+  if (before < slack) munmap(begin + before + size, slack - before);
+  madvise(begin + before, size, MADV_HUGEPAGE);
+  return begin + before;
+}
+
 void* system_allocate(size_t size) {
-  const size_t alignment = size >= 2 * kHuge ? kHuge : 64;
+  if (size >= kMapped) return map_block(size);
   void* block = nullptr;
-  if (posix_memalign(&block, alignment, size) != 0) return nullptr;
-  if (size >= 2 * kHuge) madvise(block, size, MADV_HUGEPAGE);
-  return block;
+  return posix_memalign(&block, 64, size) == 0 ? block : nullptr;
+}
+void system_free(void* block, size_t size) {
+  if (size >= kMapped) munmap(block, size);
+  else std::free(block);
 }
 
 // Free blocks by size class. Small classes are cached a thread, the rest under one lock.
 class Cache {
  public:
+  // On a miss, blocks that nobody took for long are given back first, as many bytes as are to come from the system.
   void* take(size_t size) {
-    std::lock_guard hold(lock_);
-    auto& list = lists_[class_index(size)];
-    if (list.empty()) return nullptr;
-    void* block = list.back();
-    list.pop_back();
-    counters.cached -= int64_t(size);
-    return block;
+    std::vector<Idle> stale;
+    {
+      std::lock_guard hold(lock_);
+      asked_ += size;
+      auto& list = lists_[class_index(size)];
+      if (!list.empty()) {
+        void* block = list.back().block;
+        list.pop_back();
+        counters.cached -= int64_t(size);
+        return block;
+      }
+      if (size >= kMapped) stale = make_room(size);
+    }
+    for (const Idle& idle : stale) system_free(idle.block, idle.size);
+    return nullptr;
   }
   void give(void* block, size_t size) {
     {
       std::lock_guard hold(lock_);
       if (size_t(counters.cached.load()) + size <= kCacheLimit) {
-        lists_[class_index(size)].push_back(block);
+        lists_[class_index(size)].push_back({block, size, asked_});
         counters.cached += int64_t(size);
         return;
       }
     }
-    std::free(block);
+    system_free(block, size);
   }
   void flush() {
     std::lock_guard hold(lock_);
-    for (int i = 0; i < kClasses; ++i) {
-      for (void* block : lists_[i]) std::free(block);
-      lists_[i].clear();
+    for (auto& list : lists_) {
+      for (const Idle& idle : list) system_free(idle.block, idle.size);
+      list.clear();
     }
     counters.cached = 0;
   }
 
  private:
+  struct Idle {
+    void* block;
+    size_t size;
+    uint64_t since;  // asked_ when it was given
+  };
+
+  // The last of a list is taken first, so the first has rested longest. A block is stale when `patience_` times the bytes
+  // in the cache have been asked for since it came. Patience grows whenever a block given back would have been of use, so
+  // that a loop that comes round to the same sizes soon keeps them all.
+  std::vector<Idle> make_room(size_t size) {
+    int64_t& missed = given_back_[class_index(size)];
+    if (missed > 0) --missed, patience_ = std::min(patience_ * 1.25, kMostPatience);
+    std::vector<Idle> stale;
+    const uint64_t patience = uint64_t(patience_ * double(counters.cached.load()));
+    for (size_t freed = 0; freed < size;) {
+      std::vector<Idle>* oldest = nullptr;
+      for (int i = class_index(kMapped); i < kClasses; ++i)
+        if (!lists_[i].empty() && (!oldest || lists_[i].front().since < oldest->front().since)) oldest = &lists_[i];
+      if (!oldest || asked_ - oldest->front().since < patience) break;
+      const Idle idle = oldest->front();
+      oldest->erase(oldest->begin());
+      stale.push_back(idle);
+      ++given_back_[class_index(idle.size)];
+      freed += idle.size;
+      counters.cached -= int64_t(idle.size);
+    }
+    return stale;
+  }
+
+  static constexpr double kMostPatience = 16;
   std::mutex lock_;
-  std::array<std::vector<void*>, kClasses> lists_;
+  uint64_t asked_ = 0;    // bytes, so far
+  double patience_ = 0.5;
+  std::array<int64_t, kClasses> given_back_{};  // blocks of each class
+  std::array<std::vector<Idle>, kClasses> lists_;
 };
 
 Cache& cache() {
@@ -166,7 +227,7 @@ void* cached_allocate(size_t size) {
 
 void cached_free(void* block, size_t size) {
   if (size <= kLocalSize && local_cache.give(block, size)) return;
-  if (size <= kLocalSize) return std::free(block);
+  if (size <= kLocalSize) return system_free(block, size);
   cache().give(block, size);
 }
 

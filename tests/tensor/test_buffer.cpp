@@ -103,6 +103,32 @@ TEST_CASE("buffer: the cache is bounded") {
   flush_memory_cache();
 }
 
+TEST_CASE("buffer: what rests in the cache makes room for blocks of other sizes, but not for those of a loop") {
+  flush_memory_cache();
+  std::vector<Ref<Buffer>> temporaries;
+  for (int i = 0; i < 8; ++i) temporaries.push_back(Buffer::allocate({}, 3 * kMega));
+  temporaries.clear();
+  CHECK(memory_stats().cached >= int64_t(24 * kMega));
+  Ref<Buffer> arena = Buffer::allocate({}, 100 * kMega);
+  CHECK(memory_stats().cached < int64_t(12 * kMega));
+  arena = {};
+  flush_memory_cache();
+
+  const auto round = [] {
+    std::vector<Ref<Buffer>> held;
+    for (size_t i = 1; i <= 5; ++i) {
+      for (int k = 0; k < 4; ++k) held.push_back(Buffer::allocate({}, i * 2 * kMega));
+      held.clear();
+    }
+    return memory_stats().cached;
+  };
+  for (int i = 0; i < 40; ++i) round();
+  const int64_t cached = round();
+  CHECK(cached >= int64_t(120 * kMega));
+  CHECK(round() == cached);
+  flush_memory_cache();
+}
+
 TEST_CASE("buffer: the peak is the largest live amount since it was reset") {
   reset_peak();
   const int64_t start = memory_stats().live;
