@@ -154,8 +154,8 @@ local function emit_tensor()
   end
 end
 
-local function emit_methods(class, prefixes)
-  emit("---@class perigee.%s\nlocal %s = {}\n", class, class)
+local function emit_methods(class, prefixes, parent)
+  emit("---@class perigee.%s%s\nlocal %s = {}\n", class, parent or "", class)
   for _, entry in ipairs(documents.index().list) do
     local prefix, name = entry.name:match("^(%w+):([%w_]+)$")
     if prefix and prefixes[prefix] and usable(name) then emit_function(class .. ":", name, entry) end
@@ -167,19 +167,25 @@ local function find_entry(module, name)
   return index.names[module .. "." .. name] or documents.mentioning(name) or index.short[name]
 end
 
-local results = {nn = "perigee.Block", loss = "perigee.Block"}
+local results = {nn = "perigee.Block", loss = "perigee.Block", rnn = "perigee.Block"}
 
-local function emit_module(module)
-  local t = pg[module]
-  emit("---@class perigee.%s\nlocal %s = {}\n", module, module)
+local function is_namespace(value) return type(value) == "table" and (getmetatable(value) or {}).__fields ~= nil end
+
+local function emit_module(module, t)
+  t = t or pg[module]
+  emit("---@class perigee.%s", module)
+  for _, name in ipairs(sorted(t)) do
+    if is_namespace(rawget(t, name)) then emit("---@field %s %s", name, name == "rnn" and "perigee.rnn" or "table") end
+  end
+  emit("local %s = {}\n", module)
   for _, name in ipairs(sorted(t)) do
     local value = rawget(t, name)
     local linear = module == "linalg" and core.op_row("linalg_" .. name)
     if linear then
       linear.name = name
       emit_call(linear, "linalg.", 1)
-    elseif type(value) == "function" or type(value) == "table" then
-      emit_function(module .. ".", name, find_entry(module, name), results[module])
+    elseif type(value) == "function" or type(value) == "table" and not is_namespace(value) then
+      emit_function(module .. ".", name, find_entry(module, name), name:find("Cell$") and "perigee.Cell" or results[module])
     end
   end
 end
@@ -208,6 +214,8 @@ local function generate()
   emit_tensor()
   emit_methods("Block", {block = true, Block = true, Class = true})
   emit_methods("Trainer", {trainer = true})
+  emit_methods("Cell", {cell = true}, ": perigee.Block")
+  emit_module("rnn", pg.nn.rnn)
   for _, module in ipairs(modules) do emit_module(module) end
   emit_library(modules)
   return table.concat(lines, "\n") .. "\n"

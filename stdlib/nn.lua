@@ -9,4 +9,4 @@ for _, module in ipairs{"nn.sequential", "nn.basic", "nn.activation", "nn.conv",
   end
 end
 
-return core.require("support.namespace").seal("nn", nn)
+return core.require("support.namespace").seal("nn", nn, {rnn = function() return core.require("nn.rnn") end})

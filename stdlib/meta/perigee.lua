@@ -1851,6 +1851,146 @@ function Trainer:save_states(path) end
 ---@return any
 function Trainer:load_states(path) end
 
+---@class perigee.Cell: perigee.Block
+local Cell = {}
+
+---cell:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry a state. A class defines its own.
+---@param batch_size any
+---@return any
+function Cell:state_info(batch_size) end
+
+---cell:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states before the first step, made by
+---func(shape, {dtype =, device =}).
+---@param batch_size any
+---@param options any
+---@return any
+function Cell:begin_state(batch_size, options) end
+
+---cell:reset() forgets what the cell keeps from step to step besides its states; call it before a new sequence.
+---@return any
+function Cell:reset() end
+
+---cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =, …}) -> outputs,
+---states after all steps, run by pg.foreach. inputs is one tensor with the dims of layout ("NTC" or "TNC") or a list of the steps' tensors
+---(batch, …); length may be nil. merge_outputs says whether the outputs are one tensor or a list (the form of inputs if absent).
+---With valid_length (batch), the number of steps of each sequence, later outputs are zero and the states those of the last valid step.
+---@param length any
+---@param inputs any
+---@param begin_state any
+---@param layout any
+---@param merge_outputs any
+---@param valid_length any
+---@return any
+function Cell:unroll(length, inputs, begin_state, layout, merge_outputs, valid_length) end
+
+---@class perigee.rnn
+local rnn = {}
+
+---nn.rnn.BidirectionalCell(l_cell, r_cell): one cell reads the sequence from its start, the other from its end; their outputs stand side
+---by side in the last dim. It unrolls only. With valid_length each sequence is read from its own end.
+---@param l_cell any
+---@param r_cell any
+---@return perigee.Cell
+function rnn.BidirectionalCell(l_cell, r_cell) end
+
+---nn.rnn.DropoutCell(rate, {axes =}): dropout between cells, without states. axes lists dims of a step's input that share one mask.
+---@param rate any
+---@param options any
+---@return perigee.Cell
+function rnn.DropoutCell(rate, options) end
+
+---nn.rnn.GRU(hidden_size, num_layers = 1, {as RNN but activation}): layers of gated recurrent units, called like RNN. The gates are packed
+---reset, update, new; the reset gate acts after the product with the state.
+---@param hidden_size any
+---@param num_layers any
+---@param options any
+---@return perigee.Block
+function rnn.GRU(hidden_size, num_layers, options) end
+
+---nn.rnn.GRUCell(hidden_size, {as LSTMCell}): gated recurrent unit, gates packed reset, update, new; the reset gate acts after the product
+---with the state. cell(x, {h}) -> h, {h}. Cho et al., Learning Phrase Representations, 2014.
+---@param hidden_size any
+---@param options any
+---@return perigee.Cell
+function rnn.GRUCell(hidden_size, options) end
+
+---nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self, batch_size) and
+---forward(self, x, states) -> output, new states.
+---@param self any
+---@param batch_size any
+---@return perigee.Cell
+function rnn.HybridRecurrentCell(self, batch_size) end
+
+---nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells on top of each other; the states are those of all
+---in one list. `cell[i]` is a child, `#cell` their number.
+---@param options any
+---@return perigee.Cell
+function rnn.HybridSequentialRNNCell(options) end
+
+---nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and those of RNN but activation}): layers of long short-term memory, called
+---like RNN, with the states h and c. The gates are packed in, forget, cell, out. projection_size gives h another size.
+---@param hidden_size any
+---@param num_layers any
+---@param options any
+---@return perigee.Block
+function rnn.LSTM(hidden_size, num_layers, options) end
+
+---nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and those of RNNCell}): long short-term memory,
+---gates packed in, forget, cell, out. cell(x, {h, c}) -> h, {h, c}. Hochreiter, Schmidhuber, Long Short-Term Memory, 1997.
+---@param hidden_size any
+---@param options any
+---@return perigee.Cell
+function rnn.LSTMCell(hidden_size, options) end
+
+---nn.rnn.ModifierCell is the base class of cells around another one, the field base_cell, whose states they have.
+---@return perigee.Cell
+function rnn.ModifierCell() end
+
+---nn.rnn.RNN(hidden_size, num_layers = 1, {activation = "relu", layout = "TNC", dropout = 0, bidirectional = false, input_size = 0, dtype =,
+---use_sequence_length = false, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =, h2h_bias_initializer =}):
+---layers of h = activation(x i2hᵀ + h h2hᵀ + biases) over whole sequences. layer(x) -> outputs; layer(x, states) -> outputs, states;
+---layer(x, states or nil, sequence_length) ends each sequence at its own step: later outputs are zero. x is (time, batch, size), or
+---(batch, time, size) with layout "NTC"; states is a list as of begin_state, and comes back in the form it was given. dropout acts
+---between layers. The parameters are l0_i2h_weight …, r0_… for the reverse direction.
+---@param hidden_size any
+---@param num_layers any
+---@param options any
+---@return perigee.Block
+function rnn.RNN(hidden_size, num_layers, options) end
+
+---nn.rnn.RNNCell(hidden_size, {activation = "tanh", input_size = 0, dtype =, i2h_weight_initializer =, h2h_weight_initializer =,
+---i2h_bias_initializer =, h2h_bias_initializer =}): h = activation(x i2hᵀ + h h2hᵀ + both biases). cell(x, {h}) -> h, {h}.
+---@param hidden_size any
+---@param options any
+---@return perigee.Cell
+function rnn.RNNCell(hidden_size, options) end
+
+---nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self, batch_size) and
+---forward(self, x, states) -> output, new states.
+---@param self any
+---@param batch_size any
+---@return perigee.Cell
+function rnn.RecurrentCell(self, batch_size) end
+
+---nn.rnn.ResidualCell(base_cell) adds the input of base_cell to its output. Wu et al., Google's Neural Machine Translation System, 2016.
+---@param base_cell any
+---@return perigee.Cell
+function rnn.ResidualCell(base_cell) end
+
+---nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells on top of each other; the states are those of all
+---in one list. `cell[i]` is a child, `#cell` their number.
+---@param options any
+---@return perigee.Cell
+function rnn.SequentialRNNCell(options) end
+
+---nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode elements of the output and of the states keep
+---their value of the step before with these probabilities. The output before the first step is zero; reset() starts anew. Krueger et al.,
+---Zoneout, 2016.
+---@param base_cell any
+---@param options any
+---@return perigee.Cell
+function rnn.ZoneoutCell(base_cell, options) end
+
 ---@class perigee.autograd
 local autograd = {}
 
@@ -2313,6 +2453,7 @@ function metric.TopKAccuracy(top_k) end
 function metric.create(value, ...) end
 
 ---@class perigee.nn
+---@field rnn perigee.rnn
 local nn = {}
 
 ---nn.Activation(name) applies "relu", "sigmoid", "tanh", "softrelu", "softsign" or another activation op.
@@ -2560,6 +2701,7 @@ function nn.SymbolBlock(outputs, inputs, params) end
 function nn.block(options) end
 
 ---@class perigee.optim
+---@field lr_scheduler table
 local optim = {}
 
 ---pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}, with epsilon outside the
@@ -2606,10 +2748,6 @@ function optim.Trainer(params, optimizer, options) end
 ---@param options any
 ---@return any
 function optim.create(name, options) end
-
----@param ... any
----@return any
-function optim.lr_scheduler(...) end
 
 ---@class perigee.tree
 local tree = {}
@@ -4532,6 +4670,45 @@ function pg.value_and_grad(f, argnum) end
 ---@param ... any
 ---@return any
 function pg.checkpoint(f, ...) end
+
+---pg.cond(pred, then_f, else_f, …) -> what then_f(…) answers where pred (a boolean, or a tensor of one element) is true, what else_f(…)
+---answers otherwise. Only the branch taken runs. With a tensor both are traced once and must answer the same structure, shapes and
+---dtypes; gradients flow through the branch taken, and what only the other one uses gets exact zeros.
+---@param pred any
+---@param then_f any
+---@param else_f any
+---@param ... any
+---@return any
+function pg.cond(pred, then_f, else_f, ...) end
+
+---pg.foreach(body, data, states[, {checkpoint =}]) -> outs, states. body(item, states) answers what the step gives out and the new
+---states; data, a tree of tensors, is cut along dim 1, and what the steps give out is stacked along dim 1. States keep structure,
+---shapes and dtypes. With checkpoint = k gradients keep the states of every k-th step and compute the rest again.
+---@param body any
+---@param data any
+---@param states any
+---@param options any
+---@return any
+function pg.foreach(body, data, states, options) end
+
+---pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) holds, body(vars…) answers
+---what the step gives out (or nil) and the list of new variables. outs has max_iterations rows, zeros after the last step; n is
+---the number of steps, a 0-dim int64 tensor. Without max_iterations a loop may run on but gives nothing out.
+---@param cond any
+---@param body any
+---@param vars any
+---@param options any
+---@return any
+function pg.while_loop(cond, body, vars, options) end
+
+---pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), i = 1 … count, a 0-dim int64
+---tensor. count is a whole number >= 0 or a 0-dim tensor.
+---@param count any
+---@param body any
+---@param state any
+---@param options any
+---@return any
+function pg.loop(count, body, state, options) end
 
 ---pg.graph(outputs, inputs) -> a Graph from symbols (see pg.symbol) or internals of another Graph (see g:internals) to these outputs,
 ---a tree. inputs is a symbol or a list of them, in the order in which run takes them.

@@ -65,6 +65,8 @@ t.test("layers, initializers, losses, optimizers, schedulers, data, metrics, uti
       Conv2DTranspose Conv3DTranspose MaxPool1D MaxPool2D MaxPool3D AvgPool1D AvgPool2D AvgPool3D GlobalMaxPool1D
       GlobalMaxPool2D GlobalMaxPool3D GlobalAvgPool1D GlobalAvgPool2D GlobalAvgPool3D BatchNorm LayerNorm GroupNorm
       InstanceNorm Dropout Embedding Flatten Activation LeakyReLU PReLU ELU SELU GELU Swish Lambda HybridLambda]],
+    [pg.nn.rnn] = [[RecurrentCell HybridRecurrentCell RNNCell LSTMCell GRUCell SequentialRNNCell HybridSequentialRNNCell BidirectionalCell
+      DropoutCell ZoneoutCell ResidualCell ModifierCell RNN LSTM GRU]],
     [pg.init] = "Zero One Constant Uniform Normal TruncatedNormal Orthogonal Xavier MSRAPrelu Bilinear LSTMBias Mixed Load",
     [pg.loss] = "L2Loss L1Loss SigmoidBinaryCrossEntropyLoss SoftmaxCrossEntropyLoss HuberLoss",
     [pg.optim] = "Trainer SGD NAG Adam AdamW lr_scheduler",

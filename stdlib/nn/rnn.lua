@@ -1,0 +1,11 @@
+-- pg.nn.rnn: recurrent cells, containers and modifiers of cells, and layers over whole sequences.
+local core = ...
+local rnn = {}
+
+for _, module in ipairs{"nn.rnn.cell", "nn.rnn.container", "nn.rnn.modifier", "nn.rnn.layer"} do
+  for name, value in pairs(core.require(module)) do
+    if name:find("^%u") then rnn[name] = value end
+  end
+end
+
+return core.require("support.namespace").seal("nn.rnn", rnn)

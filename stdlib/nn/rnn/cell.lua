@@ -1,0 +1,251 @@
+-- Recurrent cells: blocks with cell(x, states) -> output, states for one step, and unroll for many.
+local core = ...
+local args = core.require("support.args")
+local base = core.require("nn.block")
+local activation = core.require("nn.activation")
+local gates = core.require("nn.rnn.gates")
+local param = core.require("param")
+local sequence = core.require("nn.rnn.sequence")
+local ops = core.ops
+local linear, is_tensor = ops.linear, core.is_tensor
+local cells, methods = {}, {}
+
+--- cells.is(v) -> whether v is a recurrent cell.
+function cells.is(v)
+  local class = type(v) == "table" and getmetatable(v)
+  return type(class) == "table" and rawget(class, "_is_class") == true and v._is_cell == true
+end
+
+--- cell:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry a state. A class defines its own.
+function methods:state_info() return {} end
+
+local begin_names = {"batch_size", "func"}
+local begin_spec = {batch_size = args.required, func = args.none, dtype = args.none, device = args.none}
+
+local function read_begin(cell, ...)
+  local o = args.read("begin_state", begin_names, begin_spec, ...)
+  args.count("begin_state", "batch_size", o.batch_size)
+  if o.func ~= nil then args.callable("begin_state", "func", o.func) end
+  o.dtype = o.dtype or cell:_state_dtype()
+  return o
+end
+
+--- cells.begin(cell, …) -> the first states for the arguments of begin_state.
+function cells.begin(cell, ...)
+  local o = read_begin(cell, ...)
+  local func, states = o.func or ops.zeros, {}
+  for i, info in ipairs(cell:state_info(o.batch_size)) do states[i] = func(info.shape, {dtype = o.dtype, device = o.device}) end
+  return states
+end
+
+--- cell:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states before the first step, made by
+--- func(shape, {dtype =, device =}).
+function methods:begin_state(...) return cells.begin(self, ...) end
+
+function methods:_state_dtype()
+  local _, first = self:parameters()()
+  return first and param.dtype(first) or "float32"
+end
+
+--- cell:reset() forgets what the cell keeps from step to step besides its states; call it before a new sequence.
+function methods:reset()
+  for _, child in self:children() do
+    if child.reset then child:reset() end
+  end
+  return self
+end
+
+-- The states before the first step of x (time, batch, …).
+function methods:_first_states(x)
+  if self.begin_state ~= methods.begin_state then
+    return self:begin_state(x:size(2), {dtype = x.dtype, device = x.device})
+  end
+  local states = {}
+  for i, info in ipairs(self:state_info(0)) do states[i] = sequence.zeros(x, unpack(info.shape, 2)) end
+  return states
+end
+
+-- A tensor of the shape of a step's output.
+function methods:_output_like(x, states)
+  if is_tensor(states) then return states end
+  return states[1] or ops.select(x, 1, 1)
+end
+
+-- All steps of x (time, batch, …) -> outputs in the same layout, states. states may be nil, lengths too.
+function methods:_scan(x, states, lengths)
+  local function step(item, s) return self(item, s) end
+  return sequence.scan(step, x, states or self:_first_states(x), lengths)
+end
+
+local unroll_names = {"length", "inputs", "begin_state", "layout", "merge_outputs", "valid_length"}
+local unroll_spec = {
+  length = args.none, inputs = args.required, begin_state = args.none, layout = "NTC", merge_outputs = args.none,
+  valid_length = args.none,
+}
+
+local function check_inputs(o)
+  local inputs = o.inputs
+  if is_tensor(inputs) then
+    if inputs:dim() < 2 then core.arg_error("unroll", "inputs", "a tensor with the dims of layout " .. o.layout, inputs) end
+    return inputs
+  end
+  if not args.plain(inputs) or #inputs == 0 then core.arg_error("unroll", "inputs", "a tensor or a list of the steps' tensors", inputs) end
+  for i, x in ipairs(inputs) do args.tensor("unroll", "inputs[" .. i .. "]", x) end
+  return inputs
+end
+
+local function check_length(o, steps)
+  if args.count("unroll", "length", o.length) ~= steps() then
+    core.arg_error("unroll", "inputs", o.length .. " steps, the length", steps() .. " steps")
+  end
+end
+
+-- The inputs as one tensor (time, batch, …).
+local function read_inputs(o)
+  local inputs, by_batch = check_inputs(o), o.layout == "NTC"
+  local tensor = is_tensor(inputs)
+  if o.length ~= nil then check_length(o, function() return tensor and inputs:size(by_batch and 2 or 1) or #inputs end) end
+  if not tensor then return ops.stack(inputs) end
+  return by_batch and ops.transpose(inputs, 1, 2) or inputs
+end
+
+--- cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =, …}) -> outputs,
+--- states after all steps, run by pg.foreach. inputs is one tensor with the dims of layout ("NTC" or "TNC") or a list of the steps' tensors
+--- (batch, …); length may be nil. merge_outputs says whether the outputs are one tensor or a list (the form of inputs if absent).
+--- With valid_length (batch), the number of steps of each sequence, later outputs are zero and the states those of the last valid step.
+function methods:unroll(...)
+  local o = args.read("unroll", unroll_names, unroll_spec, ...)
+  args.choice("unroll", "layout", o.layout, {"NTC", "TNC"})
+  if o.merge_outputs ~= nil then args.boolean("unroll", "merge_outputs", o.merge_outputs) end
+  local lengths = sequence.check_lengths("unroll", "valid_length", o.valid_length)
+  local x = read_inputs(o)
+  self:reset()
+  local outs, states = self:_scan(x, o.begin_state, lengths)
+  local merge = o.merge_outputs
+  if merge == nil then merge = is_tensor(o.inputs) end
+  if not merge then return ops.unbind(outs, 1), states end
+  return o.layout == "NTC" and ops.transpose(outs, 1, 2) or outs, states
+end
+
+--- cells.unroll(cell, x, states, lengths) -> outputs, states of all steps of x (time, batch, …).
+function cells.unroll(cell, x, states, lengths)
+  return cell:unroll(nil, x, {begin_state = states, layout = "TNC", merge_outputs = true, valid_length = lengths})
+end
+
+--- nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self, batch_size) and
+--- forward(self, x, states) -> output, new states.
+local function define_base(parent, name)
+  local Base = parent:extend(name)
+  for key, method in pairs(methods) do Base[key] = method end
+  Base._is_base, Base._is_cell = true, true
+  cells[name] = Base
+  return Base
+end
+
+define_base(base.Block, "RecurrentCell")
+local HybridRecurrentCell = define_base(base.HybridBlock, "HybridRecurrentCell")
+
+--- cells.states(cell, states, count) -> the list of a cell's states, checked; a single one may come bare.
+function cells.states(cell, states, count)
+  if count == 1 and is_tensor(states) then return {states} end
+  if not args.plain(states) or #states ~= count then
+    local expected = "a list of " .. count .. (count == 1 and " tensor" or " tensors") .. ", such as cell:begin_state(batch_size)"
+    core.arg_error(cell._name, "states", expected, args.plain(states) and "a list of " .. #states or states)
+  end
+  for i = 1, count do args.tensor(cell._name, "states[" .. i .. "]", states[i]) end
+  return states
+end
+
+local cell_names = {"hidden_size"}
+
+local function cell_spec(more)
+  local spec = {
+    hidden_size = args.required, input_size = 0, dtype = "float32", activation = "tanh", i2h_weight_initializer = args.none,
+    h2h_weight_initializer = args.none, i2h_bias_initializer = args.none, h2h_bias_initializer = args.none,
+  }
+  for key, value in pairs(more) do spec[key] = value end
+  return spec
+end
+
+-- The parameters of a cell whose products hold `count` gates.
+local function parameters(cell, count, o)
+  local hidden, inputs = args.count(cell._name, "hidden_size", o.hidden_size, 1), args.count(cell._name, "input_size", o.input_size)
+  local rows = count * hidden
+  cell.i2h_weight = param.param{shape = {rows, inputs}, dtype = o.dtype, init = o.i2h_weight_initializer}
+  cell.h2h_weight = param.param{shape = {rows, hidden}, dtype = o.dtype, init = o.h2h_weight_initializer}
+  cell.i2h_bias = param.param{shape = {rows}, dtype = o.dtype, init = o.i2h_bias_initializer}
+  cell.h2h_bias = param.param{shape = {rows}, dtype = o.dtype, init = o.h2h_bias_initializer}
+  cell._hidden, cell._activation = hidden, activation.find(cell._name, o.activation)
+  if o.recurrent_activation then cell._gate = activation.find(cell._name, o.recurrent_activation) end
+end
+
+local function define(name, states)
+  local Cell = HybridRecurrentCell:extend(name)
+  cells[name] = Cell
+
+  function Cell:infer_shape(x)
+    local shape = args.tensor(self._name, "x", x).shape
+    self.i2h_weight:set_shape{param.shape(self.i2h_weight)[1], shape[#shape]}
+  end
+
+  function Cell:state_info(batch_size)
+    local list = {}
+    for i = 1, states do list[i] = {shape = {batch_size or 0, self._hidden}, layout = "NC"} end
+    return list
+  end
+
+  function Cell:describe()
+    local inputs = param.shape(self.i2h_weight)[2]
+    return string.format("%s -> %d", inputs == 0 and "?" or inputs, self._hidden)
+  end
+  return Cell
+end
+
+-- The new state in the form of the old ones: a list, or the bare tensor.
+local function like(states, h)
+  if is_tensor(states) then return h end
+  return {h}
+end
+
+--- nn.rnn.RNNCell(hidden_size, {activation = "tanh", input_size = 0, dtype =, i2h_weight_initializer =, h2h_weight_initializer =,
+--- i2h_bias_initializer =, h2h_bias_initializer =}): h = activation(x i2hᵀ + h h2hᵀ + both biases). cell(x, {h}) -> h, {h}.
+local RNNCell = define("RNNCell", 1)
+local rnn_spec = cell_spec{}
+
+function RNNCell:init(...) parameters(self, 1, args.read("RNNCell", cell_names, rnn_spec, ...)) end
+
+function RNNCell:forward(x, states)
+  local h = cells.states(self, states, 1)[1]
+  h = linear(x, self.i2h_weight, self.i2h_bias) + linear(h, self.h2h_weight, self.h2h_bias)
+  if self._activation then h = self._activation(h) end
+  return h, like(states, h)
+end
+
+--- nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and those of RNNCell}): long short-term memory,
+--- gates packed in, forget, cell, out. cell(x, {h, c}) -> h, {h, c}. Hochreiter, Schmidhuber, Long Short-Term Memory, 1997.
+local LSTMCell = define("LSTMCell", 2)
+local gated_spec = cell_spec{recurrent_activation = "sigmoid"}
+
+function LSTMCell:init(...) parameters(self, 4, args.read("LSTMCell", cell_names, gated_spec, ...)) end
+
+function LSTMCell:forward(x, states)
+  local s = cells.states(self, states, 2)
+  local sums = linear(x, self.i2h_weight, self.i2h_bias) + linear(s[1], self.h2h_weight, self.h2h_bias)
+  local h, c = gates.lstm(sums, s[2], self._activation, self._gate)
+  return h, {h, c}
+end
+
+--- nn.rnn.GRUCell(hidden_size, {as LSTMCell}): gated recurrent unit, gates packed reset, update, new; the reset gate acts after the product
+--- with the state. cell(x, {h}) -> h, {h}. Cho et al., Learning Phrase Representations, 2014.
+local GRUCell = define("GRUCell", 1)
+
+function GRUCell:init(...) parameters(self, 3, args.read("GRUCell", cell_names, gated_spec, ...)) end
+
+function GRUCell:forward(x, states)
+  local h = cells.states(self, states, 1)[1]
+  local i2h, h2h = linear(x, self.i2h_weight, self.i2h_bias), linear(h, self.h2h_weight, self.h2h_bias)
+  h = gates.gru(i2h, h2h, h, self._activation, self._gate)
+  return h, like(states, h)
+end
+
+return cells

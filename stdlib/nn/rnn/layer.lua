@@ -1,0 +1,272 @@
+-- Recurrent layers over whole sequences: several layers, one or both directions. The products with the inputs of all steps are one product
+-- before the loop over the steps.
+local core = ...
+local args = core.require("support.args")
+local HybridBlock = core.require("nn.block").HybridBlock
+local cells = core.require("nn.rnn.cell")
+local gates = core.require("nn.rnn.gates")
+local param = core.require("param")
+local sequence = core.require("nn.rnn.sequence")
+local ops = core.ops
+local linear, sigmoid, tanh, relu = ops.linear, ops.sigmoid, ops.tanh, ops.relu
+local layers = {}
+
+-- One step by kind of layer: x is the product with the input and all biases but that of GRU's h2h, s the list of states.
+
+local steps = {}
+
+function steps.lstm(w)
+  local weight, projection = w.h2h_weight, w.h2r_weight
+  if projection then
+    return function(x, s)
+      local h, c = gates.lstm(x + linear(s[1], weight), s[2], tanh, sigmoid)
+      h = linear(h, projection)
+      return h, {h, c}
+    end
+  end
+  return function(x, s)
+    local h, c = gates.lstm(x + linear(s[1], weight), s[2], tanh, sigmoid)
+    return h, {h, c}
+  end
+end
+
+function steps.gru(w)
+  local weight, bias = w.h2h_weight, w.h2h_bias
+  return function(x, s)
+    local h = gates.gru(x, linear(s[1], weight, bias), s[1], tanh, sigmoid)
+    return h, {h}
+  end
+end
+
+function steps.tanh(w)
+  local weight = w.h2h_weight
+  return function(x, s)
+    local h = tanh(x + linear(s[1], weight))
+    return h, {h}
+  end
+end
+
+function steps.relu(w)
+  local weight = w.h2h_weight
+  return function(x, s)
+    local h = relu(x + linear(s[1], weight))
+    return h, {h}
+  end
+end
+
+--- layers.direction(kind, x, w, states, lengths) -> outputs, final states of one layer in one direction over x (time, batch, size).
+--- kind is "lstm", "gru", "tanh" or "relu", w holds i2h_weight, h2h_weight, i2h_bias, h2h_bias (absent both or none), h2r_weight.
+function layers.direction(kind, x, w, states, lengths)
+  local bias = w.i2h_bias
+  if bias and kind ~= "gru" then bias = bias + w.h2h_bias end
+  local products = bias and linear(x, w.i2h_weight, bias) or linear(x, w.i2h_weight)
+  return sequence.scan(steps[kind](w), products, states, lengths)
+end
+
+--- layers.stack(spec, x, weights, states, lengths) -> outputs (time, batch, size), a list of the final states by kind of state, each a list
+--- over layers and directions. spec: kind, count (layers), directions, dropout; weights(i) those of the i-th layer and direction,
+--- states(i, x) its first states.
+function layers.stack(spec, x, weights, states, lengths)
+  local finals = {}
+  for layer = 1, spec.count do
+    local outs = {}
+    for d = 1, spec.directions do
+      local at, input = (layer - 1) * spec.directions + d, x
+      if d == 2 then input = sequence.reverse(x, lengths) end
+      local out, last = layers.direction(spec.kind, input, weights(at), states(at, x), lengths)
+      outs[d] = d == 2 and sequence.reverse(out, lengths) or out
+      for i, s in ipairs(last) do
+        finals[i] = finals[i] or {}
+        finals[i][at] = s
+      end
+    end
+    x = spec.directions == 2 and ops.cat(outs, 3) or outs[1]
+    if spec.dropout > 0 and layer < spec.count then x = ops.dropout(x, spec.dropout) end
+  end
+  return x, finals
+end
+
+local gate_counts = {lstm = 4, gru = 3, tanh = 1, relu = 1}
+
+local function prefix(layer, at)
+  local directions = layer._spec.directions
+  return (at % directions == 0 and directions == 2 and "r" or "l") .. math.floor((at - 1) / directions) .. "_"
+end
+
+-- The parameters of one layer in one direction.
+local function parameters(layer, at, o)
+  local spec, name = layer._spec, prefix(layer, at)
+  local rows = gate_counts[spec.kind] * o.hidden_size
+  local inputs = at <= spec.directions and o.input_size or layer._size * spec.directions
+  local function make(field, ...)
+    layer[name .. field] = param.param{shape = {...}, dtype = o.dtype, init = o[field .. "_initializer"]}
+  end
+  make("i2h_weight", rows, inputs)
+  make("h2h_weight", rows, layer._size)
+  make("i2h_bias", rows)
+  make("h2h_bias", rows)
+  if o.projection_size then make("h2r_weight", o.projection_size, o.hidden_size) end
+end
+
+local names = {"hidden_size", "num_layers"}
+
+local function spec_of(more)
+  local spec = {
+    hidden_size = args.required, num_layers = 1, layout = "TNC", dropout = 0, bidirectional = false, input_size = 0, dtype = "float32",
+    use_sequence_length = false, i2h_weight_initializer = args.none, h2h_weight_initializer = args.none,
+    i2h_bias_initializer = args.none, h2h_bias_initializer = args.none,
+  }
+  for key, value in pairs(more) do spec[key] = value end
+  return spec
+end
+
+local function setup(layer, kind, o)
+  local name = layer._name
+  args.count(name, "hidden_size", o.hidden_size, 1)
+  args.count(name, "input_size", o.input_size)
+  args.boolean(name, "bidirectional", o.bidirectional)
+  layer._spec = {
+    kind = kind, count = args.count(name, "num_layers", o.num_layers, 1), directions = o.bidirectional and 2 or 1,
+    dropout = args.number(name, "dropout", o.dropout, 0, 1),
+  }
+  layer._by_batch = args.choice(name, "layout", o.layout, {"TNC", "NTC"}) == "NTC"
+  layer._needs_lengths = args.boolean(name, "use_sequence_length", o.use_sequence_length)
+  layer._hidden = o.hidden_size
+  if o.projection_size ~= nil then args.count(name, "projection_size", o.projection_size, 1) end
+  layer._size = o.projection_size or o.hidden_size
+  for at = 1, layer._spec.count * layer._spec.directions do parameters(layer, at, o) end
+end
+
+local fields = {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "h2r_weight"}
+
+local function weights_of(layer)
+  return function(at)
+    local name, w = prefix(layer, at), {}
+    for _, field in ipairs(fields) do w[field] = layer[name .. field] end
+    return w
+  end
+end
+
+local function state_sizes(layer)
+  if layer._spec.kind == "lstm" then return {layer._size, layer._hidden} end
+  return {layer._size}
+end
+
+-- The states given, as a list; their sizes must be those of the layer.
+local function check_states(layer, states)
+  local sizes, spec = state_sizes(layer), layer._spec
+  states = cells.states(layer, states, #sizes)
+  for i, s in ipairs(states) do
+    local rows = spec.count * spec.directions
+    if s:dim() ~= 3 or s:size(1) ~= rows or s:size(3) ~= sizes[i] then
+      core.arg_error(layer._name, "states[" .. i .. "]", ("shape (%d, batch, %d)"):format(rows, sizes[i]), s)
+    end
+  end
+  return states
+end
+
+local function first_states(layer, states)
+  if not states then
+    local sizes = state_sizes(layer)
+    return function(_, x)
+      local list = {}
+      for i, size in ipairs(sizes) do list[i] = sequence.zeros(x, size) end
+      return list
+    end
+  end
+  return function(at)
+    local list = {}
+    for i, s in ipairs(states) do list[i] = ops.select(s, 1, at) end
+    return list
+  end
+end
+
+local function check_input(layer, x)
+  if args.tensor(layer._name, "x", x):dim() ~= 3 then
+    core.arg_error(layer._name, "x", "3 dims " .. (layer._by_batch and "(batch, time, size)" or "(time, batch, size)"), x)
+  end
+  return x
+end
+
+-- What the layers share: the call, the states, the shapes.
+local function forward(layer, x, states, lengths)
+  check_input(layer, x)
+  if layer._needs_lengths and lengths == nil then
+    core.arg_error(layer._name, "sequence_length", "the number of steps of each sequence, as use_sequence_length asks", nil)
+  end
+  lengths = sequence.check_lengths(layer._name, "sequence_length", lengths)
+  local given = states and check_states(layer, states)
+  if layer._by_batch then x = ops.transpose(x, 1, 2) end
+  local out, finals = layers.stack(layer._spec, x, weights_of(layer), first_states(layer, given), lengths)
+  if layer._by_batch then out = ops.transpose(out, 1, 2) end
+  if not given then return out end
+  for i, list in ipairs(finals) do finals[i] = ops.stack(list) end
+  return out, core.is_tensor(states) and finals[1] or finals
+end
+
+local function define(name)
+  local Layer = HybridBlock:extend(name)
+  layers[name] = Layer
+
+  function Layer:infer_shape(x)
+    local size = check_input(self, x).shape[3]
+    for at = 1, self._spec.directions do
+      local weight = self[prefix(self, at) .. "i2h_weight"]
+      weight:set_shape{param.shape(weight)[1], size}
+    end
+  end
+
+  --- layer:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry a state.
+  function Layer:state_info(batch_size)
+    local list, rows = {}, self._spec.count * self._spec.directions
+    for i, size in ipairs(state_sizes(self)) do list[i] = {shape = {rows, batch_size or 0, size}, layout = "LNC"} end
+    return list
+  end
+
+  --- layer:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states (layers * directions, batch, size) before
+  --- the first step.
+  function Layer:begin_state(...) return cells.begin(self, ...) end
+  function Layer:_state_dtype() return param.dtype(self.l0_i2h_weight) end
+
+  function Layer:forward(x, states, sequence_length) return forward(self, x, states, sequence_length) end
+
+  function Layer:describe()
+    local inputs, spec = param.shape(self.l0_i2h_weight)[2], self._spec
+    local text = ("%s -> %d, %s"):format(inputs == 0 and "?" or inputs, self._hidden, self._by_batch and "NTC" or "TNC")
+    if name == "RNN" then text = text .. ", " .. spec.kind end
+    if spec.count > 1 then text = text .. ", " .. spec.count .. " layers" end
+    if spec.dropout > 0 then text = text .. ", dropout " .. spec.dropout end
+    return text .. (spec.directions == 2 and ", bidirectional" or "")
+  end
+  return Layer
+end
+
+--- nn.rnn.RNN(hidden_size, num_layers = 1, {activation = "relu", layout = "TNC", dropout = 0, bidirectional = false, input_size = 0, dtype =,
+--- use_sequence_length = false, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =, h2h_bias_initializer =}):
+--- layers of h = activation(x i2hᵀ + h h2hᵀ + biases) over whole sequences. layer(x) -> outputs; layer(x, states) -> outputs, states;
+--- layer(x, states or nil, sequence_length) ends each sequence at its own step: later outputs are zero. x is (time, batch, size), or
+--- (batch, time, size) with layout "NTC"; states is a list as of begin_state, and comes back in the form it was given. dropout acts
+--- between layers. The parameters are l0_i2h_weight …, r0_… for the reverse direction.
+local RNN = define("RNN")
+local rnn_spec = spec_of{activation = "relu"}
+
+function RNN:init(...)
+  local o = args.read("RNN", names, rnn_spec, ...)
+  setup(self, args.choice("RNN", "activation", o.activation, {"relu", "tanh"}), o)
+end
+
+--- nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and those of RNN but activation}): layers of long short-term memory, called
+--- like RNN, with the states h and c. The gates are packed in, forget, cell, out. projection_size gives h another size.
+local LSTM = define("LSTM")
+local lstm_spec = spec_of{projection_size = args.none, h2r_weight_initializer = args.none}
+
+function LSTM:init(...) setup(self, "lstm", args.read("LSTM", names, lstm_spec, ...)) end
+
+--- nn.rnn.GRU(hidden_size, num_layers = 1, {as RNN but activation}): layers of gated recurrent units, called like RNN. The gates are packed
+--- reset, update, new; the reset gate acts after the product with the state.
+local GRU = define("GRU")
+local gru_spec = spec_of{}
+
+function GRU:init(...) setup(self, "gru", args.read("GRU", names, gru_spec, ...)) end
+
+return layers

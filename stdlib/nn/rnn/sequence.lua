@@ -1,0 +1,83 @@
+-- Sequences of steps: tensors (time, batch, …), where some sequences of the batch may end early. No size is read here, so that graphs
+-- of them serve any number of steps and any batch.
+local core = ...
+local args = core.require("support.args")
+local tree = core.require("tree")
+local ops = core.ops
+local sequence = {}
+
+local control
+
+--- sequence.foreach is pg.foreach.
+function sequence.foreach(...)
+  control = control or core.require("control")
+  return control.foreach(...)
+end
+
+-- Zeros of shape (batch), or (time, batch) with time, which depend on no value of x.
+local function blank(x, time)
+  x = x:detach()
+  local dims = {}
+  for d = time and 3 or 2, x:dim() do
+    if d > 2 then dims[#dims + 1] = d end
+  end
+  if not time then
+    table.insert(dims, 1, 1)
+    return ops.sum(ops.narrow(x, 1, 1, 0), dims)
+  end
+  return ops.sum(ops.narrow(x, 3, 1, 0), dims)
+end
+
+--- sequence.zeros(x, size, …) -> zeros of shape (batch, size, …) with dtype and device of x (time, batch, …).
+function sequence.zeros(x, ...)
+  local flat, full = {-1}, {-1}
+  for i = 1, select("#", ...) do
+    flat[i + 1] = 1
+    full[i + 1] = (select(i, ...))
+  end
+  return ops.expand(ops.reshape(blank(x), flat), full)
+end
+
+--- sequence.reverse(x, lengths) -> x (time, batch, …) with its steps in reverse order, those of each sequence where lengths are given.
+function sequence.reverse(x, lengths)
+  if lengths then return ops.sequence_reverse(x, lengths) end
+  return ops.flip(x, 1)
+end
+
+--- sequence.mask(x, lengths) -> x with zeros after the end of each sequence; x itself without lengths.
+function sequence.mask(x, lengths)
+  if lengths then return ops.sequence_mask(x, lengths) end
+  return x
+end
+
+-- new where the sequence still goes on, else old; going is (batch, 1).
+local function keep(going, new, old)
+  local rank = new:dim()
+  if rank ~= 2 then
+    local shape = {-1}
+    for i = 2, rank do shape[i] = 1 end
+    going = ops.reshape(going, shape)
+  end
+  return ops.where(going, new, old)
+end
+
+--- sequence.scan(body, x, states, lengths) -> outs, states: body(item, states) for each step of x (time, batch, …). With lengths (batch)
+--- outs are zero after the end of each sequence, and its states stay those of its last step.
+function sequence.scan(body, x, states, lengths)
+  if not lengths then return sequence.foreach(body, x, states) end
+  local going = ops.unsqueeze(ops.gt(ops.sequence_mask(blank(x, true) + 1, lengths), 0), 3)
+  local outs, finals = sequence.foreach(function(item, old)
+    local out, new = body(item[1], old)
+    return out, tree.map(function(a, b) return keep(item[2], a, b) end, new, old)
+  end, {x, going}, states)
+  return ops.sequence_mask(outs, lengths), finals
+end
+
+--- sequence.check_lengths(op, name, lengths) -> lengths, a tensor made of a list too.
+function sequence.check_lengths(op, name, lengths)
+  if lengths == nil or core.is_tensor(lengths) then return lengths end
+  if not args.plain(lengths) then core.arg_error(op, name, "a tensor or a list with the number of steps of each sequence", lengths) end
+  return ops.tensor(lengths, {dtype = "int64"})
+end
+
+return sequence

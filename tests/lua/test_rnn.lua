@@ -1,0 +1,454 @@
+-- Recurrent cells and layers: values of torch and MXNet, cells against layers, sequences of different lengths, modes, errors.
+local t = require "tests.support"
+local json = require "tests.json"
+local gradcheck = require "tests.gradcheck"
+local pg = require "perigee"
+local nn, rnn = pg.nn, pg.nn.rnn
+
+local function is_null(v) return v == nil or v == json.null end
+
+-- Once as it stands and once with the loops as plain Lua.
+local function test(name, f)
+  t.test(name .. " (plain loops)", function() pg.debug(f) end)
+end
+
+local function randn(...) return pg.randn({...}) end
+
+local function paths(block)
+  local list = {}
+  for path in block:parameters() do list[#list + 1] = path end
+  return list
+end
+
+-- Reference values ---------------------------------------------------------------------------------------------------------------
+
+local makers = {
+  lstm = function(hidden, o) return rnn.LSTM(hidden, o) end,
+  gru = function(hidden, o) return rnn.GRU(hidden, o) end,
+  rnn_tanh = function(hidden, o) o.activation = "tanh" return rnn.RNN(hidden, o) end,
+  rnn_relu = function(hidden, o) return rnn.RNN(hidden, o) end,
+}
+
+-- A layer with the weights of a case (w_ih, w_hh, b_ih, b_hh per layer and direction) and its parameters in that order.
+local function layer_of(case, inputs, first)
+  local hidden = inputs[first + 1]:size(2)
+  local layer = makers[case.op](hidden, {
+    num_layers = case.attrs.num_layers, bidirectional = case.attrs.bidirectional, dtype = case.dtype, input_size = inputs[1]:size(3),
+  }):initialize()
+  local list = {}
+  for path, p in layer:parameters() do
+    list[#list + 1] = p
+    p:set_data(inputs[first + #list - 1])
+    t.check(path:find("^[lr]%d_[ih]2h_%a+$"), path)
+  end
+  t.equal(#list, #inputs - first + 1)
+  return layer, list
+end
+
+local function check_case(case, data)
+  local inputs = {}
+  for i, key in ipairs(case.inputs) do inputs[i] = data[key] end
+  local count = case.op == "lstm" and 2 or 1
+  local layer, leaves = layer_of(case, inputs, count + 2)
+  for i = 1, count + 1 do table.insert(leaves, i, inputs[i]:attach_grad()) end
+  local heads = pg.record(function()
+    local y, states = layer(inputs[1], {unpack(inputs, 2, count + 1)})
+    return {y, unpack(states)}
+  end)
+  local cotangents = {}
+  for i, key in ipairs(case.output) do
+    t.close(heads[i], data[key], {rtol = case.rtol, atol = case.atol, what = "output " .. i})
+    cotangents[i] = data[case.grad_output[i]]
+  end
+  pg.autograd.backward(heads, cotangents)
+  for i, key in ipairs(case.grads) do
+    if not is_null(key) then t.close(leaves[i].grad, data[key], {rtol = case.rtol, atol = case.atol, what = "gradient " .. i}) end
+  end
+end
+
+test("the layers follow torch, outputs, states and gradients", function()
+  t.skip_in("gcstress", "reference values do not depend on collections")
+  local folder = t.shared("data/fixtures/ops/")
+  local manifest = json.read(folder .. "manifest.json")
+  local data, count = pg.load(folder .. manifest.groups.rnn), 0
+  for _, case in ipairs(manifest.cases) do
+    if case.group == "rnn" then
+      check_case(case, data)
+      count = count + 1
+    end
+  end
+  t.check(count >= 12)
+end)
+
+local function curve_net(hidden)
+  return nn.block{
+    rnn = rnn.LSTM(hidden, {layout = "NTC"}), fc = nn.Dense(10),
+    forward = function(self, x)
+      local y = self.rnn(x)
+      return self.fc(y[{{}, -1}])
+    end,
+  }
+end
+
+test("an LSTM with sgd follows MXNet for 50 steps", function()
+  t.skip_in("gcstress", "many small ops")
+  local folder = t.shared("data/fixtures/train/")
+  local curve
+  for _, c in ipairs(json.read(folder .. "manifest.json").curves) do if c.name == "lstm_sgd" then curve = c end end
+  local digits, values = pg.load(folder .. "digits.safetensors"), pg.load(folder .. curve.file)
+  local x, y = digits.x, digits.y:to("int64") + 1
+  local net = curve_net(values["init:rnn._unfused.0.h2h_weight"]:size(2))
+  local source = {}
+  for _, path in ipairs(curve.params) do source[(path:gsub("_unfused%.0%.", "l0_"))] = values["init:" .. path] end
+  net:initialize(pg.init.Load(source))
+  local loss_fn = pg.loss.SoftmaxCrossEntropyLoss()
+  local trainer = pg.optim.Trainer(net:collect_params(), curve.optimizer, curve.args)
+  for step = 1, curve.steps do
+    local rows = values.order[step]:to("int64") + 1
+    local batch = x:index_select(1, rows):reshape{-1, 8, 8}
+    local l = pg.record(function() return loss_fn(net(batch), y:index_select(1, rows)) end)
+    t.close(l:mean():item(), values.loss[step]:item(), {rtol = curve.rtol, atol = curve.atol, what = "loss " .. step})
+    l:backward()
+    trainer:step(curve.batch)
+  end
+  local logits = net(x:narrow(1, 1, values.logits:size(1)):reshape{-1, 8, 8})
+  t.close(logits, values.logits, {rtol = 5e-3, atol = 2e-3})
+end)
+
+-- Cells and layers ---------------------------------------------------------------------------------------------------------------
+
+local pairs_of = {
+  LSTM = {function(o) return rnn.LSTM(4, o) end, function() return rnn.LSTMCell(4, {input_size = 3}) end},
+  GRU = {function(o) return rnn.GRU(4, o) end, function() return rnn.GRUCell(4, {input_size = 3}) end},
+  RNN = {function(o) o.activation = "tanh" return rnn.RNN(4, o) end, function() return rnn.RNNCell(4, {input_size = 3}) end},
+}
+
+-- Gives a cell the parameters of a layer under a prefix such as "l0_".
+local function copy_to(cell, layer, prefix)
+  for path, p in cell:parameters() do p:set_data(layer[prefix .. path:match("[^.]*$")]) end
+end
+
+test("unroll of a cell, its single steps and the layer agree", function()
+  for kind, make in pairs(pairs_of) do
+    local layer, cell = make[1]{input_size = 3}:initialize("xavier"), make[2]():initialize()
+    copy_to(cell, layer, "l0_")
+    local x = randn(5, 2, 3)
+    local expected, last = layer(x, layer:begin_state(2))
+    local outs, states = cell:unroll(5, x, {layout = "TNC"})
+    t.close(outs, expected, {atol = 1e-5, what = kind})
+    local s = cell:begin_state(2)
+    for i = 1, 5 do
+      local y
+      y, s = cell(x[i], s)
+      t.close(y, expected[i], {atol = 1e-5, what = kind .. " step " .. i})
+    end
+    t.equal(#states, #last)
+    for i, v in ipairs(last) do
+      t.close(s[i], v[1], {atol = 1e-5})
+      t.close(states[i], v[1], {atol = 1e-5})
+    end
+  end
+end)
+
+test("a bidirectional layer is a BidirectionalCell, two layers a SequentialRNNCell", function()
+  for kind, make in pairs(pairs_of) do
+    local layer = make[1]{input_size = 3, bidirectional = true, layout = "NTC"}:initialize("xavier")
+    local bi = rnn.BidirectionalCell(make[2](), make[2]()):initialize()
+    copy_to(bi.l_cell, layer, "l0_")
+    copy_to(bi.r_cell, layer, "r0_")
+    local x, lengths = randn(3, 5, 3), pg.tensor({5, 2, 3}, {dtype = "int64"})
+    local outs, states = bi:unroll(5, x)
+    local expected, last = layer(x, layer:begin_state(3))
+    t.close(outs, expected, {atol = 1e-5, what = kind})
+    local per = #states / 2
+    for i = 1, per do
+      t.close(states[i], last[i][1], {atol = 1e-5})
+      t.close(states[per + i], last[i][2], {atol = 1e-5})
+    end
+    t.close((bi:unroll(5, x, {valid_length = lengths})), (layer(x, nil, lengths)), {atol = 1e-5})
+  end
+  local layer = rnn.GRU(4, 2, {input_size = 3}):initialize("xavier")
+  local stack = rnn.HybridSequentialRNNCell{rnn.GRUCell(4), rnn.GRUCell(4)}:initialize()
+  local x = randn(5, 2, 3)
+  stack:unroll(5, x, {layout = "TNC"})
+  copy_to(stack[1], layer, "l0_")
+  copy_to(stack[2], layer, "l1_")
+  local outs, states = stack:unroll(5, x, {layout = "TNC"})
+  local expected, last = layer(x, layer:begin_state(2))
+  t.close(outs, expected, {atol = 1e-5})
+  t.close(pg.stack(states), last[1], {atol = 1e-5})
+  local y, s = stack(x[1], stack:begin_state(2))
+  t.close(y, expected[1], {atol = 1e-5})
+  t.equal(#s, 2)
+end)
+
+test("layouts, lists of steps, merge_outputs", function()
+  local cell = rnn.LSTMCell(4):initialize("xavier")
+  local x = randn(2, 5, 3)
+  local merged, states = cell:unroll(5, x)
+  t.equal(merged.shape, {2, 5, 4})
+  t.equal(states[2].shape, {2, 4})
+  t.close((cell:unroll(5, x:transpose(1, 2), {layout = "TNC"})):transpose(1, 2), merged)
+  local steps = x:unbind(2)
+  local list = cell:unroll(5, steps)
+  t.equal(#list, 5)
+  t.close(list[3], merged[{{}, 3}])
+  t.close((cell:unroll(nil, steps, {merge_outputs = true})), merged)
+  t.equal(#(cell:unroll(5, x, nil, "NTC", false)), 5)
+  local start = {randn(2, 4), randn(2, 4)}
+  local first = cell(steps[1], start)
+  t.close((cell:unroll(5, x, start))[{{}, 1}], first)
+end)
+
+test("valid_length: zeros after the end, states of the last step", function()
+  for kind, make in pairs(pairs_of) do
+    local layer, cell = make[1]{input_size = 3}:initialize("xavier"), make[2]():initialize()
+    copy_to(cell, layer, "l0_")
+    local x, lengths = randn(6, 3, 3), {6, 1, 4}
+    local outs, states = cell:unroll(6, x, {layout = "TNC", valid_length = lengths})
+    local y, last = layer(x, layer:begin_state(3), pg.tensor(lengths, {dtype = "int64"}))
+    t.close(y, outs, {atol = 1e-5, what = kind})
+    for n, length in ipairs(lengths) do
+      local own, own_states = layer(x[{{1, length}, {n, n}}], layer:begin_state(1))
+      t.close(y[{{1, length}, n}], own[{{}, 1}], {atol = 1e-5})
+      t.equal(y[{{length + 1, 6}, n}]:ne(0):sum():item(), 0)
+      for i, s in ipairs(own_states) do
+        t.close(states[i][n], s[1][1], {atol = 1e-5, what = kind})
+        t.close(last[i][1][n], s[1][1], {atol = 1e-5, what = kind})
+      end
+    end
+  end
+end)
+
+test("no steps after the end: poisoned padding changes neither values nor gradients", function()
+  for _, bidirectional in ipairs{false, true} do
+    local layer = rnn.LSTM(4, 2, {input_size = 3, bidirectional = bidirectional}):initialize("xavier")
+    local clean, lengths = randn(4, 2, 3), pg.tensor({2, 4}, {dtype = "int64"})
+    local dirty = clean:clone()
+    dirty[{{3, 4}, 1}] = 1e30
+    local function run(x)
+      x = x:attach_grad()
+      local y, s = pg.record(function() return layer(x, layer:begin_state(2), lengths) end)
+      pg.autograd.backward{y, s[1], s[2]}
+      return y, s, x.grad, layer.l0_i2h_weight.grad:clone()
+    end
+    local y1, s1, dx1 = run(clean)
+    local y2, s2, dx2 = run(dirty)
+    t.equal(y2, y1)
+    t.equal(s2[2], s1[2])
+    t.equal(dx2, dx1)
+    t.equal(dx1[{{3, 4}, 1}]:ne(0):sum():item(), 0)
+  end
+end)
+
+test("sequences without a single step keep the first states", function()
+  local layer = rnn.GRU(4, {input_size = 3}):initialize("xavier")
+  local h = randn(1, 2, 4)
+  local y, last = layer(randn(3, 2, 3), h, {0, 3})
+  t.equal(last[1][1], h[1][1])
+  t.equal(y[{{}, 1}]:ne(0):sum():item(), 0)
+  t.check(last:dim() == 3, "a bare state comes back bare")
+end)
+
+-- Modifiers ----------------------------------------------------------------------------------------------------------------------
+
+test("ZoneoutCell keeps old values in training mode only", function()
+  local base = rnn.RNNCell(50, {input_size = 3}):initialize("xavier")
+  local cell = rnn.ZoneoutCell(base, {zoneout_outputs = 0.5, zoneout_states = 0.3})
+  local x = randn(2, 6, 3)
+  local plain, plain_states = base:unroll(6, x)
+  local outs, states = cell:unroll(6, x)
+  t.close(outs, plain)
+  t.close(states[1], plain_states[1])
+  local zoned, zoned_states = pg.train_mode(function() return cell:unroll(6, x) end)
+  local zeros = zoned[{{}, 1}]:eq(0):sum():item()
+  t.check(zeros > 20 and zeros < 80, "outputs before the first step are zero: " .. zeros)
+  local same = zoned[{{}, 4}]:eq(zoned[{{}, 3}]):sum():item()
+  t.check(same > 20 and same < 80, "outputs kept: " .. same)
+  t.check(not zoned_states[1]:allclose(plain_states[1]))
+  t.equal(#cell:state_info(2), 1)
+  t.equal(cell:begin_state(2)[1].shape, {2, 50})
+end)
+
+test("ZoneoutCell in single steps remembers its output until reset", function()
+  local cell = rnn.ZoneoutCell(rnn.LSTMCell(60), {zoneout_outputs = 0.5}):initialize("xavier")
+  local x = randn(2, 3)
+  pg.train_mode(function()
+    local first, s = cell(x, cell:begin_state(2))
+    local second = cell(x, s)
+    local kept = second:eq(first):sum():item()
+    t.check(kept > 30 and kept < 90, "kept " .. kept)
+    cell:reset()
+    local again = cell(x, cell:begin_state(2))
+    local zeros = again:eq(0):sum():item()
+    t.check(zeros > 30 and zeros < 90, "zeros " .. zeros)
+  end)
+end)
+
+test("DropoutCell drops between cells in training mode, ResidualCell adds the input", function()
+  local drop = rnn.DropoutCell(0.5)
+  local x = pg.ones(4, 5, 20)
+  t.equal((drop:unroll(5, x)), x)
+  t.equal(#drop:begin_state(4), 0)
+  local y = pg.train_mode(function() return (drop:unroll(5, x)) end)
+  local zeros = y:eq(0):sum():item()
+  t.check(zeros > 120 and zeros < 280, "zeros " .. zeros)
+  local shared = pg.train_mode(function() return (rnn.DropoutCell(0.5, {axes = {1}}):unroll(5, x)) end)
+  t.equal(shared:min(1), shared:max(1))
+  t.equal((drop(x[{{}, 1}], {})), x[{{}, 1}])
+
+  local base = rnn.GRUCell(3, {input_size = 3}):initialize("xavier")
+  local residual = rnn.ResidualCell(base)
+  local z = randn(2, 5, 3)
+  t.close((residual:unroll(5, z)), (base:unroll(5, z)) + z)
+  local out, states = residual(z[{{}, 1}], residual:begin_state(2))
+  t.close(out, states[1] + z[{{}, 1}])
+  local short = residual:unroll(5, z, {valid_length = {5, 2}})
+  t.equal(short[{2, {3, 5}}]:ne(0):sum():item(), 0)
+  t.close(short[{2, {1, 2}}], ((base:unroll(5, z)) + z)[{2, {1, 2}}], {atol = 1e-5})
+
+  local bi = rnn.ResidualCell(rnn.BidirectionalCell(rnn.GRUCell(2), rnn.GRUCell(2))):initialize()
+  t.equal((bi:unroll(3, randn(2, 3, 4))).shape, {2, 3, 4})
+end)
+
+test("a stack of modified cells in both modes", function()
+  local stack = rnn.SequentialRNNCell{
+    rnn.LSTMCell(4), rnn.DropoutCell(0.5), rnn.ZoneoutCell(rnn.GRUCell(4), {zoneout_outputs = 0.3, zoneout_states = 0.2}),
+    rnn.ResidualCell(rnn.RNNCell(4)), rnn.BidirectionalCell(rnn.LSTMCell(3), rnn.GRUCell(2)),
+  }
+  stack:initialize("xavier")
+  t.equal(#stack, 5)
+  local x = randn(5, 3, 6)
+  local outs, states = stack:unroll(5, x, {layout = "TNC"})
+  t.equal(outs.shape, {5, 3, 5})
+  t.equal(#states, 7)
+  for i, info in ipairs(stack:state_info(3)) do t.equal(states[i].shape, info.shape) end
+  local again = stack:unroll(5, x, {layout = "TNC", begin_state = stack:begin_state(3)})
+  t.close(again, outs)
+  local l = pg.record(function() return (stack:unroll(5, x, {layout = "TNC", valid_length = {1, 5, 3}})):sum() end)
+  l:backward()
+  t.check(stack[1].i2h_weight.grad:abs():sum():item() > 0)
+end)
+
+test("a cell of one's own", function()
+  local Leaky = rnn.HybridRecurrentCell:extend("Leaky")
+  function Leaky:init(size)
+    self.size, self.weight = size, pg.param{shape = {size, 0}}
+  end
+  function Leaky:infer_shape(x) self.weight:set_shape{self.size, x:size(2)} end
+  function Leaky:state_info(n) return {{shape = {n or 0, self.size}, layout = "NC"}} end
+  function Leaky:forward(x, states)
+    local h = states[1] * 0.9 + x:linear(self.weight)
+    return h, {h}
+  end
+  local cell = Leaky(2):initialize("one")
+  local outs, states = cell:unroll(3, pg.ones(1, 3, 4))
+  t.close(outs, {{{4, 4}, {7.6, 7.6}, {10.84, 10.84}}})
+  t.close(states[1], {{10.84, 10.84}})
+  t.equal((rnn.ResidualCell(Leaky(4)):initialize():unroll(3, pg.ones(1, 3, 4))).shape, {1, 3, 4})
+end)
+
+-- Layers -------------------------------------------------------------------------------------------------------------------------
+
+test("names, shapes, states and printing of the layers", function()
+  local layer = rnn.LSTM(4, 2, {bidirectional = true, layout = "NTC", dropout = 0.5})
+  t.equal(tostring(layer), "LSTM(? -> 4, NTC, 2 layers, dropout 0.5, bidirectional)")
+  t.equal(paths(layer), {
+    "l0_i2h_weight", "l0_h2h_weight", "l0_i2h_bias", "l0_h2h_bias", "r0_i2h_weight", "r0_h2h_weight", "r0_i2h_bias", "r0_h2h_bias",
+    "l1_i2h_weight", "l1_h2h_weight", "l1_i2h_bias", "l1_h2h_bias", "r1_i2h_weight", "r1_h2h_weight", "r1_i2h_bias", "r1_h2h_bias",
+  })
+  layer:initialize()
+  local y = layer(randn(3, 5, 6))
+  t.equal(y.shape, {3, 5, 8})
+  t.equal(layer.l0_i2h_weight.shape, {16, 6})
+  t.equal(layer.l1_i2h_weight.shape, {16, 8})
+  t.equal(layer:state_info(3)[2].shape, {4, 3, 4})
+  local _, s = layer(randn(3, 5, 6), layer:begin_state{batch_size = 3, func = pg.ones})
+  t.equal(s[1].shape, {4, 3, 4})
+  t.equal(tostring(rnn.RNN(4, {input_size = 2})), "RNN(2 -> 4, TNC, relu)")
+  local bias = rnn.LSTM(2, {input_size = 1, i2h_bias_initializer = pg.init.LSTMBias(1)}):initialize().l0_i2h_bias
+  t.equal(bias:totable(), {0, 0, 1, 1, 0, 0, 0, 0})
+  local projected = rnn.LSTM(6, 2, {projection_size = 3, bidirectional = true}):initialize()
+  local out, states = projected(randn(5, 2, 4), projected:begin_state(2))
+  t.equal(out.shape, {5, 2, 6})
+  t.equal(states[1].shape, {4, 2, 3})
+  t.equal(states[2].shape, {4, 2, 6})
+  t.equal(projected.l0_h2r_weight.shape, {3, 6})
+end)
+
+test("dropout of a layer acts between layers, in training mode", function()
+  local layer = rnn.GRU(8, 2, {dropout = 0.5, input_size = 3}):initialize("xavier")
+  local single = rnn.GRU(8, 1, {dropout = 0.5, input_size = 3}):initialize("xavier")
+  local x = randn(5, 2, 3)
+  t.equal(layer(x), layer(x))
+  pg.train_mode(function()
+    t.check(not layer(x):allclose(layer(x)))
+    t.equal(single(x), single(x))
+  end)
+end)
+
+test("parameters of layers and cells in files", function()
+  local a, b = rnn.LSTM(4, 2, {bidirectional = true}):initialize("xavier"), rnn.LSTM(4, 2, {bidirectional = true})
+  local x = randn(3, 2, 5)
+  local expected = a(x)
+  a:save_parameters(t.tmp("lstm.safetensors"))
+  b:load_parameters(t.tmp("lstm.safetensors"))
+  t.equal(b(x), expected)
+  local function make() return rnn.SequentialRNNCell{rnn.LSTMCell(4), rnn.ResidualCell(rnn.GRUCell(4))} end
+  local c, d = make():initialize("xavier"), make()
+  expected = c:unroll(3, x, {layout = "TNC"})
+  t.equal(paths(c)[5], "2.base_cell.i2h_weight")
+  c:save_parameters(t.tmp("cells.safetensors"))
+  d:load_parameters(t.tmp("cells.safetensors"))
+  t.equal((d:unroll(3, x, {layout = "TNC"})), expected)
+end)
+
+test("no steps, one step, a batch of one", function()
+  local layer = rnn.LSTM(4, {input_size = 3}):initialize("xavier")
+  t.equal(layer(randn(1, 1, 3)).shape, {1, 1, 4})
+  t.equal(layer(randn(2, 0, 3)).shape, {2, 0, 4})
+end)
+
+test("gradients against finite differences", function()
+  t.skip_in("gcstress", "many small ops")
+  local x = gradcheck.random({3, 2, 2})
+  for _, make in ipairs{rnn.LSTM, rnn.GRU} do
+    local layer = make(2, {bidirectional = true, dtype = "float64", input_size = 2}):initialize("xavier")
+    gradcheck.check(function(list)
+      local y, s = layer(list[1], {unpack(list, 2)}, pg.tensor{3, 2})
+      return {y, unpack(s)}
+    end, {x, unpack(layer:begin_state(2, {func = function(shape) return gradcheck.random(shape) end}))})
+  end
+  local cell = rnn.ResidualCell(rnn.LSTMCell(2, {dtype = "float64", input_size = 2})):initialize("xavier")
+  gradcheck.check(function(list) return {(cell:unroll(3, list[1], {layout = "TNC", valid_length = {1, 3}}))} end, {x})
+end)
+
+test("what is wrong is said", function()
+  local layer, cell = rnn.LSTM(4, {input_size = 3}):initialize(), rnn.LSTMCell(4, {input_size = 3}):initialize()
+  local x = randn(5, 2, 3)
+  t.bad_argument(function() layer(x[1]) end, "LSTM", "x")
+  t.bad_argument(function() layer(x, x) end, "LSTM", "states")
+  t.bad_argument(function() layer(x, {x, x}) end, "LSTM", "states[1]")
+  t.error_contains(function() layer(x, {pg.zeros(1, 3, 4), pg.zeros(1, 3, 4)}) end, "3")
+  t.bad_argument(function() layer(x, nil, 3) end, "LSTM", "sequence_length")
+  t.bad_argument(function() rnn.GRU(4, {use_sequence_length = true, input_size = 3}):initialize()(x) end, "GRU", "sequence_length")
+  t.error_contains(function() layer(randn(5, 2, 4)) end, "linear")
+  t.bad_argument(function() rnn.LSTM() end, "LSTM", "hidden_size")
+  t.bad_argument(function() rnn.LSTM(0) end, "LSTM", "hidden_size")
+  t.bad_argument(function() rnn.RNN(4, {activation = "sigmoid"}) end, "RNN", "activation")
+  t.bad_argument(function() rnn.RNN(4, {layout = "NCT"}) end, "RNN", "layout")
+  t.error_contains(function() rnn.GRU(4, {bidirectonal = true}) end, "bidirectional")
+  t.error_contains(function() return rnn.LSTMcell end, "LSTMCell")
+  t.error_contains(function() cell(x[1]) end, "begin_state")
+  t.bad_argument(function() cell(x[1], {x[1]}) end, "LSTMCell", "states")
+  t.bad_argument(function() cell:unroll(4, x, {layout = "TNC"}) end, "unroll", "inputs")
+  t.bad_argument(function() cell:unroll(5, x, {layout = "CNT"}) end, "unroll", "layout")
+  t.bad_argument(function() cell:unroll(5, {}) end, "unroll", "inputs")
+  t.bad_argument(function() cell:begin_state() end, "begin_state", "batch_size")
+  t.error_contains(function() rnn.BidirectionalCell(cell, rnn.GRUCell(2))(x[1], {}) end, "unroll")
+  t.bad_argument(function() rnn.SequentialRNNCell{cell, nn.Dense(3)} end, "SequentialRNNCell", "children[2]")
+  t.bad_argument(function() rnn.ZoneoutCell(rnn.BidirectionalCell(cell, cell)) end, "ZoneoutCell", "base_cell")
+  t.bad_argument(function() rnn.ZoneoutCell(rnn.ZoneoutCell(cell, {zoneout_outputs = 0.5}), {zoneout_outputs = 0.5}) end, "ZoneoutCell")
+  t.bad_argument(function() rnn.ResidualCell(nn.Dense(2)) end, "ResidualCell", "base_cell")
+  t.error_contains(function() rnn.RNNCell(4, {activation = "tahn"}) end, "tanh")
+end)
