@@ -1,53 +1,105 @@
-#include "graph/exec.h"
+#include "graph/exec_run.h"
 
 #include <cmath>
 
-#include "graph/exec_frame.h"
 #include "graph/fused.h"
 #include "tensor/context.h"
 
 namespace pg {
+
+void Execution::bind_generators(std::span<const RandomKey> states) {
+  states_ = states;
+  for (size_t i = 0; i < plan_.random.size(); ++i) {
+    const RandomStep& r = plan_.random[i];
+    if (r.generator >= states.size()) throw Error("plan: a random op names a generator that the run does not have");
+    const RandomKey& state = states[r.generator];
+    const OpDef& op = *plan_.steps[size_t(r.step)].op;
+    frame_.attrs[i][size_t(op.random_attr)] = RandomKey{state.seed, state.tick + r.tick};
+  }
+}
+
+void Execution::refresh_packs() {
+  for (size_t i = 0; i < plan_.packs.size(); ++i) plan_.frames->refresh_pack(frame_, i, source_of_view(plan_.packs[i].view));
+}
+
+// The buffer of an input or constant whose packed form a step may take.
+const Ref<Buffer>& Execution::source_of_view(int32_t view) const {
+  static const Ref<Buffer> none;
+  const int32_t storage = plan_.slots[size_t(view)].storage;
+  const Storage& s = plan_.storages[size_t(storage)];
+  if (s.kind == Storage::kConstant) return plan_.constants[size_t(s.index)].array().buffer;
+  return s.kind == Storage::kInput ? source_(storage) : none;
+}
+
+void Execution::operator()() {
+  const size_t count = plan_.steps.size();
+  size_t at = 0;
+  try {
+    if (ctx_.detect_anomaly)
+      for (; at < count; ++at) run_step(plan_.steps[at]), check_anomaly(plan_.steps[at]);
+    else
+      for (; at < count; ++at) run_step(plan_.steps[at]);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const PositionedError&) {
+    throw;
+  } catch (const Error& error) {
+    raise_positioned(plan_.steps[at], error);
+  }
+}
+
+void Execution::run_step(const Step& step) {
+  if (step.poll) ctx_.poll();
+  const View* views = frame_.views.data();
+  const std::span<const View> in{views + step.in, size_t(step.in_count)}, out{views + step.out, size_t(step.out_count)};
+  if (step.control) return run_control(step);
+  if (step.fused) return step.fused->run(in, out);
+  if (step.prepared) return step.prepared->run(in, out, step.scratch < 0 ? nullptr : views[step.scratch].data, packed_of(step));
+  const Attrs& attrs = step.random < 0 ? *step.attrs : frame_.attrs[size_t(step.random)];
+  auto no_allocation = [](int, const Dims&) -> View { return {}; };
+  step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation});
+}
+
+void Execution::check_anomaly(const Step& step) const {
+  if (step.control) return;
+  for (int32_t i = step.out; i < step.out + step.out_count; ++i) {
+    const View& v = frame_.views[size_t(i)];
+    if (!v || !is_float(v.dtype()) || !v.type->device.is_cpu()) continue;
+    const bool bad = visit_dtype(v.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* data = v.as<const T>();
+      const int64_t n = v.numel();
+      for (int64_t k = 0; k < n; ++k)
+        if (std::isnan(double(data[k]))) return true;
+      return false;
+    });
+    if (bad) fail(step.op->name, "made a NaN");
+  }
+}
+
+void Execution::raise_positioned(const Step& step, const Error& error) const {
+  if (step.line < 0) throw Error(error.what());
+  throw PositionedError(fmt::format("{}: {}", plan_.lines[size_t(step.line)], error.what()));
+}
+
 namespace {
-
-// A frame for the extent of a run.
-class Lease {
- public:
-  explicit Lease(FramePool& pool) : pool_(pool), frame_(pool.take()) {}
-  ~Lease() { pool_.give(std::move(frame_)); }
-  Frame& operator*() const { return *frame_; }
-
- private:
-  FramePool& pool_;
-  std::unique_ptr<Frame> frame_;
-};
 
 class Run {
  public:
   Run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators)
-      : plan_(plan), ctx_(ctx), inputs_(inputs), lease_(*plan.frames), frame_(*lease_) {
+      : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
     bind_inputs();
-    for (size_t i = 0; i < plan.packs.size(); ++i) plan.frames->refresh_pack(frame_, i, source_of(plan.packs[i]));
     bind_outputs();
-    bind_generators(generators);
   }
 
   Values operator()() {
-    const size_t count = plan_.steps.size();
-    size_t at = 0;
-    try {
-      if (ctx_.detect_anomaly)
-        for (; at < count; ++at) run_step(plan_.steps[at]), check_anomaly(plan_.steps[at]);
-      else
-        for (; at < count; ++at) run_step(plan_.steps[at]);
-    } catch (const OutOfMemory&) {
-      throw;
-    } catch (const Cancelled&) {
-      throw;
-    } catch (const PositionedError&) {
-      throw;
-    } catch (const Error& error) {
-      raise_positioned(plan_.steps[at], error);
-    }
+    auto source = [this](int32_t input) -> const Ref<Buffer>& { return source_of(input); };
+    Execution execution(plan_, ctx_, frame_, source);
+    execution.refresh_packs();
+    execution.bind_generators(generators_);
+    execution();
     return take_outputs();
   }
 
@@ -63,15 +115,12 @@ class Run {
     }
   }
 
-  // The buffer of an input or constant whose packed form a step may take; none for an input that was copied for this run.
-  const Ref<Buffer>& source_of(const PackedInput& p) const {
+  // The buffer of an input; none for one that was copied for this run.
+  const Ref<Buffer>& source_of(int32_t input) const {
     static const Ref<Buffer> none;
-    const Storage& s = plan_.storages[size_t(plan_.slots[size_t(p.view)].storage)];
-    if (s.kind == Storage::kConstant) return plan_.constants[size_t(s.index)].array().buffer;
-    const Array& array = inputs_[size_t(s.index)].array();
+    const Array& array = inputs_[size_t(input)].array();
     return array.contiguous ? array.buffer : none;
   }
-  const void* packed_of(const Step& step) const { return step.pack < 0 ? nullptr : frame_.packs[size_t(step.pack)].data(); }
 
   void bind_outputs() {
     for (const FreshOutput& f : plan_.fresh) {
@@ -87,48 +136,6 @@ class Run {
     }
   }
   bool donates(size_t input) const { return inputs_[input].array().contiguous && inputs_[input].array().writable(); }
-
-  void bind_generators(std::span<const RandomKey> generators) {
-    for (size_t i = 0; i < plan_.random.size(); ++i) {
-      const RandomStep& r = plan_.random[i];
-      if (r.generator >= generators.size()) throw Error("plan: a random op names a generator that the run does not have");
-      const RandomKey& state = generators[r.generator];
-      const OpDef& op = *plan_.steps[size_t(r.step)].op;
-      frame_.attrs[i][size_t(op.random_attr)] = RandomKey{state.seed, state.tick + r.tick};
-    }
-  }
-
-  void run_step(const Step& step) {
-    if (step.poll) ctx_.poll();
-    const View* views = frame_.views.data();
-    const std::span<const View> in{views + step.in, size_t(step.in_count)}, out{views + step.out, size_t(step.out_count)};
-    if (step.fused) return step.fused->run(in, out);
-    if (step.prepared) return step.prepared->run(in, out, step.scratch < 0 ? nullptr : views[step.scratch].data, packed_of(step));
-    const Attrs& attrs = step.random < 0 ? *step.attrs : frame_.attrs[size_t(step.random)];
-    auto no_allocation = [](int, const Dims&) -> View { return {}; };
-    step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation});
-  }
-
-  void check_anomaly(const Step& step) const {
-    for (int32_t i = step.out; i < step.out + step.out_count; ++i) {
-      const View& v = frame_.views[size_t(i)];
-      if (!v || !is_float(v.dtype()) || !v.type->device.is_cpu()) continue;
-      const bool bad = visit_dtype(v.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const T* data = v.as<const T>();
-        const int64_t n = v.numel();
-        for (int64_t k = 0; k < n; ++k)
-          if (std::isnan(double(data[k]))) return true;
-        return false;
-      });
-      if (bad) fail(step.op->name, "made a NaN");
-    }
-  }
-
-  [[noreturn]] void raise_positioned(const Step& step, const Error& error) const {
-    if (step.line < 0) throw Error(error.what());
-    throw PositionedError(fmt::format("{}: {}", plan_.lines[size_t(step.line)], error.what()));
-  }
 
   // Nothing can fail from here on.
   Values take_outputs() {
@@ -173,7 +180,8 @@ class Run {
   const Plan& plan_;
   Context& ctx_;
   std::span<Value> inputs_;
-  Lease lease_;
+  std::span<const RandomKey> generators_;
+  FrameLease lease_;
   Frame& frame_;
   SmallVector<Copy, 1> copies_;            // of inputs that are not row-major
   SmallVector<Value, 4> fresh_;            // one for each of Plan::fresh; a donated input's own array

@@ -79,7 +79,7 @@ std::unique_ptr<Frame> FramePool::take() {
     }
   }
   if (!frame) frame = make();
-  if (frame->arenas.size() != plan_.arenas.size()) attach(*frame);
+  if (!plan_.options.body && frame->arenas.size() != plan_.arenas.size()) attach(*frame);
   return frame;
 }
 
@@ -100,6 +100,7 @@ std::unique_ptr<Frame> FramePool::make() const {
   frame->views = plan_.views;
   frame->bases.assign(plan_.storages.size(), nullptr);
   frame->packs.resize(plan_.packs.size());
+  frame->stacks.resize(size_t(plan_.stacks));
   for (const RandomStep& r : plan_.random) frame->attrs.push_back(*plan_.steps[size_t(r.step)].attrs);
   for (size_t s = 0; s < plan_.storages.size(); ++s) {
     const Storage& storage = plan_.storages[s];
@@ -108,6 +109,15 @@ std::unique_ptr<Frame> FramePool::make() const {
     patch(*frame, int32_t(s), static_cast<char*>(values[size_t(storage.index)].array().data()));
   }
   return frame;
+}
+
+void FramePool::place_arenas(Frame& frame, char* base) const {
+  std::vector<size_t> starts(plan_.arenas.size());
+  for (size_t a = 1; a < starts.size(); ++a) starts[a] = starts[a - 1] + plan_.arenas[a - 1].bytes;
+  for (size_t s = 0; s < plan_.storages.size(); ++s) {
+    const Storage& storage = plan_.storages[s];
+    if (storage.kind == Storage::kArena && storage.first >= 0) patch(frame, int32_t(s), base + starts[size_t(storage.arena)] + storage.offset);
+  }
 }
 
 std::vector<Ref<Buffer>> FramePool::allocate() const {

@@ -16,6 +16,7 @@ struct Frame {
   std::vector<Ref<Buffer>> arenas; // none while the frame rests without memory
   std::vector<Attrs> attrs;        // of random steps, with the keys of this run
   std::vector<PackSlot> packs;      // one for each of Plan::packs
+  std::vector<Ref<Buffer>> stacks;  // of storages of kind kStack
 };
 
 class FramePool {
@@ -27,6 +28,9 @@ class FramePool {
   std::unique_ptr<Frame> take();
   // Frames keep their arenas. When all plans together hold more than a limit, those used least recently give theirs back.
   void give(std::unique_ptr<Frame> frame);
+
+  // Gives the frame of a body its memory.
+  void place_arenas(Frame& frame, char* base) const;
 
   // Points the views of a storage to `base`.
   void patch(Frame& frame, int32_t storage, char* base) const {

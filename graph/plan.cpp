@@ -38,6 +38,7 @@ struct Draft {
   const Graph* body = nullptr;  // of a fused step
   std::shared_ptr<const PreparedKernel> prepared = nullptr;
   int32_t scratch = -1;         // a value
+  std::unique_ptr<ControlStep> control = nullptr;
 };
 
 size_t bytes_of(const Type& type) { return size_t(numel(type.shape)) * size_t(size_of(type.dtype)); }
@@ -134,6 +135,8 @@ class Planner {
         case NodeKind::kConstant: made[n] = {add_constant(node.constant)}; break;
         case NodeKind::kOp: made[n] = lower_op(node, made, at); break;
         case NodeKind::kFused: made[n] = lower_fused(node, made, at); break;
+        case NodeKind::kCond:
+        case NodeKind::kLoop: made[n] = lower_control(node, made, at); break;
         default: throw Error(fmt::format("plan: node {} is not of a specialized graph", n));
       }
     }
@@ -166,8 +169,60 @@ class Planner {
     for (int32_t v : in)
       if (v >= 0) ++values_[size_t(v)].readers;
     for (const Type& type : node.types) step.out.push_back(add_array(type));
-    drafts_.push_back(step);
-    return step.out;
+    const std::vector<int32_t> out = step.out;
+    drafts_.push_back(std::move(step));
+    return out;
+  }
+
+  std::vector<int32_t> lower_control(const Node& node, const std::vector<std::vector<int32_t>>& made, int32_t line) {
+    Draft step{nullptr, nullptr, nullptr, line, {}, {}};
+    step.control = std::make_unique<ControlStep>();
+    ControlStep& control = *step.control;
+    control.kind = node.kind;
+    control.loop = node.loop;
+    control.name = node.name;
+    control.streams = node.streams;
+    PlanOptions options = plan_->options;
+    options.body = true;
+    for (const auto& body : node.bodies) {
+      control.bodies.push_back(make_plan(*body, options));
+      fuses_ |= control.bodies.back()->source != nullptr;
+    }
+    lay_out(control);
+    for (const Operand& o : node.inputs) {
+      const int32_t v = made[size_t(o.node)][size_t(o.output)];
+      step.in.push_back(storage_of(v).kind == Storage::kStack ? v : contiguous(v, line));
+      ++values_[size_t(step.in.back())].readers;
+    }
+    for (size_t k = 0; k < node.types.size(); ++k) step.out.push_back(is_unlimited_stack(node, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
+    step.scratch = add_array(Type{DType::kUInt8, {}, {int64_t(control.bytes)}});
+    const std::vector<int32_t> out = step.out;
+    drafts_.push_back(std::move(step));
+    return out;
+  }
+  static bool is_unlimited_stack(const Node& node, size_t output) {
+    return node.kind == NodeKind::kLoop && node.loop.limit < 0 && output > size_t(node.loop.carries);
+  }
+  int32_t add_stack(const Type& type) { return add_value(add_storage(Storage::kStack, type, plan_->stacks++), Array::make(type)); }
+
+  static void lay_out(ControlStep& control) {
+    auto place = [&](size_t bytes) {
+      const size_t at = control.bytes;
+      control.bytes += arena_aligned(bytes);
+      return at;
+    };
+    size_t arena = 0;
+    for (const auto& body : control.bodies) {
+      for (const Arena& a : body->arenas)
+        if (!a.device.is_cpu()) fail(control.name.c_str(), "a body works on {}; bodies run on the CPU alone", name_of(a.device));
+      arena = std::max(arena, body->arena_bytes());
+    }
+    control.arena = place(arena);
+    if (control.kind != NodeKind::kLoop) return;
+    control.index = place(sizeof(int64_t));
+    control.flag = place(1);
+    const Plan& body = *control.bodies[0];
+    for (int32_t k = 0; k < control.loop.carries; ++k) control.slots.push_back(place(bytes_of(body.input_types[size_t(1 + control.loop.slices + k)])));
   }
 
   // What infer_types sees: arrays without buffers, numbers.
@@ -295,7 +350,7 @@ class Planner {
     std::vector<int32_t> reads(plan_->input_types.size(), 0);  // of the storage of each input, by steps of the section
     bool fallible = false;
     for (Draft& d : drafts_) {
-      if (!rewrites_input(d)) continue;
+      if (d.control || !rewrites_input(d)) continue;
       if (d.op->in_place.empty() && std::exchange(fallible, true)) continue;
       d.commit = true;
       for (int32_t v : d.in)
@@ -347,6 +402,10 @@ class Planner {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int32_t v = outputs[i];
       const auto earlier = std::find(outputs.begin(), outputs.begin() + ptrdiff_t(i), v);
+      if (plan_->options.body) {
+        plan_->outputs.push_back(output_of(v));
+        continue;
+      }
       if (earlier != outputs.begin() + ptrdiff_t(i)) {
         PlanOutput same = plan_->outputs[size_t(earlier - outputs.begin())];
         same.same_as = int32_t(earlier - outputs.begin());
@@ -359,8 +418,8 @@ class Planner {
   // Views of inputs and constants share their memory, as eagerly; of the program's own memory only whole arrays are given out.
   PlanOutput output_of(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;
-    const bool given = kind == Storage::kInput || kind == Storage::kConstant;
-    const bool whole = (kind == Storage::kArena || kind == Storage::kOutput) && covers_storage(value);
+    const bool given = !plan_->options.body && (kind == Storage::kInput || kind == Storage::kConstant);
+    const bool whole = (kind == Storage::kArena || (kind == Storage::kOutput && !plan_->options.body)) && covers_storage(value);
     if (!given && !whole) value = add_copy(value, add_array(layout(value).type), -1);
     Storage& storage = storage_of(value);
     if (!given && storage.kind != Storage::kOutput) {
@@ -390,7 +449,7 @@ class Planner {
   void share_in_place() {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       const Draft& d = drafts_[s];
-      if (d.commit) continue;
+      if (d.commit || d.control) continue;
       for (size_t i = 0; i < d.out.size(); ++i) share_output(d, i, int32_t(s));
     }
   }
@@ -498,7 +557,8 @@ class Planner {
       }
       step.poll = s % 16 == 0 || bytes > kPollBytes;
       if (d.prepared) emit_prepared(d, step);
-      add_random(step, int32_t(s));
+      if (d.control) emit_control(drafts_[s], step);
+      else add_random(step, int32_t(s));
       plan_->steps.push_back(step);
     }
     for (PlanOutput& o : plan_->outputs) o.written = values_[size_t(o.written)].view;
@@ -516,6 +576,11 @@ class Planner {
       if (s.donor >= 0 && s.donor == values_[size_t(d.in[size_t(packed)])].storage) return;  // changes at every run
     step.pack = int32_t(plan_->packs.size());
     plan_->packs.push_back({step.in + packed, d.prepared});
+  }
+  void emit_control(Draft& d, Step& step) {
+    step.scratch = emit_view(d.scratch);
+    step.control = d.control.get();
+    plan_->controls.push_back(std::move(d.control));
   }
   void add_random(Step& step, int32_t index) {
     if (step.fused || step.op->random_attr < 0) return;

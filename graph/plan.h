@@ -11,6 +11,7 @@
 namespace pg {
 
 class FusedKernel;
+class Plan;
 
 struct PlanOptions {
   bool fuse = true;          // kFused nodes as one kernel; false: node by node
@@ -18,14 +19,15 @@ struct PlanOptions {
   bool prepare = true;       // prepared kernels
   bool pack = true;          // packed weights; not for programs whose parameters change from run to run
   bool static_alloc = true;  // frames keep their arena between runs
+  bool body = false;         // of a branch or loop: whoever runs it gives it its memory; every output is an array of its own
 };
 
 // Where the bytes of one or more values live.
 struct Storage {
-  enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate };
+  enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate, kStack };
   Kind kind = kArena;
   Device device;
-  int32_t index = -1;            // of Plan's inputs, constants, immediates or fresh
+  int32_t index = -1;            // of Plan's inputs, constants, immediates or fresh; of kStack: of Frame::stacks
   int32_t arena = 0;             // of kArena: index of Plan::arenas
   int32_t donor = -1;            // of kOutput: the input whose buffer it takes where that is writable
   size_t bytes = 0;
@@ -40,11 +42,26 @@ struct Slot {
   int32_t written = -1;  // the view whose step made what stands there; -1: it stood there before the run
 };
 
+// A branch or loop, with the plans of its bodies. Its views are its operands and outputs; its scratch memory is laid out as
+// here. See graph/exec_control.cpp.
+struct ControlStep {
+  NodeKind kind = NodeKind::kLoop;
+  LoopForm loop;
+  std::string name;
+  std::vector<BodyStream> streams;
+  std::vector<std::shared_ptr<const Plan>> bodies;
+  size_t arena = 0;               // of the body that runs
+  size_t index = 0, flag = 0;     // of loops: int64, bool
+  std::vector<size_t> slots;      // of loops: the second places of the carries
+  size_t bytes = 0;
+};
+
 struct Step {
   const OpDef* op = nullptr;                             // of a fused step: the op that makes its last output
   KernelFn kernel = nullptr;                             // or, when null:
   const FusedKernel* fused = nullptr;
   const PreparedKernel* prepared = nullptr;              // used before kernel
+  const ControlStep* control = nullptr;
   const Attrs* attrs = nullptr;
   int32_t in = 0, in_count = 0, out = 0, out_count = 0;  // into Plan::views
   int32_t random = -1;                                   // index of Plan::random
@@ -113,6 +130,8 @@ class Plan {
   std::vector<std::shared_ptr<const FusedKernel>> fused;
   std::vector<std::shared_ptr<const PreparedKernel>> prepared;
   std::vector<PackedInput> packs;
+  std::vector<std::unique_ptr<const ControlStep>> controls;
+  int32_t stacks = 0;                             // storages of kind kStack
   std::unique_ptr<FramePool> frames;
   std::shared_ptr<const Graph> source;            // of a plan with fused steps: the graph
 

@@ -49,7 +49,7 @@ class Verifier {
 
   bool made_by_run(int32_t storage) const {
     const Storage::Kind kind = plan_.storages[size_t(storage)].kind;
-    return kind == Storage::kArena || kind == Storage::kOutput;
+    return kind == Storage::kArena || kind == Storage::kOutput || kind == Storage::kStack;
   }
 
   void walk(size_t index) {
@@ -82,7 +82,7 @@ class Verifier {
       const PlanOutput& o = plan_.outputs[i];
       if (o.storage < 0 || size_t(o.storage) >= plan_.storages.size()) bad("output {} has no storage", i);
       const Storage& s = plan_.storages[size_t(o.storage)];
-      if (s.kind == Storage::kArena || s.kind == Storage::kImmediate) bad("output {} aliases memory of the run", i);
+      if (s.kind == Storage::kArena || s.kind == Storage::kImmediate || s.kind == Storage::kStack) bad("output {} aliases memory of the run", i);
       if (written_[size_t(o.storage)] != o.written) bad("output {} was overwritten", i);
       if (s.kind == Storage::kOutput && plan_.fresh[size_t(s.index)].storage != o.storage) bad("output {} has no buffer", i);
       check_bounds(o.layout->type.shape, o.layout->strides, o.layout->type.dtype, o.layout->offset * size_of(o.layout->type.dtype), o.storage, i);
@@ -139,6 +139,7 @@ std::string describe(const Plan& plan, int32_t view) {
     case Storage::kConstant: return fmt::format("const{}{}", s.index, place);
     case Storage::kOutput: return fmt::format("out{}{}", s.index, place);
     case Storage::kArena: return fmt::format("[{}]", int64_t(s.offset) + slot.offset);
+    case Storage::kStack: return fmt::format("stack{}", s.index);
     case Storage::kImmediate: break;
   }
   const Array& a = plan.immediates[size_t(s.index)].array();
@@ -158,9 +159,14 @@ std::string to_string(const Plan& plan) {
     const Step& step = plan.steps[s];
     if (s == size_t(plan.commit)) text += "commit\n";
     for (int32_t i = 0; i < step.out_count; ++i) text += (i ? ", " : "") + describe(plan, step.out + i);
-    text += fmt::format(" = {}(", step.fused ? "fused" : step.op->name);
+    text += fmt::format(" = {}(", step.control ? step.control->name.c_str() : step.fused ? "fused" : step.op->name);
     for (int32_t i = 0; i < step.in_count; ++i) text += (i ? ", " : "") + describe(plan, step.in + i);
     text += ")\n";
+    for (size_t b = 0; step.control && b < step.control->bodies.size(); ++b) {
+      std::string body = to_string(*step.control->bodies[b]);
+      for (size_t at = 0; at < body.size(); at = body.find('\n', at) + 1) body.insert(at, "  | "), at += 4;
+      text += body;
+    }
   }
   return text;
 }
