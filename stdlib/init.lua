@@ -39,6 +39,7 @@ own("hybrid", "jit debug live")
 own("graph", "graph")
 own("symbol", "symbol")
 own("control", "cond while_loop foreach loop")
+own("nn.rnn.functional", "rnn lstm gru")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 --- atomically.

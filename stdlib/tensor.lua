@@ -24,3 +24,8 @@ function methods.tap(x, f)
   end
   return x
 end
+
+--- x:lstm(…), x:gru(…) and x:rnn(…) are pg.lstm(x, …), pg.gru(x, …) and pg.rnn(x, …).
+for _, name in ipairs{"lstm", "gru", "rnn"} do
+  methods[name] = function(x, ...) return core.require("nn.rnn.functional")[name](x, ...) end
+end

@@ -1635,6 +1635,10 @@ function Tensor:equal(y) end
 ---@return any
 function Tensor:fill_(number) end
 
+---@param ... any
+---@return any
+function Tensor:gru(...) end
+
 ---x:is_contiguous() -> whether the elements lie in row-major order without gaps.
 ---@return any
 function Tensor:is_contiguous() end
@@ -1647,6 +1651,11 @@ function Tensor:item() end
 ---@return any
 function Tensor:iter() end
 
+---x:lstm(…), x:gru(…) and x:rnn(…) are pg.lstm(x, …), pg.gru(x, …) and pg.rnn(x, …).
+---@param ... any
+---@return any
+function Tensor:lstm(...) end
+
 ---x:numel() -> the number of elements.
 ---@return any
 function Tensor:numel() end
@@ -1654,6 +1663,10 @@ function Tensor:numel() end
 ---x:release() gives the memory back now; any later use of x is an error.
 ---@return any
 function Tensor:release() end
+
+---@param ... any
+---@return any
+function Tensor:rnn(...) end
 
 ---x:size([dim]) -> the size of a dim, or a table with all of them.
 ---@param dim any
@@ -4755,6 +4768,30 @@ function pg.save(path, tensors) end
 ---@param path any
 ---@return any
 function pg.load(path) end
+
+---pg.lstm(x, {h0, c0} or nil, {w_ih, w_hh, b_ih, b_hh, …}, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
+---has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size) with four weights for each
+---layer and direction, gates in, forget, cell, out. States are (layers * directions, batch, hidden); without them they start at zero.
+---dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
+---@param x any
+---@param options any
+---@return any
+function pg.lstm(x, options) end
+
+---pg.gru(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {as lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new.
+---@param x any
+---@param h0 any
+---@param options any
+---@return any
+function pg.gru(x, h0, options) end
+
+---pg.rnn(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {nonlinearity = "tanh" or "relu", and those of lstm}) -> y, hn: layers of
+---h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases).
+---@param x any
+---@param h0 any
+---@param options any
+---@return any
+function pg.rnn(x, h0, options) end
 
 ---pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
 ---its value from `initialize`. 0 in the shape is a dim not known before the first call. init is an initializer, its

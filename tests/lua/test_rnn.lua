@@ -90,6 +90,37 @@ local function curve_net(hidden)
   }
 end
 
+test("pg.lstm, pg.gru and pg.rnn in all forms of their arguments", function()
+  local layer = rnn.LSTM(4, 2, {input_size = 3, bidirectional = true}):initialize("xavier")
+  local w, x = {}, randn(5, 2, 3)
+  for _, p in layer:parameters() do w[#w + 1] = p end
+  local start = {randn(4, 2, 4), randn(4, 2, 4)}
+  local y, s = layer(x, start)
+  local function same(a, h, c)
+    t.equal(a, y)
+    t.equal(h, s[1])
+    t.equal(c, s[2])
+  end
+  same(pg.lstm(x, start, w, {num_layers = 2, bidirectional = true}))
+  same(pg.lstm(x, start, w, true, 2, 0, false, true))
+  local flat = {start[1], start[2], unpack(w)}
+  flat[#flat + 1] = {bidirectional = true}
+  same(pg.lstm(x, unpack(flat)))
+  same(x:lstm(start, w, {bidirectional = true}))
+  t.close((pg.lstm(x, nil, w, {bidirectional = true})), layer(x))
+  t.close((pg.lstm(x:transpose(1, 2), nil, w, {bidirectional = true, batch_first = true})), layer(x):transpose(1, 2))
+  t.close((pg.lstm(x, nil, w, {bidirectional = true, sequence_length = {5, 2}})), (layer(x, nil, {5, 2})))
+  local gru = rnn.GRU(4, {input_size = 3}):initialize("xavier")
+  t.close((pg.gru(x, start[1]:narrow(1, 1, 1), {gru.l0_i2h_weight, gru.l0_h2h_weight})), (gru(x, start[1]:narrow(1, 1, 1))))
+  local h, last = pg.rnn(x, nil, {pg.ones(4, 3), pg.zeros(4, 4)}, {nonlinearity = "relu"})
+  t.close(h, x:sum(3, true):relu():expand(5, 2, 4), {atol = 1e-5})
+  t.equal(last.shape, {1, 2, 4})
+  t.bad_argument(function() pg.lstm(x, start, {w[1], w[2], w[3]}) end, "lstm", "weights")
+  t.bad_argument(function() pg.lstm(x, start) end, "lstm", "weights")
+  t.bad_argument(function() pg.gru(x[1], nil, {gru.l0_i2h_weight, gru.l0_h2h_weight}) end, "gru", "x")
+  t.error_contains(function() pg.rnn(x, nil, {pg.ones(4, 3), pg.zeros(4, 4)}, {nonlinearty = "relu"}) end, "nonlinearity")
+end)
+
 test("an LSTM with sgd follows MXNet for 50 steps", function()
   t.skip_in("gcstress", "many small ops")
   local folder = t.shared("data/fixtures/train/")

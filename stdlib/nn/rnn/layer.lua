@@ -33,7 +33,7 @@ end
 function steps.gru(w)
   local weight, bias = w.h2h_weight, w.h2h_bias
   return function(x, s)
-    local h = gates.gru(x, linear(s[1], weight, bias), s[1], tanh, sigmoid)
+    local h = gates.gru(x, bias and linear(s[1], weight, bias) or linear(s[1], weight), s[1], tanh, sigmoid)
     return h, {h}
   end
 end
@@ -64,8 +64,8 @@ function layers.direction(kind, x, w, states, lengths)
 end
 
 --- layers.stack(spec, x, weights, states, lengths) -> outputs (time, batch, size), a list of the final states by kind of state, each a list
---- over layers and directions. spec: kind, count (layers), directions, dropout; weights(i) those of the i-th layer and direction,
---- states(i, x) its first states.
+--- over layers and directions. spec: kind, count (layers), directions, dropout, train (whether to drop; nil: as the mode says); weights(i)
+--- answers those of the i-th layer and direction, states(i, x) its first states.
 function layers.stack(spec, x, weights, states, lengths)
   local finals = {}
   for layer = 1, spec.count do
@@ -81,7 +81,7 @@ function layers.stack(spec, x, weights, states, lengths)
       end
     end
     x = spec.directions == 2 and ops.cat(outs, 3) or outs[1]
-    if spec.dropout > 0 and layer < spec.count then x = ops.dropout(x, spec.dropout) end
+    if spec.dropout > 0 and layer < spec.count then x = ops.dropout(x, spec.dropout, spec.train) end
   end
   return x, finals
 end

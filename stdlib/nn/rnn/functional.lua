@@ -1,0 +1,104 @@
+-- pg.lstm, pg.gru and pg.rnn: recurrent layers as functions of their weights, as torch has them.
+local core = ...
+local args = core.require("support.args")
+local layers = core.require("nn.rnn.layer")
+local sequence = core.require("nn.rnn.sequence")
+local ops, is_tensor = core.ops, core.is_tensor
+local functions = {}
+
+local names = {"has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first"}
+local spec = {
+  has_biases = args.none, num_layers = args.none, dropout = 0, train = args.none, bidirectional = false, batch_first = false,
+  sequence_length = args.none,
+}
+local rnn_spec = {nonlinearity = "tanh"}
+for key, value in pairs(spec) do rnn_spec[key] = value end
+
+local function is_list(v) return args.plain(v) and v[1] ~= nil end
+
+-- The tensors at the front, lists of them opened, and the position of what follows.
+local function read_tensors(op, list, count)
+  local tensors, at = {}, 1
+  while at <= count and (is_tensor(list[at]) or is_list(list[at])) do
+    for _, x in ipairs(is_tensor(list[at]) and {list[at]} or list[at]) do tensors[#tensors + 1] = args.tensor(op, "weights", x) end
+    at = at + 1
+  end
+  return tensors, at
+end
+
+-- Sorts the arguments after x into the first states (or nil), the weights and the options.
+local function read(op, kinds, option_spec, ...)
+  local count, list, states = select("#", ...), {...}, nil
+  local missing = list[1] == nil or list[1] == false
+  if missing then
+    list = {unpack(list, 2, count)}
+    count = count - 1
+  end
+  local weights, at = read_tensors(op, list, count)
+  local o = args.read(op, names, option_spec, unpack(list, at, count))
+  if not missing then
+    states = {}
+    for i = 1, kinds do
+      states[i] = args.tensor(op, i == 1 and "h0" or "c0", table.remove(weights, 1))
+    end
+  end
+  return states, weights, o
+end
+
+local function check_options(op, o, weights)
+  local has_biases = o.has_biases
+  if has_biases == nil then has_biases = weights[3] ~= nil and weights[3]:dim() == 1 end
+  o.each = args.boolean(op, "has_biases", has_biases) and 4 or 2
+  o.directions = args.boolean(op, "bidirectional", o.bidirectional) and 2 or 1
+  local count = o.num_layers and args.count(op, "num_layers", o.num_layers, 1) or math.max(1, math.floor(#weights / (o.each * o.directions)))
+  if #weights ~= count * o.each * o.directions then
+    core.arg_error(op, "weights", ("%d tensors: %s for %d layers and directions"):format(
+      count * o.each * o.directions, o.each == 4 and "w_ih, w_hh, b_ih, b_hh" or "w_ih, w_hh", count * o.directions), #weights)
+  end
+  args.boolean(op, "batch_first", o.batch_first)
+  if o.train ~= nil then args.boolean(op, "train", o.train) end
+  return {count = count, directions = o.directions, dropout = args.number(op, "dropout", o.dropout, 0, 1), train = o.train}
+end
+
+local fields = {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"}
+
+local function run(op, kind, x, states, weights, o)
+  local form = check_options(op, o, weights)
+  form.kind = kind
+  if args.tensor(op, "x", x):dim() ~= 3 then core.arg_error(op, "x", "3 dims (time, batch, size), or (batch, time, size) with batch_first", x) end
+  local lengths = sequence.check_lengths(op, "sequence_length", o.sequence_length)
+  if o.batch_first then x = ops.transpose(x, 1, 2) end
+  local kinds = kind == "lstm" and 2 or 1
+  local y, finals = layers.stack(form, x, function(at)
+    local w = {}
+    for i = 1, o.each do w[fields[i]] = weights[(at - 1) * o.each + i] end
+    return w
+  end, function(at, input)
+    local first = {}
+    for i = 1, kinds do
+      first[i] = states and ops.select(states[i], 1, at) or sequence.zeros(input, weights[(at - 1) * o.each + 2]:size(2))
+    end
+    return first
+  end, lengths)
+  if o.batch_first then y = ops.transpose(y, 1, 2) end
+  if kinds == 2 then return y, ops.stack(finals[1]), ops.stack(finals[2]) end
+  return y, ops.stack(finals[1])
+end
+
+--- pg.lstm(x, {h0, c0} or nil, {w_ih, w_hh, b_ih, b_hh, …}, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
+--- has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size) with four weights for each
+--- layer and direction, gates in, forget, cell, out. States are (layers * directions, batch, hidden); without them they start at zero.
+--- dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
+function functions.lstm(x, ...) return run("lstm", "lstm", x, read("lstm", 2, spec, ...)) end
+
+--- pg.gru(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {as lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new.
+function functions.gru(x, ...) return run("gru", "gru", x, read("gru", 1, spec, ...)) end
+
+--- pg.rnn(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {nonlinearity = "tanh" or "relu", and those of lstm}) -> y, hn: layers of
+--- h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases).
+function functions.rnn(x, ...)
+  local states, weights, o = read("rnn", 1, rnn_spec, ...)
+  return run("rnn", args.choice("rnn", "nonlinearity", o.nonlinearity, {"tanh", "relu"}), x, states, weights, o)
+end
+
+return functions
