@@ -106,9 +106,10 @@ Operand GraphBuilder::captured(const Value& value) {
   const size_t place = size_t(std::find(captures.begin(), captures.end(), outside) - captures.begin());
   if (place == captures.size()) {
     captures.push_back(outside);
-    captured_.push_back(add_input(value.type()));
+    captured_values.push_back(value);
+    capture_inputs.push_back(add_input(value.type()));
   }
-  return symbol_of(captured_[place]);
+  return symbol_of(capture_inputs[place]);
 }
 
 // Random keys of a trace name a generator and how many ticks come before.

@@ -18,6 +18,7 @@ class GraphBuilder : public Tracer {
 
   Graph graph;
   std::vector<Operand> captures;  // of the parent; the body's inputs for them come in this order
+  Values captured_values;         // the same as values of the parent, with their history
 
   Value add_input(const Type& type, std::string name = "");
   Value add_constant(const Value& value);  // equal arrays give one node
@@ -46,6 +47,8 @@ class GraphBuilder : public Tracer {
   // outputs = saved with the gradient that the closed graph `backward` (saved…, cotangents…) → one for each input gives.
   Values custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,
                 std::span<const Value> saved, std::shared_ptr<const Graph> backward);
+
+  std::vector<Value> capture_inputs;  // the body's inputs, one a capture
 
   Value symbol(const Operand& operand) const;  // the array that stands for an output of a node
 
@@ -88,7 +91,6 @@ class GraphBuilder : public Tracer {
   GraphBuilder* parent_;
   uint64_t id_;
   std::unordered_map<const Array*, std::pair<Ref<Array>, int32_t>> constants_;
-  std::vector<Value> captured_;  // the body's inputs, one a capture
   std::unordered_map<TapeNode*, Value> leaves_;
   std::unordered_map<std::string, int32_t> lines_;
   std::vector<uint64_t> sequences_;  // of the tape when each node was made

@@ -86,10 +86,10 @@ local function check_tail(op, options, spec)
 end
 
 -- Answers f(engine, …): as part of the trace under way, as plain Lua inside pg.debug, or as a graph of its own.
-local function dispatch(f, functions, ...)
+local function dispatch(f, ...)
   if core.tracing() then return f(core.require("control.traced"), ...) end
   if graphs.off > 0 then return f(core.require("control.plain"), ...) end
-  return core.require("control.cached").call(f, functions, ...)
+  return core.require("control.cached").call(f, ...)
 end
 
 -- cond -------------------------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ function control.cond(pred, then_f, else_f, ...)
     return else_f(...)
   end
   if not is_tensor(pred) then core.arg_error("cond", "pred", "a boolean or a tensor of one element", pred) end
-  return dispatch(run_cond, 2, pred, then_f, else_f, ...)
+  return dispatch(run_cond, pred, then_f, else_f, ...)
 end
 
 -- Loops ------------------------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ end
 function control.foreach(body, data, states, options)
   args.callable("foreach", "body", body)
   options = check_tail("foreach", options, {checkpoint = args.none})
-  return dispatch(run_foreach, 1, body, data, states, options.checkpoint)
+  return dispatch(run_foreach, body, data, states, options.checkpoint)
 end
 
 local function new_vars(vars, value)
@@ -193,7 +193,7 @@ function control.while_loop(cond, body, vars, options)
   if not is_plain(vars) or #vars == 0 then core.arg_error("while_loop", "vars", "a list of at least one variable", vars) end
   options = check_tail("while_loop", options, {max_iterations = args.none, checkpoint = args.none})
   if options.max_iterations then args.count("while_loop", "max_iterations", options.max_iterations) end
-  return dispatch(run_while, 2, cond, body, vars, options.max_iterations, options.checkpoint)
+  return dispatch(run_while, cond, body, vars, options.max_iterations, options.checkpoint)
 end
 
 local function run_loop(engine, body, count, state, checkpoint)
@@ -211,7 +211,7 @@ function control.loop(count, body, state, options)
   if not is_tensor(count) then args.count("loop", "count", count) end
   args.callable("loop", "body", body)
   options = check_tail("loop", options, {checkpoint = args.none})
-  return dispatch(run_loop, 1, body, count, state, options.checkpoint)
+  return dispatch(run_loop, body, count, state, options.checkpoint)
 end
 
 return control

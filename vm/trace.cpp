@@ -52,6 +52,11 @@ void TraceSession::rest() {
 }
 
 void TraceSession::touch(lua_State* L, Box& box, int i) {
+  capture(L, box, i);
+  if (body && !ended_) body->touch(L, box, i);
+}
+
+void TraceSession::capture(lua_State* L, Box& box, int i) {
   Value& value = box.get();
   if (ended_ || !value.is_array() || sees(value)) return;
   if (wake(box)) return;
@@ -192,16 +197,58 @@ void TraceSession::read_flags(bool recording, bool training) {
   if (training && state_.training_token < first_token_) guards_training = training_;
 }
 
-BodyBuilder::BodyBuilder(State& state, TraceSession& session)
+namespace {
+constexpr int kMaxBodies = 60;  // each is a C call for Lua, of which there can be 200
+}
+
+BodyBuilder::BodyBuilder(lua_State* L, State& state, TraceSession& session, Kind kind)
     : GraphBuilder(Stage::kTrace, session.innermost), state_(state), session_(session), outer_(state.ctx.interpreter),
-      enclosing_(session.innermost) {
-  session.innermost = this;
+      enclosing_(session.innermost), enclosing_body_(session.body), kind_(kind), first_box_(state.next_box),
+      depth_(session.body ? session.body->depth_ + 1 : 1) {
+  if (depth_ > kMaxBodies)
+    throw Error(fmt::format("bodies of branches and loops nest deeper than {}: a function that calls itself through cond has no end in a "
+                            "graph; use while_loop", kMaxBodies));
+  own_streams = kind == Kind::kCombinator;
+  lua_newtable(L);
+  boxes_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  session.innermost = session.body = this;
   state.ctx.interpreter = this;
 }
 
 BodyBuilder::~BodyBuilder() {
+  close();
+  if (!state_.closed) state_.dead_references.push_back(boxes_);
+}
+
+void BodyBuilder::close() {
+  if (std::exchange(closed_, true)) return;
+  for (Outside& o : outside) {
+    o.now = o.box->get();
+    o.written = o.now.is_array() && !(owns(o.now) && symbol_of(o.now) == symbol_of(o.symbol));
+    set_value(*o.box, o.before);
+  }
   session_.innermost = enclosing_;
+  session_.body = enclosing_body_;
   state_.ctx.interpreter = outer_;
+}
+
+void BodyBuilder::touch(lua_State* L, Box& box, int i) {
+  if (enclosing_body_) enclosing_body_->touch(L, box, i);
+  if (kind_ == Kind::kBackward || box.serial >= first_box_ || box.cell || !box.get().is_array()) return;
+  for (const Outside& o : outside)
+    if (o.box == &box) return;
+  const Value before = box.get();
+  Value symbol = add_input(before.type());
+  symbol.link(before.node(), before.node_output());
+  if (before.node() && before.node()->leaf) link_leaf(symbol, before.node());
+  outside.push_back({&box, before, symbol, {}});
+  set_value(box, std::move(symbol));
+  luaL_checkstack(L, 4, "trace");
+  lua_pushvalue(L, i);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, boxes_);
+  lua_insert(L, -2);
+  lua_rawseti(L, -2, int(outside.size()));
+  lua_pop(L, 1);
 }
 
 Value BodyBuilder::read_gradient(TapeNode& leaf) { return session_.read_gradient(leaf); }
@@ -598,7 +645,7 @@ Values boxes_at(lua_State* L, State& state, int i) {
 // Traces backward(saved, dy…) → gradients as a closed body over saved, cotangents and what else it uses.
 std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int function, const char* name, std::span<const Value> inputs,
                                             std::span<const Value> outputs, Values& saved) {
-  BodyBuilder body(state, *state.trace);
+  BodyBuilder body(L, state, *state.trace, BodyBuilder::Kind::kBackward);
   const int top = lua_gettop(L);
   luaL_checkstack(L, int(saved.size() + outputs.size()) + 8, "too many tensors");
   lua_pushvalue(L, function);
@@ -625,7 +672,7 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
   std::vector<int32_t>& order = body.graph.inputs;
   const size_t first = saved.size(), count = outputs.size();
   std::rotate(order.begin() + ptrdiff_t(first), order.begin() + ptrdiff_t(first + count), order.end());
-  for (const Operand& operand : body.captures) saved.push_back(state.trace->symbol(operand));
+  for (const Value& v : body.captured_values) saved.push_back(v);
   return std::make_shared<Graph>(std::move(body.graph));
 }
 
@@ -636,9 +683,9 @@ int trace_function_gradient(lua_State* L, State& state) {
   const std::string name = check_string(L, state, 1, "Function", "name");
   const Values inputs = boxes_at(L, state, 2), outputs = boxes_at(L, state, 3);
   Values saved = boxes_at(L, state, 4);
-  if (!state.trace || state.trace->innermost != state.trace) throw Error(name + ": a Function inside the body of a loop or branch is not supported");
+  if (!state.trace) throw Error(name + ": no trace is under way");
   auto backward = trace_backward(L, state, 5, name.c_str(), inputs, outputs, saved);
-  Values linked = state.trace->custom(state.ctx, name, inputs, outputs, saved, std::move(backward));
+  Values linked = state.trace->innermost->custom(state.ctx, name, inputs, outputs, saved, std::move(backward));
   for (size_t i = 0; i < linked.size(); ++i) {
     lua_rawgeti(L, 3, int(i) + 1);
     set_value(*to_box(L, state, lua_gettop(L)), std::move(linked[i]));
@@ -736,6 +783,7 @@ void open_trace(lua_State* L, State& state) {
                                 {"outside_zeros", entry<outside_zeros>}, {"number_table", entry<number_table>},
                                 {"set_numbers", entry<set_numbers>},
                                 {"trace_function_gradient", entry<trace_function_gradient>}, {"untraced", entry<run_untraced>}});
+  open_control(L, state);
   make_class(L, state, &kTraceKey, collect_trace,
              {{"captured", entry<captured_tensors>},
               {"input_of", entry<trace_input_of>},

@@ -9,6 +9,8 @@
 
 namespace pg::vm {
 
+class BodyBuilder;
+
 class TraceSession final : public GraphBuilder {
  public:
   // A lasting one has no end: between the calls that are part of it (see rest) every box has its own value.
@@ -68,6 +70,7 @@ class TraceSession final : public GraphBuilder {
   void note(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) { innermost->guard(value, kind, dim, answer); }
 
   GraphBuilder* innermost = this;           // this, or the builder of the body that is being traced
+  BodyBuilder* body = nullptr;              // the same where it is one
   std::deque<Captured> captured;            // tensors and gradients, in order of first use
   std::vector<Freshness> freshness;
   std::optional<bool> guards_recording, guards_training;
@@ -75,6 +78,7 @@ class TraceSession final : public GraphBuilder {
   int boxes = LUA_NOREF;                    // registry reference to a table: index in `captured` → tensor
 
  private:
+  void capture(lua_State* L, Box& box, int i);
   bool wake(Box& box);
   Captured* find(const Box& box);
   int32_t owner_of(TapeNode* leaf) const;
@@ -90,12 +94,26 @@ class TraceSession final : public GraphBuilder {
   std::unordered_map<const Cell*, int32_t> cells_;
 };
 
-// The body of a combinator or of a backward function, while it is traced inside of a session.
+// The body of a combinator or of a backward function, while it is traced inside of a session. In the body of a combinator
+// tensors from outside hold inputs of the body, each its own, so that what the body writes to them is known.
 class BodyBuilder final : public GraphBuilder {
  public:
-  BodyBuilder(State& state, TraceSession& session);
+  enum class Kind { kBackward, kCombinator };
+  BodyBuilder(lua_State* L, State& state, TraceSession& session, Kind kind);
   ~BodyBuilder() override;
   BodyBuilder(const BodyBuilder&) = delete;
+
+  struct Outside {
+    Box* box;
+    Value before, symbol, now;  // now: after close()
+    bool written = false;
+  };
+  std::vector<Outside> outside;
+
+  // As TraceSession::touch.
+  void touch(lua_State* L, Box& box, int i);
+  // After the traced function: gives every tensor from outside its value back. The body is not entered again.
+  void close();
 
   std::string position() override { return session_.position(); }
   Mode training_mode(Context& ctx) override { return session_.training_mode(ctx); }
@@ -108,6 +126,12 @@ class BodyBuilder final : public GraphBuilder {
   TraceSession& session_;
   Interpreter* outer_;
   GraphBuilder* enclosing_;
+  BodyBuilder* enclosing_body_;
+  Kind kind_;
+  uint64_t first_box_;
+  int boxes_ = LUA_NOREF;  // keeps the tensors of `outside`
+  int depth_;
+  bool closed_ = false;
 };
 
 // What a call of a program needs besides the graph: which boxes its inputs are and what it writes back.
@@ -139,6 +163,7 @@ void push_program(lua_State* L, std::unique_ptr<ProgramCall> call);
 int replay_program(lua_State* L, State& state);
 
 void open_symbols(lua_State* L, State& state);  // core.symbols
+void open_control(lua_State* L, State& state);  // core.trace_loop, core.trace_branch
 void open_trace(lua_State* L, State& state);  // core.trace, core.run, core.tracing
 
 }  // namespace pg::vm

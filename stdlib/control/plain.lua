@@ -71,7 +71,7 @@ function plain.loop(l)
     end
     states = new
   end
-  if n == 0 then return core.require("control.cached").once(function() return core.require("control.traced").loop(l) end) end
+  if n == 0 then return core.require("control.cached").once(function() return core.require("control.traced").loop(l) end, l.functions) end
   local stacks = {}
   for k, list in ipairs(rows) do stacks[k] = stack(list, most, n) end
   return states, stacks, core.pg.tensor(n, {dtype = "int64"})

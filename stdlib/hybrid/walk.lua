@@ -315,8 +315,22 @@ local function spread_paths(w)
   end
 end
 
---- walk.run{root =, label =, n =, arguments =, is_tensor =} -> a walk: nodes (tables), places, functions, cells, keyed (what is a
---- key of a table: only the very same will do). root is a function or an object.
+-- What a function names, without what it holds.
+local function add_code(w, f)
+  local found = scan(f)
+  w.function_list[#w.function_list + 1] = f
+  w.functions[f] = found
+  add_strings(w, found)
+  add_environment(w, inspect.environment(f), found.globals)
+  for i = 1, 255 do
+    local name, value = upvalue(f, i)
+    if not name then break end
+    if value == pairs or value == next or value == rawget then w.computes = true end
+  end
+end
+
+--- walk.run{root =, label =, n =, arguments =, code =, is_tensor =} -> a walk: nodes (tables), places, functions, cells, keyed (what is a
+--- key of a table: only the very same will do). root is a function or an object; code: functions whose upvalues are arguments.
 function walk.run(options)
   library.refresh()
   local w = setmetatable({
@@ -324,6 +338,7 @@ function walk.run(options)
     computes = false, keyed = {}, attributes = library.attributes(), is_tensor = options.is_tensor or core.is_tensor,
   }, Walk)
   for _, name in ipairs{"forward", "hybrid_forward", "infer_shape"} do w.keys[name] = true end
+  for _, f in ipairs(options.code or none) do add_code(w, f) end
   local root = options.root
   if type(root) == "function" then
     if kind_of(root) == "script" then add_function(w, root) end

@@ -1,0 +1,184 @@
+-- Combinators outside of graphs: each call site runs a graph of its own. A cache belongs to the functions' code: closures are
+-- fresh at each call, so what they hold (upvalues) are arguments of the graph, and what they assign are results of it.
+local core = ...
+local inspect = core.introspect
+inspect.interpreted()
+local caches = core.require("hybrid.cache")
+local walk = core.require("hybrid.walk")
+local place = core.require("hybrid.place")
+local tree = core.require("tree")
+local cached = {}
+
+local select, type, ipairs = select, type, ipairs
+local upvalue, set_upvalue, prototype = inspect.upvalue, inspect.set_upvalue, inspect.prototype
+
+local function pack(...) return {n = select("#", ...), ...} end
+
+-- A trace for a single run -------------------------------------------------------------------------------------------------------
+
+-- Tensors that the trace made, each with its place among the results of the run.
+local function number_outputs(trace, mark, results, places)
+  local outputs = {}
+  local function note(x)
+    if core.is_tensor(x) and not outputs[x] and inspect.serial(x) >= mark then outputs[x] = trace:output(x) end
+  end
+  tree.map(note, results)
+  for _, p in ipairs(places) do note(place.read(p)) end
+  return outputs
+end
+
+local function run_trace(trace, mark, results, places)
+  local outputs, boxes = number_outputs(trace, mark, results, places), {}
+  for i, captured in ipairs(trace:captured()) do boxes[i] = captured.box end
+  local values = pack(core.run(trace:finish{name = "control"}, unpack(boxes)))
+  local function value_of(x)
+    local k = outputs[x]
+    if k then return values[k] end
+    return x
+  end
+  for _, p in ipairs(places) do place.write(p, value_of(place.read(p))) end
+  return tree.map(value_of, results)
+end
+
+-- Where the script put tensors while it was traced.
+local function assigned(w)
+  local places = {}
+  for _, change in ipairs(w:difference()) do
+    if core.is_tensor(change.after) then
+      places[#places + 1] = change.cell and {cell = change.cell, owner = change.owner, index = change.index, name = change.name}
+        or {node = change.node, key = change.key}
+    end
+  end
+  return places
+end
+
+--- cached.once(f, functions) -> what f() answers, traced and run one time. functions: those of the script that f calls.
+function cached.once(f, functions)
+  local w = walk.run{root = functions[1], n = #functions - 1, arguments = {unpack(functions, 2)}}
+  local mark = inspect.next_serial()
+  local results = pack(core.trace(f, 0))
+  if not results[1] then error(results[2], 0) end
+  local list = {n = results.n - 2, unpack(results, 3, results.n)}
+  return unpack(run_trace(results[2], mark, list, assigned(w)), 1, list.n)
+end
+
+-- Call sites ---------------------------------------------------------------------------------------------------------------------
+
+local sites = {}
+
+local function is_own(functions, value)
+  for _, f in ipairs(functions) do if f == value then return true end end
+  return false
+end
+
+-- The arguments of the graph: those of the call but for its functions, then what the functions hold.
+local function arguments_of(call)
+  local list, n = {}, call.n
+  for i = 1, n do
+    local value = call[i]
+    if not is_own(call.functions, value) then list[i] = value end
+  end
+  for _, f in ipairs(call.functions) do
+    local i = 1
+    local name, value = upvalue(f, 1)
+    while name do
+      n = n + 1
+      if not is_own(call.functions, value) then list[n] = value end
+      i = i + 1
+      name, value = upvalue(f, i)
+    end
+  end
+  return list, n
+end
+
+local function each_upvalue(functions, visit)
+  for k, f in ipairs(functions) do
+    local i = 1
+    local name, value = upvalue(f, 1)
+    while name do
+      visit(k, i, value)
+      i = i + 1
+      name, value = upvalue(f, i)
+    end
+  end
+end
+
+-- The call as a traced function: answers which upvalues it assigned ("1.2,1.3"), then their values, then its results.
+local function traced_call(site)
+  local call = site.call
+  local function run() return site.f(core.require("control.traced"), unpack(call, 1, call.n)) end
+  if not core.tracing() then return "", cached.once(run, call.functions) end
+  local before, spec, values = {}, {}, {}
+  each_upvalue(call.functions, function(_, _, value) before[#before + 1] = value == nil and cached or value end)
+  local results = pack(pcall(run))
+  local at = 0
+  each_upvalue(call.functions, function(k, i, value)
+    at = at + 1
+    local was = before[at]
+    if was == cached then was = nil end
+    if value ~= was then
+      spec[#spec + 1] = k .. "." .. i
+      values[#values + 1] = value
+      set_upvalue(call.functions[k], i, was)
+    end
+  end)
+  if not results[1] then error(results[2], 0) end
+  for i = 2, results.n do values[#spec + i - 1] = results[i] end
+  return table.concat(spec, ","), unpack(values, 1, #spec + results.n - 1)
+end
+
+local function make_site(f, functions)
+  local site = {f = f}
+  local name = inspect.where(functions[1])
+  site.cache = caches.new{
+    root = {}, label = "the call", name = "control flow at " .. name, options = {name = "control flow at " .. name}, code = functions,
+    body = function() return traced_call(site) end,
+    on_exec = function(exec) site.exec = exec end,
+  }
+  return site
+end
+
+local function site_of(f, functions)
+  local level = sites
+  for i = 0, #functions do
+    local key = i == 0 and f or prototype(functions[i]) or functions[i]
+    local next_level = level[key]
+    if not next_level then
+      next_level = {}
+      level[key] = next_level
+    end
+    level = next_level
+  end
+  if not level.site then level.site = make_site(f, functions) end
+  return level.site
+end
+
+local function finish(call, spec, ...)
+  if spec == "" then return ... end
+  local n = 0
+  for k, i in spec:gmatch("(%d+)%.(%d+)") do
+    n = n + 1
+    set_upvalue(call.functions[tonumber(k)], tonumber(i), (select(n, ...)))
+  end
+  return select(n + 1, ...)
+end
+
+--- cached.call(f, …) -> what f(engine, …) answers, as a graph that is kept for the next call with functions of the same code.
+function cached.call(f, ...)
+  local call = {n = select("#", ...), functions = {}, ...}
+  for i = 1, call.n do
+    local value = call[i]
+    if type(value) == "function" and inspect.kind(value) == "script" then call.functions[#call.functions + 1] = value end
+  end
+  if not call.functions[1] then return cached.once(function() return f(core.require("control.traced"), unpack(call, 1, call.n)) end, {f}) end
+  local site = site_of(f, call.functions)
+  local list, n = arguments_of(call)
+  local outer = site.call
+  site.call = call
+  local results = pack(pcall(site.exec, n, unpack(list, 1, n)))
+  site.call = outer
+  if not results[1] then error(results[2], 0) end
+  return finish(call, unpack(results, 2, results.n))
+end
+
+return cached

@@ -1,0 +1,176 @@
+-- The flat forms of control.lua inside a trace: the functions are traced as bodies of a node. Locals and fields from outside
+-- that held a tensor and that a body assigns are carried from step to step, or joined after a branch.
+local core = ...
+local inspect = core.introspect
+inspect.interpreted()
+local walk = core.require("hybrid.walk")
+local place = core.require("hybrid.place")
+local traced = {}
+
+local ipairs = ipairs
+local is_tensor = core.is_tensor
+
+-- What the functions of a combinator can assign.
+local function look_around(functions)
+  return walk.run{root = functions[1], n = #functions - 1, arguments = {unpack(functions, 2)}}
+end
+
+local function place_of(change)
+  if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end
+  return {node = change.node, key = change.key}
+end
+
+-- The changes that put one tensor in the place of another; a tensor in the place of anything else cannot leave the body.
+local function assigned_tensors(op, w)
+  local found, changes = {}, w:difference()
+  for _, change in ipairs(changes) do
+    if is_tensor(change.after) then
+      if not is_tensor(change.before) then
+        core.fail(op, "the body assigns a tensor to %s, which held %s before: give it a tensor first (then it is carried from step to step), "
+          .. "or hand it on as a state: pg.%s(function(…, states) … return out, states end, …, states)",
+          place.name(place_of(change)), place.show(change.before), op == "cond" and "foreach" or op)
+      end
+      found[#found + 1] = place_of(change)
+    end
+  end
+  return found, changes
+end
+
+local function key_of(p) return p.cell or p.node end
+
+-- Adds to `carried` the places in `more` that it lacks; answers whether there were any.
+local function add_places(carried, more)
+  local added = false
+  for _, p in ipairs(more) do
+    local known = false
+    for _, q in ipairs(carried) do known = known or (key_of(p) == key_of(q) and p.key == q.key) end
+    if not known then
+      carried[#carried + 1] = p
+      added = true
+    end
+  end
+  return added
+end
+
+local function read_all(places)
+  local values = {}
+  for i, p in ipairs(places) do values[i] = place.read(p) end
+  return values
+end
+
+local function write_all(places, values)
+  for i, p in ipairs(places) do place.write(p, values[i]) end
+end
+
+local function joined(a, b)
+  local out = {}
+  for _, v in ipairs(a) do out[#out + 1] = v end
+  for _, v in ipairs(b) do out[#out + 1] = v end
+  return out
+end
+
+local function cut(list, first, last)
+  local out = {}
+  for i = first, last do out[#out + 1] = list[i] end
+  return out
+end
+
+local function names_of(places)
+  local names = {}
+  for i, p in ipairs(places) do names[i] = place.name(p) end
+  return names
+end
+
+-- One attempt; nil where the body assigned places that are not carried yet.
+local function try_loop(l, w, carried)
+  local own, before, changes, again = #l.carries, read_all(carried), nil, false
+  local count = own + #carried
+  local function step(i, items, states)
+    write_all(carried, cut(states, own + 1, count))
+    local new, outs = l.step(i, items, cut(states, 1, own))
+    local assigned
+    assigned, changes = assigned_tensors(l.op, w)
+    again = add_places(carried, assigned)
+    if again then return nil end
+    return joined(new, read_all(carried)), outs
+  end
+  local function cond(states)
+    write_all(carried, cut(states, own + 1, count))
+    return l.cond(cut(states, 1, own))
+  end
+  local form = {}
+  for key, value in pairs(l) do form[key] = value end
+  form.step, form.cond = step, l.cond and cond
+  form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, names_of(carried))
+  local ok, finals, stacks, steps = pcall(core.trace_loop, form)
+  if not ok then
+    write_all(carried, before)
+    error(finals, 0)
+  end
+  if again then
+    walk.roll_back(changes)
+    write_all(carried, before)
+    return nil
+  end
+  write_all(carried, cut(finals, own + 1, count))
+  return cut(finals, 1, own), stacks, steps
+end
+
+--- traced.loop{op =, functions =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =} -> finals, stacks, steps.
+--- step(index, items, carries) answers lists: new carries, what it gives out; cond(carries) a tensor; count, limit: see graph/ir.h.
+function traced.loop(l)
+  local w, carried = look_around(l.functions), {}
+  while true do
+    local finals, stacks, steps = try_loop(l, w, carried)
+    if finals then return finals, stacks, steps end
+  end
+end
+
+local function try_branch(b, w, carried)
+  local before, again, changes = read_all(carried), false, nil
+  local counts, branches = {}, {}
+  for i = 1, 2 do
+    branches[i] = function()
+      write_all(carried, before)
+      local results = b.branches[i]()
+      counts[i] = #results
+      local assigned
+      assigned, changes = assigned_tensors(b.op, w)
+      local values = read_all(carried)
+      if add_places(carried, assigned) then
+        again = true
+        return nil
+      end
+      walk.roll_back(changes)
+      return joined(results, values)
+    end
+  end
+  local function names() return joined(b.names(), names_of(carried)) end
+  local ok, results = pcall(core.trace_branch, {op = b.op, pred = b.pred, branches = branches, names = names})
+  if not ok then
+    write_all(carried, before)
+    error(results, 0)
+  end
+  if again then
+    walk.roll_back(changes)
+    write_all(carried, before)
+    return nil
+  end
+  write_all(carried, cut(results, counts[1] + 1, #results))
+  return cut(results, 1, counts[1])
+end
+
+--- traced.branch{op =, functions =, pred =, branches =, names =} -> what the branch taken answers. branches: two functions that answer
+--- lists of tensors.
+function traced.branch(b)
+  local w, carried = look_around(b.functions), {}
+  while true do
+    local results = try_branch(b, w, carried)
+    if results then return results end
+  end
+end
+
+inspect.jit_off(try_loop)
+inspect.jit_off(try_branch)
+
+return traced

@@ -1,0 +1,403 @@
+// Branches and loops of a script: their functions are traced as closed bodies, and a node of the trace takes their place.
+#include <algorithm>
+
+#include "tensor/rule.h"
+#include "vm/args.h"
+#include "vm/bindings.h"
+#include "vm/trace.h"
+
+namespace pg::vm {
+namespace {
+
+TraceSession& session_of(State& state) {
+  if (!state.trace) throw Error("no trace is under way");
+  return *state.trace;
+}
+
+std::string text_field(lua_State* L, int t, const char* key) {
+  lua_getfield(L, t, key);
+  const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "";
+  lua_pop(L, 1);
+  return text;
+}
+
+// The tensors of the list on top of the stack, which goes.
+Values take_list(lua_State* L, State& state, const char* op, const char* what) {
+  Values out;
+  if (!lua_istable(L, -1)) throw Error(fmt::format("{}: expected a list of {}", op, what));
+  for (int k = 1, n = int(lua_objlen(L, -1)); k <= n; ++k) {
+    lua_rawgeti(L, -1, k);
+    out.push_back(check_value(L, state, lua_gettop(L), op, what));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return out;
+}
+
+Values list_field(lua_State* L, State& state, int t, const char* key, const char* op) {
+  lua_getfield(L, t, key);
+  return take_list(L, state, op, key);
+}
+
+std::string name_at(lua_State* L, int t, const char* key, size_t k) {
+  lua_getfield(L, t, key);
+  if (lua_isfunction(L, -1)) lua_pcall(L, 0, 1, 0);
+  std::string name = fmt::format("result {}", k + 1);
+  if (lua_istable(L, -1)) {
+    lua_rawgeti(L, -1, int(k) + 1);
+    if (lua_tostring(L, -1)) name = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return name;
+}
+
+void push_list(lua_State* L, State& state, std::span<const Value> values) {
+  lua_createtable(L, int(values.size()), 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    push_box(L, state, values[i]);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+}
+
+// Calls the function below `arguments` values on the stack.
+void call(lua_State* L, int arguments, int results) {
+  if (!lua_pcall(L, arguments, results, 0)) return;
+  const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is no text";
+  lua_pop(L, 1);
+  throw PositionedError(text);
+}
+
+// An input of a body that stands for a value outside, with that value's history.
+Value stand_in(BodyBuilder& body, const Type& type, const Value& outside) {
+  Value v = body.add_input(type);
+  if (outside.defined() && is_float(type.dtype)) v.link(outside.node(), outside.node_output());
+  return v;
+}
+
+// What a body takes from outside besides its arguments: tensors that scripts hold, and values without one.
+struct Capture {
+  Box* box = nullptr;
+  Operand operand;          // of the enclosing builder, where there is no box
+  Value value;              // outside
+  Value result;             // in the body that writes the tensor
+  std::vector<Value> inputs;  // by body; undefined where the body does not use it
+  bool written = false;
+};
+
+// Joins the captures of several bodies, each already closed.
+std::vector<Capture> join_captures(std::span<std::unique_ptr<BodyBuilder>> bodies) {
+  std::vector<Capture> all;
+  for (size_t b = 0; b < bodies.size(); ++b) {
+    auto find = [&](Box* box, const Operand& operand) -> Capture& {
+      for (Capture& c : all)
+        if (c.box == box && (box || c.operand == operand)) return c;
+      Capture& c = all.emplace_back();
+      c.box = box;
+      c.operand = operand;
+      c.inputs.resize(bodies.size());
+      return c;
+    };
+    for (const auto& o : bodies[b]->outside) {
+      Capture& c = find(o.box, {});
+      c.value = o.before;
+      c.inputs[b] = o.symbol;
+      c.written |= o.written;
+    }
+    for (size_t k = 0; k < bodies[b]->captures.size(); ++k) {
+      Capture& c = find(nullptr, bodies[b]->captures[k]);
+      c.value = bodies[b]->captured_values[k];
+      c.inputs[b] = bodies[b]->capture_inputs[k];
+    }
+  }
+  return all;
+}
+
+// The body's input for a capture; makes one where it has none.
+Value input_for(BodyBuilder& body, Capture& c, size_t b) {
+  if (!c.inputs[b].defined()) c.inputs[b] = body.add_input(c.value.type());
+  return c.inputs[b];
+}
+
+void set_inputs(BodyBuilder& body, std::span<const Value> inputs) {
+  body.graph.inputs.clear();
+  for (const Value& v : inputs) body.graph.inputs.push_back(body.symbol_of(v).node);
+}
+
+const Value* written_value(const BodyBuilder& body, const Box* box) {
+  for (const auto& o : body.outside)
+    if (o.box == box) return &o.now;
+  return nullptr;
+}
+
+void write_box(Capture& c, Value now) {
+  TapeNode* node = c.box->get().node();
+  if (node && node->leaf) now.link(node, 0);
+  set_value(*c.box, std::move(now));
+}
+
+// One element, of any shape, as a bool scalar.
+Value as_flag(Context& ctx, Value pred, const std::string& op) {
+  if (pred.numel() != 1) throw Error(fmt::format("{}: bad argument 'cond' (expected a tensor of one element, got {})", op, to_string(pred.type())));
+  if (pred.rank() > 0) pred = apply(ctx, op_named<"reshape">(), std::span(&pred, 1), make_attrs(op_named<"reshape">(), {{"shape", Ints{}}}))[0];
+  if (pred.dtype() == DType::kBool) return pred;
+  return apply(ctx, op_named<"to">(), std::span(&pred, 1), make_attrs(op_named<"to">(), {{"dtype", DType::kBool}}))[0];
+}
+
+// Loops ----------------------------------------------------------------------------------------------------------------------
+
+struct LoopTrace {
+  std::string op;
+  Node node;
+  Values counts, slices, carries, stacks;
+  Values states;   // what the body gives for the carries
+  std::vector<std::unique_ptr<BodyBuilder>> bodies;
+  std::vector<Values> inputs;   // of each body: index, slices, carries
+};
+
+void read_form(lua_State* L, State& state, LoopTrace& t) {
+  LoopForm& form = t.node.loop;
+  t.slices = list_field(L, state, 1, "slices", t.op.c_str());
+  t.carries = list_field(L, state, 1, "carries", t.op.c_str());
+  form.slices = int32_t(t.slices.size());
+  for (size_t k = 0; k < t.slices.size(); ++k) {
+    const Value& v = t.slices[k];
+    const std::string name = name_at(L, 1, "slice_names", k);
+    if (v.rank() == 0) bad_argument(t.op.c_str(), name.c_str(), "a tensor with at least one dim", to_string(v.type()));
+    if (v.shape()[0] != t.slices[0].shape()[0])
+      throw Error(fmt::format("{}: {} has {} rows, {} has {}", t.op, name_at(L, 1, "slice_names", 0), t.slices[0].shape()[0], name, v.shape()[0]));
+    form.limit = v.shape()[0];
+  }
+  lua_getfield(L, 1, "count");
+  if (lua_type(L, -1) == LUA_TNUMBER) {
+    form.limit = int64_t(lua_tonumber(L, -1));
+  } else if (!lua_isnil(L, -1)) {
+    Value count = check_value(L, state, lua_gettop(L), t.op.c_str(), "count");
+    if (count.rank() > 0 || is_float(count.dtype())) bad_argument(t.op.c_str(), "count", "a whole number or a 0-dim tensor of whole numbers", to_string(count.type()));
+    if (count.dtype() != DType::kInt64) count = apply(state.ctx, op_named<"to">(), std::span(&count, 1), make_attrs(op_named<"to">(), {{"dtype", DType::kInt64}}))[0];
+    t.counts.push_back(count);
+    form.counted = true;
+  }
+  lua_pop(L, 1);
+  for (const auto& [key, place] : {std::pair{"limit", &form.limit}, std::pair{"checkpoint", &form.checkpoint}}) {
+    lua_getfield(L, 1, key);
+    if (lua_type(L, -1) == LUA_TNUMBER) *place = int64_t(lua_tonumber(L, -1));
+    lua_pop(L, 1);
+  }
+  lua_getfield(L, 1, "cond");
+  form.conditional = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+}
+
+void begin_body(lua_State* L, State& state, LoopTrace& t, bool with_slices) {
+  BodyBuilder& body = *t.bodies.emplace_back(std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
+  Values& inputs = t.inputs.emplace_back();
+  inputs.push_back(body.add_input(Type{DType::kInt64, {}, {}}));
+  if (with_slices)
+    for (const Value& v : t.slices) inputs.push_back(stand_in(body, row_type(v.type()), v));
+  for (const Value& v : t.carries) inputs.push_back(stand_in(body, v.type(), v));
+}
+
+void trace_condition(lua_State* L, State& state, LoopTrace& t) {
+  begin_body(L, state, t, false);
+  BodyBuilder& body = *t.bodies.back();
+  lua_getfield(L, 1, "cond");
+  push_list(L, state, std::span(t.inputs.back()).subspan(1));
+  call(L, 1, 1);
+  const Value flag = as_flag(state.ctx, check_value(L, state, lua_gettop(L), t.op.c_str(), "cond"), t.op);
+  lua_pop(L, 1);
+  body.graph.outputs.push_back(body.operand_of(flag));
+  body.close();
+  for (const auto& o : body.outside)
+    if (o.written) throw Error(t.op + ": the condition writes to a tensor from outside; do that in the body");
+}
+
+// False where the step asks for another trace.
+bool trace_step(lua_State* L, State& state, LoopTrace& t) {
+  begin_body(L, state, t, true);
+  BodyBuilder& body = *t.bodies.back();
+  const std::span<const Value> inputs(t.inputs.back());
+  const size_t slices = t.slices.size();
+  lua_getfield(L, 1, "step");
+  push_box(L, state, inputs[0]);
+  push_list(L, state, inputs.subspan(1, slices));
+  push_list(L, state, inputs.subspan(1 + slices));
+  call(L, 3, 2);
+  if (lua_isnil(L, -2)) return lua_pop(L, 2), false;
+  t.stacks = take_list(L, state, t.op.c_str(), "outputs");
+  t.states = take_list(L, state, t.op.c_str(), "states");
+  if (t.states.size() != t.carries.size()) throw Error(t.op + ": the body answers another number of states");
+  for (size_t k = 0; k < t.states.size(); ++k)
+    if (!(t.states[k].type() == t.carries[k].type()))
+      throw Error(fmt::format("{}: the body changed the type of {} (expected {}, got {})", t.op, name_at(L, 1, "carry_names", k),
+                              to_string(t.carries[k].type()), to_string(t.states[k].type())));
+  for (const Value& v : t.states) body.graph.outputs.push_back(body.operand_of(v));
+  std::vector<Operand> stacks;
+  for (const Value& v : t.stacks) stacks.push_back(body.operand_of(v));
+  body.close();
+  for (const auto& o : body.outside) {
+    if (!o.written) continue;
+    if (!(o.now.type() == o.before.type())) throw Error(t.op + ": the body changed the type of a tensor from outside that it writes to");
+    body.graph.outputs.push_back(body.operand_of(o.now));
+  }
+  body.graph.outputs.insert(body.graph.outputs.end(), stacks.begin(), stacks.end());
+  return true;
+}
+
+// Which outputs of the loop gradients flow through: steps, carries, stacked.
+std::vector<char> loop_flows(const LoopTrace& t, std::span<const Value> before, std::span<const Value> after) {
+  std::vector<char> flows{0};
+  bool spreads = false;
+  for (size_t k = 0; k < after.size(); ++k) {
+    flows.push_back(requires_grad(after[k]) || requires_grad(before[k]));
+    spreads |= requires_grad(after[k]) && !requires_grad(before[k]);
+  }
+  for (const Value& v : t.stacks) flows.push_back(requires_grad(v));
+  for (size_t k = 1; k < flows.size(); ++k) flows[k] |= spreads;
+  return flows;
+}
+
+// trace_loop{op =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =, …} → finals, stacks, steps; nothing where step(index,
+// slices, carries) answered nil instead of states and outputs.
+int trace_loop(lua_State* L, State& state) {
+  state.update_modes();
+  LoopTrace t;
+  t.op = text_field(L, 1, "op");
+  t.node.kind = NodeKind::kLoop;
+  t.node.name = t.op;
+  read_form(L, state, t);
+  LoopForm& form = t.node.loop;
+  if (form.conditional) trace_condition(L, state, t);
+  if (!trace_step(L, state, t)) return 0;
+  if (form.conditional) std::swap(t.bodies[0], t.bodies[1]), std::swap(t.inputs[0], t.inputs[1]);
+
+  std::vector<Capture> captures = join_captures(t.bodies);
+  std::stable_partition(captures.begin(), captures.end(), [](const Capture& c) { return c.written; });
+  Values operands = t.counts, before = t.carries, after = t.states;
+  for (const Value& v : t.slices) operands.push_back(v);
+  for (const Value& v : t.carries) operands.push_back(v);
+  for (Capture& c : captures) {
+    operands.push_back(c.value);
+    if (!c.written) continue;
+    before.push_back(c.value);
+    after.push_back(*written_value(*t.bodies[0], c.box));
+  }
+  form.carries = int32_t(before.size());
+  std::vector<const Graph*> traced;
+  for (size_t b = 0; b < t.bodies.size(); ++b) {
+    Values inputs = t.inputs[b];
+    for (Capture& c : captures) inputs.push_back(input_for(*t.bodies[b], c, b));
+    set_inputs(*t.bodies[b], inputs);
+  }
+  // The outputs stand in the order of `outside`; the carries in the order of the captures.
+  std::vector<Operand>& outputs = t.bodies[0]->graph.outputs;
+  for (size_t k = t.states.size(); k < after.size(); ++k) outputs[k] = t.bodies[0]->operand_of(after[k]);
+  const std::vector<char> flows = loop_flows(t, before, after);
+  t.node.types.push_back(Type{DType::kInt64, {}, {}});
+  for (const Value& v : before) t.node.types.push_back(v.type());
+  for (const Value& v : t.stacks) t.node.types.push_back(stack_type(v.type(), std::max<int64_t>(form.limit, 0)));
+  GraphBuilder& into = *state.trace->innermost;
+  if (t.bodies.size() == 2) t.node.streams = into.take_streams({&t.bodies[0]->graph, &t.bodies[1]->graph});
+  else t.node.streams = into.take_streams({&t.bodies[0]->graph});
+  for (auto& body : t.bodies) t.node.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+  t.bodies.clear();
+  const Values out = into.control(state.ctx, t.node, operands, flows);
+  size_t next = 1 + t.states.size();
+  for (Capture& c : captures)
+    if (c.written) write_box(c, out[next++]);
+  push_list(L, state, std::span(out).subspan(1, t.states.size()));
+  push_list(L, state, std::span(out).subspan(next));
+  push_box(L, state, out[0]);
+  return 3;
+}
+
+// Branches -------------------------------------------------------------------------------------------------------------------
+
+// The results of one branch; false where it asks for another trace.
+bool trace_one(lua_State* L, State& state, const char* op, int b, std::vector<std::unique_ptr<BodyBuilder>>& bodies, Values& results) {
+  BodyBuilder& body = *bodies.emplace_back(std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
+  lua_getfield(L, 1, "branches");
+  lua_rawgeti(L, -1, b);
+  lua_remove(L, -2);
+  call(L, 0, 1);
+  if (lua_isnil(L, -1)) return lua_pop(L, 1), false;
+  results = take_list(L, state, op, "results");
+  for (const Value& v : results) body.graph.outputs.push_back(body.operand_of(v));
+  body.close();
+  for (const auto& o : body.outside)
+    if (o.written) body.operand_of(o.now);  // may be a capture
+  return true;
+}
+
+void check_branches(lua_State* L, const std::string& op, const Values& a, const Values& b) {
+  lua_getfield(L, 1, "names");  // checks the structure
+  if (!lua_isnil(L, -1)) call(L, 0, 1);
+  lua_pop(L, 1);
+  if (a.size() != b.size()) throw Error(fmt::format("{}: then_f answers {} tensors, else_f {}", op, a.size(), b.size()));
+  for (size_t k = 0; k < a.size(); ++k)
+    if (!(a[k].type() == b[k].type()))
+      throw Error(fmt::format("{}: the branches answer different types ({}: {}, else_f {})", op, name_at(L, 1, "names", k),
+                              to_string(a[k].type()), to_string(b[k].type())));
+}
+
+// trace_branch{op =, pred =, branches = {f, g}, names =} → results; nothing where a branch answered nil instead of its results.
+int trace_branch(lua_State* L, State& state) {
+  state.update_modes();
+  const std::string op = text_field(L, 1, "op");
+  lua_getfield(L, 1, "pred");
+  const Value pred = as_flag(state.ctx, check_value(L, state, lua_gettop(L), op.c_str(), "pred"), op);
+  lua_pop(L, 1);
+  std::vector<std::unique_ptr<BodyBuilder>> bodies;
+  Values results[2];
+  for (int b = 0; b < 2; ++b)
+    if (!trace_one(L, state, op.c_str(), b + 1, bodies, results[b])) return 0;
+  check_branches(L, op, results[0], results[1]);
+  std::vector<Capture> captures = join_captures(bodies);
+  Node node;
+  node.kind = NodeKind::kCond;
+  node.name = op;
+  std::vector<char> flows;
+  for (size_t k = 0; k < results[0].size(); ++k) {
+    node.types.push_back(results[0][k].type());
+    flows.push_back(requires_grad(results[0][k]) || requires_grad(results[1][k]));
+  }
+  Values operands{pred};
+  for (Capture& c : captures) {
+    operands.push_back(c.value);
+    for (size_t b = 0; b < 2; ++b) input_for(*bodies[b], c, b);
+    if (!c.written) continue;
+    bool flow = requires_grad(c.value);
+    for (size_t b = 0; b < 2; ++b) {
+      const Value* now = written_value(*bodies[b], c.box);
+      const Value& value = now ? *now : c.inputs[b];
+      if (!(value.type() == c.value.type())) throw Error(op + ": a branch changed the type of a tensor from outside that it writes to");
+      bodies[b]->graph.outputs.push_back(bodies[b]->operand_of(value));
+      flow |= requires_grad(value);
+    }
+    node.types.push_back(c.value.type());
+    flows.push_back(flow);
+  }
+  for (size_t b = 0; b < 2; ++b) {
+    Values inputs;
+    for (Capture& c : captures) inputs.push_back(c.inputs[b]);
+    set_inputs(*bodies[b], inputs);
+  }
+  GraphBuilder& into = *state.trace->innermost;
+  node.streams = into.take_streams({&bodies[0]->graph, &bodies[1]->graph});
+  for (auto& body : bodies) node.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+  bodies.clear();
+  const Values out = into.control(state.ctx, node, operands, flows);
+  size_t next = results[0].size();
+  for (Capture& c : captures)
+    if (c.written) write_box(c, out[next++]);
+  push_list(L, state, std::span(out).subspan(0, results[0].size()));
+  return 1;
+}
+
+}  // namespace
+
+void open_control(lua_State* L, State& state) {
+  register_functions(L, state, {{"trace_loop", entry<trace_loop>}, {"trace_branch", entry<trace_branch>}});
+}
+
+}  // namespace pg::vm
