@@ -52,6 +52,12 @@ local function same(name, count)  -- torch's scalar attributes for every spatial
   end
 end
 
+local function recurrent(name, nonlinearity)  -- x, states and weights one by one
+  return function(pg, x, a)
+    return call(pg[name], x, {num_layers = a.num_layers, bidirectional = a.bidirectional, nonlinearity = nonlinearity})
+  end
+end
+
 local function shaped(name)
   return function(pg, x, a) return {pg[name](x[1], a.normalized_shape, x[2], x[3], {eps = a.eps})} end
 end
@@ -151,6 +157,10 @@ local adapters = {
   binary_cross_entropy_with_logits_posweight = function(pg, x, a)
     return {pg.binary_cross_entropy_with_logits(x[1], x[2], {pos_weight = x[3], reduction = a.reduction})}
   end,
+  lstm = recurrent("lstm"),
+  gru = recurrent("gru"),
+  rnn_tanh = recurrent("rnn", "tanh"),
+  rnn_relu = recurrent("rnn", "relu"),
   scaled_dot_product_attention_mask = named("scaled_dot_product_attention"),
   cholesky = function(pg, x) return {pg.linalg.cholesky(x[1])} end,
   inv = function(pg, x) return {pg.linalg.inv(x[1])} end,
@@ -161,7 +171,7 @@ local absent = {}
 for name in ([[trunc_divide logit i0 i1 ndtr hardshrink multigammaln threshold logaddexp2 xlog1py
   gammainc median tensordot normalize cosine_embedding_loss poisson_nll_loss
   multi_margin_loss diag_embed lstsq matrix_exp
-  unfold ctc_loss lstm gru rnn_tanh rnn_relu
+  unfold ctc_loss
   det slogdet qr svdvals eigvalsh eigh_reconstruct solve_triangular]]):gmatch("%S+") do absent[name] = true end
 
 return {

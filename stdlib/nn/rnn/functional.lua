@@ -85,17 +85,17 @@ local function run(op, kind, x, states, weights, o)
   return y, ops.stack(finals[1])
 end
 
---- pg.lstm(x, {h0, c0} or nil, {w_ih, w_hh, b_ih, b_hh, …}, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
---- has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size) with four weights for each
---- layer and direction, gates in, forget, cell, out. States are (layers * directions, batch, hidden); without them they start at zero.
---- dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
+--- pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =, has_biases =,
+--- sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states is {h0, c0}, each (layers *
+--- directions, batch, hidden), or nil for zeros; weights lists w_ih, w_hh, b_ih, b_hh for each layer and direction, gates in, forget, cell,
+--- out. dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
 function functions.lstm(x, ...) return run("lstm", "lstm", x, read("lstm", 2, spec, ...)) end
 
---- pg.gru(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {as lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new.
+--- pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new; called like pg.lstm.
 function functions.gru(x, ...) return run("gru", "gru", x, read("gru", 1, spec, ...)) end
 
---- pg.rnn(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {nonlinearity = "tanh" or "relu", and those of lstm}) -> y, hn: layers of
---- h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases).
+--- pg.rnn(x, h0, weights, {nonlinearity = "tanh", options of pg.lstm}) -> y, hn: layers of h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases),
+--- "tanh" or "relu"; called like pg.lstm.
 function functions.rnn(x, ...)
   local states, weights, o = read("rnn", 1, rnn_spec, ...)
   return run("rnn", args.choice("rnn", "nonlinearity", o.nonlinearity, {"tanh", "relu"}), x, states, weights, o)

@@ -83,6 +83,7 @@ function ZoneoutCell:init(...)
   if keeps_outputs(o.base_cell) then core.arg_error("ZoneoutCell", "base_cell", "a cell without zoneout_outputs of its own", o.base_cell) end
   self._keeps_outputs = args.number("ZoneoutCell", "zoneout_outputs", o.zoneout_outputs, 0, 1)
   self._keeps_states = args.number("ZoneoutCell", "zoneout_states", o.zoneout_states, 0, 1)
+  self:reset()
 end
 
 --- modifiers.unrolls_only(cell) -> whether a BidirectionalCell is in the cell.
@@ -103,19 +104,21 @@ local function step(cell, x, states, before)
   return out, new
 end
 
+-- What stands for the output before the first step: it broadcasts against outputs of every shape and takes their dtype, so that a graph
+-- made at the first step of a sequence serves the others.
+local function nothing() return ops.zeros({1, 1}, {dtype = "bool"}) end
+
 function ZoneoutCell:forward(x, states)
   if self._keeps_outputs == 0 then return step(self, x, states) end
   local before = self._before
-  if not before then
-    before = ops.zeros_like(self.base_cell:_output_like(ops.unsqueeze(x, 1), states))
-  end
+  if before.device ~= x.device then before = before:to(x.device) end
   local out, new = step(self, x, states, before)
   self._before = out
   return out, new
 end
 
 function ZoneoutCell:reset()
-  if self._before then self._before = false end
+  if self._keeps_outputs > 0 then self._before = nothing() end
   self.base_cell:reset()
   return self
 end
