@@ -56,7 +56,10 @@ end
 function cached.once(f, functions)
   local w = walk.run{root = functions[1], n = #functions - 1, arguments = {unpack(functions, 2)}}
   local mark = inspect.next_serial()
+  local graphs = core.graphs
+  graphs.off = graphs.off + 1
   local results = pack(core.trace(f, 0))
+  graphs.off = graphs.off - 1
   if not results[1] then error(results[2], 0) end
   local list = {n = results.n - 2, unpack(results, 3, results.n)}
   return unpack(run_trace(results[2], mark, list, assigned(w)), 1, list.n)
