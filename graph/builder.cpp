@@ -174,8 +174,45 @@ void GraphBuilder::record_path(Context& ctx, const Node& node, std::span<const V
   record_custom(ctx, node.op ? node.op->name : "gradient", inputs, outputs, nullptr);
 }
 
+void GraphBuilder::mark_unlimited(const Value& stack, const Value& steps) { unlimited_.emplace_back(symbol_of(stack), steps); }
+
+const Value* GraphBuilder::steps_of(const Value& stack) const {
+  if (!stack.is_array() || !owns(stack)) return nullptr;
+  for (const auto& [operand, steps] : unlimited_)
+    if (operand == symbol_of(stack)) return &steps;
+  return nullptr;
+}
+
+// The sums of the rows of two stacks of unknown length, as a loop.
+Values GraphBuilder::add_rows(Context& ctx, const OpDef& add, std::span<Value> inputs, const Value& steps) {
+  GraphBuilder body(stage_);
+  Values rows;
+  const Type row = row_type(inputs[0].type());
+  body.add_input(Type{DType::kInt64, {}, {}});
+  for (int k = 0; k < 2; ++k) rows.push_back(body.add_input(row));
+  {
+    const ScopedFlag quiet(ctx.recording, false);
+    body.graph.outputs.push_back(body.operand_of(body.apply(ctx, add, rows, {})[0]));
+  }
+  Node node;
+  node.kind = NodeKind::kLoop;
+  node.name = "sum of rows";
+  node.loop.slices = 2;
+  node.loop.counted = true;
+  node.types.push_back(steps.type());
+  node.types.push_back(inputs[0].type());
+  node.bodies.push_back(std::make_shared<const Graph>(std::move(body.graph)));
+  const Value operands[3] = {steps, inputs[0], inputs[1]};
+  Values out{control(ctx, std::move(node), operands, {})[1]};
+  mark_unlimited(out[0], steps);
+  record(ctx, add, inputs, {}, out);
+  return out;
+}
+
 Values GraphBuilder::apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& given) {
   const bool tracing = stage_ == Stage::kTrace;
+  if (!unlimited_.empty() && op.name == std::string_view("add") && inputs.size() == 2)
+    if (const Value* steps = steps_of(inputs[0])) return add_rows(ctx, op, inputs, Value(*steps));
   if (op.has(kDynamicShape))
     fail(op.name, "its output's shape depends on values, so it cannot be part of a graph; use where, masked_fill or a sum over "
                   "the mask, or call it outside of the hybridized function");

@@ -44,6 +44,9 @@ class GraphBuilder : public Tracer {
   // The nodes of another graph of the same kind, as they are, with these values in the place of its inputs; its outputs.
   Values splice(Context& ctx, const Graph& graph, std::span<const Value> inputs);
 
+  // Says that the type of `stack` lacks its rows, of which there are `steps` (see LoopForm). Sums of such are loops.
+  void mark_unlimited(const Value& stack, const Value& steps);
+
   // outputs = saved with the gradient that the closed graph `backward` (saved…, cotangents…) → one for each input gives.
   Values custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,
                 std::span<const Value> saved, std::shared_ptr<const Graph> backward);
@@ -85,6 +88,8 @@ class GraphBuilder : public Tracer {
   void record_path(Context& ctx, const Node& node, std::span<const Value> inputs, std::span<Value> outputs);
 
   Operand captured(const Value& value);
+  const Value* steps_of(const Value& stack) const;
+  Values add_rows(Context& ctx, const OpDef& add, std::span<Value> inputs, const Value& steps);
   size_t index_of(const Ref<Generator>& generator);
 
   Stage stage_;
@@ -93,6 +98,7 @@ class GraphBuilder : public Tracer {
   std::unordered_map<const Array*, std::pair<Ref<Array>, int32_t>> constants_;
   std::unordered_map<TapeNode*, Value> leaves_;
   std::unordered_map<std::string, int32_t> lines_;
+  std::vector<std::pair<Operand, Value>> unlimited_;  // stacks and their steps
   std::vector<uint64_t> sequences_;  // of the tape when each node was made
 };
 

@@ -111,7 +111,7 @@ class RowWriter {
     const size_t has = *stack_ ? (*stack_)->bytes : 0;
     if (rows * bytes_ > has || !*stack_) {
       Ref<Buffer> larger = Buffer::allocate(Device{}, std::max({rows * bytes_, 2 * has, size_t(4096)}));
-      if (*stack_) std::memcpy(larger->data, (*stack_)->data, (rows - 1) * bytes_);
+      if (*stack_) std::memcpy(larger->data, (*stack_)->data, has);
       *stack_ = std::move(larger);
     }
     base_ = static_cast<char*>((*stack_)->data);

@@ -85,6 +85,8 @@ Values Replay::emit_control(std::shared_ptr<Applied> applied, Values (Replay::*g
   node.training = node.recording = Mode::kAuto;
   Values out = builder_.control(ctx_, node, applied->in, {});
   applied->at = builder_.symbol_of(out[0]).node;
+  if (node.kind == NodeKind::kLoop && node.loop.limit < 0)
+    for (size_t k = size_t(1 + node.loop.carries); k < out.size(); ++k) builder_.mark_unlimited(out[k], out[0]);
   if (!ctx_.recording || applied->flowing.empty()) return out;
   Values linked(applied->in.size()), heads;
   for (size_t i = applied->first; i < applied->in.size(); ++i)

@@ -173,7 +173,7 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
     form.limit = int64_t(lua_tonumber(L, -1));
   } else if (!lua_isnil(L, -1)) {
     Value count = check_value(L, state, lua_gettop(L), t.op.c_str(), "count");
-    if (count.rank() > 0 || is_float(count.dtype())) bad_argument(t.op.c_str(), "count", "a whole number or a 0-dim tensor of whole numbers", to_string(count.type()));
+    if (count.rank() > 0) bad_argument(t.op.c_str(), "count", "a whole number or a 0-dim tensor", to_string(count.type()));
     if (count.dtype() != DType::kInt64) count = apply(state.ctx, op_named<"to">(), std::span(&count, 1), make_attrs(op_named<"to">(), {{"dtype", DType::kInt64}}))[0];
     t.counts.push_back(count);
     form.counted = true;

@@ -30,7 +30,7 @@ int bind(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "bind", "x");
   if (state.trace && box.get().defined()) state.trace->touch(L, box, 1);
   const Value& source = check_value(L, state, 2, "bind", "y");
-  Value value = state.trace ? state.trace->detach(state.ctx, source) : source.detached();
+  Value value = state.trace ? state.ctx.interpreter->tracer()->detach(state.ctx, source) : source.detached();
   TapeNode* leaf = box.get().defined() ? box.get().node() : nullptr;
   if (leaf && leaf->leaf) {
     if (leaf->leaf_type == value.type()) {

@@ -58,8 +58,8 @@ local function read_all(places)
   return values
 end
 
-local function write_all(places, values)
-  for i, p in ipairs(places) do place.write(p, values[i]) end
+local function write_all(places, values, count)
+  for i = 1, count do place.write(places[i], values[i]) end
 end
 
 local function joined(a, b)
@@ -86,7 +86,7 @@ local function try_loop(l, w, carried)
   local own, before, changes, again = #l.carries, read_all(carried), nil, false
   local count = own + #carried
   local function step(i, items, states)
-    write_all(carried, cut(states, own + 1, count))
+    write_all(carried, cut(states, own + 1, count), count - own)
     local new, outs = l.step(i, items, cut(states, 1, own))
     local assigned
     assigned, changes = assigned_tensors(l.op, w)
@@ -95,7 +95,7 @@ local function try_loop(l, w, carried)
     return joined(new, read_all(carried)), outs
   end
   local function cond(states)
-    write_all(carried, cut(states, own + 1, count))
+    write_all(carried, cut(states, own + 1, count), count - own)
     return l.cond(cut(states, 1, own))
   end
   local form = {}
@@ -104,15 +104,14 @@ local function try_loop(l, w, carried)
   form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, names_of(carried))
   local ok, finals, stacks, steps = pcall(core.trace_loop, form)
   if not ok then
-    write_all(carried, before)
+    write_all(carried, before, #before)
     error(finals, 0)
   end
   if again then
     walk.roll_back(changes)
-    write_all(carried, before)
     return nil
   end
-  write_all(carried, cut(finals, own + 1, count))
+  write_all(carried, cut(finals, own + 1, count), count - own)
   return cut(finals, 1, own), stacks, steps
 end
 
@@ -131,7 +130,7 @@ local function try_branch(b, w, carried)
   local counts, branches = {}, {}
   for i = 1, 2 do
     branches[i] = function()
-      write_all(carried, before)
+      write_all(carried, before, #before)
       local results = b.branches[i]()
       counts[i] = #results
       local assigned
@@ -148,15 +147,14 @@ local function try_branch(b, w, carried)
   local function names() return joined(b.names(), names_of(carried)) end
   local ok, results = pcall(core.trace_branch, {op = b.op, pred = b.pred, branches = branches, names = names})
   if not ok then
-    write_all(carried, before)
+    write_all(carried, before, #before)
     error(results, 0)
   end
   if again then
     walk.roll_back(changes)
-    write_all(carried, before)
     return nil
   end
-  write_all(carried, cut(results, counts[1] + 1, #results))
+  write_all(carried, cut(results, counts[1] + 1, #results), #carried)
   return cut(results, 1, counts[1])
 end
 
