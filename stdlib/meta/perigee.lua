@@ -4769,29 +4769,33 @@ function pg.save(path, tensors) end
 ---@return any
 function pg.load(path) end
 
----pg.lstm(x, {h0, c0} or nil, {w_ih, w_hh, b_ih, b_hh, …}, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
----has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size) with four weights for each
----layer and direction, gates in, forget, cell, out. States are (layers * directions, batch, hidden); without them they start at zero.
----dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
+---pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =, has_biases =,
+---sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states is {h0, c0}, each (layers *
+---directions, batch, hidden), or nil for zeros; weights lists w_ih, w_hh, b_ih, b_hh for each layer and direction, gates in, forget, cell,
+---out. dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
 ---@param x any
+---@param states any
+---@param weights any
 ---@param options any
 ---@return any
-function pg.lstm(x, options) end
+function pg.lstm(x, states, weights, options) end
 
----pg.gru(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {as lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new.
+---pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new; called like pg.lstm.
 ---@param x any
 ---@param h0 any
+---@param weights any
 ---@param options any
 ---@return any
-function pg.gru(x, h0, options) end
+function pg.gru(x, h0, weights, options) end
 
----pg.rnn(x, h0 or nil, {w_ih, w_hh, b_ih, b_hh, …}, {nonlinearity = "tanh" or "relu", and those of lstm}) -> y, hn: layers of
----h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases).
+---pg.rnn(x, h0, weights, {nonlinearity = "tanh", options of pg.lstm}) -> y, hn: layers of h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases),
+---"tanh" or "relu"; called like pg.lstm.
 ---@param x any
 ---@param h0 any
+---@param weights any
 ---@param options any
 ---@return any
-function pg.rnn(x, h0, options) end
+function pg.rnn(x, h0, weights, options) end
 
 ---pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
 ---its value from `initialize`. 0 in the shape is a dim not known before the first call. init is an initializer, its

@@ -439,6 +439,10 @@ test("no steps, one step, a batch of one", function()
   local layer = rnn.LSTM(4, {input_size = 3}):initialize("xavier")
   t.equal(layer(randn(1, 1, 3)).shape, {1, 1, 4})
   t.equal(layer(randn(2, 0, 3)).shape, {2, 0, 4})
+  t.equal(layer(randn(0, 2, 3)).shape, {0, 2, 4})
+  local h = {randn(1, 2, 4), randn(1, 2, 4)}
+  local _, states = layer(randn(0, 2, 3), h)
+  t.equal(states[2], h[2])
 end)
 
 test("gradients against finite differences", function()
@@ -453,6 +457,87 @@ test("gradients against finite differences", function()
   end
   local cell = rnn.ResidualCell(rnn.LSTMCell(2, {dtype = "float64", input_size = 2})):initialize("xavier")
   gradcheck.check(function(list) return {(cell:unroll(3, list[1], {layout = "TNC", valid_length = {1, 3}}))} end, {x})
+end)
+
+t.test("unrolling and layers see what is replaced or changed", function()
+  local function same_as_plain(f) t.close(f(), pg.debug(f), {atol = 1e-5}) end
+  local x = randn(2, 4, 5)
+  local bi = rnn.BidirectionalCell(rnn.GRUCell(3), rnn.GRUCell(3)):initialize("xavier")
+  local function unroll() return (bi:unroll(4, x)) end
+  same_as_plain(unroll)
+  bi.l_cell = rnn.GRUCell(3, {input_size = 5}):initialize("one")
+  same_as_plain(unroll)
+  bi.l_cell.i2h_weight = pg.param(pg.zeros(9, 5))
+  same_as_plain(unroll)
+  bi.l_cell.i2h_weight:set_data(pg.ones(9, 5))
+  same_as_plain(unroll)
+
+  local stack = rnn.SequentialRNNCell{rnn.LSTMCell(3)}:initialize("xavier")
+  stack:unroll(4, x)
+  stack:add(rnn.ResidualCell(rnn.RNNCell(3))):initialize("xavier")
+  local outs, states = stack:unroll(4, x)
+  t.equal(#states, 3)
+  t.close(outs, (pg.debug(function() return (stack:unroll(4, x)) end)), {atol = 1e-5})
+
+  local layer = rnn.LSTM(3, {layout = "NTC"}):initialize("xavier")
+  layer(x)
+  layer.l0_i2h_weight = pg.param(pg.zeros(12, 5))
+  same_as_plain(function() return layer(x) end)
+
+  local Scaled = rnn.HybridRecurrentCell:extend("Scaled")
+  function Scaled:init(k) self.k = k end
+  function Scaled:state_info(n) return {{shape = {n or 0, 5}, layout = "NC"}} end
+  function Scaled:forward(a, s)
+    local h = s[1] * 0.5 + a * self.k
+    return h, {h}
+  end
+  local cell = Scaled(2)
+  local doubled = cell:unroll(4, x)
+  cell.k = 4
+  t.close((cell:unroll(4, x)), doubled * 2)
+end)
+
+local function labelled_net()
+  local net = nn.block{
+    rnn = rnn.LSTM(3, 2, {bidirectional = true, layout = "NTC"}),
+    forward = function(self, x, lengths) return self.rnn(x, nil, lengths) end,
+  }:initialize("xavier")
+  net:hybridize()
+  local lengths = pg.tensor({1, 4}, {dtype = "int64"})
+  net(randn(2, 4, 5), lengths)
+  return net, lengths
+end
+
+t.test("one graph serves every batch and every length", function()
+  local net = labelled_net()
+  for _, shape in ipairs{{7, 3, 5}, {1, 1, 5}, {3, 9, 5}, {2, 0, 5}} do
+    local x, n = randn(unpack(shape)), pg.full({shape[1]}, math.min(2, shape[2]), {dtype = "int64"})
+    t.close(net(x, n), pg.debug(function() return net.rnn(x, nil, n) end), {atol = 1e-5})
+  end
+  t.equal(net:cache_info().traces, 1)
+end)
+
+t.test("export and import", function()
+  t.skip_in("hybrid", "imported loops are not traced again")
+  local net, lengths = labelled_net()
+  local json_path, weights = net:export(t.tmp("rnn"))
+  local again = nn.SymbolBlock.imports(json_path, nil, weights)
+  local x = randn(2, 6, 5)
+  t.close(again(x, lengths), net(x, lengths), {atol = 1e-6})
+end)
+
+t.test("steps of a hybridized ZoneoutCell need no new graph at each sequence", function()
+  local cell = rnn.ZoneoutCell(rnn.LSTMCell(8), {zoneout_outputs = 0.5}):initialize("xavier")
+  cell:hybridize()
+  for _ = 1, 4 do
+    cell:reset()
+    local s = cell:begin_state(2)
+    for _ = 1, 3 do
+      local _
+      _, s = cell(randn(2, 3), s)
+    end
+  end
+  t.check(cell:cache_info().traces <= 2, cell:cache_info().last_retrace)
 end)
 
 test("what is wrong is said", function()

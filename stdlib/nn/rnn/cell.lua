@@ -4,6 +4,7 @@ local args = core.require("support.args")
 local base = core.require("nn.block")
 local activation = core.require("nn.activation")
 local gates = core.require("nn.rnn.gates")
+local own = core.require("nn.rnn.own")
 local param = core.require("param")
 local sequence = core.require("nn.rnn.sequence")
 local ops = core.ops
@@ -109,6 +110,11 @@ local function read_inputs(o)
   return by_batch and ops.transpose(inputs, 1, 2) or inputs
 end
 
+-- What unrolling reads of a cell besides what its forward does.
+local function names(self) return self.state_info, self.begin_state, self._scan, self.l_cell, self.r_cell, self.base_cell end
+
+local function scan(cell, x, states, lengths) return cell:_scan(x, states, lengths) end
+
 --- cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =, …}) -> outputs,
 --- states after all steps, run by pg.foreach. inputs is one tensor with the dims of layout ("NTC" or "TNC") or a list of the steps' tensors
 --- (batch, …); length may be nil. merge_outputs says whether the outputs are one tensor or a list (the form of inputs if absent).
@@ -120,7 +126,7 @@ function methods:unroll(...)
   local lengths = sequence.check_lengths("unroll", "valid_length", o.valid_length)
   local x = read_inputs(o)
   self:reset()
-  local outs, states = self:_scan(x, o.begin_state, lengths)
+  local outs, states = own.call(self, "_unrolled", names, scan, x, o.begin_state, lengths)
   local merge = o.merge_outputs
   if merge == nil then merge = is_tensor(o.inputs) end
   if not merge then return ops.unbind(outs, 1), states end
@@ -137,7 +143,7 @@ end
 local function define_base(parent, name)
   local Base = parent:extend(name)
   for key, method in pairs(methods) do Base[key] = method end
-  Base._is_base, Base._is_cell = true, true
+  Base._is_base, Base._is_cell, Base._untraced = true, true, {_unrolled = true}
   cells[name] = Base
   return Base
 end

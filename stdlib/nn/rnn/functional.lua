@@ -2,6 +2,7 @@
 local core = ...
 local args = core.require("support.args")
 local layers = core.require("nn.rnn.layer")
+local own = core.require("nn.rnn.own")
 local sequence = core.require("nn.rnn.sequence")
 local ops, is_tensor = core.ops, core.is_tensor
 local functions = {}
@@ -62,27 +63,35 @@ end
 
 local fields = {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"}
 
+-- Runs the layers; each: how many weights there are to a layer and direction.
+local function compute(form, each, by_batch)
+  local kinds = form.kind == "lstm" and 2 or 1
+  return function(x, weights, states, lengths)
+    if by_batch then x = ops.transpose(x, 1, 2) end
+    local y, finals = layers.stack(form, x, function(at)
+      local w = {}
+      for i = 1, each do w[fields[i]] = weights[(at - 1) * each + i] end
+      return w
+    end, function(at, input)
+      local first = {}
+      for i = 1, kinds do
+        first[i] = states and ops.select(states[i], 1, at) or sequence.zeros_like(input, ops.select(weights[(at - 1) * each + 2], 1, 1))
+      end
+      return first
+    end, lengths)
+    if by_batch then y = ops.transpose(y, 1, 2) end
+    if kinds == 2 then return y, ops.stack(finals[1]), ops.stack(finals[2]) end
+    return y, ops.stack(finals[1])
+  end
+end
+
 local function run(op, kind, x, states, weights, o)
   local form = check_options(op, o, weights)
   form.kind = kind
   if args.tensor(op, "x", x):dim() ~= 3 then core.arg_error(op, "x", "3 dims (time, batch, size), or (batch, time, size) with batch_first", x) end
   local lengths = sequence.check_lengths(op, "sequence_length", o.sequence_length)
-  if o.batch_first then x = ops.transpose(x, 1, 2) end
-  local kinds = kind == "lstm" and 2 or 1
-  local y, finals = layers.stack(form, x, function(at)
-    local w = {}
-    for i = 1, o.each do w[fields[i]] = weights[(at - 1) * o.each + i] end
-    return w
-  end, function(at, input)
-    local first = {}
-    for i = 1, kinds do
-      first[i] = states and ops.select(states[i], 1, at) or sequence.zeros(input, weights[(at - 1) * o.each + 2]:size(2))
-    end
-    return first
-  end, lengths)
-  if o.batch_first then y = ops.transpose(y, 1, 2) end
-  if kinds == 2 then return y, ops.stack(finals[1]), ops.stack(finals[2]) end
-  return y, ops.stack(finals[1])
+  local key = ("%s %s %d %d %d %.17g %s %s"):format(op, kind, o.each, form.count, form.directions, form.dropout, tostring(form.train), tostring(o.batch_first))
+  return own.run(key, compute(form, o.each, o.batch_first), x, weights, states, lengths)
 end
 
 --- pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =, has_biases =,

@@ -5,6 +5,7 @@ local args = core.require("support.args")
 local HybridBlock = core.require("nn.block").HybridBlock
 local cells = core.require("nn.rnn.cell")
 local gates = core.require("nn.rnn.gates")
+local own = core.require("nn.rnn.own")
 local param = core.require("param")
 local sequence = core.require("nn.rnn.sequence")
 local ops = core.ops
@@ -188,13 +189,7 @@ local function check_input(layer, x)
   return x
 end
 
--- What the layers share: the call, the states, the shapes.
-local function forward(layer, x, states, lengths)
-  check_input(layer, x)
-  if layer._needs_lengths and lengths == nil then
-    core.arg_error(layer._name, "sequence_length", "the number of steps of each sequence, as use_sequence_length asks", nil)
-  end
-  lengths = sequence.check_lengths(layer._name, "sequence_length", lengths)
+local function run(layer, x, states, lengths)
   local given = states and check_states(layer, states)
   if layer._by_batch then x = ops.transpose(x, 1, 2) end
   local out, finals = layers.stack(layer._spec, x, weights_of(layer), first_states(layer, given), lengths)
@@ -207,6 +202,7 @@ end
 local function define(name)
   local Layer = HybridBlock:extend(name)
   layers[name] = Layer
+  Layer._untraced, Layer._reads_all = {_run = true}, true  -- the names of the parameters are computed
 
   function Layer:infer_shape(x)
     local size = check_input(self, x).shape[3]
@@ -228,7 +224,14 @@ local function define(name)
   function Layer:begin_state(...) return cells.begin(self, ...) end
   function Layer:_state_dtype() return param.dtype(self.l0_i2h_weight) end
 
-  function Layer:forward(x, states, sequence_length) return forward(self, x, states, sequence_length) end
+  function Layer:forward(x, states, sequence_length)
+    check_input(self, x)
+    if self._needs_lengths and sequence_length == nil then
+      core.arg_error(self._name, "sequence_length", "the number of steps of each sequence, as use_sequence_length asks", nil)
+    end
+    if states == false then states = nil end
+    return own.call(self, "_run", nil, run, x, states, sequence.check_lengths(self._name, "sequence_length", sequence_length))
+  end
 
   function Layer:describe()
     local inputs, spec = param.shape(self.l0_i2h_weight)[2], self._spec

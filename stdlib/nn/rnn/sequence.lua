@@ -38,6 +38,9 @@ function sequence.zeros(x, ...)
   return ops.expand(ops.reshape(blank(x), flat), full)
 end
 
+--- sequence.zeros_like(x, row) -> zeros of shape (batch, size of row), size being no number that a graph depends on.
+function sequence.zeros_like(x, row) return ops.unsqueeze(blank(x), 2) + ops.zeros_like(row:detach()) end
+
 --- sequence.reverse(x, lengths) -> x (time, batch, …) with its steps in reverse order, those of each sequence where lengths are given.
 function sequence.reverse(x, lengths)
   if lengths then return ops.sequence_reverse(x, lengths) end
