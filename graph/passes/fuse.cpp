@@ -80,7 +80,7 @@ class Grouping {
         if (!operand.is_node()) continue;
         if (insert_sorted(group.sources, operand.node)) readers_[size_t(operand.node)].push_back(int32_t(i));
       }
-      if (node.kind != NodeKind::kOp || !node.op->has(kEffect)) continue;
+      if (!has_effect(node)) continue;
       if (last_effect >= 0) insert_sorted(group.sources, last_effect);
       last_effect = int32_t(i);
     }

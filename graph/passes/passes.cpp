@@ -14,6 +14,10 @@ constexpr Pass kPasses[] = {
     {"cse", "computes equal things once", eliminate_common, Pass::kClean},
     {"simplify", "applies identities that keep every bit", simplify, Pass::kClean},
     {"dce", "drops what nobody needs", eliminate_dead, Pass::kClean},
+    {"prune", "drops what nobody needs of branches and loops", prune, Pass::kClean},
+    {"hoist", "computes before a loop what its steps need not wait for", hoist, Pass::kClean},
+    {"sink", "computes after a loop, for all steps at once, what no step needs", sink, Pass::kClean},
+    {"gather_gradients", "sums the gradients of all steps in one product after a loop", gather_gradients, Pass::kClean},
     {"bn_fold", "takes batch normalisation at inference into the weights before it", fold_batch_norm, Pass::kShape},
     {"epilogue", "takes bias and activation into the product before them", attach_epilogues, Pass::kKernels},
     {"fuse", "makes one kernel of pointwise ops that feed each other", fuse, Pass::kKernels},
@@ -83,9 +87,21 @@ class Selection {
   bool verify_ = true;
 };
 
+// Puts what `better` makes of them in the place of the bodies of branches and loops.
+template <class Better>
+void improve_bodies(Graph& graph, const Better& better) {
+  for (Node& node : graph.nodes) {
+    if (node.kind != NodeKind::kCond && node.kind != NodeKind::kLoop) continue;
+    for (auto& body : node.bodies)
+      if (Graph improved = better(*body); !same_graph(improved, *body)) body = std::make_shared<const Graph>(std::move(improved));
+  }
+}
+
+// Bodies first: what leaves them may leave the graph they stand in too.
 Graph clean(const Selection& selection, Graph graph) {
   for (int round = 0; round < kMaxRounds; ++round) {
     const Graph before = graph;
+    improve_bodies(graph, [&](const Graph& body) { return clean(selection, body); });
     for (const Pass& pass : kPasses)
       if (pass.stage == Pass::kClean && selection.runs(pass)) graph = selection.run(pass, std::move(graph));
     if (same_graph(before, graph)) break;
@@ -94,6 +110,7 @@ Graph clean(const Selection& selection, Graph graph) {
 }
 
 Graph run_stage(const Selection& selection, Pass::Stage stage, Graph graph) {
+  improve_bodies(graph, [&](const Graph& body) { return run_stage(selection, stage, body); });
   for (const Pass& pass : kPasses)
     if (pass.stage == stage && selection.runs(pass)) graph = selection.run(pass, std::move(graph));
   return graph;
