@@ -141,13 +141,15 @@ Operand AfterLoop::rows(const Operand& operand) {
     rows(node.inputs[0]);
     if (lifter.lift(size_t(operand.node))) return lifter.at(operand);
   }
-  lifter.put(operand, Lifter::Kind::kRows, -1 - int32_t(loop_.add_stack(operand)));
+  loop_.add_stack(operand);
+  stacked_.push_back(operand);
+  lifter.put(operand, Lifter::Kind::kRows, -int32_t(stacked_.size()));
   return lifter.at(operand);
 }
 
 Operand AfterLoop::copy(const Operand& operand, Rewrite& to, size_t at) {
   return lifter.copy(operand, to, [&](int32_t source) {
-    return source >= 0 ? sources_[size_t(source)] : loop_.stack_of(at, size_t(-1 - source));
+    return source >= 0 ? sources_[size_t(source)] : loop_.stack_of(at, loop_.add_stack(stacked_[size_t(-1 - source)]));
   });
 }
 

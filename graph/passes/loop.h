@@ -159,6 +159,7 @@ class AfterLoop {
  private:
   LoopEdit& loop_;
   std::vector<Operand> sources_;  // of captures and slices
+  std::vector<Operand> stacked_;  // of the body
 };
 
 // Ops that show elements without computing.
