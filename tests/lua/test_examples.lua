@@ -41,3 +41,30 @@ t.test("hybridize prints the time before and after", function()
   t.check(out:find("traced 1 time%(s%), 21 passes did not enter Lua"), out)
   t.check(out:find("imported: the same result: true"), out)
 end)
+
+t.test("rnn_foreach prints the times of each way and the speed-up", function()
+  local out = example("rnn_foreach", "2 --tiny")
+  for _, way in ipairs{"a Lua loop", "foreach before hybridizing", "foreach after hybridizing", "while_loop after hybridizing"} do
+    t.check(out:find(way .. ": +inference +%S+ ms %(%S+ times as fast%), training +%S+ ms"), way .. "\n" .. out)
+  end
+  t.check(out:find("foreach", out:find("LSTMCell"), true), out)
+end)
+
+t.test("char_lm learns its text and samples from it", function()
+  local out = example("char_lm", "--tiny")
+  local first, last, traces = out:match("the loss fell from (%S+) to (%S+); the step was traced (%d+) time")
+  t.check(first and tonumber(last) < tonumber(first) / 4, out)
+  t.equal(traces, "1")
+  t.check(out:find("sample 3: ", 1, true), out)
+end)
+
+t.test("char_lm reads a file", function()
+  t.check(example("char_lm", "--tiny README.md"):find("the loss fell"))
+end)
+
+t.test("beam_search finds what a greedy search misses", function()
+  local out = example("beam_search", "--tiny")
+  local best, greedy, all = tonumber(out:match("best sequences:\n +(%S+)")), tonumber(out:match("greedy: (%S+)")), tonumber(out:match("the best of all: (%S+)"))
+  t.check(best and best > greedy and math.abs(best - all) < 1e-3, out)
+  t.check(out:find("imported: the same sequences: true", 1, true), out)
+end)
