@@ -62,9 +62,9 @@ class GraphBuilder : public Tracer {
   void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
 
   // Asked for each node of a trace; by default what the replay has set.
-  virtual std::string position() { return {}; }
-  virtual Mode training_mode(Context&) { return Mode::kAuto; }
-  virtual Mode recording_mode(Context&) { return Mode::kAuto; }
+  virtual std::string position() { return parent_ ? parent_->position() : std::string(); }
+  virtual Mode training_mode(Context& ctx) { return parent_ ? parent_->training_mode(ctx) : Mode::kAuto; }
+  virtual Mode recording_mode(Context& ctx) { return parent_ ? parent_->recording_mode(ctx) : Mode::kAuto; }
 
   // Flags of nodes that a graph being replayed into this one has fixed; kAuto: as training_mode and recording_mode say.
   Mode imposed_training = Mode::kAuto, imposed_recording = Mode::kAuto;

@@ -3,6 +3,7 @@
 
 #include "graph/builder.h"
 #include "graph/model.h"
+#include "graph/program.h"
 #include "graph/specialize.h"
 #include "tensor/rule.h"
 
@@ -98,6 +99,8 @@ class Replayer {
       case NodeKind::kLeaf: return {as_leaf(in[0], node.req)};
       case NodeKind::kGradient: return gradient(node, in);
       case NodeKind::kCustom: return custom(node, in);
+      case NodeKind::kCond:
+      case NodeKind::kLoop: return builder_ ? traced_control(node, in) : run_control(node, in);
       default: throw Error("graph: this kind of node cannot be replayed");
     }
   }
@@ -149,6 +152,99 @@ class Replayer {
       return replay(ctx, *body, arguments, generators);
     });
     return out;
+  }
+
+  // A body for inputs of these types and histories, its outputs as symbols in it.
+  Values replay_body(GraphBuilder& to, const Graph& body, const Values& inputs) {
+    to.own_streams = true;
+    to.imposed_training = builder_->imposed_training;
+    to.imposed_recording = builder_->imposed_recording;
+    Interpreter* const outer = std::exchange(ctx_.interpreter, &to);
+    Values own, out;
+    for (const Value& v : inputs) {
+      own.push_back(to.add_input(v.type()));
+      own.back().link(v.node(), v.node_output());
+    }
+    try {
+      out = replay(ctx_, body, own, generators_);
+    } catch (...) {
+      ctx_.interpreter = outer;
+      throw;
+    }
+    ctx_.interpreter = outer;
+    for (const Value& v : out) to.graph.outputs.push_back(to.operand_of(v));
+    if (!to.captures.empty()) throw Error("graph: a body is not closed");
+    return out;
+  }
+
+  static Value row_of(const Value& v) {
+    Value row(Array::make(row_type(v.type())));
+    row.link(v.node(), v.node_output());
+    return row;
+  }
+
+  Values traced_control(const Node& node, const Values& in) {
+    Node copy = node;
+    copy.line = -1;  // of this graph; the builder asks for its own
+    copy.bodies.clear();
+    copy.types.clear();
+    std::vector<char> flows;
+    auto add_output = [&](const Value& v, const Type& type) {
+      copy.types.push_back(type);
+      flows.push_back(requires_grad(v));
+    };
+    if (node.kind == NodeKind::kCond) {
+      GraphBuilder a(GraphBuilder::Stage::kTrace, builder_), b(GraphBuilder::Stage::kTrace, builder_);
+      Values captures;
+      for (size_t k = 1; k < in.size(); ++k) captures.push_back(in[k]);
+      const Values x = replay_body(a, *node.bodies[0], captures), y = replay_body(b, *node.bodies[1], captures);
+      for (size_t k = 0; k < x.size(); ++k) add_output(requires_grad(x[k]) ? x[k] : y[k], x[k].type());
+      copy.streams = builder_->take_streams({&a.graph, &b.graph});
+      for (GraphBuilder* body : {&a, &b}) copy.bodies.push_back(std::make_shared<const Graph>(std::move(body->graph)));
+      return builder_->control(ctx_, std::move(copy), in, flows);
+    }
+    LoopForm& form = copy.loop;
+    const bool condition = node.bodies.size() == 2;
+    const size_t first = size_t(form.first_slice(condition)), slices = size_t(form.slices), carries = size_t(form.carries);
+    if (slices > 0 && !form.counted && !form.conditional) form.limit = in[first].shape()[0];
+    GraphBuilder body(GraphBuilder::Stage::kTrace, builder_), test(GraphBuilder::Stage::kTrace, builder_);
+    const Value index(Array::make(Type{DType::kInt64, {}, {}}));
+    Values inputs{index}, tested{index};
+    for (size_t k = first; k < in.size(); ++k) {
+      inputs.push_back(k < first + slices ? row_of(in[k]) : in[k]);
+      if (k >= first + slices) tested.push_back(in[k]);
+    }
+    const Values out = replay_body(body, *node.bodies[0], inputs);
+    if (condition) replay_body(test, *node.bodies[1], tested);
+    const size_t flag = form.conditional && !condition;
+    add_output(index, index.type());
+    for (size_t k = flag; k < out.size(); ++k)
+      add_output(out[k], k < flag + carries ? out[k].type() : stack_type(out[k].type(), std::max<int64_t>(form.limit, 0)));
+    copy.streams = builder_->take_streams({&body.graph, &test.graph});
+    copy.bodies.push_back(std::make_shared<const Graph>(std::move(body.graph)));
+    if (condition) copy.bodies.push_back(std::make_shared<const Graph>(std::move(test.graph)));
+    return builder_->control(ctx_, std::move(copy), in, flows);
+  }
+
+  // As a program of its own.
+  Values run_control(const Node& node, const Values& in) {
+    Graph graph;
+    graph.ticks = graph_.ticks;
+    Node copy = node;
+    copy.line = -1;
+    for (size_t k = 0; k < in.size(); ++k) {
+      Node input;
+      input.kind = NodeKind::kInput;
+      input.types.push_back(in[k].type());
+      copy.inputs[k] = Operand::of(k);
+      graph.inputs.push_back(int32_t(k));
+      graph.nodes.push_back(std::move(input));
+    }
+    for (size_t k = 0; k < copy.types.size(); ++k) graph.outputs.push_back(Operand::of(in.size(), k));
+    graph.nodes.push_back(std::move(copy));
+    const Ref<Program> program(new Program(std::move(graph), {generators_.begin(), generators_.end()}, {}));
+    Values arguments = in;
+    return program->run_with(ctx_, arguments, states_);
   }
 
   Context& ctx_;
