@@ -135,8 +135,6 @@ class Cache {
       list.clear();
     }
     counters.cached = 0;
-    patience_ = kLeastPatience;
-    given_back_ = {};
   }
 
  private:
@@ -169,10 +167,10 @@ class Cache {
     return stale;
   }
 
-  static constexpr double kLeastPatience = 0.5, kMostPatience = 16;
+  static constexpr double kMostPatience = 16;
   std::mutex lock_;
   uint64_t asked_ = 0;    // bytes, so far
-  double patience_ = kLeastPatience;
+  double patience_ = 0.5;
   std::array<int64_t, kClasses> given_back_{};  // blocks of each class
   std::array<std::vector<Idle>, kClasses> lists_;
 };

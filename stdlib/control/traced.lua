@@ -102,7 +102,7 @@ local function try_loop(l, w, carried)
   for key, value in pairs(l) do form[key] = value end
   form.step, form.cond = step, l.cond and cond
   form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, names_of(carried))
-  local ok, finals, stacks, steps = pcall(core.trace_loop, form)
+  local ok, finals, stacks, steps = pcall(core.trace_loop, form, form.slices, form.carries)  -- lists for symbols, which are known by the arguments
   if not ok then
     write_all(carried, before, #before)
     error(finals, 0)
@@ -145,7 +145,7 @@ local function try_branch(b, w, carried)
     end
   end
   local function names() return joined(b.names(), names_of(carried)) end
-  local ok, results = pcall(core.trace_branch, {op = b.op, pred = b.pred, branches = branches, names = names})
+  local ok, results = pcall(core.trace_branch, {op = b.op, pred = b.pred, branches = branches, names = names}, b.pred)
   if not ok then
     write_all(carried, before, #before)
     error(results, 0)

@@ -24,7 +24,7 @@ end
 
 -- Fills in the unknown shapes of the block's own parameters. The block is ready once nothing has to precede forward.
 local function fill_in(block, ...)
-  called.note(block, ...)
+  if not core.symbols.any(...) then called.note(block, ...) end  -- sizes of symbols that are read become fixed
   local ready = own_parameters_ready(block)
   if not ready and block.infer_shape then
     block:infer_shape(...)
