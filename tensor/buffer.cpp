@@ -135,6 +135,8 @@ class Cache {
       list.clear();
     }
     counters.cached = 0;
+    patience_ = kLeastPatience;
+    given_back_ = {};
   }
 
  private:
@@ -167,10 +169,10 @@ class Cache {
     return stale;
   }
 
-  static constexpr double kMostPatience = 16;
+  static constexpr double kLeastPatience = 0.5, kMostPatience = 16;
   std::mutex lock_;
   uint64_t asked_ = 0;    // bytes, so far
-  double patience_ = 0.5;
+  double patience_ = kLeastPatience;
   std::array<int64_t, kClasses> given_back_{};  // blocks of each class
   std::array<std::vector<Idle>, kClasses> lists_;
 };

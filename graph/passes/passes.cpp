@@ -19,6 +19,7 @@ constexpr Pass kPasses[] = {
     {"sink", "computes after a loop, for all steps at once, what no step needs", sink, Pass::kClean},
     {"gather_gradients", "sums the gradients of all steps in one product after a loop", gather_gradients, Pass::kClean},
     {"bn_fold", "takes batch normalisation at inference into the weights before it", fold_batch_norm, Pass::kShape},
+    {"recompute", "makes large values again where cheap ops can instead of keeping them for long", recompute, Pass::kShape},
     {"epilogue", "takes bias and activation into the product before them", attach_epilogues, Pass::kKernels},
     {"fuse", "makes one kernel of pointwise ops that feed each other", fuse, Pass::kKernels},
     {"materialize", "makes constants of the fills that are left", materialize, Pass::kKernels},

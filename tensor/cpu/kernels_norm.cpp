@@ -168,6 +168,13 @@ void update_running(const View& old, const View& out, int64_t c, double batch, d
   store_number(out.dtype(), out.as<char>() + c * size, load_number(old.dtype(), old.as<char>() + c * size) * keep + batch * (1 - keep));
 }
 
+// Of y = x scale + shift.
+template <class T>
+void coefficients(T mean, T rstd, const T* weight, const T* bias, T* scale, T* shift) {
+  *scale = weight ? rstd * *weight : rstd;
+  *shift = (bias ? *bias : T(0)) - mean * *scale;
+}
+
 template <class T>
 void batch_norm_train(const KernelArgs& a) {
   const Layout l(a.in[0].shape());
@@ -185,8 +192,7 @@ void batch_norm_train(const KernelArgs& a) {
       for (int64_t j = 0; j < count; ++j) {
         const int64_t c = first + j;
         rstds[c] = T(1 / std::sqrt(var[j] + eps));
-        scale[j] = weight ? rstds[c] * weight[c] : rstds[c];
-        shift[j] = (bias ? bias[c] : T(0)) - means[c] * scale[j];
+        coefficients(means[c], rstds[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[j], &shift[j]);
         if (!a.in[1]) continue;
         update_running(a.in[1], a.out[3], c, means[c], keep);
         update_running(a.in[2], a.out[4], c, var[j] * unbias, keep);
@@ -255,10 +261,7 @@ void batch_norm_dx(const KernelArgs& args) {
 }
 
 template <class T>
-void scale_shift(const KernelArgs& a) {
-  const Layout l(a.in[0].shape());
-  const T *x = a.in[0].as<const T>(), *scale = a.in[1].as<const T>(), *shift = a.in[2].as<const T>();
-  T* y = a.out[0].as<T>();
+void scale_and_shift(const T* x, T* y, const Layout& l, const T* scale, const T* shift) {
   const NormLoops<T> loops = norm_loops<T>();
   if (l.positions == 1)
     return parallel_for(l.batch, kGrain / std::max<int64_t>(l.channels, 1) + 1, [&](int64_t begin, int64_t end) {
@@ -269,6 +272,22 @@ void scale_shift(const KernelArgs& a) {
     for (int64_t i = begin; i < end; ++i)
       loops.affine(x + i * l.positions, y + i * l.positions, l.positions, scale[i % l.channels], shift[i % l.channels]);
   });
+}
+
+template <class T>
+void scale_shift(const KernelArgs& a) {
+  scale_and_shift<T>(a.in[0].as<const T>(), a.out[0].as<T>(), Layout(a.in[0].shape()), a.in[1].as<const T>(), a.in[2].as<const T>());
+}
+
+// The bits of batch_norm_train.
+template <class T>
+void batch_norm_apply(const KernelArgs& a) {
+  const Layout l(a.in[0].shape());
+  const T *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>();
+  const T *weight = data_or_null<T>(a.in[3]), *bias = data_or_null<T>(a.in[4]);
+  std::vector<T> scale(size_t(l.channels)), shift(scale.size());
+  for (size_t c = 0; c < scale.size(); ++c) coefficients(mean[c], rstd[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[c], &shift[c]);
+  scale_and_shift<T>(a.in[0].as<const T>(), a.out[0].as<T>(), l, scale.data(), shift.data());
 }
 
 // infer sees to it that all arrays are of one type once they are widened.
@@ -287,6 +306,7 @@ void add_norm_kernels(Registry& r) {
       {"row_norm_dx", dispatch<row_norm_dx<float>, row_norm_dx<double>>},
       {"row_norm_dw", dispatch<row_norm_dw<float>, row_norm_dw<double>>},
       {"batch_norm_train", dispatch<batch_norm_train<float>, batch_norm_train<double>>},
+      {"batch_norm_apply", dispatch<batch_norm_apply<float>, batch_norm_apply<double>>},
       {"batch_norm_sums", dispatch<batch_norm_sums<float>, batch_norm_sums<double>>},
       {"batch_norm_dx", dispatch<batch_norm_dx<float>, batch_norm_dx<double>>},
       {"scale_shift", dispatch<scale_shift<float>, scale_shift<double>>},

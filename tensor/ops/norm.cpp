@@ -325,6 +325,15 @@ void vjp_batch_norm_train(Vjp& c) {
   if (c.needs(0)) c.set(0, dx);
 }
 
+std::vector<Var> decompose_batch_norm_apply(Rule& c) {
+  const DType t = c.input(0).dtype();
+  const Var x = as_dtype(c.in(0), stat_dtype(t));
+  Var out = (x - per_channel(c.in(1), x.rank())) * per_channel(c.in(2), x.rank());
+  if (c.has(3)) out = out * per_channel(c.in(3), x.rank());
+  if (c.has(4)) out = out + per_channel(c.in(4), x.rank());
+  return {as_dtype(out, t)};
+}
+
 void infer_batch_norm_sums(Infer& c) {
   const DType t = stat_dtype(c.dtype(0));
   c.output(t, c.shape(1));
@@ -465,6 +474,13 @@ void add_norm_ops(Registry& r) {
        .vjp_all = vjp_batch_norm_train,
        .vjp_uses = "x weight mean rstd",
        .decompose = decompose_batch_norm_train,
+       .traits = kHidden},
+      {.name = "batch_norm_apply",
+       .doc = "What batch_norm_train gives for x, from the statistics that it gave.",
+       .example = kBatchExample,
+       .inputs = {kX, mean, rstd, kWeight, kBias},
+       .infer = infer_like_x,
+       .decompose = decompose_batch_norm_apply,
        .traits = kHidden},
       {.name = "batch_norm_sums",
        .doc = "The sums over each channel of dy xhat and of dy: the derivatives of batch_norm for weight and bias.",

@@ -410,6 +410,52 @@ TEST_CASE("bn_fold: constant weights are scaled ahead, whatever their size") {
   CHECK(difference(graph, better, in, 1e-5) == "");
 }
 
+namespace {
+
+// Two residual units of a training step without their products: relu(norm(a)), relu(norm(b) + first), then what backward reads.
+Graph kept_activations(int64_t positions, bool keep_source) {
+  GraphSketch g;
+  const Operand a = g.input("a", {2, 8, positions}), gamma = g.input("gamma", {8}), beta = g.input("beta", {8});
+  const Operand x = g.op("neg", {a});
+  const Operand normal = g.op("batch_norm_train", {x, Operand(), Operand(), gamma, beta});
+  const Operand first = g.op("relu", {normal}), second = g.op("relu", {g.op("add", {normal, a})});
+  Operand far = g.op("mul", {first, second});
+  for (int i = 0; i < 20; ++i) far = g.op("sin", {far});
+  const Operand dfirst = g.op("relu_grad", {far, first}), dsecond = g.op("relu_grad", {far, second});
+  const Operand dx = keep_source ? g.op("sub", {dsecond, x}) : dsecond;
+  return g.done({g.op("mul", {first, dfirst}), dx});
+}
+
+}  // namespace
+
+TEST_CASE("recompute: large activations are made again far from their first use, from what is kept anyway") {
+  const Graph graph = kept_activations(5000, true);
+  const std::string text = to_string(recompute(graph));
+  CHECK(text.substr(text.find("%29 = ")) ==
+        "%29 = batch_norm_apply(%3, %4:2, %4:3, %1, %2) : float32 2x8x5000\n"
+        "%30 = relu(%29) : float32 2x8x5000\n"
+        "%31 = relu_grad(%28, %30) : float32 2x8x5000\n"
+        "%32 = batch_norm_apply(%3, %4:2, %4:3, %1, %2) : float32 2x8x5000\n"
+        "%33 = add(%32, %0) : float32 2x8x5000\n"
+        "%34 = relu(%33) : float32 2x8x5000\n"
+        "%35 = relu_grad(%28, %34) : float32 2x8x5000\n"
+        "%36 = sub(%35, %3) : float32 2x8x5000\n"
+        "%37 = mul(%30, %31) : float32 2x8x5000\n"
+        "return %37, %36\n");
+  CHECK(same_graph(recompute(kept_activations(5000, false)), kept_activations(5000, false)));
+  CHECK(same_graph(recompute(kept_activations(500, true)), kept_activations(500, true)));
+}
+
+TEST_CASE("recompute: the same bits") {
+  for (const int64_t positions : {4000, 4099, 20000}) {
+    const Graph graph = kept_activations(positions, true);
+    const std::vector<Value> in = {range({2, 8, positions}, -3, 0.7e-4), range({8}, -0.6, 0.3), range({8}, 0.1, -0.2)};
+    CHECK(has_op(recompute(graph), "batch_norm_apply") == (positions > 4096));
+    CHECK(difference(graph, recompute(graph), in) == "");
+    CHECK(difference(graph, optimize(graph, checked(true)), in) == "");
+  }
+}
+
 TEST_CASE("materialize: a fill that a product reads is a constant, one that arithmetic reads a number") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3});

@@ -30,6 +30,9 @@ return function(_, f)
       {args = {f{2, 3, 2, 2}}},
     },
     _batch_norm_train = {{args = {f{4, 3}, nil, nil, f{3}, f{3}}}, {args = {f{2, 3, 4}, nil, nil, f{3}}}, {args = {f{2, 3, 4}}}},
+    _batch_norm_apply = {
+      {args = {f{4, 3}, channels[1], channels[2], f{3}, f{3}}}, {args = {f{2, 3, 4}, channels[1], channels[2]}},
+    },
     _batch_norm_sums = {{args = {f{4, 3}, channels[1], channels[2], f{4, 3}}}, {args = {f{2, 3, 4}, channels[1], channels[2], f{2, 3, 4}}}},
     _batch_norm_dx = {
       {args = {f{4, 3}, channels[1], channels[2], f{4, 3}, f{3}, f{3}, f{3}}},

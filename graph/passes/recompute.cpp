@@ -1,0 +1,118 @@
+// Recomputation: a large value that is needed again much later, as what forward keeps for backward is, and that a few cheap
+// ops make from values that stay in memory anyway, is made again there instead of kept: activations after a batch
+// normalisation, whose gradient needs the tensor before it, and sums with a tensor that others keep.
+//
+// Only from values that live that long in any case. Bits stay: batch_norm_apply computes what batch_norm_train does.
+#include <algorithm>
+
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+namespace pg {
+namespace {
+
+constexpr int64_t kLarge = int64_t(256) << 10;  // bytes; less is not worth a step
+constexpr int32_t kFar = 16;                    // nodes between a use and the next
+constexpr int kDepth = 3;                       // ops one after the other that make a value again
+
+class Recompute {
+ public:
+  explicit Recompute(Graph graph) : source_(std::move(graph)), rewrite_(source_), plans_(source_.nodes.size()) {
+    for (size_t i = 0; i < source_.nodes.size(); ++i)
+      for (const Operand& operand : source_.nodes[i].inputs)
+        if (operand.is_node() && operand.output == 0) plans_[size_t(operand.node)].readers.push_back(int32_t(i));
+    for (const Operand& output : source_.outputs)
+      if (output.output == 0) plans_[size_t(output.node)].returned = true;
+    for (size_t i = 0; i < source_.nodes.size(); ++i) choose(int32_t(i));
+  }
+
+  Graph run() {
+    for (size_t i = 0; i < source_.nodes.size(); ++i) {
+      Node node = rewrite_.take(i);
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        const Operand& operand = source_.nodes[i].inputs[k];
+        if (is_again(operand, int32_t(i))) node.inputs[k] = made_again(operand);
+      }
+      rewrite_.keep(i, rewrite_.append(std::move(node)));
+    }
+    return rewrite_.finish();
+  }
+
+ private:
+  // What becomes of the first output of a node.
+  struct Plan {
+    std::vector<int32_t> readers;  // ascending
+    bool returned = false;
+    int32_t from = -1;             // readers from this one on take it made again; -1: it is kept
+    Operand made;                  // in the new graph
+  };
+  const Plan& plan(const Operand& value) const { return plans_[size_t(value.node)]; }
+
+  static bool is_cheap(const Node& node) {
+    return (node.is("relu") || node.is("add") || node.is("batch_norm_train")) && node.types[0].device.is_cpu() &&
+           (node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64);
+  }
+  static int64_t bytes(const Type& type) { return numel(type.shape) * size_of(type.dtype); }
+
+  void choose(int32_t i) {
+    Plan& plan = plans_[size_t(i)];
+    const Node& node = source_.nodes[size_t(i)];
+    if (plan.returned || !is_cheap(node) || bytes(node.types[0]) < kLarge) return;
+    for (size_t k = 1; k < plan.readers.size(); ++k) {
+      const int32_t reader = plan.readers[k];
+      if (reader - plan.readers[k - 1] <= kFar || !can_make(Operand::of(size_t(i)), reader, kDepth)) continue;
+      plan.from = reader;
+      return;
+    }
+  }
+
+  // Whether the value is in memory when node `at` runs, whatever this pass does.
+  bool stays(const Operand& value, int32_t at) const {
+    if (!value.is_node()) return true;
+    const Node& node = source_.node(value);
+    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kConstant || bytes(source_.type(value)) < kLarge) return true;
+    if (value.output > 0) return false;
+    return plan(value).from < 0 && (plan(value).returned || (!plan(value).readers.empty() && plan(value).readers.back() >= at));
+  }
+  bool can_have(const Operand& value, int32_t at, int depth) const { return stays(value, at) || can_make(value, at, depth); }
+  bool can_make(const Operand& value, int32_t at, int depth) const {
+    const Node& node = source_.node(value);
+    if (depth == 0 || value.output > 0 || !is_cheap(node)) return false;
+    for (const Operand& operand : node.inputs)
+      if (!can_have(operand, at, depth - 1)) return false;
+    return true;
+  }
+
+  bool is_again(const Operand& operand, int32_t reader) const {
+    return operand.is_node() && operand.output == 0 && plan(operand).from >= 0 && reader >= plan(operand).from;
+  }
+  Operand made_again(const Operand& value) {
+    Plan& plan = plans_[size_t(value.node)];
+    if (plan.made.is_none()) plan.made = make(value, plan.from);
+    return plan.made;
+  }
+
+  Operand make(const Operand& value, int32_t at) {
+    const Node& node = source_.node(value);
+    const auto have = [&](const Operand& o) { return stays(o, at) ? rewrite_.translated(o) : make(o, at); };
+    Operands inputs;
+    if (node.is("batch_norm_train")) {
+      const Operand mean = rewrite_.translated(Operand::of(size_t(value.node), 1)), rstd = rewrite_.translated(Operand::of(size_t(value.node), 2));
+      inputs = {have(node.inputs[0]), mean, rstd, have(node.inputs[3]), have(node.inputs[4])};
+    } else {
+      for (const Operand& operand : node.inputs) inputs.push_back(have(operand));
+    }
+    const OpDef& op = node.is("batch_norm_train") ? registry().require("batch_norm_apply") : *node.op;
+    return Operand::of(rewrite_.append(make_node(rewrite_.graph(), op, inputs, make_attrs(op, {}), node.line)));
+  }
+
+  const Graph source_;
+  Rewrite rewrite_;
+  std::vector<Plan> plans_;
+};
+
+}  // namespace
+
+Graph recompute(Graph graph) { return Recompute(std::move(graph)).run(); }
+
+}  // namespace pg
