@@ -4,7 +4,7 @@
 // Of a loop: stacked outputs and carries without a reader (a carry that feeds only itself has none), slices and captures that
 // the body does not use or has twice. A carry that no step changes becomes a capture, and its final value is the operand; a
 // stacked output of unchanged rows is the slice itself; slices and captures of one number everywhere are made inside. Bits
-// stay. Steps go on as often as before.
+// stay. Steps go on as often as before; what may refuse its count or never end still does.
 #include <algorithm>
 
 #include "graph/passes/loop.h"
@@ -139,7 +139,7 @@ class Pruner {
     const Flags& outputs = live_.outputs(i);
     changed_ = false;
     drop_unread(loop, outputs);
-    keep_unchanged(i, loop);
+    keep_unchanged(i, loop, outputs);
     merge_equal(loop);
     pass_through(i, loop);
     bool steps = false;
@@ -175,10 +175,15 @@ class Pruner {
       });
   }
 
-  // Carries that every step hands on.
-  void keep_unchanged(size_t i, LoopEdit& loop) {
+  // Carries that every step hands on. A loop that may refuse its count, or never end, stays needed.
+  void keep_unchanged(size_t i, LoopEdit& loop, const Flags& outputs) {
+    size_t read = size_t(outputs[0]) + loop.stacks.size();
+    for (const LoopEdit::Carry& carry : loop.carries) read += Liveness::any(carry.outputs, outputs);
     drop(loop.carries, [&](const LoopEdit::Carry& carry) {
       if (!(carry.next == Operand::of(size_t(carry.input)))) return false;
+      const bool last = Liveness::any(carry.outputs, outputs) && read == 1;
+      if (last && !loop.runs_all()) return false;
+      read -= Liveness::any(carry.outputs, outputs);
       for (int32_t output : carry.outputs) rewrite_.replace(i, size_t(output), carry.from);
       loop.captures.push_back({carry.from, carry.input});
       return true;
