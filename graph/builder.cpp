@@ -273,6 +273,23 @@ Value GraphBuilder::leaf(Context& ctx, const Value& value, TapeNode* leaf) {
   return out;
 }
 
+Value GraphBuilder::fresh_input(Context& ctx, const Value& value) {
+  Node node;
+  node.kind = NodeKind::kLeaf;
+  node.req = GradReq::kWrite;
+  node.create_graph = true;
+  node.inputs.push_back(operand_of(value));
+  node.types.push_back(value.type());
+  Values out = emit(ctx, std::move(node));
+  record_path(ctx, Node(), std::span(&value, 1), out);
+  if (!out[0].has_node()) {
+    const Ref<TapeNode> leaf = make_leaf(value.type(), GradReq::kWrite);
+    link_leaf(out[0], leaf.get());
+    out[0].link(leaf.get(), 0);
+  }
+  return out[0];
+}
+
 void GraphBuilder::link_leaf(const Value& value, TapeNode* leaf) { leaves_[leaf] = value; }
 
 Value GraphBuilder::value_of(TapeNode* leaf) {

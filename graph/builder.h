@@ -44,6 +44,9 @@ class GraphBuilder : public Tracer {
   // The nodes of another graph of the same kind, as they are, with these values in the place of its inputs; its outputs.
   Values splice(Context& ctx, const Graph& graph, std::span<const Value> inputs);
 
+  // The value as one to take gradients by: with its history where a run finds one, else a leaf.
+  Value fresh_input(Context& ctx, const Value& value);
+
   // Says that the type of `stack` lacks its rows, of which there are `steps` (see LoopForm). Sums of such are loops.
   void mark_unlimited(const Value& stack, const Value& steps);
 

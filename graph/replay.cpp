@@ -96,7 +96,10 @@ class Replayer {
       case NodeKind::kConstant: return {node.constant};
       case NodeKind::kOp: return apply(ctx_, *node.op, in, attrs_of(node));
       case NodeKind::kDetach: return {tracer_ ? tracer_->detach(ctx_, in[0]) : in[0].detached()};
-      case NodeKind::kLeaf: return {as_leaf(in[0], node.req)};
+      case NodeKind::kLeaf:
+        if (node.create_graph && builder_) return {builder_->fresh_input(ctx_, in[0])};
+        if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
+        return {as_leaf(in[0], node.req)};
       case NodeKind::kGradient: return gradient(node, in);
       case NodeKind::kCustom: return custom(node, in);
       case NodeKind::kCond:

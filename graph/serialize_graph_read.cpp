@@ -252,7 +252,8 @@ class ModelReader : public JsonReader {
     if ((node.kind == NodeKind::kLoop) != (loop_at != kAbsent)) fail("the form of a loop is what loops have, and nothing else");
     if (!node.streams.empty() && !has_streams(node)) fail("streams of what has no bodies to run");
     if (node.heads != 0 && node.kind != NodeKind::kGradient && node.kind != NodeKind::kCustom) fail("heads of what takes no gradient");
-    if ((node.create_graph || node.first) && node.kind != NodeKind::kGradient) fail("a walk of what takes no gradient");
+    if ((node.create_graph && node.kind != NodeKind::kGradient && node.kind != NodeKind::kLeaf) || (node.first && node.kind != NodeKind::kGradient))
+      fail("a walk of what takes no gradient");
   }
 
   static bool has_streams(const Node& node) { return node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop; }

@@ -152,7 +152,9 @@ Values Replay::results(const Node& node) {
     case NodeKind::kConstant: return {builder_.add_constant(node.constant)};
     case NodeKind::kOp: return apply(ctx_, *node.op, in, node.attrs);
     case NodeKind::kDetach: return {in[0].detached()};
-    case NodeKind::kLeaf: return {as_leaf(in[0], node.req)};
+    case NodeKind::kLeaf:
+      if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
+      return {as_leaf(in[0], node.req)};
     case NodeKind::kGradient: return gradient(node, in);
     case NodeKind::kCustom: return custom(node, in);
     case NodeKind::kCond: return cond(node, in);

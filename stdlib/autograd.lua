@@ -84,6 +84,8 @@ end
 -- A tensor that stands for x as a fresh input: a recorded view of x when x has a history, so that other uses of x
 -- stay apart from it; else a leaf.
 local function fresh_input(x)
+  local input = core.fresh_input(x)  -- a loop's steps differ in whether x has one
+  if input then return input end
   if core.requires_grad(x) and core.is_recording() then return core.ops.reshape_as(x, x) end
   return core.attach_grad(core.detach(x), "write")
 end

@@ -131,6 +131,14 @@ int attach_grad(lua_State* L, State& state) {
   return 1;
 }
 
+// fresh_input(x) → in the body of a branch or loop, x as a tensor to take gradients by; else nil.
+int fresh_input(lua_State* L, State& state) {
+  const Value& value = check_value(L, state, 1, "grad", "x");
+  if (!state.trace || !state.trace->body) return lua_pushnil(L), 1;
+  push_box(L, state, state.trace->innermost->fresh_input(state.ctx, value));
+  return 1;
+}
+
 int get_grad(lua_State* L, State& state) {
   Box& box = touched(L, state, 1, "grad");
   TapeNode* leaf = leaf_of(box);
@@ -464,7 +472,7 @@ void open_autograd(lua_State* L, State& state) {
                      {{"pop_modes", entry<pop_modes>},
                       {"is_recording", entry<is_recording>},
                       {"is_training", entry<is_training>},
-                      {"attach_grad", entry<attach_grad>},
+                      {"fresh_input", entry<fresh_input>}, {"attach_grad", entry<attach_grad>},
                       {"get_grad", entry<get_grad>},
                       {"set_grad", entry<set_grad>},
                       {"set_grad_req", entry<set_grad_req>},

@@ -164,6 +164,12 @@ class Gather {
     return true;
   }
 
+  // Rows without a step hold zeros, which select nothing; their gradients are zeros too, so any place will do: the first.
+  Operand with_valid_rows(const Operand& index) {
+    const Operand missing = after.lifter.emit("eq", {index, Operand::immediate(0)});
+    return after.lifter.emit("add", {index, after.lifter.emit("to", {missing}, {{"dtype", after.lifter.type(index).dtype}})});
+  }
+
   Operand sum_of(const Term& term) {
     after.lifter.line = node(term.value).line;
     Operand at;
@@ -171,7 +177,9 @@ class Gather {
       at = product(node(term.value));
     } else if (term.kind == Term::kScatter) {
       const Node& n = node(term.value);
-      const Operand dy = after.rows(n.inputs[0]), index = after.rows(n.inputs[1]);
+      const Operand dy = after.rows(n.inputs[0]);
+      Operand index = after.rows(n.inputs[1]);
+      if (!loop.runs_all()) index = with_valid_rows(index);
       at = after.lifter.emit(*n.op, Operands{dy, index}, n.attrs);
     } else {
       Ints dims{1};
