@@ -62,7 +62,7 @@ class GraphBuilder : public Tracer {
   void link_leaf(const Value& value, TapeNode* leaf);
 
   // Notes that the script read this of a type.
-  void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
+  virtual void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
 
   // Asked for each node of a trace; by default what the replay has set.
   virtual std::string position() { return parent_ ? parent_->position() : std::string(); }

@@ -116,7 +116,11 @@ void push_results(lua_State* L, State& state, Values& values) {
 }
 
 void set_value(Box& box, Value value) {
-  if (box.serial < box.state->recompute_from || box.collected) return;
+  if (box.serial >= box.state->recompute_from) put_value(box, std::move(value));
+}
+
+void put_value(Box& box, Value value) {
+  if (box.collected) return;
   if (box.cell) {
     box.cell->value = std::move(value);
     return;

@@ -43,6 +43,8 @@ void enter_scope(State& state, Box& box, size_t below);
 
 // Rebinds: adjusts the account.
 void set_value(Box& box, Value value);
+// The same even while pg.checkpoint computes again.
+void put_value(Box& box, Value value);
 
 // Rebinds the box to `value` as an in-place method does: refuses read-only boxes, and leaves while recording.
 void check_in_place(lua_State* L, State& state, Box& box, const char* op);

@@ -137,8 +137,8 @@ void write_box(Capture& c, Value now) {
 }
 
 // One element, of any shape, as a bool scalar.
-Value as_flag(Context& ctx, Value pred, const std::string& op) {
-  if (pred.numel() != 1) throw Error(fmt::format("{}: bad argument 'cond' (expected a tensor of one element, got {})", op, to_string(pred.type())));
+Value as_flag(Context& ctx, Value pred, const std::string& op, const char* name) {
+  if (pred.numel() != 1) bad_argument(op.c_str(), name, "a tensor of one element", to_string(pred.type()));
   if (pred.rank() > 0) pred = apply(ctx, op_named<"reshape">(), std::span(&pred, 1), make_attrs(op_named<"reshape">(), {{"shape", Ints{}}}))[0];
   if (pred.dtype() == DType::kBool) return pred;
   return apply(ctx, op_named<"to">(), std::span(&pred, 1), make_attrs(op_named<"to">(), {{"dtype", DType::kBool}}))[0];
@@ -203,13 +203,19 @@ void trace_condition(lua_State* L, State& state, LoopTrace& t) {
   BodyBuilder& body = *t.bodies.back();
   lua_getfield(L, 1, "cond");
   push_list(L, state, std::span(t.inputs.back()).subspan(1));
+  lua_pushvalue(L, -1);
+  lua_insert(L, -3);
   call(L, 1, 1);
-  const Value flag = as_flag(state.ctx, check_value(L, state, lua_gettop(L), t.op.c_str(), "cond"), t.op);
+  const Value flag = as_flag(state.ctx, check_value(L, state, lua_gettop(L), t.op.c_str(), "cond"), t.op, "cond");
   lua_pop(L, 1);
+  const Values states = take_list(L, state, t.op.c_str(), "cond");
   body.graph.outputs.push_back(body.operand_of(flag));
   body.close();
   for (const auto& o : body.outside)
     if (o.written) throw Error(t.op + ": the condition writes to a tensor from outside; do that in the body");
+  for (size_t k = 0; k < states.size(); ++k)
+    if (!body.owns(states[k]) || !(body.symbol_of(states[k]) == body.symbol_of(t.inputs.back()[1 + k])))
+      throw Error(fmt::format("{}: the condition writes to {}; do that in the body", t.op, name_at(L, 1, "carry_names", k)));
 }
 
 // False where the step asks for another trace.
@@ -345,7 +351,7 @@ int trace_branch(lua_State* L, State& state) {
   state.update_modes();
   const std::string op = text_field(L, 1, "op");
   lua_getfield(L, 1, "pred");
-  const Value pred = as_flag(state.ctx, check_value(L, state, lua_gettop(L), op.c_str(), "pred"), op);
+  const Value pred = as_flag(state.ctx, check_value(L, state, lua_gettop(L), op.c_str(), "pred"), op, "pred");
   lua_pop(L, 1);
   std::vector<std::unique_ptr<BodyBuilder>> bodies;
   Values results[2];

@@ -37,7 +37,7 @@ bool TraceSession::wake(Box& box) {
   Captured* c = lasting_ ? find(box) : nullptr;
   if (!c || !(box.get().type() == c->before.type())) return false;
   c->before = box.get();
-  set_value(box, c->now);
+  put_value(box, c->now);
   awake_.push_back(places_.at(&box));
   return true;
 }
@@ -46,7 +46,7 @@ void TraceSession::rest() {
   for (int32_t i : awake_) {
     Captured& c = captured[size_t(i)];
     if (owns(c.box->get())) c.now = c.box->get();
-    set_value(*c.box, c.before);
+    put_value(*c.box, c.before);
   }
   awake_.clear();
 }
@@ -152,7 +152,7 @@ void TraceSession::end() {
       graph.outputs.push_back(operand_of(now));
     }
     if (c.box)
-      set_value(*c.box, c.before);
+      put_value(*c.box, c.before);
     else
       now = c.before;
   }
@@ -225,7 +225,7 @@ void BodyBuilder::close() {
   for (Outside& o : outside) {
     o.now = o.box->get();
     o.written = o.now.is_array() && !(owns(o.now) && symbol_of(o.now) == symbol_of(o.symbol));
-    set_value(*o.box, o.before);
+    put_value(*o.box, o.before);
   }
   session_.innermost = enclosing_;
   session_.body = enclosing_body_;
@@ -242,13 +242,19 @@ void BodyBuilder::touch(lua_State* L, Box& box, int i) {
   symbol.link(before.node(), before.node_output());
   if (before.node() && before.node()->leaf) link_leaf(symbol, before.node());
   outside.push_back({&box, before, symbol, {}});
-  set_value(box, std::move(symbol));
+  put_value(box, std::move(symbol));
   luaL_checkstack(L, 4, "trace");
   lua_pushvalue(L, i);
   lua_rawgeti(L, LUA_REGISTRYINDEX, boxes_);
   lua_insert(L, -2);
   lua_rawseti(L, -2, int(outside.size()));
   lua_pop(L, 1);
+}
+
+void BodyBuilder::guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
+  if (kind != TypeGuard::kRequiresGrad || !owns(value)) return GraphBuilder::guard(value, kind, dim, answer);
+  for (const Outside& o : outside)
+    if (symbol_of(value) == symbol_of(o.symbol)) enclosing_->guard(o.before, kind, dim, answer);
 }
 
 Value BodyBuilder::read_gradient(TapeNode& leaf) { return session_.read_gradient(leaf); }

@@ -120,6 +120,8 @@ class BodyBuilder final : public GraphBuilder {
   Mode recording_mode(Context& ctx) override { return session_.recording_mode(ctx); }
   Value read_gradient(TapeNode& leaf) override;
   void write_gradient(TapeNode& leaf, Value gradient) override;
+  // Whether a carry requires a gradient is not the same at each step, so that is asked of tensors from outside alone.
+  void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) override;
 
  private:
   State& state_;

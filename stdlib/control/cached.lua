@@ -54,7 +54,7 @@ end
 
 --- cached.once(f, functions) -> what f() answers, traced and run one time. functions: those of the script that f calls.
 function cached.once(f, functions)
-  local w = walk.run{root = functions[1], n = #functions - 1, arguments = {unpack(functions, 2)}}
+  local w = walk.run{root = functions[1] or {}, n = math.max(0, #functions - 1), arguments = {unpack(functions, 2)}}
   local mark = inspect.next_serial()
   local graphs = core.graphs
   graphs.off = graphs.off + 1
@@ -119,7 +119,7 @@ local function traced_call(site)
     at = at + 1
     local was = before[at]
     if was == cached then was = nil end
-    if value ~= was then
+    if not rawequal(value, was) then
       spec[#spec + 1] = k .. "." .. i
       values[#values + 1] = value
       set_upvalue(call.functions[k], i, was)
@@ -130,21 +130,45 @@ local function traced_call(site)
   return table.concat(spec, ","), unpack(values, 1, #spec + results.n - 1)
 end
 
+local function code_of(f)
+  local ok, text = pcall(string.dump, f)
+  return ok and text or nil
+end
+
+-- Whether the functions still have the code that the site was made for. Where all closures of a function are gone its
+-- prototype may be another one's by now.
+local function is_same_code(site, functions)
+  for i, f in ipairs(functions) do
+    if not site.seen[i] then
+      if not site.code[i] or site.code[i] ~= code_of(f) then return false end
+      site.seen[i] = f
+    end
+  end
+  return true
+end
+
 local function make_site(f, functions)
-  local site = {f = f}
-  local name = inspect.where(functions[1])
+  local site = {f = f, seen = setmetatable({}, {__mode = "v"}), code = {}}
+  for i, g in ipairs(functions) do site.seen[i], site.code[i] = g, code_of(g) end
+  local name = functions[1] and inspect.where(functions[1]) or "a call"
   site.cache = caches.new{
-    root = {}, label = "the call", name = "control flow at " .. name, options = {name = "control flow at " .. name}, code = functions,
+    root = {}, label = "the call", name = "control flow at " .. name, options = {name = "control flow at " .. name}, quiet = true,
+    code = function() return site.call.functions end,
     body = function() return traced_call(site) end,
     on_exec = function(exec) site.exec = exec end,
   }
   return site
 end
 
-local function site_of(f, functions)
+-- Sites are told apart by the code of the functions, or by the class of an object that is called.
+local function site_of(f, functions, call)
   local level = sites
-  for i = 0, #functions do
-    local key = i == 0 and f or prototype(functions[i]) or functions[i]
+  for i = 0, math.max(1, #functions) do
+    local key = i == 0 and f or functions[i] and (prototype(functions[i]) or functions[i])
+    if not key then
+      for k = 1, call.n do key = key or type(call[k]) == "table" and inspect.raw_metatable(call[k]) end
+      key = key or f
+    end
     local next_level = level[key]
     if not next_level then
       next_level = {}
@@ -152,7 +176,7 @@ local function site_of(f, functions)
     end
     level = next_level
   end
-  if not level.site then level.site = make_site(f, functions) end
+  if not level.site or not is_same_code(level.site, functions) then level.site = make_site(f, functions) end
   return level.site
 end
 
@@ -173,8 +197,7 @@ function cached.call(f, ...)
     local value = call[i]
     if type(value) == "function" and inspect.kind(value) == "script" then call.functions[#call.functions + 1] = value end
   end
-  if not call.functions[1] then return cached.once(function() return f(core.require("control.traced"), unpack(call, 1, call.n)) end, {f}) end
-  local site = site_of(f, call.functions)
+  local site = site_of(f, call.functions, call)
   local list, n = arguments_of(call)
   local outer = site.call
   site.call = call

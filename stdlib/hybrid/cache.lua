@@ -76,7 +76,7 @@ local function count_reason(self, entry, id, arguments, n)
   self.last_retrace = words
   local count = (self.reason_counts[key] or 0) + 1
   self.reason_counts[key] = count
-  if count ~= 3 then return end
+  if count ~= 3 or self.quiet then return end
   local reason = type(id) == "number" and id > 0 and entry.reasons[id]
   local line = reason and where_read(entry, reason.place)
   core.warn(("%s: traced again for the third time because %s%s; %s"):format(self.name, words, line and " (read at " .. line .. ")" or "",

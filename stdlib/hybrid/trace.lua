@@ -382,7 +382,7 @@ inspect.jit_off(trace_body)  -- a compiled call into C that runs Lua does not ou
 --- fit this call.
 function trace.run(cache, n, arguments, attempt)
   local backend = trace.backend
-  local w = walk.run{root = cache.root, label = cache.label, n = n, arguments = arguments, code = cache.code, is_tensor = backend.is_tensor}
+  local w = walk.run{root = cache.root, label = cache.label, n = n, arguments = arguments, code = cache.code and cache.code(), is_tensor = backend.is_tensor}
   if w.exhausted then return nil, ("it reaches more than %d tables and functions"):format(walk.budget) end
   apply_paths(cache, w)
   local mark = backend.next_serial()

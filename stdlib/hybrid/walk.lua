@@ -318,7 +318,6 @@ end
 -- What a function names, without what it holds.
 local function add_code(w, f)
   local found = scan(f)
-  w.function_list[#w.function_list + 1] = f
   w.functions[f] = found
   add_strings(w, found)
   add_environment(w, inspect.environment(f), found.globals)
