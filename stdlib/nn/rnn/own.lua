@@ -10,8 +10,9 @@ local graphs = core.graphs
 function own.free() return graphs.off == 0 and not core.tracing() end
 
 local function make(root, name, names, f, on_exec)
+  local code = {names}
   return core.require("hybrid.cache").new{
-    root = root, label = "self", name = name, options = {name = name}, code = names and {names} or nil, body = f, on_exec = on_exec,
+    root = root, label = "self", name = name, options = {name = name}, quiet = true, code = function() return code end, body = f, on_exec = on_exec,
   }
 end
 
