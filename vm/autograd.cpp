@@ -133,6 +133,7 @@ int attach_grad(lua_State* L, State& state) {
 
 // fresh_input(x) → in the body of a branch or loop, x as a tensor to take gradients by; else nil.
 int fresh_input(lua_State* L, State& state) {
+  state.update_modes();
   const Value& value = check_value(L, state, 1, "grad", "x");
   if (!state.trace || !state.trace->body) return lua_pushnil(L), 1;
   push_box(L, state, state.trace->innermost->fresh_input(state.ctx, value));
