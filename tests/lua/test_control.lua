@@ -197,7 +197,7 @@ each("loop counts from 1, its count is a number or a 0-dim tensor", function(wra
 end)
 
 each("a count below zero is an error", function(wrap)
-  local f = wrap(function(v) return {pg.loop(v.n, function(_, s) return s end, v.s)} end)
+  local f = wrap(function(v) return {pg.loop(v.n, function(_, s) return s * 2 end, v.s)} end)
   t.error_contains(f, "loop", {n = int(-1), s = pg.ones(1)})
   t.bad_argument(function() pg.loop(-1, function(_, s) return s end, pg.ones(1)) end, "loop", "count")
   t.bad_argument(function() pg.loop(1.5, function(_, s) return s end, pg.ones(1)) end, "loop", "count")
