@@ -323,7 +323,8 @@ class Pruner {
       }
       changed_ = true;
       for (size_t b = 0; b < 2; ++b)
-        if (!take_inside(bodies[b], in[b], source(node.inputs[c]), false)) bodies[b].nodes[size_t(in[b])].kind = NodeKind::kConstant;
+        if (!read || !take_inside(bodies[b], in[b], source(node.inputs[c]), false))  // what nobody reads may have no source
+          bodies[b].nodes[size_t(in[b])].kind = NodeKind::kConstant;
     }
     node.inputs = inputs;
     for (size_t b = 0; b < 2; ++b) bodies[b].inputs = kept[b];

@@ -587,3 +587,60 @@ t.test("results are ordinary boxes: fresh, writable, independent of the inputs",
   end)
 end)
 
+-- Export -----------------------------------------------------------------------------------------------------------------------
+
+local exported = {
+  cond = function(v) return pg.cond(v[1]:sum():gt(0), function() return v[1] * 2 end, function() return v[2] end) end,
+  foreach = function(v)
+    local outs, s = pg.foreach(function(x, s) return {x * s, s}, s + x:tanh() end, v[1], v[2][1])
+    return {outs[1], outs[2], s}
+  end,
+  while_loop = function(v)
+    local outs, vars, n = pg.while_loop(function(_, s) return s:sum():lt(20) end, function(i, s) return s[1], {i + 1, s * 1.5 + v[2]:abs()} end,
+                                        {0, v[1]:abs() + 0.1}, {max_iterations = 12})
+    return {outs, vars[1], vars[2], n}
+  end,
+  loop = function(v) return pg.loop(5, function(i, s) return s * 0.5 + v[2] * i end, v[1]) end,
+  nested = function(v)
+    local outs = pg.foreach(function(x, s)
+      local y = pg.cond(x:sum():gt(0), function() return pg.loop(2, function(_, u) return u + s end, x) end, function() return x - s end)
+      return y, y
+    end, v[1], v[2][1])
+    return outs
+  end,
+}
+
+for name, f in pairs(exported) do
+  t.test("export and import of " .. name, function()
+      local net = nn.block{weight = pg.param{shape = {2, 3}, init = "ones"}, forward = function(self, a, b) return f{a, b * self.weight} end}
+    net:initialize()
+    net:hybridize()
+    local a, b = pg.randn(2, 3), pg.randn(2, 3)
+    local expected = net(a, b)
+    local path = t.tmp("control_" .. name)
+    local model, weights = net:export(path)
+    local imported = nn.SymbolBlock.imports(model, nil, weights)
+    for round = 1, 2 do
+      local function both(x, y)
+        expected = net(x, y)
+        local got = imported(x, y)
+        if type(expected) ~= "table" then got, expected = {got}, {expected} end
+        t.equal(#got, #expected)
+        for i, e in ipairs(expected) do t.close(got[i], e, {what = ("output %d, round %d"):format(i, round)}) end
+      end
+      both(a, b)
+      both(-a, b)
+      imported:hybridize()
+    end
+    local x, y = a:clone():attach_grad(), a:clone():attach_grad()
+    local function total(out)
+      if type(out) ~= "table" then out = {out} end
+      local sum = 0
+      for _, o in ipairs(out) do if o.requires_grad then sum = sum + o:sum() end end
+      return sum
+    end
+    pg.record(function() return total(net(x, b)) end):backward()
+    pg.record(function() return total(imported(y, b)) end):backward()
+    t.close(y.grad, x.grad)
+  end)
+end

@@ -274,6 +274,20 @@ each("pg.grad, value_and_grad, vjp and jvp inside of bodies", function(wrap)
   t.close(y[5], {{4, 12}, {12, 24}})
 end)
 
+each("gradient descent inside a loop, and the gradient of where it ends", function(wrap)
+  local function fit(v)  -- steps of descent on (a x - 1)^2 from x0: x_n - 1/a = (1 - 2 a^2 r)^n (x0 - 1/a)
+    return pg.loop(6, function(_, x)
+      return x - pg.grad(function(y) return ((v.a * y - 1) ^ 2):sum() end)(x) * 0.1
+    end, v.x)
+  end
+  local f = wrap(function(v) return {fit(v), pg.grad(function(a) return fit{a = a, x = v.x}:sum() end)(v.a)} end)
+  local a, x0 = 1.2, 0.3
+  local function ends(b) return 1 / b + (1 - 0.2 * b * b) ^ 6 * (x0 - 1 / b) end
+  local y = f{a = f64(a), x = f64(x0)}
+  t.close(y[1]:item(), ends(a), {rtol = 1e-9})
+  t.close(y[2]:item(), (ends(a + 1e-5) - ends(a - 1e-5)) / 2e-5, {rtol = 1e-6})
+end)
+
 each("autograd.Function inside of bodies", function(wrap)
   local clip = pg.autograd.Function{
     name = "clip", forward = function(ctx, x)
@@ -307,6 +321,21 @@ each("pause and detach inside of bodies stop gradients", function(wrap)
   t.equal(s.grad, pg.tensor{4, 4})
   t.equal(xs.grad, pg.tensor{{10, 12}, {5, 6}})
   t.equal(w.grad, pg.tensor{5, 8})
+end)
+
+each("pg.checkpoint inside a body and around a loop", function(wrap)
+  local f = wrap(function(v)
+    local _, s = pg.foreach(function(x, s) return nil, pg.checkpoint(function(a, b) return (a * b):tanh() end, x, s) end, v.xs, v.s)
+    return {s, pg.checkpoint(function(u) return pg.loop(3, function(_, k) return k * u end, u) end, v.s)}
+  end)
+  local xs, s = f64{{1, 2}, {3, 4}}:attach_grad(), f64{0.5, 0.25}:attach_grad()
+  local y = pg.record(function() return f{xs = xs, s = s} end)
+  pg.autograd.backward(y)
+  local grad_xs, grad_s = xs.grad, s.grad
+  xs, s = xs:clone():attach_grad(), s:clone():attach_grad()
+  pg.autograd.backward(pg.record(function() return {((xs[1] * s):tanh() * xs[2]):tanh(), s ^ 4} end))
+  t.close(grad_xs, xs.grad, {rtol = 1e-12})
+  t.close(grad_s, s.grad, {rtol = 1e-12})
 end)
 
 each("record and backward inside of a body", function(wrap, way)
