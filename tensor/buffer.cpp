@@ -70,7 +70,7 @@ int class_index(size_t size) {
 constexpr int kClasses = 16 + 4 * 40;
 
 // Blocks from here on are mapped one by one, so that what is given back leaves the process at once.
-constexpr size_t kMapped = size_t(1) << 20;
+constexpr size_t kMapped = size_t(256) << 10;
 
 // Of a whole number of pages, aligned to huge pages where it holds some.
 void* map_block(size_t size) {

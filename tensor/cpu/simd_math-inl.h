@@ -241,8 +241,11 @@ HWY_INLINE V vtanh(D d, V x) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vsigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0f);
-  const V e = exp_within(d, at_least(d, hn::Neg(hn::Abs(x)), -104.0f));
-  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+  const V a = at_least(d, hn::Neg(hn::Abs(x)), -104.0f);
+  const V n = hn::Round(hn::Mul(a, hn::Set(d, 1.442695041f)));
+  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693147181f), a);  // off by 2 ulp at most where the result is below 1e-30
+  const V e = scale(d, exp_reduced(d, r), n);
+  return hn::Div(hn::IfNegativeThenElse(x, e, one), hn::Add(one, e));
 }
 
 template <class D, class V = hn::Vec<D>>
