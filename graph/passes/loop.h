@@ -35,6 +35,7 @@ class LoopEdit {
   std::vector<Stack> stacks;
 
   const LoopForm& form() const { return node_.loop; }
+  LoopForm& form() { return node_.loop; }
   int32_t line() const { return node_.line; }
   // Whether every row is a step.
   bool runs_all() const { return !form().counted && !form().conditional && form().limit >= 0; }

@@ -143,8 +143,16 @@ class Gather {
   }
 
   bool is_scatter(const Node& n) const {
-    return n.is("index_select_backward") && std::get<int64_t>(n.attrs[size_t(n.op->attr_index("dim"))]) == 1 &&
-           !after.is_same(n.inputs[0]) && !after.is_same(n.inputs[1]);
+    return n.is("index_select_backward") && attr(n, "dim") == 1 && (loop.runs_all() || attr(n, "index_base") == 1) && !after.is_same(n.inputs[0]) && !after.is_same(n.inputs[1]);
+  }
+
+  static int64_t attr(const Node& n, const char* name) { return std::get<int64_t>(n.attrs[size_t(n.op->attr_index(name))]); }
+
+  // Whether each step scatters into the row of its own number.
+  bool fills_rows(const Node& n) const {
+    Operand index = n.inputs[1];
+    while (node(index).is("reshape_to")) index = node(index).inputs[0];
+    return index == Operand::of(size_t(loop.body.inputs[0])) && attr(n, "index_base") == 1 && attr(n, "size") == loop.form().limit;
   }
 
   // Whether the node sums over these dims of its operand.
@@ -165,7 +173,9 @@ class Gather {
   }
 
   // Rows without a step hold zeros, which select nothing; their gradients are zeros too, so any place will do: the first.
-  Operand with_valid_rows(const Operand& index) {
+  Operand valid_rows(const Operand& operand) {
+    const Operand index = after.rows(operand);
+    if (loop.runs_all()) return index;
     const Operand missing = after.lifter.emit("eq", {index, Operand::immediate(0)});
     return after.lifter.emit("add", {index, after.lifter.emit("to", {missing}, {{"dtype", after.lifter.type(index).dtype}})});
   }
@@ -178,9 +188,7 @@ class Gather {
     } else if (term.kind == Term::kScatter) {
       const Node& n = node(term.value);
       const Operand dy = after.rows(n.inputs[0]);
-      Operand index = after.rows(n.inputs[1]);
-      if (!loop.runs_all()) index = with_valid_rows(index);
-      at = after.lifter.emit(*n.op, Operands{dy, index}, n.attrs);
+      at = fills_rows(n) ? after.lifter.reshape(dy, term.shape) : after.lifter.emit(*n.op, Operands{dy, valid_rows(n.inputs[1])}, n.attrs);
     } else {
       Ints dims{1};
       for (int64_t d : term.dims) dims.push_back(d + 2);

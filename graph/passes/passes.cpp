@@ -14,6 +14,7 @@ constexpr Pass kPasses[] = {
     {"cse", "computes equal things once", eliminate_common, Pass::kClean},
     {"simplify", "applies identities that keep every bit", simplify, Pass::kClean},
     {"dce", "drops what nobody needs", eliminate_dead, Pass::kClean},
+    {"steps", "finds out how many steps loops take, and which rows they read", count_steps, Pass::kClean},
     {"prune", "drops what nobody needs of branches and loops", prune, Pass::kClean},
     {"hoist", "computes before a loop what its steps need not wait for", hoist, Pass::kClean},
     {"sink", "computes after a loop, for all steps at once, what no step needs", sink, Pass::kClean},

@@ -46,6 +46,7 @@ Graph fold(Graph graph);
 Graph eliminate_common(Graph graph);
 Graph simplify(Graph graph);
 Graph eliminate_dead(Graph graph);
+Graph count_steps(Graph graph);
 Graph prune(Graph graph);
 Graph hoist(Graph graph);
 Graph gather_gradients(Graph graph);

@@ -24,7 +24,7 @@ PassOptions options(bool kernels, std::vector<std::string> disabled = {}) {
 // The outputs of a plan of the graph as it is and optimized, with each of the passes off.
 void check_results(const Graph& graph, std::span<const Value> inputs, double tolerance) {
   const auto plain = run_plan(graph, inputs);
-  for (const char* off : {"", "prune", "hoist", "sink", "gather_gradients", "simplify", "fuse", "cse"}) {
+  for (const char* off : {"", "steps", "prune", "hoist", "sink", "gather_gradients", "simplify", "fuse", "cse"}) {
     const Graph better = optimize(graph, options(true, *off ? std::vector<std::string>{off} : std::vector<std::string>{}));
     const auto found = run_plan(better, inputs);
     REQUIRE(found.size() == plain.size());
@@ -304,4 +304,43 @@ TEST_CASE("sink: the projection of a recurrent loop's outputs is one product aft
         "%8 = exp(%7) : float32 3x2x4\n"
         "return %8\n");
   check_results(graph, std::vector<Value>{range({3, 2, 2}, -1, 0.2), range({2, 2}), range({4, 2}, -1, 0.3), range({4})}, 1e-6);
+}
+
+TEST_CASE("steps: a counter that is compared with a number makes a while loop one over rows") {
+  for (const int64_t last : {3, 5}) {
+    GraphSketch g;
+    const Operand xs = g.input("xs", {6, 2}), h = g.input("h", {2});
+    const Operand one = g.constant(make_scalar(1, DType::kInt64)), yes = g.constant(make_scalar(1, DType::kBool));
+    GraphSketch body;
+    body.input("", {}, DType::kInt64);
+    const Operand i = body.input("", {}, DType::kInt64), s = body.input("", {2}), x = body.input("", {6, 2});
+    const Operand at = body.op("reshape", {body.op("add", {i, 1.0})}, {{"shape", Ints{1}}});
+    const Operand row = body.op("reshape", {body.op("index_select", {x, at}, {{"dim", int64_t(1)}})}, {{"shape", Ints{2}}});
+    const Operand next = body.op("add", {i, 1.0});
+    const Operand sum = body.op("tanh", {body.op("add", {s, row})});
+    LoopForm form = loop_form(0, 2, 5);
+    form.conditional = true;
+    const auto done = std::make_shared<const Graph>(body.done({body.op("le", {next, double(last)}), next, sum, s, i}));
+    const size_t loop = add_control(g, NodeKind::kLoop, form, {yes, one, h, xs}, {done});
+    const Graph graph = g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
+    const std::string text = to_string(optimize(graph, options(false)));
+    CHECK_MESSAGE(text.find("while") == text.npos, text);
+    if (last == 5)
+      CHECK(text.substr(text.find("%2 =")) ==
+            "%2 = narrow(%0) {dim = 1, start = 2, length = 5} : float32 5x2\n"
+            "%3 = reshape_to(%2) {shape = {5, 1, 2}} : float32 5x1x2\n"
+            "%4 = full() {shape = {}, value = 5, dtype = int64} : int64 scalar\n"
+            "%5 = loop(%3, %1) {slices = 1, carries = 1, limit = 5} : int64 scalar, float32 2, float32 5x2\n"
+            "  | %0 = input : int64 scalar\n"
+            "  | %1 = input : float32 2\n"
+            "  | %2 = input : float32 1x2\n"
+            "  | %3 = reshape_to(%2) {shape = {2}} : float32 2\n"
+            "  | %4 = add(%1, %3) : float32 2\n"
+            "  | %5 = tanh(%4) : float32 2\n"
+            "  | return %5, %1\n"
+            "%6 = full() {shape = {}, value = 6, dtype = int64} : int64 scalar\n"
+            "%7 = constant … : int64 5\n"
+            "return %4, %6, %5:2, %5:3, %7\n");
+    check_results(graph, std::vector<Value>{range({6, 2}, -1, 0.3), range({2})}, 0);
+  }
 }
