@@ -408,6 +408,54 @@ test("names, shapes, states and printing of the layers", function()
   t.equal(projected.l0_h2r_weight.shape, {3, 6})
 end)
 
+test("other dtypes, subclasses, stateful training", function()
+  for _, dtype in ipairs{"float16", "bfloat16", "float64"} do
+    local x = randn(5, 2, 3):to(dtype)
+    local layer = rnn.GRU(4, 2, {bidirectional = true}):initialize():to(dtype)
+    local y, states = layer(x, layer:begin_state(2), {5, 3})
+    t.equal(y.dtype, dtype)
+    t.equal(states[1].dtype, dtype)
+    local cell = rnn.ZoneoutCell(rnn.LSTMCell(4, {dtype = dtype}), {zoneout_outputs = 0.5, zoneout_states = 0.5}):initialize()
+    local outs, last = pg.train_mode(function() return cell:unroll(5, x, {layout = "TNC", valid_length = {1, 5}}) end)
+    t.equal(outs.dtype, dtype)
+    t.equal(last[2].dtype, dtype)
+    t.equal(pg.train_mode(function() return (cell(x[1], cell:begin_state(2))) end).dtype, dtype)
+  end
+  local Doubled = rnn.LSTMCell:extend("Doubled")
+  function Doubled:forward(x, s)
+    local h, new = rnn.LSTMCell.forward(self, x, s)
+    return h * 2, new
+  end
+  local cell, x = Doubled(4):initialize("xavier"), randn(2, 3, 5)
+  local outs, states = cell:unroll(3, x)
+  t.close(outs[{{}, -1}], states[1] * 2)
+
+  local net = nn.block{
+    rnn = rnn.LSTM(8, 2), fc = nn.Dense(3, {flatten = false}),
+    forward = function(self, a, s)
+      local y, new = self.rnn(a, s)
+      return self.fc(y), new
+    end,
+  }:initialize("xavier")
+  net:hybridize()
+  local trainer = pg.optim.Trainer(net:collect_params(), "adam", {learning_rate = 0.02})
+  local s, labels, first, last = net.rnn:begin_state(2), pg.tensor{1, 2, 3, 1, 2, 3, 1, 2, 3, 1}:to("int64"), nil, nil
+  x = randn(5, 2, 4)
+  for _ = 1, 15 do
+    local l = pg.record(function()
+      local y
+      y, s = net(x, s)
+      return y:reshape{-1, 3}:cross_entropy(labels)
+    end)
+    l:backward()
+    trainer:step(1)
+    s = pg.tree.map(function(a) return a:detach() end, s)
+    last = l:item()
+    first = first or last
+  end
+  t.check(last < first, ("%g after %g"):format(last, first))
+end)
+
 test("dropout of a layer acts between layers, in training mode", function()
   local layer = rnn.GRU(8, 2, {dropout = 0.5, input_size = 3}):initialize("xavier")
   local single = rnn.GRU(8, 1, {dropout = 0.5, input_size = 3}):initialize("xavier")
@@ -559,6 +607,13 @@ test("what is wrong is said", function()
   t.bad_argument(function() layer(x, x) end, "LSTM", "states")
   t.bad_argument(function() layer(x, {x, x}) end, "LSTM", "states[1]")
   t.error_contains(function() layer(x, {pg.zeros(1, 3, 4), pg.zeros(1, 3, 4)}) end, "3")
+  if pg.testing.core.graphs.off == 0 and t.mode == "eager" then
+    t.bad_argument(function() layer(x, layer:begin_state(3)) end, "LSTM", "states[1]")
+  end
+  t.check(not pcall(layer, x, layer:begin_state(3)))
+  t.check(not pcall(layer, x, layer:begin_state(1)), "a batch of one is no batch of two")
+  t.bad_argument(function() layer(x, nil, {1, 2, 3}) end, nil, "lengths")
+  t.bad_argument(function() layer(x, nil, {1, 6}) end, nil, "lengths")
   t.bad_argument(function() layer(x, nil, 3) end, "LSTM", "sequence_length")
   t.bad_argument(function() rnn.GRU(4, {use_sequence_length = true, input_size = 3}):initialize()(x) end, "GRU", "sequence_length")
   t.error_contains(function() layer(randn(5, 2, 4)) end, "linear")

@@ -189,6 +189,14 @@ local function check_input(layer, x)
   return x
 end
 
+-- Said before any graph is made, in which the batch is no number.
+local function check_batch(layer, x, states)
+  local batch = x:size(layer._by_batch and 1 or 2)
+  for i, s in ipairs(check_states(layer, states)) do
+    if s:size(2) ~= batch then core.arg_error(layer._name, "states[" .. i .. "]", "a batch of " .. batch .. ", as x has", s) end
+  end
+end
+
 local function run(layer, x, states, lengths)
   local given = states and check_states(layer, states)
   if layer._by_batch then x = ops.transpose(x, 1, 2) end
@@ -230,6 +238,7 @@ local function define(name)
       core.arg_error(self._name, "sequence_length", "the number of steps of each sequence, as use_sequence_length asks", nil)
     end
     if states == false then states = nil end
+    if states and own.free() and not core.symbols.any(x, states) then check_batch(self, x, states) end
     return own.call(self, "_run", nil, run, x, states, sequence.check_lengths(self._name, "sequence_length", sequence_length))
   end
 
