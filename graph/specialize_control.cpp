@@ -447,10 +447,4 @@ Values Replay::loop_gradient(const Applied& applied, std::span<const Value> dys)
   return grads;
 }
 
-Values Replay::checkpointed(const Node& node, const Values& in) {
-  Node plain = node;
-  plain.loop.checkpoint = 0;
-  return loop(plain, in);
-}
-
 }  // namespace pg

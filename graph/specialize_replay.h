@@ -47,7 +47,10 @@ class Replay {
   void close_condition(Node& node, Values& in);
   Values loop_gradient(const Applied& applied, std::span<const Value> dys);
   void keep_for_backward(int32_t at, Graph forward, size_t outputs, std::span<const Operand> carries);
+  // graph/specialize_checkpoint.cpp
   Values checkpointed(const Node& node, const Values& in);
+  Values checkpointed_while(const Node& node, const Values& in, int64_t size);
+  void close_count(Node& node, Values& in);
   Signature body_signature(const Graph& body) const;
   Values emit_control(std::shared_ptr<Applied> applied, Values (Replay::*gradient)(const Applied&, std::span<const Value>));
   Value zeros(const Type& type) { return builder_.filled(ctx_, type, 0); }
