@@ -54,17 +54,17 @@ bool injected_failure() {
 }
 
 // Size classes: multiples of 64 up to 1 KiB, then four steps a power of two (at most 25 % slack).
+size_t class_step(size_t bytes) { return size_t(1) << (std::bit_width(bytes - 1) - 3); }
 size_t class_size(size_t bytes) {
   if (bytes <= 1024) return (std::max<size_t>(bytes, 1) + 63) & ~size_t(63);
-  const int top = std::bit_width(bytes - 1);
-  const size_t step = size_t(1) << (top - 3);
+  const size_t step = class_step(bytes);
   return (bytes + step - 1) & ~(step - 1);
 }
 
 int class_index(size_t size) {
   if (size <= 1024) return int(size / 64) - 1;
   const int top = std::bit_width(size - 1);
-  const size_t step = size_t(1) << (top - 3);
+  const size_t step = class_step(size);
   return 16 + (top - 11) * 4 + int((size - (size_t(1) << (top - 1))) / step) - 1;
 }
 constexpr int kClasses = 16 + 4 * 40;
@@ -82,7 +82,7 @@ void* map_block(size_t size) {
   const size_t before = -reinterpret_cast<uintptr_t>(begin) & (slack - 1);
   if (before) munmap(begin, before);
   if (before < slack) munmap(begin + before + size, slack - before);
-  madvise(begin + before, size, MADV_HUGEPAGE);
+  madvise(begin + before, size - class_step(size), MADV_HUGEPAGE);  // a block of the class uses all of these
   return begin + before;
 }
 

@@ -33,14 +33,15 @@ struct Consts {
   }
 };
 
-// One vector of each array; w, m and v are rewritten.
-template <UpdateRule rule, class D, class V = hn::Vec<D>>
+// One vector of each array; w, m and v are rewritten. `plain`: gradients are neither clipped nor joined by decay.
+template <UpdateRule rule, bool plain, class D, class V = hn::Vec<D>>
 HWY_INLINE void step(const Consts<D>& c, V g, V& w, V& m, V& v) {
   g = hn::Mul(g, c.rescale);
-  if constexpr (rule == UpdateRule::kAdam) g = c.clip(hn::MulAdd(c.wd, w, g));
-  else g = c.clip(g);
+  if constexpr (!plain && rule == UpdateRule::kAdam) g = hn::MulAdd(c.wd, w, g);
+  if constexpr (!plain) g = c.clip(g);
   if constexpr (rule == UpdateRule::kSgd || rule == UpdateRule::kMomentum || rule == UpdateRule::kNag) {
-    const V move = hn::Mul(c.lr, hn::MulAdd(c.wd, w, g));
+    if constexpr (!plain) g = hn::MulAdd(c.wd, w, g);
+    const V move = hn::Mul(c.lr, g);
     if constexpr (rule == UpdateRule::kSgd) return void(w = hn::Sub(w, move));
     m = hn::Sub(hn::Mul(c.momentum, m), move);
     w = rule == UpdateRule::kMomentum ? hn::Add(w, m) : hn::Sub(hn::MulAdd(c.momentum, m, w), move);
@@ -58,29 +59,36 @@ HWY_INLINE void step(const Consts<D>& c, V g, V& w, V& m, V& v) {
 
 constexpr int states(UpdateRule rule) { return rule == UpdateRule::kSgd ? 0 : rule >= UpdateRule::kAdam ? 2 : 1; }
 
-template <UpdateRule rule, class D, class T>
+template <UpdateRule rule, bool plain, class D, class T>
 HWY_INLINE void step_at(const Consts<D>& c, const UpdateRun<T>& r, int64_t i) {
   const D d;
   auto w = hn::LoadU(d, r.w + i);
   auto m = w, v = w;
   if constexpr (states(rule) > 0) m = hn::LoadU(d, r.m + i);
   if constexpr (states(rule) > 1) v = hn::LoadU(d, r.v + i);
-  step<rule, D>(c, hn::LoadU(d, r.g + i), w, m, v);
+  step<rule, plain, D>(c, hn::LoadU(d, r.g + i), w, m, v);
   hn::StoreU(w, d, r.w_out + i);
   if constexpr (states(rule) > 0) hn::StoreU(m, d, r.m_out + i);
   if constexpr (states(rule) > 1) hn::StoreU(v, d, r.v_out + i);
 }
 
-template <UpdateRule rule, class T>
-void run_rule(const UpdateRates& rates, const UpdateRun<T>& r) {
+template <UpdateRule rule, bool plain, class T>
+void run_steps(const UpdateRates& rates, const UpdateRun<T>& r) {
   using D = hn::ScalableTag<T>;
   using One = hn::CappedTag<T, 1>;
   const Consts<D> c(rule, rates);
   const Consts<One> one(rule, rates);
   const int64_t lanes = hn::Lanes(D());
   int64_t i = 0;
-  for (; i + lanes <= r.n; i += lanes) step_at<rule, D>(c, r, i);
-  for (; i < r.n; ++i) step_at<rule, One>(one, r, i);
+  for (; i + lanes <= r.n; i += lanes) step_at<rule, plain, D>(c, r, i);
+  for (; i < r.n; ++i) step_at<rule, plain, One>(one, r, i);
+}
+
+template <UpdateRule rule, class T>
+void run_rule(const UpdateRates& rates, const UpdateRun<T>& r) {
+  const bool joined = rates.wd != 0 && rule != UpdateRule::kAdamW;
+  if (joined || !std::isinf(rates.clip)) run_steps<rule, false>(rates, r);
+  else run_steps<rule, true>(rates, r);
 }
 
 template <class T>
