@@ -302,149 +302,197 @@ void Replay::keep_for_backward(int32_t at, Graph forward, size_t outputs, std::s
   node.bodies = {std::make_shared<const Graph>(std::move(forward))};
 }
 
+// What a step back is computed from: inputs of the body that it reads, residuals, cotangents.
+struct Replay::StepBack {
+  Graph graph;
+  std::vector<int32_t> kept;
+  Values residuals;      // stacks
+  Values carries;        // stacks of what the steps took as carries; defined where they are kept
+};
+
+// For gradients that have gradients: the loop again, as one that they flow through, and steps back that compute all anew.
+Replay::StepBack Replay::step_back_again(const Applied& applied, const Specialized& joint) {
+  const Layout at(applied.node);
+  StepBack step;
+  step.graph = gradients_of(joint);
+  for (size_t k = 0; k < 1 + at.slices + at.carries + at.captures; ++k) step.kept.push_back(int32_t(k));
+  Node again = applied.node;
+  Graph extended = without_effects(*applied.node.bodies[0]);
+  for (size_t k = 0; k < at.carries; ++k) extended.outputs.push_back(Operand::of(size_t(extended.inputs[at.carry(k)])));
+  again.bodies = {std::make_shared<const Graph>(std::move(extended))};
+  const Values out = loop(again, applied.in);
+  append(step.carries, std::span(out).subspan(out.size() - at.carries));
+  return step;
+}
+
+// The loop as it stands in the program gives out what split() chooses to keep.
+Replay::StepBack Replay::step_back_kept(const Applied& applied, Specialized joint) {
+  const Layout at(applied.node);
+  PassOptions whole;
+  whole.kernels = false;
+  joint.graph = optimize(std::move(joint.graph), whole);
+  Split halves = split(joint, applied.node.loop.recompute);
+  StepBack step;
+  step.graph = std::move(halves.backward);
+  step.kept = std::move(halves.kept);
+  step.carries = Values(at.carries);
+  const size_t residuals = halves.forward.outputs.size() - joint.outputs;
+  std::vector<Operand> carries;
+  for (int32_t k : step.kept)
+    if (at.is_carry(size_t(k))) carries.push_back(Operand::of(size_t(halves.forward.inputs[size_t(k)])));
+  size_t next = builder_.graph.nodes[size_t(applied.at)].types.size();
+  keep_for_backward(applied.at, std::move(halves.forward), joint.outputs, carries);
+  for (size_t k = 0; k < residuals; ++k) step.residuals.push_back(builder_.symbol({applied.at, int32_t(next++), 0}));
+  for (int32_t k : step.kept)
+    if (at.is_carry(size_t(k))) step.carries[size_t(k) - at.carry(0)] = builder_.symbol({applied.at, int32_t(next++), 0});
+  return step;
+}
+
 // A loop the other way round over what the steps kept. It carries the cotangents of the carries, and the sums of the
-// gradients of the captures.
+// gradients of the captures; it stacks the gradients of the slices.
+class Replay::ReverseLoop {
+ public:
+  ReverseLoop(const Applied& applied, const Specialized& joint, const StepBack& step, const Values& cotangents)
+      : applied_(applied), at_(applied.node), joint_(joint), step_(step), cotangents_(cotangents), cotangent_of_(at_.carries, -1) {}
+
+  void gather(Replay& replay) {
+    for (int32_t k : step_.kept) {
+      const size_t input = size_t(k);
+      if (at_.is_slice(input)) slices_.push_back(outer(input));
+      else if (at_.is_carry(input)) slices_.push_back(step_.carries[input - at_.carry(0)]);
+      else if (k > 0) captures_.push_back(outer(input));
+    }
+    append(slices_, step_.residuals);
+    for (int32_t head : joint_.heads)
+      if (!is_carried(head)) slices_.push_back(cotangents_[size_t(head)]);
+    for (size_t k = 0; k < at_.carries; ++k) {
+      if (place_of(at_.carry(k)) < 0 && !is_head(at_.flag + k)) continue;
+      cotangent_of_[k] = int32_t(carries_.size());
+      const Value& dy = cotangents_[at_.flag + k];
+      carries_.push_back(dy.defined() ? dy : replay.zeros(outer(at_.carry(k)).type()));
+    }
+    for (size_t input = at_.carry(at_.carries); input < applied_.signatures[0].types.size(); ++input) {
+      if (place_of(input) < 0) continue;
+      summed_.push_back(input);
+      carries_.push_back(replay.zeros(outer(input).type()));
+    }
+  }
+
+  Node node(Context& ctx) const {
+    Node node;
+    node.kind = NodeKind::kLoop;
+    node.name = applied_.node.name;
+    node.line = applied_.node.line;
+    node.streams = applied_.node.streams;
+    node.loop = applied_.node.loop;
+    node.loop.counted = applied_.node.loop.conditional || applied_.node.loop.counted;
+    node.loop.conditional = false;
+    node.loop.reverse = !applied_.node.loop.reverse;
+    node.loop.slices = int32_t(slices_.size());
+    node.loop.carries = int32_t(carries_.size());
+    node.bodies = {std::make_shared<const Graph>(body(ctx))};
+    return node;
+  }
+
+  Values operands(const Value& steps) const {
+    Values out;
+    if (applied_.node.loop.conditional || applied_.node.loop.counted) out.push_back(steps);
+    for (const Values* part : {&slices_, &carries_, &captures_}) append(out, *part);
+    return out;
+  }
+
+  // The gradients of the loop's operands.
+  Values gradients(const Values& out) const {
+    Values grads(applied_.in.size());
+    for (size_t k = 0; k < at_.carries; ++k)
+      if (place_of(at_.carry(k)) >= 0) grads[at_.operand(at_.carry(k))] = out[size_t(1 + cotangent_of_[k])];
+    const size_t first_sum = 1 + carries_.size() - summed_.size();
+    for (size_t k = 0; k < summed_.size(); ++k) grads[at_.operand(summed_[k])] = out[first_sum + k];
+    size_t next = 1 + carries_.size();
+    for (size_t input = 1; input < 1 + at_.slices; ++input)
+      if (place_of(input) >= 0) grads[at_.operand(input)] = out[next++];
+    return grads;
+  }
+
+ private:
+  const Value& outer(size_t input) const { return applied_.in[at_.operand(input)]; }
+  // Among the gradients of a step back, or -1.
+  int32_t place_of(size_t input) const {
+    const auto found = std::find(joint_.wanted.begin(), joint_.wanted.end(), int32_t(input));
+    return found == joint_.wanted.end() ? -1 : int32_t(found - joint_.wanted.begin());
+  }
+  bool is_head(size_t output) const { return std::find(joint_.heads.begin(), joint_.heads.end(), int32_t(output)) != joint_.heads.end(); }
+  bool is_carried(int32_t head) const { return size_t(head) < at_.flag + at_.carries; }
+
+  Graph body(Context& ctx) const {
+    GraphBuilder builder(GraphBuilder::Stage::kReplay);
+    const Writing writing(ctx, builder);
+    const Value index = builder.add_input(index_type());
+    Values slices, carries, captures;
+    for (const Value& v : slices_) slices.push_back(builder.add_input(row_type(v.type())));
+    for (const Value& v : carries_) carries.push_back(builder.add_input(v.type()));
+    for (const Value& v : captures_) captures.push_back(builder.add_input(v.type()));
+    const Values found = builder.splice(ctx, step_.graph, arguments(index, slices, carries, captures));
+    Values out;
+    for (size_t k = 0; k < at_.carries; ++k) {
+      if (cotangent_of_[k] < 0) continue;
+      const int32_t place = place_of(at_.carry(k));
+      out.push_back(place >= 0 ? found[size_t(place)] : builder.filled(ctx, outer(at_.carry(k)).type(), 0));
+    }
+    for (size_t k = 0; k < summed_.size(); ++k) {
+      Value terms[2] = {carries[carries.size() - summed_.size() + k], found[size_t(place_of(summed_[k]))]};
+      out.push_back(apply(ctx, op_named<"add">(), terms, {})[0]);
+    }
+    for (size_t input = 1; input < 1 + at_.slices; ++input)
+      if (place_of(input) >= 0) out.push_back(found[size_t(place_of(input))]);
+    for (const Value& v : out) builder.graph.outputs.push_back(builder.operand_of(v));
+    builder.graph.ticks = applied_.bodies[0]->ticks;
+    return std::move(builder.graph);
+  }
+
+  Values arguments(const Value& index, const Values& slices, const Values& carries, const Values& captures) const {
+    Values out;
+    size_t next_slice = 0, next_capture = 0;
+    for (int32_t k : step_.kept) {
+      const bool row = at_.is_slice(size_t(k)) || at_.is_carry(size_t(k));
+      out.push_back(k == 0 ? index : row ? slices[next_slice++] : captures[next_capture++]);
+    }
+    for (size_t k = 0; k < step_.residuals.size(); ++k) out.push_back(slices[next_slice++]);
+    for (int32_t head : joint_.heads)
+      out.push_back(is_carried(head) ? carries[size_t(cotangent_of_[size_t(head) - at_.flag])] : slices[next_slice++]);
+    return out;
+  }
+
+  const Applied& applied_;
+  const Layout at_;
+  const Specialized& joint_;
+  const StepBack& step_;
+  const Values& cotangents_;
+  Values slices_, carries_, captures_;
+  std::vector<int32_t> cotangent_of_;  // by carry of the loop: its place among the carries here, or -1
+  std::vector<size_t> summed_;         // captures, as body inputs; the last of the carries
+};
+
 Values Replay::loop_gradient(const Applied& applied, std::span<const Value> dys) {
-  const Node& node = applied.node;
-  const Layout at(node);
-  const std::vector<char>& flows = applied.flows[0];
+  const Layout at(applied.node);
+  const size_t outputs = applied.flows[0].size();
   Heads heads;
-  heads.chosen.resize(flows.size());
-  Values cotangents(flows.size());
+  heads.chosen.resize(outputs);
+  Values cotangents(outputs);
   for (size_t k = 0; k < applied.flowing.size(); ++k) {
     const size_t output = applied.flowing[k] - 1 + at.flag;
     cotangents[output] = dys[k];
     heads.chosen[output] = dys[k].defined() || output < at.flag + at.carries;
   }
-  Specialized joint = Replay(*node.bodies[0], applied.signatures[0], heads).run();
-  Values grads(applied.in.size());
-  if (joint.heads.empty()) return grads;
-
-  // What a step back takes: `kept` inputs of the body, residuals, cotangents; its carries as the loop gave them out.
-  Graph backward;
-  std::vector<int32_t> kept;
-  Values residuals, kept_carries(at.carries);
-  if (ctx_.recording) {  // the loop again, as one that gradients flow through
-    backward = gradients_of(joint);
-    for (size_t k = 0; k < at.captures + at.carries + at.slices + 1; ++k) kept.push_back(int32_t(k));
-    Node again = node;
-    Graph extended = without_effects(*node.bodies[0]);
-    for (size_t k = 0; k < at.carries; ++k) extended.outputs.push_back(Operand::of(size_t(extended.inputs[at.carry(k)])));
-    again.bodies = {std::make_shared<const Graph>(std::move(extended))};
-    const Values out = loop(again, applied.in);
-    for (size_t k = 0; k < at.carries; ++k) kept_carries[k] = out[out.size() - at.carries + k];
-  } else {
-    PassOptions whole;
-    whole.kernels = false;
-    joint.graph = optimize(std::move(joint.graph), whole);
-    Split halves = split(joint, node.loop.recompute);
-    backward = std::move(halves.backward);
-    kept = std::move(halves.kept);
-    const size_t residual_count = halves.forward.outputs.size() - joint.outputs;
-    std::vector<Operand> carries;
-    for (int32_t k : kept)
-      if (at.is_carry(size_t(k))) carries.push_back(Operand::of(size_t(halves.forward.inputs[size_t(k)])));
-    const size_t first = builder_.graph.nodes[size_t(applied.at)].types.size();
-    keep_for_backward(applied.at, std::move(halves.forward), joint.outputs, carries);
-    size_t next = first + residual_count;
-    for (size_t k = 0; k < residual_count; ++k) residuals.push_back(builder_.symbol({applied.at, int32_t(first + k), 0}));
-    for (int32_t k : kept)
-      if (at.is_carry(size_t(k))) kept_carries[size_t(k) - at.carry(0)] = builder_.symbol({applied.at, int32_t(next++), 0});
-  }
-
-  // The operands, each with its place among the inputs of the body.
-  Node reverse;
-  reverse.kind = NodeKind::kLoop;
-  reverse.name = node.name;
-  reverse.line = node.line;
-  reverse.streams = node.streams;
-  reverse.loop = node.loop;
-  reverse.loop.conditional = false;
-  reverse.loop.reverse = !node.loop.reverse;
-  reverse.loop.counted = node.loop.conditional || node.loop.counted;
-  Values counts, slices, carries, captures;
-  if (reverse.loop.counted) counts.push_back(builder_.symbol({applied.at, 0, 0}));
-  GraphBuilder builder(GraphBuilder::Stage::kReplay);
-  Values inputs, arguments, slice_inputs, carry_inputs, capture_inputs;
-  auto add_slice = [&](const Value& v) { slices.push_back(v); };
-  for (int32_t k : kept) {
-    if (at.is_slice(size_t(k))) add_slice(applied.in[at.operand(size_t(k))]);
-    else if (at.is_carry(size_t(k))) add_slice(kept_carries[size_t(k) - at.carry(0)]);
-    else if (k > 0) captures.push_back(applied.in[at.operand(size_t(k))]);
-  }
-  for (const Value& v : residuals) add_slice(v);
-  std::vector<size_t> carried;   // carries of the loop whose cotangents are carried
-  std::vector<int32_t> carry_of(at.carries, -1);
-  auto is_wanted = [&](size_t input) { return std::find(joint.wanted.begin(), joint.wanted.end(), int32_t(input)) != joint.wanted.end(); };
-  auto is_head = [&](size_t output) { return std::find(joint.heads.begin(), joint.heads.end(), int32_t(output)) != joint.heads.end(); };
-  for (size_t k = 0; k < at.carries; ++k) {
-    if (!is_wanted(at.carry(k)) && !is_head(at.flag + k)) continue;
-    carry_of[k] = int32_t(carried.size());
-    carried.push_back(k);
-    const Value& dy = cotangents[at.flag + k];
-    carries.push_back(dy.defined() ? dy : zeros(applied.in[at.operand(at.carry(k))].type()));
-  }
-  std::vector<size_t> summed;    // captures whose gradients are summed up, as body inputs
-  for (size_t k = at.carry(at.carries); k < 1 + at.slices + at.carries + at.captures; ++k) {
-    if (!is_wanted(k)) continue;
-    summed.push_back(k);
-    carries.push_back(zeros(applied.in[at.operand(k)].type()));
-  }
-  for (int32_t head : joint.heads)
-    if (size_t(head) >= at.flag + at.carries) add_slice(cotangents[size_t(head)]);
-  reverse.loop.slices = int32_t(slices.size());
-  reverse.loop.carries = int32_t(carries.size());
-
-  {
-    const Writing writing(ctx_, builder);
-    const Value index = builder.add_input(index_type());
-    for (const Value& v : slices) slice_inputs.push_back(builder.add_input(row_type(v.type())));
-    for (const Value& v : carries) carry_inputs.push_back(builder.add_input(v.type()));
-    for (const Value& v : captures) capture_inputs.push_back(builder.add_input(v.type()));
-    size_t next_slice = 0, next_capture = 0;
-    for (int32_t k : kept) {
-      if (k == 0) arguments.push_back(index);
-      else arguments.push_back(at.is_slice(size_t(k)) || at.is_carry(size_t(k)) ? slice_inputs[next_slice++] : capture_inputs[next_capture++]);
-    }
-    for (size_t k = 0; k < residuals.size(); ++k) arguments.push_back(slice_inputs[next_slice++]);
-    for (int32_t head : joint.heads) {
-      const size_t output = size_t(head);
-      if (output >= at.flag + at.carries) arguments.push_back(slice_inputs[next_slice++]);
-      else arguments.push_back(carry_inputs[size_t(carry_of[output - at.flag])]);
-    }
-    const Values found = builder.splice(ctx_, backward, arguments);
-    auto gradient_of = [&](size_t input) {
-      const auto place = std::find(joint.wanted.begin(), joint.wanted.end(), int32_t(input));
-      return place == joint.wanted.end() ? Value() : found[size_t(place - joint.wanted.begin())];
-    };
-    Values out;
-    for (size_t k : carried) {
-      const Value g = gradient_of(at.carry(k));
-      out.push_back(g.defined() ? g : builder.filled(ctx_, applied.signatures[0].types[at.carry(k)], 0));
-    }
-    for (size_t k = 0; k < summed.size(); ++k) {
-      Value terms[2] = {carry_inputs[carried.size() + k], gradient_of(summed[k])};
-      out.push_back(apply(ctx_, op_named<"add">(), terms, {})[0]);
-    }
-    for (size_t k = 1; k < 1 + at.slices; ++k)
-      if (is_wanted(k)) out.push_back(gradient_of(k));
-    for (const Value& v : out) builder.graph.outputs.push_back(builder.operand_of(v));
-    builder.graph.ticks = applied.bodies[0]->ticks;
-  }
-  reverse.bodies = {std::make_shared<const Graph>(std::move(builder.graph))};
-  Values operands = counts;
-  append(operands, slices);
-  append(operands, carries);
-  append(operands, captures);
-  for (size_t k = 0; k < operands.size(); ++k) reverse.inputs.push_back({});
-  const Values out = loop(reverse, operands);
-  for (size_t k = 0; k < carried.size(); ++k)
-    if (is_wanted(at.carry(carried[k]))) grads[at.operand(at.carry(carried[k]))] = out[1 + k];
-  for (size_t k = 0; k < summed.size(); ++k) grads[at.operand(summed[k])] = out[1 + carried.size() + k];
-  size_t next = 1 + carries.size();
-  for (size_t k = 1; k < 1 + at.slices; ++k)
-    if (is_wanted(k)) grads[at.operand(k)] = out[next++];
-  return grads;
+  const Specialized joint = Replay(*applied.node.bodies[0], applied.signatures[0], heads).run();
+  if (joint.heads.empty()) return Values(applied.in.size());
+  const StepBack step = ctx_.recording ? step_back_again(applied, joint) : step_back_kept(applied, joint);
+  ReverseLoop reverse(applied, joint, step, cotangents);
+  reverse.gather(*this);
+  const Values operands = reverse.operands(builder_.symbol({applied.at, 0, 0}));
+  Node node = reverse.node(ctx_);
+  for (size_t k = 0; k < operands.size(); ++k) node.inputs.push_back({});
+  return reverse.gradients(loop(node, operands));
 }
 
 }  // namespace pg

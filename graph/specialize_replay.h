@@ -45,7 +45,11 @@ class Replay {
   Values cond_gradient(const Applied& applied, std::span<const Value> dys);
   Values loop(Node node, Values in);
   void close_condition(Node& node, Values& in);
+  struct StepBack;
+  class ReverseLoop;
   Values loop_gradient(const Applied& applied, std::span<const Value> dys);
+  StepBack step_back_again(const Applied& applied, const Specialized& joint);
+  StepBack step_back_kept(const Applied& applied, Specialized joint);
   void keep_for_backward(int32_t at, Graph forward, size_t outputs, std::span<const Operand> carries);
   // graph/specialize_checkpoint.cpp
   Values checkpointed(const Node& node, const Values& in);
