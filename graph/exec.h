@@ -16,4 +16,8 @@ namespace pg {
 // Errors of kernels arrive as PositionedError where the node has a script line.
 Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators = {});
 
+// The stream of a generator in step `step` (from 1; of a cond: 1 then, 2 else) of a branch or loop: SplitMix64 (Steele et al.
+// 2014) of the generator's seed, the tick of the node and the step.
+RandomKey body_stream(const RandomKey& state, uint64_t tick, uint64_t step);
+
 }  // namespace pg

@@ -124,75 +124,108 @@ class RowWriter {
 
 }  // namespace
 
-void Execution::run_loop(const Step& step) {
-  const ControlStep& control = *step.control;
-  const LoopForm& form = control.loop;
-  const size_t slices = size_t(form.slices), carries = size_t(form.carries), flag = form.conditional, first = size_t(form.first_slice(false));
-  const size_t stacks = size_t(step.out_count) - 1 - carries;
-  BodyRun body(*this, step, 0, first, 1);
-  int64_t most = form.limit >= 0 ? form.limit : std::numeric_limits<int64_t>::max();
-  bool fixed = !form.conditional && (form.limit >= 0 || form.counted);
-  if (form.counted) {
-    const int64_t count = *in(step, 0).as<const int64_t>();
-    if (count < 0) throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0, got {})", control.name, count));
-    most = std::min(most, count);
+// One run of a loop.
+class LoopRun {
+ public:
+  LoopRun(Execution& outer, const Step& step)
+      : outer_(outer), step_(step), form_(step.control->loop), body_(outer, step, 0, size_t(form_.first_slice(false)), 1),
+        first_(size_t(form_.first_slice(false))), slices_(size_t(form_.slices)), flag_(form_.conditional),
+        index_(*reinterpret_cast<int64_t*>(body_.scratch() + step.control->index)),
+        more_(*reinterpret_cast<bool*>(body_.scratch() + step.control->flag)) {
+    count_steps();
+    body_.bind_input(0, &index_);
+    if (flag_) body_.bind_output(0, &more_);
+    more_ = !flag_ || is_true(outer.in(step, first_ - 1));
+    start_carries();
+    for (size_t k = first_ + slices_ + carries_.size(); k < size_t(step.in_count); ++k) body_.bind_input(k - first_ + 1, outer.in(step, k).data);
+    for (size_t k = 1 + carries_.size(); k < size_t(step.out_count); ++k) start_rows(k);
+    body_.refresh_packs();
   }
-  bool more = !form.conditional || is_true(in(step, first - 1));
-  int64_t& index = *reinterpret_cast<int64_t*>(body.scratch() + control.index);
-  bool& go_on = *reinterpret_cast<bool*>(body.scratch() + control.flag);
-  body.bind_input(0, &index);
-  if (flag) body.bind_output(0, &go_on);
-  for (size_t k = first + slices + carries; k < size_t(step.in_count); ++k) body.bind_input(k - first + 1, in(step, k).data);
 
+  void operator()() {
+    int64_t n = 0;
+    for (; n < most_ && more_; ++n) run_step(n);
+    for (size_t k = 0; k < carries_.size(); ++k)
+      if (carries_[k].now != carries_[k].result) std::memcpy(carries_[k].result, carries_[k].now, body_.input_bytes(1 + slices_ + k));
+    for (RowWriter& rows : rows_) rows.clear_from(form_.reverse ? most_ : n, form_.limit);
+    *outer_.out(step_, 0).as<int64_t>() = n;
+    for (size_t k = 1 + carries_.size(); k < size_t(step_.out_count); ++k) outer_.show_stack(step_.out + int32_t(k));
+  }
+
+ private:
   struct Carry {
     const char* now;
     char *result, *other;  // places
     bool in_place;
   };
-  SmallVector<Carry, 4> states;
-  for (size_t k = 0; k < carries; ++k) {
-    char* result = static_cast<char*>(out(step, 1 + k).data);
-    const char* before = static_cast<const char*>(in(step, first + slices + k).data);
-    const bool in_place = body.donates(flag + k, 1 + slices + k);
-    if (in_place && result != before) std::memcpy(result, before, body.input_bytes(1 + slices + k));
-    states.push_back({in_place ? result : before, result, body.scratch() + control.slots[k], in_place});
-  }
-  std::vector<RowWriter> rows;
-  for (size_t k = 0; k < stacks; ++k) {
-    const Storage& storage = plan_.storages[size_t(plan_.slots[size_t(step.out) + 1 + carries + k].storage)];
-    Ref<Buffer>* stack = storage.kind == Storage::kStack ? &frame_.stacks[size_t(storage.index)] : nullptr;
-    rows.emplace_back(out(step, 1 + carries + k), body.output_bytes(flag + carries + k), stack);
-  }
-  body.refresh_packs();
 
-  int64_t n = 0;
-  for (; n < most && more; ++n) {
-    ctx_.poll();
-    const int64_t row = form.reverse ? most - 1 - n : n;
-    index = row + 1;
-    for (size_t k = 0; k < slices; ++k)
-      body.bind_input(1 + k, static_cast<const char*>(in(step, first + k).data) + size_t(row) * body.input_bytes(1 + k));
-    for (size_t k = 0; k < carries; ++k) {
-      Carry& c = states[k];
-      body.bind_input(1 + slices + k, c.now);
-      // The last of a known number of steps writes the result; else the places take turns.
-      const bool to_result = c.in_place || (fixed ? (most - 1 - n) % 2 == 0 : c.now != c.result);
-      body.bind_output(flag + k, to_result ? c.result : c.other);
-      c.now = to_result ? c.result : c.other;
+  void count_steps() {
+    most_ = form_.limit >= 0 ? form_.limit : std::numeric_limits<int64_t>::max();
+    known_ = !form_.conditional && (form_.limit >= 0 || form_.counted);
+    if (!form_.counted) return;
+    const int64_t count = *outer_.in(step_, 0).as<const int64_t>();
+    if (count < 0)
+      throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0, got {})", step_.control->name, count));
+    most_ = std::min(most_, count);
+  }
+
+  void start_carries() {
+    for (size_t k = 0; k < size_t(form_.carries); ++k) {
+      char* result = static_cast<char*>(outer_.out(step_, 1 + k).data);
+      const char* before = static_cast<const char*>(outer_.in(step_, first_ + slices_ + k).data);
+      const bool in_place = body_.donates(flag_ + k, 1 + slices_ + k);
+      if (in_place && result != before) std::memcpy(result, before, body_.input_bytes(1 + slices_ + k));
+      carries_.push_back({in_place ? result : before, result, body_.scratch() + step_.control->slots[k], in_place});
     }
-    for (size_t k = 0; k < stacks; ++k) body.bind_output(flag + carries + k, rows[k].row(row));
-    body(uint64_t(index));
-    if (flag) more = go_on;
   }
-  for (size_t k = 0; k < carries; ++k)
-    if (states[k].now != states[k].result) std::memcpy(states[k].result, states[k].now, body.input_bytes(1 + slices + k));
-  for (RowWriter& r : rows) r.clear_from(form.reverse ? most : n, form.limit);
-  *out(step, 0).as<int64_t>() = n;
-  for (size_t k = 0; k < stacks; ++k) {
-    const int32_t storage = plan_.slots[size_t(step.out) + 1 + carries + k].storage;
-    const Storage& s = plan_.storages[size_t(storage)];
-    if (s.kind == Storage::kStack && frame_.stacks[size_t(s.index)]) plan_.frames->patch(frame_, storage, static_cast<char*>(frame_.stacks[size_t(s.index)]->data));
+
+  void start_rows(size_t output) {
+    rows_.emplace_back(outer_.out(step_, output), body_.output_bytes(flag_ + output - 1), outer_.stack_of(step_.out + int32_t(output)));
   }
+
+  void run_step(int64_t n) {
+    outer_.ctx_.poll();
+    const int64_t row = form_.reverse ? most_ - 1 - n : n;
+    index_ = row + 1;
+    for (size_t k = 0; k < slices_; ++k)
+      body_.bind_input(1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) + size_t(row) * body_.input_bytes(1 + k));
+    for (size_t k = 0; k < carries_.size(); ++k) {
+      Carry& c = carries_[k];
+      body_.bind_input(1 + slices_ + k, c.now);
+      // The last of a known number of steps writes the result; else the places take turns.
+      const bool to_result = c.in_place || (known_ ? (most_ - 1 - n) % 2 == 0 : c.now != c.result);
+      c.now = to_result ? c.result : c.other;
+      body_.bind_output(flag_ + k, to_result ? c.result : c.other);
+    }
+    for (size_t k = 0; k < rows_.size(); ++k) body_.bind_output(flag_ + carries_.size() + k, rows_[k].row(row));
+    body_(uint64_t(index_));
+  }
+
+  Execution& outer_;
+  const Step& step_;
+  const LoopForm& form_;
+  BodyRun body_;
+  const size_t first_, slices_, flag_;
+  int64_t& index_;
+  bool& more_;
+  int64_t most_ = 0;
+  bool known_ = false;  // how many steps there will be
+  SmallVector<Carry, 4> carries_;
+  std::vector<RowWriter> rows_;
+};
+
+void Execution::run_loop(const Step& step) { LoopRun(*this, step)(); }
+
+// Where a stacked output of unknown length grows; null for one of fixed rows.
+Ref<Buffer>* Execution::stack_of(int32_t view) const {
+  const Storage& storage = plan_.storages[size_t(plan_.slots[size_t(view)].storage)];
+  return storage.kind == Storage::kStack ? &frame_.stacks[size_t(storage.index)] : nullptr;
+}
+
+// Later steps find it where it has grown to.
+void Execution::show_stack(int32_t view) const {
+  if (Ref<Buffer>* stack = stack_of(view); stack && *stack)
+    plan_.frames->patch(frame_, plan_.slots[size_t(view)].storage, static_cast<char*>((*stack)->data));
 }
 
 }  // namespace pg

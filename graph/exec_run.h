@@ -46,16 +46,16 @@ class Execution {
   const View& out(const Step& step, size_t i) const { return frame_.views[size_t(step.out) + i]; }
   const Ref<Buffer>& source_of_view(int32_t view) const;
 
+  Ref<Buffer>* stack_of(int32_t view) const;
+  void show_stack(int32_t view) const;
+
   friend class BodyRun;
+  friend class LoopRun;
   const Plan& plan_;
   Context& ctx_;
   Frame& frame_;
   SourceOf source_;
   std::span<const RandomKey> states_;
 };
-
-// The stream of a generator in step `step` (from 1; of a cond: 1 then, 2 else) of a branch or loop: SplitMix64 (Steele et al.
-// 2014) of the generator's seed, the tick of the node and the step.
-RandomKey body_stream(const RandomKey& state, uint64_t tick, uint64_t step);
 
 }  // namespace pg

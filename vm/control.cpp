@@ -1,6 +1,7 @@
 // Branches and loops of a script: their functions are traced as closed bodies, and a node of the trace takes their place.
 #include <algorithm>
 
+#include "graph/exec.h"
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -400,10 +401,30 @@ int trace_branch(lua_State* L, State& state) {
   return 1;
 }
 
+// in_stream(step, f, …) → whether f drew random numbers, then f's results. f draws what that step of a loop or branch draws as
+// part of a graph, and takes no tick of the default generator.
+int in_stream(lua_State* L, State& state) {
+  const Ref<Generator> generator = state.ctx.generator;
+  const RandomKey before = generator->state();
+  generator->set_state(body_stream(before, 0, uint64_t(lua_tonumber(L, 1))));
+  const int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+  const bool used = generator->state().tick > 0;
+  generator->set_state(before);
+  state.update_modes();
+  if (status) return lua_error(L);
+  lua_pushboolean(L, used);
+  lua_replace(L, 1);
+  return lua_gettop(L);
+}
+
+// take_tick(): as an op that draws random numbers.
+int take_tick(lua_State*, State& state) { return state.ctx.generator->next(), 0; }
+
 }  // namespace
 
 void open_control(lua_State* L, State& state) {
-  register_functions(L, state, {{"trace_loop", entry<trace_loop>}, {"trace_branch", entry<trace_branch>}});
+  register_functions(L, state, {{"in_stream", entry<in_stream>}, {"take_tick", entry<take_tick>},
+                                {"trace_loop", entry<trace_loop>}, {"trace_branch", entry<trace_branch>}});
 }
 
 }  // namespace pg::vm

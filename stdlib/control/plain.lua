@@ -15,7 +15,9 @@ end
 --- plain.branch: see traced.branch.
 function plain.branch(b)
   local taken = holds(b.op, b.pred) and 1 or 2
-  return b.branches[taken]()
+  local used, results = core.in_stream(taken, b.branches[taken])
+  if used then core.take_tick() end
+  return results
 end
 
 local function row_count(l)
@@ -58,12 +60,13 @@ end
 --- plain.loop: see traced.loop.
 function plain.loop(l)
   local states, rows, most, n = l.carries, {}, most_steps(l), 0
-  local types = states
+  local types, random = states, false
   while n < most and (not l.cond or holds(l.op, l.cond(states))) do
     n = n + 1
     local items = {}
     for k, x in ipairs(l.slices) do items[k] = x[n] end
-    local new, outs = l.step(core.pg.tensor(n, {dtype = "int64"}), items, states)
+    local used, new, outs = core.in_stream(n, l.step, core.pg.tensor(n, {dtype = "int64"}), items, states)
+    random = random or used
     check_types(l, types, new)
     for k, out in ipairs(outs) do
       rows[k] = rows[k] or {}
@@ -72,9 +75,13 @@ function plain.loop(l)
     states = new
   end
   if n == 0 then return core.require("control.cached").once(function() return core.require("control.traced").loop(l) end, l.functions) end
+  if random then core.take_tick() end
   local stacks = {}
   for k, list in ipairs(rows) do stacks[k] = stack(list, most, n) end
   return states, stacks, core.pg.tensor(n, {dtype = "int64"})
 end
+
+core.introspect.jit_off(plain.branch)
+core.introspect.jit_off(plain.loop)
 
 return plain
