@@ -1,4 +1,8 @@
 // Parameters and generators: boxes that may have no value yet, with fields of their own.
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"
@@ -80,16 +84,21 @@ Generator& check_generator(lua_State* L, State& state, int i) {
   bad_argument("Generator", "generator", "a Generator", describe(L, state, i));
 }
 
-// random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick)
+// random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick). A seed that no Lua number holds,
+// as in the body of a loop, is a string.
 int random_state(lua_State* L, State& state) {
   const RandomKey key = check_generator(L, state, 1).state();
-  lua_pushnumber(L, double(int64_t(key.seed)));  // negative seeds come back as they were given
+  const int64_t seed = int64_t(key.seed);  // negative seeds come back as they were given
+  if (std::abs(double(seed)) <= 9007199254740992.0) lua_pushnumber(L, double(seed));
+  else lua_pushstring(L, std::to_string(seed).c_str());
   lua_pushnumber(L, double(key.tick));
   return 2;
 }
 
 int set_random_state(lua_State* L, State& state) {
-  check_generator(L, state, 1).set_state({check_seed(L, state, 2, "set_random_state"), check_seed(L, state, 3, "set_random_state")});
+  const bool text = lua_type(L, 2) == LUA_TSTRING;
+  const uint64_t seed = text ? uint64_t(std::strtoll(lua_tostring(L, 2), nullptr, 10)) : check_seed(L, state, 2, "set_random_state");
+  check_generator(L, state, 1).set_state({seed, check_seed(L, state, 3, "set_random_state")});
   return 0;
 }
 
