@@ -105,7 +105,6 @@ void compile_streaming(TilePlan& p) {
                                   [](const TileOutput& o) { return !o.single && o.dtype == DType::kFloat32; });
   if (!floats || !p.program.levels[2].pure) return;
   LevelCompiler compiler(p, 2, p.program.streaming, output_targets(p, 2), true);
-  p.program.prefetches = compiler.add_prefetches();
   compiler.compile();
 }
 

@@ -73,20 +73,6 @@ class LevelCompiler {
     lay_out_registers();
   }
 
-  // Steps at the start that fetch what the blocks ahead will read.
-  int32_t add_prefetches() {
-    int32_t count = 0;
-    for (size_t v = 0; v < p_.level.size() && count < 6; ++v) {
-      const TileValue& value = p_.value(int32_t(v));
-      if (value.kind != Kind::kInput || p_.level[v] != 2 || !p_.needed[v] || value.dtype != DType::kFloat32) continue;
-      Step step;
-      step.a = p_.program.input_cell(size_t(value.index));
-      push(step, ChainOp::kPrefetch);
-      ++count;
-    }
-    return count;
-  }
-
  private:
   struct Register {
     Cell cell;

@@ -33,8 +33,7 @@ using Access = TileLayout::Access;
 constexpr int64_t kWorthAThread = 10'000'000;    // picoseconds
 constexpr int64_t kTotalsBlock = 4096;           // elements reduced at once: what the loops of a reduction take for a block
 constexpr int64_t kRowsBatch = 256;              // totals stored at once
-constexpr int64_t kStreamBytes = int64_t(12) << 20;    // of all streams: outputs would leave the caches anyway
-constexpr int64_t kPrefetchBytes = int64_t(48) << 20;  // and inputs come from memory
+constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
 constexpr size_t kElementBytes = 8;              // at most
 
 int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -183,7 +182,6 @@ class TileRun {
     if (bytes < kStreamBytes) return;
     streaming_ = true;
     code_ = &program_.streaming;
-    first_step_ = bytes < kPrefetchBytes ? program_.prefetches : 0;
   }
 
   int64_t unit_elements() const {
@@ -232,7 +230,7 @@ class TileRun {
         for (size_t k = 0; k < r_.moving_.size(); ++k) move(k, position, n, layout.inner - left, whole_runs && position != begin);
         table_[totals_cell] = totals_ + (position - begin) * size;
         if (fresh && !r_.program_.levels[1].instructions.empty()) execute(r_.program_.levels[1], table_, 1);
-        if (r_.streaming_) run_chain(&r_.code_->steps[size_t(r_.first_step_)], table_, n);
+        if (r_.streaming_) run_chain(r_.code_->steps.data(), table_, n);
         else execute(*r_.code_, table_, n, !r_.aliased_);
         position += n;
         fresh = layout.runs && (left -= n) == 0;
@@ -378,7 +376,6 @@ class TileRun {
   SmallVector<Gather, 2> gathers_;
   SmallVector<Ref<Buffer>, 1> copies_;
   const TileCode* code_ = &program_.levels[2];
-  int32_t first_step_ = 0;
   int64_t element_ = 0;
   bool aliased_ = false, streaming_ = false;
 };

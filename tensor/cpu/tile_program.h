@@ -58,9 +58,8 @@ struct TileCode {
 struct TileProgram {
   TileCode levels[3];
   // Level 2 with stores past the caches, for large outputs that stand at multiples of 64; empty where there is no such
-  // code. The first `prefetches` steps may be left out.
+  // code.
   TileCode streaming;
-  int32_t prefetches = 0;
 
   // The table: inputs, outputs, the reduction's elements, then the cells below.
   int32_t cells = 0;

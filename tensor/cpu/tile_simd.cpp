@@ -195,15 +195,6 @@ PERIGEE_FUNCTOR3(FWhereOf, hn::IfThenElse(as_mask(a), b, x))
 PERIGEE_FUNCTOR3(FWhereMask, hn::IfThenElse(as_mask(x), a, b))
 PERIGEE_FUNCTOR3(FLerp, lerp(d, x, a, b))
 
-static void prefetch_block(const Step* step, Memory memory, int64_t i, PERIGEE_BLOCK) {
-  constexpr int64_t kDistance = 512;  // bytes: the next block, with vectors of 64 bytes
-  const char* p = memory[step->a] + i * int64_t(sizeof(float)) + kDistance;
-  for (int k = 0; k < int(8 * hn::Lanes(WideTag()) * sizeof(float)); k += 64) hwy::Prefetch(p + k);
-  PERIGEE_NEXT_BLOCK;
-}
-static void prefetch_part(const Step* step, Memory memory, int64_t i, size_t count, Wide x) { PERIGEE_NEXT_PART; }
-static void prefetch_one(const Step* step, Memory memory, One x) { PERIGEE_NEXT_ONE; }
-
 static void stream_block(const Step* step, Memory memory, int64_t i, PERIGEE_BLOCK) {
   const WideTag d;
   float* p = reinterpret_cast<float*>(memory[step->a]) + i;
@@ -232,8 +223,6 @@ static Codes basic_codes(ChainOp op) {
     case ChainOp::kStoreBool: return StoreCode<Bools>::codes();
     case ChainOp::kStream:
       return {{stream_block, stream_block, stream_block, stream_block}, StoreCode<Floats>::part, StoreCode<Floats>::one};
-    case ChainOp::kPrefetch:
-      return {{prefetch_block, prefetch_block, prefetch_block, prefetch_block}, prefetch_part, prefetch_one};
     case ChainOp::kWhere: return TernaryCode<FWhere, Bools, Floats>::codes();
     case ChainOp::kWhereOf: return TernaryCode<FWhereOf, Bools, Floats>::codes();
     case ChainOp::kWhereMask: return TernaryCode<FWhereMask, Floats, Floats>::codes();

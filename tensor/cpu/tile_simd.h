@@ -60,8 +60,7 @@ enum class ChainOp : uint8_t {
   kStoreHalf,
   kStoreBFloat16,
   kStoreBool,
-  kStream,    // a store of floats past the caches, to addresses that are multiples of 64
-  kPrefetch,  // of the floats of operand a, some blocks ahead
+  kStream,  // a store of floats past the caches, to addresses that are multiples of 64
 #define X(name, ...) k##name,
   PERIGEE_CHAIN_UNARY(X) PERIGEE_CHAIN_MATH(X) PERIGEE_CHAIN_BINARY(X) PERIGEE_CHAIN_LOGIC(X) PERIGEE_CHAIN_TERNARY(X)
 #undef X
