@@ -153,6 +153,11 @@ Operand AfterLoop::copy(const Operand& operand, Rewrite& to, size_t at) {
   });
 }
 
+bool affordable(const Type& row, int64_t rows) {
+  constexpr double kMostBytes = 512 << 20;
+  return double(numel(row.shape)) * double(size_of(row.dtype)) * double(rows) <= kMostBytes;
+}
+
 bool is_view(const Node& node) {
   return node.kind == NodeKind::kOp && node.op->view && !node.is("to") && !node.is("contiguous");
 }

@@ -163,6 +163,9 @@ class AfterLoop {
   std::vector<Operand> stacked_;  // of the body
 };
 
+// Whether the rows of all steps may stand in memory where one did before.
+bool affordable(const Type& row, int64_t rows);
+
 // Ops that show elements without computing.
 bool is_view(const Node& node);
 

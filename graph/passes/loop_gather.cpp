@@ -3,8 +3,9 @@
 //
 // Of a carry that starts from zeros, is read by its own sum alone, and grows in each step by products of two matrices that
 // differ from step to step, by what index_select_backward scatters, or by sums of values whose rows are there anyway (so a
-// bias goes with its weight). Rows of steps that were not are zeros and add nothing. Terms are added in another order: results
-// differ by a few units in the last place of the largest term, and a sum of zeros may have another sign.
+// bias goes with its weight). Rows of steps that were not are zeros and add nothing. A new stack is at most 512 MiB. Terms are
+// added in another order: results differ by a few units in the last place of the largest term, and a sum of zeros may have
+// another sign.
 #include <algorithm>
 
 #include "graph/passes/loop.h"
@@ -60,7 +61,8 @@ class Gather {
   bool gather(const Graph& graph, const LoopEdit::Carry& carry, bool products) {
     const Type& type = loop.body.nodes[size_t(carry.input)].types[0];
     const Node& start = graph.node(carry.from);
-    if (!is_float(type.dtype) || !start.is("full") || std::get<double>(start.attrs[size_t(start.op->attr_index("value"))]) != 0) return false;
+    if (!is_float(type.dtype) || !start.is("full")) return false;
+    if (std::get<double>(start.attrs[size_t(start.op->attr_index("value"))]) != 0) return false;
     std::vector<Operand> values;
     if (uses_[size_t(carry.input)] != 1 || !added(carry.next, Operand::of(size_t(carry.input)), type, values)) return false;
     std::vector<Term> terms;
@@ -138,12 +140,19 @@ class Gather {
   bool is_product(const Node& n) const {
     if (!n.is("matmul") && !n.is("mm")) return false;
     for (const Operand& operand : n.inputs)
-      if (!operand.is_node() || shape(operand).size() != 2 || after.is_same(operand) || loop.body.type(operand).dtype != n.types[0].dtype) return false;
+      if (!operand.is_node() || shape(operand).size() != 2 || after.is_same(operand) || !may_stack(operand) ||
+          loop.body.type(operand).dtype != n.types[0].dtype)
+        return false;
     return true;
   }
 
   bool is_scatter(const Node& n) const {
-    return n.is("index_select_backward") && attr(n, "dim") == 1 && (loop.runs_all() || attr(n, "index_base") == 1) && !after.is_same(n.inputs[0]) && !after.is_same(n.inputs[1]);
+    if (!n.is("index_select_backward") || attr(n, "dim") != 1 || !(loop.runs_all() || attr(n, "index_base") == 1)) return false;
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](const Operand& o) { return !after.is_same(o) && may_stack(o); });
+  }
+
+  bool may_stack(const Operand& operand) const {
+    return after.has_rows(operand) || affordable(loop.body.type(operand), loop.form().limit);
   }
 
   static int64_t attr(const Node& n, const char* name) { return std::get<int64_t>(n.attrs[size_t(n.op->attr_index(name))]); }

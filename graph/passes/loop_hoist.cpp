@@ -4,8 +4,8 @@
 // no step only ops that cannot fail. What depends on slices (and captures) is computed for all rows at once, the result is a
 // slice of its own: products (the input projection of a recurrent cell becomes one product over all steps) and picks from
 // tables, with what they need and what follows them alone, and what is given out as it is. Only where every row is a step,
-// and not where the loop is to keep little (`recompute`). Products of all rows may differ in the last bits, see
-// loop_lift.cpp; all else gives the same bits. An error comes before the loop, and names its line.
+// all rows are at most 512 MiB, and not where the loop is to keep little (`recompute`). Products of all rows may differ in the
+// last bits, see loop_lift.cpp; all else gives the same bits. An error comes before the loop, and names its line.
 #include <algorithm>
 
 #include "graph/passes/loop.h"
@@ -23,8 +23,8 @@ bool cannot_fail(const Node& node) {
       if (node.is(name)) return false;
     return true;
   }
-  for (const char* name : {"matmul", "mm", "mv", "bmm", "linear", "sum", "mean", "sum_squares", "softmax", "log_softmax", "cat", "stack", "full",
-                           "conv1d", "conv2d", "conv3d", "layer_norm"})
+  for (const char* name : {"matmul", "mm", "mv", "bmm", "linear", "sum", "mean", "sum_squares", "softmax", "log_softmax", "cat", "stack",
+                           "full", "conv1d", "conv2d", "conv3d", "layer_norm"})
     if (node.is(name)) return true;
   return false;
 }
@@ -61,7 +61,9 @@ class Hoist {
     if (rows) put(loop_.slices, Kind::kRows);
     for (size_t i = 0; i < body_.nodes.size(); ++i) {
       const Node& node = body_.nodes[i];
-      if (node.kind == NodeKind::kConstant || (node.kind == NodeKind::kOp && (loop_.surely_runs() || cannot_fail(node)))) lifter_.lift(i);
+      if (node.kind == NodeKind::kConstant) lifter_.lift(i);
+      if (node.kind != NodeKind::kOp || node.types.empty() || (!loop_.surely_runs() && !cannot_fail(node))) continue;
+      if (!rows || affordable(node.types[0], loop_.form().limit)) lifter_.lift(i);
     }
   }
 
@@ -129,7 +131,7 @@ class Hoist {
     std::vector<std::pair<int32_t, Operand>> moved;
     for (size_t i = 0; i < body_.nodes.size(); ++i)
       if (needed[i] && chosen_[i])
-        moved.emplace_back(int32_t(i), lifter_.copy(lifter_.at(Operand::of(i)), rewrite_, [&](int32_t source) { return sources_[size_t(source)]; }));
+        moved.emplace_back(int32_t(i), lifter_.copy(lifter_.at(Operand::of(i)), rewrite_, [&](int32_t k) { return sources_[size_t(k)]; }));
     for (const auto& [node, from] : moved) {
       if (kind(size_t(node)) == Kind::kRows) loop_.make_slice(node, from);
       else loop_.make_capture(node, from);

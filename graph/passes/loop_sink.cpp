@@ -83,6 +83,10 @@ class Sink {
   bool product_of_rows(size_t i) const {
     const Node& node = loop.body.nodes[i];
     if (!is_product(node) || !node.inputs[0].is_node() || !node.inputs[1].is_node()) return false;
+    for (const Operand& operand : node.inputs) {
+      if (!operand.is_node() || after.is_same(operand) || after.has_rows(operand)) continue;
+      if (!affordable(loop.body.type(operand), loop.form().limit)) return false;
+    }
     return after.is_same(node.inputs[0]) != after.is_same(node.inputs[1]);
   }
 
