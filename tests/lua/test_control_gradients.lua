@@ -420,6 +420,31 @@ for name, expected in pairs(checkpointed(nil)) do
   end)
 end
 
+t.test("checkpoint needs less memory", function()
+  local function peak(options)
+    local w = (pg.eye(64) * 0.9):attach_grad()
+    local function run()
+      local s = pg.record(function()
+        return pg.loop(400, function(_, h) return (h:matmul(w):tanh() + h:sin() * 0.1):sigmoid() end, pg.ones(64, 64), options)
+      end)
+      s:backward()
+    end
+    run()
+    collectgarbage() collectgarbage()
+    local before = pg.memory().live
+    local s = pg.record(function()
+      return pg.loop(400, function(_, h) return (h:matmul(w):tanh() + h:sin() * 0.1):sigmoid() end, pg.ones(64, 64), options)
+    end)
+    local held = pg.memory().live - before
+    s:backward()
+    return held, w.grad
+  end
+  local all, g = peak()
+  local some, h = peak{checkpoint = 20}
+  t.check(some < all / 4, ("%.2f MB with checkpoint, %.2f MB without"):format(some / 2 ^ 20, all / 2 ^ 20))
+  t.close(h, g, {rtol = 1e-4, atol = 1e-4})
+end)
+
 each("checkpoint with dropout draws the same masks again", function(wrap)
   local f = wrap(function(v) return {pg.loop(6, function(_, s) return (s * v.w):dropout(0.5) end, v.s, {checkpoint = 2})} end)
   local w, s = pg.ones(400):attach_grad(), pg.ones(400):attach_grad()

@@ -1,0 +1,26 @@
+-- Random nests of cond, foreach, while_loop and loop: all ways against plain Lua, in values, gradients, second order and written state.
+local t = require "tests.support"
+local programs = require "tests.control_programs"
+
+local function run(check, first, count)
+  if t.mode ~= "eager" then count = math.ceil(count / 4) end
+  for seed = first, first + (t.mode == "gcstress" and 1 or count - 1) do check(seed) end
+end
+
+t.test("40 programs", function() run(programs.check, 1, 40) end)
+t.test("20 programs that draw random numbers", function() run(programs.check_draws, 2001, 20) end)
+
+local script = [[
+package.path = "./?.lua;" .. package.path
+local programs = require "tests.control_programs"
+for seed = 3001, 3005 do programs.check(seed) end
+]]
+
+t.test("programs with each pass switched off", function()
+  for _, mode in ipairs{"gcstress", "guard", "hybrid"} do t.skip_in(mode, "processes of their own") end
+  for _, name in ipairs{"", "steps", "prune", "hoist", "sink", "gather_gradients", "recompute", "fuse", "materialize", "all"} do
+    local command = "cd '%s' && PERIGEE_VERIFY_PASSES=1 PERIGEE_VERIFY_PLANS=1 PERIGEE_DISABLE_PASSES=%s '%s' -"
+    local out, err, code = t.shell(command:format(t.root, name, t.program), script)
+    t.check(code == 0, name .. ": " .. out .. err)
+  end
+end)
