@@ -239,6 +239,41 @@ local function compare(seed, look, draw)
   if not ok then error(("program %d: %s\n%s"):format(seed, tostring(e), source), 0) end
 end
 
+local function with_gradients(f, v)
+  local own, leaves = with_leaves(v)
+  local outs
+  local l = pg.record(function()
+    outs = {f(own.a, own.b, own.xs, own.w, own.count)}
+    if type(outs[1]) == "table" then outs = outs[1] end
+    return weighted(outs)
+  end)
+  if l.requires_grad then l:backward() end
+  for _, x in ipairs(leaves) do outs[#outs + 1] = x.grad end
+  return outs
+end
+
+-- A network of the program against its import from path.json and path.safetensors.
+local function exported(source, seed, path)
+  local e = environment(seed)
+  local f = assert(loadstring(source))(pg, e.state)
+  local net = pg.nn.block{forward = function(_, a, b, xs, w, count) return f{a = a, b = b, xs = xs, w = w, count = count} end}
+  net:hybridize()
+  net(e[1].a, e[1].b, e[1].xs, e[1].w, e[1].count)
+  local imported = pg.nn.SymbolBlock.imports(net:export(path), nil, path .. ".safetensors")
+  if seed % 2 == 0 then imported:hybridize() end
+  for i = 1, source:find("#xs", 1, true) and 2 or #e do  -- what the script read of sizes holds in files, too
+    local expected, got = with_gradients(net, e[i]), with_gradients(imported, e[i])
+    for k, v in ipairs(expected) do t.close(got[k], v, {rtol = 1e-7, atol = 1e-9, what = ("call %d, value %d"):format(i, k)}) end
+  end
+end
+
+--- programs.check_export(seed, path) compares a network of the program with its import from path.json and path.safetensors.
+function programs.check_export(seed, path)
+  local source = programs.source(seed)
+  local ok, e = pcall(exported, source, seed, path)
+  if not ok then error(("program %d: %s\n%s"):format(seed, tostring(e), source), 0) end
+end
+
 --- programs.check(seed) compares all ways with plain Lua, raising an error with the source where they differ.
 function programs.check(seed) compare(seed, observe) end
 

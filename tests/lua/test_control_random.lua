@@ -10,6 +10,10 @@ end
 t.test("40 programs", function() run(programs.check, 1, 40) end)
 t.test("20 programs that draw random numbers", function() run(programs.check_draws, 2001, 20) end)
 
+t.test("20 programs from files", function()
+  run(function(seed) programs.check_export(seed, t.tmp("program")) end, 4001, 20)
+end)
+
 local script = [[
 package.path = "./?.lua;" .. package.path
 local programs = require "tests.control_programs"
