@@ -267,7 +267,10 @@ Values Replay::loop(Node node, Values in) {
   for (size_t k = at.flag; k < body.outputs.size(); ++k) {
     const Type& type = body.type(body.outputs[k]);
     node.types.push_back(k - at.flag < at.carries ? type : stack_type(type, std::max<int64_t>(form.limit, 0)));
-    if (flows[k]) applied->flowing.push_back(1 + k - at.flag);
+    // In no steps at all a carry is what it was.
+    const bool passes = k >= at.flag && k < at.flag + at.carries && requires_grad(in[at.operand(at.carry(k - at.flag))]) &&
+                        (form.conditional || form.counted || form.limit == 0) && is_float(type.dtype);
+    if (flows[k] || passes) applied->flowing.push_back(1 + k - at.flag);
   }
   applied->node = std::move(node);
   applied->in = std::move(in);
@@ -366,7 +369,7 @@ class Replay::ReverseLoop {
     for (int32_t head : joint_.heads)
       if (!is_carried(head)) slices_.push_back(cotangents_[size_t(head)]);
     for (size_t k = 0; k < at_.carries; ++k) {
-      if (place_of(at_.carry(k)) < 0 && !is_head(at_.flag + k)) continue;
+      if (place_of(at_.carry(k)) < 0 && !is_head(at_.flag + k) && !cotangents_[at_.flag + k].defined()) continue;
       cotangent_of_[k] = int32_t(carries_.size());
       const Value& dy = cotangents_[at_.flag + k];
       carries_.push_back(dy.defined() ? dy : replay.zeros(outer(at_.carry(k)).type()));
@@ -405,7 +408,7 @@ class Replay::ReverseLoop {
   Values gradients(const Values& out) const {
     Values grads(applied_.in.size());
     for (size_t k = 0; k < at_.carries; ++k)
-      if (place_of(at_.carry(k)) >= 0) grads[at_.operand(at_.carry(k))] = out[size_t(1 + cotangent_of_[k])];
+      if (cotangent_of_[k] >= 0) grads[at_.operand(at_.carry(k))] = out[size_t(1 + cotangent_of_[k])];
     const size_t first_sum = 1 + carries_.size() - summed_.size();
     for (size_t k = 0; k < summed_.size(); ++k) grads[at_.operand(summed_[k])] = out[first_sum + k];
     size_t next = 1 + carries_.size();
@@ -482,11 +485,12 @@ Values Replay::loop_gradient(const Applied& applied, std::span<const Value> dys)
   for (size_t k = 0; k < applied.flowing.size(); ++k) {
     const size_t output = applied.flowing[k] - 1 + at.flag;
     cotangents[output] = dys[k];
-    heads.chosen[output] = dys[k].defined() || output < at.flag + at.carries;
+    heads.chosen[output] = applied.flows[0][output] && (dys[k].defined() || output < at.flag + at.carries);
   }
   const Specialized joint = Replay(*applied.node.bodies[0], applied.signatures[0], heads).run();
-  if (joint.heads.empty()) return Values(applied.in.size());
-  const StepBack step = ctx_.recording ? step_back_again(applied, joint) : step_back_kept(applied, joint);
+  const bool any = std::any_of(cotangents.begin(), cotangents.end(), [](const Value& v) { return v.defined(); });
+  if (!any) return Values(applied.in.size());
+  const StepBack step = joint.heads.empty() ? StepBack() : ctx_.recording ? step_back_again(applied, joint) : step_back_kept(applied, joint);
   ReverseLoop reverse(applied, joint, step, cotangents);
   reverse.gather(*this);
   const Values operands = reverse.operands(builder_.symbol({applied.at, 0, 0}));

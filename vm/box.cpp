@@ -136,7 +136,7 @@ Lent::Lent(Box& box, Value& place) : box_(box), place_(place) {
   place_ = std::move(box.get());
   box.get() = Value();
   TapeNode* node = place_.node();
-  leaf_ = node && node->leaf;
+  leaf_ = is_leaf(node);
   kept_.link(node, place_.node_output());
   if (leaf_) place_.link(nullptr, 0);
 }
@@ -158,7 +158,7 @@ void check_in_place(lua_State*, State& state, Box& box, const char* op) {
     fail(op, "this tensor is the result of an indexing read, so an in-place change would be lost; write x[{{1, 2}}] = 5 on the "
              "tensor itself, or take x[1]:clone()");
   const TapeNode* node = box.get().node();
-  if (node && node->leaf && state.ctx.recording)
+  if (is_leaf(node) && state.ctx.recording)
     fail(op, "a tensor with attach_grad cannot change in place inside pg.record; use pg.pause or write outside");
 }
 
@@ -167,7 +167,7 @@ void rebind_in_place(State&, Box& box, Value value, const char* op) {
   if (!(value.shape() == old.shape()) || value.dtype() != old.dtype())
     bad_argument(op, "x", fmt::format("a result of type {} to store in place", to_string(old.type())), to_string(value.type()));
   TapeNode* node = old.node();
-  if (node && node->leaf) value.link(node, 0);
+  if (is_leaf(node)) value.link(node, 0);
   set_value(box, std::move(value));
 }
 

@@ -41,6 +41,9 @@ void push_results(lua_State* L, State& state, Values& values);
 void leave_scope(Box& box);
 void enter_scope(State& state, Box& box, size_t below);
 
+// A leaf of the tape, not merely where a walk inside of a trace ends.
+inline bool is_leaf(const TapeNode* node) { return node && node->leaf && node->grad; }
+
 // Rebinds: adjusts the account.
 void set_value(Box& box, Value value);
 // The same even while pg.checkpoint computes again.

@@ -133,7 +133,7 @@ const Value* written_value(const BodyBuilder& body, const Box* box) {
 
 void write_box(Capture& c, Value now) {
   TapeNode* node = c.box->get().node();
-  if (node && node->leaf) now.link(node, 0);
+  if (is_leaf(node)) now.link(node, 0);
   set_value(*c.box, std::move(now));
 }
 
@@ -175,6 +175,10 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
   } else if (!lua_isnil(L, -1)) {
     Value count = check_value(L, state, lua_gettop(L), t.op.c_str(), "count");
     if (count.rank() > 0) bad_argument(t.op.c_str(), "count", "a whole number or a 0-dim tensor", to_string(count.type()));
+    if (is_float(count.dtype())) {  // checked at each run
+      const Var whole = call<"eq">(Var(state.ctx, count), call<"floor">(Var(state.ctx, count)));
+      call<"assert">(whole, {{"message", t.op + ": bad argument 'count' (expected a whole number >= 0)"}});
+    }
     if (count.dtype() != DType::kInt64) count = apply(state.ctx, op_named<"to">(), std::span(&count, 1), make_attrs(op_named<"to">(), {{"dtype", DType::kInt64}}))[0];
     t.counts.push_back(count);
     form.counted = true;
