@@ -137,7 +137,7 @@ t.test("symbols that go through combinators", function()
     block:hybridize()
   end
   local sum = pg.graph({pg.loop(3, function(i, h) return h + i end, state):sum()}, {state})
-  t.equal(sum:run(s):item(), 36)
+  t.equal(sum:run(s)[1]:item(), 36)
 end)
 
 t.test("the documents' ForeachRNN, as hybrid_forward with F", function()
