@@ -108,11 +108,11 @@ void Replay::sort_guards() {
 
 void Replay::check_guards(size_t i) {
   for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_)
-    check_one(*guards_[next_guard_]);
+    check_one(*guards_[next_guard_], trace_);
 }
 
-void Replay::check_one(const TypeGuard& guard) {
-  check_guard(guard, value(guard.of), guard.line >= 0 ? trace_.lines[size_t(guard.line)] : "");
+void Replay::check_one(const TypeGuard& guard, const Graph& of) {
+  check_guard(guard, value(guard.of), guard.line >= 0 ? of.lines[size_t(guard.line)] : "");
 }
 
 Values Replay::gather(std::span<const Operand> operands) const {
@@ -214,7 +214,7 @@ Values Replay::inlined(const Graph& body, const Values& arguments) {
     if (body.nodes[i].kind != NodeKind::kInput) values_[i] = results(body.nodes[i]);
   Values out;
   for (const Operand& operand : body.outputs) out.push_back(value(operand));
-  for (const TypeGuard& guard : body.guards) check_one(guard);
+  for (const TypeGuard& guard : body.guards) check_one(guard, body);
   std::swap(values, values_);
   return out;
 }

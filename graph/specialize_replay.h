@@ -25,7 +25,7 @@ class Replay {
   void add_inputs();
   void sort_guards();
   void check_guards(size_t i);
-  void check_one(const TypeGuard& guard);
+  void check_one(const TypeGuard& guard, const Graph& of);
   Values gather(std::span<const Operand> operands) const;
   void replay(size_t i);
   Values results(const Node& node);
