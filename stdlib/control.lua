@@ -85,19 +85,10 @@ local function check_tail(op, options, spec)
   return options
 end
 
-local function leave(ok, ...)
-  graphs.off = graphs.off - 1
-  if not ok then error((...), 0) end
-  return ...
-end
-
 -- Answers f(engine, …): as part of the trace under way or of the graph of symbols, as plain Lua inside pg.debug, or as a graph of its own.
 local function dispatch(f, ...)
   if core.tracing() then return f(core.require("control.traced"), ...) end
-  if core.symbols.any(...) then
-    graphs.off = graphs.off + 1
-    return leave(pcall(f, core.require("control.traced"), ...))
-  end
+  if core.symbols.any(...) then return core.require("hybrid").debug(f, core.require("control.traced"), ...) end
   if graphs.off > 0 then return f(core.require("control.plain"), ...) end
   return core.require("control.cached").call(f, ...)
 end
