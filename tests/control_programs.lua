@@ -58,7 +58,7 @@ local function foreach(out, depth, vars, outer, budget)
   if tree then lines_of(out, depth + 1, ("%s = %s.a * %s.b[1]; %s = %s[1]"):format(x, x, x, s, s)) end
   local own = inner(out, depth, vars, {s, x}, budget)
   assign(out, depth, outer, own)
-  local new = ("(%s + %s * 0.1)"):format(bounded(own), s)
+  local new = chance(60) and ("(%s + %s * 0.1)"):format(bounded(own), s) or bounded(own)
   lines_of(out, depth + 1, ("return %s, %s"):format(chance(80) and expression(own) or "nil", tree and "{" .. new .. "}" or new))
   local options = chance(20) and ", {checkpoint = 2}" or ""
   lines_of(out, depth, tree and ("end, {a = %s, b = {xs}}, {%s}%s)"):format(data, pick(vars), options) or ("end, %s, %s%s)"):format(data, pick(vars), options))
@@ -74,7 +74,7 @@ local function while_loop(out, depth, vars, outer, budget)
   lines_of(out, depth, ("local %s, %s, %s = pg.while_loop(function(%s, %s) return %s end, function(%s, %s)"):format(outs, list, n, i, s, test, i, s))
   local own = inner(out, depth, vars, {s}, budget)
   assign(out, depth, outer, own)
-  lines_of(out, depth + 1, ("return %s, {%s + 1, %s}"):format(limited and expression(own) or "nil", i, ("(%s + %s * 0.1)"):format(bounded(own), s)))
+  lines_of(out, depth + 1, ("return %s, {%s + 1, %s}"):format(limited and expression(own) or "nil", i, chance(60) and ("(%s + %s * 0.1)"):format(bounded(own), s) or bounded(own)))
   local options = limited and (", {max_iterations = %d}"):format(random(5)) or chance(30) and ", {checkpoint = 2}" or ""
   lines_of(out, depth, ("end, {0, %s}%s)"):format(pick(vars), options))
   lines_of(out, depth, ("%s = (%s and %s:sum(1) or %s[2]) + %s"):format(outs, outs, outs, list, n))
@@ -88,7 +88,7 @@ local function loop(out, depth, vars, outer, budget)
   lines_of(out, depth, ("local %s = pg.loop(%s, function(%s, %s)"):format(y, count, i, s))
   local own = inner(out, depth, vars, {s}, budget)
   assign(out, depth, outer, own)
-  lines_of(out, depth + 1, ("return (%s + %s * 0.1 + %s * 0.1):tanh()"):format(expression(own), i, s))
+  lines_of(out, depth + 1, ("return (%s + %s * 0.1 + %s * 0.1):tanh()"):format(expression(own), i, chance(60) and s or pick(vars)))
   lines_of(out, depth, ("end, %s)"):format(pick(vars)))
   vars[#vars + 1] = y
 end

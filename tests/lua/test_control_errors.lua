@@ -59,8 +59,8 @@ t.test("arguments of the wrong kind", function()
   t.bad_argument(function() pg.cond(nil, f, f) end, "cond", "pred")
   t.bad_argument(function() pg.cond(pg.tensor(1), 5, f) end, "cond", "then_f")
   t.bad_argument(function() pg.cond(pg.tensor(1), f) end, "cond", "else_f")
-  t.bad_argument(function() pg.cond(pg.ones(2), function() return s end, function() return s end) end, "cond")
-  t.bad_argument(function() pg.cond(pg.zeros(0), function() return s end, function() return s end) end, "cond")
+  t.bad_argument(function() pg.cond(pg.ones(2), function() return s end, function() return s end) end, "cond", "pred")
+  t.bad_argument(function() pg.cond(pg.zeros(0), function() return s end, function() return s end) end, "cond", "pred")
   t.bad_argument(function() pg.foreach(nil, xs, s) end, "foreach", "body")
   t.bad_argument(function() pg.foreach(f, nil, s) end, "foreach", "data")
   t.bad_argument(function() pg.foreach(f, {}, s) end, "foreach", "data")
@@ -78,6 +78,21 @@ t.test("arguments of the wrong kind", function()
   t.bad_argument(function() pg.loop("3", f, s) end, "loop", "count")
   t.bad_argument(function() pg.loop(3, s, f) end, "loop", "body")
   t.bad_argument(function() pg.loop(pg.ones(2), function(_, h) return h end, s) end, "loop", "count")
+end)
+
+t.test("an outer variable that changes its type is named", function()
+  local kept = xs
+  fails_but_in("debug", function() pg.foreach(function(x) kept = kept:sum() * x end, xs) end, "foreach", "kept", "3x2", "2")
+  local box = {h = s}
+  fails_but_in("debug", function() pg.loop(2, function(_, u) box.h = box.h:to("float64") return u end, s) end, "loop", "h", "float64")
+end)
+
+t.test("a count that is no whole number", function()
+  local function double(_, h) return h * 2 end
+  t.error_contains(function() pg.loop(pg.tensor(2.5), double, s) end, "count")
+  t.error_contains(pg.jit(function(n) return pg.loop(n, double, s) end), "count", pg.tensor(0.5))
+  t.equal(pg.loop(pg.tensor(2), double, s), pg.full({2}, 4))
+  t.equal(pg.jit(function(n) return pg.loop(n, double, s) end)(pg.tensor(3)), pg.full({2}, 8))
 end)
 
 t.test("data of different lengths name both", function()

@@ -8,6 +8,7 @@ local function run(check, first, count)
 end
 
 t.test("40 programs", function() run(programs.check, 1, 40) end)
+t.test("20 programs in second order", function() run(programs.check_second, 1001, 20) end)
 t.test("20 programs that draw random numbers", function() run(programs.check_draws, 2001, 20) end)
 
 t.test("20 programs from files", function()
