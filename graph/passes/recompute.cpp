@@ -62,7 +62,7 @@ class Recompute {
       const int32_t reader = plan.readers[k];
       if (reader - plan.readers[k - 1] <= kFar || !can_make(Operand::of(size_t(i)), reader, kDepth)) continue;
       plan.from = reader;
-      return;
+      return claim(Operand::of(size_t(i)), reader);
     }
   }
 
@@ -74,13 +74,30 @@ class Recompute {
     if (value.output > 0) return false;
     return plan(value).from < 0 && (plan(value).returned || (!plan(value).readers.empty() && plan(value).readers.back() >= at));
   }
-  bool can_have(const Operand& value, int32_t at, int depth) const { return stays(value, at) || can_make(value, at, depth); }
+  // Whether it is made again, at the latest now; what is read from here on only can be made earlier than it was to be.
+  bool is_planned(const Operand& value, int32_t at) const {
+    return value.output == 0 && plan(value).from >= 0 && plan(value).readers.back() >= at;
+  }
+  bool can_have(const Operand& value, int32_t at, int depth) const {
+    return stays(value, at) || is_planned(value, at) || can_make(value, at, depth);
+  }
   bool can_make(const Operand& value, int32_t at, int depth) const {
     const Node& node = source_.node(value);
     if (depth == 0 || value.output > 0 || !is_cheap(node)) return false;
     for (const Operand& operand : node.inputs)
       if (!can_have(operand, at, depth - 1)) return false;
     return true;
+  }
+
+  // Sees to it that what the value is made from is there.
+  void claim(const Operand& value, int32_t at) {
+    for (const Operand& operand : source_.node(value).inputs) {
+      if (stays(operand, at)) continue;
+      Plan& plan = plans_[size_t(operand.node)];
+      if (plan.from >= 0 && plan.from <= at) continue;
+      if (plan.from >= 0) plan.from = at;
+      claim(operand, at);
+    }
   }
 
   bool is_again(const Operand& operand, int32_t reader) const {
@@ -94,7 +111,10 @@ class Recompute {
 
   Operand make(const Operand& value, int32_t at) {
     const Node& node = source_.node(value);
-    const auto have = [&](const Operand& o) { return stays(o, at) ? rewrite_.translated(o) : make(o, at); };
+    const auto have = [&](const Operand& o) {
+      if (stays(o, at)) return rewrite_.translated(o);
+      return is_planned(o, at) ? made_again(o) : make(o, at);
+    };
     Operands inputs;
     if (node.is("batch_norm_train")) {
       const Operand mean = rewrite_.translated(Operand::of(size_t(value.node), 1)), rstd = rewrite_.translated(Operand::of(size_t(value.node), 2));

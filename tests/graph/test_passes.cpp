@@ -456,6 +456,28 @@ TEST_CASE("recompute: the same bits") {
   }
 }
 
+TEST_CASE("recompute: a chain of sums is made again from its start") {
+  GraphSketch g;
+  const Operand a = g.input("a", {2, 8, 5000});
+  std::vector<Operand> sources, kept = {a};
+  for (int i = 0; i < 3; ++i) {
+    sources.push_back(g.op("sin", {kept.back()}));
+    const Operand normal = g.op("batch_norm_train", {sources.back(), Operand(), Operand(), Operand(), Operand()});
+    kept.push_back(g.op("relu", {g.op("add", {normal, kept.back()})}));
+  }
+  Operand out = kept.back();
+  for (int i = 0; i < 20; ++i) out = g.op("sin", {out});
+  for (int i = 3; i > 0; --i) out = g.op("sub", {g.op("relu_grad", {out, kept[size_t(i)]}), sources[size_t(i) - 1]});
+  const Graph graph = g.done({out}), better = recompute(graph);
+  size_t again = 0;
+  for (const Node& node : better.nodes) again += node.is("batch_norm_apply");
+  CHECK(again == 3);
+  verify(better);
+  const std::vector<Value> in = {range({2, 8, 5000}, -3, 0.7e-4)};
+  CHECK(difference(graph, better, in) == "");
+  CHECK(difference(graph, optimize(graph, checked(true)), in) == "");
+}
+
 TEST_CASE("materialize: a fill that a product reads is a constant, one that arithmetic reads a number") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3});
