@@ -81,6 +81,18 @@ function kinds.data_dependent(seed, v, w)
   return {o, s[1], s[2]}
 end
 
+function kinds.unlimited(seed, v, w)
+  local _, s = pg.while_loop(function(i) return i:lt(4) end, function(i, h, g)
+    local made = grow(seed, {v.xs[i], v.ys[i], h, g}, w, 6)
+    return nil, {i + 1, bounded(made[#made]), bounded(made[#made - 1])}
+  end, {1, v.h, v.g})
+  local _, r = pg.while_loop(function(h) return (h * h):sum():lt(4) end, function(h)
+    local made = grow(seed + 1, {h, s[2], v.c}, w, 4)
+    return nil, h + bounded(made[#made]):abs() * 0.3 + 0.1
+  end, {s[3] * 0.1})
+  return {s[2], s[3], r[1]}
+end
+
 local function measured(kind, seed, v, w)
   local leaves = {v.xs, v.ys, v.h, v.g, v.c, w.a, w.b, w.c, w.words}
   for _, x in ipairs(leaves) do x:attach_grad() end
@@ -116,7 +128,7 @@ end
 function loops.check_all(first, last)
   for seed = first, last do
     local fresh = dofile("tests/random_loops.lua")
-    for _, kind in ipairs{"foreach", "while_loop", "data_dependent"} do fresh.check(kind, seed) end
+    for _, kind in ipairs{"foreach", "while_loop", "data_dependent", "unlimited"} do fresh.check(kind, seed) end
   end
 end
 

@@ -1,6 +1,7 @@
-// Steps: what can be known of a loop beforehand. A conditional loop that compares a counter with a number takes so many steps;
-// a counter is the number of the step and some constant; a row that such a counter picks is a slice, and the counters of all
-// steps are a range. So a while_loop over the rows of a tensor becomes what a foreach is.
+// Steps: what can be known of a loop beforehand. A conditional loop that compares a counter with a number takes so many steps,
+// and that is its limit where it has none; a counter is the number of the step and some constant; a row that such a counter
+// picks is a slice, and the counters of all steps are a range. So a while_loop over the rows of a tensor becomes what a
+// foreach is.
 //
 // Counters are 0-dim int64 that start from a known number, and grow by one known number in each step. All bits stay.
 #include <cmath>
@@ -62,55 +63,42 @@ std::optional<int64_t> counting_from(const Node& node) {
   return first;
 }
 
-class Steps {
+// What a loop's body counts.
+class Counters {
  public:
-  Steps(Rewrite& rewrite, LoopEdit& loop) : rewrite_(rewrite), loop_(loop), affine_(loop.body.nodes.size()) {}
-
-  // Whether anything was found out; then `finals` are outputs of the old node with known values.
-  bool run() {
+  Counters(const Graph& outer, const LoopEdit& loop) : outer_(outer), loop_(loop), affine_(loop.body.nodes.size()) {
     find_counters();
     find_values();
-    bool any = know_steps();
-    any |= know_count();
-    any |= drop_counters();
-    any |= read_ranges();
-    any |= pick_rows();
-    any |= give_ranges();
-    return any;
   }
 
-  // The loop, and what stands after it.
-  void write(size_t i) {
-    const size_t at = loop_.write(rewrite_, i);
-    for (const auto& [outputs, value] : finals_) {
-      const Operand steps = Operand::of(at, 0);
-      const Operand by = loop_.runs_all() ? fill(loop_.form().limit + value.b) : emit("add", {steps, Operand::immediate(double(value.b))});
-      for (int32_t output : outputs) rewrite_.replace(i, size_t(output), by);
-    }
-    for (const auto& [stack, first] : ranges_) {
-      const Operand by = emit("range", {}, {{"start", double(first)}, {"stop", double(first + loop_.form().limit - 1)}, {"dtype", DType::kInt64}});
-      for (int32_t output : stack.outputs) rewrite_.replace(i, size_t(output), by);
-    }
+  std::optional<Affine> value_of(const Operand& operand) const {
+    if (operand.is_node()) return operand.output == 0 ? affine_[size_t(operand.node)] : std::nullopt;
+    if (!operand.is_number()) return std::nullopt;
+    const auto number = whole(operand.number);
+    return number ? std::optional(Affine{0, *number}) : std::nullopt;
+  }
+  std::optional<Affine> value_of(int32_t node) const { return affine_[size_t(node)]; }
+  void set(int32_t node, const Affine& value) { affine_[size_t(node)] = value; }
+
+  // How many steps a conditional loop takes at most, as its flag says: the first is known, and that of step t to be true for t
+  // up to some number.
+  std::optional<int64_t> steps() const {
+    const LoopForm& form = loop_.form();
+    if (!form.conditional || form.counted || form.reverse) return std::nullopt;
+    const auto first = known(outer_, loop_.flag);
+    if (!first || *first == 0) return first;
+    const auto more = true_until(body().node(loop_.next_flag));
+    return more ? std::optional(1 + *more) : std::nullopt;
   }
 
  private:
   const Graph& body() const { return loop_.body; }
-  const Graph& outer() const { return rewrite_.graph(); }
-  Operand index() const { return Operand::of(size_t(loop_.body.inputs[0])); }
-
-  Operand emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs = {}) {
-    const OpDef& def = registry().require(op);
-    return Operand::of(rewrite_.append(make_node(outer(), def, {inputs.begin(), inputs.size()}, make_attrs(def, attrs), -1)));
-  }
-  Operand fill(int64_t value) { return emit("full", {}, {{"shape", Ints{}}, {"value", double(value)}, {"dtype", DType::kInt64}}); }
-
-  // Counters among the carries --------------------------------------------------------------------------------------------------
 
   void find_counters() {
-    affine_[size_t(index().node)] = Affine{1, 0};
+    affine_[size_t(body().inputs[0])] = Affine{1, 0};
     if (loop_.form().reverse) return;
     for (const LoopEdit::Carry& carry : loop_.carries) {
-      const auto first = known(outer(), carry.from);
+      const auto first = known(outer_, carry.from);
       const auto by = growth(carry);
       if (!first || !by || !is_counter(body().nodes[size_t(carry.input)].types[0])) continue;
       const Affine value{*by, *first - *by};
@@ -136,13 +124,6 @@ class Steps {
     }
   }
 
-  std::optional<Affine> value_of(const Operand& operand) const {
-    if (operand.is_node()) return operand.output == 0 ? affine_[size_t(operand.node)] : std::nullopt;
-    if (!operand.is_number()) return std::nullopt;
-    const auto number = whole(operand.number);
-    return number ? std::optional(Affine{0, *number}) : std::nullopt;
-  }
-
   std::optional<Affine> value_of(const Node& node) const {
     if (node.is("reshape_to")) return value_of(node.inputs[0]);
     const bool add = node.is("add"), sub = node.is("sub");
@@ -152,11 +133,126 @@ class Steps {
     return add ? Affine{x->a + y->a, x->b + y->b} : Affine{x->a - y->a, x->b - y->b};
   }
 
+  std::optional<int64_t> true_until(const Node& node) const {
+    const bool le = node.is("le"), lt = node.is("lt");
+    if (!le && !lt) return std::nullopt;
+    const auto x = value_of(node.inputs[0]), n = value_of(node.inputs[1]);
+    if (!x || !n || x->a <= 0 || n->a != 0) return std::nullopt;
+    const int64_t room = n->b - x->b - (lt ? 1 : 0);  // a t <= room
+    return room < x->a ? 0 : room / x->a;
+  }
+
+  const Graph& outer_;
+  const LoopEdit& loop_;
+  std::vector<std::optional<Affine>> affine_;  // of the body's nodes with one output
+};
+
+// Gives loops without a limit, of which the steps are known, one; and with them the loops that read the rows they stack.
+class Limits {
+ public:
+  explicit Limits(Graph& graph) : graph_(graph), limits_(graph.nodes.size(), LoopForm::kNoLimit) {}
+
+  void give() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      if (is_unlimited(i)) limits_[i] = find(i);
+    for (bool again = true; again;) {  // who has readers that cannot follow keeps what there is
+      again = false;
+      for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+        for (const Operand& operand : graph_.nodes[i].inputs)
+          if (operand.is_node() && !follows(i, operand)) again |= drop(size_t(operand.node)) | drop(i);
+      }
+      for (const Operand& output : graph_.outputs)
+        if (is_stack(output)) again |= drop(size_t(output.node));
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      if (limits_[i] != LoopForm::kNoLimit) set(graph_.nodes[i], limits_[i]);
+  }
+
+ private:
+  bool is_unlimited(size_t i) const {
+    return graph_.nodes[i].kind == NodeKind::kLoop && graph_.nodes[i].loop.limit == LoopForm::kNoLimit;
+  }
+  bool is_stack(const Operand& operand) const {
+    return is_unlimited(size_t(operand.node)) && operand.output > graph_.node(operand).loop.carries;
+  }
+
+  // From the slices, the count or the condition.
+  int64_t find(size_t i) const {
+    const Node& node = graph_.nodes[i];
+    const LoopEdit loop(node);
+    for (const LoopEdit::Part& slice : loop.slices)
+      if (!is_stack(slice.from) || limits_[size_t(slice.from.node)] != limits_[size_t(loop.slices[0].from.node)]) return LoopForm::kNoLimit;
+    if (!loop.slices.empty()) return limits_[size_t(loop.slices[0].from.node)];
+    const auto steps = node.loop.counted ? known(graph_, loop.count) : Counters(graph_, loop).steps();
+    return steps && *steps >= 0 ? *steps : LoopForm::kNoLimit;
+  }
+
+  bool follows(size_t i, const Operand& operand) const {
+    return !is_stack(operand) || (is_unlimited(i) && limits_[i] == limits_[size_t(operand.node)]);
+  }
+
+  bool drop(size_t i) {
+    const bool had = limits_[i] != LoopForm::kNoLimit;
+    limits_[i] = LoopForm::kNoLimit;
+    return had;
+  }
+
+  static void set(Node& node, int64_t limit) {
+    node.loop.limit = limit;
+    for (size_t k = size_t(node.loop.carries) + 1; k < node.types.size(); ++k) node.types[k].shape[0] = limit;
+  }
+
+  Graph& graph_;
+  std::vector<int64_t> limits_;
+};
+
+class Steps {
+ public:
+  Steps(Rewrite& rewrite, LoopEdit& loop) : rewrite_(rewrite), loop_(loop), counters_(rewrite.graph(), loop) {}
+
+  // Whether anything was found out; then the loop is another.
+  bool run() {
+    bool any = know_steps();
+    any |= know_count();
+    any |= drop_counters();
+    any |= read_ranges();
+    any |= pick_rows();
+    any |= give_ranges();
+    return any;
+  }
+
+  // The loop, and what stands after it.
+  void write(size_t i) {
+    const size_t at = loop_.write(rewrite_, i);
+    for (const auto& [outputs, value] : finals_) {
+      const Operand steps = Operand::of(at, 0);
+      const Operand by = loop_.runs_all() ? fill(loop_.form().limit + value.b) : emit("add", {steps, Operand::immediate(double(value.b))});
+      for (int32_t output : outputs) rewrite_.replace(i, size_t(output), by);
+    }
+    for (const auto& [stack, first] : ranges_) {
+      const double last = double(first + loop_.form().limit - 1);
+      const Operand by = emit("range", {}, {{"start", double(first)}, {"stop", last}, {"dtype", DType::kInt64}});
+      for (int32_t output : stack.outputs) rewrite_.replace(i, size_t(output), by);
+    }
+  }
+
+ private:
+  const Graph& body() const { return loop_.body; }
+  const Graph& outer() const { return rewrite_.graph(); }
+  Operand index() const { return Operand::of(size_t(loop_.body.inputs[0])); }
+
+  Operand emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs = {}) {
+    const OpDef& def = registry().require(op);
+    return Operand::of(rewrite_.append(make_node(outer(), def, {inputs.begin(), inputs.size()}, make_attrs(def, attrs), -1)));
+  }
+  Operand fill(int64_t value) { return emit("full", {}, {{"shape", Ints{}}, {"value", double(value)}, {"dtype", DType::kInt64}}); }
+
   // A counter that grows by one is the index, or the index and a number.
   bool drop_counters() {
     return std::erase_if(loop_.carries, [&](const LoopEdit::Carry& carry) {
-             const auto& value = affine_[size_t(carry.input)];
-             if (!value || value->a != 1 || carry.input < index().node || body().nodes[size_t(carry.input)].types[0].shape.size() != 0) return false;
+             const auto value = counters_.value_of(carry.input);
+             if (!value || value->a != 1 || carry.input < index().node) return false;
+             if (body().nodes[size_t(carry.input)].types[0].shape.size() != 0) return false;
              be_counter(carry.input, value->b);
              finals_.emplace_back(carry.outputs, Affine{1, value->b + 1});
              return true;
@@ -173,44 +269,24 @@ class Steps {
 
   // How many steps --------------------------------------------------------------------------------------------------------------
 
-  bool limits(int64_t steps) {
-    LoopForm& form = loop_.form();
-    if (form.limit == LoopForm::kNoLimit && loop_.stacks.empty() && loop_.slices.empty()) form.limit = steps;
-    return form.limit != LoopForm::kNoLimit;
-  }
-
-  // Of a conditional loop: the first step is known to be, and the flag of step t to be true for t up to some number.
   bool know_steps() {
     LoopForm& form = loop_.form();
-    if (!form.conditional || form.counted || form.reverse) return false;
-    const auto first = known(outer(), loop_.flag);
-    const auto more = true_until(body().node(loop_.next_flag));
-    if (!first || (*first != 0 && !more)) return false;
-    const int64_t steps = *first == 0 ? 0 : 1 + *more;
-    if (!limits(steps)) return false;
+    const auto steps = form.limit == LoopForm::kNoLimit ? std::nullopt : counters_.steps();
+    if (!steps) return false;
     form.conditional = false;
     loop_.flag = loop_.next_flag = {};
-    if (steps < form.limit) {
+    if (*steps < form.limit) {
       form.counted = true;
-      loop_.count = fill(steps);
+      loop_.count = fill(*steps);
     }
     return true;
-  }
-
-  std::optional<int64_t> true_until(const Node& node) const {
-    const bool le = node.is("le"), lt = node.is("lt");
-    if (!le && !lt) return std::nullopt;
-    const auto x = value_of(node.inputs[0]), n = value_of(node.inputs[1]);
-    if (!x || !n || x->a <= 0 || n->a != 0) return std::nullopt;
-    const int64_t room = n->b - x->b - (lt ? 1 : 0);  // a t <= room
-    return room < x->a ? 0 : room / x->a;
   }
 
   bool know_count() {
     LoopForm& form = loop_.form();
     if (!form.counted || form.conditional) return false;
     const auto steps = known(outer(), loop_.count);
-    if (!steps || *steps < 0 || !limits(*steps) || *steps < form.limit) return false;
+    if (!steps || *steps < 0 || form.limit == LoopForm::kNoLimit || *steps < form.limit) return false;
     form.counted = false;
     loop_.count = {};
     return true;
@@ -223,7 +299,7 @@ class Steps {
     return std::erase_if(loop_.slices, [&](const LoopEdit::Part& slice) {
              const auto first = counting_from(outer().node(slice.from));
              if (!first || slice.input < index().node) return false;
-             affine_[size_t(slice.input)] = Affine{1, *first - 1};
+             counters_.set(slice.input, Affine{1, *first - 1});
              be_counter(slice.input, *first - 1);
              return true;
            }) > 0;
@@ -233,10 +309,10 @@ class Steps {
   bool pick_rows() {
     bool any = false;
     const int64_t limit = loop_.form().limit;
-    for (size_t i = 0; limit > 0 && i < affine_.size(); ++i) {
+    for (size_t i = 0; limit > 0 && i < body().nodes.size(); ++i) {
       const Node& node = body().nodes[i];
       if (!node.is("index_select") || std::get<int64_t>(node.attrs[size_t(node.op->attr_index("index_base"))]) != 1) continue;
-      const auto at = value_of(node.inputs[1]);
+      const auto at = counters_.value_of(node.inputs[1]);
       const Dims& whole = body().type(node.inputs[0]).shape;
       if (!at || at->a != 1 || whole.size() == 0 || AttrReader(*node.op, node.attrs).dim("dim", whole.size()) != 0) continue;
       if (at->b < 0 || at->b + limit > whole[0]) continue;
@@ -261,7 +337,7 @@ class Steps {
   bool give_ranges() {
     if (!loop_.surely_runs()) return false;
     return std::erase_if(loop_.stacks, [&](const LoopEdit::Stack& stack) {
-             const auto value = value_of(stack.row);
+             const auto value = counters_.value_of(stack.row);
              if (!value || value->a != 1 || stack.type.shape.size() != 1) return false;
              ranges_.emplace_back(stack, value->b + 1);
              return true;
@@ -270,7 +346,7 @@ class Steps {
 
   Rewrite& rewrite_;
   LoopEdit& loop_;
-  std::vector<std::optional<Affine>> affine_;  // of the body's nodes with one output
+  Counters counters_;
   std::vector<std::pair<std::vector<int32_t>, Affine>> finals_;
   std::vector<std::pair<LoopEdit::Stack, int64_t>> ranges_;
 };
@@ -278,6 +354,7 @@ class Steps {
 }  // namespace
 
 Graph count_steps(Graph graph) {
+  Limits(graph).give();
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
