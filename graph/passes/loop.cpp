@@ -158,6 +158,12 @@ bool affordable(const Type& row, int64_t rows) {
   return double(numel(row.shape)) * double(size_of(row.dtype)) * double(rows) <= kMostBytes;
 }
 
+Operand fill(Rewrite& rewrite, const Type& type, double value) {
+  const OpDef& op = registry().require("full");
+  Attrs attrs = make_attrs(op, {{"shape", Ints(type.shape.begin(), type.shape.end())}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
+  return Operand::of(rewrite.append(make_node(rewrite.graph(), op, {}, std::move(attrs), -1)));
+}
+
 bool is_view(const Node& node) {
   return node.kind == NodeKind::kOp && node.op->view && !node.is("to") && !node.is("contiguous");
 }

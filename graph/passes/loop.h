@@ -166,6 +166,9 @@ class AfterLoop {
 // Whether the rows of all steps may stand in memory where one did before.
 bool affordable(const Type& row, int64_t rows);
 
+// Appends a fill.
+Operand fill(Rewrite& rewrite, const Type& type, double value);
+
 // Ops that show elements without computing.
 bool is_view(const Node& node);
 

@@ -144,7 +144,7 @@ class Pruner {
     pass_through(i, loop);
     bool steps = false;
     if (loop.runs_all() && outputs[0]) {  // known beforehand
-      rewrite_.replace(i, 0, fill(node.types[0], double(loop.form().limit)));
+      rewrite_.replace(i, 0, fill(rewrite_, node.types[0], double(loop.form().limit)));
       changed_ = steps = true;
     }
     if (!changed_) return false;
@@ -152,12 +152,6 @@ class Pruner {
     loop.write(rewrite_, i);
     if (steps) rewrite_.replace(i, 0, known);
     return true;
-  }
-
-  Operand fill(const Type& type, double value) {
-    const OpDef& op = registry().require("full");
-    Attrs attrs = make_attrs(op, {{"shape", Ints(type.shape.begin(), type.shape.end())}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
-    return Operand::of(rewrite_.append(make_node(rewrite_.graph(), op, {}, std::move(attrs), -1)));
   }
 
   template <class List, class Test>

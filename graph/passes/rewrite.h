@@ -43,6 +43,8 @@ class Rewrite {
   // Says that the outputs of old node i are those of new node `at`, or one by one another operand of the same type.
   void keep(size_t i, size_t at);
   void replace(size_t i, size_t output, const Operand& by);
+  // Says that what stands for output of old node i is to be of this type; its readers must take it.
+  void retype(size_t i, size_t output, const Type& type) { from_.nodes[i].types[output] = type; }
   void copy(size_t i) { keep(i, append(take(i))); }
 
   Graph finish();

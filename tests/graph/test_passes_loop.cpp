@@ -333,8 +333,10 @@ TEST_CASE("steps: a counter that is compared with a number makes a while loop on
       CHECK(text.substr(text.find("%2 =")) ==
             "%2 = narrow(%0) {dim = 1, start = 2, length = 5} : float32 5x2\n"
             "%3 = reshape_to(%2) {shape = {5, 1, 2}} : float32 5x1x2\n"
-            "%4 = full() {shape = {}, value = 5, dtype = int64} : int64 scalar\n"
-            "%5 = loop(%3, %1) {slices = 1, carries = 1, limit = 5} : int64 scalar, float32 2, float32 5x2\n"
+            "%4 = constant … : int64 5\n"
+            "%5 = full() {shape = {}, value = 6, dtype = int64} : int64 scalar\n"
+            "%6 = full() {shape = {}, value = 5, dtype = int64} : int64 scalar\n"
+            "%7 = loop(%3, %1) {slices = 1, carries = 1, limit = 5} : int64 scalar, float32 2, float32 5x2\n"
             "  | %0 = input : int64 scalar\n"
             "  | %1 = input : float32 2\n"
             "  | %2 = input : float32 1x2\n"
@@ -342,9 +344,7 @@ TEST_CASE("steps: a counter that is compared with a number makes a while loop on
             "  | %4 = add(%1, %3) : float32 2\n"
             "  | %5 = tanh(%4) : float32 2\n"
             "  | return %5, %1\n"
-            "%6 = full() {shape = {}, value = 6, dtype = int64} : int64 scalar\n"
-            "%7 = constant … : int64 5\n"
-            "return %4, %6, %5:2, %5:3, %7\n");
+            "return %6, %5, %7:2, %7:3, %4\n");
     check_results(graph, std::vector<Value>{range({6, 2}, -1, 0.3), range({2})}, 0);
   }
 }
