@@ -160,7 +160,8 @@ bool affordable(const Type& row, int64_t rows) {
 
 Operand fill(Rewrite& rewrite, const Type& type, double value) {
   const OpDef& op = registry().require("full");
-  Attrs attrs = make_attrs(op, {{"shape", Ints(type.shape.begin(), type.shape.end())}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
+  const Ints shape(type.shape.begin(), type.shape.end());
+  Attrs attrs = make_attrs(op, {{"shape", shape}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
   return Operand::of(rewrite.append(make_node(rewrite.graph(), op, {}, std::move(attrs), -1)));
 }
 

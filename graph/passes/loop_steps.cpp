@@ -1,15 +1,15 @@
-// Steps: what can be known of a loop beforehand. A loop whose steps can be counted becomes one that takes all its rows, and
+// Steps: what can be known of a loop beforehand. A loop whose steps can be counted becomes one that takes all its rows,
 // rows that it picks by a counter become its slices: a while_loop over the rows of a tensor becomes what a foreach is.
 //
-// A counter is the number of the step, a carry that starts from a known whole number and grows by one known number in each
-// step, or what is a sum of these. A conditional loop whose flag compares a counter with a known number, and a loop of a known
-// count, takes a known number of steps: it loses flag and count, its limit is that number, and stacked outputs of more rows get
-// zeros behind what it gives; of no step, results are the operands. Of a loop without a limit the stacked outputs, which slices
-// of loops alone may read, get a type that says how many rows they have. Where a counter grows by one it is no carry or slice
-// any more but the number of the step and some number, its rows are a range, and index_select of a capture along the first dim
-// by it is a slice, if all rows that it may name are there: else the step that fails still does. The scatter of rows that
-// follow one another (index_select_backward, as gathering makes it) is these rows between zeros: a zero in them keeps its
-// sign. All else keeps every bit.
+// A counter is the number of the step, a carry that starts from a known whole number and grows by one known number in
+// each step, or what is a sum of these. A conditional loop whose flag compares a counter with a known number, and a
+// loop of a known count, takes a known number of steps: it loses flag and count, its limit is that number, and stacked
+// outputs of more rows get zeros behind what it gives; of no step, results are the operands. Of a loop without a limit
+// the stacked outputs, which slices of loops alone may read, get a type that says how many rows they have. Where a
+// counter grows by one it is no carry or slice any more but the number of the step and some number, its rows are a
+// range, and index_select of a capture along the first dim by it is a slice, if all rows that it may name are there:
+// else the step that fails still does. The scatter of rows that follow one another (index_select_backward, as gathering
+// makes it) is these rows between zeros: a zero in them keeps its sign. All else keeps every bit.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,9 @@ struct Affine {
   bool operator==(const Affine&) const = default;
 };
 
-bool is_known(const Node& node) { return node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && node.constant.array().buffer; }
+bool is_known(const Node& node) {
+  return node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && node.constant.array().buffer;
+}
 
 // The number that all elements are, where it is known.
 std::optional<double> number_of(const Graph& graph, const Operand& operand) {
@@ -56,7 +58,8 @@ std::optional<int64_t> whole(const std::optional<double>& number) {
 std::optional<int64_t> first_of_run(const Graph& graph, const Operand& operand, int64_t elements) {
   const Node& node = graph.node(operand);
   const Type& type = node.types[0];
-  if (elements < 1 || numel(type.shape) < elements || (type.dtype != DType::kInt64 && type.dtype != DType::kInt32)) return std::nullopt;
+  if (elements < 1 || numel(type.shape) < elements || (type.dtype != DType::kInt64 && type.dtype != DType::kInt32))
+    return std::nullopt;
   if (node.is("reshape_to")) return first_of_run(graph, node.inputs[0], elements);
   if (node.is("range")) {
     const AttrReader c(*node.op, node.attrs);
@@ -70,8 +73,8 @@ std::optional<int64_t> first_of_run(const Graph& graph, const Operand& operand, 
   return whole(first);
 }
 
-// How many steps a loop takes whose flag says after each step whether a counter compares so with a number; `swapped`: the
-// number with the counter.
+// How many steps a loop takes whose flag says after each step whether a counter compares so with a number; `swapped`:
+// the number with the counter.
 std::optional<int64_t> steps_while(const Node& compare, bool swapped, Affine counter, double number) {
   if (counter.by < 0) counter = {-counter.by, -counter.from}, number = -number, swapped = !swapped;
   const auto is = [&](const char* name, const char* mirrored) { return compare.is(swapped ? mirrored : name); };
@@ -100,7 +103,13 @@ struct Readers {
 class Steps {
  public:
   Steps(Rewrite& rewrite, size_t i, const Node& node, const std::vector<Readers>& read)
-      : rewrite_(rewrite), at_(i), old_types_(node.types), read_(read), loop_(node), body_(loop_.body), rows_(node.loop.limit) {}
+      : rewrite_(rewrite),
+        at_(i),
+        old_types_(node.types),
+        read_(read),
+        loop_(node),
+        body_(loop_.body),
+        rows_(node.loop.limit) {}
 
   // Puts something better in the place of the loop if there is.
   bool run() {
@@ -124,7 +133,7 @@ class Steps {
     return Operand::of(rewrite_.append(make_node(outside(), op, inputs, make_attrs(op, attrs), -1)));
   }
 
-  // Counters ------------------------------------------------------------------------------------------------------------------
+  // Counters.
 
   // A carry is taken for a counter until its next value shows otherwise.
   void find_counters() {
@@ -141,7 +150,8 @@ class Steps {
       for (size_t k = 0; k < counters_.size(); ++k) {
         if (!counters_[k]) continue;
         const auto next = value(loop_.carries[k].next);
-        if (!next || !(*next == Affine{counters_[k]->by, counters_[k]->from + counters_[k]->by})) counters_[k].reset(), again = true;
+        if (!next || !(*next == Affine{counters_[k]->by, counters_[k]->from + counters_[k]->by}))
+          counters_[k].reset(), again = true;
       }
     }
   }
@@ -160,7 +170,8 @@ class Steps {
     values_[size_t(index().node)] = Affine{1, 0};
     for (const LoopEdit::Part& slice : loop_.slices) {
       if (!counts(body_.nodes[size_t(slice.input)].types[0])) continue;
-      if (const auto first = first_of_run(outside(), slice.from, rows_)) values_[size_t(slice.input)] = Affine{1, *first - 1};
+      if (const auto first = first_of_run(outside(), slice.from, rows_))
+        values_[size_t(slice.input)] = Affine{1, *first - 1};
     }
     for (size_t k = 0; k < counters_.size(); ++k)
       if (counters_[k]) values_[size_t(loop_.carries[k].input)] = counters_[k];
@@ -200,7 +211,7 @@ class Steps {
     return number_of(body_, operand);
   }
 
-  // How many steps ------------------------------------------------------------------------------------------------------------
+  // How many steps.
 
   std::optional<int64_t> steps_taken() const {
     const LoopForm& form = loop_.form();
@@ -246,7 +257,9 @@ class Steps {
     if (rows_ >= 0) return true;
     for (const LoopEdit::Stack& stack : loop_.stacks) {
       const auto only_sliced = [&](int32_t output) { return read_[size_t(output)].slices_only; };
-      if (!affordable(row_type(stack.type), steps) || !std::all_of(stack.outputs.begin(), stack.outputs.end(), only_sliced)) return false;
+      if (!affordable(row_type(stack.type), steps) ||
+          !std::all_of(stack.outputs.begin(), stack.outputs.end(), only_sliced))
+        return false;
     }
     return true;
   }
@@ -272,7 +285,9 @@ class Steps {
   Operand first_rows(const Operand& all, int64_t rows) {
     if (outside().type(all).shape[0] == rows) return all;
     const Node& node = outside().node(all);
-    if (node.is("full")) return fill(rewrite_, stack_type(row_type(node.types[0]), rows), AttrReader(*node.op, node.attrs).attr<double>("value"));
+    if (node.is("full"))
+      return fill(rewrite_, stack_type(row_type(node.types[0]), rows),
+                  AttrReader(*node.op, node.attrs).attr<double>("value"));
     if (node.is("cat") && AttrReader(*node.op, node.attrs).dim("dim", node.types[0].shape.size()) == 0 &&
         outside().type(node.inputs[0]) == stack_type(row_type(node.types[0]), rows))
       return node.inputs[0];  // as this pass pads
@@ -286,7 +301,9 @@ class Steps {
 
   Operand reshape(const Operand& x, const Type& to) {
     const Operand inputs[] = {x};
-    return outside().type(x).shape == to.shape ? x : emit("reshape_to", inputs, {{"shape", Ints(to.shape.begin(), to.shape.end())}});
+    return outside().type(x).shape == to.shape
+               ? x
+               : emit("reshape_to", inputs, {{"shape", Ints(to.shape.begin(), to.shape.end())}});
   }
 
   bool no_steps() {
@@ -294,11 +311,12 @@ class Steps {
     for (const LoopEdit::Carry& carry : loop_.carries)
       for (int32_t output : carry.outputs) rewrite_.replace(at_, size_t(output), carry.from);
     for (const LoopEdit::Stack& stack : loop_.stacks)
-      for (int32_t output : stack.outputs) rewrite_.replace(at_, size_t(output), fill(rewrite_, old_types_[size_t(output)], 0));
+      for (int32_t output : stack.outputs)
+        rewrite_.replace(at_, size_t(output), fill(rewrite_, old_types_[size_t(output)], 0));
     return true;
   }
 
-  // What counters tell --------------------------------------------------------------------------------------------------------
+  // What counters tell.
 
   // Rows of captures that a counter picks.
   bool pick_rows() {
@@ -307,7 +325,8 @@ class Steps {
     for (size_t i = 0; rows > 0 && i < body_.nodes.size(); ++i) {
       const Node& node = body_.nodes[i];
       if (!node.is("index_select")) continue;
-      const auto table = std::find_if(loop_.captures.begin(), loop_.captures.end(), [&](const auto& c) { return c.input == node.inputs[0].node; });
+      const auto table = std::find_if(loop_.captures.begin(), loop_.captures.end(),
+                                      [&](const auto& c) { return c.input == node.inputs[0].node; });
       const auto at = value(node.inputs[1]);
       if (table == loop_.captures.end() || !at || at->by != 1) continue;
       const Operand from = table->from;
@@ -329,7 +348,11 @@ class Steps {
              if (!counts(row_type(stack.type)) || !is_counter(stack.row)) return false;
              const Affine v = *value(stack.row);
              const double last = double(v.by * loop_.form().limit + v.from);
-             const Operand range = emit("range", {}, {{"start", double(v.by + v.from)}, {"stop", last}, {"step", double(v.by)}, {"dtype", stack.type.dtype}});
+             const Operand range = emit("range", {},
+                                        {{"start", double(v.by + v.from)},
+                                         {"stop", last},
+                                         {"step", double(v.by)},
+                                         {"dtype", stack.type.dtype}});
              for (int32_t output : stack.outputs) rewrite_.replace(at_, size_t(output), reshape(range, stack.type));
              return true;
            }) > 0;
@@ -343,7 +366,8 @@ class Steps {
       const Affine& v = *counters_[k];
       for (int32_t output : loop_.carries[k].outputs) {
         if (!read_[size_t(output)].any) continue;
-        rewrite_.replace(at_, size_t(output), fill(rewrite_, old_types_[size_t(output)], double(v.by * (loop_.form().limit + 1) + v.from)));
+        rewrite_.replace(at_, size_t(output),
+                         fill(rewrite_, old_types_[size_t(output)], double(v.by * (loop_.form().limit + 1) + v.from)));
         any = true;
       }
       loop_.carries[k].outputs.clear();
@@ -390,7 +414,8 @@ class Steps {
     }
     for (size_t k = 0; k < padded_.size(); ++k) {
       const auto& [outputs, type] = padded_[k];
-      const Operand inputs[] = {loop_.stack_of(at, k), fill(rewrite_, stack_type(row_type(type), rows_ - loop_.form().limit), 0)};
+      const Operand inputs[] = {loop_.stack_of(at, k),
+                                fill(rewrite_, stack_type(row_type(type), rows_ - loop_.form().limit), 0)};
       const Operand padded = emit("cat", inputs, {{"dim", int64_t(1)}});
       for (int32_t output : outputs) rewrite_.replace(at_, size_t(output), padded);
     }
@@ -402,11 +427,11 @@ class Steps {
   const std::vector<Readers>& read_;
   LoopEdit loop_;
   Graph& body_;
-  const int64_t rows_;   // the limit, before
+  const int64_t rows_;  // the limit, before
   bool changed_ = false, settled_ = false;
-  std::vector<std::optional<Affine>> values_, counters_;               // of nodes of the body; of carries
-  std::vector<std::pair<std::vector<int32_t>, Type>> padded_;          // outputs of the first stacks, and their types
-  std::vector<std::pair<int32_t, int64_t>> finals_;                    // outputs that are so much more than `steps`
+  std::vector<std::optional<Affine>> values_, counters_;       // of nodes of the body; of carries
+  std::vector<std::pair<std::vector<int32_t>, Type>> padded_;  // outputs of the first stacks, and their types
+  std::vector<std::pair<int32_t, int64_t>> finals_;            // outputs that are so much more than `steps`
 };
 
 // The rows that a scatter puts one after another, between zeros.
@@ -441,7 +466,8 @@ std::vector<std::vector<Readers>> readers_of(const Graph& graph) {
   };
   for (const Node& node : graph.nodes) {
     const size_t first = size_t(node.loop.first_slice(false)), end = first + size_t(node.loop.slices);
-    for (size_t k = 0; k < node.inputs.size(); ++k) mark(node.inputs[k], node.kind == NodeKind::kLoop && k >= first && k < end);
+    for (size_t k = 0; k < node.inputs.size(); ++k)
+      mark(node.inputs[k], node.kind == NodeKind::kLoop && k >= first && k < end);
   }
   for (const Operand& output : graph.outputs) mark(output, false);
   for (const TypeGuard& guard : graph.guards) mark(guard.of, false);

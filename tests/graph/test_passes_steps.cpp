@@ -28,7 +28,10 @@ Operand whole(GraphSketch& g, double value, Dims shape = {}, DType dtype = DType
 // The outputs of plans of the graph as it is, after the pass, and optimized with and without it.
 void check_results(const Graph& graph, std::span<const Value> inputs, double tolerance = 0) {
   const auto plain = run_plan(graph, inputs);
-  for (const Graph& better : {counted(graph), optimize(graph, options(true)), optimize(graph, options(true, {"steps"}))}) {
+  const Graph once = optimize(graph, options(false));
+  CHECK(to_string(optimize(once, options(false))) == to_string(once));
+  for (const Graph& better :
+       {counted(graph), optimize(graph, options(true)), optimize(graph, options(true, {"steps"}))}) {
     const auto found = run_plan(better, inputs);
     REQUIRE(found.size() == plain.size());
     for (size_t k = 0; k < plain.size(); ++k) {
@@ -50,7 +53,7 @@ struct Counting {
   int64_t limit = 5, rows = 5;
   const char* compare = "le";
   bool swapped = false;
-  Dims shape{};                      // of the counter
+  Dims shape{};  // of the counter
   DType dtype = DType::kInt64;
   bool flag = true, stacks = true;
   double by = 1;
@@ -62,14 +65,19 @@ struct Counting {
     body.input("", {}, DType::kInt64);
     const Operand i = body.input("", shape, dtype), sum = body.input("", {2}), table = body.input("", {rows, 2});
     const Operand index = shape.size() == 1 ? i : body.op("reshape_to", {i}, {{"shape", Ints{1}}});
-    const Operand row = body.op("reshape_to", {body.op("index_select", {table, index}, {{"dim", int64_t(1)}})}, {{"shape", Ints{2}}});
+    const Operand row =
+        body.op("reshape_to", {body.op("index_select", {table, index}, {{"dim", int64_t(1)}})}, {{"shape", Ints{2}}});
     const Operand next = body.op("add", {sum, row}), more = by < 0 ? body.op("sub", {i, -by}) : body.op("add", {by, i});
-    Operand test = swapped ? body.op(compare, {body.op("full", {}, {{"shape", Ints{}}, {"value", last}, {"dtype", dtype}}), more}) : body.op(compare, {more, last});
+    Operand test =
+        swapped ? body.op(compare, {body.op("full", {}, {{"shape", Ints{}}, {"value", last}, {"dtype", dtype}}), more})
+                : body.op(compare, {more, last});
     if (shape.size() == 1) test = body.op("reshape_to", {test}, {{"shape", Ints{}}});
-    const auto done = std::make_shared<const Graph>(stacks ? body.done({test, more, next, next, i}) : body.done({test, more, next}));
+    const auto done =
+        std::make_shared<const Graph>(stacks ? body.done({test, more, next, next, i}) : body.done({test, more, next}));
     const size_t loop = add_control(g, NodeKind::kLoop, while_form(2, limit), {go, start, s, xs}, {done});
     if (!stacks) return g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2)});
-    return g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
+    return g.done(
+        {Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
   }
 };
 
@@ -173,8 +181,8 @@ TEST_CASE("steps: comparisons either way round, counters of one element, loops w
 }
 
 TEST_CASE("steps: what is not known beforehand stays, and a row that is not there still fails") {
-  for (const Graph& graph : {Counting{.last = 4, .limit = -1, .rows = 3, .stacks = false}.graph(), Counting{.first = 0}.graph(),
-                             Counting{.first = 3, .last = 7, .rows = 6}.graph()}) {
+  for (const Graph& graph : {Counting{.last = 4, .limit = -1, .rows = 3, .stacks = false}.graph(),
+                             Counting{.first = 0}.graph(), Counting{.first = 3, .last = 7, .rows = 6}.graph()}) {
     CHECK(has(counted(graph), "index_select"));
     CHECK(!has(counted(graph), "while"));
     const auto inputs = counting_inputs(graph.nodes[0].types[0].shape[0]);
@@ -188,7 +196,8 @@ TEST_CASE("steps: what is not known beforehand stays, and a row that is not ther
   body.input("", {}, DType::kInt64);
   const Operand a = body.input("", {}, DType::kInt64), b = body.input("", {}, DType::kInt64);
   const Operand next = body.op("add", {a, 1.0}), twice = body.op("add", {b, b});
-  const auto done = std::make_shared<const Graph>(body.done({body.op("logical_and", {body.op("le", {next, 4.0}), body.op("lt", {twice, 9.0})}), next, twice}));
+  const auto done = std::make_shared<const Graph>(
+      body.done({body.op("logical_and", {body.op("le", {next, 4.0}), body.op("lt", {twice, 9.0})}), next, twice}));
   const size_t loop = add_control(g, NodeKind::kLoop, while_form(2, 9), {go, i, one}, {done});
   const Graph graph = g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2)});
   CHECK(same_graph(count_steps(graph), graph));
@@ -198,43 +207,58 @@ TEST_CASE("steps: what is not known beforehand stays, and a row that is not ther
 // `index - before`.
 static Graph counted_backwards(double before) {
   GraphSketch g;
-  const Operand xs = g.input("xs", {5, 2}), s = g.input("s", {2}), table = g.input("table", {6, 2}), count = whole(g, 3);
+  const Operand xs = g.input("xs", {5, 2}), s = g.input("s", {2}), table = g.input("table", {6, 2}),
+                count = whole(g, 3);
   Value rows = make_array(Type{DType::kInt64, {}, {5}});
   for (int64_t k = 0; k < 5; ++k) static_cast<int64_t*>(rows.array().data())[k] = 2 + k;
   const Operand places = g.constant(rows);
   GraphSketch body;
-  const Operand index = body.input("", {}, DType::kInt64), x = body.input("", {2}), at = body.input("", {}, DType::kInt64);
+  const Operand index = body.input("", {}, DType::kInt64), x = body.input("", {2}),
+                at = body.input("", {}, DType::kInt64);
   const Operand sum = body.input("", {2}), from = body.input("", {6, 2});
   const auto pick = [&](const Operand& k) {
-    return body.op("reshape_to", {body.op("index_select", {from, body.op("reshape_to", {k}, {{"shape", Ints{1}}})}, {{"dim", int64_t(1)}})}, {{"shape", Ints{2}}});
+    return body.op(
+        "reshape_to",
+        {body.op("index_select", {from, body.op("reshape_to", {k}, {{"shape", Ints{1}}})}, {{"dim", int64_t(1)}})},
+        {{"shape", Ints{2}}});
   };
   const Operand product = body.op("mul", {sum, x}), row = pick(at), next = body.op("add", {product, row});
   const Operand other = body.op("add", {pick(body.op("sub", {index, before})), pick(body.op("add", {2.0, index}))});
   LoopForm form = loop_form(2, 1, 5);
   form.counted = form.reverse = true;
-  const size_t loop = add_control(g, NodeKind::kLoop, form, {count, xs, places, s, table}, {std::make_shared<const Graph>(body.done({next, other}))});
+  const size_t loop = add_control(g, NodeKind::kLoop, form, {count, xs, places, s, table},
+                                  {std::make_shared<const Graph>(body.done({next, other}))});
   return g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2)});
 }
 
-TEST_CASE("steps: a loop that ends by what it computes has its counter from the step, and picks slices where all rows are there") {
+TEST_CASE(
+    "steps: a loop that ends by what it computes has its counter from the step, and picks slices where all rows are "
+    "there") {
   for (const int64_t limit : {3, 4}) {
     GraphSketch g;
-    const Operand xs = g.input("xs", {4, 2}), s = g.input("s", {2}), go = whole(g, 1, {}, DType::kBool), two = whole(g, 2);
+    const Operand xs = g.input("xs", {4, 2}), s = g.input("s", {2}), go = whole(g, 1, {}, DType::kBool),
+                  two = whole(g, 2);
     GraphSketch body;
     body.input("", {}, DType::kInt64);
     const Operand i = body.input("", {}, DType::kInt64), sum = body.input("", {2}), table = body.input("", {4, 2});
-    const Operand row = body.op("index_select", {table, body.op("reshape_to", {i}, {{"shape", Ints{1}}})}, {{"dim", int64_t(1)}});
+    const Operand row =
+        body.op("index_select", {table, body.op("reshape_to", {i}, {{"shape", Ints{1}}})}, {{"dim", int64_t(1)}});
     const Operand next = body.op("add", {sum, body.op("reshape_to", {row}, {{"shape", Ints{2}}})});
-    const auto done = std::make_shared<const Graph>(body.done({body.op("lt", {body.op("sum", {next}), 5.0}), body.op("add", {i, 1.0}), next, i}));
+    const auto done = std::make_shared<const Graph>(
+        body.done({body.op("lt", {body.op("sum", {next}), 5.0}), body.op("add", {i, 1.0}), next, i}));
     const size_t loop = add_control(g, NodeKind::kLoop, while_form(2, limit), {go, two, s, xs}, {done});
-    const Graph graph = g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3)});
+    const Graph graph =
+        g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3)});
     CHECK(has(counted(graph), "while"));
     CHECK(has(counted(graph), "index_select") == (limit == 4));
     CHECK(has(counted(graph), "carries = 1"));
-    for (const double start : {0.0, 9.0}) check_results(graph, std::vector<Value>{range({4, 2}, 0.5, 0.1), range({2}, start, 0)});
+    for (const double start : {0.0, 9.0})
+      check_results(graph, std::vector<Value>{range({4, 2}, 0.5, 0.1), range({2}, start, 0)});
     const std::vector<Value> far{range({4, 2}, 0.5, 0.1), range({2}, -1, 0)};
-    if (limit == 3) check_results(graph, far);
-    else CHECK_THROWS_WITH_AS(run_plan(optimize(graph, options(true)), far), doctest::Contains("index"), Error);
+    if (limit == 3)
+      check_results(graph, far);
+    else
+      CHECK_THROWS_WITH_AS(run_plan(optimize(graph, options(true)), far), doctest::Contains("index"), Error);
   }
 }
 
@@ -252,7 +276,8 @@ TEST_CASE("steps: a known count, backwards and of fewer rows than there are, and
         "%8 = narrow(%2) {dim = 1, start = 3, length = 3} : float32 3x2\n"
         "%9 = reshape_to(%8) {shape = {3, 1, 2}} : float32 3x1x2\n"
         "%10 = full() {shape = {}, value = 3, dtype = int64} : int64 scalar\n"
-        "%11 = loop(%3, %5, %7, %9, %1, %2) {slices = 4, carries = 1, limit = 3, reverse} : int64 scalar, float32 2, float32 3x2\n"
+        "%11 = loop(%3, %5, %7, %9, %1, %2) {slices = 4, carries = 1, limit = 3, reverse} : int64 scalar, float32 2, "
+        "float32 3x2\n"
         "  | %0 = input : int64 scalar\n"
         "  | %1 = input : float32 2\n"
         "  | %2 = input : float32 2\n"
@@ -284,13 +309,15 @@ TEST_CASE("steps: rows of a loop without a limit have a size once its steps are 
   body.input("", {}, DType::kInt64);
   const Operand i = body.input("", {}, DType::kInt64), x = body.input("", {2});
   const Operand more = body.op("add", {i, 1.0});
-  const auto forward = std::make_shared<const Graph>(body.done({body.op("lt", {more, 4.0}), more, body.op("sin", {x}), x}));
+  const auto forward =
+      std::make_shared<const Graph>(body.done({body.op("lt", {more, 4.0}), more, body.op("sin", {x}), x}));
   const size_t first = add_control(g, NodeKind::kLoop, while_form(2, -1), {go, one, s}, {forward});
   BodySketch back({{2}, {2}});
   LoopForm form = loop_form(1, 1, -1);
   form.counted = form.reverse = true;
   const auto backward = back.done({back.op("mul", {back.in[2], back.op("cos", {back.in[1]})})});
-  const size_t second = add_control(g, NodeKind::kLoop, form, {Operand::of(first, 0), Operand::of(first, 3), s}, {backward});
+  const size_t second =
+      add_control(g, NodeKind::kLoop, form, {Operand::of(first, 0), Operand::of(first, 3), s}, {backward});
   const Graph graph = g.done({Operand::of(first, 2), Operand::of(second, 1)});
   CHECK(to_string(counted(graph)) ==
         "%0 = input \"s\" : float32 2\n"
@@ -315,7 +342,8 @@ TEST_CASE("steps: rows scattered one after another are put between zeros") {
   const Operand dy = g.input("dy", {3, 1, 2});
   Value places = make_array(Type{DType::kInt64, {}, {3, 1}});
   for (int64_t k = 0; k < 3; ++k) static_cast<int64_t*>(places.array().data())[k] = 2 + k;
-  const Graph graph = g.done({g.op("index_select_backward", {dy, g.constant(places)}, {{"dim", int64_t(1)}, {"size", int64_t(5)}})});
+  const Graph graph =
+      g.done({g.op("index_select_backward", {dy, g.constant(places)}, {{"dim", int64_t(1)}, {"size", int64_t(5)}})});
   CHECK(to_string(counted(graph)) ==
         "%0 = input \"dy\" : float32 3x1x2\n"
         "%1 = full() {shape = {1, 2}, value = 0} : float32 1x2\n"
