@@ -180,6 +180,13 @@ class Replayer {
     return out;
   }
 
+  // The ticks that name the node's streams are among those of this graph, taken at its start.
+  std::vector<BodyStream> streams_of(const Node& node) const {
+    std::vector<BodyStream> out;
+    for (const BodyStream& s : node.streams) out.push_back({states_[s.generator].seed, states_[s.generator].tick + s.tick});
+    return out;
+  }
+
   static Value row_of(const Value& v) {
     Value row(Array::make(row_type(v.type())));
     row.link(v.node(), v.node_output());
@@ -202,7 +209,7 @@ class Replayer {
       for (size_t k = 1; k < in.size(); ++k) captures.push_back(in[k]);
       const Values x = replay_body(a, *node.bodies[0], captures), y = replay_body(b, *node.bodies[1], captures);
       for (size_t k = 0; k < x.size(); ++k) add_output(requires_grad(x[k]) ? x[k] : y[k], x[k].type());
-      copy.streams = builder_->take_streams({&a.graph, &b.graph});
+      copy.streams = streams_of(node);
       for (GraphBuilder* body : {&a, &b}) copy.bodies.push_back(std::make_shared<const Graph>(std::move(body->graph)));
       return builder_->control(ctx_, std::move(copy), in, flows);
     }
@@ -223,7 +230,7 @@ class Replayer {
     add_output(index, index.type());
     for (size_t k = flag; k < out.size(); ++k)
       add_output(out[k], k < flag + carries ? out[k].type() : stack_type(out[k].type(), std::max<int64_t>(form.limit, 0)));
-    copy.streams = builder_->take_streams({&body.graph, &test.graph});
+    copy.streams = streams_of(node);
     copy.bodies.push_back(std::make_shared<const Graph>(std::move(body.graph)));
     if (condition) copy.bodies.push_back(std::make_shared<const Graph>(std::move(test.graph)));
     return builder_->control(ctx_, std::move(copy), in, flows);

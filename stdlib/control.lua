@@ -31,6 +31,31 @@ local function to_tensor(op, name, leaf)
   return core.pg.tensor(leaf, {dtype = whole and "int64" or "float32"})
 end
 
+local function replace_numbers(op, name, value, path)
+  if type(value) == "number" then return to_tensor(op, name, value) end
+  if not is_plain(value) or path[value] then return value end
+  path[value] = true
+  local copy
+  for key, leaf in next, value do
+    local new = type(leaf) == "userdata" and leaf or replace_numbers(op, name, leaf, path)
+    if not rawequal(new, leaf) then
+      if not copy then
+        copy = {}
+        for k, v in next, value do copy[k] = v end
+      end
+      copy[key] = new
+    end
+  end
+  path[value] = nil
+  return copy or value
+end
+
+-- The tree with tensors in the place of its numbers, which graphs of their own would take for constants.
+local function without_numbers(op, name, value)
+  if core.tracing() or type(value) == "userdata" then return value end
+  return replace_numbers(op, name, value, {})
+end
+
 -- {leaves = tensors, spec =, names =}; nil is an empty tree.
 local function take_apart(op, name, value)
   if value == nil then return {leaves = {}, empty = true, names = {}} end
@@ -152,7 +177,7 @@ end
 function control.foreach(body, data, states, options)
   args.callable("foreach", "body", body)
   options = check_tail("foreach", options, {checkpoint = args.none})
-  return dispatch(run_foreach, body, data, states, options.checkpoint)
+  return dispatch(run_foreach, body, data, without_numbers("foreach", "states", states), options.checkpoint)
 end
 
 local function new_vars(vars, value)
@@ -194,7 +219,7 @@ function control.while_loop(cond, body, vars, options)
   if not is_plain(vars) or #vars == 0 then core.arg_error("while_loop", "vars", "a list of at least one variable", vars) end
   options = check_tail("while_loop", options, {max_iterations = args.none, checkpoint = args.none})
   if options.max_iterations then args.count("while_loop", "max_iterations", options.max_iterations) end
-  return dispatch(run_while, cond, body, vars, options.max_iterations, options.checkpoint)
+  return dispatch(run_while, cond, body, without_numbers("while_loop", "vars", vars), options.max_iterations, options.checkpoint)
 end
 
 local function run_loop(engine, body, count, state, checkpoint)
@@ -212,7 +237,8 @@ function control.loop(count, body, state, options)
   if not is_tensor(count) then args.count("loop", "count", count) end
   args.callable("loop", "body", body)
   options = check_tail("loop", options, {checkpoint = args.none})
-  return dispatch(run_loop, body, count, state, options.checkpoint)
+  if type(count) == "number" and not core.tracing() and graphs.off == 0 then count = core.require("control.cached").count(body, count) end
+  return dispatch(run_loop, body, count, without_numbers("loop", "state", state), options.checkpoint)
 end
 
 return control

@@ -165,7 +165,13 @@ void TraceSession::end() {
 int32_t TraceSession::output(lua_State* L, int i) {
   Box* box = to_box(L, state_, i);
   if (!box || !box->get().is_array()) throw Error("trace: not a tensor with a value");
-  graph.outputs.push_back(operand_of(box->get()));
+  const auto found = box->cell ? cells_.find(box->cell.get()) : cells_.end();
+  if (found == cells_.end()) {
+    graph.outputs.push_back(operand_of(box->get()));
+  } else {  // a gradient, which has its own value back by now
+    const Captured& c = captured[size_t(found->second)];
+    graph.outputs.push_back(c.output >= 0 ? graph.outputs[size_t(c.output)] : operand_of(c.symbol));
+  }
   return int32_t(graph.outputs.size()) - 1;
 }
 

@@ -10,7 +10,7 @@ local tree = core.require("tree")
 local cached = {}
 
 local select, type, ipairs = select, type, ipairs
-local upvalue, set_upvalue, prototype = inspect.upvalue, inspect.set_upvalue, inspect.prototype
+local upvalue, set_upvalue, prototype, cell = inspect.upvalue, inspect.set_upvalue, inspect.prototype, inspect.cell
 
 local function pack(...) return {n = select("#", ...), ...} end
 
@@ -67,26 +67,48 @@ end
 
 -- Call sites ---------------------------------------------------------------------------------------------------------------------
 
-local sites = {}
+-- Texts that no script holds, by number.
+local function texts(prefix)
+  return setmetatable({}, {__index = function(t, k)
+    t[k] = prefix .. k
+    return t[k]
+  end})
+end
+local function_texts, variable_texts = texts("\0function "), texts("\0variable ")
 
-local function is_own(functions, value)
-  for _, f in ipairs(functions) do if f == value then return true end end
-  return false
+-- A text that stands for one of the call's functions.
+local function own(functions, value)
+  for k, f in ipairs(functions) do if f == value then return function_texts[k] end end
 end
 
--- The arguments of the graph: those of the call but for its functions, then what the functions hold.
-local function arguments_of(call)
-  local list, n = {}, call.n
+local function is_script(value) return type(value) == "function" and inspect.kind(value) == "script" end
+
+-- The arguments of the graph: those of the call, then what its functions hold, each variable once. `site` learns of variables that hold
+-- another function than at the call before.
+local function arguments_of(call, site)
+  local list, n, functions = {}, call.n, call.functions
+  local first, holder, place = {}, {}, {}  -- by value: where it was met first
   for i = 1, n do
     local value = call[i]
-    if not is_own(call.functions, value) then list[i] = value end
+    list[i] = type(value) == "function" and own(functions, value) or value
   end
-  for _, f in ipairs(call.functions) do
-    local i = 1
+  for k = 1, #functions do
+    local f, i = functions[k], 1
     local name, value = upvalue(f, 1)
     while name do
       n = n + 1
-      if not is_own(call.functions, value) then list[n] = value end
+      local argument = value
+      if value ~= nil and value == value then
+        local known = first[value]
+        if not known then first[value], holder[n], place[n] = n, f, i
+        elseif cell(f, i) == cell(holder[known], place[known]) then argument = variable_texts[known] end
+        if type(value) == "function" then
+          if site.had[n] and site.inner[n] ~= value then site.deep = site.deep or is_script(value) end
+          site.had[n], site.inner[n] = true, value
+          argument = own(functions, value) or argument
+        end
+      end
+      list[n] = argument
       i = i + 1
       name, value = upvalue(f, i)
     end
@@ -148,7 +170,7 @@ local function is_same_code(site, functions)
 end
 
 local function make_site(f, functions)
-  local site = {f = f, seen = setmetatable({}, {__mode = "v"}), code = {}}
+  local site = {f = f, seen = setmetatable({}, {__mode = "v"}), code = {}, inner = setmetatable({}, {__mode = "v"}), had = {}}
   for i, g in ipairs(functions) do site.seen[i], site.code[i] = g, code_of(g) end
   local name = functions[1] and inspect.where(functions[1]) or "a call"
   site.cache = caches.new{
@@ -160,9 +182,12 @@ local function make_site(f, functions)
   return site
 end
 
+-- Those used since the last time that there were too many, and those used before that.
+local sites, old_sites, kept = {}, {}, 0
+local kMostSites = 256
+
 -- Sites are told apart by the code of the functions, or by the class of an object that is called.
-local function site_of(f, functions, call)
-  local level = sites
+local function level_of(level, f, functions, call, add)
   for i = 0, math.max(1, #functions) do
     local key = i == 0 and f or functions[i] and (prototype(functions[i]) or functions[i])
     if not key then
@@ -171,13 +196,49 @@ local function site_of(f, functions, call)
     end
     local next_level = level[key]
     if not next_level then
+      if not add then return nil end
       next_level = {}
       level[key] = next_level
     end
     level = next_level
   end
-  if not level.site or not is_same_code(level.site, functions) then level.site = make_site(f, functions) end
-  return level.site
+  return level
+end
+
+local function site_of(f, functions, call)
+  local level = level_of(sites, f, functions, call, true)
+  if level.site and is_same_code(level.site, functions) then return level.site end
+  local old = level_of(old_sites, f, functions, call)
+  local site = old and old.site
+  if not site or not is_same_code(site, functions) then site = make_site(f, functions) end
+  kept = kept + 1
+  if kept > kMostSites then
+    sites, old_sites, kept = {}, sites, 1
+    level = level_of(sites, f, functions, call, true)
+  end
+  level.site = site
+  return site
+end
+
+-- Functions inside of functions ---------------------------------------------------------------------------------------------------
+
+local kMostFunctions = 24
+
+-- The functions and those that their variables hold, so that what all of these hold becomes arguments.
+local function with_inner(functions)
+  local all, known = {}, {}
+  local function add(f)
+    if known[f] or #all >= kMostFunctions then return end
+    known[f] = true
+    all[#all + 1] = f
+  end
+  for _, f in ipairs(functions) do add(f) end
+  local k = 1
+  while all[k] do
+    each_upvalue({all[k]}, function(_, _, value) if is_script(value) then add(value) end end)
+    k = k + 1
+  end
+  return all
 end
 
 local function finish(call, spec, ...)
@@ -190,15 +251,39 @@ local function finish(call, spec, ...)
   return select(n + 1, ...)
 end
 
+local counts, known_counts = {}, 0
+local kMostChanges = 3
+
+--- cached.count(body, count) -> the number of steps as the graph gets it: a number, which belongs to the graph, as long as it
+--- hardly changes from call to call; a tensor from then on.
+function cached.count(body, count)
+  local key = type(body) == "function" and prototype(body) or body
+  local seen = counts[key]
+  if not seen then
+    if known_counts >= 2 * kMostSites then counts, known_counts = {}, 0 end
+    seen, known_counts = {count = count, changes = 0}, known_counts + 1
+    counts[key] = seen
+  end
+  if seen.count ~= count then seen.count, seen.changes = count, seen.changes + 1 end
+  if seen.changes < kMostChanges then return count end
+  return core.pg.tensor(count, {dtype = "int64"})
+end
+
 --- cached.call(f, …) -> what f(engine, …) answers, as a graph that is kept for the next call with functions of the same code.
 function cached.call(f, ...)
   local call = {n = select("#", ...), functions = {}, ...}
   for i = 1, call.n do
     local value = call[i]
-    if type(value) == "function" and inspect.kind(value) == "script" then call.functions[#call.functions + 1] = value end
+    if is_script(value) then call.functions[#call.functions + 1] = value end
   end
   local site = site_of(f, call.functions, call)
-  local list, n = arguments_of(call)
+  local list, n
+  if not site.deep then list, n = arguments_of(call, site) end
+  if site.deep then
+    call.functions = with_inner(call.functions)
+    site = site_of(f, call.functions, call)
+    list, n = arguments_of(call, site)
+  end
   local outer = site.call
   site.call = call
   local results = pack(pcall(site.exec, n, unpack(list, 1, n)))

@@ -35,7 +35,10 @@ end
 local function most_steps(l)
   if l.slices[1] then return row_count(l) end
   local count = l.count or l.limit or math.huge
-  if core.is_tensor(count) then count = count:item() end
+  if core.is_tensor(count) then
+    if count:dim() > 0 then core.arg_error(l.op, "count", "a whole number or a 0-dim tensor", count) end
+    count = count:to("float64"):item()
+  end
   if count ~= math.huge and (count < 0 or count ~= math.floor(count)) then core.arg_error(l.op, "count", "a whole number >= 0", count) end
   return count
 end

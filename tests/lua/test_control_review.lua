@@ -1,0 +1,156 @@
+-- Programs that once went wrong in a look through control flow from outside.
+local t = require "tests.support"
+local pg = require "perigee"
+local nn = pg.nn
+
+-- Counts how often it is called, which no guard sees.
+local function counter()
+  local n = 0
+  return coroutine.wrap(function()
+    while true do
+      n = n + 1
+      coroutine.yield(n)
+    end
+  end), function() return n end
+end
+
+t.test("a jitted function answers the .grad that it computed", function()
+  local x = pg.tensor{1, 2}:attach_grad()
+  local step = pg.jit(function(k)
+    pg.record(function() return (x * x * k):sum() end):backward()
+    return x.grad
+  end)
+  for k = 1, 3 do t.equal(step(pg.tensor(k)), pg.tensor{2 * k, 4 * k}) end
+  local read = pg.jit(function() return x.grad end)
+  for k = 1, 3 do
+    x.grad:fill_(k)
+    t.equal(read(), pg.full({2}, k))
+  end
+end)
+
+t.test("imported graphs draw the same numbers as the network they come from", function()
+  local net = nn.block{drop = nn.Dropout(0.5), forward = function(self, x)
+    local outs, h = pg.foreach(function(row, s)
+      local y = self.drop(row + s)
+      return y * pg.rand(8), y
+    end, x, pg.zeros(8))
+    return outs + h
+  end}
+  net:initialize()
+  net:hybridize()
+  local x = pg.ones(5, 8)
+  net(x)
+  local folder = t.temporary_folder and t.temporary_folder() or os.tmpname()
+  local json, weights = net:export(folder .. "_model")
+  local imported = nn.SymbolBlock.imports(json, nil, weights)
+  local function draw(f)
+    pg.manual_seed(7)
+    return pg.record(function() return f(x) end)
+  end
+  local expected = draw(net)
+  t.equal(draw(imported), expected)
+  imported:hybridize()
+  t.equal(draw(imported), expected)
+  local outer = pg.jit(function(v) return imported(v) end)
+  t.equal(draw(outer), expected)
+  os.remove(json)
+  os.remove(weights)
+  os.remove(folder)
+end)
+
+t.test("numbers as states and variables and a changing count need no new trace", function()
+  local enter, entered = counter()
+  for k = 1, 20 do
+    local outs, last = pg.foreach(function(x, s) enter() return x * s, s + x end, pg.ones(3), k + 0.5)
+    t.equal(last, pg.tensor(k + 3.5))
+    t.equal(outs, pg.tensor{k + 0.5, k + 1.5, k + 2.5})
+  end
+  t.check(entered() <= 1, entered() .. " traces for states")
+  enter, entered = counter()
+  for k = 1, 20 do
+    local _, vars, n = pg.while_loop(function(i) return i:lt(30) end, function(i, h) enter() return nil, {i + 1, {a = h.a * 1, b = h.b}} end, {k, {a = k, b = 0.5}})
+    t.equal({vars, n}, {{pg.tensor(30, {dtype = "int64"}), {a = pg.tensor(k, {dtype = "int64"}), b = pg.tensor(0.5)}}, pg.tensor(30 - k, {dtype = "int64"})})
+  end
+  t.check(entered() <= 1, entered() .. " traces for variables")
+  enter, entered = counter()
+  local w = pg.tensor{2, 3}:attach_grad()
+  for k = 0, 20 do
+    local y = pg.record(function() return pg.loop(k, function(i, s) enter() return s * 0.5 + w * i end, pg.ones(2)) end)
+    y:backward()
+    local expected = pg.debug(function() return pg.loop(k, function(i, s) return s * 0.5 + w * i end, pg.ones(2)) end)
+    t.close(y, expected)
+    local slope = 0
+    for i = 1, k do slope = slope * 0.5 + i end
+    t.close(w.grad, pg.full({2}, slope))
+  end
+  t.check(entered() <= 5, entered() .. " traces for counts")
+end)
+
+t.test("functions that bodies call are closures made anew at each call", function()
+  local enter, entered = counter()
+  local function run(k, weight)
+    local scale = {weight = weight}
+    local function inner(x) return x * scale.weight + k end
+    local function cell(x, s) return inner(x) + s end
+    return pg.foreach(function(x, s) enter() local y = cell(x, s) return y, y end, pg.ones(2), pg.zeros{})
+  end
+  local shift = pg.tensor(1)
+  for k = 1, 20 do
+    local outs, last = run(shift, pg.tensor(k))
+    t.equal({outs, last}, {pg.tensor{k + 1, 2 * k + 2}, pg.tensor(2 * k + 2)})
+  end
+  t.check(entered() <= 3, entered() .. " traces")
+  -- which of two functions of the same code calls the other
+  local function make(w) return function(x, other) return other and other(x) * w or x * w end end
+  for k = 1, 8 do
+    local a, b = make(pg.tensor(k)), make(pg.tensor(10 * k))
+    local f, g = a, b
+    if k % 2 == 0 then f, g = b, a end
+    if k % 3 == 0 then g = f end
+    local got = (pg.foreach(function(x) return f(x, g) end, pg.ones(1)))
+    local first, second = k % 2 == 0 and 10 * k or k, k % 2 == 0 and k or 10 * k
+    if k % 3 == 0 then second = first end
+    t.equal(got, pg.tensor{first * second})
+  end
+end)
+
+t.test("variables of two branches may be one or two", function()
+  local function run(share, p)
+    local a, b = pg.tensor(1), pg.tensor(1)
+    local function add() a = a + 1 end
+    local function other() b = b * 5 end
+    if share then
+      other = function() a = a * 5 end
+    end
+    pg.cond(pg.tensor(p), add, other)
+    return a, b
+  end
+  t.equal({run(true, true)}, {pg.tensor(2), pg.tensor(1)})
+  t.equal({run(true, false)}, {pg.tensor(5), pg.tensor(1)})
+  t.equal({run(false, true)}, {pg.tensor(2), pg.tensor(1)})
+  t.equal({run(false, false)}, {pg.tensor(1), pg.tensor(5)})
+end)
+
+t.test("code that is loaded again and again leaves a bounded number of graphs", function()
+  t.skip_in("gcstress", "hundreds of traces")
+  local function load_some(n)
+    for k = 1, n do
+      local body = assert(loadstring("return function(x, s) return s * " .. k .. ", s + x end"))()
+      pg.foreach(body, pg.ones(2), pg.zeros{})
+    end
+    collectgarbage() collectgarbage()
+    return collectgarbage("count")
+  end
+  load_some(600)
+  local before = load_some(600)
+  local after = load_some(600)
+  t.check(after - before < 1500, ("%.0f KB of Lua more"):format(after - before))
+end)
+
+t.test("pg.debug checks counts as graphs do", function()
+  local function f(_, s) return s * 2 end
+  pg.debug(function()
+    t.equal(pg.loop(pg.tensor(true), f, pg.ones(2)), pg.full({2}, 2))
+    t.error_contains(function() pg.loop(pg.tensor{3}, f, pg.ones(2)) end, "count")
+  end)
+end)
