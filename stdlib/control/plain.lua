@@ -12,12 +12,19 @@ local function holds(op, pred)
   return value ~= 0 and value ~= false
 end
 
+-- The same values in boxes of their own: what is written to them in place changes no other tensor.
+local function own_boxes(list)
+  local boxes = {}
+  for k, x in ipairs(list) do boxes[k] = x:reshape_as(x) end
+  return boxes
+end
+
 --- plain.branch: see traced.branch.
 function plain.branch(b)
   local taken = holds(b.op, b.pred) and 1 or 2
   local used, results = core.in_stream(taken, b.branches[taken])
   if used then core.take_tick() end
-  return results
+  return own_boxes(results)
 end
 
 local function row_count(l)
@@ -68,10 +75,11 @@ function plain.loop(l)
     n = n + 1
     local items = {}
     for k, x in ipairs(l.slices) do items[k] = x[n] end
-    local used, new, outs = core.in_stream(n, l.step, core.pg.tensor(n, {dtype = "int64"}), items, states)
+    local used, new, outs = core.in_stream(n, l.step, core.pg.tensor(n, {dtype = "int64"}), own_boxes(items), own_boxes(states))
     random = random or used
     check_types(l, types, new)
-    for k, out in ipairs(outs) do
+    new = own_boxes(new)
+    for k, out in ipairs(own_boxes(outs)) do
       rows[k] = rows[k] or {}
       rows[k][n] = out
     end

@@ -7,7 +7,7 @@ local walk = core.require("hybrid.walk")
 local place = core.require("hybrid.place")
 local traced = {}
 
-local ipairs = ipairs
+local ipairs, rawequal = ipairs, rawequal
 local is_tensor = core.is_tensor
 
 -- What the functions of a combinator can assign.
@@ -50,6 +50,19 @@ local function add_places(carried, more)
     end
   end
   return added
+end
+
+-- A condition runs before the step that it decides about, so what it assigns has nowhere to go.
+local function check_unassigned(op, w, carried, values)
+  for i, p in ipairs(carried) do
+    if not rawequal(place.read(p), values[i]) then core.fail(op, "the condition assigns %s; do that in the body", place.name(p)) end
+  end
+  for _, change in ipairs(w:difference()) do
+    local p = place_of(change)
+    if is_tensor(change.after) and add_places({unpack(carried)}, {p}) then
+      core.fail(op, "the condition assigns %s; do that in the body", place.name(p))
+    end
+  end
 end
 
 local function read_all(places)
@@ -96,7 +109,9 @@ local function try_loop(l, w, carried)
   end
   local function cond(states)
     write_all(carried, cut(states, own + 1, count), count - own)
-    return l.cond(cut(states, 1, own))
+    local flag = l.cond(cut(states, 1, own))
+    check_unassigned(l.op, w, carried, cut(states, own + 1, count))
+    return flag
   end
   local form = {}
   for key, value in pairs(l) do form[key] = value end

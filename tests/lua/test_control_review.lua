@@ -154,3 +154,43 @@ t.test("pg.debug checks counts as graphs do", function()
     t.error_contains(function() pg.loop(pg.tensor{3}, f, pg.ones(2)) end, "count")
   end)
 end)
+
+local function each_way(name, f)
+  for _, way in ipairs{"eager", "jit", "debug"} do
+    t.test(name .. ", " .. way, function()
+      f(function(g)
+        if way == "jit" then return pg.jit(g)() end
+        if way == "debug" then return pg.debug(g) end
+        return g()
+      end)
+    end)
+  end
+end
+
+each_way("bodies write in place to boxes of their own", function(run)
+  local xs, s0, w = pg.tensor{1, 2, 3}, pg.zeros(2), pg.zeros(2)
+  local outs, last = run(function()
+    return pg.foreach(function(x, s)
+      x:mul_(2)
+      s:add_(x)
+      w:add_(1)
+      return w, s
+    end, xs, s0)
+  end)
+  t.equal({outs, last, xs, s0, w}, {pg.tensor{{1, 1}, {2, 2}, {3, 3}}, pg.full({2}, 12), pg.tensor{1, 2, 3}, pg.zeros(2), pg.full({2}, 3)})
+  local kept = run(function() return pg.loop(2, function() return w end, s0) end)
+  kept:add_(1)
+  local taken = run(function() return pg.cond(w:sum():gt(0), function() return w end, function() return s0 end) end)
+  taken:add_(1)
+  t.equal({kept, taken, w}, {pg.full({2}, 4), pg.full({2}, 4), pg.full({2}, 3)})
+end)
+
+t.test("a condition that assigns a tensor from outside is an error", function()
+  local n, holder = pg.zeros{}, {n = pg.zeros{}}
+  local function count(condition) return pg.while_loop(condition, function(i) n = n * 1 return nil, i + 1 end, {0}) end
+  for _, way in ipairs{pg.jit, function(f) return f end} do
+    t.error_contains(way(function() count(function(i) n = n + 1 return i:lt(3) end) end), "the condition assigns upvalue 'n'")
+    t.error_contains(way(function() count(function(i) holder.n = holder.n + 1 return i:lt(3) end) end), "the condition assigns")
+    t.equal({n, holder.n}, {pg.zeros{}, pg.zeros{}})
+  end
+end)
