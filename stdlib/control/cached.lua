@@ -58,11 +58,19 @@ function cached.once(f, functions)
   local mark = inspect.next_serial()
   local graphs = core.graphs
   graphs.off = graphs.off + 1
-  local results = pack(core.trace(f, 0))
+  local traced = pack(pcall(core.trace, f, 0))
   graphs.off = graphs.off - 1
-  if not results[1] then error(results[2], 0) end
-  local list = {n = results.n - 2, unpack(results, 3, results.n)}
-  return unpack(run_trace(results[2], mark, list, assigned(w)), 1, list.n)
+  if not traced[1] or not traced[2] then
+    walk.roll_back(w:difference())
+    error(traced[1] and traced[3] or traced[2], 0)
+  end
+  local list = {n = traced.n - 3, unpack(traced, 4, traced.n)}
+  local results = pack(pcall(run_trace, traced[3], mark, list, assigned(w)))
+  if not results[1] then
+    walk.roll_back(w:difference())
+    error(results[2], 0)
+  end
+  return unpack(results[2], 1, list.n)
 end
 
 -- Call sites ---------------------------------------------------------------------------------------------------------------------

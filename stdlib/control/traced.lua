@@ -94,6 +94,21 @@ local function names_of(places)
   return names
 end
 
+-- Functions for C, through which an error that is no text does not pass: `keep` keeps it for the one who called C.
+local function errors_kept(keep, f)
+  local function pass(ok, ...)
+    if ok then return ... end
+    keep.error = ...
+    error(keep.error, 0)
+  end
+  return f and function(...) return pass(pcall(f, ...)) end
+end
+
+local function raise(keep, text)
+  local kept = keep.error
+  error(kept ~= nil and type(kept) ~= "string" and kept or text, 0)
+end
+
 -- One attempt; nil where the body assigned places that are not carried yet.
 local function try_loop(l, w, carried)
   local own, before, changes, again = #l.carries, read_all(carried), nil, false
@@ -115,12 +130,13 @@ local function try_loop(l, w, carried)
   end
   local form = {}
   for key, value in pairs(l) do form[key] = value end
-  form.step, form.cond = step, l.cond and cond
+  local keep = {}
+  form.step, form.cond = errors_kept(keep, step), errors_kept(keep, l.cond and cond)
   form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, names_of(carried))
   local ok, finals, stacks, steps = pcall(core.trace_loop, form, form.slices, form.carries)  -- lists for symbols, which are known by the arguments
   if not ok then
     write_all(carried, before, #before)
-    error(finals, 0)
+    raise(keep, finals)
   end
   if again then
     walk.roll_back(changes)
@@ -142,7 +158,7 @@ end
 
 local function try_branch(b, w, carried)
   local before, again, changes = read_all(carried), false, nil
-  local counts, branches = {}, {}
+  local counts, branches, keep = {}, {}, {}
   for i = 1, 2 do
     branches[i] = function()
       write_all(carried, before, #before)
@@ -158,12 +174,13 @@ local function try_branch(b, w, carried)
       walk.roll_back(changes)
       return joined(results, values)
     end
+    branches[i] = errors_kept(keep, branches[i])
   end
   local function names() return joined(b.names(), names_of(carried)) end
   local ok, results = pcall(core.trace_branch, {op = b.op, pred = b.pred, branches = branches, names = names}, b.pred)
   if not ok then
     write_all(carried, before, #before)
-    error(results, 0)
+    raise(keep, results)
   end
   if again then
     walk.roll_back(changes)

@@ -194,3 +194,36 @@ t.test("a condition that assigns a tensor from outside is an error", function()
     t.equal({n, holder.n}, {pg.zeros{}, pg.zeros{}})
   end
 end)
+
+t.test("a site that makes a graph for each call leaves everything as it was after an error", function()
+  local acc, n = pg.zeros{}, pg.zeros{}
+  local holder = {n = n}
+  for k = 1, 20 do
+    local function body(x, s)
+      n, holder.n = n + x, holder.n * 2
+      acc:add_(1)
+      pg.assert(x:lt(3), "too large")
+      return x * k, s
+    end
+    t.error_contains(function() pg.foreach(body, pg.tensor{1, 2, 3}, 0) end, "too large")
+    t.error_contains(function() pg.foreach(function(x) n = n + x * k error("stop") end, pg.tensor{1, 2, 3}) end, "stop")
+    t.equal({acc, n, holder.n}, {pg.zeros{}, pg.zeros{}, pg.zeros{}})
+  end
+end)
+
+t.test("errors that are no texts pass through bodies", function()
+  local thing = {}
+  local function fail() error(thing) end
+  local x = pg.ones(2)
+  for _, f in ipairs{
+    function() pg.foreach(fail, x) end,
+    function() pg.loop(2, function() return pg.loop(2, fail, x) end, x) end,
+    function() pg.cond(pg.tensor(true), fail, function() return x end) end,
+    function() pg.while_loop(fail, function() return nil, x end, {x}) end,
+  } do
+    for _, way in ipairs{pg.jit, function(g) return g end, function(g) return function() pg.debug(g) end end} do
+      local ok, e = pcall(way(f))
+      t.check(not ok and rawequal(e, thing), tostring(e))
+    end
+  end
+end)
