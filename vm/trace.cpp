@@ -167,6 +167,7 @@ int32_t TraceSession::output(lua_State* L, int i) {
   if (!box || !box->get().is_array()) throw Error("trace: not a tensor with a value");
   const auto found = box->cell ? cells_.find(box->cell.get()) : cells_.end();
   if (found == cells_.end()) {
+    records |= !recording_ && owns(box->get()) && box->get().has_node();
     graph.outputs.push_back(operand_of(box->get()));
   } else {  // a gradient, which has its own value back by now
     const Captured& c = captured[size_t(found->second)];
@@ -392,6 +393,9 @@ Call* make_call(TraceSession& session, std::vector<int32_t> results, Program::Op
   call->results = std::move(results);
   call->recording = session.guards_recording;
   call->training = session.guards_training;
+  // A backward inside has used up what was recorded.
+  call->records = session.records && std::none_of(session.graph.nodes.begin(), session.graph.nodes.end(),
+                                                  [](const Node& node) { return node.kind == NodeKind::kGradient; });
   call->program = Ref<Program>(new Program(without_dead_nodes(session.graph), session.generators, std::move(options)));
   return call.release();
 }
@@ -517,6 +521,7 @@ class Running {
 };
 
 Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
+  const ScopedFlag recording(state.ctx.recording, state.ctx.recording || call.records);
   Lease lease(call, boxes, !state.ctx.recording);
   Values out = call.program->run(state.ctx, lease.inputs);
   lease.finish();

@@ -74,6 +74,7 @@ class TraceSession final : public GraphBuilder {
   std::deque<Captured> captured;            // tensors and gradients, in order of first use
   std::vector<Freshness> freshness;
   std::optional<bool> guards_recording, guards_training;
+  bool records = false;                     // a result was recorded inside, where no one recorded the call
   std::string failed;                       // the first error that the script may not catch away
   int boxes = LUA_NOREF;                    // registry reference to a table: index in `captured` → tensor
 
@@ -155,6 +156,7 @@ struct ProgramCall {
   std::vector<Fresh> fresh;
   std::vector<int32_t> results;       // outputs of the graph that become new tensors
   std::optional<bool> recording, training;
+  bool records = false;               // gradients flow back from its results even where the call is not recorded
 };
 
 // The program at stack index i; throws when there is none.

@@ -227,3 +227,19 @@ t.test("errors that are no texts pass through bodies", function()
     end
   end
 end)
+
+t.test("what a jitted function records can be differentiated by its caller", function()
+  local w = pg.tensor{1, 2}:attach_grad()
+  local recorded = pg.jit(function(v) return pg.record(function() return pg.loop(2, function(_, s) return s * v end, v):sum() end), v * 2 end)
+  for _ = 1, 3 do
+    local y, twice = recorded(w)
+    y:backward()
+    t.equal({y, w.grad, twice}, {pg.tensor(9), pg.tensor{3, 12}, pg.tensor{2, 4}})
+  end
+  local used = pg.jit(function(v)
+    local y = pg.record(function() return (v * v):sum() end)
+    y:backward()
+    return y
+  end)
+  for _ = 1, 2 do t.error_contains(function() used(w):backward() end, "backward") end
+end)
