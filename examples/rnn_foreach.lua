@@ -4,7 +4,7 @@
 local pg = require "perigee"
 local nn = pg.nn
 
-local rounds, tiny = tonumber(arg[1]) or 20, arg[2] == "--tiny"
+local rounds, tiny = tonumber(arg[1]) or 10, arg[2] == "--tiny"
 local ffi = require "ffi"
 ffi.cdef "struct example_time { long seconds, nanoseconds; }; int clock_gettime(int, struct example_time *);"
 local stamp = ffi.new("struct example_time")
