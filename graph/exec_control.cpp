@@ -7,15 +7,27 @@
 
 namespace pg {
 
-RandomKey body_stream(const RandomKey& state, uint64_t tick, uint64_t step) {
-  auto mix = [](uint64_t x) {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  };
-  return {mix(mix(mix(state.seed) ^ (state.tick + tick)) ^ step), 0};
+namespace {
+
+uint64_t mixed(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
 }
+
+uint64_t stream_of(const RandomKey& state, uint64_t tick) { return mixed(mixed(state.seed) ^ (state.tick + tick)); }
+
+// The body of a chunk gets the stream of its loop and the number of the steps before, which the loop in it goes on from.
+RandomKey body_state(const RandomKey& outer, const BodyStream& s, uint64_t step) {
+  if (s.inner) return {mixed(outer.seed ^ (outer.tick + step)), 0};
+  if (s.chunk > 0) return {stream_of(outer, s.tick), (step - 1) * s.chunk};
+  return body_stream(outer, s.tick, s.before + step);
+}
+
+}  // namespace
+
+RandomKey body_stream(const RandomKey& state, uint64_t tick, uint64_t step) { return {mixed(stream_of(state, tick) ^ step), 0}; }
 
 // One body in a frame.
 class BodyRun {
@@ -41,7 +53,7 @@ class BodyRun {
   void operator()(uint64_t step) {
     if (!states_.empty()) {
       for (const BodyStream& s : control_.streams)
-        if (s.generator < states_.size()) states_[s.generator] = body_stream(outer_.states_[s.generator], s.tick, step);
+        if (s.generator < states_.size()) states_[s.generator] = body_state(outer_.states_[s.generator], s, step);
       run_.bind_generators(states_);
     }
     run_();

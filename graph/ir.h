@@ -74,6 +74,10 @@ struct LoopForm {
 // the node names: see body_stream in graph/exec.h.
 struct BodyStream {
   uint64_t generator = 0, tick = 0;
+  // Loops in parts draw what they draw as a whole. Only in specialized programs:
+  uint64_t chunk = 0;    // > 0: a step is a chunk of so many steps, which the loop in its body takes
+  bool inner = false;    // of that loop
+  uint64_t before = 0;   // steps that another loop took before the first
   bool operator==(const BodyStream&) const = default;
 };
 

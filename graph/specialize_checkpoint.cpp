@@ -68,11 +68,17 @@ Node loop_node(const Node& like, LoopForm form, std::shared_ptr<const Graph> bod
   return node;
 }
 
-// Streams of a loop inside of the body of another.
+// Streams of the loop over chunks of so many steps.
+std::vector<BodyStream> chunk_streams(std::vector<BodyStream> streams, int64_t size) {
+  for (BodyStream& s : streams) s.chunk = uint64_t(size);
+  return streams;
+}
+
+// Streams of the loop over the steps of a chunk.
 std::vector<BodyStream> inner_streams(const std::vector<BodyStream>& streams, std::vector<uint64_t>& ticks) {
   std::vector<BodyStream> inner;
   for (const BodyStream& s : streams) {
-    inner.push_back({s.generator, 0});
+    inner.push_back({.generator = s.generator, .inner = true});
     if (ticks.size() <= s.generator) ticks.resize(s.generator + 1);
     ticks[s.generator] = 1;
   }
@@ -162,7 +168,7 @@ Values Replay::checkpointed(const Node& node, const Values& in) {
   form.recompute = true;
   Node outer = loop_node(node, form, chunk);
   outer.line = node.line;
-  outer.streams = node.streams;
+  outer.streams = chunk_streams(node.streams, size);
   Values out = loop(with_operands(outer, whole.all().size()), whole.all());
   for (size_t k = 1 + carries; k < out.size(); ++k) out[k] = reshape(ctx_, out[k], in_rows(out[k].shape()));
   if (rest > 0) {
@@ -172,8 +178,8 @@ Values Replay::checkpointed(const Node& node, const Values& in) {
     form.limit = rest;
     Node remainder = loop_node(node, form, body);
     remainder.line = node.line;
-    remainder.streams = inner_streams(node.streams, ticks);  // the chunks have the streams of this node, from chunk 1 on
-    for (size_t k = 0; k < remainder.streams.size(); ++k) remainder.streams[k].tick = node.streams[k].tick;
+    remainder.streams = node.streams;
+    for (BodyStream& stream : remainder.streams) stream.before = uint64_t(chunks * size);
     const Values more = loop(with_operands(remainder, last.all().size()), last.all());
     for (size_t k = 0; k < carries; ++k) out[1 + k] = more[1 + k];
     for (size_t k = 1 + carries; k < out.size(); ++k) {
@@ -241,7 +247,7 @@ Values Replay::checkpointed_while(const Node& node, const Values& in, int64_t si
   form.recompute = true;
   Node outer = loop_node(node, form, chunk);
   outer.line = node.line;
-  outer.streams = node.streams;
+  outer.streams = chunk_streams(node.streams, size);
   Operands given = chunk_in;
   if (limit == 0) given.first = {builder_.filled(ctx_, flag.type(), 0)};
   const Values found = loop(with_operands(outer, given.all().size()), given.all());

@@ -243,3 +243,58 @@ t.test("what a jitted function records can be differentiated by its caller", fun
   end)
   for _ = 1, 2 do t.error_contains(function() used(w):backward() end, "backward") end
 end)
+
+each_way("loops in parts draw what they draw as a whole", function(run)
+  local x, w = pg.range(1, 22):reshape{11, 2} / 22, pg.tensor{0.5, 0.7}:attach_grad()
+  local function body(row, s)
+    local y = (row * w + s):tanh():dropout(0.4) + pg.rand(2) * 0.1
+    return y * s, y
+  end
+  local programs = {
+    function(o) local outs, h = pg.foreach(body, x, pg.ones(2), o) return outs:sum() + (h * h):sum() end,
+    function(o) return pg.loop(11, function(i, s) return (body(x[i], s)) end, pg.ones(2), o):sum() end,
+    function(o) return pg.loop(pg.tensor(7), function(i, s) return (body(x[i], s)) end, pg.ones(2), o):sum() end,
+    function(o)
+      o = {max_iterations = 10, checkpoint = o and o.checkpoint}
+      local outs, vars = pg.while_loop(function(i) return (i + pg.rand{} * 0.5):lt(9) end, function(i, s)
+        local out, h = body(x[i], s)
+        return out, {i + 1, h}
+      end, {1, pg.ones(2)}, o)
+      return outs:sum() + vars[2]:sum()
+    end,
+    function(o)
+      return (pg.foreach(function(row, s)
+        local h = pg.loop(5, function(_, u) return (body(row, u)) end, s, o)
+        return h, h
+      end, x[{{1, 5}}], pg.ones(2), o)):sum()
+    end,
+  }
+  for k, program in ipairs(programs) do
+    local function measure(options)
+      w.grad:zero_()
+      pg.manual_seed(k)
+      local y = pg.record(function() return run(function() return program(options) end) end)
+      y:backward()
+      return y, w.grad:clone(), pg.rand(2)
+    end
+    local y, slope, after = measure(nil)
+    for _, size in ipairs{1, 2, 3, 5, 20} do
+      local y2, slope2, after2 = measure{checkpoint = size}
+      t.close(y2, y)
+      t.close(slope2, slope)
+      t.equal(after2, after)
+    end
+  end
+end)
+
+t.test("the second gradient of a loop in parts draws the same numbers", function()
+  local x = pg.tensor{0.5, 0.7}
+  local function second(options)
+    pg.manual_seed(3)
+    return pg.grad(function(u) return pg.grad(function(v)
+      return pg.loop(7, function(_, s) return (s * v):sin() + pg.rand(2) * v * 0.1 end, v, options):sum()
+    end)(u):sum() end)(x)
+  end
+  local whole = second()
+  for _, size in ipairs{2, 3} do t.close(second{checkpoint = size}, whole) end
+end)
