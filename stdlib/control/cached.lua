@@ -249,6 +249,35 @@ local function with_inner(functions)
   return all
 end
 
+-- Sites of blocks -----------------------------------------------------------------------------------------------------------------
+
+local function is_block(value) return type(value) == "table" and core.require("nn.discover").is_block(value) end
+
+-- The first block among the arguments of a site, which is `self` as a rule.
+local function find_block(site, list, n)
+  site.block_at = false
+  for i = 1, n do
+    if is_block(list[i]) then
+      site.block_at, site.first_block = i, setmetatable({list[i]}, {__mode = "v"})
+      return
+    end
+  end
+end
+
+-- Blocks of one class come to the same site; all but the first have one of their own there, which lives as long as they do.
+local function site_for(site, list, n, functions)
+  if site.block_at == nil then find_block(site, list, n) end
+  local block = site.block_at and list[site.block_at]
+  if not block or rawequal(block, site.first_block[1]) or not is_block(block) then return site end
+  local own_sites = rawget(block, "_sites")
+  if not own_sites then
+    own_sites = setmetatable({}, {__mode = "k"})
+    rawset(block, "_sites", own_sites)
+  end
+  if not own_sites[site] then own_sites[site] = make_site(site.f, functions) end
+  return own_sites[site]
+end
+
 local function finish(call, spec, ...)
   if spec == "" then return ... end
   local n = 0
@@ -292,6 +321,7 @@ function cached.call(f, ...)
     site = site_of(f, call.functions, call)
     list, n = arguments_of(call, site)
   end
+  site = site_for(site, list, n, call.functions)
   local outer = site.call
   site.call = call
   local results = pack(pcall(site.exec, n, unpack(list, 1, n)))

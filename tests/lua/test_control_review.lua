@@ -298,3 +298,36 @@ t.test("the second gradient of a loop in parts draws the same numbers", function
   local whole = second()
   for _, size in ipairs{2, 3} do t.close(second{checkpoint = size}, whole) end
 end)
+
+t.test("many blocks of one class keep a graph each, as long as they live", function()
+  t.skip_in("gcstress", "many traces")
+  local enter, entered = counter()
+  local Layer = nn.HybridBlock:extend("Layer")
+  function Layer:init(scale) self.scale = pg.param{shape = {1}, init = pg.init.Constant(scale)} end
+  function Layer:forward(x)
+    return (pg.foreach(function(row, s)
+      enter()
+      local y = row * self.scale + s
+      return y, y
+    end, x, pg.zeros(2)))
+  end
+  local dead = setmetatable({}, {__mode = "k"})
+  local function run(count)
+    local layers = {}
+    for k = 1, count do
+      layers[k] = Layer(k)
+      layers[k]:initialize()
+      dead[layers[k]] = true
+    end
+    for _ = 1, 4 do
+      for k, layer in ipairs(layers) do t.equal(layer(pg.ones(3, 2)), pg.tensor{{k, k}, {2 * k, 2 * k}, {3 * k, 3 * k}}) end
+    end
+  end
+  run(30)
+  t.check(entered() <= 90, entered() .. " entries for 30 blocks")
+  for _ = 1, 3 do run(5) end
+  for _ = 1, 3 do collectgarbage() end
+  local left = 0
+  for _ in pairs(dead) do left = left + 1 end
+  t.check(left <= 8, left .. " of 45 blocks are held")
+end)
