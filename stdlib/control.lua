@@ -104,6 +104,14 @@ local function step_outputs(op, seen, value)
   return out.leaves
 end
 
+-- What a body answered, which must be no more than it is asked for.
+local function answers(op, most, what, ...)
+  if select("#", ...) > most and select(most + 1, ...) ~= nil then
+    core.fail(op, "the body answered %d values (expected %s)", select("#", ...), what)
+  end
+  return ...
+end
+
 local function check_tail(op, options, spec)
   options = args.options(op, options, spec)
   if options.checkpoint then args.count(op, "checkpoint", options.checkpoint, 1) end
@@ -164,7 +172,7 @@ local function run_foreach(engine, body, data, states, checkpoint)
     op = "foreach", functions = {body}, slices = items.leaves, slice_names = items.names,
     carries = state.leaves, carry_names = state.names, checkpoint = checkpoint,
     step = function(_, slices, carries)
-      local out, new = body(put_together(items, slices), put_together(state, carries))
+      local out, new = answers("foreach", 2, "outputs and states", body(put_together(items, slices), put_together(state, carries)))
       return next_state("foreach", "states", state, new), step_outputs("foreach", seen, out)
     end,
   }
@@ -200,7 +208,7 @@ local function run_while(engine, cond, body, list, max_iterations, checkpoint)
     limit = max_iterations, checkpoint = checkpoint,
     cond = function(carries) return predicate((call(cond, carries))) end,
     step = function(_, _, carries)
-      local out, new = call(body, carries)
+      local out, new = answers("while_loop", 2, "outputs and the list of variables", call(body, carries))
       if out ~= nil and not max_iterations then
         core.fail("while_loop", "outputs need the option max_iterations, the number of their rows; without it the body answers nil and the variables")
       end
@@ -226,7 +234,7 @@ local function run_loop(engine, body, count, state, checkpoint)
   local parts = take_apart("loop", "state", state)
   local finals = engine.loop{
     op = "loop", functions = {body}, slices = {}, carries = parts.leaves, carry_names = parts.names, count = count, checkpoint = checkpoint,
-    step = function(i, _, carries) return next_state("loop", "state", parts, (body(i, put_together(parts, carries)))), {} end,
+    step = function(i, _, carries) return next_state("loop", "state", parts, (answers("loop", 1, "the state", body(i, put_together(parts, carries))))), {} end,
   }
   return put_together(parts, finals)
 end

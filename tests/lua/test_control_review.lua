@@ -331,3 +331,16 @@ t.test("many blocks of one class keep a graph each, as long as they live", funct
   for _ in pairs(dead) do left = left + 1 end
   t.check(left <= 8, left .. " of 45 blocks are held")
 end)
+
+t.test("bodies that answer too many values", function()
+  local x = pg.ones(3)
+  for _, way in ipairs{pg.jit, function(f) return f end, function(f) return function() return pg.debug(f) end end} do
+    t.error_contains(way(function() return pg.foreach(function(a, s) return a, s, s end, x, x) end), "foreach: the body answered 3 values (expected outputs and states)")
+    t.error_contains(way(function() return pg.loop(2, function(_, s) return s, s * 2 end, x) end), "loop: the body answered 2 values (expected the state)")
+    t.error_contains(way(function()
+      return pg.while_loop(function(i) return i:lt(3) end, function(i, s) return nil, {i + 1, s}, s end, {0, x})
+    end), "while_loop: the body answered 3 values (expected outputs and the list of variables)")
+    local outs = way(function() return (pg.foreach(function(a) return a, nil, nil end, x)) end)()
+    t.equal(outs, x)
+  end
+end)
