@@ -4,10 +4,10 @@ local plain = {}
 
 local ipairs = ipairs
 
-local function describe(x) return ("%s %s"):format(x.dtype, table.concat(x.shape, "x")) end
+local function describe(x) return ("%s %s"):format(x.dtype, x:dim() == 0 and "scalar" or table.concat(x.shape, "x")) end
 
-local function holds(op, pred)
-  if pred:numel() ~= 1 then core.arg_error(op, "pred", "a tensor of one element", pred) end
+local function holds(op, name, pred)
+  if pred:numel() ~= 1 then core.arg_error(op, name, "a tensor of one element", pred) end
   local value = pred:item()
   return value ~= 0 and value ~= false
 end
@@ -21,7 +21,7 @@ end
 
 --- plain.branch: see traced.branch.
 function plain.branch(b)
-  local taken = holds(b.op, b.pred) and 1 or 2
+  local taken = holds(b.op, "pred", b.pred) and 1 or 2
   local used, results = core.in_stream(taken, b.branches[taken])
   if used then core.take_tick() end
   return own_boxes(results)
@@ -71,7 +71,7 @@ end
 function plain.loop(l)
   local states, rows, most, n = l.carries, {}, most_steps(l), 0
   local types, random = states, false
-  while n < most and (not l.cond or holds(l.op, l.cond(states))) do
+  while n < most and (not l.cond or holds(l.op, "cond", l.cond(states))) do
     n = n + 1
     local items = {}
     for k, x in ipairs(l.slices) do items[k] = x[n] end
