@@ -95,7 +95,7 @@ local function is_script(value) return type(value) == "function" and inspect.kin
 -- another function than at the call before.
 local function arguments_of(call, site)
   local list, n, functions = {}, call.n, call.functions
-  local first, holder, place = {}, {}, {}  -- by value: where it was met first
+  local first, holder, slot = {}, {}, {}  -- by value: where it was met first
   for i = 1, n do
     local value = call[i]
     list[i] = type(value) == "function" and own(functions, value) or value
@@ -108,8 +108,8 @@ local function arguments_of(call, site)
       local argument = value
       if value ~= nil and value == value then
         local known = first[value]
-        if not known then first[value], holder[n], place[n] = n, f, i
-        elseif cell(f, i) == cell(holder[known], place[known]) then argument = variable_texts[known] end
+        if not known then first[value], holder[n], slot[n] = n, f, i
+        elseif cell(f, i) == cell(holder[known], slot[known]) then argument = variable_texts[known] end
         if type(value) == "function" then
           if site.had[n] and site.inner[n] ~= value then site.deep = site.deep or is_script(value) end
           site.had[n], site.inner[n] = true, value
