@@ -1,4 +1,5 @@
--- The ways in which the whole of tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process.
+-- The ways in which the whole of tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
+-- sanitized: under the sanitizers too.
 local function testing(pg)
   local ok, hooks = pcall(function() return pg.testing end)
   return ok and hooks or nil
@@ -13,14 +14,14 @@ local function hybrid(pg)
 end
 
 return {
-  {name = "eager", doc = "as a script runs"},
-  {name = "hybrid", doc = "blocks hybridized, op calls jitted", setup = hybrid, env = {PERIGEE_VERIFY_PLANS = "1"}},
+  {name = "eager", doc = "as a script runs", sanitized = true},
+  {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = true, setup = hybrid, env = {PERIGEE_VERIFY_PLANS = "1"}},
   {name = "nofuse", doc = "hybrid without any pass", setup = hybrid, env = {PERIGEE_DISABLE_PASSES = "all", PERIGEE_VERIFY_PLANS = "1"}},
   {name = "roundtrip", doc = "hybrid, every graph through the files of an export", env = {PERIGEE_VERIFY_PLANS = "1"}, setup = function(pg)
     hybrid(pg)
     testing(pg).roundtrip_all(true)
   end},
-  {name = "gcstress", doc = "a collection at each op", setup = function(pg)
+  {name = "gcstress", doc = "a collection at each op", sanitized = true, setup = function(pg)
     local hooks = testing(pg)
     if hooks and hooks.gc_stress then hooks.gc_stress(true) end
   end},

@@ -23,6 +23,14 @@ local function list(folder)
   return files
 end
 
+-- Under the sanitizers those that add code to look at: the others run the same with other canaries, files or passes.
+local function all_modes()
+  if not os.getenv("PERIGEE_SANITIZED") then return modes end
+  local some = {}
+  for _, m in ipairs(modes) do if m.sanitized then some[#some + 1] = m end end
+  return some
+end
+
 local function find_mode(name)
   for _, m in ipairs(modes) do if m.name == name then return m end end
   local names = {}
@@ -104,7 +112,7 @@ end
 
 local function run_children()
   local sum = {passed = 0, failed = 0, skipped = 0}
-  for _, mode in ipairs(opts.mode and {find_mode(opts.mode)} or modes) do
+  for _, mode in ipairs(opts.mode and {find_mode(opts.mode)} or all_modes()) do
     local own = {passed = 0, failed = 0, skipped = 0}
     if opts.isolate then
       for _, file in ipairs(list("tests/lua")) do
