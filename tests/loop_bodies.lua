@@ -2,8 +2,8 @@
 local pg = require "perigee"
 local bodies = {}
 
--- Results and gradients of all inputs.
-local function measured(f, inputs)
+-- Results of f() and gradients of all inputs.
+function bodies.measured(f, inputs)
   for _, x in ipairs(inputs) do x:attach_grad() end
   local outs
   local loss = pg.record(function()
@@ -20,10 +20,10 @@ local function measured(f, inputs)
 end
 
 local function compare(name, f, inputs)
-  local expected = pg.debug(function() return measured(f, inputs) end)
+  local expected = pg.debug(function() return bodies.measured(f, inputs) end)
   local jitted = pg.jit(function() return f() end)
   for way, g in pairs{eager = f, jit = function() return jitted() end} do
-    for i, value in ipairs(measured(g, inputs)) do
+    for i, value in ipairs(bodies.measured(g, inputs)) do
       local scale = 1 + expected[i]:abs():max():item()
       local off = (value - expected[i]):abs():max():item()
       if off ~= off or off > 2e-5 * scale then error(("%s, %s: value %d is off by %g of %g"):format(name, way, i, off, scale), 2) end

@@ -1,6 +1,7 @@
 -- Loops with random bodies, against plain Lua: results and gradients. Load it anew for each seed: a place in a script that
 -- keeps making new graphs runs as plain Lua after a while.
 local pg = require "perigee"
+local bodies = require "tests.loop_bodies"
 local loops = {}
 
 local B, N = 2, 3  -- B is 1 for every third seed
@@ -94,20 +95,7 @@ function kinds.unlimited(seed, v, w)
 end
 
 local function measured(kind, seed, v, w)
-  local leaves = {v.xs, v.ys, v.h, v.g, v.c, w.a, w.b, w.c, w.words}
-  for _, x in ipairs(leaves) do x:attach_grad() end
-  local outs
-  local loss = pg.record(function()
-    outs = kinds[kind](seed, v, w)
-    local sum = 0
-    for k, out in ipairs(outs) do sum = sum + (out * out * (0.3 + 0.1 * k)):sum() end
-    return sum
-  end)
-  loss:backward()
-  local all = {}
-  for i, out in ipairs(outs) do all[i] = out:detach() end
-  for _, x in ipairs(leaves) do all[#all + 1] = x.grad + 0 end
-  return all
+  return bodies.measured(function() return kinds[kind](seed, v, w) end, {v.xs, v.ys, v.h, v.g, v.c, w.a, w.b, w.c, w.words})
 end
 
 function loops.check(kind, seed)

@@ -39,21 +39,16 @@ function steps.gru(w)
   end
 end
 
-function steps.tanh(w)
-  local weight = w.h2h_weight
-  return function(x, s)
-    local h = tanh(x + linear(s[1], weight))
-    return h, {h}
+local function plain(activation)
+  return function(w)
+    local weight = w.h2h_weight
+    return function(x, s)
+      local h = activation(x + linear(s[1], weight))
+      return h, {h}
+    end
   end
 end
-
-function steps.relu(w)
-  local weight = w.h2h_weight
-  return function(x, s)
-    local h = relu(x + linear(s[1], weight))
-    return h, {h}
-  end
-end
+steps.tanh, steps.relu = plain(tanh), plain(relu)
 
 --- layers.direction(kind, x, w, states, lengths) -> outputs, final states of one layer in one direction over x (time, batch, size).
 --- kind is "lstm", "gru", "tanh" or "relu", w holds i2h_weight, h2h_weight, i2h_bias, h2h_bias (absent both or none), h2r_weight.
