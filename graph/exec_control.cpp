@@ -1,6 +1,8 @@
 // Branches and loops of plans. A body runs in a frame of its own whose memory is the scratch memory of its step; from step to
 // step of a loop only pointers move.
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "graph/exec_run.h"
 #include "tensor/context.h"

@@ -1,5 +1,6 @@
 // Reading models. Nothing a file claims is believed: structure, references, attributes, types and sizes are checked before the
 // model is handed out.
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <unordered_map>

@@ -1,4 +1,5 @@
 // idx, the format of MNIST: 0, 0, a dtype code, the number of dims, the dims, the elements; all big-endian.
+#include <algorithm>
 #include <bit>
 
 #include "graph/serialize.h"

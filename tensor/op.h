@@ -130,7 +130,7 @@ using DecomposeFn = std::vector<Var> (*)(Rule& c);
 struct OpDef {
   const char* name;
   const char* doc;
-  const char* example;                       // Lua, run by the tests; may use pg and must return something
+  const char* example = nullptr;             // Lua, run by the tests; may use pg and must return something
   std::vector<InputDef> inputs;
   std::vector<AttrDef> attrs = {};
   const char* signature = nullptr;           // positional order where it is not inputs, then attrs: "x dim index"

@@ -7,6 +7,7 @@
 // one-element tensors joins a larger one when nobody else reads it. Bits stay: the kernels of bodies compute what the ops
 // do one by one. Ops with an effect keep their order.
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "graph/fused.h"

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "tensor/cpu/loops.h"
+
 // Loops over register tiles carry an unroll pragma: an index the compiler cannot see as constant would put the
 // whole tile into memory.
 HWY_BEFORE_NAMESPACE();
@@ -51,13 +53,13 @@ void move_pieces(const BlockRuns& runs, T* x, const int64_t* offsets, int64_t ro
   constexpr int64_t lanes = hn::MaxLanes(d);
   constexpr int kCount = kBlockCols<T> / kLen;
   int64_t src[kCount];
-#pragma GCC unroll 16
+PERIGEE_UNROLL
   for (int i = 0; i < kCount; ++i) src[i] = runs.data[i].src;
   for (int64_t r = 0; r < rows; ++r, block += kBlockCols<T>) {
     T* from = x + offsets[r];
-#pragma GCC unroll 16
+PERIGEE_UNROLL
     for (int i = 0; i < kCount; ++i) {
-#pragma GCC unroll 16
+PERIGEE_UNROLL
       for (int64_t l = 0; l < kLen; l += lanes) {
         T* outside = from + src[i] + l;
         T* inside = block + i * kLen + l;
@@ -124,31 +126,31 @@ void multiply_tile(const Product<T>& p, int64_t tail) {
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V acc[MR][NV];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int i = 0; i < MR; ++i) {
     const V start = p.bias ? hn::Set(d, p.bias[i]) : hn::Zero(d);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int j = 0; j < NV; ++j) acc[i][j] = start;
   }
   const T* a = p.a;
   const T* b = p.b;
   for (int64_t l = 0; l < p.k; ++l, a += p.a_col, b += p.ldb) {
     V bv[NV];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int j = 0; j < NV; ++j) bv[j] = hn::LoadU(d, b + j * lanes);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int i = 0; i < MR; ++i) {
       const V av = hn::Set(d, a[i * p.a_row]);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
       for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
   }
   const auto last = hn::FirstN(d, static_cast<size_t>(tail));
   const bool whole = tail == lanes;
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int i = 0; i < MR; ++i) {
     T* row = p.c + i * p.ldc;
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int j = 0; j < NV; ++j) {
       V v = acc[i][j];
       if (p.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
@@ -207,9 +209,9 @@ void multiply(int64_t m, int64_t cols, int64_t k, const T* a, int64_t a_row, int
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// (a, b) folded to four lanes whose even ones sum to a's sum and odd ones to b's.
+// (a, b) folded to four lanes, or two if vectors have four: the even lanes sum to a's sum, the odd ones to b's.
 template <class D, class V>
-HWY_INLINE auto fold_pair(D d, V a, V b) {
+HWY_INLINE auto fold_pair([[maybe_unused]] D d, V a, V b) {
   const hn::Half<D> h;
   const auto ha = hn::Add(hn::LowerHalf(h, a), hn::UpperHalf(h, a));
   const auto hb = hn::Add(hn::LowerHalf(h, b), hn::UpperHalf(h, b));
@@ -227,7 +229,8 @@ HWY_INLINE void add_sums(D d, const V (&v)[4], int rows, T* to, int64_t ld) {
     const hn::FixedTag<float, 4> d4;
     const auto ab = fold_pair(d, v[0], v[1]), ce = fold_pair(d, v[2], v[3]);
     HWY_ALIGN float s[4];
-    hn::Store(hn::Add(hn::ConcatLowerLower(d4, ce, ab), hn::ConcatUpperUpper(d4, ce, ab)), d4, s);
+    if constexpr (hn::MaxLanes(d) == 4) hn::Store(hn::Combine(d4, ce, ab), d4, s);
+    else hn::Store(hn::Add(hn::ConcatLowerLower(d4, ce, ab), hn::ConcatUpperUpper(d4, ce, ab)), d4, s);
     for (int i = 0; i < rows; ++i) to[i * ld] += s[i];
     return;
   }
@@ -250,26 +253,26 @@ void dot_tile(const Dots<T>& p) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr int64_t kCols = kBlockCols<T>;
   V acc[MR][NR];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int j = 0; j < NR; ++j) acc[i][j] = hn::Zero(d);
   }
   const T *a = p.a, *b = p.b;
   for (int64_t block = 0; block < p.blocks; ++block, a += p.m * kCols, b += p.n * kCols) {
     for (int64_t l = 0; l < kCols; l += lanes) {
       V av[MR];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
       for (int i = 0; i < MR; ++i) av[i] = hn::LoadU(d, a + i * kCols + l);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
       for (int j = 0; j < NR; ++j) {
         const V bv = hn::LoadU(d, b + j * kCols + l);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
         for (int i = 0; i < MR; ++i) acc[i][j] = hn::MulAdd(av[i], bv, acc[i][j]);
       }
     }
   }
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int j = 0; j < NR; ++j) {
     const V column[4] = {acc[0][j], acc[MR > 1 ? 1 : 0][j], acc[MR > 2 ? 2 : 0][j], acc[MR > 3 ? 3 : 0][j]};
     add_sums(d, column, MR, p.c + j, p.ldc);

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "tensor/cpu/loops.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
 namespace HWY_NAMESPACE {
@@ -34,7 +36,7 @@ using D4 = hn::FixedTag<float, 4>;
 using V4 = hn::Vec<D4>;
 
 template <class Tag>
-HWY_INLINE V4 fold_to_4(Tag d, hn::Vec<Tag> v) {
+HWY_INLINE V4 fold_to_4([[maybe_unused]] Tag d, hn::Vec<Tag> v) {
   if constexpr (hn::MaxLanes(Tag()) > 4) {
     const hn::Half<Tag> h;
     return fold_to_4(h, hn::Add(hn::LowerHalf(h, v), hn::UpperHalf(h, v)));
@@ -71,34 +73,34 @@ HWY_INLINE void nt_tile(int64_t n, int64_t k, const float* x, int64_t ldx, const
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V acc[M][R];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int m = 0; m < M; ++m)
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int r = 0; r < R; ++r) acc[m][r] = hn::Zero(d);
   int64_t i = 0;
   for (; i + lanes <= k; i += lanes) {
     V xv[M];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) xv[m] = hn::LoadU(d, x + m * ldx + i);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int r = 0; r < R; ++r) {
       const V wv = hn::LoadU(d, w + r * ldw + i);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
       for (int m = 0; m < M; ++m) acc[m][r] = hn::MulAdd(wv, xv[m], acc[m][r]);
     }
   }
   if (i < k) {
     const auto mask = hn::FirstN(d, static_cast<size_t>(k - i));
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
       const V xv = hn::MaskedLoad(mask, d, x + m * ldx + i);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
       for (int r = 0; r < R; ++r) acc[m][r] = hn::MulAdd(hn::MaskedLoad(mask, d, w + r * ldw + i), xv, acc[m][r]);
     }
   }
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int m = 0; m < M; ++m)
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int r = 0; r < R; r += 4)
       finish_4(acc[m][r], acc[m][r + 1], acc[m][r + 2], acc[m][r + 3], n + r, y + m * y_row + r * y_col, y_col, e);
 }
@@ -118,7 +120,7 @@ void nt_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, 
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (; j < n; ++j) {
     const float* row = w + j * ldw;
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
       const float* xr = x + m * ldx;
       V acc = hn::Zero(d);
@@ -165,26 +167,26 @@ HWY_INLINE void nn_tile(int64_t n, int64_t count, int64_t k, const float* x, int
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto last = hn::FirstN(d, static_cast<size_t>(count - (C - 1) * lanes));
   V acc[M][C];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int m = 0; m < M; ++m)
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int c = 0; c < C; ++c) acc[m][c] = hn::Zero(d);
   for (int64_t i = 0; i < k; ++i) {
     const float* row = w + i * ldw;
     V wv[C];
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int c = 0; c < C - 1; ++c) wv[c] = hn::LoadU(d, row + c * lanes);
     wv[C - 1] = hn::MaskedLoad(last, d, row + (C - 1) * lanes);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
       const V xv = hn::Set(d, x[m * ldx + i]);
-#pragma GCC unroll 8
+PERIGEE_UNROLL
       for (int c = 0; c < C; ++c) acc[m][c] = hn::MulAdd(wv[c], xv, acc[m][c]);
     }
   }
-#pragma GCC unroll 8
+PERIGEE_UNROLL
   for (int m = 0; m < M; ++m)
-#pragma GCC unroll 8
+PERIGEE_UNROLL
     for (int c = 0; c < C; ++c)
       finish_vector(acc[m][c], n + c * lanes, std::min(lanes, count - c * lanes), y + m * y_row + c * lanes * y_col,
                     y_col, e);

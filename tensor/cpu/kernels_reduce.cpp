@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tensor/cpu/copy.h"
 #include "tensor/cpu/extremes_simd.h"
 #include "tensor/cpu/reduce.h"

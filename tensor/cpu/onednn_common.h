@@ -2,9 +2,11 @@
 #pragma once
 #include <dnnl.hpp>
 
-#include <omp.h>
-
 #include "tensor/cpu/conv.h"
+
+// Of the OpenMP that oneDNN runs on. Clang has no <omp.h> of GCC's.
+extern "C" int omp_get_max_threads();
+extern "C" void omp_set_num_threads(int count);
 
 namespace pg::cpu::onednn {
 

@@ -1,4 +1,5 @@
 // Primitives that live in a plan: made once, with weights packed once.
+#include <algorithm>
 #include <atomic>
 #include <unordered_map>
 

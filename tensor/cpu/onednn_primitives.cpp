@@ -2,6 +2,7 @@
 #include <cstring>
 #include <list>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 
 #include "tensor/cpu/conv.h"

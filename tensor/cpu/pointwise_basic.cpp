@@ -171,7 +171,7 @@ void convert_span(int64_t n, const void* from, int64_t stride, void* to) {
   To* out = static_cast<To*>(to);
   if (stride == 1) {
     const int64_t done = convert_vectors(n, in, out);
-#pragma GCC ivdep
+PERIGEE_INDEPENDENT
     for (int64_t i = done; i < n; ++i) out[i] = convert_one<To>(in[i]);
   } else {
     for (int64_t i = 0; i < n; ++i) out[i] = convert_one<To>(in[i * stride]);

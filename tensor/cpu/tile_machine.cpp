@@ -1,6 +1,7 @@
 #include "tensor/cpu/tile_machine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "tensor/cpu/copy.h"

@@ -8,6 +8,7 @@
 #include "tensor/cpu/tile_simd_math.h"
 
 #include <algorithm>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {

@@ -1,5 +1,6 @@
 // Diagonals and triangles of matrices.
 #include <algorithm>
+#include <cmath>
 
 #include "tensor/ops/all.h"
 #include "tensor/rule.h"

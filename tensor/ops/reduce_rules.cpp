@@ -29,7 +29,7 @@ double reduced_count(const AttrReader& c, const Dims& shape) {
 
 Var restore_dims(const Vjp& c, const Var& v, size_t i) {
   if (c.attr<bool>("keepdim")) return v;
-  const Dims& full = c.in(i).shape();
+  const Dims full = c.in(i).shape();
   Dims shape = full;
   for (int64_t d : reduced_dims(c, full.size())) shape[int(d)] = 1;
   return reshaped(v, shape);

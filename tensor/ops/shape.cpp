@@ -88,11 +88,10 @@ void infer_flatten(Infer& c) {
 
 void infer_squeeze(Infer& c) {
   const Dims& x = c.shape(0);
-  Dims out = x;
-  Dims dims = c.dims("dim", x.size());
-  std::sort(dims.begin(), dims.end());
-  for (int i = dims.size() - 1; i >= 0; --i)
-    if (dims[i] < x.size() && x[int(dims[i])] == 1) out.erase(int(dims[i]));
+  const Dims dims = c.dims("dim", x.size());
+  Dims out;
+  for (int d = 0; d < x.size(); ++d)
+    if (x[d] != 1 || std::find(dims.begin(), dims.end(), d) == dims.end()) out.push_back(x[d]);
   c.output(c.dtype(0), out);
 }
 

@@ -24,9 +24,10 @@ Var sum_along(const Rule& c, const Var& v) {
 void infer_glu(Infer& c) {
   if (c.rank(0) == 0) c.bad_input(0, "at least 1 dim");
   const int d = c.dim("dim", c.rank(0));
+  const int64_t size = c.shape(0)[d];
+  if (size % 2) c.bad_input(0, fmt::format("an even size in dim {}", d + 1));
   Dims shape = c.shape(0);
-  if (shape[d] % 2) c.bad_input(0, fmt::format("an even size in dim {}", d + 1));
-  shape[d] /= 2;
+  shape[d] = size / 2;
   c.output(c.dtype(0), shape);
 }
 

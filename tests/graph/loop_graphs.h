@@ -1,5 +1,7 @@
 // Loops and branches in graphs made by hand.
 #pragma once
+#include <algorithm>
+
 #include "graph/exec.h"
 #include "graph/plan.h"
 #include "pass_graphs.h"

@@ -1,6 +1,7 @@
 // Random specialized graphs: pointwise ops, reductions, products, views, creation and conversion over a few shapes and
 // dtypes, the same for the same seed. Types are valid by construction: a step that infer refuses is not taken.
 #pragma once
+#include <algorithm>
 #include <random>
 
 #include "pass_graphs.h"

@@ -1,4 +1,6 @@
 // Random bodies of pointwise ops against the same ops one by one.
+#include <algorithm>
+
 #include "fused_bodies.h"
 
 using namespace pg;

@@ -1,4 +1,7 @@
 // Golden texts of what each pass makes, and random graphs that must compute the same with any pass on or off.
+#include <algorithm>
+#include <cstdlib>
+
 #include "graph/exec.h"
 #include "graph/passes/passes.h"
 #include "graph/plan.h"

@@ -1,4 +1,5 @@
 // Plans and their runs on graphs made by hand.
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>

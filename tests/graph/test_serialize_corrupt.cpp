@@ -1,4 +1,5 @@
 // Malformed files are errors with file and position, whatever is wrong with them.
+#include <algorithm>
 #include <random>
 
 #include "tests/graph/files.h"

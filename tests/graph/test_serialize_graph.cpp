@@ -1,4 +1,5 @@
 // Models as files: round trips, the golden file of each version, and whatever may be wrong with one.
+#include <cmath>
 #include <limits>
 #include <random>
 

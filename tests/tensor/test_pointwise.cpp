@@ -1,6 +1,7 @@
 // The pointwise driver against a naive reference: strides, broadcasting, dtypes, run boundaries.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 

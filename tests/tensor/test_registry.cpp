@@ -1,4 +1,5 @@
 // The audit: what every row of the registry must have.
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <sstream>

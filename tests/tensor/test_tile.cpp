@@ -1,6 +1,7 @@
 // The parts of the tiled vector machine: chains, gathering, layouts, the code of programs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <numeric>
