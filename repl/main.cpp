@@ -13,6 +13,7 @@
 #include "repl/interrupt.h"
 #include "repl/prompt.h"
 #include "repl/script.h"
+#include "tensor/device.h"
 #include "vm/bindings.h"
 
 namespace pg::repl {
@@ -136,7 +137,7 @@ bool run_all(lua_State* L, int argc, char** argv, const Options& options) {
   const bool has_script = options.script < argc;
   const bool idle = !has_script && !has_text(options.steps) && !options.version;
   const bool prompt = options.interactive || (idle && terminal);
-  if (options.version) std::printf("perigee %s (%s)\n", PERIGEE_VERSION, LUAJIT_VERSION);
+  if (options.version) std::printf("perigee %s (%s, %s)\n", PERIGEE_VERSION, LUAJIT_VERSION, cpu_instruction_set());
   set_arguments(L, argc, argv, options.script);
   if ((prompt || has_text(options.steps)) && !set_globals(L)) return false;
   if (!run_steps(L, options.steps)) return false;

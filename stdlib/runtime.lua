@@ -29,6 +29,9 @@ runtime.set_num_threads = core.set_num_threads
 runtime.get_num_threads = core.get_num_threads
 --- pg.devices() -> the names of the devices that can be used now.
 runtime.devices = core.devices
+--- pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2": what kernels on the CPU use. The environment variable
+--- PERIGEE_MAX_ISA sets a lower limit than the CPU's.
+runtime.instruction_set = core.instruction_set
 --- pg.synchronize(device) waits until the device has done what it was asked.
 runtime.synchronize = core.synchronize
 --- pg.manual_seed(seed) restarts the default random stream.

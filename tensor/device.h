@@ -49,6 +49,10 @@ const DeviceTable& device_table(Device device);
 Device device_from_name(std::string_view name);
 std::string name_of(Device device);
 
+// "avx512", "avx2", "sse4" or "sse2": what the CPU's kernels use. The environment variable PERIGEE_MAX_ISA sets a lower limit
+// than the CPU's.
+const char* cpu_instruction_set();
+
 // Names of the devices that are loaded, "cpu" first.
 std::vector<std::string> device_names();
 

@@ -94,6 +94,7 @@ int OpDef::attr_index(const char* attr) const {
 
 Registry& registry() {
   static Registry* instance = [] {
+    check_cpu_settings();
     auto* r = new Registry;
     add_all_ops(*r);
     add_all_cpu_kernels(*r);

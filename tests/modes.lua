@@ -1,5 +1,5 @@
--- The ways in which the whole of tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
--- sanitized: under the sanitizers too.
+-- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process; sanitized: under
+-- the sanitizers too; files: only these without --all.
 local function testing(pg)
   local ok, hooks = pcall(function() return pg.testing end)
   return ok and hooks or nil
@@ -11,6 +11,17 @@ local function hybrid(pg)
   local _ = pg.jit
   hooks.hybridize_all(true)
   require("tests.ops.driver").jit = true
+end
+
+-- Files whose results come from kernels.
+local kernels = {"conv", "fixtures_ops", "linalg", "norm", "pointwise", "reduce", "registry_values", "registry_hybrid", "rnn"}
+
+local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4}
+
+local function with_isa(name)
+  return {name = name, doc = "kernels use " .. name .. " at most", env = {PERIGEE_MAX_ISA = name}, files = kernels, setup = function(pg)
+    assert(rank[pg.instruction_set()] <= rank[name], "PERIGEE_MAX_ISA is not obeyed")
+  end}
 end
 
 return {
@@ -26,4 +37,5 @@ return {
     if hooks and hooks.gc_stress then hooks.gc_stress(true) end
   end},
   {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
+  with_isa "avx2", with_isa "sse4", with_isa "sse2",
 }

@@ -1,5 +1,6 @@
--- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--times] [pattern]
--- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own.
+-- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--times] [--all] [pattern]
+-- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own. --all: all
+-- files in modes that take a sample.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
 local t = require "tests.support"
@@ -20,6 +21,13 @@ local function list(folder)
   local p, files = assert(io.popen("cd " .. quote(root) .. " && find " .. folder .. " -name '*.lua' | LC_ALL=C sort")), {}
   for line in p:lines() do files[#files + 1] = line end
   p:close()
+  return files
+end
+
+local function files_of(mode)
+  if not mode.files or opts.all then return list("tests/lua") end
+  local files = {}
+  for i, name in ipairs(mode.files) do files[i] = "tests/lua/test_" .. name .. ".lua" end
   return files
 end
 
@@ -74,7 +82,8 @@ end
 
 local function pass_on()
   local args = {}
-  if opts.times then args[1] = "--times" end
+  if opts.times then args[#args + 1] = "--times" end
+  if opts.all then args[#args + 1] = "--all" end
   if opts.pattern then args[#args + 1] = quote(opts.pattern) end
   return table.concat(args, " ")
 end
@@ -91,7 +100,7 @@ local function run_files(mode)
   end
   function t.on_start(name) note(t.file .. ": " .. name) end
   if mode.setup then mode.setup(pg) end
-  for _, path in ipairs(opts.file and {opts.file} or list("tests/lua")) do
+  for _, path in ipairs(opts.file and {opts.file} or files_of(mode)) do
     t.file = path
     local start = os.clock()
     local before = t.passed
@@ -115,7 +124,7 @@ local function run_children()
   for _, mode in ipairs(opts.mode and {find_mode(opts.mode)} or all_modes()) do
     local own = {passed = 0, failed = 0, skipped = 0}
     if opts.isolate then
-      for _, file in ipairs(list("tests/lua")) do
+      for _, file in ipairs(files_of(mode)) do
         child(mode, "--file=" .. quote(file) .. " " .. pass_on(), own)
       end
     else

@@ -1,8 +1,10 @@
 #include "vm/bytecode.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -75,9 +77,12 @@ std::string dump(lua_State* L, int i) {
   return out;
 }
 
+constexpr char kHeader[] = "\x1bLJ";  // then the version, the flags, and the name of the chunk unless it is stripped
+constexpr uint8_t kVersion = 2;
+constexpr unsigned kStripped = 2, kTwoSlotFrames = 8;                             // BCDUMP_F_*
+
 enum Constant : uint32_t { kChild, kTable, kInt64, kUint64, kComplex, kString };  // BCDUMP_KGC_*
 constexpr uint32_t kTableInt = 3, kTableNumber = 4, kTableString = 5;             // BCDUMP_KTAB_*
-constexpr unsigned kStripped = 2;
 constexpr unsigned kLocal = 0x8000, kImmutable = 0x4000;                          // flags of upvalues
 
 void skip_table_value(Reader& r) {
@@ -141,8 +146,7 @@ Prototype read_prototype(const std::string& bytes, bool stripped) {
 std::vector<Prototype> parse(const std::string& bytes) {
   std::vector<Prototype> list;
   Reader r(bytes);
-  if (r.bytes(3) != "\x1bLJ") return list;
-  r.byte();
+  if (r.bytes(3) != kHeader || r.byte() != kVersion) return list;
   const bool stripped = r.uleb() & kStripped;
   if (!stripped) r.bytes(r.uleb());
   std::vector<size_t> waiting;  // prototypes whose parent is still to come
@@ -201,9 +205,60 @@ Opcodes find_opcodes(lua_State* L) {
   return o;
 }
 
+bool distinct(const Opcodes& o) {
+  uint8_t all[] = {o.gget, o.gset, o.tgetv, o.tsetv, o.tgets, o.tsets, o.fori, o.first_arith, o.last_arith, o.len, o.kshort,
+                   o.knum, o.mov, o.uget, o.usets[0], o.usets[1], o.usets[2], o.usets[3]};
+  std::sort(std::begin(all), std::end(all));
+  return std::adjacent_find(std::begin(all), std::end(all)) == std::end(all);
+}
+
+bool has_strings(const Prototype& p, std::vector<std::string> wanted) {
+  std::vector<std::string> found;
+  for (size_t i = 0; i < p.strings.size(); ++i)
+    if (p.is_string[i]) found.push_back(p.strings[i]);
+  std::sort(found.begin(), found.end());
+  return found == wanted;
+}
+
+// Whether the parts of a known chunk are read as they were written.
+bool reads_known_chunk(lua_State* L) {
+  static const char text[] =
+      "local a, b = 1, {}\n"
+      "local function f(t, k)\n"
+      "  local c = t.alpha + (t[k] or 0) + 1.5 + #{x = 1, 2}\n"
+      "  beta = c\n"
+      "  a = c\n"
+      "  return function() return b, 'gamma' end\n"
+      "end\n"
+      "return f";
+  if (luaL_loadbuffer(L, text, sizeof text - 1, "=probe")) {
+    lua_pop(L, 1);
+    return false;
+  }
+  const std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
+  lua_pop(L, 1);
+  if (list.size() != 3) return false;
+  const Prototype &inner = list[0], &f = list[1], &main = list[2];
+  const auto local = [](const Prototype& p, size_t i, unsigned flags) { return (p.upvalues[i] & (kLocal | kImmutable)) == flags; };
+  const auto lines = [](const Prototype& p, int first, int last) {
+    return p.lines.size() == p.code.size() && !p.lines.empty() && *std::min_element(p.lines.begin(), p.lines.end()) == first &&
+           *std::max_element(p.lines.begin(), p.lines.end()) == last;
+  };
+  return has_strings(inner, {"gamma"}) && has_strings(f, {"alpha", "beta"}) && has_strings(main, {}) && main.children.size() == 1 &&
+         f.children.size() == 1 && inner.upvalues.size() == 1 && f.upvalues.size() == 2 && local(inner, 0, 0) &&
+         local(f, 0, kLocal) && local(f, 1, kLocal | kImmutable) && lines(inner, 6, 6) && lines(f, 3, 6);
+}
+
+std::atomic<bool> unknown_engine{false};
+
 const Opcodes& opcodes(lua_State* L) {
-  static const Opcodes found = find_opcodes(L);  // of the LuaJIT that this process runs
-  return found;
+  static const Opcodes found = [L] {
+    Opcodes o = find_opcodes(L);  // of the LuaJIT that this process runs
+    o.known = o.known && distinct(o) && reads_known_chunk(L);
+    return o;
+  }();
+  static const Opcodes unknown{};
+  return unknown_engine ? unknown : found;
 }
 
 bool is_arithmetic(const Opcodes& o, uint8_t op) {
@@ -266,6 +321,9 @@ int count_uses(const Opcodes& o, const std::vector<Prototype>& list, const Proto
 
 }  // namespace
 
+bool knows_bytecode(lua_State* L) { return opcodes(L).known; }
+void set_unknown_engine(bool on) { unknown_engine = on; }
+
 Bytecode read_bytecode(lua_State* L, int i) {
   Bytecode out;
   const Opcodes& o = opcodes(L);
@@ -307,9 +365,19 @@ int find_key_line(lua_State* L, int i, const std::string& name) {
 
 namespace {
 
+// Whether frames take two slots, as they do where references have 64 bits: closures with an upvalue have 48 bytes then.
+bool has_wide_references(lua_State* L) {
+  if (luaL_loadbuffer(L, "", 0, "=probe")) return lua_pop(L, 1), false;
+  const std::string bytes = dump(L, lua_gettop(L));
+  lua_pop(L, 1);
+  Reader r(bytes);
+  return r.bytes(3) == kHeader && r.byte() == kVersion && (r.uleb() & kTwoSlotFrames);
+}
+
 // The offset in a closure of the pointer to its code: the word that the closures of one function expression share and those of
 // another have not. -1 where there is none such. Many closures, since padding holds anything.
 int find_code_offset(lua_State* L) {
+  if (!has_wide_references(L)) return -1;
   static const char text[] =
       "local function make(u) return function() return u end end\n"
       "local function other(u) return function() u = 1 return u end end\n"
@@ -334,8 +402,15 @@ int find_code_offset(lua_State* L) {
 
 }  // namespace
 
-const void* prototype_of(lua_State* L, int i) {
+static int code_offset(lua_State* L) {
   static const int offset = find_code_offset(L);
+  return unknown_engine ? -1 : offset;
+}
+
+bool knows_closures(lua_State* L) { return code_offset(L) >= 0; }
+
+const void* prototype_of(lua_State* L, int i) {
+  const int offset = code_offset(L);
   if (offset < 0) return nullptr;
   const void* found;
   std::memcpy(&found, static_cast<const char*>(lua_topointer(L, i)) + offset, sizeof found);

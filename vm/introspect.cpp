@@ -166,6 +166,18 @@ int scan(lua_State* L, State& state) {
   return 1;
 }
 
+// knows_bytecode() → whether scan and key_line work with this LuaJIT
+int bytecode_is_known(lua_State* L, State&) {
+  lua_pushboolean(L, knows_bytecode(L));
+  return 1;
+}
+
+// unknown_engine(on): for tests, as with a LuaJIT of which nothing is known
+int unknown_engine(lua_State* L, State&) {
+  set_unknown_engine(lua_toboolean(L, 1));
+  return 0;
+}
+
 // key_line(f, name) → "file:line" where f first uses that string constant as a key or name, or nil
 int key_line(lua_State* L, State& state) {
   check_function(L, state, 1, "key_line");
@@ -277,6 +289,7 @@ void open_introspect(lua_State* L, State& state) {
                                 {"prototype", entry<prototype>},
                                 {"scan", entry<scan>},
                                 {"key_line", entry<key_line>},
+                                {"knows_bytecode", entry<bytecode_is_known>},
                                 {"jit_off", entry<jit_off>},
                                 {"interpreted", entry<interpreted>},
                                 {"copy", entry<copy_table>},
@@ -285,6 +298,9 @@ void open_introspect(lua_State* L, State& state) {
                                 {"next_serial", entry<next_serial>},
                                 {"distinct", entry<distinct>}});
   lua_setfield(L, -2, "introspect");
+  lua_getfield(L, -1, "testing");
+  register_functions(L, state, {{"unknown_engine", entry<unknown_engine>}});
+  lua_pop(L, 1);
 }
 
 }  // namespace pg::vm

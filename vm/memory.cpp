@@ -156,6 +156,11 @@ int devices(lua_State* L, State&) {
   return 1;
 }
 
+int instruction_set(lua_State* L, State&) {
+  lua_pushstring(L, cpu_instruction_set());
+  return 1;
+}
+
 int synchronize(lua_State* L, State& state) {
   const Device device = lua_isnoneornil(L, 1) ? Device{} : check_device(L, state, 1, "synchronize", "device");
   device_table(device).synchronize(device.index);
@@ -194,6 +199,7 @@ void open_memory(lua_State* L, State& state) {
                       {"get_num_threads", entry<get_num_threads>},
                       {"set_num_threads", entry<use_threads>},
                       {"devices", entry<devices>},
+                      {"instruction_set", entry<instruction_set>},
                       {"synchronize", entry<synchronize>}});
   lua_pushlightuserdata(L, &state);
   lua_createtable(L, 0, 1);

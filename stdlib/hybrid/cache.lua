@@ -106,6 +106,19 @@ local function run_eagerly(self, why)
   self:set_exec(function(_, ...) return self.body(...) end)
 end
 
+local unknown = "perigee does not know the bytecode of this LuaJIT"
+local said_unknown = false
+
+-- One warning for all caches.
+local function run_untraced(self)
+  if not said_unknown then
+    core.warn(unknown .. ": hybridized blocks and jitted functions run as plain Lua, and control flow traces its bodies at each call")
+  end
+  said_unknown, self.eager = true, unknown
+  self:set_exec(function(_, ...) return self.body(...) end)
+  return self.body
+end
+
 function Cache:set_exec(exec)
   self.exec = exec
   if self.on_exec then self.on_exec(exec) end
@@ -145,7 +158,10 @@ local function first_run(self, entry, ok, ...)
 end
 
 local function trace_call(self, n, ...)
-  if core.symbols.any(...) then return self.body(...) end  -- part of the graph that the symbols stand in
+  if core.symbols.any(...) then return self.body(...) end  -- part of the graph that the symbols belong to
+  if not inspect.knows_bytecode() then  -- what a function reads cannot be told, so no graph of it is safe to use again
+    return run_untraced(self)(...)
+  end
   local arguments = {...}
   local attempt = self.attempt
   self.attempt = {}

@@ -173,6 +173,7 @@ function add_function(w, f)
   w.function_list[#w.function_list + 1] = f
   add_strings(w, found)
   add_environment(w, inspect.environment(f), found.globals)
+  if not inspect.knows_bytecode() then add_table(w, inspect.environment(f)) end  -- any global may be one of f's
   for i = 1, 255 do
     local name, value = upvalue(f, i)
     if not name then break end

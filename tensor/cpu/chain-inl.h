@@ -11,6 +11,7 @@
 #endif
 
 #include "tensor/cpu/spans-inl.h"
+#include "tensor/cpu/targets-inl.h"
 #include "tensor/cpu/tile_simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,14 +104,12 @@ struct Converted : Base {
 
 struct HalfVectors {
   template <class D>
-  using Tag = hn::Rebind<hwy::float16_t, D>;
-  template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const uint16_t* p) {
-    return hn::PromoteTo(d, hn::LoadU(Tag<D>(), reinterpret_cast<const hwy::float16_t*>(p)));
+    return load_halves(d, p);
   }
   template <class D>
-  static HWY_INLINE void store(D, hn::Vec<D> x, uint16_t* p) {
-    hn::StoreU(hn::DemoteTo(Tag<D>(), x), Tag<D>(), reinterpret_cast<hwy::float16_t*>(p));
+  static HWY_INLINE void store(D d, hn::Vec<D> x, uint16_t* p) {
+    store_halves(d, x, p);
   }
 };
 using Halves = Converted<HalfVectors, uint16_t>;

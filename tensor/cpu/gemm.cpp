@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "tensor/cpu/eigen_gemm.h"
+#include "tensor/cpu/gemm_simd.h"
 #include "tensor/cpu/gemv_simd.h"
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/scratch.h"
@@ -22,12 +22,6 @@ struct Problem {
   int64_t lda, ldb, ldc;
 };
 
-template <class T>
-void scale(int64_t m, int64_t n, T beta, T* c, int64_t ldc) {
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j) c[i * ldc + j] = beta == 0 ? T(0) : beta * c[i * ldc + j];
-}
-
 // Rows of a transposed operand side by side, so that the GEMV kernels see them contiguous.
 const float* contiguous_rows(int64_t rows, int64_t k, const float* x, int64_t ldx) {
   float* out = scratch<float>(ScratchSlot::kConvert, rows * k);
@@ -36,49 +30,61 @@ const float* contiguous_rows(int64_t rows, int64_t k, const float* x, int64_t ld
   return out;
 }
 
-// Products with at most kGemvMaxRows rows or columns; false where another path is better.
-bool small_product(const Problem& p, float alpha, const float* a, const float* b, float beta, float* c) {
-  const GemvEpilogue e{alpha, beta, nullptr, false};
-  if (p.m <= kGemvMaxRows) {
-    const float* x = p.trans_a && p.m * p.k > 1 ? contiguous_rows(p.m, p.k, a, p.lda) : a;
-    const int64_t ldx = p.trans_a ? p.k : p.lda;
-    if (p.trans_b) gemv_nt_f32(p.m, p.n, p.k, x, ldx, b, p.ldb, c, p.ldc, 1, e);
-    else gemv_nn_f32(p.m, p.n, p.k, x, ldx, b, p.ldb, c, p.ldc, 1, e);
-    return true;
-  }
-  if (p.n <= kGemvMaxRows) {  // the transposed product: c^T = b^T a^T
-    const float* x = !p.trans_b && p.n * p.k > 1 ? contiguous_rows(p.n, p.k, b, p.ldb) : b;
-    const int64_t ldx = p.trans_b ? p.ldb : p.k;
-    if (p.trans_a) gemv_nn_f32(p.n, p.m, p.k, x, ldx, a, p.lda, c, 1, p.ldc, e);
-    else gemv_nt_f32(p.n, p.m, p.k, x, ldx, a, p.lda, c, 1, p.ldc, e);
-    return true;
-  }
-  return false;
+// How a product is computed. It depends on the whole product, not on the part that a thread computes, so that the bits are the
+// same with any number of threads.
+enum class Path { kRows, kColumns, kPrimitive, kOwn };
+
+// Up to so many rows, a product with a transposed right side is fastest as dot products of kGemvMaxRows rows at a time.
+constexpr int64_t kDotRows = 12;
+
+Path path_of(const Problem& p, const float*) {
+  if (p.m <= kGemvMaxRows || (p.m <= kDotRows && p.trans_b && !p.trans_a)) return Path::kRows;
+  if (p.n <= kGemvMaxRows) return Path::kColumns;
+  return p.trans_b && !p.trans_a && linear_prefers_primitive(p.m, p.n, p.k) ? Path::kPrimitive : Path::kOwn;
+}
+Path path_of(const Problem&, const double*) { return Path::kOwn; }
+
+// At most kGemvMaxRows rows at a time.
+void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
+  const float* x = p.trans_a && p.m * p.k > 1 ? contiguous_rows(p.m, p.k, a, p.lda) : a;
+  const int64_t ldx = p.trans_a ? p.k : p.lda;
+  const auto gemv = p.trans_b ? gemv_nt_f32 : gemv_nn_f32;
+  for (int64_t i = 0; i < p.m; i += kGemvMaxRows)
+    gemv(std::min(kGemvMaxRows, p.m - i), p.n, p.k, x + i * ldx, ldx, b, p.ldb, c + i * p.ldc, p.ldc, 1, {});
 }
 
-// x W^T of middle size is where the prepared primitive beats dnnl_sgemm (by a quarter); elsewhere sgemm is as good
-// and needs no preparation.
-bool prefers_primitive(const Problem& p, float alpha, float beta) {
-  return p.trans_b && !p.trans_a && alpha == 1 && beta == 0 && linear_prefers_primitive(p.m, p.n, p.k);
+// The transposed product: c^T = b^T a^T.
+void multiply_columns(const Problem& p, const float* a, const float* b, float* c) {
+  const float* x = !p.trans_b && p.n * p.k > 1 ? contiguous_rows(p.n, p.k, b, p.ldb) : b;
+  const int64_t ldx = p.trans_b ? p.ldb : p.k;
+  const auto gemv = p.trans_a ? gemv_nn_f32 : gemv_nt_f32;
+  gemv(p.n, p.m, p.k, x, ldx, a, p.lda, c, 1, p.ldc, {});
 }
 
-void multiply(const Problem& p, float alpha, const float* a, const float* b, float beta, float* c) {
-  if (small_product(p, alpha, a, b, beta, c)) return;
-  if (prefers_primitive(p, alpha, beta) && onednn_matmul_f32(true, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc)) return;
-  onednn_sgemm(p.trans_a, p.trans_b, p.m, p.n, p.k, alpha, a, p.lda, b, p.ldb, beta, c, p.ldc);
+void multiply(Path path, const Problem& p, const float* a, const float* b, float* c) {
+  if (path == Path::kRows) return multiply_rows(p, a, b, c);
+  if (path == Path::kColumns) return multiply_columns(p, a, b, c);
+  if (path == Path::kPrimitive && onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc)) return;
+  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
 }
 
-void multiply(const Problem& p, double alpha, const double* a, const double* b, double beta, double* c) {
-  eigen_gemm_f64(p.trans_a, p.trans_b, p.m, p.n, p.k, alpha, a, p.lda, b, p.ldb, beta, c, p.ldc);
+void multiply(Path, const Problem& p, const double* a, const double* b, double* c) {
+  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
+}
+
+template <class T>
+void clear(const Problem& p, T* c) {
+  for (int64_t i = 0; i < p.m; ++i) std::fill_n(c + i * p.ldc, p.n, T(0));
 }
 
 // Splits the longer of the two result dims over the pool in multiples of 16.
 template <class T>
-void gemm(const Problem& p, T alpha, const T* a, const T* b, T beta, T* c) {
+void product(const Problem& p, const T* a, const T* b, T* c) {
   if (p.m == 0 || p.n == 0) return;
-  if (p.k == 0 || alpha == 0) return scale(p.m, p.n, beta, c, p.ldc);
+  if (p.k == 0) return clear(p, c);
+  const Path path = path_of(p, a);
   const int64_t macs = p.m * p.n * p.k;
-  if (macs < 2 * kMacsPerTask || num_threads() == 1) return multiply(p, alpha, a, b, beta, c);
+  if (macs < 2 * kMacsPerTask || num_threads() == 1) return multiply(path, p, a, b, c);
   const bool by_rows = p.m > p.n;
   const int64_t length = by_rows ? p.m : p.n, units = (length + 15) / 16;
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * units / macs);
@@ -96,23 +102,7 @@ void gemm(const Problem& p, T alpha, const T* a, const T* b, T beta, T* c) {
       pb += p.trans_b ? first * p.ldb : first;
       pc += first;
     }
-    multiply(part, alpha, pa, pb, beta, pc);
-  });
-}
-
-template <class T>
-void gemm_batched(int64_t count, BatchStrides s, const Problem& p, T alpha, const T* a, const T* b, T beta, T* c) {
-  const int64_t macs = std::max<int64_t>(1, p.m * p.n * p.k);
-  if (count < num_threads() && macs >= 2 * kMacsPerTask) {
-    for (int64_t i = 0; i < count; ++i) gemm(p, alpha, a + i * s.a, b + i * s.b, beta, c + i * s.c);
-    return;
-  }
-  parallel_for(count, std::max<int64_t>(1, kMacsPerTask / macs), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if (p.m == 0 || p.n == 0) continue;
-      if (p.k == 0 || alpha == 0) scale(p.m, p.n, beta, c + i * s.c, p.ldc);
-      else multiply(p, alpha, a + i * s.a, b + i * s.b, beta, c + i * s.c);
-    }
+    multiply(path, part, pa, pb, pc);
   });
 }
 
@@ -127,7 +117,7 @@ void widen(const uint16_t* from, int64_t rows, int64_t cols, int64_t ld, float* 
 }
 
 template <class H>
-void gemm_widened(const Problem& p, float alpha, const uint16_t* a, const uint16_t* b, float beta, uint16_t* c) {
+void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16_t* c) {
   const int64_t a_rows = p.trans_a ? p.k : p.m, a_cols = p.trans_a ? p.m : p.k;
   const int64_t b_rows = p.trans_b ? p.n : p.k, b_cols = p.trans_b ? p.k : p.n;
   float* wa = scratch<float>(ScratchSlot::kPad, p.m * p.k + p.k * p.n + p.m * p.n);
@@ -135,8 +125,7 @@ void gemm_widened(const Problem& p, float alpha, const uint16_t* a, const uint16
   float* wc = wb + p.k * p.n;
   widen<H>(a, a_rows, a_cols, p.lda, wa);
   widen<H>(b, b_rows, b_cols, p.ldb, wb);
-  if (beta != 0) widen<H>(c, p.m, p.n, p.ldc, wc);
-  gemm<float>({p.trans_a, p.trans_b, p.m, p.n, p.k, a_cols, b_cols, p.n}, alpha, wa, wb, beta, wc);
+  product<float>({p.trans_a, p.trans_b, p.m, p.n, p.k, a_cols, b_cols, p.n}, wa, wb, wc);
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
 }
@@ -161,11 +150,51 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
   const int64_t grain = std::max<int64_t>(1, kGemvWeightsPerTask / std::max<int64_t>(1, 16 * k));
   const auto part = [&](int64_t begin, int64_t end) {
     const int64_t first = begin * 16, count = std::min(n, end * 16) - first;
-    const GemvEpilogue e{1, 0, bias ? bias + first : nullptr, relu};
+    const GemvEpilogue e{bias ? bias + first : nullptr, relu};
     gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, e);
   };
   if (n * k <= 2 * kGemvWeightsPerTask) part(0, units);
   else parallel_for(units, grain, part);
+}
+
+}  // namespace
+
+// Elsewhere the own product is as fast. Products that are not of this form stay away from oneDNN: how it cuts the sums, and so
+// their bits, depends on the part of the product that a thread computes.
+bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) { return m >= 16 && m <= 512 && m * n * k >= 100000 && n > kGemvMaxRows; }
+
+template <class T>
+void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
+          int64_t ldc) {
+  product<T>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c);
+}
+
+void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
+               const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
+  const bool brain = kind == HalfKind::kBFloat16;
+  if (brain && m * n * k >= kMacsPerTask && !trans_a && onednn_matmul_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc)) return;
+  const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+  if (brain) gemm_widened<BFloat16>(p, a, b, c);
+  else gemm_widened<Half>(p, a, b, c);
+}
+
+template <class T>
+void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a,
+                  int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+  if (m == 0 || n == 0) return;
+  const Path path = path_of(p, a);
+  const int64_t macs = std::max<int64_t>(1, m * n * k);
+  if (count < num_threads() && macs >= 2 * kMacsPerTask) {
+    for (int64_t i = 0; i < count; ++i) product(p, a + i * s.a, b + i * s.b, c + i * s.c);
+    return;
+  }
+  parallel_for(count, std::max<int64_t>(1, kMacsPerTask / macs), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (k == 0) clear(p, c + i * s.c);
+      else multiply(path, p, a + i * s.a, b + i * s.b, c + i * s.c);
+    }
+  });
 }
 
 template <class T>
@@ -173,56 +202,17 @@ void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bi
   if (m == 0 || n == 0) return;
   if constexpr (std::is_same_v<T, float>)
     if (m <= kGemvMaxRows) return gemv_linear(m, n, k, x, w, bias, relu, y);
-  gemm<T>({false, true, m, n, k, std::max<int64_t>(k, 1), std::max<int64_t>(k, 1), n}, T(1), x, w, T(0), y);
+  product<T>({false, true, m, n, k, std::max<int64_t>(k, 1), std::max<int64_t>(k, 1), n}, x, w, y);
   finish_rows(m, n, bias, relu, y);
 }
 
-}  // namespace
-
-bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) { return m >= 16 && m <= 512 && m * n * k >= 100000 && n > kGemvMaxRows; }
-
-void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
-              const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  gemm<float>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, alpha, a, b, beta, c);
-}
-
-void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha, const double* a, int64_t lda,
-              const double* b, int64_t ldb, double beta, double* c, int64_t ldc) {
-  gemm<double>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, alpha, a, b, beta, c);
-}
-
-void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-               const uint16_t* a, int64_t lda, const uint16_t* b, int64_t ldb, float beta, uint16_t* c, int64_t ldc) {
-  const bool brain = kind == HalfKind::kBFloat16;
-  const bool large = m * n * k >= kMacsPerTask;
-  if (brain && large && !trans_a && alpha == 1 && beta == 0 &&
-      onednn_matmul_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc))
-    return;
-  const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
-  if (brain) gemm_widened<BFloat16>(p, alpha, a, b, beta, c);
-  else gemm_widened<Half>(p, alpha, a, b, beta, c);
-}
-
-void gemm_batched_f32(int64_t count, BatchStrides strides, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
-                      float alpha, const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
-                      int64_t ldc) {
-  gemm_batched<float>(count, strides, {trans_a, trans_b, m, n, k, lda, ldb, ldc}, alpha, a, b, beta, c);
-}
-
-void gemm_batched_f64(int64_t count, BatchStrides strides, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
-                      double alpha, const double* a, int64_t lda, const double* b, int64_t ldb, double beta, double* c,
-                      int64_t ldc) {
-  gemm_batched<double>(count, strides, {trans_a, trans_b, m, n, k, lda, ldb, ldc}, alpha, a, b, beta, c);
-}
-
-void linear_f32(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias, bool relu,
-                float* y) {
-  linear<float>(m, n, k, x, w, bias, relu, y);
-}
-
-void linear_f64(int64_t m, int64_t n, int64_t k, const double* x, const double* w, const double* bias, bool relu,
-                double* y) {
-  linear<double>(m, n, k, x, w, bias, relu, y);
-}
+#define PG_GEMM(T)                                                                                                            \
+  template void gemm<T>(bool, bool, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, T*, int64_t);            \
+  template void gemm_batched<T>(int64_t, BatchStrides, bool, bool, int64_t, int64_t, int64_t, const T*, int64_t, const T*,    \
+                                int64_t, T*, int64_t);                                                                        \
+  template void linear<T>(int64_t, int64_t, int64_t, const T*, const T*, const T*, bool, T*);
+PG_GEMM(float)
+PG_GEMM(double)
+#undef PG_GEMM
 
 }  // namespace pg::cpu

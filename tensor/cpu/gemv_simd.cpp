@@ -19,17 +19,15 @@ using V = hn::Vec<D>;
 
 // Up to this many rows a tile is eight wide: with AVX-512 the accumulators are at most 24 of 32 registers.
 constexpr int kWideRows = HWY_TARGET == HWY_AVX3 ? 3 : 1;
-HWY_INLINE float finish(float sum, int64_t n, const float* y, const GemvEpilogue& e) {
-  float v = e.alpha * sum;
-  if (e.beta != 0) v += e.beta * *y;
-  if (e.bias) v += e.bias[n];
+HWY_INLINE float finish(float sum, int64_t n, const GemvEpilogue& e) {
+  const float v = e.bias ? sum + e.bias[n] : sum;
   return e.relu && v <= 0 ? 0.0f : v;
 }
 
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col, const GemvEpilogue& e) {
   const float s[4] = {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(d)};
-  for (int i = 0; i < 4; ++i) y[i * y_col] = finish(s[i], n + i, y + i * y_col, e);
+  for (int i = 0; i < 4; ++i) y[i * y_col] = finish(s[i], n + i, e);
 }
 #else
 using D4 = hn::FixedTag<float, 4>;
@@ -53,8 +51,8 @@ HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col,
   const V4 ab = hn::Add(hn::InterleaveLower(d4, a4, b4), hn::InterleaveUpper(d4, a4, b4));
   const V4 ce = hn::Add(hn::InterleaveLower(d4, c4, e4), hn::InterleaveUpper(d4, c4, e4));
   const V4 sums = hn::Add(hn::ConcatLowerLower(d4, ce, ab), hn::ConcatUpperUpper(d4, ce, ab));
-  if (y_col == 1 && e.beta == 0) {
-    V4 v = hn::Mul(sums, hn::Set(d4, e.alpha));
+  if (y_col == 1) {
+    V4 v = sums;
     if (e.bias) v = hn::Add(v, hn::LoadU(d4, e.bias + n));
     if (e.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d4)), v);
     hn::StoreU(v, d4, y);
@@ -62,7 +60,7 @@ HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col,
   }
   HWY_ALIGN float s[4];
   hn::Store(sums, d4, s);
-  for (int i = 0; i < 4; ++i) y[i * y_col] = finish(s[i], n + i, y + i * y_col, e);
+  for (int i = 0; i < 4; ++i) y[i * y_col] = finish(s[i], n + i, e);
 }
 #endif
 
@@ -129,7 +127,7 @@ PERIGEE_UNROLL
       float sum = hn::GetLane(hn::SumOfLanes(d, acc));
       for (; i < k; ++i) sum += row[i] * xr[i];
       float* out = y + m * y_row + j * y_col;
-      *out = finish(sum, j, out, e);
+      *out = finish(sum, j, e);
     }
   }
 }
@@ -148,15 +146,15 @@ HWY_INLINE void finish_vector(V sum, int64_t n, int64_t count, float* y, int64_t
   const D d;
   HWY_ALIGN float s[hn::MaxLanes(D())];
   const bool full = count == static_cast<int64_t>(hn::Lanes(d));
-  if (full && y_col == 1 && e.beta == 0) {
-    V v = hn::Mul(sum, hn::Set(d, e.alpha));
+  if (full && y_col == 1) {
+    V v = sum;
     if (e.bias) v = hn::Add(v, hn::LoadU(d, e.bias + n));
     if (e.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
     hn::StoreU(v, d, y);
     return;
   }
   hn::Store(sum, d, s);
-  for (int64_t i = 0; i < count; ++i) y[i * y_col] = finish(s[i], n + i, y + i * y_col, e);
+  for (int64_t i = 0; i < count; ++i) y[i * y_col] = finish(s[i], n + i, e);
 }
 
 // `count` <= C * lanes columns of w; all columns of the tile stay in registers while k runs.

@@ -6,10 +6,8 @@ namespace pg::cpu {
 
 constexpr int64_t kGemvMaxRows = 4;
 
-// What happens to a finished sum s at (row m, column n): y = alpha * s + beta * y + bias[n], then relu.
+// What happens to a finished sum s at (row m, column n): y = s + bias[n], then relu.
 struct GemvEpilogue {
-  float alpha = 1;
-  float beta = 0;               // 0 never reads y
   const float* bias = nullptr;  // indexed by n
   bool relu = false;
 };

@@ -115,16 +115,14 @@ void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, con
 
 template <class T>
 void multiply(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, const T* b, T* c) {
-  if constexpr (std::is_same_v<T, float>) {
-    cpu::gemm_batched_f32(count, s, p.a.transposed, p.b.transposed, p.m, p.n, p.k, 1, a, p.a.ld, b, p.b.ld, 0, c, p.n);
-  } else if constexpr (std::is_same_v<T, double>) {
-    cpu::gemm_batched_f64(count, s, p.a.transposed, p.b.transposed, p.m, p.n, p.k, 1, a, p.a.ld, b, p.b.ld, 0, c, p.n);
+  if constexpr (std::is_floating_point_v<T>) {
+    cpu::gemm_batched(count, s, p.a.transposed, p.b.transposed, p.m, p.n, p.k, a, p.a.ld, b, p.b.ld, c, p.n);
   } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
     const auto kind = std::is_same_v<T, Half> ? cpu::HalfKind::kFloat16 : cpu::HalfKind::kBFloat16;
     for (int64_t i = 0; i < count; ++i)
-      cpu::gemm_half(kind, p.a.transposed, p.b.transposed, p.m, p.n, p.k, 1,
+      cpu::gemm_half(kind, p.a.transposed, p.b.transposed, p.m, p.n, p.k,
                      reinterpret_cast<const uint16_t*>(a + i * s.a), p.a.ld,
-                     reinterpret_cast<const uint16_t*>(b + i * s.b), p.b.ld, 0,
+                     reinterpret_cast<const uint16_t*>(b + i * s.b), p.b.ld,
                      reinterpret_cast<uint16_t*>(c + i * s.c), p.n);
   } else {
     multiply_integers(count, s, p, a, b, c);
@@ -174,7 +172,7 @@ void linear_half(int64_t m, int64_t n, int64_t k, const H* x, const H* w, const 
   std::vector<float> wide(size_t(m * n));
   std::vector<float> fx(x, x + m * k), fw(w, w + n * k), fb;
   if (bias) fb.assign(bias, bias + n);
-  cpu::linear_f32(m, n, k, fx.data(), fw.data(), bias ? fb.data() : nullptr, relu, wide.data());
+  cpu::linear<float>(m, n, k, fx.data(), fw.data(), bias ? fb.data() : nullptr, relu, wide.data());
   for (size_t i = 0; i < wide.size(); ++i) y[i] = H(wide[i]);
 }
 
@@ -190,8 +188,7 @@ void product_with_bias(const KernelArgs& args, bool relu) {
   visit_dtype(type, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T *px = static_cast<const T*>(x.data()), *pw = static_cast<const T*>(w.data()), *pb = static_cast<const T*>(b);
-    if constexpr (std::is_same_v<T, float>) cpu::linear_f32(m, n, k, px, pw, pb, relu, out.as<T>());
-    else if constexpr (std::is_same_v<T, double>) cpu::linear_f64(m, n, k, px, pw, pb, relu, out.as<T>());
+    if constexpr (std::is_floating_point_v<T>) cpu::linear(m, n, k, px, pw, pb, relu, out.as<T>());
     else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
       linear_half(m, n, k, px, pw, pb, relu, out.as<T>());
   });

@@ -9,15 +9,15 @@ namespace pg::cpu {
 
 struct ConvShape;
 
-// Row-major C = alpha * op(A) * op(B) + beta * C.
-void onednn_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
-                  int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+// The library's generated GEMM kernels (its implementations named "gemm:jit") point the stack pointer into the heap, so that a
+// signal handler that runs on the thread's own stack destroys memory (oneDNN issue 4845). No function here uses one of
+// them: where the library has nothing else the function returns false, and the own kernels do the work.
 
-// Row-major C = A * op(B) by a prepared primitive (cached by shape). False where the library has none for it.
-bool onednn_matmul_f32(bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+// Row-major c[m, n] = op(a) * op(b) by a prepared primitive (cached by shape), where op transposes if asked.
+bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc);
 
-// The same with bfloat16 operands and result, accumulated in float32. False where the CPU has no fast path for it.
+// c = a * op(b) with bfloat16 operands and result, accumulated in float32.
 bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
                         const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc);
 

@@ -1,9 +1,23 @@
 #include "tensor/cpu/onednn_common.h"
 
+#include <string_view>
+
+#include "tensor/cpu/isa.h"
+
 namespace pg::cpu::onednn {
 
+namespace {
+
+// The library reads its limit at its first use, so this comes before. Below AVX2 nobody comes here.
+dnnl::engine make_engine() {
+  if (isa() == Isa::kAvx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  return dnnl::engine(dnnl::engine::kind::cpu, 0);
+}
+
+}  // namespace
+
 dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine e = make_engine();
   return e;
 }
 
@@ -77,6 +91,11 @@ dnnl::primitive_attr with_relu(dnnl::primitive_attr attr) {
   append_relu(ops);
   attr.set_post_ops(ops);
   return attr;
+}
+
+bool is_usable(const dnnl::primitive_desc_base& pd) {
+  const std::string_view name = pd.impl_info_str();
+  return !name.starts_with("gemm") && !name.starts_with("ref");
 }
 
 namespace {

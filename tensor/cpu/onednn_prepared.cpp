@@ -3,6 +3,7 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "tensor/cpu/isa.h"
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/onednn_common.h"
 
@@ -56,7 +57,7 @@ class Product {
   Product(const LinearShape& s, const memory::desc& w) {
     const memory::desc x({s.m, s.k}, Type::f32, Tag::ab), y({s.m, s.n}, Type::f32, Tag::ab);
     const memory::desc bias = s.bias ? memory::desc({1, s.n}, Type::f32, Tag::ab) : memory::desc();
-    const auto pd = matmul_desc(x, w, bias, y, user_scratchpad());
+    const auto pd = usable(matmul_desc(x, w, bias, y, user_scratchpad()));
     primitive_ = dnnl::matmul(pd);
     x_ = x, y_ = y, w_ = pd.weights_desc(), bias_ = bias, pad_ = pd.scratchpad_desc(), has_bias_ = s.bias;
     shared_ = make_arguments();
@@ -132,7 +133,7 @@ class PreparedConv final : public OneDnnPrepared {
     ConvShape s = shape;
     s.n = images;
     d_ = describe(s, bias);
-    const auto pd = conv_forward_desc(d_.x, d_.w, d_.b, d_.y, d_.dims, user_scratchpad());
+    const auto pd = usable(conv_forward_desc(d_.x, d_.w, d_.b, d_.y, d_.dims, user_scratchpad()));
     primitive_ = dnnl::convolution_forward(pd);
     x_ = pd.src_desc(), w_ = pd.weights_desc(), y_ = pd.dst_desc(), pad_ = pd.scratchpad_desc();
     place(x_ != d_.px, x_, &at_x_);
@@ -190,7 +191,8 @@ class PreparedConv final : public OneDnnPrepared {
 };
 
 template <class T, class... Args>
-std::unique_ptr<const OneDnnPrepared> prepare(const Args&... args) {
+std::unique_ptr<const OneDnnPrepared> prepare(Isa least, const Args&... args) {
+  if (isa() < least) return nullptr;
   try {
     const SingleThread single;
     return std::make_unique<T>(args...);
@@ -201,10 +203,10 @@ std::unique_ptr<const OneDnnPrepared> prepare(const Args&... args) {
 
 }  // namespace
 
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s, bool packs) { return prepare<PreparedLinear>(s, packs); }
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s, bool packs) { return prepare<PreparedLinear>(Isa::kAvx512, s, packs); }
 
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias) {
-  return prepare<PreparedConv>(s, images, bias);
+  return prepare<PreparedConv>(Isa::kAvx2, s, images, bias);
 }
 
 }  // namespace pg::cpu

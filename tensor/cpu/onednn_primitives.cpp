@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "tensor/cpu/conv.h"
+#include "tensor/cpu/isa.h"
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/onednn_common.h"
 #include "tensor/cpu/scratch.h"
@@ -53,7 +54,7 @@ class LruCache {
 constexpr size_t kCacheEntries = 128;
 
 struct MatmulKey {
-  int64_t m, n, k, lda, ldb, ldc, trans_b, type;
+  int64_t m, n, k, lda, ldb, ldc, trans_a, trans_b, type;
 };
 
 struct PreparedMatmul {
@@ -66,10 +67,10 @@ struct PreparedMatmul {
 std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
   try {
     const Type type = static_cast<Type>(q.type);
-    const memory::desc a({q.m, q.k}, type, memory::dims{q.lda, 1});
+    const memory::desc a({q.m, q.k}, type, q.trans_a ? memory::dims{1, q.lda} : memory::dims{q.lda, 1});
     const memory::desc b({q.k, q.n}, type, q.trans_b ? memory::dims{1, q.ldb} : memory::dims{q.ldb, 1});
     const memory::desc c({q.m, q.n}, type, memory::dims{q.ldc, 1});
-    const auto pd = matmul_desc(a, b, {}, c, user_scratchpad());
+    const auto pd = usable(matmul_desc(a, b, {}, c, user_scratchpad()));
     const memory::desc pad = pd.scratchpad_desc();
     return PreparedMatmul{dnnl::matmul(pd),          memory(a, engine(), nullptr), memory(b, engine(), nullptr),
                           memory(c, engine(), nullptr), pad.get_size(),              pad};
@@ -92,6 +93,11 @@ bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) {
                                       {DNNL_ARG_DST, entry->c},
                                       {DNNL_ARG_SCRATCHPAD, pad}});
   return true;
+}
+
+bool bfloat16_products() {
+  engine();  // sets the limit that the next line reads
+  return static_cast<int>(dnnl::get_effective_cpu_isa()) >= static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 enum class ConvKind : int64_t { kForward, kBackwardData, kBackwardWeights };
@@ -136,7 +142,7 @@ ConvOperand operand(int arg, const memory::desc& plain, const memory::desc& inne
 PreparedConv make_conv(const ConvKey& key) {
   const ConvDescs d = describe(key.shape, key.bias);
   const dnnl::primitive_attr attr = key.relu ? with_relu(user_scratchpad()) : user_scratchpad();
-  const auto forward = conv_forward_desc(d.x, d.w, d.b, d.y, d.dims, attr);
+  const auto forward = usable(conv_forward_desc(d.x, d.w, d.b, d.y, d.dims, attr));
   PreparedConv p;
   size_t* total = &p.scratch_bytes;
   if (key.kind == ConvKind::kForward) {
@@ -147,14 +153,14 @@ PreparedConv make_conv(const ConvKey& key) {
     p.bias = d.b;
     p.scratchpad = forward.scratchpad_desc();
   } else if (key.kind == ConvKind::kBackwardData) {
-    const auto pd = conv_data_desc(d.x, d.w, d.y, d.dims, forward);
+    const auto pd = usable(conv_data_desc(d.x, d.w, d.y, d.dims, forward));
     p.primitive = dnnl::convolution_backward_data(pd);
     p.first = operand(DNNL_ARG_DIFF_DST, d.py, pd.diff_dst_desc(), false, total);
     p.second = operand(DNNL_ARG_WEIGHTS, d.pw, pd.weights_desc(), false, total);
     p.result = operand(DNNL_ARG_DIFF_SRC, d.px, pd.diff_src_desc(), true, total);
     p.scratchpad = pd.scratchpad_desc();
   } else {
-    const auto pd = conv_weights_desc(d.x, d.w, d.y, d.dims, forward);
+    const auto pd = usable(conv_weights_desc(d.x, d.w, d.y, d.dims, forward));
     p.primitive = dnnl::convolution_backward_weights(pd);
     p.first = operand(DNNL_ARG_SRC, d.px, pd.src_desc(), false, total);
     p.second = operand(DNNL_ARG_DIFF_DST, d.py, pd.diff_dst_desc(), false, total);
@@ -176,6 +182,7 @@ memory bring_in(const ConvOperand& o, const float* data, char* scratch) {
 }
 
 bool run_conv(const ConvKey& key, const float* first, const float* second, const float* bias, float* result) {
+  if (isa() < Isa::kAvx2) return false;
   thread_local LruCache<ConvKey, std::optional<PreparedConv>> cache(kCacheEntries);
   const SingleThread single;
   auto& entry = cache.get(key, [&]() -> std::optional<PreparedConv> {
@@ -209,22 +216,16 @@ ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, b
 
 }  // namespace
 
-void onednn_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
-                  int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  const SingleThread single;
-  dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-
-bool onednn_matmul_f32(bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc) {
-  return run_matmul({m, n, k, lda, ldb, ldc, trans_b, static_cast<int64_t>(Type::f32)}, a, b, c);
+  if (isa() < Isa::kAvx512) return false;  // no BRGEMM
+  return run_matmul({m, n, k, lda, ldb, ldc, trans_a, trans_b, static_cast<int64_t>(Type::f32)}, a, b, c);
 }
 
 bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
                         const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
-  if (!(static_cast<int>(dnnl::get_effective_cpu_isa()) >= static_cast<int>(dnnl::cpu_isa::avx512_core_bf16)))
-    return false;
-  return run_matmul({m, n, k, lda, ldb, ldc, trans_b, static_cast<int64_t>(Type::bf16)}, a, b, c);
+  if (isa() < Isa::kAvx512 || !bfloat16_products()) return false;
+  return run_matmul({m, n, k, lda, ldb, ldc, false, trans_b, static_cast<int64_t>(Type::bf16)}, a, b, c);
 }
 
 bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,

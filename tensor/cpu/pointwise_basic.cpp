@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/spans-inl.h"
+#include "tensor/cpu/targets-inl.h"
 #include "tensor/kernels/scalar_ops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -144,20 +145,18 @@ HWY_INLINE To convert_one(From from) {
 // Runs of halves go through the processor's own conversion; answers how many elements it took.
 HWY_INLINE int64_t convert_vectors(int64_t n, const Half* from, float* to) {
   const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
   const int64_t lanes = int64_t(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from + i))), d, to + i);
+    hn::StoreU(load_halves(d, reinterpret_cast<const uint16_t*>(from + i)), d, to + i);
   return i;
 }
 HWY_INLINE int64_t convert_vectors(int64_t n, const float* from, Half* to) {
   const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
   const int64_t lanes = int64_t(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, from + i)), dh, reinterpret_cast<hwy::float16_t*>(to + i));
+    store_halves(d, hn::LoadU(d, from + i), reinterpret_cast<uint16_t*>(to + i));
   return i;
 }
 template <class From, class To>

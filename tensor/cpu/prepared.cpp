@@ -62,7 +62,7 @@ class SmallLinear final : public PreparedKernel {
   SmallLinear(int64_t m, int64_t n, int64_t k, const Finish& finish) : m_(m), n_(n), k_(k), finish_(finish) {}
   void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
     const float* bias = in[2] ? in[2].as<float>() : nullptr;
-    linear_f32(m_, n_, k_, in[0].as<float>(), in[1].as<float>(), bias, finish_.relu(), out[0].as<float>());
+    linear(m_, n_, k_, in[0].as<float>(), in[1].as<float>(), bias, finish_.relu(), out[0].as<float>());
     if (!finish_.relu()) finish_(out);
   }
 

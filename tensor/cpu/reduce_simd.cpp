@@ -4,6 +4,7 @@
 #include <hwy/highway.h>
 
 #include "tensor/cpu/reduce_simd.h"
+#include "tensor/cpu/targets-inl.h"
 
 #include <algorithm>
 #include <limits>
@@ -84,18 +85,6 @@ struct SumSquares : Sum {
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) { return hn::MulAdd(x, x, a); }
 };
-// NaN of either operand instead of their extreme. Max and Min of x86 answer the second operand when one is NaN, which
-// keeps an accumulator that stands there.
-template <class V>
-HWY_INLINE V keep_nan(V a, V x, V extreme) {
-#if HWY_ARCH_X86
-  (void)a;
-  return hn::IfThenElse(hn::IsNaN(x), x, extreme);
-#else
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::IsNaN(a), a, extreme));
-#endif
-}
-
 template <bool kMax>
 struct Extreme {
   template <class T>
@@ -111,7 +100,9 @@ struct Extreme {
   template <class A>
   static HWY_INLINE A join(A a, A b) { return kMax ? larger(a, b) : smaller(a, b); }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return keep_nan(a, x, kMax ? hn::Max(x, a) : hn::Min(x, a)); }
+  static HWY_INLINE V vec_step(V a, V x) {  // NaN of either wins
+    return hn::IfThenElse(hn::IsNaN(x), x, kMax ? max_or_second(x, a) : min_or_second(x, a));
+  }
   template <class V>
   static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
 };

@@ -1,8 +1,17 @@
 #include "tensor/cpu/register.h"
 
+#include "tensor/cpu/isa.h"
+#include "tensor/device.h"
+#include "tensor/error.h"
 #include "tensor/op.h"
 
 namespace pg {
+
+void check_cpu_settings() {
+  if (const char* wrong = cpu::isa_error()) throw Error(wrong);
+}
+
+const char* cpu_instruction_set() { return cpu::isa_name(cpu::isa()); }
 
 void add_all_cpu_kernels(Registry& r) {
   add_pointwise_kernels(r);

@@ -4,6 +4,9 @@
 namespace pg {
 class Registry;
 
+// Throws Error where PERIGEE_MAX_ISA names no instruction set.
+void check_cpu_settings();
+
 void add_all_cpu_kernels(Registry& registry);
 
 // One a file tensor/cpu/kernels_*.cpp.

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "tensor/cpu/targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
@@ -83,22 +84,14 @@ HWY_INLINE V keep_nan(V x, V y) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
-// Limits that NaN passes. Max and Min of x86 answer their second operand when one is NaN.
+// Limits that NaN passes.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_least(D d, V x, float low) {
-#if HWY_ARCH_X86
-  return hn::Max(hn::Set(d, low), x);
-#else
-  return keep_nan<D>(x, hn::Max(hn::Set(d, low), x));
-#endif
+  return max_or_second(hn::Set(d, low), x);
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_most(D d, V x, float high) {
-#if HWY_ARCH_X86
-  return hn::Min(hn::Set(d, high), x);
-#else
-  return keep_nan<D>(x, hn::Min(hn::Set(d, high), x));
-#endif
+  return min_or_second(hn::Set(d, high), x);
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V clip(D d, V x, float low, float high) {

@@ -20,22 +20,13 @@ using V = hn::Vec<D>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The larger of low and t; t when it is NaN.
-HWY_INLINE V at_least([[maybe_unused]] D d, V low, V t) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElse(hn::Lt(t, low), low, t);
-#else
-  return hn::Max(low, t);  // x86 answers the second operand when one is NaN
-#endif
-}
-
 // e^t for t <= 0 or NaN; 0 where the result would be subnormal.
 HWY_INLINE V exp_nonpositive(D d, V t) {
   // Rounds t / ln(2) to a whole number n by its place in the mantissa, where n + 127 stands in the lowest bits.
   const V magic = hn::Set(d, 0x1.8p23f + 127.0f);
-  const V shifted = hn::MulAdd(at_least(d, hn::Set(d, -88.02f), t), hn::Set(d, 1.442695041f), magic);
+  const V shifted = hn::MulAdd(max_or_second(hn::Set(d, -88.02f), t), hn::Set(d, 1.442695041f), magic);
   const V n = hn::Sub(shifted, magic);
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), at_least(d, hn::Set(d, -88.02f), t));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), max_or_second(hn::Set(d, -88.02f), t));
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   const V p = polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
                          5.000000014e-01f, 1.0f, 1.0f);

@@ -49,22 +49,14 @@ template <class D, class V>
 HWY_INLINE V differs(D d, V x, V y) {
   return as_bool(d, hn::Not(hn::Eq(x, y)));
 }
-// NaN wins. Max and Min of x86 answer the second operand when one is NaN or both are zero.
+// NaN wins, that of x first.
 template <class D, class V>
 HWY_INLINE V larger(D, V x, V y) {
-#if HWY_ARCH_X86
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Max(x, y));
-#else
-  return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
-#endif
+  return hn::IfThenElse(hn::IsNaN(x), x, max_or_second(x, y));
 }
 template <class D, class V>
 HWY_INLINE V smaller(D, V x, V y) {
-#if HWY_ARCH_X86
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Min(x, y));
-#else
-  return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
-#endif
+  return hn::IfThenElse(hn::IsNaN(x), x, min_or_second(x, y));
 }
 template <class D, class V>
 HWY_INLINE V limited(D d, V x, float low, float high) {
@@ -89,8 +81,9 @@ HWY_INLINE V sign(D d, V x) {
 }
 template <class D, class V>
 HWY_INLINE V round_half(D d, V x) {
-  const hn::Rebind<hwy::float16_t, D> dh;
-  return hn::PromoteTo(d, hn::DemoteTo(dh, x));
+  uint16_t halves[hn::MaxLanes(D())];
+  store_halves(d, x, halves);
+  return load_halves(d, halves);
 }
 
 PERIGEE_FUNCTOR1(FNeg, hn::Neg(x))

@@ -49,7 +49,7 @@ void infer_max_pool_any(Infer& c) {
   const int dims = int(c.attr<Ints>("kernel_size").size());
   const Dims out = pooled_shape(c, dims);
   int64_t plane = 1;
-  for (int64_t n : tail(c.shape(0), dims)) plane *= n;
+  for (int d = 0; d < dims; ++d) plane *= c.shape(0)[c.rank(0) - 1 - d];
   if (plane > INT32_MAX) c.bad_input(0, "planes of fewer than 2^31 elements");
   c.output(c.dtype(0), out);
   c.output(DType::kInt32, out);

@@ -1,0 +1,71 @@
+#include "tensor/cpu/isa.h"
+
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
+
+namespace pg::cpu {
+namespace {
+
+constexpr const char* kNames[] = {"sse2", "sse4", "avx2", "avx512"};
+
+#if HWY_ARCH_X86
+Isa detect() {
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd");
+  if (avx512) return Isa::kAvx512;
+  if (avx2) return Isa::kAvx2;
+  return __builtin_cpu_supports("sse4.1") ? Isa::kSse4 : Isa::kSse2;
+}
+#else
+Isa detect() { return Isa::kSse2; }
+#endif
+
+// The place of PERIGEE_MAX_ISA in kNames; their number where it is not set, -1 where it is none of them.
+int asked() {
+  const char* name = std::getenv("PERIGEE_MAX_ISA");
+  if (!name || !*name) return int(std::size(kNames));
+  const auto* found = std::find(std::begin(kNames), std::end(kNames), std::string_view(name));
+  return found == std::end(kNames) ? -1 : int(found - kNames);
+}
+
+}  // namespace
+
+Isa isa() {
+  static const Isa chosen = [] {
+    const int limit = asked();
+    return limit < 0 ? detect() : std::min(detect(), Isa(limit));
+  }();
+  return chosen;
+}
+
+const char* isa_name(Isa isa) { return kNames[int(isa)]; }
+
+const char* isa_error() {
+  return asked() < 0 ? "PERIGEE_MAX_ISA: expected avx512, avx2, sse4 or sse2" : nullptr;
+}
+
+}  // namespace pg::cpu
+
+// Highway's own library has these two functions too, but measures the resolution of the clock whenever it is loaded: 3 ms that
+// every start of the program would pay. With these only Highway's headers are used.
+namespace hwy {
+
+int64_t SupportedTargets() {
+  const pg::cpu::Isa isa = pg::cpu::isa();
+  return HWY_STATIC_TARGET | (isa >= pg::cpu::Isa::kAvx2 ? HWY_AVX2 : 0) | (isa >= pg::cpu::Isa::kAvx512 ? HWY_AVX3 : 0);
+}
+
+ChosenTarget& GetChosenTarget() {
+  static ChosenTarget chosen;
+  return chosen;
+}
+
+}  // namespace hwy
