@@ -35,14 +35,13 @@ dnnl::stream& stream();  // of the calling thread
 dnnl::primitive_attr user_scratchpad();
 dnnl::primitive_attr with_relu(dnnl::primitive_attr attr);
 
-// Neither a generated GEMM kernel (see onednn.h) nor a plain loop.
-bool is_usable(const dnnl::primitive_desc_base& pd);
+// Throws dnnl::error where the implementation is a generated GEMM kernel (see onednn.h) or a plain loop. The library tries those
+// last, so there is nothing behind them to try.
+void check_usable(const dnnl::primitive_desc_base& pd);
 
-// The first implementation of `pd` that is usable. Throws dnnl::error where there is none.
 template <class Desc>
 Desc usable(Desc pd) {
-  while (!is_usable(pd))
-    if (!pd.next_impl()) throw dnnl::error(dnnl_unimplemented, "no usable implementation");
+  check_usable(pd);
   return pd;
 }
 
