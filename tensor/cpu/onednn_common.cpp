@@ -1,5 +1,7 @@
 #include "tensor/cpu/onednn_common.h"
 
+#include <sys/mman.h>
+
 #include <string_view>
 
 #include "tensor/cpu/isa.h"
@@ -91,6 +93,13 @@ dnnl::primitive_attr with_relu(dnnl::primitive_attr attr) {
   append_relu(ops);
   attr.set_post_ops(ops);
   return attr;
+}
+
+void check_room() {
+  constexpr size_t kRoom = 16 << 20;
+  void* probe = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) throw NoRoom();
+  munmap(probe, kRoom);
 }
 
 void check_usable(const dnnl::primitive_desc_base& pd) {

@@ -35,6 +35,11 @@ dnnl::stream& stream();  // of the calling thread
 dnnl::primitive_attr user_scratchpad();
 dnnl::primitive_attr with_relu(dnnl::primitive_attr attr);
 
+// The library crashes where it gets no memory while it makes a primitive. Throws NoRoom unless there is plenty; called before
+// each one.
+struct NoRoom {};
+void check_room();
+
 // Throws dnnl::error where the implementation is a generated GEMM kernel (see onednn.h) or a plain loop. The library tries those
 // last, so there is nothing behind them to try.
 void check_usable(const dnnl::primitive_desc_base& pd);

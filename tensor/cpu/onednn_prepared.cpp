@@ -103,6 +103,7 @@ class PreparedLinear final : public OneDnnPrepared {
       packed_.reset();
       return;
     }
+    to_packed_ = dnnl::reorder(empty_memory(plain_.weights()), empty_memory(packed_->weights()));
     packed_bytes = packed_->weights().get_size();
     scratch_bytes = std::max(scratch_bytes, packed_->scratch_bytes());
   }
@@ -114,7 +115,7 @@ class PreparedLinear final : public OneDnnPrepared {
   void pack(const float* w, void* packed) const override {
     const SingleThread single;
     memory from(plain_.weights(), engine(), const_cast<float*>(w)), to(packed_->weights(), engine(), packed);
-    dnnl::reorder(from, to).execute(stream(), from, to);
+    to_packed_.execute(stream(), from, to);
   }
   bool packs_like(const OneDnnPrepared& other) const override {
     const auto* o = dynamic_cast<const PreparedLinear*>(&other);
@@ -124,6 +125,7 @@ class PreparedLinear final : public OneDnnPrepared {
  private:
   Product plain_;
   std::unique_ptr<Product> packed_;
+  dnnl::reorder to_packed_;
 };
 
 // Images and results are brought in the layout that the library chose and back; weights that are not packed as well.
@@ -194,9 +196,12 @@ template <class T, class... Args>
 std::unique_ptr<const OneDnnPrepared> prepare(Isa least, const Args&... args) {
   if (isa() < least) return nullptr;
   try {
+    check_room();
     const SingleThread single;
     return std::make_unique<T>(args...);
   } catch (const dnnl::error&) {
+    return nullptr;
+  } catch (const NoRoom&) {
     return nullptr;
   }
 }

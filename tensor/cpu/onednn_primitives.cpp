@@ -65,6 +65,7 @@ struct PreparedMatmul {
 };
 
 std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
+  check_room();
   try {
     const Type type = static_cast<Type>(q.type);
     const memory::desc a({q.m, q.k}, type, q.trans_a ? memory::dims{1, q.lda} : memory::dims{q.lda, 1});
@@ -79,7 +80,7 @@ std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
   }
 }
 
-bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) {
+bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) try {
   thread_local LruCache<MatmulKey, std::optional<PreparedMatmul>> cache(kCacheEntries);
   const SingleThread single;
   auto& entry = cache.get(key, [&] { return make_matmul(key); });
@@ -93,6 +94,8 @@ bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) {
                                       {DNNL_ARG_DST, entry->c},
                                       {DNNL_ARG_SCRATCHPAD, pad}});
   return true;
+} catch (const NoRoom&) {
+  return false;
 }
 
 bool bfloat16_products() {
@@ -181,11 +184,12 @@ memory bring_in(const ConvOperand& o, const float* data, char* scratch) {
   return inner;
 }
 
-bool run_conv(const ConvKey& key, const float* first, const float* second, const float* bias, float* result) {
+bool run_conv(const ConvKey& key, const float* first, const float* second, const float* bias, float* result) try {
   if (isa() < Isa::kAvx2) return false;
   thread_local LruCache<ConvKey, std::optional<PreparedConv>> cache(kCacheEntries);
   const SingleThread single;
   auto& entry = cache.get(key, [&]() -> std::optional<PreparedConv> {
+    check_room();
     try {
       return make_conv(key);
     } catch (const dnnl::error&) {
@@ -206,6 +210,8 @@ bool run_conv(const ConvKey& key, const float* first, const float* second, const
   p.primitive.execute(stream(), args);
   if (!p.result.same) p.result.to_inner.execute(stream(), inner, plain);
   return true;
+} catch (const NoRoom&) {
+  return false;
 }
 
 ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, bool relu) {
