@@ -52,9 +52,14 @@ void Execution::operator()() {
 
 void Execution::run_step(const Step& step) {
   if (step.poll) ctx_.poll();
+  if (step.control) return run_control(step);
+  if (step.poll && &step < plan_.steps.data() + plan_.commit) return ctx_.cancellable([&] { run_kernel(step); });
+  run_kernel(step);
+}
+
+void Execution::run_kernel(const Step& step) {
   const View* views = frame_.views.data();
   const std::span<const View> in{views + step.in, size_t(step.in_count)}, out{views + step.out, size_t(step.out_count)};
-  if (step.control) return run_control(step);
   if (step.fused) return step.fused->run(in, out);
   if (step.prepared) return step.prepared->run(in, out, step.scratch < 0 ? nullptr : views[step.scratch].data, packed_of(step));
   const Attrs& attrs = step.random < 0 ? *step.attrs : frame_.attrs[size_t(step.random)];

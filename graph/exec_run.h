@@ -36,6 +36,7 @@ class Execution {
 
  private:
   void run_step(const Step& step);
+  void run_kernel(const Step& step);
   void run_control(const Step& step);   // graph/exec_control.cpp
   void run_branch(const Step& step);
   void run_loop(const Step& step);

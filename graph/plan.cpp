@@ -555,7 +555,7 @@ class Planner {
         values_[size_t(v)].view = emit_view(v);
         bytes += int64_t(bytes_of(layout(v).type));
       }
-      step.poll = s % 16 == 0 || bytes > kPollBytes;
+      step.poll = int32_t(s) <= plan_->commit && (s % 16 == 0 || bytes > kPollBytes);
       if (d.prepared) emit_prepared(d, step);
       if (d.control) emit_control(drafts_[s], step);
       else add_random(step, int32_t(s));

@@ -1,5 +1,8 @@
 #include "repl/script.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -12,7 +15,7 @@ constexpr int kFirstFrames = 12, kLastFrames = 10;  // of a long traceback
 
 bool is_script_frame(const lua_Debug& frame, Style style) {
   if (style == Style::kPrompt && *frame.what == 'm' && !std::strcmp(frame.source, "=stdin")) return false;
-  return frame.currentline > 0 && std::strncmp(frame.source, "@stdlib/", 8) != 0;
+  return frame.currentline > 0 && !is_library_source(frame.source);
 }
 
 void add_frame(luaL_Buffer* text, lua_State* L, const lua_Debug& frame) {
@@ -86,6 +89,33 @@ void report(const char* text, Style style) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s%s\n", style == Style::kScript ? "perigee: " : "", text);
   std::fflush(stderr);
+}
+
+bool is_library_source(const char* source) { return std::strncmp(source, "@stdlib/", 8) == 0; }
+
+void write_interrupted(lua_State* L, const char* position) {
+  char line[256];
+  const auto write_line = [&](int size) {
+    if (write(STDERR_FILENO, line, std::min(size_t(size), sizeof line - 1)) < 0) return;
+  };
+  bool first = true;
+  const auto add = [&](const char* file, int number, const char* note) {
+    char where[160];
+    if (number > 0) std::snprintf(where, sizeof where, "%s:%d", file, number);
+    else std::snprintf(where, sizeof where, "%s", file);
+    if (first) write_line(std::snprintf(line, sizeof line, "perigee: %s: interrupted\nstack traceback:\n", where));
+    first = false;
+    write_line(std::snprintf(line, sizeof line, "\t%s: %s\n", where, note));
+  };
+  if (position) add(position, 0, "in a compiled loop");
+  lua_Debug frame;
+  for (int level = 0; L && level < kFirstFrames && lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    const char* note = *frame.what == 'm' ? "in main chunk" : "in function";
+    if (is_script_frame(frame, Style::kScript)) add(frame.short_src, frame.currentline, note);
+  }
+  if (first)
+    write_line(std::snprintf(line, sizeof line, "perigee: interrupted (in a call that could not be stopped)\n"));
 }
 
 bool run_function(lua_State* L, int args, Style style) {

@@ -23,6 +23,13 @@ bool run_module(lua_State* L, const std::string& name);
 // Makes the folder of the script the first place where `require` looks.
 void add_script_folder(lua_State* L, const std::string& script);
 
+// Whether a chunk of this source (lua_Debug::source) is part of the library.
+bool is_library_source(const char* source);
+
+// For signal handlers: says on standard error that the script was interrupted, at `position` ("file:line") or where the
+// frames of L say; both may be null. The stack of L must be at rest.
+void write_interrupted(lua_State* L, const char* position);
+
 // Prints the text to standard error.
 void report(const char* text, Style style = Style::kScript);
 

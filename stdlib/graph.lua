@@ -23,14 +23,18 @@ local function keys_of(t, op)
   return keys
 end
 
+local max_tables = 100000   -- a table at two places counts twice, and so does what it holds
+
 --- graph.describe(op, value, leaf) -> the tree of a value; leaf(tensor) -> the tree of a tensor in it.
-function graph.describe(op, value, leaf, depth)
-  depth = depth or 0
+function graph.describe(op, value, leaf, depth, count)
+  depth, count = depth or 0, count or {tables = 0}
   if depth > 90 then core.fail(op, "tables within tables, more than 90 deep or in a circle") end
   if core.is_tensor(value) then return leaf(value) end
   if args.plain(value) then
+    count.tables = count.tables + 1
+    if count.tables > max_tables then core.fail(op, "more than %d tables among arguments or results", max_tables) end
     local tree = {kind = "table", keys = keys_of(value, op), values = {}}
-    for i, key in ipairs(tree.keys) do tree.values[i] = graph.describe(op, value[key], leaf, depth + 1) end
+    for i, key in ipairs(tree.keys) do tree.values[i] = graph.describe(op, value[key], leaf, depth + 1, count) end
     return tree
   end
   local kind = type(value)

@@ -16,10 +16,14 @@ local function keys_of(t)
   return numbers
 end
 
-local max_depth = 1000  -- far below what the stack of Lua holds
+local max_depth = 1000     -- far below what the stack of Lua holds
+local max_tables = 100000  -- a table at two places counts twice, and so does what it holds
 
 local function enter(path, t)
-  path.depth = (path.depth or 0) + 1
+  path.depth, path.tables = (path.depth or 0) + 1, (path.tables or 0) + 1
+  if path.tables > max_tables then
+    core.fail("tree", "bad argument 'tree' (expected at most %d tables, got more)", max_tables)
+  end
   if path.depth > max_depth then core.fail("tree", "bad argument 'tree' (expected at most %d levels, got more)", max_depth) end
   if path[t] then core.fail("tree", "bad argument 'tree' (expected a tree, got a table that holds itself)") end
   path[t] = true

@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "tensor/error.h"
 #include "tensor/op.h"
+#include "tensor/parallel.h"
 #include "tensor/random.h"
 
 namespace pg {
@@ -49,7 +51,8 @@ class Context {
   bool recording = false;
   bool training = false;
   Ref<Generator> generator;  // the default one
-  std::atomic<bool> cancel{false};
+  std::atomic<bool> cancel{false};               // a request to stop, taken back when the error Cancelled is raised,
+  std::atomic<bool> cancels_all{false};          // but not while this is set: then every op from now on raises it
   bool detect_anomaly = false;
   std::function<std::string()> script_position;  // "file:line", asked when a tape entry is made in anomaly mode
   uint64_t next_sequence = 1;                    // of tape nodes
@@ -59,8 +62,19 @@ class Context {
     if (cancel.load(std::memory_order_relaxed)) raise_cancelled();
   }
 
+  // Runs a kernel that may stop half way: its outputs are new, nobody misses them.
+  template <class F>
+  void cancellable(F&& kernel) {
+    const PollScope scope(&cancel);
+    try {
+      kernel();
+    } catch (const Cancelled&) {
+      raise_cancelled();
+    }
+  }
+
  private:
-  [[noreturn]] void raise_cancelled();  // also clears the flag
+  [[noreturn]] void raise_cancelled();
 };
 
 // Sets a flag for the extent of a C++ scope.

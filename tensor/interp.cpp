@@ -9,6 +9,8 @@
 namespace pg {
 namespace {
 
+constexpr size_t kPolledBytes = 256 << 10;  // a pointwise op that writes less is done before a poll would pay
+
 View view_of(const Array& a) { return {&a.type, &a.strides, a.data()}; }
 
 // Numbers of a call, as 0-dim arrays of the compute dtype that live during the call.
@@ -117,13 +119,18 @@ class EagerInterpreter final : public Interpreter {
         in[i] = view_of(v.array());
       }
     }
+    const bool fresh = op.result == Result::kBool || !reuse(ctx, op, inputs, first.type, 0);
     if (op.result == Result::kBool)
       out.push_back(make_array(Type{DType::kBool, {}, first.type.shape}));
     else
-      out.push_back(reuse(ctx, op, inputs, first.type, 0) ? inputs[0].detached() : make_array(first.type));
+      out.push_back(fresh ? make_array(first.type) : inputs[0].detached());
     const View result = view_of(out[0].array());
     auto no_allocation = [](int, const Dims&) -> View { return {}; };
-    op.cpu_kernel.fn(KernelArgs{op, {in, inputs.size()}, {&result, 1}, attrs, no_allocation});
+    const KernelArgs args{op, {in, inputs.size()}, {&result, 1}, attrs, no_allocation};
+    if (fresh && out[0].array().buffer->bytes >= kPolledBytes)
+      ctx.cancellable([&] { op.cpu_kernel.fn(args); });
+    else
+      op.cpu_kernel.fn(args);
     if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
     record(ctx, op, inputs, attrs, out);
     return true;
@@ -184,13 +191,16 @@ class EagerInterpreter final : public Interpreter {
   static void run_kernel(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, const KernelRow& row,
                          std::span<const Type> types, Values& out) {
     SmallVector<View, 2> views;
+    bool fresh = true;
     for (size_t i = 0; i < types.size(); ++i) {
       if (op.has(kDynamicShape)) {
         out.emplace_back();
         views.emplace_back();
         continue;
       }
-      out.push_back(reuse(ctx, op, inputs, types[i], i) ? inputs[rewritten_input(op, inputs.size(), i)].detached() : make_array(types[i]));
+      const bool rewrites = reuse(ctx, op, inputs, types[i], i);
+      fresh &= !rewrites;
+      out.push_back(rewrites ? inputs[rewritten_input(op, inputs.size(), i)].detached() : make_array(types[i]));
       views.push_back(view_of(out[i].array()));
     }
     Call call(ctx, op, inputs, row);
@@ -198,7 +208,9 @@ class EagerInterpreter final : public Interpreter {
       out[size_t(i)] = make_array(Type{types[size_t(i)].dtype, types[size_t(i)].device, shape});
       return view_of(out[size_t(i)].array());
     };
-    row.fn(KernelArgs{op, call.in, views, attrs, allocate});
+    const KernelArgs args{op, call.in, views, attrs, allocate};
+    if (fresh) ctx.cancellable([&] { row.fn(args); });
+    else row.fn(args);
     if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
     record(ctx, op, inputs, attrs, out);
   }
@@ -244,7 +256,7 @@ Value Interpreter::filled(Context&, const Type& type, double number) { return ma
 Context::Context() : interpreter(&eager_interpreter()), generator(new Generator(0)) {}
 
 void Context::raise_cancelled() {
-  cancel = false;
+  cancel = cancels_all.load();
   throw Cancelled();
 }
 
@@ -319,7 +331,7 @@ Value to_contiguous(Context& ctx, const Value& value) {
   if (value.is_number() || value.array().contiguous) return value;
   if (value.device().is_cpu()) {
     Value out = make_array(value.type());
-    cpu::copy_strided(view_of(value.array()), out.array().data());
+    ctx.cancellable([&] { cpu::copy_strided(view_of(value.array()), out.array().data()); });
     return out;
   }
   Value in[1] = {value};

@@ -1,5 +1,8 @@
 #include "tensor/parallel.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -14,9 +17,24 @@
 namespace pg {
 namespace {
 
+thread_local const std::atomic<bool>* watched = nullptr;  // the flag of the innermost PollScope
+
+// [begin, end) in one call, or in short ones where someone may ask to stop.
+void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
+  if (!watched) return body(begin, end);
+  const int64_t step = grain > 1 ? grain > INT64_MAX / 64 ? INT64_MAX : grain * 64 : 8;
+  for (int64_t at = begin; at < end;) {
+    poll_kernel();
+    const int64_t next = end - at > step ? at + step : end;
+    body(at, next);
+    at = next;
+  }
+}
+
 struct Region {
   FunctionRef<void(int64_t, int64_t)> body;
-  int64_t n, pieces;
+  int64_t n, pieces, grain;
+  const std::atomic<bool>* flag;
   std::atomic<int64_t> next{0};
   std::atomic<int64_t> left;
   std::exception_ptr error;
@@ -26,9 +44,10 @@ struct Region {
   int64_t start(int64_t i) const { return n / pieces * i + std::min(i, n % pieces); }
 
   void work() {
+    const PollScope scope(flag);
     for (int64_t i; (i = next.fetch_add(1)) < pieces;) {
       try {
-        body(start(i), start(i + 1));
+        run_piece(body, start(i), start(i + 1), grain);
       } catch (...) {
         std::lock_guard hold(error_lock);
         if (!error) error = std::current_exception();
@@ -68,12 +87,18 @@ class Pool {
   }
 
  private:
-  // The caller can do all the work, so a thread that cannot be had is no failure.
+  // The caller can do all the work, so a thread that cannot be had is no failure. Workers take no signals: a handler of
+  // the host runs on a thread of the host.
   void grow() {
+    if (int(threads_.size()) + 1 >= wanted) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       while (int(threads_.size()) + 1 < wanted) threads_.emplace_back([this] { worker(); });
     } catch (const std::system_error&) {
     }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void wait_until_done(Region& region) {
@@ -129,18 +154,27 @@ void set_num_threads(int n) {
 
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
   if (n <= 0) return;
-  const int64_t pieces = std::min<int64_t>(num_threads(), n / std::max<int64_t>(grain, 1));
-  if (pieces <= 1) return body(0, n);
-  if (inside_region) return body(0, n);
+  grain = std::max<int64_t>(grain, 1);
+  const int64_t pieces = std::min<int64_t>(num_threads(), n / grain);
+  if (pieces <= 1 || inside_region) return run_piece(body, 0, n, grain);
   std::unique_lock hold(pool().region_lock, std::try_to_lock);
-  if (!hold) return body(0, n);
+  if (!hold) return run_piece(body, 0, n, grain);
   struct Inside {
     Inside() { inside_region = true; }
     ~Inside() { inside_region = false; }
   } inside;
-  Region region{body, n, pieces, {}, {pieces}, {}, {}};
+  Region region{body, n, pieces, grain, watched, {}, {pieces}, {}, {}};
   pool().run(region);
 }
+
+PollScope::PollScope(const std::atomic<bool>* flag) : slot_(watched), outer_(slot_) { slot_ = flag; }
+PollScope::~PollScope() { slot_ = outer_; }
+
+void poll_kernel() {
+  if (watched && watched->load(std::memory_order_relaxed)) throw Cancelled();
+}
+
+bool inside_poll_scope() { return watched != nullptr; }
 
 void stop_workers() {
   std::lock_guard hold(pool().region_lock);

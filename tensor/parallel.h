@@ -1,6 +1,7 @@
 // One pool of worker threads for all kernels. No thread exists before the first parallel region, none
 // is busy between regions.
 #pragma once
+#include <atomic>
 #include <cstdint>
 
 #include "tensor/function_ref.h"
@@ -14,7 +15,40 @@ void set_num_threads(int n);  // n >= 1; throws Error otherwise
 // Calls body(begin, end) over a partition of [0, n) in pieces of at least `grain`, on the calling thread
 // alone when one piece is enough or a region is already running. Pieces do not depend on timing:
 // the same n, grain and thread count give the same partition. The first exception is rethrown.
+// Within a PollScope a piece is cut again, into calls of at most 64 grains (8 items where the grain is 1), with a poll
+// before each; an item that may take longer than a few milliseconds polls by itself.
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
+
+// Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`. Null: nothing is
+// watched, because what is being written must not be left half done.
+class PollScope {
+ public:
+  explicit PollScope(const std::atomic<bool>* flag);
+  ~PollScope();
+  PollScope(const PollScope&) = delete;
+  PollScope& operator=(const PollScope&) = delete;
+
+ private:
+  const std::atomic<bool>*& slot_;
+  const std::atomic<bool>* outer_;
+};
+
+// Throws Cancelled when the watched flag is set. The flag stays set; Context::cancellable decides about it.
+void poll_kernel();
+
+// Whether this thread runs a kernel that polls.
+bool inside_poll_scope();
+
+// A poll for inner loops: one call in 2^16 looks at the flag.
+class Poller {
+ public:
+  void operator()() {
+    if ((++calls_ & 0xffff) == 0) poll_kernel();
+  }
+
+ private:
+  uint32_t calls_ = 0;
+};
 
 // Joins the workers. Later regions start them again.
 void stop_workers();

@@ -16,7 +16,49 @@ guard.compares, guard.slots = 50, 50    -- of a chunk
 local Chunk = {}
 Chunk.__index = Chunk
 
-local function new_chunk() return setmetatable({objects = {}, names = {}, cells = {}, cell_names = {}, lines = {}, slots = 0}, Chunk) end
+local function new_chunk()
+  return setmetatable({objects = {}, names = {}, cells = {}, cell_names = {}, lines = {}, slots = 0, paths = 0}, Chunk)
+end
+
+-- What tells a ref from others.
+function guard.identity(ref) return ref.cell and ref.id or ref.path or ref.object end
+
+local resolve
+
+-- refs, text of the whole path to a table. Kept with the table, so that the next one below takes up there.
+local function whole_path(node)
+  local steps, from = {}, node
+  local around = from.place.node
+  while not from.whole and around and around.by_path and not around.place.argument do
+    steps[#steps + 1] = from.place.key
+    from, around = around, around.place.node
+  end
+  local refs, text
+  if from.whole then refs, text = {unpack(from.whole.refs)}, {from.whole.text}
+  else
+    local first, address = place.address(from.place)
+    refs, text = {unpack(first)}, {address}
+  end
+  for i = #steps, 1, -1 do text[#text + 1] = place.key(refs, steps[i]) end
+  node.whole = {refs = refs, text = concat(text)}
+  return refs, node.whole.text
+end
+
+-- The variable that holds a table found by its path: a step from that of the table around it, or the whole path where
+-- that has none here. So a chunk is as long as one path and a step for each check, however deep the tables nest.
+local function name_path(self, ref)
+  local around, text = ref.path.place.node, nil
+  if around and self.names[around] then
+    local refs = {}
+    local key = place.key(refs, ref.path.place.key)
+    text = self.names[around] .. resolve(self, refs, key)
+  else text = resolve(self, whole_path(ref.path)) end
+  self.slots, self.paths = self.slots + 1, self.paths + 1
+  local name = "p" .. self.paths
+  self.names[ref.path] = name
+  self.lines[#self.lines + 1] = "local " .. name .. " = " .. text
+  return name
+end
 
 -- The name that a ref has in the chunk.
 function Chunk:name(ref)
@@ -30,8 +72,9 @@ function Chunk:name(ref)
     end
     return name
   end
-  local name = self.names[ref.object]
+  local name = self.names[ref.path or ref.object]
   if not name then
+    if ref.path then return name_path(self, ref) end
     self.slots = self.slots + 1
     self.objects[#self.objects + 1] = ref.object
     name = "o" .. #self.objects
@@ -40,17 +83,20 @@ function Chunk:name(ref)
   return name
 end
 
-local function resolve(chunk, refs, text)
+function resolve(chunk, refs, text)
   return (text:gsub("%$(%d+)", function(i) return chunk:name(refs[tonumber(i)]) end))
 end
 
-function Chunk:add(refs, text) self.lines[#self.lines + 1] = resolve(self, refs, text) end
+function Chunk:add(refs, text)
+  local line = resolve(self, refs, text)   -- may add lines of its own
+  self.lines[#self.lines + 1] = line
+end
 
 -- How many more variables these refs would need.
 function Chunk:needs(refs)
   local n = 0
   for _, ref in ipairs(refs) do
-    if not (ref.cell and self.cell_names[ref.id] or not ref.cell and self.names[ref.object]) then n = n + 1 end
+    if not (ref.cell and self.cell_names[ref.id] or not ref.cell and self.names[ref.path or ref.object]) then n = n + 1 end
   end
   return n
 end
@@ -307,7 +353,7 @@ local function list_refs(list)
   local seen, n = {}, 0
   for _, item in ipairs(list) do
     for _, ref in ipairs(item.refs) do
-      local key = ref.cell and ref.id or ref.object
+      local key = guard.identity(ref)
       if not seen[key] then
         seen[key] = true
         n = n + 1
@@ -327,7 +373,7 @@ local function build_fetches(fetches, parameters, base)
       list[#list + 1] = resolve(chunk, fetches[i].refs, fetches[i].text)
       i = i + 1
     end
-    chunk.lines[1] = "return " .. concat(list, ", ") .. ", ..."
+    chunk.lines[#chunk.lines + 1] = "return " .. concat(list, ", ") .. ", ..."
     functions[#functions + 1] = chunk:build(vararg, base, base_names)
   end
   local before = parameters == "" and "" or parameters .. ", "

@@ -22,7 +22,8 @@ function place.literal(value)
   elseif kind == "string" and #value <= 80 and not value:find("[%c$\128-\255]") then return format("%q", value) end
 end
 
--- Code is text with $1, $2 … for what must be handed to the chunk: refs, a list of {object =} or {cell = f, index = i}.
+-- Code is text with $1, $2 … for refs, a list of what must be handed to the chunk, {object =} or {cell = f, index = i},
+-- or is put into a variable of the chunk: {path = a table of the walk that is found by its path}.
 
 --- place.key(refs, key) -> the text of an index, adding to refs where the key has no text.
 function place.key(refs, key)
@@ -41,7 +42,11 @@ end
 
 -- The address of a table of a walk: itself, or the path to it for one that is replaced by others.
 local function node_address(node)
-  if node.by_path then return place.address(node.place) end
+  if node.by_path then
+    if node.place.argument then return place.address(node.place) end
+    node.ref = node.ref or {path = node}
+    return {node.ref}, "$1"
+  end
   return {{object = node.table}}, "$1"
 end
 
@@ -92,8 +97,11 @@ function place.name(p)
   return place.node_name(p.node) .. (is_name(p.key) and "." .. p.key or "[" .. (type(p.key) == "string" and format("%q", p.key) or tostring(p.key)) .. "]")
 end
 
+-- A label is a text, or the name of another table and a text: put together only where a message needs it.
 function place.node_name(node)
-  if node.label then return node.label end
+  local label = node.label
+  if type(label) == "table" then return place.node_name(label.of) .. label.what end
+  if label then return label end
   local p = node.place
   if not p then return "table" end
   if p.cell then return p.name end

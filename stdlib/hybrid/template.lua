@@ -5,7 +5,8 @@ local inspect = core.introspect
 inspect.interpreted()
 local library = core.require("hybrid.library")
 local place = core.require("hybrid.place")
-local join = core.require("hybrid.guard").join
+local guard = core.require("hybrid.guard")
+local join = guard.join
 local template = {}
 
 local type, ipairs, next, rawget = type, ipairs, next, rawget
@@ -95,26 +96,28 @@ function Template:answer(n, results)
   for i = 1, n do self.result_list[i] = value_of(self, results[i]) end
 end
 
-local function show(v, depth)
+-- A table that was shown before is told by its number.
+local function show(v, shown)
   if v.kind == "output" then return "r" .. v.index end
   if v.kind == "box" then return "v" .. v.index end
   if v.kind == "constant" then return type(v.value) .. ":" .. (type(v.value) == "number" and ("%.17g"):format(v.value) or tostring(v.value)) end
-  if depth > 20 then return "t" .. v.index end
+  if shown[v] then return "t" .. v.index end
+  shown[v] = true
   local parts = {}
-  for _, entry in ipairs(v.entries) do parts[#parts + 1] = show(entry[1], depth + 1) .. "=" .. show(entry[2], depth + 1) end
+  for _, entry in ipairs(v.entries) do parts[#parts + 1] = show(entry[1], shown) .. "=" .. show(entry[2], shown) end
   return "{" .. table.concat(parts, ",") .. "}"
 end
 
 --- templates:signature(step_of) -> a text that is the same for templates that do the same, apart from numbers that advance by a
 --- step: step_of(i) of assignment i.
 function Template:signature(step_of)
-  local parts = {}
+  local parts, shown = {}, {}
   for i, a in ipairs(self.assignments) do
     local step = step_of(i)
-    parts[i] = step and ("%+.17g"):format(step) or show(a.value, 0)
+    parts[i] = step and ("%+.17g"):format(step) or show(a.value, shown)
   end
   parts[#parts + 1] = "|"
-  for _, v in ipairs(self.result_list) do parts[#parts + 1] = show(v, 0) end
+  for _, v in ipairs(self.result_list) do parts[#parts + 1] = show(v, shown) end
   return table.concat(parts, ";")
 end
 
@@ -186,16 +189,16 @@ local function statements(self, names, declare)
   return items
 end
 
-local function depth_of(a)
-  local node, depth = a.place.node, 0
-  while node and node.by_path do node, depth = node.place.node, depth + 1 end
-  return depth
+local function depth_of(node)
+  if not node or not node.by_path then return 0 end
+  node.depth = node.depth or depth_of(node.place.node) + 1
+  return node.depth
 end
 
 -- Assignments to tables that are found by their path go first, the innermost first: others may replace a table on the way.
 local function order(self)
   local depths = {}
-  for i, a in ipairs(self.assignments) do depths[a], a.number = depth_of(a), i end
+  for i, a in ipairs(self.assignments) do depths[a], a.number = depth_of(a.place.node), i end
   table.sort(self.assignments, function(a, b)
     if depths[a] ~= depths[b] then return depths[a] > depths[b] end
     return a.number < b.number
@@ -209,7 +212,7 @@ function Template:measure()
   local seen, slots = {}, 0
   local function note(refs)
     for _, ref in ipairs(refs) do
-      local key = ref.cell and ref.id or ref.object
+      local key = guard.identity(ref)
       if not seen[key] then
         seen[key] = true
         slots = slots + 1

@@ -44,7 +44,10 @@ local function name_of(names, p)
   if p.argument then return child(child(names, "arguments"), p.argument) end
   if p.cell then return cell_name(names, p) end
   local node = p.node
-  if node.by_path then return child(name_of(names, node.place), p.key) end
+  if node.by_path then
+    node.path_name = node.path_name or name_of(names, node.place)
+    return child(node.path_name, p.key)
+  end
   local known = names.tables[node.table]
   if not known then
     known = {}

@@ -4,7 +4,6 @@ local core = ...
 local inspect = core.introspect
 inspect.interpreted()   -- runs seldom, and over tables of every form
 local library = core.require("hybrid.library")
-local place = core.require("hybrid.place")
 local walk = {}
 
 local rawget, rawset, type, next, pairs, ipairs = rawget, rawset, type, next, pairs, ipairs
@@ -62,10 +61,10 @@ local function add_metatable(w, node, meta)
   end
   local index = rawget(meta, "__index")
   if index ~= nil and type(index) ~= "table" then node.raw = true end
-  local meta_node = add_table(w, meta, nil, place.node_name(node) .. "'s metatable")
+  local meta_node = add_table(w, meta, nil, {of = node, what = "'s metatable"})
   if meta_node and not rawget(meta, "_is_class") then meta_node.own = metamethods end
   if type(index) == "table" and index ~= meta and not library.owns(index) then
-    add_table(w, index, nil, place.node_name(node) .. "'s class")
+    add_table(w, index, nil, {of = node, what = "'s class"})
   end
   local class, depth = index, 0
   while type(class) == "table" and depth < 50 do   -- the layers of the library among the parents

@@ -203,10 +203,10 @@ function Block:freeze(opts) return core.require("nn.export").freeze(self, opts) 
 
 local hybrid_options = {active = true, static_alloc = true, static_shape = false}
 
--- Every block below a hybrid one must be hybrid too.
+-- Every block of a hybrid one must be hybrid too.
 local function check_hybrid(block)
-  discover.walk(block, function(kind, path, child)
-    if kind == "block" and not child._is_hybrid then
+  discover.walk(block, function(kind, path, child, owner)
+    if kind == "block" and owner._is_hybrid and not child._is_hybrid then
       core.fail("hybridize", "the child '%s' (%s) is a plain Block inside a HybridBlock", path, child._name)
     end
   end)
@@ -227,9 +227,7 @@ end
 function Block:hybridize(opts)
   local values = read_hybrid_options(opts)
   local blocks = discover.blocks(self)
-  for _, entry in ipairs(blocks) do
-    if entry.block._is_hybrid and values.active then check_hybrid(entry.block) end
-  end
+  if values.active then check_hybrid(self) end
   local hybrid = core.require("hybrid")
   for _, entry in ipairs(blocks) do
     if entry.block._is_hybrid then hybrid.attach(entry.block, values, entry.path) end

@@ -47,29 +47,31 @@ end
 
 local scan
 
-local function visit(entries, value, path, open)
+local max_depth = 1000   -- of plain tables, far below what the stack of Lua holds
+
+local function visit(entries, value, path, seen, depth)
   local kind = type(value)
   if kind == "userdata" then
     if is_param(value) then entries[#entries + 1] = {kind = "param", path = path, value = value} end
   elseif kind == "table" then
     if is_block(value) then entries[#entries + 1] = {kind = "block", path = path, value = value}
-    elseif is_plain(value) and not open[value] then
-      open[value] = true
-      scan(entries, value, path .. ".", open)
-      open[value] = nil
+    elseif is_plain(value) and not seen[value] then
+      if depth >= max_depth then core.fail("Block", "a field of the block nests more than %d tables", max_depth) end
+      seen[value] = true
+      scan(entries, value, path .. ".", seen, depth + 1)
     end
   end
 end
 
-function scan(entries, t, prefix, open, order)
-  for _, key in ipairs(keys_of(t, order)) do visit(entries, rawget(t, key), prefix .. key, open) end
+function scan(entries, t, prefix, seen, depth, order)
+  for _, key in ipairs(keys_of(t, order)) do visit(entries, rawget(t, key), prefix .. key, seen, depth) end
 end
 
 --- discover.entries(block) -> what the block itself holds, in order: a list of {kind = "block" or "param", path, value}.
---- Plain tables count with paths such as `layers.1`; fields that start with `_` do not.
+--- Plain tables count with paths such as `layers.1`, each once; fields that start with `_` do not.
 function discover.entries(block)
   local entries = {}
-  scan(entries, block, "", {}, rawget(block, "_order"))
+  scan(entries, block, "", {}, 0, rawget(block, "_order"))
   return entries
 end
 
@@ -86,33 +88,50 @@ local function walk(block, prefix, open, f)
   if open[block] then
     core.fail("Block", "the block '%s' holds itself (a block may not be among its own children)", prefix:sub(1, -2))
   end
+  if open[block] == false then return end
   open[block] = true
   for _, entry in ipairs(discover.entries(block)) do
     local path = prefix .. entry.path
     f(entry.kind, path, entry.value, block)
     if entry.kind == "block" then walk(entry.value, path .. ".", open, f) end
   end
-  open[block] = nil
+  open[block] = false
 end
 
 --- discover.walk(block, f) calls f(kind, path, value, owner) for all that block holds, parents before children.
---- A block reached twice is walked twice; a block that holds itself is an error.
+--- A block that is reached again is told of again, but what it holds is not; a block that holds itself is an error.
 function discover.walk(block, f) return walk(block, "", {}, f) end
 
---- discover.parameters(block) -> a list of {path, tensor, owner, aliases}: each parameter once, under its first path.
+-- The parameter at path:sub(from) below t, whose keys may have dots in them.
+local function find(t, path, from)
+  local stop = from - 1
+  while stop do
+    stop = path:find(".", stop + 1, true)
+    local key = path:sub(from, stop and stop - 1)
+    local value = rawget(t, key)
+    if value == nil then value = rawget(t, tonumber(key) or false) end
+    if value ~= nil and key:byte() ~= 95 then
+      if not stop then return is_param(value) and value or nil end
+      local found = (is_block(value) or is_plain(value)) and find(value, path, stop + 1)
+      if found then return found end
+    end
+  end
+end
+
+--- discover.at(block, path) -> the parameter that block holds under this path, which need not be its first one; or nil.
+function discover.at(block, path) return find(block, path, 1) end
+
+--- discover.parameters(block) -> a list of {path, tensor, owner}: each parameter once, under its first path; with
+--- root = block.
 function discover.parameters(block)
-  local list, seen, paths = {}, {}, {}
+  local list, seen, paths = {root = block}, {}, {}
   discover.walk(block, function(kind, path, value, owner)
     if kind ~= "param" then return end
     if paths[path] and paths[path] ~= value then core.fail("Block", "two parameters have the path '%s'", path) end
     paths[path] = value
-    local known = seen[value]
-    if known then known.aliases[#known.aliases + 1] = path
-    else
-      known = {path = path, tensor = value, owner = owner, aliases = {}}
-      seen[value] = known
-      list[#list + 1] = known
-    end
+    if seen[value] then return end
+    seen[value] = true
+    list[#list + 1] = {path = path, tensor = value, owner = owner}
   end)
   return list
 end

@@ -14,11 +14,13 @@ local ipairs, select, unpack = ipairs, select, unpack
 
 local function pack(...) return {n = select("#", ...), ...} end
 
-local function example(spec)
+local function example(spec, seen)
   if spec.tensor then return core.ops.zeros(spec.shape, {dtype = spec.dtype, device = spec.device}) end
   if not spec.entries then return spec.value end
+  if seen[spec] then return seen[spec] end
   local t = {}
-  for key, entry in pairs(spec.entries) do t[key] = example(entry) end
+  seen[spec] = t
+  for key, entry in pairs(spec.entries) do t[key] = example(entry, seen) end
   return t
 end
 
@@ -35,8 +37,8 @@ local function arguments_of(op, block, inputs)
     types = called.types[block]
     if not types then core.fail(op, "call the block once first, so that its arguments are known (or pass inputs = {…})") end
   end
-  local list = {n = types.n}
-  for i = 1, types.n do list[i] = example(types[i]) end
+  local list, seen = {n = types.n}, {}
+  for i = 1, types.n do list[i] = example(types[i], seen) end
   return list
 end
 
@@ -78,9 +80,9 @@ local function describe_inputs(block, captured, argument_at)
   return inputs, paths
 end
 
-local function find_leaves(value, list, depth)
+local function find_leaves(value, list)
   if core.is_tensor(value) then list[#list + 1] = value
-  elseif args.plain(value) and depth < 90 then
+  elseif args.plain(value) then
     graph.describe("export", value, function(x)
       list[#list + 1] = x
       return {kind = "value"}
@@ -115,7 +117,7 @@ function export.trace(op, block, inputs)
   local trace, outcome = run(block, arguments)
 
   local leaves, place_of = {}, {}
-  for i = 1, arguments.n do find_leaves(arguments[i], leaves, 0) end
+  for i = 1, arguments.n do find_leaves(arguments[i], leaves) end
   local argument_at = {}
   for position, x in ipairs(leaves) do
     place_of[x] = trace:input_of(x)

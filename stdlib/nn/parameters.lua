@@ -28,7 +28,7 @@ local Set = {
 
 --- sets.collect(block, pattern) -> the set of the block's parameters whose path contains the Lua pattern.
 function sets.collect(block, pattern)
-  local set, entries = {}, {}
+  local set, entries = {}, {root = block}
   for _, entry in ipairs(discover.parameters(block)) do
     if not pattern or entry.path:find(pattern) then
       entries[#entries + 1] = entry
@@ -95,9 +95,20 @@ end
 
 local load_options = {allow_missing = false, ignore_extra = false, cast_dtype = false, device = args.none}
 
-local function find_value(values, entry)
-  if values[entry.path] then return values[entry.path] end
-  for _, alias in ipairs(entry.aliases) do if values[alias] then return values[alias] end end
+-- The names of a file that are further paths to parameters: {name = parameter}, and the value by parameter.
+local function find_aliases(entries, values)
+  local first, aliases, by_tensor, names = {}, {}, {}, {}
+  for _, entry in ipairs(entries) do first[entry.path] = true end
+  for name in pairs(values) do if not first[name] then names[#names + 1] = name end end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local p = discover.at(entries.root, name)
+    if p then
+      aliases[name] = p
+      by_tensor[p] = by_tensor[p] or values[name]
+    end
+  end
+  return aliases, by_tensor
 end
 
 local function check_value(path, entry, value, opts)
@@ -111,13 +122,12 @@ local function check_value(path, entry, value, opts)
   return value:to(dtype)
 end
 
-local function check_extra(path, entries, values)
-  local known, extra = {}, {}
-  for _, entry in ipairs(entries) do
-    known[entry.path] = true
-    for _, alias in ipairs(entry.aliases) do known[alias] = true end
+local function check_extra(path, entries, values, aliases)
+  local known, extra, wanted = {}, {}, {}
+  for _, entry in ipairs(entries) do known[entry.path], wanted[entry.tensor] = true, true end
+  for name in pairs(values) do
+    if not known[name] and not wanted[aliases[name]] then extra[#extra + 1] = tostring(name) end
   end
-  for name in pairs(values) do if not known[name] then extra[#extra + 1] = tostring(name) end end
   table.sort(extra)
   if extra[1] then
     core.fail("load_parameters", "%s holds '%s', which the block has not%s (pass ignore_extra = true to skip)", path, extra[1],
@@ -129,10 +139,10 @@ end
 local function load(entries, path, opts)
   opts = args.options("load_parameters", opts, load_options)
   local values = core.load_tensors(path, true)
-
+  local aliases, by_tensor = find_aliases(entries, values)
   local found = {}
   for i, entry in ipairs(entries) do
-    local value = find_value(values, entry)
+    local value = values[entry.path] or by_tensor[entry.tensor]
     if value then
       value = check_value(path, entry, value, opts)
       found[i] = opts.device and value:to(opts.device) or value
@@ -141,7 +151,7 @@ local function load(entries, path, opts)
                 hint(entry.path, values))
     end
   end
-  if not opts.ignore_extra then check_extra(path, entries, values) end
+  if not opts.ignore_extra then check_extra(path, entries, values, aliases) end
   for i, entry in ipairs(entries) do if found[i] then param.give(entry.tensor, entry.path, found[i]) end end
 end
 

@@ -2,15 +2,15 @@
 local core = ...
 local discover = core.require("nn.discover")
 local param = core.require("param")
+local plain = core.require("support.args").plain
 local show = {}
-
-local function indent(text) return (text:gsub("\n", "\n  ")) end
 
 local function label(block) return block.describe and block:describe() or "" end
 
+local add_block
+
 -- Children and functions by path, in order; functions stand where their position in the array part says.
-local function lines_of(block)
-  local lines = {}
+local function add_lines(lines, block, indent, seen)
   local functions = discover.functions(block)
   local positions = {}
   for position in pairs(functions) do positions[#positions + 1] = position end
@@ -18,31 +18,38 @@ local function lines_of(block)
   local at = 1
   local function functions_before(limit)
     while positions[at] and (not limit or positions[at] < limit) do
-      lines[#lines + 1] = positions[at] .. ": function"
+      lines[#lines + 1] = indent .. positions[at] .. ": function"
       at = at + 1
     end
   end
   for _, entry in ipairs(discover.entries(block)) do
     functions_before(tonumber(entry.path))
-    if entry.kind == "block" then lines[#lines + 1] = entry.path .. ": " .. show.tree(entry.value, true)
+    if entry.kind == "block" then add_block(lines, entry.value, indent, indent .. entry.path .. ": ", seen)
     elseif not block.describe then
       local shape = param.shape(entry.value)
-      lines[#lines + 1] = string.format("%s: parameter %s", entry.path, shape and table.concat(shape, "x") or "?")
+      lines[#lines + 1] = string.format("%s%s: parameter %s", indent, entry.path, shape and table.concat(shape, "x") or "?")
     end
   end
   functions_before(nil)
-  return lines
+end
+
+-- A block with lines below its own is shown once; `…` stands for them elsewhere.
+function add_block(lines, block, indent, head, seen)
+  local at = #lines + 1
+  lines[at] = head .. block._name .. "(" .. label(block)
+  if not seen[block] then add_lines(lines, block, indent .. "  ", seen)
+  elseif seen[block] > 0 then lines[at] = lines[at] .. "…" end
+  if #lines == at then lines[at] = lines[at] .. ")"
+  else lines[#lines + 1] = indent .. ")" end
+  seen[block] = seen[block] or #lines - at
 end
 
 --- show.tree(block) -> the block as an indented tree.
-function show.tree(block, checked)
-  if not checked then discover.walk(block, function() end) end
-  local lines = lines_of(block)
-  local head = block._name .. "("
-  if #lines == 0 then return head .. label(block) .. ")" end
-  local text = label(block)
-  for i, line in ipairs(lines) do lines[i] = indent(line) end
-  return head .. text .. "\n  " .. table.concat(lines, "\n  ") .. "\n)"
+function show.tree(block)
+  discover.walk(block, function() end)  -- raises for a block that holds itself
+  local lines = {}
+  add_block(lines, block, "", "", {})
+  return table.concat(lines, "\n")
 end
 
 local function own_count(block, counted)
@@ -60,7 +67,7 @@ end
 
 local function shapes(outputs)
   if core.is_tensor(outputs) then return "{" .. table.concat(outputs.shape, ", ") .. "}" end
-  if type(outputs) ~= "table" then return type(outputs) end
+  if not plain(outputs) then return type(outputs) end
   local list = {}
   for _, leaf in core.require("tree").leaves(outputs) do list[#list + 1] = shapes(leaf) end
   return table.concat(list, " ")

@@ -259,6 +259,7 @@ bool split_images(const ConvShape& s, int64_t parts, F run) {
   std::atomic<bool> ok{true};
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
+      poll_kernel();
       const int64_t first = p * s.n / parts, last = (p + 1) * s.n / parts;
       if (!run(p, first, last - first)) ok = false;
     }
@@ -266,7 +267,10 @@ bool split_images(const ConvShape& s, int64_t parts, F run) {
   return ok;
 }
 
-int64_t image_parts(const ConvShape& s) { return std::min<int64_t>(num_threads(), s.n); }
+// Shares for the threads, or more where a share would take longer than a fraction of a second.
+int64_t image_parts(const ConvShape& s) {
+  return std::min(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
+}
 
 bool large_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
   return split_images(s, image_parts(s), [&](int64_t, int64_t first, int64_t images) {

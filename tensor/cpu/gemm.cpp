@@ -88,8 +88,10 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
   const bool by_rows = p.m > p.n;
   const int64_t length = by_rows ? p.m : p.n, units = (length + 15) / 16;
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * units / macs);
-  parallel_for(units, grain, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * 16, count = std::min(length, end * 16) - first;
+  const int64_t parts = std::clamp<int64_t>(units / grain, 1, num_threads());
+  const auto work = [&](int64_t index) {
+    const int64_t first = units * index / parts * 16;
+    const int64_t count = std::min(length, units * (index + 1) / parts * 16) - first;
     Problem part = p;
     const T *pa = a, *pb = b;
     T* pc = c;
@@ -103,6 +105,9 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
       pc += first;
     }
     multiply(path, part, pa, pb, pc);
+  };
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {  // a part an item: none is cut, since each packs all of b
+    for (int64_t i = begin; i < end; ++i) work(i);
   });
 }
 
@@ -128,6 +133,18 @@ void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16
   product<float>({p.trans_a, p.trans_b, p.m, p.n, p.k, a_cols, b_cols, p.n}, wa, wb, wc);
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
+}
+
+// Rows in calls that take a fraction of a second. False where the library has no such product; nothing is written then.
+bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda, const uint16_t* b,
+                   int64_t ldb, uint16_t* c, int64_t ldc) {
+  const int64_t rows = std::max<int64_t>(16, kOneDnnMacsPerCall / n / k);
+  for (int64_t i = 0; i < m; i += rows) {
+    poll_kernel();
+    const int64_t count = std::min(rows, m - i);
+    if (!onednn_matmul_bf16(trans_b, count, n, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc)) return false;
+  }
+  return true;
 }
 
 template <class T>
@@ -161,7 +178,9 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 
 // Elsewhere the own product is as fast. Products that are not of this form stay away from oneDNN: how it cuts the sums, and so
 // their bits, depends on the part of the product that a thread computes.
-bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) { return m >= 16 && m <= 512 && m * n * k >= 100000 && n > kGemvMaxRows; }
+bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) {
+  return m >= 16 && m <= 512 && m * n * k >= 100000 && m * n * k <= kOneDnnMacsPerCall && n > kGemvMaxRows;
+}
 
 template <class T>
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
@@ -172,7 +191,7 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* 
 void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
                const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
   const bool brain = kind == HalfKind::kBFloat16;
-  if (brain && m * n * k >= kMacsPerTask && !trans_a && onednn_matmul_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc)) return;
+  if (brain && m * n * k >= kMacsPerTask && !trans_a && multiply_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc)) return;
   const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
   if (brain) gemm_widened<BFloat16>(p, a, b, c);
   else gemm_widened<Half>(p, a, b, c);

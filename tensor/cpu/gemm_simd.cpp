@@ -12,6 +12,7 @@
 
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
@@ -188,6 +189,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operan
       const int64_t depth = std::min(kDepth, k - l);
       pack_block<kCols<T>>(b.at(j + whole, l), cols - whole, depth, packed_b);
       for (int64_t i = 0; i < m; i += kBlockRows) {
+        poll_kernel();
         const int64_t rows = std::min(kBlockRows, m - i);
         T* to = c + i * ldc + j;
         pack_block<kRows>(a.at(i, l), rows, depth, packed_a);

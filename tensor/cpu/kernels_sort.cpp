@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <vector>
 
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/register.h"
+#include "tensor/parallel.h"
 
 namespace pg {
 namespace {
@@ -50,16 +52,50 @@ struct Wide {
   bool operator<(const Wide& o) const { return key != o.key ? key < o.key : at < o.at; }
 };
 
+// An order that polls: what sorts with it may end half way.
+template <class Less>
+class PolledOrder {
+ public:
+  PolledOrder(const Less& less, Poller& poller) : less_(less), poller_(poller) {}
+  template <class V>
+  bool operator()(const V& a, const V& b) const {
+    poller_();
+    return less_(a, b);
+  }
+
+ private:
+  const Less& less_;
+  Poller& poller_;
+};
+
+// Sorts in runs, with polls between them, and merges these with polls within: cheaper than polls in every comparison.
+template <class It, class Order>
+void sort_in_runs(It begin, It end, const Order& order) {
+  constexpr int64_t kRun = 1 << 18;
+  const int64_t n = end - begin;
+  for (int64_t at = 0; at < n; at += kRun) {
+    if (at > 0) poll_kernel();
+    std::sort(begin + at, begin + std::min(n, at + kRun));
+  }
+  for (int64_t size = kRun; size < n; size *= 2)
+    for (int64_t at = 0; at + size < n; at += 2 * size)
+      std::inplace_merge(begin + at, begin + at + size, begin + std::min(n, at + 2 * size), order);
+}
+
 // Fills `items` with the first `keep` of n values (step apart) in order.
 template <class Item, class T>
 void order_line(const T* values, int64_t n, int64_t step, bool descending, int64_t keep, std::vector<Item>& items) {
+  Poller poll;
+  const std::less<Item> less;
+  const PolledOrder order(less, poll);
   items.resize(size_t(n));
   for (int64_t i = 0; i < n; ++i) {
+    poll();
     const auto key = key_of(values[i * step]);
     items[size_t(i)] = Item(descending ? decltype(key)(~key) : key, i);
   }
-  if (keep < n) std::nth_element(items.begin(), items.begin() + keep, items.end());
-  std::sort(items.begin(), items.begin() + keep);
+  if (keep < n) std::nth_element(items.begin(), items.begin() + keep, items.end(), order);
+  sort_in_runs(items.begin(), items.begin() + keep, order);
 }
 
 // Orders lines of dim d; writes the first `keep` values and positions. `values` may be absent.
@@ -74,7 +110,9 @@ void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, 
       const int64_t o = line / inner, i = line % inner;
       const T* from = x.as<T>() + o * n * inner + i;
       order_line(from, n, inner, descending, keep, items);
+      Poller poll;
       for (int64_t k = 0; k < keep; ++k) {
+        poll();
         const int64_t to = (o * keep + k) * inner + i, position = items[size_t(k)].position();
         if (values) values[to] = from[position * inner];
         indices[to] = position + base;
@@ -117,7 +155,8 @@ std::vector<int64_t> order_slices(const T* x, const Split& split) {
   };
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t(0));
-  std::stable_sort(order.begin(), order.end(), less);
+  Poller poll;
+  std::stable_sort(order.begin(), order.end(), PolledOrder(less, poll));
   return order;
 }
 

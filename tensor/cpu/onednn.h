@@ -13,6 +13,9 @@ struct ConvShape;
 // signal handler that runs on the thread's own stack destroys memory (oneDNN issue 4845). No function here uses one of
 // them: where the library has nothing else the function returns false, and the own kernels do the work.
 
+// What one call should do at most, since nothing ends a call: about a tenth of a second on one core.
+inline constexpr int64_t kOneDnnMacsPerCall = int64_t(1) << 32;
+
 // Row-major c[m, n] = op(a) * op(b) by a prepared primitive (cached by shape), where op transposes if asked.
 bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc);

@@ -37,6 +37,7 @@ class RowWise final : public PreparedKernel {
     float* y = out[0].as<float>();
     parallel_for(parts_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
+        poll_kernel();
         const int64_t first = p * rows_ / parts_, count = (p + 1) * rows_ / parts_ - first;
         const OneDnnPrepared& share = count == rows_ / parts_ ? *small_ : *large_;
         share.run(x + first * x_row_, w, packed, bias, y + first * y_row_, static_cast<char*>(scratch) + size_t(p) * part_bytes_);
@@ -113,7 +114,7 @@ std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
   if (auto direct = DirectConv::make(s, ConvPart::kForward)) return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !conv_forward_prefers_primitive(s)) return nullptr;
-  const int64_t parts = std::min<int64_t>(num_threads(), s.n);
+  const int64_t parts = std::min<int64_t>(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
   return row_wise(s.n, parts, s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
                   [&](int64_t images) { return Primitive(onednn_prepare_conv(s, images, bias)); });
 }

@@ -102,6 +102,68 @@ TEST_CASE("atomic write: a process killed at any time leaves one of both files")
   }
 }
 
+namespace {
+
+// A child that has written a part of a file when this returns, and waits to be killed.
+pid_t start_half_written(const std::string& path) {
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    write_file_atomic(path, [&](FileSink& sink) {
+      sink.write(std::string(200000, 'n'));
+      sink.flush();
+      if (::write(ready[1], "x", 1) == 1)
+        for (;;) ::pause();
+    });
+    ::_exit(0);
+  }
+  char byte;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  return child;
+}
+
+void kill_child(pid_t child) {
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+
+TEST_CASE("atomic write: the files of killed processes go with the next write, those of live ones stay") {
+  for (const std::string& name : {std::string("f"), std::string(255, 'n')}) {
+    CAPTURE(name);
+    Folder folder;
+    const std::string path = folder / name, sibling = folder / (name.substr(0, 150) + "-2");
+    const pid_t dead[] = {start_half_written(path), start_half_written(path), start_half_written(path)};
+    const pid_t live = start_half_written(path), other = start_half_written(sibling);
+    for (const pid_t child : dead) kill_child(child);
+    kill_child(other);
+    CHECK(folder.count() == 5);
+    write_text(path, "new");
+    CHECK(folder.count() == 3);  // the file, the live one, the sibling's
+    kill_child(live);
+    write_text(path, "newer");
+    CHECK(folder.count() == 2);
+    write_text(sibling, "x");
+    CHECK(folder.count() == 2);
+    CHECK(get(path) == "newer");
+  }
+}
+
+TEST_CASE("atomic write: only what is a temporary file of the target is taken away") {
+  Folder folder;
+  for (const char* name : {".f.tmp", ".f.1.2.tmp.txt", ".f.a.1.tmp", ".g.1.1.tmp", "f.1.1.tmp", ".f.x.1.1.tmp"})
+    write_text(folder / name, "mine");
+  fs::create_directory(folder / ".f.1.7.tmp");
+  fs::create_symlink("absent", folder / ".f.1.8.tmp");
+  const auto before = folder.count();
+  write_text(folder / "f", "x");
+  CHECK(folder.count() == before + 1);
+}
+
 TEST_CASE("atomic write: links stay, modes stay, other kinds of files are refused") {
   Folder folder;
   write_text(folder / "real", "old");

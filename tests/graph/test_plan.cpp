@@ -242,6 +242,17 @@ TEST_CASE("a run that fails leaves its inputs") {
   CHECK(numbers(in[0]) == Numbers{0, 1, 2, 3});
 }
 
+TEST_CASE("no request ends a run once inputs are overwritten") {
+  GraphMaker m;
+  std::vector<Operand> inputs;
+  for (int i = 0; i < 80; ++i) inputs.push_back(m.input({1 << 14}));
+  for (size_t i = 0; i < inputs.size(); i += 2)
+    m.output(m.op("sgd_update", {inputs[i], inputs[i + 1], Operand()}, {{"lr", Floats{0.5}}}));
+  const auto plan = make_plan(m.graph);
+  REQUIRE(plan->steps.size() > 32);
+  for (size_t s = 0; s < plan->steps.size(); ++s) CHECK(plan->steps[s].poll == (s == 0));
+}
+
 TEST_CASE("an input that is also returned is not given away") {
   GraphMaker m;
   const Operand w = m.input({4}), g = m.input({4});

@@ -162,4 +162,94 @@ TEST_CASE("set_num_threads: what it refuses") {
   CHECK(num_threads() == before);
 }
 
+TEST_CASE("parallel: a region ends early once the watched flag is set") {
+  for (const int threads : {1, 4}) {
+    for (const int64_t grain : {1, 10}) {
+      CAPTURE(threads);
+      CAPTURE(grain);
+      const Threads scope(threads);
+      constexpr int64_t kItems = 1000000;
+      std::atomic<bool> flag{false};
+      std::atomic<int64_t> done{0};
+      const auto body = [&](int64_t begin, int64_t end) {
+        done += end - begin;
+        if (done > 10000) flag = true;
+      };
+      {
+        const PollScope watch(&flag);
+        CHECK_THROWS_AS(parallel_for(kItems, grain, body), Cancelled);
+        CHECK(done < kItems);
+        CHECK(inside_poll_scope());
+        done = 0;
+        const PollScope no_watch(nullptr);
+        parallel_for(kItems, grain, body);
+        CHECK(done == kItems);
+      }
+      CHECK(!inside_poll_scope());
+      done = 0;
+      parallel_for(kItems, grain, body);  // nobody watches
+      CHECK(done == kItems);
+      poll_kernel();
+    }
+  }
+}
+
+TEST_CASE("parallel: a watched region covers all items once") {
+  const std::atomic<bool> flag{false};
+  const PollScope watch(&flag);
+  for (const int threads : {1, 3}) {
+    const Threads scope(threads);
+    for (const int64_t n : {1, 7, 8, 9, 100, 12345}) {
+      for (const int64_t grain : {int64_t(1), int64_t(3), INT64_MAX}) {
+        std::vector<std::atomic<int>> seen(static_cast<size_t>(n));
+        parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) ++seen[size_t(i)];
+        });
+        CHECK(std::all_of(seen.begin(), seen.end(), [](int count) { return count == 1; }));
+      }
+    }
+  }
+}
+
+TEST_CASE("a cancel request ends one kernel, or all while it stays") {
+  Context ctx;
+  const auto kernel = [&] {
+    ctx.cancel = true;
+    poll_kernel();
+  };
+  CHECK_THROWS_AS(ctx.cancellable(kernel), Cancelled);
+  CHECK(!ctx.cancel);
+  CHECK(numbers(run(ctx, "neg", {array({1})})) == Numbers{-1});
+  ctx.cancels_all = true;
+  CHECK_THROWS_AS(ctx.cancellable(kernel), Cancelled);
+  for (int i = 0; i < 3; ++i) CHECK_THROWS_AS(run(ctx, "neg", {array({1})}), Cancelled);
+  ctx.cancels_all = false;
+  CHECK_THROWS_AS(run(ctx, "neg", {array({1})}), Cancelled);
+  CHECK(numbers(run(ctx, "neg", {array({1})})) == Numbers{-1});
+}
+
+TEST_CASE("what a cancelled kernel rewrites in place is whole") {
+  // The array is moved in, so that the kernel takes its buffer: then the request waits until the kernel is done.
+  Context ctx;
+  constexpr int64_t kSize = 1 << 20;
+  Value in[1] = {make_filled(Type{DType::kFloat32, {}, {kSize}}, 1)};
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) ctx.cancel = true;
+  });
+  int cancelled = 0;
+  for (int i = 0; i < 200; ++i) {
+    try {
+      in[0] = apply(ctx, registry().require("neg"), in, {})[0];
+    } catch (const Cancelled&) {
+      ++cancelled;
+    }
+  }
+  stop = true;
+  other.join();
+  CHECK(cancelled > 0);
+  const Numbers all = numbers(in[0]);
+  CHECK(std::all_of(all.begin(), all.end(), [&](double v) { return v == all[0]; }));
+}
+
 }  // namespace pg::test

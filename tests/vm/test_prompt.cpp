@@ -138,7 +138,6 @@ void interrupt_loop(Session& s, const std::string& loop, int number) {
   const std::string mark = std::to_string(number);
   s.type("io.write('started', " + mark + ", ' ') io.flush() " + loop + "\n");
   REQUIRE(s.wait("started" + mark));
-  usleep(200000);
   s.answers("\003", "interrupted");
   s.type("'alive' .. " + mark + "\n");
   REQUIRE(s.wait("alive" + mark));
@@ -173,6 +172,13 @@ TEST_CASE("Ctrl-C comes back to the prompt") {
   interrupt_loop(s, "while true do end", 1);
   interrupt_loop(s, "local x = pg.ones(100) while true do x = x + 1 end", 2);
   interrupt_loop(s, "while true do pcall(function() end) end", 3);
+  interrupt_loop(s, "while true do pcall(function() return pg.ones(3) + 1 end) end", 4);
+  interrupt_loop(s, "while true do xpcall(pg.ones, function() while true do end end, 3) end", 5);
+  interrupt_loop(s, "pg.zeros(1):expand(2 ^ 40):sum()", 6);
+  interrupt_loop(s, "local x = pg.rand(2000, 2000) while true do x:matmul(x) end", 7);
+  interrupt_loop(s, "local x = pg.rand(2e6) while true do x:sort() end", 8);
+  interrupt_loop(s, "while true do pcall(pg.record, function() pg.pause(function() return pg.ones(3) + 1 end) end) end", 9);
+  s.answers("tostring(pg.is_recording()) .. tostring(pg.is_training())\n", "falsefalse");
   s.type("for i = 1, 10 do\n");
   REQUIRE(s.wait(">> "));
   s.answers("\003", "^C");
