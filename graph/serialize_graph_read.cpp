@@ -167,13 +167,15 @@ class ModelReader : public JsonReader {
     require(at[0], "of");
     const size_t of_at = position();
     guard.of = read_operand();
-    if (!guard.of.is_node() || size_t(guard.of.node) >= graph.nodes.size() || size_t(guard.of.output) >= graph.node(guard.of).types.size())
-      fail_at(of_at, "a guard of a node that does not exist");
     require(at[1], "kind");
     const size_t kind_at = position();
     const auto kind = index_in(kGuardNames, string(100));
     if (!kind) fail_at(kind_at, "unknown kind of guard");
     guard.kind = TypeGuard::Kind(*kind);
+    const bool counts = guard.kind == TypeGuard::kOutputs;  // of a node that may have none
+    if (!guard.of.is_node() || size_t(guard.of.node) >= graph.nodes.size() ||
+        size_t(guard.of.output) >= graph.node(guard.of).types.size() + counts)
+      fail_at(of_at, "a guard of a node that does not exist");
     if (at[2] != kAbsent) seek(at[2]), guard.dim = int32_t(integer(0, kMaxRank - 1));
     require(at[3], "value");
     if (guard.kind == TypeGuard::kDType) {
