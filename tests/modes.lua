@@ -1,5 +1,5 @@
--- The ways in which the whole of tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
--- sanitized: under the sanitizers too.
+-- The ways in which the whole of tests/lua runs, or the files whose path has the Lua pattern `files`. setup(pg) is called after
+-- the module is loaded, env is set for the process; sanitized: under the sanitizers too.
 local function testing(pg)
   local ok, hooks = pcall(function() return pg.testing end)
   return ok and hooks or nil
@@ -25,5 +25,8 @@ return {
     local hooks = testing(pg)
     if hooks and hooks.gc_stress then hooks.gc_stress(true) end
   end},
+  {name = "device", doc = "control flow on a device whose memory the host cannot follow", files = "_control",
+   env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
+   setup = function(pg) testing(pg).default_device("test_device") end},
   {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
 }

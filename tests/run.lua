@@ -16,9 +16,12 @@ end
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 
-local function list(folder)
-  local p, files = assert(io.popen("cd " .. quote(root) .. " && find " .. folder .. " -name '*.lua' | LC_ALL=C sort")), {}
-  for line in p:lines() do files[#files + 1] = line end
+-- The files of a mode.
+local function list(mode)
+  local p, files = assert(io.popen("cd " .. quote(root) .. " && find tests/lua -name '*.lua' | LC_ALL=C sort")), {}
+  for line in p:lines() do
+    if line:find(mode.files or "") then files[#files + 1] = line end
+  end
   p:close()
   return files
 end
@@ -91,7 +94,7 @@ local function run_files(mode)
   end
   function t.on_start(name) note(t.file .. ": " .. name) end
   if mode.setup then mode.setup(pg) end
-  for _, path in ipairs(opts.file and {opts.file} or list("tests/lua")) do
+  for _, path in ipairs(opts.file and {opts.file} or list(mode)) do
     t.file = path
     local start = os.clock()
     local before = t.passed
@@ -115,7 +118,7 @@ local function run_children()
   for _, mode in ipairs(opts.mode and {find_mode(opts.mode)} or all_modes()) do
     local own = {passed = 0, failed = 0, skipped = 0}
     if opts.isolate then
-      for _, file in ipairs(list("tests/lua")) do
+      for _, file in ipairs(list(mode)) do
         child(mode, "--file=" .. quote(file) .. " " .. pass_on(), own)
       end
     else

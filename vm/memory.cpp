@@ -168,6 +168,12 @@ int gc_stress(lua_State* L, State& state) {
   return 0;
 }
 
+int default_device(lua_State* L, State& state) {
+  if (!lua_isnoneornil(L, 1)) state.default_device = check_device(L, state, 1, "default_device", "name");
+  lua_pushstring(L, name_of(state.default_device).c_str());
+  return 1;
+}
+
 int inject_failure(lua_State* L, State& state) {
   fail_allocation(check_integer(L, state, 1, "fail_allocation", "n"), lua_toboolean(L, 2));
   return 0;
@@ -204,6 +210,7 @@ void open_memory(lua_State* L, State& state) {
   lua_newtable(L);
   register_functions(L, state,
                      {{"gc_stress", entry<gc_stress>},
+                      {"default_device", entry<default_device>},
                       {"fail_allocation", entry<inject_failure>},
                       {"allocation_failed", entry<failure_happened>},
                       {"allocations", entry<allocations>}});

@@ -52,6 +52,7 @@ class State {
   uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
   std::unordered_map<const Buffer*, std::vector<Box*>> views;  // see note_view
   bool gc_stress = false;
+  Device default_device;                   // of what scripts make without saying where; only tests set it
   bool collecting = false;
 
   int64_t live_bytes = 0;     // held by boxes of this state
