@@ -89,7 +89,7 @@ struct Staged {
   std::vector<char> bytes;
 };
 
-// Runs the CPU's kernel of an op that moves values to the host, or shows them there, by its nature.
+// Runs the CPU's kernel of an op that moves values between devices, shows them on the host, or makes them of nothing.
 void run_by_host(const KernelArgs& a) {
   std::vector<Staged> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
   SmallVector<View, 2> inputs, outputs;
@@ -105,7 +105,7 @@ void run_by_host(const KernelArgs& a) {
 // The rows of a device: what it lists goes before what it says of an op, and that before what every device can do.
 std::vector<KernelRow> rows_of(const DeviceTable& table) {
   std::vector<KernelRow> rows;
-  for (const char* op : {"to", "assert", "print_value", "call_value"}) rows.push_back({op, run_by_host});
+  for (const char* op : {"to", "assert", "print_value", "call_value", "empty", "full", "zeros", "ones"}) rows.push_back({op, run_by_host});
   if (table.kernel_for)
     for (const OpDef* op : registry().ops())
       if (const KernelRow row = table.kernel_for(*op); row.fn) rows.push_back(row);
