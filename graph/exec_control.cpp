@@ -98,10 +98,13 @@ RemoteNumber<T> number_in(const View& v) {
 }
 
 bool is_true(const View& pred) {
-  return visit_dtype(pred.dtype(), [&](auto tag) { return double(number_in<typename decltype(tag)::type>(pred).get()) != 0; });
+  return visit_dtype(pred.dtype(),
+                     [&](auto tag) { return double(number_in<typename decltype(tag)::type>(pred).get()) != 0; });
 }
 
-void copy_bytes(Device device, void* to, const void* from, size_t bytes) { device_table(device).copy(device.index, to, from, bytes); }
+void copy_bytes(Device device, void* to, const void* from, size_t bytes) {
+  device_table(device).copy(device.index, to, from, bytes);
+}
 
 }  // namespace
 
@@ -153,8 +156,13 @@ class RowWriter {
 class LoopRun {
  public:
   LoopRun(Execution& outer, const Step& step)
-      : outer_(outer), step_(step), form_(step.control->loop), body_(outer, step, 0, size_t(form_.first_slice(false)), 1),
-        first_(size_t(form_.first_slice(false))), slices_(size_t(form_.slices)), flag_(form_.conditional),
+      : outer_(outer),
+        step_(step),
+        form_(step.control->loop),
+        body_(outer, step, 0, size_t(form_.first_slice(false)), 1),
+        first_(size_t(form_.first_slice(false))),
+        slices_(size_t(form_.slices)),
+        flag_(form_.conditional),
         index_(body_.input(0).device, body_.scratch(step.control->index)) {
     count_steps();
     body_.bind_input(0, body_.scratch(step.control->index));
@@ -215,7 +223,8 @@ class LoopRun {
   }
 
   void start_rows(size_t output) {
-    rows_.emplace_back(outer_.out(step_, output), body_.output(flag_ + output - 1).bytes, outer_.stack_of(step_.out + int32_t(output)));
+    rows_.emplace_back(outer_.out(step_, output), body_.output(flag_ + output - 1).bytes,
+                       outer_.stack_of(step_.out + int32_t(output)));
   }
 
   void run_step(int64_t n) {
@@ -223,7 +232,8 @@ class LoopRun {
     const int64_t row = form_.reverse ? most_ - 1 - n : n;
     index_.set(row + 1);
     for (size_t k = 0; k < slices_; ++k)
-      body_.bind_input(1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) + size_t(row) * body_.input(1 + k).bytes);
+      body_.bind_input(
+          1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) + size_t(row) * body_.input(1 + k).bytes);
     for (size_t k = 0; k < carries_.size(); ++k) {
       Carry& c = carries_[k];
       body_.bind_input(1 + slices_ + k, c.now);

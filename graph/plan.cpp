@@ -208,7 +208,8 @@ class Planner {
 
   static int32_t block_on(ControlStep& control, Device device) {
     auto& blocks = control.blocks;
-    const auto at = std::find_if(blocks.begin(), blocks.end(), [&](const ScratchBlock& b) { return b.device == device; });
+    const auto at =
+        std::find_if(blocks.begin(), blocks.end(), [&](const ScratchBlock& b) { return b.device == device; });
     if (at != blocks.end()) return int32_t(at - blocks.begin());
     blocks.push_back({device});
     return int32_t(blocks.size()) - 1;
@@ -231,7 +232,8 @@ class Planner {
     const Plan& body = *control.bodies[0];
     control.index = place(body.input_types[0]);
     if (control.loop.conditional) control.flag = place(body.outputs[0].layout->type);
-    for (int32_t k = 0; k < control.loop.carries; ++k) control.slots.push_back(place(body.input_types[size_t(1 + control.loop.slices + k)]));
+    for (int32_t k = 0; k < control.loop.carries; ++k)
+      control.slots.push_back(place(body.input_types[size_t(1 + control.loop.slices + k)]));
   }
 
   // What infer_types sees: arrays without buffers, numbers.
@@ -292,7 +294,8 @@ class Planner {
     auto no_allocation = [](int, const Dims&) -> View { return {}; };
     step.prepared = make(KernelArgs{*step.op, in, out, *step.attrs, no_allocation}, lasting);
     if (!step.prepared || step.prepared->scratch_bytes == 0) return;
-    step.scratch = {add_array(Type{DType::kUInt8, layout(step.out[0]).type.device, {int64_t(step.prepared->scratch_bytes)}})};
+    step.scratch = {
+        add_array(Type{DType::kUInt8, layout(step.out[0]).type.device, {int64_t(step.prepared->scratch_bytes)}})};
   }
   bool may_last(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;

@@ -201,10 +201,12 @@ Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const 
   while (out.size() > entry->joint.outputs) out.pop_back();
   for (int32_t head : entry->joint.heads) heads.push_back(out[size_t(head)].detached());
   const std::vector<RandomKey> keys(states.begin(), states.end());
-  record_custom(ctx, options_.name, linked, heads,
-                [entry, residuals, keys](Context& c, TapeNode& node, std::span<const Value> cotangents) {
-                  return backward(c, entry, Values(std::span<const Value>(node.held)), residuals, keys, cotangents);
-                }, std::move(kept));
+  record_custom(
+      ctx, options_.name, linked, heads,
+      [entry, residuals, keys](Context& c, TapeNode& node, std::span<const Value> cotangents) {
+        return backward(c, entry, Values(std::span<const Value>(node.held)), residuals, keys, cotangents);
+      },
+      std::move(kept));
   for (size_t k = 0; k < heads.size(); ++k) out[size_t(entry->joint.heads[k])] = std::move(heads[k]);
   return out;
 }

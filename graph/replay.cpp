@@ -153,12 +153,14 @@ class Replayer {
     for (Value& v : out) v = v.detached();
     const std::shared_ptr<const Graph> body = node.bodies[0];
     const std::vector<Ref<Generator>> generators(generators_.begin(), generators_.end());
-    record_custom(ctx_, node.name, from, out, [body, generators](Context& ctx, TapeNode& entry, std::span<const Value> dys) {
-      Values arguments{std::span<const Value>(entry.held)};
-      for (size_t k = 0; k < dys.size(); ++k)
-        arguments.push_back(dys[k].defined() ? dys[k] : make_filled(entry.outputs[k]->type, 0));
-      return replay(ctx, *body, arguments, generators);
-    }, {saved.begin(), saved.end()});
+    record_custom(ctx_, node.name, from, out,
+                  [body, generators](Context& ctx, TapeNode& entry, std::span<const Value> dys) {
+                    Values arguments{std::span<const Value>(entry.held)};
+                    for (size_t k = 0; k < dys.size(); ++k)
+                      arguments.push_back(dys[k].defined() ? dys[k] : make_filled(entry.outputs[k]->type, 0));
+                    return replay(ctx, *body, arguments, generators);
+                  },
+                  {saved.begin(), saved.end()});
     return out;
   }
 

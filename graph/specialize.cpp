@@ -26,7 +26,8 @@ std::string describe(TypeGuard::Kind kind, int32_t dim, int64_t value) {
     case TypeGuard::kDType: return name_of(DType(value));
     case TypeGuard::kDevice: return name_of(Device{uint8_t(value >> 8), uint8_t(value)});
     case TypeGuard::kRequiresGrad: return value ? "requires_grad" : "no requires_grad";
-    case TypeGuard::kOutputs: return fmt::format("{} outputs", value);
+    case TypeGuard::kOutputs:
+      return fmt::format("{} outputs", value);
   }
   return "";
 }
@@ -38,7 +39,8 @@ int64_t answer(const TypeGuard& guard, const Value& v) {
     case TypeGuard::kDType: return int64_t(v.dtype());
     case TypeGuard::kDevice: return int64_t(v.device().kind) << 8 | v.device().index;
     case TypeGuard::kRequiresGrad: return requires_grad(v);
-    case TypeGuard::kOutputs: return guard.value;  // see check_outputs
+    case TypeGuard::kOutputs:
+      return guard.value;  // see check_outputs
   }
   return 0;
 }
@@ -274,8 +276,8 @@ void check_guard(const TypeGuard& guard, const Value& value, const std::string& 
 
 void check_outputs(const Node& node, size_t outputs, const std::string& line) {
   if (outputs == node.types.size()) return;
-  throw Retrace(fmt::format("{}{}the script got {} outputs of {}, now there are {}", line, line.empty() ? "" : ": ", node.types.size(),
-                            node.op->name, outputs));
+  throw Retrace(fmt::format("{}{}the script got {} outputs of {}, now there are {}", line, line.empty() ? "" : ": ",
+                            node.types.size(), node.op->name, outputs));
 }
 
 Specialized specialize(const Graph& trace, const Signature& signature) { return Replay(trace, signature).run(); }

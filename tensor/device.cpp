@@ -105,7 +105,8 @@ void run_by_host(const KernelArgs& a) {
 // The rows of a device: what it lists goes before what it says of an op, and that before what every device can do.
 std::vector<KernelRow> rows_of(const DeviceTable& table) {
   std::vector<KernelRow> rows;
-  for (const char* op : {"to", "assert", "print_value", "call_value", "empty", "full", "zeros", "ones"}) rows.push_back({op, run_by_host});
+  for (const char* op : {"to", "assert", "print_value", "call_value", "empty", "full", "zeros", "ones"})
+    rows.push_back({op, run_by_host});
   if (table.kernel_for)
     for (const OpDef* op : registry().ops())
       if (const KernelRow row = table.kernel_for(*op); row.fn) rows.push_back(row);

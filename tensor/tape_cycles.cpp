@@ -1,5 +1,5 @@
-// Rings of the tape, which reference counts cannot free, by trial deletion (Bacon and Rajan 2001): what is held from inside of
-// the part that some nodes reach, and from nowhere else, is garbage.
+// Rings of the tape, which reference counts cannot free, by trial deletion (Bacon and Rajan 2001): what is held from
+// inside of the part that some nodes reach, and from nowhere else, is garbage.
 #include "tensor/tape.h"
 
 namespace pg {
@@ -45,8 +45,10 @@ std::vector<TapeNode*> real_suspects(Context& ctx) {
   for (RingLink* link = ctx.suspects.next; link != &ctx.suspects;) {
     auto* leaf = static_cast<TapeNode*>(link);
     link = link->next;
-    if (leaf->grad->value.has_node()) leaves.push_back(leaf);
-    else leaf->leave();
+    if (leaf->grad->value.has_node())
+      leaves.push_back(leaf);
+    else
+      leaf->leave();
   }
   return leaves;
 }

@@ -285,11 +285,12 @@ int run_gradients(lua_State* L, State& state) {
   return 1;
 }
 
-// What a tape entry of a Lua function keeps. Its reference is given back at the next entry into the binding (tape entries die
-// inside __gc, where Lua may not be called). The tensors that it saves are held by the entry.
+// What a tape entry of a Lua function keeps. Its reference is given back at the next entry into the binding (tape
+// entries die inside __gc, where Lua may not be called). The tensors that it saves are held by the entry.
 class LuaBackward : public HostedFunction {
  public:
-  LuaBackward(State& state, int function, std::vector<int> saved_outputs) : state_(state), saved_outputs_(std::move(saved_outputs)) {
+  LuaBackward(State& state, int function, std::vector<int> saved_outputs)
+      : state_(state), saved_outputs_(std::move(saved_outputs)) {
     reference = function;
   }
   LuaBackward(const LuaBackward&) = delete;
@@ -374,7 +375,8 @@ void link_custom(State& state, const std::string& name, Values inputs, Values& o
   auto keep = std::make_shared<LuaBackward>(state, function, std::move(saved_outputs));
   TapeNode* node = record_custom(
       state.ctx, name, inputs, outputs,
-      [keep](Context& ctx, TapeNode& entry, std::span<const Value> dys) { return keep->run(ctx, entry, dys); }, {saved.begin(), saved.end()});
+      [keep](Context& ctx, TapeNode& entry, std::span<const Value> dys) { return keep->run(ctx, entry, dys); },
+      {saved.begin(), saved.end()});
   if (node) state.adopt(*keep, *node);
 }
 

@@ -139,7 +139,8 @@ void write_box(Capture& c, Value now) {
 
 Value on_host(Context& ctx, Value v, DType dtype) {
   if (v.dtype() == dtype && v.device().is_cpu()) return v;
-  return apply(ctx, op_named<"to">(), std::span(&v, 1), make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", Device{}}}))[0];
+  return apply(ctx, op_named<"to">(), std::span(&v, 1),
+               make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", Device{}}}))[0];
 }
 
 // One element, of any shape, as a bool scalar on the host, which decides.

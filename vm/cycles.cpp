@@ -1,7 +1,7 @@
-// Rings through Lua: a backward function that holds a tensor of its own history. The registry holds the function as long as the
-// entry of the tape lives, so the collector never sees the ring. For the extent of one full collection the functions are held
-// as the history says instead: each tensor's environment holds the functions behind it. Where something else reaches an
-// entry (a value of C++, a tensor that is not tracked), its function stays in the registry.
+// Rings through Lua: a backward function that holds a tensor of its own history. The registry holds the function as
+// long as the entry of the tape lives, so the collector never sees the ring. For the extent of one full collection the
+// functions are held as the history says instead: each tensor's environment holds the functions behind it. Where
+// something else reaches an entry (a value of C++, a tensor that is not tracked), its function stays in the registry.
 #include "vm/box.h"
 
 namespace pg::vm {
@@ -102,7 +102,7 @@ class Sweep {
     });
   }
 
-  // Leaves the functions and tables to the environments alone; weak tables find them again.
+  // From here on only the environments hold the functions and tables; weak tables find them again.
   void let_go() {
     push_weak_table();
     for (HostedFunction* f : loose_) {
@@ -130,8 +130,10 @@ class Sweep {
     for (HostedFunction* f : state_.hosted) {
       if (!f || f->reference != LUA_NOREF) continue;
       lua_rawgeti(L_, -1, int(f->place) + 1);
-      if (lua_isnil(L_, -1)) lua_pop(L_, 1);
-      else f->reference = luaL_ref(L_, LUA_REGISTRYINDEX);
+      if (lua_isnil(L_, -1))
+        lua_pop(L_, 1);
+      else
+        f->reference = luaL_ref(L_, LUA_REGISTRYINDEX);
     }
     luaL_unref(L_, LUA_REGISTRYINDEX, std::exchange(state_.loose, LUA_NOREF));
     for (size_t i = 0; i < leads_.size(); ++i) {  // an environment keeps an empty table
@@ -199,7 +201,8 @@ void State::disown(HostedFunction& function) {
 
 void State::collect_cycles(lua_State* L) {
   hosted_bytes = 0;
-  const bool look = loose == LUA_NOREF && walks == 0 && !trace && !hosted.empty() && tracked != LUA_NOREF && lua_checkstack(L, 12);
+  const bool look =
+      loose == LUA_NOREF && walks == 0 && !trace && !hosted.empty() && tracked != LUA_NOREF && lua_checkstack(L, 12);
   if (!look || !Sweep(L, *this)()) lua_gc(L, LUA_GCCOLLECT, 0);
   if (loose == LUA_NOREF) {
     std::erase(hosted, nullptr);

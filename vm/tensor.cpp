@@ -104,7 +104,8 @@ int new_tensor(lua_State* L, State& state) {
   if (to_box(L, state, 1)) {
     const Value& source = check_value(L, state, 1, "tensor", "data");
     Value in[1] = {source.detached()};
-    out = apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", p.dtype.value_or(source.dtype())}, {"device", p.device}}))[0];
+    out = apply(state.ctx, op_named<"to">(), in,
+                make_attrs(op_named<"to">(), {{"dtype", p.dtype.value_or(source.dtype())}, {"device", p.device}}))[0];
     if (out.array_ref() == source.array_ref()) out = to_contiguous(state.ctx, source.detached());
   } else {
     out = to_device(state.ctx, TableReader(L, state).read(1, p.dtype), p.device);
@@ -238,7 +239,9 @@ void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64
   if (state.trace && state.trace->sees(v)) state.trace->note(v, kind, dim, answer);
 }
 
-void note_device(State& state, const Value& v) { note(state, v, TypeGuard::kDevice, 0, int64_t(v.device().kind) << 8 | v.device().index); }
+void note_device(State& state, const Value& v) {
+  note(state, v, TypeGuard::kDevice, 0, int64_t(v.device().kind) << 8 | v.device().index);
+}
 
 void note_rank(State& state, const Value& v) { note(state, v, TypeGuard::kRank, 0, v.rank()); }
 
@@ -388,7 +391,8 @@ int allclose(lua_State* L, State& state) {
 Value converted(State& state, const Value& v, DType dtype, Device device) {
   if (v.dtype() == dtype && v.device() == device) return v;
   Value in[1] = {v};
-  return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", device}}))[0];
+  return apply(state.ctx, op_named<"to">(), in,
+               make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", device}}))[0];
 }
 
 // One number in the shape of x; while tracing, of whatever shape x will have.

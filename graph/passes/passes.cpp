@@ -63,7 +63,8 @@ Device device_of(const Graph& graph, const Node& node) {
 template <class F>
 bool any_node(const Graph& graph, const F& f) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return f(graph, node) || std::any_of(node.bodies.begin(), node.bodies.end(), [&](const auto& body) { return any_node(*body, f); });
+    return f(graph, node) ||
+           std::any_of(node.bodies.begin(), node.bodies.end(), [&](const auto& body) { return any_node(*body, f); });
   });
 }
 

@@ -143,7 +143,8 @@ const pg::KernelRow kRows[] = {
     {"neg", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto) { return -x; }); }},
 };
 
-// With PERIGEE_TEST_DEVICE=full it has the kernels of the CPU instead, which get its memory by addresses that they may follow.
+// With PERIGEE_TEST_DEVICE=full it has the kernels of the CPU instead, which get its memory by addresses that they may
+// follow.
 void by_host(const pg::KernelArgs& a) {
   std::vector<pg::View> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
   for (std::vector<pg::View>* views : {&in, &out})

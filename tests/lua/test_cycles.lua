@@ -53,7 +53,7 @@ t.test("so do those that come out of graphs", function()
   end, 0, 0)
 end)
 
--- Counts alone free nothing here: the collector looks when as many functions again as were left the last time, and 64 more, are alive.
+-- The collector looks when as many functions again as were left the last time, and 64 more, live.
 local kPending = 64 + 16
 
 local function held_by_function(through)
