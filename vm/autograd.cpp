@@ -126,6 +126,8 @@ int attach_grad(lua_State* L, State& state) {
   } else {
     value = value.detached();
     value.link(leaf.get(), 0);
+    lua_settop(L, 1);
+    state.track(L, *to_box(L, state, 1));  // its gradient may get a history
   }
   lua_settop(L, 1);
   return 1;

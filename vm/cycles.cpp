@@ -208,8 +208,8 @@ void State::collect_cycles(lua_State* L) {
     std::erase(hosted, nullptr);
     for (size_t i = 0; i < hosted.size(); ++i) hosted[i]->place = i;
   }
-  next_hosted = 2 * hosted.size() + kFewFunctions;
   break_cycles(ctx);
+  next_hosted = 2 * hosted.size() + kFewFunctions;
 }
 
 }  // namespace pg::vm

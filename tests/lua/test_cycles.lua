@@ -77,6 +77,18 @@ t.test("a Function that holds its output", function()
   end, kPending * 8 * kBytes, kPending * 8)
 end)
 
+t.test("a Function that holds its input, whose gradient has a history", function()
+  flat(function()
+    local x = leaf()
+    local f = pg.autograd.Function{name = "f", forward = function(_, v) return v * 2 end,
+                                   backward = function(_, dy) return dy * 2, x and nil end}
+    pg.record(function()
+      local y = f(x)
+      return (y * y):sum()
+    end):backward{create_graph = true}
+  end, kPending * 8 * kBytes, kPending * 8)
+end)
+
 t.test("a checkpoint that holds its output", function()
   flat(function()
     local x, out = leaf(), nil
