@@ -238,6 +238,9 @@ Values GraphBuilder::apply(Context& ctx, const OpDef& op, std::span<Value> input
   kept.op = &op;
   const Attrs attrs = node.attrs;
   Values out = emit(ctx, std::move(node));
+  if (tracing && op.has(kListOutput))
+    graph.guards.push_back(
+        {Operand::of(graph.nodes.size() - 1), TypeGuard::kOutputs, 0, int64_t(out.size()), graph.nodes.back().line});
   if (tracing)
     record_path(ctx, kept, inputs, out);
   else

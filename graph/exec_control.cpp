@@ -1,8 +1,8 @@
 // Branches and loops of plans. A body runs in a frame of its own whose memory is the scratch memory of its step; from step to
 // step of a loop only pointers move.
 #include <algorithm>
-#include <cstring>
 #include <limits>
+#include <optional>
 
 #include "graph/exec_run.h"
 #include "tensor/context.h"
@@ -39,17 +39,21 @@ class BodyRun {
       : outer_(outer), control_(*step.control), step_(step), plan_(*control_.bodies[body]), operand_(operand), first_(first),
         lease_(*plan_.frames), frame_(*lease_), source_([this](int32_t input) -> const Ref<Buffer>& { return source_of(input); }),
         run_(plan_, outer.ctx_, frame_, source_) {
-    plan_.frames->place_arenas(frame_, scratch() + control_.arena);
+    SmallVector<char*, 2> arenas;
+    for (const ScratchPlace& place : control_.arenas[body]) arenas.push_back(scratch(place));
+    plan_.frames->place_arenas(frame_, arenas);
     if (!plan_.random.empty() || !plan_.controls.empty()) states_.resize(outer.states_.size());
   }
 
-  char* scratch() const { return static_cast<char*>(outer_.frame_.views[size_t(step_.scratch)].data); }
+  char* scratch(const ScratchPlace& place) const {
+    return static_cast<char*>(outer_.frame_.views[size_t(step_.scratch + place.block)].data) + place.offset;
+  }
   void bind_input(size_t k, const void* data) { plan_.frames->patch(frame_, int32_t(k), static_cast<char*>(const_cast<void*>(data))); }
   void bind_output(size_t k, void* data) { plan_.frames->patch(frame_, plan_.outputs[k].storage, static_cast<char*>(data)); }
-  size_t output_bytes(size_t k) const { return plan_.storages[size_t(plan_.outputs[k].storage)].bytes; }
-  size_t input_bytes(size_t k) const { return plan_.storages[k].bytes; }
+  const Storage& output(size_t k) const { return plan_.storages[size_t(plan_.outputs[k].storage)]; }
+  const Storage& input(size_t k) const { return plan_.storages[k]; }
   // Whether the body writes output k over input `input`.
-  bool donates(size_t k, size_t input) const { return plan_.storages[size_t(plan_.outputs[k].storage)].donor == int32_t(input); }
+  bool donates(size_t k, size_t input) const { return output(k).donor == int32_t(input); }
   void refresh_packs() { run_.refresh_packs(); }
 
   void operator()(uint64_t step) {
@@ -88,11 +92,18 @@ void Execution::run_control(const Step& step) {
 
 namespace {
 
+template <class T>
+RemoteNumber<T> number_in(const View& v) {
+  return {v.type->device, v.data};
+}
+
 bool is_true(const View& pred) {
-  return visit_dtype(pred.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return double(*pred.as<const T>()) != 0;
-  });
+  return visit_dtype(pred.dtype(),
+                     [&](auto tag) { return double(number_in<typename decltype(tag)::type>(pred).get()) != 0; });
+}
+
+void copy_bytes(Device device, void* to, const void* from, size_t bytes) {
+  device_table(device).copy(device.index, to, from, bytes);
 }
 
 }  // namespace
@@ -111,26 +122,29 @@ namespace {
 // A stacked output: fixed rows in memory of the plan, or a buffer that grows.
 class RowWriter {
  public:
-  RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack) : base_(static_cast<char*>(whole.data)), bytes_(row_bytes), stack_(stack) {}
+  RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack)
+      : device_(whole.type->device), base_(static_cast<char*>(whole.data)), bytes_(row_bytes), stack_(stack) {}
   char* row(int64_t i) {
     if (stack_) reserve(size_t(i) + 1);
     return base_ + size_t(i) * bytes_;
   }
   void clear_from(int64_t first, int64_t rows) {
-    if (!stack_ && rows > first) std::memset(base_ + size_t(first) * bytes_, 0, size_t(rows - first) * bytes_);
+    if (stack_ || rows <= first) return;
+    device_table(device_).clear(device_.index, base_ + size_t(first) * bytes_, size_t(rows - first) * bytes_);
   }
 
  private:
   void reserve(size_t rows) {
     const size_t has = *stack_ ? (*stack_)->bytes : 0;
     if (rows * bytes_ > has || !*stack_) {
-      Ref<Buffer> larger = Buffer::allocate(Device{}, std::max({rows * bytes_, 2 * has, size_t(4096)}));
-      if (*stack_) std::memcpy(larger->data, (*stack_)->data, has);
+      Ref<Buffer> larger = Buffer::allocate(device_, std::max({rows * bytes_, 2 * has, size_t(4096)}));
+      if (*stack_) copy_bytes(device_, larger->data, (*stack_)->data, has);
       *stack_ = std::move(larger);
     }
     base_ = static_cast<char*>((*stack_)->data);
   }
 
+  Device device_;
   char* base_;
   size_t bytes_;
   Ref<Buffer>* stack_;
@@ -142,14 +156,20 @@ class RowWriter {
 class LoopRun {
  public:
   LoopRun(Execution& outer, const Step& step)
-      : outer_(outer), step_(step), form_(step.control->loop), body_(outer, step, 0, size_t(form_.first_slice(false)), 1),
-        first_(size_t(form_.first_slice(false))), slices_(size_t(form_.slices)), flag_(form_.conditional),
-        index_(*reinterpret_cast<int64_t*>(body_.scratch() + step.control->index)),
-        more_(*reinterpret_cast<bool*>(body_.scratch() + step.control->flag)) {
+      : outer_(outer),
+        step_(step),
+        form_(step.control->loop),
+        body_(outer, step, 0, size_t(form_.first_slice(false)), 1),
+        first_(size_t(form_.first_slice(false))),
+        slices_(size_t(form_.slices)),
+        flag_(form_.conditional),
+        index_(body_.input(0).device, body_.scratch(step.control->index)) {
     count_steps();
-    body_.bind_input(0, &index_);
-    if (flag_) body_.bind_output(0, &more_);
-    more_ = !flag_ || is_true(outer.in(step, first_ - 1));
+    body_.bind_input(0, body_.scratch(step.control->index));
+    if (flag_) {
+      more_.emplace(body_.output(0).device, body_.scratch(step.control->flag));
+      body_.bind_output(0, body_.scratch(step.control->flag));
+    }
     start_carries();
     for (size_t k = first_ + slices_ + carries_.size(); k < size_t(step.in_count); ++k) body_.bind_input(k - first_ + 1, outer.in(step, k).data);
     for (size_t k = 1 + carries_.size(); k < size_t(step.out_count); ++k) start_rows(k);
@@ -157,12 +177,16 @@ class LoopRun {
   }
 
   void operator()() {
+    bool more = !flag_ || is_true(outer_.in(step_, first_ - 1));
     int64_t n = 0;
-    for (; n < most_ && more_; ++n) run_step(n);
+    for (; n < most_ && more; ++n) {
+      run_step(n);
+      if (flag_) more = more_->get();
+    }
     for (size_t k = 0; k < carries_.size(); ++k)
-      if (carries_[k].now != carries_[k].result) std::memcpy(carries_[k].result, carries_[k].now, body_.input_bytes(1 + slices_ + k));
+      if (carries_[k].now != carries_[k].result) copy_carry(k, carries_[k].now);
     for (RowWriter& rows : rows_) rows.clear_from(form_.reverse ? most_ : n, form_.limit);
-    *outer_.out(step_, 0).as<int64_t>() = n;
+    number_in<int64_t>(outer_.out(step_, 0)).set(n);
     for (size_t k = 1 + carries_.size(); k < size_t(step_.out_count); ++k) outer_.show_stack(step_.out + int32_t(k));
   }
 
@@ -177,7 +201,7 @@ class LoopRun {
     most_ = form_.limit >= 0 ? form_.limit : std::numeric_limits<int64_t>::max();
     known_ = !form_.conditional && (form_.limit >= 0 || form_.counted);
     if (!form_.counted) return;
-    const int64_t count = *outer_.in(step_, 0).as<const int64_t>();
+    const int64_t count = number_in<int64_t>(outer_.in(step_, 0)).get();
     if (count < 0)
       throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0, got {})", step_.control->name, count));
     most_ = std::min(most_, count);
@@ -188,21 +212,28 @@ class LoopRun {
       char* result = static_cast<char*>(outer_.out(step_, 1 + k).data);
       const char* before = static_cast<const char*>(outer_.in(step_, first_ + slices_ + k).data);
       const bool in_place = body_.donates(flag_ + k, 1 + slices_ + k);
-      if (in_place && result != before) std::memcpy(result, before, body_.input_bytes(1 + slices_ + k));
-      carries_.push_back({in_place ? result : before, result, body_.scratch() + step_.control->slots[k], in_place});
+      carries_.push_back({in_place ? result : before, result, body_.scratch(step_.control->slots[k]), in_place});
+      if (in_place && result != before) copy_carry(k, before);
     }
   }
 
+  void copy_carry(size_t k, const char* from) {
+    const Storage& carry = body_.input(1 + slices_ + k);
+    copy_bytes(carry.device, carries_[k].result, from, carry.bytes);
+  }
+
   void start_rows(size_t output) {
-    rows_.emplace_back(outer_.out(step_, output), body_.output_bytes(flag_ + output - 1), outer_.stack_of(step_.out + int32_t(output)));
+    rows_.emplace_back(outer_.out(step_, output), body_.output(flag_ + output - 1).bytes,
+                       outer_.stack_of(step_.out + int32_t(output)));
   }
 
   void run_step(int64_t n) {
     outer_.ctx_.poll();
     const int64_t row = form_.reverse ? most_ - 1 - n : n;
-    index_ = row + 1;
+    index_.set(row + 1);
     for (size_t k = 0; k < slices_; ++k)
-      body_.bind_input(1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) + size_t(row) * body_.input_bytes(1 + k));
+      body_.bind_input(
+          1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) + size_t(row) * body_.input(1 + k).bytes);
     for (size_t k = 0; k < carries_.size(); ++k) {
       Carry& c = carries_[k];
       body_.bind_input(1 + slices_ + k, c.now);
@@ -212,7 +243,7 @@ class LoopRun {
       body_.bind_output(flag_ + k, to_result ? c.result : c.other);
     }
     for (size_t k = 0; k < rows_.size(); ++k) body_.bind_output(flag_ + carries_.size() + k, rows_[k].row(row));
-    body_(uint64_t(index_));
+    body_(uint64_t(row + 1));
   }
 
   Execution& outer_;
@@ -220,8 +251,8 @@ class LoopRun {
   const LoopForm& form_;
   BodyRun body_;
   const size_t first_, slices_, flag_;
-  int64_t& index_;
-  bool& more_;
+  RemoteNumber<int64_t> index_;
+  std::optional<RemoteNumber<bool>> more_;
   int64_t most_ = 0;
   bool known_ = false;  // how many steps there will be
   SmallVector<Carry, 4> carries_;

@@ -112,12 +112,11 @@ std::unique_ptr<Frame> FramePool::make() const {
   return frame;
 }
 
-void FramePool::place_arenas(Frame& frame, char* base) const {
-  std::vector<size_t> starts(plan_.arenas.size());
-  for (size_t a = 1; a < starts.size(); ++a) starts[a] = starts[a - 1] + plan_.arenas[a - 1].bytes;
+void FramePool::place_arenas(Frame& frame, std::span<char* const> arenas) const {
   for (size_t s = 0; s < plan_.storages.size(); ++s) {
     const Storage& storage = plan_.storages[s];
-    if (storage.kind == Storage::kArena && storage.first >= 0) patch(frame, int32_t(s), base + starts[size_t(storage.arena)] + storage.offset);
+    if (storage.kind == Storage::kArena && storage.first >= 0)
+      patch(frame, int32_t(s), arenas[size_t(storage.arena)] + storage.offset);
   }
 }
 
@@ -137,11 +136,9 @@ std::vector<Ref<Buffer>> FramePool::allocate() const {
 
 void FramePool::attach(Frame& frame) {
   std::vector<Ref<Buffer>> arenas = allocate();
-  for (size_t s = 0; s < plan_.storages.size(); ++s) {
-    const Storage& storage = plan_.storages[s];
-    if (storage.kind != Storage::kArena || storage.first < 0) continue;
-    patch(frame, int32_t(s), static_cast<char*>(arenas[size_t(storage.arena)]->data) + storage.offset);
-  }
+  SmallVector<char*, 2> bases;
+  for (const Ref<Buffer>& arena : arenas) bases.push_back(static_cast<char*>(arena->data));
+  place_arenas(frame, bases);
   frame.arenas = std::move(arenas);
   held_ += plan_.arena_bytes();
   all_held += plan_.arena_bytes();

@@ -29,8 +29,8 @@ class FramePool {
   // Frames keep their arenas. When all plans together hold more than a limit, those used least recently give theirs back.
   void give(std::unique_ptr<Frame> frame);
 
-  // Gives the frame of a body its memory.
-  void place_arenas(Frame& frame, char* base) const;
+  // Gives the frame of a body its memory: where each of the plan's arenas is.
+  void place_arenas(Frame& frame, std::span<char* const> arenas) const;
 
   // Points the views of a storage to `base`.
   void patch(Frame& frame, int32_t storage, char* base) const {

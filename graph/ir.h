@@ -107,13 +107,15 @@ struct Node {
   bool is(const char* op_name) const { return kind == NodeKind::kOp && std::string_view(op->name) == op_name; }
 };
 
-// What the script read of a type while it was traced. The trace holds only for types that answer the same.
+// What the script read of a type while it was traced. The trace holds only for types that answer the same. A node always
+// gives as many outputs as its trace has (see check_outputs): kOutputs says that the script has seen how many, so that the
+// node stays even where nothing reads them.
 struct TypeGuard {
-  enum Kind : uint8_t { kDim, kRank, kDType, kDevice, kRequiresGrad };
+  enum Kind : uint8_t { kDim, kRank, kDType, kDevice, kRequiresGrad, kOutputs };
   Operand of;
   Kind kind = kDim;
   int32_t dim = 0;     // of kDim, 0-based
-  int64_t value = 0;   // a size, a rank, a DType, kind << 8 | index of a device, 0 or 1
+  int64_t value = 0;   // a size, a rank, a DType, kind << 8 | index of a device, 0 or 1, a number of outputs
   int32_t line = -1;
 };
 

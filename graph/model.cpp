@@ -184,6 +184,8 @@ void check_guards(const Graph& graph) {
   for (const TypeGuard& guard : graph.guards) {
     const Node* node = operand_node(graph, guard.of);
     if (!node || guard.dim < 0 || guard.line >= int32_t(graph.lines.size())) throw Error("graph: a guard of nothing");
+    if (guard.kind == TypeGuard::kOutputs && guard.value != int64_t(node->types.size()))
+      throw Error(fmt::format("graph: a guard of {} outputs of a node that has {}", guard.value, node->types.size()));
   }
 }
 

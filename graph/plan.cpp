@@ -37,7 +37,7 @@ struct Draft {
   std::shared_ptr<const FusedKernel> fused = nullptr;
   const Graph* body = nullptr;  // of a fused step
   std::shared_ptr<const PreparedKernel> prepared = nullptr;
-  int32_t scratch = -1;         // a value
+  std::vector<int32_t> scratch = {};  // values
   std::unique_ptr<ControlStep> control = nullptr;
 };
 
@@ -195,7 +195,8 @@ class Planner {
       ++values_[size_t(step.in.back())].readers;
     }
     for (size_t k = 0; k < node.types.size(); ++k) step.out.push_back(is_unlimited_stack(node, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
-    step.scratch = add_array(Type{DType::kUInt8, {}, {int64_t(control.bytes)}});
+    for (const ScratchBlock& block : control.blocks)
+      step.scratch.push_back(add_array(Type{DType::kUInt8, block.device, {int64_t(block.bytes)}}));
     const std::vector<int32_t> out = step.out;
     drafts_.push_back(std::move(step));
     return out;
@@ -205,24 +206,34 @@ class Planner {
   }
   int32_t add_stack(const Type& type) { return add_value(add_storage(Storage::kStack, type, plan_->stacks++), Array::make(type)); }
 
+  static int32_t block_on(ControlStep& control, Device device) {
+    auto& blocks = control.blocks;
+    const auto at =
+        std::find_if(blocks.begin(), blocks.end(), [&](const ScratchBlock& b) { return b.device == device; });
+    if (at != blocks.end()) return int32_t(at - blocks.begin());
+    blocks.push_back({device});
+    return int32_t(blocks.size()) - 1;
+  }
   static void lay_out(ControlStep& control) {
-    auto place = [&](size_t bytes) {
-      const size_t at = control.bytes;
-      control.bytes += arena_aligned(bytes);
-      return at;
-    };
-    size_t arena = 0;
     for (const auto& body : control.bodies) {
-      for (const Arena& a : body->arenas)
-        if (!a.device.is_cpu()) fail(control.name.c_str(), "a body works on {}; bodies run on the CPU alone", name_of(a.device));
-      arena = std::max(arena, body->arena_bytes());
+      auto& places = control.arenas.emplace_back();
+      for (const Arena& a : body->arenas) {  // one a device
+        places.push_back({block_on(control, a.device), 0});
+        size_t& bytes = control.blocks[size_t(places.back().block)].bytes;
+        bytes = std::max(bytes, arena_aligned(a.bytes));
+      }
     }
-    control.arena = place(arena);
     if (control.kind != NodeKind::kLoop) return;
-    control.index = place(sizeof(int64_t));
-    control.flag = place(1);
+    auto place = [&](const Type& type) {
+      const int32_t block = block_on(control, type.device);
+      size_t& bytes = control.blocks[size_t(block)].bytes;
+      return ScratchPlace{block, std::exchange(bytes, bytes + arena_aligned(bytes_of(type)))};
+    };
     const Plan& body = *control.bodies[0];
-    for (int32_t k = 0; k < control.loop.carries; ++k) control.slots.push_back(place(bytes_of(body.input_types[size_t(1 + control.loop.slices + k)])));
+    control.index = place(body.input_types[0]);
+    if (control.loop.conditional) control.flag = place(body.outputs[0].layout->type);
+    for (int32_t k = 0; k < control.loop.carries; ++k)
+      control.slots.push_back(place(body.input_types[size_t(1 + control.loop.slices + k)]));
   }
 
   // What infer_types sees: arrays without buffers, numbers.
@@ -283,7 +294,8 @@ class Planner {
     auto no_allocation = [](int, const Dims&) -> View { return {}; };
     step.prepared = make(KernelArgs{*step.op, in, out, *step.attrs, no_allocation}, lasting);
     if (!step.prepared || step.prepared->scratch_bytes == 0) return;
-    step.scratch = add_array(Type{DType::kUInt8, layout(step.out[0]).type.device, {int64_t(step.prepared->scratch_bytes)}});
+    step.scratch = {
+        add_array(Type{DType::kUInt8, layout(step.out[0]).type.device, {int64_t(step.prepared->scratch_bytes)}})};
   }
   bool may_last(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;
@@ -439,7 +451,7 @@ class Planner {
       }
       for (int32_t v : drafts_[s].in)
         if (v >= 0) storage_of(v).last = int32_t(s);
-      if (const int32_t v = drafts_[s].scratch; v >= 0) storage_of(v).first = storage_of(v).last = int32_t(s);
+      for (int32_t v : drafts_[s].scratch) storage_of(v).first = storage_of(v).last = int32_t(s);
     }
     for (Storage& s : plan_->storages)
       if (s.kind == Storage::kOutput) s.last = int32_t(drafts_.size());
@@ -556,6 +568,7 @@ class Planner {
         bytes += int64_t(bytes_of(layout(v).type));
       }
       step.poll = int32_t(s) <= plan_->commit && (s % 16 == 0 || bytes > kPollBytes);
+      emit_scratch(d, step);
       if (d.prepared) emit_prepared(d, step);
       if (d.control) emit_control(drafts_[s], step);
       else add_random(step, int32_t(s));
@@ -566,10 +579,14 @@ class Planner {
     plan_->frames = std::make_unique<FramePool>(*plan_);
     if (fuses_) plan_->source = std::make_shared<const Graph>(graph_);
   }
+  void emit_scratch(const Draft& d, Step& step) {
+    step.scratch_count = int32_t(d.scratch.size());
+    if (!d.scratch.empty()) step.scratch = int32_t(plan_->views.size());
+    for (int32_t v : d.scratch) emit_view(v);
+  }
   void emit_prepared(const Draft& d, Step& step) {
     step.prepared = d.prepared.get();
     plan_->prepared.push_back(d.prepared);
-    if (d.scratch >= 0) step.scratch = emit_view(d.scratch);
     const int packed = d.prepared->packed_input;
     if (packed < 0) return;
     for (const Storage& s : plan_->storages)
@@ -578,7 +595,6 @@ class Planner {
     plan_->packs.push_back({step.in + packed, d.prepared});
   }
   void emit_control(Draft& d, Step& step) {
-    step.scratch = emit_view(d.scratch);
     step.control = d.control.get();
     plan_->controls.push_back(std::move(d.control));
   }

@@ -42,6 +42,16 @@ struct Slot {
   int32_t written = -1;  // the view whose step made what stands there; -1: it stood there before the run
 };
 
+// A place in the scratch memory of a branch or loop, which has one block on each device that its bodies work on.
+struct ScratchPlace {
+  int32_t block = -1;  // of ControlStep::blocks
+  size_t offset = 0;
+};
+struct ScratchBlock {
+  Device device;
+  size_t bytes = 0;
+};
+
 // A branch or loop, with the plans of its bodies. Its views are its operands and outputs; its scratch memory is laid out as
 // here. See graph/exec_control.cpp.
 struct ControlStep {
@@ -50,10 +60,10 @@ struct ControlStep {
   std::string name;
   std::vector<BodyStream> streams;
   std::vector<std::shared_ptr<const Plan>> bodies;
-  size_t arena = 0;               // of the body that runs
-  size_t index = 0, flag = 0;     // of loops: int64, bool
-  std::vector<size_t> slots;      // of loops: the second places of the carries
-  size_t bytes = 0;
+  std::vector<ScratchBlock> blocks;
+  std::vector<std::vector<ScratchPlace>> arenas;  // by body and by its arenas; those of several bodies overlap
+  ScratchPlace index, flag;                       // of loops: int64, and bool of conditional ones
+  std::vector<ScratchPlace> slots;                // of loops: the second places of the carries
 };
 
 struct Step {
@@ -65,7 +75,7 @@ struct Step {
   const Attrs* attrs = nullptr;
   int32_t in = 0, in_count = 0, out = 0, out_count = 0;  // into Plan::views
   int32_t random = -1;                                   // index of Plan::random
-  int32_t scratch = -1;                                  // of a prepared step: a view of its scratch memory
+  int32_t scratch = -1, scratch_count = 0;               // views of its scratch memory: one of a prepared step, one a block of a control step
   int32_t pack = -1;                                     // index of Plan::packs
   int32_t line = -1;                                     // into Plan::lines
   bool poll = false;                                     // asks for cancellation first

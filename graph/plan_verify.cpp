@@ -69,7 +69,7 @@ class Verifier {
       written_[size_t(slot.storage)] = i;
       touch(slot.storage, index);
     }
-    if (step.scratch >= 0) touch(plan_.slots[size_t(step.scratch)].storage, index);
+    for (int32_t i = 0; i < step.scratch_count; ++i) touch(plan_.slots[size_t(step.scratch + i)].storage, index);
   }
   void touch(int32_t storage, size_t step) {
     Life& life = lives_[size_t(storage)];

@@ -193,17 +193,20 @@ Values Program::run(Context& ctx, std::span<Value> inputs) {
 Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states) {
   const std::shared_ptr<Entry> entry = find(ctx, inputs);
   if (entry->joint.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states);
-  Values kept(inputs), linked(inputs.size());
+  std::vector<Value> kept(inputs.begin(), inputs.end());
+  Values linked(inputs.size());
   for (int32_t i : entry->joint.reached) linked[size_t(i)] = inputs[size_t(i)];
   Values out = pg::run(*entry->forward, ctx, inputs, states), residuals, heads;
   for (size_t i = entry->joint.outputs; i < out.size(); ++i) residuals.push_back(std::move(out[i]));
   while (out.size() > entry->joint.outputs) out.pop_back();
   for (int32_t head : entry->joint.heads) heads.push_back(out[size_t(head)].detached());
   const std::vector<RandomKey> keys(states.begin(), states.end());
-  record_custom(ctx, options_.name, linked, heads,
-                [entry, kept, residuals, keys](Context& c, TapeNode&, std::span<const Value> cotangents) {
-                  return backward(c, entry, kept, residuals, keys, cotangents);
-                });
+  record_custom(
+      ctx, options_.name, linked, heads,
+      [entry, residuals, keys](Context& c, TapeNode& node, std::span<const Value> cotangents) {
+        return backward(c, entry, Values(std::span<const Value>(node.held)), residuals, keys, cotangents);
+      },
+      std::move(kept));
   for (size_t k = 0; k < heads.size(); ++k) out[size_t(entry->joint.heads[k])] = std::move(heads[k]);
   return out;
 }

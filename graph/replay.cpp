@@ -47,6 +47,7 @@ class Replayer {
   void check_guards(size_t i) {
     for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_) {
       const TypeGuard& guard = *guards_[next_guard_];
+      if (guard.kind == TypeGuard::kOutputs) continue;
       const Value& v = value(guard.of);
       check_guard(guard, v, guard.line >= 0 ? graph_.lines[size_t(guard.line)] : "");
       if (builder_ && v.is_array() && builder_->owns(v)) builder_->guard(v, guard.kind, guard.dim, guard.value);
@@ -94,7 +95,11 @@ class Replayer {
     Values in = gather(node);
     switch (node.kind) {
       case NodeKind::kConstant: return {node.constant};
-      case NodeKind::kOp: return apply(ctx_, *node.op, in, attrs_of(node));
+      case NodeKind::kOp: {
+        Values out = apply(ctx_, *node.op, in, attrs_of(node));
+        check_outputs(node, out.size(), node.line >= 0 ? graph_.lines[size_t(node.line)] : "");
+        return out;
+      }
       case NodeKind::kDetach: return {tracer_ ? tracer_->detach(ctx_, in[0]) : in[0].detached()};
       case NodeKind::kLeaf:
         if (node.create_graph && builder_) return {builder_->fresh_input(ctx_, in[0])};
@@ -148,12 +153,14 @@ class Replayer {
     for (Value& v : out) v = v.detached();
     const std::shared_ptr<const Graph> body = node.bodies[0];
     const std::vector<Ref<Generator>> generators(generators_.begin(), generators_.end());
-    record_custom(ctx_, node.name, from, out, [body, saved, generators](Context& ctx, TapeNode& entry, std::span<const Value> dys) {
-      Values arguments = saved;
-      for (size_t k = 0; k < dys.size(); ++k)
-        arguments.push_back(dys[k].defined() ? dys[k] : make_filled(entry.outputs[k]->type, 0));
-      return replay(ctx, *body, arguments, generators);
-    });
+    record_custom(ctx_, node.name, from, out,
+                  [body, generators](Context& ctx, TapeNode& entry, std::span<const Value> dys) {
+                    Values arguments{std::span<const Value>(entry.held)};
+                    for (size_t k = 0; k < dys.size(); ++k)
+                      arguments.push_back(dys[k].defined() ? dys[k] : make_filled(entry.outputs[k]->type, 0));
+                    return replay(ctx, *body, arguments, generators);
+                  },
+                  {saved.begin(), saved.end()});
     return out;
   }
 

@@ -11,7 +11,7 @@ namespace pg {
 inline constexpr const char* kModelFormat = "perigee graph";
 inline constexpr const char* kRoleNames[] = {"argument", "parameter", "state"};
 inline constexpr const char* kRequestNames[] = {"null", "write", "add"};
-inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", "requires_grad"};
+inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", "requires_grad", "outputs"};
 inline constexpr const char* kKindNames[] = {"input", "constant", "op",     "fused",    "cond",
                                              "loop",  "leaf",     "detach", "gradient", "custom"};
 

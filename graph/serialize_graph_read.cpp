@@ -167,13 +167,15 @@ class ModelReader : public JsonReader {
     require(at[0], "of");
     const size_t of_at = position();
     guard.of = read_operand();
-    if (!guard.of.is_node() || size_t(guard.of.node) >= graph.nodes.size() || size_t(guard.of.output) >= graph.node(guard.of).types.size())
-      fail_at(of_at, "a guard of a node that does not exist");
     require(at[1], "kind");
     const size_t kind_at = position();
     const auto kind = index_in(kGuardNames, string(100));
     if (!kind) fail_at(kind_at, "unknown kind of guard");
     guard.kind = TypeGuard::Kind(*kind);
+    const bool counts = guard.kind == TypeGuard::kOutputs;  // of a node that may have none
+    if (!guard.of.is_node() || size_t(guard.of.node) >= graph.nodes.size() ||
+        size_t(guard.of.output) >= graph.node(guard.of).types.size() + counts)
+      fail_at(of_at, "a guard of a node that does not exist");
     if (at[2] != kAbsent) seek(at[2]), guard.dim = int32_t(integer(0, kMaxRank - 1));
     require(at[3], "value");
     if (guard.kind == TypeGuard::kDType) {
@@ -435,9 +437,9 @@ class ModelReader : public JsonReader {
     if (!source_.tensors) fail_at(at, fmt::format("the constant '{}' needs the file with the tensors", name));
     const Value* value = find_tensor(name);
     if (!value) fail_at(at, fmt::format("{} lacks the tensor '{}'", source_.tensors_name, name));
-    if (node.types.size() != 1 || !(value->type() == node.types[0]))
+    if (node.types.size() != 1 || !alike(value->type(), node.types[0]))
       fail_at(at, fmt::format("the constant '{}' is {} in {}", name, to_string(value->type()), source_.tensors_name));
-    node.constant = *value;
+    node.constant = on_device(*value, node.types[0].device);
   }
 
   // The rest -----------------------------------------------------------------------------------------------------------------
@@ -554,6 +556,13 @@ class ModelReader : public JsonReader {
     return &source_.tensors->tensors[found->second].second;
   }
 
+  // But for the device: files hold no places, the graph says where its tensors live.
+  static bool alike(const Type& a, const Type& b) { return a.dtype == b.dtype && a.shape == b.shape; }
+  static Value on_device(const Value& value, Device device) {
+    Context ctx;
+    return to_device(ctx, value, device);
+  }
+
   void take_values() {
     const Model& model = out_.model;
     out_.values.resize(model.inputs.size());
@@ -564,10 +573,10 @@ class ModelReader : public JsonReader {
       const Value* value = find_tensor(input.name);
       if (!value) throw Error(fmt::format("load: {}: lacks the tensor '{}' of {}", source_.tensors_name, input.name, source()));
       const Type& type = model.input_type(k);
-      if (value->dtype() != type.dtype || !(value->shape() == type.shape))
+      if (!alike(value->type(), type))
         throw Error(fmt::format("load: {}: '{}' is {}, in {} it is {}", source_.tensors_name, input.name, to_string(value->type()), source(),
                                 to_string(type)));
-      out_.values[k] = *value;
+      out_.values[k] = on_device(*value, type.device);
     }
     for (size_t k = 0; k < source_.tensors->tensors.size(); ++k)
       if (!taken_.count(k))

@@ -26,6 +26,8 @@ std::string describe(TypeGuard::Kind kind, int32_t dim, int64_t value) {
     case TypeGuard::kDType: return name_of(DType(value));
     case TypeGuard::kDevice: return name_of(Device{uint8_t(value >> 8), uint8_t(value)});
     case TypeGuard::kRequiresGrad: return value ? "requires_grad" : "no requires_grad";
+    case TypeGuard::kOutputs:
+      return fmt::format("{} outputs", value);
   }
   return "";
 }
@@ -37,6 +39,8 @@ int64_t answer(const TypeGuard& guard, const Value& v) {
     case TypeGuard::kDType: return int64_t(v.dtype());
     case TypeGuard::kDevice: return int64_t(v.device().kind) << 8 | v.device().index;
     case TypeGuard::kRequiresGrad: return requires_grad(v);
+    case TypeGuard::kOutputs:
+      return guard.value;  // see check_outputs
   }
   return 0;
 }
@@ -112,6 +116,7 @@ void Replay::check_guards(size_t i) {
 }
 
 void Replay::check_one(const TypeGuard& guard, const Graph& of) {
+  if (guard.kind == TypeGuard::kOutputs) return;
   check_guard(guard, value(guard.of), guard.line >= 0 ? of.lines[size_t(guard.line)] : "");
 }
 
@@ -150,7 +155,11 @@ Values Replay::results(const Node& node) {
   Values in = gather(node.inputs);
   switch (node.kind) {
     case NodeKind::kConstant: return {builder_.add_constant(node.constant)};
-    case NodeKind::kOp: return apply(ctx_, *node.op, in, node.attrs);
+    case NodeKind::kOp: {
+      Values out = apply(ctx_, *node.op, in, node.attrs);
+      check_outputs(node, out.size(), node.line >= 0 ? builder_.graph.lines[size_t(node.line)] : "");
+      return out;
+    }
     case NodeKind::kDetach: return {in[0].detached()};
     case NodeKind::kLeaf:
       if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
@@ -263,6 +272,12 @@ void check_guard(const TypeGuard& guard, const Value& value, const std::string& 
   if (now == guard.value) return;
   throw Retrace(fmt::format("{}{}the script read {}, now it is {}", line, line.empty() ? "" : ": ",
                             describe(guard.kind, guard.dim, guard.value), describe(guard.kind, guard.dim, now)));
+}
+
+void check_outputs(const Node& node, size_t outputs, const std::string& line) {
+  if (outputs == node.types.size()) return;
+  throw Retrace(fmt::format("{}{}the script got {} outputs of {}, now there are {}", line, line.empty() ? "" : ": ",
+                            node.types.size(), node.op->name, outputs));
 }
 
 Specialized specialize(const Graph& trace, const Signature& signature) { return Replay(trace, signature).run(); }

@@ -26,6 +26,9 @@ class Retrace : public Error {
 // Throws Retrace where the value does not answer as the guard says; `line` is the script's, or empty.
 void check_guard(const TypeGuard& guard, const Value& value, const std::string& line);
 
+// Throws Retrace where the op of a trace's node gives another number of outputs than the script got.
+void check_outputs(const Node& node, size_t outputs, const std::string& line);
+
 // The joint program of one call: `outputs` of the trace, then, where the call is recorded, gradients.
 struct Specialized {
   Graph graph;                    // inputs of the trace, then one cotangent for each of `heads`

@@ -43,6 +43,26 @@ class Tracer : public Interpreter {
   virtual void write_gradient(TapeNode& leaf, Value gradient) = 0;
 };
 
+// A place in a ring, which it leaves when it goes.
+struct RingLink {
+  RingLink *previous = this, *next = this;
+  RingLink() = default;
+  RingLink(const RingLink&) = delete;
+  ~RingLink() { leave(); }
+  void leave() {
+    previous->next = next;
+    next->previous = previous;
+    previous = next = this;
+  }
+  void join(RingLink& ring) {
+    leave();
+    previous = &ring;
+    next = ring.next;
+    next->previous = ring.next = this;
+  }
+  bool alone() const { return next == this; }
+};
+
 class Context {
  public:
   Context();
@@ -57,6 +77,10 @@ class Context {
   std::function<std::string()> script_position;  // "file:line", asked when a tape entry is made in anomaly mode
   uint64_t next_sequence = 1;                    // of tape nodes
   uint64_t next_walk = 1;                        // of walks over the tape
+
+  // Leaves whose gradient has a history, which may go back to them: see break_cycles in tape.h.
+  RingLink suspects;
+  size_t new_suspects = 0, suspect_bytes = 0;    // since the last look
 
   void poll() {
     if (cancel.load(std::memory_order_relaxed)) raise_cancelled();

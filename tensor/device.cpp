@@ -20,6 +20,8 @@ const DeviceTable& cpu_table() {
     t.count = [] { return 1; };
     t.copy_in = [](int, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
     t.copy_out = [](int, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
+    t.copy = [](int, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
+    t.clear = [](int, void* to, size_t bytes) { std::memset(to, 0, bytes); };
     t.synchronize = [](int) {};
     return t;
   }();
@@ -50,7 +52,7 @@ std::string own_folder() {
 }
 
 bool complete(const DeviceTable& t) {
-  return t.count && t.allocate && t.release && t.copy_in && t.copy_out && t.synchronize;
+  return t.count && t.allocate && t.release && t.copy_in && t.copy_out && t.copy && t.clear && t.synchronize;
 }
 
 // A plugin that was of use is never unloaded: tensors and tables point into it.
@@ -71,6 +73,47 @@ class Library {
   void* handle_;
 };
 
+// One operand of a kernel of the CPU, with a copy of what it shows where that is elsewhere.
+struct Staged {
+  explicit Staged(const View& v) : type{v.dtype(), {}, v.shape()}, original(v), view{&type, v.strides, v.data} {
+    if (v.type->device.is_cpu()) return;
+    bytes.resize(size_t(v.numel()) * size_t(size_of(v.dtype())));
+    view.data = bytes.data();
+  }
+  Staged(const Staged&) = delete;  // its view shows its own type
+  const DeviceTable& table() const { return device_table(original.type->device); }
+  int index() const { return original.type->device.index; }
+
+  Type type;
+  View original, view;
+  std::vector<char> bytes;
+};
+
+// Runs the CPU's kernel of an op that moves values between devices, shows them on the host, or makes them of nothing.
+void run_by_host(const KernelArgs& a) {
+  std::vector<Staged> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
+  SmallVector<View, 2> inputs, outputs;
+  for (Staged& s : in) {
+    s.table().copy_out(s.index(), s.view.data, s.original.data, s.bytes.size());
+    inputs.push_back(s.view);
+  }
+  for (Staged& s : out) outputs.push_back(s.view);
+  a.op.cpu_kernel.fn(KernelArgs{a.op, inputs, outputs, a.attrs, a.allocate});
+  for (Staged& s : out) s.table().copy_in(s.index(), s.original.data, s.view.data, s.bytes.size());
+}
+
+// The rows of a device: what it lists goes before what it says of an op, and that before what every device can do.
+std::vector<KernelRow> rows_of(const DeviceTable& table) {
+  std::vector<KernelRow> rows;
+  for (const char* op : {"to", "assert", "print_value", "call_value", "empty", "full", "zeros", "ones"})
+    rows.push_back({op, run_by_host});
+  if (table.kernel_for)
+    for (const OpDef* op : registry().ops())
+      if (const KernelRow row = table.kernel_for(*op); row.fn) rows.push_back(row);
+  rows.insert(rows.end(), table.kernels.begin(), table.kernels.end());
+  return rows;
+}
+
 // Loads the plugin into the free slot `kind` of the table.
 void load(Loaded& all, const std::string& name, int kind) {
   const char* folder = std::getenv("PERIGEE_DEVICE_PATH");
@@ -83,7 +126,7 @@ void load(Loaded& all, const std::string& name, int kind) {
   if (name != table->name) fail_load(name, fmt::format("{} holds the device '{}'", path, table->name));
   if (!complete(*table)) fail_load(name, path + " lacks a function of the device table");
   try {
-    registry().add_kernels(kind, table->kernels);
+    registry().add_kernels(kind, rows_of(*table));
   } catch (const Error& error) {
     fail_load(name, fmt::format("{}: {}", path, error.what()));
   }

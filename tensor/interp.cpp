@@ -233,13 +233,17 @@ void check_count(const OpDef& op, size_t count) {
 // A number stands for a 0-dim tensor where the op is not pointwise or has no tensor to follow.
 void materialize_numbers(const OpDef& op, std::span<Value> inputs) {
   bool any_array = false, any_number = false;
-  for (const Value& v : inputs) any_array |= v.is_array(), any_number |= v.is_number();
+  Device device;
+  for (const Value& v : inputs) {
+    if (v.is_array() && !std::exchange(any_array, true)) device = v.device();
+    any_number |= v.is_number();
+  }
   if (!any_number || (any_array && (op.has(kPointwise) || op.has(kWeakNumber)))) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_number()) continue;
     if (!op.has(kPointwise) && !op.has(kNumberOk))
       bad_argument(op.name, op.inputs[size_t(input_definition(op, inputs.size(), i))].name, "a tensor", "number");
-    inputs[i] = make_scalar(inputs[i].number(), DType::kFloat32);
+    inputs[i] = make_scalar(inputs[i].number(), DType::kFloat32, device);
     if (op.has(kPointwise)) return;
   }
 }

@@ -27,6 +27,7 @@ class RefCounted {
     else if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
       T::destroy(const_cast<T*>(static_cast<const T*>(this)));
   }
+  uint32_t count() const { return count_.load(std::memory_order_acquire); }
   bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
   // Drops a reference without destroying the object: the caller becomes its owner.
   void forget_last() const { count_.store(0, std::memory_order_relaxed); }

@@ -36,6 +36,10 @@ void save_outputs(TapeNode& node, const OpDef& op, std::span<const Value> output
   }
 }
 
+bool any_hosted(std::span<const Value> values) {
+  return std::any_of(values.begin(), values.end(), [](const Value& v) { return v.node() && v.node()->hosted; });
+}
+
 Ref<TapeNode> new_node(Context& ctx) {
   Ref<TapeNode> node(new TapeNode);
   node->sequence = ctx.next_sequence++;
@@ -218,6 +222,7 @@ class Walk {
     node.released = true;
     node.outputs.clear();
     node.custom = nullptr;
+    node.held.clear();
     // Links stay until the node goes, so that a second backward finds the released node; payloads go now.
     for (Value& v : node.inputs)
       if (v.is_array() && v.array().buffer && v.array().buffer->bytes > kKeepBytes) v = type_only(v);
@@ -261,6 +266,13 @@ Value new_gradient(Context& ctx, const TapeNode& leaf, std::span<Value> cotangen
   return create_graph ? grad : grad.detached();
 }
 
+void suspect(Context& ctx, TapeNode& leaf, const Value& grad) {
+  if (!leaf.alone()) return;
+  leaf.join(ctx.suspects);
+  ++ctx.new_suspects;
+  ctx.suspect_bytes += size_t(grad.numel()) * size_t(size_of(grad.dtype()));
+}
+
 }  // namespace
 
 // A node that dies while another one is taken apart waits its turn, whatever held it: an input, a value that a
@@ -293,20 +305,24 @@ void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const 
   Ref<TapeNode> node = new_node(ctx);
   node->op = &op;
   node->attrs = attrs;
+  node->hosted = any_hosted(inputs);
   save_inputs(*node, op, inputs);
   save_outputs(*node, op, outputs);
   link_outputs(node, outputs);
 }
 
-void record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
-                   TapeNode::CustomBackward backward) {
-  if (!wants_record(ctx, inputs)) return;
+TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
+                        TapeNode::CustomBackward backward, std::vector<Value> held) {
+  if (!wants_record(ctx, inputs)) return nullptr;
   Ref<TapeNode> node = new_node(ctx);
   node->custom_name = name;
   node->custom = std::move(backward);
+  node->held = std::move(held);
+  node->hosted = any_hosted(inputs) || any_hosted(node->held);
   for (const Value& v : inputs) node->inputs.push_back(type_only(v));
   for (const Value& v : outputs) node->outputs.push_back(type_only(v).array_ref());
   link_outputs(node, outputs);
+  return node->count() > 1 ? node.get() : nullptr;
 }
 
 static void trace_backward(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Value> heads,
@@ -346,6 +362,7 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
       writes.emplace_back(&node, new_gradient(ctx, node, grads, options.create_graph));
   });
   for (auto& [leaf, grad] : writes) {
+    if (grad.has_node()) suspect(ctx, *leaf, grad);
     leaf->grad->value = std::move(grad);
     leaf->fresh = true;
   }

@@ -2,6 +2,8 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <unordered_map>
+#include <vector>
 
 #include "tensor/context.h"
 
@@ -16,7 +18,7 @@ struct Cell : RefCounted<Cell> {
 };
 
 // A leaf (attach_grad) or one recorded application.
-class TapeNode : public TapeLink {
+class TapeNode : public TapeLink, public RingLink {
  public:
   // Backward of an application that has no OpDef rule (autograd.Function, checkpoint): gets the output
   // cotangents (undefined where nothing flowed), answers one gradient (or undefined) an input.
@@ -28,6 +30,8 @@ class TapeNode : public TapeLink {
   SmallVector<Value, 3> inputs;        // with links; arrays that vjp does not use keep only their type
   SmallVector<Ref<Array>, 1> outputs;  // payloads only, re-linked for vjp: the tape stays acyclic
   CustomBackward custom;
+  std::vector<Value> held;             // what `custom` reads besides; here, so that the links can be followed
+  bool hosted = false;                 // a function of the host runs backward here or further back
   std::string custom_name;
   std::string position;                // script line, in anomaly mode
   bool released = false;
@@ -61,9 +65,9 @@ inline bool requires_grad(const Value& v) { return v.has_node(); }
 // Links `outputs` to a new tape entry when recording and an input needs it.
 void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, std::span<Value> outputs);
 
-// Links `outputs` to an entry with its own backward.
-void record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
-                   TapeNode::CustomBackward backward);
+// Links `outputs` to an entry with its own backward. `held`: see TapeNode. Returns the entry, or null where none was made.
+TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
+                        TapeNode::CustomBackward backward, std::vector<Value> held = {});
 
 struct BackwardOptions {
   bool retain_graph = false;
@@ -79,5 +83,46 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
 // Undefined where a wanted value is not reached.
 Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
                  std::span<const Value> wanted, BackwardOptions options);
+
+// Calls f with each node that the node keeps alive, once a link.
+template <class F>
+void each_link(const TapeNode& node, const F& f) {
+  for (const Value& v : node.inputs)
+    if (v.node()) f(v.node());
+  for (const Value& v : node.held)
+    if (v.node()) f(v.node());
+  if (node.leaf && node.grad && node.grad->value.node()) f(node.grad->value.node());
+}
+
+// The part of the tape that can be reached from some nodes, and which of it something else keeps alive: values that are not
+// part of it, and gradients whose cell others hold.
+class TapeReach {
+ public:
+  void add(TapeNode* node);            // and what it keeps alive
+  void count(const TapeNode* node) { ++at(node).links; }  // one more link to the node is known
+  void find_outside();                 // after the last count
+  bool outside(const TapeNode* node) const { return found_[index_.at(node)].outside; }
+  size_t size() const { return found_.size(); }
+  size_t index_of(const TapeNode* node) const { return index_.at(node); }
+  const TapeNode& node(size_t i) const { return *found_[i].node; }
+
+ private:
+  struct Found {
+    const TapeNode* node;
+    uint32_t links = 0;
+    bool outside = false;
+  };
+  Found& at(const TapeNode* node) { return found_[index_.at(node)]; }
+  std::vector<Found> found_;
+  std::unordered_map<const TapeNode*, size_t> index_;
+};
+
+// Backward with create_graph can close a ring: a leaf keeps its gradient, whose history goes back to the leaf. Counts never
+// free such, so this drops the histories of gradients that nothing outside of their ring reaches. Takes time in proportion
+// to the tapes behind the gradients with a history.
+void break_cycles(Context& ctx);
+
+// Drops the histories of all gradients: the context is closing.
+void drop_histories(Context& ctx);
 
 }  // namespace pg

@@ -1,5 +1,5 @@
 -- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process; sanitized: under
--- the sanitizers too; files: only these without --all.
+-- the sanitizers too; files: only those whose path has one of these Lua patterns, without --all.
 local function testing(pg)
   local ok, hooks = pcall(function() return pg.testing end)
   return ok and hooks or nil
@@ -14,7 +14,9 @@ local function hybrid(pg)
 end
 
 -- Files whose results come from kernels.
-local kernels = {"conv", "fixtures_ops", "linalg", "norm", "pointwise", "reduce", "registry_values", "registry_hybrid", "rnn"}
+local kernels = {
+  "_conv%.", "_fixtures_ops", "_linalg", "_norm", "_pointwise", "_reduce", "_registry_values", "_registry_hybrid", "_rnn",
+}
 
 local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4}
 
@@ -36,6 +38,9 @@ return {
     local hooks = testing(pg)
     if hooks and hooks.gc_stress then hooks.gc_stress(true) end
   end},
+  {name = "device", doc = "control flow on a device whose memory the host cannot follow", files = {"_control"},
+   env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
+   setup = function(pg) testing(pg).default_device("test_device") end},
   {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
   with_isa "avx2", with_isa "sse4", with_isa "sse2",
 }

@@ -17,17 +17,21 @@ end
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 
-local function list(folder)
-  local p, files = assert(io.popen("cd " .. quote(root) .. " && find " .. folder .. " -name '*.lua' | LC_ALL=C sort")), {}
-  for line in p:lines() do files[#files + 1] = line end
-  p:close()
-  return files
+local function is_wanted(mode, path)
+  if not mode.files or opts.all then return true end
+  for _, pattern in ipairs(mode.files) do
+    if path:find(pattern) then return true end
+  end
+  return false
 end
 
+-- The files of a mode.
 local function files_of(mode)
-  if not mode.files or opts.all then return list("tests/lua") end
-  local files = {}
-  for i, name in ipairs(mode.files) do files[i] = "tests/lua/test_" .. name .. ".lua" end
+  local p, files = assert(io.popen("cd " .. quote(root) .. " && find tests/lua -name '*.lua' | LC_ALL=C sort")), {}
+  for line in p:lines() do
+    if is_wanted(mode, line) then files[#files + 1] = line end
+  end
+  p:close()
   return files
 end
 

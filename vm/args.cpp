@@ -316,6 +316,7 @@ class Reader {
       const AttrDef& def = op_.attrs[i];
       if (!given_[i] && def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom)
         bad_argument(op_.name, def.name, "a value", "nil");
+      if (!given_[i] && std::holds_alternative<Device>(def.fallback)) call_.attrs[i] = state_.default_device;
     }
     if (singles_) {
       for (size_t i = 0; i < op_.inputs.size(); ++i)

@@ -126,6 +126,8 @@ int attach_grad(lua_State* L, State& state) {
   } else {
     value = value.detached();
     value.link(leaf.get(), 0);
+    lua_settop(L, 1);
+    state.track(L, *to_box(L, state, 1));  // its gradient may get a history
   }
   lua_settop(L, 1);
   return 1;
@@ -285,15 +287,19 @@ int run_gradients(lua_State* L, State& state) {
   return 1;
 }
 
-// What a tape entry of a Lua function keeps: the function by registry reference, released at the next entry into
-// the binding (tape entries die inside __gc, where Lua may not be called); its tensors as payloads of the tape.
-class LuaBackward {
+// What a tape entry of a Lua function keeps. Its reference is given back at the next entry into the binding (tape
+// entries die inside __gc, where Lua may not be called). The tensors that it saves are held by the entry.
+class LuaBackward : public HostedFunction {
  public:
-  LuaBackward(State& state, int function, Values saved, std::vector<int> saved_outputs)
-      : state_(state), function_(function), saved_(std::move(saved)), saved_outputs_(std::move(saved_outputs)) {}
+  LuaBackward(State& state, int function, std::vector<int> saved_outputs)
+      : state_(state), saved_outputs_(std::move(saved_outputs)) {
+    reference = function;
+  }
   LuaBackward(const LuaBackward&) = delete;
   ~LuaBackward() {
-    if (!state_.closed) state_.dead_references.push_back(function_);
+    if (state_.closed) return;
+    if (reference != LUA_NOREF) state_.dead_references.push_back(reference);
+    if (node) state_.disown(*this);
   }
 
   // Calls function(saved, dy…) → one gradient or nil an input.
@@ -301,7 +307,7 @@ class LuaBackward {
     lua_State* L = state_.running;
     const int top = lua_gettop(L);
     luaL_checkstack(L, int(cotangents.size()) + 8, "too many gradients");
-    lua_rawgeti(L, LUA_REGISTRYINDEX, function_);
+    push_function(L);
     push_saved(L, node);
     for (const Value& dy : cotangents) dy.defined() ? void(push_box(L, state_, dy)) : lua_pushnil(L);
     state_.modes.push_back({L, ctx.recording, ctx.training, true, true, state_.next_token++});
@@ -341,10 +347,18 @@ class LuaBackward {
     return dy;
   }
 
+  void push_function(lua_State* L) const {
+    if (reference != LUA_NOREF) return lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, state_.loose);
+    lua_rawgeti(L, -1, int(place) + 1);
+    lua_remove(L, -2);
+  }
+
   void push_saved(lua_State* L, TapeNode& node) {
-    lua_createtable(L, int(saved_.size()), 0);
-    for (size_t i = 0; i < saved_.size(); ++i) {
-      Value v = saved_[i];
+    const std::vector<Value> saved = node.held;
+    lua_createtable(L, int(saved.size()), 0);
+    for (size_t i = 0; i < saved.size(); ++i) {
+      Value v = saved[i];
       if (saved_outputs_[i] >= 0) v.link(&node, uint32_t(saved_outputs_[i]));
       push_box(L, state_, std::move(v));
       lua_rawseti(L, -2, int(i) + 1);
@@ -352,8 +366,6 @@ class LuaBackward {
   }
 
   State& state_;
-  int function_;
-  Values saved_;
   std::vector<int> saved_outputs_;
 };
 
@@ -362,15 +374,20 @@ void link_custom(State& state, const std::string& name, Values inputs, Values& o
   for (size_t i = 0; i < saved.size(); ++i)
     for (size_t k = 0; k < outputs.size(); ++k)
       if (saved[i].array_ref() == outputs[k].array_ref()) saved_outputs[i] = int(k), saved[i] = saved[i].detached();
-  auto keep = std::make_shared<LuaBackward>(state, function, std::move(saved), std::move(saved_outputs));
-  record_custom(state.ctx, name, inputs, outputs,
-                [keep](Context& ctx, TapeNode& node, std::span<const Value> dys) { return keep->run(ctx, node, dys); });
+  auto keep = std::make_shared<LuaBackward>(state, function, std::move(saved_outputs));
+  TapeNode* node = record_custom(
+      state.ctx, name, inputs, outputs,
+      [keep](Context& ctx, TapeNode& entry, std::span<const Value> dys) { return keep->run(ctx, entry, dys); },
+      {saved.begin(), saved.end()});
+  if (node) state.adopt(*keep, *node);
 }
 
 void rebind_outputs(lua_State* L, State& state, int table, Values& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     lua_rawgeti(L, table, int(i) + 1);
-    set_value(*to_box(L, state, lua_gettop(L)), outputs[i]);
+    Box& box = *to_box(L, state, lua_gettop(L));
+    set_value(box, outputs[i]);
+    if (outputs[i].has_node()) state.track(L, box);
     lua_pop(L, 1);
   }
 }

@@ -89,6 +89,7 @@ Box& push_box(lua_State* L, State& state, Value value) {
   enter_scope(state, *box, state.scopes.size());
   lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
   lua_setmetatable(L, -2);
+  if (const TapeNode* node = box->value.node(); node && node->hosted) state.track(L, *box);
   return *box;
 }
 

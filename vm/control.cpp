@@ -137,12 +137,17 @@ void write_box(Capture& c, Value now) {
   set_value(*c.box, std::move(now));
 }
 
-// One element, of any shape, as a bool scalar.
+Value on_host(Context& ctx, Value v, DType dtype) {
+  if (v.dtype() == dtype && v.device().is_cpu()) return v;
+  return apply(ctx, op_named<"to">(), std::span(&v, 1),
+               make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", Device{}}}))[0];
+}
+
+// One element, of any shape, as a bool scalar on the host, which decides.
 Value as_flag(Context& ctx, Value pred, const std::string& op, const char* name) {
   if (pred.numel() != 1) bad_argument(op.c_str(), name, "a tensor of one element", to_string(pred.type()));
   if (pred.rank() > 0) pred = apply(ctx, op_named<"reshape">(), std::span(&pred, 1), make_attrs(op_named<"reshape">(), {{"shape", Ints{}}}))[0];
-  if (pred.dtype() == DType::kBool) return pred;
-  return apply(ctx, op_named<"to">(), std::span(&pred, 1), make_attrs(op_named<"to">(), {{"dtype", DType::kBool}}))[0];
+  return on_host(ctx, std::move(pred), DType::kBool);
 }
 
 // Loops ----------------------------------------------------------------------------------------------------------------------
@@ -179,8 +184,7 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
       const Var whole = call<"eq">(Var(state.ctx, count), call<"floor">(Var(state.ctx, count)));
       call<"assert">(whole, {{"message", t.op + ": bad argument 'count' (expected a whole number >= 0)"}});
     }
-    if (count.dtype() != DType::kInt64) count = apply(state.ctx, op_named<"to">(), std::span(&count, 1), make_attrs(op_named<"to">(), {{"dtype", DType::kInt64}}))[0];
-    t.counts.push_back(count);
+    t.counts.push_back(on_host(state.ctx, std::move(count), DType::kInt64));
     form.counted = true;
   }
   lua_pop(L, 1);

@@ -176,7 +176,8 @@ class ProgramReader {
       lua_getfield(L_, table, "box");
       node.kind = NodeKind::kConstant;
       node.req = GradReq::kNull;
-      node.constant = host_array(check_value(L_, state_, lua_gettop(L_), "export", "constant"));
+      node.constant =
+          to_contiguous(state_.ctx, check_value(L_, state_, lua_gettop(L_), "export", "constant").detached());
       node.name.clear();
       lua_pop(L_, 1);
       return;

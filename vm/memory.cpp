@@ -123,6 +123,7 @@ int pop_scope(lua_State* L, State& state) {
 
 // memory() → {live =, cached =, peak =, tensors =}, bytes and a count
 int memory(lua_State* L, State& state) {
+  break_cycles(state.ctx);
   const MemoryStats stats = memory_stats();
   lua_createtable(L, 0, 4);
   const std::pair<const char*, int64_t> fields[] = {
@@ -173,6 +174,14 @@ int gc_stress(lua_State* L, State& state) {
   return 0;
 }
 
+int default_device(lua_State* L, State& state) {
+  if (!lua_isnoneornil(L, 1)) state.default_device = check_device(L, state, 1, "default_device", "name");
+  lua_pushstring(L, name_of(state.default_device).c_str());
+  return 1;
+}
+
+int collect_all(lua_State* L, State&) { return collect_garbage(L), 0; }
+
 int inject_failure(lua_State* L, State& state) {
   fail_allocation(check_integer(L, state, 1, "fail_allocation", "n"), lua_toboolean(L, 2));
   return 0;
@@ -210,6 +219,8 @@ void open_memory(lua_State* L, State& state) {
   lua_newtable(L);
   register_functions(L, state,
                      {{"gc_stress", entry<gc_stress>},
+                      {"default_device", entry<default_device>},
+                      {"collect", entry<collect_all>},
                       {"fail_allocation", entry<inject_failure>},
                       {"allocation_failed", entry<failure_happened>},
                       {"allocations", entry<allocations>}});

@@ -16,6 +16,7 @@ constexpr int64_t kStepBytes = int64_t(1) << 20;     // a collector step at most
 // A full cycle at least once so many bytes: few, so that temporaries stay in the caches, but more where the Lua heap is large
 // and a cycle costs more.
 constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) << 20;
+constexpr size_t kManySuspects = 32;
 constexpr int kGcIsRunning = 9;                      // LUA_GCISRUNNING of LuaJIT 2.1
 
 int collect_state(lua_State* L) {
@@ -60,6 +61,8 @@ void State::close() {
   empty(modes);
   empty(scopes);
   empty(dead_references);
+  drop_histories(ctx);
+  empty(hosted);
   empty(views);
   ctx.generator = {};
   ctx.script_position = nullptr;
@@ -83,15 +86,20 @@ void State::relieve_pressure(lua_State* L) {
     luaL_unref(L, LUA_REGISTRYINDEX, dead_references.back());
     dead_references.pop_back();
   }
-  if (!gc_stress && (pending_bytes < kStepBytes || collecting)) return;
+  if (ctx.new_suspects >= kManySuspects || ctx.suspect_bytes > size_t(kCycleBytes)) break_cycles(ctx);
+  const bool rings = hosted_bytes > size_t(kCycleBytes + live_bytes) || hosted.size() >= (gc_stress ? 1 : next_hosted);
+  const bool look = rings && walks == 0 && !trace && loose == LUA_NOREF;
+  if (collecting || (!gc_stress && pending_bytes < kStepBytes && !look)) return;
   const ScopedFlag recording(ctx.recording, ctx.recording), training(ctx.training, ctx.training);  // finalizers may call us
   const int64_t bytes = std::exchange(pending_bytes, 0);
-  if (gc_stress) return void(lua_gc(L, LUA_GCCOLLECT, 0));
+  if (gc_stress && !look) return void(lua_gc(L, LUA_GCCOLLECT, 0));
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
   const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
   collecting = true;
-  if (bytes >= budget)
+  if (look)
+    collect_cycles(L);
+  else if (bytes >= budget)
     lua_gc(L, LUA_GCCOLLECT, 0);
   else
     lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20)));
@@ -100,7 +108,7 @@ void State::relieve_pressure(lua_State* L) {
 
 void collect_garbage(lua_State* L) {
   const bool running = lua_gc(L, kGcIsRunning, 0);
-  lua_gc(L, LUA_GCCOLLECT, 0);
+  find_state(L).collect_cycles(L);
   if (!running) lua_gc(L, LUA_GCSTOP, 0);
   flush_memory_cache();
 }

@@ -29,6 +29,14 @@ struct BoxScope {
   std::vector<Box*> boxes;
 };
 
+// A backward function of a script, of one entry of the tape. The registry holds it, but where only tensors that it reaches
+// itself lead to it: see collect_cycles.
+struct HostedFunction {
+  int reference = LUA_NOREF;
+  TapeNode* node = nullptr;
+  size_t place = 0;  // in State::hosted
+};
+
 class State {
  public:
   Context ctx;
@@ -48,10 +56,15 @@ class State {
   lua_State* running = nullptr;            // where callbacks from backward run
   int walks = 0;                           // backward calls that are under way
   std::vector<int> dead_references;        // registry references to give back at the next entry
+  std::vector<HostedFunction*> hosted;     // all that there are
+  size_t next_hosted = 64, hosted_bytes = 0;  // how many make collect_cycles run; what their entries kept since the last time
+  int tracked = LUA_NOREF;                 // registry: the tensors with a hosted history, by their address; weak
+  int loose = LUA_NOREF;                   // registry: while collect_cycles runs, the functions by their place; weak
   uint64_t next_box = 1;                   // serial number of the next box
   uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
   std::unordered_map<const Buffer*, std::vector<Box*>> views;  // see note_view
   bool gc_stress = false;
+  Device default_device;                   // of what scripts make without saying where; only tests set it
   bool collecting = false;
 
   int64_t live_bytes = 0;     // held by boxes of this state
@@ -64,6 +77,16 @@ class State {
 
   // The flags in force for the running coroutine; called at each entry that applies ops.
   void update_modes();
+
+  void adopt(HostedFunction& function, TapeNode& node);
+  void disown(HostedFunction& function);
+
+  // Notes the tensor on top of the stack, whose history runs through backward functions of the script.
+  void track(lua_State* L, Box& box);
+
+  // A full collection that frees rings too, which neither counts nor Lua's collector see: tensor, history, backward function,
+  // tensor; and leaf, gradient, history, leaf. See vm/cycles.cpp.
+  void collect_cycles(lua_State* L);
 
   // Runs collector steps paced by the bytes that new boxes hold. Called at the binding boundary only.
   void relieve_pressure(lua_State* L);

@@ -88,7 +88,7 @@ struct Placement {
 };
 
 Placement read_placement(lua_State* L, State& state, int i, const char* op) {
-  Placement p;
+  Placement p{{}, state.default_device};
   check_options(L, state, i, op, {"dtype", "device"});
   if (!lua_istable(L, i)) return p;
   if (option(L, i, "dtype")) p.dtype = check_dtype(L, state, lua_gettop(L), op, "dtype"), lua_pop(L, 1);
@@ -104,12 +104,13 @@ int new_tensor(lua_State* L, State& state) {
   if (to_box(L, state, 1)) {
     const Value& source = check_value(L, state, 1, "tensor", "data");
     Value in[1] = {source.detached()};
-    out = apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", p.dtype.value_or(source.dtype())}}))[0];
+    out = apply(state.ctx, op_named<"to">(), in,
+                make_attrs(op_named<"to">(), {{"dtype", p.dtype.value_or(source.dtype())}, {"device", p.device}}))[0];
     if (out.array_ref() == source.array_ref()) out = to_contiguous(state.ctx, source.detached());
   } else {
-    out = TableReader(L, state).read(1, p.dtype);
+    out = to_device(state.ctx, TableReader(L, state).read(1, p.dtype), p.device);
   }
-  push_box(L, state, to_device(state.ctx, out, p.device));
+  push_box(L, state, std::move(out));
   return 1;
 }
 
@@ -238,6 +239,10 @@ void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64
   if (state.trace && state.trace->sees(v)) state.trace->note(v, kind, dim, answer);
 }
 
+void note_device(State& state, const Value& v) {
+  note(state, v, TypeGuard::kDevice, 0, int64_t(v.device().kind) << 8 | v.device().index);
+}
+
 void note_rank(State& state, const Value& v) { note(state, v, TypeGuard::kRank, 0, v.rank()); }
 
 void note_shape(State& state, const Value& v) {
@@ -267,7 +272,7 @@ int get_dtype(lua_State* L, State& state) {
 
 int get_device(lua_State* L, State& state) {
   const Value& v = check_value(L, state, 1, "device", "x");
-  note(state, v, TypeGuard::kDevice, 0, int64_t(v.device().kind) << 8 | v.device().index);
+  note_device(state, v);
   return lua_pushstring(L, name_of(v.device()).c_str()), 1;
 }
 
@@ -383,10 +388,11 @@ int allclose(lua_State* L, State& state) {
   return 1;
 }
 
-Value cast(State& state, const Value& v, DType dtype) {
-  if (v.dtype() == dtype) return v;
+Value converted(State& state, const Value& v, DType dtype, Device device) {
+  if (v.dtype() == dtype && v.device() == device) return v;
   Value in[1] = {v};
-  return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", dtype}}))[0];
+  return apply(state.ctx, op_named<"to">(), in,
+               make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", device}}))[0];
 }
 
 // One number in the shape of x; while tracing, of whatever shape x will have.
@@ -415,16 +421,17 @@ int copy_in_place(lua_State* L, State& state) {
     Dims joined;
     if (!broadcast(source.shape(), type.shape, &joined) || !(joined == type.shape))
       bad_argument("copy_", "y", "a shape that broadcasts to " + to_string(type.shape), to_string(source.shape()));
-    note(state, box.get(), TypeGuard::kDType, 0, int64_t(type.dtype));
-    note(state, source, TypeGuard::kDType, 0, int64_t(source.dtype()));
-    value = cast(state, source, type.dtype);
+    for (const Value* v : std::initializer_list<const Value*>{&box.get(), &source}) {
+      note(state, *v, TypeGuard::kDType, 0, int64_t(v->dtype()));
+      note_device(state, *v);
+    }
+    value = converted(state, source, type.dtype, type.device);
     if (state.trace) {
       Value in[2] = {value, box.get()};
       value = apply(state.ctx, op_named<"expand_as">(), in, {})[0];
     } else {
       value = expanded(state, value, type.shape);
     }
-    if (!(value.device() == type.device)) value = to_device(state.ctx, value, type.device);
   }
   rebind_in_place(state, box, std::move(value), "copy_");
   lua_settop(L, 1);

@@ -75,7 +75,7 @@ class Grouping {
       order_.push_back(int32_t(i));
       place_.push_back(int32_t(i));
       group.members = {int32_t(i)};
-      group.fusable = computes(node) && fusable(node);
+      group.fusable = computes(node) && fusable(node) && on_one_device(node);
       if (group.fusable) group.space = node.types[0].shape;
       for (const Operand& operand : node.inputs) {
         if (!operand.is_node()) continue;
@@ -90,6 +90,12 @@ class Grouping {
 
   // A view costs nothing outside, where it may stay one.
   static bool computes(const Node& node) { return node.kind == NodeKind::kOp && (!node.op->view || node.is("to")); }
+
+  bool on_one_device(const Node& node) const {
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Operand& operand) {
+      return !operand.is_node() || graph_.type(operand).device == node.types[0].device;
+    });
+  }
 
   // Joins a node to what it reads where that is possible.
   void grow(int32_t i) {

@@ -53,6 +53,33 @@ void check_names(const std::vector<std::string>& list, const char* where) {
   }
 }
 
+Device device_of(const Graph& graph, const Node& node) {
+  for (const Operand& operand : node.inputs)
+    if (operand.is_node()) return graph.type(operand).device;
+  return node.types.empty() ? Device{} : node.types[0].device;
+}
+
+// Whether f holds for a node of the graph or of its bodies.
+template <class F>
+bool any_node(const Graph& graph, const F& f) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return f(graph, node) ||
+           std::any_of(node.bodies.begin(), node.bodies.end(), [&](const auto& body) { return any_node(*body, f); });
+  });
+}
+
+bool leaves_host(const Graph& graph) {
+  return any_node(graph, [](const Graph&, const Node& node) {
+    return std::any_of(node.types.begin(), node.types.end(), [](const Type& type) { return !type.device.is_cpu(); });
+  });
+}
+
+bool lacks_kernel(const Graph& graph) {
+  return any_node(graph, [](const Graph& g, const Node& node) {
+    return node.kind == NodeKind::kOp && !node.op->view && !registry().kernel(*node.op, device_of(g, node)).fn;
+  });
+}
+
 // Which passes a call runs.
 class Selection {
  public:
@@ -71,13 +98,20 @@ class Selection {
     return (pass.on || names(options_.enabled, pass.name)) && (options_.kernels || pass.stage != Pass::kKernels);
   }
 
+  // What a pass made that a device cannot run goes.
   Graph run(const Pass& pass, Graph graph) const {
+    if (!leaves_host(graph)) return checked_run(pass, std::move(graph));
+    Graph better = checked_run(pass, graph);
+    return lacks_kernel(better) && !lacks_kernel(graph) ? graph : better;
+  }
+
+ private:
+  Graph checked_run(const Pass& pass, Graph graph) const {
     graph = pass.run(std::move(graph));
     if (verify_) check(pass, graph);
     return graph;
   }
 
- private:
   static void check(const Pass& pass, const Graph& graph) try {
     verify(graph);
   } catch (const Error& error) {

@@ -64,18 +64,25 @@ local function stack(rows, count, steps)
   if count <= steps or count == math.huge then return stacked end
   local shape = stacked.shape
   shape[1] = count - steps
-  return core.ops.cat{stacked, core.pg.zeros(shape, {dtype = stacked.dtype})}
+  return core.ops.cat{stacked, core.pg.zeros(shape, {dtype = stacked.dtype, device = stacked.device})}
+end
+
+--- plain.home(loop) -> the device on which scripts get the number of a step and of all steps: that of the first slice or carry.
+function plain.home(l)
+  local first = l.slices[1] or l.carries[1]
+  return first and first.device or core.testing.default_device()
 end
 
 --- plain.loop: see traced.loop.
 function plain.loop(l)
   local states, rows, most, n = l.carries, {}, most_steps(l), 0
   local types, random = states, false
+  local place = {dtype = "int64", device = plain.home(l)}
   while n < most and (not l.cond or holds(l.op, "cond", l.cond(states))) do
     n = n + 1
     local items = {}
     for k, x in ipairs(l.slices) do items[k] = x[n] end
-    local used, new, outs = core.in_stream(n, l.step, core.pg.tensor(n, {dtype = "int64"}), own_boxes(items), own_boxes(states))
+    local used, new, outs = core.in_stream(n, l.step, core.pg.tensor(n, place), own_boxes(items), own_boxes(states))
     random = random or used
     check_types(l, types, new)
     new = own_boxes(new)
@@ -89,7 +96,7 @@ function plain.loop(l)
   if random then core.take_tick() end
   local stacks = {}
   for k, list in ipairs(rows) do stacks[k] = stack(list, most, n) end
-  return states, stacks, core.pg.tensor(n, {dtype = "int64"})
+  return states, stacks, core.pg.tensor(n, place)
 end
 
 core.introspect.jit_off(plain.branch)

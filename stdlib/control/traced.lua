@@ -110,11 +110,12 @@ local function raise(keep, text)
 end
 
 -- One attempt; nil where the body assigned places that are not carried yet.
-local function try_loop(l, w, carried)
+local function try_loop(l, w, carried, home)
   local own, before, changes, again = #l.carries, read_all(carried), nil, false
   local count = own + #carried
   local function step(i, items, states)
     write_all(carried, cut(states, own + 1, count), count - own)
+    if home ~= "cpu" then i = i:to(home) end
     local new, outs = l.step(i, items, cut(states, 1, own))
     local assigned
     assigned, changes = assigned_tensors(l.op, w)
@@ -143,15 +144,15 @@ local function try_loop(l, w, carried)
     return nil
   end
   write_all(carried, cut(finals, own + 1, count), count - own)
-  return cut(finals, 1, own), stacks, steps
+  return cut(finals, 1, own), stacks, home == "cpu" and steps or steps:to(home)
 end
 
 --- traced.loop{op =, functions =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =} -> finals, stacks, steps.
 --- step(index, items, carries) answers lists: new carries, what it gives out; cond(carries) a tensor; count, limit: see graph/ir.h.
 function traced.loop(l)
-  local w, carried = look_around(l.functions), {}
+  local w, carried, home = look_around(l.functions), {}, core.require("control.plain").home(l)
   while true do
-    local finals, stacks, steps = try_loop(l, w, carried)
+    local finals, stacks, steps = try_loop(l, w, carried, home)
     if finals then return finals, stacks, steps end
   end
 end

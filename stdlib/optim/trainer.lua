@@ -165,7 +165,9 @@ local function update_traced(self, group, batch_size)
     core.set_numbers(rates, unpack(numbers, 1, 4 * columns))
   end)
   live.after_run(function() count_up(self, kept) end)
-  group.lr, group.wd, group.t, group.rates, group.rescale_grad = 0, 0, 1, rates, 1
+  local device = group.weights[1] and group.weights[1].device or "cpu"
+  group.lr, group.wd, group.t, group.rescale_grad = 0, 0, 1, 1
+  group.rates = device == "cpu" and rates or rates:to(device)
   optimizer:update(group)
   group.rates = nil
 end

@@ -82,16 +82,6 @@ bool view_same(ViewArgs& c) {
   return true;
 }
 
-// For devices without a kernel: by way of the host.
-std::vector<Var> decompose_to(Rule& c) {
-  const Value& x = c.input(0);
-  const Device target = c.has_attr("device") ? c.attr<Device>("device") : x.device();
-  const DType dtype = c.has_attr("dtype") ? c.attr<DType>("dtype") : x.dtype();
-  Var host = c.wrap(to_device(c.context(), x.detached(), Device{}));
-  if (dtype != x.dtype()) host = call<"to">(host, {{"dtype", dtype}});
-  return {c.wrap(to_device(c.context(), host.value(), target))};
-}
-
 OpDef filled(const char* name, const char* doc, const char* example) {
   return {.name = name,
           .doc = doc,
@@ -200,7 +190,6 @@ static void add_copies(Registry& r) {
          return call<"to">(c.dy(), {{"dtype", c.input(0).dtype()}, {"device", c.input(0).device()}});
        }},
        .vjp_uses = "",
-       .decompose = decompose_to,
        .traits = kView},
       {.name = "clone",
        .doc = "A copy of x with memory of its own.",

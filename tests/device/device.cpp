@@ -3,6 +3,7 @@
 // decompositions or be an error.
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "tensor/device.h"
 #include "tensor/error.h"
@@ -142,6 +143,24 @@ const pg::KernelRow kRows[] = {
     {"neg", [](const pg::KernelArgs& a) { pointwise(a, [](auto x, auto) { return -x; }); }},
 };
 
+// With PERIGEE_TEST_DEVICE=full it has the kernels of the CPU instead, which get its memory by addresses that they may
+// follow.
+void by_host(const pg::KernelArgs& a) {
+  std::vector<pg::View> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
+  for (std::vector<pg::View>* views : {&in, &out})
+    for (pg::View& v : *views) v.data = plain(v.data);
+  auto allocate = [&](int i, const pg::Dims& shape) {
+    pg::View v = a.allocate(i, shape);
+    v.data = plain(v.data);
+    return v;
+  };
+  a.op.cpu_kernel.fn(pg::KernelArgs{a.op, in, out, a.attrs, allocate});
+}
+
+pg::KernelRow host_kernel(const pg::OpDef& op) {
+  return {op.name, op.cpu_kernel.fn && !op.has(pg::kEffect) ? by_host : nullptr, op.cpu_kernel.flags};
+}
+
 const pg::DeviceTable kTable = {
     .name = "test_device",
     .count = [] { return kCount; },
@@ -149,9 +168,19 @@ const pg::DeviceTable kTable = {
     .release = release,
     .copy_in = [](int, void* to, const void* from, size_t bytes) { std::memcpy(plain(to), from, bytes); },
     .copy_out = [](int, void* to, const void* from, size_t bytes) { std::memcpy(to, plain(from), bytes); },
+    .copy = [](int, void* to, const void* from, size_t bytes) { std::memcpy(plain(to), plain(from), bytes); },
+    .clear = [](int, void* to, size_t bytes) { std::memset(plain(to), 0, bytes); },
     .synchronize = [](int) {},
     .kernels = kRows,
 };
+
+const pg::DeviceTable* full_table() {
+  static pg::DeviceTable table;
+  table = kTable;
+  table.kernels = {};
+  table.kernel_for = host_kernel;
+  return &table;
+}
 
 // Faults that the tests ask for in the environment.
 const pg::DeviceTable* faulty_table(const char* fault) {
@@ -170,5 +199,6 @@ const pg::DeviceTable* faulty_table(const char* fault) {
 
 extern "C" __attribute__((visibility("default"))) const pg::DeviceTable* perigee_device(uint32_t abi) {
   if (const char* fault = std::getenv("PERIGEE_TEST_DEVICE_FAULT")) return faulty_table(fault);
-  return abi == pg::kDeviceAbi ? &kTable : nullptr;
+  if (abi != pg::kDeviceAbi) return nullptr;
+  return std::getenv("PERIGEE_TEST_DEVICE") ? full_table() : &kTable;
 }

@@ -124,6 +124,7 @@ t.test("frozen graphs own their tensors and run without the script", function()
 end)
 
 t.test("symbols that go through combinators", function()
+  t.skip_in("device", "symbols are of the host")
   local net = looped()
   local xs, s = pg.randn(4, 2, 3), pg.zeros(2, 3)
   local outs, last = net(xs, s)

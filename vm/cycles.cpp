@@ -1,0 +1,215 @@
+// Rings through Lua: a backward function that holds a tensor of its own history. The registry holds the function as
+// long as the entry of the tape lives, so the collector never sees the ring. For the extent of one full collection the
+// functions are held as the history says instead: each tensor's environment holds the functions behind it. Where
+// something else reaches an entry (a value of C++, a tensor that is not tracked), its function stays in the registry.
+#include "vm/box.h"
+
+namespace pg::vm {
+namespace {
+
+const char kHistory = 0;  // key of a tensor's environment
+
+class Sweep {
+ public:
+  Sweep(lua_State* L, State& state) : L_(L), state_(state) {}
+
+  // False, and nothing happened, where no function can be let go.
+  bool operator()() {
+    lua_rawgeti(L_, LUA_REGISTRYINDEX, state_.tracked);
+    tracked_ = lua_gettop(L_);
+    find_loose();
+    if (loose_.empty()) return lua_settop(L_, tracked_ - 1), false;
+    make_tables();
+    attach_tables();
+    let_go();
+    lua_gc(L_, LUA_GCCOLLECT, 0);
+    take_back();
+    lua_settop(L_, tracked_ - 1);
+    return true;
+  }
+
+ private:
+  static TapeNode* history_of(Box& box) { return box.cell || !box.value.defined() ? nullptr : box.value.node(); }
+
+  // Calls f with each tracked tensor that has a history, on top of the stack.
+  template <class F>
+  void each_tracked(const F& f) {
+    for (lua_pushnil(L_); lua_next(L_, tracked_); lua_pop(L_, 1))
+      if (Box* box = to_box(L_, state_, -1); box && history_of(*box)) f(*box, history_of(*box));
+  }
+
+  // The functions that only tracked tensors lead to.
+  void find_loose() {
+    for (HostedFunction* f : state_.hosted) reach_.add(f->node);
+    each_tracked([&](Box&, TapeNode* node) { reach_.add(node); });
+    each_tracked([&](Box&, TapeNode* node) { reach_.count(node); });
+    reach_.find_outside();
+    for (HostedFunction* f : state_.hosted)
+      if (f->reference != LUA_NOREF && !reach_.outside(f->node)) loose_.push_back(f);
+  }
+
+  // One table a node that leads to such a function: it holds the tables of the nodes behind it, and the function.
+  void make_tables() {
+    std::vector<std::vector<size_t>> before(reach_.size());
+    for (size_t i = 0; i < reach_.size(); ++i)
+      each_link(reach_.node(i), [&](const TapeNode* n) { before[reach_.index_of(n)].push_back(i); });
+    leads_.resize(reach_.size());
+    std::vector<size_t> open;
+    auto mark = [&](size_t i) {
+      if (!std::exchange(leads_[i], true)) open.push_back(i);
+    };
+    for (HostedFunction* f : loose_) mark(reach_.index_of(f->node));
+    lua_newtable(L_);
+    tables_ = lua_gettop(L_);
+    while (!open.empty()) {
+      const size_t i = open.back();
+      open.pop_back();
+      for (size_t k : before[i]) mark(k);
+    }
+    for (size_t i = 0; i < leads_.size(); ++i)
+      if (leads_[i]) lua_newtable(L_), lua_rawseti(L_, tables_, int(i) + 1);
+    for (size_t i = 0; i < leads_.size(); ++i) fill_table(i);
+    for (HostedFunction* f : loose_) {
+      lua_rawgeti(L_, tables_, int(reach_.index_of(f->node)) + 1);
+      lua_rawgeti(L_, LUA_REGISTRYINDEX, f->reference);
+      lua_setfield(L_, -2, "backward");
+      lua_pop(L_, 1);
+    }
+  }
+  void fill_table(size_t i) {
+    if (!leads_[i]) return;
+    int links = 0;
+    lua_rawgeti(L_, tables_, int(i) + 1);
+    each_link(reach_.node(i), [&](const TapeNode* n) {
+      const size_t k = reach_.index_of(n);
+      if (!leads_[k]) return;
+      lua_rawgeti(L_, tables_, int(k) + 1);
+      lua_rawseti(L_, -2, ++links);
+    });
+    lua_pop(L_, 1);
+  }
+
+  void attach_tables() {
+    each_tracked([&](Box& box, TapeNode* node) {
+      const size_t i = reach_.index_of(node);
+      if (!leads_[i]) return;
+      const int at = lua_gettop(L_);
+      push_extra(L_, box, at);
+      lua_pushlightuserdata(L_, const_cast<char*>(&kHistory));
+      lua_rawgeti(L_, tables_, int(i) + 1);
+      lua_rawset(L_, -3);
+      lua_pop(L_, 1);
+    });
+  }
+
+  // From here on only the environments hold the functions and tables; weak tables find them again.
+  void let_go() {
+    push_weak_table();
+    for (HostedFunction* f : loose_) {
+      lua_rawgeti(L_, LUA_REGISTRYINDEX, f->reference);
+      lua_rawseti(L_, -2, int(f->place) + 1);
+      luaL_unref(L_, LUA_REGISTRYINDEX, std::exchange(f->reference, LUA_NOREF));
+    }
+    state_.loose = luaL_ref(L_, LUA_REGISTRYINDEX);
+    push_weak_table();
+    for (size_t i = 0; i < leads_.size(); ++i)
+      if (leads_[i]) lua_rawgeti(L_, tables_, int(i) + 1), lua_rawseti(L_, -2, int(i) + 1);
+    lua_replace(L_, tables_);
+  }
+  void push_weak_table() {
+    lua_newtable(L_);
+    lua_createtable(L_, 0, 1);
+    lua_pushliteral(L_, "v");
+    lua_setfield(L_, -2, "__mode");
+    lua_setmetatable(L_, -2);
+  }
+
+  // Those that are left go back to the registry. `place` still names them: nothing moves while `loose` is set.
+  void take_back() {
+    lua_rawgeti(L_, LUA_REGISTRYINDEX, state_.loose);
+    for (HostedFunction* f : state_.hosted) {
+      if (!f || f->reference != LUA_NOREF) continue;
+      lua_rawgeti(L_, -1, int(f->place) + 1);
+      if (lua_isnil(L_, -1))
+        lua_pop(L_, 1);
+      else
+        f->reference = luaL_ref(L_, LUA_REGISTRYINDEX);
+    }
+    luaL_unref(L_, LUA_REGISTRYINDEX, std::exchange(state_.loose, LUA_NOREF));
+    for (size_t i = 0; i < leads_.size(); ++i) {  // an environment keeps an empty table
+      if (!leads_[i]) continue;
+      lua_rawgeti(L_, tables_, int(i) + 1);
+      if (lua_istable(L_, -1)) empty_table(lua_gettop(L_));
+      lua_pop(L_, 1);
+    }
+  }
+  void empty_table(int at) {
+    for (lua_pushnil(L_); lua_next(L_, at);) {
+      lua_pop(L_, 1);
+      lua_pushvalue(L_, -1);
+      lua_pushnil(L_);
+      lua_rawset(L_, at);
+    }
+  }
+
+  lua_State* L_;
+  State& state_;
+  int tracked_ = 0, tables_ = 0;
+  TapeReach reach_;
+  std::vector<HostedFunction*> loose_;
+  std::vector<char> leads_;
+};
+
+constexpr size_t kFewFunctions = 64;
+
+}  // namespace
+
+void State::track(lua_State* L, Box& box) {
+  if (tracked == LUA_NOREF) {
+    lua_newtable(L);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "v");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    tracked = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, tracked);
+  lua_pushlightuserdata(L, &box);
+  lua_pushvalue(L, -3);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+void State::adopt(HostedFunction& function, TapeNode& node) {
+  function.node = &node;
+  function.place = hosted.size();
+  hosted.push_back(&function);
+  node.hosted = true;
+  for (const Value& v : node.held)
+    if (v.is_array() && v.array().buffer) hosted_bytes += v.array().buffer->bytes;
+}
+
+void State::disown(HostedFunction& function) {
+  hosted[function.place] = nullptr;
+  if (loose != LUA_NOREF) return;  // all keep their places
+  if (HostedFunction* last = hosted.back()) {
+    last->place = function.place;
+    hosted[function.place] = last;
+  }
+  hosted.pop_back();
+}
+
+void State::collect_cycles(lua_State* L) {
+  hosted_bytes = 0;
+  const bool look =
+      loose == LUA_NOREF && walks == 0 && !trace && !hosted.empty() && tracked != LUA_NOREF && lua_checkstack(L, 12);
+  if (!look || !Sweep(L, *this)()) lua_gc(L, LUA_GCCOLLECT, 0);
+  if (loose == LUA_NOREF) {
+    std::erase(hosted, nullptr);
+    for (size_t i = 0; i < hosted.size(); ++i) hosted[i]->place = i;
+  }
+  break_cycles(ctx);
+  next_hosted = 2 * hosted.size() + kFewFunctions;
+}
+
+}  // namespace pg::vm
