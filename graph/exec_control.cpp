@@ -46,8 +46,8 @@ class BodyRun {
   char* scratch() const { return static_cast<char*>(outer_.frame_.views[size_t(step_.scratch)].data); }
   void bind_input(size_t k, const void* data) { plan_.frames->patch(frame_, int32_t(k), static_cast<char*>(const_cast<void*>(data))); }
   void bind_output(size_t k, void* data) { plan_.frames->patch(frame_, plan_.outputs[k].storage, static_cast<char*>(data)); }
-  size_t output_bytes(size_t k) const { return plan_.storages[size_t(plan_.outputs[k].storage)].bytes; }
-  size_t input_bytes(size_t k) const { return plan_.storages[k].bytes; }
+  size_t output_bytes(size_t k) const { return plan_.storages[size_t(plan_.outputs[k].storage)].bytes.count(); }
+  size_t input_bytes(size_t k) const { return plan_.storages[k].bytes.count(); }
   // Whether the body writes output k over input `input`.
   bool donates(size_t k, size_t input) const { return plan_.storages[size_t(plan_.outputs[k].storage)].donor == int32_t(input); }
   void refresh_packs() { run_.refresh_packs(); }
@@ -113,7 +113,7 @@ class RowWriter {
  public:
   RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack) : base_(static_cast<char*>(whole.data)), bytes_(row_bytes), stack_(stack) {}
   char* row(int64_t i) {
-    if (stack_) reserve(size_t(i) + 1);
+    if (stack_) reserve(i + 1);
     return base_ + size_t(i) * bytes_;
   }
   void clear_from(int64_t first, int64_t rows) {
@@ -121,11 +121,11 @@ class RowWriter {
   }
 
  private:
-  void reserve(size_t rows) {
-    const size_t has = *stack_ ? (*stack_)->bytes : 0;
-    if (rows * bytes_ > has || !*stack_) {
-      Ref<Buffer> larger = Buffer::allocate(Device{}, std::max({rows * bytes_, 2 * has, size_t(4096)}));
-      if (*stack_) std::memcpy(larger->data, (*stack_)->data, has);
+  void reserve(int64_t rows) {
+    const Bytes has(*stack_ ? (*stack_)->bytes : 0), needed = Bytes::of(rows, bytes_);
+    if (needed > has || !*stack_) {
+      Ref<Buffer> larger = Buffer::allocate(Device{}, std::max({needed, has + has, Bytes(4096)}));
+      if (*stack_) std::memcpy(larger->data, (*stack_)->data, has.count());
       *stack_ = std::move(larger);
     }
     base_ = static_cast<char*>((*stack_)->data);
@@ -178,8 +178,9 @@ class LoopRun {
     known_ = !form_.conditional && (form_.limit >= 0 || form_.counted);
     if (!form_.counted) return;
     const int64_t count = *outer_.in(step_, 0).as<const int64_t>();
-    if (count < 0)
-      throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0, got {})", step_.control->name, count));
+    if (count < 0 || count > kMaxElements)
+      throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0{}, got {})", step_.control->name,
+                              count < 0 ? "" : " and at most 2^56", count));
     most_ = std::min(most_, count);
   }
 

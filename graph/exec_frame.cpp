@@ -114,7 +114,7 @@ std::unique_ptr<Frame> FramePool::make() const {
 
 void FramePool::place_arenas(Frame& frame, char* base) const {
   std::vector<size_t> starts(plan_.arenas.size());
-  for (size_t a = 1; a < starts.size(); ++a) starts[a] = starts[a - 1] + plan_.arenas[a - 1].bytes;
+  for (size_t a = 1; a < starts.size(); ++a) starts[a] = starts[a - 1] + plan_.arenas[a - 1].bytes.count();
   for (size_t s = 0; s < plan_.storages.size(); ++s) {
     const Storage& storage = plan_.storages[s];
     if (storage.kind == Storage::kArena && storage.first >= 0) patch(frame, int32_t(s), base + starts[size_t(storage.arena)] + storage.offset);
@@ -143,16 +143,16 @@ void FramePool::attach(Frame& frame) {
     patch(frame, int32_t(s), static_cast<char*>(arenas[size_t(storage.arena)]->data) + storage.offset);
   }
   frame.arenas = std::move(arenas);
-  held_ += plan_.arena_bytes();
-  all_held += plan_.arena_bytes();
+  held_ += plan_.arena_bytes().count();
+  all_held += plan_.arena_bytes().count();
   if (all_held > held_limit) trim(this, held_limit);
 }
 
 void FramePool::detach(Frame& frame) {
   if (frame.arenas.empty()) return;
   frame.arenas.clear();
-  held_ -= plan_.arena_bytes();
-  all_held -= plan_.arena_bytes();
+  held_ -= plan_.arena_bytes().count();
+  all_held -= plan_.arena_bytes().count();
 }
 
 }  // namespace pg

@@ -30,7 +30,7 @@ struct Storage {
   int32_t index = -1;            // of Plan's inputs, constants, immediates or fresh; of kStack: of Frame::stacks
   int32_t arena = 0;             // of kArena: index of Plan::arenas
   int32_t donor = -1;            // of kOutput: the input whose buffer it takes where that is writable
-  size_t bytes = 0;
+  Bytes bytes = {};
   size_t offset = 0;             // of kArena
   int32_t first = -1, last = -1; // steps that write it first and use it last; of kOutput `last` is past the end
 };
@@ -53,7 +53,7 @@ struct ControlStep {
   size_t arena = 0;               // of the body that runs
   size_t index = 0, flag = 0;     // of loops: int64, bool
   std::vector<size_t> slots;      // of loops: the second places of the carries
-  size_t bytes = 0;
+  Bytes bytes = {};
 };
 
 struct Step {
@@ -98,8 +98,8 @@ struct FreshOutput {
 
 struct Arena {
   Device device;
-  size_t bytes = 0;
-  size_t lower_bound = 0;  // the largest sum of aligned sizes that live at one step
+  Bytes bytes = {};
+  Bytes lower_bound = {};  // the largest sum of aligned sizes that live at one step
 };
 
 class FramePool;
@@ -138,7 +138,7 @@ class Plan {
   // The same program node by node, to name the op and the line that anomaly detection looks for. Made when first asked for.
   const Plan& node_by_node() const;
 
-  size_t arena_bytes() const;       // of one frame
+  Bytes arena_bytes() const;        // of one frame
   size_t held_bytes() const;        // in arenas that frames keep at the moment
 
  private:
