@@ -125,7 +125,7 @@ class RowWriter {
   RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack)
       : device_(whole.type->device), base_(static_cast<char*>(whole.data)), bytes_(row_bytes), stack_(stack) {}
   char* row(int64_t i) {
-    if (stack_) reserve(size_t(i) + 1);
+    if (stack_) reserve(i + 1);
     return base_ + size_t(i) * bytes_;
   }
   void clear_from(int64_t first, int64_t rows) {
@@ -134,11 +134,11 @@ class RowWriter {
   }
 
  private:
-  void reserve(size_t rows) {
-    const size_t has = *stack_ ? (*stack_)->bytes : 0;
-    if (rows * bytes_ > has || !*stack_) {
-      Ref<Buffer> larger = Buffer::allocate(device_, std::max({rows * bytes_, 2 * has, size_t(4096)}));
-      if (*stack_) copy_bytes(device_, larger->data, (*stack_)->data, has);
+  void reserve(int64_t rows) {
+    const Bytes has(*stack_ ? (*stack_)->bytes : 0), needed = Bytes::of(rows, bytes_);
+    if (needed > has || !*stack_) {
+      Ref<Buffer> larger = Buffer::allocate(device_, std::max({needed, has + has, Bytes(4096)}));
+      if (*stack_) copy_bytes(device_, larger->data, (*stack_)->data, has.count());
       *stack_ = std::move(larger);
     }
     base_ = static_cast<char*>((*stack_)->data);
@@ -202,8 +202,9 @@ class LoopRun {
     known_ = !form_.conditional && (form_.limit >= 0 || form_.counted);
     if (!form_.counted) return;
     const int64_t count = number_in<int64_t>(outer_.in(step_, 0)).get();
-    if (count < 0)
-      throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0, got {})", step_.control->name, count));
+    if (count < 0 || count > kMaxElements)
+      throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0{}, got {})", step_.control->name,
+                              count < 0 ? "" : " and at most 2^56", count));
     most_ = std::min(most_, count);
   }
 
@@ -219,11 +220,11 @@ class LoopRun {
 
   void copy_carry(size_t k, const char* from) {
     const Storage& carry = body_.input(1 + slices_ + k);
-    copy_bytes(carry.device, carries_[k].result, from, carry.bytes);
+    copy_bytes(carry.device, carries_[k].result, from, carry.bytes.count());
   }
 
   void start_rows(size_t output) {
-    rows_.emplace_back(outer_.out(step_, output), body_.output(flag_ + output - 1).bytes,
+    rows_.emplace_back(outer_.out(step_, output), body_.output(flag_ + output - 1).bytes.count(),
                        outer_.stack_of(step_.out + int32_t(output)));
   }
 
@@ -233,7 +234,7 @@ class LoopRun {
     index_.set(row + 1);
     for (size_t k = 0; k < slices_; ++k)
       body_.bind_input(
-          1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) + size_t(row) * body_.input(1 + k).bytes);
+          1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) + size_t(row) * body_.input(1 + k).bytes.count());
     for (size_t k = 0; k < carries_.size(); ++k) {
       Carry& c = carries_[k];
       body_.bind_input(1 + slices_ + k, c.now);

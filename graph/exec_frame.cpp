@@ -140,16 +140,16 @@ void FramePool::attach(Frame& frame) {
   for (const Ref<Buffer>& arena : arenas) bases.push_back(static_cast<char*>(arena->data));
   place_arenas(frame, bases);
   frame.arenas = std::move(arenas);
-  held_ += plan_.arena_bytes();
-  all_held += plan_.arena_bytes();
+  held_ += plan_.arena_bytes().count();
+  all_held += plan_.arena_bytes().count();
   if (all_held > held_limit) trim(this, held_limit);
 }
 
 void FramePool::detach(Frame& frame) {
   if (frame.arenas.empty()) return;
   frame.arenas.clear();
-  held_ -= plan_.arena_bytes();
-  all_held -= plan_.arena_bytes();
+  held_ -= plan_.arena_bytes().count();
+  all_held -= plan_.arena_bytes().count();
 }
 
 }  // namespace pg

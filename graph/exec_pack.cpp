@@ -42,7 +42,7 @@ std::shared_ptr<const Packed> pack(const std::shared_ptr<const PreparedKernel>& 
   made->data = view.data;
   made->kernel = kernel;
   made->source = source;
-  made->bytes = Buffer::allocate(Device{}, kernel->packed_bytes);
+  made->bytes = Buffer::allocate(Device{}, Bytes(kernel->packed_bytes));
   held += made->bytes->bytes;
   kernel->pack(view, made->bytes->data);
   const std::lock_guard hold(known().lock);

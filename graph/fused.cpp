@@ -37,7 +37,7 @@ class TiledBody final : public FusedKernel {
   static void check(const DivisorCheck& c, std::span<const View> in) {
     if (c.input >= 0) return tile_check(*c.op, in[size_t(c.input)]);
     const Dims strides = contiguous_strides(c.type.shape);
-    const auto buffer = Buffer::allocate(Device{}, size_t(numel(c.type.shape)) * size_t(size_of(c.type.dtype)));
+    const auto buffer = Buffer::allocate(Device{}, bytes_of(c.type));
     const View view{&c.type, &strides, buffer->data};
     c.kernel->run(in, {&view, 1});
     tile_check(*c.op, view);

@@ -307,6 +307,11 @@ Type row_type(const Type& whole) {
 Type stack_type(const Type& row, int64_t rows) {
   Type whole{row.dtype, row.device, {rows}};
   for (int64_t size : row.shape) whole.shape.push_back(size);
+  try {
+    numel(whole.shape);
+  } catch (const Error&) {
+    throw Error(fmt::format("a loop cannot keep {} rows of {}: more than 2^56 elements", rows, to_string(row)));
+  }
   return whole;
 }
 

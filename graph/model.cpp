@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "graph/specialize.h"
+#include "tensor/attr_check.h"
 #include "tensor/error.h"
 
 namespace pg {
@@ -18,25 +19,14 @@ namespace {
 
 // Attributes -----------------------------------------------------------------------------------------------------------
 
-void check_number(const Graph& graph, size_t i, const AttrDef& def, double v) {
-  if ((def.min <= -1e300 || v >= def.min) && (def.max >= 1e300 || v <= def.max)) return;
-  bad_node(graph, i, fmt::format("attribute '{}' is {}, not from {:g} to {:g}", def.name, v, def.min, def.max));
-}
-
 void check_attr(const Graph& graph, size_t i, const AttrDef& def, const AttrValue& value) {
-  if (value.index() == 0) {
-    if (!def.optional && def.fallback.index() == 0) bad_node(graph, i, fmt::format("lacks the attribute '{}'", def.name));
-    return;
+  if (value.index() == 0 && !def.optional && def.fallback.index() == 0)
+    bad_node(graph, i, fmt::format("lacks the attribute '{}'", def.name));
+  try {
+    pg::check_attr(*graph.nodes[i].op, def, value);
+  } catch (const Error& error) {
+    throw Error(fmt::format("graph: node {}: {}", i, error.what()));
   }
-  if (const auto* whole = std::get_if<int64_t>(&value)) check_number(graph, i, def, double(*whole));
-  if (const auto* number = std::get_if<double>(&value)) check_number(graph, i, def, *number);
-  if (const auto* list = std::get_if<Ints>(&value))
-    for (int64_t v : *list) check_number(graph, i, def, double(v));
-  const auto* text = std::get_if<std::string>(&value);
-  if (!text || def.choices.empty()) return;
-  for (const char* choice : def.choices)
-    if (*text == choice) return;
-  bad_node(graph, i, fmt::format("attribute '{}' is no choice of its op: \"{}\"", def.name, text->substr(0, 40)));
 }
 
 // A graph on the way down from the model's own.

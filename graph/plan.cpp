@@ -9,11 +9,12 @@
 #include "graph/fused.h"
 #include "graph/plan_arena.h"
 #include "tensor/context.h"
+#include "tensor/work.h"
 
 namespace pg {
 namespace {
 
-constexpr int64_t kPollBytes = 32 << 10;  // steps that touch more may take over 10 µs
+constexpr Bytes kPollBytes = Bytes(32 << 10);  // steps that touch more may take over 10 µs
 
 // What the planner knows of one output of a node.
 struct PlanValue {
@@ -40,8 +41,6 @@ struct Draft {
   std::vector<int32_t> scratch = {};  // values
   std::unique_ptr<ControlStep> control = nullptr;
 };
-
-size_t bytes_of(const Type& type) { return size_t(numel(type.shape)) * size_t(size_of(type.dtype)); }
 
 class Planner {
  public:
@@ -79,6 +78,10 @@ class Planner {
   }
   int32_t add_array(const Type& type, Storage::Kind kind = Storage::kArena) {
     return add_value(add_storage(kind, type), Array::make(type));
+  }
+  // More than a tensor may hold is more than a run can allocate, too.
+  int32_t add_scratch(Device device, Bytes bytes) {
+    return add_array(Type{DType::kUInt8, device, {std::min(int64_t(bytes.count()), kMaxElements)}});
   }
   const Array& layout(int32_t value) const { return *values_[size_t(value)].layout; }
   Storage& storage_of(int32_t value) { return plan_->storages[size_t(values_[size_t(value)].storage)]; }
@@ -195,8 +198,7 @@ class Planner {
       ++values_[size_t(step.in.back())].readers;
     }
     for (size_t k = 0; k < node.types.size(); ++k) step.out.push_back(is_unlimited_stack(node, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
-    for (const ScratchBlock& block : control.blocks)
-      step.scratch.push_back(add_array(Type{DType::kUInt8, block.device, {int64_t(block.bytes)}}));
+    for (const ScratchBlock& block : control.blocks) step.scratch.push_back(add_scratch(block.device, block.bytes));
     const std::vector<int32_t> out = step.out;
     drafts_.push_back(std::move(step));
     return out;
@@ -219,15 +221,15 @@ class Planner {
       auto& places = control.arenas.emplace_back();
       for (const Arena& a : body->arenas) {  // one a device
         places.push_back({block_on(control, a.device), 0});
-        size_t& bytes = control.blocks[size_t(places.back().block)].bytes;
+        Bytes& bytes = control.blocks[size_t(places.back().block)].bytes;
         bytes = std::max(bytes, arena_aligned(a.bytes));
       }
     }
     if (control.kind != NodeKind::kLoop) return;
     auto place = [&](const Type& type) {
       const int32_t block = block_on(control, type.device);
-      size_t& bytes = control.blocks[size_t(block)].bytes;
-      return ScratchPlace{block, std::exchange(bytes, bytes + arena_aligned(bytes_of(type)))};
+      Bytes& bytes = control.blocks[size_t(block)].bytes;
+      return ScratchPlace{block, std::exchange(bytes, bytes + arena_aligned(bytes_of(type))).count()};
     };
     const Plan& body = *control.bodies[0];
     control.index = place(body.input_types[0]);
@@ -276,9 +278,19 @@ class Planner {
     for (const Type& type : node.types) out.push_back(add_array(type));
     step.in = std::move(in);
     step.out = out;
-    if (row.prepare && plan_->options.prepare) prepare(step, row.prepare);
+    if (!has_work(step))
+      step.kernel = [](const KernelArgs&) {};
+    else if (row.prepare && plan_->options.prepare)
+      prepare(step, row.prepare);
     drafts_.push_back(std::move(step));
     return out;
+  }
+
+  bool has_work(const Draft& step) const {
+    SmallVector<View, 4> in, out;
+    for (int32_t v : step.in) in.push_back(type_view(v));
+    for (int32_t v : step.out) out.push_back(type_view(v));
+    return pg::has_work(*step.op, in, out);
   }
 
   View type_view(int32_t value) const { return value < 0 ? View{} : View{&layout(value).type, &layout(value).strides, nullptr}; }
@@ -294,8 +306,7 @@ class Planner {
     auto no_allocation = [](int, const Dims&) -> View { return {}; };
     step.prepared = make(KernelArgs{*step.op, in, out, *step.attrs, no_allocation}, lasting);
     if (!step.prepared || step.prepared->scratch_bytes == 0) return;
-    step.scratch = {
-        add_array(Type{DType::kUInt8, layout(step.out[0]).type.device, {int64_t(step.prepared->scratch_bytes)}})};
+    step.scratch = {add_scratch(layout(step.out[0]).type.device, Bytes(step.prepared->scratch_bytes))};
   }
   bool may_last(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;
@@ -490,7 +501,9 @@ class Planner {
     if (in >= d.in.size() || d.in[in] < 0) return false;
     const int32_t from = values_[size_t(d.in[in])].storage;
     const Storage& s = plan_->storages[size_t(from)];
-    if (s.kind != Storage::kArena || s.last != step || s.first >= step || s.bytes == 0 || !covers_storage(d.in[in])) return false;
+    if (s.kind != Storage::kArena || s.last != step || s.first >= step || s.bytes == Bytes() ||
+        !covers_storage(d.in[in]))
+      return false;
     const Type &a = layout(d.in[in]).type, &b = layout(d.out[out]).type;
     const bool fits = d.fused ? a.shape == b.shape && size_of(a.dtype) == size_of(b.dtype) && a.device == b.device : a == b;
     if (!fits) return false;
@@ -505,7 +518,7 @@ class Planner {
     plan_->storages[size_t(to)].first = plan_->storages[size_t(from)].first;
     for (PlanValue& v : values_)
       if (v.storage == from) v.storage = to;
-    plan_->storages[size_t(from)].bytes = 0;
+    plan_->storages[size_t(from)].bytes = {};
     plan_->storages[size_t(from)].first = plan_->storages[size_t(from)].last = -1;
   }
 
@@ -535,7 +548,7 @@ class Planner {
     }
     plan_->arenas[size_t(arena)].bytes = place_blocks(blocks);
     plan_->arenas[size_t(arena)].lower_bound = arena_lower_bound(blocks);
-    for (size_t i = 0; i < blocks.size(); ++i) plan_->storages[owners[i]].offset = blocks[i].offset;
+    for (size_t i = 0; i < blocks.size(); ++i) plan_->storages[owners[i]].offset = blocks[i].offset.count();
   }
 
   // --- steps ----------------------------------------------------------------------------------------------------------
@@ -557,15 +570,15 @@ class Planner {
       Step step{.op = d.op, .kernel = d.kernel, .fused = d.fused.get(), .attrs = d.attrs, .line = d.line};
       if (d.fused) plan_->fused.push_back(d.fused);
       step.in = int32_t(plan_->views.size()), step.in_count = int32_t(d.in.size());
-      int64_t bytes = 0;
+      Bytes bytes;
       for (int32_t v : d.in) {
         emit_view(v);
-        if (v >= 0) bytes += int64_t(bytes_of(layout(v).type));
+        if (v >= 0) bytes += bytes_of(layout(v).type);
       }
       step.out = int32_t(plan_->views.size()), step.out_count = int32_t(d.out.size());
       for (int32_t v : d.out) {
         values_[size_t(v)].view = emit_view(v);
-        bytes += int64_t(bytes_of(layout(v).type));
+        bytes += bytes_of(layout(v).type);
       }
       step.poll = int32_t(s) <= plan_->commit && (s % 16 == 0 || bytes > kPollBytes);
       emit_scratch(d, step);
@@ -627,8 +640,8 @@ bool& verify_flag() {
 Plan::Plan() = default;
 Plan::~Plan() = default;
 
-size_t Plan::arena_bytes() const {
-  size_t total = 0;
+Bytes Plan::arena_bytes() const {
+  Bytes total;
   for (const Arena& a : arenas) total += a.bytes;
   return total;
 }

@@ -30,7 +30,7 @@ struct Storage {
   int32_t index = -1;            // of Plan's inputs, constants, immediates or fresh; of kStack: of Frame::stacks
   int32_t arena = 0;             // of kArena: index of Plan::arenas
   int32_t donor = -1;            // of kOutput: the input whose buffer it takes where that is writable
-  size_t bytes = 0;
+  Bytes bytes = {};
   size_t offset = 0;             // of kArena
   int32_t first = -1, last = -1; // steps that write it first and use it last; of kOutput `last` is past the end
 };
@@ -49,7 +49,7 @@ struct ScratchPlace {
 };
 struct ScratchBlock {
   Device device;
-  size_t bytes = 0;
+  Bytes bytes = {};
 };
 
 // A branch or loop, with the plans of its bodies. Its views are its operands and outputs; its scratch memory is laid out as
@@ -108,8 +108,8 @@ struct FreshOutput {
 
 struct Arena {
   Device device;
-  size_t bytes = 0;
-  size_t lower_bound = 0;  // the largest sum of aligned sizes that live at one step
+  Bytes bytes = {};
+  Bytes lower_bound = {};  // the largest sum of aligned sizes that live at one step
 };
 
 class FramePool;
@@ -148,7 +148,7 @@ class Plan {
   // The same program node by node, to name the op and the line that anomaly detection looks for. Made when first asked for.
   const Plan& node_by_node() const;
 
-  size_t arena_bytes() const;       // of one frame
+  Bytes arena_bytes() const;        // of one frame
   size_t held_bytes() const;        // in arenas that frames keep at the moment
 
  private:

@@ -4,21 +4,23 @@
 #include <cstdint>
 #include <span>
 
+#include "tensor/size.h"
+
 namespace pg {
 
 inline constexpr size_t kArenaAlignment = 64;
-inline size_t arena_aligned(size_t bytes) { return (bytes + kArenaAlignment - 1) & ~(kArenaAlignment - 1); }
+inline Bytes arena_aligned(Bytes bytes) { return bytes.aligned(kArenaAlignment); }
 
 struct ArenaBlock {
-  size_t bytes = 0;
+  Bytes bytes = {};
   int32_t first = 0, last = 0;  // steps, both inclusive
-  size_t offset = 0;
+  Bytes offset = {};
 };
 
 // The largest sum of aligned sizes that live at one step: no placement needs less.
-size_t arena_lower_bound(std::span<const ArenaBlock> blocks);
+Bytes arena_lower_bound(std::span<const ArenaBlock> blocks);
 
 // Fills the offsets so that no two blocks that live at one step overlap; answers the bytes needed.
-size_t place_blocks(std::span<ArenaBlock> blocks);
+Bytes place_blocks(std::span<ArenaBlock> blocks);
 
 }  // namespace pg

@@ -43,7 +43,7 @@ class Verifier {
     int64_t low = 0, high = 0;
     for (int d = 0; d < shape.size(); ++d) (strides[d] < 0 ? low : high) += (shape[d] - 1) * strides[d];
     const int64_t size = size_of(dtype);
-    if (offset + low * size < 0 || offset + (high + 1) * size > int64_t(plan_.storages[size_t(storage)].bytes))
+    if (offset + low * size < 0 || offset + (high + 1) * size > int64_t(plan_.storages[size_t(storage)].bytes.count()))
       bad("view {} leaves its storage {}", view, storage);
   }
 
@@ -93,15 +93,16 @@ class Verifier {
     std::vector<int32_t> order;
     for (size_t s = 0; s < plan_.storages.size(); ++s) {
       const Storage& a = plan_.storages[s];
-      if (a.kind != Storage::kArena || lives_[s].first < 0 || a.bytes == 0) continue;
+      if (a.kind != Storage::kArena || lives_[s].first < 0 || a.bytes == Bytes()) continue;
       if (a.offset % kArenaAlignment) bad("storage {} stands at offset {}, which is not aligned", s, a.offset);
-      if (a.offset + a.bytes > plan_.arenas[size_t(a.arena)].bytes) bad("storage {} leaves the arena", s);
+      if (Bytes(a.offset) + a.bytes > plan_.arenas[size_t(a.arena)].bytes) bad("storage {} leaves the arena", s);
       order.push_back(int32_t(s));
     }
     const auto at = [&](int32_t s) -> const Storage& { return plan_.storages[size_t(s)]; };
     std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return at(a).offset < at(b).offset; });
     for (size_t i = 0; i < order.size(); ++i)
-      for (size_t k = i + 1; k < order.size() && at(order[k]).offset < at(order[i]).offset + at(order[i]).bytes; ++k) {
+      for (size_t k = i + 1; k < order.size() && at(order[k]).offset < at(order[i]).offset + at(order[i]).bytes.count();
+           ++k) {
         const Life &a = lives_[size_t(order[i])], &b = lives_[size_t(order[k])];
         if (at(order[i]).arena == at(order[k]).arena && a.first <= b.last && b.first <= a.last)
           bad("storages {} and {} overlap while both live", order[i], order[k]);
@@ -154,7 +155,7 @@ void verify(const Plan& plan) {
 }
 
 std::string to_string(const Plan& plan) {
-  std::string text = fmt::format("arena {}\n", plan.arena_bytes());
+  std::string text = fmt::format("arena {}\n", plan.arena_bytes().count());
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     if (s == size_t(plan.commit)) text += "commit\n";

@@ -135,15 +135,11 @@ void FileSource::require_end() {
 }
 
 uint64_t payload_bytes(const FileSource& file, uint64_t at, const Dims& shape, uint64_t size) {
-  // The product of the dims other than 0 is bounded too: strides are made of it.
-  int64_t product = 1;
-  bool zero = false;
-  for (int64_t d : shape) {
-    zero = zero || d == 0;
-    if (d < 0 || __builtin_mul_overflow(product, std::max<int64_t>(d, 1), &product) || product > (int64_t(1) << 56))
-      file.fail_at(at, "shape {} has too many elements", to_string(shape));
+  try {
+    return Bytes::of(numel(shape), size).count();
+  } catch (const Error&) {
+    file.fail_at(at, "shape {} has too many elements", to_string(shape));
   }
-  return zero ? 0 : uint64_t(product) * size;
 }
 
 void swap_bytes(void* data, int64_t count, int size) {

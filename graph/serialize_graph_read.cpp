@@ -15,7 +15,7 @@ namespace pg {
 namespace {
 
 constexpr int64_t kMaxIndex = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxDim = int64_t(1) << 56;
+constexpr int64_t kMaxDim = kMaxElements;
 
 template <size_t N>
 std::optional<int> index_in(const char* const (&names)[N], const std::string& text) {
@@ -400,8 +400,7 @@ class ModelReader : public JsonReader {
     fail("unknown kind of attribute");
   }
 
-  // As large as a script can say.
-  int64_t read_int() { return integer(-(int64_t(1) << 62), int64_t(1) << 62); }
+  int64_t read_int() { return integer(-kMaxElements, kMaxElements); }
 
   RandomKey read_key() {
     const auto at = fields({"generator", "tick"});

@@ -213,7 +213,7 @@ void save_npy(const std::string& path, const Value& value) {
     sink.write(std::string_view("\1\0", 2));
     sink.write(&length, sizeof length);
     sink.write(header);
-    sink.write(host.array().data(), size_t(host.numel()) * size_t(size_of(host.dtype())));
+    sink.write(host.array().data(), bytes_of(host.type()).count());
   });
 }
 

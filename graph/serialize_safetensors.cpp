@@ -251,7 +251,7 @@ std::string make_header(const NamedTensors& content, const std::vector<Value>& v
     for (int64_t d : v.shape()) shape.push_back(d);
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
                         json(content.tensors[i].first).dump(), kDTypeCodes[int(v.dtype())], shape.dump(), begins[i],
-                        begins[i] + uint64_t(v.numel()) * uint64_t(size_of(v.dtype())));
+                        begins[i] + bytes_of(v.type()).count());
   }
   text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -298,7 +298,7 @@ void save_safetensors(const std::string& path, const NamedTensors& content) {
   uint64_t end = 0;
   for (size_t i : order) {
     begins[i] = end;
-    end += uint64_t(values[i].numel()) * uint64_t(size_of(values[i].dtype()));
+    end += bytes_of(values[i].type()).count();
   }
   std::string header;
   try {
@@ -311,8 +311,7 @@ void save_safetensors(const std::string& path, const NamedTensors& content) {
     const uint64_t length = header.size();
     sink.write(&length, sizeof length);
     sink.write(header);
-    for (size_t i : order)
-      sink.write(values[i].array().data(), size_t(values[i].numel()) * size_t(size_of(values[i].dtype())));
+    for (size_t i : order) sink.write(values[i].array().data(), bytes_of(values[i].type()).count());
   });
 }
 

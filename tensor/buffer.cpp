@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kHeader = 64, kGuard = 64, kHuge = size_t(2) << 20;
 constexpr unsigned char kGuardByte = 0xA5, kPoisonByte = 0xFF;
-constexpr size_t kMaxBytes = size_t(1) << 47;  // no machine has more; size classes end here
+constexpr Bytes kMaxBytes = Bytes(uint64_t(1) << 47);  // no machine has more; size classes end here
 constexpr size_t kCacheLimit = size_t(512) << 20;  // larger caches are trimmed at the next release
 
 struct Counters {
@@ -249,8 +249,9 @@ void check_guards(const Buffer* b) {
     }
 }
 
-Buffer* try_allocate(Device device, size_t bytes) {
-  if (bytes > kMaxBytes) return nullptr;
+Buffer* try_allocate(Device device, Bytes wanted) {
+  if (wanted > kMaxBytes) return nullptr;
+  const size_t bytes = wanted.count();
   const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
   const size_t size = class_size(kHeader + (device.is_cpu() ? bytes + 2 * guard : 0));
   void* block = cached_allocate(size);
@@ -271,13 +272,14 @@ Buffer* try_allocate(Device device, size_t bytes) {
 
 }  // namespace
 
-Ref<Buffer> Buffer::allocate(Device device, size_t bytes) {
+Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
+  const size_t bytes = wanted.count();
   const bool injected = injected_failure();
-  Buffer* b = injected ? nullptr : try_allocate(device, bytes);
+  Buffer* b = injected ? nullptr : try_allocate(device, wanted);
   if (!b) {
     flush_memory_cache();
     const bool again = !oom_handler || oom_handler(oom_context, bytes);
-    if (again && !injected) b = try_allocate(device, bytes);
+    if (again && !injected) b = try_allocate(device, wanted);
   }
   if (!b) throw OutOfMemory(fmt::format("out of memory: cannot allocate {} bytes on {}", bytes, name_of(device)));
   counters.allocations.fetch_add(1, std::memory_order_relaxed);

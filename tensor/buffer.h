@@ -5,6 +5,7 @@
 
 #include "tensor/device.h"
 #include "tensor/refcount.h"
+#include "tensor/size.h"
 
 namespace pg {
 
@@ -13,7 +14,7 @@ namespace pg {
 class Buffer : public RefCounted<Buffer> {
  public:
   // Throws OutOfMemory. Zero bytes give a valid, empty buffer.
-  static Ref<Buffer> allocate(Device device, size_t bytes);
+  static Ref<Buffer> allocate(Device device, Bytes bytes);
   static void destroy(Buffer* buffer);
 
   void* data = nullptr;

@@ -1,6 +1,8 @@
 // Type inference: input checks common to all ops, the rule of pointwise ops, and error texts.
+#include <algorithm>
 #include <cmath>
 
+#include "tensor/attr_check.h"
 #include "tensor/context.h"
 
 namespace pg {
@@ -58,6 +60,34 @@ DType apply_number(const OpDef& op, const InputDef& def, DType dtype, double num
   bad_argument(op.name, def.name, fmt::format("a number that {} can hold", name_of(dtype)), fmt::format("{}", number));
 }
 
+void check_whole(const OpDef& op, const AttrDef& def, int64_t number) {
+  const double low = std::max(def.min, -double(kMaxElements)), high = std::min(def.max, double(kMaxElements));
+  if (double(number) >= low && double(number) <= high) return;
+  std::string range = "a whole number";
+  if (std::abs(double(number)) > double(kMaxElements))
+    range += " of at most 2^56";
+  else if (def.max > 1e299)
+    range += fmt::format(" of at least {:.0f}", def.min);
+  else
+    range += fmt::format(" from {:.0f} to {:.0f}", def.min, def.max);
+  bad_argument(op.name, def.name, range, std::to_string(number));
+}
+
+// Without bounds infinities and NaN are numbers like others; NaN is outside of every bound.
+void check_number(const OpDef& op, const AttrDef& def, double v) {
+  if ((def.min <= -1e300 || v >= def.min) && (def.max >= 1e300 || v <= def.max)) return;
+  bad_argument(op.name, def.name, fmt::format("a number from {:g} to {:g}", def.min, def.max), fmt::format("{:g}", v));
+}
+
+void check_choice(const OpDef& op, const AttrDef& def, const std::string& text) {
+  std::string all;
+  for (const char* c : def.choices) {
+    if (text == c) return;
+    all += (all.empty() ? "\"" : ", \"") + std::string(c) + '"';
+  }
+  if (!def.choices.empty()) bad_argument(op.name, def.name, "one of " + all, to_string(AttrValue(text)));
+}
+
 void infer_pointwise(const OpDef& op, std::span<const Value> inputs, SmallVector<Type, 2>& out) {
   Type& type = out.emplace_back();
   type.dtype = pointwise_compute_dtype(op, inputs);
@@ -82,6 +112,17 @@ void infer_pointwise(const OpDef& op, std::span<const Value> inputs, SmallVector
 }
 
 }  // namespace
+
+void check_attr(const OpDef& op, const AttrDef& def, const AttrValue& value) {
+  if (const auto* whole = std::get_if<int64_t>(&value))
+    check_whole(op, def, *whole);
+  else if (const auto* list = std::get_if<Ints>(&value))
+    std::for_each(list->begin(), list->end(), [&](int64_t v) { check_whole(op, def, v); });
+  else if (const auto* number = std::get_if<double>(&value))
+    check_number(op, def, *number);
+  else if (const auto* text = std::get_if<std::string>(&value))
+    check_choice(op, def, *text);
+}
 
 DType pointwise_compute_dtype(const OpDef& op, std::span<const Value> inputs) {
   bool any = false;

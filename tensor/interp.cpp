@@ -5,6 +5,7 @@
 #include "tensor/cpu/copy.h"
 #include "tensor/rule.h"
 #include "tensor/tape.h"
+#include "tensor/work.h"
 
 namespace pg {
 namespace {
@@ -208,9 +209,11 @@ class EagerInterpreter final : public Interpreter {
       out[size_t(i)] = make_array(Type{types[size_t(i)].dtype, types[size_t(i)].device, shape});
       return view_of(out[size_t(i)].array());
     };
-    const KernelArgs args{op, call.in, views, attrs, allocate};
-    if (fresh) ctx.cancellable([&] { row.fn(args); });
-    else row.fn(args);
+    if (has_work(op, call.in, views)) {
+      const KernelArgs args{op, call.in, views, attrs, allocate};
+      if (fresh) ctx.cancellable([&] { row.fn(args); });
+      else row.fn(args);
+    }
     if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
     record(ctx, op, inputs, attrs, out);
   }
@@ -289,7 +292,7 @@ Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs
 
 Value make_array(const Type& type) {
   Ref<Array> array = Array::make(type);
-  array->buffer = Buffer::allocate(type.device, size_t(numel(type.shape)) * size_t(size_of(type.dtype)));
+  array->buffer = Buffer::allocate(type.device, bytes_of(type));
   return Value(std::move(array));
 }
 
@@ -346,7 +349,7 @@ Value to_device(Context& ctx, const Value& value, Device device) {
   if (value.device() == device) return value;
   const Value source = to_contiguous(ctx, value);
   Value out = make_array(Type{value.dtype(), device, value.shape()});
-  const size_t bytes = size_t(value.numel()) * size_t(size_of(value.dtype()));
+  const size_t bytes = bytes_of(value.type()).count();
   if (!value.device().is_cpu() && !device.is_cpu())
     return to_device(ctx, to_device(ctx, value, Device{}), device);
   if (value.device().is_cpu())

@@ -27,25 +27,33 @@ bool Dims::operator==(const Dims& other) const {
   return true;
 }
 
-int64_t numel(const Dims& shape) {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  return n;
-}
+namespace {
 
-constexpr int64_t kMaxElements = int64_t(1) << 56;
-
-int64_t checked_numel(const char* op, const Dims& shape) {
-  for (int64_t d : shape)
-    if (d < 0) bad_argument(op, "shape", "sizes that are not negative", to_string(shape));
+// -1 for what is no shape. The dims beside a 0 are bounded too: strides are made of them.
+int64_t count_elements(const Dims& shape) {
   int64_t n = 1;
   bool zero = false;
-  for (int64_t d : shape) {  // the dims beside a 0 are bounded too: strides are made of them
-    zero = zero || d == 0;
-    if (__builtin_mul_overflow(n, d ? d : 1, &n) || n > kMaxElements)
-      bad_argument(op, "shape", "at most 2^56 elements", to_string(shape) + ", too many elements");
+  for (int64_t d : shape) {
+    if (d < 0) return -1;
+    zero |= d == 0;
+    if (__builtin_mul_overflow(n, d ? d : 1, &n) || n > kMaxElements) return -1;
   }
   return zero ? 0 : n;
+}
+
+}  // namespace
+
+int64_t numel(const Dims& shape) {
+  const int64_t n = count_elements(shape);
+  return n >= 0 ? n : checked_numel("tensor", shape);
+}
+
+int64_t checked_numel(const char* op, const Dims& shape) {
+  const int64_t n = count_elements(shape);
+  if (n >= 0) return n;
+  for (int64_t d : shape)
+    if (d < 0) bad_argument(op, "shape", "sizes that are not negative", to_string(shape));
+  bad_argument(op, "shape", "at most 2^56 elements", to_string(shape) + ", too many elements");
 }
 
 Dims contiguous_strides(const Dims& shape) {
@@ -53,7 +61,7 @@ Dims contiguous_strides(const Dims& shape) {
   int64_t step = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
     strides[i] = step;
-    step *= shape[i] > 0 ? shape[i] : 1;
+    step = times(step, shape[i] > 0 ? shape[i] : 1);
   }
   return strides;
 }

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "tensor/size.h"
+
 namespace pg {
 
 inline constexpr int kMaxRank = 12;
@@ -47,10 +49,10 @@ class Dims {
   int64_t values_[kMaxRank];
 };
 
-// Product of the dims; callers hold shapes that went through checked_numel.
+// The number of elements. Throws Error for a shape that no tensor has: checked_numel says of which op.
 int64_t numel(const Dims& shape);
 
-// Product in checked arithmetic; throws Error `op: …` for negative dims or an element count over 2^56.
+// The same; throws Error `op: …` for negative dims and more than kMaxElements elements, dims of 0 left out.
 int64_t checked_numel(const char* op, const Dims& shape);
 
 Dims contiguous_strides(const Dims& shape);

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tensor/buffer.h"
+#include "tensor/attr_check.h"
 #include "tensor/error.h"
 
 namespace pg::vm {
@@ -63,11 +63,6 @@ bool has_string_keys(lua_State* L, int i) {
 int64_t to_integer(const OpDef& op, const AttrDef& def, double number, const char* expected) {
   if (number != std::floor(number) || std::fabs(number) > 0x1p62)
     bad_argument(op.name, def.name, expected, fmt::format("number {:.14g}", number));
-  if (number < def.min || number > def.max) {
-    const std::string range = def.max > 1e299 ? fmt::format("a whole number of at least {:.0f}", def.min)
-                                              : fmt::format("a whole number from {:.0f} to {:.0f}", def.min, def.max);
-    bad_argument(op.name, def.name, range, fmt::format("{:.0f}", number));
-  }
   return int64_t(number);
 }
 
@@ -110,26 +105,6 @@ Ints read_padding_name(lua_State* L, State& state, const OpDef& op, int i) {
   const std::string text = check_string(L, state, i, op.name, "padding");
   if (text != "same" && text != "valid") bad_argument(op.name, "padding", "whole numbers, \"same\" or \"valid\"", '"' + text + '"');
   return {text == "same" ? kSamePadding : 0};
-}
-
-std::string read_choice(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
-  const std::string text = check_string(L, state, i, op.name, def.name);
-  if (def.choices.empty()) return text;
-  std::string all;
-  for (const char* c : def.choices) {
-    if (text == c) return text;
-    all += (all.empty() ? "\"" : ", \"") + std::string(c) + '"';
-  }
-  bad_argument(op.name, def.name, "one of " + all, describe(L, state, i));
-}
-
-double read_float(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
-  if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe(L, state, i));
-  const double v = lua_tonumber(L, i);
-  // Without bounds infinities and NaN are numbers like others; NaN is outside of every bound.
-  if (!((def.min <= -1e300 || v >= def.min) && (def.max >= 1e300 || v <= def.max)))
-    bad_argument(op.name, def.name, fmt::format("a number from {:g} to {:g}", def.min, def.max), fmt::format("{:g}", v));
-  return v;
 }
 
 // Fills a Call from positions and options.
@@ -386,8 +361,9 @@ void read_arguments(lua_State* L, State& state, const OpBinding& binding, int fi
 
 bool takes_padding_names(const OpDef& op) { return !std::strncmp(op.name, "conv", 4) && op.name[4] >= '1' && op.name[4] <= '3'; }
 
-AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
-  if (lua_isnil(L, i)) return def.fallback;
+namespace {
+
+AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
   switch (def.kind) {
     case AttrKind::kBool:
       if (!lua_isboolean(L, i)) bad_argument(op.name, def.name, "true or false", describe(L, state, i));
@@ -396,15 +372,16 @@ AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& 
     case AttrKind::kDim:
       if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a whole number", describe(L, state, i));
       return to_integer(op, def, lua_tonumber(L, i), def.kind == AttrKind::kDim ? "a dim, a whole number" : "a whole number");
-    case AttrKind::kFloat: return read_float(L, state, op, def, i);
-    case AttrKind::kString: return read_choice(L, state, op, def, i);
+    case AttrKind::kFloat:
+      if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe(L, state, i));
+      return double(lua_tonumber(L, i));
+    case AttrKind::kString:
+      return check_string(L, state, i, op.name, def.name);
     case AttrKind::kDType: return check_dtype(L, state, i, op.name, def.name);
     case AttrKind::kDevice: return check_device(L, state, i, op.name, def.name);
     case AttrKind::kInts:
       if (lua_isuserdata(L, i) && !std::strcmp(op.name, "repeat_interleave"))
         if (Box* box = to_box(L, state, i)) return read_tensor_ints(op, def, state, box->get());
-      if (lua_type(L, i) == LUA_TSTRING && takes_padding_names(op) && !std::strcmp(def.name, "padding"))
-        return read_padding_name(L, state, op, i);
       [[fallthrough]];
     case AttrKind::kDims:
       return read_list<Ints>(L, state, op, def, i, "a list of whole numbers",
@@ -418,6 +395,17 @@ AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& 
     }
   }
   return {};
+}
+
+}  // namespace
+
+AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
+  if (lua_isnil(L, i)) return def.fallback;
+  if (lua_type(L, i) == LUA_TSTRING && takes_padding_names(op) && !std::strcmp(def.name, "padding"))
+    return read_padding_name(L, state, op, i);
+  AttrValue value = read_unchecked(L, state, op, def, i);
+  check_attr(op, def, value);
+  return value;
 }
 
 int64_t check_integer(lua_State* L, State& state, int i, const char* op, const char* name, const char* expected) {

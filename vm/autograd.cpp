@@ -47,6 +47,7 @@ void remove_modes(State& state, uint64_t token) {
 
 int collect_guard(lua_State* L) {
   auto* guard = static_cast<ModeGuard*>(lua_touserdata(L, 1));
+  if (!guard || lua_objlen(L, 1) != sizeof(ModeGuard) || !is_live(guard->state)) return 0;
   remove_modes(*guard->state, guard->token);
   return 0;
 }
@@ -63,7 +64,7 @@ int push_modes(lua_State* L, State& state) {
   scope.token = state.next_token++;
   auto* guard = static_cast<ModeGuard*>(lua_newuserdata(L, sizeof(ModeGuard)));
   *guard = {&state, scope.token};
-  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, table_upvalue(L, 2));
   lua_setmetatable(L, -2);
   lua_createtable(L, 1, 0);
   lua_pushthread(L);

@@ -14,6 +14,7 @@ struct Box {
   uint32_t scope_slot = 0;
   uint64_t stamp = 0;    // of the last run of a program that it was an input of
   const Buffer* view_of = nullptr;  // the buffer of the tensor that an indexing read was taken from
+  size_t view_place = 0;            // among the views of that buffer, see State::views
   bool read_only = false;  // the result of an indexing read
   bool released = false;
   bool collected = false;  // its finalizer has run

@@ -1,5 +1,6 @@
 // Branches and loops of a script: their functions are traced as closed bodies, and a node of the trace takes their place.
 #include <algorithm>
+#include <cmath>
 
 #include "graph/exec.h"
 #include "tensor/rule.h"
@@ -38,6 +39,14 @@ Values take_list(lua_State* L, State& state, const char* op, const char* what) {
 Values list_field(lua_State* L, State& state, int t, const char* key, const char* op) {
   lua_getfield(L, t, key);
   return take_list(L, state, op, key);
+}
+
+// The whole number on top of the stack, which stays there.
+int64_t count_at_top(lua_State* L, const std::string& op, const char* name) {
+  const double v = lua_tonumber(L, -1);
+  if (!(v >= 0 && v <= 0x1p53 && v == std::floor(v)))
+    bad_argument(op.c_str(), name, "a whole number from 0 to 2^53", fmt::format("{:g}", v));
+  return int64_t(v);
 }
 
 std::string name_at(lua_State* L, int t, const char* key, size_t k) {
@@ -176,7 +185,7 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
   }
   lua_getfield(L, 1, "count");
   if (lua_type(L, -1) == LUA_TNUMBER) {
-    form.limit = int64_t(lua_tonumber(L, -1));
+    form.limit = count_at_top(L, t.op, "count");
   } else if (!lua_isnil(L, -1)) {
     Value count = check_value(L, state, lua_gettop(L), t.op.c_str(), "count");
     if (count.rank() > 0) bad_argument(t.op.c_str(), "count", "a whole number or a 0-dim tensor", to_string(count.type()));
@@ -190,7 +199,7 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
   lua_pop(L, 1);
   for (const auto& [key, place] : {std::pair{"limit", &form.limit}, std::pair{"checkpoint", &form.checkpoint}}) {
     lua_getfield(L, 1, key);
-    if (lua_type(L, -1) == LUA_TNUMBER) *place = int64_t(lua_tonumber(L, -1));
+    if (lua_type(L, -1) == LUA_TNUMBER) *place = count_at_top(L, t.op, key);
     lua_pop(L, 1);
   }
   lua_getfield(L, 1, "cond");

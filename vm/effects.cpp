@@ -13,7 +13,7 @@ namespace {
 
 Value copy_of(const View& view) {
   Value out = make_array(*view.type);
-  std::memcpy(out.array().data(), view.data, size_t(view.numel()) * size_t(size_of(view.dtype())));
+  std::memcpy(out.array().data(), view.data, bytes_of(*view.type).count());
   return out;
 }
 

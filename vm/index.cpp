@@ -12,7 +12,7 @@ namespace pg::vm {
 namespace {
 
 // Results of reads up to this size are copies, so that a later write to the whole need not copy.
-constexpr int64_t kCopyBytes = 4096;
+constexpr Bytes kCopyBytes = Bytes(4096);
 
 // What a key selects from an array of a given shape.
 struct Key {
@@ -221,7 +221,7 @@ Var pick(State& state, const Var& piece, const Var& picker, int dim) {
 // A small view is copied, which keeps its history.
 Value settle(State& state, Value v, const Value& x) {
   if (!v.is_array() || !v.array().buffer || v.array().buffer.get() != x.array().buffer.get()) return v;
-  if (v.numel() * size_of(v.dtype()) > kCopyBytes || !v.device().is_cpu()) return v;
+  if (bytes_of(v.type()) > kCopyBytes || !v.device().is_cpu()) return v;
   ScopedFlag quiet(state.ctx.recording, false);
   Value in[1] = {v.detached()};
   Value packed = apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0];
@@ -273,15 +273,20 @@ Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value
 void note_view(State& state, Box& box, const Value& whole) {
   if (!whole.array().buffer || box.value.array().buffer.get() != whole.array().buffer.get()) return;
   box.view_of = whole.array().buffer.get();
-  state.views[box.view_of].push_back(&box);
+  std::vector<Box*>& views = state.views[box.view_of];
+  box.view_place = views.size();
+  views.push_back(&box);
 }
 
 void forget_view(State& state, Box& box) {
   if (!box.view_of) return;
   auto at = state.views.find(box.view_of);
   if (at != state.views.end()) {
-    std::erase(at->second, &box);
-    if (at->second.empty()) state.views.erase(at);
+    std::vector<Box*>& views = at->second;
+    views[box.view_place] = views.back();  // in no order, so that a million views go as fast as one after the other
+    views[box.view_place]->view_place = box.view_place;
+    views.pop_back();
+    if (views.empty()) state.views.erase(at);
   }
   box.view_of = nullptr;
 }
@@ -290,9 +295,9 @@ void detach_views(State& state, const Value& whole) {
   if (!whole.is_array() || !whole.array().buffer || state.views.empty()) return;
   const auto at = state.views.find(whole.array().buffer.get());
   if (at == state.views.end()) return;
-  int64_t bytes = 0;
-  for (Box* box : at->second) bytes += box->get().defined() ? box->get().numel() * size_of(box->get().dtype()) : 0;
-  if (bytes >= int64_t(whole.array().buffer->bytes)) return;
+  Bytes bytes;
+  for (Box* box : at->second) bytes += box->get().is_array() ? bytes_of(box->get().type()) : Bytes();
+  if (bytes.count() >= whole.array().buffer->bytes) return;
   const std::vector<Box*> boxes = at->second;
   for (Box* box : boxes) {
     Value& v = box->get();

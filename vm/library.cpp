@@ -47,12 +47,12 @@ int require_module(lua_State* L, State& state) {
   std::string name = check_string(L, state, 1, "require", "name");
   lua_settop(L, 1);
   lua_pushvalue(L, 1);
-  lua_rawget(L, lua_upvalueindex(3));
+  lua_rawget(L, table_upvalue(L, 3));
   if (!lua_isnil(L, -1)) return 1;
   for (char& c : name)
     if (c == '.') c = '/';
   load_chunk(L, name + ".lua");
-  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, table_upvalue(L, 2));
   lua_call(L, 1, 1);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
@@ -60,7 +60,7 @@ int require_module(lua_State* L, State& state) {
   }
   lua_pushvalue(L, 1);
   lua_pushvalue(L, -2);
-  lua_rawset(L, lua_upvalueindex(3));
+  lua_rawset(L, table_upvalue(L, 3));
   return 1;
 }
 

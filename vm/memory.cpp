@@ -24,6 +24,7 @@ size_t place_of(const State& state, uint32_t id) {
 // A scope whose coroutine was abandoned ends without freeing anything.
 int collect_guard(lua_State* L) {
   auto* guard = static_cast<ScopeGuard*>(lua_touserdata(L, 1));
+  if (!guard || lua_objlen(L, 1) != sizeof(ScopeGuard) || !is_live(guard->state)) return 0;
   State& state = *guard->state;
   const size_t place = place_of(state, guard->id);
   if (place == 0) return 0;
@@ -35,9 +36,10 @@ int collect_guard(lua_State* L) {
 
 // push_scope() → guard: boxes made from now on belong to the scope. The guard's environment holds the coroutine.
 int push_scope(lua_State* L, State& state) {
+  const int metatable = table_upvalue(L, 2);
   auto* guard = static_cast<ScopeGuard*>(lua_newuserdata(L, sizeof(ScopeGuard)));
   *guard = {&state, state.next_scope++};
-  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, metatable);
   lua_setmetatable(L, -2);
   lua_createtable(L, 1, 0);
   lua_pushthread(L);

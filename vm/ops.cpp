@@ -3,6 +3,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <vector>
 
 #include "tensor/buffer.h"
 #include "vm/args.h"
@@ -12,19 +13,36 @@ namespace pg::vm {
 namespace {
 
 // One binding an op for the life of the process; rows never change.
-const OpBinding& binding_of(const OpDef& op) {
-  static std::deque<OpBinding>* all = [] {
-    auto* list = new std::deque<OpBinding>;
+const std::vector<OpBinding>& bindings() {
+  static const auto* all = [] {
+    auto* list = new std::vector<OpBinding>;
     for (const OpDef* row : registry().ops()) list->push_back(make_binding(*row));
     return list;
   }();
+  return *all;
+}
+
+const OpBinding& binding_of(const OpDef& op) {
   const auto ops = registry().ops();
   for (size_t i = 0; i < ops.size(); ++i)
-    if (ops[i] == &op) return (*all)[i];
+    if (ops[i] == &op) return bindings()[i];
   throw Error("op is not registered");
 }
 
-const OpBinding& upvalue_binding(lua_State* L) { return *static_cast<const OpBinding*>(lua_touserdata(L, lua_upvalueindex(2))); }
+bool any_op(const OpDef&) { return true; }
+
+// Upvalue 2: the binding of an op that `fits` the function. A script can have put another value there, even that of
+// another function of ours.
+template <bool (*fits)(const OpDef&) = any_op>
+const OpBinding& upvalue_binding(lua_State* L) {
+  static const OpBinding* const first = bindings().data();
+  static const size_t bytes = bindings().size() * sizeof(OpBinding);
+  const auto* binding = static_cast<const OpBinding*>(lua_touserdata(L, lua_upvalueindex(2)));
+  const size_t at = reinterpret_cast<uintptr_t>(binding) - reinterpret_cast<uintptr_t>(first);
+  if (at >= bytes || at % sizeof(OpBinding) != 0 || !fits(*binding->op))
+    throw Error("perigee: an upvalue of this function was replaced");
+  return *binding;
+}
 
 int push_outputs(lua_State* L, State& state, const OpDef& op, Values& out) {
   if (!op.has(kListOutput)) {
@@ -70,9 +88,11 @@ int64_t count_classes(State& state, const OpDef& op, const Value& labels, int64_
   return std::max<int64_t>(1, int64_t(load_number(host.dtype(), host.array().data())) - base + 1);
 }
 
+bool counts_classes(const OpDef& op) { return !std::strcmp(op.name, "one_hot"); }
+
 // one_hot: without num_classes the values of x say how many there are.
 int call_one_hot(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding(L);
+  const OpBinding& binding = upvalue_binding<counts_classes>(L);
   const OpDef& op = *binding.op;
   state.update_modes();
   Call call;
@@ -105,7 +125,7 @@ Ints same_padding(const OpDef& op, const Call& call) {
 }
 
 int call_conv(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding(L);
+  const OpBinding& binding = upvalue_binding<takes_padding_names>(L);
   const OpDef& op = *binding.op;
   state.update_modes();
   Call call;
@@ -127,7 +147,7 @@ void mark_read(State& state, Box& box, const Value& whole) {
 }
 
 int call_read(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding(L);
+  const OpBinding& binding = upvalue_binding<is_read>(L);
   state.update_modes();
   Call call;
   read_arguments(L, state, binding, 1, call);
@@ -147,9 +167,11 @@ Value operand(lua_State* L, State& state, int i, const OpDef& op) {
   return check_value(L, state, i, op.name, op.inputs[size_t(i - 1)].name);
 }
 
+bool is_operator(const OpDef& op) { return op.inputs.size() == 2 && op.attrs.empty() && op.has(kPointwise); }
+
 // The operators: two operands, no attributes.
 int call_operator(lua_State* L, State& state) {
-  const OpDef& op = *upvalue_binding(L).op;
+  const OpDef& op = *upvalue_binding<is_operator>(L).op;
   state.update_modes();
   Value in[2] = {operand(L, state, 1, op), operand(L, state, 2, op)};
   Values out = apply_or_collect(L, state, op, in, {});
@@ -175,9 +197,21 @@ void check_result_type(const OpDef& op, const char* name, const Value& old, std:
   bad_argument(name, "x", fmt::format("a tensor of type {} to hold the result", to_string(types[0])), to_string(old.type()));
 }
 
+bool is_public(const OpDef& op) { return !op.has(kHidden); }
+
+bool has_method(const OpDef& op) {
+  return is_public(op) && !op.has(kFunctionOnly) && !op.inputs.empty() && op.inputs[0].arity == Arity::kOne &&
+         binding_of(op).slots[0].is_input && binding_of(op).slots[0].index == 0;
+}
+
+bool gives_one_array(const OpDef& op) {
+  return !op.has(kView) && !op.has(kDynamicShape) && op.outputs.size() == 1 && !op.has(kListOutput) && is_public(op) &&
+         !op.has(kFunctionOnly) && !op.inputs.empty() && op.inputs[0].arity == Arity::kOne;
+}
+
 // x:op_(…): the first input's box takes the result.
 int call_in_place(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding(L);
+  const OpBinding& binding = upvalue_binding<gives_one_array>(L);
   const OpDef& op = *binding.op;
   const std::string name = std::string(op.name) + "_";
   state.update_modes();
@@ -225,8 +259,10 @@ std::vector<Box*> rewritten_boxes(lua_State* L, State& state, const OpDef& op, c
 }
 
 // pg.op_(…) of an op over lists (see OpDef::in_place): the boxes of the rewritten lists take the results.
+bool rewrites_lists(const OpDef& op) { return !op.in_place.empty(); }
+
 int call_lists_in_place(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding(L);
+  const OpBinding& binding = upvalue_binding<rewrites_lists>(L);
   const OpDef& op = *binding.op;
   const std::string name = std::string(op.name) + "_";
   state.update_modes();
@@ -261,14 +297,7 @@ int named_in_place(lua_State* L, State& state) {
 
 lua_CFunction function_of(const OpDef& op) {
   if (takes_padding_names(op)) return entry<call_conv>;
-  return is_read(op) ? entry<call_read> : !std::strcmp(op.name, "one_hot") ? entry<call_one_hot> : entry<call_op>;
-}
-
-bool is_public(const OpDef& op) { return !op.has(kHidden); }
-
-bool has_method(const OpDef& op) {
-  return is_public(op) && !op.has(kFunctionOnly) && !op.inputs.empty() && op.inputs[0].arity == Arity::kOne &&
-         binding_of(op).slots[0].is_input && binding_of(op).slots[0].index == 0;
+  return is_read(op) ? entry<call_read> : counts_classes(op) ? entry<call_one_hot> : entry<call_op>;
 }
 
 void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) {
@@ -309,7 +338,7 @@ void open_ops(lua_State* L, State& state) {
     if (has_method(*op)) {
       lua_pushvalue(L, -1);
       lua_setfield(L, -3, op->name);
-      if (!op->has(kView) && !op->has(kDynamicShape) && op->outputs.size() == 1 && !op->has(kListOutput)) {
+      if (gives_one_array(*op)) {
         push_closure(L, state, *op, entry<named_in_place<call_in_place>>);
         lua_setfield(L, -3, (std::string(op->name) + "_").c_str());
       }

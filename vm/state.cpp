@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <unordered_set>
 
 #include "tensor/buffer.h"
 #include "vm/trace.h"
@@ -33,7 +35,46 @@ bool suspended(lua_State* owner, lua_State* running) {
   return owner != running && lua_status(owner) == LUA_YIELD;
 }
 
+struct CrowdedStates {
+  std::mutex lock;
+  std::unordered_set<const void*> all;
+};
+CrowdedStates& crowded() {
+  static auto* instance = new CrowdedStates;
+  return *instance;
+}
+
+void add_live(const void* state) {
+  const std::lock_guard hold(crowded().lock);
+  for (auto& place : live_states.rows[LiveStates::row_of(state)]) {
+    if (place.load()) continue;
+    place = state;
+    return;
+  }
+  crowded().all.insert(state);
+}
+
+void remove_live(const void* state) {
+  const std::lock_guard hold(crowded().lock);
+  for (auto& place : live_states.rows[LiveStates::row_of(state)])
+    if (place.load() == state) place = nullptr;
+  crowded().all.erase(state);
+}
+
 }  // namespace
+
+LiveStates live_states;
+
+bool is_live_slow(const void* p) {
+  for (const auto& place : live_states.rows[LiveStates::row_of(p)])
+    if (place.load(std::memory_order_relaxed) == p) return true;
+  const std::lock_guard hold(crowded().lock);
+  return crowded().all.count(p) > 0;
+}
+
+int refuse_upvalue(lua_State* L) {
+  return luaL_error(L, "perigee: the Lua state is closing, or an upvalue of this function was replaced");
+}
 
 State& find_state(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kStateKey));
@@ -50,12 +91,14 @@ State& find_state(lua_State* L) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
+  add_live(state);
   return *state;
 }
 
 // Leaves nothing that needs a destructor: the memory itself belongs to Lua and lasts longer than every finalizer.
 void State::close() {
   closed = true;
+  remove_live(this);
   delete std::exchange(symbols, nullptr);
   forget_callbacks(*this);
   empty(modes);

@@ -1,5 +1,6 @@
 // State: what perigee keeps a Lua state. Found through the first upvalue of every C function of ours.
 #pragma once
+#include <atomic>
 #include <lua.hpp>
 #include <string>
 #include <unordered_map>
@@ -92,8 +93,30 @@ class State {
   void relieve_pressure(lua_State* L);
 };
 
-// The state of a C closure of ours.
-inline State& state_of(lua_State* L) { return *static_cast<State*>(lua_touserdata(L, lua_upvalueindex(1))); }
+// The states that are open, so that a pointer can be told to be one without reading what it points to.
+struct LiveStates {
+  static constexpr size_t kRows = 256, kWide = 4;
+  std::atomic<const void*> rows[kRows][kWide];
+  static size_t row_of(const void* p) { return (reinterpret_cast<uintptr_t>(p) >> 6) % kRows; }
+};
+extern LiveStates live_states;
+bool is_live_slow(const void* p);  // the rest of a row, and what found no place in it
+inline bool is_live(const void* p) {
+  return live_states.rows[LiveStates::row_of(p)][0].load(std::memory_order_relaxed) == p || is_live_slow(p);
+}
+
+// The state of a C closure of ours; null where debug.setupvalue put something else there, or the state is closed.
+inline State* state_of(lua_State* L) {
+  void* const p = lua_touserdata(L, lua_upvalueindex(1));
+  return p && is_live(p) ? static_cast<State*>(p) : nullptr;
+}
+int refuse_upvalue(lua_State* L);  // raises a Lua error
+
+// Upvalue i of a C closure of ours, as an index. Throws where it is no table any more.
+inline int table_upvalue(lua_State* L, int i) {
+  if (!lua_istable(L, lua_upvalueindex(i))) throw Error("perigee: an upvalue of this function was replaced");
+  return lua_upvalueindex(i);
+}
 
 // The state of any function, through the registry; creates it on first use.
 State& find_state(lua_State* L);
@@ -118,9 +141,10 @@ int call_with_symbols(lua_State* L, State& state, Function f);
 // Wraps a function that may throw: the exception ends before the Lua error starts, so no destructor is skipped.
 template <Function F>
 int entry(lua_State* L) {
-  State& state = state_of(L);
+  State* const found = state_of(L);
+  if (!found) return refuse_upvalue(L);
+  State& state = *found;
   try {
-    if (state.closed) throw Error("perigee: the Lua state is closing");
     return state.symbols && !state.trace ? call_with_symbols(L, state, F) : F(L, state);
   } catch (const PositionedError& e) {
     lua_pushstring(L, e.what());

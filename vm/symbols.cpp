@@ -214,9 +214,10 @@ int symbols_program(lua_State* L, State& state) {
 // A function that takes symbols as such: no part of their graph.
 template <Function F>
 int plain(lua_State* L) {
-  State& state = state_of(L);
+  State* const state = state_of(L);
+  if (!state) return refuse_upvalue(L);
   try {
-    return F(L, state);
+    return F(L, *state);
   } catch (const std::exception& e) {
     push_error(L, e.what());
   }

@@ -160,7 +160,7 @@ const char* push_nested(lua_State* L, const Value& v, int dim, const char* at) {
   return at;
 }
 
-// How many tables and elements the nested table has: a long dim of empty ones costs too.
+// How many tables and elements the nested table has: a long dim of empty ones costs too, and tells nothing.
 double entries_of(const Dims& shape) {
   double all = 0, level = 1;
   for (int64_t n : shape) all += level *= double(n);
@@ -169,7 +169,8 @@ double entries_of(const Dims& shape) {
 
 int totable(lua_State* L, State& state) {
   const Value& v = readable(L, state, 1, "totable", "x");
-  if (entries_of(v.shape()) > 1e9) bad_argument("totable", "x", "a tensor that fits a Lua table", to_string(v.type()));
+  if (entries_of(v.shape()) > (v.numel() ? 1e9 : 1e6))
+    bad_argument("totable", "x", "a tensor that fits a Lua table", to_string(v.type()));
   const Value host = host_copy(state, v);
   luaL_checkstack(L, host.rank() + 4, "totable");
   push_nested(L, host, 0, static_cast<const char*>(host.array().data()));
@@ -178,7 +179,7 @@ int totable(lua_State* L, State& state) {
 
 int to_bytes(lua_State* L, State& state) {
   const Value host = host_copy(state, readable(L, state, 1, "to_bytes", "x"));
-  lua_pushlstring(L, static_cast<const char*>(host.array().data()), size_t(host.numel()) * size_t(size_of(host.dtype())));
+  lua_pushlstring(L, static_cast<const char*>(host.array().data()), bytes_of(host.type()).count());
   return 1;
 }
 
@@ -204,7 +205,7 @@ int from_bytes(lua_State* L, State& state) {
     shape.push_back(int64_t(bytes.size()) / size_of(dtype));
   else
     shape = check_shape(L, state, 3, "from_bytes");
-  const size_t needed = size_t(numel(shape)) * size_t(size_of(dtype));
+  const size_t needed = bytes_of(Type{dtype, {}, shape}).count();
   if (needed != bytes.size())
     bad_argument("from_bytes", "bytes", fmt::format("{} bytes for {} {}", needed, name_of(dtype), to_string(shape)), std::to_string(bytes.size()));
   Value out = make_array(Type{dtype, {}, shape});
@@ -479,11 +480,11 @@ int same_box(lua_State* L, State& state) {
 int read_field(lua_State* L, State& state) {
   if (lua_type(L, 2) != LUA_TSTRING) return index_read(L, state);
   lua_pushvalue(L, 2);
-  lua_rawget(L, lua_upvalueindex(2));
+  lua_rawget(L, table_upvalue(L, 2));
   if (!lua_isnil(L, -1)) return 1;
   for (int getters = 3; getters <= 4; ++getters) {
     lua_pushvalue(L, 2);
-    lua_rawget(L, lua_upvalueindex(getters));
+    lua_rawget(L, table_upvalue(L, getters));
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
       continue;
@@ -494,7 +495,7 @@ int read_field(lua_State* L, State& state) {
   }
   std::vector<std::string> names;
   for (int table = 2; table <= 4; ++table)
-    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(table)); lua_pop(L, 1)) names.push_back(lua_tostring(L, -2));
+    for (lua_pushnil(L); lua_next(L, table_upvalue(L, table)); lua_pop(L, 1)) names.push_back(lua_tostring(L, -2));
   std::vector<std::string_view> known(names.begin(), names.end());
   const std::string key = lua_tostring(L, 2), near = suggest(key, known);
   throw Error(fmt::format("a tensor has no field or method '{}'{}", key, near.empty() ? "" : "; did you mean '" + near + "'?"));
@@ -504,7 +505,7 @@ int write_field(lua_State* L, State& state) {
   if (lua_type(L, 2) != LUA_TSTRING) return index_write(L, state);
   for (int setters = 2; setters <= 3; ++setters) {
     lua_pushvalue(L, 2);
-    lua_rawget(L, lua_upvalueindex(setters));
+    lua_rawget(L, table_upvalue(L, setters));
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
       continue;

@@ -15,7 +15,7 @@
 namespace pg {
 namespace {
 
-constexpr int64_t kCompareBytes = 4096;
+constexpr Bytes kCompareBytes = Bytes(4096);
 
 void mix(size_t& hash, size_t value) { hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2); }
 
@@ -32,7 +32,9 @@ bool commutes(const Node& node) {
   return !node.is("maximum") && !node.is("minimum") && !node.is("logaddexp");
 }
 
-std::string_view bytes(const Value& v) { return {static_cast<const char*>(v.array().data()), size_t(bytes_of(v.type()))}; }
+std::string_view bytes(const Value& v) {
+  return {static_cast<const char*>(v.array().data()), bytes_of(v.type()).count()};
+}
 
 bool comparable(const Node& constant) {
   const Type& type = constant.types[0];

@@ -14,6 +14,4 @@ bool is_pure(const Node& node);
 // The outputs of an op node on the CPU, contiguous; nothing where the op refuses the values (the run will say so).
 std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs);
 
-int64_t bytes_of(const Type& type);
-
 }  // namespace pg

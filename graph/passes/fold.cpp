@@ -11,7 +11,7 @@
 namespace pg {
 namespace {
 
-constexpr int64_t kFoldBytes = 64 << 10, kMaxFoldBytes = 16 << 20, kViewBytes = 1 << 10;
+constexpr Bytes kFoldBytes = Bytes(64 << 10), kMaxFoldBytes = Bytes(16 << 20), kViewBytes = Bytes(1 << 10);
 
 bool is_filling(const Node& node) {
   for (const char* name : {"full", "zeros", "ones", "full_like", "zeros_like", "ones_like"})
@@ -32,7 +32,7 @@ std::optional<SmallVector<Value, 4>> known_operands(const Graph& graph, const No
 }
 
 bool pays(const Node& node, std::span<const Value> inputs) {
-  int64_t before = 0, after = 0;
+  Bytes before, after;
   for (const Value& v : inputs) {
     if (!v.is_array()) continue;
     if (!v.device().is_cpu()) return false;
@@ -69,8 +69,6 @@ std::optional<Values> fold_node(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
-
-int64_t bytes_of(const Type& type) { return numel(type.shape) * size_of(type.dtype); }
 
 bool is_pure(const Node& node) {
   return node.kind == NodeKind::kOp && !(node.op->traits & (kEffect | kRandom | kDynamicShape)) && !node.is("empty") &&

@@ -9,7 +9,7 @@
 namespace pg {
 
 Graph materialize(Graph graph) {
-  constexpr int64_t kBytes = 64 << 10;
+  constexpr Bytes kBytes = Bytes(64 << 10);
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);

@@ -11,7 +11,7 @@
 namespace pg {
 namespace {
 
-constexpr int64_t kLarge = int64_t(256) << 10;  // bytes; less is not worth a step
+constexpr Bytes kLarge = Bytes(256 << 10);      // bytes; less is not worth a step
 constexpr int32_t kFar = 16;                    // nodes between a use and the next
 constexpr int kDepth = 3;                       // ops one after the other that make a value again
 
@@ -52,12 +52,11 @@ class Recompute {
     return (node.is("relu") || node.is("add") || node.is("batch_norm_train")) && node.types[0].device.is_cpu() &&
            (node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64);
   }
-  static int64_t bytes(const Type& type) { return numel(type.shape) * size_of(type.dtype); }
 
   void choose(int32_t i) {
     Plan& plan = plans_[size_t(i)];
     const Node& node = source_.nodes[size_t(i)];
-    if (plan.returned || !is_cheap(node) || bytes(node.types[0]) < kLarge) return;
+    if (plan.returned || !is_cheap(node) || bytes_of(node.types[0]) < kLarge) return;
     for (size_t k = 1; k < plan.readers.size(); ++k) {
       const int32_t reader = plan.readers[k];
       if (reader - plan.readers[k - 1] <= kFar || !can_make(Operand::of(size_t(i)), reader, kDepth)) continue;
@@ -70,7 +69,8 @@ class Recompute {
   bool stays(const Operand& value, int32_t at) const {
     if (!value.is_node()) return true;
     const Node& node = source_.node(value);
-    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kConstant || bytes(source_.type(value)) < kLarge) return true;
+    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kConstant || bytes_of(source_.type(value)) < kLarge)
+      return true;
     if (value.output > 0) return false;
     return plan(value).from < 0 && (plan(value).returned || (!plan(value).readers.empty() && plan(value).readers.back() >= at));
   }

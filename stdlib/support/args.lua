@@ -67,6 +67,7 @@ function args.count(op, name, value, least)
   if type(value) ~= "number" or value ~= floor(value) or value < least or value == huge then
     core.arg_error(op, name, "a whole number >= " .. least, value)
   end
+  if value > 2 ^ 53 then core.arg_error(op, name, "a whole number of at most 2^53", value) end
   return value
 end
 

@@ -185,15 +185,27 @@ int64_t planes_of(const View& v, int dims) {
   return n;
 }
 
+// The places of maxima in planes of `plane` elements.
+const int32_t* checked_places(const KernelArgs& args, int64_t plane) {
+  const View& index = args.in[1];
+  const int32_t* places = index.as<const int32_t>();
+  for (int64_t i = 0, n = index.numel(); i < n; ++i)
+    if (places[i] < 0 || places[i] >= plane)
+      bad_argument(args.op.name, "index", fmt::format("places from 0 to {}", plane - 1),
+                   fmt::format("{} at element {}", places[i], i + 1));
+  return places;
+}
+
 void max_pool_backward(const KernelArgs& args) {
   const View &dy = args.in[0], &dx = args.out[0];
   const int dims = int(args.attr<Ints>("size").size());
+  const int32_t* places = checked_places(args, plane_of(dx, dims));
   visit_compute(dx.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> pdy(dy, type);
-    const Input<int32_t> index(args.in[1], DType::kInt32);
     Output<T> out(dx, type);
-    cpu::max_pool_backward<T>(planes_of(dx, dims), plane_of(dx, dims), plane_of(dy, dims), pdy.data(), index.data(), out.data());
+    cpu::max_pool_backward<T>(planes_of(dx, dims), plane_of(dx, dims), plane_of(dy, dims), pdy.data(), places,
+                              out.data());
     out.finish();
   });
 }
@@ -201,12 +213,12 @@ void max_pool_backward(const KernelArgs& args) {
 void max_pool_take(const KernelArgs& args) {
   const View &x = args.in[0], &y = args.out[0];
   const int dims = int(args.attr<int64_t>("dims"));
+  const int32_t* places = checked_places(args, plane_of(x, dims));
   visit_compute(y.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type);
-    const Input<int32_t> index(args.in[1], DType::kInt32);
     Output<T> out(y, type);
-    cpu::max_pool_take<T>(planes_of(x, dims), plane_of(x, dims), plane_of(y, dims), px.data(), index.data(), out.data());
+    cpu::max_pool_take<T>(planes_of(x, dims), plane_of(x, dims), plane_of(y, dims), px.data(), places, out.data());
     out.finish();
   });
 }

@@ -17,7 +17,10 @@ void fill(const View& out, double number) { cpu::fill_number(out.dtype(), out.da
 void zeros(const KernelArgs& a) { fill(a.out[0], 0); }
 void ones(const KernelArgs& a) { fill(a.out[0], 1); }
 void full(const KernelArgs& a) { fill(a.out[0], a.attr<double>("value")); }
-void leave(const KernelArgs&) {}
+// What is not set still has to be a value of its dtype.
+void leave(const KernelArgs& a) {
+  if (a.out[0].dtype() == DType::kBool) fill(a.out[0], 0);
+}
 
 // out[i] = f(i).
 template <class F>

@@ -89,10 +89,10 @@ void row_norm_dw(const KernelArgs& a) {
 
 // --- Channels ---
 
-// batch x channels x positions
+// batch x channels x positions; without elements the batch is empty, however long its dim.
 struct Layout {
   int64_t batch, channels, positions;
-  explicit Layout(const Dims& shape) : batch(shape[0]), channels(shape[1]), positions(1) {
+  explicit Layout(const Dims& shape) : batch(numel(shape) ? shape[0] : 0), channels(shape[1]), positions(1) {
     for (int d = 2; d < shape.size(); ++d) positions *= shape[d];
   }
   int64_t count() const { return batch * positions; }  // elements of a channel

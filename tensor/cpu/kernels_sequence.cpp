@@ -44,6 +44,7 @@ void mask_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   const Batch batch(x, a.dim("dim", x.rank()));
   const std::vector<int64_t> lengths = lengths_of(a, batch, 0);
+  if (out.numel() == 0) return;
   copy_strided(x, out.data);
   for (int64_t b = 0; b < batch.count; ++b)
     for (int64_t t = lengths[size_t(b)]; t < batch.steps; ++t)
@@ -54,6 +55,7 @@ void last_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   const Batch batch(x, a.dim("dim", x.rank()));
   const std::vector<int64_t> lengths = lengths_of(a, batch, 1);
+  if (out.numel() == 0) return;
   for (int64_t b = 0; b < batch.count; ++b)
     std::memcpy(out.as<char>() + b * batch.bytes, x.as<char>() + batch.at(lengths[size_t(b)] - 1, b), size_t(batch.bytes));
 }
@@ -62,6 +64,7 @@ void last_backward_kernel(const KernelArgs& a) {
   const View &dy = a.in[0], &out = a.out[0];
   const Batch batch(out, int(a.attr<int64_t>("dim")) - 1);
   const std::vector<int64_t> lengths = lengths_of(a, batch, 1);
+  if (out.numel() == 0) return;
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   for (int64_t b = 0; b < batch.count; ++b)
     std::memcpy(out.as<char>() + batch.at(lengths[size_t(b)] - 1, b), dy.as<char>() + b * batch.bytes, size_t(batch.bytes));
@@ -71,6 +74,7 @@ void reverse_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   const Batch batch(x, a.dim("dim", x.rank()));
   const std::vector<int64_t> lengths = lengths_of(a, batch, 0);
+  if (out.numel() == 0) return;
   for (int64_t t = 0; t < batch.steps; ++t)
     for (int64_t b = 0; b < batch.count; ++b) {
       const int64_t n = lengths[size_t(b)], from = t < n ? n - 1 - t : t;

@@ -88,7 +88,7 @@ bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) try
   entry->a.set_data_handle(const_cast<void*>(a));
   entry->b.set_data_handle(const_cast<void*>(b));
   entry->c.set_data_handle(c);
-  const memory pad(entry->scratchpad, engine(), scratch_bytes(ScratchSlot::kOneDnn, entry->scratchpad_bytes));
+  const memory pad(entry->scratchpad, engine(), scratch_bytes(ScratchSlot::kOneDnn, Bytes(entry->scratchpad_bytes)));
   entry->primitive.execute(stream(), {{DNNL_ARG_SRC, entry->a},
                                       {DNNL_ARG_WEIGHTS, entry->b},
                                       {DNNL_ARG_DST, entry->c},
@@ -198,7 +198,7 @@ bool run_conv(const ConvKey& key, const float* first, const float* second, const
   });
   if (!entry) return false;
   PreparedConv& p = *entry;
-  char* scratch = static_cast<char*>(scratch_bytes(ScratchSlot::kOneDnn, p.scratch_bytes));
+  char* scratch = static_cast<char*>(scratch_bytes(ScratchSlot::kOneDnn, Bytes(p.scratch_bytes)));
   std::unordered_map<int, memory> args;
   args.emplace(p.first.arg, bring_in(p.first, first, scratch));
   args.emplace(p.second.arg, bring_in(p.second, second, scratch));

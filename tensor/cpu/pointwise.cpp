@@ -120,7 +120,7 @@ void copy_if_scattered(const KernelArgs& args, Space& s) {
     Operand& o = s.in[k];
     if (s.shape.empty() || !args.in[k] || args.in[k].numel() < kLarge || args.in[k].numel() != numel(s.shape)) continue;
     if (std::abs(o.strides.back()) < 8) continue;
-    o.copy = Buffer::allocate(Device{}, size_t(numel(s.shape)) * size_t(size_of(o.dtype)));
+    o.copy = Buffer::allocate(Device{}, Bytes::of(numel(s.shape), uint64_t(size_of(o.dtype))));
     copy_strided(args.in[k], o.copy->data);
     o.data = static_cast<const char*>(o.copy->data);
     o.strides = contiguous_strides(s.shape);

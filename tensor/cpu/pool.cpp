@@ -7,6 +7,7 @@
 
 #include "tensor/cpu/pool_simd.h"
 #include "tensor/parallel.h"
+#include "tensor/size.h"
 
 namespace pg::cpu {
 namespace {
@@ -86,10 +87,10 @@ int64_t divisor_of(Divisor d, const Span& wz, const Span& wy, const Span& wx) {
 }  // namespace
 
 int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, bool ceil_mode) {
-  const int64_t room = in + 2 * pad - dilation * (kernel - 1) - 1;
+  const int64_t room = in + 2 * pad - plus(times(dilation, kernel - 1), 1);
   if (room < 0 && !(ceil_mode && room > -stride)) return 0;
   int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
-  if (ceil_mode && (out - 1) * stride >= in + pad) --out;
+  if (ceil_mode && times(out - 1, stride) >= in + pad) --out;
   return out;
 }
 

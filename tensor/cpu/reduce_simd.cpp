@@ -248,7 +248,8 @@ HWY_INLINE typename Op::template Acc<T> block(const T* HWY_RESTRICT p, int64_t n
 
 template <class Op, class T>
 void runs(Total* totals, const void* data, int64_t n, int64_t count, int64_t stride) {
-  constexpr int64_t kBlock = 4096;
+  // At most 64 steps for each of the lanes of eight accumulators, so that short vectors round no more than long ones.
+  constexpr int64_t kBlock = std::min<int64_t>(4096, 512 * int64_t(hn::MaxLanes(hn::ScalableTag<T>())));
   for (int64_t k = 0; k < count; ++k) {
     const T* p = static_cast<const T*>(data) + k * stride;
     for (int64_t i = 0; i < n; i += kBlock) take<Op, T>(totals[k], block<Op, T>(p + i, std::min(kBlock, n - i)));

@@ -25,7 +25,8 @@ thread_local ThreadScratch tls_scratch;
 
 }  // namespace
 
-void* scratch_bytes(ScratchSlot slot, size_t bytes) {
+void* scratch_bytes(ScratchSlot slot, Bytes wanted) {
+  const size_t bytes = wanted.count();
   const size_t i = static_cast<size_t>(slot);
   ThreadScratch& t = tls_scratch;
   const bool oversized = t.size[i] > kKeepBytes && bytes < t.size[i] / 2;

@@ -68,8 +68,8 @@ class TileRun {
   TileRun(const TileMachine& m, std::span<const View> in, std::span<const View> out)
       : m_(m), program_(m.program_), layout_(m.layout_), in_(in), out_(out) {
     const int64_t table_bytes = rounded_up(program_.cells * int64_t(sizeof(char*)), 64);
-    char* base = static_cast<char*>(
-        scratch_bytes(ScratchSlot::kFusedShared, size_t(table_bytes + program_.shared_bytes) + in.size() * kElementBytes));
+    char* base = static_cast<char*>(scratch_bytes(
+        ScratchSlot::kFusedShared, Bytes(size_t(table_bytes + program_.shared_bytes) + in.size() * kElementBytes)));
     table_ = reinterpret_cast<char**>(base);
     singles_ = base + table_bytes + program_.shared_bytes;
     place_constants(program_, table_);
@@ -158,7 +158,7 @@ class TileRun {
   }
 
   const char* copy(const View& v) {
-    Ref<Buffer> buffer = Buffer::allocate(Device{}, size_t(v.numel()) * size_t(size_of(v.dtype())));
+    Ref<Buffer> buffer = Buffer::allocate(Device{}, bytes_of(*v.type));
     copy_strided(v, buffer->data);
     copies_.push_back(buffer);
     return static_cast<const char*>(buffer->data);
@@ -203,7 +203,7 @@ class TileRun {
       const bool totals = r_.m_.body_.reduction.op;
       const int64_t bytes = table_bytes + locals + gather * int64_t(r_.gathers_.size()) +
                             (totals ? kTotalsBlock * int64_t(kElementBytes) : 0);
-      char* base = static_cast<char*>(scratch_bytes(ScratchSlot::kFused, size_t(bytes)));
+      char* base = static_cast<char*>(scratch_bytes(ScratchSlot::kFused, Bytes(size_t(bytes))));
       table_ = reinterpret_cast<char**>(base);
       std::memcpy(table_, r_.table_, size_t(program.cells) * sizeof(char*));
       place_registers(program.local, base + table_bytes, table_);
@@ -440,8 +440,8 @@ bool TileMachine::runs_plainly(std::span<const View> in, std::span<const View> o
 void TileMachine::run_plain(std::span<const View> in, std::span<const View> out) const {
   const int64_t table_bytes = rounded_up(program_.cells * int64_t(sizeof(char*)), 64);
   const int64_t shared_bytes = rounded_up(program_.shared_bytes + int64_t(in.size() * kElementBytes), 64);
-  char* base =
-      static_cast<char*>(scratch_bytes(ScratchSlot::kFused, size_t(table_bytes + shared_bytes + program_.local_bytes)));
+  char* base = static_cast<char*>(
+      scratch_bytes(ScratchSlot::kFused, Bytes(size_t(table_bytes + shared_bytes + program_.local_bytes))));
   char** table = reinterpret_cast<char**>(base);
   for (size_t k = 0; k < in.size(); ++k) table[k] = in[k].as<char>();
   for (size_t k = 0; k < out.size(); ++k) table[in.size() + k] = out[k].as<char>();

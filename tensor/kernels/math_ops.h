@@ -74,17 +74,27 @@ struct Digamma {
   }
 };
 
-// The n-th derivative of digamma, (-1)^(n+1) n! zeta(n + 1, x), the Hurwitz zeta function summed up to 12 and
-// continued by Euler and Maclaurin's formula. Abramowitz and Stegun, 6.4 and 23.2.
+// The n-th derivative of digamma, (-1)^(n+1) n! zeta(n + 1, x). Abramowitz and Stegun, 6.4 and 23.2.
 struct Polygamma {
   int n;
   explicit constexpr Polygamma(const double* params) : n(int(params[0])) {}
   template <class T>
   constexpr T operator()(T value) const {
     if (n == 0) return Digamma()(value);
-    double x = double(value);
+    const double x = double(value), s = n + 1, factorial = std::tgamma(s);
     if (x <= 0 && x == std::floor(x)) return std::numeric_limits<T>::infinity();
-    const double s = n + 1;
+    double sum = 0;
+    if (x < 0) {  // the terms left of 0 are those of another zeta function, up to where the series begins
+      const double fraction = x - std::floor(x), left = zeta(s, 1 - fraction) - zeta(s, 1 - x);
+      sum = n % 2 ? zeta(s, fraction) + left : zeta(s, fraction) - left;
+    } else {
+      sum = zeta(s, x);
+    }
+    return T(n % 2 ? factorial * sum : -factorial * sum);
+  }
+
+  // Hurwitz's, of positive x: summed up to 12 and continued by Euler and Maclaurin's formula.
+  static constexpr double zeta(double s, double x) {
     double sum = 0;
     for (; x < 12; x += 1) sum += std::pow(x, -s);
     const double b[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6};
@@ -94,8 +104,7 @@ struct Polygamma {
       sum += b[k] * term;
       term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
     }
-    const double factorial = std::tgamma(s);
-    return T(n % 2 ? factorial * sum : -factorial * sum);
+    return sum;
   }
 };
 

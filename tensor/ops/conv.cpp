@@ -65,8 +65,9 @@ void infer_conv(Infer& c) {
   const Dims &x = c.shape(0), &w = c.shape(1);
   const int64_t groups = c.attr<int64_t>("groups");
   if (w[0] % groups != 0) c.bad_input(1, fmt::format("a multiple of {} output channels", groups));
-  if (channels(x, kDims) != w[1] * groups)
-    c.bad_input(0, fmt::format("{} channels (weight {}, groups {})", w[1] * groups, to_string(w), groups));
+  const int64_t read = times(w[1], groups);
+  if (channels(x, kDims) != read)
+    c.bad_input(0, fmt::format("{} channels (weight {}, groups {})", read, to_string(w), groups));
   require_bias(c, 2, w[0]);
   const Dims stride = spatial(c, "stride", kDims, 1), padding = spatial(c, "padding", kDims, 0);
   const Dims dilation = spatial(c, "dilation", kDims, 1);
@@ -75,7 +76,7 @@ void infer_conv(Infer& c) {
   out[first - 1] = w[0];
   require_modest_padding(c, x, padding);
   for (int d = 0; d < kDims; ++d) {
-    const int64_t reach = dilation[d] * (w[d + 2] - 1) + 1, room = x[first + d] + 2 * padding[d] - reach;
+    const int64_t reach = plus(times(dilation[d], w[d + 2] - 1), 1), room = x[first + d] + 2 * padding[d] - reach;
     if (room < 0)
       c.bad_input(0, fmt::format("at least {} elements with padding in spatial dim {} for a kernel that spans {}", reach, d + 1, reach));
     out[first + d] = room / stride[d] + 1;
@@ -118,24 +119,66 @@ Var grad_conv_bias(Vjp& c) {
   return call<"sum">(dy, {{"dim", dims}});
 }
 
-// The window attributes of the hidden ops fit the sizes that come with them, so only shapes are checked.
-void infer_by_input(Infer& c) {
+// The spatial sizes of an image or kernel that a hidden op is told.
+const Ints& told_size(const Infer& c) {
   const Ints& size = c.attr<Ints>("size");
+  if (size.empty() || size.size() > 3) c.bad_attr("size", "1 to 3 spatial sizes");
+  for (int64_t n : size)
+    if (n < 0) c.bad_attr("size", "sizes that are not negative");
+  return size;
+}
+
+// That windows of `kernel` over the last dims of `x` are as many as the last dims of `y`, input 0 or 1.
+void require_windows(const Infer& c, const Dims& x, const Dims& kernel, size_t y) {
+  const int dims = kernel.size();
+  const Dims stride = spatial(c, "stride", dims, 1), padding = spatial(c, "padding", dims, 0),
+             dilation = spatial(c, "dilation", dims, 1);
+  for (int d = 0; d < dims; ++d) {
+    const int64_t room = x[x.size() - dims + d] + 2 * padding[d] - plus(times(dilation[d], kernel[d] - 1), 1);
+    const int64_t windows = kernel[d] < 1 || room < 0 ? 0 : room / stride[d] + 1;
+    if (windows < 1 || c.shape(y)[c.rank(y) - dims + d] != windows)
+      c.bad_input(y, fmt::format("{} windows in spatial dim {}", windows, d + 1));
+  }
+}
+
+Dims last_dims(const Dims& shape, int count) {
+  Dims out;
+  for (int d = shape.size() - count; d < shape.size(); ++d) out.push_back(shape[d]);
+  return out;
+}
+
+void infer_by_input(Infer& c) {
+  const Ints& size = told_size(c);
   const int dims = int(size.size());
+  const int64_t groups = c.attr<int64_t>("groups");
   require_image(c, 0, dims);
   require_weight(c, 1, dims);
+  const Dims& w = c.shape(1);
+  if (channels(c.shape(0), dims) != w[0] || w[0] % groups != 0)
+    c.bad_input(0, fmt::format("{} channels, a multiple of {}", w[0], groups));
   Dims out = c.shape(0);
-  out[out.size() - dims - 1] = c.shape(1)[1] * c.attr<int64_t>("groups");
+  out[out.size() - dims - 1] = times(w[1], groups);
   for (int d = 0; d < dims; ++d) out[out.size() - dims + d] = size[size_t(d)];
+  require_modest_padding(c, out, spatial(c, "padding", dims, 0));
+  require_windows(c, out, last_dims(w, dims), 0);
   c.output(common_dtype(c), out);
 }
 
 void infer_by_weight(Infer& c) {
-  const Ints& size = c.attr<Ints>("size");
+  const Ints& size = told_size(c);
   const int dims = int(size.size());
+  const int64_t groups = c.attr<int64_t>("groups");
   require_image(c, 0, dims);
   require_image(c, 1, dims);
-  Dims out{channels(c.shape(1), dims), channels(c.shape(0), dims) / c.attr<int64_t>("groups")};
+  const Dims &x = c.shape(0), &dy = c.shape(1);
+  if (x.size() != dy.size() || (x.size() == dims + 2 && x[0] != dy[0]))
+    c.bad_input(1, "a batch like that of x, " + to_string(x));
+  if (channels(x, dims) % groups != 0) c.bad_input(0, fmt::format("a multiple of {} channels", groups));
+  if (channels(dy, dims) % groups != 0) c.bad_input(1, fmt::format("a multiple of {} channels", groups));
+  const Dims kernel{std::span<const int64_t>(size)};
+  require_modest_padding(c, x, spatial(c, "padding", dims, 0));
+  require_windows(c, x, kernel, 1);
+  Dims out{channels(dy, dims), channels(x, dims) / groups};
   for (int64_t k : size) out.push_back(k);
   c.output(common_dtype(c), out);
 }
@@ -147,7 +190,8 @@ Dims transposed_size(const AttrReader& c, const Dims& x, const Dims& w, int dims
   for (int d = 0; d < dims; ++d) {
     if (extra[d] >= stride[d])
       bad_argument(c.op().name, "output_padding", "less than the stride", to_string(c.raw("output_padding")));
-    out.push_back((x[x.size() - dims + d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (w[d + 2] - 1) + 1 + extra[d]);
+    const int64_t span = plus(times(x[x.size() - dims + d] - 1, stride[d]), times(dilation[d], w[d + 2] - 1));
+    out.push_back(plus(span, 1 + extra[d] - 2 * padding[d]));
   }
   return out;
 }
@@ -160,10 +204,10 @@ void infer_conv_transpose(Infer& c) {
   const int64_t groups = c.attr<int64_t>("groups");
   if (w[0] % groups != 0) c.bad_input(1, fmt::format("a multiple of {} input channels", groups));
   if (channels(x, kDims) != w[0]) c.bad_input(0, fmt::format("{} channels (weight {})", w[0], to_string(w)));
-  require_bias(c, 2, w[1] * groups);
+  require_bias(c, 2, times(w[1], groups));
   const Dims size = transposed_size(c, x, w, kDims);
   Dims out = x;
-  out[x.size() - kDims - 1] = w[1] * groups;
+  out[x.size() - kDims - 1] = times(w[1], groups);
   for (int d = 0; d < kDims; ++d) {
     if (size[d] < 1) c.bad_attr("padding", "less padding: the result would be empty");
     out[x.size() - kDims + d] = size[d];
@@ -188,7 +232,8 @@ std::vector<InputDef> image_inputs() {
 void infer_conv_act(Infer& c) {
   if (c.rank(1) == 3) infer_conv<1>(c);
   else if (c.rank(1) == 4) infer_conv<2>(c);
-  else infer_conv<3>(c);
+  else
+    infer_conv<3>(c);  // says what rank there is to be
 }
 
 template <int kDims>

@@ -186,7 +186,7 @@ Labels joined(const Labels& a, const Labels& b, const Labels& c = {}) {
 
 int64_t extent(const Equation& e, const Labels& labels) {
   int64_t n = 1;
-  for (int label : labels) n *= e.size[size_t(label)];
+  for (int label : labels) n = times(n, e.size[size_t(label)]);
   return n;
 }
 

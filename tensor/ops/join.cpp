@@ -28,7 +28,7 @@ void infer_cat(Infer& c) {
       rest[d] = -1;
       c.bad_input(i, "sizes like the first but for dim " + std::to_string(d + 1) + ", " + to_string(c.shape(0)));
     }
-    out[d] += c.shape(i)[d];
+    out[d] = plus(out[d], c.shape(i)[d]);
   }
   c.output(dtype, out);
 }
@@ -70,8 +70,7 @@ Dims tile_counts(const AttrReader& c, int rank) {
 void infer_tile(Infer& c) {
   Dims out = tile_counts(c, c.rank(0));
   const int extra = out.size() - c.rank(0);
-  for (int i = extra; i < out.size(); ++i)
-    if (__builtin_mul_overflow(out[i], c.shape(0)[i - extra], &out[i])) c.bad_attr("dims", "fewer elements");
+  for (int i = extra; i < out.size(); ++i) out[i] = times(out[i], c.shape(0)[i - extra]);
   c.output(c.dtype(0), out);
 }
 
@@ -112,10 +111,9 @@ void infer_repeat(Infer& c) {
   int64_t total = 0;
   for (int64_t n : repeats) {
     if (n < 0) c.bad_attr("repeats", "counts that are not negative");
-    total += n;
+    total = plus(total, n);
   }
-  if (repeats.size() != 1) out[d] = total;
-  else if (__builtin_mul_overflow(out[d], total, &out[d])) c.bad_attr("repeats", "fewer elements");
+  out[d] = repeats.size() == 1 ? times(out[d], total) : total;
   c.output(c.dtype(0), out);
 }
 
@@ -179,8 +177,8 @@ Dims padded(const Infer& c, const Dims& x) {
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const int d = x.size() - 1 - int(i);
     check_pad_mode(c, x[d], pad[2 * i], pad[2 * i + 1]);
-    if (__builtin_add_overflow(out[d], pad[2 * i], &out[d]) || __builtin_add_overflow(out[d], pad[2 * i + 1], &out[d]) || out[d] < 0)
-      c.bad_attr("pad", "widths that leave a size of at least 0");
+    out[d] = plus(plus(out[d], pad[2 * i]), pad[2 * i + 1]);
+    if (out[d] < 0) c.bad_attr("pad", "widths that leave a size of at least 0");
   }
   return out;
 }

@@ -184,9 +184,30 @@ void vjp_nll(Vjp& c) {
                                                                    {"index_base", c.raw("index_base")}}));
 }
 
+// Labels, the input `weight` and the scale of each sample, for logits of `shape` and `dtype`.
+void check_label_derivative(Infer& c, const Dims& shape, DType dtype, size_t labels, size_t scale) {
+  const size_t weight = labels + 1;
+  if (!is_integer(c.dtype(labels))) c.bad_input(labels, "labels of an integer dtype");
+  if (shape.empty() || !(c.shape(labels) == sample_shape(shape)))
+    c.bad_input(labels, "a label for each sample of " + to_string(shape));
+  if (c.has(weight) && !(c.shape(weight) == Dims{shape[class_dim(shape.size())]}))
+    c.bad_input(weight, "one element a class");
+  if (c.has(weight) && (c.dtype(weight) == DType::kFloat64) != (dtype == DType::kFloat64))
+    c.bad_input(weight, "the dtype of the logits");
+  if (c.rank(scale) != 0 && !(c.shape(scale) == c.shape(labels))) c.bad_input(scale, "one element, or one a label");
+}
+
+void infer_cross_entropy_dx(Infer& c) {
+  check_label_derivative(c, c.shape(0), c.dtype(0), 1, 4);
+  if (!(c.shape(3) == c.shape(1)) || c.dtype(3) != stat_dtype(c.dtype(0)))
+    c.bad_input(3, fmt::format("{} {}", name_of(stat_dtype(c.dtype(0))), to_string(c.shape(1))));
+  if (stat_dtype(c.dtype(4)) != stat_dtype(c.dtype(0))) c.bad_input(4, "the dtype of x");
+  c.output(c.dtype(0), c.shape(0));
+}
+
 void infer_nll_dx(Infer& c) {
   const Dims shape{std::span<const int64_t>(c.attr<Ints>("shape"))};
-  if (c.rank(2) != 0 && !(c.shape(2) == c.shape(0))) c.bad_input(2, "one element, or one a label");
+  check_label_derivative(c, shape, c.dtype(2), 0, 2);
   c.output(c.dtype(2), shape);
 }
 
@@ -363,7 +384,7 @@ void add_loss_ops(Registry& r) {
        .example = kLabelExample,
        .inputs = {fx, label, kClassWeight, {"lse", kFloating}, {"scale", kFloating}},
        .attrs = {kIgnore, kSmoothing, kBase},
-       .infer = [](Infer& c) { c.output(c.dtype(0), c.shape(0)); },
+       .infer = infer_cross_entropy_dx,
        .decompose = decompose_cross_entropy_dx,
        .traits = kHidden},
   };

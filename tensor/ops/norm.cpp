@@ -131,8 +131,33 @@ std::vector<Var> decompose_row_norm_dx(Rule& c) {
   return {as_dtype(rstd * inner, t)};
 }
 
+// A cotangent of x.
+void check_cotangent(const Infer& c, size_t i) {
+  if (!(c.shape(i) == c.shape(0))) c.bad_input(i, "the shape of x, " + to_string(c.shape(0)));
+}
+
+// Statistics that the forward op gave: inputs `first` and the next.
+void check_stats(const Infer& c, size_t first, const Dims& shape) {
+  for (size_t i = first; i < first + 2; ++i)
+    if (!(c.shape(i) == shape) || c.dtype(i) != stat_dtype(c.dtype(0)))
+      c.bad_input(i, fmt::format("{} {}", name_of(stat_dtype(c.dtype(0))), to_string(shape)));
+}
+
+// x, mean, rstd, dy, in row_norm_dx also weight.
+void check_row_derivative(Infer& c) {
+  check_rows(c, 4);
+  check_stats(c, 1, row_shape(c, c.shape(0)));
+  check_cotangent(c, 3);
+  check_precision(c, 3);
+}
+
+void infer_row_norm_dx(Infer& c) {
+  check_row_derivative(c);
+  c.output(c.dtype(0), c.shape(0));
+}
+
 void infer_row_norm_dw(Infer& c) {
-  check_rows(c, c.count());
+  check_row_derivative(c);
   const Dims shape{std::span<const int64_t>(c.attr<Ints>("normalized_shape"))};
   c.output(c.dtype(0), shape);
   c.output(c.dtype(0), shape);
@@ -190,9 +215,9 @@ Var per_channel(const Var& v, int rank) {  // (C) to (C, 1, …)
 std::vector<Var> normalize_groups(Rule& c, int64_t groups, size_t weight, size_t bias) {
   const Var x = c.in(0);
   const Dims& shape = x.shape();
-  const int64_t rows = shape[0] * groups, n = groups ? shape[1] / groups : 0;
+  const int64_t rows = times(shape[0], groups), n = groups ? shape[1] / groups : 0;
   Dims flat = {rows, n};
-  for (int d = 2; d < shape.size(); ++d) flat[1] *= shape[d];
+  for (int d = 2; d < shape.size(); ++d) flat[1] = times(flat[1], shape[d]);
   const Var hat = call<"row_norm">({reshaped(x, flat), Var(), Var()}, {{"normalized_shape", Ints{flat[1]}}, {"eps", c.raw("eps")}});
   Var out = reshaped(hat, shape);
   if (c.has(weight) && c.has(bias)) return {call<"scale_shift">({out, c.in(weight), c.in(bias)}, {})};
@@ -239,10 +264,15 @@ bool uses_batch(const AttrReader& c, bool running) {
   return !running || (c.has_attr("training") && c.attr<bool>("training"));
 }
 
-void infer_batch_norm(Infer& c) {
+// x, running statistics, weight and bias.
+void check_batch(Infer& c) {
   if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
   if (c.has(1) != c.has(2)) c.bad_input(c.has(1) ? 2 : 1, "both running statistics or none");
   check_channels(c, 1, c.shape(0)[1]);
+}
+
+void infer_batch_norm(Infer& c) {
+  check_batch(c);
   c.output(c.dtype(0), c.shape(0));
   if (!c.has(1)) return;
   c.output(c.dtype(1), c.shape(1));
@@ -265,6 +295,7 @@ std::vector<Var> decompose_batch_norm(Rule& c) {
 }
 
 void infer_batch_norm_train(Infer& c) {
+  check_batch(c);
   const Dims channels = {c.shape(0)[1]};
   const DType t = stat_dtype(c.dtype(0));
   c.output(c.dtype(0), c.shape(0));
@@ -334,7 +365,30 @@ std::vector<Var> decompose_batch_norm_apply(Rule& c) {
   return {as_dtype(out, t)};
 }
 
+// x, mean, rstd, and what else has an element a channel from input `first` on.
+void check_batch_stats(Infer& c, size_t first) {
+  if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
+  check_stats(c, 1, {c.shape(0)[1]});
+  check_channels(c, first, c.shape(0)[1]);
+}
+
+void infer_batch_norm_apply(Infer& c) {
+  check_batch_stats(c, 3);
+  c.output(c.dtype(0), c.shape(0));
+}
+
+void infer_batch_norm_dx(Infer& c) {
+  check_batch_stats(c, 4);
+  check_stats(c, 4, {c.shape(0)[1]});
+  check_cotangent(c, 3);
+  check_precision(c, 3);
+  c.output(c.dtype(0), c.shape(0));
+}
+
 void infer_batch_norm_sums(Infer& c) {
+  check_batch_stats(c, 4);
+  check_cotangent(c, 3);
+  check_precision(c, 3);
   const DType t = stat_dtype(c.dtype(0));
   c.output(t, c.shape(1));
   c.output(t, c.shape(1));
@@ -359,8 +413,6 @@ std::vector<Var> decompose_batch_norm_dx(Rule& c) {
   const Var scale = c.has(6) ? rstd * per_channel(c.in(6), rank) : rstd;
   return {as_dtype(scale * inner, t)};
 }
-
-void infer_like_x(Infer& c) { c.output(c.dtype(0), c.shape(0)); }
 
 const char* const kRowExample = "return pg.tensor({{1, 2, 3}}):layer_norm{3}";
 const char* const kBatchExample = "return (pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), nil, nil, nil, nil, {training = true}))";
@@ -410,7 +462,7 @@ void add_norm_ops(Registry& r) {
        .example = kRowExample,
        .inputs = {kX, mean, rstd, dy, kWeight},
        .attrs = {kShape, centered},
-       .infer = infer_like_x,
+       .infer = infer_row_norm_dx,
        .decompose = decompose_row_norm_dx,
        .traits = kHidden},
       {.name = "row_norm_dw",
@@ -479,7 +531,7 @@ void add_norm_ops(Registry& r) {
        .doc = "What batch_norm_train gives for x, from the statistics that it gave.",
        .example = kBatchExample,
        .inputs = {kX, mean, rstd, kWeight, kBias},
-       .infer = infer_like_x,
+       .infer = infer_batch_norm_apply,
        .decompose = decompose_batch_norm_apply,
        .traits = kHidden},
       {.name = "batch_norm_sums",
@@ -494,7 +546,7 @@ void add_norm_ops(Registry& r) {
        .doc = "The derivative of batch_norm for x, from the sums of batch_norm_sums.",
        .example = kBatchExample,
        .inputs = {kX, mean, rstd, dy, {"dweight", kFloating}, {"dbias", kFloating}, kWeight},
-       .infer = infer_like_x,
+       .infer = infer_batch_norm_dx,
        .decompose = decompose_batch_norm_dx,
        .traits = kHidden},
   };

@@ -18,23 +18,32 @@ const AttrDef kCeil = {"ceil_mode", AttrKind::kBool, false, "also take windows t
 const AttrDef kCountPad = {"count_include_pad", AttrKind::kBool, true, "count the padding in the mean"};
 const AttrDef kDivisor = {"divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kLimit};
 const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
+constexpr uint16_t kPlaces = 1 << int(DType::kInt32);  // what max_pool gives
 
 void require_planes(Infer& c, int dims) {
   if (c.rank(0) != dims + 2 && c.rank(0) != dims + 1)
     c.bad_input(0, fmt::format("{} dims (batch, channels, {} spatial) or one less", dims + 2, dims));
 }
 
+// How many windows a plane of spatial sizes `size` has.
+Dims windows_of(Infer& c, const Dims& size) {
+  const Window w = window_of(c, size.size());
+  Dims out;
+  for (int d = 0; d < size.size(); ++d) {
+    if (w.padding[d] > w.kernel[d] / 2) c.bad_attr("padding", "at most half of kernel_size");
+    out.push_back(
+        cpu::pool_out_dim(size[d], w.kernel[d], w.stride[d], w.padding[d], w.dilation[d], c.attr<bool>("ceil_mode")));
+    if (out.back() < 1) c.bad_input(0, fmt::format("room for a window in spatial dim {}", d + 1));
+  }
+  return out;
+}
+
 Dims pooled_shape(Infer& c, int dims) {
   require_planes(c, dims);
-  const Window w = window_of(c, dims);
-  Dims out = c.shape(0);
-  for (int d = 0; d < dims; ++d) {
-    int64_t& n = out[out.size() - dims + d];
-    if (w.padding[d] > w.kernel[d] / 2) c.bad_attr("padding", "at most half of kernel_size");
-    const int64_t windows = cpu::pool_out_dim(n, w.kernel[d], w.stride[d], w.padding[d], w.dilation[d], c.attr<bool>("ceil_mode"));
-    if (windows < 1) c.bad_input(0, fmt::format("room for a window in spatial dim {}", d + 1));
-    n = windows;
-  }
+  Dims out = c.shape(0), size;
+  for (int d = out.size() - dims; d < out.size(); ++d) size.push_back(out[d]);
+  const Dims windows = windows_of(c, size);
+  for (int d = 0; d < dims; ++d) out[out.size() - dims + d] = windows[d];
   return out;
 }
 
@@ -45,11 +54,18 @@ void infer_pool(Infer& c) {
   c.output(c.dtype(0), pooled_shape(c, kDims));
 }
 
+// How many spatial dims a list attribute of a hidden op speaks of.
+int listed_dims(const Infer& c, const char* name) {
+  const Ints& list = c.attr<Ints>(name);
+  if (list.empty() || list.size() > 3) c.bad_attr(name, "1 to 3 numbers");
+  return int(list.size());
+}
+
 void infer_max_pool_any(Infer& c) {
-  const int dims = int(c.attr<Ints>("kernel_size").size());
+  const int dims = listed_dims(c, "kernel_size");
   const Dims out = pooled_shape(c, dims);
   int64_t plane = 1;
-  for (int d = 0; d < dims; ++d) plane *= c.shape(0)[c.rank(0) - 1 - d];
+  for (int d = 0; d < dims; ++d) plane = times(plane, c.shape(0)[c.rank(0) - 1 - d]);
   if (plane > INT32_MAX) c.bad_input(0, "planes of fewer than 2^31 elements");
   c.output(c.dtype(0), out);
   c.output(DType::kInt32, out);
@@ -59,7 +75,33 @@ Dims with_tail(Dims shape, const Ints& size) {
   for (size_t d = 0; d < size.size(); ++d) shape[shape.size() - int(size.size()) + int(d)] = size[d];
   return shape;
 }
-void infer_sized(Infer& c) { c.output(c.dtype(0), with_tail(c.shape(0), c.attr<Ints>("size"))); }
+
+void infer_max_pool_backward(Infer& c) {
+  require_planes(c, listed_dims(c, "size"));
+  if (!(c.shape(1) == c.shape(0))) c.bad_input(1, "the shape of dy, " + to_string(c.shape(0)));
+  c.output(c.dtype(0), with_tail(c.shape(0), c.attr<Ints>("size")));
+}
+
+void infer_max_pool_take(Infer& c) {
+  const int64_t dims = c.attr<int64_t>("dims");
+  require_planes(c, int(dims));
+  const Dims &x = c.shape(0), &index = c.shape(1);
+  bool fits = x.size() == index.size();
+  for (int i = 0; fits && i < x.size() - int(dims); ++i) fits = x[i] == index[i];
+  if (!fits) c.bad_input(1, fmt::format("planes like those of x, {}", to_string(x)));
+  c.output(c.dtype(0), index);
+}
+
+void infer_avg_pool_backward(Infer& c) {
+  const int dims = listed_dims(c, "size");
+  require_planes(c, dims);
+  const Dims size{std::span<const int64_t>(c.attr<Ints>("size"))};
+  const Dims windows = windows_of(c, size);
+  for (int d = 0; d < dims; ++d)
+    if (c.shape(0)[c.rank(0) - dims + d] != windows[d])
+      c.bad_input(0, fmt::format("{} windows in spatial dim {}", windows[d], d + 1));
+  c.output(c.dtype(0), with_tail(c.shape(0), c.attr<Ints>("size")));
+}
 
 Var max_pool_backward(const Var& dy, const Var& index, const Ints& size) {
   return call<"max_pool_backward">(dy, index, {{"size", size}});
@@ -276,9 +318,9 @@ std::vector<OpDef> hidden_rows() {
       {.name = "max_pool_backward",
        .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the places of `index`.",
        .example = "return 0",
-       .inputs = {{"dy", kFloating}, {"index", kIndex}},
+       .inputs = {{"dy", kFloating}, {"index", kPlaces}},
        .attrs = {kSize},
-       .infer = infer_sized,
+       .infer = infer_max_pool_backward,
        .vjp = {[](Vjp& c) {
                  return call<"max_pool_take">(c.dy(), c.in(1), {{"dims", int64_t(c.attr<Ints>("size").size())}});
                },
@@ -288,9 +330,9 @@ std::vector<OpDef> hidden_rows() {
       {.name = "max_pool_take",
        .doc = "The elements of x at the places of `index`, plane by plane.",
        .example = "return 0",
-       .inputs = {{"x", kFloating}, {"index", kIndex}},
-       .attrs = {{"dims", AttrKind::kInt, int64_t(2), "number of spatial dims"}},
-       .infer = [](Infer& c) { c.output(c.dtype(0), c.shape(1)); },
+       .inputs = {{"x", kFloating}, {"index", kPlaces}},
+       .attrs = {{"dims", AttrKind::kInt, int64_t(2), "number of spatial dims", false, 1, 3}},
+       .infer = infer_max_pool_take,
        .vjp = {[](Vjp& c) {
                  return max_pool_backward(c.dy(), c.in(1), tail(c.input(0).shape(), int(c.attr<int64_t>("dims"))));
                },
@@ -302,7 +344,7 @@ std::vector<OpDef> hidden_rows() {
        .example = "return 0",
        .inputs = {{"dy", kFloating}},
        .attrs = {kSize, kKernel, kStride, kPadding, kCeil, kCountPad, kDivisor},
-       .infer = infer_sized,
+       .infer = infer_avg_pool_backward,
        .vjp = {[](Vjp& c) { return avg_pool_like(c, c.dy(), int(c.attr<Ints>("size").size())); }},
        .vjp_uses = "",
        .traits = kHidden},

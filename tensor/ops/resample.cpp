@@ -71,7 +71,10 @@ std::vector<Var> decompose_interpolate(Rule& c) {
 }
 
 void infer_resample(Infer& c) {
+  if (c.rank(0) == 0) c.bad_input(0, "at least 1 dim");
   Dims out = c.shape(0);
+  if (out[c.dim("dim", c.rank(0))] < 1) c.bad_input(0, "at least 1 element in the dim");
+  if (!std::isfinite(c.attr<double>("step"))) c.bad_attr("step", "a finite number");
   out[c.dim("dim", c.rank(0))] = c.attr<int64_t>("size");
   c.output(c.dtype(0), out);
 }
@@ -84,7 +87,7 @@ Var resample_other_way(Vjp& c, bool back) {
 
 std::vector<AttrDef> resample_attrs() {
   return {{"dim", AttrKind::kDim, {}, "the dim"},
-          {"size", AttrKind::kInt, {}, "its new size"},
+          {"size", AttrKind::kInt, {}, "its new size", false, 1, 1 << 30},
           {"step", AttrKind::kFloat, {}, "input elements a step of the output covers"},
           {"kind", AttrKind::kString, std::string("nearest"), "nearest, nearest-exact, linear or corners"}};
 }
@@ -98,8 +101,8 @@ void infer_shuffle(Infer& c) {
     c.bad_input(0, fmt::format("at least 3 dims and a multiple of {} channels", r * r));
   Dims out = x;
   out[x.size() - 3] /= r * r;
-  out[x.size() - 2] *= r;
-  out[x.size() - 1] *= r;
+  out[x.size() - 2] = times(x[x.size() - 2], r);
+  out[x.size() - 1] = times(x[x.size() - 1], r);
   c.output(c.dtype(0), out);
 }
 
@@ -109,7 +112,7 @@ void infer_unshuffle(Infer& c) {
   if (x.size() < 3 || x[x.size() - 2] % r != 0 || x[x.size() - 1] % r != 0)
     c.bad_input(0, fmt::format("at least 3 dims, the last two multiples of {}", r));
   Dims out = x;
-  out[x.size() - 3] *= r * r;
+  out[x.size() - 3] = times(x[x.size() - 3], r * r);
   out[x.size() - 2] /= r;
   out[x.size() - 1] /= r;
   c.output(c.dtype(0), out);

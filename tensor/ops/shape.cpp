@@ -56,7 +56,8 @@ Dims reshaped(const Infer& c) {
     if (wanted[i] < -1 || wanted[i] == 0 || (wanted[i] == -1 && infer_at >= 0))
       c.bad_attr("shape", "sizes, 0 to copy a dim of the input and at most one -1");
     if (wanted[i] == -1) infer_at = int(i);
-    else if (__builtin_mul_overflow(fixed, wanted[i], &fixed)) c.bad_attr("shape", "fewer elements");
+    else
+      fixed = times(fixed, wanted[i]);
     out.push_back(wanted[i]);
   }
   if (infer_at >= 0 && left % fixed == 0) out[infer_at] = left / fixed;

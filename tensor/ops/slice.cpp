@@ -40,7 +40,8 @@ struct Region {
 bool view_region(ViewArgs& c, const Region& region) {
   for (int d = 0; d < region.length.size(); ++d) {
     c.offset += region.start[d] * c.input.strides[d];
-    if (!region.drop[d]) c.strides.push_back(c.input.strides[d] * region.step[d]);
+    if (!region.drop[d])
+      c.strides.push_back(region.length[d] > 1 ? c.input.strides[d] * region.step[d] : c.input.strides[d]);
   }
   return true;
 }

@@ -13,7 +13,7 @@ void infer_same(Infer& c) {
 }
 
 void infer_backward(Infer& c) {
-  if (!(c.shape(0) == c.shape(1))) c.bad_input(1, "the shape of input 1");
+  if (!(c.shape(0) == c.shape(1)) || c.dtype(0) != c.dtype(1)) c.bad_input(1, "the type of input 1");
   infer_same(c);
 }
 

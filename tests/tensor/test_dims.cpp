@@ -41,6 +41,32 @@ TEST_CASE("shapes: element counts are checked") {
   CHECK_THROWS_AS(checked_numel("f", {0, large, large, large}), Error);
 }
 
+TEST_CASE("sizes: products and sums never look small") {
+  const int64_t large = int64_t(1) << 40;
+  CHECK(times(3, -4) == -12);
+  CHECK(times(large, large) == kMostSize);
+  CHECK(times(-large, large) == -kMostSize);
+  CHECK(times(kMostSize, 0) == 0);
+  CHECK(times(INT64_MIN, -1) == kMostSize);
+  CHECK(plus(kMostSize, kMostSize) == kMostSize);
+  CHECK(plus(INT64_MIN, INT64_MIN) == -kMostSize);
+  CHECK(plus(INT64_MAX, -1) == kMostSize);
+  CHECK(plus(5, -7) == -2);
+  CHECK(error_text([&] { numel({large, large}); }).find("too many elements") != std::string::npos);
+  CHECK(error_text([] { numel({2, -1}); }).find("not negative") != std::string::npos);
+}
+
+TEST_CASE("bytes: what no memory holds stays at the end of the range") {
+  CHECK(Bytes::of(3, 4).count() == 12);
+  CHECK(Bytes::of(int64_t(1) << 61, 4) == Bytes(uint64_t(kMostSize)));
+  CHECK(Bytes::of(-1, 4) == Bytes(uint64_t(kMostSize)));
+  CHECK(Bytes(~uint64_t(0)) == Bytes(uint64_t(kMostSize)));
+  CHECK(Bytes(uint64_t(kMostSize)) + Bytes(uint64_t(kMostSize)) == Bytes(uint64_t(kMostSize)));
+  CHECK(Bytes(65).aligned(64) == Bytes(128));
+  CHECK(Bytes(uint64_t(kMostSize)).aligned(64) == Bytes(uint64_t(kMostSize)));
+  CHECK_THROWS_AS(Buffer::allocate({}, 8 * Bytes(uint64_t(kMostSize))), OutOfMemory);
+}
+
 TEST_CASE("shapes: strides") {
   CHECK(contiguous_strides({}) == Dims{});
   CHECK(contiguous_strides({2, 3, 4}) == Dims{12, 4, 1});

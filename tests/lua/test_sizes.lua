@@ -1,0 +1,389 @@
+-- Sizes that no memory holds and dims that mean nothing beside a 0: each is an error or ends at once, and nothing is
+-- written past the end of a buffer that is too small.
+local t = require "tests.support"
+local driver = require "tests.ops.driver"
+local with_limit = require "tests.ops.limit"
+local pg = require "perigee"
+
+local nan = 0 / 0
+local ops = pg.testing.ops
+
+-- f raises an error that says one of the texts.
+local function refused(f, ...)
+  local ok, e = pcall(with_limit, 2 ^ 28, f)
+  t.check(not ok, "no error")
+  for _, text in ipairs{...} do if e:find(text, 1, true) then return end end
+  error("another error: " .. e, 0)
+end
+
+-- Loops --------------------------------------------------------------------------------------------------------------
+
+t.test("the rows a loop keeps are counted", function()
+  local function run(cap, options)
+    local function step(i) return i, {i + 1} end
+    return pg.while_loop(function(i) return i:lt(3) end, step, {0}, options or {max_iterations = cap})
+  end
+  refused(function() run(2 ^ 62) end, "max_iterations")
+  refused(function() run(2 ^ 53) end, "out of memory", "2^56 elements")
+  refused(function() run(1e300) end, "max_iterations")
+  refused(function() run(nil, {max_iterations = 3, checkpoint = 1e300}) end, "checkpoint")
+  refused(function() pg.loop(1e300, function(_, v) return v end, pg.ones(2)) end, "count")
+  local function wide(n)
+    return function() pg.foreach(function(_, s) return pg.ones(n), s end, pg.zeros{2 ^ 53, 0}, {pg.zeros(1)}) end
+  end
+  refused(wide(3), "out of memory")
+  refused(wide(16), "2^56 elements")
+  refused(wide(1024), "2^56 elements")
+end)
+
+t.test("what the gradient of a loop keeps is counted", function()
+  for _, wide in ipairs{1, 4, 1024} do
+    refused(function()
+      local x = pg.ones(wide):attach_grad()
+      pg.record(function() return pg.loop(2 ^ 53, function(_, v) return v * v end, x):sum() end):backward()
+    end, "out of memory", "2^56 elements")
+  end
+end)
+
+t.test("an imported loop is counted again for the sizes it runs with", function()
+  local function f(x)
+    local function step(i, v) return v, {i + 1, v * 2} end
+    return (pg.while_loop(function(i) return i:lt(3) end, step, {pg.tensor(0), x}, {max_iterations = 4}))
+  end
+  local net = pg.nn.HybridBlock:extend("Looping")
+  function net:forward(x) return f(x) end
+  local block = net()
+  block:hybridize()
+  block(pg.ones(1))
+  local json, tensors = block:export(t.tmp("limit"))
+  local changed, n = t.read(json):gsub('"limit": ?4', '"limit": 36028797018963968')
+  t.check(n > 0, "no limit in the file")
+  t.write(json, (changed:gsub('%[4, ?1%]', "[36028797018963968,1]")))
+  local loaded = pg.nn.SymbolBlock.imports(json, nil, tensors)
+  refused(function() loaded(pg.ones(1)) end, "out of memory")
+  refused(function() loaded(pg.ones(1024)) end, "2^56 elements")
+end)
+
+t.test("attributes of a file are checked as those of a call are", function()
+  local net = pg.nn.HybridBlock:extend("Windows")
+  function net:forward(x) return pg.conv1d(x, pg.ones(2, 1, 1), {groups = 2, stride = 3}) end
+  local block = net()
+  block:hybridize()
+  block(pg.ones(1, 2, 7))
+  local json, tensors = block:export(t.tmp("windows"))
+  local text = t.read(json)
+  for _, change in ipairs{{'"groups": ?2', '"groups":0'}, {'"groups": ?2', '"groups":-9'}, {'"stride": ?%[3%]',
+    '"stride":[0]'},
+                          {'"stride": ?%[3%]', '"stride":[288230376151711744]'}} do
+    local changed, n = text:gsub(change[1], change[2])
+    t.check(n > 0, "nothing to change for " .. change[1])
+    t.write(json, changed)
+    t.error_matches(function() pg.nn.SymbolBlock.imports(json, nil, tensors) end, "expected a")
+  end
+end)
+
+t.test("a count that is a tensor is checked when the loop runs", function()
+  for _, count in ipairs{1e300, 2 ^ 60, -1} do
+    local steps = pg.tensor(count, {dtype = "float64"})
+    t.error_contains(function() pg.loop(steps, function(_, v) return v end, pg.ones(2)) end, "count")
+  end
+end)
+
+-- Shapes -------------------------------------------------------------------------------------------------------------
+
+t.test("sizes of results are multiplied without overflow", function()
+  local x, labels = pg.ones(2), pg.tensor({1, 2}, {dtype = "int64"})
+  refused(function() pg.bincount(labels, {minlength = 2 ^ 62}) end, "minlength")
+  refused(function() pg.bincount(labels, {minlength = 2 ^ 55}) end, "out of memory")
+  refused(function() x:repeat_interleave{repeats = {2 ^ 62, 2 ^ 62}} end, "repeats")
+  refused(function() x:repeat_interleave{repeats = {2 ^ 55, 2 ^ 56}} end, "2^56 elements")
+  refused(function() x:repeat_interleave(2 ^ 56) end, "2^56 elements")
+  refused(function() x:tile{2 ^ 56, 2 ^ 56} end, "2^56 elements")
+  refused(function() labels:one_hot(2 ^ 56) end, "2^56 elements")
+  refused(function() x:pad{2 ^ 56, 2 ^ 56} end, "2^56 elements")
+  refused(function() pg.range(0, 1e15) end, "out of memory")
+  refused(function() pg.range(-1e308, 1e308) end, "stop")
+  refused(function() pg.linspace(0, 1, {steps = 2 ^ 56}) end, "out of memory")
+  refused(function() pg.linspace(0, 1, {steps = 2 ^ 57}) end, "steps")
+  refused(function() pg.eye(2 ^ 40, 2 ^ 40) end, "2^56 elements")
+  refused(function() pg.zeros{2 ^ 56, 2} end, "2^56 elements")
+  refused(function() pg.zeros{0, 2 ^ 56, 2} end, "2^56 elements")
+  refused(function() pg.zeros(1e300) end, "shape")
+  refused(function() pg.ones(1):expand(2 ^ 56, 2) end, "2^56 elements")
+  local empty = {}
+  for i = 1, 300 do empty[i] = pg.zeros{0, 2 ^ 56} end
+  refused(function() pg.cat(empty, 2) end, "2^56 elements")
+  t.equal(pg.cat({empty[1], empty[2]}, 1).shape, {0, 2 ^ 56})
+end)
+
+t.test("windows over dims of any length", function()
+  local image = pg.zeros{0, 1, 2 ^ 55}
+  refused(function() pg.conv_transpose1d(image, pg.ones(1, 1, 3), {stride = 2 ^ 30}) end, "2^56 elements")
+  refused(function() pg.conv1d(pg.ones(1, 1, 8), pg.zeros{0, 1, 2 ^ 54}, {dilation = 2 ^ 30}) end,
+    "at least 4611686018427387904")
+  refused(function() pg.conv1d(pg.ones(1, 4, 8), pg.zeros{0, 2 ^ 54, 1}, {groups = 2 ^ 30}) end, "channels")
+  refused(function() pg.max_pool1d(pg.ones(1, 1, 8), 2 ^ 30, {dilation = 2 ^ 30}) end, "room")
+  t.equal(pg.zeros{0, 2 ^ 53}[{{}, {1, -1, 2 ^ 52}}].shape, {0, 2})
+end)
+
+t.test("whole numbers of attributes are at most 2^56", function()
+  local x = pg.ones(4)
+  for _, number in ipairs{2 ^ 57, 2 ^ 62, -2 ^ 57, 2 ^ 63, -2 ^ 63, 1e300, -1e300, math.huge, nan, 1.5} do
+    t.error_contains(function() x:roll(number) end, "roll: bad argument 'shifts' (expected")
+    t.error_contains(function() x:topk(number) end, "topk: bad argument 'k' (expected")
+    t.error_contains(function() x:narrow(1, number, 1) end, "narrow: bad argument 'start' (expected")
+    t.error_contains(function() x:reshape{number} end, "reshape: bad argument 'shape' (expected")
+  end
+  t.error_contains(function() x:roll(2 ^ 57) end,
+    "roll: bad argument 'shifts' (expected a whole number of at most 2^56, got 144115188075855872)")
+end)
+
+-- Kernels over nothing -----------------------------------------------------------------------------------------------
+
+t.test("kernels do not walk dims beside one of 0", function()
+  local long, wide = pg.zeros{2 ^ 53, 0}, pg.zeros{0, 2 ^ 53}
+  for _, x in ipairs{long, wide} do
+    for dim = 1, 2 do
+      for _, name in ipairs{"cumsum", "cumprod", "cummax", "cummin", "softmax", "log_softmax", "sort", "argsort",
+        "flip"} do
+        t.equal((pg[name](x, dim)).shape, x.shape)
+      end
+    end
+    t.equal((x + 1):exp().shape, x.shape)
+    t.equal(x:t():contiguous().shape, {x.shape[2], x.shape[1]})
+    t.equal(x:sum():item(), 0)
+    t.equal(x:prod():item(), 1)
+    t.equal(x:to("float64"):clone().shape, x.shape)
+    t.equal(pg.stack({x, x}, 2).shape, {x.shape[1], 2, x.shape[2]})
+  end
+  t.equal(pg.linalg.solve(pg.zeros{2 ^ 53, 0, 0}, pg.zeros{2 ^ 53, 0, 0}).shape, {2 ^ 53, 0, 0})
+  t.equal(pg.linalg.inv(pg.zeros{2 ^ 53, 0, 0}).shape, {2 ^ 53, 0, 0})
+  t.equal(pg.linalg.cholesky(pg.zeros{2 ^ 53, 0, 0}).shape, {2 ^ 53, 0, 0})
+  t.equal(pg.matmul(pg.zeros{2 ^ 50, 0, 3}, pg.ones(3, 4)).shape, {2 ^ 50, 0, 4})
+  t.equal(pg.zeros{2 ^ 50, 0, 3}:linear(pg.ones(4, 3), pg.ones(4)).shape, {2 ^ 50, 0, 4})
+  t.equal(pg.zeros{2 ^ 50, 0, 3}:layer_norm({3}).shape, {2 ^ 50, 0, 3})
+  t.equal(pg.batch_norm(pg.zeros{2 ^ 50, 3, 0}, pg.zeros(3), pg.ones(3), nil, nil, {training = false}).shape, {2 ^ 50,
+    3, 0})
+  t.equal(pg.batch_norm(pg.zeros{2 ^ 50, 3, 0}, nil, nil, nil, nil, {training = true}).shape, {2 ^ 50, 3, 0})
+  t.equal(pg.embedding(pg.zeros({2 ^ 50, 0}, {dtype = "int64"}), pg.ones(3, 2)).shape, {2 ^ 50, 0, 2})
+  t.equal(pg.zeros{2 ^ 50, 5, 0}:index_select(2, pg.tensor({1, 2}, {dtype = "int64"})).shape, {2 ^ 50, 2, 0})
+end)
+
+t.test("an index is checked even where there is nothing to read", function()
+  t.error_contains(function() return pg.zeros{5, 0}:index_select(1, pg.tensor({9}, {dtype = "int64"})) end,
+    "index_select")
+end)
+
+t.test("the derivatives of digamma far left of 0", function()
+  for _, x in ipairs{-0.25, -3.75, -20.5, -1e3 - 0.25, -1e6 - 0.5, -2 ^ 50 - 0.25} do
+    local v = pg.tensor({x}, {dtype = "float64"})
+    -- psi_1(1 - x) + psi_1(x) = (pi / sin(pi x))^2
+    local expected = (math.pi / math.sin(math.pi * (x - math.floor(x)))) ^ 2
+    local sum = (v:polygamma(1) + (1 - v):polygamma(1)):item()
+    t.check(math.abs(sum - expected) <= 1e-12 * expected, x .. ": " .. sum .. " and " .. expected)
+    -- psi_2(1 - x) - psi_2(x) = 2 pi^3 cos(pi x) / sin(pi x)^3
+    local angle = math.pi * (x - math.floor(x))
+    local cubic = 2 * math.pi ^ 3 * math.cos(angle) / math.sin(angle) ^ 3
+    local difference = ((1 - v):polygamma(2) - v:polygamma(2)):item()
+    t.check(math.abs(difference - cubic) <= 1e-11 * math.abs(cubic) + 1e-11,
+      x .. ": " .. difference .. " and " .. cubic)
+  end
+  local x = pg.tensor{-1e9, -1e30, -2 ^ 22 - 0.5}:attach_grad()
+  pg.record(function() return x:digamma():sum() end):backward()
+  t.check(math.abs(x.grad[3]:item() - math.pi ^ 2) < 1e-4)
+end)
+
+-- Tables and pieces --------------------------------------------------------------------------------------------------
+
+t.test("totable of a long dim of nothing is refused", function()
+  t.error_contains(function() pg.zeros{1e7, 0}:totable() end,
+    "totable: bad argument 'x' (expected a tensor that fits a Lua table, got")
+  t.equal(#pg.zeros{1000, 0}:totable(), 1000)
+end)
+
+t.test("unbind into many pieces", function()
+  local n = t.mode == "eager" and 2 ^ 20 or 2 ^ 8
+  local pieces = pg.range(1, n):unbind()
+  t.equal(#pieces, n)
+  t.equal(pieces[n]:item(), n)
+  t.equal(#pg.range(1, n):split(1), n)
+end)
+
+t.test("empty bools are bools", function()
+  for _ = 1, 20 do pg.full({64}, 255, {dtype = "uint8"}):release() end
+  local path = t.tmp("bools.npy")
+  for _, x in ipairs{pg.empty(64, {dtype = "bool"}), pg.empty_like(pg.ones(64, {dtype = "bool"})),
+    pg.empty_like(pg.ones(64), {dtype = "bool"})} do
+    for byte in x:to_bytes():gmatch(".") do t.check(byte:byte() <= 1) end
+    pg.save(path, x)
+    t.check(pg.load(path):equal(x))
+  end
+end)
+
+-- Hidden ops ---------------------------------------------------------------------------------------------------------
+
+t.test("hidden ops check what they are given", function()
+  local x, v, m = pg.ones(4, 3, 5), pg.ones(3), pg.ones(2, 2)
+  local places = pg.tensor({0, 100, -5, 3}, {dtype = "int32"}):reshape{1, 1, 2, 2}
+  local image = pg.ones(1, 1, 2, 2)
+  local calls = {
+    _batch_norm_train = {{v}, {x, pg.ones(2), pg.ones(2)}, {x, v}, {x, nil, nil, pg.ones(9)}},
+    _batch_norm_sums = {{v, v, v, v}, {x, pg.ones(99), v, x}, {x, v, v, m}, {x, v:to("float64"), v, x}},
+    _batch_norm_dx = {{x, v, v, m, v, v}, {x, v, v, x, pg.ones(1), v}, {v, v, v, v, v, v}},
+    _batch_norm_apply = {{v, v, v}, {x, pg.ones(1), v}, {x, v, pg.ones(7)}},
+    _row_norm_dx = {{x, v, v, x, nil, {5}}, {x, pg.ones(4, 3, 1), pg.ones(4, 3, 1), m, nil, {5}}},
+    _row_norm_dw = {{x, v, v, x, {5}}, {x, pg.ones(4, 3, 1), pg.ones(4, 3, 1), m, {5}}},
+    _max_pool = {{x, {}}, {x, {1, 1, 1, 1}}},
+    _max_pool_backward = {{image, places, {2, 2}}, {image, pg.zeros({9}, {dtype = "int32"}), {2, 2}},
+      {image, places, {}},
+      {image, places, {-1, 2}}, {image, places:to("int64"), {200, 200}}},
+    _max_pool_take = {{image, places, 2}, {pg.ones(1, 1, 1, 1), places, 2}, {image, places, 0}, {image, places, 99},
+      {v, places, 2}},
+    _avg_pool_backward = {{image, {9, 9}, {2, 2}}, {image, {2}, {2, 2}}, {v, {2, 2}, {2, 2}}},
+    _conv_by_input = {{image, pg.ones(1, 1, 3, 3), {9, 9}}, {image, pg.ones(4, 1, 1, 1), {2, 2}},
+      {image, pg.ones(1, 1, 1, 1), {}}},
+    _conv_by_weight = {{image, image, {9, 9}}, {image, pg.ones(3, 1, 2, 2), {1, 1}},
+      {image, pg.ones(1, 3, 2, 2), {2, 2}}},
+    _conv_act = {{image, pg.ones(1, 9, 1, 1)}, {v, v}},
+    _linear_act = {{x, v}, {x, pg.ones(2, 9)}},
+    _nll_dx = {{pg.ones(2, {dtype = "int64"}), nil, v, {9, 9}}, {v, nil, v, {3, 2}},
+      {pg.ones(3, {dtype = "int64"}), pg.ones(9), v, {3, 2}}},
+    _cross_entropy_dx = {{m, pg.ones(9, {dtype = "int64"}), nil, v, v},
+      {m, pg.ones(2, {dtype = "int64"}), nil, pg.ones(7), pg.ones(2)},
+      {m, pg.ones(2, {dtype = "int64"}), pg.ones(9), pg.ones(2), pg.ones(2)}},
+    _softmax_backward = {{m, v, 1}, {m, m:to("float64"), 1}},
+    _log_softmax_backward = {{m, v, 1}, {m, m:to("float64"), 1}},
+    _scan_affine = {{m, v, 1}, {m, m:to("float64"), 1}},
+    _resample = {{pg.ones(2, 0), 2, 4, 1}, {m, 1, -1, 1}, {m, 1, 4, nan}, {m, 1, 4, math.huge},
+      {pg.tensor(1), 1, 4, 1}},
+    _resample_backward = {{pg.ones(2, 0), 2, 4, 1}, {m, 1, 0, 1}, {m, 1, 4, nan}},
+    _slice = {{m, {5, 5}, {1, 1}, {1, 1}, {0, 0}}, {m, {0}, {1}, {1}, {0}},
+      {m, {0, 0}, {2 ^ 56, 1}, {2 ^ 56, 1}, {0, 0}}},
+    _slice_backward = {{m, {1, 1}, {0, 0}, {2, 2}, {1, 1}, {0, 0}}},
+    _gather_backward = {{m, pg.ones(2, 2, {dtype = "int64"}) * 9, 1, {2, 2}}},
+    _index_select_backward = {{m, pg.tensor({9, 1}, {dtype = "int64"}), 1, 2},
+      {m, pg.tensor({1, 1}, {dtype = "int64"}), 1, -3}},
+    _sequence_last_backward = {{m, pg.tensor{99, 1}, 1, 2}, {m, pg.ones(5), 1, 2}},
+    _diagonal_backward = {{m, {2, 2}}, {v, {2, 9}}},
+    _pad_backward = {{m, {1, 1}, "reflect", {9}}, {m, {0, 0}, "reflect", {9, 9}}},
+    _mask_get_backward = {{m, pg.ones(7, {dtype = "bool"}), {2, 2}}, {m, pg.ones(2, {dtype = "bool"}):lt(0), {2, 2}}},
+    _reshape_to = {{m, {5}}, {m, {-1, -4}}},
+  }
+  for name, list in pairs(calls) do
+    for k, args in ipairs(list) do
+      local ok, e = pcall(ops[name], unpack(args, 1, table.maxn(args)))
+      t.check(not ok, name .. " took wrong arguments " .. k)
+      t.check(not e:find("attempt", 1, true), e)
+    end
+  end
+end)
+
+t.test("functions whose upvalues a script replaced raise errors", function()
+  local x = pg.ones(2)
+  local meta = debug.getmetatable(x)
+  local functions = {pg.add, pg.sum, pg.one_hot, pg.conv2d, pg.select, pg.unbind, pg.sgd_update_, x.add_, x.sum,
+    x.item, pg.tensor, pg.from_bytes, meta.__index, meta.__newindex, meta.__add, meta.__unm, meta.__len, meta.__eq,
+    meta.__lt, meta.__tostring, meta.__gc}
+  local _, state = debug.getupvalue(pg.add, 1)
+  local _, binding = debug.getupvalue(pg.add, 2)
+  local _, other = debug.getupvalue(pg.dropout, 2)
+  local _, effect = debug.getupvalue(ops._call_value, 2)
+  local junk = {nil, false, 1, "text", {}, io.stdout, newproxy(), x, state, binding, other, effect, function() end}
+  for _, f in pairs(functions) do
+    if type(f) == "function" and debug.getinfo(f, "S").what == "C" then
+      for i = 1, 5 do
+        local name, old = debug.getupvalue(f, i)
+        if not name then break end
+        for k = 1, 13 do
+          debug.setupvalue(f, i, junk[k])
+          pcall(f, x, x)
+          pcall(f, x, "shape")
+          pcall(f, x, {lr = 1})
+          pcall(f)
+        end
+        debug.setupvalue(f, i, old)
+      end
+    end
+  end
+  debug.setupvalue(pg.add, 1, nil)
+  local ok, e = pcall(pg.add, x, x)
+  debug.setupvalue(pg.add, 1, state)
+  t.check(not ok and e:find("an upvalue of this function was replaced", 1, true), e)
+  t.equal((pg.ones(2) + 1):sum():item(), 4)
+end)
+
+-- Generated ----------------------------------------------------------------------------------------------------------
+
+local numeric = {int = true, dim = true, float = true, ints = true, dims = true, floats = true}
+local edges = {2 ^ 31, 2 ^ 53, 2 ^ 56, 2 ^ 62, -2 ^ 63, 1e300, nan, -1, 0}
+local shapes = {{2 ^ 53, 0}, {0, 2 ^ 53}, {0, 2 ^ 31}, {2 ^ 31, 0, 2 ^ 20}, {1, 0, 2 ^ 53}, {2 ^ 53, 1, 0},
+  {0, 1, 1, 2 ^ 53}, {2 ^ 53, 2, 0, 3}}
+
+-- x with 0 and a huge size in place of two of its dims.
+local function stretched(x, k)
+  local shape = {unpack(x.shape)}
+  if #shape < 2 then return pg.zeros({0}, {dtype = x.dtype}) end
+  local huge = k % #shape + 1
+  local none = (huge + math.floor(k / #shape) % (#shape - 1)) % #shape + 1
+  shape[huge], shape[none] = 2 ^ 45, 0
+  return pg.zeros(shape, {dtype = x.dtype})
+end
+
+local function attempt(row, case, args, attrs)
+  local ok, e = pcall(driver.run, row, {args = args, attrs = attrs}, args)
+  if not ok then t.check(type(e) == "string" and not e:find("attempt to", 1, true), row.name .. ": " .. tostring(e)) end
+end
+
+local function with_option(attrs, name, value)
+  local out = {}
+  for key, old in pairs(attrs or {}) do out[key] = old end
+  out[name] = value
+  return out
+end
+
+local function try_edges(row, case)
+  for _, attr in ipairs(row.attrs) do
+    if numeric[attr.kind] then
+      for _, edge in ipairs(edges) do
+        attempt(row, case, case.args, with_option(case.attrs, attr.name, edge))
+        local twice = with_option(case.attrs, attr.name, {edge, edge})
+        if attr.kind:sub(-1) == "s" then attempt(row, case, case.args, twice) end
+      end
+    end
+  end
+end
+
+local function try_shapes(row, case)
+  for k = 0, 5 do
+    local function all(x) return driver.is_tensor(x) and stretched(x, k) or x end
+    attempt(row, case, driver.map(all, case.args), case.attrs)
+    for place = 1, #driver.tensors(case.args) do  -- one of them alone
+      local n = 0
+      attempt(row, case, driver.map(function(x)
+        if not driver.is_tensor(x) then return x end
+        n = n + 1
+        return n == place and stretched(x, k) or x
+      end, case.args), case.attrs)
+    end
+  end
+  for _, shape in ipairs(shapes) do
+    local function all(x) return driver.is_tensor(x) and pg.zeros(shape, {dtype = x.dtype}) or x end
+    attempt(row, case, driver.map(all, case.args), case.attrs)
+  end
+end
+
+if t.mode ~= "gcstress" then
+  for _, name in ipairs(pg.testing.op_names(true)) do
+    local row = pg.testing.op_row(name)
+    t.test("edge numbers and empty shapes of " .. name, function()
+      if row.effect then return end
+      local cases = require("tests.ops.cases").of(row)
+      with_limit(2 ^ 28, function()
+        for k = 1, math.min(#cases, 3) do
+          try_edges(row, cases[k])
+          try_shapes(row, cases[k])
+        end
+      end)
+    end)
+  end
+end
