@@ -157,7 +157,7 @@ Values Replay::results(const Node& node) {
     case NodeKind::kConstant: return {builder_.add_constant(node.constant)};
     case NodeKind::kOp: {
       Values out = apply(ctx_, *node.op, in, node.attrs);
-      check_outputs(node, out.size(), node.line >= 0 ? builder_.graph.lines[size_t(node.line)] : "");
+      check_outputs(node, out.size(), *of_);
       return out;
     }
     case NodeKind::kDetach: return {in[0].detached()};
@@ -219,12 +219,14 @@ Values Replay::inlined(const Graph& body, const Values& arguments) {
   std::vector<Values> values(body.nodes.size());
   for (size_t k = 0; k < body.inputs.size(); ++k) values[size_t(body.inputs[k])].push_back(arguments[k]);
   std::swap(values, values_);
+  const Graph* outer = std::exchange(of_, &body);
   for (size_t i = 0; i < body.nodes.size(); ++i)
     if (body.nodes[i].kind != NodeKind::kInput) values_[i] = results(body.nodes[i]);
   Values out;
   for (const Operand& operand : body.outputs) out.push_back(value(operand));
   for (const TypeGuard& guard : body.guards) check_one(guard, body);
   std::swap(values, values_);
+  of_ = outer;
   return out;
 }
 
@@ -274,8 +276,9 @@ void check_guard(const TypeGuard& guard, const Value& value, const std::string& 
                             describe(guard.kind, guard.dim, guard.value), describe(guard.kind, guard.dim, now)));
 }
 
-void check_outputs(const Node& node, size_t outputs, const std::string& line) {
+void check_outputs(const Node& node, size_t outputs, const Graph& of) {
   if (outputs == node.types.size()) return;
+  const std::string line = node.line >= 0 ? of.lines[size_t(node.line)] : "";
   throw Retrace(fmt::format("{}{}the script got {} outputs of {}, now there are {}", line, line.empty() ? "" : ": ",
                             node.types.size(), node.op->name, outputs));
 }

@@ -27,7 +27,7 @@ class Retrace : public Error {
 void check_guard(const TypeGuard& guard, const Value& value, const std::string& line);
 
 // Throws Retrace where the op of a trace's node gives another number of outputs than the script got.
-void check_outputs(const Node& node, size_t outputs, const std::string& line);
+void check_outputs(const Node& node, size_t outputs, const Graph& of);
 
 // The joint program of one call: `outputs` of the trace, then, where the call is recorded, gradients.
 struct Specialized {

@@ -65,6 +65,7 @@ class Replay {
   Context ctx_;
   GraphBuilder builder_;
   std::vector<Values> values_;
+  const Graph* of_ = &trace_;  // whose nodes are replayed
   std::vector<uint64_t> first_sequences_;
   Values inputs_;
   std::vector<Ref<TapeNode>> leaves_;

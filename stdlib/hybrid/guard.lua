@@ -47,7 +47,7 @@ end
 -- The variable that holds a table found by its path: a step from that of the table around it, or the whole path where
 -- that has none here. So a chunk is as long as one path and a step for each check, however deep the tables nest.
 local function name_path(self, ref)
-  local around, text = ref.path.place.node, nil
+  local around, text = ref.path.place.node
   if around and self.names[around] then
     local refs = {}
     local key = place.key(refs, ref.path.place.key)

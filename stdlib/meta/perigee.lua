@@ -4837,6 +4837,11 @@ function pg.get_num_threads() end
 ---@return any
 function pg.devices() end
 
+---pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2": what kernels on the CPU use. The environment variable
+---PERIGEE_MAX_ISA sets a lower limit than the CPU's.
+---@return any
+function pg.instruction_set() end
+
 ---pg.synchronize(device) waits until the device has done what it was asked.
 ---@param device any
 ---@return any

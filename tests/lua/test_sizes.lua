@@ -329,7 +329,7 @@ local function stretched(x, k)
   return pg.zeros(shape, {dtype = x.dtype})
 end
 
-local function attempt(row, case, args, attrs)
+local function attempt(row, _, args, attrs)
   local ok, e = pcall(driver.run, row, {args = args, attrs = attrs}, args)
   if not ok then t.check(type(e) == "string" and not e:find("attempt to", 1, true), row.name .. ": " .. tostring(e)) end
 end
