@@ -10,7 +10,7 @@ end
 -- Ends the scope and hands on the results, or the error as it was.
 local function leave(guard, ok, ...)
   core.pop_modes(guard)
-  if not ok then error((...), 0) end
+  if not ok then error((select(1, ...)), 0) end
   return ...
 end
 
@@ -373,7 +373,7 @@ function autograd.detect_anomaly(f, ...)
   local before = core.set_detect_anomaly(true)
   local function finish(ok, ...)
     core.set_detect_anomaly(before)
-    if not ok then error((...), 0) end
+    if not ok then error((select(1, ...)), 0) end
     return ...
   end
   return finish(pcall(f, ...))

@@ -93,8 +93,7 @@ local function generate(arguments, inputs, names_of)
     names[i] = "x" .. i
   end
   for k = 1, inputs do parts[k] = position[k] or (names_of[k] and ("holder[%q]"):format(names_of[k])) or "boxes[" .. k .. "]" end
-  local text = ([[
-    local run, program, boxes, holder, refused, bad, is_tensor = ...
+  local text = ([[local run, program, boxes, holder, refused, bad, is_tensor = ...
     return function(%s)
       %s
       local y, why = run(program%s)

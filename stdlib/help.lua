@@ -142,7 +142,7 @@ end
 --- help.text([what]) -> what pg.help prints.
 function help.text(...)
   if select("#", ...) == 0 then return overview .. "\n" .. columns(core.op_names(false)) end
-  local what = ...
+  local what = select(1, ...)
   local text
   if type(what) == "string" then text = named(what)
   elseif type(what) == "function" then text = of_function(what)

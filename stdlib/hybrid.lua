@@ -118,7 +118,7 @@ end
 
 local function leave(ok, ...)
   graphs.off = graphs.off - 1
-  if not ok then error((...), 0) end
+  if not ok then error((select(1, ...)), 0) end
   return ...
 end
 

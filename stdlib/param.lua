@@ -223,7 +223,7 @@ local methods = core.tensor_methods
 --- p:set_shape{…} fills in the dims of a parameter that were unknown; known dims must agree.
 function methods.set_shape(p, ...)
   local e = check_param("set_shape", p)
-  local first = (...)
+  local first = select(1, ...)
   local shape = check_shape("set_shape", type(first) == "table" and first or {...})
   param.merge("set_shape", "shape", param.shape(p), shape)
   if core.has_value(p) then return p end

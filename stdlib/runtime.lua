@@ -4,9 +4,9 @@ local runtime = {}
 
 local function leave(guard, ok, ...)
   if not ok then
-    core.keep_in_scope(guard, (...))
+    core.keep_in_scope(guard, (select(1, ...)))
     core.pop_scope(guard)
-    error((...), 0)
+    error((select(1, ...)), 0)
   end
   core.keep_in_scope(guard, ...)
   core.pop_scope(guard)

@@ -1,4 +1,5 @@
 -- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--times] [--all] [pattern]
+-- In another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee … ; tests of the program run that one.
 -- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own. --all: all
 -- files in modes that take a sample.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
@@ -88,13 +89,14 @@ local function pass_on()
   local args = {}
   if opts.times then args[#args + 1] = "--times" end
   if opts.all then args[#args + 1] = "--all" end
+  if opts.program then args[#args + 1] = quote("--program=" .. opts.program) end
   if opts.pattern then args[#args + 1] = quote(opts.pattern) end
   return table.concat(args, " ")
 end
 
 local function run_files(mode)
   local pg = require "perigee"
-  t.mode, t.root, t.filter, t.program = mode.name, root, opts.pattern, absolute(program)
+  t.mode, t.root, t.filter, t.program = mode.name, root, opts.pattern, absolute(opts.program or program)
   local report = os.getenv("PERIGEE_TEST_REPORT")
   local function note(text)
     if not report then return end

@@ -98,7 +98,7 @@ end
 local function errors_kept(keep, f)
   local function pass(ok, ...)
     if ok then return ... end
-    keep.error = ...
+    keep.error = select(1, ...)
     error(keep.error, 0)
   end
   return f and function(...) return pass(pcall(f, ...)) end

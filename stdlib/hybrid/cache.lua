@@ -151,7 +151,7 @@ end
 -- The first run of a new entry is the call that traced it: not a hit.
 local function first_run(self, entry, ok, ...)
   self.fresh = nil
-  if not ok then error((...), 0) end
+  if not ok then error((select(1, ...)), 0) end
   if not self.eager then entry.hits = entry.hits - 1 end
   self.hits_before = total_hits(self)
   return ...

@@ -120,7 +120,7 @@ end
 
 local function finish(before, ok, ...)
   inside = before
-  if not ok then error((...), 0) end
+  if not ok then error((select(1, ...)), 0) end
   return ...
 end
 

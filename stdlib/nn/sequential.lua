@@ -30,9 +30,8 @@ local function define(parent, name)
   --- nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in turn; functions may stand among
   --- them. `net[i]` is a child, `#net` their number; the first child gets all arguments, each other one value.
   function class:init(...)
-    local first = (...)
     local list = {...}
-    if select("#", ...) == 1 and args.plain(first) then list = first end
+    if select("#", ...) == 1 and args.plain(list[1]) then list = list[1] end
     for i = 1, check_list(name, list) do rawset(self, i, list[i]) end
   end
 

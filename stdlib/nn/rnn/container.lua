@@ -44,8 +44,8 @@ local function define_sequential(parent, name)
   --- nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells on top of each other; the states are those of all
   --- in one list. `cell[i]` is a child, `#cell` their number.
   function class:init(...)
-    local first, list = (...), {...}
-    if select("#", ...) == 1 and args.plain(first) then list = first end
+    local list = {...}
+    if select("#", ...) == 1 and args.plain(list[1]) then list = list[1] end
     self:add(unpack(list, 1, table.maxn(list)))
   end
 
