@@ -12,7 +12,15 @@
 #include <new>
 #include <vector>
 
+#include "tensor/buffer_limit.h"
 #include "tensor/error.h"
+
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(data, bytes) (void(data), void(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(data, bytes) (void(data), void(bytes))
+#endif
 
 namespace pg {
 
@@ -37,6 +45,7 @@ Counters counters;
 
 thread_local int64_t fail_countdown = 0;
 thread_local bool fail_persistent = false, fail_happened = false;
+thread_local size_t largest_request = kMaxBytes.count();
 thread_local OutOfMemoryHandler oom_handler = nullptr;
 thread_local void* oom_context = nullptr;
 
@@ -92,6 +101,7 @@ void* system_allocate(size_t size) {
   return posix_memalign(&block, 64, size) == 0 ? block : nullptr;
 }
 void system_free(void* block, size_t size) {
+  ASAN_UNPOISON_MEMORY_REGION(block, size);
   if (size >= kMapped) munmap(block, size);
   else std::free(block);
 }
@@ -233,6 +243,15 @@ void cached_free(void* block, size_t size) {
   cache().give(block, size);
 }
 
+// Under AddressSanitizer: only the bytes asked for may be touched, and none of a block that waits to be used again.
+void poison_unasked(const Buffer* b, size_t size) {
+  const char* end = static_cast<const char*>(b->data) + b->bytes;
+  ASAN_POISON_MEMORY_REGION(end, size_t(reinterpret_cast<const char*>(b) + size - end));
+}
+void poison_resting(void* block, size_t size) {
+  if (size > kHeader) ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + kHeader, size - kHeader);
+}
+
 void write_guards(Buffer* b) {
   auto* data = static_cast<unsigned char*>(b->data);
   std::memset(data, kPoisonByte, b->bytes);
@@ -250,12 +269,13 @@ void check_guards(const Buffer* b) {
 }
 
 Buffer* try_allocate(Device device, Bytes wanted) {
-  if (wanted > kMaxBytes) return nullptr;
+  if (wanted > kMaxBytes || wanted.count() > largest_request) return nullptr;
   const size_t bytes = wanted.count();
   const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
   const size_t size = class_size(kHeader + (device.is_cpu() ? bytes + 2 * guard : 0));
   void* block = cached_allocate(size);
   if (!block) return nullptr;
+  ASAN_UNPOISON_MEMORY_REGION(block, size);
   Buffer* b = BufferAccess::construct(block);
   BufferAccess::capacity(b) = size;
   b->bytes = bytes;
@@ -263,6 +283,7 @@ Buffer* try_allocate(Device device, Bytes wanted) {
   if (device.is_cpu()) {
     b->data = static_cast<char*>(block) + kHeader + guard;
     if (guard) write_guards(b);
+    else poison_unasked(b, size);
   } else if (!(b->data = device_table(device).allocate(device.index, std::max<size_t>(bytes, 1)))) {
     cached_free(block, size);
     return nullptr;
@@ -295,6 +316,7 @@ void Buffer::destroy(Buffer* b) {
   else if (guard_mode())
     check_guards(b);
   const size_t size = BufferAccess::capacity(b);
+  poison_resting(b, size);
   b->~Buffer();
   cached_free(b, size);
 }
@@ -318,5 +340,6 @@ void fail_allocation(int64_t nth, bool persistent) {
   fail_happened = false;
 }
 bool allocation_failed() { return fail_happened; }
+void limit_allocation(size_t bytes) { largest_request = bytes > 0 ? bytes : kMaxBytes.count(); }
 
 }  // namespace pg

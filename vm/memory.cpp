@@ -2,6 +2,7 @@
 #include <unordered_set>
 
 #include "tensor/buffer.h"
+#include "tensor/buffer_limit.h"
 #include "tensor/parallel.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -194,6 +195,12 @@ int failure_happened(lua_State* L, State&) {
   return 1;
 }
 
+int limit_requests(lua_State* L, State& state) {
+  const int64_t bytes = check_integer(L, state, 1, "limit_allocation", "bytes");
+  limit_allocation(size_t(std::max<int64_t>(bytes, 0)));
+  return 0;
+}
+
 int allocations(lua_State* L, State&) {
   lua_pushnumber(L, double(memory_stats().allocations));
   return 1;
@@ -225,6 +232,7 @@ void open_memory(lua_State* L, State& state) {
                       {"collect", entry<collect_all>},
                       {"fail_allocation", entry<inject_failure>},
                       {"allocation_failed", entry<failure_happened>},
+                      {"limit_allocation", entry<limit_requests>},
                       {"allocations", entry<allocations>}});
   lua_setfield(L, -2, "testing");
 }

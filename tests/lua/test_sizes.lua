@@ -2,6 +2,7 @@
 -- written past the end of a buffer that is too small.
 local t = require "tests.support"
 local driver = require "tests.ops.driver"
+local edges = require "tests.ops.edges"
 local with_limit = require "tests.ops.limit"
 local pg = require "perigee"
 
@@ -315,20 +316,6 @@ end)
 -- Generated ----------------------------------------------------------------------------------------------------------
 
 local numeric = {int = true, dim = true, float = true, ints = true, dims = true, floats = true}
-local edges = {2 ^ 31, 2 ^ 53, 2 ^ 56, 2 ^ 62, -2 ^ 63, 1e300, nan, -1, 0}
-local shapes = {{2 ^ 53, 0}, {0, 2 ^ 53}, {0, 2 ^ 31}, {2 ^ 31, 0, 2 ^ 20}, {1, 0, 2 ^ 53}, {2 ^ 53, 1, 0},
-  {0, 1, 1, 2 ^ 53}, {2 ^ 53, 2, 0, 3}}
-
--- x with 0 and a huge size in place of two of its dims.
-local function stretched(x, k)
-  local shape = {unpack(x.shape)}
-  if #shape < 2 then return pg.zeros({0}, {dtype = x.dtype}) end
-  local huge = k % #shape + 1
-  local none = (huge + math.floor(k / #shape) % (#shape - 1)) % #shape + 1
-  shape[huge], shape[none] = 2 ^ 45, 0
-  return pg.zeros(shape, {dtype = x.dtype})
-end
-
 local function attempt(row, _, args, attrs)
   local ok, e = pcall(driver.run, row, {args = args, attrs = attrs}, args)
   if not ok then t.check(type(e) == "string" and not e:find("attempt to", 1, true), row.name .. ": " .. tostring(e)) end
@@ -344,7 +331,7 @@ end
 local function try_edges(row, case)
   for _, attr in ipairs(row.attrs) do
     if numeric[attr.kind] then
-      for _, edge in ipairs(edges) do
+      for _, edge in ipairs(edges.numbers) do
         attempt(row, case, case.args, with_option(case.attrs, attr.name, edge))
         local twice = with_option(case.attrs, attr.name, {edge, edge})
         if attr.kind:sub(-1) == "s" then attempt(row, case, case.args, twice) end
@@ -355,18 +342,18 @@ end
 
 local function try_shapes(row, case)
   for k = 0, 5 do
-    local function all(x) return driver.is_tensor(x) and stretched(x, k) or x end
+    local function all(x) return driver.is_tensor(x) and edges.stretched(x, k) or x end
     attempt(row, case, driver.map(all, case.args), case.attrs)
     for place = 1, #driver.tensors(case.args) do  -- one of them alone
       local n = 0
       attempt(row, case, driver.map(function(x)
         if not driver.is_tensor(x) then return x end
         n = n + 1
-        return n == place and stretched(x, k) or x
+        return n == place and edges.stretched(x, k) or x
       end, case.args), case.attrs)
     end
   end
-  for _, shape in ipairs(shapes) do
+  for _, shape in ipairs(edges.shapes) do
     local function all(x) return driver.is_tensor(x) and pg.zeros(shape, {dtype = x.dtype}) or x end
     attempt(row, case, driver.map(all, case.args), case.attrs)
   end

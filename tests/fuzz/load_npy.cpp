@@ -1,0 +1,11 @@
+// Bytes as a npy file, plain or gzipped.
+#include "tests/fuzz/loader.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pg;
+  test::load_bytes(test::text_of(data, size), [](const std::string& path) {
+    const Value value = load_npy(path);
+    test::require(test::same_bytes(value, load_npy(path)), "two loads differ");
+  });
+  return 0;
+}

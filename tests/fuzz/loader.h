@@ -1,0 +1,75 @@
+// What the targets of libFuzzer share. A target is given bytes, loads them as a file and checks that they are refused
+// with an ordinary error or that what was loaded is sound.
+#pragma once
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "graph/serialize.h"
+#include "graph/serialize_file.h"
+#include "tensor/buffer_limit.h"
+#include "tensor/context.h"
+
+namespace pg::test {
+
+// Requests for more memory than this fail: a small file must not need more, and a fuzzer must not wait for it.
+inline constexpr size_t kLargestRequest = size_t(4) << 20;
+
+// A file in memory that is rewritten for each input.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(memfd_create("perigee-fuzz", 0)), path_(fmt::format("/proc/self/fd/{}", fd_)) {
+    if (fd_ < 0) std::abort();
+  }
+  ~MemoryFile() { ::close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  const std::string& put(std::string_view bytes) {
+    if (ftruncate(fd_, 0) != 0 || pwrite(fd_, bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) std::abort();
+    return path_;
+  }
+
+ private:
+  int fd_;
+  std::string path_;
+};
+
+inline void require(bool holds, std::string_view what) {
+  if (holds) return;
+  fmt::print(stderr, "perigee: {}\n", what);
+  std::abort();
+}
+
+inline std::string_view text_of(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+inline bool same_bytes(const Value& a, const Value& b) {
+  if (a.dtype() != b.dtype() || !std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end()))
+    return false;
+  const size_t bytes = size_t(a.numel()) * size_t(size_of(a.dtype()));
+  return bytes == 0 || std::memcmp(a.array().data(), b.array().data(), bytes) == 0;
+}
+
+// Runs load(path); an error must say which file it is about, and lack of memory must be an error too.
+template <class Load>
+void load_bytes(std::string_view bytes, Load&& load) {
+  static MemoryFile file;
+  const std::string& path = file.put(bytes);
+  limit_allocation(kLargestRequest);
+  try {
+    load(path);
+  } catch (const OutOfMemory&) {
+  } catch (const Error& e) {
+    require(std::string_view(e.what()).starts_with("load: " + path + ": "), e.what());
+  }
+}
+
+}  // namespace pg::test

@@ -1,0 +1,159 @@
+-- Writes what libFuzzer starts from: build/perigee tests/fuzz/seeds.lua FOLDER. A folder of small files a target,
+-- FOLDER/graph/… and so on, and a dictionary each, FOLDER/graph.dict.
+local root = arg[0]:match("^(.*)/tests/fuzz/seeds%.lua$") or "."
+package.path = root .. "/?.lua;" .. package.path
+local pg = require "perigee"
+local folder = assert(arg[1], "usage: seeds.lua FOLDER")
+
+local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+local function write(path, text)
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+end
+
+for _, target in ipairs{"safetensors", "npy", "idx", "graph"} do os.execute("mkdir -p " .. quote(folder .. "/"
+  .. target)) end
+pg.manual_seed(1)
+
+-- Tensors -----------------------------------------------------------------------------------------------------------
+
+local dtypes = {"bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+local shapes = {{}, {0}, {3}, {2, 3}, {1, 0, 4}, {2, 1, 3, 2}}
+
+for k, shape in ipairs(shapes) do
+  for i, dtype in ipairs(dtypes) do
+    local x = (pg.rand(shape) * 2):to(dtype)
+    local name = folder .. "/npy/" .. dtype .. k
+    if dtype ~= "bfloat16" then pg.save(name .. ".npy", x) end
+    if i % 3 == k % 3 then
+      pg.save(folder .. "/safetensors/" .. dtype .. k .. ".safetensors", {a = x, ["b.weight"] = pg.ones(2),
+        c = x:to("float32")})
+    end
+  end
+end
+
+local function big_endian(n) return string.char(math.floor(n / 2 ^ 24) % 256, math.floor(n / 2 ^ 16) % 256,
+  math.floor(n / 256) % 256, n % 256) end
+
+for code, size in pairs{[0x08] = 1, [0x09] = 1, [0x0B] = 2, [0x0C] = 4, [0x0D] = 4, [0x0E] = 8} do
+  local data = ("\1\2\3\4\5\6"):rep(size)
+  write(folder .. "/idx/" .. code .. "-1", "\0\0" .. string.char(code, 1) .. big_endian(6) .. data)
+  write(folder .. "/idx/" .. code .. "-3", "\0\0" .. string.char(code, 3) .. big_endian(1) .. big_endian(2)
+    .. big_endian(3) .. data)
+end
+for _, format in ipairs{"npy/float323.npy", "idx/8-1"} do
+  local path = quote(folder .. "/" .. format)
+  os.execute("gzip -c " .. path .. " > " .. path .. ".gz 2>/dev/null")
+end
+
+-- Graphs ------------------------------------------------------------------------------------------------------------
+
+-- A block whose forward is f.
+local function block_of(f, make)
+  local class = pg.nn.HybridBlock:extend("Seed")
+  function class:forward(...) return f(self, ...) end
+  local block = class()
+  if make then make(block) end
+  block:initialize()
+  return block
+end
+
+local function dense(block) block.dense = pg.nn.Dense(3, {in_units = 4}) end
+local function image(block)
+  block.conv = pg.nn.Conv2D(2, 3, {padding = 1, in_channels = 1})
+  block.norm = pg.nn.BatchNorm{in_channels = 2}
+  block.pool = pg.nn.MaxPool2D(2)
+end
+
+local seeds = {
+  dense = {function(self, x) return self.dense(x):relu() end, {pg.ones(2, 4)}, dense},
+  loss = {function(self, x) return self.dense(x):log_softmax(2):mean(), x:dropout(0.5) end, {pg.ones(2, 4)}, dense},
+  image = {function(self, x) return self.pool(self.norm(self.conv(x))):reshape{x.shape[1], -1} end, {pg.ones(1, 1, 4,
+    4)}, image},
+  pointwise = {function(_, x, y) return (x * y + 1):exp():sigmoid(), x:gt(y), pg.where(x:lt(0), x, y) end,
+    {pg.ones(2, 3), pg.ones(3)}},
+  shapes = {function(_, x) return pg.cat({x:t(), x:t()}, 1)[{{2, 3}, {1, -1, 2}}], x:reshape{-1}:cumsum(1), x:sum(1),
+    x:sort(2) end,
+    {pg.rand(3, 4)}},
+  pieces = {function(_, x)
+    local parts = x:split(2, 1)
+    return parts[1] * 2, parts[2], x:unbind(2)[1], x:chunk(2, 2)[2]
+  end, {pg.rand(4, 3)}},
+  indexing = {function(_, x, i) return x:index_select(1, i), x:gather(1, i:reshape{2, 1}), pg.one_hot(i, 4),
+    pg.embedding(i, x) end,
+    {pg.rand(4, 3), pg.tensor({1, 2}, {dtype = "int64"})}},
+  matrices = {function(_, x) return pg.linalg.inv(x), pg.matmul(x, x), x:softmax(1), x:topk(2) end, {pg.eye(3) + 1}},
+  foreach = {function(_, x, h)
+    local out, state = pg.foreach(function(row, s) return row * s, s + row:dropout(0.5) end, x, h)
+    return out, state
+  end, {pg.rand(3, 2), pg.ones(2)}},
+  while_loop = {function(_, x)
+    local outs, vars = pg.while_loop(function(i) return i:lt(3) end, function(i, v) return v, {i + 1, v * 2} end,
+      {pg.tensor(0), x},
+      {max_iterations = 4})
+    return outs, vars[2]
+  end, {pg.ones(2)}},
+  loop = {function(_, x) return pg.loop(3, function(k, v) return (v * k):tanh() end, x) end, {pg.ones(2, 2)}},
+  counted = {function(_, x, n) return pg.loop(n, function(_, v) return v * 0.5 + x end, x) end,
+    {pg.ones(2), pg.tensor({3}, {dtype = "int64"}):sum()}},
+  cond = {function(_, x) return pg.cond(x:sum():gt(0), function() return x * 2 end, function() return x - 1 end) end,
+    {pg.ones(2)}},
+  nested = {function(_, x)
+    return (pg.foreach(function(row, s)
+      local inner = pg.loop(2, function(_, v) return v * row end, s)
+      return pg.cond(inner:sum():gt(1), function() return inner end, function() return inner + 1 end), s
+    end, x, pg.ones(2)))
+  end, {pg.rand(2, 2)}},
+}
+
+local scratch = os.tmpname()
+for name, seed in pairs(seeds) do
+  local block = block_of(seed[1], seed[3])
+  block:hybridize()
+  block(unpack(seed[2]))
+  local json, tensors = block:export(scratch)
+  write(folder .. "/graph/" .. name, read(json) .. "\0" .. read(tensors))
+  os.remove(json)
+  os.remove(tensors)
+end
+os.remove(scratch)
+write(folder .. "/graph/golden", read(root .. "/tests/golden/model-v1.json") .. "\0" .. read(root
+  .. "/tests/golden/model-v1.safetensors"))
+
+-- Dictionaries ------------------------------------------------------------------------------------------------------
+
+local function dictionary(target, words)
+  local out = {}
+  for k, word in ipairs(words) do
+    out[k] = '"' .. word:gsub('[%c"\\\128-\255]', function(c) return ("\\x%02X"):format(c:byte()) end) .. '"\n'
+  end
+  write(folder .. "/" .. target .. ".dict", table.concat(out))
+end
+
+local numbers = {"0", "-1", "9007199254740992", "4611686018427387904", "9223372036854775807", "1e300"}
+local function with(list)
+  for _, number in ipairs(numbers) do list[#list + 1] = number end
+  return list
+end
+
+dictionary("safetensors", with{'"dtype":', '"shape":[', '"data_offsets":[', '"__metadata__":{', '"F32"', '"BF16"',
+  '"BOOL"', '"I64"', "[0]"})
+dictionary("npy", with{"\147NUMPY", "'descr':", "'fortran_order':", "'shape':", "True", "False", "'<f4'", "'>i2'",
+  "'|b1'", "(1,)", "()"})
+dictionary("idx", {"\0\0\8", "\255\255\255\255", "\31\139\8"})
+local words = with{'"op":"', '"kind":"', '"loop":{', '"bodies":[', '"attrs":{', '"types":[', '"inputs":[',
+  '"outputs":[', '"guards":[',
+  '"limit":', '"checkpoint":', '"streams":[', '"writes":[', '"counted":true', '"conditional":true', '"reverse":true',
+    '"number":'}
+for _, name in ipairs(pg.testing.op_names()) do words[#words + 1] = '"' .. name .. '"' end
+for _, dtype in ipairs(dtypes) do words[#words + 1] = '"' .. dtype .. '"' end
+dictionary("graph", words)

@@ -1,0 +1,21 @@
+-- Numbers and shapes at the edges of what sizes can be.
+local pg = require "perigee"
+
+local edges = {
+  numbers = {2 ^ 31, 2 ^ 53, 2 ^ 56, 2 ^ 62, -2 ^ 63, 1e300, 0 / 0, -1, 0},
+  shapes = {{2 ^ 53, 0}, {0, 2 ^ 53}, {0, 2 ^ 31}, {2 ^ 31, 0, 2 ^ 20}, {1, 0, 2 ^ 53}, {2 ^ 53, 1, 0}, {0, 1, 1,
+    2 ^ 53},
+    {2 ^ 53, 2, 0, 3}},
+}
+
+-- x with 0 and a huge size in place of two of its dims; k says which.
+function edges.stretched(x, k)
+  local shape = {unpack(x.shape)}
+  if #shape < 2 then return pg.zeros({0}, {dtype = x.dtype}) end
+  local huge = k % #shape + 1
+  local none = (huge + math.floor(k / #shape) % (#shape - 1)) % #shape + 1
+  shape[huge], shape[none] = 2 ^ 45, 0
+  return pg.zeros(shape, {dtype = x.dtype})
+end
+
+return edges
