@@ -13,8 +13,17 @@ class Sweep {
  public:
   Sweep(lua_State* L, State& state) : L_(L), state_(state) {}
 
-  // False, and nothing happened, where no function can be let go.
+  // False, and nothing happened, where no function can be let go. The collector rests but for the one collection: what is built
+  // here points to entries of the tape, which a finalizer would free. It runs afterwards, as after any full collection.
   bool operator()() {
+    lua_gc(L_, LUA_GCSTOP, 0);
+    const bool swept = sweep();
+    lua_gc(L_, LUA_GCRESTART, 0);
+    return swept;
+  }
+
+ private:
+  bool sweep() {
     lua_rawgeti(L_, LUA_REGISTRYINDEX, state_.tracked);
     tracked_ = lua_gettop(L_);
     find_loose();
@@ -23,12 +32,12 @@ class Sweep {
     attach_tables();
     let_go();
     lua_gc(L_, LUA_GCCOLLECT, 0);
+    lua_gc(L_, LUA_GCSTOP, 0);
     take_back();
     lua_settop(L_, tracked_ - 1);
     return true;
   }
 
- private:
   static TapeNode* history_of(Box& box) { return box.cell || !box.value.defined() ? nullptr : box.value.node(); }
 
   // Calls f with each tracked tensor that has a history, on top of the stack.
