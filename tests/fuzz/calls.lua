@@ -8,7 +8,7 @@ package.path = root .. "/?.lua;" .. package.path
 
 local kBatch = 2000        -- calls of a child
 local kMostFindings = 20
-local kPatience = 60       -- seconds that a call may take before it is ended as a hang
+local kPatience = 60       -- seconds of processor time that a call may take before it is ended as a hang
 local kLargest = 2 ^ 22    -- bytes of one tensor
 
 local opts = {}
@@ -100,7 +100,16 @@ if not opts.report then parent() end
 -- A child -----------------------------------------------------------------------------------------------------------
 
 local ffi = require "ffi"
-ffi.cdef "unsigned alarm(unsigned seconds);"
+ffi.cdef[[
+struct pg_fuzz_timer { long every[2], first[2]; };
+int setitimer(int which, const struct pg_fuzz_timer *timer, void *old);
+]]
+
+-- Ends the process after so many seconds of processor time from now: SIGPROF, which the program leaves alone.
+local function end_after(seconds)
+  ffi.C.setitimer(2, ffi.new("struct pg_fuzz_timer", {{0, 0}, {seconds, 0}}), nil)
+end
+
 local pg = require "perigee"
 local driver = require "tests.ops.driver"
 local cases = require "tests.ops.cases"
@@ -156,7 +165,7 @@ local function child()
     file:seek("set")
     file:write(("%16d %8d\n"):format(k, findings))
     file:flush()
-    ffi.C.alarm(kPatience)
+    end_after(kPatience)
     local call = make_call(opts.seed, k, {op = opts.op, way = opts.way, ways = way_names})
     local text = make_call.show(call)
     if opts.describe or opts.show then io.stderr:write("  call ", k, ": ", text, "\n") end
@@ -171,7 +180,7 @@ local function child()
     end
     if os.time() >= opts.deadline or findings >= kMostFindings then break end
   end
-  ffi.C.alarm(0)
+  end_after(0)
   file:close()
 end
 
