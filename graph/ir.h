@@ -107,7 +107,7 @@ struct Node {
   bool is(const char* op_name) const { return kind == NodeKind::kOp && std::string_view(op->name) == op_name; }
 };
 
-// What the script read of a type while it was traced. The trace holds only for types that answer the same. A node always
+// What the script read of a type while it was traced. The trace holds only for types that give the same. A node always
 // gives as many outputs as its trace has (see check_outputs): kOutputs says that the script has seen how many, so that the
 // node stays even where nothing reads them.
 struct TypeGuard {

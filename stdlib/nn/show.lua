@@ -33,7 +33,7 @@ local function add_lines(lines, block, indent, seen)
   functions_before(nil)
 end
 
--- A block with lines below its own is shown once; `…` stands for them elsewhere.
+-- A block with lines below its own is shown once; elsewhere `…` is in their place.
 function add_block(lines, block, indent, head, seen)
   local at = #lines + 1
   lines[at] = head .. block._name .. "(" .. label(block)

@@ -105,7 +105,7 @@ struct pg_fuzz_timer { long every[2], first[2]; };
 int setitimer(int which, const struct pg_fuzz_timer *timer, void *old);
 ]]
 
--- Ends the process after so many seconds of processor time from now: SIGPROF, which the program leaves alone.
+-- Ends the process after so many seconds of processor time from now: SIGPROF, which the program does not use.
 local function end_after(seconds)
   ffi.C.setitimer(2, ffi.new("struct pg_fuzz_timer", {{0, 0}, {seconds, 0}}), nil)
 end
