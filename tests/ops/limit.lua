@@ -1,6 +1,8 @@
--- Runs f while the process may take at most `bytes` more address space than it has, so that a request for too much is an
--- error at once and not a machine that swaps. Without effect where the address space says nothing (sanitizers reserve it).
+-- Runs f while no tensor may take more than `bytes`, nor the process more address space than it has and that many, so
+-- that a request for too much is an error at once and not a machine that swaps. Where the address space says nothing
+-- (sanitizers reserve it) only tensors are held to the limit.
 local ffi = require "ffi"
+local testing = require("perigee").testing
 ffi.cdef[[
 struct pg_test_rlimit { unsigned long now, most; };
 int getrlimit(int what, struct pg_test_rlimit *limit);
@@ -17,9 +19,9 @@ local function address_space()
   return pages * kPage
 end
 
-return function(bytes, f, ...)
+local function with_address_space(bytes, f, ...)
   local used = address_space()
-  if not used or used > 2 ^ 40 then return f(...) end
+  if not used or used > 2 ^ 40 then return pcall(f, ...) end
   local limit = ffi.new("struct pg_test_rlimit")
   ffi.C.getrlimit(kAddressSpace, limit)
   local before = limit.now
@@ -28,5 +30,12 @@ return function(bytes, f, ...)
   local ok, e = pcall(f, ...)
   limit.now = before
   ffi.C.setrlimit(kAddressSpace, limit)
+  return ok, e
+end
+
+return function(bytes, f, ...)
+  testing.limit_allocation(bytes)
+  local ok, e = with_address_space(bytes, f, ...)
+  testing.limit_allocation(0)
   if not ok then error(e, 0) end
 end
