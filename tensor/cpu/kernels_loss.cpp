@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "tensor/cpu/reduce.h"
@@ -60,11 +61,7 @@ struct Classes {
   }
   // Where class 0 of the sample stands; further classes follow at distance lines.inner.
   int64_t place(int64_t sample) const { return sample / lines.inner * lines.n * lines.inner + sample % lines.inner; }
-  T weight_sum() const {
-    double sum = 0;
-    for (int64_t c = 0; c < lines.n; ++c) sum += weight ? double(weight[c]) : 1.0;
-    return T(sum);
-  }
+  T weight_sum() const { return weight ? T(std::accumulate(weight, weight + lines.n, 0.0)) : T(lines.n); }
 };
 
 // Writes the reduced losses and the divisor of the mean.

@@ -340,22 +340,44 @@ local function try_edges(row, case)
   end
 end
 
+-- The call and its gradient.
+local function attempt_both(row, case, args)
+  attempt(row, case, args, case.attrs)
+  if not row.differentiable then return end
+  local ok, e = pcall(function()
+    local leaves = driver.map(function(x)
+      local floats = driver.is_tensor(x) and x.dtype:find("float")
+      return floats and x:detach():attach_grad() or x
+    end, args)
+    pg.autograd.backward(pg.record(function()
+      local heads = {}
+      for _, y in ipairs(driver.run(row, {args = leaves, attrs = case.attrs}, leaves)) do
+        if y.requires_grad then heads[#heads + 1] = y:sum() end
+      end
+      return heads
+    end))
+  end)
+  if not ok then
+    t.check(type(e) == "string" and not e:find("attempt to", 1, true), "gradient of " .. row.name .. ": " .. tostring(e))
+  end
+end
+
 local function try_shapes(row, case)
   for k = 0, 5 do
     local function all(x) return driver.is_tensor(x) and edges.stretched(x, k) or x end
-    attempt(row, case, driver.map(all, case.args), case.attrs)
-    for place = 1, #driver.tensors(case.args) do  -- one of them alone
+    attempt_both(row, case, driver.map(all, case.args))
+    for place = 1, #driver.tensors(case.args) do  -- only one of them
       local n = 0
-      attempt(row, case, driver.map(function(x)
+      attempt_both(row, case, driver.map(function(x)
         if not driver.is_tensor(x) then return x end
         n = n + 1
         return n == place and edges.stretched(x, k) or x
-      end, case.args), case.attrs)
+      end, case.args))
     end
   end
   for _, shape in ipairs(edges.shapes) do
     local function all(x) return driver.is_tensor(x) and pg.zeros(shape, {dtype = x.dtype}) or x end
-    attempt(row, case, driver.map(all, case.args), case.attrs)
+    attempt_both(row, case, driver.map(all, case.args))
   end
 end
 
