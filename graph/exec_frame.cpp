@@ -34,6 +34,7 @@ FramePool::FramePool(const Plan& plan) : plan_(plan), starts_(plan.storages.size
   std::vector<int32_t> next(starts_.begin(), starts_.end() - 1);
   for (size_t v = 0; v < plan.slots.size(); ++v)
     if (plan.slots[v].storage >= 0) views_[size_t(next[size_t(plan.slots[v].storage)]++)] = int32_t(v);
+  resting_.reserve(kMaxResting);
   const std::lock_guard hold(pools().lock);
   pools().all.push_back(this);
 }
@@ -43,26 +44,26 @@ FramePool::~FramePool() {
     const std::lock_guard hold(pools().lock);
     std::erase(pools().all, this);
   }
-  if (Frame* frame = ready_.exchange(nullptr)) resting_.emplace_back(frame);
-  for (auto& frame : resting_) detach(*frame);
+  rest();
 }
 
 void FramePool::trim(const FramePool* keep, size_t limit) {
   const std::lock_guard hold(pools().lock);
-  std::vector<std::pair<uint64_t, FramePool*>> order;
-  for (FramePool* pool : pools().all)
-    if (pool != keep && pool->held_bytes() > 0) order.emplace_back(pool->last_use_.load(std::memory_order_relaxed), pool);
-  std::sort(order.begin(), order.end());
-  for (const auto& [use, pool] : order) {
-    if (all_held <= limit) return;
-    pool->rest();
+  const auto last_use = [](const FramePool* pool) { return pool->last_use_.load(std::memory_order_relaxed); };
+  for (uint64_t after = 0; all_held > limit;) {
+    FramePool* oldest = nullptr;
+    for (FramePool* pool : pools().all)
+      if (pool != keep && pool->held_bytes() > 0 && last_use(pool) > after && (!oldest || last_use(pool) < last_use(oldest))) oldest = pool;
+    if (!oldest) return;
+    after = last_use(oldest);
+    oldest->rest();
   }
 }
 
 void FramePool::rest() {
   std::unique_ptr<Frame> frame(ready_.exchange(nullptr, std::memory_order_acquire));
   std::lock_guard hold(lock_);
-  if (frame) resting_.push_back(std::move(frame));
+  if (frame) keep(std::move(frame));
   for (auto& f : resting_) detach(*f);
 }
 
@@ -92,6 +93,10 @@ void FramePool::give(std::unique_ptr<Frame> frame) {
     return;
   }
   std::lock_guard hold(lock_);
+  keep(std::move(frame));
+}
+
+void FramePool::keep(std::unique_ptr<Frame> frame) {
   if (resting_.size() < kMaxResting) return resting_.push_back(std::move(frame));
   detach(*frame);
 }

@@ -57,6 +57,7 @@ class FramePool {
   void detach(Frame& frame);
   std::vector<Ref<Buffer>> allocate() const;
   void rest();                 // gives the arenas of all frames back that do not run
+  void keep(std::unique_ptr<Frame> frame);  // under the lock; takes no memory
   static void trim(const FramePool* keep, size_t limit);
 
   const Plan& plan_;

@@ -1,5 +1,6 @@
 #include "graph/serialize_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -264,6 +265,38 @@ void JsonReader::skip() {
 void JsonReader::end() {
   space();
   if (position_ != text_.size()) fail("more text after the end");
+}
+
+Json::Json(double value) {
+  if (std::isnan(value)) text_ = "\"nan\"";
+  else if (std::isinf(value)) text_ = value > 0 ? "\"inf\"" : "\"-inf\"";
+  else text_ = fmt::format("{}", value);
+  if (text_.find_first_not_of("-0123456789") == std::string::npos) text_ += ".0";
+}
+
+Json::Json(std::string_view value) {
+  text_ = '"';
+  for (size_t at = 0; at < value.size();) {
+    const size_t length = utf8_length(value, at);
+    if (length == 0) throw Error("a name or a string that is not UTF-8: " + as_utf8(value.substr(0, 200)));
+    const unsigned char c = static_cast<unsigned char>(value[at]);
+    if (c == '"' || c == '\\') text_ += '\\', text_ += char(c);
+    else if (c < 0x20 || c == 0x7f) text_ += fmt::format("\\u{:04x}", int(c));
+    else text_ += value.substr(at, length);
+    at += length;
+  }
+  text_ += '"';
+}
+
+std::string Json::as_utf8(std::string_view bytes) {
+  std::string out;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t length = utf8_length(bytes, at);
+    if (length == 0) append_utf8(out, 0xfffd);
+    else out += bytes.substr(at, length);
+    at += std::max<size_t>(length, 1);
+  }
+  return out;
 }
 
 }  // namespace pg

@@ -1,12 +1,18 @@
-// Reading JSON without a tree: the reader of a format says what it expects next, and every refusal names the byte where it
+// Reading and writing JSON without a tree. (The tree of nlohmann's library takes memory to be destroyed, which ends a process
+// that has none left.)
+//
+// The reader of a format says what it expects next, and every refusal names the byte where it
 // happened. Nothing is built but what was asked for, and nesting beyond the format's own is refused.
 #pragma once
 #include <fmt/format.h>
 
 #include <array>
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tensor/error.h"
 #include "tensor/function_ref.h"
@@ -79,6 +85,66 @@ class JsonReader {
   std::string source_;
   std::string_view text_;
   size_t position_ = 0;
+};
+
+// A value as text. Arrays and objects grow at their end; nothing is checked but that strings are UTF-8.
+class Json {
+ public:
+  Json(std::nullptr_t) : text_("null") {}
+  Json(std::same_as<bool> auto value) : text_(value ? "true" : "false") {}
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  Json(T value) : text_(fmt::format("{}", value)) {}
+  Json(double value);  // "nan", "inf" and "-inf" where it is no number
+  Json(std::string_view value);  // throws Error where it is no UTF-8
+  Json(const std::string& value) : Json(std::string_view(value)) {}
+  Json(const char* value) : Json(std::string_view(value)) {}
+
+  static Json array(std::initializer_list<Json> items = {}) {
+    Json out("[", ']');
+    for (const Json& item : items) out.push(item);
+    return out;
+  }
+  static Json array_of(const auto& items) {
+    Json out = array();
+    for (const auto& item : items) out.push(item);
+    return out;
+  }
+  static Json object(std::initializer_list<std::pair<std::string_view, Json>> fields = {}) {
+    Json out("{", '}');
+    for (const auto& [name, value] : fields) out.set(name, value);
+    return out;
+  }
+  // Every byte that is no part of a UTF-8 text becomes U+FFFD.
+  static std::string as_utf8(std::string_view bytes);
+
+  Json& push(const Json& item) { return separate(), item.write(text_), *this; }
+  Json& set(std::string_view name, const Json& value) {
+    separate();
+    Json(name).write(text_);
+    text_ += ':';
+    return value.write(text_), *this;
+  }
+  bool empty() const { return text_.size() == 1; }  // of an array or object
+
+  std::string text() const {
+    std::string out;
+    write(out);
+    return out;
+  }
+
+ private:
+  Json(const char* open, char close) : text_(open), close_(close) {}
+  void separate() {
+    if (!empty()) text_ += ',';
+  }
+  void write(std::string& out) const {
+    out += text_;
+    if (close_) out += close_;
+  }
+
+  std::string text_;
+  char close_ = 0;  // of an array or object
 };
 
 }  // namespace pg

@@ -9,6 +9,7 @@
 
 #include "graph/serialize.h"
 #include "graph/serialize_file.h"
+#include "graph/serialize_json.h"
 
 namespace pg {
 namespace {
@@ -242,15 +243,14 @@ std::vector<size_t> check_layout(const FileSource& file, const std::vector<Entry
 
 std::string make_header(const NamedTensors& content, const std::vector<Value>& values,
                         const std::vector<uint64_t>& begins) {
-  using nlohmann::json;
   std::string text = "{";
-  if (!content.metadata.empty()) text += json(kMetadata).dump() + ":" + json(content.metadata).dump();
+  Json metadata = Json::object();
+  for (const auto& [name, value] : content.metadata) metadata.set(name, value);
+  if (!content.metadata.empty()) text += Json(kMetadata).text() + ":" + metadata.text();
   for (size_t i = 0; i < values.size(); ++i) {
     const Value& v = values[i];
-    json shape = json::array();
-    for (int64_t d : v.shape()) shape.push_back(d);
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
-                        json(content.tensors[i].first).dump(), kDTypeCodes[int(v.dtype())], shape.dump(), begins[i],
+                        Json(content.tensors[i].first).text(), kDTypeCodes[int(v.dtype())], Json::array_of(v.shape()).text(), begins[i],
                         begins[i] + bytes_of(v.type()).count());
   }
   text += "}";
@@ -303,8 +303,8 @@ void save_safetensors(const std::string& path, const NamedTensors& content) {
   std::string header;
   try {
     header = make_header(content, values, begins);
-  } catch (const nlohmann::json::exception&) {
-    throw Error(fmt::format("save: {}: a name or metadata text is not UTF-8", path));
+  } catch (const Error& e) {
+    throw Error(fmt::format("save: {}: {}", path, e.what()));
   }
   if (header.size() > kMaxHeader) throw Error(fmt::format("save: {}: the names and shapes take too much room", path));
   write_file_atomic(path, [&](FileSink& sink) {

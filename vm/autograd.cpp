@@ -288,19 +288,16 @@ int run_gradients(lua_State* L, State& state) {
   return 1;
 }
 
-// What a tape entry of a Lua function keeps. Its reference is given back at the next entry into the binding (tape
-// entries die inside __gc, where Lua may not be called). The tensors that it saves are held by the entry.
+// What a tape entry of a Lua function keeps. The tensors that it saves are held by the entry.
 class LuaBackward : public HostedFunction {
  public:
-  LuaBackward(State& state, int function, std::vector<int> saved_outputs)
+  LuaBackward(State& state, Reference function, std::vector<int> saved_outputs)
       : state_(state), saved_outputs_(std::move(saved_outputs)) {
-    reference = function;
+    reference = std::move(function);
   }
   LuaBackward(const LuaBackward&) = delete;
   ~LuaBackward() {
-    if (state_.closed) return;
-    if (reference != LUA_NOREF) state_.dead_references.push_back(reference);
-    if (node) state_.disown(*this);
+    if (node && !state_.closed) state_.disown(*this);
   }
 
   // Calls function(saved, dy…) → one gradient or nil an input.
@@ -349,7 +346,7 @@ class LuaBackward : public HostedFunction {
   }
 
   void push_function(lua_State* L) const {
-    if (reference != LUA_NOREF) return lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
+    if (reference) return reference.push(L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, state_.loose);
     lua_rawgeti(L, -1, int(place) + 1);
     lua_remove(L, -2);
@@ -370,12 +367,12 @@ class LuaBackward : public HostedFunction {
   std::vector<int> saved_outputs_;
 };
 
-void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved, int function) {
+void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved, Reference function) {
   std::vector<int> saved_outputs(saved.size(), -1);
   for (size_t i = 0; i < saved.size(); ++i)
     for (size_t k = 0; k < outputs.size(); ++k)
       if (saved[i].array_ref() == outputs[k].array_ref()) saved_outputs[i] = int(k), saved[i] = saved[i].detached();
-  auto keep = std::make_shared<LuaBackward>(state, function, std::move(saved_outputs));
+  auto keep = std::make_shared<LuaBackward>(state, std::move(function), std::move(saved_outputs));
   TapeNode* node = record_custom(
       state.ctx, name, inputs, outputs,
       [keep](Context& ctx, TapeNode& entry, std::span<const Value> dys) { return keep->run(ctx, entry, dys); },
@@ -408,7 +405,7 @@ int record_function(lua_State* L, State& state) {
   const Values saved = read_values(L, state, 4, "Function", "saved", false);
   unlink(outputs);
   lua_pushvalue(L, 5);
-  link_custom(state, name, inputs, outputs, saved, luaL_ref(L, LUA_REGISTRYINDEX));
+  link_custom(state, name, inputs, outputs, saved, Reference(L, state));
   rebind_outputs(L, state, 3, outputs);
   return 0;
 }
@@ -452,7 +449,7 @@ int record_checkpoint(lua_State* L, State& state) {
   unlink(outputs);
   lua_pushvalue(L, 3);
   const Values saved = outside;
-  link_custom(state, "checkpoint", outside, outputs, saved, luaL_ref(L, LUA_REGISTRYINDEX));
+  link_custom(state, "checkpoint", outside, outputs, saved, Reference(L, state));
   rebind_outputs(L, state, 1, outputs);
   return 1;
 }

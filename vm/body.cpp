@@ -15,14 +15,13 @@ BodyBuilder::BodyBuilder(lua_State* L, State& state, TraceSession& session, Kind
                             "graph; use while_loop", kMaxBodies));
   own_streams = kind == Kind::kCombinator;
   lua_newtable(L);
-  boxes_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  boxes_ = Reference(L, state);
   session.innermost = session.body = this;
   state.ctx.interpreter = this;
 }
 
 BodyBuilder::~BodyBuilder() {
   close();
-  if (!state_.closed) state_.dead_references.push_back(boxes_);
 }
 
 void BodyBuilder::close() {
@@ -50,7 +49,7 @@ void BodyBuilder::touch(lua_State* L, Box& box, int i) {
   put_value(box, std::move(symbol));
   luaL_checkstack(L, 4, "trace");
   lua_pushvalue(L, i);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, boxes_);
+  boxes_.push(L);
   lua_insert(L, -2);
   lua_rawseti(L, -2, int(outside.size()));
   lua_pop(L, 1);

@@ -54,7 +54,7 @@ class Sweep {
     each_tracked([&](Box&, TapeNode* node) { reach_.count(node); });
     reach_.find_outside();
     for (HostedFunction* f : state_.hosted)
-      if (f->reference != LUA_NOREF && !reach_.outside(f->node)) loose_.push_back(f);
+      if (f->reference && !reach_.outside(f->node)) loose_.push_back(f);
   }
 
   // One table a node that leads to such a function: it holds the tables of the nodes behind it, and the function.
@@ -80,7 +80,7 @@ class Sweep {
     for (size_t i = 0; i < leads_.size(); ++i) fill_table(i);
     for (HostedFunction* f : loose_) {
       lua_rawgeti(L_, tables_, int(reach_.index_of(f->node)) + 1);
-      lua_rawgeti(L_, LUA_REGISTRYINDEX, f->reference);
+      f->reference.push(L_);
       lua_setfield(L_, -2, "backward");
       lua_pop(L_, 1);
     }
@@ -115,9 +115,9 @@ class Sweep {
   void let_go() {
     push_weak_table();
     for (HostedFunction* f : loose_) {
-      lua_rawgeti(L_, LUA_REGISTRYINDEX, f->reference);
+      f->reference.push(L_);
       lua_rawseti(L_, -2, int(f->place) + 1);
-      luaL_unref(L_, LUA_REGISTRYINDEX, std::exchange(f->reference, LUA_NOREF));
+      f->reference.give_back(L_);
     }
     state_.loose = luaL_ref(L_, LUA_REGISTRYINDEX);
     push_weak_table();
@@ -137,12 +137,12 @@ class Sweep {
   void take_back() {
     lua_rawgeti(L_, LUA_REGISTRYINDEX, state_.loose);
     for (HostedFunction* f : state_.hosted) {
-      if (!f || f->reference != LUA_NOREF) continue;
+      if (!f || f->reference) continue;
       lua_rawgeti(L_, -1, int(f->place) + 1);
       if (lua_isnil(L_, -1))
         lua_pop(L_, 1);
       else
-        f->reference = luaL_ref(L_, LUA_REGISTRYINDEX);
+        f->reference = Reference(L_, state_);
     }
     luaL_unref(L_, LUA_REGISTRYINDEX, std::exchange(state_.loose, LUA_NOREF));
     for (size_t i = 0; i < leads_.size(); ++i) {  // an environment keeps an empty table
@@ -190,9 +190,9 @@ void State::track(lua_State* L, Box& box) {
 }
 
 void State::adopt(HostedFunction& function, TapeNode& node) {
-  function.node = &node;
   function.place = hosted.size();
   hosted.push_back(&function);
+  function.node = &node;  // from here on it is disowned
   node.hosted = true;
   for (const Value& v : node.held)
     if (v.is_array() && v.array().buffer) hosted_bytes += v.array().buffer->bytes;

@@ -221,8 +221,11 @@ extern "C" int luaopen_perigee(lua_State* L) {
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (!lua_isnil(L, -1)) return 1;
   lua_pop(L, 1);
-  State& state = find_state(L);
-  lua_pushlightuserdata(L, &state);
+  try {
+    lua_pushlightuserdata(L, &find_state(L));
+  } catch (const std::bad_alloc&) {
+    return luaL_error(L, "out of memory");
+  }
   lua_pushcclosure(L, entry<open_core>, 1);
   lua_call(L, 0, 1);
   lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));

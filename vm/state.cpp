@@ -61,6 +61,16 @@ void remove_live(const void* state) {
   crowded().all.erase(state);
 }
 
+// The innermost frame of a script; false where there is none.
+bool find_script(lua_State* L, lua_Debug* frame) {
+  for (int level = 0; lua_getstack(L, level, frame); ++level) {
+    lua_getinfo(L, "Sl", frame);
+    if (frame->currentline <= 0 || !std::strncmp(frame->source, "@stdlib/", 8) || !std::strncmp(frame->source, "@perigee ", 9)) continue;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 LiveStates live_states;
@@ -76,6 +86,21 @@ int refuse_upvalue(lua_State* L) {
   return luaL_error(L, "perigee: the Lua state is closing, or an upvalue of this function was replaced");
 }
 
+Reference::Reference(lua_State* L, State& state) : state_(&state) {
+  if (state.dead_references.capacity() <= state.references) state.dead_references.reserve(2 * state.references + 16);
+  index_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  ++state.references;
+}
+
+Reference::~Reference() {
+  if (index_ != LUA_NOREF && !state_->closed) state_->dead_references.push_back(index_);
+}
+
+void Reference::give_back(lua_State* L) {
+  luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(index_, LUA_NOREF));
+  --state_->references;
+}
+
 State& find_state(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kStateKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
@@ -85,13 +110,14 @@ State& find_state(lua_State* L) {
   }
   lua_pop(L, 1);
   lua_pushlightuserdata(L, const_cast<char*>(&kStateKey));
-  State* state = new (lua_newuserdata(L, sizeof(State))) State;
+  void* const memory = lua_newuserdata(L, sizeof(State));
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, collect_state);
   lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  State* state = new (memory) State;
+  lua_setmetatable(L, -2);  // from here on a failure closes the state
   add_live(state);
+  lua_rawset(L, LUA_REGISTRYINDEX);
   return *state;
 }
 
@@ -128,6 +154,7 @@ void State::relieve_pressure(lua_State* L) {
   while (!dead_references.empty()) {
     luaL_unref(L, LUA_REGISTRYINDEX, dead_references.back());
     dead_references.pop_back();
+    --references;
   }
   if (ctx.new_suspects >= kManySuspects || ctx.suspect_bytes > size_t(kCycleBytes)) break_cycles(ctx);
   const bool rings = hosted_bytes > size_t(kCycleBytes + live_bytes) || hosted.size() >= (gc_stress ? 1 : next_hosted);
@@ -158,20 +185,15 @@ void collect_garbage(lua_State* L) {
 
 std::string script_position(lua_State* L) {
   lua_Debug frame;
-  for (int level = 0; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline <= 0 || !std::strncmp(frame.source, "@stdlib/", 8) || !std::strncmp(frame.source, "@perigee ", 9)) continue;
-    return fmt::format("{}:{}", frame.short_src, frame.currentline);
-  }
-  return "";
+  return find_script(L, &frame) ? fmt::format("{}:{}", frame.short_src, frame.currentline) : "";
 }
 
 void push_error(lua_State* L, const char* text) {
-  const std::string position = script_position(L);
-  if (position.empty())
-    lua_pushstring(L, text);
+  lua_Debug frame;
+  if (find_script(L, &frame))
+    lua_pushfstring(L, "%s:%d: %s", frame.short_src, frame.currentline, text);
   else
-    lua_pushfstring(L, "%s: %s", position.c_str(), text);
+    lua_pushstring(L, text);
 }
 
 void register_functions(lua_State* L, State& state, std::initializer_list<Registration> functions) {

@@ -4,6 +4,7 @@
 #include <lua.hpp>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tensor/context.h"
@@ -30,10 +31,35 @@ struct BoxScope {
   std::vector<Box*> boxes;
 };
 
+class State;
+
+// A value in Lua's registry. It is given back at the next entry into the binding, because what holds it may die inside
+// __gc, where Lua may not be called. Room to note that is made beforehand, so that the destructor cannot fail.
+class Reference {
+ public:
+  Reference() = default;
+  Reference(lua_State* L, State& state);  // pops the value
+  Reference(Reference&& other) noexcept : state_(other.state_), index_(std::exchange(other.index_, LUA_NOREF)) {}
+  Reference& operator=(Reference&& other) noexcept {
+    std::swap(state_, other.state_);
+    std::swap(index_, other.index_);
+    return *this;
+  }
+  ~Reference();
+
+  explicit operator bool() const { return index_ != LUA_NOREF; }
+  void push(lua_State* L) const { lua_rawgeti(L, LUA_REGISTRYINDEX, index_); }
+  void give_back(lua_State* L);  // now
+
+ private:
+  State* state_ = nullptr;
+  int index_ = LUA_NOREF;
+};
+
 // A backward function of a script, of one entry of the tape. The registry holds it, but where only tensors that it reaches
 // itself lead to it: see collect_cycles.
 struct HostedFunction {
-  int reference = LUA_NOREF;
+  Reference reference;
   TapeNode* node = nullptr;
   size_t place = 0;  // in State::hosted
 };
@@ -56,7 +82,8 @@ class State {
   uint64_t next_stamp = 1;                 // of runs of programs
   lua_State* running = nullptr;            // where callbacks from backward run
   int walks = 0;                           // backward calls that are under way
-  std::vector<int> dead_references;        // registry references to give back at the next entry
+  std::vector<int> dead_references;        // of the registry, to give back at the next entry; room for all that live
+  size_t references = 0;                   // that live or are dead
   std::vector<HostedFunction*> hosted;     // all that there are
   size_t next_hosted = 64, hosted_bytes = 0;  // how many make collect_cycles run; what their entries kept since the last time
   int tracked = LUA_NOREF;                 // registry: the tensors with a hosted history, by their address; weak
@@ -127,7 +154,7 @@ void collect_garbage(lua_State* L);
 // "file:line" of the innermost script function (not of the stdlib), or "".
 std::string script_position(lua_State* L);
 
-// Pushes `file:line: text`.
+// Pushes `file:line: text`; takes no memory but Lua's.
 void push_error(lua_State* L, const char* text);
 
 // Pushes the error of a function that read the value of a traced tensor. The trace has failed, whoever catches it.

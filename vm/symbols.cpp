@@ -193,7 +193,7 @@ int symbols_program(lua_State* L, State& state) {
   for (const auto& w : call->writes) written[size_t(w.box)] = true;
   push_program(L, std::move(call));
   lua_newtable(L);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, session.boxes);
+  session.boxes.push(L);
   for (size_t k = 0; k < cut.captured.size(); ++k) {
     lua_createtable(L, 0, 2);
     lua_rawgeti(L, -2, cut.captured[k] + 1);

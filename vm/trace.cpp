@@ -13,12 +13,11 @@ TraceSession::TraceSession(lua_State* L, State& state, bool lasting)
       first_token_(lasting ? ~uint64_t(0) : state.next_token), recording_(state.ctx.recording), training_(state.ctx.training),
       lasting_(lasting) {
   lua_newtable(L);
-  boxes = luaL_ref(L, LUA_REGISTRYINDEX);
+  boxes = Reference(L, state);
 }
 
 TraceSession::~TraceSession() {
   lasting_ ? rest() : end();
-  if (!state_.closed) state_.dead_references.push_back(boxes);
 }
 
 TraceSession::Captured* TraceSession::find(const Box& box) {
@@ -88,7 +87,7 @@ void TraceSession::capture(lua_State* L, Box& box, int i) {
   value = std::move(symbol);
   luaL_checkstack(L, 4, "trace");
   lua_pushvalue(L, i);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, boxes);
+  boxes.push(L);
   lua_insert(L, -2);
   lua_rawseti(L, -2, int(captured.size()));
   lua_pop(L, 1);
@@ -326,7 +325,7 @@ int trace_function(lua_State* L, State& state) {
 int captured_tensors(lua_State* L, State&) {
   TraceSession& session = *check_trace(L).session;
   lua_newtable(L);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, session.boxes);
+  session.boxes.push(L);
   int count = 0;
   for (size_t i = 0; i < session.captured.size(); ++i) {
     const auto& c = session.captured[i];

@@ -76,7 +76,7 @@ class TraceSession final : public GraphBuilder {
   std::optional<bool> guards_recording, guards_training;
   bool records = false;                     // a result was recorded inside, where no one recorded the call
   std::string failed;                       // the first error that the script may not catch away
-  int boxes = LUA_NOREF;                    // registry reference to a table: index in `captured` → tensor
+  Reference boxes;                           // a table: index in `captured` → tensor
 
  private:
   void capture(lua_State* L, Box& box, int i);
@@ -132,7 +132,7 @@ class BodyBuilder final : public GraphBuilder {
   BodyBuilder* enclosing_body_;
   Kind kind_;
   uint64_t first_box_;
-  int boxes_ = LUA_NOREF;  // keeps the tensors of `outside`
+  Reference boxes_;  // keeps the tensors of `outside`
   int depth_;
   bool closed_ = false;
 };

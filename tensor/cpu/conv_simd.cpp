@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "tensor/cpu/loops.h"
+#include "tensor/cpu/targets-inl.h"
 
 // Loops over register tiles carry an unroll pragma: an index the compiler cannot see as constant would put the
 // whole tile into memory.
@@ -33,7 +34,7 @@ HWY_INLINE void pack_run(D d, const BlockRun& run, int64_t step, const T* src, T
     return;
   }
   for (; i + lanes <= run.len; i += lanes) hn::StoreU(hn::LoadU(d, src + i), d, dst + i);
-  if (i < run.len) hn::StoreU(hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(run.len - i)), d, src + i), d, dst + i);
+  if (i < run.len) hn::StoreU(load_part(d, src + i, run.len - i), d, dst + i);
 }
 
 template <class D, class T>
@@ -145,7 +146,6 @@ PERIGEE_UNROLL
       for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
   }
-  const auto last = hn::FirstN(d, static_cast<size_t>(tail));
   const bool whole = tail == lanes;
 PERIGEE_UNROLL
   for (int i = 0; i < MR; ++i) {
@@ -155,7 +155,7 @@ PERIGEE_UNROLL
       V v = acc[i][j];
       if (p.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
       if (j + 1 < NV || whole) hn::StoreU(v, d, row + j * lanes);
-      else hn::BlendedStore(v, last, d, row + j * lanes);
+      else store_part(d, v, row + j * lanes, tail);
     }
   }
 }
@@ -327,7 +327,7 @@ T sum(const T* x, int64_t count) {
     s3 = hn::Add(s3, hn::LoadU(d, x + i + 3 * lanes));
   }
   for (; i + lanes <= count; i += lanes) s0 = hn::Add(s0, hn::LoadU(d, x + i));
-  if (i < count) s1 = hn::Add(s1, hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count - i)), d, x + i));
+  if (i < count) s1 = hn::Add(s1, load_part(d, x + i, count - i));
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/loops.h"
+#include "tensor/cpu/targets-inl.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
@@ -144,8 +145,7 @@ void multiply_tile(const Tile<T>& p) {
       if (left >= kLanes) {
         hn::StoreU(p.adds ? hn::Add(hn::LoadU(d, to), acc[i][j]) : acc[i][j], d, to);
       } else if (left > 0) {
-        const auto mask = hn::FirstN(d, static_cast<size_t>(left));
-        hn::BlendedStore(p.adds ? hn::Add(hn::MaskedLoad(mask, d, to), acc[i][j]) : acc[i][j], mask, d, to);
+        store_part(d, p.adds ? hn::Add(load_part(d, to, left), acc[i][j]) : acc[i][j], to, left);
       }
     }
   }

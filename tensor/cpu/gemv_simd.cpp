@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/loops.h"
+#include "tensor/cpu/targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
@@ -88,12 +89,11 @@ PERIGEE_UNROLL
     }
   }
   if (i < k) {
-    const auto mask = hn::FirstN(d, static_cast<size_t>(k - i));
 PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
-      const V xv = hn::MaskedLoad(mask, d, x + m * ldx + i);
+      const V xv = load_part(d, x + m * ldx + i, k - i);
 PERIGEE_UNROLL
-      for (int r = 0; r < R; ++r) acc[m][r] = hn::MulAdd(hn::MaskedLoad(mask, d, w + r * ldw + i), xv, acc[m][r]);
+      for (int r = 0; r < R; ++r) acc[m][r] = hn::MulAdd(load_part(d, w + r * ldw + i, k - i), xv, acc[m][r]);
     }
   }
 PERIGEE_UNROLL
@@ -163,7 +163,8 @@ HWY_INLINE void nn_tile(int64_t n, int64_t count, int64_t k, const float* x, int
                         float* y, int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto last = hn::FirstN(d, static_cast<size_t>(count - (C - 1) * lanes));
+  const int64_t last = count - (C - 1) * lanes;
+  const bool whole = last == lanes;
   V acc[M][C];
 PERIGEE_UNROLL
   for (int m = 0; m < M; ++m)
@@ -174,7 +175,7 @@ PERIGEE_UNROLL
     V wv[C];
 PERIGEE_UNROLL
     for (int c = 0; c < C - 1; ++c) wv[c] = hn::LoadU(d, row + c * lanes);
-    wv[C - 1] = hn::MaskedLoad(last, d, row + (C - 1) * lanes);
+    wv[C - 1] = whole ? hn::LoadU(d, row + (C - 1) * lanes) : load_part(d, row + (C - 1) * lanes, last);
 PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
       const V xv = hn::Set(d, x[m * ldx + i]);

@@ -34,28 +34,6 @@ HWY_INLINE V exp_nonpositive(D d, V t) {
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-// The last, incomplete vector of a row; the missing lanes are `fill`. Before AVX2 a masked load may touch them.
-HWY_INLINE V load_part(D d, const float* p, int64_t n, float fill) {
-#if HWY_TARGET <= HWY_AVX2
-  const auto valid = hn::FirstN(d, size_t(n));
-  return hn::IfThenElse(valid, hn::MaskedLoad(valid, d, p), hn::Set(d, fill));
-#else
-  HWY_ALIGN float buffer[hn::MaxLanes(d)];
-  hn::Store(hn::Set(d, fill), d, buffer);
-  for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
-  return hn::Load(d, buffer);
-#endif
-}
-HWY_INLINE void store_part(D d, V v, float* p, int64_t n) {
-#if HWY_TARGET <= HWY_AVX2
-  hn::BlendedStore(v, hn::FirstN(d, size_t(n)), d, p);
-#else
-  HWY_ALIGN float buffer[hn::MaxLanes(d)];
-  hn::Store(v, d, buffer);
-  for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
-#endif
-}
-
 HWY_INLINE V max_with_nan(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
 
 // The largest of a row; when there is a NaN any number or NaN, which the sum of exponentials brings out.
@@ -109,7 +87,7 @@ HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, in
   const V f = hn::Set(d, factor), t = hn::Set(d, term);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), f, t), d, y + i);
-  if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i, 0), f, t), y + i, n - i);
+  if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i), f, t), y + i, n - i);
 }
 
 void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
@@ -148,7 +126,7 @@ void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t 
   const auto value = [&](V v) HWY_ATTR { return hn::MulSub(va, vexp(d, hn::Sub(v, l)), vb); };
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(value(hn::LoadU(d, x + i)), d, dx + i);
-  if (i < n) store_part(d, value(load_part(d, x + i, n - i, 0)), dx + i, n - i);
+  if (i < n) store_part(d, value(load_part(d, x + i, n - i)), dx + i, n - i);
 }
 
 // The sum of y dy (softmax) or of dy (log_softmax) along a row.
@@ -180,7 +158,7 @@ void rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t
     for (; i + lanes <= n; i += lanes)
       hn::StoreU(backward_value(d, log, hn::LoadU(d, y + i), hn::LoadU(d, dy + i), sum), d, dx + i);
     if (i < n) {
-      const V last = backward_value(d, log, load_part(d, y + i, n - i, 0), load_part(d, dy + i, n - i, 0), sum);
+      const V last = backward_value(d, log, load_part(d, y + i, n - i), load_part(d, dy + i, n - i), sum);
       store_part(d, last, dx + i, n - i);
     }
   }
@@ -195,7 +173,7 @@ HWY_INLINE void over_row(int64_t width, const F& f) {
   if (j < width) f(j, width - j);
 }
 HWY_INLINE V load_some(D d, const float* p, int64_t n) {
-  return n == int64_t(hn::Lanes(d)) ? hn::LoadU(d, p) : load_part(d, p, n, 0);
+  return n == int64_t(hn::Lanes(d)) ? hn::LoadU(d, p) : load_part(d, p, n);
 }
 HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
   if (n == int64_t(hn::Lanes(d))) hn::StoreU(v, d, p);

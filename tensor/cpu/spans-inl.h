@@ -6,12 +6,12 @@
 #define PERIGEE_SPANS_INL_H
 #endif
 
-#include <cstring>
 #include <type_traits>
 
 #include "hwy/highway.h"
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/pointwise.h"
+#include "tensor/cpu/targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
@@ -91,29 +91,8 @@ void ternary_span(int64_t n, void* out, const void* const* in, uint32_t scalars,
   kLoops[scalars](n, out, in, params);
 }
 
-// The last, partial vector runs through the same code as the others, so that a value gives the same bits anywhere.
-template <class D>
-HWY_INLINE hn::Vec<D> load_part(D d, const float* from, size_t count) {
-#if HWY_TARGET == HWY_AVX3
-  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
-#else
-  HWY_ALIGN float buffer[hn::MaxLanes(d)] = {};
-  std::memcpy(buffer, from, count * sizeof(float));
-  return hn::Load(d, buffer);
-#endif
-}
-template <class D>
-HWY_INLINE void store_part(D d, hn::Vec<D> v, float* to, size_t count) {
-#if HWY_TARGET == HWY_AVX3
-  hn::BlendedStore(v, hn::FirstN(d, count), d, to);
-#else
-  HWY_ALIGN float buffer[hn::MaxLanes(d)];
-  hn::Store(v, d, buffer);
-  std::memcpy(to, buffer, count * sizeof(float));
-#endif
-}
-
-// G maps vectors of float.
+// G maps vectors of float. The last, partial vector runs through the same code as the others, so that a value gives the
+// same bits anywhere.
 template <class G>
 void simd_span(int64_t n, void* to, const void* const* in, uint32_t scalars, const double* params) {
   const G g = make_functor<G>(params);
@@ -125,8 +104,7 @@ void simd_span(int64_t n, void* to, const void* const* in, uint32_t scalars, con
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(g(d, hn::LoadU(d, x + i)), d, out + i);
   if (i == n) return;
-  const size_t rest = size_t(n - i);
-  store_part(d, g(d, load_part(d, x + i, rest)), out + i, rest);
+  store_part(d, g(d, load_part(d, x + i, n - i)), out + i, n - i);
 }
 
 // Rows: which compute dtypes a functor serves.

@@ -37,6 +37,32 @@ HWY_INLINE V min_or_second(V a, V b) {
 #endif
 }
 
+// The first `count` lanes of a vector in memory; the others are `fill`. Neither touches the memory of the others, as
+// Highway's masked load does before AVX2.
+template <class D>
+HWY_INLINE hn::Vec<D> load_part(D d, const hn::TFromD<D>* from, int64_t count, hn::TFromD<D> fill = 0) {
+#if HWY_TARGET <= HWY_AVX2
+  const auto valid = hn::FirstN(d, size_t(count));
+  const auto v = hn::MaskedLoad(valid, d, from);
+  return fill == 0 ? v : hn::IfThenElse(valid, v, hn::Set(d, fill));
+#else
+  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(D())];
+  hn::Store(hn::Set(d, fill), d, buffer);
+  for (int64_t i = 0; i < count; ++i) buffer[i] = from[i];
+  return hn::Load(d, buffer);
+#endif
+}
+template <class D>
+HWY_INLINE void store_part(D d, hn::Vec<D> v, hn::TFromD<D>* to, int64_t count) {
+#if HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, size_t(count)), d, to);
+#else
+  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(D())];
+  hn::Store(v, d, buffer);
+  for (int64_t i = 0; i < count; ++i) to[i] = buffer[i];
+#endif
+}
+
 // One vector of floats from and to halves, rounded to nearest even. Below AVX2 there is no instruction for it, and Highway's own
 // code saturates.
 template <class D>

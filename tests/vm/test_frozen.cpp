@@ -1,34 +1,14 @@
 // Frozen graphs in several threads and Lua states at once.
 #include <doctest/doctest.h>
 
-#include <lua.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/vm/lua_state.h"
 #include "vm/graph.h"
 
-extern "C" int luaopen_perigee(lua_State* L);
-
 namespace {
-
-std::string run(lua_State* L, const char* text) {
-  if (!luaL_loadstring(L, text) && !lua_pcall(L, 0, 0, 0)) return "";
-  const std::string error = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is no text";
-  lua_pop(L, 1);
-  return error;
-}
-
-lua_State* new_state() {
-  lua_State* L = luaL_newstate();
-  luaL_openlibs(L);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "preload");
-  lua_pushcfunction(L, luaopen_perigee);
-  lua_setfield(L, -2, "perigee");
-  lua_pop(L, 2);
-  return L;
-}
 
 // A net with running statistics, dropout and a counter of its runs.
 const char* const kMake = R"(
@@ -72,13 +52,13 @@ void give(pg::Ref<pg::FrozenGraph> graph, lua_State* L) {
 }  // namespace
 
 TEST_CASE("one frozen graph in several threads, each with a Lua state of its own") {
-  lua_State* L = new_state();
-  REQUIRE(run(L, kMake) == "");
+  LuaState L;
+  REQUIRE(L.run(kMake) == "");
   lua_getglobal(L, "graph");
   pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
   REQUIRE(bool(graph));
   lua_pop(L, 1);
-  lua_close(L);  // the graph outlives the state that made it
+  lua_close(L.release());  // the graph outlives the state that made it
   const char* const predict = R"(
     local pg = require "perigee"
     local x = pg.ones(2, 16)
@@ -90,24 +70,22 @@ TEST_CASE("one frozen graph in several threads, each with a Lua state of its own
   std::vector<std::thread> threads;
   for (std::string& error : errors)
     threads.emplace_back([&error, graph, predict] {
-      lua_State* own = new_state();
+      LuaState own;
       give(graph, own);
-      error = run(own, predict);
-      lua_close(own);
+      error = own.run(predict);
     });
   for (std::thread& t : threads) t.join();
   for (const std::string& error : errors) CHECK(error == "");
   // Each run adds one to what it found; the last to finish leaves what it made.
-  lua_State* last = new_state();
+  LuaState last;
   give(graph, last);
-  CHECK(run(last, "local _, runs = graph:run(require('perigee').ones(1, 16)); assert(runs:item() >= 2 and runs:item() <= 410, runs:item())") == "");
-  lua_close(last);
+  CHECK(last.run("local _, runs = graph:run(require('perigee').ones(1, 16)); assert(runs:item() >= 2 and runs:item() <= 410, runs:item())") == "");
 }
 
 TEST_CASE("training and predicting runs of one frozen graph at once") {
-  lua_State* L = new_state();
-  REQUIRE(run(L, kMake) == "");
-  CHECK(run(L, kUse) == "");
+  LuaState L;
+  REQUIRE(L.run(kMake) == "");
+  CHECK(L.run(kUse) == "");
   lua_getglobal(L, "graph");
   pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
   lua_pop(L, 1);
@@ -115,9 +93,9 @@ TEST_CASE("training and predicting runs of one frozen graph at once") {
   std::vector<std::thread> threads;
   for (std::string& error : errors)
     threads.emplace_back([&error, graph] {
-      lua_State* own = new_state();
+      LuaState own;
       give(graph, own);
-      error = run(own, R"(
+      error = own.run(R"(
         local pg = require "perigee"
         for i = 1, 60 do
           local x = pg.ones(1 + i % 4, 16)
@@ -125,20 +103,55 @@ TEST_CASE("training and predicting runs of one frozen graph at once") {
           assert(y:isfinite():all():item(), "not finite")
         end
       )");
-      lua_close(own);
     });
   for (std::thread& t : threads) t.join();
   for (const std::string& error : errors) CHECK(error == "");
-  lua_close(L);
+}
+
+TEST_CASE("16 states in 16 threads train and share one frozen graph") {
+  LuaState L;
+  REQUIRE(L.run(kMake) == "");
+  lua_getglobal(L, "graph");
+  pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
+  lua_pop(L, 1);
+  std::vector<std::string> errors(16);
+  std::vector<std::thread> threads;
+  for (std::string& error : errors)
+    threads.emplace_back([&error, graph] {
+      LuaState own;
+      give(graph, own);
+      error = own.run(R"(
+        local pg = require "perigee"
+        local nn = pg.nn
+        pg.manual_seed(4)
+        local net = nn.HybridSequential{
+          nn.Conv2D(4, 3, {padding = 1, activation = "relu"}), nn.BatchNorm(), nn.Flatten(), nn.Dropout(0.2), nn.Dense(8)}
+        net:initialize("xavier")
+        net:hybridize()
+        local trainer = pg.optim.Trainer(net:collect_params(), "adam", {learning_rate = 1e-3})
+        local loss = pg.loss.L2Loss()
+        for i = 1, 6 do
+          local n = 1 + i % 3
+          local y = graph:run(pg.randn(n, 16))
+          local l = pg.record(function() return loss(net(pg.randn(n, 1, 6, 6)), y) end)
+          l:backward()
+          trainer:step(n)
+          local total = pg.foreach(function(x, s) return x * s, s + x end, y, pg.zeros(8))
+          assert(total:isfinite():all():item() and l:isfinite():all():item())
+          pg.scope(function() return pg.randn(64, 300):softmax(2):matmul(pg.randn(300, 64)):sum() end)
+        end
+      )");
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& error : errors) CHECK(error == "");
 }
 
 TEST_CASE("what is no frozen graph") {
-  lua_State* L = new_state();
-  REQUIRE(run(L, "require 'perigee'") == "");
+  LuaState L;
+  REQUIRE(L.run("require 'perigee'") == "");
   lua_newtable(L);
   CHECK(!pg::vm::to_frozen_graph(L, -1));
   lua_pushnumber(L, 3);
   CHECK(!pg::vm::to_frozen_graph(L, -1));
-  CHECK(run(L, "require('perigee').graph(io.stdout)").find("frozen graph") != std::string::npos);
-  lua_close(L);
+  CHECK(L.run("require('perigee').graph(io.stdout)").find("frozen graph") != std::string::npos);
 }

@@ -4,10 +4,9 @@
 #include <sys/time.h>
 
 #include <atomic>
-#include <lua.hpp>
 #include <string>
 
-extern "C" int luaopen_perigee(lua_State* L);
+#include "tests/vm/lua_state.h"
 
 namespace {
 
@@ -72,23 +71,14 @@ int stop_timer(lua_State*) { return delete timer, timer = nullptr, 0; }
 }  // namespace
 
 TEST_CASE("signals on the thread's own stack destroy nothing") {
-  lua_State* L = luaL_newstate();
-  luaL_openlibs(L);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "preload");
-  lua_pushcfunction(L, luaopen_perigee);
-  lua_setfield(L, -2, "perigee");
-  lua_pushstring(L, PERIGEE_SOURCE_DIR);
-  lua_setglobal(L, "TOP");
-  std::string error;
-  if (luaL_loadstring(L, kScript)) error = lua_tostring(L, -1);
+  LuaState L;
+  std::string error = L.result(luaL_loadstring(L, kScript));
   if (error.empty()) {
     lua_pushcfunction(L, take_ticks);
     lua_pushcfunction(L, start_timer);
     lua_pushcfunction(L, stop_timer);
-    if (lua_pcall(L, 3, 0, 0)) error = lua_tostring(L, -1) ? lua_tostring(L, -1) : "?";
+    error = L.result(lua_pcall(L, 3, 0, 0));
   }
   stop_timer(L);
   CHECK(error == "");
-  lua_close(L);
 }

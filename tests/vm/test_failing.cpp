@@ -1,0 +1,237 @@
+// The k-th allocation fails, for every k that a script makes: what it asks of Lua, and what the library asks of C++. Each
+// failure is an error that a host catches, and the state goes on.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <set>
+#include <string>
+
+#include "tests/vm/lua_state.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PERIGEE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PERIGEE_SANITIZED 1
+#endif
+#endif
+
+namespace {
+
+// Counts down the allocations of a thread; the one that reaches 0 fails, and with `persistent` all after it.
+struct Countdown {
+  long k = 0, left = 0;  // 0: off
+  bool persistent = false, happened = false;
+
+  bool fails() {
+    if (left == 0 || --left > 0) return false;
+    happened = true; if (getenv("PG_ABORT") && atol(getenv("PG_ABORT")) == k) abort();
+    if (persistent) left = 1;
+    return true;
+  }
+};
+thread_local Countdown cpp, lua;
+
+}  // namespace
+
+#ifndef PERIGEE_SANITIZED  // the sanitizers have operators of their own
+__attribute__((noinline)) void* operator new(size_t size) {
+  void* block = cpp.fails() ? nullptr : std::malloc(size ? size : 1);
+  if (!block) throw std::bad_alloc();
+  return block;
+}
+__attribute__((noinline)) void* operator new(size_t size, const std::nothrow_t&) noexcept { return cpp.fails() ? nullptr : std::malloc(size ? size : 1); }
+__attribute__((noinline)) void* operator new(size_t size, std::align_val_t alignment) {
+  void* block = nullptr;
+  if (cpp.fails() || posix_memalign(&block, std::max(size_t(alignment), sizeof(void*)), size)) throw std::bad_alloc();
+  return block;
+}
+__attribute__((noinline)) void operator delete(void* block) noexcept { std::free(block); }
+__attribute__((noinline)) void operator delete(void* block, size_t) noexcept { std::free(block); }
+__attribute__((noinline)) void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+__attribute__((noinline)) void operator delete(void* block, size_t, std::align_val_t) noexcept { std::free(block); }
+#endif
+
+namespace {
+
+void* lua_allocate(void*, void* block, size_t, size_t size) {
+  if (size == 0) return std::free(block), nullptr;
+  return lua.fails() ? nullptr : std::realloc(block, size);
+}
+
+// Each returns nothing and works in a state in which it failed before.
+const char* const kScripts[] = {
+    R"(-- ops
+      local x, w = pg.range(1, 24):reshape(2, 3, 4), pg.range(1, 12):reshape(3, 4)
+      local y = pg.cat({(x * w + 1):softmax(-1), x}, 2):permute{3, 1, 2}:contiguous():cumsum(1)
+      local v, k = y:sort(2)
+      pg.ones(1, 2, 4, 4):conv2d(pg.ones(2, 2, 3, 3), {padding = 1}):relu():max_pool2d(2):mean():item()
+      pg.einsum("bij,ij->b", x, w)
+      local z = x[{1, {2, 3}}]:clone()
+      z[z:gt(7)] = 3
+      return tostring(x), k:totable(), pg.linalg.inv(pg.eye(3) * 2)
+    )",
+    R"(-- gradients
+      local w = pg.range(1, 3):attach_grad()
+      local cube = pg.autograd.Function{
+        forward = function(ctx, x) ctx.saved[1] = x; return x * x * x end,
+        backward = function(ctx, dy) return dy * ctx.saved[1]:square() * 3 end,
+      }
+      pg.record(function()
+        local y = cube(w):sum() + pg.checkpoint(function(x) return x:exp():sum() end, w)
+        local g = pg.autograd.grad({y}, {w}, {create_graph = true})
+        g[1]:sum():backward()
+      end)
+      pg.jvp(function(x) return x:sin() end, {w}, {pg.ones(3)})
+    )",
+    R"(-- an eager training step
+      local net = pg.nn.Sequential{pg.nn.Dense(4, {activation = "relu"}), pg.nn.BatchNorm(), pg.nn.Dropout(0.5), pg.nn.Dense(2)}
+      net:initialize("xavier")
+      local trainer = pg.optim.Trainer(net:collect_params(), "adam", {learning_rate = 0.1})
+      pg.record(function() return pg.loss.SoftmaxCrossEntropyLoss()(net(pg.ones(3, 3)), pg.tensor{1, 2, 1}) end):backward()
+      trainer:step(3)
+    )",
+    R"(-- a hybridized training step
+      local net = pg.nn.HybridSequential{pg.nn.Conv2D(2, 3, {activation = "tanh"}), pg.nn.Flatten(), pg.nn.Dense(2)}
+      net:initialize()
+      net:hybridize()
+      local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1, momentum = 0.9})
+      pg.record(function() return pg.loss.L2Loss()(net(pg.ones(2, 1, 4, 4)), pg.ones(2, 2)) end):backward()
+      trainer:step(2)
+    )",
+    R"(-- a jitted function with guards
+      local scale = {by = 2}
+      local f = pg.jit(function(x, n) return (x * scale.by + n):exp():sum(1) end)
+      f(pg.ones(2, 3), 1)
+      scale.by = 3
+      f(pg.ones(2, 3), 1)
+      f(pg.ones(4, 3), 2)
+      pg.grad(function(x) return (f(x, 1)):sum() end)(pg.ones(2, 2))
+    )",
+    R"(-- control flow
+      local f = pg.jit(function(x)
+        local y = pg.cond(x:sum():gt(0), function() return x * 2 end, function() return x - 1 end)
+        local out, s = pg.foreach(function(row, s) return row + s, s * 0.5 end, y, pg.ones(2))
+        local n, v = pg.while_loop(function(i) return i:lt(3) end, function(i, v) return v, {i + 1, v * v} end,
+                                   {pg.tensor(0), s}, {max_iterations = 4})
+        return out:sum() + pg.loop(3, function(_, w) return w:sin() end, y):sum()
+      end)
+      local x = pg.ones(3, 2):attach_grad()
+      pg.record(function() return f(x) end):backward()
+    )",
+    R"(-- files
+      local name = os.tmpname()
+      local path = name .. ".safetensors"
+      local a = pg.range(1, 6):reshape(2, 3)
+      local ok, e = pcall(function()
+        pg.save(path, {a = a, b = pg.ones(2, {dtype = "int64"})})
+        assert(pg.load(path).a:equal(a))
+      end)
+      os.remove(path)
+      os.remove(name)
+      if not ok then error(e, 0) end
+    )",
+    R"(-- export and import
+      local path = os.tmpname()
+      local ok, e = pcall(function()
+        local net = pg.nn.HybridSequential{pg.nn.Dense(3, {activation = "relu"}), pg.nn.Dense(2)}
+        net:initialize()
+        net:hybridize()
+        net(pg.ones(1, 4))
+        local json, tensors = net:export(path)
+        local ok, e = pcall(function() pg.nn.SymbolBlock.imports(json, nil, tensors)(pg.ones(2, 4)) end)
+        os.remove(json)
+        os.remove(tensors)
+        if not ok then error(e, 0) end
+      end)
+      os.remove(path)
+      if not ok then error(e, 0) end
+    )",
+    R"(-- data and metrics
+      local loader = pg.data.DataLoader(pg.data.ArrayDataset(pg.range(1, 10), pg.range(1, 10)), {batch_size = 3, shuffle = true})
+      local accuracy = pg.metric.Accuracy()
+      for x, y in loader:iter() do accuracy:update({y:gt(5)}, {x:gt(5)}) end
+      accuracy:get()
+    )",
+    R"(-- errors, printing, a frozen graph
+      pcall(function() return pg.ones(2):matmul(pg.ones(3, 4)) end)
+      pcall(function() return pg.ones(2):no_such_method() end)
+      local net = pg.nn.HybridSequential{pg.nn.rnn.LSTM(3), pg.nn.Dense(2)}
+      net:initialize("xavier")
+      local x = pg.randn(4, 2, 3)
+      net(x)
+      local graph = net:freeze()
+      graph:run(x)
+      return tostring(net), tostring(graph), net:summary(x)
+    )",
+};
+
+bool fails_from_memory(const std::string& error) {
+  return error.find("memory") != std::string::npos || error.find("bad_alloc") != std::string::npos;
+}
+
+// Runs the chunk with the k-th allocation failing, for k = 1, 2 … until none does.
+void sweep(LuaState& L, Countdown& countdown, const char* script, bool persistent) {
+  REQUIRE(L.run("pg = require 'perigee'") == "");
+  const std::string text = script;
+  std::set<std::string> seen;
+  CAPTURE(text);
+  CAPTURE(persistent);
+  for (long k = 1;; ++k) {
+    CAPTURE(k);
+    const bool compiled = luaL_loadstring(L, text.c_str()) == 0;
+    REQUIRE(compiled);
+    countdown = {k, k, persistent, false};
+    const bool failed = lua_pcall(L, 0, 0, 0) != 0;
+    const bool happened = countdown.happened;
+    countdown = {};
+    const std::string error = L.result(failed);
+    if (failed && seen.insert(error).second) CHECK_MESSAGE(fails_from_memory(error), error);
+    if (!happened) break;
+    REQUIRE(k < 1000000);
+  }
+  REQUIRE(L.run(text.c_str()) == "");
+}
+
+}  // namespace
+
+TEST_CASE("every allocation of Lua may fail") {
+  for (const char* script : kScripts)
+    for (bool persistent : {false, true}) {
+      LuaState L(lua_newstate(lua_allocate, nullptr));
+      if (!static_cast<lua_State*>(L)) {
+        MESSAGE("skipped: this LuaJIT takes no allocator");
+        return;
+      }
+      LuaState::open(L);
+      sweep(L, lua, script, persistent);
+    }
+}
+
+TEST_CASE("opening the library where an allocation fails") {
+  for (Countdown* countdown : {&lua, &cpp})
+    for (long k = 1;; ++k) {
+      LuaState L(lua_newstate(lua_allocate, nullptr));
+      if (!static_cast<lua_State*>(L)) return;
+      LuaState::open(L);
+      *countdown = {k, true, false};
+      const std::string error = L.run("require 'perigee'");
+      const bool happened = countdown->happened;
+      *countdown = {};
+      CAPTURE(k);
+      if (error != "") REQUIRE_MESSAGE(fails_from_memory(error), error);
+      if (!happened) break;
+    }
+}
+
+#ifndef PERIGEE_SANITIZED
+TEST_CASE("every allocation of C++ may fail") {
+  for (const char* script : kScripts)
+    for (bool persistent : {false, true}) {
+      LuaState L;
+      sweep(L, cpp, script, persistent);
+    }
+}
+#endif
