@@ -130,11 +130,11 @@ class Cache {
   void give(void* block, size_t size) {
     {
       std::lock_guard hold(lock_);
-      if (size_t(counters.cached.load()) + size <= kCacheLimit) {
+      if (size_t(counters.cached.load()) + size <= kCacheLimit) try {
         lists_[class_index(size)].push_back({block, size, asked_});
         counters.cached += int64_t(size);
         return;
-      }
+      } catch (const std::bad_alloc&) {}  // a destructor calls this
     }
     system_free(block, size);
   }

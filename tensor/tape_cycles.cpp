@@ -56,6 +56,7 @@ std::vector<TapeNode*> real_suspects(Context& ctx) {
 // What dies of this dies at the end, when nobody looks any more.
 void drop(const std::vector<TapeNode*>& leaves) {
   Values dropped;
+  dropped.reserve(leaves.size());
   for (TapeNode* leaf : leaves) {
     Value& grad = leaf->grad->value;
     dropped.push_back(std::exchange(grad, grad.detached()));

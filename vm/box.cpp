@@ -86,9 +86,9 @@ Box& push_box(lua_State* L, State& state, Value value) {
   state.live_bytes += box->bytes;
   state.pending_bytes += box->bytes;
   ++state.tensors;
-  enter_scope(state, *box, state.scopes.size());
   lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
-  lua_setmetatable(L, -2);
+  lua_setmetatable(L, -2);  // from here on a failure collects it
+  enter_scope(state, *box, state.scopes.size());
   if (const TapeNode* node = box->value.node(); node && node->hosted) state.track(L, *box);
   return *box;
 }

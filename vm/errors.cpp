@@ -71,11 +71,26 @@ int position(lua_State* L, State&) {
   return 1;
 }
 
+// finally(undo, f, …) → what f returns. undo() runs however f ends. It must take no memory, for which room may be what
+// failed, and bear to run twice, since an interrupt may end it half way.
+int run_finally(lua_State* L, State&) {
+  luaL_checkstack(L, 60, "finally");  // undo's own frame
+  const int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+  for (int failures = 0;; ++failures) {
+    lua_pushvalue(L, 1);
+    if (lua_pcall(L, 0, 0, 0) == 0) break;
+    if (failures == 2) return lua_error(L);
+    lua_pop(L, 1);
+  }
+  return status ? lua_error(L) : lua_gettop(L) - 1;
+}
+
 }  // namespace
 
 void open_errors(lua_State* L, State& state) {
   register_functions(L, state,
                      {{"raise", entry<raise>},
+                      {"finally", entry<run_finally>},
                       {"arg_error", entry<raise_argument>},
                       {"suggest", entry<suggest_name>},
                       {"check_options", entry<check_known>},

@@ -272,10 +272,11 @@ Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value
 // Views that index reads gave out, by buffer: a write copies them out when they are the smaller side.
 void note_view(State& state, Box& box, const Value& whole) {
   if (!whole.array().buffer || box.value.array().buffer.get() != whole.array().buffer.get()) return;
-  box.view_of = whole.array().buffer.get();
-  std::vector<Box*>& views = state.views[box.view_of];
+  const Buffer* const buffer = whole.array().buffer.get();
+  std::vector<Box*>& views = state.views[buffer];
   box.view_place = views.size();
   views.push_back(&box);
+  box.view_of = buffer;  // from here on it is forgotten when it goes
 }
 
 void forget_view(State& state, Box& box) {

@@ -57,9 +57,11 @@ function cached.once(f, functions)
   local w = walk.run{root = functions[1] or {}, n = math.max(0, #functions - 1), arguments = {unpack(functions, 2)}}
   local mark = inspect.next_serial()
   local graphs = core.graphs
-  graphs.off = graphs.off + 1
-  local traced = pack(pcall(core.trace, f, 0))
-  graphs.off = graphs.off - 1
+  local off = graphs.off
+  local traced = pack(pcall(core.finally, function() graphs.off = off end, function()
+    graphs.off = off + 1
+    return core.trace(f, 0)
+  end))
   if not traced[1] or not traced[2] then
     walk.roll_back(w:difference())
     error(traced[1] and traced[3] or traced[2], 0)

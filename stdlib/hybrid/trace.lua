@@ -287,16 +287,11 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
-local function has_foreign_metatable(w)
-  for _, node in ipairs(w.nodes) do if node.new_metatable then return true end end
-  return false
-end
-
 local function build_templates(w, t, changes, results, mark)
   local templates = template.new{walk = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
   for _, change in ipairs(changes) do templates:assign(change) end
   templates:answer(results.n - 3, {unpack(results, 4, results.n)})
-  if has_foreign_metatable(w) then templates.problem = templates.problem or "it gives a table a metatable" end
+  if w:has_new_metatables() then templates.problem = templates.problem or "it gives a table a metatable" end
   return templates
 end
 
@@ -369,14 +364,22 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   return entry
 end
 
--- Runs the function as a trace: what pcall answers of it, and what it wants done around each run.
-local function trace_body(cache, n, arguments)
+-- Runs the function as a trace that the walk watches: what pcall returns of it, and what it wants done around each run.
+local function trace_body(cache, w, n, arguments)
   local graphs = core.graphs
-  graphs.off = graphs.off + 1
-  live.collect()
-  local results = pack(pcall(trace.backend.trace, cache.body, n, unpack(arguments, 1, n)))
-  graphs.off = graphs.off - 1
-  return results, live.finish()
+  local off, hooks = graphs.off, nil
+  local function undo()
+    graphs.off = off
+    hooks = live.finish() or hooks
+    w:unwatch()
+  end
+  local results = pack(pcall(core.finally, undo, function()
+    graphs.off = off + 1
+    live.collect()
+    w:watch()
+    return trace.backend.trace(cache.body, n, unpack(arguments, 1, n))
+  end))
+  return results, hooks
 end
 inspect.jit_off(trace_body)  -- a compiled call into C that runs Lua does not outlive a flush of compiled code below it
 
@@ -389,9 +392,7 @@ function trace.run(cache, n, arguments, attempt)
   if w.exhausted then return nil, ("it reaches more than %d tables and functions"):format(walk.budget) end
   apply_paths(cache, w)
   local mark = backend.next_serial()
-  w:watch()
-  local results, hooks = trace_body(cache, n, arguments)
-  w:unwatch()
+  local results, hooks = trace_body(cache, w, n, arguments)
   local changes = w:difference()
   walk.roll_back(changes)
   if not results[1] then error(results[2], 0) end

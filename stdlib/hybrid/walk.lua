@@ -421,7 +421,7 @@ local function make_note(node_of, absent, keyed)
 end
 
 --- w:watch() notes from now on which absent fields of its tables are read (w.absent) and assigned (w.made) by node;
---- w:unwatch() ends that.
+--- w:unwatch() ends that, wherever watch() got to. It takes no memory and may run twice: see core.finally.
 function Walk:watch()
   self.absent, self.made, self.patched = {}, {}, {}
   local note, note_made, patched = make_note(self.node_of, self.absent, self.keyed), make_note(self.node_of, self.made, self.keyed), self.patched
@@ -442,18 +442,25 @@ function Walk:watch()
 end
 
 function Walk:unwatch()
+  if not self.recorder then return end
   for meta, saved in next, self.patched do
     rawset(meta, "__index", saved.index)
     rawset(meta, "__newindex", saved.newindex)
   end
   for _, node in ipairs(self.nodes) do
     if not node.meta and not node.environment then
-      local now = raw_metatable(node.table)
-      if now == self.recorder then inspect.set_raw_metatable(node.table, nil)
-      else node.new_metatable = true end
-    elseif node.meta and raw_metatable(node.table) ~= node.meta then node.new_metatable = true end
+      if raw_metatable(node.table) == self.recorder then inspect.set_raw_metatable(node.table, nil) end
+    end
   end
   core.recorders[self.recorder] = nil
+end
+
+--- w:has_new_metatables() -> whether a table got another metatable since the walk; not while it is watched.
+function Walk:has_new_metatables()
+  for _, node in ipairs(self.nodes) do
+    if (node.meta or not node.environment) and raw_metatable(node.table) ~= node.meta then return true end
+  end
+  return false
 end
 
 -- Differences ----------------------------------------------------------------------------------------------------------------

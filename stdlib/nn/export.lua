@@ -93,16 +93,18 @@ end
 -- One trace of forward in predict mode, with the gradients that Functions have. What forward assigns is put back. → the trace, pcall's answer
 local function run(block, arguments)
   local w = walk.run{root = block, label = "self", n = arguments.n, arguments = arguments, is_tensor = core.is_tensor}
-  if not w.exhausted then w:watch() end
-  core.graphs.off, core.graphs.exporting = core.graphs.off + 1, true
-  local outcome = pack(pcall(autograd.pause, function()
+  local graphs = core.graphs
+  local off = graphs.off
+  local function undo()
+    graphs.off, graphs.exporting = off, nil
+    w:unwatch()
+  end
+  local outcome = pack(pcall(core.finally, undo, autograd.pause, function()
+    graphs.off, graphs.exporting = off + 1, true
+    if not w.exhausted then w:watch() end
     return core.trace(function(...) return calls.traced(block, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
   end, {train = false}))
-  core.graphs.off, core.graphs.exporting = core.graphs.off - 1, nil
-  if not w.exhausted then
-    w:unwatch()
-    walk.roll_back(w:difference())
-  end
+  if not w.exhausted then walk.roll_back(w:difference()) end
   if not outcome[1] then error(outcome[2], 0) end
   if not outcome[2] then error(outcome[3], 0) end
   return outcome[3], outcome
