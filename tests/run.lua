@@ -7,6 +7,7 @@ package.path = root .. "/?.lua;" .. package.path
 local t = require "tests.support"
 local modes = require "tests.modes"
 local program = arg[-1] or "build/perigee"
+io.stdout:setvbuf("line")
 
 local opts = {}
 for _, a in ipairs(arg) do
