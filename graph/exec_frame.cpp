@@ -52,8 +52,10 @@ void FramePool::trim(const FramePool* keep, size_t limit) {
   const auto last_use = [](const FramePool* pool) { return pool->last_use_.load(std::memory_order_relaxed); };
   for (uint64_t after = 0; all_held > limit;) {
     FramePool* oldest = nullptr;
-    for (FramePool* pool : pools().all)
-      if (pool != keep && pool->held_bytes() > 0 && last_use(pool) > after && (!oldest || last_use(pool) < last_use(oldest))) oldest = pool;
+    for (FramePool* pool : pools().all) {
+      if (pool == keep || pool->held_bytes() == 0 || last_use(pool) <= after) continue;
+      if (!oldest || last_use(pool) < last_use(oldest)) oldest = pool;
+    }
     if (!oldest) return;
     after = last_use(oldest);
     oldest->rest();

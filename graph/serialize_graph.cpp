@@ -55,7 +55,8 @@ Json json_tree(const Tree& tree) {
     case Tree::Kind::kTable: break;
   }
   Json entries = Json::array();
-  for (size_t k = 0; k < tree.keys.size(); ++k) entries.push(Json::array({json_tree(tree.keys[k]), json_tree(tree.values[k])}));
+  for (size_t k = 0; k < tree.keys.size(); ++k)
+    entries.push(Json::array({json_tree(tree.keys[k]), json_tree(tree.values[k])}));
   return Json::object({{"table", entries}});
 }
 

@@ -1,7 +1,7 @@
--- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--times] [--all] [pattern]
+-- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--jobs=N] [--times] [--all] [pattern]
 -- In another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee … ; tests of the program run that one.
 -- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own. --all: all
--- files in modes that take a sample.
+-- files in modes that take a sample. --jobs: how many modes (or files) run at once; one a processor, at most 4.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
 local t = require "tests.support"
@@ -66,24 +66,53 @@ local function absolute(path)
   return cwd .. "/" .. path
 end
 
--- Runs a child with these arguments and adds its counts, which it leaves in a file with the name of the running test.
-local function child(mode, args, sum)
-  local report = os.tmpname()
+-- The command of a child with these arguments, which leaves its counts in the file `report`, or the name of the test that
+-- it ended in.
+local function command_of(mode, args, report)
   local env = {"PERIGEE_TEST_REPORT=" .. quote(report)}
   for k, v in pairs(mode.env or {}) do env[#env + 1] = k .. "=" .. quote(v) end
-  local command = string.format("env %s %s %s --mode=%s %s", table.concat(env, " "), quote(program), quote(arg[0]),
-                                mode.name, args)
-  local code = t.status_of(os.execute(command))
-  local text = t.read(report)
-  os.remove(report)
+  return ("env %s %s %s --mode=%s %s"):format(table.concat(env, " "), quote(program), quote(arg[0]), mode.name, args)
+end
+
+-- Adds the counts of a child that has ended to those of its mode.
+local function collect(run)
+  local text, sum = t.read(run.report), run.sum
   local p, f, s = text:match("^done (%d+) (%d+) (%d+)$")
   if p then
     sum.passed, sum.failed, sum.skipped = sum.passed + p, sum.failed + f, sum.skipped + s
   else
     sum.failed = sum.failed + 1
-    io.write("FAILED [", mode.name, "] the process ended with code ", code, " in ", text == "" and "start-up" or text, "\n")
+    io.write("FAILED [", run.mode.name, "] the process ended with code ", run.code, " in ",
+      text == "" and "start-up" or text, "\n")
   end
-  if code == 130 or code == 2 then os.exit(code, true) end
+end
+
+-- Runs all, `jobs` at a time; what one prints comes when it has ended.
+local function run_at_once(runs, jobs)
+  for i, run in ipairs(runs) do
+    local place = t.tmp("run" .. i)
+    t.write(place, ("%s >%s.log 2>&1\necho $? >%s.code\ncat %s.log\n"):format(run.command, place, place, place))
+  end
+  os.execute(("seq 1 %d | xargs -P %d -I@ sh %s@"):format(#runs, jobs, t.tmp("run")))
+  for i, run in ipairs(runs) do
+    local path = t.tmp("run" .. i .. ".code")
+    if not t.exists(path) then os.exit(130, true) end  -- interrupted
+    run.code = tonumber(t.read(path))
+  end
+end
+
+local function run_in_turn(runs)
+  for _, run in ipairs(runs) do
+    run.code = t.status_of(os.execute(run.command))
+    if run.code == 130 or run.code == 2 then os.exit(run.code, true) end
+  end
+end
+
+local function processors()
+  local p = assert(io.popen("nproc"))
+  local n = p:read("*n")
+  p:close()
+  return n or 1
 end
 
 local function pass_on()
@@ -127,21 +156,27 @@ local function run_files(mode)
 end
 
 local function run_children()
-  local sum = {passed = 0, failed = 0, skipped = 0}
-  for _, mode in ipairs(opts.mode and {find_mode(opts.mode)} or all_modes()) do
-    local own = {passed = 0, failed = 0, skipped = 0}
-    if opts.isolate then
-      for _, file in ipairs(files_of(mode)) do
-        child(mode, "--file=" .. quote(file) .. " " .. pass_on(), own)
-      end
-    else
-      child(mode, pass_on(), own)
+  local order, runs = opts.mode and {find_mode(opts.mode)} or all_modes(), {}
+  local sums, total = {}, {passed = 0, failed = 0, skipped = 0}
+  for _, mode in ipairs(order) do
+    sums[mode] = {passed = 0, failed = 0, skipped = 0}
+    for _, file in ipairs(opts.isolate and files_of(mode) or {false}) do
+      local run = {mode = mode, sum = sums[mode], report = t.tmp("report" .. #runs + 1)}
+      run.command = command_of(mode, (file and "--file=" .. quote(file) .. " " or "") .. pass_on(), run.report)
+      t.write(run.report, "")
+      runs[#runs + 1] = run
     end
-    closing(mode.name .. ": ", own)
-    for k, v in pairs(own) do sum[k] = sum[k] + v end
   end
-  closing("", sum)
-  os.exit(sum.failed > 0 and 1 or 0, true)
+  local jobs = math.min(#runs, tonumber(opts.jobs) or processors(), 4)
+  if jobs > 1 then run_at_once(runs, jobs) else run_in_turn(runs) end
+  for _, run in ipairs(runs) do collect(run) end
+  t.cleanup()
+  for _, mode in ipairs(order) do
+    closing(mode.name .. ": ", sums[mode])
+    for k, v in pairs(sums[mode]) do total[k] = total[k] + v end
+  end
+  closing("", total)
+  os.exit(total.failed > 0 and 1 or 0, true)
 end
 
 local mode = opts.mode and find_mode(opts.mode)

@@ -49,33 +49,42 @@ void give(pg::Ref<pg::FrozenGraph> graph, lua_State* L) {
   lua_setglobal(L, "graph");
 }
 
+pg::Ref<pg::FrozenGraph> take(lua_State* L) {
+  lua_getglobal(L, "graph");
+  pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
+  lua_pop(L, 1);
+  REQUIRE(bool(graph));
+  return graph;
+}
+
+// Runs the chunk in so many threads, each with a state of its own and the graph as a global.
+void run_in_threads(int count, const pg::Ref<pg::FrozenGraph>& graph, const char* chunk) {
+  std::vector<std::string> errors{size_t(count)};
+  std::vector<std::thread> threads;
+  for (std::string& error : errors)
+    threads.emplace_back([&error, graph, chunk] {
+      LuaState own;
+      give(graph, own);
+      error = own.run(chunk);
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& error : errors) CHECK(error == "");
+}
+
 }  // namespace
 
 TEST_CASE("one frozen graph in several threads, each with a Lua state of its own") {
   LuaState L;
   REQUIRE(L.run(kMake) == "");
-  lua_getglobal(L, "graph");
-  pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
-  REQUIRE(bool(graph));
-  lua_pop(L, 1);
+  const pg::Ref<pg::FrozenGraph> graph = take(L);
   lua_close(L.release());  // the graph outlives the state that made it
-  const char* const predict = R"(
+  run_in_threads(4, graph, R"(
     local pg = require "perigee"
     local x = pg.ones(2, 16)
     local y = graph:run(x)
     for i = 1, 100 do assert((graph:run(x)):equal(y), "another result") end
     assert((y:abs():sum():item()) > 0)
-  )";
-  std::vector<std::string> errors(4);
-  std::vector<std::thread> threads;
-  for (std::string& error : errors)
-    threads.emplace_back([&error, graph, predict] {
-      LuaState own;
-      give(graph, own);
-      error = own.run(predict);
-    });
-  for (std::thread& t : threads) t.join();
-  for (const std::string& error : errors) CHECK(error == "");
+  )");
   // Each run adds one to what it found; the last to finish leaves what it made.
   LuaState last;
   give(graph, last);
@@ -86,64 +95,42 @@ TEST_CASE("training and predicting runs of one frozen graph at once") {
   LuaState L;
   REQUIRE(L.run(kMake) == "");
   CHECK(L.run(kUse) == "");
-  lua_getglobal(L, "graph");
-  pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
-  lua_pop(L, 1);
-  std::vector<std::string> errors(3);
-  std::vector<std::thread> threads;
-  for (std::string& error : errors)
-    threads.emplace_back([&error, graph] {
-      LuaState own;
-      give(graph, own);
-      error = own.run(R"(
-        local pg = require "perigee"
-        for i = 1, 60 do
-          local x = pg.ones(1 + i % 4, 16)
-          local y = i % 2 == 0 and graph:run(x) or pg.train_mode(function() return (graph:run(x)) end)
-          assert(y:isfinite():all():item(), "not finite")
-        end
-      )");
-    });
-  for (std::thread& t : threads) t.join();
-  for (const std::string& error : errors) CHECK(error == "");
+  const pg::Ref<pg::FrozenGraph> graph = take(L);
+  run_in_threads(3, graph, R"(
+    local pg = require "perigee"
+    for i = 1, 60 do
+      local x = pg.ones(1 + i % 4, 16)
+      local y = i % 2 == 0 and graph:run(x) or pg.train_mode(function() return (graph:run(x)) end)
+      assert(y:isfinite():all():item(), "not finite")
+    end
+  )");
 }
 
 TEST_CASE("16 states in 16 threads train and share one frozen graph") {
   LuaState L;
   REQUIRE(L.run(kMake) == "");
-  lua_getglobal(L, "graph");
-  pg::Ref<pg::FrozenGraph> graph = pg::vm::to_frozen_graph(L, -1);
-  lua_pop(L, 1);
-  std::vector<std::string> errors(16);
-  std::vector<std::thread> threads;
-  for (std::string& error : errors)
-    threads.emplace_back([&error, graph] {
-      LuaState own;
-      give(graph, own);
-      error = own.run(R"(
-        local pg = require "perigee"
-        local nn = pg.nn
-        pg.manual_seed(4)
-        local net = nn.HybridSequential{
-          nn.Conv2D(4, 3, {padding = 1, activation = "relu"}), nn.BatchNorm(), nn.Flatten(), nn.Dropout(0.2), nn.Dense(8)}
-        net:initialize("xavier")
-        net:hybridize()
-        local trainer = pg.optim.Trainer(net:collect_params(), "adam", {learning_rate = 1e-3})
-        local loss = pg.loss.L2Loss()
-        for i = 1, 6 do
-          local n = 1 + i % 3
-          local y = graph:run(pg.randn(n, 16))
-          local l = pg.record(function() return loss(net(pg.randn(n, 1, 6, 6)), y) end)
-          l:backward()
-          trainer:step(n)
-          local total = pg.foreach(function(x, s) return x * s, s + x end, y, pg.zeros(8))
-          assert(total:isfinite():all():item() and l:isfinite():all():item())
-          pg.scope(function() return pg.randn(64, 300):softmax(2):matmul(pg.randn(300, 64)):sum() end)
-        end
-      )");
-    });
-  for (std::thread& t : threads) t.join();
-  for (const std::string& error : errors) CHECK(error == "");
+  const pg::Ref<pg::FrozenGraph> graph = take(L);
+  run_in_threads(16, graph, R"(
+    local pg = require "perigee"
+    local nn = pg.nn
+    pg.manual_seed(4)
+    local net = nn.HybridSequential{
+      nn.Conv2D(4, 3, {padding = 1, activation = "relu"}), nn.BatchNorm(), nn.Flatten(), nn.Dropout(0.2), nn.Dense(8)}
+    net:initialize("xavier")
+    net:hybridize()
+    local trainer = pg.optim.Trainer(net:collect_params(), "adam", {learning_rate = 1e-3})
+    local loss = pg.loss.L2Loss()
+    for i = 1, 6 do
+      local n = 1 + i % 3
+      local y = graph:run(pg.randn(n, 16))
+      local l = pg.record(function() return loss(net(pg.randn(n, 1, 6, 6)), y) end)
+      l:backward()
+      trainer:step(n)
+      local total = pg.foreach(function(x, s) return x * s, s + x end, y, pg.zeros(8))
+      assert(total:isfinite():all():item() and l:isfinite():all():item())
+      pg.scope(function() return pg.randn(64, 300):softmax(2):matmul(pg.randn(300, 64)):sum() end)
+    end
+  )");
 }
 
 TEST_CASE("what is no frozen graph") {
