@@ -132,6 +132,7 @@ void mask_assign_kernel(const KernelArgs& a) {
     check_count(a, "value", value.size(0), count_true(flags, mask.numel()));
     rest.insert(0, value.size(0));
   }
+  if (out.numel() == 0) return;
   std::vector<char> source(size_t(numel(rest) * size_of(out.dtype())));
   assign_block(value, out.dtype(), rest, source.data(), contiguous_strides(rest));
   if (out.data != x.data) copy_strided(x, out.data);
