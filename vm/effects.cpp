@@ -77,7 +77,8 @@ void forget_callbacks(State& state) {
 }
 
 void open_effects(lua_State* L, State& state) {
-  effect_hooks() = {print_hook, call_hook};
+  static std::once_flag once;  // states may open in several threads
+  std::call_once(once, [] { effect_hooks() = {print_hook, call_hook}; });
   register_functions(L, state, {{"callback", entry<register_callback>}});
 }
 
