@@ -1,6 +1,7 @@
 // One pool of worker threads for all kernels. No thread exists before the first parallel region, none
 // is busy between regions.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -49,6 +50,15 @@ class Poller {
  private:
   uint32_t calls_ = 0;
 };
+
+// Calls f(begin, end) for blocks of [0, n) in turn, with a poll between them.
+template <class F>
+void in_polled_blocks(int64_t n, int64_t block, const F& f) {
+  for (int64_t begin = 0; begin < n; begin += block) {
+    if (begin > 0) poll_kernel();
+    f(begin, std::min(n, begin + block));
+  }
+}
 
 // Joins the workers. Later regions start them again.
 void stop_workers();

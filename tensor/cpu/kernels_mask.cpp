@@ -5,6 +5,7 @@
 
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/register.h"
+#include "tensor/parallel.h"
 
 namespace pg {
 namespace {
@@ -76,11 +77,13 @@ void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int6
 void read_elements(const uint8_t* mask, int64_t count, const void* from, const View& out) {
   visit_size(size_of(out.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    int64_t at = 0;
-    for (int64_t i = 0; at < count; ++i) {
-      out.as<T>()[at] = static_cast<const T*>(from)[i];
-      at += mask[i];
-    }
+    int64_t i = 0, at = 0;
+    in_polled_blocks(count, 1 << 20, [&](int64_t, int64_t end) {
+      for (; at < end; ++i) {
+        out.as<T>()[at] = static_cast<const T*>(from)[i];
+        at += mask[i];
+      }
+    });
   });
 }
 
@@ -150,15 +153,17 @@ void find_nonzero(const KernelArgs& a) {
   for (int64_t i = 0; i < n; ++i) count += values[i] != T(0);
   const View out = a.allocate(0, {count, x.rank()});
   int64_t* to = out.as<int64_t>();
-  for (int64_t i = 0; i < n && x.rank() > 0; ++i) {
-    if (!(values[i] != T(0))) continue;
-    int64_t left = i;
-    for (int d = x.rank() - 1; d >= 0; --d) {
-      to[d] = left % x.size(d) + base;
-      left /= x.size(d);
+  in_polled_blocks(x.rank() > 0 ? n : 0, 1 << 20, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (!(values[i] != T(0))) continue;
+      int64_t left = i;
+      for (int d = x.rank() - 1; d >= 0; --d) {
+        to[d] = left % x.size(d) + base;
+        left /= x.size(d);
+      }
+      to += x.rank();
     }
-    to += x.rank();
-  }
+  });
 }
 
 void nonzero_kernel(const KernelArgs& a) {

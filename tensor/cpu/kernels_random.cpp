@@ -201,7 +201,10 @@ void randperm_kernel(const KernelArgs& a) {
   const std::vector<uint64_t> random = bits(key_of(a), n);
   std::vector<int64_t> order(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i + base;
-  for (int64_t i = n - 1; i > 0; --i) std::swap(order[size_t(i)], order[below(uint64_t(i) + 1, random[size_t(i)])]);
+  in_polled_blocks(n - 1, 1 << 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = n - 1 - begin; i > n - 1 - end; --i)
+      std::swap(order[size_t(i)], order[below(uint64_t(i) + 1, random[size_t(i)])]);
+  });
   for (int64_t i = 0; i < n; ++i)
     store_number(out.dtype(), out.as<char>() + i * size_of(out.dtype()), double(order[size_t(i)]));
 }

@@ -9,6 +9,7 @@ namespace pg::cpu {
 namespace {
 
 constexpr int64_t kTile = 256;  // columns that are scanned together
+constexpr int64_t kBlock = 1 << 20;  // elements between two polls
 
 template <class T>
 using Running = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || std::is_floating_point_v<T>,
@@ -48,11 +49,21 @@ template <bool kProduct, class In, class Out>
 void running_line(const In* x, Out* y, int64_t n, bool reverse) {
   using A = Running<In>;
   A total = kProduct ? 1 : 0;
-  for (int64_t k = 0; k < n; ++k) {
-    const int64_t i = reverse ? n - 1 - k : k;
-    total = advance<kProduct>(total, A(number(x[i])));
-    y[i] = rounded<Out>(total);
-  }
+  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t i = reverse ? n - 1 - k : k;
+      total = advance<kProduct>(total, A(number(x[i])));
+      y[i] = rounded<Out>(total);
+    }
+  });
+}
+
+// Calls f(k) for the rows 0 to lines.n - 1 of a tile.
+template <class F>
+void over_rows(const Lines& lines, int64_t width, const F& f) {
+  in_polled_blocks(lines.n, kBlock / width, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) f(k);
+  });
 }
 
 template <bool kProduct, class In, class Out>
@@ -65,13 +76,13 @@ void running(const In* x, Out* y, const Lines& lines, bool reverse) {
   over_columns(lines, [&](int64_t offset, int64_t width) {
     A total[kTile];
     std::fill(total, total + width, A(kProduct ? 1 : 0));
-    for (int64_t k = 0; k < lines.n; ++k) {
+    over_rows(lines, width, [&](int64_t k) {
       const int64_t row = offset + (reverse ? lines.n - 1 - k : k) * lines.inner;
       for (int64_t j = 0; j < width; ++j) {
         total[j] = advance<kProduct>(total[j], A(number(x[row + j])));
         y[row + j] = rounded<Out>(total[j]);
       }
-    }
+    });
   });
 }
 
@@ -91,7 +102,7 @@ void running_extreme(const T* x, T* values, int64_t* indices, const Lines& lines
   over_columns(lines, [&](int64_t offset, int64_t width) {
     decltype(number(T())) best[kTile];
     int64_t at[kTile];
-    for (int64_t k = 0; k < lines.n; ++k)
+    over_rows(lines, width, [&](int64_t k) {
       for (int64_t j = 0; j < width; ++j) {
         const int64_t i = offset + k * lines.inner + j;
         const auto v = number(x[i]);
@@ -99,6 +110,7 @@ void running_extreme(const T* x, T* values, int64_t* indices, const Lines& lines
         values[i] = rounded<T>(best[j]);
         indices[i] = at[j];
       }
+    });
   });
 }
 
@@ -117,14 +129,14 @@ void scan_affine(const T* a, const T* b, T* y, const Lines& lines, bool reverse,
   over_columns(lines, [&](int64_t offset, int64_t width) {
     double carry[kTile];
     std::fill(carry, carry + width, 0.0);
-    for (int64_t k = 0; k < lines.n; ++k) {
+    over_rows(lines, width, [&](int64_t k) {
       const int64_t row = offset + (reverse ? lines.n - 1 - k : k) * lines.inner;
       const int64_t factor = row + (reverse ? lag : -lag) * lines.inner;
       for (int64_t j = 0; j < width; ++j) {
         carry[j] = double(number(b[row + j])) + (k == 0 ? 0.0 : double(number(a[factor + j])) * carry[j]);
         y[row + j] = rounded<T>(carry[j]);
       }
-    }
+    });
   });
 }
 

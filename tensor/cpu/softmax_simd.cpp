@@ -4,6 +4,7 @@
 #include <hwy/highway.h>
 
 #include "tensor/cpu/simd_math-inl.h"
+#include "tensor/parallel.h"
 #include "tensor/cpu/softmax_simd.h"
 
 #include <algorithm>
@@ -90,32 +91,57 @@ HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, in
   if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i), f, t), y + i, n - i);
 }
 
+// Long rows in blocks, so that an interrupt need not wait for the end of one.
+constexpr int64_t kBlock = 1 << 20;
+
+HWY_INLINE float long_max(const float* x, int64_t n) {
+  if (n <= kBlock) return row_max(x, n);
+  float top = -kInfinity;
+  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
+    const float m = row_max(x + begin, end - begin);
+    if (m > top || m != m) top = m;
+  });
+  return top;
+}
+
+HWY_INLINE float long_exp_sum(const float* x, float* y, float top, int64_t n) {
+  if (n <= kBlock) return exp_sum(x, y, top, n);
+  double sum = 0;
+  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
+    sum += double(exp_sum(x + begin, y ? y + begin : nullptr, top, end - begin));
+  });
+  return float(sum);
+}
+
 void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
   for (int64_t r = 0; r < count; ++r, x += n, y += n) {
-    const float top = row_max(x, n);
+    const float top = long_max(x, n);
     if (!(std::fabs(top) < kInfinity)) {
       std::fill(y, y + n, std::numeric_limits<float>::quiet_NaN());
     } else if (log) {
-      const float sum = exp_sum(x, nullptr, top, n), shift = std::log(sum);
+      const float sum = long_exp_sum(x, nullptr, top, n), shift = std::log(sum);
       const D d;
       const V m = hn::Set(d, top), l = hn::Set(d, shift);
-      int64_t i = 0;
-      for (; i + int64_t(hn::Lanes(d)) <= n; i += hn::Lanes(d))
-        hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), m), l), d, y + i);
-      for (; i < n; ++i) y[i] = x[i] - top - shift;
+      in_polled_blocks(n, kBlock, [&](int64_t i, int64_t end) HWY_ATTR {
+        for (; i + int64_t(hn::Lanes(d)) <= end; i += hn::Lanes(d))
+          hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), m), l), d, y + i);
+        for (; i < end; ++i) y[i] = x[i] - top - shift;
+      });
     } else {
-      const float sum = exp_sum(x, y, top, n);
-      scale_row(y, y, 1.0f / sum, 0.0f, n);
+      const float sum = long_exp_sum(x, y, top, n);
+      in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
+        scale_row(y + begin, y + begin, 1.0f / sum, 0.0f, end - begin);
+      });
     }
   }
 }
 
 void log_sum_exp(const float* x, float* out, int64_t count, int64_t n) {
   for (int64_t r = 0; r < count; ++r, x += n) {
-    const float top = row_max(x, n);
+    const float top = long_max(x, n);
     const bool finite = std::fabs(top) < kInfinity;
     if (!finite && std::any_of(x, x + n, [](float v) { return v != v; })) out[r] = std::numeric_limits<float>::quiet_NaN();
-    else out[r] = finite ? top + std::log(exp_sum(x, nullptr, top, n)) : top;
+    else out[r] = finite ? top + std::log(long_exp_sum(x, nullptr, top, n)) : top;
   }
 }
 
