@@ -1,4 +1,6 @@
 // Plans of optimized graphs: fused kernels, memory taken in place, prepared kernels, against the graph op by op.
+#include <cmath>
+
 #include "graph/exec.h"
 #include "graph/passes/passes.h"
 #include "random_graph.h"
@@ -11,22 +13,24 @@ namespace {
 std::string text_of(Context& ctx, const Value& v) {
   const Value host = to_contiguous(ctx, v.detached());
   std::string out = to_string(host.type()) + ":";
-  for (int64_t i = 0; i < host.numel(); ++i)
-    out += fmt::format(" {}", load_number(host.dtype(), static_cast<char*>(host.array().data()) + i * size_of(host.dtype())));
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const double x = load_number(host.dtype(), static_cast<char*>(host.array().data()) + i * size_of(host.dtype()));
+    out += std::isnan(x) ? " nan" : fmt::format(" {}", x);  // the sign of a NaN is no part of a result
+  }
   return out;
 }
 
-std::vector<std::string> results(const Graph& graph, std::span<const Value> inputs, const PlanOptions& options) {
+std::string results(const Graph& graph, std::span<const Value> inputs, const PlanOptions& options) {
   Context ctx;
   const auto plan = make_plan(graph, options);
-  std::vector<std::string> out;
+  std::string out;
   for (int repeat = 0; repeat < 2; ++repeat) {
     out.clear();
     SmallVector<Value, 4> in{inputs};
     try {
-      for (const Value& v : pg::run(*plan, ctx, in)) out.push_back(text_of(ctx, v));
-    } catch (const Error&) {
-      out = {"an error"};
+      for (const Value& v : pg::run(*plan, ctx, in)) out += text_of(ctx, v) + "\n";
+    } catch (const Error& e) {
+      out = e.what();
     }
   }
   return out;
@@ -43,7 +47,8 @@ TEST_CASE("optimized random graphs run to the same bits with every option of the
     const Graph optimized = optimize(random.graph());
     for (const Node& node : optimized.nodes) fused += node.kind == NodeKind::kFused;
     INFO("seed " << seed);
-    const auto expected = results(random.graph(), inputs, {.fuse = false, .in_place = false, .prepare = false});
+    // An op that refuses its values and leads to nothing is dropped with its error.
+    const std::string expected = results(without_dead_nodes(random.graph()), inputs, {.fuse = false, .in_place = false, .prepare = false});
     CHECK(results(optimized, inputs, {}) == expected);
     CHECK(results(optimized, inputs, {.in_place = false}) == expected);
     CHECK(results(optimized, inputs, {.fuse = false}) == expected);
