@@ -33,7 +33,7 @@ int note(lua_State* L) {
 }
 
 // LuaJIT tells of each trace when it is started and when it is done, and when all are thrown away.
-constexpr const char* kAttach = R"(
+constexpr char kAttach[] = R"(
 local note = ...
 if not (jit and jit.attach) then return end
 local util = require "jit.util"
@@ -51,7 +51,7 @@ end, "trace")
 }  // namespace
 
 void note_compiled_code(lua_State* L) {
-  if (luaL_loadbuffer(L, kAttach, std::char_traits<char>::length(kAttach), "=perigee")) return lua_pop(L, 1);
+  if (luaL_loadbuffer(L, kAttach, sizeof kAttach - 1, "=perigee")) return lua_pop(L, 1);
   lua_pushcfunction(L, note);
   if (lua_pcall(L, 1, 0, 0)) lua_pop(L, 1);
 }

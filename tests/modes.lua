@@ -26,17 +26,18 @@ local function with_isa(name)
   end}
 end
 
+-- The longest first, for they run at once.
 return {
+  {name = "gcstress", doc = "a collection at each op", sanitized = true, setup = function(pg)
+    local hooks = testing(pg)
+    if hooks and hooks.gc_stress then hooks.gc_stress(true) end
+  end},
   {name = "eager", doc = "as a script runs", sanitized = true},
   {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = true, setup = hybrid, env = {PERIGEE_VERIFY_PLANS = "1"}},
   {name = "nofuse", doc = "hybrid without any pass", setup = hybrid, env = {PERIGEE_DISABLE_PASSES = "all", PERIGEE_VERIFY_PLANS = "1"}},
   {name = "roundtrip", doc = "hybrid, every graph through the files of an export", env = {PERIGEE_VERIFY_PLANS = "1"}, setup = function(pg)
     hybrid(pg)
     testing(pg).roundtrip_all(true)
-  end},
-  {name = "gcstress", doc = "a collection at each op", sanitized = true, setup = function(pg)
-    local hooks = testing(pg)
-    if hooks and hooks.gc_stress then hooks.gc_stress(true) end
   end},
   {name = "device", doc = "control flow on a device whose memory the host cannot follow", files = {"_control"},
    env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
