@@ -2,6 +2,10 @@
 
 #include <hwy/targets.h>
 
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -13,10 +17,17 @@ namespace {
 constexpr const char* kNames[] = {"sse2", "sse4", "avx2", "avx512"};
 
 #if HWY_ARCH_X86
+// f16c and lzcnt, which clang 14's builtin does not know by name.
+bool has_late_features() {
+  unsigned a, b, c, d, extended;
+  return __get_cpuid(1, &a, &b, &c, &d) && __get_cpuid(0x80000001, &a, &b, &extended, &d) && (c >> 29 & 1) &&
+         (extended >> 5 & 1);
+}
+
 Isa detect() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt");
+                    __builtin_cpu_supports("bmi2") && has_late_features();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512cd");

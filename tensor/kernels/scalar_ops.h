@@ -109,7 +109,7 @@ struct Maximum {  // NaN wins
   template <class T>
   constexpr T operator()(T a, T b) const {
     if constexpr (kIsFloat<T>)
-      return (a > b) | (a != a) ? a : b;
+      return ((a > b) | (a != a)) ? a : b;
     else
       return a > b ? a : b;
   }
@@ -118,7 +118,7 @@ struct Minimum {
   template <class T>
   constexpr T operator()(T a, T b) const {
     if constexpr (kIsFloat<T>)
-      return (a < b) | (a != a) ? a : b;
+      return ((a < b) | (a != a)) ? a : b;
     else
       return a < b ? a : b;
   }

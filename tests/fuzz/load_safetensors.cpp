@@ -11,8 +11,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     unlink(copy.c_str());
     test::require(again.metadata == loaded.metadata, "metadata changed");
     test::require(again.tensors.size() == loaded.tensors.size(), "the number of tensors changed");
-    for (const auto& [name, value] : loaded.tensors) {
-      const auto same = [&](const auto& other) { return other.first == name && test::same_bytes(other.second, value); };
+    for (const auto& tensor : loaded.tensors) {
+      const auto same = [&](const auto& other) {
+        return other.first == tensor.first && test::same_bytes(other.second, tensor.second);
+      };
       test::require(std::any_of(again.tensors.begin(), again.tensors.end(), same), "a tensor changed");
     }
   });
