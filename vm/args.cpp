@@ -381,7 +381,7 @@ AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const Attr
     case AttrKind::kDevice: return check_device(L, state, i, op.name, def.name);
     case AttrKind::kInts:
       if (lua_isuserdata(L, i) && !std::strcmp(op.name, "repeat_interleave"))
-        if (Box* box = to_box(L, state, i)) return read_tensor_ints(op, def, state, box->get());
+        if (to_box(L, state, i)) return read_tensor_ints(op, def, state, check_value(L, state, i, op.name, def.name));
       [[fallthrough]];
     case AttrKind::kDims:
       return read_list<Ints>(L, state, op, def, i, "a list of whole numbers",

@@ -329,7 +329,10 @@ local function with_option(attrs, name, value)
 end
 
 local function try_edges(row, case)
+  local dead = pg.ones(2)
+  dead:release()
   for _, attr in ipairs(row.attrs) do
+    attempt(row, case, case.args, with_option(case.attrs, attr.name, dead))
     if numeric[attr.kind] then
       for _, edge in ipairs(edges.numbers) do
         attempt(row, case, case.args, with_option(case.attrs, attr.name, edge))
