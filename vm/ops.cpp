@@ -98,7 +98,7 @@ int call_one_hot(lua_State* L, State& state) {
   Call call;
   read_arguments(L, state, binding, 1, call);
   AttrValue& classes = call.attrs[size_t(op.attr_index("num_classes"))];
-  if (std::holds_alternative<std::monostate>(classes))
+  if (std::holds_alternative<std::monostate>(classes) && call.inputs[0].is_array())  // infer refuses what is none
     classes = count_classes(state, op, call.inputs[0], std::get<int64_t>(call.attrs[size_t(op.attr_index("index_base"))]));
   Values out = apply_or_collect(L, state, op, call.inputs, call.attrs);
   return push_outputs(L, state, op, out);
@@ -131,7 +131,8 @@ int call_conv(lua_State* L, State& state) {
   Call call;
   read_arguments(L, state, binding, 1, call);
   AttrValue& padding = call.attrs[size_t(op.attr_index("padding"))];
-  if (std::get<Ints>(padding) == Ints{kSamePadding}) padding = same_padding(op, call);
+  const bool same = std::get<Ints>(padding) == Ints{kSamePadding};
+  if (same) padding = call.inputs[1].is_array() ? same_padding(op, call) : Ints{0};  // infer refuses what is none
   Values out = apply_or_collect(L, state, op, call.inputs, call.attrs);
   return push_outputs(L, state, op, out);
 }

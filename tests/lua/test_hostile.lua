@@ -227,6 +227,26 @@ t.test("other userdata with the metatable of tensors or generators", function()
   end
 end)
 
+t.test("what looks at its arguments before the op does takes anything", function()
+  local x, dead = pg.ones(1, 2, 4, 4), pg.ones(2)
+  dead:release()
+  for _, odd in ipairs{3, true, "text", {}, dead, pg.ones(2), pg.ones(2, {dtype = "int64"})} do
+    pcall(pg.one_hot, odd)
+    for _, conv in ipairs{pg.conv1d, pg.conv2d, pg.conv3d} do
+      t.check(not pcall(conv, x, odd, {padding = "same"}))
+      t.check(not pcall(conv, odd, x, {padding = "same"}))
+    end
+    pcall(pg.select, odd, 1, 1)
+    pcall(pg.narrow, odd, 1, 1, 1)
+    pcall(pg.unbind, odd)
+    pcall(x.repeat_interleave, x, odd)
+  end
+  t.error_contains(function() pg.one_hot(3) end, "one_hot")
+  t.error_contains(function() pg.one_hot() end, "one_hot")
+  t.error_contains(function() pg.conv2d(x, 3, {padding = "same"}) end, "conv2d")
+  t.error_contains(function() pg.conv2d(x, nil, {padding = "same"}) end, "conv2d")
+end)
+
 t.test("unbounded numbers may be infinite", function()
   t.equal(pg.ones(1):pad({1, 0}, {value = -1 / 0}):totable(), {-1 / 0, 1})
 end)
