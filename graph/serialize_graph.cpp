@@ -93,10 +93,13 @@ class Writer {
     for (const ModelInput& input : model_.inputs) input_lines.push_back(json_input(input).text());
     const Json writes = list(model_.writes, [](const Model::Write& w) { return Json::array({w.input, w.output}); });
     std::string out = fmt::format("{{\"format\":\"{}\",\"version\":{},\"producer\":{},\"name\":{},\n", kModelFormat,
-                                  has_control_flow(model_.graph) ? 2 : 1, Json("perigee " PERIGEE_VERSION).text(), Json(model_.name).text());
+                                  has_control_flow(model_.graph) ? 2 : 1, Json("perigee " PERIGEE_VERSION).text(),
+                                  Json(model_.name).text());
     out += "\"graphs\":" + dump_list(graphs_, "") + ",\n\"inputs\":" + dump_list(input_lines, " ");
-    out += ",\n\"arguments\":" + list(model_.arguments, json_tree).text() + ",\n\"results\":" + list(model_.results, json_tree).text();
-    return out + ",\n\"writes\":" + writes.text() + ",\n\"generators\":" + list(model_.generators, json_generator).text() + "}\n";
+    out += ",\n\"arguments\":" + list(model_.arguments, json_tree).text();
+    out += ",\n\"results\":" + list(model_.results, json_tree).text();
+    out += ",\n\"writes\":" + writes.text();
+    return out + ",\n\"generators\":" + list(model_.generators, json_generator).text() + "}\n";
   }
 
  private:
@@ -106,7 +109,8 @@ class Writer {
     for (const Node& node : graph.nodes) nodes.push_back(json_node(node).text());
     const Json lines = list(graph.lines, Json::as_utf8);  // a path may hold any bytes, and nothing depends on it
     graphs_.push_back("{\"nodes\":" + dump_list(nodes, " ") + ",\n\"inputs\":" + Json::array_of(graph.inputs).text() +
-                      ",\n\"outputs\":" + list(graph.outputs, json_operand).text() + ",\n\"ticks\":" + Json::array_of(graph.ticks).text() +
+                      ",\n\"outputs\":" + list(graph.outputs, json_operand).text() +
+                      ",\n\"ticks\":" + Json::array_of(graph.ticks).text() +
                       ",\n\"guards\":" + list(graph.guards, json_guard).text() + ",\n\"lines\":" + lines.text() + "}");
     return int(graphs_.size()) - 1;
   }
@@ -136,7 +140,8 @@ class Writer {
     if (!node.inputs.empty()) out.set("in", list(node.inputs, json_operand));
     if (const Json attrs = json_attrs(node); !attrs.empty()) out.set("attrs", attrs);
     out.set("types", list(node.types, json_type));
-    if (!node.bodies.empty()) out.set("bodies", list(node.bodies, [this](const auto& body) { return Json(add_graph(*body)); }));
+    if (!node.bodies.empty())
+      out.set("bodies", list(node.bodies, [this](const auto& body) { return Json(add_graph(*body)); }));
     if (node.kind == NodeKind::kLoop) out.set("loop", json_loop(node.loop));
     if (!node.streams.empty())
       out.set("streams", list(node.streams, [](const BodyStream& stream) { return Json::array({stream.generator, stream.tick}); }));
