@@ -347,7 +347,7 @@ class LuaBackward : public HostedFunction {
 
   void push_function(lua_State* L) const {
     if (reference) return reference.push(L);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, state_.loose);
+    kLoose.push_table(L);
     lua_rawgeti(L, -1, int(place) + 1);
     lua_remove(L, -2);
   }

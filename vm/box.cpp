@@ -87,6 +87,7 @@ Box& push_box(lua_State* L, State& state, Value value) {
   state.pending_bytes += box->bytes;
   ++state.tensors;
   lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
+  if (lua_topointer(L, -1) != state.tensor_metatable) lua_pop(L, 1), kTensorMetatable.push_table(L);
   lua_setmetatable(L, -2);  // from here on a failure collects it
   enter_scope(state, *box, state.scopes.size());
   if (const TapeNode* node = box->value.node(); node && node->hosted) state.track(L, *box);
@@ -200,6 +201,8 @@ void open_box(lua_State* L, State& state) {
   lua_setfield(L, -2, "__gc");
   state.tensor_metatable = lua_topointer(L, -1);
   lua_pushvalue(L, -1);
+  lua_pushvalue(L, -1);
+  kTensorMetatable.set(L);
   state.tensor_metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 

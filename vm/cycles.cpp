@@ -24,7 +24,7 @@ class Sweep {
 
  private:
   bool sweep() {
-    lua_rawgeti(L_, LUA_REGISTRYINDEX, state_.tracked);
+    kTracked.push_table(L_);
     tracked_ = lua_gettop(L_);
     find_loose();
     if (loose_.empty()) return lua_settop(L_, tracked_ - 1), false;
@@ -113,29 +113,23 @@ class Sweep {
 
   // From here on only the environments hold the functions and tables; weak tables find them again.
   void let_go() {
-    push_weak_table();
+    push_weak_table(L_, "v");
     for (HostedFunction* f : loose_) {
       f->reference.push(L_);
       lua_rawseti(L_, -2, int(f->place) + 1);
       f->reference.give_back(L_);
     }
-    state_.loose = luaL_ref(L_, LUA_REGISTRYINDEX);
-    push_weak_table();
+    kLoose.set(L_);
+    state_.loose = true;
+    push_weak_table(L_, "v");
     for (size_t i = 0; i < leads_.size(); ++i)
       if (leads_[i]) lua_rawgeti(L_, tables_, int(i) + 1), lua_rawseti(L_, -2, int(i) + 1);
     lua_replace(L_, tables_);
   }
-  void push_weak_table() {
-    lua_newtable(L_);
-    lua_createtable(L_, 0, 1);
-    lua_pushliteral(L_, "v");
-    lua_setfield(L_, -2, "__mode");
-    lua_setmetatable(L_, -2);
-  }
 
   // Those that are left go back to the registry. `place` still names them: nothing moves while `loose` is set.
   void take_back() {
-    lua_rawgeti(L_, LUA_REGISTRYINDEX, state_.loose);
+    kLoose.push_table(L_);
     for (HostedFunction* f : state_.hosted) {
       if (!f || f->reference) continue;
       lua_rawgeti(L_, -1, int(f->place) + 1);
@@ -144,7 +138,9 @@ class Sweep {
       else
         f->reference = Reference(L_, state_);
     }
-    luaL_unref(L_, LUA_REGISTRYINDEX, std::exchange(state_.loose, LUA_NOREF));
+    state_.loose = false;
+    lua_pushnil(L_);
+    kLoose.set(L_);
     for (size_t i = 0; i < leads_.size(); ++i) {  // an environment keeps an empty table
       if (!leads_[i]) continue;
       lua_rawgeti(L_, tables_, int(i) + 1);
@@ -174,15 +170,7 @@ constexpr size_t kFewFunctions = 64;
 }  // namespace
 
 void State::track(lua_State* L, Box& box) {
-  if (tracked == LUA_NOREF) {
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "v");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    tracked = luaL_ref(L, LUA_REGISTRYINDEX);
-  }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, tracked);
+  kTracked.push_table(L);
   lua_pushlightuserdata(L, &box);
   lua_pushvalue(L, -3);
   lua_rawset(L, -3);
@@ -200,7 +188,7 @@ void State::adopt(HostedFunction& function, TapeNode& node) {
 
 void State::disown(HostedFunction& function) {
   hosted[function.place] = nullptr;
-  if (loose != LUA_NOREF) return;  // all keep their places
+  if (loose) return;  // all keep their places
   if (HostedFunction* last = hosted.back()) {
     last->place = function.place;
     hosted[function.place] = last;
@@ -210,10 +198,9 @@ void State::disown(HostedFunction& function) {
 
 void State::collect_cycles(lua_State* L) {
   hosted_bytes = 0;
-  const bool look =
-      loose == LUA_NOREF && walks == 0 && !trace && !hosted.empty() && tracked != LUA_NOREF && lua_checkstack(L, 12);
+  const bool look = !loose && walks == 0 && !trace && !hosted.empty() && lua_checkstack(L, 12);
   if (!look || !Sweep(L, *this)()) lua_gc(L, LUA_GCCOLLECT, 0);
-  if (loose == LUA_NOREF) {
+  if (!loose) {
     std::erase(hosted, nullptr);
     for (size_t i = 0; i < hosted.size(); ++i) hosted[i]->place = i;
   }

@@ -26,7 +26,7 @@ void print_hook(const std::string& label, const View& view) {
 // Functions by number, for the life of their state: programs that name them may be as old.
 struct Callback {
   State* state;
-  int function;  // registry reference
+  Reference function;
 };
 struct Callbacks {
   std::mutex mutex;
@@ -39,18 +39,18 @@ Callbacks& callbacks() {
 }
 
 void call_hook(int64_t number, const View& view) {
-  Callback found{};
+  const Callback* found = nullptr;  // lives as long as its state
   {
     const std::lock_guard lock(callbacks().mutex);
     const auto at = callbacks().all.find(number);
-    if (at != callbacks().all.end()) found = at->second;
+    if (at != callbacks().all.end()) found = &at->second;
   }
-  if (!found.state || !found.state->running) throw Error("tap: its function belongs to a Lua state that is not running this program");
-  lua_State* L = found.state->running;
+  if (!found || !found->state->running) throw Error("tap: its function belongs to a Lua state that is not running this program");
+  lua_State* L = found->state->running;
   const int top = lua_gettop(L);
   luaL_checkstack(L, 4, "tap");
-  lua_rawgeti(L, LUA_REGISTRYINDEX, found.function);
-  push_box(L, *found.state, copy_of(view));
+  found->function.push(L);
+  push_box(L, *found->state, copy_of(view));
   if (lua_pcall(L, 1, 0, 0)) {
     const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "tap: error in its function";
     lua_settop(L, top);
@@ -62,9 +62,9 @@ void call_hook(int64_t number, const View& view) {
 // callback(f) → its number
 int register_callback(lua_State* L, State& state) {
   lua_pushvalue(L, 1);
-  const Callback entry{&state, luaL_ref(L, LUA_REGISTRYINDEX)};
+  Callback entry{&state, Reference(L, state)};
   const std::lock_guard lock(callbacks().mutex);
-  callbacks().all.emplace(callbacks().next, entry);
+  callbacks().all.emplace(callbacks().next, std::move(entry));
   lua_pushnumber(L, double(callbacks().next++));
   return 1;
 }

@@ -14,7 +14,7 @@
 namespace pg::vm {
 namespace {
 
-const char kModelKey = 0, kFrozenKey = 0;
+const RegistryKey kModelClass, kFrozenClass;  // metatables
 
 using ModelRef = std::shared_ptr<const Model>;
 
@@ -25,40 +25,35 @@ int collect(lua_State* L) {
   return 0;
 }
 
-void push_class(lua_State* L, const char* key) {
-  lua_pushlightuserdata(L, const_cast<char*>(key));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-}
-
 template <class T>
-void push_handle(lua_State* L, const char* key, T value) {
+void push_handle(lua_State* L, const RegistryKey& key, T value) {
   auto** handle = static_cast<T**>(lua_newuserdata(L, sizeof(T*)));
   *handle = nullptr;
-  push_class(L, key);
+  key.push_table(L);
   lua_setmetatable(L, -2);
   *handle = new T(std::move(value));
 }
 
 template <class T>
-T* to_handle(lua_State* L, int i, const char* key) {
+T* to_handle(lua_State* L, int i, const RegistryKey& key) {
   void* data = lua_touserdata(L, i);
   if (!data || !lua_getmetatable(L, i)) return nullptr;
-  push_class(L, key);
+  key.push(L);
   const bool same = lua_rawequal(L, -1, -2);
   lua_pop(L, 2);
   return same ? *static_cast<T**>(data) : nullptr;
 }
 
-void push_model(lua_State* L, Model model) { push_handle(L, &kModelKey, ModelRef(std::make_shared<Model>(std::move(model)))); }
+void push_model(lua_State* L, Model model) { push_handle(L, kModelClass, ModelRef(std::make_shared<Model>(std::move(model)))); }
 
 const Model& check_model(lua_State* L, int i) {
-  ModelRef* model = to_handle<ModelRef>(L, i, &kModelKey);
+  ModelRef* model = to_handle<ModelRef>(L, i, kModelClass);
   if (!model) throw Error("graph: expected a model");
   return **model;
 }
 
 FrozenGraph& check_frozen(lua_State* L, int i) {
-  Ref<FrozenGraph>* graph = to_handle<Ref<FrozenGraph>>(L, i, &kFrozenKey);
+  Ref<FrozenGraph>* graph = to_handle<Ref<FrozenGraph>>(L, i, kFrozenClass);
   if (!graph) throw Error("graph: expected a frozen graph");
   return **graph;
 }
@@ -535,7 +530,7 @@ int optimize_model(lua_State* L, State& state) {
 int freeze(lua_State* L, State& state) {
   const Model& model = check_model(L, 1);
   const Values values = values_at(L, state, 2, model, "freeze");
-  push_handle(L, &kFrozenKey, Ref<FrozenGraph>(new FrozenGraph(model, values, state.ctx.generator->state())));
+  push_handle(L, kFrozenClass, Ref<FrozenGraph>(new FrozenGraph(model, values, state.ctx.generator->state())));
   return 1;
 }
 
@@ -562,14 +557,13 @@ int frozen_parts(lua_State* L, State& state) {
                                 }()});
 }
 
-void make_class(lua_State* L, const char* key, lua_CFunction collector) {
-  lua_pushlightuserdata(L, const_cast<char*>(key));
+void make_class(lua_State* L, const RegistryKey& key, lua_CFunction collector) {
   lua_createtable(L, 0, 2);
   lua_pushcfunction(L, collector);
   lua_setfield(L, -2, "__gc");
   lua_pushstring(L, "perigee");
   lua_setfield(L, -2, "__metatable");
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  key.set(L);
 }
 
 }  // namespace
@@ -580,7 +574,7 @@ void push_frozen_graph(lua_State* L, Ref<FrozenGraph> graph) {
   lua_pushliteral(L, "perigee");
   lua_call(L, 1, 1);
   lua_getfield(L, -1, "graph");
-  push_handle(L, &kFrozenKey, std::move(graph));
+  push_handle(L, kFrozenClass, std::move(graph));
   lua_call(L, 1, 1);
   lua_remove(L, -2);
 }
@@ -589,15 +583,15 @@ Ref<FrozenGraph> to_frozen_graph(lua_State* L, int i) {
   if (!lua_istable(L, i)) return {};
   lua_pushliteral(L, "_frozen");
   lua_rawget(L, i < 0 ? i - 1 : i);
-  Ref<FrozenGraph>* graph = to_handle<Ref<FrozenGraph>>(L, -1, &kFrozenKey);
+  Ref<FrozenGraph>* graph = to_handle<Ref<FrozenGraph>>(L, -1, kFrozenClass);
   Ref<FrozenGraph> out = graph ? *graph : Ref<FrozenGraph>();
   lua_pop(L, 1);
   return out;
 }
 
 void open_graph(lua_State* L, State& state) {
-  make_class(L, &kModelKey, collect<ModelRef>);
-  make_class(L, &kFrozenKey, collect<Ref<FrozenGraph>>);
+  make_class(L, kModelClass, collect<ModelRef>);
+  make_class(L, kFrozenClass, collect<Ref<FrozenGraph>>);
   lua_newtable(L);
   register_functions(L, state, {{"model_of", entry<model_of>},         {"program", entry<make_program>},
                                 {"replay", entry<replay_program>},     {"save", entry<save_files>},

@@ -13,7 +13,7 @@
 namespace pg::vm {
 namespace {
 
-const char kModuleKey = 0;
+const RegistryKey kModule;
 
 const EmbeddedFile* find_embedded(const std::string& name) {
   for (const EmbeddedFile& f : embedded_files())
@@ -217,8 +217,7 @@ void open_library(lua_State* L, State& state) {
 
 extern "C" int luaopen_perigee(lua_State* L) {
   using namespace pg::vm;
-  lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  kModule.push(L);
   if (!lua_isnil(L, -1)) return 1;
   lua_pop(L, 1);
   try {
@@ -228,8 +227,7 @@ extern "C" int luaopen_perigee(lua_State* L) {
   }
   lua_pushcclosure(L, entry<open_core>, 1);
   lua_call(L, 0, 1);
-  lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, -1);
+  kModule.set(L);
   return 1;
 }

@@ -183,7 +183,7 @@ int default_device(lua_State* L, State& state) {
   return 1;
 }
 
-int collect_all(lua_State* L, State&) { return collect_garbage(L), 0; }
+int collect_all(lua_State* L, State& state) { return state.collect_garbage(L), 0; }
 
 int inject_failure(lua_State* L, State& state) {
   fail_allocation(check_integer(L, state, 1, "fail_allocation", "n"), lua_toboolean(L, 2));

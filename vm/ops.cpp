@@ -65,7 +65,7 @@ Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<V
   } catch (const OutOfMemory&) {
     if (allocation_failed()) throw;  // a test asked for the failure
   }
-  collect_garbage(L);
+  state.collect_garbage(L);
   return apply(state.ctx, op, inputs, attrs);
 }
 
@@ -348,7 +348,7 @@ void open_ops(lua_State* L, State& state) {
   }
   lua_setfield(L, -3, "tensor_methods");
   lua_setfield(L, -2, "ops");
-  lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
+  kTensorMetatable.push_table(L);
   set_operator(L, state, "__add", "add");
   set_operator(L, state, "__sub", "sub");
   set_operator(L, state, "__mul", "mul");

@@ -61,15 +61,15 @@ uint64_t check_seed(lua_State* L, State& state, int i, const char* op) {
   return uint64_t(check_integer(L, state, i, op, "seed", "a whole number"));
 }
 
-void push_generator(lua_State* L, State& state, Ref<Generator> g) {
+void push_generator(lua_State* L, Ref<Generator> g) {
   new (lua_newuserdata(L, sizeof(Ref<Generator>))) Ref<Generator>(std::move(g));
-  lua_rawgeti(L, LUA_REGISTRYINDEX, state.generator_metatable_ref);
+  kGeneratorMetatable.push_table(L);
   lua_setmetatable(L, -2);
 }
 
 // Generator(seed): a stream of random numbers of its own.
 int new_generator(lua_State* L, State& state) {
-  push_generator(L, state, Ref<Generator>(new Generator(lua_isnoneornil(L, 1) ? 0 : check_seed(L, state, 1, "Generator"))));
+  push_generator(L, Ref<Generator>(new Generator(lua_isnoneornil(L, 1) ? 0 : check_seed(L, state, 1, "Generator"))));
   return 1;
 }
 
@@ -127,7 +127,7 @@ void open_parameter(lua_State* L, State& state) {
   register_functions(L, state, {{"seed", entry<seed_generator>}, {"state", entry<random_state>}, {"set_state", entry<set_random_state>}});
   lua_setfield(L, -2, "__index");
   state.generator_metatable = lua_topointer(L, -1);
-  state.generator_metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  kGeneratorMetatable.set(L);
 }
 
 }  // namespace pg::vm

@@ -256,7 +256,7 @@ int tensor_to_string(lua_State* L, State& state) {
 }  // namespace
 
 void open_print(lua_State* L, State& state) {
-  lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
+  kTensorMetatable.push_table(L);
   register_functions(L, state, {{"__tostring", entry<tensor_to_string>}});
   lua_pop(L, 1);
 }

@@ -12,7 +12,8 @@
 namespace pg::vm {
 namespace {
 
-const char kStateKey = 0;
+const RegistryKey kState;
+const RegistryKey kReferences;  // with integer keys only, and dense, so that it never moves any
 
 constexpr int64_t kStepBytes = int64_t(1) << 20;     // a collector step at most once a megabyte
 // A full cycle at least once so many bytes: few, so that temporaries stay in the caches, but more where the Lua heap is large
@@ -86,9 +87,36 @@ int refuse_upvalue(lua_State* L) {
   return luaL_error(L, "perigee: the Lua state is closing, or an upvalue of this function was replaced");
 }
 
+void RegistryKey::push(lua_State* L) const {
+  lua_pushlightuserdata(L, const_cast<char*>(&address_));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+void RegistryKey::push_table(lua_State* L) const {
+  push(L);
+  if (!lua_istable(L, -1)) throw Error("perigee: a script took its tables out of Lua's registry");
+}
+
+void RegistryKey::set(lua_State* L) const {
+  lua_pushlightuserdata(L, const_cast<char*>(&address_));
+  lua_insert(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+void push_weak_table(lua_State* L, const char* mode) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, mode);
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+}
+
 Reference::Reference(lua_State* L, State& state) : state_(&state) {
   if (state.dead_references.capacity() <= state.references) state.dead_references.reserve(2 * state.references + 16);
-  index_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  kReferences.push_table(L);
+  lua_insert(L, -2);
+  index_ = luaL_ref(L, -2);
+  lua_pop(L, 1);
   ++state.references;
 }
 
@@ -96,20 +124,34 @@ Reference::~Reference() {
   if (index_ != LUA_NOREF && !state_->closed) state_->dead_references.push_back(index_);
 }
 
+void Reference::push(lua_State* L) const {
+  kReferences.push_table(L);
+  lua_rawgeti(L, -1, index_);
+  lua_remove(L, -2);
+}
+
 void Reference::give_back(lua_State* L) {
-  luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(index_, LUA_NOREF));
+  kReferences.push_table(L);
+  luaL_unref(L, -1, std::exchange(index_, LUA_NOREF));
+  lua_pop(L, 1);
   --state_->references;
 }
 
 State& find_state(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kStateKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  if (void* found = lua_touserdata(L, -1)) {
+  kState.push(L);
+  if (void* found = lua_touserdata(L, -1); found && is_live(found)) {
     lua_pop(L, 1);
     return *static_cast<State*>(found);
   }
   lua_pop(L, 1);
-  lua_pushlightuserdata(L, const_cast<char*>(&kStateKey));
+  for (const RegistryKey* key : {&kReferences, &kTracked}) {
+    key->push(L);
+    const bool is_there = lua_istable(L, -1);  // a script took our state out of the registry
+    lua_pop(L, 1);
+    if (is_there) continue;
+    push_weak_table(L, key == &kTracked ? "v" : "");
+    key->set(L);
+  }
   void* const memory = lua_newuserdata(L, sizeof(State));
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, collect_state);
@@ -117,7 +159,7 @@ State& find_state(lua_State* L) {
   State* state = new (memory) State;
   lua_setmetatable(L, -2);  // from here on a failure closes the state
   add_live(state);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  kState.set(L);
   return *state;
 }
 
@@ -151,14 +193,14 @@ void State::update_modes() {
 }
 
 void State::relieve_pressure(lua_State* L) {
-  while (!dead_references.empty()) {
-    luaL_unref(L, LUA_REGISTRYINDEX, dead_references.back());
-    dead_references.pop_back();
-    --references;
+  if (!dead_references.empty()) {
+    kReferences.push_table(L);
+    for (; !dead_references.empty(); dead_references.pop_back(), --references) luaL_unref(L, -1, dead_references.back());
+    lua_pop(L, 1);
   }
   if (ctx.new_suspects >= kManySuspects || ctx.suspect_bytes > size_t(kCycleBytes)) break_cycles(ctx);
   const bool rings = hosted_bytes > size_t(kCycleBytes + live_bytes) || hosted.size() >= (gc_stress ? 1 : next_hosted);
-  const bool look = rings && walks == 0 && !trace && loose == LUA_NOREF;
+  const bool look = rings && walks == 0 && !trace && !loose;
   if (collecting || (!gc_stress && pending_bytes < kStepBytes && !look)) return;
   const ScopedFlag recording(ctx.recording, ctx.recording), training(ctx.training, ctx.training);  // finalizers may call us
   const int64_t bytes = std::exchange(pending_bytes, 0);
@@ -176,9 +218,9 @@ void State::relieve_pressure(lua_State* L) {
   collecting = false;
 }
 
-void collect_garbage(lua_State* L) {
+void State::collect_garbage(lua_State* L) {
   const bool running = lua_gc(L, kGcIsRunning, 0);
-  find_state(L).collect_cycles(L);
+  collect_cycles(L);
   if (!running) lua_gc(L, LUA_GCSTOP, 0);
   flush_memory_cache();
 }

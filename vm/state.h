@@ -33,7 +33,22 @@ struct BoxScope {
 
 class State;
 
-// A value in Lua's registry. It is given back at the next entry into the binding, because what holds it may die inside
+// A place in Lua's registry. Its key is an address: where a table grows and finds no memory, LuaJIT may lose integer keys.
+class RegistryKey {
+ public:
+  void push(lua_State* L) const;        // the value, or nil
+  void push_table(lua_State* L) const;  // throws where a script took the table out
+  void set(lua_State* L) const;         // to the value that it pops
+
+ private:
+  char address_ = 0;
+};
+
+inline constexpr RegistryKey kTensorMetatable, kGeneratorMetatable;
+inline constexpr RegistryKey kTracked;  // the tensors with a hosted history, by their address; weak
+inline constexpr RegistryKey kLoose;    // while collect_cycles runs, the functions by their place; weak
+
+// A value that Lua keeps for C++. It is given back at the next entry into the binding, because what holds it may die inside
 // __gc, where Lua may not be called. Room to note that is made beforehand, so that the destructor cannot fail.
 class Reference {
  public:
@@ -48,7 +63,7 @@ class Reference {
   ~Reference();
 
   explicit operator bool() const { return index_ != LUA_NOREF; }
-  void push(lua_State* L) const { lua_rawgeti(L, LUA_REGISTRYINDEX, index_); }
+  void push(lua_State* L) const;
   void give_back(lua_State* L);  // now
 
  private:
@@ -67,10 +82,8 @@ struct HostedFunction {
 class State {
  public:
   Context ctx;
-  const void* tensor_metatable = nullptr;     // identity of the tensors' metatable
-  int tensor_metatable_ref = 0;               // its place in the registry's array part
-  const void* generator_metatable = nullptr;
-  int generator_metatable_ref = 0;
+  const void *tensor_metatable = nullptr, *generator_metatable = nullptr;  // identities
+  int tensor_metatable_ref = LUA_NOREF;    // where the registry has it too, for speed, as long as LuaJIT does not lose it
   std::vector<ModeScope> modes;
   std::vector<BoxScope> scopes;
   uint32_t next_scope = 1;
@@ -82,12 +95,11 @@ class State {
   uint64_t next_stamp = 1;                 // of runs of programs
   lua_State* running = nullptr;            // where callbacks from backward run
   int walks = 0;                           // backward calls that are under way
-  std::vector<int> dead_references;        // of the registry, to give back at the next entry; room for all that live
+  std::vector<int> dead_references;        // to give back at the next entry; room for all that live
   size_t references = 0;                   // that live or are dead
   std::vector<HostedFunction*> hosted;     // all that there are
   size_t next_hosted = 64, hosted_bytes = 0;  // how many make collect_cycles run; what their entries kept since the last time
-  int tracked = LUA_NOREF;                 // registry: the tensors with a hosted history, by their address; weak
-  int loose = LUA_NOREF;                   // registry: while collect_cycles runs, the functions by their place; weak
+  bool loose = false;                      // collect_cycles runs: weak tables hold the functions
   uint64_t next_box = 1;                   // serial number of the next box
   uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
   std::unordered_map<const Buffer*, std::vector<Box*>> views;  // see note_view
@@ -115,6 +127,9 @@ class State {
   // A full collection that frees rings too, which neither counts nor Lua's collector see: tensor, history, backward function,
   // tensor; and leaf, gradient, history, leaf. See vm/cycles.cpp.
   void collect_cycles(lua_State* L);
+
+  // The same, and leaves a stopped collector stopped; then cached memory goes back too.
+  void collect_garbage(lua_State* L);
 
   // Runs collector steps paced by the bytes that new boxes hold. Called at the binding boundary only.
   void relieve_pressure(lua_State* L);
@@ -145,11 +160,11 @@ inline int table_upvalue(lua_State* L, int i) {
   return lua_upvalueindex(i);
 }
 
+// Pushes a table that does not keep its values ("v") or keys ("k") alive.
+void push_weak_table(lua_State* L, const char* mode);
+
 // The state of any function, through the registry; creates it on first use.
 State& find_state(lua_State* L);
-
-// A full collection, finalizers included, that leaves a stopped collector stopped; then cached memory goes back too.
-void collect_garbage(lua_State* L);
 
 // "file:line" of the innermost script function (not of the stdlib), or "".
 std::string script_position(lua_State* L);

@@ -8,12 +8,7 @@
 namespace pg::vm {
 namespace {
 
-const char kLiveKey = 0;  // registry: a table with weak keys, the tensors that hold symbols
-
-void push_live(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kLiveKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-}
+const RegistryKey kLive;  // a table with weak keys, the tensors that hold symbols
 
 bool is_symbol(lua_State* L, State& state, int i) {
   Box* box = to_box(L, state, i);
@@ -58,7 +53,7 @@ class Active {
 void note_results(lua_State* L, State& state, int count) {
   if (!lua_checkstack(L, 6)) return;
   const int top = lua_gettop(L);
-  push_live(L);
+  kLive.push_table(L);
   auto note = [&](int i) {
     if (!is_symbol(L, state, i)) return;
     lua_pushvalue(L, i);
@@ -87,7 +82,7 @@ int new_symbol(lua_State* L, State& state) {
     lua_pop(L, 1);
   }
   checked_numel("symbol", type.shape);
-  push_live(L);
+  kLive.push_table(L);
   lua_pushnil(L);
   if (!lua_next(L, -2)) {  // nothing is left of the graph so far
     delete std::exchange(state.symbols, nullptr);
@@ -241,13 +236,8 @@ int call_with_symbols(lua_State* L, State& state, Function f) {
 }
 
 void open_symbols(lua_State* L, State& state) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kLiveKey));
-  lua_newtable(L);
-  lua_newtable(L);
-  lua_pushliteral(L, "k");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  push_weak_table(L, "k");
+  kLive.set(L);
   lua_newtable(L);
   register_functions(L, state, {{"new", plain<new_symbol>}, {"any", plain<is_symbol_at>}, {"program", plain<symbols_program>}});
   lua_setfield(L, -2, "symbols");

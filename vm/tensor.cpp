@@ -577,7 +577,7 @@ void open_tensor(lua_State* L, State& state) {
     lua_newtable(L);
     lua_setfield(L, core, name);
   }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
+  kTensorMetatable.push_table(L);
   lua_pushlightuserdata(L, &state);
   for (const char* name : {"tensor_methods", "builtin_getters", "tensor_getters"}) lua_getfield(L, core, name);
   lua_pushcclosure(L, entry<read_field>, 4);

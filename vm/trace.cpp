@@ -222,25 +222,20 @@ struct TraceHandle {
   std::vector<int32_t>* results;
 };
 
-const char kTraceKey = 0, kProgramKey = 0;
-
-void push_metatable(lua_State* L, const char* key) {
-  lua_pushlightuserdata(L, const_cast<char*>(key));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-}
+const RegistryKey kTraceClass, kProgramClass;  // metatables
 
 template <class T>
-T* to_handle(lua_State* L, int i, const char* key) {
+T* to_handle(lua_State* L, int i, const RegistryKey& key) {
   void* data = lua_touserdata(L, i);
   if (!data || !lua_getmetatable(L, i)) return nullptr;
-  push_metatable(L, key);
+  key.push(L);
   const bool same = lua_rawequal(L, -1, -2);
   lua_pop(L, 2);
   return same ? static_cast<T*>(data) : nullptr;
 }
 
 TraceHandle& check_trace(lua_State* L) {
-  TraceHandle* handle = to_handle<TraceHandle>(L, 1, &kTraceKey);
+  TraceHandle* handle = to_handle<TraceHandle>(L, 1, kTraceClass);
   if (!handle || !handle->session) throw Error("trace: expected a trace that is not finished");
   return *handle;
 }
@@ -250,7 +245,7 @@ struct ProgramHandle {
 };
 
 Call& check_call(lua_State* L, int i) {
-  ProgramHandle* handle = to_handle<ProgramHandle>(L, i, &kProgramKey);
+  ProgramHandle* handle = to_handle<ProgramHandle>(L, i, kProgramClass);
   if (!handle || !handle->call) throw Error("run: expected a program");
   return *handle->call;
 }
@@ -293,7 +288,7 @@ int trace_function(lua_State* L, State& state) {
   const int n = int(lua_tointeger(L, 2));
   auto* handle = static_cast<TraceHandle*>(lua_newuserdata(L, sizeof(TraceHandle)));
   *handle = {};
-  push_metatable(L, &kTraceKey);
+  kTraceClass.push_table(L);
   lua_setmetatable(L, -2);
   lua_insert(L, 1);  // handle, f, n, …
   lua_remove(L, 3);
@@ -410,7 +405,7 @@ int finish_trace(lua_State* L, State& state) {
   }
   auto* program = static_cast<ProgramHandle*>(lua_newuserdata(L, sizeof(ProgramHandle)));
   program->call = nullptr;
-  push_metatable(L, &kProgramKey);
+  kProgramClass.push_table(L);
   lua_setmetatable(L, -2);
   program->call = make_call(*handle.session, *handle.results, std::move(options));
   delete std::exchange(handle.session, nullptr);
@@ -551,7 +546,7 @@ int run_program(lua_State* L, State& state) {
     return refuse(L, e.what());
   } catch (const OutOfMemory&) {
     if (allocation_failed()) throw;  // a test asked for the failure
-    collect_garbage(L);
+    state.collect_garbage(L);
     out = run_call(state, call, boxes);
   }
   Values results;
@@ -702,8 +697,7 @@ int run_untraced(lua_State* L, State& state) {
 
 int is_tracing(lua_State* L, State& state) { return lua_pushboolean(L, state.trace != nullptr), 1; }
 
-void make_class(lua_State* L, State& state, const char* key, lua_CFunction collect, std::initializer_list<Registration> methods) {
-  lua_pushlightuserdata(L, const_cast<char*>(key));
+void make_class(lua_State* L, State& state, const RegistryKey& key, lua_CFunction collect, std::initializer_list<Registration> methods) {
   lua_createtable(L, 0, 3);
   lua_pushcfunction(L, collect);
   lua_setfield(L, -2, "__gc");
@@ -712,7 +706,7 @@ void make_class(lua_State* L, State& state, const char* key, lua_CFunction colle
   lua_setfield(L, -2, "__index");
   lua_pushstring(L, "perigee");
   lua_setfield(L, -2, "__metatable");
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  key.set(L);
 }
 
 }  // namespace
@@ -722,7 +716,7 @@ ProgramCall& check_program(lua_State* L, int i) { return check_call(L, i); }
 void push_program(lua_State* L, std::unique_ptr<ProgramCall> call) {
   auto* program = static_cast<ProgramHandle*>(lua_newuserdata(L, sizeof(ProgramHandle)));
   program->call = nullptr;
-  push_metatable(L, &kProgramKey);
+  kProgramClass.push_table(L);
   lua_setmetatable(L, -2);
   program->call = call.release();
 }
@@ -733,13 +727,13 @@ void open_trace(lua_State* L, State& state) {
                                 {"set_numbers", entry<set_numbers>},
                                 {"trace_function_gradient", entry<trace_function_gradient>}, {"untraced", entry<run_untraced>}});
   open_control(L, state);
-  make_class(L, state, &kTraceKey, collect_trace,
+  make_class(L, state, kTraceClass, collect_trace,
              {{"captured", entry<captured_tensors>},
               {"input_of", entry<trace_input_of>},
               {"output", entry<trace_output>},
               {"text", entry<trace_text>},
               {"finish", entry<finish_trace>}});
-  make_class(L, state, &kProgramKey, collect_program,
+  make_class(L, state, kProgramClass, collect_program,
              {{"graph", entry<program_text>}, {"dot", entry<program_dot>}, {"info", entry<program_info>}});
 }
 

@@ -250,3 +250,34 @@ end)
 t.test("unbounded numbers may be infinite", function()
   t.equal(pg.ones(1):pad({1, 0}, {value = -1 / 0}):totable(), {-1 / 0, 1})
 end)
+
+-- Where a table grows and finds no memory, LuaJIT may lose integer keys that it held; a script may take out any.
+t.test("the registry without entries of ours", function()
+  local registry, x, entries = debug.getregistry(), pg.ones(2), {}
+  for k, v in pairs(registry) do
+    if type(k) == "userdata" or type(k) == "number" then entries[#entries + 1] = {k, v} end
+  end
+  t.check(#entries > 5)
+  local square = pg.autograd.Function{
+    forward = function(ctx, v) ctx.saved[1] = v; return v * v end,
+    backward = function(ctx, dy) return dy * ctx.saved[1] * 2 end,
+  }
+  local function use()
+    local w = pg.ones(2):attach_grad()
+    pg.record(function() return square(w):sum() end):backward()
+    pg.testing.collect()
+    pg.jit(function(v) v:tap(function() end); return v * 2 end)(x)
+    pg.rand(2, {generator = pg.Generator(1)})
+    local a = pg.symbol("a", {shape = {2}})
+    return tostring(x + 1), a + 1
+  end
+  for _, entry in ipairs(entries) do
+    for _, other in ipairs{false, 3, x} do
+      registry[entry[1]] = other or nil
+      local ok, e = pcall(use)
+      registry[entry[1]] = entry[2]
+      t.check(ok or not tostring(e):find("attempt", 1, true), tostring(e))
+    end
+  end
+  use()
+end)
