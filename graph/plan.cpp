@@ -422,20 +422,17 @@ class Planner {
     return layout(value).contiguous && layout(value).offset == 0 && bytes_of(layout(value).type) == storage_of(value).bytes;
   }
   void add_outputs(const std::vector<int32_t>& outputs) {
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const int32_t v = outputs[i];
-      const auto earlier = std::find(outputs.begin(), outputs.begin() + ptrdiff_t(i), v);
-      if (plan_->options.body) {
+    std::vector<int32_t> places(values_.size(), -1);  // of a value among the outputs
+    for (int32_t v : outputs) {
+      int32_t& place = places[size_t(v)];
+      if (plan_->options.body || place < 0) {
+        place = int32_t(plan_->outputs.size());
         plan_->outputs.push_back(output_of(v));
-        continue;
-      }
-      if (earlier != outputs.begin() + ptrdiff_t(i)) {
-        PlanOutput same = plan_->outputs[size_t(earlier - outputs.begin())];
-        same.same_as = int32_t(earlier - outputs.begin());
+      } else {
+        PlanOutput same = plan_->outputs[size_t(place)];
+        same.same_as = place;
         plan_->outputs.push_back(std::move(same));
-        continue;
       }
-      plan_->outputs.push_back(output_of(v));
     }
   }
   // Views of inputs and constants share their memory, as eagerly; of the program's own memory only whole arrays are given out.

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <lua.hpp>
 #include <luajit.h>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -150,6 +152,24 @@ bool run_all(lua_State* L, int argc, char** argv, const Options& options) {
   if (prompt) run_prompt(L);
   return true;
 }
+
+std::terminate_handler other_endings;
+
+void end_without_memory() {
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    static const char text[] = "perigee: out of memory\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(2);
+    _exit(1);
+  } catch (...) {
+  }
+  other_endings();
+}
+
+// Runs before the constructors of the libraries: those of oneDNN 3 throw where the address space is too small for them.
+void prepare() { other_endings = std::set_terminate(end_without_memory); }
+__attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = prepare;
 
 int run_program(int argc, char** argv) {
   Options options;
