@@ -213,8 +213,8 @@ void State::relieve_pressure(lua_State* L) {
     collect_cycles(L);
   else if (bytes >= budget)
     lua_gc(L, LUA_GCCOLLECT, 0);
-  else
-    lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20)));
+  else if (lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20))))
+    pending_bytes -= std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: rest
   collecting = false;
 }
 

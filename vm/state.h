@@ -108,7 +108,7 @@ class State {
   bool collecting = false;
 
   int64_t live_bytes = 0;     // held by boxes of this state
-  int64_t pending_bytes = 0;  // allocated since the collector's last step
+  int64_t pending_bytes = 0;  // allocated since the collector's last step; negative while it rests
   int64_t tensors = 0;
 
   // The Lua state is closing: finalizers of the host's may still call us, and find nothing to work with.
