@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "tensor/cpu/copy.h"
-#include "tensor/cpu/eigen_solve.h"
+#include "tensor/cpu/solve.h"
 #include "tensor/cpu/epilogue.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/prepared.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
 #include "tensor/ops/linalg_rules.h"
+#include "tensor/parallel.h"
 
 namespace pg {
 namespace {
@@ -105,12 +106,14 @@ void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, con
   const int64_t a_row = p.a.transposed ? 1 : p.a.ld, a_col = p.a.transposed ? p.a.ld : 1;
   const int64_t b_row = p.b.transposed ? 1 : p.b.ld, b_col = p.b.transposed ? p.b.ld : 1;
   for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c)
-    for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t i = 0; i < p.m; ++i) {
+      poll_kernel();
       for (int64_t j = 0; j < p.n; ++j) {
         uint64_t sum = 0;
         for (int64_t l = 0; l < p.k; ++l) sum += uint64_t(a[i * a_row + l * a_col]) * uint64_t(b[l * b_row + j * b_col]);
         c[i * p.n + j] = static_cast<T>(sum);
       }
+    }
 }
 
 template <class T>

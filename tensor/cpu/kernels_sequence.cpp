@@ -6,6 +6,7 @@
 #include "tensor/cpu/copy.h"
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/register.h"
+#include "tensor/parallel.h"
 
 namespace pg {
 namespace {
@@ -46,9 +47,12 @@ void mask_kernel(const KernelArgs& a) {
   const std::vector<int64_t> lengths = lengths_of(a, batch, 0);
   if (out.numel() == 0) return;
   copy_strided(x, out.data);
+  Poller poll;
   for (int64_t b = 0; b < batch.count; ++b)
-    for (int64_t t = lengths[size_t(b)]; t < batch.steps; ++t)
+    for (int64_t t = lengths[size_t(b)]; t < batch.steps; ++t) {
+      poll();
       fill_number(out.dtype(), out.as<char>() + batch.at(t, b), batch.bytes / size_of(out.dtype()), a.attr<double>("value"));
+    }
 }
 
 void last_kernel(const KernelArgs& a) {
@@ -75,8 +79,10 @@ void reverse_kernel(const KernelArgs& a) {
   const Batch batch(x, a.dim("dim", x.rank()));
   const std::vector<int64_t> lengths = lengths_of(a, batch, 0);
   if (out.numel() == 0) return;
+  Poller poll;
   for (int64_t t = 0; t < batch.steps; ++t)
     for (int64_t b = 0; b < batch.count; ++b) {
+      poll();
       const int64_t n = lengths[size_t(b)], from = t < n ? n - 1 - t : t;
       std::memcpy(out.as<char>() + batch.at(t, b), x.as<char>() + batch.at(from, b), size_t(batch.bytes));
     }

@@ -74,3 +74,29 @@ t.test("wrong operands name what was expected", function()
   t.error_contains(function() pg.einsum("ij,jk->il", a, pg.ones(3, 2)) end, "einsum: bad argument 'equation'")
   t.error_contains(function() pg.einsum("ij", pg.ones(2)) end, "einsum: bad argument 'equation'")
 end)
+
+t.test("large solvers: several blocks, a rest, pivots far below", function()
+  for _, n in ipairs{385, 448, 500} do
+    for dtype, tolerance in pairs{float32 = 2e-3, float64 = 1e-10} do
+      local options = {dtype = dtype}
+      local eye = pg.eye(n, options)
+      local a = (pg.range(1, n * n):to(dtype):reshape(n, n) * 0.7):sin() + eye * 0.5
+      local shuffled = a:flip(1) * 3  -- the largest of a column lies far from the diagonal
+      for _, m in ipairs{a, shuffled} do
+        local b = pg.range(1, 3 * n):to(dtype):reshape(n, 3):cos()
+        local x = pg.linalg.solve(m, b)
+        t.check((m:matmul(x) - b):abs():max():item() < tolerance, n .. " " .. dtype)
+        t.check((pg.linalg.inv(m):matmul(m) - eye):abs():max():item() < tolerance, n .. " " .. dtype)
+        t.check((m:mv(pg.linalg.solve(m, b:select(2, 1))) - b:select(2, 1)):abs():max():item() < tolerance)
+      end
+      local s = a:matmul(a:t()) + eye * n
+      local l = pg.linalg.cholesky(s + eye:roll(1, 2) * 0)
+      t.check((l:matmul(l:t()) - s):abs():max():item() < tolerance * n)
+      t.equal(l:triu{diagonal = 1}:abs():sum():item(), 0)
+      a[{400 - 15, {}}] = a[{1, {}}]:clone()
+      t.error_contains(function() pg.linalg.solve(a:floor(), pg.zeros(n, options)) end, "singular")
+      s[{380, 380}] = -1
+      t.error_contains(function() pg.linalg.cholesky(s) end, "positive definite")
+    end
+  end
+end)

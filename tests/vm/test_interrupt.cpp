@@ -140,6 +140,10 @@ TEST_CASE("Ctrl-C ends kernels") {
   ends("local f = pg.jit(function(x) return x:expand(2 ^ 40):sum() end) begin() f(pg.zeros(1)) print('on')");
   ends("local x = pg.rand(3000, 3000) begin() while true do x:matmul(x) end");
   ends("local x = pg.rand(2000, 2000):to('float64') begin() while true do x:matmul(x) end");
+  ends("local x = pg.ones(4000, 4000, {dtype = 'int32'}) begin() x:matmul(x) print('on')");
+  ends("local x = pg.eye(3000) begin() while true do pg.linalg.inv(x) end");
+  ends("local x = pg.eye(3000, {dtype = 'float64'}) begin() while true do pg.linalg.cholesky(x) end");
+  ends("local x = pg.ones(2 ^ 25, 1) begin() while true do x:sequence_reverse() end");
   ends("local x = pg.rand(2e6) begin() while true do x:sort() end");
 }
 
