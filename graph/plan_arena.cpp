@@ -32,14 +32,21 @@ Bytes best_fit(const std::vector<Placed>& placed, const ArenaBlock& block) {
   return found ? best : free_from;
 }
 
-Bytes place_in_order(std::span<ArenaBlock> blocks, const std::vector<uint32_t>& order) {
+// An order of blocks. In that of time, those that ended need no look any more: the cost is linear in the blocks.
+struct Order {
+  std::vector<uint32_t> blocks;
+  bool by_time = false;
+};
+
+Bytes place_in_order(std::span<ArenaBlock> blocks, const Order& order) {
   std::vector<Placed> placed;
   placed.reserve(blocks.size());
   Bytes total;
-  for (uint32_t i : order) {
+  for (uint32_t i : order.blocks) {
     ArenaBlock& b = blocks[i];
     b.offset = {};
     if (b.bytes == Bytes()) continue;
+    if (order.by_time) std::erase_if(placed, [&](const Placed& p) { return p.last < b.first; });
     b.offset = best_fit(placed, b);
     const Placed p{b.offset, b.offset + arena_aligned(b.bytes), b.first, b.last};
     placed.insert(std::upper_bound(placed.begin(), placed.end(), p, [](const Placed& x, const Placed& y) { return x.begin < y.begin; }), p);
@@ -48,12 +55,12 @@ Bytes place_in_order(std::span<ArenaBlock> blocks, const std::vector<uint32_t>& 
   return total;
 }
 
-// The orders worth a try: large ones first, those that hold most memory for longest first, as they come.
 template <class Key>
-std::vector<uint32_t> ordered(std::span<const ArenaBlock> blocks, Key key) {
-  std::vector<uint32_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(blocks[a]) > key(blocks[b]); });
+Order ordered(std::span<const ArenaBlock> blocks, Key key) {
+  Order order;
+  order.blocks.resize(blocks.size());
+  std::iota(order.blocks.begin(), order.blocks.end(), 0u);
+  std::stable_sort(order.blocks.begin(), order.blocks.end(), [&](uint32_t a, uint32_t b) { return key(blocks[a]) > key(blocks[b]); });
   return order;
 }
 
@@ -81,16 +88,19 @@ Bytes place_blocks(std::span<ArenaBlock> blocks) {
   const auto by_area = [](const ArenaBlock& b) { return double(arena_aligned(b.bytes).count()) * length_of(b); };
   const auto by_length = [](const ArenaBlock& b) { return std::pair(length_of(b), double(b.bytes.count())); };
   const auto by_time = [](const ArenaBlock& b) { return std::pair(-double(b.first), double(b.bytes.count())); };
-  std::vector<uint32_t> best = ordered(blocks, by_size);
+  // The orders worth a try: as they come, large ones first, those that hold most memory for longest first, long ones first.
+  Order best = ordered(blocks, by_time);
+  best.by_time = true;
   Bytes total = place_in_order(blocks, best);
-  const auto attempt = [&](std::vector<uint32_t> order) {
+  const auto attempt = [&](const auto& key) {
     if (total <= enough) return;
+    Order order = ordered(blocks, key);
     const Bytes bytes = place_in_order(blocks, order);
     if (bytes < total) total = bytes, best = std::move(order);
   };
-  attempt(ordered(blocks, by_area));
-  attempt(ordered(blocks, by_length));
-  attempt(ordered(blocks, by_time));
+  attempt(by_size);
+  attempt(by_area);
+  attempt(by_length);
   return place_in_order(blocks, best);
 }
 
