@@ -269,10 +269,27 @@ Value GraphBuilder::leaf(Context& ctx, const Value& value, TapeNode* leaf) {
   node.kind = NodeKind::kLeaf;
   node.req = leaf->req;
   node.inputs.push_back(operand_of(value));
+  if (const auto earlier = leaves_.find(leaf); earlier != leaves_.end()) node.inputs.push_back(operand_of(earlier->second));
   node.types.push_back(value.type());
   Value out = emit(ctx, std::move(node))[0];
   link_leaf(out, leaf);
   out.link(leaf, 0);
+  return out;
+}
+
+void GraphBuilder::renew_leaf(Context& ctx, Value& value) {
+  TapeNode* node = value.is_array() && owns(value) ? value.node() : nullptr;
+  if (!node || !node->leaf || !node->grad) return;
+  const auto found = leaves_.find(node);
+  if (found != leaves_.end() && !(symbol_of(found->second) == symbol_of(value))) value = leaf(ctx, value, node);
+}
+
+Value GraphBuilder::before_renewal(const Value& value) const {
+  if (!owns(value)) return value;
+  const Node& node = graph.nodes[size_t(symbol_of(value).node)];
+  if (node.kind != NodeKind::kLeaf || node.inputs.size() != 2) return value;
+  Value out = symbol(node.inputs[0]);
+  out.link(value.node(), value.node_output());
   return out;
 }
 

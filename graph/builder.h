@@ -61,6 +61,11 @@ class GraphBuilder : public Tracer {
   // The leaf whose value is this symbol.
   void link_leaf(const Value& value, TapeNode* leaf);
 
+  // A leaf of this graph that was written to becomes a leaf again, of the same gradient, before it is used: gradients flow to
+  // what it holds now, not through the write. before_renewal: what was written.
+  void renew_leaf(Context& ctx, Value& value);
+  Value before_renewal(const Value& value) const;
+
   // Notes that the script read this of a type.
   virtual void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
 

@@ -181,6 +181,8 @@ void verify_node(const Graph& graph, size_t i, bool types) {
       verify(*node.bodies[0], types);
       break;
     case NodeKind::kLeaf:
+      if (node.inputs.size() == 2 && !node.create_graph && node.inputs[1].is_node() && node.inputs[0].is_node() && node.types.size() == 1) break;
+      [[fallthrough]];
     case NodeKind::kDetach:
       if (node.inputs.size() != 1 || !node.inputs[0].is_node() || node.types.size() != 1) bad_node(graph, i, "takes one operand");
       break;

@@ -35,7 +35,9 @@ enum class NodeKind : uint8_t {
   kCond,      // operands: a predicate of one element, captures; bodies: then, else
   kLoop,      // bodies[0], once a step; see LoopForm
   // Only in traces, gone after specialization:
-  kLeaf,      // its operand, as a fresh leaf of the gradient tape (attach_grad); with create_graph as a view where it has a history
+  // Its operand, as a fresh leaf of the gradient tape (attach_grad); with create_graph as a view where it has a history; with a second
+  // operand as that one's leaf, whose tensor was written to.
+  kLeaf,
   kDetach,    // its operand without history
   kGradient,  // operands: heads, cotangents (or none), wanted; outputs: one gradient for each wanted
   kCustom,    // operands: inputs, outputs, saved of an autograd.Function; outputs are its outputs; bodies[0] is its backward

@@ -189,7 +189,9 @@ void check_graph(const Place& at, bool hidden_ops) {
       case NodeKind::kOp: check_op(at, i, hidden_ops); break;
       case NodeKind::kFused: bad_node(graph, i, "is not of a traced graph");
       case NodeKind::kLeaf:
-      case NodeKind::kDetach: require_same_type(graph, i, node.inputs[0], node.types[0]); break;
+      case NodeKind::kDetach:
+        for (const Operand& operand : node.inputs) require_same_type(graph, i, operand, node.types[0]);
+        break;
       case NodeKind::kGradient: check_gradient(graph, i); break;
       case NodeKind::kCustom:
         check_graph({at.model, *node.bodies[0], at.owner, at.depth + 1}, hidden_ops);

@@ -104,7 +104,7 @@ class Replayer {
       case NodeKind::kLeaf:
         if (node.create_graph && builder_) return {builder_->fresh_input(ctx_, in[0])};
         if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
-        return {as_leaf(in[0], node.req)};
+        return {in.size() == 2 ? with_leaf_of(in[1], in[0]) : as_leaf(in[0], node.req)};
       case NodeKind::kGradient: return gradient(node, in);
       case NodeKind::kCustom: return custom(node, in);
       case NodeKind::kCond:
@@ -120,6 +120,13 @@ class Replayer {
     const auto& key = std::get<RandomKey>(value);
     value = RandomKey{states_[key.seed].seed, states_[key.seed].tick + key.tick};
     return attrs;
+  }
+
+  Value with_leaf_of(const Value& earlier, const Value& v) {
+    if (tracer_ && earlier.node()) return tracer_->leaf(ctx_, v, earlier.node());
+    Value out = tracer_ ? tracer_->detach(ctx_, v) : v.detached();
+    out.link(earlier.node(), earlier.node_output());
+    return out;
   }
 
   Value as_leaf(const Value& v, GradReq req) {

@@ -163,13 +163,19 @@ Values Replay::results(const Node& node) {
     case NodeKind::kDetach: return {in[0].detached()};
     case NodeKind::kLeaf:
       if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
-      return {as_leaf(in[0], node.req)};
+      return {in.size() == 2 ? with_leaf_of(in[1], in[0]) : as_leaf(in[0], node.req)};
     case NodeKind::kGradient: return gradient(node, in);
     case NodeKind::kCustom: return custom(node, in);
     case NodeKind::kCond: return cond(node, in);
     case NodeKind::kLoop: return loop(node, in);
     default: throw Error("a trace cannot hold this kind of node");
   }
+}
+
+Value Replay::with_leaf_of(const Value& earlier, const Value& v) {
+  Value out = v.detached();
+  out.link(earlier.node(), earlier.node_output());
+  return out;
 }
 
 Value Replay::as_leaf(const Value& v, GradReq req) {

@@ -30,6 +30,7 @@ class Replay {
   void replay(size_t i);
   Values results(const Node& node);
   Value as_leaf(const Value& v, GradReq req);
+  static Value with_leaf_of(const Value& earlier, const Value& v);
   Values gradient(const Node& node, const Values& in);
   // Heads without history contribute nothing.
   Values flowing_gradients(const Values& heads, const Values& cotangents, const Values& wanted, BackwardOptions options);

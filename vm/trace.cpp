@@ -57,7 +57,8 @@ void TraceSession::touch(lua_State* L, Box& box, int i) {
 
 void TraceSession::capture(lua_State* L, Box& box, int i) {
   Value& value = box.get();
-  if (ended_ || !value.is_array() || sees(value)) return;
+  if (ended_ || !value.is_array()) return;
+  if (sees(value)) return renew_leaf(state_.ctx, value);
   if (wake(box)) return;
   if (box.cell) {
     for (const auto& [cell, place] : cells_)
@@ -148,7 +149,7 @@ void TraceSession::end() {
     const bool written = c.box || c.input >= 0 ? changed(c, now) : true;
     if (written && failed.empty() && now.is_array()) {
       c.output = int32_t(graph.outputs.size());
-      graph.outputs.push_back(operand_of(now));
+      graph.outputs.push_back(operand_of(before_renewal(now)));
     }
     if (c.box)
       put_value(*c.box, c.before);
