@@ -1,5 +1,9 @@
 #include "vm/bytecode.h"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -374,30 +378,45 @@ bool has_wide_references(lua_State* L) {
   return r.bytes(3) == kHeader && r.byte() == kVersion && (r.uleb() & kTwoSlotFrames);
 }
 
-// The offset in a closure of the pointer to its code: the word that the closures of one function expression share and those of
-// another have not. -1 where there is none such. Many closures, since padding holds anything.
+// Whether these bytes are at an address that may be none: the kernel says so instead of a signal.
+bool holds_bytes(uintptr_t address, const std::string& bytes) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC)) return false;
+  std::string read_back(bytes.size(), '\0');
+  const bool readable = syscall(SYS_write, ends[1], address, bytes.size()) == ssize_t(bytes.size()) &&
+                        read(ends[0], read_back.data(), bytes.size()) == ssize_t(bytes.size());
+  close(ends[0]), close(ends[1]);
+  return readable && read_back == bytes;
+}
+
+// The offset in the closure on top of the stack of a pointer to its code, which is a header and then the instructions of its
+// dump. -1 where there is none.
+int code_offset_of(lua_State* L) {
+  constexpr int kClosureBytes = 40, kInstruction = 4;  // at least as many bytes as a closure has
+  const std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
+  if (list.empty()) return -1;
+  std::string code;
+  for (const Instruction& ins : list.back().code) code += {char(ins.op), char(ins.a), char(ins.c), char(ins.b)};
+  for (int at = 0; at + int(sizeof(uintptr_t)) <= kClosureBytes; at += int(sizeof(uintptr_t))) {
+    uintptr_t word;
+    std::memcpy(&word, static_cast<const char*>(lua_topointer(L, -1)) + at, sizeof word);
+    if (holds_bytes(word + kInstruction, code)) return at;
+  }
+  return -1;
+}
+
+// The same for every closure.
 int find_code_offset(lua_State* L) {
   if (!has_wide_references(L)) return -1;
-  static const char text[] =
-      "local function make(u) return function() return u end end\n"
-      "local function other(u) return function() u = 1 return u end end\n"
-      "return make(1), make(2), make(3), make(4), make(5), make(6), other(1), other(2), other(3), other(4), other(5), other(6)";
-  constexpr int kEach = 6, kWord = int(sizeof(uintptr_t)), kClosureBytes = 40;
-  const int top = lua_gettop(L);
-  int offset = -1;
-  if (!luaL_loadbuffer(L, text, sizeof text - 1, "=probe") && !lua_pcall(L, 0, 2 * kEach, 0)) {
-    for (int at = kWord; at + kWord <= kClosureBytes && offset < 0; at += kWord) {
-      uintptr_t words[2 * kEach];
-      bool shared = true;
-      for (int k = 0; k < 2 * kEach; ++k) {
-        std::memcpy(&words[k], static_cast<const char*>(lua_topointer(L, top + 1 + k)) + at, sizeof(uintptr_t));
-        shared = shared && words[k] == words[k / kEach * kEach];
-      }
-      if (shared && words[0] != words[kEach] && words[0] && words[kEach]) offset = at;
-    }
+  int found = -1;
+  for (const char* text : {"local u return function() return u end", "local u return function(x) u = x return x + 1.5 end"}) {
+    const bool made = !luaL_loadbuffer(L, text, std::strlen(text), "=probe") && !lua_pcall(L, 0, 1, 0);
+    const int offset = made ? code_offset_of(L) : -1;
+    lua_pop(L, 1);
+    if (offset < 0 || (found >= 0 && offset != found)) return -1;
+    found = offset;
   }
-  lua_settop(L, top);
-  return offset;
+  return found;
 }
 
 }  // namespace

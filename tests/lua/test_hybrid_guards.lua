@@ -571,3 +571,18 @@ t.test("a training step under pg.jit: the losses of plain Lua, one trace", funct
     t.close(losses(true), losses(false))
   end
 end)
+
+t.test("the identity of code: shared by the closures of one function expression only", function()
+  local prototype = pg.testing.core.introspect.prototype
+  local functions, seen = {}, {}
+  for i = 1, 200 do  -- all of one form, so that their closures look alike but for the code
+    local make = assert(loadstring("local u = ... return function() return u + " .. i .. " end"))
+    functions[i] = make(i)
+    local id = prototype(functions[i])
+    t.check(id ~= nil and not seen[tostring(id)], "function " .. i)
+    seen[tostring(id)] = true
+    t.check(prototype(make(0)) == id)
+  end
+  local function expression() return function() return functions end end
+  t.check(prototype(expression()) == prototype(expression()))
+end)
