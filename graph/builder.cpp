@@ -269,7 +269,6 @@ Value GraphBuilder::leaf(Context& ctx, const Value& value, TapeNode* leaf) {
   node.kind = NodeKind::kLeaf;
   node.req = leaf->req;
   node.inputs.push_back(operand_of(value));
-  if (const auto earlier = leaves_.find(leaf); earlier != leaves_.end()) node.inputs.push_back(operand_of(earlier->second));
   node.types.push_back(value.type());
   Value out = emit(ctx, std::move(node))[0];
   link_leaf(out, leaf);
@@ -277,17 +276,25 @@ Value GraphBuilder::leaf(Context& ctx, const Value& value, TapeNode* leaf) {
   return out;
 }
 
-void GraphBuilder::renew_leaf(Context& ctx, Value& value) {
-  TapeNode* node = value.is_array() && owns(value) ? value.node() : nullptr;
-  if (!node || !node->leaf || !node->grad) return;
-  const auto found = leaves_.find(node);
-  if (found != leaves_.end() && !(symbol_of(found->second) == symbol_of(value))) value = leaf(ctx, value, node);
+Value GraphBuilder::write(Context& ctx, const std::string& op, const Value& old, const Value& now) {
+  const bool leaf = is_leaf(old.node());
+  if (op.empty() && !leaf) return now;
+  Node node;
+  node.kind = NodeKind::kWrite;
+  node.name = op;
+  node.inputs = {operand_of(now), operand_of(old)};
+  node.types.push_back(now.type());
+  Value out = emit(ctx, std::move(node))[0];
+  if (leaf) link_leaf(out, old.node());
+  const Value& history = leaf ? old : now;
+  out.link(history.node(), history.node_output());
+  return out;
 }
 
-Value GraphBuilder::before_renewal(const Value& value) const {
+Value GraphBuilder::stored(const Value& value) const {
   if (!owns(value)) return value;
   const Node& node = graph.nodes[size_t(symbol_of(value).node)];
-  if (node.kind != NodeKind::kLeaf || node.inputs.size() != 2) return value;
+  if (node.kind != NodeKind::kWrite) return value;
   Value out = symbol(node.inputs[0]);
   out.link(value.node(), value.node_output());
   return out;

@@ -32,6 +32,7 @@ class GraphBuilder : public Tracer {
   Tracer* tracer() override { return stage_ == Stage::kTrace ? this : nullptr; }
   Value detach(Context& ctx, const Value& value) override;
   Value leaf(Context& ctx, const Value& value, TapeNode* leaf) override;
+  Value write(Context& ctx, const std::string& op, const Value& old, const Value& now) override;
   Value value_of(TapeNode* leaf) override;
   Values gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
                   std::span<const Value> wanted, bool create_graph, uint64_t first) override;
@@ -61,10 +62,8 @@ class GraphBuilder : public Tracer {
   // The leaf whose value is this symbol.
   void link_leaf(const Value& value, TapeNode* leaf);
 
-  // A leaf of this graph that was written to becomes a leaf again, of the same gradient, before it is used: gradients flow to
-  // what it holds now, not through the write. before_renewal: what was written.
-  void renew_leaf(Context& ctx, Value& value);
-  Value before_renewal(const Value& value) const;
+  // Where the value is the outcome of a write: what the write stored.
+  Value stored(const Value& value) const;
 
   // Notes that the script read this of a type.
   virtual void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);

@@ -19,6 +19,7 @@ const char* kind_name(const Node& node) {
     case NodeKind::kLoop: return node.name.empty() ? "loop" : node.name.c_str();
     case NodeKind::kLeaf: return "leaf";
     case NodeKind::kDetach: return "detach";
+    case NodeKind::kWrite: return "write";
     case NodeKind::kGradient: return "gradient";
     case NodeKind::kCustom: return "custom";
   }
@@ -180,9 +181,11 @@ void verify_node(const Graph& graph, size_t i, bool types) {
       if (node.bodies.size() != 1 || !node.bodies[0]) bad_node(graph, i, "needs one body");
       verify(*node.bodies[0], types);
       break;
+    case NodeKind::kWrite:
+      if (node.inputs.size() != 2 || !node.inputs[0].is_node() || !node.inputs[1].is_node() || node.types.size() != 1)
+        bad_node(graph, i, "takes two operands");
+      break;
     case NodeKind::kLeaf:
-      if (node.inputs.size() == 2 && !node.create_graph && node.inputs[1].is_node() && node.inputs[0].is_node() && node.types.size() == 1) break;
-      [[fallthrough]];
     case NodeKind::kDetach:
       if (node.inputs.size() != 1 || !node.inputs[0].is_node() || node.types.size() != 1) bad_node(graph, i, "takes one operand");
       break;
@@ -376,7 +379,7 @@ Graph without_dead_nodes(const Graph& graph) {
   for (const TypeGuard& guard : graph.guards) live[size_t(guard.of.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (node.kind == NodeKind::kInput || has_effect(node)) live[i] = true;
+    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kWrite || has_effect(node)) live[i] = true;
     if (!live[i]) continue;
     for (const Operand& operand : node.inputs)
       if (operand.is_node()) live[size_t(operand.node)] = true;

@@ -35,10 +35,9 @@ enum class NodeKind : uint8_t {
   kCond,      // operands: a predicate of one element, captures; bodies: then, else
   kLoop,      // bodies[0], once a step; see LoopForm
   // Only in traces, gone after specialization:
-  // Its operand, as a fresh leaf of the gradient tape (attach_grad); with create_graph as a view where it has a history; with a second
-  // operand as that one's leaf, whose tensor was written to.
-  kLeaf,
+  kLeaf,      // its operand, as a fresh leaf of the gradient tape (attach_grad); with create_graph as a view where it has a history
   kDetach,    // its operand without history
+  kWrite,     // its first operand, as what a tensor that held the second holds after the op `name` (see Tracer::write)
   kGradient,  // operands: heads, cotangents (or none), wanted; outputs: one gradient for each wanted
   kCustom,    // operands: inputs, outputs, saved of an autograd.Function; outputs are its outputs; bodies[0] is its backward
 };

@@ -190,6 +190,7 @@ void check_graph(const Place& at, bool hidden_ops) {
       case NodeKind::kFused: bad_node(graph, i, "is not of a traced graph");
       case NodeKind::kLeaf:
       case NodeKind::kDetach:
+      case NodeKind::kWrite:
         for (const Operand& operand : node.inputs) require_same_type(graph, i, operand, node.types[0]);
         break;
       case NodeKind::kGradient: check_gradient(graph, i); break;

@@ -104,7 +104,8 @@ class Replayer {
       case NodeKind::kLeaf:
         if (node.create_graph && builder_) return {builder_->fresh_input(ctx_, in[0])};
         if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
-        return {in.size() == 2 ? with_leaf_of(in[1], in[0]) : as_leaf(in[0], node.req)};
+        return {as_leaf(in[0], node.req)};
+      case NodeKind::kWrite: return {write(node, in[1], in[0])};
       case NodeKind::kGradient: return gradient(node, in);
       case NodeKind::kCustom: return custom(node, in);
       case NodeKind::kCond:
@@ -122,10 +123,16 @@ class Replayer {
     return attrs;
   }
 
-  Value with_leaf_of(const Value& earlier, const Value& v) {
-    if (tracer_ && earlier.node()) return tracer_->leaf(ctx_, v, earlier.node());
-    Value out = tracer_ ? tracer_->detach(ctx_, v) : v.detached();
-    out.link(earlier.node(), earlier.node_output());
+  Value write(const Node& node, const Value& old, const Value& now) {
+    const bool leaf = is_leaf(old.node());
+    if (!node.name.empty()) {
+      check_leaf_write(node.name.c_str(), leaf, ctx_.recording);
+      check_write(node.name.c_str(), old.type(), now.type());
+    }
+    if (tracer_) return tracer_->write(ctx_, node.name, old, now);
+    if (!leaf) return now;
+    Value out = now.detached();
+    out.link(old.node(), old.node_output());
     return out;
   }
 

@@ -13,7 +13,7 @@ inline constexpr const char* kRoleNames[] = {"argument", "parameter", "state"};
 inline constexpr const char* kRequestNames[] = {"null", "write", "add"};
 inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", "requires_grad", "outputs"};
 inline constexpr const char* kKindNames[] = {"input", "constant", "op",     "fused",    "cond",
-                                             "loop",  "leaf",     "detach", "gradient", "custom"};
+                                             "loop",  "leaf",     "detach", "write", "gradient", "custom"};
 
 // Whether the graph or a body in it holds a branch or a loop, which files have from version 2 on.
 bool has_control_flow(const Graph& graph);

@@ -72,11 +72,11 @@ Replay::Replay(const Graph& trace, const Signature& signature, Heads heads)
 
 Specialized Replay::run() {
   add_inputs();
-  sort_guards();
+  Guards guards(trace_);
   for (size_t i = 0; i < trace_.nodes.size(); ++i) {
     first_sequences_.push_back(ctx_.next_sequence);
     replay(i);
-    check_guards(i);
+    guards.check(*this, i);
   }
   Values outputs;
   for (const Operand& operand : trace_.outputs) outputs.push_back(value(operand));
@@ -99,20 +99,20 @@ void Replay::add_inputs() {
     if (flow != Flow::kNone) {
       leaves_.push_back(fresh_leaf(ctx_, v.type(), flow == Flow::kAdd ? GradReq::kAdd : GradReq::kWrite));
       v.link(leaves_.back().get(), 0);
+      if (flow == Flow::kHistory) histories_.insert(leaves_.back().get());
     }
     inputs_.push_back(v);
     values_[size_t(trace_.inputs[i])].push_back(v);
   }
 }
 
-void Replay::sort_guards() {
-  for (const TypeGuard& guard : trace_.guards) guards_.push_back(&guard);
-  std::stable_sort(guards_.begin(), guards_.end(), [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
+Replay::Guards::Guards(const Graph& graph) : graph_(graph) {
+  for (const TypeGuard& guard : graph.guards) sorted_.push_back(&guard);
+  std::stable_sort(sorted_.begin(), sorted_.end(), [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
 }
 
-void Replay::check_guards(size_t i) {
-  for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_)
-    check_one(*guards_[next_guard_], trace_);
+void Replay::Guards::check(Replay& replay, size_t i) {
+  for (; next_ < sorted_.size() && sorted_[next_]->of.node <= int32_t(i); ++next_) replay.check_one(*sorted_[next_], graph_);
 }
 
 void Replay::check_one(const TypeGuard& guard, const Graph& of) {
@@ -163,7 +163,8 @@ Values Replay::results(const Node& node) {
     case NodeKind::kDetach: return {in[0].detached()};
     case NodeKind::kLeaf:
       if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
-      return {in.size() == 2 ? with_leaf_of(in[1], in[0]) : as_leaf(in[0], node.req)};
+      return {as_leaf(in[0], node.req)};
+    case NodeKind::kWrite: return {write(node, in[1], in[0])};
     case NodeKind::kGradient: return gradient(node, in);
     case NodeKind::kCustom: return custom(node, in);
     case NodeKind::kCond: return cond(node, in);
@@ -172,13 +173,21 @@ Values Replay::results(const Node& node) {
   }
 }
 
-Value Replay::with_leaf_of(const Value& earlier, const Value& v) {
-  Value out = v.detached();
-  out.link(earlier.node(), earlier.node_output());
+Value Replay::write(const Node& node, const Value& old, const Value& now) {
+  const bool leaf = old.node() && old.node()->leaf && !histories_.count(old.node());
+  if (!node.name.empty()) {
+    check_leaf_write(node.name.c_str(), leaf, ctx_.recording);
+    check_write(node.name.c_str(), old.type(), now.type());
+  }
+  if (!leaf) return now;
+  if (!(old.type() == now.type())) return as_leaf(now, old.node()->req);
+  Value out = now.detached();
+  out.link(old.node(), old.node_output());
   return out;
 }
 
 Value Replay::as_leaf(const Value& v, GradReq req) {
+  check_leaf_type(v.type());
   leaves_.push_back(fresh_leaf(ctx_, v.type(), req));
   Value out = v.detached();
   out.link(leaves_.back().get(), 0);
@@ -226,11 +235,13 @@ Values Replay::inlined(const Graph& body, const Values& arguments) {
   for (size_t k = 0; k < body.inputs.size(); ++k) values[size_t(body.inputs[k])].push_back(arguments[k]);
   std::swap(values, values_);
   const Graph* outer = std::exchange(of_, &body);
-  for (size_t i = 0; i < body.nodes.size(); ++i)
+  Guards guards(body);
+  for (size_t i = 0; i < body.nodes.size(); ++i) {
     if (body.nodes[i].kind != NodeKind::kInput) values_[i] = results(body.nodes[i]);
+    guards.check(*this, i);
+  }
   Values out;
   for (const Operand& operand : body.outputs) out.push_back(value(operand));
-  for (const TypeGuard& guard : body.guards) check_one(guard, body);
   std::swap(values, values_);
   of_ = outer;
   return out;

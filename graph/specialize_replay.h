@@ -1,6 +1,7 @@
 // Replay: the interpreter of traces behind specialize(). Private to graph/specialize*.cpp.
 #pragma once
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/specialize.h"
@@ -23,14 +24,23 @@ class Replay {
  private:
   const Value& value(const Operand& operand) const { return values_[size_t(operand.node)][size_t(operand.output)]; }
   void add_inputs();
-  void sort_guards();
-  void check_guards(size_t i);
+  // Those of a graph, each to be checked as soon as its node has its type: before an op that relies on it.
+  class Guards {
+   public:
+    explicit Guards(const Graph& graph);
+    void check(Replay& replay, size_t i);  // after node i
+
+   private:
+    const Graph& graph_;
+    std::vector<const TypeGuard*> sorted_;
+    size_t next_ = 0;
+  };
   void check_one(const TypeGuard& guard, const Graph& of);
   Values gather(std::span<const Operand> operands) const;
   void replay(size_t i);
   Values results(const Node& node);
   Value as_leaf(const Value& v, GradReq req);
-  static Value with_leaf_of(const Value& earlier, const Value& v);
+  Value write(const Node& node, const Value& old, const Value& now);
   Values gradient(const Node& node, const Values& in);
   // Heads without history contribute nothing.
   Values flowing_gradients(const Values& heads, const Values& cotangents, const Values& wanted, BackwardOptions options);
@@ -70,8 +80,7 @@ class Replay {
   std::vector<uint64_t> first_sequences_;
   Values inputs_;
   std::vector<Ref<TapeNode>> leaves_;
-  std::vector<const TypeGuard*> guards_;
-  size_t next_guard_ = 0;
+  std::unordered_set<const TapeNode*> histories_;  // those that stand for recorded values, which are no leaves to a script
 };
 
 }  // namespace pg

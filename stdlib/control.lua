@@ -242,7 +242,8 @@ end
 --- pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), i = 1 … count, a 0-dim int64
 --- tensor. count is a whole number >= 0 or a 0-dim tensor.
 function control.loop(count, body, state, options)
-  if not is_tensor(count) then args.count("loop", "count", count) end
+  if not is_tensor(count) then args.count("loop", "count", count)
+  elseif count:numel() ~= 1 then core.arg_error("loop", "count", "a whole number or a tensor of one element", count) end
   args.callable("loop", "body", body)
   options = check_tail("loop", options, {checkpoint = args.none})
   if type(count) == "number" and not core.tracing() and graphs.off == 0 then count = core.require("control.cached").count(body, count) end

@@ -35,6 +35,8 @@ class Tracer : public Interpreter {
   Tracer* tracer() override { return this; }
   virtual Value detach(Context& ctx, const Value& value) = 0;
   virtual Value leaf(Context& ctx, const Value& value, TapeNode* leaf) = 0;  // the value as the leaf
+  // What a tensor that held `old` holds after op has stored `now` in it. A leaf stays one. See check_write.
+  virtual Value write(Context& ctx, const std::string& op, const Value& old, const Value& now) = 0;
   virtual Value value_of(TapeNode* leaf) = 0;
   // One gradient for each of `wanted`, zeros where nothing flows. Tape entries below the sequence `first` end the walk.
   virtual Values gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,

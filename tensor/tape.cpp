@@ -288,8 +288,16 @@ void TapeLink::destroy(TapeLink* link) {
   busy = false;
 }
 
-Ref<TapeNode> make_leaf(const Type& type, GradReq req) {
+void check_leaf_type(const Type& type) {
   if (!is_float(type.dtype)) bad_argument("attach_grad", "x", "a tensor of a floating dtype", to_string(type));
+}
+
+void check_gradient_type(const TapeNode& leaf, const Type& type) {
+  if (!(type == leaf.leaf_type)) bad_argument("grad", "value", "a tensor of type " + to_string(leaf.leaf_type), to_string(type));
+}
+
+Ref<TapeNode> make_leaf(const Type& type, GradReq req) {
+  check_leaf_type(type);
   Ref<TapeNode> node(new TapeNode);
   node->leaf = true;
   node->req = req;
@@ -297,6 +305,16 @@ Ref<TapeNode> make_leaf(const Type& type, GradReq req) {
   node->grad = Ref<Cell>(new Cell);
   node->grad->value = make_filled(type, 0);
   return node;
+}
+
+void check_leaf_write(const char* op, bool leaf, bool recording) {
+  if (leaf && recording)
+    fail(op, "a tensor with attach_grad cannot change in place inside pg.record; use pg.pause or write outside");
+}
+
+void check_write(const char* op, const Type& old, const Type& now) {
+  if (now.shape == old.shape && now.dtype == old.dtype) return;
+  bad_argument(op, "x", fmt::format("a tensor of type {} to hold the result", to_string(now)), to_string(old));
 }
 
 void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, std::span<Value> outputs) {

@@ -56,6 +56,18 @@ inline void Value::link(TapeNode* node, uint32_t output) {
   node_output_ = output;
 }
 
+// A leaf with a gradient, not merely where a walk inside of a trace ends.
+inline bool is_leaf(const TapeNode* node) { return node && node->leaf && node->grad; }
+
+// Refuses what an op may not do to a tensor in place: change a leaf while recording; store a result of another shape or dtype than
+// the tensor has.
+void check_leaf_write(const char* op, bool leaf, bool recording);
+void check_write(const char* op, const Type& old, const Type& now);
+
+// Refuse a tensor that cannot be a leaf, and a `.grad` of another type than the leaf's.
+void check_leaf_type(const Type& type);
+void check_gradient_type(const TapeNode& leaf, const Type& type);
+
 // A leaf with a zero gradient of that type (floating dtypes only).
 Ref<TapeNode> make_leaf(const Type& type, GradReq req);
 

@@ -160,7 +160,7 @@ int set_grad(lua_State* L, State& state) {
   if (leaf && state.trace) {
     const bool fresh = leaf->fresh;
     Value value = lua_isnil(L, 2) ? state.ctx.interpreter->filled(state.ctx, leaf->leaf_type, 0) : check_value(L, state, 2, "grad", "value");
-    if (!(value.type() == leaf->leaf_type)) bad_argument("grad", "value", "a tensor of type " + to_string(leaf->leaf_type), to_string(value.type()));
+    check_gradient_type(*leaf, value.type());
     state.ctx.interpreter->tracer()->write_gradient(*leaf, state.ctx.interpreter->tracer()->detach(state.ctx, value));
     state.trace->set_fresh(*leaf, fresh);
     return 0;
@@ -171,7 +171,7 @@ int set_grad(lua_State* L, State& state) {
     return 0;
   }
   Value& value = check_value(L, state, 2, "grad", "value");
-  if (!(value.type() == leaf->leaf_type)) bad_argument("grad", "value", "a tensor of type " + to_string(leaf->leaf_type), to_string(value.type()));
+  check_gradient_type(*leaf, value.type());
   leaf->grad->value = value.detached();
   return 0;
 }

@@ -27,7 +27,7 @@ BodyBuilder::~BodyBuilder() {
 void BodyBuilder::close() {
   if (std::exchange(closed_, true)) return;
   for (Outside& o : outside) {
-    o.now = before_renewal(o.box->get());
+    o.now = stored(o.box->get());
     o.written = o.now.is_array() && !(owns(o.now) && symbol_of(o.now) == symbol_of(o.symbol));
     put_value(*o.box, o.before);
   }
@@ -40,7 +40,7 @@ void BodyBuilder::touch(lua_State* L, Box& box, int i) {
   if (enclosing_body_) enclosing_body_->touch(L, box, i);
   if (kind_ == Kind::kBackward || box.serial >= first_box_ || box.cell || !box.get().is_array()) return;
   for (const Outside& o : outside)
-    if (o.box == &box) return renew_leaf(state_.ctx, box.get());
+    if (o.box == &box) return;
   const Value before = box.get();
   Value symbol = add_input(before.type());
   symbol.link(before.node(), before.node_output());

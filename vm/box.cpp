@@ -134,13 +134,18 @@ void put_value(Box& box, Value value) {
   box.value = std::move(value);
 }
 
-Lent::Lent(Box& box, Value& place) : box_(box), place_(place) {
+Value written(State& state, const char* op, const Value& old, Value now) {
+  if (state.trace) return state.ctx.interpreter->tracer()->write(state.ctx, op, old, now);
+  if (is_leaf(old.node())) now.link(old.node(), old.node_output());
+  return now;
+}
+
+Lent::Lent(Box& box, Value& place, std::string op) : box_(box), place_(place), op_(std::move(op)) {
   place_ = std::move(box.get());
   box.get() = Value();
-  TapeNode* node = place_.node();
-  leaf_ = is_leaf(node);
-  kept_.link(node, place_.node_output());
-  if (leaf_) place_.link(nullptr, 0);
+  if (box.state->trace) kept_ = place_;
+  kept_.link(place_.node(), place_.node_output());
+  if (is_leaf(kept_.node())) place_.link(nullptr, 0);
 }
 
 Lent::~Lent() {
@@ -150,27 +155,24 @@ Lent::~Lent() {
 }
 
 void Lent::finish(Value result) {
-  if (leaf_) result.link(kept_.node(), kept_.node_output());
-  set_value(box_, std::move(result));
+  set_value(box_, written(*box_.state, op_.c_str(), kept_, std::move(result)));
   done_ = true;
 }
 
-void check_in_place(lua_State*, State& state, Box& box, const char* op) {
+void check_writable(const Box& box, const char* op) {
   if (box.read_only)
     fail(op, "this tensor is the result of an indexing read, so an in-place change would be lost; write x[{{1, 2}}] = 5 on the "
              "tensor itself, or take x[1]:clone()");
-  const TapeNode* node = box.get().node();
-  if (is_leaf(node) && state.ctx.recording)
-    fail(op, "a tensor with attach_grad cannot change in place inside pg.record; use pg.pause or write outside");
 }
 
-void rebind_in_place(State&, Box& box, Value value, const char* op) {
-  const Value& old = box.get();
-  if (!(value.shape() == old.shape()) || value.dtype() != old.dtype())
-    bad_argument(op, "x", fmt::format("a result of type {} to store in place", to_string(old.type())), to_string(value.type()));
-  TapeNode* node = old.node();
-  if (is_leaf(node)) value.link(node, 0);
-  set_value(box, std::move(value));
+void check_in_place(lua_State*, State& state, Box& box, const char* op) {
+  check_writable(box, op);
+  check_leaf_write(op, is_leaf(box.get().node()), state.ctx.recording);
+}
+
+void rebind_in_place(State& state, Box& box, Value value, const char* op) {
+  check_write(op, box.get().type(), value.type());
+  set_value(box, written(state, op, box.get(), std::move(value)));
 }
 
 void push_extra(lua_State* L, Box& box, int i) {

@@ -42,8 +42,6 @@ void push_results(lua_State* L, State& state, Values& values);
 void leave_scope(Box& box);
 void enter_scope(State& state, Box& box, size_t below);
 
-// A leaf of the tape, not merely where a walk inside of a trace ends.
-inline bool is_leaf(const TapeNode* node) { return node && node->leaf && node->grad; }
 
 // Rebinds: adjusts the account.
 void set_value(Box& box, Value value);
@@ -51,22 +49,28 @@ void set_value(Box& box, Value value);
 void put_value(Box& box, Value value);
 
 // Rebinds the box to `value` as an in-place method does: refuses read-only boxes, and leaves while recording.
+void check_writable(const Box& box, const char* op);  // the first of these only
 void check_in_place(lua_State* L, State& state, Box& box, const char* op);
 void rebind_in_place(State& state, Box& box, Value value, const char* op);
+
+// What a box that held `old` holds after op has stored `now` in it: a leaf stays one. A trace notes the write; without a name nothing
+// is checked when it runs again.
+Value written(State& state, const char* op, const Value& old, Value now);
 
 // Gives the box's value to an op for the extent of a call, so that a uniquely held buffer can be rewritten. Without
 // finish() the box takes the value back: nothing changed.
 class Lent {
  public:
-  Lent(Box& box, Value& place);
+  Lent(Box& box, Value& place, std::string op);
   ~Lent();
   void finish(Value result);  // rebinds the box; a leaf stays one
 
  private:
   Box& box_;
-  Value kept_;  // type and history while the value is lent
+  Value kept_;  // the history while the value is lent; in a trace the value, which shares no memory
   Value& place_;
-  bool leaf_ = false, done_ = false;
+  std::string op_;
+  bool done_ = false;
 };
 
 // Pushes the table of Lua fields that belongs to the box at stack index i, making it on first use.

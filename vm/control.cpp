@@ -141,9 +141,7 @@ const Value* written_value(const BodyBuilder& body, const Box* box) {
 }
 
 void write_box(Capture& c, Value now) {
-  TapeNode* node = c.box->get().node();
-  if (is_leaf(node)) now.link(node, 0);
-  set_value(*c.box, std::move(now));
+  set_value(*c.box, written(*c.box->state, "", c.box->get(), std::move(now)));
 }
 
 Value on_host(Context& ctx, Value v, DType dtype) {
@@ -153,7 +151,9 @@ Value on_host(Context& ctx, Value v, DType dtype) {
 }
 
 // One element, of any shape, as a bool scalar on the host, which decides.
-Value as_flag(Context& ctx, Value pred, const std::string& op, const char* name) {
+Value as_flag(State& state, Value pred, const std::string& op, const char* name) {
+  Context& ctx = state.ctx;
+  note_shape(state, pred);
   if (pred.numel() != 1) bad_argument(op.c_str(), name, "a tensor of one element", to_string(pred.type()));
   if (pred.rank() > 0) pred = apply(ctx, op_named<"reshape">(), std::span(&pred, 1), make_attrs(op_named<"reshape">(), {{"shape", Ints{}}}))[0];
   return on_host(ctx, std::move(pred), DType::kBool);
@@ -224,7 +224,7 @@ void trace_condition(lua_State* L, State& state, LoopTrace& t) {
   lua_pushvalue(L, -1);
   lua_insert(L, -3);
   call(L, 1, 1);
-  const Value flag = as_flag(state.ctx, check_value(L, state, lua_gettop(L), t.op.c_str(), "cond"), t.op, "cond");
+  const Value flag = as_flag(state, check_value(L, state, lua_gettop(L), t.op.c_str(), "cond"), t.op, "cond");
   lua_pop(L, 1);
   const Values states = take_list(L, state, t.op.c_str(), "cond");
   body.graph.outputs.push_back(body.operand_of(flag));
@@ -369,7 +369,7 @@ int trace_branch(lua_State* L, State& state) {
   state.update_modes();
   const std::string op = text_field(L, 1, "op");
   lua_getfield(L, 1, "pred");
-  const Value pred = as_flag(state.ctx, check_value(L, state, lua_gettop(L), op.c_str(), "pred"), op, "pred");
+  const Value pred = as_flag(state, check_value(L, state, lua_gettop(L), op.c_str(), "pred"), op, "pred");
   lua_pop(L, 1);
   std::vector<std::unique_ptr<BodyBuilder>> bodies;
   Values results[2];

@@ -230,6 +230,7 @@ Value settle(State& state, Value v, const Value& x) {
 }
 
 Value value_to_write(lua_State* L, State& state, const Value& x) {
+  note(state, x, TypeGuard::kDType, 0, int64_t(x.dtype()));  // what can be written depends on it
   if (lua_type(L, 3) == LUA_TNUMBER) {
     const double number = lua_tonumber(L, 3);
     if (!is_float(x.dtype()) && !holds(x.dtype(), number))
@@ -238,6 +239,7 @@ Value value_to_write(lua_State* L, State& state, const Value& x) {
   }
   if (lua_isboolean(L, 3) && x.dtype() == DType::kBool) return make_scalar(lua_toboolean(L, 3), DType::kBool, x.device());
   const Value& v = check_value(L, state, 3, "index", "value");
+  note(state, v, TypeGuard::kDType, 0, int64_t(v.dtype()));
   if (v.dtype() == x.dtype()) return v;
   if (promote(v.dtype(), x.dtype()) != x.dtype())
     bad_argument("index", "value", fmt::format("a tensor that {} can hold", name_of(x.dtype())), to_string(v.type()));
@@ -343,7 +345,7 @@ int index_write(lua_State* L, State& state) {
   if (box.serial < state.recompute_from) return 0;
   detach_views(state, box.get());
   Value in[2];
-  Lent lent(box, in[0]);
+  Lent lent(box, in[0], "index");
   Value result = assigned(state, in, key, value);
   lent.finish(std::move(result));
   return 0;

@@ -225,7 +225,7 @@ int call_in_place(lua_State* L, State& state) {
   check_result_type(op, name.c_str(), box.get(), call.inputs, call.attrs);
   const bool shared = holds_box(L, state, box);
   call.inputs[0] = Value();
-  Lent lent(box, call.inputs[0]);
+  Lent lent(box, call.inputs[0], name);
   if (shared)  // x:add_(x): the other uses keep what they have read
     for (size_t i = 1; i < call.inputs.size(); ++i)
       if (call.inputs[i].is_array() && !call.inputs[i].defined()) call.inputs[i] = call.inputs[0];
@@ -276,7 +276,7 @@ int call_lists_in_place(lua_State* L, State& state) {
   for (size_t i = 0; i < boxes.size(); ++i) {
     Value& place = call.inputs[rewritten_input(op, call.inputs.size(), i)];
     place = Value();
-    lent.emplace_back(*boxes[i], place);
+    lent.emplace_back(*boxes[i], place, name);
   }
   Values out = apply(state.ctx, op, call.inputs, call.attrs);
   call.inputs.clear();

@@ -38,7 +38,7 @@ int bind(lua_State* L, State& state) {
   TapeNode* leaf = box.get().defined() ? box.get().node() : nullptr;
   if (leaf && leaf->leaf) {
     if (leaf->leaf_type == value.type()) {
-      value.link(leaf, 0);
+      value = written(state, "", box.get(), std::move(value));
     } else {
       Ref<TapeNode> fresh = make_leaf(value.type(), leaf->req);
       value.link(fresh.get(), 0);

@@ -235,23 +235,6 @@ bool push_planned(lua_State* L, State& state, const char* field) {
   return !lua_isnil(L, -1);
 }
 
-// While a function is traced, what it reads of a type binds the trace to it.
-void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
-  if (state.trace && state.trace->sees(v)) state.trace->note(v, kind, dim, answer);
-}
-
-void note_device(State& state, const Value& v) {
-  note(state, v, TypeGuard::kDevice, 0, int64_t(v.device().kind) << 8 | v.device().index);
-}
-
-void note_rank(State& state, const Value& v) { note(state, v, TypeGuard::kRank, 0, v.rank()); }
-
-void note_shape(State& state, const Value& v) {
-  if (!state.trace) return;
-  note_rank(state, v);
-  for (int d = 0; d < v.rank(); ++d) note(state, v, TypeGuard::kDim, d, v.shape()[d]);
-}
-
 int get_shape(lua_State* L, State& state) {
   if (!push_planned(L, state, "shape")) {
     const Value& v = check_value(L, state, 1, "shape", "x");

@@ -57,8 +57,7 @@ void TraceSession::touch(lua_State* L, Box& box, int i) {
 
 void TraceSession::capture(lua_State* L, Box& box, int i) {
   Value& value = box.get();
-  if (ended_ || !value.is_array()) return;
-  if (sees(value)) return renew_leaf(state_.ctx, value);
+  if (ended_ || !value.is_array() || sees(value)) return;
   if (wake(box)) return;
   if (box.cell) {
     for (const auto& [cell, place] : cells_)
@@ -149,7 +148,8 @@ void TraceSession::end() {
     const bool written = c.box || c.input >= 0 ? changed(c, now) : true;
     if (written && failed.empty() && now.is_array()) {
       c.output = int32_t(graph.outputs.size());
-      graph.outputs.push_back(operand_of(before_renewal(now)));
+      graph.outputs.push_back(operand_of(stored(now)));
+      if (c.box && owns(now)) c.op = graph.nodes[size_t(symbol_of(now).node)].name;
     }
     if (c.box)
       put_value(*c.box, c.before);
@@ -202,6 +202,22 @@ Mode TraceSession::recording_mode(Context& ctx) {
 void TraceSession::read_flags(bool recording, bool training) {
   if (recording && state_.recording_token < first_token_) guards_recording = recording_;
   if (training && state_.training_token < first_token_) guards_training = training_;
+}
+
+void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
+  if (state.trace && state.trace->sees(v)) state.trace->note(v, kind, dim, answer);
+}
+
+void note_device(State& state, const Value& v) {
+  note(state, v, TypeGuard::kDevice, 0, int64_t(v.device().kind) << 8 | v.device().index);
+}
+
+void note_rank(State& state, const Value& v) { note(state, v, TypeGuard::kRank, 0, v.rank()); }
+
+void note_shape(State& state, const Value& v) {
+  if (!state.trace) return;
+  note_rank(state, v);
+  for (int d = 0; d < v.rank(); ++d) note(state, v, TypeGuard::kDim, d, v.shape()[d]);
 }
 
 void push_value_read(lua_State* L, State& state) {
@@ -381,7 +397,7 @@ Call* make_call(TraceSession& session, std::vector<int32_t> results, Program::Op
       call->input_boxes[size_t(c.input)] = place;
       call->input_gradients[size_t(c.input)] = !c.box;
     }
-    if (c.output >= 0) call->writes.push_back({place, c.output, !c.box});
+    if (c.output >= 0) call->writes.push_back({place, c.output, !c.box, c.op});
   }
   for (const auto& f : session.freshness)
     call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after});
@@ -488,6 +504,19 @@ std::string unmet_state(const Call& call, State& state, std::span<Box* const> bo
   return "";
 }
 
+// Refuses what may not be written, as the script's own call does, before anything is.
+void check_targets(const Call& call, std::span<Box* const> boxes) {
+  for (const auto& w : call.writes)
+    if (!w.gradient) check_writable(*boxes[size_t(w.box)], w.op.c_str());
+}
+
+void check_gradients(const Call& call, std::span<Box* const> boxes, const Values& out) {
+  for (const auto& w : call.writes) {
+    const Value& now = out[size_t(w.output)];
+    if (w.gradient) check_gradient_type(*leaf_of(*boxes[size_t(w.box)]), now.type());
+  }
+}
+
 void write_back(const Call& call, std::span<Box* const> boxes, Values& out) {
   for (const auto& w : call.writes) {
     Box& box = *boxes[size_t(w.box)];
@@ -516,9 +545,11 @@ class Running {
 };
 
 Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
+  check_targets(call, boxes);
   const ScopedFlag recording(state.ctx.recording, state.ctx.recording || call.records);
   Lease lease(call, boxes, !state.ctx.recording);
   Values out = call.program->run(state.ctx, lease.inputs);
+  check_gradients(call, boxes, out);
   lease.finish();
   lease.inputs.clear();
   write_back(call, boxes, out);

@@ -28,6 +28,7 @@ class TraceSession final : public GraphBuilder {
     int32_t input = -1;      // of the graph; -1 for a gradient that is only written
     int32_t owner = -1;      // of a gradient: index of the captured tensor that is its leaf
     int32_t output = -1;     // of the graph, where the script rebound it
+    std::string op;          // what did
   };
   // The freshness of a leaf's gradient, which Trainer reads and clears.
   struct Freshness {
@@ -95,6 +96,12 @@ class TraceSession final : public GraphBuilder {
   std::unordered_map<const Cell*, int32_t> cells_;
 };
 
+// While a function is traced, what it reads of a type binds the trace to it.
+void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64_t answer);
+void note_device(State& state, const Value& v);
+void note_rank(State& state, const Value& v);
+void note_shape(State& state, const Value& v);
+
 // The body of a combinator or of a backward function, while it is traced inside of a session. In the body of a combinator
 // tensors from outside hold inputs of the body, each its own, so that what the body writes to them is known.
 class BodyBuilder final : public GraphBuilder {
@@ -142,6 +149,7 @@ struct ProgramCall {
   struct WriteBack {
     int32_t box, output;
     bool gradient;
+    std::string op = {};  // what wrote
   };
   struct Fresh {
     int32_t box;

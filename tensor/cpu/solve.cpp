@@ -116,6 +116,7 @@ bool cholesky_large(int64_t n, T* l) {
     const Eigen::LLT<Matrix<T>, Eigen::Lower> llt(corner);
     if (llt.info() != Eigen::Success) return false;
     corner = llt.matrixL();
+    if (below == n) break;
     std::vector<T> left(size_t((n - below) * width));
     Block<T> rows = block(left.data(), n - below, width, width);
     rows = block(l + below * n + k, n - below, width, n);
