@@ -1,6 +1,8 @@
 // Writing models. See serialize_graph_read.cpp for the other direction.
 #include "graph/serialize_graph.h"
 
+#include <algorithm>
+
 #include "graph/serialize_file.h"
 #include "graph/serialize_graph_names.h"
 #include "graph/serialize_json.h"
@@ -93,7 +95,7 @@ class Writer {
     for (const ModelInput& input : model_.inputs) input_lines.push_back(json_input(input).text());
     const Json writes = list(model_.writes, [](const Model::Write& w) { return Json::array({w.input, w.output}); });
     std::string out = fmt::format("{{\"format\":\"{}\",\"version\":{},\"producer\":{},\"name\":{},\n", kModelFormat,
-                                  has_control_flow(model_.graph) ? 2 : 1, Json("perigee " PERIGEE_VERSION).text(),
+                                  version_of(model_.graph), Json("perigee " PERIGEE_VERSION).text(),
                                   Json(model_.name).text());
     out += "\"graphs\":" + dump_list(graphs_, "") + ",\n\"inputs\":" + dump_list(input_lines, " ");
     out += ",\n\"arguments\":" + list(model_.arguments, json_tree).text();
@@ -192,13 +194,17 @@ void collect_constants(const Graph& graph, const std::set<std::string>& taken, C
 
 }  // namespace
 
-bool has_control_flow(const Graph& graph) {
+int version_of(NodeKind kind) {
+  return kind == NodeKind::kWrite ? 3 : kind == NodeKind::kCond || kind == NodeKind::kLoop ? 2 : 1;
+}
+
+int version_of(const Graph& graph) {
+  int version = 1;
   for (const Node& node : graph.nodes) {
-    if (node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop) return true;
-    for (const auto& body : node.bodies)
-      if (has_control_flow(*body)) return true;
+    version = std::max(version, version_of(node.kind));
+    for (const auto& body : node.bodies) version = std::max(version, version_of(*body));
   }
-  return false;
+  return version;
 }
 
 ConstantNames constant_names(const Model& model) {

@@ -7,7 +7,7 @@
 
 namespace pg {
 
-inline constexpr int kModelVersion = 2;
+inline constexpr int kModelVersion = 3;
 
 struct LoadedModel {
   Model model;

@@ -15,8 +15,9 @@ inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", 
 inline constexpr const char* kKindNames[] = {"input", "constant", "op",     "fused",    "cond",
                                              "loop",  "leaf",     "detach", "write", "gradient", "custom"};
 
-// Whether the graph or a body in it holds a branch or a loop, which files have from version 2 on.
-bool has_control_flow(const Graph& graph);
+// The first version of the format that has nodes of this kind, or all that a graph and its bodies hold.
+int version_of(NodeKind kind);
+int version_of(const Graph& graph);
 
 // The name of each constant's tensor.
 using ConstantNames = std::map<const Node*, std::string>;

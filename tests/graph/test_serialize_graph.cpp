@@ -288,8 +288,8 @@ TEST_CASE("malformed models are refused with what is wrong") {
     const char *from, *to, *error;
   };
   const Case cases[] = {
-      {R"("version":1,"producer")", R"("version":3,"more":1,"producer")",
-       "format version 3; this program reads up to 2"},
+      {R"("version":1,"producer")", R"("version":4,"more":1,"producer")",
+       "format version 4; this program reads up to 3"},
       {R"("version":1,"producer")", R"("version":-1,"producer")", "expected a whole number from 1"},
       {R"("format":"perigee graph")", R"("format":"onnx")", "the format is 'onnx'"},
       {R"("name":"sample")", R"("name":"sample","name":"b")", "duplicate key 'name'"},

@@ -332,7 +332,7 @@ t.test("hostile files", function()
   refused(text:gsub('"op":"mul"', '"op":"mull"'), "unknown op 'mull'")
   refused(text:gsub('"in":%[0,', '"in":[7,'), "is not an earlier node")
   refused(text:gsub('%[2%]', '[-2]'), "expected a whole number from 0")
-  refused(text:gsub('"version":1,"producer"', '"version":3,"producer"'), "format version 3")
+  refused(text:gsub('"version":1,"producer"', '"version":4,"producer"'), "format version 4")
   local memory = pg.memory().peak
   refused(text:gsub('%[%["float32",%[2%]%]%]', '[["float32",[1000000000000]]]'), "bad.json")
   t.check(pg.memory().peak - memory < 1e6, "memory")
