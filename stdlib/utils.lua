@@ -13,22 +13,33 @@ local function tensor_list(op, name, value)
   return value
 end
 
---- pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together. Where it
---- is above max_norm, all of them are scaled in place so that it becomes max_norm; a norm that is not finite changes
---- nothing, and is an error unless check_isfinite is false.
+-- The square root of the sum of all squares, at least in float32, on the device of the first tensor.
+local function global_norm(arrays)
+  local sum
+  for _, x in ipairs(arrays) do
+    local square = ops.square(x:detach():to(x.dtype == "float64" and "float64" or "float32")):sum()
+    sum = sum and sum + square:to(sum.device) or square
+  end
+  return ops.sqrt(sum or ops.zeros({}))
+end
+
+--- pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together, 0-dim. All of
+--- them are scaled in place by min(1, max_norm / (norm + 1e-8)). A norm that is not finite changes nothing, and is an error
+--- unless check_isfinite is false. The check is an op, so that pg.jit makes it at every run.
 function utils.clip_global_norm(arrays, max_norm, opts)
   tensor_list("clip_global_norm", "arrays", arrays)
   args.number("clip_global_norm", "max_norm", max_norm, 0)
   opts = args.options("clip_global_norm", opts, {check_isfinite = true})
-  local square = 0
-  for _, x in ipairs(arrays) do square = square + ops.square(x:detach()):sum():item() end
-  local norm = math.sqrt(square)
-  if norm ~= norm or norm == math.huge then
-    if opts.check_isfinite then core.fail("clip_global_norm", "the norm is %s (a gradient is not finite)", tostring(norm)) end
-    return norm
+  local norm = global_norm(arrays)
+  local finite = ops.isfinite(norm)
+  if opts.check_isfinite then
+    ops["assert"](finite, "clip_global_norm: the norm of the tensors is not finite (check_isfinite = false leaves them as they are)")
   end
-  local scale = max_norm / (norm + 1e-8)
-  if scale < 1 then for _, x in ipairs(arrays) do x:mul_(scale) end end
+  local scale = ops.where(finite, ops.minimum(max_norm / (norm + 1e-8), 1), 1)
+  for _, x in ipairs(arrays) do
+    local own = scale:to(x.device)
+    if x.dtype == own.dtype then x:mul_(own) else x:copy_((x * own):to(x.dtype)) end
+  end
   return norm
 end
 

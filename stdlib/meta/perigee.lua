@@ -2792,9 +2792,9 @@ function tree.unflatten(spec, leaves) end
 ---@class perigee.utils
 local utils = {}
 
----pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together. Where it
----is above max_norm, all of them are scaled in place so that it becomes max_norm; a norm that is not finite changes
----nothing, and is an error unless check_isfinite is false.
+---pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together, 0-dim. All of
+---them are scaled in place by min(1, max_norm / (norm + 1e-8)). A norm that is not finite changes nothing, and is an error
+---unless check_isfinite is false. The check is an op, so that pg.jit makes it at every run.
 ---@param arrays any
 ---@param max_norm any
 ---@param options any

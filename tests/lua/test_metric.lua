@@ -70,15 +70,72 @@ t.test("tree.map and tree.flatten keep the structure", function()
   t.error_contains(function() pg.tree.flatten(loop) end, "holds itself")
 end)
 
-t.test("clip_global_norm, split_data, seed_all", function()
-  local a, b = pg.tensor{3}, pg.tensor{4}
-  t.close(pg.utils.clip_global_norm({a, b}, 1), 5)
-  t.close(a, {0.6})
-  t.close(b, {0.8})
-  t.close(pg.utils.clip_global_norm({a, b}, 2), 1, {rtol = 1e-4})
-  t.close(a, {0.6})
-  local bad = pg.tensor{0 / 0}
-  t.error_contains(function() pg.utils.clip_global_norm({a, bad}, 1) end, "finite")
+-- f as a script calls it, and jitted: both at once, since the boxes that f writes are its own.
+local function both(f)
+  f(function(g) return g end)
+  f(function(g) return pg.jit(g) end)
+end
+
+t.test("clip_global_norm", function()
+  both(function(made)
+    local a, b = pg.tensor{3}, pg.tensor{4}
+    local clip = made(function(max_norm) return pg.utils.clip_global_norm({a, b}, max_norm) end)
+    t.close(clip(1), pg.tensor(5))
+    t.close(a, {0.6})
+    t.close(b, {0.8})
+    t.close(clip(2), pg.tensor(1), {rtol = 1e-4})
+    t.close(a, {0.6})
+    t.equal(made(function() return pg.utils.clip_global_norm({}, 1) end)(), pg.tensor(0))
+  end)
+end)
+
+t.test("clip_global_norm of norms that are not finite", function()
+  both(function(made)
+    for _, bad in ipairs{0 / 0, 1 / 0} do
+      local a, b = pg.tensor{3}, pg.tensor{bad}
+      t.error_contains(made(function() return pg.utils.clip_global_norm({a, b}, 1) end), "the norm of the tensors is not finite")
+      local norm = made(function() return pg.utils.clip_global_norm({a, b}, 1, {check_isfinite = false}) end)()
+      t.check(norm:isfinite():item() == false)
+      t.equal({a:item(), b}, {3, pg.tensor{bad}})
+    end
+  end)
+end)
+
+t.test("clip_global_norm keeps dtypes and does not overflow in half precision", function()
+  both(function(made)
+    local a, b, c = pg.tensor({300, 400}, {dtype = "float16"}), pg.tensor{0}, pg.tensor({0}, {dtype = "bfloat16"})
+    t.close(made(function() return pg.utils.clip_global_norm({a, b, c}, 50) end)(), pg.tensor(500), {rtol = 1e-3})
+    t.close(a, pg.tensor({30, 40}, {dtype = "float16"}), {rtol = 1e-3})
+    local d = pg.tensor({3, 4}, {dtype = "float64"})
+    t.close(made(function() return pg.utils.clip_global_norm({d, b}, 1) end)(), pg.tensor(5, {dtype = "float64"}), {rtol = 1e-12})
+    t.close(d, pg.tensor({0.6, 0.8}, {dtype = "float64"}), {rtol = 1e-7})
+  end)
+end)
+
+t.test("clip_global_norm in a training step", function()
+  local function trained(jitted)
+    local w = pg.tensor{1, -2}:attach_grad()
+    local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.1})
+    local function step(x)
+      local l = pg.record(function() return (w * w * x):sum() end)
+      l:backward()
+      local norm = pg.utils.clip_global_norm({w.grad}, 1.5)
+      trainer:step(1)
+      return l, norm
+    end
+    if jitted then step = pg.jit(step) end
+    local out = {}
+    for i = 1, 5 do
+      local l, norm = step(pg.tensor{i, 0.1})
+      out[#out + 1], out[#out + 2] = l, norm
+    end
+    out[#out + 1] = w
+    return out
+  end
+  t.close(trained(true), trained(false))
+end)
+
+t.test("split_data, seed_all", function()
   local parts = pg.utils.split_data(pg.range(1, 7), 3, {even_split = false})
   t.equal({parts[1]:totable(), parts[3]:totable()}, {{1, 2}, {5, 6, 7}})
   t.error_contains(function() pg.utils.split_data(pg.range(1, 7), 3) end, "even_split")
