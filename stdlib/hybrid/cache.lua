@@ -172,6 +172,8 @@ local function trace_call(self, n, ...)
     return self.body(...)
   end
   learn_paths(self, attempt, arguments)
+  local refused = self.refused
+  self.refused = false
   local entry, why = trace.run(self, n, arguments, attempt)
   if not entry then
     run_eagerly(self, why)
@@ -181,11 +183,12 @@ local function trace_call(self, n, ...)
   if self.on_trace then self.on_trace(entry) end
   entry.inputs = nil
   insert(self, entry)
-  self.fresh = entry
+  self.fresh, self.refused = entry, refused
   return first_run(self, entry, pcall(entry.exec, n, ...))
 end
 
 local function promote(self, entry, position, hits, ...)
+  self.refused = false
   if entry.hits > hits and self.order[position] == entry then
     table.remove(self.order, position)
     table.insert(self.order, 1, entry)
@@ -207,6 +210,7 @@ local function miss(entry, id, n, ...)
     return self.body(...)
   end
   if position == 1 then self.attempt = {} end
+  if type(id) == "string" then self.refused = true end  -- after what comes before a run was done
   self.attempt[#self.attempt + 1] = {entry = entry, id = id}
   local other = order[position + 1]
   if other then return promote(self, other, position + 1, other.hits, other.exec(n, ...)) end

@@ -279,6 +279,7 @@ end
 -- The entry ------------------------------------------------------------------------------------------------------------------
 
 local own_fields = core.require("hybrid.library").own_fields
+local live = core.require("hybrid.live")
 
 local is_block = core.require("nn.discover").is_block
 local none = {}
@@ -395,7 +396,9 @@ local function build_writes(items, parameters, base)
   end)
 end
 
-local function run_before(functions)
+local function run_before(functions, of)
+  live.begin(of.refused)
+  of.refused = false
   for i = 1, #functions do
     local reason = functions[i]()
     if reason then return reason end
@@ -421,7 +424,7 @@ function guard.build(spec)
       entry .. ", id, n" .. passed .. ") end end"
   end
   if spec.before then
-    main.lines[#main.lines + 1] = "do local reason = " .. object(run_before) .. "(" .. object(spec.before) .. ")\n  if reason then return " ..
+    main.lines[#main.lines + 1] = "do local reason = " .. object(run_before) .. "(" .. object(spec.before) .. ", " .. object(spec.entry.cache) .. ")\n  if reason then return " ..
       miss .. "(" .. entry .. ", reason, n" .. passed .. ") end end"
   end
   local fetches, inputs, apart = spec.fetches, {}, spec.guards.apart

@@ -44,6 +44,17 @@ local copy_entries, differences = inspect.copy, inspect.differences
 
 local add_table, add_function, add_value
 
+-- The methods that a script's optimizer, metric or the like defines are called by the library, under names of its own.
+local function open_classes(w, classes, untraced)
+  for _, class in ipairs(classes) do
+    local node = w.node_of[class]
+    if node and not node.all then
+      node.all, node.untraced, node.generation = true, untraced, -1
+      w.generation = w.generation + 1
+    end
+  end
+end
+
 -- What a metatable tells: which class the object is of, and where absent fields come from.
 local function add_metatable(w, node, meta)
   node.meta = meta
@@ -66,13 +77,14 @@ local function add_metatable(w, node, meta)
   if type(index) == "table" and index ~= meta and not library.owns(index) then
     add_table(w, index, nil, {of = node, what = "'s class"})
   end
-  local class, depth = index, 0
-  while type(class) == "table" and depth < 50 do   -- the layers of the library among the parents
+  local class, chain = index, {}
+  while type(class) == "table" and #chain < 50 do   -- the layers of the library among the parents
     if library.is_class(class) then
       node.own, node.untraced = library.keys(class), library.untraced(class)
+      if not rawget(meta, "_is_class") then open_classes(w, chain, node.untraced) end
       break
     end
-    class, depth = rawget(class, "super"), depth + 1
+    class, chain[#chain + 1] = rawget(class, "super"), class
   end
 end
 

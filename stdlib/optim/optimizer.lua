@@ -8,11 +8,16 @@ local optimizers = {}
 --- pg.optim.Optimizer is the base class. A subclass names its state tensors in `states` and defines
 --- update(group): group holds the lists weights, grads and one list of tensors for each state, their number n, and lr, wd
 --- and t (updates so far, this one included), each a number or a list with one a weight, rescale_grad and clip_gradient.
+--- In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim tensors in the place of numbers, filled
+--- before each run: write `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`, not math.sqrt or a Lua `if`. They have
+--- the dtype of the weights; where weights of several dtypes are trained, each is a list.
+--- self:with(group) gives the options of a fused update op such as pg.sgd_update_, in a trace too.
 --- All take learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
 local Optimizer = class.new("Optimizer")
 optimizers.Optimizer = Optimizer
 Optimizer.states = {}
-Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, _options = true}  -- read before each run
+-- Read before each run.
+Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, rate = true, _options = true}
 
 local common = {wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none}
 
@@ -71,8 +76,8 @@ function SGD:check()
 end
 
 function SGD:update(group)
-  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, group.rates, self:with(group)) end
-  ops.sgd_momentum_update_(group.weights, group.grads, group.momentum, group.rates, self:with(group))
+  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
+  ops.sgd_momentum_update_(group.weights, group.grads, group.momentum, self:with(group))
 end
 
 --- pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with Nesterov's momentum.
@@ -80,8 +85,8 @@ local NAG = define("NAG", {momentum = 0}, 0.01)
 NAG.check = SGD.check
 
 function NAG:update(group)
-  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, group.rates, self:with(group)) end
-  ops.nag_update_(group.weights, group.grads, group.momentum, group.rates, self:with(group))
+  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
+  ops.nag_update_(group.weights, group.grads, group.momentum, self:with(group))
 end
 
 local function check_adam(self)
@@ -95,24 +100,27 @@ end
 local Adam = define("Adam", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
 Adam.check, Adam.states = check_adam, {"mean", "var"}
 
-function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, group.rates, self:with(group)) end
+function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
 
 --- pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam whose decay is
 --- w = w - lr * wd * w beside the step, as in PyTorch.
 local AdamW = define("AdamW", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
 AdamW.check, AdamW.states = check_adam, {"mean", "var"}
 
-function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, group.rates, self:with(group)) end
+function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
 
---- optimizer:with(group) -> the options of a fused update op.
+--- optimizer:with(group) -> the options of a fused update op. A trace hands it the rates as a tensor.
 function Optimizer:with(group)
   local options = self._options
   if not options then
     options = {}
     self._options = options
   end
-  options.lr, options.wd, options.t = group.lr, group.wd, group.t
-  options.rescale_grad, options.clip_gradient = group.rescale_grad, group.clip_gradient
+  local rates = group.rates
+  options.rates = rates
+  if rates then options.lr, options.wd, options.t, options.rescale_grad = 0, 0, 1, 1
+  else options.lr, options.wd, options.t, options.rescale_grad = group.lr, group.wd, group.t, group.rescale_grad end
+  options.clip_gradient = group.clip_gradient
   for key in pairs(self.options or {}) do options[key] = self[key] end
   if self.momentum == 0 then options.momentum = nil end
   return options

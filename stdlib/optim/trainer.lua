@@ -143,33 +143,82 @@ local function count_up(self, group)
 end
 
 local function at(value, i) return type(value) == "table" and value[i] or value end
+local function is_list(value) return type(value) == "table" end
 
--- In a traced function the rates are a tensor that is filled before each run, and the counters go on after it.
-local function update_traced(self, group, batch_size)
-  local optimizer, ahead = self.optimizer, live.count(self)
-  local kept = {n = group.n, entries = {unpack(group.entries, 1, group.n)}}
-  set_rates(self, kept, optimizer:rate(self._updates + 1 + ahead), ahead)
-  local columns = (type(kept.lr) == "table" or type(kept.wd) == "table" or type(kept.t) == "table") and kept.n or 1
+-- f() -> the learning rate of update `ahead` from here in runs of this trace, after a set_learning_rate in it.
+local function rate_reader(self, ahead)
+  local optimizer, given = self.optimizer, live.notes(self).rate
+  local function read()
+    local n = self._updates + ahead
+    if not given then return optimizer:rate(n) end
+    local before = optimizer.learning_rate
+    optimizer.learning_rate = given
+    local ok, rate = pcall(optimizer.rate, optimizer, n)
+    optimizer.learning_rate = before
+    return ok and rate or error(rate, 0)
+  end
+  return function() return live.ask(self, read) end
+end
+
+-- The rates of a traced step: four rows, filled before each run, with a column a weight where `lists` says that any of them
+-- differs by weight.
+local function make_rates(self, group, ahead, lists)
+  local optimizer, read = self.optimizer, rate_reader(self, ahead + 1)
+  local columns = (lists.lr or lists.wd or lists.t) and group.n or 1
   local rates, numbers = core.number_table(4, columns), {}
   live.before_run(function()
-    set_rates(self, kept, optimizer:rate(self._updates + 1 + ahead), ahead)
-    local lr, wd, t, rescale = kept.lr, kept.wd, kept.t, optimizer.rescale_grad / batch_size
-    if columns == 1 then
-      if type(lr) == "table" or type(wd) == "table" or type(t) == "table" then return "the rates of the parameters differ now" end
-      return core.set_numbers(rates, lr, wd, t, rescale)
+    set_rates(self, group, read(), ahead)
+    local lr, wd, t = group.lr, group.wd, group.t
+    if is_list(lr) and not lists.lr or is_list(wd) and not lists.wd or is_list(t) and not lists.t then
+      return "the rates of the parameters differ now"
     end
+    local rescale = optimizer.rescale_grad / group.batch_size
     for i = 1, columns do
       numbers[i], numbers[columns + i] = at(lr, i), at(wd, i)
       numbers[2 * columns + i], numbers[3 * columns + i] = at(t, i), rescale
     end
     core.set_numbers(rates, unpack(numbers, 1, 4 * columns))
   end)
+  return rates
+end
+
+local rows = {lr = 1, wd = 2, t = 3, rescale_grad = 4}
+
+-- What a script's optimizer reads of a traced group: a 0-dim tensor in the dtype of the weights, or a list with one a weight.
+local function read_rates(group, lists)
+  local dtype, mixed = group.weights[1] and group.weights[1].dtype, false
+  for _, w in ipairs(group.weights) do mixed = mixed or w.dtype ~= dtype end
+  return setmetatable(group, {__index = function(_, key)
+    local row = rows[key]
+    if not row then return nil end
+    local function element(i) return group.rates[{row, lists[key] and i or 1}]:to(group.weights[i] and group.weights[i].dtype or "float32") end
+    local value
+    if lists[key] or mixed then
+      value = {}
+      for i = 1, group.n do value[i] = element(i) end
+    else value = element(1) end
+    rawset(group, key, value)
+    return value
+  end})
+end
+
+-- In a traced function the rates are a tensor that is filled before each run, and the counters go on after it.
+local function update_traced(self, group, batch_size)
+  local optimizer, notes = self.optimizer, live.notes(self)
+  local ahead = notes.steps or 0
+  notes.steps = ahead + 1
+  local kept = {n = group.n, entries = {unpack(group.entries, 1, group.n)}, batch_size = batch_size}
+  set_rates(self, kept, 1, ahead)
+  local lists = {lr = is_list(kept.lr), wd = is_list(kept.wd), t = is_list(kept.t)}
+  local rates = make_rates(self, kept, ahead, lists)
   live.after_run(function() count_up(self, kept) end)
   local device = group.weights[1] and group.weights[1].device or "cpu"
-  group.lr, group.wd, group.t, group.rescale_grad = 0, 0, 1, 1
+  group.lr, group.wd, group.t, group.rescale_grad = nil, nil, nil, nil
   group.rates = device == "cpu" and rates or rates:to(device)
-  optimizer:update(group)
-  group.rates = nil
+  core.finally(function()
+    setmetatable(group, nil)
+    group.rates = nil
+  end, optimizer.update, optimizer, read_rates(group, lists))
 end
 
 local step_options = {ignore_stale_grad = false}
@@ -208,16 +257,25 @@ function Trainer:step(batch_size, opts)
   return self:update(batch_size, opts)
 end
 
---- trainer:learning_rate() -> the current learning rate.
-function Trainer:learning_rate() return self.optimizer:rate(self._updates) end
+--- trainer:learning_rate() -> the current learning rate; in a traced function a 0-dim tensor that is filled before each run.
+function Trainer:learning_rate()
+  if not live.tracing() then return self.optimizer:rate(self._updates) end
+  return live.number(rate_reader(self, live.notes(self).steps or 0))
+end
 
 --- trainer:set_learning_rate(v); an error where a scheduler decides.
 function Trainer:set_learning_rate(v)
   args.number("set_learning_rate", "v", v, 0)
-  if self.optimizer.lr_scheduler ~= nil then
+  local optimizer = self.optimizer
+  if optimizer.lr_scheduler ~= nil then
     core.fail("set_learning_rate", "the optimizer has an lr_scheduler, which decides the learning rate")
   end
-  self.optimizer.learning_rate = v
+  if not live.tracing() then
+    optimizer.learning_rate = v
+    return
+  end
+  live.notes(self).rate = v
+  live.after_run(function() optimizer.learning_rate = v end)
 end
 
 local function header(self) return "@optimizer." .. self.optimizer.name end
