@@ -7,8 +7,9 @@ local metrics = {}
 
 local nan = 0 / 0
 
---- pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; and
---- may define finish(sum, count) -> the value.
+--- pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; each is a
+--- number or a tensor of one element. It may define finish(sum, count) -> the value, from two numbers. A measure that gives
+--- tensors and reads none of their values runs inside pg.jit too.
 local Metric = class.new("Metric")
 metrics.Metric = Metric
 
@@ -24,13 +25,24 @@ end
 --- metric:reset() forgets all updates.
 function Metric:reset() self._sum, self._count = 0, 0 end
 
+local function number(x) return core.is_tensor(x) and x:item() or x end
+
 --- metric:get() -> name, value; the value is NaN before the first update.
 function Metric:get()
-  if self._count == 0 then return self._label, nan end
-  return self._label, self:finish(self._sum, self._count)
+  local count = number(self._count)
+  if count == 0 then return self._label, nan end
+  return self._label, self:finish(number(self._sum), count)
 end
 
 function Metric:finish(sum, count) return sum / count end
+
+-- A sum that is traced is a tensor, so that it can go on from run to run.
+local function addend(x)
+  if not core.tracing() then return number(x) end
+  return core.is_tensor(x) and x:reshape{}:to("float64") or ops.tensor(x, {dtype = "float64"})
+end
+
+local function add(self, sum, count) self._sum, self._count = self._sum + addend(sum), self._count + addend(count) end
 
 local function as_list(op, name, value)
   if core.is_tensor(value) then return {value} end
@@ -46,8 +58,7 @@ function Metric:update(labels, preds)
   for i, label in ipairs(labels) do
     args.tensor(self.name, "labels", label)
     args.tensor(self.name, "preds", preds[i])
-    local sum, count = autograd.pause(function() return self:measure(label, preds[i]) end)
-    self._sum, self._count = self._sum + sum, self._count + count
+    add(self, autograd.pause(function() return self:measure(label, preds[i]) end))
   end
 end
 
@@ -83,7 +94,7 @@ function Accuracy:measure(label, pred)
   if not same_shape(label, pred) then pred = ops.argmax(pred, self.axis) end
   require_count(self, label, pred)
   local hits = ops.eq(pred:to("int64"):reshape{-1}, label:to("int64"):reshape{-1})
-  return hits:sum():item(), label:numel()
+  return hits:sum(), label:numel()
 end
 
 --- pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores.
@@ -99,7 +110,7 @@ function TopKAccuracy:measure(label, pred)
   local classes = pred:size(2)
   local order = ops.argsort(pred, 2, true):narrow(2, 1, math.min(self.top_k, classes))
   local hits = ops.eq(order, label:to("int64"):reshape{-1, 1})
-  return hits:sum():item(), label:numel()
+  return hits:sum(), label:numel()
 end
 
 -- Label (n) and prediction (n) both become columns, so that they never broadcast against each other.
@@ -112,12 +123,12 @@ end
 local MAE = define("MAE", "mae")
 function MAE:measure(label, pred)
   label, pred = columns(self, label, pred)
-  return ops.abs(label - pred):mean():item(), 1
+  return ops.abs(label - pred):mean(), 1
 end
 
 local function squared_error(self, label, pred)
   label, pred = columns(self, label, pred)
-  return ops.square(label - pred):mean():item(), 1
+  return ops.square(label - pred):mean(), 1
 end
 
 --- pg.metric.MSE(): the mean of (label - pred)², averaged over updates.
@@ -125,12 +136,12 @@ define("MSE", "mse").measure = squared_error
 
 --- pg.metric.RMSE(): the root of the mean of (label - pred)², averaged over updates.
 local RMSE = define("RMSE", "rmse")
-function RMSE:measure(label, pred) return math.sqrt(squared_error(self, label, pred)), 1 end
+function RMSE:measure(label, pred) return ops.sqrt((squared_error(self, label, pred)):to("float64")), 1 end
 
 local function picked(label, pred) return ops.gather(pred, 2, label:to("int64"):reshape{-1, 1}):reshape{-1} end
 
 local function negative_log(self, label, pred)
-  return -ops.log(picked(label, pred) + self.eps):sum():item(), label:numel()
+  return -ops.log(picked(label, pred) + self.eps):sum(), label:numel()
 end
 
 --- pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log of the label's probability in pred (rows of probabilities).
@@ -150,11 +161,11 @@ function Perplexity:measure(label, pred)
   if self.ignore_label ~= nil then
     weight = ops.ne(kept, self.ignore_label)
     safe = ops.where(weight, kept, ops.ones_like(kept))
-    n = weight:sum():item()
+    n = weight:sum()
   end
   local logs = ops.log(ops.maximum(picked(safe, pred:reshape{-1, classes}), 1e-10))
   if weight then logs = logs * weight:to(logs.dtype) end
-  return -logs:sum():item(), n
+  return -logs:sum(), n
 end
 
 function Perplexity:finish(sum, count) return math.exp(sum / count) end
@@ -164,7 +175,7 @@ local Loss = define("Loss", "loss")
 
 function Loss:update(_, preds)
   for _, pred in ipairs(as_list("Loss", "preds", preds)) do
-    self._sum, self._count = self._sum + pred:detach():sum():item(), self._count + pred:numel()
+    add(self, pred:detach():sum(), pred:numel())
   end
 end
 
@@ -173,29 +184,30 @@ local Pearson = define("PearsonCorrelation", "pearsonr")
 function Pearson:measure(label, pred)
   label, pred = columns(self, label, pred)
   local x, y = (label - label:mean()):to("float64"), (pred - pred:mean()):to("float64")
-  return ((x * y):sum() / (ops.square(x):sum() * ops.square(y):sum()):sqrt()):item(), 1
+  return (x * y):sum() / (ops.square(x):sum() * ops.square(y):sum()):sqrt(), 1
 end
 
 local function confusion(self, label, pred)
   if not same_shape(label, pred) then pred = ops.argmax(pred, 2) end
   require_count(self, label, pred)
   local positive, said = ops.eq(label:reshape{-1}, 2), ops.eq(pred:reshape{-1}, 2)
-  local hits, n = ops.logical_and(positive, said):sum():item(), label:numel()
-  local wrong, missed = said:sum():item() - hits, positive:sum():item() - hits
+  local function count(x) return addend(x:sum()) end
+  local hits, n = count(ops.logical_and(positive, said)), label:numel()
+  local wrong, missed = count(said) - hits, count(positive) - hits
   return {hits = hits, wrong = wrong, missed = missed, rejected = n - hits - wrong - missed}
 end
 
-local function f1_score(c)
-  local total = 2 * c.hits + c.wrong + c.missed
-  return total > 0 and 2 * c.hits / total or 0
-end
+-- Of counts; what they divide is 0 where they are.
+local function at_least_one(x) return core.is_tensor(x) and ops.maximum(x, 1) or math.max(x, 1) end
+
+local function f1_score(c) return 2 * c.hits / at_least_one(2 * c.hits + c.wrong + c.missed) end
 
 local function matthews(c)
   local product = 1
   for _, sum in ipairs{c.hits + c.wrong, c.hits + c.missed, c.rejected + c.wrong, c.rejected + c.missed} do
-    if sum > 0 then product = product * sum end
+    product = product * at_least_one(sum)
   end
-  return (c.hits * c.rejected - c.wrong * c.missed) / math.sqrt(product)
+  return (c.hits * c.rejected - c.wrong * c.missed) / product ^ 0.5
 end
 
 local function define_binary(name, label, score)
@@ -218,7 +230,7 @@ local function define_binary(name, label, score)
 
   function kind:finish(sum, count)
     if self.average == "macro" then return sum / count end
-    return score(self._totals)
+    return number(score(self._totals))
   end
 end
 
@@ -249,7 +261,7 @@ function Composite:get()
   return names, values
 end
 
---- pg.metric.CustomMetric(f[, name]): f(label, pred) -> a number, averaged over updates.
+--- pg.metric.CustomMetric(f[, name]): f(label, pred) -> a number or a tensor of one element, averaged over updates.
 local Custom = Metric:extend("CustomMetric")
 metrics.CustomMetric = Custom
 
@@ -258,7 +270,11 @@ function Custom:init(f, name)
   self:setup(name and args.string("CustomMetric", "name", name) or "custom", {f = f})
 end
 
-function Custom:measure(label, pred) return args.number("CustomMetric", "f(label, pred)", self.f(label, pred)), 1 end
+function Custom:measure(label, pred)
+  local value = self.f(label, pred)
+  if core.is_tensor(value) and value:numel() == 1 then return value, 1 end
+  return args.number("CustomMetric", "f(label, pred)", value), 1
+end
 
 local by_name = {
   acc = "Accuracy", accuracy = "Accuracy", top_k_accuracy = "TopKAccuracy", top_k_acc = "TopKAccuracy", mae = "MAE", mse = "MSE",
