@@ -310,8 +310,9 @@ local function call_function(self, ...)
 end
 
 --- pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
---- own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept. Save an output
---- there rather than in a local that backward closes over: a function that holds its own output so is never collected.
+--- own gradient. backward gets a tensor for each output, zeros where nothing flowed, and returns one gradient (or nil) for
+--- each argument of forward; tensors in ctx.saved are kept. Save an output there rather than in a local that backward
+--- closes over: a function that holds its own output so is never collected.
 function autograd.Function(definition)
   if type(definition) ~= "table" then core.arg_error("Function", "definition", "a table with forward and backward", definition) end
   core.check_options("Function", definition, {name = true, forward = true, backward = true})

@@ -288,11 +288,14 @@ int run_gradients(lua_State* L, State& state) {
   return 1;
 }
 
+// Whether a cotangent where nothing flowed is handed to a Lua function as zeros, as a graph does, or as nil.
+enum class Absent { kZeros, kNil };
+
 // What a tape entry of a Lua function keeps. The tensors that it saves are held by the entry.
 class LuaBackward : public HostedFunction {
  public:
-  LuaBackward(State& state, Reference function, std::vector<int> saved_outputs)
-      : state_(state), saved_outputs_(std::move(saved_outputs)) {
+  LuaBackward(State& state, Reference function, std::vector<int> saved_outputs, Absent absent)
+      : state_(state), saved_outputs_(std::move(saved_outputs)), absent_(absent) {
     reference = std::move(function);
   }
   LuaBackward(const LuaBackward&) = delete;
@@ -307,7 +310,14 @@ class LuaBackward : public HostedFunction {
     luaL_checkstack(L, int(cotangents.size()) + 8, "too many gradients");
     push_function(L);
     push_saved(L, node);
-    for (const Value& dy : cotangents) dy.defined() ? void(push_box(L, state_, dy)) : lua_pushnil(L);
+    for (size_t k = 0; k < cotangents.size(); ++k) {
+      if (cotangents[k].defined())
+        push_box(L, state_, cotangents[k]);
+      else if (absent_ == Absent::kZeros)
+        push_box(L, state_, make_filled(node.outputs[k]->type, 0));
+      else
+        lua_pushnil(L);
+    }
     state_.modes.push_back({L, ctx.recording, ctx.training, true, true, state_.next_token++});
     const uint64_t token = state_.modes.back().token;
     const bool recording = ctx.recording, training = ctx.training;
@@ -365,14 +375,15 @@ class LuaBackward : public HostedFunction {
 
   State& state_;
   std::vector<int> saved_outputs_;
+  Absent absent_;
 };
 
-void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved, Reference function) {
+void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved, Reference function, Absent absent) {
   std::vector<int> saved_outputs(saved.size(), -1);
   for (size_t i = 0; i < saved.size(); ++i)
     for (size_t k = 0; k < outputs.size(); ++k)
       if (saved[i].array_ref() == outputs[k].array_ref()) saved_outputs[i] = int(k), saved[i] = saved[i].detached();
-  auto keep = std::make_shared<LuaBackward>(state, std::move(function), std::move(saved_outputs));
+  auto keep = std::make_shared<LuaBackward>(state, std::move(function), std::move(saved_outputs), absent);
   TapeNode* node = record_custom(
       state.ctx, name, inputs, outputs,
       [keep](Context& ctx, TapeNode& entry, std::span<const Value> dys) { return keep->run(ctx, entry, dys); },
@@ -405,7 +416,7 @@ int record_function(lua_State* L, State& state) {
   const Values saved = read_values(L, state, 4, "Function", "saved", false);
   unlink(outputs);
   lua_pushvalue(L, 5);
-  link_custom(state, name, inputs, outputs, saved, Reference(L, state));
+  link_custom(state, name, inputs, outputs, saved, Reference(L, state), Absent::kZeros);
   rebind_outputs(L, state, 3, outputs);
   return 0;
 }
@@ -449,7 +460,7 @@ int record_checkpoint(lua_State* L, State& state) {
   unlink(outputs);
   lua_pushvalue(L, 3);
   const Values saved = outside;
-  link_custom(state, "checkpoint", outside, outputs, saved, Reference(L, state));
+  link_custom(state, "checkpoint", outside, outputs, saved, Reference(L, state), Absent::kNil);
   rebind_outputs(L, state, 1, outputs);
   return 1;
 }

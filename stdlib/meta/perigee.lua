@@ -1844,7 +1844,7 @@ function Trainer:allreduce_grads() end
 ---@return any
 function Trainer:step(batch_size, options) end
 
----trainer:learning_rate() -> the current learning rate.
+---trainer:learning_rate() -> the current learning rate; in a traced function a 0-dim tensor that is filled before each run.
 ---@return any
 function Trainer:learning_rate() end
 
@@ -2008,8 +2008,9 @@ function rnn.ZoneoutCell(base_cell, options) end
 local autograd = {}
 
 ---pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
----own gradient. backward answers one gradient (or nil) an argument of forward; tensors in ctx.saved are kept. Save an output
----there rather than in a local that backward closes over: a function that holds its own output so is never collected.
+---own gradient. backward gets a tensor for each output, zeros where nothing flowed, and returns one gradient (or nil) for
+---each argument of forward; tensors in ctx.saved are kept. Save an output there rather than in a local that backward
+---closes over: a function that holds its own output so is never collected.
 ---@param options any
 ---@return any
 function autograd.Function(options) end
@@ -2398,7 +2399,7 @@ function metric.CompositeEvalMetric(metrics) end
 ---@return any
 function metric.CrossEntropy(options) end
 
----pg.metric.CustomMetric(f[, name]): f(label, pred) -> a number, averaged over updates.
+---pg.metric.CustomMetric(f[, name]): f(label, pred) -> a number or a tensor of one element, averaged over updates.
 ---@param f any
 ---@param name any
 ---@return any
@@ -2428,8 +2429,9 @@ function metric.MCC(options) end
 ---@return any
 function metric.MSE() end
 
----pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; and
----may define finish(sum, count) -> the value.
+---pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; each is a
+---number or a tensor of one element. It may define finish(sum, count) -> the value, from two numbers. A measure that gives
+---tensors and reads none of their values runs inside pg.jit too.
 ---@param label any
 ---@param pred any
 ---@return any
@@ -2737,6 +2739,10 @@ function optim.NAG(options) end
 ---pg.optim.Optimizer is the base class. A subclass names its state tensors in `states` and defines
 ---update(group): group holds the lists weights, grads and one list of tensors for each state, their number n, and lr, wd
 ---and t (updates so far, this one included), each a number or a list with one a weight, rescale_grad and clip_gradient.
+---In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim tensors in the place of numbers, filled
+---before each run: write `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`, not math.sqrt or a Lua `if`. They have
+---the dtype of the weights; where weights of several dtypes are trained, each is a list.
+---self:with(group) gives the options of a fused update op such as pg.sgd_update_, in a trace too.
 ---All take learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
 ---@param group any
 ---@return any
