@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "graph/history.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -357,6 +358,10 @@ void GraphBuilder::write_gradient(TapeNode& leaf, Value gradient) {
 Values GraphBuilder::control(Context& ctx, Node node, std::span<const Value> inputs, std::span<const char> flows) {
   node.inputs.clear();
   for (const Value& v : inputs) node.inputs.push_back(operand_of(v));
+  auto behind = std::make_shared<std::vector<std::vector<int32_t>>>();
+  if (ctx.recording)
+    for (size_t k = 0; k < flows.size(); ++k)
+      if (flows[k]) behind->push_back(operands_behind(node, int32_t(k)));
   Values out = emit(ctx, std::move(node));
   if (stage_ == Stage::kReplay) return out;
   Values reached;
@@ -364,6 +369,8 @@ Values GraphBuilder::control(Context& ctx, Node node, std::span<const Value> inp
     if (flows[k]) reached.push_back(out[k]);
   if (reached.size() == 0) return out;
   record_path(ctx, Node(), inputs, reached);
+  for (const Value& v : reached)
+    if (v.has_node() && ctx.recording) v.node()->behind = behind;
   size_t next = 0;
   for (size_t k = 0; k < flows.size(); ++k)
     if (flows[k]) out[k] = reached[next++];

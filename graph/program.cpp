@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/history.h"
 #include "graph/passes/passes.h"
 
 namespace pg {
@@ -9,9 +10,9 @@ namespace {
 
 Flow flow_of(const Value& v) {
   const TapeNode* node = v.node();
-  if (!node) return Flow::kNone;
+  if (!node || is_frozen(v)) return Flow::kNone;
   if (!node->leaf) return Flow::kHistory;
-  return node->req == GradReq::kNull ? Flow::kNone : node->req == GradReq::kAdd ? Flow::kAdd : Flow::kWrite;
+  return node->req == GradReq::kAdd ? Flow::kAdd : Flow::kWrite;
 }
 
 bool any_flow(std::span<const Value> inputs) {
@@ -72,6 +73,8 @@ struct Program::Entry {
   std::mutex mutex;                          // of what is made on first use:
   Graph backward_graph;
   Ref<Program> differentiable;               // inputs and cotangents → gradients, for create_graph
+  Specialized whole;                         // the lists of the program that gives gradients of all inputs
+  Ref<Program> whole_gradient;
 
   bool fits(std::span<const Value> inputs, bool recording, bool training) const {
     if (signature.training != training || signature.recording != recording) return false;
@@ -99,6 +102,21 @@ struct Program::Entry {
       differentiable = Ref<Program>(new Program(gradient_trace(*trace, joint), {}, gradient));
     }
     return *differentiable;
+  }
+
+  // The same for all heads and inputs there are: where a gradient is asked for that the request kNull left out.
+  Program& whole_gradient_program() {
+    const std::lock_guard lock(mutex);
+    if (!whole_gradient) {
+      Signature all = signature;
+      all.recording = true;
+      for (size_t i = 0; i < all.types.size(); ++i) all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
+      whole = specialize(*trace, all);
+      Options gradient = options;
+      gradient.name += " gradient";
+      whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, whole), {}, gradient));
+    }
+    return *whole_gradient;
   }
 
   PlanOptions plan_options() const {
@@ -190,50 +208,130 @@ Values Program::run(Context& ctx, std::span<Value> inputs) {
   return out;
 }
 
-Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states) {
-  const std::shared_ptr<Entry> entry = find(ctx, inputs);
-  if (entry->joint.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states);
-  std::vector<Value> kept(inputs.begin(), inputs.end());
-  Values linked(inputs.size());
-  for (int32_t i : entry->joint.reached) linked[size_t(i)] = inputs[size_t(i)];
-  Values out = pg::run(*entry->forward, ctx, inputs, states), residuals, heads;
-  for (size_t i = entry->joint.outputs; i < out.size(); ++i) residuals.push_back(std::move(out[i]));
-  while (out.size() > entry->joint.outputs) out.pop_back();
-  for (int32_t head : entry->joint.heads) heads.push_back(out[size_t(head)].detached());
-  const std::vector<RandomKey> keys(states.begin(), states.end());
-  record_custom(
-      ctx, options_.name, linked, heads,
-      [entry, residuals, keys](Context& c, TapeNode& node, std::span<const Value> cotangents) {
-        return backward(c, entry, Values(std::span<const Value>(node.held)), residuals, keys, cotangents);
-      },
-      std::move(kept));
-  for (size_t k = 0; k < heads.size(); ++k) out[size_t(entry->joint.heads[k])] = std::move(heads[k]);
+const std::vector<std::vector<int32_t>>& Program::histories() const {
+  std::call_once(histories_made_, [&] {
+    for (const Operand& output : trace_->outputs) histories_.push_back(inputs_behind(*trace_, output));
+  });
+  return histories_;
+}
+
+// Which outputs of a run get a history, and which inputs it goes back to: in all, and by output.
+struct Program::Recorded {
+  std::vector<int32_t> heads;  // those of the entry, then those behind which all is frozen
+  std::vector<char> linked;
+  std::shared_ptr<std::vector<std::vector<int32_t>>> behind = std::make_shared<std::vector<std::vector<int32_t>>>();
+
+  void add(int32_t head, const std::vector<int32_t>& inputs) {
+    heads.push_back(head);
+    behind->push_back(inputs);
+    for (int32_t i : inputs) linked[size_t(i)] = true;
+  }
+};
+
+Program::Recorded Program::outputs_to_record(Context& ctx, const Entry& entry, std::span<const Value> inputs) const {
+  Recorded out;
+  const bool frozen = ctx.recording && std::any_of(inputs.begin(), inputs.end(), is_frozen);
+  if (entry.joint.heads.empty() && !frozen) return out;
+  out.linked.resize(inputs.size());
+  std::vector<char> is_head(trace_->outputs.size());
+  for (int32_t head : entry.joint.heads) {
+    is_head[size_t(head)] = true;
+    out.add(head, histories()[size_t(head)]);
+  }
+  for (size_t k = 0; frozen && k < is_head.size(); ++k) {
+    const std::vector<int32_t>& behind = histories()[k];
+    if (!is_head[k] && std::any_of(behind.begin(), behind.end(), [&](int32_t i) { return is_frozen(inputs[size_t(i)]); }))
+      out.add(int32_t(k), behind);
+  }
   return out;
 }
 
-Values Program::backward(Context& ctx, const std::shared_ptr<Entry>& entry, const Values& inputs, const Values& residuals,
-                         std::span<const RandomKey> states, std::span<const Value> cotangents) {
-  const Specialized& joint = entry->joint;
+// What backward of a run needs.
+struct Program::Run {
+  std::shared_ptr<Entry> entry;
+  std::vector<int32_t> heads;
+  Values residuals;
+  std::vector<RandomKey> states;
+};
+
+Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states) {
+  const std::shared_ptr<Entry> entry = find(ctx, inputs);
+  const Recorded recorded = outputs_to_record(ctx, *entry, inputs);
+  if (recorded.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states);
+  std::vector<Value> kept(inputs.begin(), inputs.end());
+  Values linked(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (recorded.linked[i]) linked[i] = inputs[i];
+  Values out = pg::run(*entry->forward, ctx, inputs, states), heads;
+  const size_t outputs = trace_->outputs.size();
+  Run run{entry, recorded.heads, {}, {states.begin(), states.end()}};
+  for (size_t i = outputs; i < out.size(); ++i) run.residuals.push_back(std::move(out[i]));
+  while (out.size() > outputs) out.pop_back();
+  for (int32_t head : recorded.heads) heads.push_back(out[size_t(head)].detached());
+  TapeNode* node = record_custom(
+      ctx, options_.name, linked, heads,
+      [run](Context& c, TapeNode& entry, std::span<const Value> cotangents) { return backward(c, run, entry, cotangents); }, std::move(kept));
+  if (node) {
+    node->behind = recorded.behind;
+    node->frozen = std::none_of(linked.begin(), linked.end(), [](const Value& v) { return v.has_node() && !is_frozen(v); });
+  }
+  for (size_t k = 0; k < heads.size(); ++k) out[size_t(recorded.heads[k])] = std::move(heads[k]);
+  return out;
+}
+
+Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
+  Entry& entry = *run.entry;
+  const Specialized& joint = entry.joint;
+  const std::vector<Value>& inputs = node.held;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (node.inputs[i].node() && node.inputs[i].node()->needed && entry.signature.flows[i] == Flow::kNone)
+      return all_gradients(ctx, run, node, cotangents);
   if (joint.wanted.empty()) return Values(inputs.size());
   Values arguments, found;
   if (ctx.recording) {
-    arguments = inputs;
+    for (const Value& v : inputs) arguments.push_back(v);
   } else {
-    for (int32_t k : entry->kept) arguments.push_back(inputs[size_t(k)].detached());
-    for (const Value& v : residuals) arguments.push_back(v);
+    for (int32_t k : entry.kept) arguments.push_back(inputs[size_t(k)].detached());
+    for (const Value& v : run.residuals) arguments.push_back(v);
   }
   for (size_t k = 0; k < joint.heads.size(); ++k) {
     const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[inputs.size() + k])].types[0];
     arguments.push_back(k < cotangents.size() && cotangents[k].defined() ? cotangents[k] : make_filled(type, 0));
   }
   if (ctx.recording) {
-    const ScopedFlag training(ctx.training, entry->signature.training);
-    found = entry->gradient_program().run_with(ctx, arguments, states);
+    const ScopedFlag training(ctx.training, entry.signature.training);
+    found = entry.gradient_program().run_with(ctx, arguments, run.states);
   } else {
-    found = pg::run(*entry->backward_plan(), ctx, arguments, states);
+    found = pg::run(*entry.backward_plan(), ctx, arguments, run.states);
   }
   Values grads(inputs.size());
   for (size_t k = 0; k < joint.wanted.size(); ++k) grads[size_t(joint.wanted[k])] = std::move(found[k]);
+  return grads;
+}
+
+// Runs the trace again, as one that gradients flow through everywhere.
+Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
+  Entry& entry = *run.entry;
+  Program& program = entry.whole_gradient_program();
+  const Specialized& whole = entry.whole;
+  const bool create = ctx.recording;
+  Values arguments;
+  for (const Value& v : node.held) {
+    Value& in = arguments.emplace_back(v);
+    if (!is_float(v.dtype()) || (create && v.has_node() && !is_frozen(v))) continue;
+    in = v.detached();
+    in.link(make_leaf(v.type(), GradReq::kWrite).get(), 0);
+  }
+  for (size_t k = 0; k < whole.heads.size(); ++k) {
+    const auto at = std::find(run.heads.begin(), run.heads.end(), whole.heads[k]) - run.heads.begin();
+    const bool given = size_t(at) < cotangents.size() && cotangents[size_t(at)].defined();
+    const Type& type = whole.graph.nodes[size_t(whole.graph.inputs[node.held.size() + k])].types[0];
+    arguments.push_back(given ? cotangents[size_t(at)] : make_filled(type, 0));
+  }
+  const ScopedFlag recording(ctx.recording, true), training(ctx.training, entry.signature.training);
+  const Values found = program.run_with(ctx, arguments, run.states);
+  Values grads(node.held.size());
+  for (size_t k = 0; k < whole.wanted.size(); ++k) grads[size_t(whole.wanted[k])] = create ? found[k] : found[k].detached();
   return grads;
 }
 

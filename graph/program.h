@@ -42,10 +42,18 @@ class Program : public RefCounted<Program> {
   struct Entry;
   std::shared_ptr<Entry> find(Context& ctx, std::span<const Value> inputs);
   std::shared_ptr<Entry> make(Context& ctx, std::span<const Value> inputs);
-  static Values backward(Context& ctx, const std::shared_ptr<Entry>& entry, const Values& inputs, const Values& residuals,
-                         std::span<const RandomKey> states, std::span<const Value> cotangents);
+  struct Run;
+  static Values backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
+  static Values all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
+
+  // By output of the trace: the inputs that its history goes back to.
+  const std::vector<std::vector<int32_t>>& histories() const;
+  struct Recorded;
+  Recorded outputs_to_record(Context& ctx, const Entry& entry, std::span<const Value> inputs) const;
 
   std::shared_ptr<const Graph> trace_;
+  mutable std::once_flag histories_made_;
+  mutable std::vector<std::vector<int32_t>> histories_;
   std::vector<Ref<Generator>> generators_;
   Options options_;
   bool reads_flows_ = false;  // what the trace does depends on which inputs gradients flow to

@@ -3,6 +3,7 @@
 #include "tensor/tape.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tensor/rule.h"
 
@@ -68,18 +69,21 @@ class Walk {
   Walk(Context& ctx, BackwardOptions options) : ctx_(ctx), options_(options), id_(ctx.next_walk++) {}
   // A walk around this one, whose rule ran it, finds its marks again.
   ~Walk() {
-    for (const Visit& v : visits_) v.node->walk = v.walk, v.node->slot = v.slot;
+    for (const Visit& v : visits_) v.node->walk = v.walk, v.node->slot = v.slot, v.node->needed = v.needed;
   }
   Walk(const Walk&) = delete;
 
   void collect(std::span<const Value> heads) {
-    std::vector<TapeNode*> stack;
-    for (const Value& head : heads) reach(head.node(), stack);
+    std::vector<Place> stack;
+    for (const Value& head : heads) reach(head, stack);
     while (!stack.empty()) {
-      TapeNode* node = stack.back();
+      const auto [node, output] = stack.back();
       stack.pop_back();
       if (ends_at(*node)) continue;
-      for (const Value& input : node->inputs) reach(input.node(), stack);
+      if (node->behind)
+        for (int32_t k : (*node->behind)[output]) reach(node->inputs[size_t(k)], stack);
+      else
+        for (const Value& input : node->inputs) reach(input, stack);
     }
     std::sort(nodes_.begin(), nodes_.end(),
               [](const Ref<TapeNode>& a, const Ref<TapeNode>& b) { return a->sequence > b->sequence; });
@@ -94,8 +98,10 @@ class Walk {
 
   // A node is needed when one of its inputs is; inputs have lower sequence, so they stand later.
   void spread_needs() {
-    for (size_t i = nodes_.size(); i-- > 0;)
+    for (size_t i = nodes_.size(); i-- > 0;) {
       if (leads_on(*nodes_[i])) needed_[i] = true;
+      nodes_[i]->needed = needed_[i];
+    }
   }
 
   void seed(const Value& head, const Value& cotangent) {
@@ -127,14 +133,19 @@ class Walk {
  private:
   using Cotangents = SmallVector<Value, 1>;
 
-  void reach(TapeNode* node, std::vector<TapeNode*>& stack) {
-    if (!node || node->walk == id_) return;
+  using Place = std::pair<TapeNode*, uint32_t>;  // an output of a node
+
+  void reach(const Value& v, std::vector<Place>& stack) {
+    TapeNode* node = v.node();
+    if (!node) return;
+    if (node->behind && places_.emplace(node, v.node_output()).second) stack.emplace_back(node, v.node_output());
+    if (node->walk == id_) return;
     if (node->released)
       throw Error("backward: the graph of this result was already used and released (one that fails on the way releases what it has gone through); pass retain_graph = true to the first backward");
     nodes_.emplace_back(node);
-    visits_.push_back({node, node->walk, node->slot});
+    visits_.push_back({node, node->walk, node->slot, node->needed});
     node->walk = id_;
-    stack.push_back(node);
+    if (!node->behind) stack.emplace_back(node, 0);
   }
 
   bool ends_at(const TapeNode& node) const { return node.sequence < options_.first; }
@@ -151,9 +162,10 @@ class Walk {
     sum = apply(ctx_, op_named<"add">(), in, {})[0];
   }
 
+  bool needs(const Value& input) const { return input.node() && reached(input.node()) && needed_[input.node()->slot]; }
+
   bool leads_on(const TapeNode& node) const {
-    return !ends_at(node) && std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](const Value& input) { return input.node() && needed_[input.node()->slot]; });
+    return !ends_at(node) && std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Value& input) { return needs(input); });
   }
 
   void propagate(TapeNode& node, Cotangents& cotangents) {
@@ -167,7 +179,7 @@ class Walk {
     Values grads = custom ? custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
     for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i) {
       const Value& input = node.inputs[i];
-      if (!input.node() || !needed_[input.node()->slot] || !grads[i].defined()) continue;
+      if (!needs(input) || !grads[i].defined()) continue;
       if (ctx_.detect_anomaly && has_nan(grads[i]))
         fail(node.op ? node.op->name : node.custom_name.c_str(), "its gradient made a NaN{}",
              node.position.empty() ? "" : " (forward at " + node.position + ")");
@@ -182,17 +194,14 @@ class Walk {
       Value& v = outputs.emplace_back(node.outputs[i]);
       if (is_float(v.dtype())) v.link(&node, uint32_t(i));
     }
-    bool needs[64] = {};
+    bool needed[64] = {};
     std::vector<char> more;
-    std::span<const bool> needs_span(needs, std::min<size_t>(n, 64));
+    std::span<const bool> needs_span(needed, std::min<size_t>(n, 64));
     if (n > 64) {
       more.resize(n);
       needs_span = {reinterpret_cast<const bool*>(more.data()), n};
     }
-    for (size_t i = 0; i < n; ++i) {
-      const TapeNode* source = node.inputs[i].node();
-      (n > 64 ? reinterpret_cast<bool*>(more.data()) : needs)[i] = source && needed_[source->slot];
-    }
+    for (size_t i = 0; i < n; ++i) (n > 64 ? reinterpret_cast<bool*>(more.data()) : needed)[i] = needs(node.inputs[i]);
     Values grads(n);
     Vjp c(ctx_, *node.op, node.attrs, node.inputs, outputs, cotangents, needs_span, grads);
     if (node.op->vjp_all) {
@@ -232,12 +241,14 @@ class Walk {
     TapeNode* node;
     uint64_t walk;  // the marks of before
     uint32_t slot;
+    bool needed;
   };
 
   Context& ctx_;
   BackwardOptions options_;
   uint64_t id_;
   std::vector<Visit> visits_;
+  std::set<Place> places_;  // of nodes whose outputs go back to different inputs
   std::vector<Ref<TapeNode>> nodes_;
   std::vector<Cotangents> cotangents_;
   std::vector<char> needed_;

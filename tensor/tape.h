@@ -1,6 +1,7 @@
 // The gradient tape: an acyclic graph of applications, walked backwards once.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +31,9 @@ class TapeNode : public TapeLink, public RingLink {
   SmallVector<Value, 3> inputs;        // with links; arrays that vjp does not use keep only their type
   SmallVector<Ref<Array>, 1> outputs;  // payloads only, re-linked for vjp: the tape stays acyclic
   CustomBackward custom;
+  // By output: which inputs backward from it goes on to; null: all of them.
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> behind;
+  bool frozen = false;                 // an application all of whose leaves have the request kNull
   std::vector<Value> held;             // what `custom` reads besides; here, so that the links can be followed
   bool hosted = false;                 // a function of the host runs backward here or further back
   std::string custom_name;
@@ -46,6 +50,7 @@ class TapeNode : public TapeLink, public RingLink {
   // Scratch of the walk that is under way.
   uint64_t walk = 0;
   uint32_t slot = 0;
+  bool needed = false;                 // a gradient that is asked for is the node's own or lies behind it
 
   TapeNode* next_doomed = nullptr;  // see TapeLink::destroy
 };
@@ -67,6 +72,9 @@ void check_write(const char* op, const Type& old, const Type& now);
 // Refuse a tensor that cannot be a leaf, and a `.grad` of another type than the leaf's.
 void check_leaf_type(const Type& type);
 void check_gradient_type(const TapeNode& leaf, const Type& type);
+
+// Whether nothing behind the value asks for a gradient.
+inline bool is_frozen(const Value& v) { return v.node() && (v.node()->leaf ? v.node()->req == GradReq::kNull : v.node()->frozen); }
 
 // A leaf with a zero gradient of that type (floating dtypes only).
 Ref<TapeNode> make_leaf(const Type& type, GradReq req);
