@@ -71,17 +71,25 @@ for n = 1, 3 do
   end
 end
 
---- nn.ReflectionPad2D(padding = 0) pads height and width by reflection.
+--- nn.ReflectionPad2D(padding = 0) pads height and width by reflection; padding is one number, or left, right, top, bottom.
 local ReflectionPad2D = HybridBlock:extend("ReflectionPad2D")
 layers.ReflectionPad2D = ReflectionPad2D
 
-function ReflectionPad2D:init(...)
-  local o = args.read("ReflectionPad2D", {"padding"}, {padding = 0}, ...)
-  local p = args.count("ReflectionPad2D", "padding", o.padding)
-  self._options = {widths = {p, p, p, p}, mode = "reflect"}
+function ReflectionPad2D:init(padding, ...)
+  if args.plain(padding) and padding[1] ~= nil then padding = {padding = padding} end  -- a list, not options
+  local p = args.read("ReflectionPad2D", {"padding"}, {padding = 0}, padding, ...).padding
+  if type(p) ~= "table" then p = {p, p, p, p} end
+  if #p ~= 4 then core.arg_error("ReflectionPad2D", "padding", "a number or four", p) end
+  local widths = {}
+  for i = 1, 4 do widths[i] = args.count("ReflectionPad2D", "padding", p[i]) end
+  self._options = {pad = widths, mode = "reflect"}
 end
 
 function ReflectionPad2D:forward(x) return ops.pad(x, self._options) end
-function ReflectionPad2D:describe() return tostring(self._options.widths[1]) end
+
+function ReflectionPad2D:describe()
+  local p = self._options.pad
+  return p[1] == p[2] and p[1] == p[3] and p[1] == p[4] and tostring(p[1]) or table.concat(p, ", ")
+end
 
 return layers

@@ -114,3 +114,35 @@ t.test("activations", function()
   t.close(nn.Swish()(x), x:silu())
   t.close(nn.Swish(2)(x), x * (x * 2):sigmoid())
 end)
+
+t.test("ReflectionPad2D, and the op pad in each mode", function()
+  local x = pg.range(1, 9):reshape{1, 1, 3, 3}
+  local reflected = {{{{5, 4, 5, 6, 5}, {2, 1, 2, 3, 2}, {5, 4, 5, 6, 5}, {8, 7, 8, 9, 8}, {5, 4, 5, 6, 5}}}}
+  local cases = {
+    {nn.ReflectionPad2D(1), reflected},
+    {nn.ReflectionPad2D{padding = 1}, reflected},
+    {nn.ReflectionPad2D{1, 1, 1, 1}, reflected},
+    {nn.ReflectionPad2D{0, 1, 0, 2}, {{{{1, 2, 3, 2}, {4, 5, 6, 5}, {7, 8, 9, 8}, {4, 5, 6, 5}, {1, 2, 3, 2}}}}},
+    {nn.ReflectionPad2D(), x},
+  }
+  for mode, row in pairs{constant = {7, 1, 2, 3, 7, 7}, reflect = {2, 1, 2, 3, 2, 1}, replicate = {1, 1, 2, 3, 3, 3}} do
+    local options = {pad = {1, 2}, mode = mode, value = mode == "constant" and 7 or nil}
+    local block = nn.block{forward = function(_, y) return y:narrow(3, 1, 1):pad(options) end}
+    cases[#cases + 1] = {block, {{{row}}}}
+  end
+  for _, case in ipairs(cases) do
+    local block, expected = case[1], case[2]
+    t.equal(block(x), type(expected) == "table" and pg.tensor(expected) or expected)
+    local plain = x:clone():attach_grad()
+    pg.record(function() return (block(plain) ^ 2):sum() end):backward()
+    block:hybridize()
+    t.equal(block(x), type(expected) == "table" and pg.tensor(expected) or expected)
+    local hybrid = x:clone():attach_grad()
+    pg.record(function() return (block(hybrid) ^ 2):sum() end):backward()
+    t.close(hybrid.grad, plain.grad)
+  end
+  t.check(tostring(nn.ReflectionPad2D(1)):find("ReflectionPad2D(1)", 1, true))
+  t.check(tostring(nn.ReflectionPad2D{0, 1, 0, 2}):find("0, 1, 0, 2", 1, true))
+  t.bad_argument(function() nn.ReflectionPad2D{1, 2} end, "ReflectionPad2D", "padding")
+  t.bad_argument(function() nn.ReflectionPad2D(-1) end, "ReflectionPad2D", "padding")
+end)
