@@ -60,7 +60,10 @@ function pg.save(path, tensors)
 end
 
 --- pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file.
-function pg.load(path) return core.load_tensors(args.string("load", "path", path)) end
+function pg.load(path)
+  local tensors = core.load_tensors(args.string("load", "path", path))
+  return tensors
+end
 
 local function lookup(key)
   if modules[key] then return core.require(modules[key]) end

@@ -16,7 +16,9 @@ function symbol.symbol(name, opts)
   if type(shape) == "number" then shape = {shape} end
   if type(shape) ~= "table" then core.arg_error("symbol", "shape", "a list of sizes", shape) end
   for i = 1, #shape do args.count("symbol", "shape", shape[i]) end
-  return symbols.new(name, shape, args.string("symbol", "dtype", o.dtype))
+  local made = symbols.new(name, shape, args.string("symbol", "dtype", o.dtype))
+  core.extra(made).name = name
+  return made
 end
 
 local function list_inputs(op, inputs)

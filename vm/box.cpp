@@ -30,6 +30,8 @@ int collect_box(lua_State* L) {
   return 0;
 }
 
+}  // namespace
+
 std::string parameter_name(lua_State* L, Box& box, int i) {
   if (!box.has_extra) return "";
   push_extra(L, box, i);
@@ -39,8 +41,6 @@ std::string parameter_name(lua_State* L, Box& box, int i) {
   lua_pop(L, 2);
   return name;
 }
-
-}  // namespace
 
 // A userdata of a box's size that names this State is a box: nobody else holds that pointer. This costs half of what
 // comparing metatables does, and it is asked for every operand.

@@ -76,6 +76,9 @@ class Lent {
 // Pushes the table of Lua fields that belongs to the box at stack index i, making it on first use.
 void push_extra(lua_State* L, Box& box, int i);
 
+// The name of a parameter or symbol, the box at stack index i; else "".
+std::string parameter_name(lua_State* L, Box& box, int i);
+
 // A short description of the Lua value for error texts: "nil", "number 3", "float32 2x3 cpu", "table".
 std::string describe(lua_State* L, State& state, int i);
 

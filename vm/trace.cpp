@@ -362,6 +362,21 @@ int32_t box_place(const TraceSession& session, int32_t i) {
   return place;
 }
 
+// trace:name_inputs{name or false, …} names the inputs of captured() for the graph's text.
+int name_inputs(lua_State* L, State&) {
+  TraceSession& session = *check_trace(L).session;
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int place = 0;
+  for (const auto& c : session.captured) {
+    if (!c.box) continue;
+    lua_rawgeti(L, 2, ++place);
+    if (c.input >= 0 && lua_type(L, -1) == LUA_TSTRING)
+      session.graph.nodes[size_t(session.graph.inputs[size_t(c.input)])].name = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
 // trace:input_of(x) → which of captured() it is, from 1, or nil.
 int trace_input_of(lua_State* L, State&) {
   TraceSession& session = *check_trace(L).session;
@@ -762,6 +777,7 @@ void open_trace(lua_State* L, State& state) {
   make_class(L, state, kTraceClass, collect_trace,
              {{"captured", entry<captured_tensors>},
               {"input_of", entry<trace_input_of>},
+              {"name_inputs", entry<name_inputs>},
               {"output", entry<trace_output>},
               {"text", entry<trace_text>},
               {"finish", entry<finish_trace>}});

@@ -9,7 +9,7 @@ local rawget, type, pairs = rawget, type, pairs
 -- Fields of blocks that the library keeps for itself; no guard covers them and no trace writes them back.
 library.own_fields = {
   _ready = true, _order = true, _hooks = true, _pre_hooks = true, _hybrid = true, _exec = true, _graphs = true,
-  _hooks_told = true, _no_graph = true, _sites = true,
+  _hooks_told = true, _no_graph = true, _sites = true, _arguments = true,
 }
 
 -- Tables of the host's standard library, and their functions under global names.

@@ -333,9 +333,32 @@ local function confirm(cache, attempt, captured)
   end
 end
 
+-- Names of the graph's inputs: parameters by their path, arguments as in an export, the rest by the place they were found in.
+local function name_inputs(cache, w, t, captured)
+  local at, arguments, names = {}, {}, {}
+  for _, p in ipairs(w.places) do
+    local box = p.kind == "tensor" and p.value
+    if box and (p.argument or (p.node and p.node.argument)) then
+      if not arguments[box] then
+        arguments[#arguments + 1] = box
+        arguments[box] = #arguments
+      end
+    end
+    if box and not at[box] then at[box] = p end
+  end
+  local own = type(cache.root) == "table" and rawget(cache.root, "_arguments") or {}
+  for i, c in ipairs(captured) do
+    local position = arguments[c.box]
+    if position then names[i] = #own == #arguments and own[position] or #arguments == 1 and "data" or "data" .. position
+    else names[i] = c.box.name or at[c.box] and place.name(at[c.box]) or false end
+  end
+  t:name_inputs(names)
+end
+
 local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   local captured = t:captured()
   local text = t:text()
+  if t.name_inputs then name_inputs(cache, w, t, captured) end
   local program = t:finish(cache.options)
   if core.graphs.through_files and type(program) == "userdata" then program = core.graph.roundtrip(program) end
   local boxes = {places = {}, order = {}, main = {}, held = {}, keyed = w.keyed}

@@ -2681,7 +2681,7 @@ function nn.MaxPool3D(pool_size, strides, options) end
 ---@return perigee.Block
 function nn.PReLU(options) end
 
----nn.ReflectionPad2D(padding = 0) pads height and width by reflection.
+---nn.ReflectionPad2D(padding = 0) pads height and width by reflection; padding is one number, or left, right, top, bottom.
 ---@param padding any
 ---@return perigee.Block
 function nn.ReflectionPad2D(padding) end

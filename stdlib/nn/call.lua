@@ -24,13 +24,14 @@ end
 
 -- Fills in the unknown shapes of the block's own parameters. The block is ready once nothing has to precede forward.
 local function fill_in(block, ...)
-  if not core.symbols.any(...) then called.note(block, ...) end  -- sizes of symbols that are read become fixed
+  local symbolic = core.symbols.any(...)
+  if not symbolic then called.note(block, ...) end  -- sizes of symbols that are read become fixed
   local ready = own_parameters_ready(block)
   if not ready and block.infer_shape then
     block:infer_shape(...)
     ready = own_parameters_ready(block)
   end
-  if ready and not block._hooks and not block._pre_hooks then rawset(block, "_ready", true) end
+  if ready and not symbolic and not block._hooks and not block._pre_hooks then rawset(block, "_ready", true) end
 end
 
 -- Inside a trace the parameters get their values beside it, and the shapes they need are no guards.

@@ -42,11 +42,12 @@ local function arguments_of(op, block, inputs)
   return list
 end
 
--- Names of the tensors among the arguments: data, or data1, data2, ….
-local function name_arguments(inputs, count, paths)
+-- Names of the tensors among the arguments: those that the block has for them, else data, or data1, data2, ….
+local function name_arguments(block, inputs, count, paths)
+  local own = rawget(block, "_arguments") or {}
   for _, input in ipairs(inputs) do
     if input.role == "argument" then
-      input.name = count == 1 and "data" or "data" .. input.position
+      input.name = #own == count and own[input.position] or count == 1 and "data" or "data" .. input.position
       while paths[input.name] do input.name = "_" .. input.name end
     end
   end
@@ -140,7 +141,7 @@ function export.trace(op, block, inputs)
 
   local captured = trace:captured()
   local descriptions, paths = describe_inputs(block, captured, argument_at)
-  name_arguments(descriptions, #leaves, paths)
+  name_arguments(block, descriptions, #leaves, paths)
   -- A parameter or constant that is returned as it is stays an input.
   local function keep(tree)
     if tree.kind == "input" and descriptions[tree.index].role == "constant" then

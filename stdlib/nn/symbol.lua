@@ -4,6 +4,7 @@ local args = core.require("support.args")
 local HybridBlock = core.require("nn.block").HybridBlock
 local graph = core.require("graph")
 local param = core.require("param")
+local sets = core.require("nn.parameters")
 local hint = core.require("support.namespace").hint
 local native = core.graph
 
@@ -41,7 +42,13 @@ end
 
 -- Binds `params`, tensors by name, instead of what the graph has.
 local function override(model, values, params)
-  if not args.plain(params) then core.arg_error("SymbolBlock", "params", "a table of tensors by name", params) end
+  local entries = sets.entries(params)
+  if entries then
+    params = {}
+    for _, entry in ipairs(entries) do params[entry.path] = entry.tensor end
+  elseif not args.plain(params) then
+    core.arg_error("SymbolBlock", "params", "a set of collect_params or a table of tensors by name", params)
+  end
   local known, out = {}, {}
   for k, input in ipairs(native.inputs(model)) do
     if input.role ~= "argument" then known[input.name] = k end
@@ -59,10 +66,12 @@ end
 
 -- Parameters are fields of the block, and fetched from there at each call; boxes holds the rest.
 local function set_up(block, model, values)
-  local names, boxes = {}, make_boxes(block, model, values)
+  local names, boxes, arguments = {}, make_boxes(block, model, values), {}
   for k, input in ipairs(native.inputs(model)) do
-    if input.role == "parameter" then names[k], boxes[k] = input.name, false end
+    if input.role == "parameter" then names[k], boxes[k] = input.name, false
+    elseif input.role == "argument" then arguments[#arguments + 1] = input.name end
   end
+  rawset(block, "_arguments", arguments)
   rawset(block, "_model", model)
   rawset(block, "_boxes", boxes)
   rawset(block, "_names", names)
@@ -136,6 +145,7 @@ function SymbolBlock.imports(json, names, params)
   local block = setmetatable({}, SymbolBlock)
   set_up(block, model, values)
   if order then
+    rawset(block, "_arguments", names)
     function block.forward(self, ...)
       local list, given = {}, {...}
       for i, from in ipairs(order) do list[i] = given[from] end

@@ -72,3 +72,14 @@ t.test("a cut or changed file is an error with file and position", function()
     pg.load(p)
   end
 end)
+
+t.test("pg.load returns one value, whatever the format", function()
+  local x = pg.tensor{1, 2}
+  for _, case in ipairs{{"one.safetensors", {a = x}}, {"one.npy", x}} do
+    local path = t.tmp(case[1])
+    pg.save(path, case[2])
+    local n, first = select("#", pg.load(path)), pg.load(path)
+    t.equal(n, 1)
+    t.equal(first, case[2])
+  end
+end)

@@ -92,3 +92,55 @@ t.test("symbols go when nobody holds them", function()
   collectgarbage()
   t.check(pg.memory().tensors < live + 20, pg.memory().tensors - live)
 end)
+
+t.test("symbols, their graphs and exports keep the names", function()
+  local left, right = pg.symbol("left", {shape = {2, 3}}), pg.symbol("right", {shape = {2, 3}})
+  t.equal({left.name, right.name}, {"left", "right"})
+  t.check(tostring(left):find('"left" float32 2x3', 1, true), tostring(left))
+  local net = nn.HybridSequential{nn.Dense(4), nn.Dense(2)}:initialize("xavier")
+  local y = net(left) + right:sum(2, true)
+  t.equal(y.name, nil)
+  local block = nn.SymbolBlock(y, {left, right})
+  local x1, x2 = pg.rand(2, 3), pg.rand(2, 3)
+  local expected = block(x1, x2)
+  for _, hybridized in ipairs{false, true} do
+    if hybridized then block:hybridize() end
+    t.close(block(x1, x2), expected)
+    local json, tensors = block:export(t.tmp("named"))
+    t.check(t.read(json):find('"name":"left"', 1, true) and not t.read(json):find("data1", 1, true))
+    local again = nn.SymbolBlock.imports(json, {"right", "left"}, tensors)
+    t.close(again(x2, x1), expected)
+    t.equal(again:graph():inputs(), block:graph():inputs())
+    local second = nn.SymbolBlock.imports(again:export(t.tmp("again")), {"left", "right"}, t.tmp("again.safetensors"))
+    t.close(second(x1, x2), expected)
+  end
+end)
+
+t.test("a SymbolBlock takes the parameters of collect_params", function()
+  local x = pg.symbol("data", {shape = {2, 3}})
+  local net = nn.HybridSequential{nn.Dense(4), nn.Dense(2)}:initialize("xavier")
+  local y = net(x)
+  local block = nn.SymbolBlock(y, {x}, net:collect_params())
+  local value = pg.rand(2, 3)
+  t.close(block(value), net(value))
+  t.check(block["1.weight"] == net[1].weight)
+  net:hybridize()  -- its first call with a value
+  net(value)
+  t.check(net:export(t.tmp("composed")))
+  t.error_contains(function() nn.SymbolBlock(y, {x}, 5) end, "SymbolBlock: bad argument 'params'")
+end)
+
+t.test("the graph of a block names its inputs", function()
+  local scale = pg.tensor{2}
+  local net = nn.block{fc = nn.Dense(2, {in_units = 3}), forward = function(self, x, t) return self.fc(x) * scale + t.extra end}
+  net:initialize("xavier")
+  net:hybridize()
+  net(pg.rand(1, 3), {extra = pg.ones(1)})
+  local text = tostring(net:graph())
+  for _, name in ipairs{"data1", "data2", "fc.weight", "fc.bias", "upvalue 'scale'"} do
+    t.check(text:find('input "' .. name .. '"', 1, true), name .. " in " .. text)
+  end
+  local f = pg.jit(function(x) return x * scale end)
+  f(pg.ones(1))
+  t.check(tostring(f:graph()):find('input "data"', 1, true))
+end)
