@@ -219,10 +219,11 @@ const std::vector<std::vector<int32_t>>& Program::histories() const {
 struct Program::Recorded {
   std::vector<int32_t> heads;  // those of the entry, then those behind which all is frozen
   std::vector<char> linked;
-  std::shared_ptr<std::vector<std::vector<int32_t>>> behind = std::make_shared<std::vector<std::vector<int32_t>>>();
+  std::shared_ptr<std::vector<std::vector<int32_t>>> behind;
 
   void add(int32_t head, const std::vector<int32_t>& inputs) {
     heads.push_back(head);
+    if (!behind) behind = std::make_shared<std::vector<std::vector<int32_t>>>();
     behind->push_back(inputs);
     for (int32_t i : inputs) linked[size_t(i)] = true;
   }

@@ -86,7 +86,55 @@ function param.bind(p, value)
   if now ~= request then core.attach_grad(p, request) end
 end
 
+-- Parameters that calls under way have given shapes or values, and blocks that became ready. A call that fails takes back its own.
+-- log.depth is how many calls are under way; a call is log.depth + 1 before, log.depth - 1 after, then param.settle where it
+-- failed or the log is not empty.
+local log = {depth = 0}
+param.log = log
+local running, main = coroutine.running, {}
+local weak = {__mode = "v"}  -- a coroutine that is never resumed leaves its calls open
+
+--- param.note(p, block) notes what a call is about to fill in: a parameter, or a block that is ready.
+function param.note(p, block)
+  if log.depth == 0 then return end
+  local entry = {by = running() or main, depth = log.depth, of = setmetatable({p = p, block = block}, weak)}
+  if p then
+    local e = extra(p)
+    if core.has_value(p) then return end
+    entry.shape, entry.pending = e.shape, e.pending
+  end
+  log[#log + 1] = entry
+end
+
+local function take_back(entry)
+  local p, block = entry.of.p, entry.of.block
+  if block then rawset(block, "_ready", nil) end
+  if not p then return end
+  local e = extra(p)
+  e.shape, e.pending = entry.shape, entry.pending
+  core.unbind(p)
+end
+
+--- param.settle(ok) after a call -> whether it failed and something was taken back. What a call inside of another filled in is
+--- that one's then; inside a trace it is left to who traces.
+function param.settle(ok)
+  local depth, by, keep, any = log.depth, running() or main, ok or core.tracing(), false
+  for i = #log, 1, -1 do
+    local entry = log[i]
+    if entry.by == by and entry.depth > depth then
+      entry.depth = depth
+      if not keep then
+        take_back(entry)
+        any = true
+      end
+      if not keep or depth == 0 then table.remove(log, i) end
+    end
+  end
+  return any
+end
+
 local function materialize(p)
+  param.note(p)
   local e = extra(p)
   local pending = e.pending
   local shape = param.shape(p)
@@ -227,6 +275,7 @@ function methods.set_shape(p, ...)
   local shape = check_shape("set_shape", type(first) == "table" and first or {...})
   param.merge("set_shape", "shape", param.shape(p), shape)
   if core.has_value(p) then return p end
+  param.note(p)
   e.shape = shape
   if e.pending and param.is_complete(p) then materialize(p) end
   return p

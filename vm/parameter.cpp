@@ -50,6 +50,12 @@ int bind(lua_State* L, State& state) {
   return 1;
 }
 
+// unbind(x): x has no value, as before its first bind.
+int unbind(lua_State* L, State& state) {
+  set_value(check_box(L, state, 1, "unbind", "x"), Value());
+  return 0;
+}
+
 // Emptied, not destroyed: other finalizers may still reach it.
 int collect_generator(lua_State* L) {
   void* data = lua_touserdata(L, 1);
@@ -115,7 +121,7 @@ void open_parameter(lua_State* L, State& state) {
                      {{"new_parameter", entry<new_parameter>},
                       {"extra", entry<extra>},
                       {"has_value", entry<has_value>},
-                      {"bind", entry<bind>},
+                      {"bind", entry<bind>}, {"unbind", entry<unbind>},
                       {"Generator", entry<new_generator>},
                       {"manual_seed", entry<manual_seed>},
                       {"random_state", entry<random_state>},

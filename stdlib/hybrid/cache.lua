@@ -4,6 +4,7 @@ local inspect = core.introspect
 inspect.interpreted()
 local trace = core.require("hybrid.trace")
 local place = core.require("hybrid.place")
+local param = core.require("param")
 local cache = {}
 
 local ipairs, type = ipairs, type
@@ -124,6 +125,12 @@ function Cache:set_exec(exec)
   if self.on_exec then self.on_exec(exec) end
 end
 
+function Cache:forget()
+  if self.eager then return end
+  self.order = {}
+  self:set_exec(self.first)
+end
+
 local function total_hits(self)
   local n = self.old_hits
   for _, entry in ipairs(self.order) do n = n + entry.hits end
@@ -157,7 +164,7 @@ local function first_run(self, entry, ok, ...)
   return ...
 end
 
-local function trace_call(self, n, ...)
+local function trace_anew(self, n, ...)
   if core.symbols.any(...) then return self.body(...) end  -- part of the graph that the symbols belong to
   if not inspect.knows_bytecode() then  -- what a function reads cannot be told, so no graph of it is safe to use again
     return run_untraced(self)(...)
@@ -185,6 +192,19 @@ local function trace_call(self, n, ...)
   insert(self, entry)
   self.fresh, self.refused = entry, refused
   return first_run(self, entry, pcall(entry.exec, n, ...))
+end
+
+-- What the call that failed filled in is taken back, and with it the graph over it.
+local function finish(self, ok, ...)
+  param.log.depth = param.log.depth - 1
+  if param.settle(ok) then self:forget() end
+  if not ok then error((select(1, ...)), 0) end
+  return ...
+end
+
+local function trace_call(self, n, ...)
+  param.log.depth = param.log.depth + 1
+  return finish(self, pcall(trace_anew, self, n, ...))
 end
 
 local function promote(self, entry, position, hits, ...)
@@ -226,7 +246,8 @@ function cache.new(options)
   self.series, self.warned, self.reason_counts = {}, {}, {}
   self.order, self.attempt = {}, {}
   self.traces, self.fruitless, self.old_hits, self.hits_before = 0, 0, 0, 0
-  self:set_exec(function(n, ...) return trace_call(self, n, ...) end)
+  self.first = function(n, ...) return trace_call(self, n, ...) end
+  self:set_exec(self.first)
   return self
 end
 

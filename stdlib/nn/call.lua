@@ -31,7 +31,10 @@ local function fill_in(block, ...)
     block:infer_shape(...)
     ready = own_parameters_ready(block)
   end
-  if ready and not symbolic and not block._hooks and not block._pre_hooks then rawset(block, "_ready", true) end
+  if ready and not symbolic and not block._hooks and not block._pre_hooks then
+    param.note(nil, block)
+    rawset(block, "_ready", true)
+  end
 end
 
 -- Inside a trace the parameters get their values beside it, and the shapes they need are no guards.
@@ -70,6 +73,7 @@ function warn_of_hooks(block)
 end
 
 local outermost, call
+local log = param.log
 local graphs = core.graphs
 
 -- The __call of every block. No tail call may replace this frame: the error handler reads the blocks from the stack.
@@ -121,6 +125,8 @@ end
 
 local function finish(before, ok, ...)
   inside = before
+  log.depth = log.depth - 1
+  if not ok or log[1] then param.settle(ok) end
   if not ok then error((select(1, ...)), 0) end
   return ...
 end
@@ -128,6 +134,7 @@ end
 function outermost(self, ...)
   local before = inside
   inside = running() or main
+  log.depth = log.depth + 1
   return finish(before, xpcall(call, explain, self, ...))
 end
 
@@ -143,6 +150,7 @@ end
 function calls.traced(self, ...)
   local before = inside
   inside = running() or main
+  log.depth = log.depth + 1
   return finish(before, xpcall(calls.body, explain, self, ...))
 end
 

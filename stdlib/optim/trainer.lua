@@ -157,7 +157,11 @@ local function rate_reader(self, ahead)
     optimizer.learning_rate = before
     return ok and rate or error(rate, 0)
   end
-  return function() return live.ask(self, read) end
+  local plain = optimizer.rate == optimizers.Optimizer.rate
+  return function()
+    if plain and optimizer.lr_scheduler == nil then return given or optimizer.learning_rate end
+    return live.ask(self, read)
+  end
 end
 
 -- The rates of a traced step: four rows, filled before each run, with a column a weight where `lists` says that any of them
@@ -173,6 +177,7 @@ local function make_rates(self, group, ahead, lists)
       return "the rates of the parameters differ now"
     end
     local rescale = optimizer.rescale_grad / group.batch_size
+    if columns == 1 then return core.set_numbers(rates, lr, wd, t, rescale) end
     for i = 1, columns do
       numbers[i], numbers[columns + i] = at(lr, i), at(wd, i)
       numbers[2 * columns + i], numbers[3 * columns + i] = at(t, i), rescale

@@ -269,3 +269,71 @@ t.test("blocks stay floating", function()
   t.bad_argument(function() net:to("int64") end, "to", "dtype")
   t.equal(net.weight.dtype, "float32")
 end)
+
+-- A call that fails ------------------------------------------------------------------------------------------------------------
+
+-- A net whose first part is filled in before its second part fails.
+local function failing(fail)
+  return nn.block{
+    body = nn.HybridSequential{nn.Dense(3), nn.BatchNorm()}, last = nn.Dense(2),
+    forward = function(self, x) return self.last(fail(self.body(x), x)) end,
+  }:initialize("xavier")
+end
+
+local function open_parameters(net)
+  local n = 0
+  for _, p in net:parameters() do
+    if not pcall(function() return p.shape end) or pg.testing.core.require("param").state(p) == "pending" then n = n + 1 end
+  end
+  return n
+end
+
+local failures = {
+  ["an error in forward"] = function(y, x)
+    if #x == 3 then error("no") end
+    return y
+  end,
+  ["an op that fails"] = function(y, x) return y * pg.ones(#x == 3 and 2 or 1, 1) end,
+  ["a check at the run"] = function(y, x)
+    pg.assert(x[1][1]:lt(2), "no")
+    return y
+  end,
+}
+
+t.test("a call that fails leaves deferred shapes open", function()
+  for name, fail in pairs(failures) do
+    for _, way in ipairs{"plain", "hybridized", "jitted"} do
+      local net = failing(fail)
+      local call = net
+      if way == "hybridized" then net:hybridize() end
+      if way == "jitted" then call = pg.jit(function(x) return net(x) end) end
+      local what = name .. ", " .. way
+      for _ = 1, 2 do
+        t.check(not pcall(call, pg.full({3, 5}, 7)), what)
+        t.check(open_parameters(net) == 6, what .. ": " .. open_parameters(net) .. " open")
+      end
+      t.equal(call(pg.full({2, 4}, 1)):size(), {2, 2}, what)  -- of other sizes
+      t.equal(net.body[1].weight:size(), {3, 4}, what)
+      t.check(open_parameters(net) == 0, what)
+      local before = net.body[1].weight:clone()
+      pcall(call, pg.full({3, 4}, 7))
+      t.equal(net.body[1].weight, before, what)
+      t.equal(call(pg.full({1, 4}, 1)):size(), {1, 2}, what)
+    end
+  end
+end)
+
+t.test("what a call inside of a failing one filled in is taken back with it", function()
+  local inner = nn.Dense(2):initialize("ones")
+  local outer = nn.block{hybrid = false, forward = function(self, x)
+    inner(x)
+    error("no")
+  end}
+  t.check(not pcall(outer, pg.ones(1, 3)))
+  t.equal(inner(pg.ones(1, 4)), pg.full({1, 2}, 4))
+  local caught = nn.block{hybrid = false, again = nn.Dense(2), forward = function(self, x)
+    t.check(not pcall(self.again, pg.tensor(1)))
+    return self.again(x)
+  end}:initialize("ones")
+  t.equal(caught(pg.ones(1, 3)), pg.full({1, 2}, 3))
+end)
