@@ -122,8 +122,8 @@ local function leave(ok, ...)
   return ...
 end
 
---- pg.debug(f, …) runs f with graphs off: hybridized blocks and jitted functions run as plain Lua, every value can be read. Answers
---- f's results.
+--- pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua, every value
+--- can be read. The branch of a cond that is not taken is only traced, to check it and to draw the same random numbers.
 function hybrid.debug(f, ...)
   args.callable("debug", "f", f)
   graphs.off = graphs.off + 1

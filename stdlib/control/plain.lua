@@ -19,11 +19,34 @@ local function own_boxes(list)
   return boxes
 end
 
+-- A trace of the branch that is not taken, beside what the other one gave: a graph checks that both agree, and takes a tick for
+-- random numbers that either draws. What such a branch does in Lua is undone; one that cannot be traced is left out.
+local function try_untaken(b, taken, results)
+  local other, branches, whole = 3 - taken, {}, false
+  branches[taken] = function() return results end
+  branches[other] = function()
+    local list = b.branches[other]()
+    whole = true
+    return list
+  end
+  local functions = {b.functions[other]}
+  local walk, once = core.require("hybrid.walk"), core.require("control.cached").once
+  local w = walk.run{root = functions[1], n = 0, arguments = {}}
+  local ok, message = pcall(once, function()
+    return unpack(core.require("control.traced").branch{op = b.op, functions = functions, pred = b.pred, branches = branches, names = b.names})
+  end, functions)
+  walk.roll_back(w:difference())
+  if whole and not ok then error(message, 0) end
+end
+
 --- plain.branch: see traced.branch.
 function plain.branch(b)
   local taken = holds(b.op, "pred", b.pred) and 1 or 2
   local used, results = core.in_stream(taken, b.branches[taken])
-  if used then core.take_tick() end
+  local _, before = core.random_state()
+  try_untaken(b, taken, results)
+  local _, now = core.random_state()
+  if used and now == before then core.take_tick() end
   return own_boxes(results)
 end
 

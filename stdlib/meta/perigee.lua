@@ -4750,8 +4750,8 @@ function pg.help(what) end
 ---@return any
 function pg.jit(f, options) end
 
----pg.debug(f, …) runs f with graphs off: hybridized blocks and jitted functions run as plain Lua, every value can be read. Answers
----f's results.
+---pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua, every value
+---can be read. The branch of a cond that is not taken is only traced, to check it and to draw the same random numbers.
 ---@param f any
 ---@param ... any
 ---@return any

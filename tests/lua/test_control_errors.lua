@@ -239,3 +239,72 @@ t.test("odd bodies never crash", function()
     t.equal(pg.loop(2, function(_, h) return h * 2 end, s), pg.full({2}, 4), "after case " .. i)
   end
 end)
+
+-- pg.debug, which runs branches as plain Lua -----------------------------------------------------------------------------------
+
+local function in_each_way(f)
+  return {
+    eager = f, jit = pg.jit(f), debug = function(...) return pg.debug(f, ...) end,
+  }
+end
+
+t.test("pg.debug draws what a graph draws, whichever branch is taken", function()
+  local function cases(then_n, else_n)
+    return function(x)
+      local function drawing(n)
+        return function()
+          local y = x * 1
+          for _ = 1, n do y = y + pg.rand(1)[1] end
+          return y
+        end
+      end
+      return pg.cond(x:gt(2), drawing(then_n), drawing(else_n)) + pg.rand(1)
+    end
+  end
+  for then_n = 0, 2 do
+    for else_n = 0, 2 do
+      local found = {}
+      for name, f in pairs(in_each_way(cases(then_n, else_n))) do
+        pg.manual_seed(5)
+        local list = {}
+        for i = 1, 4 do list[i] = f(pg.tensor(i)) end
+        list[5] = pg.rand(1)
+        found[name] = list
+      end
+      t.equal(found.jit, found.eager, then_n .. " and " .. else_n)
+      t.equal(found.debug, found.eager, then_n .. " and " .. else_n)
+    end
+  end
+end)
+
+t.test("pg.debug refuses branches that differ", function()
+  for _, pair in ipairs{
+    {function(x) return x end, function() return pg.ones(2) end, "different types"},
+    {function(x) return x end, function(x) return {x} end, "different structures"},
+    {function(x) return x end, function(x) return x:to("int64") end, "different types"},
+  } do
+    for name, f in pairs(in_each_way(function(x) return pg.cond(x:gt(2), pair[1], pair[2], x) end)) do
+      for i = 1, 4, 3 do t.error_contains(function() f(pg.tensor(i)) end, pair[3], name) end
+    end
+  end
+end)
+
+t.test("pg.debug leaves no trace of a branch that is not taken", function()
+  local log, total, plain = {}, pg.tensor(0), 0
+  local function f(x)
+    return pg.cond(x:gt(2), function()
+      plain = plain + 1
+      total = total + x
+      log[#log + 1] = x:item()  -- cannot be part of a graph
+      return x
+    end, function()
+      plain = plain + 10
+      total = total + 10 * x
+      return x * 2
+    end)
+  end
+  t.equal(pg.debug(f, pg.tensor(3)), pg.tensor(3))
+  t.equal({plain, total, log}, {1, pg.tensor(3), {3}})
+  t.equal(pg.debug(f, pg.tensor(1)), pg.tensor(2))
+  t.equal({plain, total, log}, {11, pg.tensor(13), {3}})
+end)
