@@ -33,7 +33,8 @@ function utils.clip_global_norm(arrays, max_norm, opts)
   local norm = global_norm(arrays)
   local finite = ops.isfinite(norm)
   if opts.check_isfinite then
-    ops["assert"](finite, "clip_global_norm: the norm of the tensors is not finite (check_isfinite = false leaves them as they are)")
+    ops["assert"](finite, "clip_global_norm: the norm of the tensors is not finite "
+                  .. "(check_isfinite = false leaves them as they are)")
   end
   local scale = ops.where(finite, ops.minimum(max_norm / (norm + 1e-8), 1), 1)
   for _, x in ipairs(arrays) do

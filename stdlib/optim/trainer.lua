@@ -173,7 +173,7 @@ local function make_rates(self, group, ahead, lists)
   live.before_run(function()
     set_rates(self, group, read(), ahead)
     local lr, wd, t = group.lr, group.wd, group.t
-    if is_list(lr) and not lists.lr or is_list(wd) and not lists.wd or is_list(t) and not lists.t then
+    if (is_list(lr) and not lists.lr) or (is_list(wd) and not lists.wd) or (is_list(t) and not lists.t) then
       return "the rates of the parameters differ now"
     end
     local rescale = optimizer.rescale_grad / group.batch_size
@@ -196,7 +196,10 @@ local function read_rates(group, lists)
   return setmetatable(group, {__index = function(_, key)
     local row = rows[key]
     if not row then return nil end
-    local function element(i) return group.rates[{row, lists[key] and i or 1}]:to(group.weights[i] and group.weights[i].dtype or "float32") end
+    local function element(i)
+      local w = group.weights[i]
+      return group.rates[{row, lists[key] and i or 1}]:to(w and w.dtype or "float32")
+    end
     local value
     if lists[key] or mixed then
       value = {}

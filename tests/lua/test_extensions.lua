@@ -1,4 +1,4 @@
--- What a script makes of its own (optimizers, schedulers, metrics, initializers, Functions, blocks, datasets) gives the same
+-- What a script makes of its own (optimizers, schedulers, initializers, Functions, blocks, datasets) gives the same
 -- numbers as plain Lua, jitted and hybridized.
 local t = require "tests.support"
 local pg = require "perigee"
@@ -245,77 +245,6 @@ t.test("learning_rate and set_learning_rate in the step", function()
     local out = {}
     for i, rate in ipairs{0.1, 0.2, 0.1, 0.2} do out[#out + 1], out[#out + 2] = step(T{i, 2}, rate), T(trainer:learning_rate()) end
     return out
-  end)
-end)
-
--- Metrics --------------------------------------------------------------------------------------------------------------------
-
--- The values after each of four updates, with a reset after the second.
-local function measured(jit, metric, cases)
-  local update = jit(function(label, pred)
-    metric:update(label, pred)
-    return pred
-  end)
-  local out = {}
-  for i, case in ipairs(cases) do
-    update(unpack(case))
-    out[i] = select(2, metric:get())
-    t.check(type(out[i]) == "number")
-    if i == 2 then metric:reset() end
-  end
-  return out
-end
-
-local function values_cases()
-  local out = {}
-  for i = 1, 4 do out[i] = {T{1, 2}, T{i, 0.1}} end
-  return out
-end
-
-local function class_cases()
-  local out = {}
-  for i = 1, 4 do out[i] = {T({1, 2, 2}, {dtype = "int64"}), T{{i, 2}, {2, i}, {1, 3}}:softmax(2)} end
-  return out
-end
-
-t.test("metrics of one's own", function()
-  same(function(jit)
-    local Mine = pg.metric.Metric:extend("Mine")
-    Mine.label = "mine"
-    function Mine:measure(label, pred) return ((label - pred) ^ 2):sum(), label:numel() end
-    function Mine:finish(sum, count) return math.sqrt(sum / count) end
-    return measured(jit, Mine(), values_cases())
-  end)
-  same(function(jit)
-    return measured(jit, pg.metric.create(function(label, pred) return (label - pred):abs():max() end, "worst"), values_cases())
-  end)
-  same(function(jit)
-    local metric = {total = T(0), n = 0}
-    local update = jit(function(label, pred)
-      metric.total = metric.total + (label - pred):abs():sum()
-      metric.n = metric.n + 1
-      return pred
-    end)
-    for _, case in ipairs(values_cases()) do update(unpack(case)) end
-    return {metric.total, T(metric.n)}
-  end)
-end)
-
-t.test("the library's metrics in a jitted step", function()
-  for _, name in ipairs{"MAE", "MSE", "RMSE", "PearsonCorrelation", "Loss"} do
-    same(function(jit) return measured(jit, pg.metric[name](), values_cases()) end, {what = name})
-  end
-  for _, name in ipairs{"Accuracy", "TopKAccuracy", "F1", "MCC", "Perplexity", "CrossEntropy", "NegativeLogLikelihood"} do
-    same(function(jit) return measured(jit, pg.metric[name](), class_cases()) end, {what = name})
-  end
-  for _, name in ipairs{"F1", "MCC"} do
-    same(function(jit) return measured(jit, pg.metric[name]{average = "micro"}, class_cases()) end, {what = name .. " micro"})
-  end
-  same(function(jit)
-    local metric = pg.metric.create{"mae", "mse"}
-    local update = jit(function(label, pred) metric:update(label, pred) return pred end)
-    for _, case in ipairs(values_cases()) do update(unpack(case)) end
-    return {(select(2, metric:get()))}
   end)
 end)
 

@@ -132,7 +132,7 @@ end)
 
 t.test("the graph of a block names its inputs", function()
   local scale = pg.tensor{2}
-  local net = nn.block{fc = nn.Dense(2, {in_units = 3}), forward = function(self, x, t) return self.fc(x) * scale + t.extra end}
+  local net = nn.block{fc = nn.Dense(2, {in_units = 3}), forward = function(self, x, more) return self.fc(x) * scale + more.extra end}
   net:initialize("xavier")
   net:hybridize()
   net(pg.rand(1, 3), {extra = pg.ones(1)})
