@@ -41,7 +41,8 @@ class History {
     switch (node.kind) {
       case NodeKind::kInput:
       case NodeKind::kConstant:
-      case NodeKind::kDetach: return;
+      case NodeKind::kDetach:
+        return;
       case NodeKind::kLeaf:
       case NodeKind::kGradient:
         if (!node.create_graph) return;
@@ -58,14 +59,15 @@ class History {
         if (!recorded(node)) return;
         for (int32_t k : operands_behind(node, at.output)) meet(node.inputs[size_t(k)]);
         return;
-      default: break;
+      default:
+        break;
     }
     for (size_t k = 0; k < count; ++k) meet(node.inputs[k]);
   }
 
   const Graph& graph_;
-  std::vector<char> seen_;                        // nodes
-  std::set<std::pair<int32_t, int32_t>> outputs_; // of branches and loops
+  std::vector<char> seen_;                         // nodes
+  std::set<std::pair<int32_t, int32_t>> outputs_;  // of branches and loops
   std::vector<Operand> open_;
 };
 
@@ -94,8 +96,10 @@ std::vector<int32_t> behind_loop(const Node& node, int32_t output) {
     const int32_t at = open.back();
     open.pop_back();
     for (int32_t k : inputs_behind(body, body.outputs[size_t(at)])) {
-      if (k >= first_carry && k < end) carry(k - first_carry);
-      else if (k > 0) found.insert(first + k - 1);
+      if (k >= first_carry && k < end)
+        carry(k - first_carry);
+      else if (k > 0)
+        found.insert(first + k - 1);
     }
   }
   return {found.begin(), found.end()};
@@ -103,7 +107,9 @@ std::vector<int32_t> behind_loop(const Node& node, int32_t output) {
 
 }  // namespace
 
-std::vector<int32_t> inputs_behind(const Graph& trace, const Operand& output) { return History(trace).inputs_of(output); }
+std::vector<int32_t> inputs_behind(const Graph& trace, const Operand& output) {
+  return History(trace).inputs_of(output);
+}
 
 std::vector<int32_t> operands_behind(const Node& node, int32_t output) {
   return node.kind == NodeKind::kCond ? behind_branch(node, output) : behind_loop(node, output);

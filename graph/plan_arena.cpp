@@ -60,7 +60,8 @@ Order ordered(std::span<const ArenaBlock> blocks, Key key) {
   Order order;
   order.blocks.resize(blocks.size());
   std::iota(order.blocks.begin(), order.blocks.end(), 0u);
-  std::stable_sort(order.blocks.begin(), order.blocks.end(), [&](uint32_t a, uint32_t b) { return key(blocks[a]) > key(blocks[b]); });
+  std::stable_sort(order.blocks.begin(), order.blocks.end(),
+                   [&](uint32_t a, uint32_t b) { return key(blocks[a]) > key(blocks[b]); });
   return order;
 }
 
@@ -88,7 +89,7 @@ Bytes place_blocks(std::span<ArenaBlock> blocks) {
   const auto by_area = [](const ArenaBlock& b) { return double(arena_aligned(b.bytes).count()) * length_of(b); };
   const auto by_length = [](const ArenaBlock& b) { return std::pair(length_of(b), double(b.bytes.count())); };
   const auto by_time = [](const ArenaBlock& b) { return std::pair(-double(b.first), double(b.bytes.count())); };
-  // The orders worth a try: as they come, large ones first, those that hold most memory for longest first, long ones first.
+  // The orders worth a try: as they come, large ones first, what holds most memory for longest first, long ones first.
   Order best = ordered(blocks, by_time);
   best.by_time = true;
   Bytes total = place_in_order(blocks, best);

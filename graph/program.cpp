@@ -110,7 +110,8 @@ struct Program::Entry {
     if (!whole_gradient) {
       Signature all = signature;
       all.recording = true;
-      for (size_t i = 0; i < all.types.size(); ++i) all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
+      for (size_t i = 0; i < all.types.size(); ++i)
+        all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
       whole = specialize(*trace, all);
       Options gradient = options;
       gradient.name += " gradient";
@@ -241,7 +242,8 @@ Program::Recorded Program::outputs_to_record(Context& ctx, const Entry& entry, s
   }
   for (size_t k = 0; frozen && k < is_head.size(); ++k) {
     const std::vector<int32_t>& behind = histories()[k];
-    if (!is_head[k] && std::any_of(behind.begin(), behind.end(), [&](int32_t i) { return is_frozen(inputs[size_t(i)]); }))
+    if (!is_head[k] &&
+        std::any_of(behind.begin(), behind.end(), [&](int32_t i) { return is_frozen(inputs[size_t(i)]); }))
       out.add(int32_t(k), behind);
   }
   return out;
@@ -271,10 +273,14 @@ Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const 
   for (int32_t head : recorded.heads) heads.push_back(out[size_t(head)].detached());
   TapeNode* node = record_custom(
       ctx, options_.name, linked, heads,
-      [run](Context& c, TapeNode& entry, std::span<const Value> cotangents) { return backward(c, run, entry, cotangents); }, std::move(kept));
+      [run](Context& c, TapeNode& entry, std::span<const Value> cotangents) {
+        return backward(c, run, entry, cotangents);
+      },
+      std::move(kept));
   if (node) {
     node->behind = recorded.behind;
-    node->frozen = std::none_of(linked.begin(), linked.end(), [](const Value& v) { return v.has_node() && !is_frozen(v); });
+    node->frozen =
+        std::none_of(linked.begin(), linked.end(), [](const Value& v) { return v.has_node() && !is_frozen(v); });
   }
   for (size_t k = 0; k < heads.size(); ++k) out[size_t(recorded.heads[k])] = std::move(heads[k]);
   return out;
@@ -332,7 +338,8 @@ Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node
   const ScopedFlag recording(ctx.recording, true), training(ctx.training, entry.signature.training);
   const Values found = program.run_with(ctx, arguments, run.states);
   Values grads(node.held.size());
-  for (size_t k = 0; k < whole.wanted.size(); ++k) grads[size_t(whole.wanted[k])] = create ? found[k] : found[k].detached();
+  for (size_t k = 0; k < whole.wanted.size(); ++k)
+    grads[size_t(whole.wanted[k])] = create ? found[k] : found[k].detached();
   return grads;
 }
 

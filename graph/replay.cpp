@@ -105,7 +105,8 @@ class Replayer {
         if (node.create_graph && builder_) return {builder_->fresh_input(ctx_, in[0])};
         if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
         return {as_leaf(in[0], node.req)};
-      case NodeKind::kWrite: return {write(node, in[1], in[0])};
+      case NodeKind::kWrite:
+        return {write(node, in[1], in[0])};
       case NodeKind::kGradient: return gradient(node, in);
       case NodeKind::kCustom: return custom(node, in);
       case NodeKind::kCond:

@@ -94,9 +94,9 @@ class Writer {
     std::vector<std::string> input_lines;
     for (const ModelInput& input : model_.inputs) input_lines.push_back(json_input(input).text());
     const Json writes = list(model_.writes, [](const Model::Write& w) { return Json::array({w.input, w.output}); });
-    std::string out = fmt::format("{{\"format\":\"{}\",\"version\":{},\"producer\":{},\"name\":{},\n", kModelFormat,
-                                  version_of(model_.graph), Json("perigee " PERIGEE_VERSION).text(),
-                                  Json(model_.name).text());
+    std::string out =
+        fmt::format("{{\"format\":\"{}\",\"version\":{},\"producer\":{},\"name\":{},\n", kModelFormat,
+                    version_of(model_.graph), Json("perigee " PERIGEE_VERSION).text(), Json(model_.name).text());
     out += "\"graphs\":" + dump_list(graphs_, "") + ",\n\"inputs\":" + dump_list(input_lines, " ");
     out += ",\n\"arguments\":" + list(model_.arguments, json_tree).text();
     out += ",\n\"results\":" + list(model_.results, json_tree).text();

@@ -12,8 +12,8 @@ inline constexpr const char* kModelFormat = "perigee graph";
 inline constexpr const char* kRoleNames[] = {"argument", "parameter", "state"};
 inline constexpr const char* kRequestNames[] = {"null", "write", "add"};
 inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", "requires_grad", "outputs"};
-inline constexpr const char* kKindNames[] = {"input", "constant", "op",     "fused",    "cond",
-                                             "loop",  "leaf",     "detach", "write", "gradient", "custom"};
+inline constexpr const char* kKindNames[] = {"input", "constant", "op",    "fused",    "cond",  "loop",
+                                             "leaf",  "detach",   "write", "gradient", "custom"};
 
 // The first version of the format that has nodes of this kind, or all that a graph and its bodies hold.
 int version_of(NodeKind kind);

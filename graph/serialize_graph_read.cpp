@@ -227,7 +227,8 @@ class ModelReader : public JsonReader {
       if (!kind || NodeKind(*kind) == NodeKind::kOp || NodeKind(*kind) == NodeKind::kFused)
         fail_at(kind_at, fmt::format("unknown kind of node '{}'", text.substr(0, 60)));
       node.kind = NodeKind(*kind);
-      if (version_ < version_of(node.kind)) fail_at(kind_at, fmt::format("a node of kind '{}' in a file of format version {}", text, version_));
+      if (version_ < version_of(node.kind))
+        fail_at(kind_at, fmt::format("a node of kind '{}' in a file of format version {}", text, version_));
       return;
     }
     if (kind_at != kAbsent) fail_at(kind_at, "a node with both an op and a kind");

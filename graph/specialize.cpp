@@ -108,11 +108,13 @@ void Replay::add_inputs() {
 
 Replay::Guards::Guards(const Graph& graph) : graph_(graph) {
   for (const TypeGuard& guard : graph.guards) sorted_.push_back(&guard);
-  std::stable_sort(sorted_.begin(), sorted_.end(), [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
+  std::stable_sort(sorted_.begin(), sorted_.end(),
+                   [](const TypeGuard* a, const TypeGuard* b) { return a->of.node < b->of.node; });
 }
 
 void Replay::Guards::check(Replay& replay, size_t i) {
-  for (; next_ < sorted_.size() && sorted_[next_]->of.node <= int32_t(i); ++next_) replay.check_one(*sorted_[next_], graph_);
+  for (; next_ < sorted_.size() && sorted_[next_]->of.node <= int32_t(i); ++next_)
+    replay.check_one(*sorted_[next_], graph_);
 }
 
 void Replay::check_one(const TypeGuard& guard, const Graph& of) {
@@ -164,7 +166,8 @@ Values Replay::results(const Node& node) {
     case NodeKind::kLeaf:
       if (node.create_graph && in[0].has_node()) return apply(ctx_, op_named<"reshape_as">(), Values{in[0], in[0]}, {});
       return {as_leaf(in[0], node.req)};
-    case NodeKind::kWrite: return {write(node, in[1], in[0])};
+    case NodeKind::kWrite:
+      return {write(node, in[1], in[0])};
     case NodeKind::kGradient: return gradient(node, in);
     case NodeKind::kCustom: return custom(node, in);
     case NodeKind::kCond: return cond(node, in);

@@ -80,7 +80,7 @@ class Replay {
   std::vector<uint64_t> first_sequences_;
   Values inputs_;
   std::vector<Ref<TapeNode>> leaves_;
-  std::unordered_set<const TapeNode*> histories_;  // those that stand for recorded values, which are no leaves to a script
+  std::unordered_set<const TapeNode*> histories_;  // those of recorded values, which are no leaves to a script
 };
 
 }  // namespace pg

@@ -162,8 +162,7 @@ void end_without_memory() {
     static const char text[] = "perigee: out of memory\n";
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(2);
     _exit(1);
-  } catch (...) {
-  }
+  } catch (...) {}
   other_endings();
 }
 

@@ -165,7 +165,8 @@ class Walk {
   bool needs(const Value& input) const { return input.node() && reached(input.node()) && needed_[input.node()->slot]; }
 
   bool leads_on(const TapeNode& node) const {
-    return !ends_at(node) && std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Value& input) { return needs(input); });
+    return !ends_at(node) &&
+           std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Value& input) { return needs(input); });
   }
 
   void propagate(TapeNode& node, Cotangents& cotangents) {
@@ -304,7 +305,8 @@ void check_leaf_type(const Type& type) {
 }
 
 void check_gradient_type(const TapeNode& leaf, const Type& type) {
-  if (!(type == leaf.leaf_type)) bad_argument("grad", "value", "a tensor of type " + to_string(leaf.leaf_type), to_string(type));
+  if (!(type == leaf.leaf_type))
+    bad_argument("grad", "value", "a tensor of type " + to_string(leaf.leaf_type), to_string(type));
 }
 
 Ref<TapeNode> make_leaf(const Type& type, GradReq req) {

@@ -50,7 +50,7 @@ class TapeNode : public TapeLink, public RingLink {
   // Scratch of the walk that is under way.
   uint64_t walk = 0;
   uint32_t slot = 0;
-  bool needed = false;                 // a gradient that is asked for is the node's own or lies behind it
+  bool needed = false;  // a gradient that is asked for is the node's own or lies behind it
 
   TapeNode* next_doomed = nullptr;  // see TapeLink::destroy
 };
@@ -64,8 +64,8 @@ inline void Value::link(TapeNode* node, uint32_t output) {
 // A leaf with a gradient, not merely where a walk inside of a trace ends.
 inline bool is_leaf(const TapeNode* node) { return node && node->leaf && node->grad; }
 
-// Refuses what an op may not do to a tensor in place: change a leaf while recording; store a result of another shape or dtype than
-// the tensor has.
+// Refuses what an op may not do to a tensor in place: change a leaf while recording; store a result of another shape or
+// dtype than the tensor has.
 void check_leaf_write(const char* op, bool leaf, bool recording);
 void check_write(const char* op, const Type& old, const Type& now);
 
@@ -74,7 +74,9 @@ void check_leaf_type(const Type& type);
 void check_gradient_type(const TapeNode& leaf, const Type& type);
 
 // Whether nothing behind the value asks for a gradient.
-inline bool is_frozen(const Value& v) { return v.node() && (v.node()->leaf ? v.node()->req == GradReq::kNull : v.node()->frozen); }
+inline bool is_frozen(const Value& v) {
+  return v.node() && (v.node()->leaf ? v.node()->req == GradReq::kNull : v.node()->frozen);
+}
 
 // A leaf with a zero gradient of that type (floating dtypes only).
 Ref<TapeNode> make_leaf(const Type& type, GradReq req);

@@ -378,7 +378,8 @@ class LuaBackward : public HostedFunction {
   Absent absent_;
 };
 
-void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved, Reference function, Absent absent) {
+void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved,
+                 Reference function, Absent absent) {
   std::vector<int> saved_outputs(saved.size(), -1);
   for (size_t i = 0; i < saved.size(); ++i)
     for (size_t k = 0; k < outputs.size(); ++k)

@@ -161,8 +161,9 @@ void Lent::finish(Value result) {
 
 void check_writable(const Box& box, const char* op) {
   if (box.read_only)
-    fail(op, "this tensor is the result of an indexing read, so an in-place change would be lost; write x[{{1, 2}}] = 5 on the "
-             "tensor itself, or take x[1]:clone()");
+    fail(op,
+         "this tensor is the result of an indexing read, so an in-place change would be lost; write x[{{1, 2}}] = 5 on "
+         "the tensor itself, or take x[1]:clone()");
 }
 
 void check_in_place(lua_State*, State& state, Box& box, const char* op) {

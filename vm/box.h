@@ -42,7 +42,6 @@ void push_results(lua_State* L, State& state, Values& values);
 void leave_scope(Box& box);
 void enter_scope(State& state, Box& box, size_t below);
 
-
 // Rebinds: adjusts the account.
 void set_value(Box& box, Value value);
 // The same even while pg.checkpoint computes again.
@@ -53,8 +52,8 @@ void check_writable(const Box& box, const char* op);  // the first of these only
 void check_in_place(lua_State* L, State& state, Box& box, const char* op);
 void rebind_in_place(State& state, Box& box, Value value, const char* op);
 
-// What a box that held `old` holds after op has stored `now` in it: a leaf stays one. A trace notes the write; without a name nothing
-// is checked when it runs again.
+// What a box that held `old` holds after op has stored `now` in it: a leaf stays one. A trace notes the write; without
+// a name nothing is checked when it runs again.
 Value written(State& state, const char* op, const Value& old, Value now);
 
 // Gives the box's value to an op for the extent of a call, so that a uniquely held buffer can be rewritten. Without

@@ -389,8 +389,8 @@ bool holds_bytes(uintptr_t address, const std::string& bytes) {
   return readable && read_back == bytes;
 }
 
-// The offset in the closure on top of the stack of a pointer to its code, which is a header and then the instructions of its
-// dump. -1 where there is none.
+// The offset in the closure on top of the stack of a pointer to its code, which is a header and then the instructions
+// of its dump. -1 where there is none.
 int code_offset_of(lua_State* L) {
   constexpr int kClosureBytes = 40, kInstruction = 4;  // at least as many bytes as a closure has
   const std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
@@ -409,7 +409,8 @@ int code_offset_of(lua_State* L) {
 int find_code_offset(lua_State* L) {
   if (!has_wide_references(L)) return -1;
   int found = -1;
-  for (const char* text : {"local u return function() return u end", "local u return function(x) u = x return x + 1.5 end"}) {
+  for (const char* text :
+       {"local u return function() return u end", "local u return function(x) u = x return x + 1.5 end"}) {
     const bool made = !luaL_loadbuffer(L, text, std::strlen(text), "=probe") && !lua_pcall(L, 0, 1, 0);
     const int offset = made ? code_offset_of(L) : -1;
     lua_pop(L, 1);

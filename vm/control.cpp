@@ -140,9 +140,7 @@ const Value* written_value(const BodyBuilder& body, const Box* box) {
   return nullptr;
 }
 
-void write_box(Capture& c, Value now) {
-  set_value(*c.box, written(*c.box->state, "", c.box->get(), std::move(now)));
-}
+void write_box(Capture& c, Value now) { set_value(*c.box, written(*c.box->state, "", c.box->get(), std::move(now))); }
 
 Value on_host(Context& ctx, Value v, DType dtype) {
   if (v.dtype() == dtype && v.device().is_cpu()) return v;

@@ -45,7 +45,8 @@ void call_hook(int64_t number, const View& view) {
     const auto at = callbacks().all.find(number);
     if (at != callbacks().all.end()) found = &at->second;
   }
-  if (!found || !found->state->running) throw Error("tap: its function belongs to a Lua state that is not running this program");
+  if (!found || !found->state->running)
+    throw Error("tap: its function belongs to a Lua state that is not running this program");
   lua_State* L = found->state->running;
   const int top = lua_gettop(L);
   luaL_checkstack(L, 4, "tap");

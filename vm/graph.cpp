@@ -44,7 +44,9 @@ T* to_handle(lua_State* L, int i, const RegistryKey& key) {
   return same ? *static_cast<T**>(data) : nullptr;
 }
 
-void push_model(lua_State* L, Model model) { push_handle(L, kModelClass, ModelRef(std::make_shared<Model>(std::move(model)))); }
+void push_model(lua_State* L, Model model) {
+  push_handle(L, kModelClass, ModelRef(std::make_shared<Model>(std::move(model))));
+}
 
 const Model& check_model(lua_State* L, int i) {
   ModelRef* model = to_handle<ModelRef>(L, i, kModelClass);

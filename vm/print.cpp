@@ -249,7 +249,10 @@ int tensor_to_string(lua_State* L, State& state) {
   const Value& value = box.get();
   const bool traced = value.is_array() && !value.array().buffer;
   const std::string name = traced ? parameter_name(L, box, 1) : "";
-  const std::string text = traced ? "[traced " + (name.empty() ? "" : '"' + name + "\" ") + to_string(value.type()) + "]" : value.defined() ? print_value(value) : print_unbound(L, box);
+  const std::string text = traced
+                               ? "[traced " + (name.empty() ? "" : '"' + name + "\" ") + to_string(value.type()) + "]"
+                           : value.defined() ? print_value(value)
+                                             : print_unbound(L, box);
   lua_pushlstring(L, text.data(), text.size());
   return 1;
 }

@@ -195,7 +195,8 @@ void State::update_modes() {
 void State::relieve_pressure(lua_State* L) {
   if (!dead_references.empty()) {
     kReferences.push_table(L);
-    for (; !dead_references.empty(); dead_references.pop_back(), --references) luaL_unref(L, -1, dead_references.back());
+    for (; !dead_references.empty(); dead_references.pop_back(), --references)
+      luaL_unref(L, -1, dead_references.back());
     lua_pop(L, 1);
   }
   if (ctx.new_suspects >= kManySuspects || ctx.suspect_bytes > size_t(kCycleBytes)) break_cycles(ctx);
@@ -214,7 +215,8 @@ void State::relieve_pressure(lua_State* L) {
   else if (bytes >= budget)
     lua_gc(L, LUA_GCCOLLECT, 0);
   else if (lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20))))
-    pending_bytes -= std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: rest
+    pending_bytes -=
+        std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: rest
   collecting = false;
 }
 

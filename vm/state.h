@@ -33,7 +33,8 @@ struct BoxScope {
 
 class State;
 
-// A place in Lua's registry. Its key is an address: where a table grows and finds no memory, LuaJIT may lose integer keys.
+// A place in Lua's registry. Its key is an address: LuaJIT may lose integer keys of a table that grows and finds no
+// memory.
 class RegistryKey {
  public:
   void push(lua_State* L) const;        // the value, or nil
@@ -48,8 +49,8 @@ inline constexpr RegistryKey kTensorMetatable, kGeneratorMetatable;
 inline constexpr RegistryKey kTracked;  // the tensors with a hosted history, by their address; weak
 inline constexpr RegistryKey kLoose;    // while collect_cycles runs, the functions by their place; weak
 
-// A value that Lua keeps for C++. It is given back at the next entry into the binding, because what holds it may die inside
-// __gc, where Lua may not be called. Room to note that is made beforehand, so that the destructor cannot fail.
+// A value that Lua keeps for C++. It is given back at the next entry into the binding, because what holds it may die
+// inside __gc, where Lua may not be called. Room to note that is made beforehand, so that the destructor cannot fail.
 class Reference {
  public:
   Reference() = default;
@@ -83,7 +84,7 @@ class State {
  public:
   Context ctx;
   const void *tensor_metatable = nullptr, *generator_metatable = nullptr;  // identities
-  int tensor_metatable_ref = LUA_NOREF;    // where the registry has it too, for speed, as long as LuaJIT does not lose it
+  int tensor_metatable_ref = LUA_NOREF;  // where the registry has it too, for speed, as long as LuaJIT does not lose it
   std::vector<ModeScope> modes;
   std::vector<BoxScope> scopes;
   uint32_t next_scope = 1;
@@ -99,7 +100,7 @@ class State {
   size_t references = 0;                   // that live or are dead
   std::vector<HostedFunction*> hosted;     // all that there are
   size_t next_hosted = 64, hosted_bytes = 0;  // how many make collect_cycles run; what their entries kept since the last time
-  bool loose = false;                      // collect_cycles runs: weak tables hold the functions
+  bool loose = false;                         // collect_cycles runs: weak tables hold the functions
   uint64_t next_box = 1;                   // serial number of the next box
   uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
   std::unordered_map<const Buffer*, std::vector<Box*>> views;  // see note_view

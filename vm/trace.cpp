@@ -744,7 +744,8 @@ int run_untraced(lua_State* L, State& state) {
 
 int is_tracing(lua_State* L, State& state) { return lua_pushboolean(L, state.trace != nullptr), 1; }
 
-void make_class(lua_State* L, State& state, const RegistryKey& key, lua_CFunction collect, std::initializer_list<Registration> methods) {
+void make_class(lua_State* L, State& state, const RegistryKey& key, lua_CFunction collect,
+                std::initializer_list<Registration> methods) {
   lua_createtable(L, 0, 3);
   lua_pushcfunction(L, collect);
   lua_setfield(L, -2, "__gc");

@@ -1,5 +1,5 @@
-// Right-looking blocked factorizations (Golub and Van Loan, Matrix Computations, 3.2.11 and 4.2.9): blocks of kBlock columns by
-// Eigen, what is right of them and below by our products.
+// Right-looking blocked factorizations (Golub and Van Loan, Matrix Computations, 3.2.11 and 4.2.9): blocks of kBlock
+// columns by Eigen, what is right of them and below by our products.
 #include "tensor/cpu/solve.h"
 
 #define EIGEN_DONT_PARALLELIZE
@@ -31,8 +31,8 @@ Block<T> block(T* at, int64_t rows, int64_t columns, int64_t row_stride) {
 
 // c -= a b, or a b^T, of m x k and k x n, in strips that stay in a cache.
 template <class T>
-void subtract_product(bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
-                      int64_t ldc, std::vector<T>& product) {
+void subtract_product(bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
+                      T* c, int64_t ldc, std::vector<T>& product) {
   if (m == 0 || n == 0) return;
   const int64_t rows = std::min(m, std::max<int64_t>(kBlock, (int64_t(1) << 18) / n));
   product.resize(size_t(rows * n));
@@ -77,7 +77,8 @@ bool factor(int64_t n, T* a, std::vector<int64_t>& order, std::vector<T>& produc
     const Block<T> corner = block(a + k * n + k, width, width, n);
     Block<T> above = block(a + k * n + right, width, rest, n);
     corner.template triangularView<Eigen::UnitLower>().solveInPlace(above);
-    subtract_product(false, rest, rest, width, a + right * n + k, n, a + k * n + right, n, a + right * n + right, n, product);
+    subtract_product(false, rest, rest, width, a + right * n + k, n, a + k * n + right, n, a + right * n + right, n,
+                     product);
   }
   return true;
 }
@@ -124,7 +125,8 @@ bool cholesky_large(int64_t n, T* l) {
     block(l + below * n + k, n - below, width, n) = rows;
     for (int64_t j = below; j < n; j += kBlock) {  // the lower triangle, by strips of columns
       const T* strip = left.data() + (j - below) * width;
-      subtract_product(true, n - j, std::min(kBlock, n - j), width, strip, width, strip, width, l + j * n + j, n, product);
+      subtract_product(true, n - j, std::min(kBlock, n - j), width, strip, width, strip, width, l + j * n + j, n,
+                       product);
     }
   }
   for (int64_t i = 0; i < n; ++i) std::fill(l + i * n + i + 1, l + i * n + n, T(0));
