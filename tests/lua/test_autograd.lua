@@ -392,7 +392,7 @@ local function one_head(way, request, f)
 end
 
 t.test("backward from one of several heads leaves alone what it does not reach", function()
-  local programs = {
+  local several = {
     results = function(a, b) return function(x) return a * x, b * x end end,
     branch = function(a, b)
       return function(x) return pg.cond(x[1]:gt(0), function() return a * x, b * x end, function() return a * 2, b * 3 end) end
@@ -424,7 +424,7 @@ t.test("backward from one of several heads leaves alone what it does not reach",
       end
     end,
   }
-  for name, f in pairs(programs) do
+  for name, f in pairs(several) do
     for way_name, way in pairs(ways) do
       for _, request in ipairs{"write", "add"} do
         local what = name .. ", " .. way_name .. ", " .. request
