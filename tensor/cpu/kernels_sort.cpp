@@ -175,7 +175,8 @@ void find_unique(const KernelArgs& a) {
   const T* from = x.as<T>();
   const bool slices = a.has_attr("dim");
   const int dim = slices ? a.dim("dim", x.rank()) : 0;
-  const Split split(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
+  Split split(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
+  if (x.numel() == 0) split.outer = 0;  // nothing to compare or to copy, however many slices there are
   const int64_t n = split.size, inner = split.inner, base = a.attr<int64_t>("index_base");
   const std::vector<int64_t> order = split.outer * inner == 1 ? order_elements(from, n) : order_slices(from, split);
   const auto same = [&](int64_t p, int64_t q) {  // NaN differs from NaN

@@ -167,6 +167,12 @@ t.test("kernels do not walk dims beside one of 0", function()
     3, 0})
   t.equal(pg.batch_norm(pg.zeros{2 ^ 50, 3, 0}, nil, nil, nil, nil, {training = true}).shape, {2 ^ 50, 3, 0})
   t.equal(pg.embedding(pg.zeros({2 ^ 50, 0}, {dtype = "int64"}), pg.ones(3, 2)).shape, {2 ^ 50, 0, 2})
+  for _, shape in ipairs{{2 ^ 45, 2, 0}, {2 ^ 45, 0, 5}, {0, 2, 2 ^ 45}} do
+    local values, inverse, counts = pg.unique(pg.zeros(shape), {dim = 2, return_inverse = true, return_counts = true})
+    t.equal(values.shape, {shape[1], math.min(shape[2], 1), shape[3]})
+    t.equal(inverse:totable(), shape[2] == 2 and {1, 1} or {})
+    t.equal(counts:totable(), shape[2] == 2 and {2} or {})
+  end
   t.equal(pg.zeros{2 ^ 50, 5, 0}:index_select(2, pg.tensor({1, 2}, {dtype = "int64"})).shape, {2 ^ 50, 2, 0})
 end)
 
