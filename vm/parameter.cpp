@@ -68,8 +68,9 @@ uint64_t check_seed(lua_State* L, State& state, int i, const char* op) {
 }
 
 void push_generator(lua_State* L, Ref<Generator> g) {
-  new (lua_newuserdata(L, sizeof(Ref<Generator>))) Ref<Generator>(std::move(g));
   kGeneratorMetatable.push_table(L);
+  new (lua_newuserdata(L, sizeof(Ref<Generator>))) Ref<Generator>(std::move(g));
+  lua_insert(L, -2);
   lua_setmetatable(L, -2);
 }
 
