@@ -33,7 +33,7 @@ end
 
 -- Numbers that functions gave for this call. A run that the program refuses is followed by another entry's or by a new trace:
 -- the numbers asked for then are those of this call again.
-local answers = setmetatable({}, {__mode = "k"})
+local kept = setmetatable({}, {__mode = "k"})
 local call, turn = 0, 0
 
 --- live.begin(again) starts to ask for the numbers of one run; again: of a call whose last run was refused.
@@ -44,10 +44,10 @@ end
 
 --- live.ask(key, f, …) -> what f(…) gives for this run: the first ask for the key's first number, the second for its second.
 function live.ask(key, f, ...)
-  local known = answers[key]
+  local known = kept[key]
   if not known then
     known = {have = 0, n = 0}
-    answers[key] = known
+    kept[key] = known
   end
   if known.call ~= call then known.call, known.have = call, 0 end
   if known.turn ~= turn then known.turn, known.n = turn, 0 end

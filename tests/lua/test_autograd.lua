@@ -391,7 +391,7 @@ local function one_head(way, request, f)
   return a.grad, b.grad, not pcall(trainer.step, trainer, 1)
 end
 
-t.test("backward from one of several heads leaves alone what it does not reach", function()
+t.test("backward from one of several heads does not touch what it does not reach", function()
   local several = {
     results = function(a, b) return function(x) return a * x, b * x end end,
     branch = function(a, b)
@@ -437,7 +437,7 @@ t.test("backward from one of several heads leaves alone what it does not reach",
   end
 end)
 
-t.test("a whole step from one of several heads leaves alone what it does not reach", function()
+t.test("a whole step from one of several heads does not touch what it does not reach", function()
   for _, way in pairs(ways) do
     local a, b = pg.tensor{1}:attach_grad(), pg.tensor{2}:attach_grad()
     b.grad = pg.tensor{7}
