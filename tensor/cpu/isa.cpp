@@ -33,7 +33,8 @@ Isa detect() {
                       __builtin_cpu_supports("avx512cd");
   if (avx512) return Isa::kAvx512;
   if (avx2) return Isa::kAvx2;
-  return __builtin_cpu_supports("sse4.1") ? Isa::kSse4 : Isa::kSse2;
+  const bool sse4 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+  return sse4 ? Isa::kSse4 : Isa::kSse2;
 }
 #else
 Isa detect() { return Isa::kSse2; }
@@ -71,7 +72,8 @@ namespace hwy {
 
 int64_t SupportedTargets() {
   const pg::cpu::Isa isa = pg::cpu::isa();
-  return HWY_STATIC_TARGET | (isa >= pg::cpu::Isa::kAvx2 ? HWY_AVX2 : 0) | (isa >= pg::cpu::Isa::kAvx512 ? HWY_AVX3 : 0);
+  return HWY_STATIC_TARGET | (isa >= pg::cpu::Isa::kSse4 ? HWY_SSE4 : 0) | (isa >= pg::cpu::Isa::kAvx2 ? HWY_AVX2 : 0) |
+         (isa >= pg::cpu::Isa::kAvx512 ? HWY_AVX3 : 0);
 }
 
 ChosenTarget& GetChosenTarget() {
