@@ -9,8 +9,15 @@ end
 -- Metatables that traces put on plain tables for a while (see hybrid/walk.lua): such tables still count as plain.
 core.recorders = setmetatable({}, {__mode = "k"})
 
+-- core.called_back(f) -> f as C may call it out of a table; the interpreter of traces goes on in it.
+function core.called_back(f) return f end
+
+-- core.unlogged(f, …) -> what f(…) returns; in a trace, what it reads is no guard and what it writes stays and is not repeated.
+function core.unlogged(f, ...) return f(...) end
+
 -- Graphs are off (> 0) while a function is traced and inside pg.debug.
 core.graphs = {off = 0}
+core.require("support.changes")
 
 --- core.warn(text) tells the user of something once; tests put their own here.
 function core.warn(text)

@@ -91,6 +91,17 @@ function control.agree(f, inputs, opts)
   return expected, grads
 end
 
+--- control.counter() -> a function that counts its calls, which traces neither guard nor repeat, and one that gives the number.
+function control.counter()
+  local n = 0
+  return coroutine.wrap(function()
+    while true do
+      n = n + 1
+      coroutine.yield(n)
+    end
+  end), function() return n end
+end
+
 --- control.each(f): f(way, wrap) for each way, where wrap(g) runs g in it.
 function control.each(f)
   for _, way in ipairs(control.names) do f(way, ways[way]) end

@@ -29,7 +29,7 @@ end
 -- Runs f, counts it, and reports a failure with its traceback.
 function t.protect(name, f)
   t.on_start(name)
-  local ok, e = xpcall(f, handler)
+  local ok, e = xpcall(t.way and t.way(f) or f, handler)
   if ok then t.passed = t.passed + 1
   elseif getmetatable(e) == SkipToken then count_skip(e.reason)
   else

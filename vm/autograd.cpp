@@ -307,7 +307,7 @@ class LuaBackward : public HostedFunction {
   Values run(Context& ctx, TapeNode& node, std::span<const Value> cotangents) {
     lua_State* L = state_.running;
     const int top = lua_gettop(L);
-    luaL_checkstack(L, int(cotangents.size()) + 8, "too many gradients");
+    need_stack(L, int(cotangents.size()) + 8, "too many gradients");
     push_function(L);
     push_saved(L, node);
     for (size_t k = 0; k < cotangents.size(); ++k) {

@@ -18,6 +18,7 @@ void open_files(lua_State* L, State& state);      // tensors in files
 void open_graph(lua_State* L, State& state);      // core.graph: models, their files, frozen graphs
 void open_errors(lua_State* L, State& state);     // core.fail and friends
 void open_introspect(lua_State* L, State& state); // core.introspect: functions and tables as guards see them
+void open_decode(lua_State* L, State& state);     // core.introspect: the code of functions, for the interpreter of traces
 void open_library(lua_State* L, State& state);    // core.require, embedded files
 
 // The text of tostring(x).

@@ -47,7 +47,7 @@ void BodyBuilder::touch(lua_State* L, Box& box, int i) {
   if (before.node() && before.node()->leaf) link_leaf(symbol, before.node());
   outside.push_back({&box, before, symbol, {}});
   put_value(box, std::move(symbol));
-  luaL_checkstack(L, 4, "trace");
+  need_stack(L, 4, "trace");
   lua_pushvalue(L, i);
   boxes_.push(L);
   lua_insert(L, -2);

@@ -113,7 +113,7 @@ void enter_scope(State& state, Box& box, size_t below) {
 }
 
 void push_results(lua_State* L, State& state, Values& values) {
-  luaL_checkstack(L, int(values.size()) + 2, "too many results");
+  need_stack(L, int(values.size()) + 2, "too many results");
   for (Value& v : values) push_box(L, state, std::move(v));
 }
 

@@ -12,162 +12,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "vm/dump.h"
+
 namespace pg::vm {
 namespace {
-
-struct Instruction {
-  uint8_t op, a, c, b;
-  unsigned d() const { return unsigned(c) | unsigned(b) << 8; }
-};
-
-struct Prototype {
-  std::vector<Instruction> code;
-  std::vector<std::string> strings;    // by number of the constant; "" for constants of other kinds
-  std::vector<bool> is_string;
-  std::vector<uint16_t> upvalues;
-  std::vector<int> lines;              // one an instruction, or empty
-  std::vector<size_t> children;        // functions in it, by their place in the dump
-  int child_count = 0;
-};
-
-// A cursor over a dump that stays at the end once it has gone past it.
-class Reader {
- public:
-  explicit Reader(const std::string& bytes) : at_(reinterpret_cast<const uint8_t*>(bytes.data())), end_(at_ + bytes.size()) {}
-
-  bool failed() const { return failed_; }
-  uint8_t byte() { return take(1) ? at_[-1] : 0; }
-  uint32_t u16() {
-    const uint32_t low = byte();
-    return low | uint32_t(byte()) << 8;
-  }
-  uint32_t uleb() {
-    uint32_t value = 0;
-    for (int shift = 0; shift < 35; shift += 7) {
-      const uint8_t b = byte();
-      value |= uint32_t(b & 127) << shift;
-      if (b < 128) return value;
-    }
-    return value;
-  }
-  std::string bytes(size_t n) { return take(n) ? std::string(reinterpret_cast<const char*>(at_ - n), n) : std::string(); }
-  size_t left() const { return size_t(end_ - at_); }
-
- private:
-  bool take(size_t n) {
-    if (n > left()) {
-      failed_ = true;
-      at_ = end_;
-      return false;
-    }
-    at_ += n;
-    return true;
-  }
-
-  const uint8_t *at_, *end_;
-  bool failed_ = false;
-};
-
-int append(lua_State*, const void* data, size_t size, void* out) {
-  static_cast<std::string*>(out)->append(static_cast<const char*>(data), size);
-  return 0;
-}
-
-std::string dump(lua_State* L, int i) {
-  std::string out;
-  lua_pushvalue(L, i);
-  lua_dump(L, append, &out);
-  lua_pop(L, 1);
-  return out;
-}
-
-constexpr char kHeader[] = "\x1bLJ";  // then the version, the flags, and the name of the chunk unless it is stripped
-constexpr uint8_t kVersion = 2;
-constexpr unsigned kStripped = 2, kTwoSlotFrames = 8;                             // BCDUMP_F_*
-
-enum Constant : uint32_t { kChild, kTable, kInt64, kUint64, kComplex, kString };  // BCDUMP_KGC_*
-constexpr uint32_t kTableInt = 3, kTableNumber = 4, kTableString = 5;             // BCDUMP_KTAB_*
-constexpr unsigned kLocal = 0x8000, kImmutable = 0x4000;                          // flags of upvalues
-
-void skip_table_value(Reader& r) {
-  const uint32_t kind = r.uleb();
-  if (kind >= kTableString) r.bytes(kind - kTableString);
-  else if (kind == kTableInt) r.uleb();
-  else if (kind == kTableNumber) r.uleb(), r.uleb();
-}
-
-void skip_table(Reader& r) {
-  const uint32_t array = r.uleb(), hash = r.uleb();
-  for (uint32_t i = 0; i < array && !r.failed(); ++i) skip_table_value(r);
-  for (uint32_t i = 0; i < hash && !r.failed(); ++i) skip_table_value(r), skip_table_value(r);
-}
-
-void read_constants(Reader& r, uint32_t count, Prototype& p) {
-  if (count > r.left()) count = 0;
-  p.strings.resize(count);
-  p.is_string.resize(count);
-  for (uint32_t i = 0; i < count && !r.failed(); ++i) {
-    const uint32_t kind = r.uleb(), number = count - 1 - i;
-    if (kind >= kString) p.strings[number] = r.bytes(kind - kString), p.is_string[number] = true;
-    else if (kind == kTable) skip_table(r);
-    else if (kind == kChild) ++p.child_count;
-    else
-      for (int part = 0; part < (kind == kComplex ? 4 : 2); ++part) r.uleb();
-  }
-}
-
-void read_lines(Reader& r, uint32_t first, uint32_t span, Prototype& p) {
-  const int width = span < 256 ? 1 : span < 65536 ? 2 : 4;
-  for (size_t i = 0; i < p.code.size(); ++i) {
-    uint32_t delta = r.byte();
-    if (width > 1) delta |= uint32_t(r.byte()) << 8;
-    if (width > 2) delta |= r.u16() << 16;
-    p.lines.push_back(int(first + delta));
-  }
-}
-
-Prototype read_prototype(const std::string& bytes, bool stripped) {
-  Reader r(bytes);
-  Prototype p;
-  r.byte(), r.byte(), r.byte();
-  const uint32_t upvalues = r.byte(), constants = r.uleb(), numbers = r.uleb(), size = r.uleb();
-  uint32_t debug = 0, first = 0, span = 0;
-  if (!stripped && (debug = r.uleb()) != 0) first = r.uleb(), span = r.uleb();
-  for (uint32_t i = 0; i < size && !r.failed(); ++i) {
-    Instruction ins;
-    ins.op = r.byte(), ins.a = r.byte(), ins.c = r.byte(), ins.b = r.byte();
-    p.code.push_back(ins);
-  }
-  for (uint32_t i = 0; i < upvalues; ++i) p.upvalues.push_back(uint16_t(r.u16()));
-  read_constants(r, constants, p);
-  for (uint32_t i = 0; i < numbers && !r.failed(); ++i)
-    if (r.uleb() & 1) r.uleb();
-  if (debug && !r.failed()) read_lines(r, first, span, p);
-  return p;
-}
-
-// The prototypes of a dump; the function itself is the last. Empty where the form is unknown.
-std::vector<Prototype> parse(const std::string& bytes) {
-  std::vector<Prototype> list;
-  Reader r(bytes);
-  if (r.bytes(3) != kHeader || r.byte() != kVersion) return list;
-  const bool stripped = r.uleb() & kStripped;
-  if (!stripped) r.bytes(r.uleb());
-  std::vector<size_t> waiting;  // prototypes whose parent is still to come
-  while (!r.failed()) {
-    const uint32_t size = r.uleb();
-    if (!size) break;
-    list.push_back(read_prototype(r.bytes(size), stripped));
-    Prototype& p = list.back();
-    for (int i = 0; i < p.child_count && !waiting.empty(); ++i) {
-      p.children.push_back(waiting.back());
-      waiting.pop_back();
-    }
-    waiting.push_back(list.size() - 1);
-  }
-  if (r.failed()) list.clear();
-  return list;
-}
 
 // The numbers of the instructions that matter here.
 struct Opcodes {
@@ -180,7 +28,7 @@ struct Opcodes {
 std::vector<Instruction> compile(lua_State* L, const char* text) {
   std::vector<Instruction> code;
   if (!luaL_loadbuffer(L, text, std::strlen(text), "=probe")) {
-    std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
+    std::vector<Prototype> list = parse(dump(L, lua_gettop(L))).prototypes;
     if (!list.empty()) code = list.front().code;
   }
   lua_pop(L, 1);
@@ -218,8 +66,8 @@ bool distinct(const Opcodes& o) {
 
 bool has_strings(const Prototype& p, std::vector<std::string> wanted) {
   std::vector<std::string> found;
-  for (size_t i = 0; i < p.strings.size(); ++i)
-    if (p.is_string[i]) found.push_back(p.strings[i]);
+  for (const Constant& k : p.constants)
+    if (k.kind == kString) found.push_back(k.text);
   std::sort(found.begin(), found.end());
   return found == wanted;
 }
@@ -239,18 +87,19 @@ bool reads_known_chunk(lua_State* L) {
     lua_pop(L, 1);
     return false;
   }
-  const std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
+  const std::vector<Prototype> list = parse(dump(L, lua_gettop(L))).prototypes;
   lua_pop(L, 1);
   if (list.size() != 3) return false;
   const Prototype &inner = list[0], &f = list[1], &main = list[2];
-  const auto local = [](const Prototype& p, size_t i, unsigned flags) { return (p.upvalues[i] & (kLocal | kImmutable)) == flags; };
+  const auto local = [](const Prototype& p, size_t i, unsigned flags) { return (p.upvalues[i] & (Prototype::kLocal | Prototype::kImmutable)) == flags; };
   const auto lines = [](const Prototype& p, int first, int last) {
     return p.lines.size() == p.code.size() && !p.lines.empty() && *std::min_element(p.lines.begin(), p.lines.end()) == first &&
            *std::max_element(p.lines.begin(), p.lines.end()) == last;
   };
   return has_strings(inner, {"gamma"}) && has_strings(f, {"alpha", "beta"}) && has_strings(main, {}) && main.children.size() == 1 &&
          f.children.size() == 1 && inner.upvalues.size() == 1 && f.upvalues.size() == 2 && local(inner, 0, 0) &&
-         local(f, 0, kLocal) && local(f, 1, kLocal | kImmutable) && lines(inner, 6, 6) && lines(f, 3, 6);
+         local(f, 0, Prototype::kLocal) &&
+         local(f, 1, Prototype::kLocal | Prototype::kImmutable) && lines(inner, 6, 6) && lines(f, 3, 6);
 }
 
 std::atomic<bool> unknown_engine{false};
@@ -297,10 +146,10 @@ void note(std::vector<std::string>& list, std::unordered_set<std::string>& seen,
 }
 
 void note_strings(Bytecode& out, std::unordered_map<std::string, size_t>& places, const Prototype& p) {
-  for (size_t k = 0; k < p.strings.size(); ++k) {
-    if (!p.is_string[k]) continue;
-    const auto [at, fresh] = places.emplace(p.strings[k], out.strings.size());
-    if (fresh) out.strings.push_back(p.strings[k]), out.uses.push_back(0);
+  for (const Constant& k : p.constants) {
+    if (k.kind != kString) continue;
+    const auto [at, fresh] = places.emplace(k.text, out.strings.size());
+    if (fresh) out.strings.push_back(k.text), out.uses.push_back(0);
     ++out.uses[at->second];
   }
 }
@@ -319,7 +168,7 @@ int count_uses(const Opcodes& o, const std::vector<Prototype>& list, const Proto
   }
   for (size_t child : p.children)
     for (uint16_t captured : list[child].upvalues)
-      if (!(captured & kLocal) && captured == upvalue) ++uses;
+      if (!(captured & Prototype::kLocal) && captured == upvalue) ++uses;
   return uses;
 }
 
@@ -331,7 +180,7 @@ void set_unknown_engine(bool on) { unknown_engine = on; }
 Bytecode read_bytecode(lua_State* L, int i) {
   Bytecode out;
   const Opcodes& o = opcodes(L);
-  const std::vector<Prototype> list = parse(dump(L, i));
+  const std::vector<Prototype> list = parse(dump(L, i)).prototypes;
   if (!o.known || list.empty()) {
     out.computes_keys = true;
     return out;
@@ -342,13 +191,13 @@ Bytecode read_bytecode(lua_State* L, int i) {
     note_strings(out, strings, p);
     for (size_t at = 0; at < p.code.size(); ++at) {
       const Instruction& ins = p.code[at];
-      if ((ins.op == o.gget || ins.op == o.gset) && ins.d() < p.strings.size()) note(out.globals, globals, p.strings[ins.d()]);
+      if ((ins.op == o.gget || ins.op == o.gset) && ins.d() < p.constants.size()) note(out.globals, globals, p.constants[ins.d()].text);
       if ((ins.op == o.tgetv || ins.op == o.tsetv) && !is_number(o, p, at, ins.c)) out.computes_keys = true;
     }
   }
   const Prototype& own = list.back();
   for (size_t k = 0; k < own.upvalues.size(); ++k) {
-    out.frozen.push_back((own.upvalues[k] & kLocal) && (own.upvalues[k] & kImmutable));
+    out.frozen.push_back((own.upvalues[k] & Prototype::kLocal) && (own.upvalues[k] & Prototype::kImmutable));
     out.lent.push_back(count_uses(o, list, own, k) == 1);
   }
   return out;
@@ -358,9 +207,9 @@ int find_key_line(lua_State* L, int i, const std::string& name) {
   const Opcodes& o = opcodes(L);
   if (!o.known) return 0;
   int best = 0;
-  for (const Prototype& p : parse(dump(L, i)))
-    for (size_t k = 0; k < p.strings.size(); ++k) {
-      if (!p.is_string[k] || p.strings[k] != name) continue;
+  for (const Prototype& p : parse(dump(L, i)).prototypes)
+    for (size_t k = 0; k < p.constants.size(); ++k) {
+      if (p.constants[k].kind != kString || p.constants[k].text != name) continue;
       for (size_t at = 0; at < p.code.size() && at < p.lines.size(); ++at)
         if (names(o, p.code[at], k) && (!best || p.lines[at] < best)) best = p.lines[at];
     }
@@ -369,13 +218,12 @@ int find_key_line(lua_State* L, int i, const std::string& name) {
 
 namespace {
 
-// Whether frames take two slots, as they do where references have 64 bits: closures with an upvalue have 48 bytes then.
+// Whether frames take two slots: closures with an upvalue have 48 bytes then.
 bool has_wide_references(lua_State* L) {
   if (luaL_loadbuffer(L, "", 0, "=probe")) return lua_pop(L, 1), false;
-  const std::string bytes = dump(L, lua_gettop(L));
+  const bool wide = parse(dump(L, lua_gettop(L))).wide_frames;
   lua_pop(L, 1);
-  Reader r(bytes);
-  return r.bytes(3) == kHeader && r.byte() == kVersion && (r.uleb() & kTwoSlotFrames);
+  return wide;
 }
 
 // Whether these bytes are at an address that may be none: the kernel says so instead of a signal.
@@ -393,7 +241,7 @@ bool holds_bytes(uintptr_t address, const std::string& bytes) {
 // of its dump. -1 where there is none.
 int code_offset_of(lua_State* L) {
   constexpr int kClosureBytes = 40, kInstruction = 4;  // at least as many bytes as a closure has
-  const std::vector<Prototype> list = parse(dump(L, lua_gettop(L)));
+  const std::vector<Prototype> list = parse(dump(L, lua_gettop(L))).prototypes;
   if (list.empty()) return -1;
   std::string code;
   for (const Instruction& ins : list.back().code) code += {char(ins.op), char(ins.a), char(ins.c), char(ins.b)};

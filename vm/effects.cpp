@@ -49,7 +49,7 @@ void call_hook(int64_t number, const View& view) {
     throw Error("tap: its function belongs to a Lua state that is not running this program");
   lua_State* L = found->state->running;
   const int top = lua_gettop(L);
-  luaL_checkstack(L, 4, "tap");
+  need_stack(L, 4, "tap");
   found->function.push(L);
   push_box(L, *found->state, copy_of(view));
   if (lua_pcall(L, 1, 0, 0)) {

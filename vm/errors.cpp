@@ -74,7 +74,7 @@ int position(lua_State* L, State&) {
 // finally(undo, f, …) → what f returns. undo() runs however f ends. It must take no memory, for which room may be what
 // failed, and bear to run twice, since an interrupt may end it half way.
 int run_finally(lua_State* L, State&) {
-  luaL_checkstack(L, 60, "finally");  // undo's own frame
+  need_stack(L, 60, "finally");  // undo's own frame
   const int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
   for (int failures = 0;; ++failures) {
     lua_pushvalue(L, 1);

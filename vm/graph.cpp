@@ -571,7 +571,7 @@ void make_class(lua_State* L, const RegistryKey& key, lua_CFunction collector) {
 }  // namespace
 
 void push_frozen_graph(lua_State* L, Ref<FrozenGraph> graph) {
-  luaL_checkstack(L, 8, "frozen graph");
+  need_stack(L, 8, "frozen graph");
   lua_getglobal(L, "require");
   lua_pushliteral(L, "perigee");
   lua_call(L, 1, 1);

@@ -66,7 +66,7 @@ class KeyReader {
     int counted = 0, taken = 0, dots = 0;
     for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) ++counted;
     if (counted != n) fail("index", "bad argument 'key' (expected an array of positions and ranges, got a table with holes or other keys)");
-    luaL_checkstack(L_, n + 8, "index");
+    need_stack(L_, n + 8, "index");
     const int first = lua_gettop(L_) + 1;
     for (int k = 1; k <= n; ++k) lua_rawgeti(L_, i, k);
     for (int k = 0; k < n; ++k) is_dots(first + k) ? ++dots : taken += width(first + k);

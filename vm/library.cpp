@@ -187,6 +187,7 @@ int open_core(lua_State* L, State& state) {
   open_graph(L, state);
   open_errors(L, state);
   open_introspect(L, state);
+  open_decode(L, state);
   open_library(L, state);
   load_chunk(L, "init.lua");
   lua_pushvalue(L, -2);

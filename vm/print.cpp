@@ -244,7 +244,7 @@ namespace {
 
 int tensor_to_string(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "tostring", "x");
-  luaL_checkstack(L, 8, "tostring");
+  need_stack(L, 8, "tostring");
   if (state.trace && box.get().defined()) state.trace->touch(L, box, 1);
   const Value& value = box.get();
   const bool traced = value.is_array() && !value.array().buffer;

@@ -62,10 +62,41 @@ void remove_live(const void* state) {
   crowded().all.erase(state);
 }
 
+const RegistryKey kInterpreter;
+
+// What the interpreter of traces tells of the innermost frame of a script that it keeps: file, line, and what the
+// function that C runs was called by.
+struct Interpreted {
+  std::string file, name;
+  int line = 0;
+};
+
+bool find_interpreted(lua_State* L, Interpreted* out) {
+  const int top = lua_gettop(L);
+  if (!lua_checkstack(L, 20)) return false;
+  kInterpreter.push(L);
+  const bool found = lua_isfunction(L, -1) && !lua_pcall(L, 0, 3, 0) && lua_type(L, -3) == LUA_TSTRING && lua_isnumber(L, -2);
+  if (found) {
+    out->file = lua_tostring(L, -3);
+    out->line = int(lua_tointeger(L, -2));
+    if (lua_type(L, -1) == LUA_TSTRING) out->name = lua_tostring(L, -1);
+  }
+  lua_settop(L, top);
+  return found;
+}
+
+bool is_interpreter(const lua_Debug& frame) { return !std::strncmp(frame.source, "@stdlib/hybrid/", 15); }
+
 // The innermost frame of a script; false where there is none.
 bool find_script(lua_State* L, lua_Debug* frame) {
   for (int level = 0; lua_getstack(L, level, frame); ++level) {
     lua_getinfo(L, "Sl", frame);
+    Interpreted inner;
+    if (is_interpreter(*frame) && find_interpreted(L, &inner)) {
+      std::snprintf(frame->short_src, sizeof frame->short_src, "%s", inner.file.c_str());
+      frame->currentline = inner.line;
+      return true;
+    }
     if (frame->currentline <= 0 || !std::strncmp(frame->source, "@stdlib/", 8) || !std::strncmp(frame->source, "@perigee ", 9)) continue;
     return true;
   }
@@ -82,6 +113,8 @@ bool is_live_slow(const void* p) {
   const std::lock_guard hold(crowded().lock);
   return crowded().all.count(p) > 0;
 }
+
+void set_interpreter(lua_State* L) { kInterpreter.set(L); }
 
 int refuse_upvalue(lua_State* L) {
   return luaL_error(L, "perigee: the Lua state is closing, or an upvalue of this function was replaced");
@@ -230,6 +263,15 @@ void State::collect_garbage(lua_State* L) {
 std::string script_position(lua_State* L) {
   lua_Debug frame;
   return find_script(L, &frame) ? fmt::format("{}:{}", frame.short_src, frame.currentline) : "";
+}
+
+std::string called_name(lua_State* L) {
+  lua_Debug frame;
+  Interpreted inner;
+  if (lua_getstack(L, 1, &frame) && lua_getinfo(L, "S", &frame) && is_interpreter(frame) && find_interpreted(L, &inner) &&
+      !inner.name.empty())
+    return inner.name;
+  return lua_getstack(L, 0, &frame) && lua_getinfo(L, "n", &frame) && frame.name ? frame.name : "a function";
 }
 
 void push_error(lua_State* L, const char* text) {

@@ -153,7 +153,16 @@ inline State* state_of(lua_State* L) {
   void* const p = lua_touserdata(L, lua_upvalueindex(1));
   return p && is_live(p) ? static_cast<State*>(p) : nullptr;
 }
+// Sets the function on top of the stack as the one that tells the position of interpreted code; see introspect.set_interpreter.
+void set_interpreter(lua_State* L);
+
 int refuse_upvalue(lua_State* L);  // raises a Lua error
+
+// Makes room for n values on Lua's stack or raises an error; luaL_checkstack of newer LuaJITs takes a lack of memory for an
+// overflow.
+inline void need_stack(lua_State* L, int n, const char* what) {
+  if (!lua_checkstack(L, n)) luaL_error(L, "stack overflow (%s), or not enough memory", what);
+}
 
 // Upvalue i of a C closure of ours, as an index. Throws where it is no table any more.
 inline int table_upvalue(lua_State* L, int i) {
@@ -172,6 +181,9 @@ std::string script_position(lua_State* L);
 
 // Pushes `file:line: text`; takes no memory but Lua's.
 void push_error(lua_State* L, const char* text);
+
+// What the C function that is running was called by.
+std::string called_name(lua_State* L);
 
 // Pushes the error of a function that read the value of a traced tensor. The trace has failed, whoever catches it.
 void push_value_read(lua_State* L, State& state);

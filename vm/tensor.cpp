@@ -16,7 +16,7 @@ class TableReader {
   TableReader(lua_State* L, State& state) : L_(L), state_(state) {}
 
   Value read(int i, std::optional<DType> dtype) {
-    luaL_checkstack(L_, 2 * kMaxRank + 4, "tensor");
+    need_stack(L_, 2 * kMaxRank + 4, "tensor");
     measure(i);
     dtype_ = dtype.value_or(boolean_ ? DType::kBool : DType::kFloat32);
     checked_numel("tensor", shape_);
@@ -172,7 +172,7 @@ int totable(lua_State* L, State& state) {
   if (entries_of(v.shape()) > (v.numel() ? 1e9 : 1e6))
     bad_argument("totable", "x", "a tensor that fits a Lua table", to_string(v.type()));
   const Value host = host_copy(state, v);
-  luaL_checkstack(L, host.rank() + 4, "totable");
+  need_stack(L, host.rank() + 4, "totable");
   push_nested(L, host, 0, static_cast<const char*>(host.array().data()));
   return 1;
 }
@@ -292,8 +292,7 @@ int get_numel(lua_State* L, State& state) {
 }
 
 int get_stride(lua_State* L, State& state) {
-  const Value& v = check_value(L, state, 1, "stride", "x");
-  note_shape(state, v);
+  const Value& v = readable(L, state, 1, "stride", "x");  // a graph takes tensors of any layout
   if (lua_isnoneornil(L, 2)) return push_dims(L, v.array().strides), 1;
   const int64_t d = check_integer(L, state, 2, "stride", "dim", "a dim, a whole number");
   if (v.rank() == 0) bad_argument("stride", "dim", "no dim for a 0-dim tensor", std::to_string(d));
@@ -302,7 +301,7 @@ int get_stride(lua_State* L, State& state) {
 }
 
 int is_contiguous_tensor(lua_State* L, State& state) {
-  return lua_pushboolean(L, check_value(L, state, 1, "is_contiguous", "x").array().contiguous), 1;
+  return lua_pushboolean(L, readable(L, state, 1, "is_contiguous", "x").array().contiguous), 1;
 }
 
 // Same dtype, shape and elements; NaN equals nothing.

@@ -85,7 +85,7 @@ void TraceSession::capture(lua_State* L, Box& box, int i) {
     symbol.link(history.get(), 0);
   }
   value = std::move(symbol);
-  luaL_checkstack(L, 4, "trace");
+  need_stack(L, 4, "trace");
   lua_pushvalue(L, i);
   boxes.push(L);
   lua_insert(L, -2);
@@ -221,12 +221,9 @@ void note_shape(State& state, const Value& v) {
 }
 
 void push_value_read(lua_State* L, State& state) {
-  lua_Debug frame;
-  const char* name = "a function";
-  if (lua_getstack(L, 0, &frame) && lua_getinfo(L, "n", &frame) && frame.name) name = frame.name;
   push_error(L, fmt::format("{}: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use "
                             "pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice by "
-                            "element, pg.print to look; or run without hybridize", name).c_str());
+                            "element, pg.print to look; or run without hybridize", called_name(L)).c_str());
   if (state.trace && state.trace->failed.empty()) state.trace->failed = lua_tostring(L, -1);
 }
 
@@ -638,7 +635,7 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
                                             std::span<const Value> outputs, Values& saved) {
   BodyBuilder body(L, state, *state.trace, BodyBuilder::Kind::kBackward);
   const int top = lua_gettop(L);
-  luaL_checkstack(L, int(saved.size() + outputs.size()) + 8, "too many tensors");
+  need_stack(L, int(saved.size() + outputs.size()) + 8, "too many tensors");
   lua_pushvalue(L, function);
   lua_createtable(L, int(saved.size()), 0);
   for (size_t i = 0; i < saved.size(); ++i) {

@@ -1,3 +1,4 @@
+#include "vm/state.h"
 #include "vm/tree.h"
 
 namespace pg::vm {
@@ -11,7 +12,7 @@ void push_key(lua_State* L, const Tree& key) {
 }
 
 void push_tree(lua_State* L, const Tree& tree) {
-  luaL_checkstack(L, 8, "tree");
+  need_stack(L, 8, "tree");
   lua_createtable(L, 0, 3);
   const bool leaf = tree.kind == Tree::Kind::kInput || tree.kind == Tree::Kind::kOutput;
   lua_pushstring(L, tree.kind == Tree::Kind::kInput ? "input" : tree.kind == Tree::Kind::kOutput ? "output" : tree.kind == Tree::Kind::kTable ? "table" : "value");
@@ -62,7 +63,7 @@ std::vector<Tree> list_at(lua_State* L, int i, FunctionRef<int32_t(bool, int32_t
 
 Tree tree_at(lua_State* L, int i, FunctionRef<int32_t(bool, int32_t)> place, int depth) {
   if (depth > kMaxTreeDepth) throw Error(fmt::format("graph: arguments or results nest more than {} deep", kMaxTreeDepth));
-  luaL_checkstack(L, 8, "tree");
+  need_stack(L, 8, "tree");
   lua_getfield(L, i, "kind");
   const std::string kind = lua_tostring(L, -1) ? lua_tostring(L, -1) : "";
   lua_pop(L, 1);

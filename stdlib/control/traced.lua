@@ -101,7 +101,7 @@ local function errors_kept(keep, f)
     keep.error = select(1, ...)
     error(keep.error, 0)
   end
-  return f and function(...) return pass(pcall(f, ...)) end
+  return f and core.called_back(function(...) return pass(pcall(f, ...)) end)
 end
 
 local function raise(keep, text)

@@ -7,7 +7,7 @@ local place = core.require("hybrid.place")
 local param = core.require("param")
 local cache = {}
 
-local ipairs, type = ipairs, type
+local ipairs, type, next = ipairs, type, next
 
 cache.capacity = 16          -- entries
 cache.patience = 12          -- traces in a row without a hit
@@ -30,17 +30,18 @@ local function where_read(entry, p)
   if not p or not (p.node or p.name) then return nil end
   local key = p.key or p.name
   if type(key) ~= "string" then return nil end
-  for _, f in ipairs(entry.functions) do
-    local line = inspect.key_line(f, key)
+  for f in next, entry.functions do
+    local line = inspect.kind(f) == "script" and inspect.key_line(f, key)
     if line then return line end
   end
 end
 
 local function explain(entry, id, arguments, n)
-  if type(id) == "string" then return id, id end
+  if type(id) == "string" then return id, (id:gsub("%d+", "#")) end
   if id == 0 then return ("called with %d arguments instead of %d"):format(n, entry.n), "arguments" end
   local reason = entry.reasons[id]
   local p = reason.place
+  if reason.kind == "existence" then return ("%s was %s, is %s"):format(place.name(p), reason.expected == nil and "nil" or "set", reason.expected == nil and "set" or "nil"), reason end
   if reason.kind == "length" then return ("the length of %s was %d, is another"):format(place.node_name(reason.node), reason.expected), reason.node.table end
   if reason.kind == "count" then return ("the number of entries of %s was %d, is another"):format(place.node_name(reason.node), reason.expected), reason.node.table end
   if reason.kind == "metatable" then return place.node_name(reason.node) .. " has another metatable", reason.node.table end
@@ -61,7 +62,7 @@ end
 
 local function remedy(entry, id)
   if type(id) == "string" then
-    return id:find("size") or id:find("dim") or id:find("shape")
+    return (id:find("size") or id:find("dim") or id:find("shape"))
       and "write shapes so that they do not need the number, as in reshape{0, -1} instead of x:size(1)" or "keep the types of the arguments"
   end
   local reason = id ~= 0 and entry.reasons[id]
@@ -175,7 +176,8 @@ local function trace_anew(self, n, ...)
   local newest = attempt[1]
   if newest then count_reason(self, newest.entry, newest.id, arguments, n) end
   if lose_patience(self) then
-    run_eagerly(self, ("%d traces in a row were used once%s"):format(cache.patience, self.last_retrace and "; the last was made because " .. self.last_retrace or ""))
+    run_eagerly(self, ("%d traces in a row were used once%s"):format(cache.patience, self.last_retrace and
+      "; the last was made because " .. self.last_retrace .. "; " .. remedy(newest.entry, newest.id) or ""))
     return self.body(...)
   end
   learn_paths(self, attempt, arguments)

@@ -194,6 +194,9 @@ function Guards:scalar(p, value, reason)
   if value == nil and p.node then return self:absent(p, reason) end
   local refs, text = place.address(p)
   if value ~= value then return self:fail_if(refs, text .. " == " .. text, reason) end
+  if value == 0 then  -- 0 is not -0
+    return self:fail_if(refs, text .. " ~= 0 or 1 / " .. text .. (1 / value > 0 and " < 0" or " > 0"), reason)
+  end
   local literal = place.literal(value)
   if literal then return self:fail_if(refs, text .. " ~= " .. literal, reason) end
   local all = {unpack(refs)}
@@ -247,17 +250,39 @@ function Guards:length(node, n, reason)
   self:fail_if(refs, "#" .. text .. " ~= " .. n, reason)
 end
 
-function Guards:count(node, n, reason)
-  local refs, text = place.node_address(node)
-  self:fail_if(refs, "count(" .. text .. ") ~= " .. n, reason)
-end
-
-function Guards:metatable(node, reason)
-  if rawget(node.meta, "__metatable") ~= nil then return end
+--- guards:keys(node, reason): the keys are the same, in the order in which next gives them where the node is not `unordered`.
+function Guards:keys(node, reason)
   local refs, text = place.node_address(node)
   local all = {unpack(refs)}
-  all[#all + 1] = {object = node.meta}
+  all[#all + 1] = {object = node.keys}
+  if node.unordered then return self:fail_if(refs, "count(" .. text .. ") ~= " .. #node.keys, reason) end
+  self:fail_if(all, "not same_keys(" .. text .. ", $" .. #all .. ")", reason)
+end
+
+--- guards:metatable(node, reason): the metatable is the one it was, as getmetatable gives it.
+function Guards:metatable(node, reason)
+  local refs, text = place.node_address(node)
+  local all, expected = {unpack(refs)}, getmetatable(node.table)
+  if expected == nil then return self:fail_if(refs, "getmetatable(" .. text .. ") ~= nil", reason) end
+  if type(expected) ~= "table" and type(expected) ~= "function" then
+    return self:fail_if(refs, "getmetatable(" .. text .. ") ~= " .. (place.literal(expected) or "nil"), reason)
+  end
+  all[#all + 1] = {object = expected}
   self:fail_if(all, "getmetatable(" .. text .. ") ~= $" .. #all, reason)
+end
+
+--- guards:existence(p, exists, reason): whether there is something at the place.
+function Guards:existence(p, exists, reason)
+  local refs, text = place.address(p)
+  self:fail_if(refs, text .. (exists and " == nil" or " ~= nil"), reason)
+end
+
+--- guards:two(a, b, reason): the tables of two nodes are two.
+function Guards:two(a, b, reason)
+  local refs, text = place.node_address(a)
+  local more, other = place.node_address(b)
+  local all, one, two = join(refs, text, more, other)
+  self:fail_if(all, one .. " == " .. two, reason)
 end
 
 --- guards:distinct(fetches, check, reason): check(…) must hold for the tensors {refs, text}; few are compared in a chunk, many
@@ -292,7 +317,19 @@ local function count(t)
 end
 guard.count = count
 
-local base_names = {"type", "rawget", "getmetatable", "count", "same"}
+-- Whether t has these keys in this order, beside those that the library keeps in blocks.
+local function same_keys(t, keys)
+  local n, own = 0, is_block(t) and own_fields or none
+  for key in next, t do
+    if not own[key] then
+      n = n + 1
+      if keys[n] ~= key then return false end
+    end
+  end
+  return keys[n + 1] == nil
+end
+
+local base_names = {"type", "rawget", "getmetatable", "count", "same_keys", "same"}
 
 -- A function that answers whether a is a closure of the same code as b over the same values. Variables that the forward
 -- assigns must be the very same.
@@ -407,18 +444,23 @@ end
 
 local function run_after(functions) for i = 1, #functions do functions[i]() end end
 
+local changed = "an environment, a shared variable or a metatable of values was replaced"
+
 --- guard.build(spec) -> exec, the function of an entry: exec(n, a1, …) answers the results, or what miss(entry, id, n, a1, …)
 --- answers where a check or the program refuses. spec: entry, n (arguments), guards, program, run, fetches, writes (a template),
---- miss, written (variables that the forward assigns), before and after (functions called around each run, or nil).
+--- miss, epoch (of core.graphs, at the trace), written (variables that the forward assigns), before and after (functions called around each run, or nil).
 function guard.build(spec)
   local parameters = names("a", spec.n)
-  local base = {type = type, rawget = rawget, getmetatable = getmetatable, count = count, same = make_same(spec.written)}
+  local base = {type = type, rawget = rawget, getmetatable = getmetatable, count = count, same_keys = same_keys,
+    same = make_same(spec.written)}
   local checks = build_checks(spec.guards, parameters, base)
   local main = new_chunk()
   local passed = spec.n > 0 and ", " .. parameters or ""
   local function object(value) return main:name({object = value}) end
   local entry, miss = object(spec.entry), object(spec.miss)
   main.lines[1] = "if n ~= " .. spec.n .. " then return " .. miss .. "(" .. entry .. ", 0, n, " .. (spec.n > 0 and parameters .. ", ..." or "...") .. ") end"
+  main.lines[2] = "if " .. object(core.graphs) .. ".epoch ~= " .. spec.epoch .. " then return " .. miss .. "(" .. entry .. ", \"" .. changed ..
+    "\", n" .. passed .. ") end"
   for _, check in ipairs(checks) do
     main.lines[#main.lines + 1] = "do local id = " .. object(check) .. "(" .. parameters .. ")\n  if id then return " .. miss .. "(" ..
       entry .. ", id, n" .. passed .. ") end end"

@@ -44,8 +44,8 @@ library.refresh = refresh
 --- library.is_class(t) -> whether t is a class of the library.
 function library.is_class(t) return rawget(t, "_library") == true end
 
---- library.owns(t) -> whether the table is a module or class of the library or of the host.
-function library.owns(t) return known[t] or standard[t] or rawget(t, "_library") == true end
+--- library.owns(t) -> whether the table is a module or class of the library.
+function library.owns(t) return known[t] or rawget(t, "_library") == true end
 
 --- library.is_standard(value) -> whether value is a table or C function such as the host's own globals hold.
 function library.is_standard(value)

@@ -78,6 +78,7 @@ function place.read(p, arguments)
     return value
   end
   local t = p.node.table
+  if p.node.foreign then return t[p.key] end
   if p.node.by_path then t = place.read(p.node.place, arguments) end
   if type(t) ~= "table" then return nil end
   return rawget(t, p.key)

@@ -26,7 +26,7 @@ function template.new(options)
 end
 
 local function is_known_function(self, f)
-  return inspect.kind(f) ~= "script" or self.walk.functions[f] ~= nil
+  return not self.walk.fresh[f] or self.walk.functions[f] ~= nil
 end
 
 local value_of
@@ -34,7 +34,9 @@ local value_of
 local function table_of(self, t)
   local known = self.table_of[t]
   if known then return known end
-  if self.walk.node_of[t] or library.owns(t) then return {kind = "constant", value = t} end
+  local node = self.walk.node_of[t]
+  if node then return {kind = "node", node = node} end
+  if library.owns(t) then return {kind = "constant", value = t} end
   if inspect.raw_metatable(t) ~= nil then
     self.problem = self.problem or "it makes an object that stays reachable"
     return {kind = "constant", value = t}
@@ -100,6 +102,7 @@ end
 local function show(v, shown)
   if v.kind == "output" then return "r" .. v.index end
   if v.kind == "box" then return "v" .. v.index end
+  if v.kind == "node" then return v.node.argument and place.node_name(v.node) or tostring(v.node.table) end
   if v.kind == "constant" then return type(v.value) .. ":" .. (type(v.value) == "number" and ("%.17g"):format(v.value) or tostring(v.value)) end
   if shown[v] then return "t" .. v.index end
   shown[v] = true
@@ -128,6 +131,7 @@ local small_names = {output = "r%d", box = "v%d", table = "t%d"}
 local large_names = {output = "R[%d]", box = "V[%d]", table = "V.t%d"}
 
 local function expression(names, v)
+  if v.kind == "node" then return place.node_address(v.node) end
   if v.kind ~= "constant" then return {}, names[v.kind]:format(v.index) end
   local text = place.literal(v.value)
   if text then return {}, text end
@@ -163,7 +167,7 @@ local function assignment_items(items, names, a)
   if a.step then return step_items(items, a) end
   local more, text = expression(names, a.value)
   local p = a.place
-  if p.cell or (p.node.meta == nil and not p.node.environment) then
+  if p.cell or p.node.foreign or (p.node.meta == nil and not p.node.environment) then
     local refs, target = place.address(p)
     return assign(items, refs, target, more, text)
   end

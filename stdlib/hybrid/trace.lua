@@ -2,7 +2,7 @@
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
-local walk = core.require("hybrid.walk")
+local logs = core.require("hybrid.log")
 local guard = core.require("hybrid.guard")
 local place = core.require("hybrid.place")
 local library = core.require("hybrid.library")
@@ -80,20 +80,6 @@ end
 
 local function describe(kind, p, expected) return {kind = kind, place = p, expected = expected} end
 
--- Variables that only functions handed to pg.live use are read before each run.
-local function leave_to_live(w, functions)
-  for f in next, functions do
-    for i = 1, 255 do
-      if not inspect.upvalue(f, i) then break end
-      local p = w.cells[inspect.cell(f, i) or false]
-      if p and p.lent then p.frozen = true end
-    end
-  end
-  if next(functions) then w.live_keys = walk.keys_only_in(w, functions) end
-end
-
-local function is_live(w, p) return w.live_keys and p.node and w.live_keys[p.key] and type(p.value) == "number" end
-
 local function add_table_guard(w, guards, p)
   local node = p.target
   if not node.by_path or w.keyed[node.table] then return guards:identical(p, node.table, describe("table", p, node.table)) end
@@ -113,7 +99,8 @@ local function add_place(cache, w, guards, p, boxes)
     list[#list + 1] = p
     return
   end
-  if p.frozen or is_live(w, p) then return end
+  if p.kind == "reference" then return end
+  if p.kind == "existence" then return guards:existence(p, p.value ~= nil, describe("existence", p, p.value)) end
   if p.kind == "table" then return add_table_guard(w, guards, p) end
   if p.kind == "function" and not w.keyed[p.value] then return guards:same_function(p, p.value, describe("function", p, p.value)) end
   if p.kind == "same" or p.kind == "function" then return guards:identical(p, p.value, describe("object", p, p.value)) end
@@ -121,36 +108,29 @@ local function add_place(cache, w, guards, p, boxes)
   guards:scalar(p, p.value, describe("scalar", p, p.value))
 end
 
-local function has_list(node) return node.before[1] ~= nil or (node.plain and next(node.before) == nil) end
-
-local function add_node(cache, w, guards, node)
-  if node.environment or node.globals then return end
+local function add_node(cache, guards, node)
   if node.big then
     cache:warn_once("big" .. place.node_name(node), ("%s has %d entries; more than %d are guarded by identity and length only"):format(
-      place.node_name(node), node.size, walk.big), #node.table > walk.big or w.computes)
+      place.node_name(node), node.size, logs.big))
   end
-  if node.big or has_list(node) then guards:length(node, #node.table, {kind = "length", node = node, expected = #node.table}) end
-  if not node.big and (node.all or (w.computes and not library.owns(node.table))) then
-    local n = guard.count(node.table)
-    guards:count(node, n, {kind = "count", node = node, expected = n})
-  end
-  if node.meta and not library.owns(node.meta) and not rawget(node.meta, "_class_meta") then
-    guards:metatable(node, {kind = "metatable", node = node})
-  end
+  if node.length then guards:length(node, node.length, {kind = "length", node = node, expected = node.length}) end
+  if node.keys then guards:keys(node, {kind = "count", node = node, expected = #node.keys}) end
+  if node.meta_read and not (node.by_path and node.plain) then guards:metatable(node, {kind = "metatable", node = node}) end
 end
 
--- Fields that were absent and read, or assigned and absent again.
-local function add_absent(w, guards)
-  for _, node in ipairs(w.nodes) do
-    local list, read = {}, w.absent[node] or {}
-    for key in next, read do if node.before[key] == nil then list[#list + 1] = key end end
-    for key in next, w.made[node] or {} do
-      if not read[key] and node.before[key] == nil and not (node.changed and node.changed[key]) then list[#list + 1] = key end
-    end
-    table.sort(list, function(a, b) return tostring(a) < tostring(b) end)
-    for _, key in ipairs(list) do
-      local p = {node = node, key = key}
-      guards:absent(p, describe("scalar", p))
+-- A table found by its path must not become another one where either is written or compared.
+local function add_apart(w, guards)
+  local touched = {}
+  for i, node in ipairs(w.nodes) do
+    node.number = i
+    if (node.written or node.compared) and not node.foreign then touched[#touched + 1] = node end
+  end
+  for _, node in ipairs(touched) do
+    for i, other in ipairs(w.nodes) do
+      local first = not (other.written or other.compared) or node.number < i
+      if other ~= node and first and not other.foreign and (node.by_path or other.by_path) then
+        guards:two(node, other, {kind = "alias", place = node.place})
+      end
     end
   end
 end
@@ -291,16 +271,15 @@ local function build_templates(w, t, changes, results, mark)
   local templates = template.new{walk = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
   for _, change in ipairs(changes) do templates:assign(change) end
   templates:answer(results.n - 3, {unpack(results, 4, results.n)})
-  if w:has_new_metatables() then templates.problem = templates.problem or "it gives a table a metatable" end
+  templates.problem = w.problem or templates.problem
   return templates
 end
 
-local function add_guards(cache, w, boxes, hooks)
+local function add_guards(cache, w, boxes)
   local guards = guard.new()
-  leave_to_live(w, hooks.read)
   for _, p in ipairs(w.places) do add_place(cache, w, guards, p, boxes) end
-  for _, node in ipairs(w.nodes) do add_node(cache, w, guards, node) end
-  add_absent(w, guards)
+  for _, node in ipairs(w.nodes) do add_node(cache, guards, node) end
+  add_apart(w, guards)
   return guards
 end
 
@@ -369,7 +348,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
     local change = changes[i]
     if is_counter(change) and cache:is_freed(change_name(cache, change)) then a.step = change.after - change.before end
   end
-  local guards = add_guards(cache, w, boxes, hooks)
+  local guards = add_guards(cache, w, boxes)
   local known = captured_places(cache, boxes, captured, templates)
   confirm(cache, attempt, known)
   add_tensors(cache, guards, boxes, captured, templates)
@@ -377,51 +356,57 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   templates:measure()
   local fetches = {}
   for i, c in ipairs(captured) do fetches[i] = fetch_of(boxes, c.box) end
-  local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.function_list}
+  local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.functions}
   entry.captured, entry.inputs = known, captured
   entry.compares = #guards.items
   entry.exec = guard.build{
     entry = entry, n = n, guards = guards, program = program, run = trace.backend.run, fetches = fetches, writes = templates,
-    miss = cache.miss, written = written_cells(changes), before = hooks.before[1] and hooks.before, after = hooks.after[1] and hooks.after,
+    epoch = w.epoch, miss = cache.miss, written = written_cells(changes), before = hooks.before[1] and hooks.before, after = hooks.after[1] and hooks.after,
   }
   return entry
 end
 
--- Runs the function as a trace that the walk watches: what pcall returns of it, and what it wants done around each run.
+-- Runs the function as a trace that is logged: what pcall returns of it, and what it wants done around each run.
 local function trace_body(cache, w, n, arguments)
   local graphs = core.graphs
   local off, hooks = graphs.off, nil
   local function undo()
     graphs.off = off
     hooks = live.finish() or hooks
-    w:unwatch()
   end
   local results = pack(pcall(core.finally, undo, function()
     graphs.off = off + 1
     live.collect()
-    w:watch()
-    return trace.backend.trace(cache.body, n, unpack(arguments, 1, n))
+    return trace.backend.trace(function(...) return logs.run(w, cache.body, ...) end, n, unpack(arguments, 1, n))
   end))
   return results, hooks
 end
 inspect.jit_off(trace_body)  -- a compiled call into C that runs Lua does not outlive a flush of compiled code below it
+
+-- What no guard can see.
+local function warn_of_outsiders(cache, w)
+  for _, outsider in ipairs(w.outsiders) do
+    cache:warn_once("outside " .. outsider.name, ("calls %s%s, whose result belongs to the graph from then on; hand it over as an argument or by pg.live"):format(
+      outsider.name, outsider.where and " at " .. outsider.where or ""))
+  end
+end
 
 --- trace.run(cache, n, arguments, attempt) -> an entry, or nil and why the function must run as plain Lua. Raises what the function raised.
 --- All that the function changed is put back; an entry's exec does it again. attempt: the entries that did not
 --- fit this call.
 function trace.run(cache, n, arguments, attempt)
   local backend = trace.backend
-  local w = walk.run{root = cache.root, label = cache.label, n = n, arguments = arguments, code = cache.code and cache.code(), is_tensor = backend.is_tensor}
-  if w.exhausted then return nil, ("it reaches more than %d tables and functions"):format(walk.budget) end
-  apply_paths(cache, w)
   local mark = backend.next_serial()
+  local w = logs.new{root = cache.root, label = cache.label, n = n, arguments = arguments, code = cache.code and cache.code(), mark = mark, is_tensor = backend.is_tensor, serial = backend.serial}
   local results, hooks = trace_body(cache, w, n, arguments)
   local changes = w:difference()
-  walk.roll_back(changes)
+  logs.roll_back(w, changes)
   if not results[1] then error(results[2], 0) end
   if not results[2] then error(results[3], 0) end
   local templates = build_templates(w, results[3], changes, results, mark)
   if templates.problem then return nil, templates.problem end
+  warn_of_outsiders(cache, w)
+  apply_paths(cache, w)
   return finish_entry(cache, w, results[3], changes, templates, n, attempt, hooks)
 end
 

@@ -47,7 +47,7 @@ core.introspect.jit_off(prepare)  -- see hybrid/trace.lua
 local function run_hooks(hooks, ...)
   local snapshot = {}
   for i, hook in ipairs(hooks) do snapshot[i] = hook end
-  for _, hook in ipairs(snapshot) do hook.f(...) end
+  for _, hook in ipairs(snapshot) do core.unlogged(hook.f, ...) end
 end
 
 local function collect(...) return select("#", ...), {...} end

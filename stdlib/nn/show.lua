@@ -86,7 +86,7 @@ local function trace(block, counted, ...)
   end
   local autograd, list, n = core.require("autograd"), {...}, select("#", ...)
   local ok, message = pcall(autograd.pause, function()
-    autograd.predict_mode(function() block(unpack(list, 1, n)) end)
+    autograd.predict_mode(function() core.require("hybrid").debug(block, unpack(list, 1, n)) end)  -- graphs have no hooks inside
   end)
   for _, handle in ipairs(handles) do handle:detach() end
   if not ok then error(message, 0) end

@@ -2,17 +2,7 @@
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
-
--- Counts how often it is called, which no guard sees.
-local function counter()
-  local n = 0
-  return coroutine.wrap(function()
-    while true do
-      n = n + 1
-      coroutine.yield(n)
-    end
-  end), function() return n end
-end
+local control = require "tests.control"
 
 t.test("a jitted function answers the .grad that it computed", function()
   local x = pg.tensor{1, 2}:attach_grad()
@@ -59,20 +49,20 @@ t.test("imported graphs draw the same numbers as the network they come from", fu
 end)
 
 t.test("numbers as states and variables and a changing count need no new trace", function()
-  local enter, entered = counter()
+  local enter, entered = control.counter()
   for k = 1, 20 do
     local outs, last = pg.foreach(function(x, s) enter() return x * s, s + x end, pg.ones(3), k + 0.5)
     t.equal(last, pg.tensor(k + 3.5))
     t.equal(outs, pg.tensor{k + 0.5, k + 1.5, k + 2.5})
   end
   t.check(entered() <= 1, entered() .. " traces for states")
-  enter, entered = counter()
+  enter, entered = control.counter()
   for k = 1, 20 do
     local _, vars, n = pg.while_loop(function(i) return i:lt(30) end, function(i, h) enter() return nil, {i + 1, {a = h.a * 1, b = h.b}} end, {k, {a = k, b = 0.5}})
     t.equal({vars, n}, {{pg.tensor(30, {dtype = "int64"}), {a = pg.tensor(k, {dtype = "int64"}), b = pg.tensor(0.5)}}, pg.tensor(30 - k, {dtype = "int64"})})
   end
   t.check(entered() <= 1, entered() .. " traces for variables")
-  enter, entered = counter()
+  enter, entered = control.counter()
   local w = pg.tensor{2, 3}:attach_grad()
   for k = 0, 20 do
     local y = pg.record(function() return pg.loop(k, function(i, s) enter() return s * 0.5 + w * i end, pg.ones(2)) end)
@@ -87,7 +77,7 @@ t.test("numbers as states and variables and a changing count need no new trace",
 end)
 
 t.test("functions that bodies call are closures made anew at each call", function()
-  local enter, entered = counter()
+  local enter, entered = control.counter()
   local function run(k, weight)
     local scale = {weight = weight}
     local function inner(x) return x * scale.weight + k end
@@ -301,7 +291,7 @@ end)
 
 t.test("many blocks of one class keep a graph each, as long as they live", function()
   t.skip_in("gcstress", "many traces")
-  local enter, entered = counter()
+  local enter, entered = control.counter()
   local Layer = nn.HybridBlock:extend("Layer")
   function Layer:init(scale) self.scale = pg.param{shape = {1}, init = pg.init.Constant(scale)} end
   function Layer:forward(x)

@@ -361,13 +361,17 @@ t.test("iterated tables count with all their entries", function()
 end)
 
 t.test("a table of many entries is guarded by identity and length, with a warning", function()
-  local net = nn.block{table = {}, forward = function(self, x) return x + #self.table + self.table[1] end}
+  local net = nn.block{table = {}, forward = function(self, x)
+    local n = 0
+    for _ in pairs(self.table) do n = n + 1 end
+    return x + n
+  end}
   for i = 1, 1000 do net.table[i] = i end
   net:hybridize()
   local list = warnings(function()
-    t.equal(net(pg.ones(1)), pg.full({1}, 1002))
+    t.equal(net(pg.ones(1)), pg.full({1}, 1001))
     net.table[1001] = 1
-    t.equal(net(pg.ones(1)), pg.full({1}, 1003))
+    t.equal(net(pg.ones(1)), pg.full({1}, 1002))
   end)
   t.check(#list == 1 and list[1]:find("1000 entries", 1, true), list[1])
 end)

@@ -1,0 +1,485 @@
+-- What one traced call read and wrote of the state that was there before it.
+--
+-- An entry of a cache may be used exactly when running the function again would trace the same graph. The interpreter
+-- (hybrid/interpret.lua) tells this log every read in its order: of fields, variables, globals, lengths, metatables, the keys of a
+-- table. Lua is deterministic: a second call that reads the same values at the same places takes the same steps, up to the first
+-- read of something else. So it is enough to guard the value (a table by its identity or by what it holds, a tensor by being one)
+-- that each place held when it was first read, unless the call itself had written it before: what it wrote follows from the
+-- rest. What is not guarded: the library's own modules, tensors' contents (which are inputs), and what no log can see (the
+-- time, files, the host's C functions), of which the trace warns. Writes are kept with what they replaced: a trace is rolled
+-- back to that, and a hit repeats them.
+local core = ...
+local inspect = core.introspect
+inspect.interpreted()
+local library = core.require("hybrid.library")
+local place = core.require("hybrid.place")
+local models = core.require("hybrid.models")
+local interpret = core.require("hybrid.interpret")
+local log = {}
+
+local rawget, rawset, type, next, ipairs, select, unpack = rawget, rawset, type, next, ipairs, select, unpack
+local raw_metatable, cell_of, kind_of, serial = inspect.raw_metatable, inspect.cell, inspect.kind, inspect.serial
+local own_fields, none = library.own_fields, {}
+
+log.big = 256          -- entries of a table beyond which they are not guarded one by one
+
+local Log = {}
+Log.__index = Log
+
+-- Nodes: tables from before the call -------------------------------------------------------------------------------------------
+
+-- The class among the parents that says which fields the library keeps up to date itself.
+local function untraced_of(meta)
+  local class, script = meta, {}
+  for _ = 1, 50 do
+    if type(class) ~= "table" then return nil, script end
+    if library.is_class(class) then return library.untraced(class), script end
+    class, script[#script + 1] = rawget(class, "super"), class
+  end
+end
+
+local function add_metatable(node, meta)
+  node.meta = meta
+  if rawget(meta, "_is_class") then node.skipped = own_fields end
+  local index = rawget(meta, "__index")
+  if index ~= nil and type(index) ~= "table" then node.raw = true end
+  if library.is_class(meta) then
+    node.layer = rawget(meta, "_is_class") and not rawget(meta, "_is_base")
+    node.untraced = library.untraced(meta)
+  else node.untraced = untraced_of(meta) end
+end
+
+local function add_node(w, t, at, label)
+  local node = w.node_of[t]
+  if node then return node end
+  if library.owns(t) or w.fresh[t] then return nil end
+  node = {table = t, place = at, label = label, seen = {}, skipped = none, untraced = none}
+  w.node_of[t] = node
+  w.nodes[#w.nodes + 1] = node
+  local meta = raw_metatable(t)
+  if type(meta) == "table" then
+    local name = rawget(meta, "_name") or rawget(meta, "name")
+    if not at and not label and type(name) == "string" then node.label = name end
+    add_metatable(node, meta)
+    node.untraced = node.untraced or none
+  else
+    node.plain = true
+    local owner = at and at.node   -- plain tables of an object of the library are kept by the same methods
+    if owner then node.untraced = owner.untraced end
+    if owner and owner.argument and not at.keyed then node.by_path, node.argument = true, true end
+  end
+  return node
+end
+
+-- A struct or array of the FFI. What is in it is found by its path.
+local function add_foreign(w, value, at)
+  local node = {table = value, place = at, seen = {}, skipped = none, untraced = none, foreign = true}
+  if at and at.node and at.node.foreign then node.by_path = true end
+  w.node_of[value] = node
+  w.nodes[#w.nodes + 1] = node
+end
+
+-- Tables in which layers of the library keep their options: nobody else writes them.
+local function is_private(node, key, value)
+  return type(value) == "table" and node.layer and type(key) == "string" and key:byte() == 95 and raw_metatable(value) == nil
+end
+
+-- Sorts out what a place holds.
+local function add_value(w, p)
+  local value = p.value
+  local kind = type(value)
+  if kind == "table" then
+    local node = add_node(w, value, p)
+    p.kind, p.target = node and "table" or "same", node
+  elseif kind == "function" then
+    p.kind = kind_of(value) == "script" and "function" or "same"
+    w.functions[value] = true
+  elseif kind == "userdata" then p.kind = w.is_tensor(value) and "tensor" or "same"
+  elseif kind == "cdata" then
+    p.kind = p.node and p.node.foreign and "reference" or "same"
+    add_foreign(w, value, p)
+  elseif kind == "thread" then p.kind = "same"
+  else p.kind = "scalar" end
+end
+
+local function is_made_here(w, value)
+  if type(value) == "userdata" then return w.is_tensor(value) and w.serial(value) >= w.mark end
+  return w.fresh[value]
+end
+
+local function add_place(w, p)
+  if p.value ~= nil and is_made_here(w, p.value) then return end
+  w.places[#w.places + 1] = p
+  add_value(w, p)
+end
+
+-- Reads --------------------------------------------------------------------------------------------------------------------------
+
+--- log:read(t, key, value): the table itself, without its metatable, holds that value under the key.
+function Log:read(t, key, value)
+  local node = self.node_of[t]
+  if not node or key == nil then return end
+  local seen = node.seen
+  if seen[key] or key ~= key then return end
+  seen[key] = true
+  local untraced = node.untraced[key]
+  if node.skipped[key] or untraced == true then return end
+  local p = {node = node, key = key, value = value}
+  local kind = type(key)
+  if kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
+    self.keyed[key] = true
+    if kind == "table" then add_node(self, key, nil, "key") end
+  end
+  if untraced or is_private(node, key, value) then
+    p.kind = "same"
+    self.places[#self.places + 1] = p
+  else add_place(self, p) end
+end
+
+--- log:knows(t) -> whether the table is one from before the call that reads are noted of.
+function Log:knows(t) return self.node_of[t] ~= nil end
+
+--- log:reach(t): a table from before the call that a C function handed out.
+function Log:reach(t) add_node(self, t) end
+
+--- log:environment(t): a function of the script finds its globals there.
+function Log:environment(t)
+  if self.node_of[t] then return end
+  local node = add_node(self, t)
+  if node then node.environment = true end
+end
+
+--- log:metatable(t, meta): what t finds through its metatable matters.
+function Log:metatable(t, meta)
+  local node = self.node_of[t]
+  if not node or node.meta_read or node.new_meta then return end
+  node.meta_read, node.meta = true, meta
+  if type(meta) == "table" then
+    local owner = add_node(self, meta, nil, {of = node, what = "'s metatable"})
+    if owner and owner.untraced == none then owner.untraced = node.untraced end
+    local index = rawget(meta, "__index")
+    if type(index) == "table" and index ~= meta then
+      local class = add_node(self, index, nil, {of = node, what = "'s class"})
+      if class and class.untraced == none then class.untraced = node.untraced end
+    end
+  end
+end
+
+--- log:set_metatable(t): t gets a metatable.
+function Log:set_metatable(t)
+  local node = self.node_of[t]
+  if not node then return end
+  node.new_meta = node.new_meta or {before = raw_metatable(t)}
+  self:refuse("it gives a table a metatable")
+end
+
+--- log:refuse(why): the call does what no hit could repeat.
+function Log:refuse(why) self.problem = self.problem or why end
+
+--- log:length(t): #t matters.
+function Log:length(t)
+  local node = self.node_of[t]
+  if not node or node.length then return end
+  node.length = node.length_before or #t
+end
+
+local function is_own(node, key) return node.skipped[key] end
+
+--- log:entries(t): all entries matter, in the order of next.
+function Log:entries(t)
+  local node = self.node_of[t]
+  if not node or node.keys or node.big then return end
+  local keys = {}
+  for key in next, t do if not is_own(node, key) then keys[#keys + 1] = key end end
+  if #keys > log.big and node.plain then
+    node.big, node.size, node.length = true, #keys, node.length_before or #t
+    return
+  end
+  for key, written in next, node.written or none do   -- as it was before the call
+    if written.before == nil and rawget(t, key) ~= nil then
+      for i, k in ipairs(keys) do if rawequal(k, key) then table.remove(keys, i) break end end
+      node.unordered = true
+    elseif written.before ~= nil and rawget(t, key) == nil then
+      keys[#keys + 1] = key
+      node.unordered = true
+    end
+  end
+  node.keys = keys
+  for _, key in ipairs(keys) do self:read(t, key, rawget(t, key)) end
+end
+
+--- log:compare(x, y): whether the two are one matters.
+function Log:compare(x, y)
+  local a, b = self.node_of[x], self.node_of[y]
+  if a and b then a.compared, b.compared = true, true end
+  if type(x) == "function" then self.keyed[x], self.keyed[y] = true, true end
+end
+
+-- Variables ----------------------------------------------------------------------------------------------------------------------
+
+local function variable(w, f, i, name, value)
+  local id = cell_of(f, i)
+  if not id or w.fresh_cells[id] then return nil end
+  local p = w.cells[id]
+  if not p then
+    p = {cell = id, owner = f, index = i, name = name, value = value}
+    w.cells[id] = p
+  end
+  return p
+end
+
+--- log:read_upvalue(frame, i, name, value): variable i of the frame's function.
+function Log:read_upvalue(frame, i, name, value)
+  if frame.library then return end
+  local p = variable(self, frame.f, i, name, value)
+  if not p or p.read or p.written then return end
+  p.read = true
+  add_place(self, p)
+end
+
+--- log:write_upvalue(frame, i), before it is written.
+function Log:write_upvalue(frame, i)
+  if frame.library then return end
+  local name, value = inspect.upvalue(frame.f, i)
+  local p = variable(self, frame.f, i, name, value)
+  if not p or p.written then return end
+  p.written, p.before = true, value
+  self.variables[#self.variables + 1] = p
+end
+
+--- log:made(value): a closure, or the variable of one by its identity, was made in the call.
+function Log:made_function(f) self.fresh[f] = true end
+function Log:made_cell(id) self.fresh_cells[id] = true end
+
+-- Writes -------------------------------------------------------------------------------------------------------------------------
+
+local function note_write(node, key, before)
+  if node.skipped[key] or node.untraced[key] then return end
+  local written = node.written
+  if not written then
+    written = {}
+    node.written = written
+  end
+  if written[key] then return end
+  written[key] = {before = before}
+  node.seen[key] = true
+end
+
+--- log:write(t, key), before the entry is written.
+function Log:write(t, key)
+  local node = self.node_of[t]
+  if not node or key == nil or key ~= key then return end
+  if type(key) == "number" then node.length_before = node.length_before or #t end
+  note_write(node, key, rawget(t, key))
+end
+
+local function differs(a, b) return not rawequal(a, b) and not (a ~= a and b ~= b) end
+
+local function by_key(a, b)
+  local x, y = a.key, b.key
+  if type(x) == "number" and type(y) == "number" then return x < y end
+  if type(x) ~= type(y) then return type(x) == "number" end
+  return tostring(x) < tostring(y)
+end
+
+local function now_at(node, key)
+  if node.foreign then return node.table[key] end
+  return rawget(node.table, key)
+end
+
+--- log:difference() -> a list of changes {node, key, before, after} or {cell, owner, index, name, before, after}, in a stable order.
+function Log:difference()
+  local changes = {}
+  for _, node in ipairs(self.nodes) do
+    local own = {}
+    for key, written in next, node.written or none do
+      local now = now_at(node, key)
+      if differs(now, written.before) then own[#own + 1] = {node = node, key = key, before = written.before, after = now} end
+    end
+    table.sort(own, by_key)
+    for _, change in ipairs(own) do changes[#changes + 1] = change end
+  end
+  for _, p in ipairs(self.variables) do
+    local _, now = inspect.upvalue(p.owner, p.index)
+    if differs(now, p.before) then
+      changes[#changes + 1] = {cell = p.cell, owner = p.owner, index = p.index, name = p.name, before = p.before, after = now}
+    end
+  end
+  return changes
+end
+
+--- log.roll_back(w, changes) puts everything back.
+function log.roll_back(w, changes)
+  for i = #changes, 1, -1 do
+    local change = changes[i]
+    if change.cell then inspect.set_upvalue(change.owner, change.index, change.before)
+    elseif change.node.foreign then change.node.table[change.key] = change.before
+    else rawset(change.node.table, change.key, change.before) end
+  end
+  for _, node in ipairs(w.nodes) do
+    if node.new_meta then inspect.set_raw_metatable(node.table, node.new_meta.before) end
+  end
+end
+
+local function read_deeply(w, t, whole, open)
+  if open[t] or not w.node_of[t] then return end
+  open[t] = true
+  local meta = raw_metatable(t)
+  if meta ~= nil and not whole then return end
+  w:metatable(t, meta)
+  w:entries(t)
+  for _, value in next, t do if type(value) == "table" then read_deeply(w, value, whole, open) end end
+end
+
+-- Tensors and what the FFI made --------------------------------------------------------------------------------------------------------
+
+local of_type = {shape = true, dtype = true, device = true, requires_grad = true}
+
+--- log:attribute(x, key) -> the field of the tensor. What scripts set there is guarded.
+function Log:attribute(x, key)
+  if type(key) == "table" then read_deeply(self, key, false, {}) end
+  local value = x[key]
+  local frame = interpret.current()
+  if type(key) ~= "string" or type(value) == "function" or of_type[key] or not frame or frame.library or self.serial(x) >= self.mark then return value end
+  local seen = self.attributes[x]
+  if not seen then
+    seen = {table = x, foreign = true, seen = {}}
+    self.attributes[x] = seen
+  end
+  if seen.seen[key] then return value end
+  seen.seen[key] = true
+  local kind = type(value)
+  if kind == "userdata" or kind == "nil" then
+    self.places[#self.places + 1] = {node = seen, key = key, value = value, kind = "existence"}
+  elseif kind ~= "table" then
+    self.places[#self.places + 1] = {node = seen, key = key, value = value, kind = "scalar"}
+  end
+  self.keyed[x] = true
+  return value
+end
+
+--- log:cdata(t, key) -> the field of a struct or element of an array.
+function Log:cdata(t, key)
+  local value = t[key]
+  local node = self.node_of[t]
+  if not node or (type(key) ~= "string" and type(key) ~= "number") or node.seen[key] then return value end
+  if type(value) == "function" then return value end
+  node.seen[key] = true
+  add_place(self, {node = node, key = key, value = value})
+  return value
+end
+
+--- log:set_item(x, key, value): a tensor's field or elements are about to be set.
+function Log:set_item(_, key, value)
+  if type(key) == "table" then read_deeply(self, key, false, {}) end
+  if type(value) == "table" then read_deeply(self, value, false, {}) end
+end
+
+function Log:write_cdata(t, key)
+  local node = self.node_of[t]
+  if node then note_write(node, key, t[key]) end
+end
+
+-- C functions without a model --------------------------------------------------------------------------------------------------------
+
+--- log:outside(name, frame): the function depends on what no guard can see.
+function Log:outside(name, frame)
+  if self.outsiders[name] then return end
+  self.outsiders[name] = true
+  self.outsiders[#self.outsiders + 1] = {name = name, where = interpret.line(frame) and interpret.where(frame)}
+end
+
+local names
+local function name_of(f)
+  if not names then
+    names = {}
+    for _, at in ipairs{{_G, ""}, {os, "os."}, {io, "io."}, {math, "math."}, {debug, "debug."}, {table, "table."}} do
+      for key, value in next, at[1] or none do if type(value) == "function" and not names[value] then names[value] = at[2] .. key end end
+    end
+  end
+  return names[f]
+end
+
+local function with_callbacks(n, ...)
+  local list = {...}
+  for i = 1, n do if type(list[i]) == "function" then list[i] = interpret.callback(list[i]) end end
+  return unpack(list, 1, n)
+end
+
+-- The function that io.lines makes is known as part of it.
+local function note_iterator(f, ...)
+  if type(f) == "function" and kind_of(f) == "C" then models.pure[f] = true end
+  return f, ...
+end
+
+--- log:call(f, n, …) -> what f(…) returns, a C function or one of the library that runs as it is.
+function Log:call(f, n, ...)
+  if models.pure[f] then return f(...) end
+  if models.outside[f] then
+    self:outside(name_of(f) or "a function of the host", interpret.current())
+    return note_iterator(f(...))
+  end
+  local own = kind_of(f) ~= "C" or inspect.is_own(f)
+  local functions = false
+  for i = 1, n do
+    local value = (select(i, ...))
+    if type(value) == "table" then read_deeply(self, value, not own, {})
+    elseif type(value) == "function" then functions = true end
+  end
+  if own and kind_of(f) ~= "C" then return f(...) end
+  for i = 1, own and 0 or n do
+    local value = (select(i, ...))
+    if type(value) == "cdata" and self.node_of[value] then self:refuse("it hands memory of the FFI to a C function") end
+  end
+  if not own then self:outside(name_of(f) or "a C function that perigee does not know", interpret.current()) end
+  if functions and not models.keeps[f] then return f(with_callbacks(n, ...)) end
+  return f(...)
+end
+
+-- Arguments --------------------------------------------------------------------------------------------------------------------------
+
+local function add_arguments(w, n, arguments)
+  for i = 1, n do
+    local value = arguments[i]
+    local p = {argument = i, value = value}
+    w.places[#w.places + 1] = p
+    add_value(w, p)
+    local node = p.target
+    if node and node.plain and node.place == p then node.by_path, node.argument = true, true end  -- each call brings another
+  end
+end
+
+--- log.new{root =, label =, n =, arguments =, code =, mark =, is_tensor =, serial =} -> a log. root: the object that messages call by
+--- the label; code: functions whose variables are arguments; mark: the number of the first tensor that the call makes.
+function log.new(options)
+  library.refresh()
+  local w = setmetatable({
+    nodes = {}, node_of = {}, places = {}, functions = {}, cells = {}, variables = {}, keyed = {}, attributes = {},
+    fresh = setmetatable({}, {__mode = "k"}), fresh_cells = {}, outsiders = {}, epoch = core.graphs.epoch,
+    is_tensor = options.is_tensor or core.is_tensor, serial = options.serial or serial, mark = options.mark,
+  }, Log)
+  if type(options.root) == "table" then add_node(w, options.root, nil, options.label or "self") end
+  for _, f in ipairs(options.code or none) do
+    for i = 1, 255 do
+      local id = cell_of(f, i)
+      if not id then break end
+      w.fresh_cells[id] = true
+    end
+  end
+  add_arguments(w, options.n, options.arguments)
+  return w
+end
+
+--- log.run(w, f, …) -> what f(…) returns, interpreted, with what it reads and writes in the log.
+function log.run(w, f, ...)
+  local outer = models.log
+  models.log = w
+  local function finish(ok, ...)
+    models.log = outer
+    if not ok then error((...), 0) end
+    return ...
+  end
+  return finish(pcall(interpret.run, w, f, ...))
+end
+
+return log

@@ -1,0 +1,47 @@
+-- What a script can change of a function that no guard of a trace sees: its environment, the variables that it shares, the
+-- metatables of all values of a type. The functions of the host that do so are replaced by ones that count: graphs.epoch is the
+-- number of such changes to what traces have used. A script that kept one of them before it loaded the library is not noticed.
+local core = ...
+local graphs = core.graphs
+
+graphs.epoch, graphs.used = 0, setmetatable({}, {__mode = "k"})   -- used: the functions that traces ran
+
+local function count(f) if type(f) ~= "function" or graphs.used[f] then graphs.epoch = graphs.epoch + 1 end end
+
+local function replace(t, name, make)
+  local f = type(t) == "table" and rawget(t, name)
+  if type(f) == "function" then rawset(t, name, make(f)) end
+end
+
+local function first(...) return (...) end
+
+replace(_G, "setfenv", function(setfenv)
+  local getinfo = debug and debug.getinfo
+  return function(f, environment)
+    if type(f) ~= "number" then
+      count(f)
+      return first(setfenv(f, environment))
+    end
+    local info = f >= 1 and getinfo and getinfo(f + 1, "f")
+    count(info and info.func)
+    return first(setfenv(f >= 1 and f + 1 or f, environment))
+  end
+end)
+replace(debug, "setfenv", function(setfenv)
+  return function(x, environment)
+    count(x)
+    return setfenv(x, environment)
+  end
+end)
+replace(debug, "upvaluejoin", function(join)
+  return function(f, ...)
+    count(f)
+    return join(f, ...)
+  end
+end)
+replace(debug, "setmetatable", function(set)
+  return function(x, meta)
+    if type(x) ~= "table" then count() end
+    return set(x, meta)
+  end
+end)

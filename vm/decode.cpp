@@ -1,0 +1,96 @@
+// The code of a Lua function for the interpreter of traces (stdlib/hybrid/interpret.lua).
+#include "vm/args.h"
+#include "vm/bindings.h"
+#include "vm/dump.h"
+
+namespace pg::vm {
+namespace {
+
+void load_maker(lua_State* L, const std::string& bytes) {
+  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=maker")) throw Error(std::string("decode: ") + lua_tostring(L, -1));
+}
+
+// Strings as they are, others as functions that make one each.
+void push_constants(lua_State* L, const Dump& from, const Prototype& p) {
+  lua_createtable(L, int(p.constants.size()), 1);
+  for (size_t i = 0; i < p.constants.size(); ++i) {
+    const Constant& k = p.constants[i];
+    if (k.kind == kString) lua_pushlstring(L, k.text.data(), k.text.size());
+    else load_maker(L, dump_maker(from, k));
+    lua_rawseti(L, -2, int(i));
+  }
+}
+
+template <class List>
+void push_numbers(lua_State* L, const List& list, int first) {
+  lua_createtable(L, int(list.size()) + 1, 1);
+  for (size_t i = 0; i < list.size(); ++i) {
+    lua_pushnumber(L, double(list[i]));
+    lua_rawseti(L, -2, int(i) + first);
+  }
+}
+
+// decode(f) → {code = a string of 4 bytes an instruction (op, a, c, b), constants = from index 0, numbers = from index 0,
+// upvalues = what each captures, parameters =, vararg =, lines = one an instruction, arguments = where a call's arguments lie
+// after its function}; nothing for C functions and where the form is unknown.
+int decode(lua_State* L, State& state) {
+  if (!lua_isfunction(L, 1)) bad_argument("decode", "f", "a function", describe(L, state, 1));
+  if (lua_iscfunction(L, 1)) return 0;
+  const Dump all = parse(dump(L, 1));
+  if (all.prototypes.empty()) return 0;
+  const Prototype& p = all.prototypes.back();
+  lua_createtable(L, 0, 8);
+  std::string code;
+  for (const Instruction& i : p.code) code += {char(i.op), char(i.a), char(i.c), char(i.b)};
+  lua_pushlstring(L, code.data(), code.size());
+  lua_setfield(L, -2, "code");
+  push_constants(L, all, p);
+  lua_setfield(L, -2, "constants");
+  push_numbers(L, p.numbers, 0);
+  lua_setfield(L, -2, "numbers");
+  push_numbers(L, p.upvalues, 1);
+  lua_setfield(L, -2, "upvalues");
+  push_numbers(L, p.lines, 1);
+  lua_setfield(L, -2, "lines");
+  lua_pushnumber(L, p.parameters);
+  lua_setfield(L, -2, "parameters");
+  lua_pushboolean(L, p.is_vararg());
+  lua_setfield(L, -2, "vararg");
+  lua_pushnumber(L, all.wide_frames ? 2 : 1);
+  lua_setfield(L, -2, "arguments");
+  return 1;
+}
+
+// new_table(d) → a function that makes tables as TNEW with that operand does.
+int new_table(lua_State* L, State& state) {
+  const int64_t d = check_integer(L, state, 1, "new_table", "d");
+  if (luaL_loadbuffer(L, "", 0, "=maker")) throw Error("decode: no memory");
+  const Dump empty = parse(dump(L, lua_gettop(L)));
+  load_maker(L, dump_new_table(empty, unsigned(d) & 0xffff));
+  return 1;
+}
+
+// set_interpreter(f): f() → the file and line of the innermost frame of a script that is interpreted; nothing where none is.
+int interpreter(lua_State* L, State& state) {
+  if (!lua_isfunction(L, 1)) bad_argument("set_interpreter", "f", "a function", describe(L, state, 1));
+  lua_settop(L, 1);
+  set_interpreter(L);
+  return 0;
+}
+
+// is_own(f) → whether f is a C function of this library
+int is_own(lua_State* L, State& state) {
+  const bool has = lua_iscfunction(L, 1) && lua_getupvalue(L, 1, 1);
+  lua_pushboolean(L, has && lua_islightuserdata(L, -1) && lua_touserdata(L, -1) == &state);
+  return 1;
+}
+
+}  // namespace
+
+void open_decode(lua_State* L, State& state) {
+  lua_getfield(L, -1, "introspect");
+  register_functions(L, state, {{"decode", entry<decode>}, {"new_table", entry<new_table>}, {"is_own", entry<is_own>}, {"set_interpreter", entry<interpreter>}});
+  lua_pop(L, 1);
+}
+
+}  // namespace pg::vm
