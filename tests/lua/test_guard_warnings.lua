@@ -1,0 +1,176 @@
+-- What a traced function cannot guard, and what it tells of that; what traces nothing again.
+local t = require "tests.support"
+local pg = require "perigee"
+local nn = pg.nn
+local core = pg.testing.core
+
+-- Collects warnings and printed lines while f runs.
+local function watch(f)
+  local warnings, lines, warn, print_before = {}, {}, core.warn, print
+  core.warn = function(text) warnings[#warnings + 1] = text end
+  _G.print = function(...) lines[#lines + 1] = table.concat({...}, "\t") end
+  local ok, e = xpcall(f, debug.traceback)
+  core.warn, _G.print = warn, print_before
+  if not ok then error(e, 0) end
+  return warnings, lines
+end
+
+-- Functions that read what no guard can see: a warning at the trace, with the line, and none later.
+local unseen = {
+  ["os.time"] = function() return os.time() * 0 end,
+  ["os.clock"] = function() return os.clock() * 0 end,
+  ["os.date"] = function() return #os.date("%Y") end,
+  ["os.getenv"] = function() return os.getenv("HOME") and 1 or 2 end,
+  ["math.random"] = function() return math.random() * 0 end,
+  ["io.open"] = function() return io.open("/dev/null") and 1 or 2 end,
+  ["io.lines"] = function()
+    local n = 0
+    for _ in io.lines("/dev/null") do n = n + 1 end
+    return n
+  end,
+  ["require"] = function() return #type(require("perigee")) end,
+  ["loadstring"] = function() return loadstring("return 2")() end,
+  ["collectgarbage"] = function() return collectgarbage("count") * 0 end,
+}
+
+for name, read in pairs(unseen) do
+  t.test(name .. " inside forward warns once, with the line", function()
+    local f = pg.jit(function(x) return x + read() end)
+    local want = (function(x) return x + read() end)(pg.ones(2))
+    local list = watch(function()
+      for _ = 1, 3 do t.equal(f(pg.ones(2)), want) end
+      f(pg.ones(2, 2))
+    end)
+    t.check(#list == 1, #list .. " warnings: " .. table.concat(list, "\n"))
+    t.check(list[1]:find(name:match("%w+$"), 1, true), list[1])
+    t.check(list[1]:find("test_guard_warnings.lua:%d+"), list[1])
+    t.equal(f:cache_info().traces, 1)
+  end)
+end
+
+t.test("what can be guarded does not warn", function()
+  local o = {list = {3, 1, 2}, s = "a b", n = 2.5}
+  local f = pg.jit(function(x)
+    local copy = {unpack(o.list)}
+    table.sort(copy)
+    local u = o.s:gsub("%w", string.upper)
+    for k, v in pairs(o) do if type(v) == "number" then x = x * #k end end
+    local ok = pcall(error, "no")
+    return x * math.floor(o.n) + copy[1] + #u + (ok and 1 or 2) + pg.rand(1) * 0
+  end)
+  local list, lines = watch(function() for _ = 1, 3 do f(pg.ones(2)) end end)
+  t.check(#list == 0 and #lines == 0, table.concat(list, "\n"))
+end)
+
+t.test("the third trace for a size warns: the guard, the line, the remedy", function()
+  local f = pg.jit(function(x) return x * x:size(1) end)
+  local list = watch(function() for n = 1, 8 do t.equal(f(pg.ones(n)), pg.full({n}, n)) end end)
+  t.check(#list == 1, #list .. " warnings: " .. table.concat(list, "\n"))
+  t.check(list[1]:find("size") or list[1]:find("dim"), list[1])
+  t.check(list[1]:find("test_guard_warnings.lua:%d+"), list[1])
+  t.check(list[1]:find("reshape", 1, true) or list[1]:find("pg.live", 1, true), list[1])
+end)
+
+t.test("the third trace for a field, a global, a length warns with guard and line", function()
+  local o = {list = {}}
+  for label, case in pairs{
+    rate = {function(x) return x * o.rate end, function(i) o.rate = i end},
+    RATE_ = {function(x) return x * RATE_ end, function(i) _G.RATE_ = i end},  -- luacheck: ignore
+    list = {function(x) return x * #o.list end, function(i) o.list[i] = i end},
+  } do
+    local f = pg.jit(case[1])
+    local list = watch(function()
+      for i = 1, 5 do
+        case[2](i)
+        f(pg.ones(1))
+      end
+    end)
+    t.check(#list == 1, label .. ": " .. #list .. " warnings: " .. table.concat(list, "\n"))
+    t.check(list[1]:find(label, 1, true), list[1])
+    t.check(list[1]:find("test_guard_warnings.lua:%d+"), label .. ": " .. list[1])
+  end
+  _G.RATE_ = nil
+end)
+
+t.test("the warning of traces in a row that were used once names a remedy", function()
+  local f = pg.jit(function(x) return x * x:size(1) end)
+  local list = watch(function() for n = 1, 20 do t.equal(f(pg.ones(n)), pg.full({n}, n)) end end)
+  local last = list[#list] or ""
+  t.check(last:find("plain Lua", 1, true), last)
+  t.check(last:find("reshape", 1, true) or last:find("pg.live", 1, true), last)
+end)
+
+t.test("the call that falls back to plain Lua gets its own number of arguments", function()
+  local o = {}
+  local f = pg.jit(function(x, ...) return x * o.rate, select("#", ...) end)
+  watch(function()
+    for i = 1, 20 do
+      o.rate = i
+      local _, n = f(pg.ones(1))
+      t.equal(n, 0, "call " .. i)
+    end
+  end)
+  local g = pg.jit(function(...)
+    o.f = function() return o end
+    return select("#", ...)
+  end)
+  watch(function()
+    t.equal(g(pg.ones(1)), 1)
+    t.equal(g(pg.ones(1), nil), 2)
+    t.equal(g(), 0)
+  end)
+  local k = pg.jit(function(...) return (...) * o.rate, select("#", ...) end)
+  watch(function()
+    for i = 1, 40 do
+      o.rate = i
+      local _, n = k(pg.ones(1), unpack({}, 1, i % 4))
+      t.equal(n, 1 + i % 4, "call " .. i)
+    end
+  end)
+end)
+
+t.test("summary of a hybridized net does not trace, print or warn", function()
+  t.skip_in("hybrid", "hybridizes its blocks itself")
+  local net = nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "relu"}), nn.Dense(2, {in_units = 4})}:initialize()
+  local x, text = pg.ones(2, 3), nil
+  local want = net:summary(x)
+  net:hybridize()
+  net(x)
+  local list, lines = watch(function() text = net:summary(x) end)
+  t.equal(text, want)
+  t.check(#list == 0 and #lines == 0, table.concat(list, "\n"))
+  t.equal(net:cache_info().traces, 1)
+  net(x)
+  t.equal(net:cache_info(), {traces = 1, specializations = 1, hits = 1})
+end)
+
+t.test("export of a hybridized net does not trace again, print or warn", function()
+  t.skip_in("hybrid", "hybridizes its blocks itself")
+  local net = nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "relu"}), nn.Dense(2, {in_units = 4})}:initialize()
+  net:hybridize()
+  net(pg.ones(2, 3))
+  net(pg.ones(2, 3))
+  local list, lines = watch(function()
+    net:export(t.tmp("probe"))
+    net:export(t.tmp("probe"))
+  end)
+  t.check(#list == 0 and #lines == 0, table.concat(list, "\n"))
+  net(pg.ones(2, 3))
+  t.equal(net:cache_info().traces, 1)
+end)
+
+t.test("export of a net that prints does not print again", function()
+  t.skip_in("hybrid", "hybridizes its blocks itself")
+  local net = nn.block{fc = nn.Dense(2, {in_units = 3}), forward = function(self, x)
+    print("traced")
+    return self.fc(x)
+  end}:initialize()
+  net:hybridize()
+  local _, lines = watch(function()
+    net(pg.ones(2, 3))
+    net(pg.ones(2, 3))
+    net:export(t.tmp("probe"))
+    net(pg.ones(2, 3))
+  end)
+  t.equal(#lines, 1)
+end)
