@@ -102,14 +102,14 @@ probe("a metatable of _G", function()
 end)
 
 probe("a replaced standard function by its global name", function()
-  return {f = function(x) return x * tonumber("2") end, mutate = function()
+  return {f = function(x) return x * tonumber("0x7") end, mutate = function()
     local before = tonumber
-    tonumber = function(s) return before(s) * 10 end
+    tonumber = function(s, ...) return s == "0x7" and 5 or before(s, ...) end
   end}
 end)
 
 probe("a replaced standard table", function()
-  return {f = function(x) return x * bit.bor(1, 2) end, mutate = function() bit = {bor = function() return 9 end} end}
+  return {f = function(x) return x * bit.bor(1, 2) end, mutate = function() bit = setmetatable({bor = function() return 9 end}, {__index = bit}) end}
 end)
 
 probe("a global written by forward", function()
@@ -131,13 +131,19 @@ probe("a user's field of table, absent at first", function()
   return {f = function(x) return x * (table.myk or 2) end, mutate = {function() table.myk = 3 end, function() table.myk = nil end}}
 end)
 
+-- The library goes on with it.
+local function replace_floor()
+  local before = math.floor
+  math.floor = function(v) return v == 1.5 and 7 or before(v) end
+end
+
 probe("a replaced math.floor", function()
-  return {f = function(x) return x * math.floor(1.5) end, mutate = function() math.floor = math.ceil end}
+  return {f = function(x) return x * math.floor(1.5) end, mutate = replace_floor}
 end)
 
 probe("a replaced math.floor is not in a local that holds it", function()
   local floor = math.floor
-  return {f = function(x) return x * floor(1.5) end, mutate = function() math.floor = math.ceil end}
+  return {f = function(x) return x * floor(1.5) end, mutate = replace_floor}
 end, {traces = 1})
 
 probe("a local that holds a C function", function()
@@ -164,7 +170,10 @@ probe("a method added to strings", function()
 end)
 
 probe("a replaced method of strings", function()
-  return {f = function(x) return x * #("ab"):rep(2) end, mutate = function() function string.rep(s) return s end end}
+  return {f = function(x) return x * #("ab"):rep(2) end, mutate = function()
+    local before = string.rep
+    function string.rep(s, ...) return s == "ab" and s or before(s, ...) end
+  end}
 end)
 
 probe("an absent method of strings", function()
