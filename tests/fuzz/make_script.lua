@@ -1,60 +1,135 @@
--- Random scripts for tests/fuzz/mutations.lua: local script = make_script(random, options), random(n) -> 1..n.
+-- Random scripts for tests/fuzz/mutations.lua: local script = make_script.new(random), random(n) -> 1..n.
 -- A script is plain data: {statements = texts, result = text, events = list of events, way =, own_env =}. An event is
 -- {mutate = index into mutations, r = 1..4} or {call = a text of arguments}. make_script.source(script) -> Lua text.
 local make_script = {}
 
 -- State that forward reads as a number; what is no number counts as 2.
 local numbers = {
-  "o.n", "o.absent", "o.cfg.a", "o.cfg[o.key]", "o.list[1]", "o.list[3]", "#o.list", "o[o.key]", "o.list[o.key or 1]", "o.cfg[true]", "o.list[0]",
-  "up_n", "up_absent", "up_tab.a", "up_tab.inner.a", "G_n", "G_absent", "_G.G_n", "GG.G_n", "rawget(_G, 'G_n')", "_G[o.gname]", "GG[o.gname]",
+  "o.n", "o.absent", "o.cfg.a", "o.cfg[o.key]", "o.list[1]", "o.list[3]", "#o.list", "o[o.key]",
+  "o.list[o.key or 1]", "o.cfg[true]", "o.list[0]",
+  "up_n", "up_absent", "up_tab.a", "up_tab.inner.a", "G_n", "G_absent", "_G.G_n", "GG.G_n", "rawget(_G, 'G_n')",
+  "_G[o.gname]", "GG[o.gname]",
   "G_tab.a", "G_M.myk", "math.myk", "string.myk", "table.myk", "('x').myk", "('x'):twice(o.n)", "(5).myk",
-  "G_c(1.5)", "up_c(1.5)", "math.floor(2.5)", "o.c(2.5)", "G_M.floor(1.5)", "tonumber('3')", "G_f(2)", "up_f(2)", "o.f(2)",
-  "Net.shared", "o.inherited", "o:method()", "o:inherited_method()", "o.obj.k", "o.obj.j", "getmetatable(o.obj).mark", "#tostring(o.obj)", "o.obj(3)",
-  "1 / o.zero > 0 and 1 or 3", "1 / up_zero > 0 and 1 or 4", "o.v ~= o.v and 5 or 6", "env_read()", "getfenv(env_read).G_env", "getfenv(1).G_n",
+  "G_c(1.5)", "up_c(1.5)", "math.floor(2.5)", "o.c(2.5)", "G_M.floor(1.5)", "tonumber('3')", "G_f(2)", "up_f(2)",
+  "o.f(2)",
+  "Net.shared", "o.inherited", "o:method()", "o:inherited_method()", "o.obj.k", "o.obj.j",
+  "getmetatable(o.obj).mark", "#tostring(o.obj)", "o.obj(3)",
+  "1 / o.zero > 0 and 1 or 3", "1 / up_zero > 0 and 1 or 4", "o.v ~= o.v and 5 or 6", "env_read()",
+  "getfenv(env_read).G_env", "getfenv(1).G_n",
   "s.a", "s.inner.b", "arr[1]", "#ffi.string(buffer)", "tonumber(o.big)", "u.k", "#u", "proxy.k",
-  "o.w1.lr_mult", "o.w1.wd_mult", "#(o.w1.name or '')", "o.w1.grad and 2 or 1", "o.w1.grad_req == 'null' and 2 or 3", "#x.shape", "x:size(1)", "x.dtype == 'int64' and 2 or 3",
-  "k", "#a", "a.n", "b.n", "a == b and 2 or 3", "a == o.cfg and 3 or 4", "select('#', ...)", "(...)", "select(-1, 1, ...)",
-  "o.t1 == o.t2 and 5 or 6", "rawequal(o.w1, o.w2) and 2 or 1", "x == o.w1 and 2 or 3", "o.f == up_f and 2 or 3", "o.e1 == o.e2 and 3 or 4", "o.e1 < o.e2 and 2 or 4", "#(o.e1 .. o.e2)", "o.e1 + o.e2",
-  "select('#', unpack(o.list))", "#table.concat(o.list, ',')", "table.maxn(o.list)", "table.getn(o.list)", "next(o.cfg) and 1 or 2", "next(o.empty) and 3 or 2", "#o.empty", "#o.meta_list", "select('#', unpack(o.empty))", "#o",
-  "count(o.cfg)", "count(o.empty)", "order(o.cfg)", "u_each(o.cfg)", "sum_ipairs(o.list)", "sum_ipairs(o.empty)", "sum_ipairs(o.meta_list)", "sum_next(o.cfg)", "count(_G)",
-  "o.lazy.v", "o.lazy[o.key]", "(function() return o.n end)()", "select(2, pcall(error, o.n))", "co(o, 'n')", "#(('a b'):gsub('%w', function(c) return c:rep(up_n) end))", "#(('a'):gsub('%w', o.words))",
-  "#o.s", "o.s:byte(1)", "#o.s:upper()", "('%s'):format(o.s):len()", "(o.s < 'm') and 2 or 3", "package.loaded.fz.k", "select(2, debug.getupvalue(peek, 1))", "peek()", "bump()",
-  "sorted(o.list)[1]", "o.names[1] and o.cfg[o.names[1]]", "by_name(o.names, o.cfg)", "bit.band(o.n or 1, 3)", "math.max(num(o.n), num(up_n))", "o.pair.first.v", "o.pair.second.v",
+  "o.w1.lr_mult", "o.w1.wd_mult", "#(o.w1.name or '')", "o.w1.grad and 2 or 1", "o.w1.grad_req == 'null' and 2 or 3",
+  "#x.shape", "x:size(1)", "x.dtype == 'int64' and 2 or 3",
+  "k", "#a", "a.n", "b.n", "a == b and 2 or 3", "a == o.cfg and 3 or 4", "select('#', ...)", "(...)",
+  "select(-1, 1, ...)",
+  "o.t1 == o.t2 and 5 or 6", "rawequal(o.w1, o.w2) and 2 or 1", "x == o.w1 and 2 or 3", "o.f == up_f and 2 or 3",
+  "o.e1 == o.e2 and 3 or 4", "o.e1 < o.e2 and 2 or 4", "#(o.e1 .. o.e2)", "o.e1 + o.e2",
+  "select('#', unpack(o.list))", "#table.concat(o.list, ',')", "table.maxn(o.list)", "table.getn(o.list)",
+  "next(o.cfg) and 1 or 2", "next(o.empty) and 3 or 2", "#o.empty", "#o.meta_list", "select('#', unpack(o.empty))",
+  "#o",
+  "count(o.cfg)", "count(o.empty)", "order(o.cfg)", "u_each(o.cfg)", "sum_ipairs(o.list)", "sum_ipairs(o.empty)",
+  "sum_ipairs(o.meta_list)", "sum_next(o.cfg)", "count(_G)",
+  "o.lazy.v", "o.lazy[o.key]", "(function() return o.n end)()", "select(2, pcall(error, o.n))", "co(o, 'n')",
+  "#(('a b'):gsub('%w', function(c) return c:rep(up_n) end))", "#(('a'):gsub('%w', o.words))",
+  "#o.s", "o.s:byte(1)", "#o.s:upper()", "('%s'):format(o.s):len()", "(o.s < 'm') and 2 or 3", "package.loaded.fz.k",
+  "select(2, debug.getupvalue(peek, 1))", "peek()", "bump()",
+  "sorted(o.list)[1]", "o.names[1] and o.cfg[o.names[1]]", "by_name(o.names, o.cfg)", "bit.band(o.n or 1, 3)",
+  "math.max(num(o.n), num(up_n))", "o.pair.first.v", "o.pair.second.v",
   "pg.is_training() and 2 or 1",
 }
 
-local ops = {"G_op(y)", "up_op(y)", "o.op(y)", "_G.G_op(y)", "GG.G_op(y)", "G_tab.op(y)", "o.acts[1](y)", "rawget(_G, 'G_op')(y)", "GG[o.opname](y)"}
-local tensors = {"o.w1", "o.w2", "up_t", "G_t", "up_tab.w", "o.ws[1]", "o.ws[2]", "a.w or 1", "o.lazy_t or 1", "x", "pg.tensor({num(o.n), 3}, {dtype = 'float64'})", "o.last or 1", "o.child.w"}
-local boxes = {"o.w1", "o.w2", "up_t", "G_t", "up_tab.w", "o.ws[1]", "o.child.w"}
-local writable = {"o.n", "o.absent", "up_n", "up_absent", "G_n", "G_absent", "Net.shared", "o.cfg.a", "o.cfg.fresh", "o.list[1]", "up_tab.a", "a.n", "b.n", "math.myk", "o.t1.v", "o.t2.v", "o.obj.k", "o.pair.first.v", "GG.G_n"}
+local ops = {
+  "G_op(y)", "up_op(y)", "o.op(y)", "_G.G_op(y)", "GG.G_op(y)", "G_tab.op(y)", "o.acts[1](y)",
+  "rawget(_G, 'G_op')(y)", "GG[o.opname](y)",
+}
+local tensors = {
+  "o.w1", "o.w2", "up_t", "G_t", "up_tab.w", "o.ws[1]", "o.ws[2]", "a.w or 1", "o.lazy_t or 1", "x",
+  "pg.tensor({num(o.n), 3}, {dtype = 'float64'})", "o.last or 1", "o.child.w",
+}
+local boxes = {
+  "o.w1", "o.w2", "up_t", "G_t", "up_tab.w", "o.ws[1]", "o.child.w",
+}
+local writable = {
+  "o.n", "o.absent", "up_n", "up_absent", "G_n", "G_absent", "Net.shared", "o.cfg.a", "o.cfg.fresh", "o.list[1]",
+  "up_tab.a", "a.n", "b.n", "math.myk", "o.t1.v", "o.t2.v", "o.obj.k", "o.pair.first.v", "GG.G_n",
+}
 
 local mutations = {
-  "o.n = r", "o.n = nil", "o.n = 'text'", "o.n = -r", "o.n = 0.5 * r", "o.n = false", "o.absent = r", "o.absent = nil", "o.cfg.a = r", "o.cfg.b = r", "o.cfg.b = nil", "o.cfg.c = r", "o.cfg.d = r", "o.cfg = {a = r}",
-  "o.cfg = {b = 2, a = r}", "o.cfg.a = nil; o.cfg.z = r", "o.cfg[true] = r", "o.cfg[o] = r", "o.cfg[r] = r", "o.list[1] = r", "o.list[3] = r", "o.list[3] = nil", "o.list[#o.list + 1] = r", "o.list[#o.list] = nil", "o.list = {r}", "o.list = {}", "o.list[0] = r",
-  "table.insert(o.list, 1, r)", "table.remove(o.list, 1)", "table.sort(o.list)", "o.key = ({'a', 'b', 'n', 'v'})[r]", "o.key = nil", "o.key = r", "o.gname = ({'G_n', 'G_absent', 'G_x', 'G_n'})[r]", "o.opname = 'G_op2'; G_op2 = ({pg.neg, pg.square, pg.relu, pg.abs})[r]",
-  "up_n = r", "up_n = nil", "up_absent = r", "up_absent = nil", "up_tab.a = r", "up_tab = {a = r, inner = {a = r}, w = T(r)}", "up_tab.inner = {a = r}", "up_tab.inner.a = r", "up_tab.inner = up_tab",
-  "G_n = r", "G_n = nil", "G_absent = r", "G_absent = nil", "G_x = r", "G_fresh = r", "G_fresh = nil", "rawset(_G, 'G_n', r)", "G_tab.a = r", "G_tab = {a = r, op = pg.abs}", "setmetatable(_G, {__index = {G_absent = r}})", "setmetatable(_G, nil)",
-  "math.myk = r", "math.myk = nil", "string.myk = r", "table.myk = r", "function string.twice(_, n) return (n or 1) * r end", "local before = math.floor; math.floor = function(q) return (q == 1.5 or q == 2.5) and r or before(q) end", "G_M = {floor = math.ceil, myk = r}", "local before = tonumber; tonumber = function(q, ...) return q == '3' and r or before(q, ...) end",
-  "G_c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]", "up_c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]", "o.c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]",
-  "debug.setmetatable(0, {__index = {myk = r}})", "debug.getmetatable(0).__index.myk = r", "getmetatable('').__index = setmetatable({myk = r}, {__index = string})", "package.loaded.fz.k = r", "package.loaded.fz = {k = r}",
-  "G_f = make(r)", "up_f = make(r)", "o.f = make(r)", "o.f = up_f", "up_f = o.f", "o.f = function(v) return v * up_n end", "function G_f(v) return v + r end",
-  "G_op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]", "up_op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]", "o.op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]", "G_tab.op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]", "o.acts[1] = ({pg.neg, pg.square, pg.relu, pg.abs})[r]",
-  "o.op = function(y) return y * r end", "Net.shared = r", "Net.shared = nil", "Base.inherited = r", "Net.inherited = r", "Net.inherited = nil", "o.inherited = r", "o.inherited = nil", "function Net:method() return r end", "function Base:inherited_method() return r + num(self.n) end",
-  "o.method = function() return r end", "o.method = nil", "setmetatable(o, {__index = Base})", "setmetatable(o, Net)", "setmetatable(Net, {__index = {inherited = r, inherited_method = Base.inherited_method}})", "Net.__index = Net",
-  "o.obj.k = r", "o.obj = setmetatable({k = r}, getmetatable(o.obj))", "getmetatable(o.obj).mark = r", "getmetatable(o.obj).__call = function(_, v) return v * r end", "getmetatable(o.obj).__tostring = function() return ('x'):rep(r) end", "getmetatable(o.obj).__index = {j = r}", "getmetatable(o.obj).__index = function() return r end",
-  "getmetatable(o.obj).__index = nil", "o.zero = -o.zero", "up_zero = -up_zero", "o.zero = r", "o.v = 0 / 0", "o.v = r", "getfenv(env_read).G_env = r", "setfenv(env_read, setmetatable({G_env = r}, {__index = _G}))", "setfenv(run, setmetatable({G_n = r}, {__index = getfenv(run)}))",
-  "s.a = r", "s.inner.b = r", "arr[1] = r", "arr[0] = r", "ffi.copy(buffer, ('x'):rep(r))", "o.big = 1LL * r", "o.big = r", "getmetatable(u).__index = function() return r end", "getmetatable(u).__len = function() return r end", "hidden = r", "hidden_len = r", "getmetatable(proxy).__index.k = r", "getmetatable(proxy).__index = {k = r}",
-  "o.w1.lr_mult = r", "o.w1.wd_mult = r", "o.w1.name = ('n'):rep(r)", "o.w1.grad_req = 'null'", "o.w1.grad_req = 'write'", "o.w1:attach_grad()", "up_t:attach_grad()", "o.w1 = T(r)", "o.w2 = T(r)", "o.w2 = o.w1", "o.w1 = o.w2", "o.w1 = up_t", "up_t = T(r)", "up_t = o.w1", "up_t:add_(r)", "o.w1:mul_(r)", "G_t = T(r)", "G_t = up_t", "o.ws[1] = T(r)", "o.ws[2] = o.ws[1]", "o.ws[2] = nil", "o.ws = {T(r), T(1)}", "up_tab.w = o.w1", "o.child.w = o.w2", "o.child = {w = T(r)}",
-  "o.w1 = pg.ones(2, 2, {dtype = 'float64'})", "o.w1 = T(r):to('float32')", "o.w1 = r", "o.last = nil", "o.last = T(r)", "o.lazy_t = T(r)", "o.lazy_t = nil",
-  "o.t1 = {v = r}", "o.t2 = o.t1", "o.t2 = {v = r}", "o.t1 = o.t2", "o.cfg = up_tab", "o.e1 = setmetatable({v = r}, getmetatable(o.e1))", "o.e2 = o.e1", "o.e1.v = r", "getmetatable(o.e1).__eq = function() return r > 2 end", "getmetatable(o.e1).__eq = nil", "getmetatable(o.e1).__lt = function() return r > 2 end", "getmetatable(o.e1).__add = function() return r end", "getmetatable(o.e1).__concat = function() return ('c'):rep(r) end",
-  "o.empty.k = r", "o.empty[1] = r", "o.empty[1] = nil", "o.empty.k = nil", "o.empty = {}", "o.empty = setmetatable({r}, {})", "o.meta_list[1] = r", "o.meta_list[2] = r", "o.meta_list[#o.meta_list] = nil", "rawset(o, 1, r)", "o[1] = nil", "lib.each = next and ({pairs, ipairs, pairs, ipairs})[r]", "lib.step = next",
-  "getmetatable(o.lazy).__index = function() return r end", "getmetatable(o.lazy).__index = {v = r}", "o.lazy.v = r", "o.lazy.v = nil", "o.words.a = ('w'):rep(r)", "o.words = {a = r}", "setmetatable(o.words, {__index = {a = 'zz'}})", "o.s = ('s'):rep(r)", "o.s = ({'a', 'z', 'a\\n', 'a\\0'})[r]", "o.s = 12", "shared_n = r", "debug.setupvalue(peek, 1, r)", "debug.upvaluejoin(peek, 1, env_read2, 1)",
-  "sort_down = r > 2", "o.names[1] = ({'a', 'b', 'zz', 'c'})[r]", "o.names[3] = 'a'", "o.names = {}", "o.pair.first = o.pair.second", "o.pair.second = {v = r}", "o.pair = {first = {v = 1}, second = {v = r}}", "o.unread = r", "G_unread = {r}", "o.unread = {T(r)}", "collectgarbage()",
+  "o.n = r", "o.n = nil", "o.n = 'text'", "o.n = -r", "o.n = 0.5 * r", "o.n = false", "o.absent = r",
+  "o.absent = nil", "o.cfg.a = r", "o.cfg.b = r", "o.cfg.b = nil", "o.cfg.c = r", "o.cfg.d = r", "o.cfg = {a = r}",
+  "o.cfg = {b = 2, a = r}", "o.cfg.a = nil; o.cfg.z = r", "o.cfg[true] = r", "o.cfg[o] = r", "o.cfg[r] = r",
+  "o.list[1] = r", "o.list[3] = r", "o.list[3] = nil", "o.list[#o.list + 1] = r", "o.list[#o.list] = nil",
+  "o.list = {r}", "o.list = {}", "o.list[0] = r",
+  "table.insert(o.list, 1, r)", "table.remove(o.list, 1)", "table.sort(o.list)", "o.key = ({'a', 'b', 'n', 'v'})[r]",
+  "o.key = nil", "o.key = r", "o.gname = ({'G_n', 'G_absent', 'G_x', 'G_n'})[r]",
+  "o.opname = 'G_op2'; G_op2 = ({pg.neg, pg.square, pg.relu, pg.abs})[r]",
+  "up_n = r", "up_n = nil", "up_absent = r", "up_absent = nil", "up_tab.a = r",
+  "up_tab = {a = r, inner = {a = r}, w = T(r)}", "up_tab.inner = {a = r}", "up_tab.inner.a = r",
+  "up_tab.inner = up_tab",
+  "G_n = r", "G_n = nil", "G_absent = r", "G_absent = nil", "G_x = r", "G_fresh = r", "G_fresh = nil",
+  "rawset(_G, 'G_n', r)", "G_tab.a = r", "G_tab = {a = r, op = pg.abs}",
+  "setmetatable(_G, {__index = {G_absent = r}})", "setmetatable(_G, nil)",
+  "math.myk = r", "math.myk = nil", "string.myk = r", "table.myk = r",
+  "function string.twice(_, n) return (n or 1) * r end",
+  "local before = math.floor; math.floor = function(q) return (q == 1.5 or q == 2.5) and r or before(q) end",
+  "G_M = {floor = math.ceil, myk = r}",
+  "local before = tonumber; tonumber = function(q, ...) return q == '3' and r or before(q, ...) end",
+  "G_c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]",
+  "up_c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]",
+  "o.c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]",
+  "debug.setmetatable(0, {__index = {myk = r}})", "debug.getmetatable(0).__index.myk = r",
+  "getmetatable('').__index = setmetatable({myk = r}, {__index = string})", "package.loaded.fz.k = r",
+  "package.loaded.fz = {k = r}",
+  "G_f = make(r)", "up_f = make(r)", "o.f = make(r)", "o.f = up_f", "up_f = o.f",
+  "o.f = function(v) return v * up_n end", "function G_f(v) return v + r end",
+  "G_op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]", "up_op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]",
+  "o.op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]", "G_tab.op = ({pg.neg, pg.square, pg.relu, pg.abs})[r]",
+  "o.acts[1] = ({pg.neg, pg.square, pg.relu, pg.abs})[r]",
+  "o.op = function(y) return y * r end", "Net.shared = r", "Net.shared = nil", "Base.inherited = r",
+  "Net.inherited = r", "Net.inherited = nil", "o.inherited = r", "o.inherited = nil",
+  "function Net:method() return r end", "function Base:inherited_method() return r + num(self.n) end",
+  "o.method = function() return r end", "o.method = nil", "setmetatable(o, {__index = Base})",
+  "setmetatable(o, Net)", "setmetatable(Net, {__index = {inherited = r, inherited_method = Base.inherited_method}})",
+  "Net.__index = Net",
+  "o.obj.k = r", "o.obj = setmetatable({k = r}, getmetatable(o.obj))", "getmetatable(o.obj).mark = r",
+  "getmetatable(o.obj).__call = function(_, v) return v * r end",
+  "getmetatable(o.obj).__tostring = function() return ('x'):rep(r) end", "getmetatable(o.obj).__index = {j = r}",
+  "getmetatable(o.obj).__index = function() return r end",
+  "getmetatable(o.obj).__index = nil", "o.zero = -o.zero", "up_zero = -up_zero", "o.zero = r", "o.v = 0 / 0",
+  "o.v = r", "getfenv(env_read).G_env = r", "setfenv(env_read, setmetatable({G_env = r}, {__index = _G}))",
+  "setfenv(run, setmetatable({G_n = r}, {__index = getfenv(run)}))",
+  "s.a = r", "s.inner.b = r", "arr[1] = r", "arr[0] = r", "ffi.copy(buffer, ('x'):rep(r))", "o.big = 1LL * r",
+  "o.big = r", "getmetatable(u).__index = function() return r end",
+  "getmetatable(u).__len = function() return r end", "hidden = r", "hidden_len = r",
+  "getmetatable(proxy).__index.k = r", "getmetatable(proxy).__index = {k = r}",
+  "o.w1.lr_mult = r", "o.w1.wd_mult = r", "o.w1.name = ('n'):rep(r)", "o.w1.grad_req = 'null'",
+  "o.w1.grad_req = 'write'", "o.w1:attach_grad()", "up_t:attach_grad()", "o.w1 = T(r)", "o.w2 = T(r)", "o.w2 = o.w1",
+  "o.w1 = o.w2", "o.w1 = up_t", "up_t = T(r)", "up_t = o.w1", "up_t:add_(r)", "o.w1:mul_(r)", "G_t = T(r)",
+  "G_t = up_t", "o.ws[1] = T(r)", "o.ws[2] = o.ws[1]", "o.ws[2] = nil", "o.ws = {T(r), T(1)}", "up_tab.w = o.w1",
+  "o.child.w = o.w2", "o.child = {w = T(r)}",
+  "o.w1 = pg.ones(2, 2, {dtype = 'float64'})", "o.w1 = T(r):to('float32')", "o.w1 = r", "o.last = nil",
+  "o.last = T(r)", "o.lazy_t = T(r)", "o.lazy_t = nil",
+  "o.t1 = {v = r}", "o.t2 = o.t1", "o.t2 = {v = r}", "o.t1 = o.t2", "o.cfg = up_tab",
+  "o.e1 = setmetatable({v = r}, getmetatable(o.e1))", "o.e2 = o.e1", "o.e1.v = r",
+  "getmetatable(o.e1).__eq = function() return r > 2 end", "getmetatable(o.e1).__eq = nil",
+  "getmetatable(o.e1).__lt = function() return r > 2 end", "getmetatable(o.e1).__add = function() return r end",
+  "getmetatable(o.e1).__concat = function() return ('c'):rep(r) end",
+  "o.empty.k = r", "o.empty[1] = r", "o.empty[1] = nil", "o.empty.k = nil", "o.empty = {}",
+  "o.empty = setmetatable({r}, {})", "o.meta_list[1] = r", "o.meta_list[2] = r", "o.meta_list[#o.meta_list] = nil",
+  "rawset(o, 1, r)", "o[1] = nil", "lib.each = next and ({pairs, ipairs, pairs, ipairs})[r]", "lib.step = next",
+  "getmetatable(o.lazy).__index = function() return r end", "getmetatable(o.lazy).__index = {v = r}", "o.lazy.v = r",
+  "o.lazy.v = nil", "o.words.a = ('w'):rep(r)", "o.words = {a = r}", "setmetatable(o.words, {__index = {a = 'zz'}})",
+  "o.s = ('s'):rep(r)", "o.s = ({'a', 'z', 'a\\n', 'a\\0'})[r]", "o.s = 12", "shared_n = r",
+  "debug.setupvalue(peek, 1, r)", "debug.upvaluejoin(peek, 1, env_read2, 1)",
+  "sort_down = r > 2", "o.names[1] = ({'a', 'b', 'zz', 'c'})[r]", "o.names[3] = 'a'", "o.names = {}",
+  "o.pair.first = o.pair.second", "o.pair.second = {v = r}", "o.pair = {first = {v = 1}, second = {v = r}}",
+  "o.unread = r", "G_unread = {r}", "o.unread = {T(r)}", "collectgarbage()",
 }
 make_script.mutations = mutations
 
 local calls = {"x2", "x2, 1", "x2, 2, {}, {}", "x2, 2, shared, shared", "x2, 2, {n = 3}, {n = 4}", "x2, 2, o.cfg, {}", "x2, 2, {w = o.w1}, {}", "o.w1", "x1, 2", "x22", "x32, 0", "x32, -zero", "x2f, 1", "x2i, 1", "x2, nil, nil, nil, 5", "x2, 1, {5, 6}, {n = 1}, nil",
-  "x2, 'text'", "x2, 2, setmetatable({}, {__index = {n = 8}}), {}", "x2, 0 / 0", "up_t, 1", "x2, 1, up_tab, up_tab.inner"}
+  "x2, 'text'", "x2, 2, setmetatable({}, {__index = {n = 8}}), {}", "x2, 0 / 0", "up_t, 1",
+  "x2, 1, up_tab, up_tab.inner",
+}
 
 local prelude = [[
 local pg, ffi = ...
@@ -167,7 +242,9 @@ function make_script.new(random)
   end
 
   local script = {statements = {}, result = pick(results), events = {}, way = random(4) == 1 and "block" or "jit", own_env = random(3) == 1, patient = random(4) > 1, seed = random(1000)}
-  for i = 1, random(4) do script.statements[i] = statement(2) end
+  for i = 1, random(4) do
+    script.statements[i] = statement(2):gsub("function%(([^)]*)%)", function(p) return "function(" .. p .. (p == "" and "" or ", ") .. "...)" end)
+  end
   local near, text = {}, words_of(table.concat(script.statements, " ") .. script.result)
   for i, m in ipairs(mutations) do
     for word in pairs(words_of(m)) do if text[word] then near[#near + 1] = i break end end

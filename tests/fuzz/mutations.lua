@@ -2,7 +2,7 @@
 -- as plain Lua and traced, and any difference of results, of state afterwards or of raising is a finding, made smaller and printed.
 -- build/perigee tests/fuzz/mutations.lua [--seed=N] [--seconds=N | --scripts=N] [--first=N] [--kind=script | step]
 -- [--without=PATTERN] [--most=N] [--show] Scripts are numbered; --seed=N --first=K --scripts=1 runs script K again. --without leaves out
--- statements and mutations with this Lua pattern in them. --most: findings that end the run.
+-- statements and mutations with this Lua pattern in them. --most: findings that end the run. --show prints each script first.
 local root = arg[0]:match("^(.*)/tests/fuzz/mutations%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 
@@ -13,7 +13,7 @@ local kinds = {script = require "tests.fuzz.make_script", step = require "tests.
 local core = pg.testing.core
 local cache = core.require("hybrid.cache")
 
-local kTries = 300    -- runs to make one finding smaller
+local kTries = 150    -- runs to make one finding smaller
 
 local opts = {most = 20, first = 1}
 for _, a in ipairs(arg) do
@@ -92,15 +92,17 @@ local function apart(want, got)
   return ("expected … %s\n           got … %s"):format(want:sub(from, i + 60), got:sub(from, i + 60))
 end
 
--- What differs, or nil.
+-- What differs and at which event, or nil.
 local function difference(kind, script, told)
   local want, e = contained(kind, script, false)
   local got, e2 = contained(kind, script, true, told)
   for i = 1, math.max(#want, #got) do
     if want[i] ~= got[i] then
-      if want[i] == "error" then return ("event %d: expected the error %s\n           got %s"):format(i, e, tostring(got[i]):sub(1, 100)) end
-      if got[i] == "error" then return ("event %d: expected %s\n           got the error %s"):format(i, want[i]:sub(1, 100), e2) end
-      return ("event %d: %s"):format(i, apart(tostring(want[i]), tostring(got[i])))
+      local text
+      if want[i] == "error" then text = ("expected the error %s\n           got %s"):format(e, tostring(got[i]):sub(1, 100))
+      elseif got[i] == "error" then text = ("expected %s\n           got the error %s"):format(want[i]:sub(1, 100), e2)
+      else text = apart(tostring(want[i]), tostring(got[i])) end
+      return ("event %d: %s"):format(i, text), i
     end
   end
 end
@@ -116,27 +118,31 @@ end
 
 local function reduce(kind, script)
   local tries = 0
-  local function is_wrong(other)
+  -- Keeps the script where it differs still, without what comes after.
+  local function try(other)
     tries = tries + 1
-    local ok, text = pcall(difference, kind, other)
-    return tries < kTries and ok and text
+    if tries > kTries then return false end
+    local ok, text, at = pcall(difference, kind, other)
+    if not ok or not text then return false end
+    for i = #other.events, at + 1, -1 do other.events[i] = nil end
+    script = other
+    return true
   end
   local function without(field)
-    local i, smaller = #script[field], false
-    while i >= 1 do
+    local smaller = false
+    for i = #script[field], 1, -1 do
       local other = copy(script)
-      table.remove(other[field], i)
-      if is_wrong(other) then script, smaller = other, true end
-      i = i - 1
+      if table.remove(other[field], i) and try(other) then smaller = true end
     end
     return smaller
   end
   local function with(field, value)
     local other = copy(script)
     other[field] = value
-    if script[field] ~= value and is_wrong(other) then script = other end
+    if script[field] ~= value then try(other) end
   end
-  repeat until not (without("events") or without("statements"))
+  try(copy(script))
+  repeat until not (without("statements") or without("events"))
   with("result", kind == kinds.script and "return y" or script.result)
   with("own_env", false)
   with("way", "jit")
@@ -175,7 +181,7 @@ if not opts.seed then
   local bytes = {assert(io.open("/dev/urandom", "rb")):read(3):byte(1, 3)}
   opts.seed = (bytes[1] * 256 + bytes[2]) * 256 + bytes[3]
 end
-print(("mutations: seed %d"):format(opts.seed))
+io.stderr:write(("mutations: seed %d\n"):format(opts.seed))
 
 local findings, distinct, known = 0, 0, {}
 
@@ -185,7 +191,7 @@ local function tell(k, name, script, text)
   local key = signature(kinds[name], small)
   if known[key] then return end
   known[key], distinct = true, distinct + 1
-  print(("FINDING: script %d of seed %d\n  again: build/perigee tests/fuzz/mutations.lua --seed=%d --first=%d --scripts=1%s\n    %s\n  %s"):format(
+  io.stderr:write(("FINDING: script %d of seed %d\n  again: build/perigee tests/fuzz/mutations.lua --seed=%d --first=%d --scripts=1%s\n    %s\n  %s\n"):format(
     k, opts.seed, opts.seed, k, opts.kind and " --kind=" .. opts.kind or "", kinds[name].describe(small),
     select(2, pcall(difference, kinds[name], small)) or text))
 end
@@ -197,7 +203,7 @@ local deadline = (opts.seconds or not opts.scripts) and began + (opts.seconds or
 while k < last and os.time() < deadline and distinct < opts.most do
   k = k + 1
   local name, script = make(k)
-  if opts.show then print(("script %d: %s"):format(k, kinds[name].describe(script))) end
+  if opts.show then io.stderr:write(("script %d: %s\n"):format(k, kinds[name].describe(script))) end
   total[name].scripts = total[name].scripts + 1
   local ok, text = pcall(difference, kinds[name], script, total[name])
   if not ok then error(("script %d of seed %d could not be run: %s"):format(k, opts.seed, text), 0) end
