@@ -1,7 +1,7 @@
 -- What two runs of one script are compared by, one as plain Lua and one traced.
 --   local twin = require "tests.twin"
 --   local restore = twin.keep()       restore() puts back globals, standard tables and metatables of values
---   twin.show(seen, v, …)             a text; tables and tensors are told apart by the order in which `seen` meets them
+--   twin.show(seen, v, …)             a text; tables and tensors are numbered in the order in which `seen` meets them
 local pg = require "perigee"
 local core = pg.testing.core
 local twin = {}

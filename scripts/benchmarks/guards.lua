@@ -1,5 +1,5 @@
--- A table of what hits and traces cost in Lua: build/perigee scripts/benchmarks/guards.lua [--budget=SECONDS] [--passes=N]
--- [PATTERN]. The minima over the passes; see cases/guards.lua for what is measured.
+-- A table of what hits and traces cost in Lua, minima over passes; cases/guards.lua says what is measured.
+-- build/perigee scripts/benchmarks/guards.lua [--budget=SECONDS] [--passes=N] [PATTERN]
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/../../?.lua;" .. package.path
 local json = require "tests.json"

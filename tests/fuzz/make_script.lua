@@ -10,7 +10,7 @@ local numbers = {
   "up_n", "up_absent", "up_tab.a", "up_tab.inner.a", "G_n", "G_absent", "_G.G_n", "GG.G_n", "rawget(_G, 'G_n')",
   "_G[o.gname]", "GG[o.gname]",
   "G_tab.a", "G_M.myk", "math.myk", "string.myk", "table.myk", "('x').myk", "('x'):twice(o.n)", "(5).myk",
-  "G_c(1.5)", "up_c(1.5)", "math.floor(2.5)", "o.c(2.5)", "G_M.floor(1.5)", "tonumber('3')", "G_f(2)", "up_f(2)",
+  "G_c(1.5)", "up_c(1.5)", "math.floor(2.5)", "o.c(2.5)", "G_M.floor(1.5)", "tonumber('0x7')", "G_f(2)", "up_f(2)",
   "o.f(2)",
   "Net.shared", "o.inherited", "o:method()", "o:inherited_method()", "o.obj.k", "o.obj.j",
   "getmetatable(o.obj).mark", "#tostring(o.obj)", "o.obj(3)",
@@ -45,6 +45,11 @@ local tensors = {
   "o.w1", "o.w2", "up_t", "G_t", "up_tab.w", "o.ws[1]", "o.ws[2]", "a.w or 1", "o.lazy_t or 1", "x",
   "pg.tensor({num(o.n), 3}, {dtype = 'float64'})", "o.last or 1", "o.child.w",
 }
+-- What bodies of combinators read: nothing that may raise or write, for plain Lua runs other bodies than a trace.
+local calm = {
+  "o.n", "o.absent", "o.cfg.a", "up_n", "G_n", "GG.G_n", "math.myk", "#o.empty", "Net.shared", "o.obj.k", "peek()",
+  "rawget(_G, 'G_n')", "env_read()", "count(o.empty)", "o.v ~= o.v and 5 or 6", "s.a", "o.t1 == o.t2 and 5 or 6",
+}
 local boxes = {
   "o.w1", "o.w2", "up_t", "G_t", "up_tab.w", "o.ws[1]", "o.child.w",
 }
@@ -72,7 +77,7 @@ local mutations = {
   "function string.twice(_, n) return (n or 1) * r end",
   "local before = math.floor; math.floor = function(q) return (q == 1.5 or q == 2.5) and r or before(q) end",
   "G_M = {floor = math.ceil, myk = r}",
-  "local before = tonumber; tonumber = function(q, ...) return q == '3' and r or before(q, ...) end",
+  "local before = tonumber; tonumber = function(q, ...) return q == '0x7' and r or before(q, ...) end",
   "G_c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]",
   "up_c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]",
   "o.c = ({math.floor, math.ceil, math.abs, math.sqrt})[r]",
@@ -126,9 +131,11 @@ local mutations = {
 }
 make_script.mutations = mutations
 
-local calls = {"x2", "x2, 1", "x2, 2, {}, {}", "x2, 2, shared, shared", "x2, 2, {n = 3}, {n = 4}", "x2, 2, o.cfg, {}", "x2, 2, {w = o.w1}, {}", "o.w1", "x1, 2", "x22", "x32, 0", "x32, -zero", "x2f, 1", "x2i, 1", "x2, nil, nil, nil, 5", "x2, 1, {5, 6}, {n = 1}, nil",
-  "x2, 'text'", "x2, 2, setmetatable({}, {__index = {n = 8}}), {}", "x2, 0 / 0", "up_t, 1",
-  "x2, 1, up_tab, up_tab.inner",
+local calls = {
+  "x2", "x2, 1", "x2, 2, {}, {}", "x2, 2, shared, shared", "x2, 2, {n = 3}, {n = 4}", "x2, 2, o.cfg, {}",
+  "x2, 2, {w = o.w1}, {}", "o.w1", "x1, 2", "x22", "x32, 0", "x32, -zero", "x2f, 1", "x2i, 1",
+  "x2, nil, nil, nil, 5", "x2, 1, {5, 6}, {n = 1}, nil", "x2, 'text'",
+  "x2, 2, setmetatable({}, {__index = {n = 8}}), {}", "x2, 0 / 0", "up_t, 1", "x2, 1, up_tab, up_tab.inner",
 }
 
 local prelude = [[
@@ -144,18 +151,23 @@ local up_tab = {a = 1, w = T(4), inner = {a = 2}}
 G_n, G_t, G_op, G_c, G_tab, G_f, G_M, G_op2 = 2, T(6), pg.neg, math.floor, {a = 1, op = pg.neg}, make(3), math, pg.abs
 math.myk, string.twice, package.loaded.fz = 3, function(_, n) return (n or 1) * 2 end, {k = 2}
 debug.setmetatable(0, {__index = {myk = 2}})
-local s, arr, buffer = ffi.new("struct { double a; struct { int b; } inner; }", {2, {3}}), ffi.new("int[2]", {1, 2}), ffi.new("char[16]", "ab")
+local s, arr, buffer = ffi.new("struct { double a; struct { int b; } inner; }", {2, {3}}), ffi.new("int[2]", {1, 2}),
+  ffi.new("char[16]", "ab")
 local hidden, hidden_len, hidden_t, sort_down = 3, 2, 4, false
 local u, proxy = newproxy(true), newproxy(true)
 getmetatable(u).__index = function() return hidden end
 getmetatable(u).__len = function() return hidden_len end
 getmetatable(proxy).__index = {k = 2}
-local element = {__eq = function(p, q) return p.v == q.v end, __lt = function(p, q) return p.v < q.v end, __add = function(p, q) return p.v + q.v end, __concat = function(p, q) return ("e"):rep(p.v + q.v) end}
+local element = {__eq = function(p, q) return p.v == q.v end, __lt = function(p, q) return p.v < q.v end,
+  __add = function(p, q) return p.v + q.v end, __concat = function(p, q) return ("e"):rep(p.v + q.v) end}
 local function object(v) return setmetatable({v = v}, element) end
 local lib = {each = pairs, step = next}
-local o = setmetatable({n = 1, cfg = {a = 1, b = 2}, list = {1, 2}, key = "a", gname = "G_n", opname = "G_op", c = math.floor, f = make(4), op = pg.neg, acts = {pg.abs}, zero = 0, v = 1, big = 2LL,
-  w1 = T(2), w2 = T(3), ws = {T(1), T(2)}, child = {w = T(5)}, t1 = {v = 1}, t2 = {v = 1}, e1 = object(1), e2 = object(2), empty = {}, meta_list = setmetatable({}, {}), words = {a = "xy"}, s = "ab", names = {"a", "b"},
-  pair = {first = {v = 1}, second = {v = 1}}, obj = setmetatable({k = 2}, {mark = 3, __call = function(p, v) return p.k * v end, __tostring = function(p) return ("t"):rep(p.k) end}),
+local o = setmetatable({n = 1, cfg = {a = 1, b = 2}, list = {1, 2}, key = "a", gname = "G_n", opname = "G_op",
+  c = math.floor, f = make(4), op = pg.neg, acts = {pg.abs}, zero = 0, v = 1, big = 2LL,
+  w1 = T(2), w2 = T(3), ws = {T(1), T(2)}, child = {w = T(5)}, t1 = {v = 1}, t2 = {v = 1}, e1 = object(1),
+    e2 = object(2), empty = {}, meta_list = setmetatable({}, {}), words = {a = "xy"}, s = "ab", names = {"a", "b"},
+  pair = {first = {v = 1}, second = {v = 1}}, obj = setmetatable({k = 2}, {mark = 3, __call = function(p,
+    v) return p.k * v end, __tostring = function(p) return ("t"):rep(p.k) end}),
   lazy = setmetatable({}, {__index = function(_, k) return k == "v" and hidden or hidden_t end})}, Net)
 function Net:method() return num(self.n) + 1 end
 function Base:inherited_method() return num(self.inherited) end
@@ -171,19 +183,23 @@ local function u_each(t) local n = 0; for _, v in lib.each(t) do n = n + num(v) 
 local function sum_next(t) local n = 0; for _, v in lib.step, t do n = n + num(v) end return n end
 local function sum_ipairs(t) local n = 0; for i, v in ipairs(t) do n = n + i * num(v) end return n end
 local function co(t, k) return coroutine.wrap(function() coroutine.yield(t[k]) end)() end
-local function sorted(t) local l = {unpack(t)}; table.sort(l, function(p, q) if sort_down then return p > q end return p < q end) return l end
+local function sorted(t) local l = {unpack(t)}; table.sort(l,
+  function(p, q) if sort_down then return p > q end return p < q end) return l end
 local function by_name(names, t) local n = 0; for i = 1, 2 do i = names[i]; n = n + num(i and t[i]) end return n end
-local x1, x2, x22, x32, x2f, x2i, zero, shared = pg.ones(1, {dtype = "float64"}), T(2), pg.full({2, 2}, 3, {dtype = "float64"}), pg.ones(3, 2, {dtype = "float64"}), pg.full({2}, 2), pg.full({2}, 2, {dtype = "int64"}), 0, {n = 1}
+local x1, x2, x22, x32, x2f, x2i, zero, shared = pg.ones(1, {dtype = "float64"}), T(2), pg.full({2, 2}, 3,
+  {dtype = "float64"}), pg.ones(3, 2, {dtype = "float64"}), pg.full({2}, 2), pg.full({2}, 2, {dtype = "int64"}), 0,
+  {n = 1}
 local run
 ]]
 
 -- Expressions and statements ----------------------------------------------------------------------------------------
 
-function make_script.new(random)
-  local function pick(list) return list[random(#list)] end
+-- statement(depth) -> the text of a random one.
+local function grammar(random, pick)
   local number, statement
 
   local function leaf() return random(8) == 1 and tostring(random(3)) or "num(" .. pick(numbers) .. ")" end
+  local function quiet() return "num(" .. pick(calm) .. ")" end
   function number(depth)
     local way = depth <= 0 and 9 or random(12)
     if way == 1 then return "(" .. number(depth - 1) .. " + " .. number(depth - 1) .. ")" end
@@ -200,12 +216,14 @@ function make_script.new(random)
     function() return "y = " .. pick(ops) end,
     function() return "y = y + (" .. pick(tensors) .. ")" end,
     function() return "y = y * (" .. pick(tensors) .. ")" end,
-    function(d) return "if " .. number(1) .. " > " .. random(4) .. " then " .. statement(d) .. " else " .. statement(d) .. " end" end,
+    function(d) return "if " .. number(1) .. " > " .. random(4) .. " then " .. statement(d) .. " else "
+      .. statement(d) .. " end" end,
     function(d) return "if " .. pick(numbers) .. " then " .. statement(d) .. " end" end,
     function(d) return "for i = 1, math.min(3, " .. leaf() .. ") do " .. statement(d) .. " y = y + i end" end,
     function() return "for _, v in pairs(" .. pick{"o.cfg", "o.empty", "a", "up_tab"} .. ") do y = y + num(v) end" end,
     function() return "for i, w in ipairs(o.ws) do y = y + w * i end" end,
-    function(d) return "do local ok, e = pcall(function() " .. statement(d) .. " if " .. number(1) .. " > 3 then error(" .. leaf() .. ", 0) end end) y = y + (ok and 1 or num(e)) end" end,
+    function(d) return "do local ok, e = pcall(function() " .. statement(d) .. " if " .. number(1)
+      .. " > 3 then error(" .. leaf() .. ", 0) end end) y = y + (ok and 1 or num(e)) end" end,
     function(d) return "coroutine.wrap(function() " .. statement(d) .. " end)()" end,
     function() return pick(writable) .. " = (" .. leaf() .. " + 1) % 4" end,
     function() return pick(writable) .. " = " .. leaf() end,
@@ -221,29 +239,45 @@ function make_script.new(random)
     function() return "a.n = " .. leaf() .. "; y = y * num(b.n)" end,
     function() return "o.pair.first.v = num(o.pair.first.v) % 3 + 1; y = y + num(o.pair.second.v)" end,
     function() return "table.insert(o.empty, " .. leaf() .. "); if #o.empty > 2 then o.empty = {} end" end,
-    function() return "o.made = setmetatable({k = " .. leaf() .. "}, getmetatable(o.obj)); y = y * num(o.made.k) + num(o.made.j)" end,
+    function() return "o.made = setmetatable({k = " .. leaf()
+      .. "}, getmetatable(o.obj)); y = y * num(o.made.k) + num(o.made.j)" end,
     function() return "o.cfg = {a = num(o.cfg.a), b = " .. leaf() .. "}" end,
     function() return "o.ready = o.ready or y; y = y + o.ready" end,
     function() return "y = y + pg.rand(2, {dtype = 'float64'}) * " .. leaf() end,
-    function() return "y = pg.cond(y:sum():gt(" .. leaf() .. "), function() return y * " .. leaf() .. " end, function() return y + " .. leaf() .. " end)" end,
-    function() return "y = pg.loop(2, function(_, q) return q + " .. leaf() .. " end, y)" end,
+    function()
+      return "y = pg.cond(y:sum():gt(" .. quiet() .. "), function() return y * " .. quiet()
+        .. " end, function() return y + " .. quiet() .. " end)"
+    end,
+    function() return "y = pg.loop(2, function(_, q) return q + " .. quiet() .. " end, y)" end,
     function() return "y = y + x:sum() * x:size(1)" end,
-    function(d) return "repeat " .. statement(d) .. " if " .. number(0) .. " > 1 then break end y = y + 1 until true" end,
-    function(d) return "for i = 1, 3 do if i == " .. leaf() .. " then goto continue end " .. statement(d) .. " ::continue:: end" end,
+    function(d) return "repeat " .. statement(d) .. " if " .. number(0)
+      .. " > 1 then break end y = y + 1 until true" end,
+    function(d) return "for i = 1, 3 do if i == " .. leaf() .. " then goto continue end " .. statement(d)
+      .. " ::continue:: end" end,
   }
   function statement(depth) return depth <= 0 and kinds[random(6)](0) or pick(kinds)(depth - 1) end
+  return statement
+end
 
-  local results = {"return y", "return y, x", "return {y, k = x}, k", "return y, o.w1, {n = o.n}", "return y, a == b, select('#', ...)", "return o.w2, y, a"}
-  local function words_of(text)
-    local set = {}
-    for word in text:gmatch("[%a_][%w_]*") do set[word] = true end
-    for _, w in ipairs{"o", "r", "T", "pg", "function", "return", "end", "local", "nil", "v", "a", "y", "n", "w", "k", "math", "x"} do set[w] = nil end
-    return set
-  end
+-- Words by which mutations and statements are known to concern the same thing.
+local function words_of(text)
+  local set = {}
+  for word in text:gmatch("[%a_][%w_]*") do set[word] = true end
+  for _, w in ipairs{"o", "r", "T", "pg", "function", "return", "end", "local", "nil", "v", "a", "y", "n", "w", "k",
+    "math", "x"} do set[w] = nil end
+  return set
+end
 
-  local script = {statements = {}, result = pick(results), events = {}, way = random(4) == 1 and "block" or "jit", own_env = random(3) == 1, patient = random(4) > 1, seed = random(1000)}
+function make_script.new(random)
+  local function pick(list) return list[random(#list)] end
+  local statement = grammar(random, pick)
+  local results = {"return y", "return y, x", "return {y, k = x}, k", "return y, o.w1, {n = o.n}",
+    "return y, a == b, select('#', ...)", "return o.w2, y, a"}
+  local script = {statements = {}, result = pick(results), events = {}, way = random(4) == 1 and "block" or "jit",
+    own_env = random(3) == 1, patient = random(4) > 1, seed = random(1000)}
   for i = 1, random(4) do
-    script.statements[i] = statement(2):gsub("function%(([^)]*)%)", function(p) return "function(" .. p .. (p == "" and "" or ", ") .. "...)" end)
+    script.statements[i] = statement(2):gsub("function%(([^)]*)%)",
+      function(p) return "function(" .. p .. (p == "" and "" or ", ") .. "...)" end)
   end
   local near, text = {}, words_of(table.concat(script.statements, " ") .. script.result)
   for i, m in ipairs(mutations) do
@@ -269,7 +303,8 @@ function make_script.source(script)
     if e.mutate then parts[#parts + 1] = ("  function() local r = %d; %s end,"):format(e.r, mutations[e.mutate])
     else parts[#parts + 1] = ("  function(run) return run(%s) end,"):format(e.call) end
   end
-  parts[#parts + 1] = "}, function() return {o, Net, Base, up_n, up_t, up_tab, up_absent, shared_n, other_n, shared, zero, G_n, G_t, G_absent, G_tab, math.myk, x2, x1, x22, s.a, arr[1]} end"
+  parts[#parts + 1] = "}, function() return {o, Net, Base, up_n, up_t, up_tab, up_absent, shared_n, other_n, shared, "
+    .. "zero, G_n, G_t, G_absent, G_tab, math.myk, x2, x1, x22, s.a, arr[1]} end"
   return table.concat(parts, "\n")
 end
 

@@ -36,7 +36,8 @@ local kinds = {
   "l = pg.record(function() return loss(net(x) * o.rate, y):mean() + (w * w):sum() * o.factor end) l:backward()",
   "l = pg.record(function() return (net(x) - y):abs():mean() end) l:backward()",
   "l = pg.record(function() return loss(o.f(net(x)), y):mean() end) l:backward()",
-  "local a, b = pg.record(function() local h = net(x) return loss(h, y):mean(), loss(other(h), y):mean() end) pg.autograd.backward{a, b} l = a",
+  "local a, b = pg.record(function() local h = net(x) return loss(h, y):mean(), loss(other(h), y):mean() end) "
+    .. "pg.autograd.backward{a, b} l = a",
   "trainer:step(1)", "trainer:step(o.batch)", "trainer:step(1, lax)", "trainer:step(1, lax)", "second:step(1, lax)",
   "second:step(x:size(1), lax)",
   "second:step(1)",
@@ -48,7 +49,8 @@ local kinds = {
   "o.phase = (o.phase or 0) % 3 + 1 if o.phase == 1 then trainer:step(1, lax) end", "o.steps = o.steps + 1",
   "o.last = l",
   "if o.last then l = l + o.last end",
-  "for i = 1, o.k do l = pg.record(function() return loss(net(x * i), y):mean() end) l:backward() trainer:step(1, lax) end",
+  "for i = 1, o.k do l = pg.record(function() return loss(net(x * i), y):mean() end) l:backward() "
+    .. "trainer:step(1, lax) end",
   "v:add_(w:mean() * 0.01)", "o.mean = o.mean * 0.9 + w * 0.1", "net:zero_grad()", "w.grad:fill_(0)",
   "local g = pg.grad(function(z) return loss(net(z), y):mean() end)(x) l = g:sum()",
   "if w.grad_req ~= 'null' then w.grad:add_(0.01) end", "if x:size(1) > 2 then l = l * 2 end",
@@ -61,7 +63,8 @@ local kinds = {
 
 function make_step.new(random)
   local function pick(list) return list[random(#list)] end
-  local script = {statements = {kinds[random(7)]}, events = {}, way = "jit", result = "return l", patient = true, seed = random(1000),
+  local script = {statements = {kinds[random(7)]}, events = {}, way = "jit", result = "return l", patient = true,
+    seed = random(1000),
     optimizers = {pick(optimizers), pick(optimizers)}, activation = pick(activations), single = random(3) == 1}
   for _ = 1, random(4) do script.statements[#script.statements + 1] = pick(kinds) end
   if random(3) > 1 then script.statements[#script.statements + 1] = "trainer:step(1, lax)" end
@@ -75,7 +78,8 @@ end
 local prelude = [[
 local pg = ...
 local nn = pg.nn
-local net = nn.HybridSequential{nn.Dense(2, {in_units = 2, activation = "%s"}), nn.Dense(2, {in_units = 2})}:initialize()
+local net = nn.HybridSequential{nn.Dense(2, {in_units = 2, activation = "%s"}), nn.Dense(2,
+  {in_units = 2})}:initialize()
 local other = nn.HybridSequential{nn.Dense(2, {in_units = 2})}:initialize()
 local normed, dropped = nn.BatchNorm{in_channels = 2}:initialize(), nn.Dropout(0.5)
 net:cast("float64") other:cast("float64") normed:cast("float64")
@@ -93,7 +97,8 @@ function Own:update(group)
 end
 local trainer = pg.optim.Trainer(net:collect_params(), %s)
 local second = pg.optim.Trainer(%s:collect_params(), %s)
-local o = {flag = true, rate = 2, phase = 0, limit = 0.5, scale = 1, which = 1, f = pg.tanh, k = 2, steps = 0, batch = 2, factor = 0.1, mean = pg.zeros(2, 2, {dtype = "float64"})}
+local o = {flag = true, rate = 2, phase = 0, limit = 0.5, scale = 1, which = 1, f = pg.tanh, k = 2, steps = 0,
+  batch = 2, factor = 0.1, mean = pg.zeros(2, 2, {dtype = "float64"})}
 local rows, lax = 2, {ignore_stale_grad = true}
 local function inputs()
   local x = pg.range(1, rows * 2, {dtype = "float64"}):reshape{rows, 2} * 0.1
@@ -104,7 +109,8 @@ local run
 
 --- make_step.source(script) -> the text of a chunk, as make_script.source.
 function make_step.source(script)
-  local parts = {prelude:format(script.activation, script.optimizers[1], script.single and "net" or "other", script.optimizers[2]),
+  local parts = {prelude:format(script.activation, script.optimizers[1], script.single and "net" or "other",
+    script.optimizers[2]),
     "run = function(x, y)", "  local l = x:sum()"}
   for _, s in ipairs(script.statements) do parts[#parts + 1] = "  do " .. s .. " end" end
   parts[#parts + 1] = "  " .. script.result .. "\nend\nreturn run, {"
@@ -112,8 +118,8 @@ function make_step.source(script)
     if e.mutate then parts[#parts + 1] = ("  function() local r = %d; %s end,"):format(e.r, mutations[e.mutate])
     else parts[#parts + 1] = ("  function(run) return run(%s) end,"):format(e.call) end
   end
-  parts[#parts + 1] = "}, function() local list = {} for _, p in ipairs{w, bias, net[2].weight, net[2].bias, other[1].weight, other[1].bias} do "
-    .. "list[#list + 1] = {p, p.grad} end return {list, o.phase, o.steps, o.mean, o.last} end"
+  parts[#parts + 1] = "}, function() local list, last = {}, net[2] for _, p in ipairs{w, bias, last.weight, last.bias, v, "
+    .. "other[1].weight} do list[#list + 1] = {p, p.grad} end return {list, o.phase, o.steps, o.mean, o.last} end"
   return table.concat(parts, "\n")
 end
 

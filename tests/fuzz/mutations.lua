@@ -1,8 +1,9 @@
--- Random scripts whose state changes in every way between calls of a traced function, and random training steps: each runs
--- as plain Lua and traced, and any difference of results, of state afterwards or of raising is a finding, made smaller and printed.
--- build/perigee tests/fuzz/mutations.lua [--seed=N] [--seconds=N | --scripts=N] [--first=N] [--kind=script | step]
--- [--without=PATTERN] [--most=N] [--show] Scripts are numbered; --seed=N --first=K --scripts=1 runs script K again. --without leaves out
--- statements and mutations with this Lua pattern in them. --most: findings that end the run. --show prints each script first.
+-- Random scripts whose state changes in every way between calls of a traced function, and random training steps: each
+-- runs as plain Lua and traced. Any difference of results, of state afterwards or of raising is a finding, made smaller
+-- and printed. build/perigee tests/fuzz/mutations.lua [--seed=N] [--seconds=N | --scripts=N] [--first=N]
+-- [--kind=script | step] [--without=PATTERN] [--most=N] [--show] Scripts are numbered; --seed=N --first=K --scripts=1
+-- runs script K again. --without leaves out statements and mutations with this Lua pattern in them. --most: how many
+-- findings end the run. --show prints each script first.
 local root = arg[0]:match("^(.*)/tests/fuzz/mutations%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 
@@ -99,7 +100,8 @@ local function difference(kind, script, told)
   for i = 1, math.max(#want, #got) do
     if want[i] ~= got[i] then
       local text
-      if want[i] == "error" then text = ("expected the error %s\n           got %s"):format(e, tostring(got[i]):sub(1, 100))
+      if want[i] == "error" then text = ("expected the error %s\n           got %s"):format(e, tostring(got[i]):sub(1,
+        100))
       elseif got[i] == "error" then text = ("expected %s\n           got the error %s"):format(want[i]:sub(1, 100), e2)
       else text = apart(tostring(want[i]), tostring(got[i])) end
       return ("event %d: %s"):format(i, text), i
@@ -191,7 +193,8 @@ local function tell(k, name, script, text)
   local key = signature(kinds[name], small)
   if known[key] then return end
   known[key], distinct = true, distinct + 1
-  io.stderr:write(("FINDING: script %d of seed %d\n  again: build/perigee tests/fuzz/mutations.lua --seed=%d --first=%d --scripts=1%s\n    %s\n  %s\n"):format(
+  io.stderr:write(("FINDING: script %d of seed %d\n  again: build/perigee tests/fuzz/mutations.lua --seed=%d "
+    .. "--first=%d --scripts=1%s\n    %s\n  %s\n"):format(
     k, opts.seed, opts.seed, k, opts.kind and " --kind=" .. opts.kind or "", kinds[name].describe(small),
     select(2, pcall(difference, kinds[name], small)) or text))
 end
@@ -209,7 +212,9 @@ while k < last and os.time() < deadline and distinct < opts.most do
   if not ok then error(("script %d of seed %d could not be run: %s"):format(k, opts.seed, text), 0) end
   if text then tell(k, name, script, text) end
 end
-print(("%d scripts with %d calls, %d training programs with %d steps: %d traces, %d hits, %d findings (%d distinct), %d s, seed %d"):format(
-  total.script.scripts, total.script.calls, total.step.scripts, total.step.calls, total.traces, total.hits, findings, distinct,
+print(("%d scripts with %d calls, %d training programs with %d steps: %d traces, %d hits, %d findings (%d distinct), "
+  .. "%d s, seed %d"):format(
+  total.script.scripts, total.script.calls, total.step.scripts, total.step.calls, total.traces, total.hits, findings,
+    distinct,
   os.time() - began, opts.seed))
 os.exit(findings == 0 and 0 or 1, true)

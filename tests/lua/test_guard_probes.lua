@@ -30,17 +30,20 @@ end)
 probe("_G by a computed name", function()
   local name = "A" .. "CT"
   ACT = 2
-  return {f = function(x) return x * _G[name] end, mutate = {function() ACT = 3 end, function() name = "RATE" RATE = 7 end}}
+  return {f = function(x) return x * _G[name] end,
+    mutate = {function() ACT = 3 end, function() name = "RATE" RATE = 7 end}}
 end)
 
 probe("a global number, absent and another type", function()
   return {f = function(x) return x * (RATE or 2) end,
-    mutate = {function() RATE = 3 end, function() RATE = false end, function() RATE = nil end, function() RATE = "4" end}}
+    mutate = {function() RATE = 3 end, function() RATE = false end, function() RATE = nil end,
+      function() RATE = "4" end}}
 end, {fails = true})
 
 probe("a global table and its field", function()
   CFG = {rate = 2}
-  return {f = function(x) return x * CFG.rate end, mutate = {function() CFG.rate = 3 end, function() CFG = {rate = 4} end}}
+  return {f = function(x) return x * CFG.rate end,
+    mutate = {function() CFG.rate = 3 end, function() CFG = {rate = 4} end}}
 end)
 
 probe("an op in a global table", function()
@@ -50,7 +53,8 @@ end)
 
 probe("a global function of the script", function()
   function ACT(x) return x + 1 end
-  return {f = function(x) return ACT(x) end, mutate = {function() function ACT(x) return x + 2 end end, function() ACT = pg.neg end}}
+  return {f = function(x) return ACT(x) end,
+    mutate = {function() function ACT(x) return x + 2 end end, function() ACT = pg.neg end}}
 end)
 
 probe("a global alias of a standard table", function()
@@ -109,7 +113,8 @@ probe("a replaced standard function by its global name", function()
 end)
 
 probe("a replaced standard table", function()
-  return {f = function(x) return x * bit.bor(1, 2) end, mutate = function() bit = setmetatable({bor = function() return 9 end}, {__index = bit}) end}
+  return {f = function(x) return x * bit.bor(1, 2) end,
+    mutate = function() bit = setmetatable({bor = function() return 9 end}, {__index = bit}) end}
 end)
 
 probe("a global written by forward", function()
@@ -128,7 +133,8 @@ probe("a user's field of math", function()
 end)
 
 probe("a user's field of table, absent at first", function()
-  return {f = function(x) return x * (table.myk or 2) end, mutate = {function() table.myk = 3 end, function() table.myk = nil end}}
+  return {f = function(x) return x * (table.myk or 2) end,
+    mutate = {function() table.myk = 3 end, function() table.myk = nil end}}
 end)
 
 -- The library goes on with it.
@@ -198,7 +204,8 @@ probe("a metatable of booleans, and of functions", function()
   debug.setmetatable(print, {__index = {myk = 3}})
   local on = true
   return {f = function(x) return x * on.myk + print.myk end, mutate = {
-    function() debug.setmetatable(true, {__index = {myk = 4}}) end, function() debug.getmetatable(print).__index.myk = 5 end,
+    function() debug.setmetatable(true, {__index = {myk = 4}}) end,
+      function() debug.getmetatable(print).__index.myk = 5 end,
   }}
 end)
 
@@ -302,7 +309,8 @@ end, {traces = 1})
 
 probe("0 and -0 in a field", function()
   local o = {zero = 0}
-  return {f = function(x) return x + (1 / o.zero > 0 and 1 or 2) end, mutate = {function() o.zero = -0 * 1 end, function() o.zero = -o.zero end}}
+  return {f = function(x) return x + (1 / o.zero > 0 and 1 or 2) end,
+    mutate = {function() o.zero = -0 * 1 end, function() o.zero = -o.zero end}}
 end)
 
 probe("0 and -0 as an argument", function()
@@ -319,7 +327,8 @@ end)
 
 probe("0 and -0 in an argument's table", function()
   local zero = 0
-  return {f = function(x, o) return x + 1 / o.z end, args = function() return pg.ones(2), {z = zero} end, mutate = function() zero = -zero end}
+  return {f = function(x, o) return x + 1 / o.z end, args = function() return pg.ones(2), {z = zero} end,
+    mutate = function() zero = -zero end}
 end)
 
 probe("NaN equals itself", function()
@@ -330,7 +339,8 @@ end, {traces = 1})
 probe("NaN and a number", function()
   local o = {v = 0 / 0}
   return {f = function(x) return o.v ~= o.v and x or x * o.v end,
-    mutate = {function() o.v = 3 end, function() o.v = 0 / 0 end, function() o.v = math.huge end, function() o.v = -math.huge end}}
+    mutate = {function() o.v = 3 end, function() o.v = 0 / 0 end, function() o.v = math.huge end,
+      function() o.v = -math.huge end}}
 end)
 
 probe("a number and its text", function()

@@ -1,4 +1,4 @@
--- What a traced function read and the script changed since: state that is read by closures, coroutines, callbacks and loops.
+-- What a traced function read and the script changed since: state that closures, coroutines, callbacks and loops read.
 -- Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
 local probe = require "tests.probes"
 local pg = require "perigee"
@@ -47,7 +47,8 @@ probe("varargs: select, a table of them, the rest", function()
   return {f = function(x, ...)
     local a, b, c = ..., o.n
     return x * sum(rest(...)) + (a or 0) + (b or 0) + (c or 5)
-  end, args = function() return pg.ones(2), o.n, 3, nil, 4 end, mutate = {function() o.n = 5 end, function() o.n = 2 end}}
+  end, args = function() return pg.ones(2), o.n, 3, nil, 4 end,
+    mutate = {function() o.n = 5 end, function() o.n = 2 end}}
 end)
 
 probe("recursion, tail calls and results in the middle", function()
@@ -75,7 +76,8 @@ probe("a helper that is replaced while forward runs", function()
   local helper
   local function one(x) helper = nil return x * 2 end
   helper = one
-  return {f = function(x) return helper and helper(x) or x * 3 end, mutate = {function() helper = one end, function() helper = pg.neg end},
+  return {f = function(x) return helper and helper(x) or x * 3 end,
+    mutate = {function() helper = one end, function() helper = pg.neg end},
     state = function() return helper == nil end}
 end)
 
@@ -99,7 +101,8 @@ probe("writes before an error that pcall catches", function()
       o.n = 0
     end)
     return x * (o.n + 1)
-  end, mutate = {function() o.limit = 0 end, function() o.n = 0 end, function() o.limit = 5 end}, state = function() return o end}
+  end, mutate = {function() o.limit = 0 end, function() o.n = 0 end, function() o.limit = 5 end},
+    state = function() return o end}
 end)
 
 probe("error and assert out of forward", function()
@@ -166,7 +169,8 @@ end)
 probe("string.gsub with a table that has a class", function()
   local class = {a = "xy"}
   local words = setmetatable({}, {__index = class})
-  return {f = function(x) return x * #(("a b"):gsub("%w", words)) end, mutate = {function() class.b = "long" end, function() words.a = "" end}}
+  return {f = function(x) return x * #(("a b"):gsub("%w", words)) end,
+    mutate = {function() class.b = "long" end, function() words.a = "" end}}
 end)
 
 probe("table.sort with a comparison that reads state", function()
@@ -207,7 +211,8 @@ end)
 
 probe("math and bit functions of state", function()
   local o = {a = 6, b = 3.7}
-  return {f = function(x) return x * math.max(o.a, o.b) + math.floor(o.b) + o.a % o.b + bit.band(o.a, 3) + select(2, math.modf(o.b)) end,
+  return {f = function(x) return x * math.max(o.a, o.b) + math.floor(o.b) + o.a % o.b + bit.band(o.a, 3) + select(2,
+    math.modf(o.b)) end,
     mutate = {function() o.a = -7 end, function() o.b = 2.5 end}}
 end)
 
@@ -233,7 +238,8 @@ probe("setmetatable of a table that stays", function()
   return {f = function(x)
     setmetatable(o, class)
     return x * o.rate
-  end, mutate = {function() setmetatable(o, nil) end, function() class.__index.rate = 3 end}, state = function() return getmetatable(o) == class end}
+  end, mutate = {function() setmetatable(o, nil) end, function() class.__index.rate = 3 end},
+    state = function() return getmetatable(o) == class end}
 end)
 
 probe("a table with a class that forward stores", function()
@@ -256,7 +262,8 @@ probe("numeric for with computed bounds and step", function()
     local n = 0
     for i = o.from, o.to, o.step do n = n * 10 + i end
     return x * n
-  end, mutate = {function() o.step = 2 end, function() o.from, o.to, o.step = 4, 1, -1 end, function() o.to = 9 end, function() o.from = 1.5 o.step = 1 end}}
+  end, mutate = {function() o.step = 2 end, function() o.from, o.to, o.step = 4, 1, -1 end, function() o.to = 9 end,
+    function() o.from = 1.5 o.step = 1 end}}
 end)
 
 probe("while, repeat, break, goto continue", function()
@@ -284,7 +291,8 @@ probe("nested loops over lists of lists", function()
     local n = 0
     for i, row in ipairs(rows) do for j = #row, 1, -1 do n = n + i * row[j] end end
     return x * n
-  end, mutate = {function() rows[2][2] = 5 end, function() rows[3] = {7} end, function() rows[1] = rows[2] end, function() rows[2][1] = 9 end}}
+  end, mutate = {function() rows[2][2] = 5 end, function() rows[3] = {7} end, function() rows[1] = rows[2] end,
+    function() rows[2][1] = 9 end}}
 end)
 
 probe("and, or, not over nil, false and absent", function()
@@ -335,7 +343,8 @@ probe("a counter, a phase and a flag that forward writes", function()
     o.n = (o.n + 1) % 3
     if not o.ready then o.ready, o.first = true, o.n end
     return x * o.n + o.first
-  end, mutate = {function() o.n = 2 end, function() o.ready = false end, function() o.first = 7 end}, state = function() return o end}
+  end, mutate = {function() o.n = 2 end, function() o.ready = false end, function() o.first = 7 end},
+    state = function() return o end}
 end)
 
 probe("a table that forward fills and empties", function()

@@ -53,7 +53,8 @@ end)
 
 probe("two tables in upvalues, then one", function()
   local a, b = {}, {}
-  return {f = function(x) return rawequal(a, b) and x * 2 or x end, mutate = {function() b = a end, function() b = {} end}}
+  return {f = function(x) return rawequal(a, b) and x * 2 or x end,
+    mutate = {function() b = a end, function() b = {} end}}
 end)
 
 probe("a table in an argument and a field", function()
@@ -63,7 +64,8 @@ probe("a table in an argument and a field", function()
     local y = x * a.n
     kept.n = 1
     return y
-  end, args = function() return pg.ones(2), use and kept or {n = 1} end, mutate = {function() use = true end, function() use = false end},
+  end, args = function() return pg.ones(2), use and kept or {n = 1} end,
+    mutate = {function() use = true end, function() use = false end},
     state = function() return kept end}
 end)
 
@@ -97,7 +99,8 @@ end)
 
 probe("a tensor in a field and an argument: compared", function()
   local o, use = {w = pg.ones(3)}, false
-  return {f = function(x) return rawequal(x, o.w) and x * 2 or x end, args = function() return use and o.w or pg.ones(3) end,
+  return {f = function(x) return rawequal(x, o.w) and x * 2 or x end,
+    args = function() return use and o.w or pg.ones(3) end,
     mutate = {function() use = true end, function() use = false end}}
 end)
 
@@ -106,14 +109,28 @@ probe("two tensors in a list, then one", function()
   return {f = function(x)
     for _, w in ipairs(list) do w:add_(x) end
     return list[1] + list[2] + list[3]
-  end, mutate = {function() list[3] = list[1] end, function() list[2] = list[1] end, function() list[2] = pg.zeros(3) end},
+  end,
+    mutate = {function() list[3] = list[1] end, function() list[2] = list[1] end, function() list[2] = pg.zeros(3) end},
     state = function() return list end}
 end)
 
 probe("functions that become one", function()
   local function make(n) return function(x) return x * n end end
   local o = {f = make(2), g = make(2)}
-  return {f = function(x) return o.f == o.g and x or o.f(x) end, mutate = {function() o.g = o.f end, function() o.g = make(2) end}}
+  return {f = function(x) return o.f == o.g and x or o.f(x) end,
+    mutate = {function() o.g = o.f end, function() o.g = make(2) end}}
+end)
+
+probe("an argument's table that is handed back, of a field that was replaced", function()
+  local o = {cfg = {a = 1}}
+  return {f = function(x, a) return x * 2, a end, args = function() return pg.ones(2), o.cfg end,
+    mutate = {function() o.cfg = {a = 1} end, function() o.cfg.a = 2 end}, state = function() return o end}
+end)
+
+probe("a tensor in an argument's table that is handed back, of a field that was replaced", function()
+  local o = {w = pg.ones(2), v = pg.ones(2)}
+  return {f = function(x, a) return o.v * x, a end, args = function() return pg.ones(2), {w = o.w} end,
+    mutate = {function() o.w = pg.ones(2, 2) end, function() o.w = o.v end}, state = function() return o end}
 end)
 
 -- Fields of tensors -------------------------------------------------------------------------------------------------
@@ -130,6 +147,26 @@ probe("grad_req", function()
     mutate = {function() w.grad_req = "null" end, function() w.grad_req = "add" end}}
 end)
 
+local function backward_of(w) return function(x)
+  local l = pg.record(function() return (w * w * x):sum() end)
+  l:backward()
+  return l
+end end
+
+probe("grad_req in a step: write, then add, then write", function()
+  local w = pg.param(pg.ones(3))
+  return {f = backward_of(w), mutate = {function() w.grad_req = "add" end, function() w.grad_req = "write" end},
+    state = function() return w.grad end}
+end)
+
+probe("grad_req in a step: one of two parameters is null, then write", function()
+  local w, v = pg.param(pg.ones(3)), pg.param(pg.ones(3))
+  v.grad_req = "null"
+  return {f = function(x) return backward_of(w)(v * x) end,
+    mutate = {function() v.grad_req = "write" end, function() w.grad_req = "null" end},
+    state = function() return w.grad, v.grad end}
+end)
+
 probe("whether a gradient exists", function()
   local w = pg.ones(3)
   return {f = function(x) return w.grad and x * 2 or x end, mutate = function() w:attach_grad() end}
@@ -138,12 +175,14 @@ end)
 probe("requires_grad of an argument", function()
   local needs = false
   return {f = function(x) return x.requires_grad and x * 2 or x end,
-    args = function() return needs and pg.ones(2):attach_grad() or pg.ones(2) end, mutate = {function() needs = true end, function() needs = false end}}
+    args = function() return needs and pg.ones(2):attach_grad() or pg.ones(2) end,
+    mutate = {function() needs = true end, function() needs = false end}}
 end)
 
 probe("the name of a tensor", function()
   local w = pg.ones(3)
-  return {f = function(x) return w.name == "bias" and x or x * 2 end, mutate = {function() w.name = "bias" end, function() w.name = "b" end}}
+  return {f = function(x) return w.name == "bias" and x or x * 2 end,
+    mutate = {function() w.name = "bias" end, function() w.name = "b" end}}
 end)
 
 probe("the name of an argument", function()
@@ -158,16 +197,19 @@ end)
 probe("is_contiguous", function()
   local turned = false
   return {f = function(x) return x:is_contiguous() and x * 2 or x * 3 end,
-    args = function() return turned and pg.ones(2, 2):t() or pg.ones(2, 2) end, mutate = {function() turned = true end, function() turned = false end}}
+    args = function() return turned and pg.ones(2, 2):t() or pg.ones(2, 2) end,
+    mutate = {function() turned = true end, function() turned = false end}}
 end, {refused = "is_contiguous"})
 
 probe("is_contiguous of a transposed tensor made inside", function()
-  return {f = function(x) return x:t():is_contiguous() and x * 2 or x * 3 end, args = function() return pg.ones(2, 3) end, mutate = function() end}
+  return {f = function(x) return x:t():is_contiguous() and x * 2 or x * 3 end,
+    args = function() return pg.ones(2, 3) end, mutate = function() end}
 end, {refused = "is_contiguous"})
 
 probe("shape, dtype and number of dimensions", function()
   local x = pg.ones(2, 3)
-  return {f = function(y) return y * #y.shape + y:size(1) + (y.dtype == "int64" and 1 or 2) end, args = function() return x end, mutate = {
+  return {f = function(y) return y * #y.shape + y:size(1) + (y.dtype == "int64" and 1 or 2) end,
+    args = function() return x end, mutate = {
     function() x = pg.ones(3, 3) end, function() x = pg.ones(3) end, function() x = pg.ones(3):to("int64") end,
   }}
 end)
@@ -175,7 +217,8 @@ end)
 probe("a key added to a table of options", function()
   local options = {dim = 1}
   return {f = function(x) return pg.sum(x, options) end, args = function() return pg.ones(2, 3) end,
-    mutate = {function() options.keepdim = true end, function() options.dim = 2 end, function() options.keepdim = nil end}}
+    mutate = {function() options.keepdim = true end, function() options.dim = 2 end,
+      function() options.keepdim = nil end}}
 end)
 
 probe("a key added to options that a method is handed", function()
@@ -186,13 +229,16 @@ end)
 
 probe("a shape and an index from tables", function()
   local shape, rows = {2, 3}, {1}
-  return {f = function(x) return x[rows] + pg.zeros(shape):sum(), pg.ones(shape) end, args = function() return pg.ones(3, 2) end,
-    mutate = {function() shape[1] = 4 end, function() shape[3] = 2 end, function() rows[1] = 2 end, function() rows[2] = 1 end}}
+  return {f = function(x) return x[rows] + pg.zeros(shape):sum(), pg.ones(shape) end,
+    args = function() return pg.ones(3, 2) end,
+    mutate = {function() shape[1] = 4 end, function() shape[3] = 2 end, function() rows[1] = 2 end,
+      function() rows[2] = 1 end}}
 end)
 
 probe("numbers of a literal tensor from a table", function()
   local numbers = {1, 2, 3}
-  return {f = function(x) return x * pg.tensor(numbers) end, mutate = {function() numbers[2] = 5 end, function() numbers = {4, 4, 4} end}}
+  return {f = function(x) return x * pg.tensor(numbers) end,
+    mutate = {function() numbers[2] = 5 end, function() numbers = {4, 4, 4} end}}
 end)
 
 -- C data and userdata -----------------------------------------------------------------------------------------------
@@ -209,7 +255,8 @@ end)
 
 probe("an ffi array in a field, replaced", function()
   local o = {a = ffi.new("int[2]", {1, 2})}
-  return {f = function(x) return x * o.a[0] end, mutate = {function() o.a = ffi.new("int[2]", {3, 4}) end, function() o.a[0] = 5 end}}
+  return {f = function(x) return x * o.a[0] end,
+    mutate = {function() o.a = ffi.new("int[2]", {3, 4}) end, function() o.a[0] = 5 end}}
 end)
 
 local kind = ffi.metatype("struct { double rate; }", {__index = {twice = function(s) return s.rate * 2 end}})
@@ -236,7 +283,8 @@ end, {refused = "cdata"})
 probe("an ffi struct inside a struct, and what a pointer points to", function()
   local s = ffi.new("struct { struct { int n; } inner; int rest[3]; }", {{2}, {3, 4, 5}})
   local p = ffi.cast("int *", s.rest)
-  return {f = function(x) return x * s.inner.n + p[1] end, mutate = {function() s.inner.n = 3 end, function() s.rest[1] = 7 end}}
+  return {f = function(x) return x * s.inner.n + p[1] end,
+    mutate = {function() s.inner.n = 3 end, function() s.rest[1] = 7 end}}
 end, {refused = "cdata"})
 
 probe("an ffi array written by forward", function()
@@ -249,7 +297,8 @@ end, {refused = "cdata"})
 
 probe("an ffi array of an argument", function()
   local a = ffi.new("double[2]", {1, 2})
-  return {f = function(x, c) return x * c[0] end, args = function() return pg.ones(2), a end, mutate = function() a[0] = 5 end}
+  return {f = function(x, c) return x * c[0] end, args = function() return pg.ones(2), a end,
+    mutate = function() a[0] = 5 end}
 end)
 
 probe("userdata whose metatable has a table", function()

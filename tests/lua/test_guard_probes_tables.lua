@@ -1,5 +1,5 @@
--- What a traced function read and the script changed since: lengths, keys, iteration, metatables; and what it did not read.
--- Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
+-- What a traced function read and the script changed since: lengths, keys, iteration, metatables. What it did not
+-- read. Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
 -- luacheck: ignore 111 112 113
 local probe = require "tests.probes"
 local pg = require "perigee"
@@ -51,21 +51,25 @@ for _, way in ipairs(lengths) do
   local function shorten(t) return function() t[#t] = nil end end
   probe(label .. " of a table that is empty at first", function()
     local t = {}
-    return {f = function(x) return read(x, t) end, mutate = {append(t), append(t), shorten(t), shorten(t)}, state = function() return t end}
+    return {f = function(x) return read(x, t) end, mutate = {append(t), append(t), shorten(t), shorten(t)},
+    state = function() return t end}
   end)
   probe(label .. " of a table with a metatable", function()
     local t = setmetatable({}, {})
-    return {f = function(x) return read(x, t) end, mutate = {append(t), append(t), shorten(t), shorten(t)}, state = function() return t end}
+    return {f = function(x) return read(x, t) end, mutate = {append(t), append(t), shorten(t), shorten(t)},
+    state = function() return t end}
   end)
   probe(label .. " of a table whose list begins later", function()
     local t = {k = 5}
-    return {f = function(x) return read(x, t) end, mutate = {function() t[1] = 4 end, function() t[2] = 5 end}, state = function() return t end}
+    return {f = function(x) return read(x, t) end, mutate = {function() t[1] = 4 end, function() t[2] = 5 end},
+    state = function() return t end}
   end)
 end
 
 probe("# of a block", function()
   local net = nn.block{n = 1, forward = function(_, x) return x end}
-  return {f = function(x) return x + #net end, mutate = {function() rawset(net, 1, 2) end, function() rawset(net, 2, 2) end}}
+  return {f = function(x) return x + #net end,
+    mutate = {function() rawset(net, 1, 2) end, function() rawset(net, 2, 2) end}}
 end)
 
 probe("unpack up to a field", function()
@@ -83,7 +87,8 @@ end)
 
 probe("the number of arguments, nil at the end", function()
   local n = 1
-  return {f = function(...) return (...) + select("#", ...) end, args = function() return pg.ones(2), unpack({}, 1, n) end,
+  return {f = function(...) return (...) + select("#", ...) end,
+    args = function() return pg.ones(2), unpack({}, 1, n) end,
     mutate = {function() n = 0 end, function() n = 3 end}}
 end)
 
@@ -92,7 +97,8 @@ end)
 probe("a key that may be a number", function()
   local t, cfg = {5, a = 2, b = 3}, {key = "a"}
   return {f = function(x) return x * t[cfg.key or 1] end,
-    mutate = {function() t.a = 7 end, function() cfg.key = "b" end, function() cfg.key = nil end, function() t[1] = 9 end}}
+    mutate = {function() t.a = 7 end, function() cfg.key = "b" end, function() cfg.key = nil end,
+      function() t[1] = 9 end}}
 end)
 
 probe("a loop variable that is assigned a name", function()
@@ -178,21 +184,28 @@ end)
 
 probe("next as a test for entries", function()
   local t = {}
-  return {f = function(x) return next(t) and x * 2 or x end, mutate = {function() t.a = 1 end, function() t.a = nil end, function() t[1] = 1 end}}
+  return {f = function(x) return next(t) and x * 2 or x end,
+    mutate = {function() t.a = 1 end, function() t.a = nil end, function() t[1] = 1 end}}
 end)
 
 probe("next after a key", function()
   local t = {1, 2}
-  return {f = function(x) return x * (next(t, 2) and 2 or 3) end, mutate = {function() t[3] = 1 end, function() t[3] = nil end, function() t.k = 1 end}}
+  return {f = function(x) return x * (next(t, 2) and 2 or 3) end,
+    mutate = {function() t[3] = 1 end, function() t[3] = nil end, function() t.k = 1 end}}
 end)
 
 probe("the order of pairs after an entry went and another came", function()
-  local t = {}
-  for _, name in ipairs{"a", "b", "c", "d", "e"} do t[name] = name:byte() % 10 end
-  return {f = function(x) return digits(pairs, t, x * 1e-3) end, mutate = {
-    function() t.b = nil end, function() t.z = 3 end, function() t.b = 8 end,
-    function() t.z = nil for i = 1, 40 do t["k" .. i] = nil end collectgarbage() t.y = 4 end,
-  }}
+  local all = {}
+  for i = 1, 8 do
+    all[i] = {}
+    for k = 1, 5 do all[i]["n" .. i * 10 + k] = k end
+  end
+  local function set(k, v) return function() for i = 1, 8 do all[i]["n" .. i * 10 + k] = v end end end
+  return {f = function(x)
+    local ys = {}
+    for i = 1, 8 do ys[i] = digits(pairs, all[i], x * 1e-3) end
+    return ys
+  end, mutate = {set(2, nil), set(7, 9), set(2, 2), set(7, nil), set(8, 7), set(1, nil), set(1, 1)}}
 end)
 
 probe("counting entries", function()
@@ -262,7 +275,8 @@ end)
 probe("__index that reads an upvalue", function()
   local rate = 2
   local t = setmetatable({}, {__index = function(_, k) return k == "rate" and rate or nil end})
-  return {f = function(x) return x * t.rate end, mutate = {function() rate = 3 end, function() t.rate = 4 end, function() t.rate = nil end}}
+  return {f = function(x) return x * t.rate end,
+    mutate = {function() rate = 3 end, function() t.rate = 4 end, function() t.rate = nil end}}
 end)
 
 probe("a chain of classes", function()
@@ -295,7 +309,8 @@ probe("comparison of objects", function()
   function meta.__lt(a, b) return a.v < b.v end
   function meta.__le(a, b) return a.v <= b.v end
   return {f = function(x) return x * (o == p and 2 or 3) + (o < p and 5 or 7) * (o <= p and 11 or 13) end, mutate = {
-    function() o.v = 4 end, function() o.v = 5 end, function() function meta.__lt() return true end end, function() meta.__eq = nil end,
+    function() o.v = 4 end, function() o.v = 5 end, function() function meta.__lt() return true end end,
+      function() meta.__eq = nil end,
   }}
 end)
 
@@ -318,7 +333,8 @@ probe("__newindex that is a table", function()
   return {f = function(x)
     o.last = (kept.last or 0) % 3 + 1
     return x * kept.last
-  end, mutate = {function() kept.last = 2 end, function() getmetatable(o).__newindex = nil end}, state = function() return kept, rawget(o, "last") end}
+  end, mutate = {function() kept.last = 2 end, function() getmetatable(o).__newindex = nil end},
+    state = function() return kept, rawget(o, "last") end}
 end)
 
 probe("a protected metatable", function()
@@ -326,7 +342,8 @@ probe("a protected metatable", function()
   local meta = {__metatable = public, __index = {v = 3}}
   local o = setmetatable({}, meta)
   return {f = function(x) return x * getmetatable(o).k + o.v end,
-    mutate = {function() public.k = 3 end, function() meta.__index.v = 5 end, function() meta.__index = {v = 6} end, function() meta.__metatable = {k = 7} end}}
+    mutate = {function() public.k = 3 end, function() meta.__index.v = 5 end, function() meta.__index = {v = 6} end,
+      function() meta.__metatable = {k = 7} end}}
 end)
 
 probe("getmetatable as a test of classes", function()
@@ -365,31 +382,36 @@ free("a table of data beside a helper that iterates its argument", function()
   end
   local cfg = {a = 1, b = 2}
   return {f = function(x) return x * helper.sum(cfg) end, mutate = {
-    function() rows[5].value = 7 end, function() rows[101] = {id = 101} end, function() helper.data = {} end, function() rows[1] = nil end,
+    function() rows[5].value = 7 end, function() rows[101] = {id = 101} end, function() helper.data = {} end,
+      function() rows[1] = nil end,
   }}
 end)
 
 free("a field, an upvalue's other field, a global", function()
   local o = {rate = 2, steps = 0, list = {1, 2}}
   return {f = function(x) return x * o.rate end, mutate = {
-    function() o.steps = 1 end, function() o.list[3] = 3 end, function() o.list = nil end, function() STEPS = 5 end, function() o.new = {} end,
+    function() o.steps = 1 end, function() o.list[3] = 3 end, function() o.list = nil end, function() STEPS = 5 end,
+      function() o.new = {} end,
   }}
 end)
 
 free("entries of a list beside the one that is read", function()
   local list = {1, 2, 3}
-  return {f = function(x) return x * list[2] end, mutate = {function() list[1] = 7 end, function() list[3] = 9 end, function() list[4] = 1 end}}
+  return {f = function(x) return x * list[2] end,
+    mutate = {function() list[1] = 7 end, function() list[3] = 9 end, function() list[4] = 1 end}}
 end)
 
 free("the field of the branch that was not taken", function()
   local o = {on = false, rate = 2, shift = 3}
-  return {f = function(x) return o.on and x * o.rate or x + o.shift end, mutate = {function() o.rate = 5 end, function() o.rate = nil end}}
+  return {f = function(x) return o.on and x * o.rate or x + o.shift end,
+    mutate = {function() o.rate = 5 end, function() o.rate = nil end}}
 end)
 
 free("a function that is not called", function()
   local function unused(x) return x end
   local o = {act = pg.neg, other = unused}
-  return {f = function(x) return o.act(x) end, mutate = {function() o.other = pg.square end, function() unused = nil end}}
+  return {f = function(x) return o.act(x) end,
+    mutate = {function() o.other = pg.square end, function() unused = nil end}}
 end)
 
 free("a field of the same name in another object", function()
@@ -402,13 +424,15 @@ free("a field that forward writes and never reads", function()
   return {f = function(x)
     o.last = 5
     return x * 2
-  end, mutate = {function() o.last = 6 end, function() o.last = "text" end, function() o.last = nil end}, state = function() return o end}
+  end, mutate = {function() o.last = 6 end, function() o.last = "text" end, function() o.last = nil end},
+    state = function() return o end}
 end)
 
 free("the metatable's fields that no operation used", function()
   local meta = {__index = {k = 2}}
   local o = setmetatable({}, meta)
-  return {f = function(x) return x * o.k end, mutate = {function() meta.__add = print end, function() meta.__call = print end, function() meta.__index.j = 1 end}}
+  return {f = function(x) return x * o.k end,
+    mutate = {function() meta.__add = print end, function() meta.__call = print end, function() meta.__index.j = 1 end}}
 end)
 
 free("entries after the loop broke off", function()

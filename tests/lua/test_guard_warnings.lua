@@ -131,7 +131,8 @@ end)
 
 t.test("summary of a hybridized net does not trace, print or warn", function()
   t.skip_in("hybrid", "hybridizes its blocks itself")
-  local net = nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "relu"}), nn.Dense(2, {in_units = 4})}:initialize()
+  local net = nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "relu"}), nn.Dense(2,
+    {in_units = 4})}:initialize()
   local x, text = pg.ones(2, 3), nil
   local want = net:summary(x)
   net:hybridize()
@@ -146,7 +147,8 @@ end)
 
 t.test("export of a hybridized net does not trace again, print or warn", function()
   t.skip_in("hybrid", "hybridizes its blocks itself")
-  local net = nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "relu"}), nn.Dense(2, {in_units = 4})}:initialize()
+  local net = nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "relu"}), nn.Dense(2,
+    {in_units = 4})}:initialize()
   net:hybridize()
   net(pg.ones(2, 3))
   net(pg.ones(2, 3))

@@ -1,5 +1,5 @@
--- What a hit costs in Lua: the call, guards, inputs fetched, results and state written back, hooks of a trainer. The run
--- of the program is replaced by a C call and the outputs that one real run gave; the time of these is taken off. And what
+-- What a hit costs in Lua: the call, guards, inputs fetched, results and state written back, hooks of a trainer. A C
+-- call and the outputs that one real run gave are in the place of the program; the time of these is taken off. And what
 -- the call costs that traces, without the run and its plan.
 local networks = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/networks.lua")
 
@@ -94,7 +94,8 @@ function nets.helper_module(pg)
 end
 
 local order = {
-  "seed_mlp", "lenet", "resnet50", "dense_50", "dense_200", "lstm_step", "adam_step", "globals_and_helpers", "helper_module",
+  "seed_mlp", "lenet", "resnet50", "dense_50", "dense_200", "lstm_step", "adam_step", "globals_and_helpers",
+    "helper_module",
 }
 
 -- A function that gives these values after a call of C, which no compiled loop can look through.
@@ -150,7 +151,8 @@ local function measure(env, name)
   local ns = minimum(env, call) - minimum(env, stub)
   backend.run = real
   if cache:cache_info().traces ~= 1 then error("traced again") end
-  return {name = "guards_" .. name, us_min = ns / 1000, us_median = ns / 1000, n = 1, ns = ns, trace_us = math.min(unpack(traces))}
+  return {name = "guards_" .. name, us_min = ns / 1000, us_median = ns / 1000, n = 1, ns = ns,
+    trace_us = math.min(unpack(traces))}
 end
 
 local cases = {}
