@@ -118,8 +118,8 @@ function make_step.source(script)
     if e.mutate then parts[#parts + 1] = ("  function() local r = %d; %s end,"):format(e.r, mutations[e.mutate])
     else parts[#parts + 1] = ("  function(run) return run(%s) end,"):format(e.call) end
   end
-  parts[#parts + 1] = "}, function() local list, last = {}, net[2] for _, p in ipairs{w, bias, last.weight, last.bias, v, "
-    .. "other[1].weight} do list[#list + 1] = {p, p.grad} end return {list, o.phase, o.steps, o.mean, o.last} end"
+  parts[#parts + 1] = "}, function() local list, last = {}, net[2] for _, p in ipairs{w, bias, last.weight, last.bias, "
+    .. "v, other[1].weight} do list[#list + 1] = {p, p.grad} end return {list, o.phase, o.steps, o.mean, o.last} end"
   return table.concat(parts, "\n")
 end
 

@@ -1,6 +1,6 @@
 -- What a traced function read and the script changed since: globals, standard tables, environments, upvalues, numbers.
 -- Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
--- luacheck: ignore 111 112 113 122 142 143
+-- luacheck: ignore 111 112 113 121 122 142 143
 local probe = require "tests.probes"
 local pg = require "perigee"
 

@@ -45,7 +45,7 @@ probe("varargs: select, a table of them, the rest", function()
     return s + #{...}
   end
   return {f = function(x, ...)
-    local a, b, c = ..., o.n
+    local a, b, c = ..., o.n  -- luacheck: ignore 221
     return x * sum(rest(...)) + (a or 0) + (b or 0) + (c or 5)
   end, args = function() return pg.ones(2), o.n, 3, nil, 4 end,
     mutate = {function() o.n = 5 end, function() o.n = 2 end}}
@@ -351,7 +351,7 @@ probe("a table that forward fills and empties", function()
   local queue = {}
   return {f = function(x)
     queue[#queue + 1] = #queue
-    if #queue > 3 then for i = 1, 3 do table.remove(queue, 1) end end
+    if #queue > 3 then for _ = 1, 3 do table.remove(queue, 1) end end
     return x * (#queue + queue[1])
   end, mutate = {function() queue[1] = 5 end, function() queue = {7, 8} end}, state = function() return queue end}
 end)

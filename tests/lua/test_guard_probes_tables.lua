@@ -196,14 +196,14 @@ end)
 
 probe("the order of pairs after an entry went and another came", function()
   local all = {}
-  for i = 1, 8 do
+  for i = 1, 24 do
     all[i] = {}
     for k = 1, 5 do all[i]["n" .. i * 10 + k] = k end
   end
-  local function set(k, v) return function() for i = 1, 8 do all[i]["n" .. i * 10 + k] = v end end end
+  local function set(k, v) return function() for i = 1, 24 do all[i]["n" .. i * 10 + k] = v end end end
   return {f = function(x)
     local ys = {}
-    for i = 1, 8 do ys[i] = digits(pairs, all[i], x * 1e-3) end
+    for i = 1, 24 do ys[i] = digits(pairs, all[i], x * 1e-3) end
     return ys
   end, mutate = {set(2, nil), set(7, 9), set(2, 2), set(7, nil), set(8, 7), set(1, nil), set(1, 1)}}
 end)
@@ -411,7 +411,7 @@ free("a function that is not called", function()
   local function unused(x) return x end
   local o = {act = pg.neg, other = unused}
   return {f = function(x) return o.act(x) end,
-    mutate = {function() o.other = pg.square end, function() unused = nil end}}
+    mutate = {function() o.other = pg.square end, function() unused = nil end}}  -- luacheck: ignore 311
 end)
 
 free("a field of the same name in another object", function()
