@@ -61,7 +61,7 @@ local writable = {
 local mutations = {
   "o.n = r", "o.n = nil", "o.n = 'text'", "o.n = -r", "o.n = 0.5 * r", "o.n = false", "o.absent = r",
   "o.absent = nil", "o.cfg.a = r", "o.cfg.b = r", "o.cfg.b = nil", "o.cfg.c = r", "o.cfg.d = r", "o.cfg = {a = r}",
-  "o.cfg = {b = 2, a = r}", "o.cfg.a = nil; o.cfg.z = r", "o.cfg[true] = r", "o.cfg[o] = r", "o.cfg[r] = r",
+  "o.cfg = {b = 2, a = r}", "o.cfg.a = nil; o.cfg.z = r", "o.cfg[true] = r", "o.cfg[0.5 * r] = r", "o.cfg[r] = r",
   "o.list[1] = r", "o.list[3] = r", "o.list[3] = nil", "o.list[#o.list + 1] = r", "o.list[#o.list] = nil",
   "o.list = {r}", "o.list = {}", "o.list[0] = r",
   "table.insert(o.list, 1, r)", "table.remove(o.list, 1)", "table.sort(o.list)", "o.key = ({'a', 'b', 'n', 'v'})[r]",
@@ -127,7 +127,7 @@ local mutations = {
   "debug.setupvalue(peek, 1, r)", "debug.upvaluejoin(peek, 1, env_read2, 1)",
   "sort_down = r > 2", "o.names[1] = ({'a', 'b', 'zz', 'c'})[r]", "o.names[3] = 'a'", "o.names = {}",
   "o.pair.first = o.pair.second", "o.pair.second = {v = r}", "o.pair = {first = {v = 1}, second = {v = r}}",
-  "o.unread = r", "G_unread = {r}", "o.unread = {T(r)}", "collectgarbage()",
+  "o.unread = r", "train = not train", "G_unread = {r}", "o.unread = {T(r)}", "collectgarbage()",
 }
 make_script.mutations = mutations
 
@@ -147,6 +147,7 @@ local Base = {inherited = 2}; Base.__index = Base
 local Net = setmetatable({}, {__index = Base}); Net.__index = Net
 local GG, up_zero, up_absent = _G, 0, nil
 local up_n, up_t, up_f, up_op, up_c = 2, T(3), make(2), pg.neg, math.floor
+local train = false
 local up_tab = {a = 1, w = T(4), inner = {a = 2}}
 G_n, G_t, G_op, G_c, G_tab, G_f, G_M, G_op2 = 2, T(6), pg.neg, math.floor, {a = 1, op = pg.neg}, make(3), math, pg.abs
 math.myk, string.twice, package.loaded.fz = 3, function(_, n) return (n or 1) * 2 end, {k = 2}
@@ -174,6 +175,7 @@ function Base:inherited_method() return num(self.inherited) end
 local shared_n, other_n = 1, 7
 local function peek() return shared_n end
 local function env_read2() return other_n end
+local function _assign() other_n = 7 end  -- else compiled code would hold its value, whatever debug.setupvalue does
 local function bump() shared_n = num(shared_n) % 3 + 1 return shared_n end
 local function env_read() return G_env end
 setfenv(env_read, setmetatable({G_env = 2}, {__index = _G}))
@@ -231,6 +233,10 @@ local function grammar(random, pick)
     function() return pick(boxes) .. ":add_(" .. leaf() .. ")" end,
     function() return pick(boxes) .. ":mul_(y:sum() * 0 + 2)" end,
     function() return pick(boxes) .. ":fill_(" .. leaf() .. ")" end,
+    function() return pick(boxes) .. pick{":add_(x)", ":copy_(x)", ":mul_(y)"} end,
+    function() return pick{"x", "x", pick(boxes)} .. pick{":add_(", ":mul_(", ":fill_("} .. leaf() .. ")" end,
+    function() return pick{"x", pick(boxes)} .. "[1] = " .. leaf() end,
+    function() return "y = y + " .. pick(boxes) .. "[1]" end,
     function() return "o.last = y" end,
     function() return "o.state = {y, n = " .. leaf() .. "}" end,
     function() return "if o.state then y = y + o.state[1] * o.state.n end" end,
@@ -301,7 +307,10 @@ function make_script.source(script)
   parts[#parts + 1] = "  " .. script.result .. "\nend\nreturn run, {"
   for _, e in ipairs(script.events) do
     if e.mutate then parts[#parts + 1] = ("  function() local r = %d; %s end,"):format(e.r, mutations[e.mutate])
-    else parts[#parts + 1] = ("  function(run) return run(%s) end,"):format(e.call) end
+    else
+      parts[#parts + 1] = ("  function(run) local function f() return run(%s) end "):format(e.call)
+      parts[#parts + 1] = "  if train then return pg.train_mode(f) end return f() end,"
+    end
   end
   parts[#parts + 1] = "}, function() return {o, Net, Base, up_n, up_t, up_tab, up_absent, shared_n, other_n, shared, "
     .. "zero, G_n, G_t, G_absent, G_tab, math.myk, x2, x1, x22, s.a, arr[1]} end"

@@ -3,18 +3,20 @@
 -- and printed. build/perigee tests/fuzz/mutations.lua [--seed=N] [--seconds=N | --scripts=N] [--first=N]
 -- [--kind=script | step] [--without=PATTERN] [--most=N] [--show] Scripts are numbered; --seed=N --first=K --scripts=1
 -- runs script K again. --without leaves out statements and mutations with this Lua pattern in them. --most: how many
--- findings end the run. --show prints each script first.
+-- findings end the run. --show prints each script first: the last one is that of a crash or a hang.
 local root = arg[0]:match("^(.*)/tests/fuzz/mutations%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 
 local ffi = require "ffi"
 local pg = require "perigee"
 local twin = require "tests.twin"
+local end_after = require "tests.fuzz.end_after"
 local kinds = {script = require "tests.fuzz.make_script", step = require "tests.fuzz.make_step"}
 local core = pg.testing.core
 local cache = core.require("hybrid.cache")
 
 local kTries = 150    -- runs to make one finding smaller
+local kPatience = 60  -- seconds of processor time that one run may take before the process is ended as a hang
 
 local opts = {most = 20, first = 1}
 for _, a in ipairs(arg) do
@@ -76,6 +78,7 @@ end
 -- play with everything of the library and the globals as they are now, afterwards.
 local function contained(kind, script, traced, told)
   local restore, warn, patience = twin.keep(), core.warn, cache.patience
+  end_after(kPatience)
   core.warn = function() end
   if script.patient then cache.patience = 1000 end
   local ok, texts, raised = xpcall(function() return play(kind, script, traced, told) end, debug.traceback)

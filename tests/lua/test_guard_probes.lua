@@ -253,20 +253,24 @@ probe("the class of an environment", function()
     function() setmetatable(getfenv(f), {__index = {RATE = 6}}) getfenv(f).RATE = nil end}}
 end)
 
+-- Variables that are assigned later: LuaJIT compiles the values of others into its code, whatever debug functions do.
 probe("debug.setupvalue", function()
-  local rate = 2
+  local rate
+  rate = 2
   local function f(x) return x * rate end
   return {f = f, mutate = function() debug.setupvalue(f, 1, 3) end}
 end)
 
 probe("debug.setupvalue of a helper", function()
-  local act = pg.neg
+  local act
+  act = pg.neg
   local function helper(x) return act(x) end
   return {f = function(x) return helper(x) end, mutate = function() debug.setupvalue(helper, 1, pg.square) end}
 end)
 
 probe("debug.upvaluejoin", function()
-  local rate, other = 2, 3
+  local rate, other
+  rate, other = 2, 3
   local function f(x) return x * rate end
   local function g() return other end
   return {f = f, mutate = {function() debug.upvaluejoin(f, 1, g, 1) end, function() other = 5 end}}
