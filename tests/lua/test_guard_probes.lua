@@ -253,6 +253,19 @@ probe("the class of an environment", function()
     function() setmetatable(getfenv(f), {__index = {RATE = 6}}) getfenv(f).RATE = nil end}}
 end)
 
+probe("debug.setupvalue of a variable that is assigned nowhere", function()
+  local rate = 2
+  local function f(x) return x * rate end
+  return {f = f, mutate = function() debug.setupvalue(f, 1, 3) end}
+end)
+
+probe("debug.upvaluejoin of variables that are assigned nowhere", function()
+  local rate, other = 2, 3
+  local function f(x) return x * rate end
+  local function g() return other end
+  return {f = f, mutate = function() debug.upvaluejoin(f, 1, g, 1) end}
+end)
+
 -- Variables that are assigned later: LuaJIT compiles the values of others into its code, whatever debug functions do.
 probe("debug.setupvalue", function()
   local rate
