@@ -3,7 +3,8 @@
 -- and printed. build/perigee tests/fuzz/mutations.lua [--seed=N] [--seconds=N | --scripts=N] [--first=N]
 -- [--kind=script | step] [--without=PATTERN] [--most=N] [--show] Scripts are numbered; --seed=N --first=K --scripts=1
 -- runs script K again. --without leaves out statements and mutations with this Lua pattern in them. --most: how many
--- findings end the run. --show prints each script first: the last one is that of a crash or a hang.
+-- findings end the run. --show prints each script first: the last one is that of a crash or a hang. --plain runs
+-- both as plain Lua: what that finds is wrong in the fuzzer.
 local root = arg[0]:match("^(.*)/tests/fuzz/mutations%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 
@@ -58,6 +59,7 @@ local function play(kind, script, traced, told)
   local chunk = assert(loadstring(kind.source(script), "=script"))
   if script.own_env then setfenv(chunk, setmetatable({}, {__index = _G})) end
   local run, events, dump = chunk(pg, ffi)
+  traced = traced and not opts.plain
   local call = traced and wrapped(run, script.way) or function(...) return pg.debug(run, ...) end
   local texts, raised = {}, nil
   for i, e in ipairs(script.events) do
@@ -68,7 +70,7 @@ local function play(kind, script, traced, told)
       if raised then break end
     end
   end
-  if told then
+  if told and traced then
     local info = call:cache_info()
     total.traces, total.hits = total.traces + info.traces, total.hits + info.hits
   end
