@@ -99,17 +99,7 @@ if not opts.report then parent() end
 
 -- A child -----------------------------------------------------------------------------------------------------------
 
-local ffi = require "ffi"
-ffi.cdef[[
-struct pg_fuzz_timer { long every[2], first[2]; };
-int setitimer(int which, const struct pg_fuzz_timer *timer, void *old);
-]]
-
--- Ends the process after so many seconds of processor time from now: SIGPROF, which the program does not use.
-local function end_after(seconds)
-  ffi.C.setitimer(2, ffi.new("struct pg_fuzz_timer", {{0, 0}, {seconds, 0}}), nil)
-end
-
+local end_after = require "tests.fuzz.end_after"
 local pg = require "perigee"
 local driver = require "tests.ops.driver"
 local cases = require "tests.ops.cases"

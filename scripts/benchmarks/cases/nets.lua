@@ -1,23 +1,6 @@
 -- Small networks, inference and whole training steps; architecture, batch and loss as in the peers' programs.
-local function mlp(pg, inputs, sizes)
-  local net = pg.nn.HybridSequential{}
-  for i = 1, #sizes - 1 do
-    net:add(pg.nn.Dense(sizes[i], {activation = "relu", in_units = i == 1 and inputs or sizes[i - 1]}))
-  end
-  net:add(pg.nn.Dense(sizes[#sizes], {in_units = sizes[#sizes - 1]}))
-  net:initialize()
-  return net
-end
-
-local function lenet(pg)
-  local nn = pg.nn
-  local net = nn.HybridSequential{
-    nn.Conv2D(6, 5, {activation = "relu"}), nn.MaxPool2D(2), nn.Conv2D(16, 5, {activation = "relu"}), nn.MaxPool2D(2),
-    nn.Flatten(), nn.Dense(120, {activation = "relu"}), nn.Dense(84, {activation = "relu"}), nn.Dense(10),
-  }
-  net:initialize()
-  return net
-end
+local networks = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/networks.lua")
+local mlp, lenet = networks.mlp, networks.lenet
 
 local function infer(name, batch, variant)
   return {name = name, variant = variant, setup = function(pg)

@@ -1,0 +1,9 @@
+-- end_after(seconds) ends the process after so many seconds of processor time from now, as a hang: by SIGPROF, which
+-- the program does not use. 0 takes that back.
+local ffi = require "ffi"
+ffi.cdef[[
+struct pg_fuzz_timer { long every[2], first[2]; };
+int setitimer(int which, const struct pg_fuzz_timer *timer, void *old);
+]]
+
+return function(seconds) ffi.C.setitimer(2, ffi.new("struct pg_fuzz_timer", {{0, 0}, {seconds, 0}}), nil) end
