@@ -194,7 +194,13 @@ std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Valu
         throw Error(fmt::format("{}: input {} is {}, static_shape promised {}", options_.name, i + 1, to_string(inputs[i].type()),
                                 to_string(entries_[0]->signature.types[i])));
   }
-  std::shared_ptr<Entry> entry = make(ctx, inputs);
+  std::shared_ptr<Entry> entry;
+  try {
+    entry = make(ctx, inputs);
+  } catch (const PositionedError& e) {
+    if (entries_.empty()) throw;  // the call that was traced
+    throw Refused(e.what());
+  }
   entries_.insert(entries_.begin(), entry);
   if (entries_.size() > options_.max_specializations) entries_.pop_back();
   return entry;
