@@ -678,7 +678,7 @@ function Tensor:embedding(weight, padding_idx, index_base) end
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:empty_like(dtype, device) end
 
----True where x equals y, with broadcasting.
+---True where x equals y, with broadcasting. Lua's own == is identity: false for a tensor and a number.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:eq(y) end
@@ -3439,7 +3439,7 @@ function pg.empty(shape, dtype, device) end
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.empty_like(x, dtype, device) end
 
----True where x equals y, with broadcasting.
+---True where x equals y, with broadcasting. Lua's own == is identity: false for a tensor and a number.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
