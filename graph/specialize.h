@@ -23,8 +23,8 @@ class Retrace : public Error {
   using Error::Error;
 };
 
-// An op of a program that has run refuses the types of this call. The trace may hold other ops than the script wrote: where
-// there is a script, tracing it again raises what its own call says.
+// An op of a program that has run refuses the types of this call. The trace may hold other ops than the script wrote:
+// where there is a script, tracing it again raises what its own call says.
 class Refused : public PositionedError {
  public:
   using PositionedError::PositionedError;

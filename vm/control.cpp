@@ -337,7 +337,8 @@ int trace_loop(lua_State* L, State& state) {
 // Branches -------------------------------------------------------------------------------------------------------------------
 
 // The results of one branch; false where it asks for another trace.
-bool trace_one(lua_State* L, State& state, const std::string& op, int b, std::vector<std::unique_ptr<BodyBuilder>>& bodies, Values& results) {
+bool trace_one(lua_State* L, State& state, const std::string& op, int b,
+               std::vector<std::unique_ptr<BodyBuilder>>& bodies, Values& results) {
   BodyBuilder& body = *bodies.emplace_back(std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
   lua_getfield(L, 1, "branches");
   lua_rawgeti(L, -1, b);

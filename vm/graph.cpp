@@ -325,7 +325,8 @@ Values values_at(lua_State* L, State& state, int i, const Model& model, const ch
 // save(model, json path, tensors path, tensors by input)
 int save_files(lua_State* L, State& state) {
   const Model& model = check_model(L, 1);
-  const std::string json = check_string(L, state, 2, "export", "path"), tensors = check_string(L, state, 3, "export", "path");
+  const std::string json = check_string(L, state, 2, "export", "path");
+  const std::string tensors = check_string(L, state, 3, "export", "path");
   Values values = values_at(L, state, 4, model, "export");
   for (Value& value : values)
     if (value.defined()) value = to_contiguous(state.ctx, value);

@@ -189,7 +189,7 @@ end
 
 local rows = {lr = 1, wd = 2, t = 3, rescale_grad = 4}
 
--- The dtype of a number that goes with each of the weights and leaves it its own; nil where there is none that is exact.
+-- The dtype of a number that goes with each of the weights and leaves it its own; nil where none is exact.
 local function common_dtype(weights)
   local first = weights[1] and weights[1].dtype or "float32"
   local equal, wide = true, true
@@ -200,7 +200,7 @@ local function common_dtype(weights)
   return equal and first or wide and "float32" or nil
 end
 
--- What a script's optimizer reads of a traced group: a 0-dim tensor that goes with all weights, or a list with one a weight.
+-- What a script's optimizer reads of a traced group: a 0-dim tensor that goes with all weights, or a list.
 local function read_rates(group, lists)
   local dtype = common_dtype(group.weights)
   return setmetatable(group, {__index = function(_, key)

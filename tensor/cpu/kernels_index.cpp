@@ -348,10 +348,11 @@ void index_assign_kernel(const KernelArgs& a) {
   const Lines lines(out.shape(), d);
   const int64_t count = index.numel(), bytes = lines.inner * size_of(out.dtype());
   const char* from = static_cast<const char*>(value.data);
+  char* const to = out.as<char>();
   Poller poll;
   with_positions(a, 1, lines.n, [&](auto position) {
     for (int64_t i = 0; i < lines.outer * count; ++i, poll())
-      std::memcpy(out.as<char>() + (i / count * lines.n + position(i % count)) * bytes, from + i * bytes, size_t(bytes));
+      std::memcpy(to + (i / count * lines.n + position(i % count)) * bytes, from + i * bytes, size_t(bytes));
   });
 }
 

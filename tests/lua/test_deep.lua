@@ -183,7 +183,9 @@ end)
 
 -- x * 1.01 within `depth` bodies of one kind.
 local nests = {}
-function nests.cond(x, inner) return pg.cond(x:sum():gt(-1), function() return inner(x) end, function() return x * 1 end) end
+function nests.cond(x, inner)
+  return pg.cond(x:sum():gt(-1), function() return inner(x) end, function() return x * 1 end)
+end
 function nests.loop(x, inner) return (pg.loop(1, function(_, v) return inner(v) end, x)) end
 function nests.foreach(x, inner)
   local _, s = pg.foreach(function(row, v) return row, inner(v) end, pg.ones(1), x)
@@ -237,7 +239,8 @@ end
 
 t.test("bodies nest to 200", function()
   t.skip_in("gcstress", "many traces")
-  -- Each loop around a value that its gradient needs adds a dim to it, and there are 12: the passes take loops of one step away.
+  -- Each loop around a value that its gradient needs adds a dim to it, and there are 12. The passes take loops of one
+  -- step away.
   for kind in pairs(nests) do check_nested(kind, t.mode == "eager" and 65 or 8) end
   if t.mode ~= "eager" then return end
   check_nested("while_loop", 200, {eager = true})

@@ -11,7 +11,8 @@ function nets.norm()
   return nn.HybridSequential{nn.Dense(4, {in_units = 3}), nn.BatchNorm{in_channels = 4}, nn.Activation("sigmoid")}
 end
 function nets.dropped()
-  return nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "tanh"}), nn.Dropout(0.5), nn.Dense(2, {in_units = 4})}
+  local first = nn.Dense(4, {in_units = 3, activation = "tanh"})
+  return nn.HybridSequential{first, nn.Dropout(0.5), nn.Dense(2, {in_units = 4})}
 end
 function nets.looping()
   return nn.block{

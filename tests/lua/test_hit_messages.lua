@@ -131,7 +131,7 @@ t.test("bodies name what is around them", function()
     return vars[1]
   end, {T(3)}, {T(2)})
   same("(in the body of loop)", function(x)  -- the innermost
-    local function inner(i, v) return v + x[3] end
+    local function inner(_, v) return v + x[3] end
     return (pg.foreach(function(row, s) return pg.loop(2, inner, row), s end, x, T()))
   end, {T(3)}, {T(2)})
 end)
