@@ -23,7 +23,7 @@ struct Tree {
 };
 
 inline constexpr int kMaxTreeDepth = 100;
-inline constexpr int kMaxGraphDepth = 100;  // bodies within bodies
+inline constexpr int kMaxGraphDepth = 256;  // bodies within bodies; a script nests up to 200
 
 struct ModelInput {
   enum class Role : uint8_t {

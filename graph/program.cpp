@@ -194,7 +194,13 @@ std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Valu
         throw Error(fmt::format("{}: input {} is {}, static_shape promised {}", options_.name, i + 1, to_string(inputs[i].type()),
                                 to_string(entries_[0]->signature.types[i])));
   }
-  std::shared_ptr<Entry> entry = make(ctx, inputs);
+  std::shared_ptr<Entry> entry;
+  try {
+    entry = make(ctx, inputs);
+  } catch (const PositionedError& e) {
+    if (entries_.empty()) throw;  // the call that was traced
+    throw Refused(e.what());
+  }
   entries_.insert(entries_.begin(), entry);
   if (entries_.size() > options_.max_specializations) entries_.pop_back();
   return entry;
@@ -316,6 +322,22 @@ Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std
   return grads;
 }
 
+namespace {
+
+bool asks(const Value& v) { return v.has_node() && !is_frozen(v); }
+
+// An input as one that gradients flow to, whatever its leaves ask for. With a history they go on to what is behind it.
+Value flowing(Context& ctx, const Value& v, bool history) {
+  if (!is_float(v.dtype()) || (history && asks(v))) return v;
+  Value out[1] = {v.detached()};
+  const auto pass_on = [](Context&, TapeNode&, std::span<const Value> dy) { return Values{dy[0]}; };
+  if (history && v.has_node()) record_custom(ctx, "frozen", {&v, 1}, out, pass_on);
+  if (!out[0].has_node()) out[0].link(make_leaf(v.type(), GradReq::kWrite).get(), 0);
+  return out[0];
+}
+
+}  // namespace
+
 // Runs the trace again, as one that gradients flow through everywhere.
 Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
   Entry& entry = *run.entry;
@@ -323,12 +345,7 @@ Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node
   const Specialized& whole = entry.whole;
   const bool create = ctx.recording;
   Values arguments;
-  for (const Value& v : node.held) {
-    Value& in = arguments.emplace_back(v);
-    if (!is_float(v.dtype()) || (create && v.has_node() && !is_frozen(v))) continue;
-    in = v.detached();
-    in.link(make_leaf(v.type(), GradReq::kWrite).get(), 0);
-  }
+  for (const Value& v : node.held) arguments.push_back(flowing(ctx, v, create));
   for (size_t k = 0; k < whole.heads.size(); ++k) {
     const auto at = std::find(run.heads.begin(), run.heads.end(), whole.heads[k]) - run.heads.begin();
     const bool given = size_t(at) < cotangents.size() && cotangents[size_t(at)].defined();
@@ -337,9 +354,13 @@ Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node
   }
   const ScopedFlag recording(ctx.recording, true), training(ctx.training, entry.signature.training);
   const Values found = program.run_with(ctx, arguments, run.states);
+  const bool frozen = std::none_of(node.held.begin(), node.held.end(), asks) &&
+                      std::none_of(cotangents.begin(), cotangents.end(), asks);
   Values grads(node.held.size());
-  for (size_t k = 0; k < whole.wanted.size(); ++k)
+  for (size_t k = 0; k < whole.wanted.size(); ++k) {
     grads[size_t(whole.wanted[k])] = create ? found[k] : found[k].detached();
+    if (create && frozen && found[k].has_node()) found[k].node()->frozen = true;
+  }
   return grads;
 }
 

@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little, "the formats are littl
 namespace {
 
 constexpr size_t kPackedChunk = size_t(64) << 10;
+constexpr size_t kPiece = size_t(8) << 20;  // of a file, between two polls
 // A gzipped file may expand this much; deflate's own maximum is 1032.
 constexpr uint64_t kMaxExpansion = 256, kAlwaysAllowed = uint64_t(64) << 20;
 constexpr unsigned char kGzipMagic[3] = {0x1f, 0x8b, 8};
@@ -62,7 +63,8 @@ void FileSource::throw_at(uint64_t at, const std::string& text) const {
 size_t FileSource::read_raw(void* to, size_t bytes) {
   size_t done = 0;
   while (done < bytes) {
-    const ssize_t n = ::read(fd_.get(), static_cast<char*>(to) + done, std::min<size_t>(bytes - done, 1 << 30));
+    if (done > 0) poll_kernel();
+    const ssize_t n = ::read(fd_.get(), static_cast<char*>(to) + done, std::min<size_t>(bytes - done, kPiece));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_at(raw_position_, "cannot read: " + errno_text(errno));
     if (n == 0) break;
@@ -92,6 +94,7 @@ void FileSource::next_member() {
 size_t FileSource::inflate_some(unsigned char* to, size_t bytes) {
   size_t done = 0;
   while (done < bytes && !ended_) {
+    poll_kernel();
     if (stream_->avail_in == 0 && !refill()) throw_at(position_ + done, "the gzip stream is truncated");
     const size_t room = std::min<size_t>(bytes - done, 1 << 30);
     stream_->next_out = to + done;
@@ -176,12 +179,30 @@ std::string read_file(const std::string& path) {
 
 void FileSink::write_raw(const char* data, size_t bytes) {
   while (bytes > 0) {
-    const ssize_t n = ::write(fd_, data, std::min<size_t>(bytes, 1 << 30));
+    const ssize_t n = ::write(fd_, data, std::min<size_t>(bytes, piece_ + kPiece - written_));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw Error(fmt::format("save: {}: cannot write: {}", path_, errno_text(n < 0 ? errno : ENOSPC)));
     data += n;
     bytes -= size_t(n);
+    written_ += uint64_t(n);
+    if (written_ - piece_ == kPiece) end_piece();
   }
+}
+
+// Starts to send the piece to the disk and waits for the one before.
+void FileSink::end_piece() {
+  poll_kernel();
+  sync_piece(piece_, SYNC_FILE_RANGE_WRITE);
+  if (piece_ > 0) sync_piece(piece_ - kPiece, SYNC_FILE_RANGE_WAIT_BEFORE);
+  piece_ = written_;
+  poll_kernel();
+}
+
+// A file system that cannot do this does it all in the sync at the end.
+void FileSink::sync_piece(uint64_t from, unsigned flags) {
+  if (::sync_file_range(fd_, off64_t(from), off64_t(kPiece), flags) == 0) return;
+  if (errno == EIO || errno == ENOSPC || errno == EDQUOT)  // said only once
+    throw Error(fmt::format("save: {}: cannot write: {}", path_, errno_text(errno)));
 }
 
 void FileSink::write(const void* data, size_t bytes) {

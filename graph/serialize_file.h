@@ -88,6 +88,8 @@ Value read_array(FileSource& file, DType dtype, const Dims& shape, std::string_v
 // The whole content of a file, unpacked when it is gzipped.
 std::string read_file(const std::string& path);
 
+// What is written goes to the disk in pieces, each on its way while the next one is made, with polls between them: a
+// sync of all of it at the end could take seconds that nothing interrupts.
 class FileSink {
  public:
   FileSink(const std::string& path, int fd) : path_(path), fd_(fd) {}
@@ -97,15 +99,18 @@ class FileSink {
 
  private:
   void write_raw(const char* data, size_t bytes);
+  void end_piece();
+  void sync_piece(uint64_t from, unsigned flags);
 
   const std::string& path_;
   int fd_;
+  uint64_t written_ = 0, piece_ = 0;  // bytes; where the piece that is being written begins
   std::string pending_;
 };
 
 // Writes `path` through a temporary file in the same folder that is synced and then renamed, so that at any
 // moment the old or the new content stands there. A symbolic link stays and its target is written; the mode bits
-// of an existing file stay. On an exception (from `body` too) the temporary file is removed.
+// of an existing file stay. On an exception (from `body` too, and from the polls) the temporary file is removed.
 void write_file_atomic(const std::string& path, FunctionRef<void(FileSink&)> body);
 
 // The elements of a value in row-major order, on the CPU.

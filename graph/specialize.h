@@ -23,6 +23,13 @@ class Retrace : public Error {
   using Error::Error;
 };
 
+// An op of a program that has run refuses the types of this call. The trace may hold other ops than the script wrote:
+// where there is a script, tracing it again raises what its own call says.
+class Refused : public PositionedError {
+ public:
+  using PositionedError::PositionedError;
+};
+
 // Throws Retrace where the value does not answer as the guard says; `line` is the script's, or empty.
 void check_guard(const TypeGuard& guard, const Value& value, const std::string& line);
 

@@ -70,12 +70,13 @@ void push_list(lua_State* L, State& state, std::span<const Value> values) {
   }
 }
 
-// Calls the function below `arguments` values on the stack.
-void call(lua_State* L, int arguments, int results) {
+// Calls the function below `arguments` values on the stack. Its error says `where` it came from, the innermost place.
+void call(lua_State* L, int arguments, int results, const std::string& op, const char* where) {
   if (!lua_pcall(L, arguments, results, 0)) return;
-  const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is no text";
+  std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is no text";
   lua_pop(L, 1);
-  throw PositionedError(text);
+  const bool says_so = text.find(op + ": ") != text.npos || text.find(" (in the ") != text.npos;
+  throw PositionedError(says_so ? text : fmt::format("{} (in the {} of {})", text, where, op));
 }
 
 // An input of a body that stands for a value outside, with that value's history.
@@ -221,7 +222,7 @@ void trace_condition(lua_State* L, State& state, LoopTrace& t) {
   push_list(L, state, std::span(t.inputs.back()).subspan(1));
   lua_pushvalue(L, -1);
   lua_insert(L, -3);
-  call(L, 1, 1);
+  call(L, 1, 1, t.op, "condition");
   const Value flag = as_flag(state, check_value(L, state, lua_gettop(L), t.op.c_str(), "cond"), t.op, "cond");
   lua_pop(L, 1);
   const Values states = take_list(L, state, t.op.c_str(), "cond");
@@ -244,7 +245,7 @@ bool trace_step(lua_State* L, State& state, LoopTrace& t) {
   push_box(L, state, inputs[0]);
   push_list(L, state, inputs.subspan(1, slices));
   push_list(L, state, inputs.subspan(1 + slices));
-  call(L, 3, 2);
+  call(L, 3, 2, t.op, "body");
   if (lua_isnil(L, -2)) return lua_pop(L, 2), false;
   t.stacks = take_list(L, state, t.op.c_str(), "outputs");
   t.states = take_list(L, state, t.op.c_str(), "states");
@@ -336,14 +337,15 @@ int trace_loop(lua_State* L, State& state) {
 // Branches -------------------------------------------------------------------------------------------------------------------
 
 // The results of one branch; false where it asks for another trace.
-bool trace_one(lua_State* L, State& state, const char* op, int b, std::vector<std::unique_ptr<BodyBuilder>>& bodies, Values& results) {
+bool trace_one(lua_State* L, State& state, const std::string& op, int b,
+               std::vector<std::unique_ptr<BodyBuilder>>& bodies, Values& results) {
   BodyBuilder& body = *bodies.emplace_back(std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
   lua_getfield(L, 1, "branches");
   lua_rawgeti(L, -1, b);
   lua_remove(L, -2);
-  call(L, 0, 1);
+  call(L, 0, 1, op, b == 1 ? "branch then_f" : "branch else_f");
   if (lua_isnil(L, -1)) return lua_pop(L, 1), false;
-  results = take_list(L, state, op, "results");
+  results = take_list(L, state, op.c_str(), "results");
   for (const Value& v : results) body.graph.outputs.push_back(body.operand_of(v));
   body.close();
   for (const auto& o : body.outside)
@@ -353,7 +355,7 @@ bool trace_one(lua_State* L, State& state, const char* op, int b, std::vector<st
 
 void check_branches(lua_State* L, const std::string& op, const Values& a, const Values& b) {
   lua_getfield(L, 1, "names");  // checks the structure
-  if (!lua_isnil(L, -1)) call(L, 0, 1);
+  if (!lua_isnil(L, -1)) call(L, 0, 1, op, "results");
   lua_pop(L, 1);
   if (a.size() != b.size()) throw Error(fmt::format("{}: then_f answers {} tensors, else_f {}", op, a.size(), b.size()));
   for (size_t k = 0; k < a.size(); ++k)
@@ -372,7 +374,7 @@ int trace_branch(lua_State* L, State& state) {
   std::vector<std::unique_ptr<BodyBuilder>> bodies;
   Values results[2];
   for (int b = 0; b < 2; ++b)
-    if (!trace_one(L, state, op.c_str(), b + 1, bodies, results[b])) return 0;
+    if (!trace_one(L, state, op, b + 1, bodies, results[b])) return 0;
   check_branches(L, op, results[0], results[1]);
   std::vector<Capture> captures = join_captures(bodies);
   Node node;

@@ -41,7 +41,8 @@ int save_tensors(lua_State* L, State& state) {
   const std::string op = any_ending ? check_string(L, state, 4, "save", "op") : "save";
   if (to_box(L, state, 2)) {
     if (!ends_with(path, ".npy")) bad_argument("save", "path", "a path that ends in .npy for a single tensor", '"' + path + '"');
-    save_npy(path, check_value(L, state, 2, "save", "tensors"));
+    const Value value = to_contiguous(state.ctx, check_value(L, state, 2, "save", "tensors").detached());
+    state.ctx.cancellable([&] { save_npy(path, value); });
     return 0;
   }
   if (!any_ending && !ends_with(path, ".safetensors")) bad_ending("save", path);
@@ -49,11 +50,12 @@ int save_tensors(lua_State* L, State& state) {
   for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
     const int value = lua_gettop(L);
     if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "tensors", "tensors by name", describe(L, state, value - 1));
-    content.tensors.emplace_back(string_at(L, value - 1), check_value(L, state, value, op.c_str(), lua_tostring(L, value - 1)));
+    const Value tensor = check_value(L, state, value, op.c_str(), lua_tostring(L, value - 1));
+    content.tensors.emplace_back(string_at(L, value - 1), to_contiguous(state.ctx, tensor.detached()));
   }
   std::sort(content.tensors.begin(), content.tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   read_metadata(L, state, 3, content);
-  save_safetensors(path, content);
+  state.ctx.cancellable([&] { save_safetensors(path, content); });
   return 0;
 }
 
@@ -63,11 +65,14 @@ int load_tensors(lua_State* L, State& state) {
   const std::string path = check_string(L, state, 1, "load", "path");
   const bool any_ending = lua_toboolean(L, 2);
   if (!any_ending && (ends_with(path, ".npy") || ends_with(path, ".npy.gz"))) {
-    push_box(L, state, load_npy(path));
+    Value value;
+    state.ctx.cancellable([&] { value = load_npy(path); });
+    push_box(L, state, std::move(value));
     return 1;
   }
   if (!any_ending && !ends_with(path, ".safetensors")) bad_ending("load", path);
-  NamedTensors content = load_safetensors(path);
+  NamedTensors content;
+  state.ctx.cancellable([&] { content = load_safetensors(path); });
   lua_createtable(L, 0, int(content.tensors.size()));
   for (auto& [name, value] : content.tensors) {
     lua_pushlstring(L, name.data(), name.size());
@@ -84,12 +89,17 @@ int load_tensors(lua_State* L, State& state) {
 }
 
 int load_idx_file(lua_State* L, State& state) {
-  push_box(L, state, load_idx(check_string(L, state, 1, "load_idx", "path")));
+  const std::string path = check_string(L, state, 1, "load_idx", "path");
+  Value value;
+  state.ctx.cancellable([&] { value = load_idx(path); });
+  push_box(L, state, std::move(value));
   return 1;
 }
 
 int read_whole_file(lua_State* L, State& state) {
-  const std::string text = read_file(check_string(L, state, 1, "read_file", "path"));
+  const std::string path = check_string(L, state, 1, "read_file", "path");
+  std::string text;
+  state.ctx.cancellable([&] { text = read_file(path); });
   lua_pushlstring(L, text.data(), text.size());
   return 1;
 }

@@ -2,6 +2,7 @@
 #include "vm/graph.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph/passes/passes.h"
 #include "graph/serialize_file.h"
@@ -324,7 +325,12 @@ Values values_at(lua_State* L, State& state, int i, const Model& model, const ch
 // save(model, json path, tensors path, tensors by input)
 int save_files(lua_State* L, State& state) {
   const Model& model = check_model(L, 1);
-  save_model(check_string(L, state, 2, "export", "path"), check_string(L, state, 3, "export", "path"), model, values_at(L, state, 4, model, "export"));
+  const std::string json = check_string(L, state, 2, "export", "path");
+  const std::string tensors = check_string(L, state, 3, "export", "path");
+  Values values = values_at(L, state, 4, model, "export");
+  for (Value& value : values)
+    if (value.defined()) value = to_contiguous(state.ctx, value);
+  state.ctx.cancellable([&] { save_model(json, tensors, model, values); });
   return 0;
 }
 
@@ -344,7 +350,10 @@ int push_loaded(lua_State* L, State& state, LoadedModel loaded) {
 // load(json path, tensors path or nil) → model, tensors by input
 int load_files(lua_State* L, State& state) {
   const std::string json = check_string(L, state, 1, "imports", "json");
-  return push_loaded(L, state, load_model(json, lua_isnoneornil(L, 2) ? "" : check_string(L, state, 2, "imports", "params")));
+  const std::string params = lua_isnoneornil(L, 2) ? "" : check_string(L, state, 2, "imports", "params");
+  std::optional<LoadedModel> loaded;
+  state.ctx.cancellable([&] { loaded = load_model(json, params); });
+  return push_loaded(L, state, std::move(*loaded));
 }
 
 // json(model) → the text of its JSON file

@@ -124,7 +124,9 @@ class KeyReader {
     if (step < 1) bad("a range with a step of at least 1", got);
     if (first < 1 || first > n + 1 || last > n || last < first - 1) bad(fmt::format("a range from 1 to {} in a dim of size {}", n, n), got);
     const int64_t length = (last - first + step) / step;
-    if (state_.trace && (a < 0 || b < 0) && b != -1) state_.trace->note(x_, TypeGuard::kDim, dim(), n);
+    // Whether start, length and step say all that has to fit, whatever the size: the last element taken is b.
+    const bool open = b == -1 || (a > 0 && b > 0 && (step == 1 || (b - a) % step == 0));
+    if (state_.trace && !open) state_.trace->note(x_, TypeGuard::kDim, dim(), n);
     add(first - 1, length, step, false, b == -1 && a < 0 ? a : first - 1, b == -1 ? -1 : length);
   }
 

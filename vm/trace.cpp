@@ -588,6 +588,8 @@ int run_program(lua_State* L, State& state) {
     out = run_call(state, call, boxes);
   } catch (const Retrace& e) {
     return refuse(L, e.what());
+  } catch (const Refused& e) {
+    return refuse(L, e.what());
   } catch (const OutOfMemory&) {
     if (allocation_failed()) throw;  // a test asked for the failure
     state.collect_garbage(L);

@@ -678,7 +678,7 @@ function Tensor:embedding(weight, padding_idx, index_base) end
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:empty_like(dtype, device) end
 
----True where x equals y, with broadcasting.
+---True where x equals y, with broadcasting. Lua's own == is identity: false for a tensor and a number.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:eq(y) end
@@ -2740,8 +2740,10 @@ function optim.NAG(options) end
 ---update(group): group holds the lists weights, grads and one list of tensors for each state, their number n, and lr, wd
 ---and t (updates so far, this one included), each a number or a list with one a weight, rescale_grad and clip_gradient.
 ---In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim tensors in the place of numbers, filled
----before each run: write `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`, not math.sqrt or a Lua `if`. They have
----the dtype of the weights; where weights of several dtypes are trained, each is a list.
+---before each run: write `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`, not math.sqrt or a Lua `if`. Lua
+---itself says that a tensor and a number differ, so `group.t == 1` is false in a trace without a word: write
+---`pg.where(pg.eq(group.t, 1), g, m)`. They have the dtype of the weights, float32 where some are float32 and some
+---float64; other mixtures get lists.
 ---self:with(group) gives the options of a fused update op such as pg.sgd_update_, in a trace too.
 ---All take learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
 ---@param group any
@@ -3437,7 +3439,7 @@ function pg.empty(shape, dtype, device) end
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.empty_like(x, dtype, device) end
 
----True where x equals y, with broadcasting.
+---True where x equals y, with broadcasting. Lua's own == is identity: false for a tensor and a number.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out

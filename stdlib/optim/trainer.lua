@@ -189,19 +189,28 @@ end
 
 local rows = {lr = 1, wd = 2, t = 3, rescale_grad = 4}
 
--- What a script's optimizer reads of a traced group: a 0-dim tensor in the dtype of the weights, or a list with one a weight.
+-- The dtype of a number that goes with each of the weights and leaves it its own; nil where none is exact.
+local function common_dtype(weights)
+  local first = weights[1] and weights[1].dtype or "float32"
+  local equal, wide = true, true
+  for _, w in ipairs(weights) do
+    equal = equal and w.dtype == first
+    wide = wide and (w.dtype == "float32" or w.dtype == "float64")
+  end
+  return equal and first or wide and "float32" or nil
+end
+
+-- What a script's optimizer reads of a traced group: a 0-dim tensor that goes with all weights, or a list.
 local function read_rates(group, lists)
-  local dtype, mixed = group.weights[1] and group.weights[1].dtype, false
-  for _, w in ipairs(group.weights) do mixed = mixed or w.dtype ~= dtype end
+  local dtype = common_dtype(group.weights)
   return setmetatable(group, {__index = function(_, key)
     local row = rows[key]
     if not row then return nil end
     local function element(i)
-      local w = group.weights[i]
-      return group.rates[{row, lists[key] and i or 1}]:to(w and w.dtype or "float32")
+      return group.rates[{row, lists[key] and i or 1}]:to(dtype or group.weights[i].dtype)
     end
     local value
-    if lists[key] or mixed then
+    if lists[key] or not dtype then
       value = {}
       for i = 1, group.n do value[i] = element(i) end
     else value = element(1) end

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/copy.h"
+#include "tensor/cpu/lines.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -72,14 +73,6 @@ class RowWalk {
  private:
   Dims shape_, strides_[N];
   int64_t index_[kMaxRank] = {};
-};
-
-// A dim of a contiguous array between the product of the sizes before and after it.
-struct Split {
-  int64_t outer = 1, size = 1, inner = 1;
-  Split(const Dims& shape, int dim) {
-    for (int d = 0; d < shape.size(); ++d) (d < dim ? outer : d == dim ? size : inner) *= shape[d];
-  }
 };
 
 }  // namespace pg::cpu

@@ -7,6 +7,7 @@
 #include "tensor/cpu/conv.h"
 #include "tensor/cpu/copy.h"
 #include "tensor/cpu/epilogue.h"
+#include "tensor/cpu/lines.h"
 #include "tensor/cpu/pool.h"
 #include "tensor/cpu/prepared.h"
 #include "tensor/cpu/register.h"
@@ -282,9 +283,9 @@ void resample(const KernelArgs& args) {
   const View &from = args.in[0], &to = args.out[0];
   const int dim = args.dim("dim", from.rank());
   const View &small = kBackward ? to : from, &large = kBackward ? from : to;  // the op's input and output side
-  int64_t outer = 1, inner = 1;
-  for (int d = 0; d < dim; ++d) outer *= from.size(d);
-  for (int d = dim + 1; d < from.rank(); ++d) inner *= from.size(d);
+  if (to.numel() == 0) return;
+  const cpu::Lines lines(from.shape(), dim);
+  const int64_t outer = lines.outer, inner = lines.inner;
   const int64_t in = small.size(dim), out = large.size(dim);
   const std::vector<Tap> list = taps(args.attr<std::string>("kind"), in, out, args.attr<double>("step"));
   visit_compute(to.dtype(), [&](auto tag, DType type) {

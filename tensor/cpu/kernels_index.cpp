@@ -221,30 +221,30 @@ void scatter_kernel(const KernelArgs& a) {
 
 // out[o][j] = x[o][position(j)], rows of `bytes` each.
 template <class P>
-void select_rows(const Split& x, int64_t count, P position, const char* from, char* to, int64_t bytes) {
+void select_rows(const Lines& x, int64_t count, P position, const char* from, char* to, int64_t bytes) {
   parallel_for(x.outer * count, (64 << 10) / bytes + 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      std::memcpy(to + i * bytes, from + (i / count * x.size + position(i % count)) * bytes, size_t(bytes));
+      std::memcpy(to + i * bytes, from + (i / count * x.n + position(i % count)) * bytes, size_t(bytes));
   });
 }
 
 template <class T, class P>
-void select_elements(const Split& x, int64_t count, P position, const T* from, T* to) {
+void select_elements(const Lines& x, int64_t count, P position, const T* from, T* to) {
   parallel_for(x.outer * count, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       const int64_t o = i / count, stop = std::min(end, (o + 1) * count);
-      for (; i < stop; ++i) to[i] = from[o * x.size + position(i - o * count)];
+      for (; i < stop; ++i) to[i] = from[o * x.n + position(i - o * count)];
     }
   });
 }
 
-void select_positions(const KernelArgs& a, size_t x_input, size_t index_input, const Split& x, bool negative) {
+void select_positions(const KernelArgs& a, size_t x_input, size_t index_input, const Lines& x, bool negative) {
   const View& out = a.out[0];
-  check_positions(a, index_input, x.size, negative);
+  check_positions(a, index_input, x.n, negative);
   if (out.numel() == 0) return;
   const int size = size_of(out.dtype());
   const int64_t count = a.in[index_input].numel();
-  with_positions(a, index_input, x.size, [&](auto position) {
+  with_positions(a, index_input, x.n, [&](auto position) {
     if (x.inner > 1)
       return select_rows(x, count, position, a.in[x_input].template as<char>(), out.as<char>(), x.inner * size);
     visit_size(size, [&](auto tag) {
@@ -255,18 +255,18 @@ void select_positions(const KernelArgs& a, size_t x_input, size_t index_input, c
 }
 
 void index_select_kernel(const KernelArgs& a) {
-  select_positions(a, 0, 1, Split(a.in[0].shape(), a.dim("dim", a.in[0].rank())), true);
+  select_positions(a, 0, 1, Lines(a.in[0].shape(), a.dim("dim", a.in[0].rank())), true);
 }
-void take_kernel(const KernelArgs& a) { select_positions(a, 0, 1, Split({a.in[0].numel()}, 0), true); }
-void embedding_kernel(const KernelArgs& a) { select_positions(a, 1, 0, Split(a.in[1].shape(), 0), false); }
+void take_kernel(const KernelArgs& a) { select_positions(a, 0, 1, Lines({a.in[0].numel()}, 0), true); }
+void embedding_kernel(const KernelArgs& a) { select_positions(a, 1, 0, Lines(a.in[1].shape(), 0), false); }
 
 // out[o][position(j)] += alpha * src[o][j]. Threads own outer positions or columns, so sums keep their order.
 template <class T, class P>
-void add_rows(const Split& x, int64_t count, P position, const T* src, T* out, T alpha, bool scaled) {
+void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T alpha, bool scaled) {
   auto add = [&](int64_t o, int64_t begin, int64_t end) {
     for (int64_t j = 0; j < count; ++j) {
       const T* from = src + (o * count + j) * x.inner;
-      T* to = out + (o * x.size + position(j)) * x.inner;
+      T* to = out + (o * x.n + position(j)) * x.inner;
       if (scaled) {
         for (int64_t k = begin; k < end; ++k) to[k] = plus(to[k], T(from[k] * alpha));
       } else {
@@ -283,15 +283,15 @@ void add_rows(const Split& x, int64_t count, P position, const T* src, T* out, T
   }
 }
 
-void add_positions(const KernelArgs& a, const Split& x, const void* src, double alpha) {
+void add_positions(const KernelArgs& a, const Lines& x, const void* src, double alpha) {
   const View &index = a.in[1], &out = a.out[0];
   const int64_t count = index.numel();
-  if (count * x.outer * x.inner == 0) return;
+  if (count == 0 || out.numel() == 0) return;
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T factor;
     store_number(out.dtype(), &factor, alpha);
-    with_positions(a, 1, x.size, [&](auto position) {
+    with_positions(a, 1, x.n, [&](auto position) {
       add_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor, alpha != 1);
     });
   });
@@ -299,10 +299,10 @@ void add_positions(const KernelArgs& a, const Split& x, const void* src, double 
 
 void index_select_backward_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
-  const Split split(out.shape(), int(a.attr<int64_t>("dim")) - 1);
-  check_positions(a, 1, split.size, true);
+  const Lines lines(out.shape(), int(a.attr<int64_t>("dim")) - 1);
+  check_positions(a, 1, lines.n, true);
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
-  add_positions(a, split, a.in[0].data, 1);
+  add_positions(a, lines, a.in[0].data, 1);
 }
 
 // The value of an indexed write, broadcast to its region and contiguous.
@@ -332,23 +332,27 @@ void index_add_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
   const int d = a.dim("dim", x.rank());
   check_positions(a, 1, x.size(d), true);
+  if (out.numel() == 0) return;
   const Region source(a.in[2], out, d, index.shape());
   if (out.data != x.data) copy_strided(x, out.data);
-  add_positions(a, Split(out.shape(), d), source.data, a.attr<double>("alpha"));
+  add_positions(a, Lines(out.shape(), d), source.data, a.attr<double>("alpha"));
 }
 
 void index_assign_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
   const int d = a.dim("dim", x.rank());
   check_positions(a, 1, x.size(d), true);
+  if (out.numel() == 0) return;
   const Region value(a.in[2], out, d, index.shape());
   if (out.data != x.data) copy_strided(x, out.data);
-  const Split split(out.shape(), d);
-  const int64_t count = index.numel(), bytes = split.inner * size_of(out.dtype());
+  const Lines lines(out.shape(), d);
+  const int64_t count = index.numel(), bytes = lines.inner * size_of(out.dtype());
   const char* from = static_cast<const char*>(value.data);
-  with_positions(a, 1, split.size, [&](auto position) {
-    for (int64_t i = 0; i < split.outer * count; ++i)
-      std::memcpy(out.as<char>() + (i / count * split.size + position(i % count)) * bytes, from + i * bytes, size_t(bytes));
+  char* const to = out.as<char>();
+  Poller poll;
+  with_positions(a, 1, lines.n, [&](auto position) {
+    for (int64_t i = 0; i < lines.outer * count; ++i, poll())
+      std::memcpy(to + (i / count * lines.n + position(i % count)) * bytes, from + i * bytes, size_t(bytes));
   });
 }
 

@@ -102,9 +102,9 @@ void order_line(const T* values, int64_t n, int64_t step, bool descending, int64
 template <class Item, class T>
 void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, int64_t* indices) {
   const View& x = a.in[0];
-  const Split split(x.shape(), x.rank() ? a.dim("dim", x.rank()) : 0);
-  const int64_t n = split.size, inner = split.inner, base = a.attr<int64_t>("index_base");
-  parallel_for(split.outer * inner, 2048 / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
+  const Lines lines(x.shape(), x.rank() ? a.dim("dim", x.rank()) : 0);
+  const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
+  parallel_for(lines.outer * inner, 2048 / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
     std::vector<Item> items;
     for (int64_t line = begin; line < end; ++line) {
       const int64_t o = line / inner, i = line % inner;
@@ -141,12 +141,12 @@ void sort_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("descending
 void argsort_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("descending"), line_size(a), nullptr, a.out[0]); }
 void topk_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("largest"), a.attr<int64_t>("k"), &a.out[0], a.out[1]); }
 
-// Positions along the dim of `split` with their slices in ascending order, element by element.
+// Positions along the dim of `lines` with their slices in ascending order, element by element.
 template <class T>
-std::vector<int64_t> order_slices(const T* x, const Split& split) {
-  const int64_t n = split.size, inner = split.inner;
+std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
+  const int64_t n = lines.n, inner = lines.inner;
   const auto less = [&](int64_t a, int64_t b) {
-    for (int64_t o = 0; o < split.outer; ++o) {
+    for (int64_t o = 0; o < lines.outer; ++o) {
       const T *p = x + (o * n + a) * inner, *q = x + (o * n + b) * inner;
       for (int64_t i = 0; i < inner; ++i)
         if (key_of(p[i]) != key_of(q[i])) return key_of(p[i]) < key_of(q[i]);
@@ -175,12 +175,12 @@ void find_unique(const KernelArgs& a) {
   const T* from = x.as<T>();
   const bool slices = a.has_attr("dim");
   const int dim = slices ? a.dim("dim", x.rank()) : 0;
-  Split split(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
-  if (x.numel() == 0) split.outer = 0;  // nothing to compare or to copy, however many slices there are
-  const int64_t n = split.size, inner = split.inner, base = a.attr<int64_t>("index_base");
-  const std::vector<int64_t> order = split.outer * inner == 1 ? order_elements(from, n) : order_slices(from, split);
+  Lines lines(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
+  if (x.numel() == 0) lines.outer = 0;  // nothing to compare or to copy, however many slices there are
+  const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
+  const std::vector<int64_t> order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
   const auto same = [&](int64_t p, int64_t q) {  // NaN differs from NaN
-    for (int64_t o = 0; o < split.outer; ++o)
+    for (int64_t o = 0; o < lines.outer; ++o)
       if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner)) return false;
     return true;
   };
@@ -191,7 +191,7 @@ void find_unique(const KernelArgs& a) {
   Dims shape = slices && x.rank() ? x.shape() : Dims{count};
   shape[dim] = count;
   const View values = a.allocate(0, shape);
-  for (int64_t o = 0; o < split.outer; ++o)
+  for (int64_t o = 0; o < lines.outer; ++o)
     for (int64_t u = 0; u < count; ++u)
       std::copy_n(from + (o * n + order[size_t(starts[size_t(u)])]) * inner, inner, values.as<T>() + (o * count + u) * inner);
   starts.push_back(n);

@@ -1,5 +1,6 @@
 // Reductions of strided arrays over any set of dims.
 #pragma once
+#include "tensor/cpu/lines.h"
 #include "tensor/cpu/reduce_simd.h"
 #include "tensor/kernel.h"
 
@@ -35,15 +36,6 @@ inline constexpr int64_t kReduceGrain = 128 << 10;  // elements worth a thread
 
 // Whether `outputs` totals of `work` elements each are made of partial totals.
 inline bool reduces_in_chunks(int64_t outputs, int64_t work) { return outputs < 16 && work > 2 * kReduceChunk; }
-
-// A contiguous shape seen as outer x n x inner, with n the size of dim d.
-struct Lines {
-  int64_t outer = 1, n = 1, inner = 1;
-  Lines(const Dims& shape, int d) : n(shape.size() ? shape[d] : 1) {  // a 0-dim tensor is one line of one
-    for (int i = 0; i < d; ++i) outer *= shape[i];
-    for (int i = d + 1; i < shape.size(); ++i) inner *= shape[i];
-  }
-};
 
 // Parts of the family, called by add_reduce_kernels.
 void add_scan_kernels(Registry& registry);

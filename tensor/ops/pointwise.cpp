@@ -207,7 +207,9 @@ static void add_arithmetic(Registry& r) {
 
 static void add_comparisons(Registry& r) {
   static const OpDef kRows[] = {
-      comparison("eq", "True where x equals y, with broadcasting.", "return pg.tensor({1, 2}):eq(2)", kCommutative),
+      comparison("eq",
+                 "True where x equals y, with broadcasting. Lua's own == is identity: false for a tensor and a number.",
+                 "return pg.tensor({1, 2}):eq(2)", kCommutative),
       comparison("ne", "True where x differs from y, with broadcasting; NaN differs from everything.",
                  "return pg.tensor({1, 2}):ne(2)", kCommutative),
       comparison("lt", "True where x is less than y, with broadcasting.", "return pg.tensor({1, 2}):lt(2)"),

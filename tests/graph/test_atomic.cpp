@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "tensor/parallel.h"
 #include "tests/graph/files.h"
 
 namespace pg::test {
@@ -47,6 +48,31 @@ TEST_CASE("atomic write: an exception of the writer leaves the old file and noth
                   Error);
   CHECK(get(folder / "f") == "old");
   CHECK(folder.count() == 1);
+}
+
+TEST_CASE("atomic write: a request to stop while a large file is written or read") {
+  Folder folder;
+  const std::string large(20 << 20, 'n');
+  write_text(folder / "f", "old");
+  write_text(folder / "large", large);
+  std::atomic<bool> stop{false};
+  const PollScope scope(&stop);
+  for (const size_t piece : {size_t(1000), large.size()}) {
+    CAPTURE(piece);
+    stop = false;
+    size_t taken = 0;
+    CHECK_THROWS_AS(write_file_atomic(folder / "f",
+                                      [&](FileSink& sink) {
+                                        for (; taken < 20 * large.size(); taken += piece, stop = true)
+                                          sink.write(std::string_view(large).substr(0, piece));
+                                      }),
+                    Cancelled);
+    CHECK(taken < 2 * large.size());
+    CHECK(get(folder / "f") == "old");
+    CHECK(folder.count() == 2);
+  }
+  CHECK_THROWS_AS(read_file(folder / "large"), Cancelled);
+  write_text(folder / "f", "a small file is written all the same");
 }
 
 TEST_CASE("atomic write: a full device") {

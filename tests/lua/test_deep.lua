@@ -178,3 +178,74 @@ t.test("an error at a stated depth names the script's line", function()
   local holder = nn.block{deep = deep, p = pg.param(3), forward = function(self, x) return x end}
   t.error_matches(function() holder:initialize() end, "^%S+test_deep.lua:%d+: Block: a field of the block nests more than 1000 tables")
 end)
+
+-- Control flow that nests ---------------------------------------------------------------------------------------------
+
+-- x * 1.01 within `depth` bodies of one kind.
+local nests = {}
+function nests.cond(x, inner)
+  return pg.cond(x:sum():gt(-1), function() return inner(x) end, function() return x * 1 end)
+end
+function nests.loop(x, inner) return (pg.loop(1, function(_, v) return inner(v) end, x)) end
+function nests.foreach(x, inner)
+  local _, s = pg.foreach(function(row, v) return row, inner(v) end, pg.ones(1), x)
+  return s
+end
+function nests.while_loop(x, inner)
+  local function step(i, v) return nil, {i + 1, inner(v)} end
+  local _, vars = pg.while_loop(function(i) return i:lt(1) end, step, {0, x}, {max_iterations = 1})
+  return vars[2]
+end
+
+local function nested(kind, depth)
+  local f = function(x) return x * 1.01 end
+  for _ = 1, depth do
+    local inner = f
+    f = function(x) return nests[kind](x, inner) end
+  end
+  return f
+end
+
+local function gradient(f)
+  local x = pg.ones(2):attach_grad()
+  pg.record(function() return f(x):sum() end):backward()
+  return x.grad
+end
+
+local function imported(f)
+  local Block = nn.HybridBlock:extend("Nested")
+  function Block:forward(x) return f(x) end
+  local block = Block()
+  block:hybridize()
+  block(pg.ones(2))
+  local json, tensors = block:export(t.tmp("nested"))
+  return nn.SymbolBlock.imports(json, nil, tensors)
+end
+
+local function check_nested(kind, depth, what)
+  local f, expected = nested(kind, depth), pg.full({2}, 1.01)
+  local ways = {
+    eager = function() return f(pg.ones(2)) end,
+    jit = function() return pg.jit(f)(pg.ones(2)) end,
+    gradient = function() return gradient(f) end,
+    jit_gradient = function() return gradient(pg.jit(f)) end,
+    import = function() return imported(f)(pg.ones(2)) end,
+    import_gradient = function() return gradient(imported(f)) end,
+  }
+  for name, way in pairs(ways) do
+    if not what or what[name] then t.check(way():allclose(expected), kind .. " " .. name) end
+  end
+end
+
+t.test("bodies nest to 200", function()
+  t.skip_in("gcstress", "many traces")
+  -- Each loop around a value that its gradient needs adds a dim to it, and there are 12. The passes take loops of one
+  -- step away.
+  for kind in pairs(nests) do check_nested(kind, t.mode == "eager" and 65 or 8) end
+  if t.mode ~= "eager" then return end
+  check_nested("while_loop", 200, {eager = true})
+  check_nested("foreach", 200, {jit = true})
+  check_nested("loop", 200, {jit_gradient = true})
+  check_nested("cond", 200, {import_gradient = true})
+  t.error_contains(function() nested("loop", 201)(pg.ones(2)) end, "bodies of branches and loops nest deeper than 200")
+end)

@@ -157,6 +157,35 @@ t.test("an optimizer of one's own trains other dtypes", function()
   end, {rtol = 1e-3})
 end)
 
+t.test("an optimizer of one's own reads plain rates for float32 and float64 weights together", function()
+  same(function(jit)
+    local w, v = T({1, 2}, {dtype = "float64"}):attach_grad(), T{1, 2}:attach_grad()
+    local Warm = kind(function(_, group, _, x, g)
+      x:sub_((g + x * group.wd) * group.lr * group.rescale_grad / (1 + 0.9 ^ group.t))
+      t.equal(x.dtype, g.dtype)
+    end)
+    local trainer = optim.Trainer({w, v}, Warm{learning_rate = 0.1, wd = 0.2})
+    local step = jit(function(x)
+      pg.record(function() return ((w + v) * x):sum() end):backward()
+      trainer:step(1)
+    end)
+    for _ = 1, 3 do step(T{1, 2}) end
+    t.equal({w.dtype, v.dtype}, {"float64", "float32"})
+    return {w, v}
+  end, {rtol = 1e-6})
+end)
+
+t.test("a step that depends on the count of updates says so with an op", function()
+  same(function(jit)
+    local First = kind(function(_, group, i, w, g)
+      local m = group.m[i]
+      m:copy_(pg.where(pg.eq(group.t, 1), g, m * 0.9 + g * 0.1))
+      w:sub_(m * group.lr)
+    end, {states = {"m"}})
+    return train(jit, First{learning_rate = 0.1})
+  end)
+end)
+
 t.test("schedulers of one's own are called once an update", function()
   local makers = {
     ["a function"] = function() return function(n) return 0.1 / n end end,

@@ -590,3 +590,30 @@ t.test("the identity of code: shared by the closures of one function expression 
   local function expression() return function() return functions end end
   t.check(prototype(expression()) == prototype(expression()))
 end)
+
+t.test("a graph's text names its inputs by their paths", function()
+  local up, list = pg.ones(2), {pg.ones(2)}
+  local Net = nn.HybridBlock:extend("Net")
+  function Net:init()
+    self.features = nn.HybridSequential{nn.Dense(2, {in_units = 3})}
+    self.layers = {nn.Dense(2, {in_units = 2}), {deep = pg.param{shape = {2}, init = "ones"}}}
+    self._hidden, self.cfg = pg.ones(2), {scale = pg.ones(2)}
+  end
+  function Net:forward(x, o)
+    local y = self.layers[1](self.features(x)) * self.layers[2].deep
+    return y + up + list[1] + self._hidden * self.cfg.scale + o.a
+  end
+  local net = Net()
+  net:initialize()
+  net:hybridize()
+  local step = pg.jit(function(x, o) return net(x, o) * up end)
+  for f, self in pairs{[net] = "self", [step] = "net"} do
+    f(pg.ones(1, 3), {a = pg.ones(2)})
+    local text, names = tostring(f:graph()), {}
+    for name in text:gmatch('= input "([^"]*)"') do names[name] = true end
+    for path in net:parameters() do t.check(names[path], path .. " is missing: " .. text) end
+    for _, name in ipairs{"data1", "data2", "upvalue 'up'", "list[1]", self .. "._hidden", self .. ".cfg.scale"} do
+      t.check(names[name], name .. " is missing: " .. text)
+    end
+  end
+end)

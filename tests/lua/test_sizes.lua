@@ -173,7 +173,16 @@ t.test("kernels do not walk dims beside one of 0", function()
     t.equal(inverse:totable(), shape[2] == 2 and {1, 1} or {})
     t.equal(counts:totable(), shape[2] == 2 and {2} or {})
   end
-  t.equal(pg.zeros{2 ^ 50, 5, 0}:index_select(2, pg.tensor({1, 2}, {dtype = "int64"})).shape, {2 ^ 50, 2, 0})
+  local places = pg.tensor({1, 2}, {dtype = "int64"})
+  for _, shape in ipairs{{2 ^ 50, 5, 0}, {2 ^ 25, 5, 2 ^ 20, 0}} do
+    local x = pg.zeros(shape)
+    t.equal(x:index_select(2, places).shape[2], 2)
+    t.equal(x:index_add(2, places, 7).shape, shape)
+    x[{{}, places}] = 7
+    x[{{}, {1, 2}}] = 7
+    t.equal(x.shape, shape)
+    t.equal(pg.testing.ops._resample(x, 2, 4, 0.5).shape[2], 4)
+  end
 end)
 
 t.test("an index is checked even where there is nothing to read", function()
@@ -349,6 +358,36 @@ local function try_edges(row, case)
   end
 end
 
+-- The case with its dim, by position or by name, as 2, and what the dim was; nothing for an op without one.
+local function along_two(row, case)
+  local takes_dim = false
+  for _, attr in ipairs(row.attrs) do takes_dim = takes_dim or attr.name == "dim" end
+  if not takes_dim then return end
+  if case.attrs and case.attrs.dim then return case.args, with_option(case.attrs, "dim", 2), case.attrs.dim end
+  local was
+  local args = driver.map(function(x)
+    if type(x) ~= "number" or was then return x end
+    was = x
+    return 2
+  end, case.args)
+  if was then return args, case.attrs, was end
+  return args, with_option(case.attrs, "dim", 2), 1
+end
+
+-- The inputs of the case with a dim, huge or 0, on either side of the one that it works along.
+local function try_between(row, case, attempt_both)
+  local args, attrs, dim = along_two(row, case)
+  if type(dim) ~= "number" then return end
+  for place = 0, #driver.tensors(args) do  -- all, or only one of them
+    local n = 0
+    attempt_both(row, {attrs = attrs}, driver.map(function(x)
+      if not driver.is_tensor(x) then return x end
+      n = n + 1
+      return (place == 0 or n == place) and edges.between(x, dim) or x
+    end, args))
+  end
+end
+
 -- The call and its gradient.
 local function attempt_both(row, case, args)
   attempt(row, case, args, case.attrs)
@@ -400,6 +439,7 @@ if t.mode ~= "gcstress" then
         for k = 1, math.min(#cases, 3) do
           try_edges(row, cases[k])
           try_shapes(row, cases[k])
+          try_between(row, cases[k], attempt_both)
         end
       end)
     end)

@@ -147,6 +147,13 @@ TEST_CASE("Ctrl-C ends kernels") {
   ends("local x = pg.rand(2e6) begin() while true do x:sort() end");
 }
 
+TEST_CASE("Ctrl-C ends what writes and reads large files") {
+  const std::string large = "local path = arg[0]:gsub('[^/]*$', 'x') local x = pg.rand(2 ^ 26) ";
+  ends(large + "begin() while true do pg.save(path .. '.npy', x) end");
+  ends(large + "begin() while true do pg.save(path .. '.safetensors', {x = x:reshape{2, -1}:t()}) end");
+  ends(large + "pg.save(path .. '.npy', x) begin() while true do pg.load(path .. '.npy') end");
+}
+
 TEST_CASE("Ctrl-C ends what waits or cannot be stopped") {
   ends("begin() io.read() print('on')", "script.lua:", false);
   ends("local s = ('a'):rep(30000) begin() s:find(('.-'):rep(31) .. 'b')", "interrupted");

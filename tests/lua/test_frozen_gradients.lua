@@ -1,0 +1,92 @@
+-- Gradients of gradients by tensors whose request is "null", through graphs: the same as without.
+local t = require "tests.support"
+local pg = require "perigee"
+local nn = pg.nn
+
+local nets = {}
+function nets.mlp()
+  return nn.HybridSequential{nn.Dense(4, {in_units = 3, activation = "tanh"}), nn.Dense(2, {in_units = 4})}
+end
+function nets.norm()
+  return nn.HybridSequential{nn.Dense(4, {in_units = 3}), nn.BatchNorm{in_channels = 4}, nn.Activation("sigmoid")}
+end
+function nets.dropped()
+  local first = nn.Dense(4, {in_units = 3, activation = "tanh"})
+  return nn.HybridSequential{first, nn.Dropout(0.5), nn.Dense(2, {in_units = 4})}
+end
+function nets.looping()
+  return nn.block{
+    weight = pg.param{shape = {3, 3}}, gain = pg.param{shape = {3}, init = "ones"},
+    forward = function(self, x)
+      local y = pg.loop(2, function(_, v) return (v:matmul(self.weight) * self.gain):tanh() end, x)
+      return pg.cond(y:sum():gt(0), function() return y * self.gain end, function() return y:sin() * x end)
+    end,
+  }
+end
+
+local function parameters(net)
+  local list = {}
+  for _, p in net:parameters() do
+    if p.dtype:find("float") and p.differentiable ~= false then list[#list + 1] = p end
+  end
+  return list
+end
+
+-- All that one set of requests gives: requests[i] is that of parameter i, requests[0] that of x.
+local function run(make, hybrid, requests, order)
+  pg.manual_seed(5)
+  local net = make()
+  net:initialize("xavier")
+  net:to("float64")
+  local list = parameters(net)
+  for i, p in ipairs(list) do p.grad_req = requests[i % #requests + 1] end
+  if hybrid then net:hybridize() end
+  local x = pg.tensor({{0.1, 0.2, 0.3}, {-0.5, 0.4, 1}}, {dtype = "float64"}):attach_grad(requests[1])
+  local wanted = {x, unpack(list)}
+  local out, last = {}, nil
+  pg.record(function()
+    last = (net(x) ^ 2):sum()
+    for k = 1, order do
+      local g = pg.autograd.grad({last}, wanted, {create_graph = k < order, retain_graph = true})
+      last = 0
+      for i, v in ipairs(g) do
+        out[#out + 1] = v:detach()
+        out[#out + 1] = pg.tensor(k < order and v.requires_grad and 1 or 0, {dtype = "float64"})
+        last = last + (v ^ 2):sum() * i
+      end
+    end
+  end)
+  return out
+end
+
+for name, make in pairs(nets) do
+  t.test("gradients of gradients by frozen tensors: " .. name, function()
+    for _, requests in ipairs{{"write"}, {"null"}, {"null", "write"}, {"write", "null"}, {"null", "write", "null"}} do
+      for order = 2, t.mode == "eager" and 3 or 2 do
+        local what = ("%s, order %d"):format(table.concat(requests, " "), order)
+        local expected = run(make, false, requests, order)
+        t.close(run(make, true, requests, order), expected, {rtol = 1e-9, atol = 1e-12, what = what})
+      end
+    end
+  end)
+end
+
+t.test("backward goes from a frozen graph to what asks for a gradient behind another", function()
+  local function attempt(hybrid)
+    pg.manual_seed(2)
+    local first, second = nets.mlp(), nn.HybridSequential{nn.Dense(3, {in_units = 2, activation = "tanh"})}
+    for _, net in ipairs{first, second} do
+      net:initialize("xavier")
+      if hybrid then net:hybridize() end
+    end
+    for _, p in first:parameters() do p.grad_req = "null" end
+    local w = first[1].weight
+    local l = pg.record(function()
+      local y = second(first(pg.ones(2, 3))):sum() + (w * w):sum()
+      return (pg.autograd.grad({y}, {w}, {create_graph = true})[1] ^ 2):sum()
+    end)
+    l:backward{retain_graph = true}
+    return {second[1].weight.grad, unpack(pg.autograd.grad({l}, {w, second[1].weight}))}
+  end
+  t.close(attempt(true), attempt(false), {rtol = 1e-5, atol = 1e-6})
+end)
