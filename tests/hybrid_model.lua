@@ -130,6 +130,10 @@ function backend.trace(f, _, ...)
   return finish(t, before, pcall(f, ...))
 end
 
+-- What the ops are made of.
+model.functions = {}
+for _, f in pairs(methods) do model.functions[#model.functions + 1] = f end
+
 model.runs = 0
 function backend.run(program, ...)
   local t = program.trace

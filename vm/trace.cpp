@@ -412,7 +412,7 @@ Call* make_call(TraceSession& session, std::vector<int32_t> results, Program::Op
     if (c.output >= 0) call->writes.push_back({place, c.output, !c.box, c.op});
   }
   for (const auto& f : session.freshness)
-    call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after});
+    call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after, f.leaf->req});
   call->results = std::move(results);
   call->recording = session.guards_recording;
   call->training = session.guards_training;
@@ -512,6 +512,7 @@ std::string unmet_state(const Call& call, State& state, std::span<Box* const> bo
   for (const auto& f : call.fresh) {
     const TapeNode* leaf = leaf_of(*boxes[size_t(f.box)]);
     if (!leaf || (f.expected >= 0 && leaf->fresh != bool(f.expected))) return "whether a gradient is fresh has changed";
+    if (leaf->req != f.req) return "the grad_req of a tensor has changed";
   }
   return "";
 }

@@ -155,6 +155,7 @@ struct ProgramCall {
     int32_t box;
     int8_t expected;  // -1: not read
     bool after;
+    GradReq req;      // as which the trace wrote the gradient
   };
   Ref<Program> program;
   int32_t boxes = 0;                  // tensors that a call passes

@@ -148,12 +148,10 @@ local function insert(self, entry)
   self:set_exec(entry.exec)
 end
 
--- Traces in a row that no call has used again.
-local function lose_patience(self)
-  local hits = total_hits(self)
-  if hits > self.hits_before then self.fruitless = 0 end
-  self.fruitless = self.fruitless + 1
-  return self.fruitless > cache.patience
+-- Whether too many traces in a row were used by no other call. One that fails is none: its call raises the error.
+local function is_fruitless(self)
+  if total_hits(self) > self.hits_before then self.fruitless = 0 end
+  return self.fruitless >= cache.patience
 end
 
 -- The first run of a new entry is the call that traced it: not a hit.
@@ -174,8 +172,9 @@ local function trace_anew(self, n, ...)
   local attempt = self.attempt
   self.attempt = {}
   local newest = attempt[1]
-  if newest then count_reason(self, newest.entry, newest.id, arguments, n) end
-  if lose_patience(self) then
+  local function count() if newest then count_reason(self, newest.entry, newest.id, arguments, n) end end
+  if is_fruitless(self) then
+    count()
     run_eagerly(self, ("%d traces in a row were used once%s"):format(cache.patience, self.last_retrace and
       "; the last was made because " .. self.last_retrace .. "; " .. remedy(newest.entry, newest.id) or ""))
     return self.body(...)
@@ -188,7 +187,8 @@ local function trace_anew(self, n, ...)
     run_eagerly(self, why)
     return self.body(...)
   end
-  self.traces = self.traces + 1
+  count()
+  self.traces, self.fruitless = self.traces + 1, self.fruitless + 1
   if self.on_trace then self.on_trace(entry) end
   entry.inputs = nil
   insert(self, entry)

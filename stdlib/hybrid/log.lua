@@ -261,7 +261,7 @@ local function note_write(node, key, before)
     node.written = written
   end
   if written[key] then return end
-  written[key] = {before = before}
+  written[key] = {before = before, read = node.seen[key]}
   node.seen[key] = true
 end
 
@@ -273,7 +273,11 @@ function Log:write(t, key)
   note_write(node, key, rawget(t, key))
 end
 
-local function differs(a, b) return not rawequal(a, b) and not (a ~= a and b ~= b) end
+-- Whether a hit has to write it again: not what it writes over a guarded equal. A tensor may be another one at a hit.
+local function is_change(before, now, read)
+  if not read or type(now) == "userdata" then return true end
+  return not rawequal(before, now) and not (before ~= before and now ~= now)
+end
 
 local function by_key(a, b)
   local x, y = a.key, b.key
@@ -294,14 +298,14 @@ function Log:difference()
     local own = {}
     for key, written in next, node.written or none do
       local now = now_at(node, key)
-      if differs(now, written.before) then own[#own + 1] = {node = node, key = key, before = written.before, after = now} end
+      if is_change(written.before, now, written.read) then own[#own + 1] = {node = node, key = key, before = written.before, after = now} end
     end
     table.sort(own, by_key)
     for _, change in ipairs(own) do changes[#changes + 1] = change end
   end
   for _, p in ipairs(self.variables) do
     local _, now = inspect.upvalue(p.owner, p.index)
-    if differs(now, p.before) then
+    if is_change(p.before, now, p.read) then
       changes[#changes + 1] = {cell = p.cell, owner = p.owner, index = p.index, name = p.name, before = p.before, after = now}
     end
   end
@@ -420,6 +424,8 @@ function Log:call(f, n, ...)
     return note_iterator(f(...))
   end
   local own = kind_of(f) ~= "C" or inspect.is_own(f)
+  local frame = interpret.current()
+  if not own and frame and frame.library then return f(...) end
   local functions = false
   for i = 1, n do
     local value = (select(i, ...))

@@ -6,6 +6,10 @@ local core = pg.testing.core
 local model = require "tests.hybrid_model"
 local trace, cache = core.require("hybrid.trace"), core.require("hybrid.cache")
 
+-- Ops of the model run as they are, as those of tensors do.
+local natively = core.require("hybrid.interpret").natively
+for _, f in ipairs(model.functions) do natively[f] = true end
+
 -- The tensors of the models: those of tests/hybrid_model.lua, or real ones.
 local kinds = {
   model = {backend = model.backend, tensor = model.tensor, is_tensor = model.is_tensor, value = model.value},
