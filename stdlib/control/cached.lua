@@ -4,7 +4,7 @@ local core = ...
 local inspect = core.introspect
 inspect.interpreted()
 local caches = core.require("hybrid.cache")
-local walk = core.require("hybrid.walk")
+local logs = core.require("hybrid.log")
 local place = core.require("hybrid.place")
 local tree = core.require("tree")
 local cached = {}
@@ -52,26 +52,24 @@ local function assigned(w)
   return places
 end
 
---- cached.once(f, functions) -> what f() answers, traced and run one time. functions: those of the script that f calls.
-function cached.once(f, functions)
-  local w = walk.run{root = functions[1] or {}, n = math.max(0, #functions - 1), arguments = {unpack(functions, 2)}}
+--- cached.once(f, undo) -> what f() answers, traced and run one time. undo: what it assigned is put back.
+function cached.once(f, undo)
+  local w = logs.new()
   local mark = inspect.next_serial()
   local graphs = core.graphs
   local off = graphs.off
   local traced = pack(pcall(core.finally, function() graphs.off = off end, function()
     graphs.off = off + 1
-    return core.trace(f, 0)
+    return core.trace(function() return logs.run(w, f) end, 0)
   end))
   if not traced[1] or not traced[2] then
-    walk.roll_back(w:difference())
+    logs.roll_back(w, w:difference())
     error(traced[1] and traced[3] or traced[2], 0)
   end
   local list = {n = traced.n - 3, unpack(traced, 4, traced.n)}
   local results = pack(pcall(run_trace, traced[3], mark, list, assigned(w)))
-  if not results[1] then
-    walk.roll_back(w:difference())
-    error(results[2], 0)
-  end
+  if undo or not results[1] then logs.roll_back(w, w:difference()) end
+  if not results[1] then error(results[2], 0) end
   return unpack(results[2], 1, list.n)
 end
 
@@ -142,7 +140,7 @@ end
 local function traced_call(site)
   local call = site.call
   local function run() return site.f(core.require("control.traced"), unpack(call, 1, call.n)) end
-  if not core.tracing() then return "", cached.once(run, call.functions) end
+  if not core.tracing() then return "", cached.once(run) end
   local before, spec, values = {}, {}, {}
   each_upvalue(call.functions, function(_, _, value) before[#before + 1] = value == nil and cached or value end)
   local results = pack(pcall(run))

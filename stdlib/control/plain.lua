@@ -29,13 +29,9 @@ local function try_untaken(b, taken, results)
     whole = true
     return list
   end
-  local functions = {b.functions[other]}
-  local walk, once = core.require("hybrid.walk"), core.require("control.cached").once
-  local w = walk.run{root = functions[1], n = 0, arguments = {}}
-  local ok, message = pcall(once, function()
-    return unpack(core.require("control.traced").branch{op = b.op, functions = functions, pred = b.pred, branches = branches, names = b.names})
-  end, functions)
-  walk.roll_back(w:difference())
+  local ok, message = pcall(core.require("control.cached").once, function()
+    return unpack(core.require("control.traced").branch{op = b.op, pred = b.pred, branches = branches, names = b.names})
+  end, true)
   if whole and not ok then error(message, 0) end
 end
 
@@ -115,7 +111,7 @@ function plain.loop(l)
     end
     states = new
   end
-  if n == 0 then return core.require("control.cached").once(function() return core.require("control.traced").loop(l) end, l.functions) end
+  if n == 0 then return core.require("control.cached").once(function() return core.require("control.traced").loop(l) end) end
   if random then core.take_tick() end
   local stacks = {}
   for k, list in ipairs(rows) do stacks[k] = stack(list, most, n) end

@@ -3,17 +3,12 @@
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
-local walk = core.require("hybrid.walk")
+local logs = core.require("hybrid.log")
 local place = core.require("hybrid.place")
 local traced = {}
 
 local ipairs, rawequal = ipairs, rawequal
 local is_tensor = core.is_tensor
-
--- What the functions of a combinator can assign.
-local function look_around(functions)
-  return walk.run{root = functions[1], n = #functions - 1, arguments = {unpack(functions, 2)}}
-end
 
 local function place_of(change)
   if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end
@@ -101,7 +96,7 @@ local function errors_kept(keep, f)
     keep.error = select(1, ...)
     error(keep.error, 0)
   end
-  return f and core.called_back(function(...) return pass(pcall(f, ...)) end)
+  return f and function(...) return pass(pcall(f, ...)) end
 end
 
 local function raise(keep, text)
@@ -116,7 +111,7 @@ local function try_loop(l, w, carried, home)
   local function step(i, items, states)
     write_all(carried, cut(states, own + 1, count), count - own)
     if home ~= "cpu" then i = i:to(home) end
-    local new, outs = l.step(i, items, cut(states, 1, own))
+    local new, outs = logs.run(w, l.step, i, items, cut(states, 1, own))
     local assigned
     assigned, changes = assigned_tensors(l.op, w)
     again = add_places(carried, assigned)
@@ -125,7 +120,7 @@ local function try_loop(l, w, carried, home)
   end
   local function cond(states)
     write_all(carried, cut(states, own + 1, count), count - own)
-    local flag = l.cond(cut(states, 1, own))
+    local flag = logs.run(w, l.cond, cut(states, 1, own))
     check_unassigned(l.op, w, carried, cut(states, own + 1, count))
     return flag
   end
@@ -140,7 +135,7 @@ local function try_loop(l, w, carried, home)
     raise(keep, finals)
   end
   if again then
-    walk.roll_back(changes)
+    logs.roll_back(w, changes)
     return nil
   end
   write_all(carried, cut(finals, own + 1, count), count - own)
@@ -150,7 +145,7 @@ end
 --- traced.loop{op =, functions =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =} -> finals, stacks, steps.
 --- step(index, items, carries) answers lists: new carries, what it gives out; cond(carries) a tensor; count, limit: see graph/ir.h.
 function traced.loop(l)
-  local w, carried, home = look_around(l.functions), {}, core.require("control.plain").home(l)
+  local w, carried, home = logs.new(), {}, core.require("control.plain").home(l)
   while true do
     local finals, stacks, steps = try_loop(l, w, carried, home)
     if finals then return finals, stacks, steps end
@@ -163,7 +158,7 @@ local function try_branch(b, w, carried)
   for i = 1, 2 do
     branches[i] = function()
       write_all(carried, before, #before)
-      local results = b.branches[i]()
+      local results = logs.run(w, b.branches[i])
       counts[i] = #results
       local assigned
       assigned, changes = assigned_tensors(b.op, w)
@@ -172,7 +167,7 @@ local function try_branch(b, w, carried)
         again = true
         return nil
       end
-      walk.roll_back(changes)
+      logs.roll_back(w, changes)
       return joined(results, values)
     end
     branches[i] = errors_kept(keep, branches[i])
@@ -184,7 +179,7 @@ local function try_branch(b, w, carried)
     raise(keep, results)
   end
   if again then
-    walk.roll_back(changes)
+    logs.roll_back(w, changes)
     return nil
   end
   write_all(carried, cut(results, counts[1] + 1, #results), #carried)
@@ -194,7 +189,7 @@ end
 --- traced.branch{op =, functions =, pred =, branches =, names =} -> what the branch taken answers. branches: two functions that answer
 --- lists of tensors.
 function traced.branch(b)
-  local w, carried = look_around(b.functions), {}
+  local w, carried = logs.new(), {}
   while true do
     local results = try_branch(b, w, carried)
     if results then return results end

@@ -58,10 +58,10 @@ end
 local function learn(f)
   local kind = inspect.kind(f)
   local info
-  if kind == "C" or natively[f] or models[f] then info = {model = models[f], native = true}
+  if kind == "C" or natively[f] or models[f] or f == core.warn then info = {model = models[f], native = true}
   else
     local where = inspect.where(f)
-    if where:find("^stdlib/hybrid/") or where:find("^%[builtin") then info = {native = true}
+    if where:find("^stdlib/hybrid/") or where:find("^stdlib/control/traced") or where:find("^%[builtin") then info = {native = true}
     else info = {code = code_of(f), library = kind == "library"} end
   end
   infos[f] = info
@@ -685,7 +685,7 @@ end
 --- interpret.run(new_log, f, …) -> what f(…) returns, with reads and writes told to the log; nil: to none.
 function interpret.run(new_log, f, ...)
   local outer_log, outer_frame = log, current
-  log, current = new_log, nil
+  log, current = new_log, new_log and new_log.parent and current or nil
   local function finish(ok, ...)
     local message = not ok and at_script((...))
     log, current = outer_log, outer_frame

@@ -117,6 +117,7 @@ end
 
 --- log:read(t, key, value): the table itself, without its metatable, holds that value under the key.
 function Log:read(t, key, value)
+  if self.parent then self.parent:read(t, key, value) end
   local node = self.node_of[t]
   if not node or key == nil then return end
   local seen = node.seen
@@ -140,10 +141,14 @@ end
 function Log:knows(t) return self.node_of[t] ~= nil end
 
 --- log:reach(t): a table from before the call that a C function handed out.
-function Log:reach(t) add_node(self, t) end
+function Log:reach(t)
+  if self.parent then self.parent:reach(t) end
+  add_node(self, t)
+end
 
 --- log:environment(t): a function of the script finds its globals there.
 function Log:environment(t)
+  if self.parent then self.parent:environment(t) end
   if self.node_of[t] then return end
   local node = add_node(self, t)
   if node then node.environment = true end
@@ -151,6 +156,7 @@ end
 
 --- log:metatable(t, meta): what t finds through its metatable matters.
 function Log:metatable(t, meta)
+  if self.parent then self.parent:metatable(t, meta) end
   local node = self.node_of[t]
   if not node or node.meta_read or node.new_meta then return end
   node.meta_read, node.meta = true, meta
@@ -167,6 +173,7 @@ end
 
 --- log:set_metatable(t): t gets a metatable.
 function Log:set_metatable(t)
+  if self.parent then self.parent:set_metatable(t) end
   local node = self.node_of[t]
   if not node then return end
   node.new_meta = node.new_meta or {before = raw_metatable(t)}
@@ -174,10 +181,14 @@ function Log:set_metatable(t)
 end
 
 --- log:refuse(why): the call does what no hit could repeat.
-function Log:refuse(why) self.problem = self.problem or why end
+function Log:refuse(why)
+  if self.parent then self.parent:refuse(why) end
+  self.problem = self.problem or why
+end
 
 --- log:length(t): #t matters.
 function Log:length(t)
+  if self.parent then self.parent:length(t) end
   local node = self.node_of[t]
   if not node or node.length then return end
   node.length = node.length_before or #t
@@ -187,6 +198,7 @@ local function is_own(node, key) return node.skipped[key] end
 
 --- log:entries(t): all entries matter, in the order of next.
 function Log:entries(t)
+  if self.parent then self.parent:entries(t) end
   local node = self.node_of[t]
   if not node or node.keys or node.big then return end
   local keys = {}
@@ -210,6 +222,7 @@ end
 
 --- log:compare(x, y): whether the two are one matters.
 function Log:compare(x, y)
+  if self.parent then self.parent:compare(x, y) end
   local a, b = self.node_of[x], self.node_of[y]
   if a and b then a.compared, b.compared = true, true end
   if type(x) == "function" then self.keyed[x], self.keyed[y] = true, true end
@@ -230,6 +243,7 @@ end
 
 --- log:read_upvalue(frame, i, name, value): variable i of the frame's function.
 function Log:read_upvalue(frame, i, name, value)
+  if self.parent then self.parent:read_upvalue(frame, i, name, value) end
   if frame.library then return end
   local p = variable(self, frame.f, i, name, value)
   if not p or p.read or p.written then return end
@@ -239,6 +253,7 @@ end
 
 --- log:write_upvalue(frame, i), before it is written.
 function Log:write_upvalue(frame, i)
+  if self.parent then self.parent:write_upvalue(frame, i) end
   if frame.library then return end
   local name, value = inspect.upvalue(frame.f, i)
   local p = variable(self, frame.f, i, name, value)
@@ -248,8 +263,14 @@ function Log:write_upvalue(frame, i)
 end
 
 --- log:made(value): a closure, or the variable of one by its identity, was made in the call.
-function Log:made_function(f) self.fresh[f] = true end
-function Log:made_cell(id) self.fresh_cells[id] = true end
+function Log:made_function(f)
+  if self.parent then self.parent:made_function(f) end
+  self.fresh[f] = true
+end
+function Log:made_cell(id)
+  if self.parent then self.parent:made_cell(id) end
+  self.fresh_cells[id] = true
+end
 
 -- Writes -------------------------------------------------------------------------------------------------------------------------
 
@@ -267,6 +288,7 @@ end
 
 --- log:write(t, key), before the entry is written.
 function Log:write(t, key)
+  if self.parent then self.parent:write(t, key) end
   local node = self.node_of[t]
   if not node or key == nil or key ~= key then return end
   if type(key) == "number" then node.length_before = node.length_before or #t end
@@ -274,8 +296,8 @@ function Log:write(t, key)
 end
 
 -- Whether a hit has to write it again: not what it writes over a guarded equal. A tensor may be another one at a hit.
-local function is_change(before, now, read)
-  if not read or type(now) == "userdata" then return true end
+local function is_change(before, now, read, all)
+  if not read or (all and type(now) == "userdata") then return true end
   return not rawequal(before, now) and not (before ~= before and now ~= now)
 end
 
@@ -291,21 +313,22 @@ local function now_at(node, key)
   return rawget(node.table, key)
 end
 
---- log:difference() -> a list of changes {node, key, before, after} or {cell, owner, index, name, before, after}, in a stable order.
-function Log:difference()
+--- log:difference(all) -> a list of changes {node, key, before, after} or {cell, owner, index, name, before, after}, in a stable
+--- order. all: with what was written over an equal that no read guards.
+function Log:difference(all)
   local changes = {}
   for _, node in ipairs(self.nodes) do
     local own = {}
     for key, written in next, node.written or none do
       local now = now_at(node, key)
-      if is_change(written.before, now, written.read) then own[#own + 1] = {node = node, key = key, before = written.before, after = now} end
+      if is_change(written.before, now, not all or written.read, all) then own[#own + 1] = {node = node, key = key, before = written.before, after = now} end
     end
     table.sort(own, by_key)
     for _, change in ipairs(own) do changes[#changes + 1] = change end
   end
   for _, p in ipairs(self.variables) do
     local _, now = inspect.upvalue(p.owner, p.index)
-    if is_change(p.before, now, p.read) then
+    if is_change(p.before, now, not all or p.read, all) then
       changes[#changes + 1] = {cell = p.cell, owner = p.owner, index = p.index, name = p.name, before = p.before, after = now}
     end
   end
@@ -341,6 +364,7 @@ local of_type = {shape = true, dtype = true, device = true, requires_grad = true
 
 --- log:attribute(x, key) -> the field of the tensor. What scripts set there is guarded.
 function Log:attribute(x, key)
+  if self.parent then self.parent:attribute(x, key) end
   if type(key) == "table" then read_deeply(self, key, false, {}) end
   local value = x[key]
   local frame = interpret.current()
@@ -364,6 +388,7 @@ end
 
 --- log:cdata(t, key) -> the field of a struct or element of an array.
 function Log:cdata(t, key)
+  if self.parent then self.parent:cdata(t, key) end
   local value = t[key]
   local node = self.node_of[t]
   if not node or (type(key) ~= "string" and type(key) ~= "number") or node.seen[key] then return value end
@@ -380,6 +405,7 @@ function Log:set_item(_, key, value)
 end
 
 function Log:write_cdata(t, key)
+  if self.parent then self.parent:write_cdata(t, key) end
   local node = self.node_of[t]
   if node then note_write(node, key, t[key]) end
 end
@@ -388,6 +414,7 @@ end
 
 --- log:outside(name, frame): the function depends on what no guard can see.
 function Log:outside(name, frame)
+  if self.parent then self.parent:outside(name, frame) end
   if self.outsiders[name] then return end
   self.outsiders[name] = true
   self.outsiders[#self.outsiders + 1] = {name = name, where = interpret.line(frame) and interpret.where(frame)}
@@ -456,13 +483,16 @@ local function add_arguments(w, n, arguments)
 end
 
 --- log.new{root =, label =, n =, arguments =, code =, mark =, is_tensor =, serial =} -> a log. root: the object that messages call by
---- the label; code: functions whose variables are arguments; mark: the number of the first tensor that the call makes.
+--- the label; code: functions whose variables are arguments; mark: the number of the first tensor that the call makes. A log
+--- made while another one is written is a part of that: what it is told goes to both.
 function log.new(options)
+  options = options or {}
   library.refresh()
   local w = setmetatable({
+    parent = not options.root and not options.code and models.log or nil,
     nodes = {}, node_of = {}, places = {}, functions = {}, cells = {}, variables = {}, keyed = {}, attributes = {},
     fresh = setmetatable({}, {__mode = "k"}), fresh_cells = {}, outsiders = {}, epoch = core.graphs.epoch,
-    is_tensor = options.is_tensor or core.is_tensor, serial = options.serial or serial, mark = options.mark,
+    is_tensor = options.is_tensor or core.is_tensor, serial = options.serial or serial, mark = options.mark or inspect.next_serial(),
   }, Log)
   if type(options.root) == "table" then add_node(w, options.root, nil, options.label or "self") end
   for _, f in ipairs(options.code or none) do
@@ -472,7 +502,7 @@ function log.new(options)
       w.fresh_cells[id] = true
     end
   end
-  add_arguments(w, options.n, options.arguments)
+  add_arguments(w, options.n or 0, options.arguments)
   return w
 end
 

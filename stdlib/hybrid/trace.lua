@@ -399,7 +399,7 @@ function trace.run(cache, n, arguments, attempt)
   local mark = backend.next_serial()
   local w = logs.new{root = cache.root, label = cache.label, n = n, arguments = arguments, code = cache.code and cache.code(), mark = mark, is_tensor = backend.is_tensor, serial = backend.serial}
   local results, hooks = trace_body(cache, w, n, arguments)
-  local changes = w:difference()
+  local changes = w:difference(true)
   logs.roll_back(w, changes)
   if not results[1] then error(results[2], 0) end
   if not results[2] then error(results[3], 0) end

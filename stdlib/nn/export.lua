@@ -5,7 +5,7 @@ local autograd = core.require("autograd")
 local called = core.require("nn.called")
 local calls = core.require("nn.call")
 local discover = core.require("nn.discover")
-local walk = core.require("hybrid.walk")
+local logs = core.require("hybrid.log")
 local graph = core.require("graph")
 local native = core.graph
 local export = {}
@@ -93,19 +93,17 @@ end
 
 -- One trace of forward in predict mode, with the gradients that Functions have. What forward assigns is put back. → the trace, pcall's answer
 local function run(block, arguments)
-  local w = walk.run{root = block, label = "self", n = arguments.n, arguments = arguments, is_tensor = core.is_tensor}
+  local w = logs.new{root = block, n = arguments.n, arguments = arguments}
   local graphs = core.graphs
   local off = graphs.off
   local function undo()
     graphs.off, graphs.exporting = off, nil
-    w:unwatch()
   end
   local outcome = pack(pcall(core.finally, undo, autograd.pause, function()
     graphs.off, graphs.exporting = off + 1, true
-    if not w.exhausted then w:watch() end
-    return core.trace(function(...) return calls.traced(block, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
+    return core.trace(function(...) return logs.run(w, calls.traced, block, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
   end, {train = false}))
-  if not w.exhausted then walk.roll_back(w:difference()) end
+  logs.roll_back(w, w:difference())
   if not outcome[1] then error(outcome[2], 0) end
   if not outcome[2] then error(outcome[3], 0) end
   return outcome[3], outcome
