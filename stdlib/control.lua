@@ -137,7 +137,7 @@ local function run_cond(engine, pred, then_f, else_f, ...)
     end
   end
   local leaves = engine.branch{
-    op = "cond", pred = pred, functions = {then_f, else_f}, branches = {branch(then_f, "then_f"), branch(else_f, "else_f")},
+    op = "cond", pred = pred, branches = {branch(then_f, "then_f"), branch(else_f, "else_f")},
     names = function()
       local a, b = results.then_f, results.else_f
       if not same_spec(a.spec, b.spec) then
@@ -169,7 +169,7 @@ local function run_foreach(engine, body, data, states, checkpoint)
   local items, state, seen = take_apart("foreach", "data", data), take_apart("foreach", "states", states), {}
   if #items.leaves == 0 then core.arg_error("foreach", "data", "at least one tensor", data) end
   local finals, stacks = engine.loop{
-    op = "foreach", functions = {body}, slices = items.leaves, slice_names = items.names,
+    op = "foreach", slices = items.leaves, slice_names = items.names,
     carries = state.leaves, carry_names = state.names, checkpoint = checkpoint,
     step = function(_, slices, carries)
       local out, new = answers("foreach", 2, "outputs and states", body(put_together(items, slices), put_together(state, carries)))
@@ -204,7 +204,7 @@ local function run_while(engine, cond, body, list, max_iterations, checkpoint)
   local n = #list
   local function call(f, carries) return f(unpack(put_together(vars, carries), 1, n)) end
   local finals, stacks, steps = engine.loop{
-    op = "while_loop", functions = {cond, body}, slices = {}, carries = vars.leaves, carry_names = vars.names,
+    op = "while_loop", slices = {}, carries = vars.leaves, carry_names = vars.names,
     limit = max_iterations, checkpoint = checkpoint,
     cond = function(carries) return predicate((call(cond, carries))) end,
     step = function(_, _, carries)
@@ -233,7 +233,7 @@ end
 local function run_loop(engine, body, count, state, checkpoint)
   local parts = take_apart("loop", "state", state)
   local finals = engine.loop{
-    op = "loop", functions = {body}, slices = {}, carries = parts.leaves, carry_names = parts.names, count = count, checkpoint = checkpoint,
+    op = "loop", slices = {}, carries = parts.leaves, carry_names = parts.names, count = count, checkpoint = checkpoint,
     step = function(i, _, carries) return next_state("loop", "state", parts, (answers("loop", 1, "the state", body(i, put_together(parts, carries))))), {} end,
   }
   return put_together(parts, finals)

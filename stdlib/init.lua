@@ -6,12 +6,6 @@ core.fail = core.fail or function(op, format, ...)
   core.raise(op, select("#", ...) > 0 and format:format(...) or format)
 end
 
--- Metatables that traces put on plain tables for a while (see hybrid/walk.lua): such tables still count as plain.
-core.recorders = setmetatable({}, {__mode = "k"})
-
--- core.called_back(f) -> f as C may call it out of a table; the interpreter of traces goes on in it.
-function core.called_back(f) return f end
-
 -- core.unlogged(f, …) -> what f(…) returns; in a trace, what it reads is no guard and what it writes stays and is not repeated.
 function core.unlogged(f, ...) return f(...) end
 

@@ -9,19 +9,76 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "vm/dump.h"
 
 namespace pg::vm {
 namespace {
 
-// The numbers of the instructions that matter here.
-struct Opcodes {
-  bool known = false;
-  uint8_t gget, gset, tgetv, tsetv, tgets, tsets, fori, first_arith, last_arith, len, kshort, knum, mov;
-  uint8_t uget, usets[4];
+// Instructions at their places in small chunks (negative: from the end), with the numbers that the interpreter of traces
+// (stdlib/hybrid/interpret.lua) and vm/dump.cpp take them to have.
+struct Probe {
+  const char* text;
+  int at;
+  uint8_t number;
+};
+constexpr Probe kProbes[] = {
+    {"local a, b = ... if a < b then a() end", 1, 1},
+    {"local a, b = ... if a <= b then a() end", 1, 3},
+    {"local a, b = ... if a == b then a() end", 1, 5},
+    {"local a = ... if a == 'x' then a() end", 1, 7},
+    {"local a = ... if a == 1 then a() end", 1, 9},
+    {"local a = ... if a == nil then a() end", 1, 11},
+    {"local a, b = ... return a or b", 1, 12},
+    {"local a, b = ... return a and b", 1, 13},
+    {"local a = ... if not a then a() end", 1, 14},
+    {"local a = ... if a then a() end", 1, 15},
+    {"local a = ... local b = a", 1, 18},
+    {"local a = ... return not a", 1, 19},
+    {"local a = ... return -a", 1, 20},
+    {"local a = ... return #a", 1, 21},
+    {"local a = ... return a + 1", 1, 22},
+    {"local a = ... return 1 + a", 1, 27},
+    {"local a, b = ... return a + b", 1, 32},
+    {"local a, b = ... return a % b", 1, 36},
+    {"local a, b = ... return a ^ b", 1, 37},
+    {"local a, b = ... return a .. b", 3, 38},
+    {"return 'x'", 0, 39},
+    {"return 1", 0, 41},
+    {"return 1.5", 0, 42},
+    {"return nil, true", 1, 43},
+    {"local a, b", 0, 44},
+    {"local a return function() return a end", 0, 45},
+    {"local a return function(b) a = b end", 0, 46},
+    {"local a return function() a = 'x' end", 0, 47},
+    {"local a return function() a = 1.5 end", 0, 48},
+    {"local a return function() a = nil end", 0, 49},
+    {"return {}", 0, 52},
+    {"return {1}", 0, 53},
+    {"return x", 0, 54},
+    {"x = 1", 1, 55},
+    {"local t, k = ... return t[k]", 1, 56},
+    {"local t = ... return t.x", 1, 57},
+    {"local t = ... return t[1]", 1, 58},
+    {"local t, k = ... t[k] = k", 1, 60},
+    {"local t = ... t.x = t", 1, 61},
+    {"local t = ... t[1] = t", 1, 62},
+    {"return {...}", 2, 63},
+    {"local f = ... f(f(...))", -2, 65},
+    {"local f = ... f()", 2, 66},
+    {"local f = ... return f(...)", -1, 67},
+    {"local f = ... return f()", -1, 68},
+    {"for a in f do end", -3, 69},
+    {"return ...", 0, 71},
+    {"return ...", 1, 73},
+    {"return 1, 2", -1, 74},
+    {"local a", -1, 75},
+    {"return 1", -1, 76},
+    {"for i = 1, 2 do end", 3, 77},
+    {"for i = 1, 2 do end", 4, 79},
+    {"for a in f do end", -2, 82},
+    {"while true do x() end", 0, 85},
+    {"while true do x() end", -2, 88},
 };
 
 // The code of the text; of the first function in it where there is one.
@@ -35,33 +92,10 @@ std::vector<Instruction> compile(lua_State* L, const char* text) {
   return code;
 }
 
-// The number of instruction `at` (negative: from the end) of a piece of code.
-bool probe(lua_State* L, const char* text, int at, uint8_t& number) {
-  const std::vector<Instruction> code = compile(L, text);
-  const int i = at < 0 ? int(code.size()) + at : at;
-  if (i < 0 || i >= int(code.size())) return false;
-  number = code[size_t(i)].op;
-  return true;
-}
-
-Opcodes find_opcodes(lua_State* L) {
-  Opcodes o;
-  o.known = probe(L, "return x", 0, o.gget) && probe(L, "x = 1", 1, o.gset) && probe(L, "local t, k = ... return t[k]", 1, o.tgetv) &&
-            probe(L, "local t, k = ... t[k] = k", 1, o.tsetv) && probe(L, "local t = ... return t.x", 1, o.tgets) &&
-            probe(L, "local t = ... t.x = t", 1, o.tsets) && probe(L, "for i = 1, 2 do end", 3, o.fori) &&
-            probe(L, "local a = ... return a + 1", 1, o.first_arith) && probe(L, "local a, b = ... return a ^ b", 1, o.last_arith) &&
-            probe(L, "local a = ... return #a", 1, o.len) && probe(L, "return 1", 0, o.kshort) && probe(L, "return 1.5", 0, o.knum) &&
-            probe(L, "local a = ... local b = a", 1, o.mov) && probe(L, "local a return function() return a end", 0, o.uget) &&
-            probe(L, "local a return function(b) a = b end", 0, o.usets[0]) && probe(L, "local a return function() a = 'x' end", 0, o.usets[1]) &&
-            probe(L, "local a return function() a = 1.5 end", 0, o.usets[2]) && probe(L, "local a return function() a = nil end", 0, o.usets[3]);
-  return o;
-}
-
-bool distinct(const Opcodes& o) {
-  uint8_t all[] = {o.gget, o.gset, o.tgetv, o.tsetv, o.tgets, o.tsets, o.fori, o.first_arith, o.last_arith, o.len, o.kshort,
-                   o.knum, o.mov, o.uget, o.usets[0], o.usets[1], o.usets[2], o.usets[3]};
-  std::sort(std::begin(all), std::end(all));
-  return std::adjacent_find(std::begin(all), std::end(all)) == std::end(all);
+bool holds(lua_State* L, const Probe& probe) {
+  const std::vector<Instruction> code = compile(L, probe.text);
+  const int i = probe.at < 0 ? int(code.size()) + probe.at : probe.at;
+  return i >= 0 && i < int(code.size()) && code[size_t(i)].op == probe.number;
 }
 
 bool has_strings(const Prototype& p, std::vector<std::string> wanted) {
@@ -104,114 +138,31 @@ bool reads_known_chunk(lua_State* L) {
 
 std::atomic<bool> unknown_engine{false};
 
-const Opcodes& opcodes(lua_State* L) {
-  static const Opcodes found = [L] {
-    Opcodes o = find_opcodes(L);  // of the LuaJIT that this process runs
-    o.known = o.known && distinct(o) && reads_known_chunk(L);
-    return o;
-  }();
-  static const Opcodes unknown{};
-  return unknown_engine ? unknown : found;
-}
-
-bool is_arithmetic(const Opcodes& o, uint8_t op) {
-  return (op >= o.first_arith && op <= o.last_arith) || op == o.len || op == o.kshort || op == o.knum;
-}
-
-// Whether instruction `from` stands in a numeric loop over register `r`.
-bool is_loop_counter(const Opcodes& o, const Prototype& p, size_t from, uint8_t r) {
-  for (size_t i = from; i-- > 0;) {
-    const Instruction& ins = p.code[i];
-    if (ins.op != o.fori || ins.a + 3 != r) continue;
-    const size_t end = i + 1 + ins.d() - 0x8000;
-    if (from < end) return true;
-  }
-  return false;
-}
-
-// Whether register r, read by instruction `at`, is sure to hold a number: set by the arithmetic just before, or the counter of a loop.
-bool is_number(const Opcodes& o, const Prototype& p, size_t at, uint8_t r, int depth = 0) {
-  for (size_t i = at; i-- > 0 && at - i < 4;) {
-    const Instruction& ins = p.code[i];
-    if (ins.a != r) continue;
-    if (is_arithmetic(o, ins.op)) return true;
-    if (ins.op == o.mov && depth < 4) return is_number(o, p, i, uint8_t(ins.d()), depth + 1);
-    break;
-  }
-  return is_loop_counter(o, p, at, r);
-}
-
-void note(std::vector<std::string>& list, std::unordered_set<std::string>& seen, const std::string& name) {
-  if (seen.insert(name).second) list.push_back(name);
-}
-
-void note_strings(Bytecode& out, std::unordered_map<std::string, size_t>& places, const Prototype& p) {
-  for (const Constant& k : p.constants) {
-    if (k.kind != kString) continue;
-    const auto [at, fresh] = places.emplace(k.text, out.strings.size());
-    if (fresh) out.strings.push_back(k.text), out.uses.push_back(0);
-    ++out.uses[at->second];
-  }
-}
-
-bool names(const Opcodes& o, const Instruction& ins, size_t constant) {
-  if (ins.op == o.tgets || ins.op == o.tsets) return ins.c == constant;
-  return (ins.op == o.gget || ins.op == o.gset) && ins.d() == constant;
-}
-
-// How often an upvalue of p is used: by its own instructions (counted twice, so that this is never once), or by functions in it.
-int count_uses(const Opcodes& o, const std::vector<Prototype>& list, const Prototype& p, size_t upvalue) {
-  int uses = 0;
-  for (const Instruction& ins : p.code) {
-    if (ins.op == o.uget && ins.d() == upvalue) uses += 2;
-    if (std::count(std::begin(o.usets), std::end(o.usets), ins.op) && ins.a == upvalue) uses += 2;
-  }
-  for (size_t child : p.children)
-    for (uint16_t captured : list[child].upvalues)
-      if (!(captured & Prototype::kLocal) && captured == upvalue) ++uses;
-  return uses;
+// The instructions that read or write the field or global `constant`.
+bool names(const Instruction& ins, size_t constant) {
+  constexpr uint8_t kGetGlobal = 54, kSetGlobal = 55, kGetField = 57, kSetField = 61;
+  if (ins.op == kGetField || ins.op == kSetField) return ins.c == constant;
+  return (ins.op == kGetGlobal || ins.op == kSetGlobal) && ins.d() == constant;
 }
 
 }  // namespace
 
-bool knows_bytecode(lua_State* L) { return opcodes(L).known; }
-void set_unknown_engine(bool on) { unknown_engine = on; }
-
-Bytecode read_bytecode(lua_State* L, int i) {
-  Bytecode out;
-  const Opcodes& o = opcodes(L);
-  const std::vector<Prototype> list = parse(dump(L, i)).prototypes;
-  if (!o.known || list.empty()) {
-    out.computes_keys = true;
-    return out;
-  }
-  std::unordered_map<std::string, size_t> strings;
-  std::unordered_set<std::string> globals;
-  for (const Prototype& p : list) {
-    note_strings(out, strings, p);
-    for (size_t at = 0; at < p.code.size(); ++at) {
-      const Instruction& ins = p.code[at];
-      if ((ins.op == o.gget || ins.op == o.gset) && ins.d() < p.constants.size()) note(out.globals, globals, p.constants[ins.d()].text);
-      if ((ins.op == o.tgetv || ins.op == o.tsetv) && !is_number(o, p, at, ins.c)) out.computes_keys = true;
-    }
-  }
-  const Prototype& own = list.back();
-  for (size_t k = 0; k < own.upvalues.size(); ++k) {
-    out.frozen.push_back((own.upvalues[k] & Prototype::kLocal) && (own.upvalues[k] & Prototype::kImmutable));
-    out.lent.push_back(count_uses(o, list, own, k) == 1);
-  }
-  return out;
+bool knows_bytecode(lua_State* L) {
+  static const bool known = std::all_of(std::begin(kProbes), std::end(kProbes), [L](const Probe& p) { return holds(L, p); }) &&
+                            reads_known_chunk(L);  // of the LuaJIT that this process runs
+  return known && !unknown_engine;
 }
 
+void set_unknown_engine(bool on) { unknown_engine = on; }
+
 int find_key_line(lua_State* L, int i, const std::string& name) {
-  const Opcodes& o = opcodes(L);
-  if (!o.known) return 0;
+  if (!knows_bytecode(L)) return 0;
   int best = 0;
   for (const Prototype& p : parse(dump(L, i)).prototypes)
     for (size_t k = 0; k < p.constants.size(); ++k) {
       if (p.constants[k].kind != kString || p.constants[k].text != name) continue;
       for (size_t at = 0; at < p.code.size() && at < p.lines.size(); ++at)
-        if (names(o, p.code[at], k) && (!best || p.lines[at] < best)) best = p.lines[at];
+        if (names(p.code[at], k) && (!best || p.lines[at] < best)) best = p.lines[at];
     }
   return best;
 }

@@ -121,52 +121,7 @@ int prototype(lua_State* L, State& state) {
   return 1;
 }
 
-void push_set(lua_State* L, const std::vector<std::string>& names) {
-  lua_createtable(L, int(names.size()), 0);
-  int n = 0;
-  for (const std::string& name : names) {
-    lua_pushlstring(L, name.data(), name.size());
-    lua_rawseti(L, -2, ++n);
-  }
-}
-
-void push_flags(lua_State* L, const std::vector<bool>& flags) {
-  lua_createtable(L, int(flags.size()), 0);
-  for (size_t i = 0; i < flags.size(); ++i) {
-    lua_pushboolean(L, flags[i]);
-    lua_rawseti(L, -2, int(i) + 1);
-  }
-}
-
-// scan(f) → {strings = {…}, uses = {…}, globals = {…}, computes =, frozen = {…}, lent = {…}}: the string constants of a Lua function and of those
-// in it, in how many functions each stands, the
-// globals they name, whether a key of a table is computed other than as a number, and for each upvalue of f whether its
-// variable is never assigned after its declaration, and whether only one function expression in f uses it.
-int scan(lua_State* L, State& state) {
-  check_function(L, state, 1, "scan");
-  if (lua_iscfunction(L, 1)) return 0;
-  const Bytecode code = read_bytecode(L, 1);
-  lua_createtable(L, 0, 4);
-  push_set(L, code.strings);
-  lua_setfield(L, -2, "strings");
-  lua_createtable(L, int(code.uses.size()), 0);
-  for (size_t i = 0; i < code.uses.size(); ++i) {
-    lua_pushnumber(L, code.uses[i]);
-    lua_rawseti(L, -2, int(i) + 1);
-  }
-  lua_setfield(L, -2, "uses");
-  push_set(L, code.globals);
-  lua_setfield(L, -2, "globals");
-  lua_pushboolean(L, code.computes_keys);
-  lua_setfield(L, -2, "computes");
-  push_flags(L, code.frozen);
-  lua_setfield(L, -2, "frozen");
-  push_flags(L, code.lent);
-  lua_setfield(L, -2, "lent");
-  return 1;
-}
-
-// knows_bytecode() → whether scan and key_line work with this LuaJIT
+// knows_bytecode() → whether functions of this LuaJIT can be interpreted
 int bytecode_is_known(lua_State* L, State&) {
   lua_pushboolean(L, knows_bytecode(L));
   return 1;
@@ -203,47 +158,6 @@ int jit_off(lua_State* L, State& state) {
 int interpreted(lua_State* L, State&) {
   luaJIT_setmode(L, 0, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
   return 0;
-}
-
-void check_table(lua_State* L, State& state, int i, const char* op) {
-  if (!lua_istable(L, i)) bad_argument(op, "t", "a table", describe(L, state, i));
-}
-
-// copy(t) → a table with the same entries, and their number; without metamethods
-int copy_table(lua_State* L, State& state) {
-  check_table(L, state, 1, "copy");
-  lua_settop(L, 1);
-  lua_newtable(L);
-  int n = 0;
-  for (lua_pushnil(L); lua_next(L, 1); ++n) {
-    lua_pushvalue(L, -2);
-    lua_insert(L, -2);
-    lua_rawset(L, 2);
-  }
-  lua_pushnumber(L, n);
-  return 2;
-}
-
-// differences(t, before) → a list of the keys under which the tables hold different values (NaN is NaN)
-int differences(lua_State* L, State& state) {
-  check_table(L, state, 1, "differences");
-  check_table(L, state, 2, "differences");
-  lua_settop(L, 2);
-  lua_newtable(L);
-  int n = 0;
-  for (int from = 1; from <= 2; ++from)
-    for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1)) {
-      lua_pushvalue(L, -2);
-      lua_rawget(L, 3 - from);  // key, value, other
-      const bool both_nan = lua_type(L, -1) == LUA_TNUMBER && lua_type(L, -2) == LUA_TNUMBER &&
-                            lua_tonumber(L, -1) != lua_tonumber(L, -1) && lua_tonumber(L, -2) != lua_tonumber(L, -2);
-      const bool differs = from == 1 ? !lua_rawequal(L, -1, -2) && !both_nan : lua_isnil(L, -1);
-      lua_pop(L, 1);
-      if (!differs) continue;
-      lua_pushvalue(L, -2);
-      lua_rawseti(L, 3, ++n);
-    }
-  return 1;
 }
 
 // serial(x) → the number of the tensor's box; boxes made later have higher ones. Nothing for what is no tensor.
@@ -287,13 +201,10 @@ void open_introspect(lua_State* L, State& state) {
                                 {"raw_metatable", entry<raw_metatable>},
                                 {"set_raw_metatable", entry<set_raw_metatable>},
                                 {"prototype", entry<prototype>},
-                                {"scan", entry<scan>},
                                 {"key_line", entry<key_line>},
                                 {"knows_bytecode", entry<bytecode_is_known>},
                                 {"jit_off", entry<jit_off>},
                                 {"interpreted", entry<interpreted>},
-                                {"copy", entry<copy_table>},
-                                {"differences", entry<differences>},
                                 {"serial", entry<serial>},
                                 {"next_serial", entry<next_serial>},
                                 {"distinct", entry<distinct>}});

@@ -1,6 +1,7 @@
 #include "vm/state.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <unordered_set>

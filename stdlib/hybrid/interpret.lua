@@ -9,9 +9,9 @@ inspect.interpreted()
 local interpret = {}
 
 local type, rawget, rawset, rawequal, select, unpack, pairs = type, rawget, rawset, rawequal, select, unpack, pairs
-local setmetatable, pcall, error, tostring = setmetatable, pcall, error, tostring
-local concat, floor, byte = table.concat, math.floor, string.byte
-local getfenv, setfenv = getfenv, setfenv
+local setmetatable, pcall, error = setmetatable, pcall, error
+local concat, byte = table.concat, string.byte
+local setfenv = setfenv
 local raw_metatable, upvalue, set_upvalue = inspect.raw_metatable, inspect.upvalue, inspect.set_upvalue
 local is_tensor = core.is_tensor
 
@@ -314,7 +314,7 @@ local function place(frame, at, want, tail, ...)
   current = frame
   local R = frame.R
   if want == 1 and not tail then
-    R[at] = (...)
+    R[at] = (select(1, ...))
     return nil
   end
   local n = select("#", ...)
@@ -622,10 +622,10 @@ interpret.where = where
 
 -- What a call's function was read as: a field, a global, a variable; nil where it came otherwise.
 local function callee(frame)
-  local call = frame.code[frame.pc - 1]
+  local last = frame.code[frame.pc - 1]
   for at = frame.pc - 2, 1, -1 do
     local i = frame.code[at]
-    if i.a == call.a then
+    if i.a == last.a then
       if i.op == 57 or i.op == 54 then return i.k end
       if i.op == 45 then return (upvalue(frame.f, i.d + 1)) end
       return nil
@@ -652,7 +652,7 @@ end
 
 local function restore(frame, ok, ...)
   if ok then return true, ... end
-  local message = at_script((...))
+  local message = at_script((select(1, ...)))
   current = frame
   return false, message
 end
@@ -687,7 +687,7 @@ function interpret.run(new_log, f, ...)
   local outer_log, outer_frame = log, current
   log, current = new_log, new_log and new_log.parent and current or nil
   local function finish(ok, ...)
-    local message = not ok and at_script((...))
+    local message = not ok and at_script((select(1, ...)))
     log, current = outer_log, outer_frame
     if not ok then error(message, 0) end
     return ...

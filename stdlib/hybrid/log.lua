@@ -12,7 +12,6 @@ local core = ...
 local inspect = core.introspect
 inspect.interpreted()
 local library = core.require("hybrid.library")
-local place = core.require("hybrid.place")
 local models = core.require("hybrid.models")
 local interpret = core.require("hybrid.interpret")
 local log = {}
@@ -512,7 +511,7 @@ function log.run(w, f, ...)
   models.log = w
   local function finish(ok, ...)
     models.log = outer
-    if not ok then error((...), 0) end
+    if not ok then error((select(1, ...)), 0) end
     return ...
   end
   return finish(pcall(interpret.run, w, f, ...))

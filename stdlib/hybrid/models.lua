@@ -16,7 +16,15 @@ local pure, outside = setmetatable({}, {__mode = "k"}), {}
 lib.pure, lib.outside = pure, outside
 lib.keeps = {}           -- C functions of the library that keep a function for later
 
-local function model(f, m) if type(f) == "function" then models[f] = m end end
+-- Tables of the host, which may lack some.
+local function host(name) return rawget(_G, name) or {} end
+local coroutine, debug, io, math, os, string, table, package = host "coroutine", rawget(_G, "debug"), host "io", host "math", host "os",
+  host "string", host "table", host "package"
+
+-- A function that a script put in the place of the host's is one like any other.
+local function is_of_host(f) return type(f) == "function" and (inspect.kind(f) ~= "script" or inspect.where(f):find("^%[builtin") ~= nil) end
+
+local function model(f, m) if is_of_host(f) then models[f] = m end end
 
 local function read(t, key)
   local value = rawget(t, key)
@@ -58,6 +66,7 @@ model(rawequal, function(_, x, y)
   if lib.log and (type(x) == "table" or type(x) == "function") and type(x) == type(y) then lib.log:compare(x, y) end
   return rawequal(x, y)
 end)
+local rawlen = rawget(_G, "rawlen")
 model(rawlen, function(_, x)
   if type(x) == "table" then return count(x) end
   return rawlen(x)
@@ -70,7 +79,7 @@ local function unpacked(_, t, first, last)
   return unpack(t, first, last)
 end
 model(unpack, unpacked)
-model(table.unpack, unpacked)
+model(rawget(table, "unpack"), unpacked)
 
 model(getmetatable, function(_, x)
   if lib.log and type(x) == "table" then lib.log:metatable(x, inspect.raw_metatable(x)) end
@@ -86,9 +95,9 @@ end)
 model(table.insert, function(_, t, ...)
   if type(t) ~= "table" then return table.insert(t, ...) end
   local n, given = count(t), select("#", ...)
-  if given == 1 then return raw_set(t, n + 1, (...)) end
+  if given == 1 then return raw_set(t, n + 1, (select(1, ...))) end
   if given ~= 2 then return table.insert(t, ...) end
-  local at, value = ...
+  local at, value = select(1, ...)
   at = tonumber(at) or error("bad argument #2 to 'insert' (number expected, got " .. type(at) .. ")", 0)
   for i = n, at, -1 do raw_set(t, i + 1, read(t, i)) end
   raw_set(t, at, value)
@@ -102,7 +111,7 @@ model(table.remove, function(_, t, ...)
     raw_set(t, n, nil)
     return last
   end
-  local at = ...
+  local at = select(1, ...)
   local value = read(t, at)
   if at < 1 or at > n then return value end
   for i = at, n - 1 do raw_set(t, i, read(t, i + 1)) end
@@ -161,19 +170,13 @@ model(pcall, function(_, ...)
   return interpret.protected(...)
 end)
 
-local function handle(frame, handler, ok, ...)
-  if ok then return true, ... end
-  interpret.set_frame(frame)
-  return false, invoke(handler, ...)
-end
--- The handler runs after the frames that failed are gone, but sees them as the interpreter keeps them.
+-- The handler sees the frames that failed.
 model(xpcall, function(frame, f, handler, ...)
   local function at_error(message)
     message = interpret.at_script(message)
     local inner = interpret.current()
     local results = {pcall(invoke, handler, message)}
     interpret.set_frame(inner)
-    if results[1] then return results[2] end
     return results[2]
   end
   local function restore(...)
@@ -223,7 +226,7 @@ model(tostring, function(_, x)
 end)
 
 model(require, function(frame, name)
-  local loaded = package.loaded
+  local loaded = package.loaded or {}
   if lib.log then
     lib.log:reach(loaded)
     if not (frame and frame.library) then lib.log:outside("require", frame) end
@@ -283,7 +286,6 @@ model(core.introspect.called_from_library, function(frame, level)
 end)
 model(core.untraced, function(_, ...) return core.untraced(...) end)
 model(core.unlogged, function(_, f, ...) return f(...) end)
-model(core.called_back, function(_, f) return callback(f) end)
 lib.keeps[core.callback] = true
 for _, f in pairs(core.introspect) do if not models[f] then pure[f] = true end end
 
@@ -291,7 +293,7 @@ for _, f in pairs(core.introspect) do if not models[f] then pure[f] = true end e
 
 if debug then
   model(debug.getinfo, function(frame, ...)
-    local level, what = ...
+    local level, what = select(1, ...)
     if type(level) ~= "number" then return debug.getinfo(...) end
     local at = level == 0 and {f = debug.getinfo} or frame_at(frame, level)
     if not at then return nil end
@@ -326,7 +328,7 @@ local function add(to, t, names)
   if type(t) ~= "table" then return end
   for name in names:gmatch("%S+") do
     local f = t[name]
-    if type(f) == "function" then to[f] = true end
+    if is_of_host(f) then to[f] = true end
   end
 end
 local globals = {assert = assert, collectgarbage = collectgarbage, print = print, select = select, tonumber = tonumber, type = type,
@@ -334,15 +336,15 @@ local globals = {assert = assert, collectgarbage = collectgarbage, print = print
                  newproxy = newproxy, gcinfo = gcinfo}
 add(pure, globals, "assert print select tonumber type pairs ipairs newproxy")
 add(outside, globals, "load loadstring loadfile dofile collectgarbage gcinfo")
-for _, t in pairs{math, bit or false, string} do
-  if t then for _, f in pairs(t) do if type(f) == "function" then pure[f] = true end end end
+for _, t in pairs{math, host "bit", string} do
+  if t then for _, f in pairs(t) do if is_of_host(f) then pure[f] = true end end end
 end
 for _, f in pairs{math.random, math.randomseed} do
   pure[f] = nil
   outside[f] = true
 end
 for _, t in pairs{os or false, io or false} do
-  if t then for _, f in pairs(t) do if type(f) == "function" then outside[f] = true end end end
+  if t then for _, f in pairs(t) do if is_of_host(f) then outside[f] = true end end end
 end
 add(pure, os, "exit difftime")
 add(pure, coroutine, "running status isyieldable")

@@ -5,7 +5,6 @@ inspect.interpreted()
 local logs = core.require("hybrid.log")
 local guard = core.require("hybrid.guard")
 local place = core.require("hybrid.place")
-local library = core.require("hybrid.library")
 local template = core.require("hybrid.template")
 local live = core.require("hybrid.live")
 local trace = {}

@@ -9,7 +9,6 @@ local hint = core.require("support.namespace").hint
 local native = core.graph
 
 local SymbolBlock = HybridBlock:extend("SymbolBlock")
-SymbolBlock._reads_all = true   -- its parameters are fields of any name; see hybrid/walk.lua
 
 local ipairs, rawset = ipairs, rawset
 

@@ -8,12 +8,9 @@ args.required = {}
 
 local floor, huge = math.floor, math.huge
 
-local recorders = core.recorders
-
 local function is_plain(v)
   if type(v) ~= "table" then return false end
-  local meta = getmetatable(v)
-  return meta == nil or recorders[meta] == true
+  return getmetatable(v) == nil
 end
 
 local function is_options(v)

@@ -13,7 +13,7 @@ local function replace(t, name, make)
   if type(f) == "function" then rawset(t, name, make(f)) end
 end
 
-local function first(...) return (...) end
+local function first(...) return (select(1, ...)) end
 
 replace(_G, "setfenv", function(setfenv)
   local getinfo = debug and debug.getinfo

@@ -205,7 +205,7 @@ end
 local function define(name)
   local Layer = HybridBlock:extend(name)
   layers[name] = Layer
-  Layer._untraced, Layer._reads_all = {_run = true}, true  -- the names of the parameters are computed
+  Layer._untraced = {_run = true}
 
   function Layer:infer_shape(x)
     local size = check_input(self, x).shape[3]
