@@ -31,7 +31,7 @@ void push_numbers(lua_State* L, const List& list, int first) {
 }
 
 // decode(f) → {code = a string of 4 bytes an instruction (op, a, c, b), constants = from index 0, numbers = from index 0,
-// upvalues = what each captures, parameters =, vararg =, lines = one an instruction, arguments = where a call's arguments lie
+// upvalues = what each captures, parameters =, frame = registers, vararg =, lines = one an instruction, arguments = where a call's arguments lie
 // after its function}; nothing for C functions and where the form is unknown.
 int decode(lua_State* L, State& state) {
   if (!lua_isfunction(L, 1)) bad_argument("decode", "f", "a function", describe(L, state, 1));
@@ -54,6 +54,8 @@ int decode(lua_State* L, State& state) {
   lua_setfield(L, -2, "lines");
   lua_pushnumber(L, p.parameters);
   lua_setfield(L, -2, "parameters");
+  lua_pushnumber(L, p.frame);
+  lua_setfield(L, -2, "frame");
   lua_pushboolean(L, p.is_vararg());
   lua_setfield(L, -2, "vararg");
   lua_pushnumber(L, all.wide_frames ? 2 : 1);

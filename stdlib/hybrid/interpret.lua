@@ -41,7 +41,7 @@ local function make_code(f)
     code[at] = i
   end
   code.parameters, code.vararg, code.upvalues, code.lines = decoded.parameters, decoded.vararg, decoded.upvalues, decoded.lines
-  code.arguments = decoded.arguments
+  code.arguments, code.slots = decoded.arguments, decoded.frame + 2
   return code
 end
 
@@ -71,10 +71,12 @@ end
 
 -- Frames --------------------------------------------------------------------------------------------------------------------
 
+local kMostSlots = 65500       -- of Lua's stack, as in the engine (LJ_STACK_MAX)
+
 -- Registers are from 0 on. A local variable that a closure captured lives in a cell, a closure with one upvalue; reads and
 -- writes of its register go there.
 local function new_frame(f, info)
-  return {f = f, code = info.code, library = info.library, pc = 1, R = {}}
+  return {f = f, code = info.code, library = info.library, pc = 1, R = {}, slots = (current and current.slots or 0) + info.code.slots}
 end
 
 local function fill(frame, from, first, n)
@@ -343,7 +345,9 @@ local function call(frame, R, at, n, want, tail)
     info = learn(f)
   end
   if info.code then
-    local new = {f = f, code = info.code, library = info.library, pc = 1, R = {}}
+    local new = {f = f, code = info.code, library = info.library, pc = 1, R = {}, slots = frame.slots + info.code.slots}
+    if tail then new.slots = new.slots - frame.code.slots end
+    if new.slots > kMostSlots then error("stack overflow") end
     fill(new, R, from, n)
     if tail then new.back, new.at, new.want, new.bottom, new.outer = frame.back, frame.at, frame.want, frame.bottom, frame.outer
     else new.back, new.at, new.want = frame, at, want end
