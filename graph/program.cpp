@@ -19,18 +19,6 @@ bool any_flow(std::span<const Value> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return flow_of(v) != Flow::kNone; });
 }
 
-// Whether the trace opens a scope of its own or takes gradients, so that it runs differently where they flow.
-bool reads_flows(const Graph& trace) {
-  for (const Node& node : trace.nodes) {
-    if (node.kind == NodeKind::kGradient || node.recording == Mode::kOn) return true;
-    for (const auto& body : node.bodies)
-      if (reads_flows(*body)) return true;
-  }
-  for (const TypeGuard& guard : trace.guards)
-    if (guard.kind == TypeGuard::kRequiresGrad) return true;
-  return false;
-}
-
 // Inputs and cotangents → gradients, as a trace: what the script detached stays detached in gradients of these.
 Graph gradient_trace(const Graph& trace, const Specialized& joint) {
   Graph graph = without_effects(trace);  // what prints has printed
@@ -60,6 +48,17 @@ Graph gradient_trace(const Graph& trace, const Specialized& joint) {
 }
 
 }  // namespace
+
+bool reads_flows(const Graph& trace) {
+  for (const Node& node : trace.nodes) {
+    if (node.kind == NodeKind::kGradient || node.recording == Mode::kOn) return true;
+    for (const auto& body : node.bodies)
+      if (reads_flows(*body)) return true;
+  }
+  for (const TypeGuard& guard : trace.guards)
+    if (guard.kind == TypeGuard::kRequiresGrad) return true;
+  return false;
+}
 
 struct Program::Entry {
   Signature signature;

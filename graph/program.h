@@ -8,6 +8,9 @@
 
 namespace pg {
 
+// Whether the trace opens a scope of its own or takes gradients, so that it runs differently where they flow.
+bool reads_flows(const Graph& trace);
+
 class Program : public RefCounted<Program> {
  public:
   struct Options {

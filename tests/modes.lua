@@ -42,7 +42,8 @@ return {
   {name = "device", doc = "control flow on a device whose memory the host cannot follow", files = {"_control"},
    env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
    setup = function(pg) testing(pg).default_device("test_device") end},
-  {name = "interpreted", doc = "tests run by the interpreter of traces", setup = function(pg)
+  {name = "interpreted", doc = "tests run by the interpreter of traces",
+   files = {"_api_", "_autograd%.", "_control%.", "_extensions", "_indexing", "_metric%.", "_nn%."}, setup = function(pg)
     local interpret = testing(pg).core.require("hybrid.interpret")
     testing(pg).core.require("hybrid.models")
     require("tests.support").way = function(f) return function() return interpret.run(nil, f) end end

@@ -411,6 +411,12 @@ Call* make_call(TraceSession& session, std::vector<int32_t> results, Program::Op
     }
     if (c.output >= 0) call->writes.push_back({place, c.output, !c.box, c.op});
   }
+  if (!session.freshness.empty() || reads_flows(session.graph))
+    for (size_t i = 0; i < session.captured.size(); ++i) {
+      const auto& c = session.captured[i];
+      const TapeNode* node = c.box ? c.before.node() : nullptr;
+      if (node && node->leaf && node->req == GradReq::kNull) call->unrequested.push_back(box_place(session, int32_t(i)));
+    }
   for (const auto& f : session.freshness)
     call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after, f.leaf->req});
   call->results = std::move(results);
@@ -499,6 +505,8 @@ int refuse(lua_State* L, const std::string& reason) {
   return 2;
 }
 
+constexpr const char* kChangedRequest = "the grad_req of a tensor has changed";
+
 std::string unmet_state(const Call& call, State& state, std::span<Box* const> boxes) {
   if (call.recording && *call.recording != state.ctx.recording) return "recording is now " + std::string(state.ctx.recording ? "on" : "off");
   if (call.training && *call.training != state.ctx.training) return "training is now " + std::string(state.ctx.training ? "on" : "off");
@@ -512,7 +520,11 @@ std::string unmet_state(const Call& call, State& state, std::span<Box* const> bo
   for (const auto& f : call.fresh) {
     const TapeNode* leaf = leaf_of(*boxes[size_t(f.box)]);
     if (!leaf || (f.expected >= 0 && leaf->fresh != bool(f.expected))) return "whether a gradient is fresh has changed";
-    if (leaf->req != f.req) return "the grad_req of a tensor has changed";
+    if (leaf->req != f.req) return kChangedRequest;
+  }
+  for (int32_t place : call.unrequested) {
+    const TapeNode* leaf = leaf_of(*boxes[size_t(place)]);
+    if (!leaf || leaf->req != GradReq::kNull) return kChangedRequest;
   }
   return "";
 }

@@ -159,6 +159,7 @@ struct ProgramCall {
   };
   Ref<Program> program;
   int32_t boxes = 0;                  // tensors that a call passes
+  std::vector<int32_t> unrequested;   // tensors with grad_req "null" in a trace that takes gradients
   std::vector<int32_t> input_boxes;   // by input: the tensor it is, or whose gradient it is
   std::vector<char> input_gradients;  // by input: whether it is the gradient
   std::vector<WriteBack> writes;

@@ -204,9 +204,10 @@ local function finish(self, ok, ...)
   return ...
 end
 
+-- The n arguments; those that an entry hands on are filled up with nil to as many as it has.
 local function trace_call(self, n, ...)
   param.log.depth = param.log.depth + 1
-  return finish(self, pcall(trace_anew, self, n, ...))
+  return finish(self, pcall(trace_anew, self, n, unpack({...}, 1, n)))
 end
 
 local function promote(self, entry, position, hits, ...)
@@ -229,7 +230,7 @@ local function miss(entry, id, n, ...)
     self.fresh = nil
     local words = explain(entry, id, {...}, n)
     run_eagerly(self, "a trace does not fit its own call: " .. words)
-    return self.body(...)
+    return self.body(unpack({...}, 1, n))
   end
   if position == 1 then self.attempt = {} end
   if type(id) == "string" then self.refused = true end  -- after what comes before a run was done

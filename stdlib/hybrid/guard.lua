@@ -7,7 +7,7 @@ inspect.interpreted()
 local place = core.require("hybrid.place")
 local guard = {}
 
-local type, ipairs, rawget, concat = type, ipairs, rawget, table.concat
+local type, ipairs, rawget, rawequal, concat = type, ipairs, rawget, rawequal, table.concat
 
 guard.compares, guard.slots = 50, 50    -- of a chunk
 
@@ -209,8 +209,8 @@ function Guards:identical(p, value, reason)
   local refs, text = place.address(p)
   local all = {unpack(refs)}
   all[#all + 1] = {object = value}
-  if type(value) == "cdata" then return self:fail_if(all, "not rawequal(" .. text .. ", $" .. #all .. ")", reason) end
-  self:fail_if(all, text .. " ~= $" .. #all, reason)
+  if type(value) == "function" then return self:fail_if(all, text .. " ~= $" .. #all, reason) end
+  self:fail_if(all, "not rawequal(" .. text .. ", $" .. #all .. ")", reason)
 end
 
 --- guards:same_function(p, f, reason): f, or another closure of the same code over the same values.
@@ -242,7 +242,7 @@ function Guards:equal(p, q, reason)
   local refs, text = place.address(p)
   local more, other = place.address(q)
   local all, one, two = join(refs, text, more, other)
-  self:fail_if(all, one .. " ~= " .. two, reason)
+  self:fail_if(all, "not rawequal(" .. one .. ", " .. two .. ")", reason)
 end
 
 function Guards:length(node, n, reason)
@@ -282,7 +282,7 @@ function Guards:two(a, b, reason)
   local refs, text = place.node_address(a)
   local more, other = place.node_address(b)
   local all, one, two = join(refs, text, more, other)
-  self:fail_if(all, one .. " == " .. two, reason)
+  self:fail_if(all, "rawequal(" .. one .. ", " .. two .. ")", reason)
 end
 
 --- guards:distinct(fetches, check, reason): check(…) must hold for the tensors {refs, text}; few are compared in a chunk, many
@@ -329,7 +329,7 @@ local function same_keys(t, keys)
   return keys[n + 1] == nil
 end
 
-local base_names = {"type", "rawget", "getmetatable", "count", "same_keys", "same"}
+local base_names = {"type", "rawget", "rawequal", "getmetatable", "count", "same_keys", "same"}
 
 -- A function that answers whether a is a closure of the same code as b over the same values. Variables that the forward
 -- assigns must be the very same.
@@ -451,7 +451,7 @@ local changed = "an environment, a shared variable or a metatable of values was 
 --- miss, epoch (of core.graphs, at the trace), written (variables that the forward assigns), before and after (functions called around each run, or nil).
 function guard.build(spec)
   local parameters = names("a", spec.n)
-  local base = {type = type, rawget = rawget, getmetatable = getmetatable, count = count, same_keys = same_keys,
+  local base = {type = type, rawget = rawget, rawequal = rawequal, getmetatable = getmetatable, count = count, same_keys = same_keys,
     same = make_same(spec.written)}
   local checks = build_checks(spec.guards, parameters, base)
   local main = new_chunk()

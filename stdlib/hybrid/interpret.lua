@@ -110,11 +110,17 @@ end
 
 local invoke
 
+local function restore_frame(frame, ...)
+  current = frame
+  return ...
+end
+
 --- interpret.call(f, …) -> what f(…) returns, interpreted where f is a Lua function.
 local function enter(f, ...)
   local info = infos[f] or learn(f)
   if not info.code then
-    if info.model then return info.model(current, ...) end
+    local frame = {outer = current, slots = current and current.slots or 0}   -- of C, without code
+    if info.model then return restore_frame(current, info.model(frame, ...)) end
     return f(...)
   end
   local frame = new_frame(f, info)
@@ -616,7 +622,7 @@ interpret.around = around
 function interpret.current() return current end
 
 --- interpret.line(frame) -> the line at which it is, or nil.
-local function line(frame) return frame.code.lines[frame.pc - 1] end
+local function line(frame) return frame.code and frame.code.lines[frame.pc - 1] end
 interpret.line = line
 
 local function source_of(frame) return inspect.where(frame.f):match("^(.*):%-?%d+$") end
@@ -626,6 +632,7 @@ interpret.where = where
 
 -- What a call's function was read as: a field, a global, a variable; nil where it came otherwise.
 local function callee(frame)
+  if not frame.code then return nil end
   local last = frame.code[frame.pc - 1]
   for at = frame.pc - 2, 1, -1 do
     local i = frame.code[at]
@@ -650,8 +657,10 @@ end)
 local function at_script(message)
   if type(message) ~= "string" then return message end
   local text = message:match("^stdlib/hybrid/interpret%.lua:%d+: (.*)$") or message:match("^stdlib/hybrid/models%.lua:%d+: (.*)$")
-  if not text or not current then return message end
-  return where(current) .. ": " .. text
+  local frame = current
+  while frame and not frame.code do frame = around(frame) end
+  if not text or not frame then return message end
+  return where(frame) .. ": " .. text
 end
 
 local function restore(frame, ok, ...)

@@ -449,7 +449,8 @@ function Log:call(f, n, ...)
     self:outside(name_of(f) or "a function of the host", interpret.current())
     return note_iterator(f(...))
   end
-  local own = kind_of(f) ~= "C" or inspect.is_own(f)
+  if kind_of(f) ~= "C" then return f(...) end
+  local own = inspect.is_own(f)
   local frame = interpret.current()
   if not own and frame and frame.library then return f(...) end
   local functions = false
@@ -458,7 +459,6 @@ function Log:call(f, n, ...)
     if type(value) == "table" then read_deeply(self, value, not own, {})
     elseif type(value) == "function" then functions = true end
   end
-  if own and kind_of(f) ~= "C" then return f(...) end
   for i = 1, own and 0 or n do
     local value = (select(i, ...))
     if type(value) == "cdata" and self.node_of[value] then self:refuse("it hands memory of the FFI to a C function") end

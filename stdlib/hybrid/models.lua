@@ -193,6 +193,7 @@ end
 
 model(error, function(frame, message, level)
   level = level or 1
+  if type(message) == "number" and level > 0 then message = tostring(message) end
   if type(message) == "string" and level > 0 then
     local at = frame_at(frame, level)
     if at and interpret.line(at) then message = interpret.where(at) .. ": " .. message end
@@ -205,7 +206,7 @@ model(getfenv, function(frame, f)
   if type(f) == "function" then environment = getfenv(f)
   else
     local at = frame_at(frame, tonumber(f) or 1)
-    environment = (f == 0 or not at) and getfenv(0) or inspect.environment(at.f)
+    environment = (f == 0 or not at or not at.f) and getfenv(0) or inspect.environment(at.f)
   end
   if lib.log then
     if type(f) == "function" then core.graphs.used[f] = true end
@@ -297,6 +298,7 @@ if debug then
     if type(level) ~= "number" then return debug.getinfo(...) end
     local at = level == 0 and {f = debug.getinfo} or frame_at(frame, level)
     if not at then return nil end
+    if not at.f then return debug.getinfo(pcall, type(what) == "string" and what:gsub("[nlr]", "") or nil) end
     local info = type(what) == "string" and debug.getinfo(at.f, (what:gsub("[nlr]", ""))) or debug.getinfo(at.f)
     if at.code then info.currentline = interpret.line(at) end
     return info
@@ -305,11 +307,12 @@ if debug then
     if type(level) ~= "number" then return debug.getlocal(level, i) end
     local at = frame_at(frame, level)
     if not at then error("bad argument #1 to 'getlocal' (level out of range)", 0) end
-    if i < 1 or i > at.code.parameters then return nil end
+    if not at.code or i < 1 or i > at.code.parameters then return nil end
     return debug.getlocal(at.f, i) or "?", at.R[i - 1]
   end)
   model(debug.getupvalue, function(_, f, i)
     local name, value = debug.getupvalue(f, i)
+    if lib.log then core.graphs.used[f] = true end
     if lib.log and name and inspect.kind(f) == "script" then lib.log:read_upvalue({f = f}, i, name, value) end
     return name, value
   end)

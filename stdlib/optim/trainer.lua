@@ -124,14 +124,15 @@ local function condense(list, n)
   return list[1]
 end
 
--- `ahead` steps come before this one.
+-- ahead: how many steps that update the parameters come before this one in the same trace; a list where that differs.
 local function set_rates(self, group, lr, ahead)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
+  local differ = type(ahead) == "table"
   for i, entry in ipairs(group.entries) do
     local fields = entry.fields
     lrs[i] = fields and lr * fields.lr_mult or lr
     wds[i] = fields and optimizer.wd * fields.wd_mult or optimizer.wd
-    counts[i] = entry.count + 1 + ahead
+    counts[i] = entry.count + 1 + (differ and ahead[i] or ahead)
   end
   local n = group.n
   group.lr, group.wd, group.t = condense(lrs, n), condense(wds, n), condense(counts, n)
@@ -171,7 +172,7 @@ local function make_rates(self, group, ahead, lists)
   local columns = (lists.lr or lists.wd or lists.t) and group.n or 1
   local rates, numbers = core.number_table(4, columns), {}
   live.before_run(function()
-    set_rates(self, group, read(), ahead)
+    set_rates(self, group, read(), group.ahead)
     local lr, wd, t = group.lr, group.wd, group.t
     if (is_list(lr) and not lists.lr) or (is_list(wd) and not lists.wd) or (is_list(t) and not lists.t) then
       return "the rates of the parameters differ now"
@@ -225,10 +226,17 @@ local function update_traced(self, group, batch_size)
   local ahead = notes.steps or 0
   notes.steps = ahead + 1
   local kept = {n = group.n, entries = {unpack(group.entries, 1, group.n)}, batch_size = batch_size}
-  set_rates(self, kept, 1, ahead)
+  live.after_run(function() count_up(self, kept) end)
+  if group.n == 0 then return end
+  local before = {}
+  for i, entry in ipairs(kept.entries) do
+    local own = live.notes(entry)
+    before[i], own.steps = own.steps or 0, (own.steps or 0) + 1
+  end
+  kept.ahead = condense(before, group.n)
+  set_rates(self, kept, 1, kept.ahead)
   local lists = {lr = is_list(kept.lr), wd = is_list(kept.wd), t = is_list(kept.t)}
   local rates = make_rates(self, kept, ahead, lists)
-  live.after_run(function() count_up(self, kept) end)
   local device = group.weights[1] and group.weights[1].device or "cpu"
   group.lr, group.wd, group.t, group.rescale_grad = nil, nil, nil, nil
   group.rates = device == "cpu" and rates or rates:to(device)

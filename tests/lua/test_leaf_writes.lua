@@ -174,3 +174,24 @@ t.test("an exported forward that writes to its parameter", function()
     end
   end
 end)
+
+t.test("a step that updates nothing does not count for the parameters", function()
+  for _, name in ipairs{"sgd", "adam"} do
+    local results = {}
+    for _, jit in ipairs{false, true} do
+      local w = pg.param(pg.ones(2))
+      local trainer = pg.optim.Trainer({w = w}, name, {learning_rate = 0.1})
+      local function step(x)
+        trainer:step(1, true)   -- no gradient yet
+        local l = pg.record(function() return (w * x):sum() end)
+        l:backward()
+        trainer:step(1, true)
+        return l
+      end
+      if jit then step = pg.jit(step) end
+      for i = 1, 3 do step(pg.tensor{1, i}) end
+      results[#results + 1] = w
+    end
+    t.close(results[2], results[1], {what = name})
+  end
+end)
