@@ -575,7 +575,7 @@ local function goes_on(index, stop, step)
 end
 local function bound(value, what)
   local number = type(value) == "number" and value or type(value) == "string" and tonumber(value)
-  return number or error("'for' " .. what .. " must be a number", 0)
+  return number or error("'for' " .. what .. " must be a number")
 end
 op(77, function(frame, R, i)
   local a = i.a
@@ -671,7 +671,11 @@ local function restore(frame, ok, ...)
 end
 
 --- interpret.protected(f, …) -> as pcall.
-function interpret.protected(f, ...) return restore(current, pcall(invoke, f, ...)) end
+function interpret.protected(f, ...)
+  local frame = current
+  current = {outer = frame, slots = frame and frame.slots or 0}   -- pcall's own, without code
+  return restore(frame, pcall(invoke, f, ...))
+end
 
 --- interpret.set_frame(frame) goes on in that frame, after a coroutine was left.
 function interpret.set_frame(frame) current = frame end

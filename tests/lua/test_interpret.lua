@@ -7,7 +7,7 @@ core.require("hybrid.models")
 
 local function pack(...) return {n = select("#", ...), ...} end
 
--- Each returns some values; `...` is 1, 2.5, "x", nil, true.
+-- Messages name no variables here, which the interpreter does not look for. Each returns some values; `...` is 1, 2.5, "x", nil, true.
 local pieces = {
   arithmetic = "local a, b = ... return a + b, a - b, a * b, a / b, a % b, a ^ b, -a, a + 1, 1 - a, 2 * a, 2 / b, 7 % b, '3' + a, -'2'",
   comparisons = [[local a, b, c = ... return a < b, a <= b, a > b, a >= b, a == b, a ~= b, c < 'y', c == 'x', c ~= 'x', a == 1, a ~= 1,
@@ -42,7 +42,7 @@ local pieces = {
   ["tail calls and recursion"] = [[local function count(n, s) if n == 0 then return s end return count(n - 1, s + n) end
     local function fib(n) return n < 2 and n or fib(n - 1) + fib(n - 2) end return count(30000, 0), fib(12)]],
   ["multiple assignment"] = "local a, b, c = 1, 2 a, b, c = b, a, c local t = {} t[1], t[2], t.x = (function() return 4, 5 end)() return a, b, c, t[1], t[2], t.x",
-  errors = [[local r = {} local function try(f, ...) local ok, e = pcall(f, ...) r[#r + 1] = tostring(ok) .. ':' .. type(e) .. ':' .. tostring(e):gsub("%f[%w]%a+ '[^']*' ", '') end
+  errors = [[local r = {} local function try(f, ...) local ok, e = pcall(f, ...) r[#r + 1] = tostring(ok) .. ':' .. type(e) .. ':' .. tostring(e):gsub("%f[%w]%a+ '[^']*' ", ''):gsub('%((an? %a+ value)%)', '%1') end
     try(error, 'x') try(error, 2) try(error, {}, 2) try(function() error('here') end) try(function() error('up', 2) end)
     try(function() error() end) try(function() error('no place', 0) end) try(function() local q q() end) try(function() return {} + 1 end)
     try(function() return #5 end) try(function() return 1 < 'x' end) try(function() local u return u.v.w end) try(assert, false, 'm')
