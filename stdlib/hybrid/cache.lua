@@ -240,8 +240,8 @@ local function miss(entry, id, n, ...)
   return trace_call(self, n, ...)
 end
 
---- cache.new{root =, body =, name =, label =} -> a cache; cache.exec(n, …) is the call. root: the function or object that the walk
---- starts from, body(…): the plain Lua call, on_exec(f): told of the function to call from now on, on_trace(entry): told of entries.
+--- cache.new{root =, body =, name =, label =} -> a cache; cache.exec(n, …) is the call. root: the function or object that
+--- is called, body(…): the plain Lua call, on_exec(f): told of the function to call from now on, on_trace(entry): told of entries.
 function cache.new(options)
   local self = setmetatable(options, Cache)
   self.miss = miss

@@ -65,7 +65,7 @@ local function add_node(w, t, at, label)
     node.plain = true
     local owner = at and at.node   -- plain tables of an object of the library are kept by the same methods
     if owner then node.untraced = owner.untraced end
-    if owner and owner.argument and not at.keyed then node.by_path, node.argument = true, true end
+    if owner and owner.argument then node.by_path, node.argument = true, true end
   end
   return node
 end

@@ -23,7 +23,7 @@ function place.literal(value)
 end
 
 -- Code is text with $1, $2 … for refs, a list of what must be handed to the chunk, {object =} or {cell = f, index = i},
--- or is put into a variable of the chunk: {path = a table of the walk that is found by its path}.
+-- or is put into a variable of the chunk: {path = a table of the log that is found by its path}.
 
 --- place.key(refs, key) -> the text of an index, adding to refs where the key has no text.
 function place.key(refs, key)
@@ -40,7 +40,7 @@ local function copy(list)
   return out
 end
 
--- The address of a table of a walk: itself, or the path to it for one that is replaced by others.
+-- The address of a table of a log: itself, or the path to it for one that is replaced by others.
 local function node_address(node)
   if node.by_path then
     if node.place.argument then return place.address(node.place) end
@@ -67,7 +67,7 @@ function place.address(p)
   return refs, text .. place.key(refs, p.key)
 end
 
---- place.node_address(node) -> refs, text of a table of the walk.
+--- place.node_address(node) -> refs, text of a table of the log.
 place.node_address = node_address
 
 --- place.read(p, arguments) -> the value there now, without metamethods.
@@ -84,7 +84,7 @@ function place.read(p, arguments)
   return rawget(t, p.key)
 end
 
---- place.write(p, value) puts a value there without metamethods; the tables on the way are those of the walk.
+--- place.write(p, value) puts a value there without metamethods; the tables on the way are those of the log.
 function place.write(p, value)
   if p.cell then inspect.set_upvalue(p.owner, p.index, value)
   else rawset(p.node.table, p.key, value) end

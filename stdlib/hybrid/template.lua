@@ -14,7 +14,7 @@ local type, ipairs, next, rawget = type, ipairs, next, rawget
 local Template = {}
 Template.__index = Template
 
---- template.new{walk =, trace =, mark =, is_tensor =, serial =, n =, arguments =} collects values. mark: the number of the first box
+--- template.new{log =, trace =, mark =, is_tensor =, serial =, n =, arguments =} collects values. mark: the number of the first box
 --- made inside the trace.
 function template.new(options)
   options.outputs, options.output_of = 0, {}
@@ -26,7 +26,7 @@ function template.new(options)
 end
 
 local function is_known_function(self, f)
-  return not self.walk.fresh[f] or self.walk.functions[f] ~= nil
+  return not self.log.fresh[f] or self.log.functions[f] ~= nil
 end
 
 local value_of
@@ -34,7 +34,7 @@ local value_of
 local function table_of(self, t)
   local known = self.table_of[t]
   if known then return known end
-  local node = self.walk.node_of[t]
+  local node = self.log.node_of[t]
   if node then return {kind = "node", node = node} end
   if library.owns(t) then return {kind = "constant", value = t} end
   if inspect.raw_metatable(t) ~= nil then

@@ -1,4 +1,4 @@
--- From one call to a cache entry: walk, trace, roll back, guards and templates.
+-- From one call to a cache entry: trace and log, roll back, guards and templates.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
@@ -66,7 +66,7 @@ local function apply_paths(cache, w)
     changed = false
     for _, p in ipairs(w.places) do
       local node = p.target
-      if node and node.plain and not node.by_path and node.place == p and not p.frozen then
+      if node and node.plain and not node.by_path and node.place == p then
         if cache.paths[name_of(cache.names, p)] or (p.node and p.node.by_path) then
           node.by_path, changed = true, true
         end
@@ -141,8 +141,7 @@ local function choose(cache, boxes, guards, box, needs_identity)
   local list = boxes.places[box] or {}
   local main, confirmed
   for _, p in ipairs(list) do
-    if p.argument or (p.node and p.node.argument) then main = main or p
-    elseif p.frozen then boxes.held[box] = true end
+    if p.argument or (p.node and p.node.argument) then main = main or p end
   end
   if main then confirmed = true end
   if boxes.keyed[box] then confirmed, needs_identity = false, true end
@@ -162,7 +161,7 @@ local function choose(cache, boxes, guards, box, needs_identity)
     boxes.held[box] = true
   end
   for _, p in ipairs(list) do
-    if not p.frozen and (boxes.held[box] or p ~= main) then
+    if boxes.held[box] or p ~= main then
       if boxes.held[box] then guards:identical(p, box, describe("replaced", p, box))
       else guards:equal(p, main, describe("alias", p)) end
     end
@@ -267,7 +266,7 @@ end
 local function pack(...) return {n = select("#", ...), ...} end
 
 local function build_templates(w, t, changes, results, mark)
-  local templates = template.new{walk = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
+  local templates = template.new{log = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
   for _, change in ipairs(changes) do templates:assign(change) end
   templates:answer(results.n - 3, {unpack(results, 4, results.n)})
   templates.problem = w.problem or templates.problem
@@ -293,7 +292,7 @@ local function captured_places(cache, boxes, captured, templates)
   local found = {}
   local function note(box)
     for _, p in ipairs(boxes.places[box] or {}) do
-      if not p.frozen and not p.argument then found[name_of(cache.names, p)] = box end
+      if not p.argument then found[name_of(cache.names, p)] = box end
     end
   end
   for _, c in ipairs(captured) do note(c.box) end

@@ -110,9 +110,6 @@ local function read_inputs(o)
   return by_batch and ops.transpose(inputs, 1, 2) or inputs
 end
 
--- What unrolling reads of a cell besides what its forward does.
-local function names(self) return self.state_info, self.begin_state, self._scan, self.l_cell, self.r_cell, self.base_cell end
-
 local function scan(cell, x, states, lengths) return cell:_scan(x, states, lengths) end
 
 --- cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =, …}) -> outputs,
@@ -126,7 +123,7 @@ function methods:unroll(...)
   local lengths = sequence.check_lengths("unroll", "valid_length", o.valid_length)
   local x = read_inputs(o)
   self:reset()
-  local outs, states = own.call(self, "_unrolled", names, scan, x, o.begin_state, lengths)
+  local outs, states = own.call(self, "_unrolled", scan, x, o.begin_state, lengths)
   local merge = o.merge_outputs
   if merge == nil then merge = is_tensor(o.inputs) end
   if not merge then return ops.unbind(outs, 1), states end

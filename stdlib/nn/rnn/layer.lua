@@ -234,7 +234,7 @@ local function define(name)
     end
     if states == false then states = nil end
     if states and own.free() and not core.symbols.any(x, states) then check_batch(self, x, states) end
-    return own.call(self, "_run", nil, run, x, states, sequence.check_lengths(self._name, "sequence_length", sequence_length))
+    return own.call(self, "_run", run, x, states, sequence.check_lengths(self._name, "sequence_length", sequence_length))
   end
 
   function Layer:describe()

@@ -9,20 +9,19 @@ local graphs = core.graphs
 --- own.free() -> whether a loop that starts now would stand alone: no trace is under way and graphs are on.
 function own.free() return graphs.off == 0 and not core.tracing() end
 
-local function make(root, name, names, f, on_exec)
-  local code = {names}
+local function make(root, name, f, on_exec)
   return core.require("hybrid.cache").new{
-    root = root, label = "self", name = name, options = {name = name}, quiet = true, code = function() return code end, body = f, on_exec = on_exec,
+    root = root, label = "self", name = name, options = {name = name}, quiet = true, body = f, on_exec = on_exec,
   }
 end
 
---- own.call(block, field, names, f, …) -> what f(block, …) answers, as a graph whose function stays in the block's field (its class names
---- the field in _untraced). names: a function that names the fields that f reads and the block's forward does not.
-function own.call(block, field, names, f, ...)
+--- own.call(block, field, f, …) -> what f(block, …) answers, as a graph whose function stays in the block's field (its class names
+--- the field in _untraced).
+function own.call(block, field, f, ...)
   if not own.free() then return f(block, ...) end
   local exec = rawget(block, field)
   if not exec then
-    make(block, block._name, names, function(...) return f(block, ...) end, function(new) rawset(block, field, new) end)
+    make(block, block._name, function(...) return f(block, ...) end, function(new) rawset(block, field, new) end)
     exec = rawget(block, field)
   end
   return exec(select("#", ...), ...)
@@ -37,7 +36,7 @@ function own.run(key, f, ...)
   if not site then
     site = {}
     functions[key] = site
-    make({}, key, nil, f, function(exec) site.exec = exec end)
+    make({}, key, f, function(exec) site.exec = exec end)
   end
   return site.exec(select("#", ...), ...)
 end
