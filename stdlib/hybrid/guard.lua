@@ -254,9 +254,11 @@ end
 function Guards:keys(node, reason)
   local refs, text = place.node_address(node)
   local all = {unpack(refs)}
-  all[#all + 1] = {object = node.keys}
-  if node.unordered then return self:fail_if(refs, "count(" .. text .. ") ~= " .. #node.keys, reason) end
-  self:fail_if(all, "not same_keys(" .. text .. ", $" .. #all .. ")", reason)
+  local n = #all
+  all[n + 1], all[n + 2], all[n + 3] = {object = node.skipped}, {object = node.untraced}, {object = node.keys}
+  local own = ("$%d, $%d"):format(n + 1, n + 2)
+  if node.unordered then return self:fail_if(all, "count(" .. text .. ", " .. own .. ") ~= " .. #node.keys, reason) end
+  self:fail_if(all, "not same_keys(" .. text .. (", $%d, "):format(n + 3) .. own .. ")", reason)
 end
 
 --- guards:metatable(node, reason): the metatable is the one it was, as getmetatable gives it.
@@ -303,25 +305,21 @@ end
 
 -- The entry ------------------------------------------------------------------------------------------------------------------
 
-local own_fields = core.require("hybrid.library").own_fields
 local live = core.require("hybrid.live")
 
-local is_block = core.require("nn.discover").is_block
-local none = {}
 
---- guard.count(t) -> the number of entries, without those that the library keeps in blocks.
-local function count(t)
-  local n, own = 0, is_block(t) and own_fields or none
-  for key in next, t do if not own[key] then n = n + 1 end end
+-- The number of entries of t, without those that the library keeps for itself.
+local function count(t, skipped, untraced)
+  local n = 0
+  for key in next, t do if not skipped[key] and not untraced[key] then n = n + 1 end end
   return n
 end
-guard.count = count
 
--- Whether t has these keys in this order, beside those that the library keeps in blocks.
-local function same_keys(t, keys)
-  local n, own = 0, is_block(t) and own_fields or none
+-- Whether t has these keys in this order, beside those that the library keeps for itself.
+local function same_keys(t, keys, skipped, untraced)
+  local n = 0
   for key in next, t do
-    if not own[key] then
+    if not skipped[key] and not untraced[key] then
       n = n + 1
       if keys[n] ~= key then return false end
     end

@@ -193,7 +193,8 @@ function Log:length(t)
   node.length = node.length_before or #t
 end
 
-local function is_own(node, key) return node.skipped[key] end
+-- Fields that the library keeps for itself are no entries.
+local function is_own(node, key) return node.skipped[key] or node.untraced[key] end
 
 --- log:entries(t): all entries matter, in the order of next.
 function Log:entries(t)
@@ -215,7 +216,8 @@ function Log:entries(t)
       node.unordered = true
     end
   end
-  node.keys = keys
+  -- Fields that the library adds to its objects move the others.
+  node.keys, node.unordered = keys, node.unordered or node.skipped ~= none or next(node.untraced) ~= nil
   for _, key in ipairs(keys) do self:read(t, key, rawget(t, key)) end
 end
 
