@@ -53,12 +53,19 @@ local function outcome(seen, dump, ok, ...)
   return twin.show(seen, ...) .. "; state " .. twin.show(seen, dump())
 end
 
+-- The FFI keeps each struct that a text declares, so every text is read once.
+local types = {}
+local scripts_ffi = setmetatable({new = function(text, ...)
+  types[text] = types[text] or ffi.typeof(text)
+  return ffi.new(types[text], ...)
+end}, {__index = ffi})
+
 -- The texts of all events, up to the first that raised, and what it raised; told: whether to count.
 local function play(kind, script, traced, told)
   pg.manual_seed(script.seed)
   local chunk = assert(loadstring(kind.source(script), "=script"))
   if script.own_env then setfenv(chunk, setmetatable({}, {__index = _G})) end
-  local run, events, dump = chunk(pg, ffi)
+  local run, events, dump = chunk(pg, scripts_ffi)
   traced = traced and not opts.plain
   local call = traced and wrapped(run, script.way) or function(...) return pg.debug(run, ...) end
   local texts, raised = {}, nil
