@@ -1,4 +1,6 @@
 // The code of a Lua function for the interpreter of traces (stdlib/hybrid/interpret.lua).
+#include <new>
+
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/dump.h"
@@ -7,7 +9,9 @@ namespace pg::vm {
 namespace {
 
 void load_maker(lua_State* L, const std::string& bytes) {
-  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=maker")) throw Error(std::string("decode: ") + lua_tostring(L, -1));
+  const int status = luaL_loadbuffer(L, bytes.data(), bytes.size(), "=maker");
+  if (status == LUA_ERRMEM) throw std::bad_alloc();
+  if (status) throw Error(std::string("decode: ") + lua_tostring(L, -1));
 }
 
 // Strings as they are, others as functions that make one each.
@@ -32,12 +36,12 @@ void push_numbers(lua_State* L, const List& list, int first) {
 
 // decode(f) → {code = a string of 4 bytes an instruction (op, a, c, b), constants = from index 0, numbers = from index 0,
 // upvalues = what each captures, parameters =, frame = registers, vararg =, lines = one an instruction, arguments = where a call's arguments lie
-// after its function}; nothing for C functions and where the form is unknown.
+// after its function}; nothing for C functions.
 int decode(lua_State* L, State& state) {
   if (!lua_isfunction(L, 1)) bad_argument("decode", "f", "a function", describe(L, state, 1));
   if (lua_iscfunction(L, 1)) return 0;
   const Dump all = parse(dump(L, 1));
-  if (all.prototypes.empty()) return 0;
+  if (all.prototypes.empty()) throw Error("decode: bytecode of an unknown form");
   const Prototype& p = all.prototypes.back();
   lua_createtable(L, 0, 8);
   std::string code;
@@ -66,7 +70,7 @@ int decode(lua_State* L, State& state) {
 // new_table(d) → a function that makes tables as TNEW with that operand does.
 int new_table(lua_State* L, State& state) {
   const int64_t d = check_integer(L, state, 1, "new_table", "d");
-  if (luaL_loadbuffer(L, "", 0, "=maker")) throw Error("decode: no memory");
+  if (luaL_loadbuffer(L, "", 0, "=maker")) throw std::bad_alloc();
   const Dump empty = parse(dump(L, lua_gettop(L)));
   load_maker(L, dump_new_table(empty, unsigned(d) & 0xffff));
   return 1;

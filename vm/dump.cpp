@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace pg::vm {
 namespace {
@@ -151,9 +152,11 @@ void adopt(std::vector<Prototype>& list, std::vector<size_t>& waiting) {
 
 std::string dump(lua_State* L, int i) {
   std::string out;
+  const int top = lua_gettop(L);
   lua_pushvalue(L, i);
-  lua_dump(L, append, &out);
-  lua_pop(L, 1);
+  const int status = lua_dump(L, append, &out);
+  lua_settop(L, top);
+  if (status == LUA_ERRMEM) throw std::bad_alloc();
   return out;
 }
 

@@ -654,10 +654,10 @@ inspect.set_interpreter(function()
 end)
 
 -- The text of an error that the engine raised for an instruction, at the line of the script.
-local function at_script(message)
+local function at_script(message, frame)
   if type(message) ~= "string" then return message end
   local text = message:match("^stdlib/hybrid/interpret%.lua:%d+: (.*)$") or message:match("^stdlib/hybrid/models%.lua:%d+: (.*)$")
-  local frame = current
+  frame = frame or current
   while frame and not frame.code do frame = around(frame) end
   if not text or not frame then return message end
   return where(frame) .. ": " .. text
@@ -701,15 +701,20 @@ end
 
 --- interpret.run(new_log, f, …) -> what f(…) returns, with reads and writes told to the log; nil: to none.
 function interpret.run(new_log, f, ...)
-  local outer_log, outer_frame = log, current
-  log, current = new_log, new_log and new_log.parent and current or nil
-  local function finish(ok, ...)
-    local message = not ok and at_script((select(1, ...)))
+  local outer_log, outer_frame, inner = log, current, nil
+  local function undo()
+    inner = inner or current
     log, current = outer_log, outer_frame
-    if not ok then error(message, 0) end
+  end
+  local function finish(ok, ...)
+    if not ok then error(at_script((select(1, ...)), inner), 0) end
     return ...
   end
-  return finish(pcall(enter, f, ...))
+  local function start(...)
+    log, current = new_log, new_log and new_log.parent and current or nil
+    return enter(f, ...)
+  end
+  return finish(pcall(core.finally, undo, start, ...))
 end
 
 return interpret

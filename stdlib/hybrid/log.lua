@@ -510,13 +510,12 @@ end
 --- log.run(w, f, …) -> what f(…) returns, interpreted, with what it reads and writes in the log.
 function log.run(w, f, ...)
   local outer = models.log
-  models.log = w
-  local function finish(ok, ...)
-    models.log = outer
-    if not ok then error((select(1, ...)), 0) end
-    return ...
+  local function undo() models.log = outer end
+  local function start(...)
+    models.log = w
+    return interpret.run(w, f, ...)
   end
-  return finish(pcall(interpret.run, w, f, ...))
+  return core.finally(undo, start, ...)
 end
 
 return log
