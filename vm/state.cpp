@@ -73,8 +73,10 @@ struct Interpreted {
 };
 
 bool find_interpreted(lua_State* L, Interpreted* out) {
+  static thread_local bool asking = false;  // an error inside asks for its position too
   const int top = lua_gettop(L);
-  if (!lua_checkstack(L, 20)) return false;
+  if (asking || !lua_checkstack(L, 20)) return false;
+  asking = true;
   kInterpreter.push(L);
   const bool found = lua_isfunction(L, -1) && !lua_pcall(L, 0, 3, 0) && lua_type(L, -3) == LUA_TSTRING && lua_isnumber(L, -2);
   if (found) {
@@ -83,6 +85,7 @@ bool find_interpreted(lua_State* L, Interpreted* out) {
     if (lua_type(L, -1) == LUA_TSTRING) out->name = lua_tostring(L, -1);
   }
   lua_settop(L, top);
+  asking = false;
   return found;
 }
 
