@@ -33,12 +33,15 @@ replace(debug, "setfenv", function(setfenv)
     return setfenv(x, environment)
   end
 end)
-replace(debug, "upvaluejoin", function(join)
-  return function(f, ...)
-    count(f)
-    return join(f, ...)
-  end
-end)
+-- LuaJIT compiles the values of variables that are assigned nowhere into its code, guards included.
+for _, name in ipairs{"upvaluejoin", "setupvalue"} do
+  replace(debug, name, function(change)
+    return function(f, ...)
+      count(f)
+      return change(f, ...)
+    end
+  end)
+end
 replace(debug, "setmetatable", function(set)
   return function(x, meta)
     if type(x) ~= "table" then count() end
