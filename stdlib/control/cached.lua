@@ -52,7 +52,7 @@ local function assigned(w)
   return places
 end
 
---- cached.once(f, undo) -> what f() answers, traced and run one time. undo: what it assigned is put back.
+--- cached.once(f, undo) -> what f() returns, traced and run one time. undo: what it assigned is put back.
 function cached.once(f, undo)
   local w = logs.new()
   local mark = inspect.next_serial()

@@ -33,7 +33,8 @@ Isa detect() {
                       __builtin_cpu_supports("avx512cd");
   if (avx512) return Isa::kAvx512;
   if (avx2) return Isa::kAvx2;
-  const bool sse4 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+  const bool sse4 =
+      __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
   return sse4 ? Isa::kSse4 : Isa::kSse2;
 }
 #else

@@ -15,7 +15,7 @@ local function make(root, name, f, on_exec)
   }
 end
 
---- own.call(block, field, f, …) -> what f(block, …) answers, as a graph whose function stays in the block's field (its class names
+--- own.call(block, field, f, …) -> what f(block, …) returns, as a graph whose function stays in the block's field (its class names
 --- the field in _untraced).
 function own.call(block, field, f, ...)
   if not own.free() then return f(block, ...) end
