@@ -67,7 +67,6 @@ end
 local function probe(name, make, options)
   options = options or {}
   t.test(name, function()
-    t.skip_in("gcstress", "a trace or more at each call")
     local jitted
     local want = guarded(make, function(f) return function(...) return pg.debug(f, ...) end end)
     local got = guarded(make, function(f)
