@@ -21,7 +21,7 @@ int collect_box(lua_State* L) {
   if (!data || lua_objlen(L, 1) != sizeof(Box)) return 0;
   Box* box = static_cast<Box*>(data);
   leave_scope(*box);
-  forget_view(*box->state, *box);
+  forget_view(*box);
   box->state->live_bytes -= std::exchange(box->bytes, 0);
   if (!box->collected) --box->state->tensors;
   box->value = Value();
@@ -89,25 +89,26 @@ Box& push_box(lua_State* L, State& state, Value value) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
   if (lua_topointer(L, -1) != state.tensor_metatable) lua_pop(L, 1), kTensorMetatable.push_table(L);
   lua_setmetatable(L, -2);  // from here on a failure collects it
-  enter_scope(state, *box, state.scopes.size());
+  enter_scope(L, state, -1, state.scopes.size());
   if (const TapeNode* node = box->value.node(); node && node->hosted) state.track(L, *box);
   return *box;
 }
 
 void leave_scope(Box& box) {
-  if (!box.scope) return;
-  for (BoxScope& scope : box.state->scopes)
-    if (scope.id == box.scope) scope.boxes[box.scope_slot] = nullptr;
   box.scope = 0;
 }
 
-void enter_scope(State& state, Box& box, size_t below) {
+void enter_scope(lua_State* L, State& state, int i, size_t below) {
   while (below-- > 0) {
     BoxScope& scope = state.scopes[below];
     if (lua_status(scope.owner) == LUA_YIELD) continue;
-    box.scope_slot = uint32_t(scope.boxes.size());
-    scope.boxes.push_back(&box);
-    box.scope = scope.id;
+    lua_pushvalue(L, i);
+    scope.boxes.push(L);
+    lua_insert(L, -2);
+    lua_rawseti(L, -2, scope.count + 1);
+    lua_pop(L, 1);
+    ++scope.count;
+    static_cast<Box*>(lua_touserdata(L, i))->scope = scope.id;
     return;
   }
 }

@@ -10,11 +10,9 @@ struct Box {
   State* state = nullptr;
   uint64_t serial = 0;
   int64_t bytes = 0;     // accounted for this box
-  uint32_t scope = 0;    // id of the pg.scope it was made in; 0: none
-  uint32_t scope_slot = 0;
+  uint64_t scope = 0;    // id of the pg.scope that frees it; 0: none
   uint64_t stamp = 0;    // of the last run of a program that it was an input of
-  const Buffer* view_of = nullptr;  // the buffer of the tensor that an indexing read was taken from
-  size_t view_place = 0;            // among the views of that buffer, see State::views
+  uint32_t view = 0;     // of an indexing read: its slot among the views, see note_view; 0: none
   bool read_only = false;  // the result of an indexing read
   bool released = false;
   bool collected = false;  // its finalizer has run
@@ -38,9 +36,9 @@ void require_value(lua_State* L, Box& box, int i, const char* op, const char* na
 Box& push_box(lua_State* L, State& state, Value value);
 void push_results(lua_State* L, State& state, Values& values);
 
-// Takes the box out of its pg.scope; puts it into the innermost running one of the first `below`.
+// Takes the box out of its pg.scope; puts the one at stack index i into the innermost running scope of the first `below`.
 void leave_scope(Box& box);
-void enter_scope(State& state, Box& box, size_t below);
+void enter_scope(lua_State* L, State& state, int i, size_t below);
 
 // Rebinds: adjusts the account.
 void set_value(Box& box, Value value);
@@ -82,10 +80,10 @@ std::string parameter_name(lua_State* L, Box& box, int i);
 std::string describe(lua_State* L, State& state, int i);
 
 // Boxes that are views into another tensor's buffer. Before that tensor is written in place the views are copied out
-// when they are smaller than it, so that the write need not copy the whole.
-void note_view(State& state, Box& box, const Value& whole);
-void forget_view(State& state, Box& box);
-void detach_views(State& state, const Value& whole);
+// when they are smaller than it, so that the write need not copy the whole. note_view: of the box on top of the stack.
+void note_view(lua_State* L, State& state, const Value& whole);
+void forget_view(Box& box);
+void detach_views(lua_State* L, State& state, const Value& whole);
 
 void open_box(lua_State* L, State& state);  // makes the metatable; pushes it
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <iterator>
 
 #include "vm/dump.h"
@@ -81,10 +82,18 @@ constexpr Probe kProbes[] = {
     {"while true do x() end", -2, 88},
 };
 
+// Pushes the chunk; false and an error on the stack where it does not compile. Throws where there is no memory: what is
+// learned of an engine holds for the whole process.
+bool load(lua_State* L, const char* text) {
+  const int status = luaL_loadbuffer(L, text, std::strlen(text), "=probe");
+  if (status == LUA_ERRMEM) throw std::bad_alloc();
+  return status == 0;
+}
+
 // The code of the text; of the first function in it where there is one.
 std::vector<Instruction> compile(lua_State* L, const char* text) {
   std::vector<Instruction> code;
-  if (!luaL_loadbuffer(L, text, std::strlen(text), "=probe")) {
+  if (load(L, text)) {
     std::vector<Prototype> list = parse(dump(L, lua_gettop(L))).prototypes;
     if (!list.empty()) code = list.front().code;
   }
@@ -117,7 +126,7 @@ bool reads_known_chunk(lua_State* L) {
       "  return function() return b, 'gamma' end\n"
       "end\n"
       "return f";
-  if (luaL_loadbuffer(L, text, sizeof text - 1, "=probe")) {
+  if (!load(L, text)) {
     lua_pop(L, 1);
     return false;
   }
@@ -171,7 +180,7 @@ namespace {
 
 // Whether frames take two slots: closures with an upvalue have 48 bytes then.
 bool has_wide_references(lua_State* L) {
-  if (luaL_loadbuffer(L, "", 0, "=probe")) return lua_pop(L, 1), false;
+  if (!load(L, "")) return lua_pop(L, 1), false;
   const bool wide = parse(dump(L, lua_gettop(L))).wide_frames;
   lua_pop(L, 1);
   return wide;
@@ -210,7 +219,9 @@ int find_code_offset(lua_State* L) {
   int found = -1;
   for (const char* text :
        {"local u return function() return u end", "local u return function(x) u = x return x + 1.5 end"}) {
-    const bool made = !luaL_loadbuffer(L, text, std::strlen(text), "=probe") && !lua_pcall(L, 0, 1, 0);
+    const int status = load(L, text) ? lua_pcall(L, 0, 1, 0) : LUA_ERRSYNTAX;
+    if (status == LUA_ERRMEM) throw std::bad_alloc();
+    const bool made = status == 0;
     const int offset = made ? code_offset_of(L) : -1;
     lua_pop(L, 1);
     if (offset < 0 || (found >= 0 && offset != found)) return -1;

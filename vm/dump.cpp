@@ -70,9 +70,12 @@ class Reader {
   bool failed_ = false;
 };
 
-int append(lua_State*, const void* data, size_t size, void* out) {
+// No exception may pass through lua_dump, which would make an error of another kind of it.
+int append(lua_State*, const void* data, size_t size, void* out) try {
   static_cast<std::string*>(out)->append(static_cast<const char*>(data), size);
   return 0;
+} catch (const std::bad_alloc&) {
+  return LUA_ERRMEM;
 }
 
 void skip_scalar(Reader& r) {
@@ -156,7 +159,7 @@ std::string dump(lua_State* L, int i) {
   lua_pushvalue(L, i);
   const int status = lua_dump(L, append, &out);
   lua_settop(L, top);
-  if (status == LUA_ERRMEM) throw std::bad_alloc();
+  if (status) throw std::bad_alloc();  // a Lua function fails to be written only for want of memory
   return out;
 }
 

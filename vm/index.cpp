@@ -274,39 +274,59 @@ Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value
 }  // namespace
 
 // Views that index reads gave out, by buffer: a write copies them out when they are the smaller side.
-void note_view(State& state, Box& box, const Value& whole) {
+void note_view(lua_State* L, State& state, const Value& whole) {
+  Box& box = *static_cast<Box*>(lua_touserdata(L, -1));
   if (!whole.array().buffer || box.value.array().buffer.get() != whole.array().buffer.get()) return;
   const Buffer* const buffer = whole.array().buffer.get();
-  std::vector<Box*>& views = state.views[buffer];
-  box.view_place = views.size();
-  views.push_back(&box);
-  box.view_of = buffer;  // from here on it is forgotten when it goes
-}
-
-void forget_view(State& state, Box& box) {
-  if (!box.view_of) return;
-  auto at = state.views.find(box.view_of);
-  if (at != state.views.end()) {
-    std::vector<Box*>& views = at->second;
-    views[box.view_place] = views.back();  // in no order, so that a million views go as fast as one after the other
-    views[box.view_place]->view_place = box.view_place;
-    views.pop_back();
-    if (views.empty()) state.views.erase(at);
+  if (state.free_view_slots.empty()) {
+    state.view_slots.push_back({});
+    if (state.free_view_slots.capacity() < state.view_slots.size()) state.free_view_slots.reserve(2 * state.view_slots.size() + 16);
+    state.free_view_slots.push_back(uint32_t(state.view_slots.size()));
   }
-  box.view_of = nullptr;
+  const uint32_t slot = state.free_view_slots.back();
+  kViews.push_table(L);
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, -2, int(slot));
+  lua_pop(L, 1);
+  std::vector<uint32_t>& views = state.views[buffer];
+  views.push_back(slot);
+  state.view_slots[slot - 1] = {buffer, views.size() - 1};
+  state.free_view_slots.pop_back();
+  box.view = slot;  // from here on it is forgotten when it goes
 }
 
-void detach_views(State& state, const Value& whole) {
+void forget_view(Box& box) {
+  if (!box.view) return;
+  State& state = *box.state;
+  const ViewSlot slot = state.view_slots[box.view - 1];
+  std::vector<uint32_t>& views = state.views.find(slot.of)->second;
+  views[slot.place] = views.back();  // in no order, so that a million views go as fast as one after the other
+  state.view_slots[views[slot.place] - 1].place = slot.place;
+  views.pop_back();
+  if (views.empty()) state.views.erase(slot.of);
+  state.free_view_slots.push_back(std::exchange(box.view, 0));
+}
+
+void detach_views(lua_State* L, State& state, const Value& whole) {
   if (!whole.is_array() || !whole.array().buffer || state.views.empty()) return;
   const auto at = state.views.find(whole.array().buffer.get());
   if (at == state.views.end()) return;
+  kViews.push_table(L);
+  std::vector<Box*> boxes;  // those that live; no collection runs from here on
   Bytes bytes;
-  for (Box* box : at->second) bytes += box->get().is_array() ? bytes_of(box->get().type()) : Bytes();
+  for (uint32_t slot : at->second) {
+    lua_rawgeti(L, -1, int(slot));
+    Box* box = to_box(L, state, -1);
+    lua_pop(L, 1);
+    if (!box || box->view != slot) continue;
+    boxes.push_back(box);
+    bytes += box->get().is_array() ? bytes_of(box->get().type()) : Bytes();
+  }
+  lua_pop(L, 1);
   if (bytes.count() >= whole.array().buffer->bytes) return;
-  const std::vector<Box*> boxes = at->second;
   for (Box* box : boxes) {
     Value& v = box->get();
-    forget_view(state, *box);
+    forget_view(*box);
     if (!v.is_array() || v.array().buffer.get() != whole.array().buffer.get()) continue;
     TapeNode* node = v.node();
     const uint32_t output = v.node_output();
@@ -328,9 +348,8 @@ int index_read(lua_State* L, State& state) {
   Value out = read_region(state, x, key);
   if (key.picker.defined()) out = pick(state, Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
   out = settle(state, std::move(out), x);
-  Box& box = push_box(L, state, std::move(out));
-  box.read_only = true;
-  note_view(state, box, x);
+  push_box(L, state, std::move(out)).read_only = true;
+  note_view(L, state, x);
   return 1;
 }
 
@@ -345,7 +364,7 @@ int index_write(lua_State* L, State& state) {
   const Key key = KeyReader(L, state, box.get()).read(2);
   const Value value = value_to_write(L, state, box.get());
   if (box.serial < state.recompute_from) return 0;
-  detach_views(state, box.get());
+  detach_views(L, state, box.get());
   Value in[2];
   Lent lent(box, in[0], "index");
   Value result = assigned(state, in, key, value);

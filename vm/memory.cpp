@@ -12,11 +12,11 @@ namespace {
 
 struct ScopeGuard {
   State* state;
-  uint32_t id;
+  uint64_t id;
 };
 
 // The place of a scope from the inside out, counted from 1; 0 when it has ended.
-size_t place_of(const State& state, uint32_t id) {
+size_t place_of(const State& state, uint64_t id) {
   size_t place = state.scopes.size();
   while (place > 0 && state.scopes[place - 1].id != id) --place;
   return place;
@@ -29,8 +29,6 @@ int collect_guard(lua_State* L) {
   State& state = *guard->state;
   const size_t place = place_of(state, guard->id);
   if (place == 0) return 0;
-  for (Box* box : state.scopes[place - 1].boxes)
-    if (box) box->scope = 0;
   state.scopes.erase(state.scopes.begin() + ptrdiff_t(place - 1));
   return 0;
 }
@@ -46,11 +44,12 @@ int push_scope(lua_State* L, State& state) {
   lua_pushthread(L);
   lua_rawseti(L, -2, 1);
   lua_setfenv(L, -2);
-  state.scopes.push_back({guard->id, L, {}});
+  push_weak_table(L, "v");
+  state.scopes.push_back({guard->id, L, Reference(L, state)});
   return 1;
 }
 
-uint32_t scope_argument(lua_State* L) { return static_cast<ScopeGuard*>(lua_touserdata(L, 1))->id; }
+uint64_t scope_argument(lua_State* L) { return static_cast<ScopeGuard*>(lua_touserdata(L, 1))->id; }
 
 // Moves the tensors among the values from stack index 2 on, and in the tables reachable from them, each visited once,
 // out of the scope into the one around it.
@@ -73,16 +72,16 @@ class Keeper {
 
  private:
   void visit(int i) {
-    if (Box* box = to_box(L_, state_, i)) return promote(*box);
+    if (Box* box = to_box(L_, state_, i)) return promote(*box, i);
     if (!lua_istable(L_, i) || !seen_.insert(lua_topointer(L_, i)).second) return;
     lua_pushvalue(L_, i);
     lua_rawseti(L_, queue_, ++queued_);
   }
 
-  void promote(Box& box) {
+  void promote(Box& box, int i) {
     if (box.scope != state_.scopes[place_ - 1].id) return;
     leave_scope(box);
-    enter_scope(state_, box, place_ - 1);
+    enter_scope(L_, state_, i, place_ - 1);
   }
 
   lua_State* L_;
@@ -111,10 +110,14 @@ int keep(lua_State* L, State& state) {
 int pop_scope(lua_State* L, State& state) {
   const size_t place = place_of(state, scope_argument(L));
   if (place == 0) return 0;
-  const std::vector<Box*> boxes = std::move(state.scopes[place - 1].boxes);
+  const BoxScope scope = std::move(state.scopes[place - 1]);
   state.scopes.erase(state.scopes.begin() + ptrdiff_t(place - 1));
-  for (Box* box : boxes) {
-    if (!box) continue;
+  scope.boxes.push(L);
+  const int boxes = lua_gettop(L);
+  for (int i = 1; i <= scope.count; ++i, lua_settop(L, boxes)) {
+    lua_rawgeti(L, boxes, i);
+    Box* box = to_box(L, state, -1);
+    if (!box || box->scope != scope.id) continue;
     box->scope = 0;
     if (box->has_extra) continue;  // parameters
     if (box->cell) box->cell = {};   // a view of a leaf's gradient, which lives on

@@ -142,9 +142,11 @@ bool is_read(const OpDef& op) {
   return !std::strcmp(op.name, "select") || !std::strcmp(op.name, "narrow") || !std::strcmp(op.name, "unbind");
 }
 
-void mark_read(State& state, Box& box, const Value& whole) {
+// Of the box on top of the stack.
+void mark_read(lua_State* L, State& state, const Value& whole) {
+  Box& box = *to_box(L, state, -1);
   box.read_only = true;
-  if (whole.is_array() && box.value.is_array()) note_view(state, box, whole);
+  if (whole.is_array() && box.value.is_array()) note_view(L, state, whole);
 }
 
 int call_read(lua_State* L, State& state) {
@@ -154,10 +156,10 @@ int call_read(lua_State* L, State& state) {
   read_arguments(L, state, binding, 1, call);
   Values out = apply(state.ctx, *binding.op, call.inputs, call.attrs);
   const int results = push_outputs(L, state, *binding.op, out);
-  if (!lua_istable(L, -1)) return mark_read(state, *to_box(L, state, -1), call.inputs[0]), results;
+  if (!lua_istable(L, -1)) return mark_read(L, state, call.inputs[0]), results;
   for (int i = 1, n = int(lua_objlen(L, -1)); i <= n; ++i) {
     lua_rawgeti(L, -1, i);
-    mark_read(state, *to_box(L, state, -1), call.inputs[0]);
+    mark_read(L, state, call.inputs[0]);
     lua_pop(L, 1);
   }
   return results;

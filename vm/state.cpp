@@ -181,12 +181,12 @@ State& find_state(lua_State* L) {
     return *static_cast<State*>(found);
   }
   lua_pop(L, 1);
-  for (const RegistryKey* key : {&kReferences, &kTracked}) {
+  for (const RegistryKey* key : {&kReferences, &kTracked, &kViews}) {
     key->push(L);
     const bool is_there = lua_istable(L, -1);  // a script took our state out of the registry
     lua_pop(L, 1);
     if (is_there) continue;
-    push_weak_table(L, key == &kTracked ? "v" : "");
+    push_weak_table(L, key == &kReferences ? "" : "v");
     key->set(L);
   }
   void* const memory = lua_newuserdata(L, sizeof(State));

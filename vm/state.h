@@ -24,13 +24,6 @@ struct ModeScope {
   uint64_t token;
 };
 
-// Boxes made inside a pg.scope call, while the coroutine that made the call is not suspended.
-struct BoxScope {
-  uint32_t id;
-  lua_State* owner;
-  std::vector<Box*> boxes;
-};
-
 class State;
 
 // A place in Lua's registry. Its key is an address: LuaJIT may lose integer keys of a table that grows and finds no
@@ -47,6 +40,7 @@ class RegistryKey {
 
 inline constexpr RegistryKey kTensorMetatable, kGeneratorMetatable;
 inline constexpr RegistryKey kTracked;  // the tensors with a hosted history, by their address; weak
+inline constexpr RegistryKey kViews;    // the boxes of State::views by their slot; weak
 inline constexpr RegistryKey kLoose;    // while collect_cycles runs, the functions by their place; weak
 
 // A value that Lua keeps for C++. It is given back at the next entry into the binding, because what holds it may die
@@ -72,6 +66,20 @@ class Reference {
   int index_ = LUA_NOREF;
 };
 
+// Boxes made inside a pg.scope call, while the coroutine that made the call is not suspended.
+struct BoxScope {
+  uint64_t id;
+  lua_State* owner;
+  Reference boxes;  // a weak table: LuaJIT drops the finalizer of a box for which its stack cannot grow
+  int count = 0;    // that have entered
+};
+
+// A place among the views of a buffer. C++ keeps no pointer to a box, because its finalizer may be dropped.
+struct ViewSlot {
+  const Buffer* of;
+  size_t place;
+};
+
 // A backward function of a script, of one entry of the tape. The registry holds it, but where only tensors that it reaches
 // itself lead to it: see collect_cycles.
 struct HostedFunction {
@@ -87,7 +95,7 @@ class State {
   int tensor_metatable_ref = LUA_NOREF;  // where the registry has it too, for speed, as long as LuaJIT does not lose it
   std::vector<ModeScope> modes;
   std::vector<BoxScope> scopes;
-  uint32_t next_scope = 1;
+  uint64_t next_scope = 1;
   uint64_t next_token = 1;
   uint64_t recording_token = 0, training_token = 0;  // the scopes that the flags in force come from; 0: none
   TraceSession* trace = nullptr;           // the function that is being traced
@@ -103,7 +111,9 @@ class State {
   bool loose = false;                         // collect_cycles runs: weak tables hold the functions
   uint64_t next_box = 1;                   // serial number of the next box
   uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
-  std::unordered_map<const Buffer*, std::vector<Box*>> views;  // see note_view
+  std::unordered_map<const Buffer*, std::vector<uint32_t>> views;  // by slot, counted from 1; see note_view
+  std::vector<ViewSlot> view_slots;
+  std::vector<uint32_t> free_view_slots;   // room for all
   bool gc_stress = false;
   Device default_device;                   // of what scripts make without saying where; only tests set it
   bool collecting = false;
