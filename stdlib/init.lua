@@ -81,8 +81,7 @@ pg.testing.roundtrip = core.graph.roundtrip
 function pg.testing.roundtrip_all(on) core.graphs.through_files = on end
 core.testing.core = core  -- for tests and generators
 
-core.require("autograd")  -- its tensor methods
-core.require("tensor")
+for _, module in ipairs{"autograd", "tensor", "param"} do core.require(module) end  -- methods and fields of tensors
 
 return setmetatable(pg, {
   __fields = {ops, modules, owners, {grad = true}},  -- what Tab offers

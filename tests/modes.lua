@@ -1,5 +1,6 @@
 -- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process; sanitized: under
--- the sanitizers too; files: only those whose path has one of these Lua patterns, without --all.
+-- the sanitizers too; files: only those whose path has one of these Lua patterns, without --all; isolate: every file has a process
+-- of its own.
 local function testing(pg)
   local ok, hooks = pcall(function() return pg.testing end)
   return ok and hooks or nil
@@ -28,7 +29,7 @@ end
 
 -- The longest first, for they run at once.
 return {
-  {name = "gcstress", doc = "a collection at each op", sanitized = true, setup = function(pg)
+  {name = "gcstress", doc = "a collection at each op", sanitized = true, isolate = true, setup = function(pg)  -- it costs what lives
     local hooks = testing(pg)
     if hooks and hooks.gc_stress then hooks.gc_stress(true) end
   end},

@@ -1,7 +1,7 @@
 -- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--jobs=N] [--times] [--all] [pattern]
 -- In another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee … ; tests of the program run that one.
--- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own. --all: all
--- files in modes that take a sample. --jobs: how many modes (or files) run at once; one a processor, at most 4.
+-- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own, as some
+-- modes do. --all: all files in modes that take a sample. --jobs: how many modes (or files) run at once; one a processor, at most 4.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
 local t = require "tests.support"
@@ -160,7 +160,7 @@ local function run_children()
   local sums, total = {}, {passed = 0, failed = 0, skipped = 0}
   for _, mode in ipairs(order) do
     sums[mode] = {passed = 0, failed = 0, skipped = 0}
-    for _, file in ipairs(opts.isolate and files_of(mode) or {false}) do
+    for _, file in ipairs((opts.isolate or mode.isolate) and files_of(mode) or {false}) do
       local run = {mode = mode, sum = sums[mode], report = t.tmp("report" .. #runs + 1)}
       run.command = command_of(mode, (file and "--file=" .. quote(file) .. " " or "") .. pass_on(), run.report)
       t.write(run.report, "")
@@ -180,6 +180,6 @@ local function run_children()
 end
 
 local mode = opts.mode and find_mode(opts.mode)
-local ready = mode and not opts.isolate
+local ready = mode and (opts.file or not (opts.isolate or mode.isolate))
 for k, v in pairs(mode and mode.env or {}) do ready = ready and os.getenv(k) == v end
 if ready then run_files(mode) else run_children() end

@@ -25,8 +25,10 @@ local done = {}                -- what a handler returns where the outermost fra
 -- Functions -----------------------------------------------------------------------------------------------------------------
 
 local used = core.graphs.used
-local infos = setmetatable({}, {__mode = "k"})
+local by_key, by_value = {__mode = "k"}, {__mode = "v"}
+local infos = setmetatable({}, by_key)
 local by_prototype = {}        -- code by the identity of its prototype, which holds while a function of it lives
+local known_prototypes, kMostPrototypes = 0, 1000
 
 local operands   -- by number of the instruction: sets the operands of its record
 
@@ -50,7 +52,10 @@ local function code_of(f)
   local known = id and by_prototype[id]
   if known and known.f then return known.code end
   local code = make_code(f)
-  if id then by_prototype[id] = setmetatable({f = f, code = code}, {__mode = "v"}) end
+  if not id then return code end
+  known_prototypes = known_prototypes + 1
+  if known_prototypes > kMostPrototypes then by_prototype, known_prototypes = {}, 1 end
+  by_prototype[id] = setmetatable({f = f, code = code}, by_value)
   return code
 end
 

@@ -21,6 +21,33 @@ end
 
 local function script(name, text) return "'" .. t.write(t.tmp(name), text) .. "'" end
 
+t.test("tensors have the same methods and fields whatever has been used", function()
+  local path = t.write(t.tmp("fields.lua"), [[
+    local pg = require "perigee"
+    local core = pg.testing.core
+    local kinds = {"tensor_methods", "builtin_getters", "tensor_getters", "builtin_setters", "tensor_setters"}
+    local function count()
+      local n = {}
+      for i, kind in ipairs(kinds) do
+        n[i] = 0
+        for _ in pairs(core[kind]) do n[i] = n[i] + 1 end
+      end
+      return table.concat(n, " ")
+    end
+    local before = count()
+    for _, names in ipairs(getmetatable(pg).__fields) do for name in pairs(names) do pcall(function() return pg[name] end) end end
+    for _, names in ipairs(getmetatable(pg.nn).__fields) do for name in pairs(names) do pcall(function() return pg.nn[name] end) end end
+    local net = pg.nn.HybridSequential{pg.nn.rnn.LSTM(2), pg.nn.Dense(2)}
+    net:initialize()
+    net:hybridize()
+    pg.record(function() return net(pg.ones(2, 2, 2)):sum() end):backward()
+    pg.optim.Trainer(net:collect_params(), "sgd", {}):step(1)
+    print(count() == before, before:match("^%d+ ") + 0 > 100, before:find(" 0") == nil)
+  ]])
+  expect("'" .. path .. "'", "true\ttrue\ttrue\n", "", 0)
+  expect([[-e 'local x = pg.ones(2):attach_grad(); x.grad_req = "add"; print(x:zero_grad().grad_req)']], "add\n", "", 0)
+end)
+
 t.test("-e runs text, in order, with pg", function()
   expect([[-e 'x = 1' -e 'print(x + 1)']], "2\n", "", 0)
   expect([[-e 'print(pg.tensor{1, 2}:sum():item())']], "3\n", "", 0)
