@@ -446,6 +446,7 @@ end
 
 --- log:call(f, n, …) -> what f(…) returns, a C function or one of the library that runs as it is.
 function Log:call(f, n, ...)
+  if core.graphs.exporting and models.shows[f] then return models.shows[f](...) end
   if models.pure[f] then return f(...) end
   if models.outside[f] then
     self:outside(name_of(f) or "a function of the host", interpret.current())
