@@ -1639,6 +1639,10 @@ function Tensor:fill_(number) end
 ---@return any
 function Tensor:gru(...) end
 
+---@param ... any
+---@return any
+function Tensor:initialize(...) end
+
 ---x:is_contiguous() -> whether the elements lie in row-major order without gaps.
 ---@return any
 function Tensor:is_contiguous() end
@@ -1668,6 +1672,14 @@ function Tensor:release() end
 ---@return any
 function Tensor:rnn(...) end
 
+---@param ... any
+---@return any
+function Tensor:set_data(...) end
+
+---@param ... any
+---@return any
+function Tensor:set_shape(...) end
+
 ---x:size([dim]) -> the size of a dim, or a table with all of them.
 ---@param dim any
 ---@return any
@@ -1693,6 +1705,10 @@ function Tensor:totable() end
 ---x:zero_() sets every element to 0 and returns x.
 ---@return any
 function Tensor:zero_() end
+
+---x:zero_grad() sets x.grad to zeros.
+---@return any
+function Tensor:zero_grad() end
 
 ---@class perigee.Block
 local Block = {}
