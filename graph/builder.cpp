@@ -32,6 +32,7 @@ int32_t GraphBuilder::line_now() {
   if (stage_ == Stage::kReplay) return current_line;
   std::string text = position();
   if (text.empty()) return -1;
+  if (!imposed_name.empty() && name_in(text).empty()) text.append(": ").append(imposed_name);
   const auto [at, added] = lines_.emplace(text, int32_t(graph.lines.size()));
   if (added) graph.lines.push_back(std::move(text));
   return at->second;

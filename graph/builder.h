@@ -76,6 +76,7 @@ class GraphBuilder : public Tracer {
   // Flags of nodes that a graph being replayed into this one has fixed; kAuto: as training_mode and recording_mode say.
   Mode imposed_training = Mode::kAuto, imposed_recording = Mode::kAuto;
 
+  std::string_view imposed_name;  // what the script called the op in that graph
   int32_t current_line = -1;
   std::vector<Ref<Generator>> generators;  // by the index that random keys name
   // The key of the next `count` ticks of a generator.

@@ -86,7 +86,7 @@ void Execution::check_anomaly(const Step& step) const {
 
 void Execution::raise_positioned(const Step& step, const Error& error) const {
   if (step.line < 0) throw Error(error.what());
-  throw PositionedError(fmt::format("{}: {}", plan_.lines[size_t(step.line)], error.what()));
+  throw PositionedError(error_at(plan_.lines[size_t(step.line)], error.what()));
 }
 
 namespace {

@@ -405,4 +405,22 @@ Graph without_dead_nodes(const Graph& graph) {
   return out;
 }
 
+// A file's name may hold what separates them; a line number is no name.
+std::string_view name_in(std::string_view line) {
+  const size_t at = line.rfind(": ");
+  if (at == line.npos) return {};
+  const std::string_view name = line.substr(at + 2);
+  return name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == name.npos ? name : std::string_view();
+}
+
+std::string position_of(const std::string& line) {
+  const std::string_view name = name_in(line);
+  return name.empty() ? line : line.substr(0, line.size() - name.size() - 2);
+}
+
+std::string error_at(const std::string& line, std::string_view text) {
+  const std::string_view name = name_in(line);
+  return position_of(line) + ": " + (name.empty() ? std::string(text) : renamed(text, name));
+}
+
 }  // namespace pg

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/op.h"
@@ -124,13 +125,18 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<int32_t> inputs;         // nodes of kind kInput, in the order of the call
   std::vector<Operand> outputs;        // none of them an immediate
-  std::vector<std::string> lines;      // "file:line" of the script
+  std::vector<std::string> lines;      // "file:line" of the script; "file:line: name" where it called the op by another name
   std::vector<TypeGuard> guards;       // of traces
   std::vector<uint64_t> ticks;         // how many ticks a run takes of each generator
 
   const Node& node(const Operand& operand) const { return nodes[size_t(operand.node)]; }
   const Type& type(const Operand& operand) const { return node(operand).types[size_t(operand.output)]; }
 };
+
+// Of one of Graph::lines: the name, or ""; where it is; the text of an error there.
+std::string_view name_in(std::string_view line);
+std::string position_of(const std::string& line);
+std::string error_at(const std::string& line, std::string_view text);
 
 // Checks the structure: order, bounds, kinds, attributes of the right kinds, and that infer gives the types that stand
 // there (`types` = false leaves that out). Throws Error "graph: node 12 (add): …".

@@ -30,7 +30,8 @@ class Replayer {
       sequences_.push_back(ctx_.next_sequence);
       if (node.kind != NodeKind::kInput) {
         const Imposed imposed(*this, node);
-        values_[i] = results(node);
+        const std::string_view name = node.line < 0 ? "" : name_in(graph_.lines[size_t(node.line)]);
+        values_[i] = with_name(name, [&] { return results(node); });
       }
       check_guards(i);
     }
@@ -49,7 +50,7 @@ class Replayer {
       const TypeGuard& guard = *guards_[next_guard_];
       if (guard.kind == TypeGuard::kOutputs) continue;
       const Value& v = value(guard.of);
-      check_guard(guard, v, guard.line >= 0 ? graph_.lines[size_t(guard.line)] : "");
+      check_guard(guard, v, guard.line >= 0 ? position_of(graph_.lines[size_t(guard.line)]) : "");
       if (builder_ && v.is_array() && builder_->owns(v)) builder_->guard(v, guard.kind, guard.dim, guard.value);
     }
   }
@@ -65,17 +66,22 @@ class Replayer {
       before_recording_ = r.builder_->imposed_recording;
       if (node.training != Mode::kAuto) r.builder_->imposed_training = node.training;
       if (node.recording != Mode::kAuto) r.builder_->imposed_recording = node.recording;
+      before_name_ = r.builder_->imposed_name;
+      if (node.line >= 0)
+        if (const std::string_view name = name_in(r.graph_.lines[size_t(node.line)]); !name.empty()) r.builder_->imposed_name = name;
     }
     ~Imposed() {
       if (!r_.builder_) return;
       r_.builder_->imposed_training = before_training_;
       r_.builder_->imposed_recording = before_recording_;
+      r_.builder_->imposed_name = before_name_;
     }
 
    private:
     Replayer& r_;
     ScopedFlag training_, recording_;
     Mode before_training_ = Mode::kAuto, before_recording_ = Mode::kAuto;
+    std::string_view before_name_;
   };
 
   const Value& value(const Operand& operand) const { return values_[size_t(operand.node)][size_t(operand.output)]; }

@@ -119,7 +119,7 @@ void Replay::Guards::check(Replay& replay, size_t i) {
 
 void Replay::check_one(const TypeGuard& guard, const Graph& of) {
   if (guard.kind == TypeGuard::kOutputs) return;
-  check_guard(guard, value(guard.of), guard.line >= 0 ? of.lines[size_t(guard.line)] : "");
+  check_guard(guard, value(guard.of), guard.line >= 0 ? position_of(of.lines[size_t(guard.line)]) : "");
 }
 
 Values Replay::gather(std::span<const Operand> operands) const {
@@ -149,7 +149,7 @@ void Replay::replay(size_t i) {
     throw;
   } catch (const std::exception& e) {
     if (node.line < 0) throw;
-    throw PositionedError(trace_.lines[size_t(node.line)] + ": " + e.what());
+    throw PositionedError(error_at(trace_.lines[size_t(node.line)], e.what()));
   }
 }
 
@@ -298,7 +298,7 @@ void check_guard(const TypeGuard& guard, const Value& value, const std::string& 
 
 void check_outputs(const Node& node, size_t outputs, const Graph& of) {
   if (outputs == node.types.size()) return;
-  const std::string line = node.line >= 0 ? of.lines[size_t(node.line)] : "";
+  const std::string line = node.line >= 0 ? position_of(of.lines[size_t(node.line)]) : "";
   throw Retrace(fmt::format("{}{}the script got {} outputs of {}, now there are {}", line, line.empty() ? "" : ": ",
                             node.types.size(), node.op->name, outputs));
 }

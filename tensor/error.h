@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <typeinfo>
 
 namespace pg {
 
@@ -36,6 +38,29 @@ class Cancelled : public Error {
  public:
   Cancelled() : Error("interrupted") {}
 };
+
+// How long the name is that a text begins with, as in "name: text"; 0: it begins with none.
+inline size_t name_length(std::string_view text) {
+  const size_t n = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
+  return n != text.npos && text.substr(n).starts_with(": ") ? n : 0;
+}
+
+// The text with another name at its start.
+inline std::string renamed(std::string_view text, std::string_view name) {
+  const size_t n = name_length(text);
+  return fmt::format("{}{}", n ? name : "", text.substr(n));
+}
+
+// What f() returns; the errors of ops in it get that name.
+template <class F>
+auto with_name(std::string_view name, F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    if (typeid(e) != typeid(Error) || name.empty()) throw;
+    throw Error(renamed(e.what(), name));
+  }
+}
 
 template <class... Args>
 [[noreturn]] void fail(const char* op, fmt::format_string<Args...> text, Args&&... args) {

@@ -296,8 +296,8 @@ void note_view(lua_State* L, State& state, const Value& whole) {
 }
 
 void forget_view(Box& box) {
-  if (!box.view) return;
   State& state = *box.state;
+  if (!box.view || state.closed) return;
   const ViewSlot slot = state.view_slots[box.view - 1];
   std::vector<uint32_t>& views = state.views.find(slot.of)->second;
   views[slot.place] = views.back();  // in no order, so that a million views go as fast as one after the other

@@ -289,13 +289,8 @@ int call_lists_in_place(lua_State* L, State& state) {
 // Errors of the op name what the script called: `add_`, not `add`.
 template <int (*call)(lua_State*, State&)>
 int named_in_place(lua_State* L, State& state) {
-  try {
-    return call(L, state);
-  } catch (const Error& e) {
-    const std::string op = upvalue_binding(L).op->name, text = e.what();
-    if (text.starts_with(op + ": ")) throw Error(op + "_" + text.substr(op.size()));
-    throw;
-  }
+  const std::string name = std::string(upvalue_binding(L).op->name) + "_";
+  return run_as(state, name.c_str(), [&] { return call(L, state); });
 }
 
 lua_CFunction function_of(const OpDef& op) {

@@ -212,6 +212,8 @@ void State::close() {
   drop_histories(ctx);
   empty(hosted);
   empty(views);
+  empty(view_slots);
+  empty(free_view_slots);
   ctx.generator = {};
   ctx.script_position = nullptr;
 }

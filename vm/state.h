@@ -102,6 +102,7 @@ class State {
   TraceSession* symbols = nullptr;         // the graph that symbols outside of traces stand in
   TraceSession* paused_trace = nullptr;    // the trace while core.untraced runs: types of its tensors can be read
   uint64_t next_stamp = 1;                 // of runs of programs
+  const char* written = nullptr;           // what the script called the op that runs, where that is not its name
   lua_State* running = nullptr;            // where callbacks from backward run
   int walks = 0;                           // backward calls that are under way
   std::vector<int> dead_references;        // to give back at the next entry; room for all that live
@@ -221,6 +222,17 @@ int entry(lua_State* L) {
     push_error(L, e.what());
   }
   return lua_error(L);
+}
+
+// What f() returns; its errors, and those of the ops that it traces when they run, name what the script wrote.
+template <class F>
+int run_as(State& state, const char* name, F&& f) {
+  struct Scope {
+    const char*& place;
+    const char* before;
+    ~Scope() { place = before; }
+  } scope{state.written, std::exchange(state.written, name)};
+  return with_name(name, f);
 }
 
 struct Registration {

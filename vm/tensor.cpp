@@ -388,7 +388,7 @@ Value filled_like(State& state, const Value& x, double number) {
 }
 
 // x:copy_(y): y broadcast, cast and moved to x's type.
-int copy_in_place(lua_State* L, State& state) {
+int copy_to(lua_State* L, State& state) {
   state.update_modes();
   Box& box = check_box(L, state, 1, "copy_", "x");
   require_value(L, box, 1, "copy_", "x");
@@ -420,6 +420,8 @@ int copy_in_place(lua_State* L, State& state) {
   lua_settop(L, 1);
   return 1;
 }
+
+int copy_in_place(lua_State* L, State& state) { return run_as(state, "copy_", [&] { return copy_to(L, state); }); }
 
 int fill(lua_State* L, State& state, const char* op, double number) {
   state.update_modes();
@@ -460,7 +462,7 @@ int same_box(lua_State* L, State& state) {
 
 // Upvalues 2, 3, 4: methods, C getters, Lua getters.
 int read_field(lua_State* L, State& state) {
-  if (lua_type(L, 2) != LUA_TSTRING) return index_read(L, state);
+  if (lua_type(L, 2) != LUA_TSTRING) return run_as(state, "index", [&] { return index_read(L, state); });
   lua_pushvalue(L, 2);
   lua_rawget(L, table_upvalue(L, 2));
   if (!lua_isnil(L, -1)) return 1;
@@ -484,7 +486,7 @@ int read_field(lua_State* L, State& state) {
 }
 
 int write_field(lua_State* L, State& state) {
-  if (lua_type(L, 2) != LUA_TSTRING) return index_write(L, state);
+  if (lua_type(L, 2) != LUA_TSTRING) return run_as(state, "index", [&] { return index_write(L, state); });
   for (int setters = 2; setters <= 3; ++setters) {
     lua_pushvalue(L, 2);
     lua_rawget(L, table_upvalue(L, setters));

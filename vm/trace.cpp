@@ -189,7 +189,10 @@ int32_t TraceSession::input_of(lua_State* L, int i) {
   return int32_t(captured.size()) - 1;
 }
 
-std::string TraceSession::position() { return script_position(L_); }
+std::string TraceSession::position() {
+  const std::string at = script_position(L_);
+  return at.empty() || !state_.written ? at : at + ": " + state_.written;
+}
 
 Mode TraceSession::training_mode(Context& ctx) {
   return state_.training_token < first_token_ ? Mode::kAuto : ctx.training ? Mode::kOn : Mode::kOff;

@@ -135,3 +135,37 @@ t.test("bodies name what is around them", function()
     return (pg.foreach(function(row, s) return pg.loop(2, inner, row), s end, x, T()))
   end, {T(3)}, {T(2)})
 end)
+
+t.test("values that a run finds wrong", function()
+  local function at(name, f)
+    same(name .. ": bad argument 'index' (expected index values from 1 to 3 or -3 to -1, got 7 at position 2)",
+      function(x, i)
+        local y = x:clone()
+        return f(y, i) or y
+      end, {T(3), int{1, 2}}, {T(3), int{1, 7}})
+  end
+  at("scatter_", function(y, i) y:scatter_(1, i, 5) end)
+  at("scatter_add_", function(y, i) y:scatter_add_(1, i, T(2)) end)
+  at("index_add_", function(y, i) y:index_add_(1, i, T(2)) end)
+  at("index", function(y, i) y[i] = 3 end)
+  at("index", function(y, i) return y[i] * 1 end)
+  at("gather", function(y, i) return y:gather(1, i) end)
+  at("index_add", function(y, i) return y:index_add(1, i, T(2)) end)
+end)
+
+t.test("frozen and imported graphs name what the script wrote", function()
+  local net = pg.nn.block{forward = function(_, x, y)
+    local z = x:clone()
+    z:copy_(y)
+    return z[3] * 1
+  end}
+  net:initialize()
+  net:hybridize()
+  net(T(4), T(4))
+  local json, tensors = net:export(t.tmp("named"))
+  for _, run in ipairs{net:freeze(), pg.nn.SymbolBlock.imports(json, {"data1", "data2"}, tensors)} do
+    local function call(...) return type(run) == "table" and run(...) or run:run(...) end
+    t.error_contains(function() call(T(4), T(3)) end, "copy_: ")
+    t.error_contains(function() call(T(2), T(2)) end, "index: ")
+  end
+end)
