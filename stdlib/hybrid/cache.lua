@@ -154,6 +154,14 @@ local function is_fruitless(self)
   return self.fruitless >= cache.patience
 end
 
+-- An entry that asks for numbers before its run gets those of this call again, where a program has refused the call after they
+-- were asked for. It takes the mark back at once.
+local function ask_again(self, entry, attempt)
+  self.refused = false
+  if not entry.asks then return end
+  for _, note in ipairs(attempt) do self.refused = self.refused or type(note.id) == "string" end
+end
+
 -- The first run of a new entry is the call that traced it: not a hit.
 local function first_run(self, entry, ok, ...)
   self.fresh = nil
@@ -180,8 +188,6 @@ local function trace_anew(self, n, ...)
     return self.body(...)
   end
   learn_paths(self, attempt, arguments)
-  local refused = self.refused
-  self.refused = false
   local entry, why = trace.run(self, n, arguments, attempt)
   if not entry then
     run_eagerly(self, why)
@@ -192,7 +198,8 @@ local function trace_anew(self, n, ...)
   if self.on_trace then self.on_trace(entry) end
   entry.inputs = nil
   insert(self, entry)
-  self.fresh, self.refused = entry, refused
+  self.fresh = entry
+  ask_again(self, entry, attempt)
   return first_run(self, entry, pcall(entry.exec, n, ...))
 end
 
@@ -211,7 +218,6 @@ local function trace_call(self, n, ...)
 end
 
 local function promote(self, entry, position, hits, ...)
-  self.refused = false
   if entry.hits > hits and self.order[position] == entry then
     table.remove(self.order, position)
     table.insert(self.order, 1, entry)
@@ -233,10 +239,12 @@ local function miss(entry, id, n, ...)
     return self.body(unpack({...}, 1, n))
   end
   if position == 1 then self.attempt = {} end
-  if type(id) == "string" then self.refused = true end  -- after what comes before a run was done
   self.attempt[#self.attempt + 1] = {entry = entry, id = id}
   local other = order[position + 1]
-  if other then return promote(self, other, position + 1, other.hits, other.exec(n, ...)) end
+  if other then
+    ask_again(self, other, self.attempt)
+    return promote(self, other, position + 1, other.hits, other.exec(n, ...))
+  end
   return trace_call(self, n, ...)
 end
 

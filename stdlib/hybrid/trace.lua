@@ -356,7 +356,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   for i, c in ipairs(captured) do fetches[i] = fetch_of(boxes, c.box) end
   local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.functions}
   entry.captured, entry.inputs = known, captured
-  entry.compares = #guards.items
+  entry.compares, entry.asks = #guards.items, hooks.before[1] ~= nil
   entry.exec = guard.build{
     entry = entry, n = n, guards = guards, program = program, run = trace.backend.run, fetches = fetches, writes = templates,
     epoch = w.epoch, miss = cache.miss, written = written_cells(changes), before = hooks.before[1] and hooks.before, after = hooks.after[1] and hooks.after,

@@ -58,11 +58,12 @@ local writable = {
   "up_tab.a", "a.n", "b.n", "math.myk", "o.t1.v", "o.t2.v", "o.obj.k", "o.pair.first.v", "GG.G_n",
 }
 
+-- Lists keep no holes: of one with holes # may be any border.
 local mutations = {
   "o.n = r", "o.n = nil", "o.n = 'text'", "o.n = -r", "o.n = 0.5 * r", "o.n = false", "o.absent = r",
   "o.absent = nil", "o.cfg.a = r", "o.cfg.b = r", "o.cfg.b = nil", "o.cfg.c = r", "o.cfg.d = r", "o.cfg = {a = r}",
   "o.cfg = {b = 2, a = r}", "o.cfg.a = nil; o.cfg.z = r", "o.cfg[true] = r", "o.cfg[0.5 * r] = r", "o.cfg[r] = r",
-  "o.list[1] = r", "o.list[3] = r", "o.list[3] = nil", "o.list[#o.list + 1] = r", "o.list[#o.list] = nil",
+  "o.list[1] = r", "o.list[#o.list] = r", "o.list[#o.list + 1] = r", "o.list[#o.list] = nil",
   "o.list = {r}", "o.list = {}", "o.list[0] = r",
   "table.insert(o.list, 1, r)", "table.remove(o.list, 1)", "table.sort(o.list)", "o.key = ({'a', 'b', 'n', 'v'})[r]",
   "o.key = nil", "o.key = r", "o.gname = ({'G_n', 'G_absent', 'G_x', 'G_n'})[r]",

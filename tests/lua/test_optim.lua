@@ -218,3 +218,30 @@ t.test("parameters, gradients and the trainer's state survive pg.scope", functio
   t.close(net.weight, {{-1.5, -1.5}})
   t.equal(net.weight.grad:totable(), {{1, 1}})
 end)
+
+t.test("a scheduler is asked for each update of a traced step, also after one that froze all", function()
+  local function run(wrap)
+    local asked, w = {}, pg.ones(2):attach_grad()
+    local net = pg.nn.Dense(1, {in_units = 2})
+    net:initialize(pg.init.Constant(0.5))
+    local trainer = pg.optim.Trainer(net:collect_params(), "adam", {lr_scheduler = function(n)
+      asked[n] = true
+      return 0.1 / n
+    end})
+    local step = wrap(function(x)
+      local l = pg.record(function() return (net(x) - 3):square():mean() + w:sum() end)
+      l:backward()
+      trainer:step(1, true)
+      return l
+    end)
+    local losses = {}
+    for _, request in ipairs{"write", "null", "write", "add", "write", "null", "null", "write"} do
+      for _, p in pairs(net:collect_params()) do p.grad_req = request end
+      losses[#losses + 1] = step(pg.ones(4, 2)):item()
+    end
+    return losses, asked
+  end
+  local plain, traced = {run(function(f) return f end)}, {run(pg.jit)}
+  for i, loss in ipairs(plain[1]) do t.close(traced[1][i], loss, {rtol = 1e-6}) end
+  for n in pairs(plain[2]) do t.check(traced[2][n], "update " .. n) end
+end)
