@@ -125,7 +125,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<int32_t> inputs;         // nodes of kind kInput, in the order of the call
   std::vector<Operand> outputs;        // none of them an immediate
-  std::vector<std::string> lines;      // "file:line" of the script; "file:line: name" where it called the op by another name
+  std::vector<std::string> lines;      // "file:line" of the script; and ": name" where it called the op by another one
   std::vector<TypeGuard> guards;       // of traces
   std::vector<uint64_t> ticks;         // how many ticks a run takes of each generator
 

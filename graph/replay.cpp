@@ -30,8 +30,7 @@ class Replayer {
       sequences_.push_back(ctx_.next_sequence);
       if (node.kind != NodeKind::kInput) {
         const Imposed imposed(*this, node);
-        const std::string_view name = node.line < 0 ? "" : name_in(graph_.lines[size_t(node.line)]);
-        values_[i] = with_name(name, [&] { return results(node); });
+        values_[i] = with_name(name_of(node), [&] { return results(node); });
       }
       check_guards(i);
     }
@@ -44,6 +43,11 @@ class Replayer {
   }
 
  private:
+  // What the script called the op, where that is not its name.
+  std::string_view name_of(const Node& node) const {
+    return node.line < 0 ? std::string_view() : name_in(graph_.lines[size_t(node.line)]);
+  }
+
   // What this graph needs of types, the one that it becomes part of needs too.
   void check_guards(size_t i) {
     for (; next_guard_ < guards_.size() && guards_[next_guard_]->of.node <= int32_t(i); ++next_guard_) {
@@ -67,8 +71,7 @@ class Replayer {
       if (node.training != Mode::kAuto) r.builder_->imposed_training = node.training;
       if (node.recording != Mode::kAuto) r.builder_->imposed_recording = node.recording;
       before_name_ = r.builder_->imposed_name;
-      if (node.line >= 0)
-        if (const std::string_view name = name_in(r.graph_.lines[size_t(node.line)]); !name.empty()) r.builder_->imposed_name = name;
+      if (const std::string_view name = r.name_of(node); !name.empty()) r.builder_->imposed_name = name;
     }
     ~Imposed() {
       if (!r_.builder_) return;

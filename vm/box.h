@@ -36,7 +36,8 @@ void require_value(lua_State* L, Box& box, int i, const char* op, const char* na
 Box& push_box(lua_State* L, State& state, Value value);
 void push_results(lua_State* L, State& state, Values& values);
 
-// Takes the box out of its pg.scope; puts the one at stack index i into the innermost running scope of the first `below`.
+// Takes the box out of its pg.scope; puts the one at stack index i into the innermost running scope of the first
+// `below`.
 void leave_scope(Box& box);
 void enter_scope(lua_State* L, State& state, int i, size_t below);
 

@@ -60,13 +60,14 @@ namespace {
 
 size_t last_size = 0, header = 0;  // of the last block that Lua asked for; of a userdata, its metatable included
 
-// LuaJIT drops a finalizer for which its stack cannot grow, and the tensor stays for good. It is let go of here, so that the
-// test sees what else stays.
+// LuaJIT drops a finalizer for which its stack cannot grow, and the tensor stays for good. It is let go of here, so that
+// the test sees what else stays.
 void release_dropped(void* block) {
   auto* box = reinterpret_cast<pg::vm::Box*>(static_cast<char*>(block) + header);
   if (!box->state || !pg::vm::is_live(box->state) || box->collected) return;
-  const void** words = static_cast<const void**>(block);
-  if (std::find(words, words + header / sizeof *words, box->state->tensor_metatable) == words + header / sizeof *words) return;
+  const auto* words = static_cast<const void* const*>(block);
+  const auto* end = words + header / sizeof *words;
+  if (std::find(words, end, box->state->tensor_metatable) == end) return;
   box->value = pg::Value();
   box->collected = true;
 }
