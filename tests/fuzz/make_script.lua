@@ -58,7 +58,8 @@ local writable = {
   "up_tab.a", "a.n", "b.n", "math.myk", "o.t1.v", "o.t2.v", "o.obj.k", "o.pair.first.v", "GG.G_n",
 }
 
--- Lists keep no holes: of one with holes # may be any border.
+-- Lists keep no holes: of one with holes # may be any border. Compiled code goes where a variable that no function assigns is
+-- changed: LuaJIT has its value in it.
 local mutations = {
   "o.n = r", "o.n = nil", "o.n = 'text'", "o.n = -r", "o.n = 0.5 * r", "o.n = false", "o.absent = r",
   "o.absent = nil", "o.cfg.a = r", "o.cfg.b = r", "o.cfg.b = nil", "o.cfg.c = r", "o.cfg.d = r", "o.cfg = {a = r}",
@@ -125,7 +126,7 @@ local mutations = {
   "getmetatable(o.lazy).__index = function() return r end", "getmetatable(o.lazy).__index = {v = r}", "o.lazy.v = r",
   "o.lazy.v = nil", "o.words.a = ('w'):rep(r)", "o.words = {a = r}", "setmetatable(o.words, {__index = {a = 'zz'}})",
   "o.s = ('s'):rep(r)", "o.s = ({'a', 'z', 'a\\n', 'a\\0'})[r]", "o.s = 12", "shared_n = r",
-  "debug.setupvalue(peek, 1, r)", "debug.upvaluejoin(peek, 1, env_read2, 1)",
+  "debug.setupvalue(peek, 1, r); jit.flush()", "debug.upvaluejoin(peek, 1, env_read2, 1); jit.flush()",
   "sort_down = r > 2", "o.names[1] = ({'a', 'b', 'zz', 'c'})[r]", "o.names[3] = 'a'", "o.names = {}",
   "o.pair.first = o.pair.second", "o.pair.second = {v = r}", "o.pair = {first = {v = 1}, second = {v = r}}",
   "o.unread = r", "train = not train", "G_unread = {r}", "o.unread = {T(r)}", "collectgarbage()",
