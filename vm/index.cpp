@@ -280,7 +280,8 @@ void note_view(lua_State* L, State& state, const Value& whole) {
   const Buffer* const buffer = whole.array().buffer.get();
   if (state.free_view_slots.empty()) {
     state.view_slots.push_back({});
-    if (state.free_view_slots.capacity() < state.view_slots.size()) state.free_view_slots.reserve(2 * state.view_slots.size() + 16);
+    if (state.free_view_slots.capacity() < state.view_slots.size())
+      state.free_view_slots.reserve(2 * state.view_slots.size() + 16);
     state.free_view_slots.push_back(uint32_t(state.view_slots.size()));
   }
   const uint32_t slot = state.free_view_slots.back();

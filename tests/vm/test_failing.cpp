@@ -60,8 +60,8 @@ namespace {
 
 size_t last_size = 0, header = 0;  // of the last block that Lua asked for; of a userdata, its metatable included
 
-// LuaJIT drops a finalizer for which its stack cannot grow, and the tensor stays for good. It is let go of here, so that
-// the test sees what else stays.
+// LuaJIT drops a finalizer for which its stack cannot grow, and the tensor stays for good. It is let go of here, so
+// that the test sees what else stays.
 void release_dropped(void* block) {
   auto* box = reinterpret_cast<pg::vm::Box*>(static_cast<char*>(block) + header);
   if (!box->state || !pg::vm::is_live(box->state) || box->collected) return;
