@@ -56,6 +56,55 @@ Graph gradients_of(const Specialized& joint) {
 
 int64_t rows_of(const Value& v) { return v.shape()[0]; }
 
+// A value of as many dims as there can be has no room for the dim of steps: it is kept flat.
+bool has_full_rank(const Type& type) { return type.shape.size() == kMaxRank; }
+
+Value reshaped(Context& ctx, const Value& v, const Dims& shape) {
+  return call<"reshape">(Var(ctx, v), {{"shape", ints(shape)}}).value();
+}
+
+Values inputs_of(GraphBuilder& builder, const Graph& graph) {
+  Values inputs;
+  for (int32_t k : graph.inputs) inputs.push_back(builder.add_input(graph.nodes[size_t(k)].types[0]));
+  return inputs;
+}
+
+Graph finished(GraphBuilder& builder, const Values& outputs, const Graph& from) {
+  for (const Value& v : outputs) builder.graph.outputs.push_back(builder.operand_of(v));
+  builder.graph.ticks = from.ticks;
+  return std::move(builder.graph);
+}
+
+// The graph with those of its outputs flat that have full rank, from this one on.
+Graph with_flat_outputs(Context& ctx, Graph graph, size_t from) {
+  const auto is_full = [&](const Operand& output) { return has_full_rank(graph.type(output)); };
+  if (std::none_of(graph.outputs.begin() + ptrdiff_t(from), graph.outputs.end(), is_full)) return graph;
+  GraphBuilder builder(GraphBuilder::Stage::kReplay);
+  const Writing writing(ctx, builder);
+  Values out = builder.splice(ctx, graph, inputs_of(builder, graph));
+  for (size_t k = from; k < out.size(); ++k)
+    if (has_full_rank(out[k].type())) out[k] = reshaped(ctx, out[k], {-1});
+  return finished(builder, out, graph);
+}
+
+// The graph which takes those of these inputs flat that have full rank.
+Graph with_flat_inputs(Context& ctx, Graph graph, std::span<const size_t> places) {
+  const auto type_at = [&](size_t place) -> const Type& { return graph.nodes[size_t(graph.inputs[place])].types[0]; };
+  if (std::none_of(places.begin(), places.end(), [&](size_t place) { return has_full_rank(type_at(place)); })) return graph;
+  GraphBuilder builder(GraphBuilder::Stage::kReplay);
+  const Writing writing(ctx, builder);
+  Values inputs;
+  for (size_t k = 0; k < graph.inputs.size(); ++k) {
+    Type type = type_at(k);
+    const Dims shape = type.shape;
+    const bool flat = has_full_rank(type) && std::find(places.begin(), places.end(), k) != places.end();
+    if (flat) type.shape = {numel(shape)};
+    const Value input = builder.add_input(type);
+    inputs.push_back(flat ? reshaped(ctx, input, shape) : input);
+  }
+  return finished(builder, builder.splice(ctx, graph, inputs), graph);
+}
+
 }  // namespace
 
 // A branch or loop as it was applied, which its gradient needs to know.
@@ -279,28 +328,21 @@ Values Replay::loop(Node node, Values in) {
   return emit_control(applied, &Replay::loop_gradient);
 }
 
-// Has the loop at a node of the program give out what backward wants of each step besides `outputs` of its body: the rest of
-// forward's outputs, then what the body takes as these carries.
-void Replay::keep_for_backward(int32_t at, Graph forward, size_t outputs, std::span<const Operand> carries) {
+// Has the loop at a node of the program give out what backward wants of each step: the outputs of forward after the first
+// `outputs`, which are those of the body.
+void Replay::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
   Node& node = builder_.graph.nodes[size_t(at)];
   const size_t flag = node.loop.conditional, had = flag + node.types.size() - 1;
   for (size_t k = outputs; k < forward.outputs.size(); ++k)
     node.types.push_back(stack_type(forward.type(forward.outputs[k]), std::max<int64_t>(node.loop.limit, 0)));
-  for (const Operand& carry : carries) {
-    node.types.push_back(stack_type(forward.type(carry), std::max<int64_t>(node.loop.limit, 0)));
-    forward.outputs.push_back(carry);
-  }
   if (had > outputs) {  // it has given out more before
     const Graph before = *node.bodies[0];
     GraphBuilder both(GraphBuilder::Stage::kReplay);
-    Values inputs;
-    for (int32_t k : before.inputs) inputs.push_back(both.add_input(before.nodes[size_t(k)].types[0]));
+    const Values inputs = inputs_of(both, before);
     Values out = both.splice(ctx_, before, inputs);
     const Values more = both.splice(ctx_, without_effects(forward), inputs);
     append(out, std::span(more).subspan(outputs));
-    for (const Value& v : out) both.graph.outputs.push_back(both.operand_of(v));
-    both.graph.ticks = before.ticks;
-    forward = std::move(both.graph);
+    forward = finished(both, out, before);
   }
   node.bodies = {std::make_shared<const Graph>(std::move(forward))};
 }
@@ -317,12 +359,17 @@ struct Replay::StepBack {
 Replay::StepBack Replay::step_back_again(const Applied& applied, const Specialized& joint) {
   const Layout at(applied.node);
   StepBack step;
-  step.graph = gradients_of(joint);
+  std::vector<size_t> stacked;
   for (size_t k = 0; k < 1 + at.slices + at.carries + at.captures; ++k) step.kept.push_back(int32_t(k));
   Node again = applied.node;
   Graph extended = without_effects(*applied.node.bodies[0]);
-  for (size_t k = 0; k < at.carries; ++k) extended.outputs.push_back(Operand::of(size_t(extended.inputs[at.carry(k)])));
-  again.bodies = {std::make_shared<const Graph>(std::move(extended))};
+  const size_t outputs = extended.outputs.size();
+  for (size_t k = 0; k < at.carries; ++k) {
+    stacked.push_back(at.carry(k));
+    extended.outputs.push_back(Operand::of(size_t(extended.inputs[at.carry(k)])));
+  }
+  step.graph = with_flat_inputs(ctx_, gradients_of(joint), stacked);
+  again.bodies = {std::make_shared<const Graph>(with_flat_outputs(ctx_, std::move(extended), outputs))};
   const Values out = loop(again, applied.in);
   append(step.carries, std::span(out).subspan(out.size() - at.carries));
   return step;
@@ -336,15 +383,19 @@ Replay::StepBack Replay::step_back_kept(const Applied& applied, Specialized join
   joint.graph = optimize(std::move(joint.graph), whole);
   Split halves = split(joint, applied.node.loop.recompute);
   StepBack step;
-  step.graph = std::move(halves.backward);
   step.kept = std::move(halves.kept);
   step.carries = Values(at.carries);
   const size_t residuals = halves.forward.outputs.size() - joint.outputs;
-  std::vector<Operand> carries;
-  for (int32_t k : step.kept)
-    if (at.is_carry(size_t(k))) carries.push_back(Operand::of(size_t(halves.forward.inputs[size_t(k)])));
+  std::vector<size_t> stacked;  // inputs of a step back
+  for (size_t i = 0; i < step.kept.size(); ++i) {
+    if (!at.is_carry(size_t(step.kept[i]))) continue;
+    halves.forward.outputs.push_back(Operand::of(size_t(halves.forward.inputs[size_t(step.kept[i])])));
+    stacked.push_back(i);
+  }
+  for (size_t k = 0; k < residuals; ++k) stacked.push_back(step.kept.size() + k);
+  step.graph = with_flat_inputs(ctx_, std::move(halves.backward), stacked);
   size_t next = builder_.graph.nodes[size_t(applied.at)].types.size();
-  keep_for_backward(applied.at, std::move(halves.forward), joint.outputs, carries);
+  keep_for_backward(applied.at, with_flat_outputs(ctx_, std::move(halves.forward), joint.outputs), joint.outputs);
   for (size_t k = 0; k < residuals; ++k) step.residuals.push_back(builder_.symbol({applied.at, int32_t(next++), 0}));
   for (int32_t k : step.kept)
     if (at.is_carry(size_t(k))) step.carries[size_t(k) - at.carry(0)] = builder_.symbol({applied.at, int32_t(next++), 0});

@@ -61,7 +61,7 @@ class Replay {
   Values loop_gradient(const Applied& applied, std::span<const Value> dys);
   StepBack step_back_again(const Applied& applied, const Specialized& joint);
   StepBack step_back_kept(const Applied& applied, Specialized joint);
-  void keep_for_backward(int32_t at, Graph forward, size_t outputs, std::span<const Operand> carries);
+  void keep_for_backward(int32_t at, Graph forward, size_t outputs);
   // graph/specialize_checkpoint.cpp
   Values checkpointed(const Node& node, const Values& in);
   Values checkpointed_while(const Node& node, const Values& in, int64_t size);

@@ -201,6 +201,61 @@ t.test("deep nests: eight loops in each other", function()
   t.close(x.grad:item(), 1.01 ^ 32, {rtol = 1e-5})
 end)
 
+-- What the steps of loops keep for backward has one dim more at each level, and a tensor has at most 12.
+local loops = {
+  loop = function(f, x) return (pg.loop(1, function(_, s) return f(s) end, x)) end,
+  foreach = function(f, x)
+    local rows, last = pg.foreach(function(d, s)
+      local y = f(s) * d
+      return y, y + 0.5
+    end, pg.tensor{{0.5, 0.7}, {0.3, 0.9}}, x)
+    return last + rows:sum(1)
+  end,
+  bounded = function(f, x)
+    local rows, last = pg.while_loop(function(i) return i:lt(1) end, function(i, s)
+      local y = f(s)
+      return y, {i + 1, y}
+    end, {pg.tensor(0), x}, {max_iterations = 2})
+    return last[2] * rows[1]
+  end,
+  unbounded = function(f, x)
+    local _, last = pg.while_loop(function(i) return i:lt(1) end, function(i, s) return nil, {i + 1, f(s)} end, {pg.tensor(0), x})
+    return last[2]
+  end,
+}
+
+for name, innermost in pairs(loops) do
+  t.test("gradients of both orders through 14 loops in each other: " .. name, function()
+    local function nest(depth, x)
+      if depth == 0 then return x * x * 0.5 + 0.1 end
+      local level = depth > 2 and loops.loop or innermost
+      return level(function(s) return nest(depth - 1, s) end, x):tanh()
+    end
+    local function f(x) return nest(14, x):sum() end
+    local function slope(x) return pg.grad(f)(x):sum() end
+    local x = pg.tensor{0.5, -0.9}
+    for order, g in ipairs{f, slope} do
+      local expected = pg.debug(function() return pg.grad(g)(x) end)
+      t.close(pg.grad(g)(x), expected, {rtol = 1e-4, atol = 1e-12}, "order " .. order)
+      t.close(pg.jit(function(y) return pg.grad(g)(y) end)(x), expected, {rtol = 1e-4, atol = 1e-12}, "jit, order " .. order)
+      t.close(pg.grad(pg.jit(g))(x), expected, {rtol = 1e-4, atol = 1e-12}, "of a jit, order " .. order)
+      assert(expected:abs():min():item() > 1e-9, tostring(expected))
+    end
+  end)
+end
+
+t.test("gradients through a loop over a state of 12 dims", function()
+  local shape = {2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}
+  local function f(x) return pg.loop(3, function(i, s) return (s * s * 0.5 + i):tanh() end, x):sum() end
+  local x = pg.tensor({0.1, 0.4, -0.3, 0.2}):reshape(shape)
+  local function slope(y) return pg.grad(f)(y):sum() end
+  for order, g in ipairs{f, slope} do
+    local expected = pg.debug(function() return pg.grad(g)(x) end)
+    t.close(pg.jit(pg.grad(g))(x), expected, {rtol = 1e-4, atol = 1e-7}, "order " .. order)
+    t.equal(expected.shape, shape)
+  end
+end)
+
 t.test("wide states: two hundred carries, a hundred outputs", function()
   local states = {}
   for k = 1, 200 do states[k] = pg.full({2}, k):attach_grad() end
