@@ -1,6 +1,6 @@
 // Checkpointed loops (Chen et al. 2016, "Training deep nets with sublinear memory cost"): a loop over chunks of steps whose gradient
 // keeps the carries at the start of each chunk and runs the chunk again. Stacks of a chunk live while it is gone back through.
-#include "graph/specialize_replay.h"
+#include "graph/specializer.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -136,7 +136,7 @@ std::shared_ptr<const Graph> with_base(Context& ctx, const Graph& body, const Op
 }  // namespace
 
 // A known number of steps: whole chunks, then the rest as a loop of its own.
-Values Replay::checkpointed(const Node& node, const Values& in) {
+Values Specializer::checkpointed(const Node& node, const Values& in) {
   const int64_t size = node.loop.checkpoint;
   Node plain = node;
   plain.loop.checkpoint = 0;
@@ -192,7 +192,7 @@ Values Replay::checkpointed(const Node& node, const Values& in) {
 }
 
 // A number of steps that a condition or a count decides. The chunks carry the condition and the number of steps.
-Values Replay::checkpointed_while(const Node& node, const Values& in, int64_t size) {
+Values Specializer::checkpointed_while(const Node& node, const Values& in, int64_t size) {
   Node traced = node;
   Values operands = in;
   if (node.loop.counted) close_count(traced, operands);
@@ -259,7 +259,7 @@ Values Replay::checkpointed_while(const Node& node, const Values& in, int64_t si
 }
 
 // A counted loop as one whose condition compares the number of the step with the count.
-void Replay::close_count(Node& node, Values& in) {
+void Specializer::close_count(Node& node, Values& in) {
   Operands parts(node, in);
   const Value count = parts.first[0];
   const bool conditional = node.loop.conditional;

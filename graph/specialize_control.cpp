@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "graph/passes/passes.h"
-#include "graph/specialize_replay.h"
+#include "graph/specializer.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -108,7 +108,7 @@ Graph with_flat_inputs(Context& ctx, Graph graph, std::span<const size_t> places
 }  // namespace
 
 // A branch or loop as it was applied, which its gradient needs to know.
-struct Replay::Applied {
+struct Specializer::Applied {
   Node node;                              // as a trace has it, but for a closed condition
   Values in;                              // with their history
   std::vector<Signature> signatures;      // of the bodies, with the flows that were found
@@ -119,7 +119,7 @@ struct Replay::Applied {
   int32_t at = -1;                        // the node in the program
 };
 
-Signature Replay::body_signature(const Graph& body) const {
+Signature Specializer::body_signature(const Graph& body) const {
   Signature signature;
   signature.recording = ctx_.recording;
   signature.training = ctx_.training;
@@ -128,7 +128,8 @@ Signature Replay::body_signature(const Graph& body) const {
   return signature;
 }
 
-Values Replay::emit_control(std::shared_ptr<Applied> applied, Values (Replay::*gradient)(const Applied&, std::span<const Value>)) {
+Values Specializer::emit_control(std::shared_ptr<Applied> applied,
+                                 Values (Specializer::*gradient)(const Applied&, std::span<const Value>)) {
   Node node = applied->node;
   node.bodies = applied->bodies;
   node.training = node.recording = Mode::kAuto;
@@ -150,7 +151,7 @@ Values Replay::emit_control(std::shared_ptr<Applied> applied, Values (Replay::*g
 
 // Branches -------------------------------------------------------------------------------------------------------------------
 
-Values Replay::cond(const Node& node, const Values& in) {
+Values Specializer::cond(const Node& node, const Values& in) {
   auto applied = std::make_shared<Applied>();
   applied->node = node;
   applied->in = in;
@@ -162,7 +163,7 @@ Values Replay::cond(const Node& node, const Values& in) {
       signature.types[k - 1] = in[k].type();
       signature.flows[k - 1] = requires_grad(in[k]) ? Flow::kHistory : Flow::kNone;
     }
-    Replay body(*trace, signature, {false, {}});
+    Specializer body(*trace, signature, {false, {}});
     applied->bodies.push_back(std::make_shared<const Graph>(body.run().graph));
     applied->flows.push_back(body.flows);
     for (size_t k = 0; k < flowing.size(); ++k) flowing[k] |= body.flows[k];
@@ -180,11 +181,11 @@ Values Replay::cond(const Node& node, const Values& in) {
     builder_.control(ctx_, effects, in, {});
     return {};
   }
-  return emit_control(applied, &Replay::cond_gradient);
+  return emit_control(applied, &Specializer::cond_gradient);
 }
 
 // A cond on the same predicate whose branches run the branch again and go back through it.
-Values Replay::cond_gradient(const Applied& applied, std::span<const Value> dys) {
+Values Specializer::cond_gradient(const Applied& applied, std::span<const Value> dys) {
   const Node& node = applied.node;
   const size_t captures = node.inputs.size() - 1;
   Heads heads;
@@ -200,7 +201,7 @@ Values Replay::cond_gradient(const Applied& applied, std::span<const Value> dys)
   std::vector<Specialized> joints;
   std::vector<char> wanted(captures);
   for (size_t b = 0; b < 2; ++b) {
-    joints.push_back(Replay(*node.bodies[b], applied.signatures[b], heads).run());
+    joints.push_back(Specializer(*node.bodies[b], applied.signatures[b], heads).run());
     for (int32_t k : joints[b].wanted) wanted[size_t(k)] = true;
   }
   Node gradient = node;
@@ -239,12 +240,12 @@ Values Replay::cond_gradient(const Applied& applied, std::span<const Value> dys)
 // Loops ----------------------------------------------------------------------------------------------------------------------
 
 // Makes the second body of a conditional loop of a trace an operand, what it says at first, and the first output of the body.
-void Replay::close_condition(Node& node, Values& in) {
+void Specializer::close_condition(Node& node, Values& in) {
   const std::shared_ptr<const Graph> body = node.bodies[0], condition = node.bodies[1];
   const size_t slices = size_t(node.loop.slices), carries = size_t(node.loop.carries), first = size_t(node.loop.counted);
   Values at_first{zeros(index_type())};
   append(at_first, std::span(in).subspan(first + slices));
-  const Value flag = inlined(*condition, at_first)[0];
+  const Value flag = interpret(*condition, at_first)[0];
   Values with;
   append(with, std::span(in).subspan(0, first));
   with.push_back(flag);
@@ -281,7 +282,7 @@ void check_carry(const Node& node, size_t k, const Type& before, const Type& aft
 
 }  // namespace
 
-Values Replay::loop(Node node, Values in) {
+Values Specializer::loop(Node node, Values in) {
   if (node.loop.conditional && node.bodies.size() == 2) close_condition(node, in);
   if (node.loop.checkpoint > 0) return checkpointed(node, in);
   const Layout at(node);
@@ -300,7 +301,7 @@ Values Replay::loop(Node node, Values in) {
   std::vector<char> flows;
   for (bool again = true; again;) {  // until no further carry turns out to depend on what gradients flow to
     again = false;
-    Replay replay(trace, signature, {false, {}});
+    Specializer replay(trace, signature, {false, {}});
     const Graph body = replay.run().graph;
     flows = replay.flows;
     for (size_t k = 0; k < at.carries; ++k) {
@@ -325,12 +326,12 @@ Values Replay::loop(Node node, Values in) {
   applied->in = std::move(in);
   applied->signatures = {signature};
   applied->flows = {flows};
-  return emit_control(applied, &Replay::loop_gradient);
+  return emit_control(applied, &Specializer::loop_gradient);
 }
 
 // Has the loop at a node of the program give out what backward wants of each step: the outputs of forward after the first
 // `outputs`, which are those of the body.
-void Replay::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
+void Specializer::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
   Node& node = builder_.graph.nodes[size_t(at)];
   const size_t flag = node.loop.conditional, had = flag + node.types.size() - 1;
   for (size_t k = outputs; k < forward.outputs.size(); ++k)
@@ -348,7 +349,7 @@ void Replay::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
 }
 
 // What a step back is computed from: inputs of the body that it reads, residuals, cotangents.
-struct Replay::StepBack {
+struct Specializer::StepBack {
   Graph graph;
   std::vector<int32_t> kept;
   Values residuals;      // stacks
@@ -356,7 +357,7 @@ struct Replay::StepBack {
 };
 
 // For gradients that have gradients: the loop again, as one that they flow through, and steps back that compute all anew.
-Replay::StepBack Replay::step_back_again(const Applied& applied, const Specialized& joint) {
+Specializer::StepBack Specializer::step_back_again(const Applied& applied, const Specialized& joint) {
   const Layout at(applied.node);
   StepBack step;
   std::vector<size_t> stacked;
@@ -376,7 +377,7 @@ Replay::StepBack Replay::step_back_again(const Applied& applied, const Specializ
 }
 
 // The loop as it stands in the program gives out what split() chooses to keep.
-Replay::StepBack Replay::step_back_kept(const Applied& applied, Specialized joint) {
+Specializer::StepBack Specializer::step_back_kept(const Applied& applied, Specialized joint) {
   const Layout at(applied.node);
   PassOptions whole;
   whole.kernels = false;
@@ -404,12 +405,12 @@ Replay::StepBack Replay::step_back_kept(const Applied& applied, Specialized join
 
 // A loop the other way round over what the steps kept. It carries the cotangents of the carries, and the sums of the
 // gradients of the captures; it stacks the gradients of the slices.
-class Replay::ReverseLoop {
+class Specializer::ReverseLoop {
  public:
   ReverseLoop(const Applied& applied, const Specialized& joint, const StepBack& step, const Values& cotangents)
       : applied_(applied), at_(applied.node), joint_(joint), step_(step), cotangents_(cotangents), cotangent_of_(at_.carries, -1) {}
 
-  void gather(Replay& replay) {
+  void gather(Specializer& replay) {
     for (int32_t k : step_.kept) {
       const size_t input = size_t(k);
       if (at_.is_slice(input)) slices_.push_back(outer(input));
@@ -527,7 +528,7 @@ class Replay::ReverseLoop {
   std::vector<size_t> summed_;         // captures, as body inputs; the last of the carries
 };
 
-Values Replay::loop_gradient(const Applied& applied, std::span<const Value> dys) {
+Values Specializer::loop_gradient(const Applied& applied, std::span<const Value> dys) {
   const Layout at(applied.node);
   const size_t outputs = applied.flows[0].size();
   Heads heads;
@@ -538,7 +539,7 @@ Values Replay::loop_gradient(const Applied& applied, std::span<const Value> dys)
     cotangents[output] = dys[k];
     heads.chosen[output] = applied.flows[0][output] && (dys[k].defined() || output < at.flag + at.carries);
   }
-  const Specialized joint = Replay(*applied.node.bodies[0], applied.signatures[0], heads).run();
+  const Specialized joint = Specializer(*applied.node.bodies[0], applied.signatures[0], heads).run();
   const bool any = std::any_of(cotangents.begin(), cotangents.end(), [](const Value& v) { return v.defined(); });
   if (!any) return Values(applied.in.size());
   const StepBack step = joint.heads.empty() ? StepBack() : ctx_.recording ? step_back_again(applied, joint) : step_back_kept(applied, joint);
