@@ -28,7 +28,7 @@ std::string to_string(const Type& type);  // "float32 2x3 cpu"
 // Of all elements.
 inline Bytes bytes_of(const Type& type) { return Bytes::of(numel(type.shape), uint64_t(size_of(type.dtype))); }
 
-// Which output of which node an array stands for while a program is written; see graph/builder.h.
+// Which output of which node an array stands for while a program is written; see graph/ir/builder.h.
 struct Symbol {
   uint64_t builder = 0;  // 0: none
   int32_t node = -1;

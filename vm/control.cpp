@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "graph/exec.h"
+#include "graph/exec/exec.h"
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "graph/serialize.h"
-#include "graph/serialize_file.h"
+#include "tensor/io/formats.h"
+#include "tensor/io/file.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 

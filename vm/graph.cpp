@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "graph/passes/passes.h"
-#include "graph/serialize_file.h"
-#include "graph/serialize_graph.h"
+#include "tensor/io/file.h"
+#include "graph/io/model_file.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"

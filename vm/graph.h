@@ -2,7 +2,7 @@
 #pragma once
 #include <lua.hpp>
 
-#include "graph/frozen.h"
+#include "graph/exec/frozen.h"
 
 namespace pg::vm {
 

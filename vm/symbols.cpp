@@ -1,6 +1,6 @@
 // pg.symbol: symbols outside of any trace. All symbols of a state stand in one graph, which grows with every call that one of
 // them is an argument of; such a call is traced alone. The graph goes when no symbol is left.
-#include "graph/model.h"
+#include "graph/io/model.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"

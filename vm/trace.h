@@ -4,7 +4,7 @@
 #include <deque>
 #include <optional>
 
-#include "graph/program.h"
+#include "graph/exec/program.h"
 #include "vm/box.h"
 
 namespace pg::vm {

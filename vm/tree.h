@@ -4,7 +4,7 @@
 #include <lua.hpp>
 #include <vector>
 
-#include "graph/model.h"
+#include "graph/io/model.h"
 #include "tensor/function_ref.h"
 
 namespace pg::vm {

@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "graph/ir.h"
+#include "graph/ir/ir.h"
 #include "tensor/context.h"
 
 namespace pg {

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <unordered_map>
 
-#include "graph/fused.h"
+#include "graph/plan/fused.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 

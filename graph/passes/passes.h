@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/ir.h"
+#include "graph/ir/ir.h"
 
 namespace pg {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <span>
 
-#include "graph/ir.h"
+#include "graph/ir/ir.h"
 #include "tensor/context.h"
 
 namespace pg {

@@ -143,7 +143,7 @@ local function try_loop(l, w, carried, home)
 end
 
 --- traced.loop{op =, functions =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =} -> finals, stacks, steps.
---- step(index, items, carries) answers lists: new carries, what it gives out; cond(carries) a tensor; count, limit: see graph/ir.h.
+--- step(index, items, carries) answers lists: new carries, what it gives out; cond(carries) a tensor; count, limit: see graph/ir/ir.h.
 function traced.loop(l)
   local w, carried, home = logs.new(), {}, core.require("control.plain").home(l)
   while true do

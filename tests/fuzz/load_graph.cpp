@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "graph/frozen.h"
-#include "graph/serialize_graph.h"
+#include "graph/exec/frozen.h"
+#include "graph/io/model_file.h"
 #include "tensor/tape.h"
 #include "tests/fuzz/loader.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "graph/serialize.h"
-#include "graph/serialize_file.h"
+#include "tensor/io/formats.h"
+#include "tensor/io/file.h"
 #include "tensor/buffer_limit.h"
 #include "tensor/context.h"
 

@@ -1,5 +1,5 @@
 -- How model-v1 was made, by the first program that wrote format version 1: build/perigee tests/golden/model-v1.lua FOLDER.
--- The files stay as they are for ever; tests/graph/test_serialize_graph.cpp and tests/lua/test_export.lua load and run them.
+-- The files stay as they are for ever; tests/graph/test_model_file.cpp and tests/lua/test_export.lua load and run them.
 local pg = require "perigee"
 local nn = pg.nn
 local folder = assert((...), "a folder to write to")

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "graph/fused.h"
+#include "graph/plan/fused.h"
 #include "graphs.h"
 #include "tensor/parallel.h"
 

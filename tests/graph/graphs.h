@@ -1,7 +1,7 @@
 // Small helpers of the tests that make graphs by hand.
 #pragma once
 #include "../tensor/arrays.h"
-#include "graph/ir.h"
+#include "graph/ir/ir.h"
 
 namespace pg::test {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <algorithm>
 
-#include "graph/exec.h"
-#include "graph/plan.h"
+#include "graph/exec/exec.h"
+#include "graph/plan/plan.h"
 #include "pass_graphs.h"
 
 namespace pg::test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/fused.h"
+#include "graph/plan/fused.h"
 #include "graph/passes/rewrite.h"
 #include "graphs.h"
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "graph/exec.h"
+#include "graph/exec/exec.h"
 #include "graph/passes/passes.h"
-#include "graph/plan.h"
+#include "graph/plan/plan.h"
 #include "random_graph.h"
 
 using namespace pg;

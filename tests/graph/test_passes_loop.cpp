@@ -1,6 +1,6 @@
 // Passes on branches and loops: golden texts, and results that agree with and without them.
 #include "graph/passes/passes.h"
-#include "graph/specialize.h"
+#include "graph/specialize/specialize.h"
 #include "loop_graphs.h"
 
 using namespace pg;

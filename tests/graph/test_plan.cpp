@@ -4,9 +4,9 @@
 #include <random>
 #include <thread>
 
-#include "graph/exec.h"
-#include "graph/exec_frame.h"
-#include "graph/plan_arena.h"
+#include "graph/exec/exec.h"
+#include "graph/exec/frame.h"
+#include "graph/plan/arena.h"
 #include "graphs.h"
 
 using namespace pg;

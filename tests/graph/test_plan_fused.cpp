@@ -1,7 +1,7 @@
 // Plans of optimized graphs: fused kernels, memory taken in place, prepared kernels, against the graph op by op.
 #include <cmath>
 
-#include "graph/exec.h"
+#include "graph/exec/exec.h"
 #include "graph/passes/passes.h"
 #include "random_graph.h"
 

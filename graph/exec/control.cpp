@@ -1,0 +1,294 @@
+// Branches and loops of plans. A body runs in a frame of its own whose memory is the scratch memory of its step; from
+// step to step of a loop only pointers move.
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "graph/exec/run.h"
+#include "tensor/context.h"
+
+namespace pg {
+
+namespace {
+
+uint64_t mixed(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+uint64_t stream_of(const RandomKey& state, uint64_t tick) { return mixed(mixed(state.seed) ^ (state.tick + tick)); }
+
+// The body of a chunk gets the stream of its loop and the number of the steps before, which the loop in it goes on
+// from.
+RandomKey body_state(const RandomKey& outer, const BodyStream& s, uint64_t step) {
+  if (s.inner) return {mixed(outer.seed ^ (outer.tick + step)), 0};
+  if (s.chunk > 0) return {stream_of(outer, s.tick), (step - 1) * s.chunk};
+  return body_stream(outer, s.tick, s.before + step);
+}
+
+}  // namespace
+
+RandomKey body_stream(const RandomKey& state, uint64_t tick, uint64_t step) {
+  return {mixed(stream_of(state, tick) ^ step), 0};
+}
+
+// One body in a frame.
+class BodyRun {
+ public:
+  // operand: the view of the step that is the body's input `first`; those after it follow.
+  BodyRun(const Execution& outer, const Step& step, size_t body, size_t operand, size_t first)
+      : outer_(outer),
+        control_(*step.control),
+        step_(step),
+        plan_(*control_.bodies[body]),
+        operand_(operand),
+        first_(first),
+        lease_(*plan_.frames),
+        frame_(*lease_),
+        source_([this](int32_t input) -> const Ref<Buffer>& { return source_of(input); }),
+        run_(plan_, outer.ctx_, frame_, source_) {
+    SmallVector<char*, 2> arenas;
+    for (const ScratchPlace& place : control_.arenas[body]) arenas.push_back(scratch(place));
+    plan_.frames->place_arenas(frame_, arenas);
+    if (!plan_.random.empty() || !plan_.controls.empty()) states_.resize(outer.states_.size());
+  }
+
+  char* scratch(const ScratchPlace& place) const {
+    return static_cast<char*>(outer_.frame_.views[size_t(step_.scratch + place.block)].data) + place.offset;
+  }
+  void bind_input(size_t k, const void* data) {
+    plan_.frames->patch(frame_, int32_t(k), static_cast<char*>(const_cast<void*>(data)));
+  }
+  void bind_output(size_t k, void* data) {
+    plan_.frames->patch(frame_, plan_.outputs[k].storage, static_cast<char*>(data));
+  }
+  const Storage& output(size_t k) const { return plan_.storages[size_t(plan_.outputs[k].storage)]; }
+  const Storage& input(size_t k) const { return plan_.storages[k]; }
+  // Whether the body writes output k over input `input`.
+  bool donates(size_t k, size_t input) const { return output(k).donor == int32_t(input); }
+  void refresh_packs() { run_.refresh_packs(); }
+
+  void operator()(uint64_t step) {
+    if (!states_.empty()) {
+      for (const BodyStream& s : control_.streams)
+        if (s.generator < states_.size()) states_[s.generator] = body_state(outer_.states_[s.generator], s, step);
+      run_.bind_generators(states_);
+    }
+    run_();
+  }
+
+ private:
+  const Ref<Buffer>& source_of(int32_t input) const {
+    static const Ref<Buffer> none;
+    if (size_t(input) < first_) return none;
+    return outer_.source_of_view(step_.in + int32_t(operand_ + size_t(input) - first_));
+  }
+
+  const Execution& outer_;
+  const ControlStep& control_;
+  const Step& step_;
+  const Plan& plan_;
+  const size_t operand_, first_;
+  FrameLease lease_;
+  Frame& frame_;
+  std::function<const Ref<Buffer>&(int32_t)> source_;
+  Execution run_;
+  std::vector<RandomKey> states_;
+};
+
+void Execution::run_control(const Step& step) {
+  ctx_.poll();
+  if (step.control->kind == NodeKind::kCond)
+    run_branch(step);
+  else
+    run_loop(step);
+}
+
+namespace {
+
+template <class T>
+RemoteNumber<T> number_in(const View& v) {
+  return {v.type->device, v.data};
+}
+
+bool is_true(const View& pred) {
+  return visit_dtype(pred.dtype(),
+                     [&](auto tag) { return double(number_in<typename decltype(tag)::type>(pred).get()) != 0; });
+}
+
+void copy_bytes(Device device, void* to, const void* from, size_t bytes) {
+  device_table(device).copy(device.index, to, from, bytes);
+}
+
+}  // namespace
+
+void Execution::run_branch(const Step& step) {
+  const size_t taken = is_true(in(step, 0)) ? 0 : 1;
+  BodyRun body(*this, step, taken, 1, 0);
+  for (size_t k = 1; k < size_t(step.in_count); ++k) body.bind_input(k - 1, in(step, k).data);
+  for (size_t k = 0; k < size_t(step.out_count); ++k) body.bind_output(k, out(step, k).data);
+  body.refresh_packs();
+  body(taken + 1);
+}
+
+namespace {
+
+// A stacked output: fixed rows in memory of the plan, or a buffer that grows.
+class RowWriter {
+ public:
+  RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack)
+      : device_(whole.type->device), base_(static_cast<char*>(whole.data)), bytes_(row_bytes), stack_(stack) {}
+  char* row(int64_t i) {
+    if (stack_) reserve(i + 1);
+    return base_ + size_t(i) * bytes_;
+  }
+  void clear_from(int64_t first, int64_t rows) {
+    if (stack_ || rows <= first) return;
+    device_table(device_).clear(device_.index, base_ + size_t(first) * bytes_, size_t(rows - first) * bytes_);
+  }
+
+ private:
+  void reserve(int64_t rows) {
+    const Bytes has(*stack_ ? (*stack_)->bytes : 0), needed = Bytes::of(rows, bytes_);
+    if (needed > has || !*stack_) {
+      Ref<Buffer> larger = Buffer::allocate(device_, std::max({needed, has + has, Bytes(4096)}));
+      if (*stack_) copy_bytes(device_, larger->data, (*stack_)->data, has.count());
+      *stack_ = std::move(larger);
+    }
+    base_ = static_cast<char*>((*stack_)->data);
+  }
+
+  Device device_;
+  char* base_;
+  size_t bytes_;
+  Ref<Buffer>* stack_;
+};
+
+}  // namespace
+
+// One run of a loop.
+class LoopRun {
+ public:
+  LoopRun(Execution& outer, const Step& step)
+      : outer_(outer),
+        step_(step),
+        form_(step.control->loop),
+        body_(outer, step, 0, size_t(form_.first_slice(false)), 1),
+        first_(size_t(form_.first_slice(false))),
+        slices_(size_t(form_.slices)),
+        flag_(form_.conditional),
+        index_(body_.input(0).device, body_.scratch(step.control->index)) {
+    count_steps();
+    body_.bind_input(0, body_.scratch(step.control->index));
+    if (flag_) {
+      more_.emplace(body_.output(0).device, body_.scratch(step.control->flag));
+      body_.bind_output(0, body_.scratch(step.control->flag));
+    }
+    start_carries();
+    for (size_t k = first_ + slices_ + carries_.size(); k < size_t(step.in_count); ++k)
+      body_.bind_input(k - first_ + 1, outer.in(step, k).data);
+    for (size_t k = 1 + carries_.size(); k < size_t(step.out_count); ++k) start_rows(k);
+    body_.refresh_packs();
+  }
+
+  void operator()() {
+    bool more = !flag_ || is_true(outer_.in(step_, first_ - 1));
+    int64_t n = 0;
+    for (; n < most_ && more; ++n) {
+      run_step(n);
+      if (flag_) more = more_->get();
+    }
+    for (size_t k = 0; k < carries_.size(); ++k)
+      if (carries_[k].now != carries_[k].result) copy_carry(k, carries_[k].now);
+    for (RowWriter& rows : rows_) rows.clear_from(form_.reverse ? most_ : n, form_.limit);
+    number_in<int64_t>(outer_.out(step_, 0)).set(n);
+    for (size_t k = 1 + carries_.size(); k < size_t(step_.out_count); ++k) outer_.show_stack(step_.out + int32_t(k));
+  }
+
+ private:
+  struct Carry {
+    const char* now;
+    char *result, *other;  // places
+    bool in_place;
+  };
+
+  void count_steps() {
+    most_ = form_.limit >= 0 ? form_.limit : std::numeric_limits<int64_t>::max();
+    known_ = !form_.conditional && (form_.limit >= 0 || form_.counted);
+    if (!form_.counted) return;
+    const int64_t count = number_in<int64_t>(outer_.in(step_, 0)).get();
+    if (count < 0 || count > kMaxElements)
+      throw Error(fmt::format("{}: bad argument 'count' (expected a whole number >= 0{}, got {})", step_.control->name,
+                              count < 0 ? "" : " and at most 2^56", count));
+    most_ = std::min(most_, count);
+  }
+
+  void start_carries() {
+    for (size_t k = 0; k < size_t(form_.carries); ++k) {
+      char* result = static_cast<char*>(outer_.out(step_, 1 + k).data);
+      const char* before = static_cast<const char*>(outer_.in(step_, first_ + slices_ + k).data);
+      const bool in_place = body_.donates(flag_ + k, 1 + slices_ + k);
+      carries_.push_back({in_place ? result : before, result, body_.scratch(step_.control->slots[k]), in_place});
+      if (in_place && result != before) copy_carry(k, before);
+    }
+  }
+
+  void copy_carry(size_t k, const char* from) {
+    const Storage& carry = body_.input(1 + slices_ + k);
+    copy_bytes(carry.device, carries_[k].result, from, carry.bytes.count());
+  }
+
+  void start_rows(size_t output) {
+    rows_.emplace_back(outer_.out(step_, output), body_.output(flag_ + output - 1).bytes.count(),
+                       outer_.stack_of(step_.out + int32_t(output)));
+  }
+
+  void run_step(int64_t n) {
+    outer_.ctx_.poll();
+    const int64_t row = form_.reverse ? most_ - 1 - n : n;
+    index_.set(row + 1);
+    for (size_t k = 0; k < slices_; ++k)
+      body_.bind_input(1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) +
+                                  size_t(row) * body_.input(1 + k).bytes.count());
+    for (size_t k = 0; k < carries_.size(); ++k) {
+      Carry& c = carries_[k];
+      body_.bind_input(1 + slices_ + k, c.now);
+      // The last of a known number of steps writes the result; else the places take turns.
+      const bool to_result = c.in_place || (known_ ? (most_ - 1 - n) % 2 == 0 : c.now != c.result);
+      c.now = to_result ? c.result : c.other;
+      body_.bind_output(flag_ + k, to_result ? c.result : c.other);
+    }
+    for (size_t k = 0; k < rows_.size(); ++k) body_.bind_output(flag_ + carries_.size() + k, rows_[k].row(row));
+    body_(uint64_t(row + 1));
+  }
+
+  Execution& outer_;
+  const Step& step_;
+  const LoopForm& form_;
+  BodyRun body_;
+  const size_t first_, slices_, flag_;
+  RemoteNumber<int64_t> index_;
+  std::optional<RemoteNumber<bool>> more_;
+  int64_t most_ = 0;
+  bool known_ = false;  // how many steps there will be
+  SmallVector<Carry, 4> carries_;
+  std::vector<RowWriter> rows_;
+};
+
+void Execution::run_loop(const Step& step) { LoopRun(*this, step)(); }
+
+// Where a stacked output of unknown length grows; null for one of fixed rows.
+Ref<Buffer>* Execution::stack_of(int32_t view) const {
+  const Storage& storage = plan_.storages[size_t(plan_.slots[size_t(view)].storage)];
+  return storage.kind == Storage::kStack ? &frame_.stacks[size_t(storage.index)] : nullptr;
+}
+
+// Later steps find it where it has grown to.
+void Execution::show_stack(int32_t view) const {
+  if (Ref<Buffer>* stack = stack_of(view); stack && *stack)
+    plan_.frames->patch(frame_, plan_.slots[size_t(view)].storage, static_cast<char*>((*stack)->data));
+}
+
+}  // namespace pg

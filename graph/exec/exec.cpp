@@ -1,0 +1,206 @@
+#include "graph/exec/run.h"
+
+#include <cmath>
+
+#include "graph/plan/fused.h"
+#include "tensor/context.h"
+
+namespace pg {
+
+void Execution::bind_generators(std::span<const RandomKey> states) {
+  states_ = states;
+  for (size_t i = 0; i < plan_.random.size(); ++i) {
+    const RandomStep& r = plan_.random[i];
+    if (r.generator >= states.size()) throw Error("plan: a random op names a generator that the run does not have");
+    const RandomKey& state = states[r.generator];
+    const OpDef& op = *plan_.steps[size_t(r.step)].op;
+    frame_.attrs[i][size_t(op.random_attr)] = RandomKey{state.seed, state.tick + r.tick};
+  }
+}
+
+void Execution::refresh_packs() {
+  for (size_t i = 0; i < plan_.packs.size(); ++i)
+    plan_.frames->refresh_pack(frame_, i, source_of_view(plan_.packs[i].view));
+}
+
+// The buffer of an input or constant whose packed form a step may take.
+const Ref<Buffer>& Execution::source_of_view(int32_t view) const {
+  static const Ref<Buffer> none;
+  const int32_t storage = plan_.slots[size_t(view)].storage;
+  const Storage& s = plan_.storages[size_t(storage)];
+  if (s.kind == Storage::kConstant) return plan_.constants[size_t(s.index)].array().buffer;
+  return s.kind == Storage::kInput ? source_(storage) : none;
+}
+
+void Execution::operator()() {
+  const size_t count = plan_.steps.size();
+  size_t at = 0;
+  try {
+    if (ctx_.detect_anomaly)
+      for (; at < count; ++at) run_step(plan_.steps[at]), check_anomaly(plan_.steps[at]);
+    else
+      for (; at < count; ++at) run_step(plan_.steps[at]);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const PositionedError&) {
+    throw;
+  } catch (const Error& error) {
+    raise_positioned(plan_.steps[at], error);
+  }
+}
+
+void Execution::run_step(const Step& step) {
+  if (step.poll) ctx_.poll();
+  if (step.control) return run_control(step);
+  if (step.poll && &step < plan_.steps.data() + plan_.commit) return ctx_.cancellable([&] { run_kernel(step); });
+  run_kernel(step);
+}
+
+void Execution::run_kernel(const Step& step) {
+  const View* views = frame_.views.data();
+  const std::span<const View> in{views + step.in, size_t(step.in_count)}, out{views + step.out, size_t(step.out_count)};
+  if (step.fused) return step.fused->run(in, out);
+  if (step.prepared)
+    return step.prepared->run(in, out, step.scratch < 0 ? nullptr : views[step.scratch].data, packed_of(step));
+  const Attrs& attrs = step.random < 0 ? *step.attrs : frame_.attrs[size_t(step.random)];
+  auto no_allocation = [](int, const Dims&) -> View { return {}; };
+  step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation});
+}
+
+void Execution::check_anomaly(const Step& step) const {
+  if (step.control) return;
+  for (int32_t i = step.out; i < step.out + step.out_count; ++i) {
+    const View& v = frame_.views[size_t(i)];
+    if (!v || !is_float(v.dtype()) || !v.type->device.is_cpu()) continue;
+    const bool bad = visit_dtype(v.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* data = v.as<const T>();
+      const int64_t n = v.numel();
+      for (int64_t k = 0; k < n; ++k)
+        if (std::isnan(double(data[k]))) return true;
+      return false;
+    });
+    if (bad) fail(step.op->name, "made a NaN");
+  }
+}
+
+void Execution::raise_positioned(const Step& step, const Error& error) const {
+  if (step.line < 0) throw Error(error.what());
+  throw PositionedError(error_at(plan_.lines[size_t(step.line)], error.what()));
+}
+
+namespace {
+
+class Run {
+ public:
+  Run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators)
+      : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
+    bind_inputs();
+    bind_outputs();
+  }
+
+  Values operator()() {
+    auto source = [this](int32_t input) -> const Ref<Buffer>& { return source_of(input); };
+    Execution execution(plan_, ctx_, frame_, source);
+    execution.refresh_packs();
+    execution.bind_generators(generators_);
+    execution();
+    return take_outputs();
+  }
+
+ private:
+  void bind_inputs() {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Array* array = &inputs_[i].array();
+      if (!array->contiguous) {
+        copies_.push_back({i, to_contiguous(ctx_, inputs_[i].detached())});
+        array = &copies_.back().value.array();
+      }
+      plan_.frames->patch(frame_, int32_t(i), static_cast<char*>(array->data()));
+    }
+  }
+
+  // The buffer of an input; none for one that was copied for this run.
+  const Ref<Buffer>& source_of(int32_t input) const {
+    static const Ref<Buffer> none;
+    const Array& array = inputs_[size_t(input)].array();
+    return array.contiguous ? array.buffer : none;
+  }
+
+  void bind_outputs() {
+    for (const FreshOutput& f : plan_.fresh) {
+      const Storage& storage = plan_.storages[size_t(f.storage)];
+      if (storage.donor >= 0 && donates(size_t(storage.donor))) {
+        fresh_.push_back(inputs_[size_t(storage.donor)].detached());
+      } else {
+        Ref<Array> array = Array::make(f.layout->type);
+        array->buffer = Buffer::allocate(storage.device, storage.bytes);
+        fresh_.emplace_back(std::move(array));
+      }
+      plan_.frames->patch(frame_, f.storage, static_cast<char*>(fresh_.back().array().data()));
+    }
+  }
+  bool donates(size_t input) const { return inputs_[input].array().contiguous && inputs_[input].array().writable(); }
+
+  // Nothing can fail from here on.
+  Values take_outputs() {
+    for (const FreshOutput& f : plan_.fresh) {
+      const int32_t donor = plan_.storages[size_t(f.storage)].donor;
+      if (donor >= 0 && inputs_[size_t(donor)].array_ref() == fresh_[size_t(&f - plan_.fresh.data())].array_ref())
+        inputs_[size_t(donor)] = Value();
+    }
+    Values out;
+    out.reserve(plan_.outputs.size());
+    for (const PlanOutput& o : plan_.outputs)
+      out.push_back(o.same_as >= 0 ? out[size_t(o.same_as)] : alias(o, whole_of(plan_.storages[size_t(o.storage)])));
+    return out;
+  }
+
+  Value whole_of(const Storage& s) const {
+    if (s.kind == Storage::kOutput) return fresh_[size_t(s.index)];
+    return s.kind == Storage::kConstant ? plan_.constants[size_t(s.index)] : effective_input(size_t(s.index));
+  }
+
+  Value effective_input(size_t i) const {
+    for (const Copy& c : copies_)
+      if (c.input == i) return c.value;
+    return inputs_[i].detached();
+  }
+
+  // The array itself, or a view of it.
+  static Value alias(const PlanOutput& o, const Value& whole) {
+    const Array& a = whole.array();
+    if (o.layout->offset == 0 && o.layout->type == a.type && o.layout->strides == a.strides) return whole.detached();
+    Ref<Array> view = Array::make(o.layout->type);
+    view->strides = o.layout->strides;
+    view->offset = a.offset + o.layout->offset;
+    view->contiguous = o.layout->contiguous;
+    view->buffer = a.buffer;
+    return Value(std::move(view));
+  }
+
+  struct Copy {
+    size_t input;
+    Value value;
+  };
+  const Plan& plan_;
+  Context& ctx_;
+  std::span<Value> inputs_;
+  std::span<const RandomKey> generators_;
+  FrameLease lease_;
+  Frame& frame_;
+  SmallVector<Copy, 1> copies_;  // of inputs that are not row-major
+  SmallVector<Value, 4> fresh_;  // one for each of Plan::fresh; a donated input's own array
+};
+
+}  // namespace
+
+Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators) {
+  if (inputs.size() != plan.input_types.size())
+    throw Error(fmt::format("plan: takes {} inputs, got {}", plan.input_types.size(), inputs.size()));
+  return Run(ctx.detect_anomaly ? plan.node_by_node() : plan, ctx, inputs, generators)();
+}
+
+}  // namespace pg

@@ -1,0 +1,162 @@
+#include "graph/exec/frame.h"
+
+#include <algorithm>
+
+#include "tensor/context.h"
+
+namespace pg {
+namespace {
+
+constexpr size_t kMaxResting = 16;
+std::atomic<size_t> all_held{0};
+std::atomic<size_t> held_limit{size_t(256) << 20};
+std::atomic<uint64_t> uses{0};
+
+// All pools there are, so that the one used least recently can be asked for its memory.
+struct Pools {
+  std::mutex lock;
+  std::vector<FramePool*> all;
+};
+Pools& pools() {
+  static Pools* instance = new Pools;
+  return *instance;
+}
+
+}  // namespace
+
+size_t held_arena_bytes() { return all_held.load(std::memory_order_relaxed); }
+void limit_held_arenas(size_t bytes) { held_limit.store(bytes, std::memory_order_relaxed); }
+
+FramePool::FramePool(const Plan& plan) : plan_(plan), starts_(plan.storages.size() + 1, 0), views_(plan.views.size()) {
+  for (const Slot& s : plan.slots)
+    if (s.storage >= 0) ++starts_[size_t(s.storage) + 1];
+  for (size_t i = 1; i < starts_.size(); ++i) starts_[i] += starts_[i - 1];
+  std::vector<int32_t> next(starts_.begin(), starts_.end() - 1);
+  for (size_t v = 0; v < plan.slots.size(); ++v)
+    if (plan.slots[v].storage >= 0) views_[size_t(next[size_t(plan.slots[v].storage)]++)] = int32_t(v);
+  resting_.reserve(kMaxResting);
+  const std::lock_guard hold(pools().lock);
+  pools().all.push_back(this);
+}
+
+FramePool::~FramePool() {
+  {
+    const std::lock_guard hold(pools().lock);
+    std::erase(pools().all, this);
+  }
+  rest();
+}
+
+void FramePool::trim(const FramePool* keep, size_t limit) {
+  const std::lock_guard hold(pools().lock);
+  const auto last_use = [](const FramePool* pool) { return pool->last_use_.load(std::memory_order_relaxed); };
+  for (uint64_t after = 0; all_held > limit;) {
+    FramePool* oldest = nullptr;
+    for (FramePool* pool : pools().all) {
+      if (pool == keep || pool->held_bytes() == 0 || last_use(pool) <= after) continue;
+      if (!oldest || last_use(pool) < last_use(oldest)) oldest = pool;
+    }
+    if (!oldest) return;
+    after = last_use(oldest);
+    oldest->rest();
+  }
+}
+
+void FramePool::rest() {
+  std::unique_ptr<Frame> frame(ready_.exchange(nullptr, std::memory_order_acquire));
+  std::lock_guard hold(lock_);
+  if (frame) keep(std::move(frame));
+  for (auto& f : resting_) detach(*f);
+}
+
+std::unique_ptr<Frame> FramePool::take() {
+  const uint64_t now = uses.load(std::memory_order_relaxed) + 1;  // may lose a step between threads
+  uses.store(now, std::memory_order_relaxed);
+  last_use_.store(now, std::memory_order_relaxed);
+  std::unique_ptr<Frame> frame(ready_.exchange(nullptr, std::memory_order_acquire));
+  if (!frame) {
+    std::lock_guard hold(lock_);
+    if (!resting_.empty()) {
+      frame = std::move(resting_.back());
+      resting_.pop_back();
+    }
+  }
+  if (!frame) frame = make();
+  if (!plan_.options.body && frame->arenas.size() != plan_.arenas.size()) attach(*frame);
+  return frame;
+}
+
+void FramePool::give(std::unique_ptr<Frame> frame) {
+  for (Ref<Buffer>& stack : frame->stacks) stack = {};
+  if (!plan_.options.static_alloc) detach(*frame);
+  Frame* expected = nullptr;
+  if (ready_.compare_exchange_strong(expected, frame.get(), std::memory_order_release, std::memory_order_relaxed)) {
+    (void)frame.release();
+    return;
+  }
+  std::lock_guard hold(lock_);
+  keep(std::move(frame));
+}
+
+void FramePool::keep(std::unique_ptr<Frame> frame) {
+  if (resting_.size() < kMaxResting) return resting_.push_back(std::move(frame));
+  detach(*frame);
+}
+
+std::unique_ptr<Frame> FramePool::make() const {
+  auto frame = std::make_unique<Frame>();
+  frame->views = plan_.views;
+  frame->bases.assign(plan_.storages.size(), nullptr);
+  frame->packs.resize(plan_.packs.size());
+  frame->stacks.resize(size_t(plan_.stacks));
+  for (const RandomStep& r : plan_.random) frame->attrs.push_back(*plan_.steps[size_t(r.step)].attrs);
+  for (size_t s = 0; s < plan_.storages.size(); ++s) {
+    const Storage& storage = plan_.storages[s];
+    if (storage.kind != Storage::kConstant && storage.kind != Storage::kImmediate) continue;
+    const auto& values = storage.kind == Storage::kConstant ? plan_.constants : plan_.immediates;
+    patch(*frame, int32_t(s), static_cast<char*>(values[size_t(storage.index)].array().data()));
+  }
+  return frame;
+}
+
+void FramePool::place_arenas(Frame& frame, std::span<char* const> arenas) const {
+  for (size_t s = 0; s < plan_.storages.size(); ++s) {
+    const Storage& storage = plan_.storages[s];
+    if (storage.kind == Storage::kArena && storage.first >= 0)
+      patch(frame, int32_t(s), arenas[size_t(storage.arena)] + storage.offset);
+  }
+}
+
+std::vector<Ref<Buffer>> FramePool::allocate() const {
+  std::vector<Ref<Buffer>> arenas;
+  for (const Arena& a : plan_.arenas) {
+    try {
+      arenas.push_back(Buffer::allocate(a.device, a.bytes));
+    } catch (const OutOfMemory&) {
+      if (allocation_failed()) throw;  // a test asked for the failure
+      trim(this, 0);
+      arenas.push_back(Buffer::allocate(a.device, a.bytes));
+    }
+  }
+  return arenas;
+}
+
+void FramePool::attach(Frame& frame) {
+  std::vector<Ref<Buffer>> arenas = allocate();
+  SmallVector<char*, 2> bases;
+  for (const Ref<Buffer>& arena : arenas) bases.push_back(static_cast<char*>(arena->data));
+  place_arenas(frame, bases);
+  frame.arenas = std::move(arenas);
+  held_ += plan_.arena_bytes().count();
+  all_held += plan_.arena_bytes().count();
+  if (all_held > held_limit) trim(this, held_limit);
+}
+
+void FramePool::detach(Frame& frame) {
+  if (frame.arenas.empty()) return;
+  frame.arenas.clear();
+  held_ -= plan_.arena_bytes().count();
+  all_held -= plan_.arena_bytes().count();
+}
+
+}  // namespace pg

@@ -1,0 +1,88 @@
+#include "graph/exec/frozen.h"
+
+namespace pg {
+namespace {
+
+Value copied(const Value& value) {
+  if (!value.defined()) return {};
+  Context ctx;
+  const Value whole = to_contiguous(ctx, value.detached());
+  if (!(whole.array_ref() == value.array_ref())) return whole;
+  Value in[] = {whole};
+  return apply(ctx, registry().require("clone"), in, {})[0];
+}
+
+void walk(const Tree& tree, FunctionRef<void(const Tree&)> f) {
+  if (tree.kind == Tree::Kind::kInput || tree.kind == Tree::Kind::kOutput) f(tree);
+  for (const Tree& value : tree.values) walk(value, f);
+}
+
+}  // namespace
+
+void for_each_leaf(const std::vector<Tree>& trees, FunctionRef<void(const Tree&)> f) {
+  for (const Tree& tree : trees) walk(tree, f);
+}
+
+FrozenGraph::FrozenGraph(Model model, std::span<const Value> values, RandomKey default_state)
+    : model_(std::move(model)) {
+  Program::Options options;
+  options.name = model_.name;
+  std::vector<Ref<Generator>> none;
+  program_ = Ref<Program>(new Program(model_.graph, none, options));
+  for (size_t k = 0; k < model_.inputs.size(); ++k) {
+    const bool argument = model_.inputs[k].role == ModelInput::Role::kArgument;
+    if (argument) arguments_.push_back(int32_t(k));
+    if (!argument && !values[k].defined()) throw Error(fmt::format("freeze: '{}' has no value", model_.inputs[k].name));
+    slots_.push_back(argument ? Value() : copied(values[k]));
+  }
+  for (const ModelGenerator& generator : model_.generators)
+    generators_.push_back(generator.is_default ? default_state : generator.state);
+}
+
+Values FrozenGraph::values() const {
+  const std::lock_guard lock(mutex_);
+  return slots_;
+}
+
+Values FrozenGraph::start(std::span<const Value> arguments, std::vector<RandomKey>& keys) {
+  const std::lock_guard lock(mutex_);
+  Values inputs = slots_;
+  for (size_t k = 0; k < arguments.size(); ++k) inputs[size_t(arguments_[k])] = arguments[k].detached();
+  keys = generators_;
+  for (size_t g = 0; g < generators_.size(); ++g) generators_[g].tick += model_.graph.ticks[g];
+  return inputs;
+}
+
+void FrozenGraph::finish(const Values& out) {
+  const std::lock_guard lock(mutex_);
+  for (const Model::Write& write : model_.writes)
+    if (model_.inputs[size_t(write.input)].role != ModelInput::Role::kArgument)
+      slots_[size_t(write.input)] = out[size_t(write.output)];
+}
+
+Values FrozenGraph::run(Context& ctx, std::span<const Value> arguments) {
+  if (arguments.size() != arguments_.size())
+    throw Error(fmt::format("{}: takes {} tensors, got {}", model_.name, arguments_.size(), arguments.size()));
+  std::vector<RandomKey> keys;
+  Values inputs = start(arguments, keys);
+  const Values shared = inputs;  // so that no buffer is anybody's alone to rewrite
+  const ScopedFlag quiet(ctx.recording, false);
+  Values out;
+  try {
+    out = program_->run_with(ctx, inputs, keys);
+  } catch (const Retrace& e) {
+    throw Error(fmt::format("{}: this graph holds for other types only: {}", model_.name, e.what()));
+  }
+  if (!model_.writes.empty()) finish(out);
+  Values leaves;
+  for_each_leaf(model_.results, [&](const Tree& leaf) {
+    if (leaf.kind == Tree::Kind::kOutput) return leaves.push_back(out[size_t(leaf.index)]);
+    Value value = shared[size_t(leaf.index)];
+    for (const Model::Write& write : model_.writes)
+      if (write.input == leaf.index) value = out[size_t(write.output)];
+    leaves.push_back(std::move(value));
+  });
+  return leaves;
+}
+
+}  // namespace pg

@@ -1,0 +1,369 @@
+#include "graph/exec/program.h"
+
+#include <algorithm>
+
+#include "graph/ir/history.h"
+#include "graph/passes/passes.h"
+
+namespace pg {
+namespace {
+
+Flow flow_of(const Value& v) {
+  const TapeNode* node = v.node();
+  if (!node || is_frozen(v)) return Flow::kNone;
+  if (!node->leaf) return Flow::kHistory;
+  return node->req == GradReq::kAdd ? Flow::kAdd : Flow::kWrite;
+}
+
+bool any_flow(std::span<const Value> inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return flow_of(v) != Flow::kNone; });
+}
+
+// Inputs and cotangents → gradients, as a trace: what the script detached stays detached in gradients of these.
+Graph gradient_trace(const Graph& trace, const Specialized& joint) {
+  Graph graph = without_effects(trace);  // what prints has printed
+  Node gradient;
+  gradient.kind = NodeKind::kGradient;
+  gradient.heads = int32_t(joint.heads.size());
+  gradient.create_graph = true;
+  for (int32_t head : joint.heads) gradient.inputs.push_back(trace.outputs[size_t(head)]);
+  for (int32_t head : joint.heads) {
+    Node cotangent;
+    cotangent.kind = NodeKind::kInput;
+    cotangent.name = fmt::format("cotangent {}", head + 1);
+    cotangent.types.push_back(trace.type(trace.outputs[size_t(head)]));
+    gradient.inputs.push_back(Operand::of(graph.nodes.size()));
+    graph.inputs.push_back(int32_t(graph.nodes.size()));
+    graph.nodes.push_back(std::move(cotangent));
+  }
+  graph.outputs.clear();
+  for (int32_t input : joint.wanted) {
+    const Operand of = Operand::of(size_t(trace.inputs[size_t(input)]));
+    gradient.inputs.push_back(of);
+    graph.outputs.push_back({int32_t(graph.nodes.size()), int32_t(gradient.types.size()), 0});
+    gradient.types.push_back(trace.type(of));
+  }
+  graph.nodes.push_back(std::move(gradient));
+  return graph;
+}
+
+}  // namespace
+
+bool reads_flows(const Graph& trace) {
+  for (const Node& node : trace.nodes) {
+    if (node.kind == NodeKind::kGradient || node.recording == Mode::kOn) return true;
+    for (const auto& body : node.bodies)
+      if (reads_flows(*body)) return true;
+  }
+  for (const TypeGuard& guard : trace.guards)
+    if (guard.kind == TypeGuard::kRequiresGrad) return true;
+  return false;
+}
+
+struct Program::Entry {
+  Signature signature;
+  bool exact_flows = false;
+  Program::Options options;
+  std::shared_ptr<const Graph> trace;
+  Specialized joint;  // its graph only where the run is recorded
+  std::shared_ptr<const Plan> forward, backward;
+  std::vector<int32_t> kept;
+  Graph program;     // what `forward` was planned from
+  std::mutex mutex;  // of what is made on first use:
+  Graph backward_graph;
+  Ref<Program> differentiable;  // inputs and cotangents → gradients, for create_graph
+  Specialized whole;            // the lists of the program that gives gradients of all inputs
+  Ref<Program> whole_gradient;
+
+  bool fits(std::span<const Value> inputs, bool recording, bool training) const {
+    if (signature.training != training || signature.recording != recording) return false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!(inputs[i].type() == signature.types[i])) return false;
+      if (exact_flows && flow_of(inputs[i]) != signature.flows[i]) return false;
+    }
+    return true;
+  }
+
+  std::shared_ptr<const Plan> backward_plan() {
+    const std::lock_guard lock(mutex);
+    if (!backward) {
+      backward = make_plan(optimize(backward_graph), plan_options());
+      backward_graph = {};
+    }
+    return backward;
+  }
+
+  Program& gradient_program() {
+    const std::lock_guard lock(mutex);
+    if (!differentiable) {
+      Options gradient = options;
+      gradient.name += " gradient";
+      differentiable = Ref<Program>(new Program(gradient_trace(*trace, joint), {}, gradient));
+    }
+    return *differentiable;
+  }
+
+  // The same for all heads and inputs there are: where a gradient is asked for that the request kNull left out.
+  Program& whole_gradient_program() {
+    const std::lock_guard lock(mutex);
+    if (!whole_gradient) {
+      Signature all = signature;
+      all.recording = true;
+      for (size_t i = 0; i < all.types.size(); ++i)
+        all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
+      whole = specialize(*trace, all);
+      Options gradient = options;
+      gradient.name += " gradient";
+      whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, whole), {}, gradient));
+    }
+    return *whole_gradient;
+  }
+
+  PlanOptions plan_options() const {
+    PlanOptions plan;
+    plan.static_alloc = options.static_alloc;
+    plan.pack = !signature.recording;  // an update follows
+    return plan;
+  }
+};
+
+Program::Program(Graph trace, std::vector<Ref<Generator>> generators, Options options)
+    : trace_(std::make_shared<Graph>(std::move(trace))),
+      generators_(std::move(generators)),
+      options_(std::move(options)),
+      reads_flows_(reads_flows(*trace_)) {}
+
+size_t Program::specializations() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+size_t Program::arena_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& entry : entries_) {
+    bytes += entry->forward->held_bytes();
+    if (entry->backward) bytes += entry->backward->held_bytes();
+  }
+  return bytes;
+}
+
+Graph Program::optimized() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.empty() ? *trace_ : entries_[0]->program;
+}
+
+std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Value> inputs) {
+  auto entry = std::make_shared<Entry>();
+  entry->options = options_;
+  entry->trace = trace_;
+  Signature& signature = entry->signature;
+  signature.training = ctx.training;
+  signature.recording = ctx.recording && any_flow(inputs);
+  entry->exact_flows = signature.recording || reads_flows_;
+  for (const Value& v : inputs) {
+    signature.types.push_back(v.type());
+    signature.flows.push_back(entry->exact_flows ? flow_of(v) : Flow::kNone);
+  }
+  entry->joint = specialize(*trace_, signature);
+  if (entry->joint.heads.empty()) {
+    entry->program = optimize(entry->joint.graph);
+    entry->joint.graph = {};
+  } else {
+    PassOptions whole;
+    whole.kernels = false;
+    entry->joint.graph = optimize(std::move(entry->joint.graph), whole);
+    Split halves = split(entry->joint);
+    entry->program = optimize(halves.forward);
+    entry->backward_graph = std::move(halves.backward);
+    entry->kept = std::move(halves.kept);
+  }
+  entry->forward = make_plan(entry->program, entry->plan_options());
+  return entry;
+}
+
+std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Value> inputs) {
+  const bool recording = ctx.recording && any_flow(inputs);
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i]->fits(inputs, recording, ctx.training)) continue;
+    if (i > 0) std::rotate(entries_.begin(), entries_.begin() + ptrdiff_t(i), entries_.begin() + ptrdiff_t(i) + 1);
+    return entries_[0];
+  }
+  if (options_.static_shape && !entries_.empty()) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!(inputs[i].type() == entries_[0]->signature.types[i]))
+        throw Error(fmt::format("{}: input {} is {}, static_shape promised {}", options_.name, i + 1,
+                                to_string(inputs[i].type()), to_string(entries_[0]->signature.types[i])));
+  }
+  std::shared_ptr<Entry> entry;
+  try {
+    entry = make(ctx, inputs);
+  } catch (const PositionedError& e) {
+    if (entries_.empty()) throw;  // the call that was traced
+    throw Refused(e.what());
+  }
+  entries_.insert(entries_.begin(), entry);
+  if (entries_.size() > options_.max_specializations) entries_.pop_back();
+  return entry;
+}
+
+Values Program::run(Context& ctx, std::span<Value> inputs) {
+  SmallVector<RandomKey, 2> states;
+  for (const Ref<Generator>& generator : generators_) states.push_back(generator->state());
+  Values out = run_with(ctx, inputs, states);
+  for (size_t g = 0; g < generators_.size(); ++g)
+    generators_[g]->set_state({states[g].seed, states[g].tick + trace_->ticks[g]});
+  return out;
+}
+
+const std::vector<std::vector<int32_t>>& Program::histories() const {
+  std::call_once(histories_made_, [&] {
+    for (const Operand& output : trace_->outputs) histories_.push_back(inputs_behind(*trace_, output));
+  });
+  return histories_;
+}
+
+// Which outputs of a run get a history, and which inputs it goes back to: in all, and by output.
+struct Program::Recorded {
+  std::vector<int32_t> heads;  // those of the entry, then those behind which all is frozen
+  std::vector<char> linked;
+  std::shared_ptr<std::vector<std::vector<int32_t>>> behind;
+
+  void add(int32_t head, const std::vector<int32_t>& inputs) {
+    heads.push_back(head);
+    if (!behind) behind = std::make_shared<std::vector<std::vector<int32_t>>>();
+    behind->push_back(inputs);
+    for (int32_t i : inputs) linked[size_t(i)] = true;
+  }
+};
+
+Program::Recorded Program::outputs_to_record(Context& ctx, const Entry& entry, std::span<const Value> inputs) const {
+  Recorded out;
+  const bool frozen = ctx.recording && std::any_of(inputs.begin(), inputs.end(), is_frozen);
+  if (entry.joint.heads.empty() && !frozen) return out;
+  out.linked.resize(inputs.size());
+  std::vector<char> is_head(trace_->outputs.size());
+  for (int32_t head : entry.joint.heads) {
+    is_head[size_t(head)] = true;
+    out.add(head, histories()[size_t(head)]);
+  }
+  for (size_t k = 0; frozen && k < is_head.size(); ++k) {
+    const std::vector<int32_t>& behind = histories()[k];
+    if (!is_head[k] &&
+        std::any_of(behind.begin(), behind.end(), [&](int32_t i) { return is_frozen(inputs[size_t(i)]); }))
+      out.add(int32_t(k), behind);
+  }
+  return out;
+}
+
+// What backward of a run needs.
+struct Program::Run {
+  std::shared_ptr<Entry> entry;
+  std::vector<int32_t> heads;
+  Values residuals;
+  std::vector<RandomKey> states;
+};
+
+Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states) {
+  const std::shared_ptr<Entry> entry = find(ctx, inputs);
+  const Recorded recorded = outputs_to_record(ctx, *entry, inputs);
+  if (recorded.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states);
+  std::vector<Value> kept(inputs.begin(), inputs.end());
+  Values linked(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (recorded.linked[i]) linked[i] = inputs[i];
+  Values out = pg::run(*entry->forward, ctx, inputs, states), heads;
+  const size_t outputs = trace_->outputs.size();
+  Run run{entry, recorded.heads, {}, {states.begin(), states.end()}};
+  for (size_t i = outputs; i < out.size(); ++i) run.residuals.push_back(std::move(out[i]));
+  while (out.size() > outputs) out.pop_back();
+  for (int32_t head : recorded.heads) heads.push_back(out[size_t(head)].detached());
+  TapeNode* node = record_custom(
+      ctx, options_.name, linked, heads,
+      [run](Context& c, TapeNode& entry, std::span<const Value> cotangents) {
+        return backward(c, run, entry, cotangents);
+      },
+      std::move(kept));
+  if (node) {
+    node->behind = recorded.behind;
+    node->frozen =
+        std::none_of(linked.begin(), linked.end(), [](const Value& v) { return v.has_node() && !is_frozen(v); });
+  }
+  for (size_t k = 0; k < heads.size(); ++k) out[size_t(recorded.heads[k])] = std::move(heads[k]);
+  return out;
+}
+
+Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
+  Entry& entry = *run.entry;
+  const Specialized& joint = entry.joint;
+  const std::vector<Value>& inputs = node.held;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (node.inputs[i].node() && node.inputs[i].node()->needed && entry.signature.flows[i] == Flow::kNone)
+      return all_gradients(ctx, run, node, cotangents);
+  if (joint.wanted.empty()) return Values(inputs.size());
+  Values arguments, found;
+  if (ctx.recording) {
+    for (const Value& v : inputs) arguments.push_back(v);
+  } else {
+    for (int32_t k : entry.kept) arguments.push_back(inputs[size_t(k)].detached());
+    for (const Value& v : run.residuals) arguments.push_back(v);
+  }
+  for (size_t k = 0; k < joint.heads.size(); ++k) {
+    const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[inputs.size() + k])].types[0];
+    arguments.push_back(k < cotangents.size() && cotangents[k].defined() ? cotangents[k] : make_filled(type, 0));
+  }
+  if (ctx.recording) {
+    const ScopedFlag training(ctx.training, entry.signature.training);
+    found = entry.gradient_program().run_with(ctx, arguments, run.states);
+  } else {
+    found = pg::run(*entry.backward_plan(), ctx, arguments, run.states);
+  }
+  Values grads(inputs.size());
+  for (size_t k = 0; k < joint.wanted.size(); ++k) grads[size_t(joint.wanted[k])] = std::move(found[k]);
+  return grads;
+}
+
+namespace {
+
+bool asks(const Value& v) { return v.has_node() && !is_frozen(v); }
+
+// An input as one that gradients flow to, whatever its leaves ask for. With a history they go on to what is behind it.
+Value flowing(Context& ctx, const Value& v, bool history) {
+  if (!is_float(v.dtype()) || (history && asks(v))) return v;
+  Value out[1] = {v.detached()};
+  const auto pass_on = [](Context&, TapeNode&, std::span<const Value> dy) { return Values{dy[0]}; };
+  if (history && v.has_node()) record_custom(ctx, "frozen", {&v, 1}, out, pass_on);
+  if (!out[0].has_node()) out[0].link(make_leaf(v.type(), GradReq::kWrite).get(), 0);
+  return out[0];
+}
+
+}  // namespace
+
+// Runs the trace again, as one that gradients flow through everywhere.
+Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
+  Entry& entry = *run.entry;
+  Program& program = entry.whole_gradient_program();
+  const Specialized& whole = entry.whole;
+  const bool create = ctx.recording;
+  Values arguments;
+  for (const Value& v : node.held) arguments.push_back(flowing(ctx, v, create));
+  for (size_t k = 0; k < whole.heads.size(); ++k) {
+    const auto at = std::find(run.heads.begin(), run.heads.end(), whole.heads[k]) - run.heads.begin();
+    const bool given = size_t(at) < cotangents.size() && cotangents[size_t(at)].defined();
+    const Type& type = whole.graph.nodes[size_t(whole.graph.inputs[node.held.size() + k])].types[0];
+    arguments.push_back(given ? cotangents[size_t(at)] : make_filled(type, 0));
+  }
+  const ScopedFlag recording(ctx.recording, true), training(ctx.training, entry.signature.training);
+  const Values found = program.run_with(ctx, arguments, run.states);
+  const bool frozen = std::none_of(node.held.begin(), node.held.end(), asks) &&
+                      std::none_of(cotangents.begin(), cotangents.end(), asks);
+  Values grads(node.held.size());
+  for (size_t k = 0; k < whole.wanted.size(); ++k) {
+    grads[size_t(whole.wanted[k])] = create ? found[k] : found[k].detached();
+    if (create && frozen && found[k].has_node()) found[k].node()->frozen = true;
+  }
+  return grads;
+}
+
+}  // namespace pg

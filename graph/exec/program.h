@@ -1,0 +1,67 @@
+// Program: a trace and what was made of it for the types it has met. Running one is a single entry on the tape.
+#pragma once
+#include <functional>
+#include <mutex>
+
+#include "graph/exec/exec.h"
+#include "graph/specialize/specialize.h"
+
+namespace pg {
+
+// Whether the trace opens a scope of its own or takes gradients, so that it runs differently where they flow.
+bool reads_flows(const Graph& trace);
+
+class Program : public RefCounted<Program> {
+ public:
+  struct Options {
+    std::string name = "graph";
+    bool static_alloc = true;
+    bool static_shape = false;  // a second set of types is an error
+    size_t max_specializations = 16;
+  };
+
+  Program(Graph trace, std::vector<Ref<Generator>> generators, Options options);
+  static void destroy(Program* program) { delete program; }
+
+  const Graph& trace() const { return *trace_; }
+  const Options& options() const { return options_; }
+  size_t input_count() const { return trace_->inputs.size(); }
+  size_t specializations() const;
+  size_t arena_bytes() const;  // of all specializations
+
+  // Runs on the inputs, records it when ctx.recording and gradients flow to one of them, and advances the generators.
+  // An input that the caller moved in as the only holder may be rewritten (see graph/exec/exec.h). Throws Retrace when
+  // a guard of the trace does not hold for these types. On an exception nothing has changed.
+  Values run(Context& ctx, std::span<Value> inputs);
+  // The same on states of generators at the start of the run, advancing none: may be called from several threads at
+  // once, each with a context of its own.
+  Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states);
+  std::span<const Ref<Generator>> generators() const { return generators_; }
+
+  // The optimized program for the types of the last run (forward only), or the trace when there was none.
+  Graph optimized() const;
+
+ private:
+  struct Entry;
+  std::shared_ptr<Entry> find(Context& ctx, std::span<const Value> inputs);
+  std::shared_ptr<Entry> make(Context& ctx, std::span<const Value> inputs);
+  struct Run;
+  static Values backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
+  static Values all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
+
+  // By output of the trace: the inputs that its history goes back to.
+  const std::vector<std::vector<int32_t>>& histories() const;
+  struct Recorded;
+  Recorded outputs_to_record(Context& ctx, const Entry& entry, std::span<const Value> inputs) const;
+
+  std::shared_ptr<const Graph> trace_;
+  mutable std::once_flag histories_made_;
+  mutable std::vector<std::vector<int32_t>> histories_;
+  std::vector<Ref<Generator>> generators_;
+  Options options_;
+  bool reads_flows_ = false;  // what the trace does depends on which inputs gradients flow to
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Entry>> entries_;  // the last used first
+};
+
+}  // namespace pg

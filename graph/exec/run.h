@@ -1,0 +1,65 @@
+// Execution: the steps of a plan in a frame whose views point where they should. Private to graph/exec*.cpp.
+#pragma once
+#include <span>
+
+#include "graph/exec/exec.h"
+#include "graph/exec/frame.h"
+
+namespace pg {
+
+// A frame for the extent of a run.
+class FrameLease {
+ public:
+  explicit FrameLease(FramePool& pool) : pool_(pool), frame_(pool.take()) {}
+  ~FrameLease() { pool_.give(std::move(frame_)); }
+  FrameLease(const FrameLease&) = delete;
+  Frame& operator*() const { return *frame_; }
+
+ private:
+  FramePool& pool_;
+  std::unique_ptr<Frame> frame_;
+};
+
+// The buffer that a storage of a plan shows in this run when it holds an array from outside as it is; else null.
+using SourceOf = FunctionRef<const Ref<Buffer>&(int32_t storage)>;
+
+class Execution {
+ public:
+  Execution(const Plan& plan, Context& ctx, Frame& frame, SourceOf source)
+      : plan_(plan), ctx_(ctx), frame_(frame), source_(source) {}
+
+  // The states of the generators that random steps name.
+  void bind_generators(std::span<const RandomKey> states);
+  void refresh_packs();
+
+  // Runs all steps. Errors of kernels get the script's line.
+  void operator()();
+
+ private:
+  void run_step(const Step& step);
+  void run_kernel(const Step& step);
+  void run_control(const Step& step);  // graph/exec/control.cpp
+  void run_branch(const Step& step);
+  void run_loop(const Step& step);
+  void check_anomaly(const Step& step) const;
+  [[noreturn]] void raise_positioned(const Step& step, const Error& error) const;
+  const void* packed_of(const Step& step) const {
+    return step.pack < 0 ? nullptr : frame_.packs[size_t(step.pack)].data();
+  }
+  const View& in(const Step& step, size_t i) const { return frame_.views[size_t(step.in) + i]; }
+  const View& out(const Step& step, size_t i) const { return frame_.views[size_t(step.out) + i]; }
+  const Ref<Buffer>& source_of_view(int32_t view) const;
+
+  Ref<Buffer>* stack_of(int32_t view) const;
+  void show_stack(int32_t view) const;
+
+  friend class BodyRun;
+  friend class LoopRun;
+  const Plan& plan_;
+  Context& ctx_;
+  Frame& frame_;
+  SourceOf source_;
+  std::span<const RandomKey> states_;
+};
+
+}  // namespace pg

@@ -1,0 +1,26 @@
+// The words of the format, shared by its reader and its writer.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+
+#include "graph/io/model.h"
+
+namespace pg {
+
+inline constexpr const char* kModelFormat = "perigee graph";
+inline constexpr const char* kRoleNames[] = {"argument", "parameter", "state"};
+inline constexpr const char* kRequestNames[] = {"null", "write", "add"};
+inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", "requires_grad", "outputs"};
+inline constexpr const char* kKindNames[] = {"input", "constant", "op",    "fused",    "cond",  "loop",
+                                             "leaf",  "detach",   "write", "gradient", "custom"};
+
+// The first version of the format that has nodes of this kind, or all that a graph and its bodies hold.
+int version_of(NodeKind kind);
+int version_of(const Graph& graph);
+
+// The name of each constant's tensor.
+using ConstantNames = std::map<const Node*, std::string>;
+ConstantNames constant_names(const Model& model);
+
+}  // namespace pg

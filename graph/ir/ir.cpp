@@ -1,0 +1,470 @@
+#include "graph/ir/ir.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/context.h"
+#include "tensor/error.h"
+
+namespace pg {
+namespace {
+
+const char* kind_name(const Node& node) {
+  switch (node.kind) {
+    case NodeKind::kInput:
+      return "input";
+    case NodeKind::kConstant:
+      return "constant";
+    case NodeKind::kOp:
+      return node.op->name;
+    case NodeKind::kFused:
+      return "fused";
+    case NodeKind::kCond:
+      return node.name.empty() ? "cond" : node.name.c_str();
+    case NodeKind::kLoop:
+      return node.name.empty() ? "loop" : node.name.c_str();
+    case NodeKind::kLeaf:
+      return "leaf";
+    case NodeKind::kDetach:
+      return "detach";
+    case NodeKind::kWrite:
+      return "write";
+    case NodeKind::kGradient:
+      return "gradient";
+    case NodeKind::kCustom:
+      return "custom";
+  }
+  return "?";
+}
+
+[[noreturn]] void bad_node(const Graph& graph, size_t i, const std::string& what) {
+  const Node& node = graph.nodes[i];
+  const char* name = node.kind == NodeKind::kOp && !node.op ? "?" : kind_name(node);
+  throw Error(fmt::format("graph: node {} ({}): {}", i, name, what));
+}
+
+void verify_operand(const Graph& graph, size_t i, const Operand& operand) {
+  if (operand.is_none() || operand.is_number()) return;
+  if (operand.node < 0 || size_t(operand.node) >= i)
+    bad_node(graph, i, fmt::format("operand {} is not an earlier node", operand.node));
+  if (operand.output < 0 || size_t(operand.output) >= graph.node(operand).types.size())
+    bad_node(graph, i, fmt::format("node {} has no output {}", operand.node, operand.output));
+}
+
+bool fits(const AttrDef& def, const AttrValue& value) {
+  switch (def.kind) {
+    case AttrKind::kBool:
+      return std::holds_alternative<bool>(value);
+    case AttrKind::kInt:
+    case AttrKind::kDim:
+      return std::holds_alternative<int64_t>(value);
+    case AttrKind::kFloat:
+      return std::holds_alternative<double>(value);
+    case AttrKind::kString:
+      return std::holds_alternative<std::string>(value);
+    case AttrKind::kDType:
+      return std::holds_alternative<DType>(value);
+    case AttrKind::kDevice:
+      return std::holds_alternative<Device>(value);
+    case AttrKind::kInts:
+    case AttrKind::kDims:
+      return std::holds_alternative<Ints>(value);
+    case AttrKind::kFloats:
+      return std::holds_alternative<Floats>(value);
+    case AttrKind::kRandom:
+      return std::holds_alternative<RandomKey>(value);
+  }
+  return false;
+}
+
+void verify_attrs(const Graph& graph, size_t i) {
+  const Node& node = graph.nodes[i];
+  if (node.attrs.size() == 0) return;  // all of them at their defaults, or none
+  if (node.attrs.size() != node.op->attrs.size())
+    bad_node(graph, i, fmt::format("has {} attributes, its op {}", node.attrs.size(), node.op->attrs.size()));
+  for (size_t k = 0; k < node.attrs.size(); ++k) {
+    const AttrDef& def = node.op->attrs[k];
+    if (node.attrs[k].index() != 0 && !fits(def, node.attrs[k]))
+      bad_node(graph, i, fmt::format("attribute '{}' is of another kind: {}", def.name, to_string(node.attrs[k])));
+  }
+}
+
+void verify_types(const Graph& graph, size_t i) {
+  const Node& node = graph.nodes[i];
+  SmallVector<Value, 4> inputs;
+  for (const Operand& operand : node.inputs) {
+    if (operand.is_number())
+      inputs.emplace_back(operand.number);
+    else if (operand.is_none())
+      inputs.emplace_back();
+    else
+      inputs.emplace_back(Array::make(graph.type(operand)));
+  }
+  SmallVector<Type, 2> types;
+  infer_types(*node.op, inputs, node.attrs, types);
+  if (types.size() != node.types.size())
+    bad_node(graph, i, fmt::format("has {} outputs, its op {}", node.types.size(), types.size()));
+  for (size_t k = 0; k < types.size(); ++k)
+    if (!(types[k] == node.types[k]))
+      bad_node(graph, i,
+               fmt::format("output {} is {}, its op gives {}", k, to_string(node.types[k]), to_string(types[k])));
+}
+
+void check_same(const Graph& graph, size_t i, const char* what, size_t k, const Type& given, const Type& expected) {
+  if (!(given == expected))
+    bad_node(graph, i,
+             fmt::format("{} {} of a body is {}, expected {}", what, k + 1, to_string(given), to_string(expected)));
+}
+
+const Graph& check_body(const Graph& graph, size_t i, size_t b, size_t inputs, size_t outputs, bool types) {
+  const Node& node = graph.nodes[i];
+  if (b >= node.bodies.size() || !node.bodies[b]) bad_node(graph, i, "lacks a body");
+  const Graph& body = *node.bodies[b];
+  verify(body, types);
+  if (body.inputs.size() != inputs)
+    bad_node(graph, i, fmt::format("its body takes {} inputs, gets {}", body.inputs.size(), inputs));
+  if (body.outputs.size() != outputs)
+    bad_node(graph, i, fmt::format("its body gives {} outputs, needs {}", body.outputs.size(), outputs));
+  return body;
+}
+
+const Type& input_type(const Graph& body, size_t k) { return body.nodes[size_t(body.inputs[k])].types[0]; }
+
+void need_arrays(const Graph& graph, size_t i) {
+  for (const Operand& operand : graph.nodes[i].inputs)
+    if (!operand.is_node()) bad_node(graph, i, "takes arrays only");
+}
+
+void verify_cond(const Graph& graph, size_t i, bool types) {
+  const Node& node = graph.nodes[i];
+  need_arrays(graph, i);
+  if (node.inputs.empty() || numel(graph.type(node.inputs[0]).shape) != 1)
+    bad_node(graph, i, "needs a predicate of one element");
+  if (node.bodies.size() != 2) bad_node(graph, i, "has two bodies");
+  for (size_t b = 0; b < 2; ++b) {
+    const Graph& body = check_body(graph, i, b, node.inputs.size() - 1, node.types.size(), types);
+    if (!types) continue;
+    for (size_t k = 1; k < node.inputs.size(); ++k)
+      check_same(graph, i, "input", k - 1, input_type(body, k - 1), graph.type(node.inputs[k]));
+    for (size_t k = 0; k < node.types.size(); ++k)
+      check_same(graph, i, "output", k, body.type(body.outputs[k]), node.types[k]);
+  }
+}
+
+void verify_loop(const Graph& graph, size_t i, bool types) {
+  const Node& node = graph.nodes[i];
+  const LoopForm& loop = node.loop;
+  need_arrays(graph, i);
+  const bool trace = loop.conditional && node.bodies.size() == 2;
+  if (loop.slices < 0 || loop.carries < 0 || loop.limit < LoopForm::kNoLimit || loop.checkpoint < 0)
+    bad_node(graph, i, "a negative count");
+  const size_t first = size_t(loop.first_slice(trace)), slices = size_t(loop.slices), carries = size_t(loop.carries);
+  if (node.bodies.size() != (trace ? 2u : 1u))
+    bad_node(graph, i, "has one body, in a trace a second one for its condition");
+  if (node.inputs.size() < first + slices + carries) bad_node(graph, i, "lacks operands");
+  if (node.types.size() < carries + 1) bad_node(graph, i, "lacks outputs");
+  if (!loop.counted && !loop.conditional && loop.limit < 0) bad_node(graph, i, "nothing says how many steps it takes");
+  const size_t captures = node.inputs.size() - first - slices - carries, stacks = node.types.size() - carries - 1,
+               flag = loop.conditional && !trace;
+  const Graph& body = check_body(graph, i, 0, 1 + slices + carries + captures, flag + carries + stacks, types);
+  if (trace) check_body(graph, i, 1, 1 + carries + captures, 1, types);
+  for (size_t k = 0; k < slices; ++k)
+    if (graph.type(node.inputs[first + k]).shape.size() == 0)
+      bad_node(graph, i, fmt::format("slice {} has no dim to cut", k + 1));
+  if (!types) return;
+  for (size_t k = 0; k < slices; ++k) {
+    const Type& whole = graph.type(node.inputs[first + k]);
+    check_same(graph, i, "slice", k, input_type(body, 1 + k), row_type(whole));
+  }
+  for (size_t k = 0; k < carries + captures; ++k)
+    check_same(graph, i, k < carries ? "carry" : "capture", k, input_type(body, 1 + slices + k),
+               graph.type(node.inputs[first + slices + k]));
+  for (size_t k = 0; k < carries; ++k) {
+    check_same(graph, i, "carried output", k, body.type(body.outputs[flag + k]), input_type(body, 1 + slices + k));
+    check_same(graph, i, "output", k, body.type(body.outputs[flag + k]), node.types[1 + k]);
+  }
+  for (size_t k = 0; k < stacks; ++k) {
+    const Type& whole = node.types[1 + carries + k];
+    if (whole.shape.size() == 0) bad_node(graph, i, "a stacked output has rows");
+    check_same(graph, i, "stacked output", k, body.type(body.outputs[flag + carries + k]), row_type(whole));
+  }
+}
+
+void verify_node(const Graph& graph, size_t i, bool types) {
+  const Node& node = graph.nodes[i];
+  if (node.kind == NodeKind::kOp && !node.op) bad_node(graph, i, "has no op");
+  for (const Operand& operand : node.inputs) verify_operand(graph, i, operand);
+  if (node.line >= int32_t(graph.lines.size())) bad_node(graph, i, "its script line is out of range");
+  switch (node.kind) {
+    case NodeKind::kOp:
+      verify_attrs(graph, i);
+      if (types) verify_types(graph, i);
+      break;
+    case NodeKind::kInput:
+      if (!node.inputs.empty() || node.types.size() != 1) bad_node(graph, i, "an input has no operands and one output");
+      break;
+    case NodeKind::kConstant:
+      if (!node.inputs.empty() || node.types.size() != 1 || !node.constant.is_array() ||
+          !(node.constant.type() == node.types[0]))
+        bad_node(graph, i, "a constant holds a value of its type");
+      break;
+    case NodeKind::kCond:
+      verify_cond(graph, i, types);
+      break;
+    case NodeKind::kLoop:
+      verify_loop(graph, i, types);
+      break;
+    case NodeKind::kFused:
+    case NodeKind::kCustom:
+      if (node.bodies.size() != 1 || !node.bodies[0]) bad_node(graph, i, "needs one body");
+      verify(*node.bodies[0], types);
+      break;
+    case NodeKind::kWrite:
+      if (node.inputs.size() != 2 || !node.inputs[0].is_node() || !node.inputs[1].is_node() || node.types.size() != 1)
+        bad_node(graph, i, "takes two operands");
+      break;
+    case NodeKind::kLeaf:
+    case NodeKind::kDetach:
+      if (node.inputs.size() != 1 || !node.inputs[0].is_node() || node.types.size() != 1)
+        bad_node(graph, i, "takes one operand");
+      break;
+    case NodeKind::kGradient:
+      if (node.heads < 1 || node.inputs.size() < size_t(2 * node.heads) ||
+          node.types.size() != node.inputs.size() - size_t(2 * node.heads))
+        bad_node(graph, i, "takes heads, as many cotangents, and gives one gradient for each of the rest");
+      break;
+  }
+  if (node.kind != NodeKind::kFused) return;
+  const Graph& body = *node.bodies[0];
+  if (body.inputs.size() != node.inputs.size() || body.outputs.size() != node.types.size())
+    bad_node(graph, i, "its body has other inputs or outputs");
+  for (size_t k = 0; k < node.types.size(); ++k)
+    if (!(body.type(body.outputs[k]) == node.types[k])) bad_node(graph, i, "its body gives other types");
+}
+
+std::string operand_text(const Operand& operand, const Graph& graph) {
+  if (operand.is_none()) return "nil";
+  if (operand.is_number()) return fmt::format("{}", operand.number);
+  if (graph.node(operand).types.size() == 1) return fmt::format("%{}", operand.node);
+  return fmt::format("%{}:{}", operand.node, operand.output + 1);
+}
+
+std::string constant_text(const Value& v) {
+  if (v.array().buffer && v.device().is_cpu() && v.numel() == 1) return fmt::format("{}", item(v));
+  return "…";
+}
+
+std::string attr_text(const Node& node) {
+  std::string text;
+  auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  for (size_t k = 0; node.kind == NodeKind::kOp && k < node.attrs.size(); ++k) {
+    const AttrDef& def = node.op->attrs[k];
+    if (const auto* key = std::get_if<RandomKey>(&node.attrs[k]))
+      add(fmt::format("{} = generator {} + {}", def.name, key->seed, key->tick));
+    else if (!(node.attrs[k] == def.fallback))
+      add(fmt::format("{} = {}", def.name, to_string(node.attrs[k])));
+  }
+  if (node.training != Mode::kAuto) add(node.training == Mode::kOn ? "train" : "predict");
+  if (node.recording != Mode::kAuto) add(node.recording == Mode::kOn ? "recorded" : "not recorded");
+  if (node.create_graph) add("create_graph");
+  if (node.kind == NodeKind::kLoop) {
+    if (node.loop.counted) add("counted");
+    if (node.loop.conditional) add("while");
+    add(fmt::format("slices = {}, carries = {}", node.loop.slices, node.loop.carries));
+    if (node.loop.limit >= 0) add(fmt::format("limit = {}", node.loop.limit));
+    if (node.loop.reverse) add("reverse");
+    if (node.loop.recompute) add("recompute");
+    if (node.loop.checkpoint > 0) add(fmt::format("checkpoint = {}", node.loop.checkpoint));
+  }
+  for (const BodyStream& stream : node.streams) add(fmt::format("generator {} + {}", stream.generator, stream.tick));
+  if (node.req != GradReq::kNull) add(node.req == GradReq::kAdd ? "grad_req = add" : "grad_req = write");
+  return text.empty() ? "" : " {" + text + "}";
+}
+
+std::string types_text(const Node& node) {
+  std::string text;
+  for (const Type& type : node.types) {
+    text += text.empty() ? "" : ", ";
+    text += fmt::format("{} {}", name_of(type.dtype), to_string(type.shape));
+    if (!type.device.is_cpu()) text += " " + name_of(type.device);
+  }
+  return text;
+}
+
+void print_nodes(const Graph& graph, const std::string& indent, std::string& text) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    text += fmt::format("{}%{} = {}", indent, i, kind_name(node));
+    const bool titled = node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop;
+    if (!node.name.empty() && !titled) text += " \"" + node.name + '"';
+    if (node.kind == NodeKind::kConstant) text += " " + constant_text(node.constant);
+    if (node.kind != NodeKind::kInput && node.kind != NodeKind::kConstant) {
+      std::string operands;
+      for (const Operand& operand : node.inputs)
+        operands += (operands.empty() ? "" : ", ") + operand_text(operand, graph);
+      text += "(" + operands + ")";
+    }
+    text += attr_text(node) + " : " + types_text(node);
+    if (node.line >= 0) text += "  -- " + graph.lines[size_t(node.line)];
+    text += "\n";
+    for (const auto& body : node.bodies) print_nodes(*body, indent + "  | ", text);
+  }
+  text += indent + "return";
+  for (size_t k = 0; k < graph.outputs.size(); ++k) text += (k ? ", " : " ") + operand_text(graph.outputs[k], graph);
+  text += "\n";
+}
+
+std::string escaped(const std::string& s) {
+  std::string text;
+  for (char c : s) text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return text;
+}
+
+}  // namespace
+
+bool Operand::operator==(const Operand& other) const {
+  if (node != other.node || output != other.output) return false;
+  return number == other.number ? std::signbit(number) == std::signbit(other.number)
+                                : std::isnan(number) && std::isnan(other.number);
+}
+
+void verify(const Graph& graph, bool types) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) verify_node(graph, i, types);
+  size_t found = 0;
+  for (const Node& node : graph.nodes) found += node.kind == NodeKind::kInput;
+  if (found != graph.inputs.size()) throw Error("graph: the list of inputs does not name every input node once");
+  std::vector<char> seen(graph.nodes.size());
+  for (int32_t input : graph.inputs) {
+    if (input < 0 || size_t(input) >= graph.nodes.size() || graph.nodes[size_t(input)].kind != NodeKind::kInput ||
+        seen[size_t(input)]++)
+      throw Error(fmt::format("graph: input {} is not an input node of its own", input));
+  }
+  for (const Operand& output : graph.outputs) {
+    if (!output.is_node() || size_t(output.node) >= graph.nodes.size() || output.output < 0 ||
+        size_t(output.output) >= graph.node(output).types.size())
+      throw Error(fmt::format("graph: output %{}:{} does not exist", output.node, output.output));
+  }
+}
+
+Type row_type(const Type& whole) {
+  Type row{whole.dtype, whole.device, {}};
+  for (int64_t size : std::span(whole.shape).subspan(1)) row.shape.push_back(size);
+  return row;
+}
+
+Type stack_type(const Type& row, int64_t rows) {
+  Type whole{row.dtype, row.device, {rows}};
+  for (int64_t size : row.shape) whole.shape.push_back(size);
+  try {
+    numel(whole.shape);
+  } catch (const Error&) {
+    throw Error(fmt::format("a loop cannot keep {} rows of {}: more than 2^56 elements", rows, to_string(row)));
+  }
+  return whole;
+}
+
+bool has_effect(const Node& node) {
+  if (node.kind == NodeKind::kOp) return node.op->has(kEffect);
+  if (node.kind != NodeKind::kCond && node.kind != NodeKind::kLoop) return false;
+  for (const auto& body : node.bodies)
+    if (std::any_of(body->nodes.begin(), body->nodes.end(), [](const Node& n) { return has_effect(n); })) return true;
+  return false;
+}
+
+std::string to_string(const Graph& graph) {
+  std::string text;
+  print_nodes(graph, "", text);
+  return text;
+}
+
+std::string to_dot(const Graph& graph) {
+  std::string text = "digraph {\n  node [shape=box];\n";
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const std::string label = kind_name(node) + (node.name.empty() ? "" : " " + node.name) + attr_text(node);
+    text += fmt::format("  n{} [label=\"{}\\n{}\"];\n", i, escaped(label), escaped(types_text(node)));
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node()) text += fmt::format("  n{} -> n{};\n", operand.node, i);
+  }
+  for (size_t k = 0; k < graph.outputs.size(); ++k)
+    text += fmt::format("  out{} [label=\"output {}\", shape=ellipse];\n  n{} -> out{};\n", k, k + 1,
+                        graph.outputs[k].node, k);
+  return text + "}\n";
+}
+
+std::vector<int32_t> count_uses(const Graph& graph) {
+  std::vector<int32_t> uses(graph.nodes.size());
+  for (const Node& node : graph.nodes)
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node()) ++uses[size_t(operand.node)];
+  for (const Operand& output : graph.outputs) ++uses[size_t(output.node)];
+  return uses;
+}
+
+Graph without_effects(const Graph& graph) {
+  Graph out = graph;
+  for (Node& node : out.nodes) {
+    if (!has_effect(node)) continue;
+    for (auto& body : node.bodies) body = std::make_shared<const Graph>(without_effects(*body));
+    if (node.kind != NodeKind::kOp || !node.types.empty()) continue;
+    const int32_t line = node.line;
+    node = Node{};  // keeps the numbers of the nodes that follow
+    node.kind = NodeKind::kConstant;
+    node.line = line;
+    node.constant = make_filled(Type{}, 0);
+    node.types.push_back(node.constant.type());
+  }
+  return out;
+}
+
+Graph without_dead_nodes(const Graph& graph) {
+  std::vector<char> live(graph.nodes.size());
+  for (const Operand& output : graph.outputs) live[size_t(output.node)] = true;
+  for (const TypeGuard& guard : graph.guards) live[size_t(guard.of.node)] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kWrite || has_effect(node)) live[i] = true;
+    if (!live[i]) continue;
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node()) live[size_t(operand.node)] = true;
+  }
+  std::vector<int32_t> moved(graph.nodes.size(), -1);
+  Graph out{{}, {}, {}, graph.lines, {}, graph.ticks};
+  auto place = [&](Operand operand) {
+    if (operand.is_node()) operand.node = moved[size_t(operand.node)];
+    return operand;
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!live[i]) continue;
+    moved[i] = int32_t(out.nodes.size());
+    Node& node = out.nodes.emplace_back(graph.nodes[i]);
+    for (Operand& operand : node.inputs) operand = place(operand);
+  }
+  for (int32_t input : graph.inputs) out.inputs.push_back(moved[size_t(input)]);
+  for (const Operand& output : graph.outputs) out.outputs.push_back(place(output));
+  for (TypeGuard guard : graph.guards) {
+    guard.of = place(guard.of);
+    out.guards.push_back(guard);
+  }
+  return out;
+}
+
+// A file's name may hold what separates them; a line number is no name.
+std::string_view name_in(std::string_view line) {
+  const size_t at = line.rfind(": ");
+  if (at == line.npos) return {};
+  const std::string_view name = line.substr(at + 2);
+  return name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == name.npos ? name : std::string_view();
+}
+
+std::string position_of(const std::string& line) {
+  const std::string_view name = name_in(line);
+  return name.empty() ? line : line.substr(0, line.size() - name.size() - 2);
+}
+
+std::string error_at(const std::string& line, std::string_view text) {
+  const std::string_view name = name_in(line);
+  return position_of(line) + ": " + (name.empty() ? std::string(text) : renamed(text, name));
+}
+
+}  // namespace pg

@@ -1,0 +1,174 @@
+// Hoisting: what the steps of a loop need not wait for is computed before it.
+//
+// What depends on captures alone is computed once and captured: only ops that compute, not views; and in loops that may
+// take no step only ops that cannot fail. What depends on slices (and captures) is computed for all rows at once, the
+// result is a slice of its own: products (the input projection of a recurrent cell becomes one product over all steps)
+// and picks from tables, with what they need and what follows them alone, and what is given out as it is. Only where
+// every row is a step, all rows are at most 512 MiB, and not where the loop is to keep little (`recompute`). Products
+// of all rows may differ in the last bits, see loop_lift.cpp; all else gives the same bits. An error comes before the
+// loop, and names its line.
+#include <algorithm>
+
+#include "graph/passes/loop/loop.h"
+#include "graph/passes/passes.h"
+
+namespace pg {
+namespace {
+
+// Whether an op computes something whatever its operands hold.
+bool cannot_fail(const Node& node) {
+  if (is_view(node) || node.is("to") || node.is("contiguous")) return true;
+  if (node.op->has(kPointwise)) {
+    if (is_float(node.types[0].dtype)) return true;
+    for (const char* name : {"floor_divide", "remainder", "fmod", "pow", "div"})
+      if (node.is(name)) return false;
+    return true;
+  }
+  for (const char* name : {"matmul", "mm", "mv", "bmm", "linear", "sum", "mean", "sum_squares", "softmax",
+                           "log_softmax", "cat", "stack", "full", "conv1d", "conv2d", "conv3d", "layer_norm"})
+    if (node.is(name)) return true;
+  return false;
+}
+
+bool is_seed(const Node& node) {
+  for (const char* name : {"matmul", "mm", "mv", "linear", "embedding", "take", "index_select"})
+    if (node.is(name)) return true;
+  return false;
+}
+
+class Hoist {
+ public:
+  Hoist(Rewrite& rewrite, LoopEdit& loop)
+      : rewrite_(rewrite), loop_(loop), body_(loop.body), lifter_(body_, loop.form().limit) {}
+
+  bool run() {
+    find();
+    choose();
+    return move();
+  }
+
+ private:
+  using Kind = Lifter::Kind;
+
+  // What has a counterpart outside.
+  void find() {
+    const bool rows = loop_.surely_runs() && !loop_.form().recompute;
+    const auto put = [&](const std::vector<LoopEdit::Part>& parts, Kind kind) {
+      for (const LoopEdit::Part& part : parts) {
+        lifter_.put(Operand::of(size_t(part.input)), kind, int32_t(sources_.size()));
+        sources_.push_back(part.from);
+      }
+    };
+    put(loop_.captures, Kind::kSame);
+    if (rows) put(loop_.slices, Kind::kRows);
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      const Node& node = body_.nodes[i];
+      if (node.kind == NodeKind::kConstant) lifter_.lift(i);
+      if (node.kind != NodeKind::kOp || node.types.empty() || (!loop_.surely_runs() && !cannot_fail(node))) continue;
+      if (!rows || affordable(node.types[0], loop_.form().limit)) lifter_.lift(i);
+    }
+  }
+
+  Kind kind(size_t i) const { return lifter_.kind(Operand::of(i)); }
+
+  bool computes(size_t i) const {
+    const Node& node = body_.nodes[i];
+    return node.kind == NodeKind::kOp && !is_view(node) && !node.is("full");
+  }
+
+  void choose() {
+    chosen_.resize(body_.nodes.size());
+    const std::vector<int32_t> uses = uses_of();
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      if (kind(i) == Kind::kSame) chosen_[i] = computes(i);
+      if (kind(i) == Kind::kRows) chosen_[i] = is_seed(body_.nodes[i]) || follows(i, uses);
+    }
+    for (const LoopEdit::Stack& stack : loop_.stacks)
+      if (stack.row.output == 0 && body_.node(stack.row).kind == NodeKind::kOp &&
+          kind(size_t(stack.row.node)) == Kind::kRows)
+        chosen_[size_t(stack.row.node)] = true;
+    // What these are computed from is there as well.
+    std::vector<char> asked = chosen_;
+    for (size_t i = body_.nodes.size(); i-- > 0;) {
+      if (!asked[i] || body_.nodes[i].kind != NodeKind::kOp) continue;
+      chosen_[i] = chosen_[i] || computes(i);
+      for (const Operand& operand : body_.nodes[i].inputs)
+        if (operand.is_node()) asked[size_t(operand.node)] = true;
+    }
+  }
+
+  std::vector<int32_t> uses_of() const {
+    std::vector<int32_t> uses(body_.nodes.size());
+    for (const Node& node : body_.nodes)
+      for (const Operand& operand : node.inputs)
+        if (operand.is_node()) ++uses[size_t(operand.node)];
+    for (const Operand& operand : loop_.wanted()) ++uses[size_t(operand.node)];
+    return uses;
+  }
+
+  // Whether the node alone reads one that is chosen, and gives as many elements.
+  bool follows(size_t i, const std::vector<int32_t>& uses) const {
+    const Node& node = body_.nodes[i];
+    if (!computes(i) && !node.is("reshape_to")) return false;
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node() && chosen_[size_t(operand.node)] && kind(size_t(operand.node)) == Kind::kRows &&
+          uses[size_t(operand.node)] == 1 && numel(body_.type(operand).shape) == numel(node.types[0].shape))
+        return true;
+    return false;
+  }
+
+  bool move() {
+    // Chosen nodes that what stays in the body reads.
+    std::vector<char> needed(body_.nodes.size());
+    for (const Operand& operand : loop_.wanted()) needed[size_t(operand.node)] = true;
+    bool any = false;
+    for (size_t i = body_.nodes.size(); i-- > 0;) {
+      if (has_effect(body_.nodes[i])) needed[i] = true;
+      if (!needed[i]) continue;
+      any |= chosen_[i];
+      if (!chosen_[i])
+        for (const Operand& operand : body_.nodes[i].inputs)
+          if (operand.is_node()) needed[size_t(operand.node)] = true;
+    }
+    if (!any) return false;
+    std::vector<std::pair<int32_t, Operand>> moved;
+    for (size_t i = 0; i < body_.nodes.size(); ++i)
+      if (needed[i] && chosen_[i])
+        moved.emplace_back(int32_t(i), lifter_.copy(lifter_.at(Operand::of(i)), rewrite_,
+                                                    [&](int32_t k) { return sources_[size_t(k)]; }));
+    for (const auto& [node, from] : moved) {
+      if (kind(size_t(node)) == Kind::kRows)
+        loop_.make_slice(node, from);
+      else
+        loop_.make_capture(node, from);
+    }
+    return true;
+  }
+
+  Rewrite& rewrite_;
+  LoopEdit& loop_;
+  const Graph& body_;
+  Lifter lifter_;
+  std::vector<Operand> sources_;
+  std::vector<char> chosen_;
+};
+
+}  // namespace
+
+Graph hoist(Graph graph) {
+  Rewrite rewrite(std::move(graph));
+  for (size_t i = 0; i < rewrite.size(); ++i) {
+    Node node = rewrite.take(i);
+    if (node.kind == NodeKind::kLoop) {
+      LoopEdit loop(node);
+      if (Hoist(rewrite, loop).run()) {
+        loop.write(rewrite, i);
+        continue;
+      }
+    }
+    rewrite.keep(i, rewrite.append(std::move(node)));
+  }
+  return rewrite.finish();
+}
+
+}  // namespace pg

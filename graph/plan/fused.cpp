@@ -1,0 +1,78 @@
+#include "graph/plan/fused.h"
+
+#include <atomic>
+
+#include "graph/plan/fused_body.h"
+
+namespace pg {
+namespace {
+
+std::atomic<FusedCompiler> other_compiler{nullptr};
+
+bool stays_in_place(const Node& node) {
+  return node.is("detach") || node.is("broadcast_to") || node.is("expand") || node.is("to");
+}
+
+DType work_dtype(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t; }
+
+// The kernel of the vector machine.
+class TiledBody final : public FusedKernel {
+ public:
+  explicit TiledBody(TranslatedBody body)
+      : constants_(std::move(body.constants)),
+        order_(std::move(body.outputs)),
+        checks_(std::move(body.checks)),
+        tiles_(make_tile_kernel(std::move(body.tiles))) {
+    for (size_t i = 0; i < order_.size(); ++i) ordered_ &= order_[i] == int32_t(i);
+  }
+
+  void run(std::span<const View> in, std::span<const View> out) const override {
+    for (const DivisorCheck& c : checks_) check(c, in);
+    if (constants_.empty() && ordered_) return tiles_->run(in, out);
+    SmallVector<View, 16> all(in), sorted;
+    for (const Value& v : constants_) all.push_back({&v.array().type, &v.array().strides, v.array().data()});
+    for (int32_t k : order_) sorted.push_back(out[size_t(k)]);
+    tiles_->run(all, sorted);
+  }
+
+ private:
+  static void check(const DivisorCheck& c, std::span<const View> in) {
+    if (c.input >= 0) return tile_check(*c.op, in[size_t(c.input)]);
+    const Dims strides = contiguous_strides(c.type.shape);
+    const auto buffer = Buffer::allocate(Device{}, bytes_of(c.type));
+    const View view{&c.type, &strides, buffer->data};
+    c.kernel->run(in, {&view, 1});
+    tile_check(*c.op, view);
+  }
+
+  std::vector<Value> constants_;
+  std::vector<int32_t> order_;
+  std::vector<DivisorCheck> checks_;
+  std::shared_ptr<const TileKernel> tiles_;
+  bool ordered_ = true;
+};
+
+}  // namespace
+
+bool fusable(const Node& node) {
+  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !node.types[0].device.is_cpu()) return false;
+  if (stays_in_place(node)) return true;
+  if (!node.op->has(kPointwise) || node.op->infer) return false;
+  const bool boolean = node.op->result == Result::kBool;  // from any dtype
+  return tile_computes(*node.op, boolean ? DType::kFloat32 : work_dtype(node.types[0].dtype));
+}
+
+bool fusable_reduction(const Node& node, const Type& reduced) {
+  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !reduced.device.is_cpu()) return false;
+  return tile_reduces(*node.op) && reduced_row(node, reduced) >= 0;
+}
+
+std::shared_ptr<const FusedKernel> FusedKernel::compile(const Graph& body) {
+  if (const FusedCompiler compiler = other_compiler.load(std::memory_order_relaxed))
+    if (auto kernel = compiler(body)) return kernel;
+  return std::make_shared<TiledBody>(translate_body(body));
+}
+
+FusedCompiler set_fused_compiler(FusedCompiler compiler) { return other_compiler.exchange(compiler); }
+
+}  // namespace pg

@@ -1,0 +1,142 @@
+// The joint program cut in two: what forward computes for backward is kept, unless it is cheap to have again.
+#include <algorithm>
+
+#include "graph/specialize/specialize.h"
+
+namespace pg {
+namespace {
+
+// Copies nodes of a graph into another one, keeping where each went.
+class Copier {
+ public:
+  explicit Copier(const Graph& from) : from_(from), places_(from.nodes.size(), -1) {
+    out.lines = from.lines;
+    out.ticks = from.ticks;
+  }
+  Graph out;
+
+  bool has(int32_t node) const { return places_[size_t(node)] >= 0; }
+
+  int32_t copy(int32_t node) {
+    if (has(node)) return places_[size_t(node)];
+    Node copied = from_.nodes[size_t(node)];
+    for (Operand& operand : copied.inputs)
+      if (operand.is_node()) operand = place(operand);
+    return append(node, std::move(copied));
+  }
+
+  // An input that stands for output `operand` of the source.
+  void stand_in(const Operand& operand) {
+    Node input;
+    input.kind = NodeKind::kInput;
+    input.types.push_back(from_.type(operand));
+    if (from_.nodes[size_t(operand.node)].kind == NodeKind::kInput) input.name = from_.nodes[size_t(operand.node)].name;
+    stand_ins_.emplace_back(operand, Operand::of(out.nodes.size()));
+    out.inputs.push_back(int32_t(out.nodes.size()));
+    out.nodes.push_back(std::move(input));
+  }
+
+  Operand place(const Operand& operand) const {
+    for (const auto& [source, here] : stand_ins_)
+      if (source == operand) return here;
+    return {places_[size_t(operand.node)], operand.output, 0};
+  }
+
+ private:
+  int32_t append(int32_t node, Node copied) {
+    places_[size_t(node)] = int32_t(out.nodes.size());
+    if (copied.kind == NodeKind::kInput) out.inputs.push_back(int32_t(out.nodes.size()));
+    out.nodes.push_back(std::move(copied));
+    return places_[size_t(node)];
+  }
+
+  const Graph& from_;
+  std::vector<int32_t> places_;
+  std::vector<std::pair<Operand, Operand>> stand_ins_;
+};
+
+std::vector<char> ancestors(const Graph& graph, std::span<const Operand> outputs, bool effects) {
+  std::vector<char> live(graph.nodes.size());
+  for (const Operand& output : outputs) live[size_t(output.node)] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (effects && has_effect(node)) live[i] = true;
+    if (!live[i]) continue;
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node()) live[size_t(operand.node)] = true;
+  }
+  return live;
+}
+
+// What a value needs no memory for between forward and backward, because having it again costs nothing.
+bool is_cheap(const Node& node) { return node.kind == NodeKind::kOp && (node.op->view || node.is("full")); }
+
+// What gives stacks of unknown length, which no run hands to another.
+bool is_unlimited(const Node& node) {
+  return node.kind == NodeKind::kLoop && node.loop.limit < 0 && node.types.size() > size_t(1 + node.loop.carries);
+}
+
+// The nodes that backward runs: what only gradients need, and what is cheap to have again.
+std::vector<char> backward_nodes(const Graph& graph, std::span<const Operand> gradients,
+                                 const std::vector<char>& in_forward, bool recompute) {
+  std::vector<char> asked(graph.nodes.size()), chosen(graph.nodes.size());
+  for (const Operand& gradient : gradients) asked[size_t(gradient.node)] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (!asked[i] || node.kind == NodeKind::kInput) continue;
+    chosen[i] = recompute || !in_forward[i] || node.kind == NodeKind::kConstant || is_cheap(node) || is_unlimited(node);
+    if (!chosen[i]) continue;
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node()) asked[size_t(operand.node)] = true;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Split split(const Specialized& joint, bool recompute) {
+  const Graph& graph = joint.graph;
+  const std::span<const Operand> all(graph.outputs);
+  const auto results = all.subspan(0, joint.outputs), gradients = all.subspan(joint.outputs);
+  const size_t call_inputs = graph.inputs.size() - joint.heads.size();
+  const std::vector<char> in_forward = ancestors(graph, results, true);
+  const std::vector<char> in_backward = backward_nodes(graph, gradients, in_forward, recompute);
+  Split out;
+  Copier forward(graph), backward(graph);
+  for (size_t k = 0; k < call_inputs; ++k) forward.copy(graph.inputs[k]);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (in_forward[i] && graph.nodes[i].kind != NodeKind::kInput) forward.copy(int32_t(i));
+  for (const Operand& output : results) forward.out.outputs.push_back(forward.place(output));
+  // Operands of backward from outside of it, in order of first use: inputs first, then residuals.
+  std::vector<char> read(graph.nodes.size());
+  std::vector<Operand> residuals;
+  auto use = [&](const Operand& operand) {
+    if (!operand.is_node() || in_backward[size_t(operand.node)]) return;
+    if (graph.node(operand).kind == NodeKind::kInput)
+      read[size_t(operand.node)] = true;
+    else if (std::find(residuals.begin(), residuals.end(), operand) == residuals.end())
+      residuals.push_back(operand);
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (in_backward[i])
+      for (const Operand& operand : graph.nodes[i].inputs) use(operand);
+  for (const Operand& output : gradients) use(output);
+  for (size_t k = 0; k < call_inputs; ++k) {
+    if (!read[size_t(graph.inputs[k])]) continue;
+    out.kept.push_back(int32_t(k));
+    backward.copy(graph.inputs[k]);
+  }
+  for (const Operand& residual : residuals) {
+    forward.out.outputs.push_back(forward.place(residual));
+    backward.stand_in(residual);
+  }
+  for (size_t k = call_inputs; k < graph.inputs.size(); ++k) backward.copy(graph.inputs[k]);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (in_backward[i]) backward.copy(int32_t(i));
+  for (const Operand& output : gradients) backward.out.outputs.push_back(backward.place(output));
+  out.forward = std::move(forward.out);
+  out.backward = without_dead_nodes(without_effects(backward.out));
+  return out;
+}
+
+}  // namespace pg

@@ -1,0 +1,155 @@
+// Reading and writing JSON without a tree: that of nlohmann's library takes memory to be destroyed, which ends a
+// process that has none left.
+#pragma once
+#include <fmt/format.h>
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tensor/error.h"
+#include "tensor/function_ref.h"
+
+namespace pg {
+
+// A text as a row of tokens that a format's reader takes one by one: it says what it expects next, and every refusal
+// names the byte where it happened. The whole text is parsed before anything of it is read.
+class JsonReader {
+ public:
+  enum class Kind : uint8_t { kNull, kBoolean, kNumber, kString, kArray, kObject };
+  static constexpr size_t kAbsent = size_t(-1);
+  static constexpr size_t kMaxNesting = 256;
+
+  // `source` names the text in errors, in which its bytes count from `first`. Throws Error where it is no JSON.
+  JsonReader(std::string source, std::string_view text, size_t first = 0);
+  virtual ~JsonReader() = default;
+
+  Kind kind() const { return token().kind; }  // of what comes next
+  bool boolean();
+  double number();                               // "nan", "inf" and "-inf" too
+  int64_t integer(int64_t low, int64_t high);    // exact
+  uint64_t natural();                            // up to 2^64 - 1
+  std::string string(size_t longest = 1 << 20);  // UTF-8
+  void null();
+  // Calls f(i) for each element, which must read it.
+  void array(FunctionRef<void(size_t)> f);
+  // Calls f(key, its place) in front of each value, which f must read.
+  void object(FunctionRef<void(const std::string&, size_t)> f);
+  // The places of the values of the object's fields, kAbsent where there are none; then the reader is behind the
+  // object. Unknown and duplicate fields are refused.
+  template <size_t N>
+  std::array<size_t, N> fields(const char* const (&names)[N]) {
+    std::array<size_t, N> at;
+    at.fill(kAbsent);
+    object([&](const std::string& key, size_t key_at) {
+      for (size_t k = 0; k < N; ++k) {
+        if (key != names[k]) continue;
+        if (at[k] != kAbsent) fail_at(key_at, fmt::format("duplicate key '{}'", key));
+        at[k] = place();
+        return skip();
+      }
+      fail_at(key_at, fmt::format("unknown field '{}'", key.substr(0, 60)));
+    });
+    return at;
+  }
+  void skip() { next_ = token().next; }  // one value, of any kind
+
+  size_t place() const { return next_; }  // of what comes next, to seek and for errors
+  void seek(size_t place) { next_ = place; }
+  const std::string& source() const { return source_; }
+
+  [[noreturn]] void fail(const std::string& text) const { fail_at(next_, text); }
+  [[noreturn]] void fail_at(size_t place, const std::string& text) const { fail_at_byte(byte_of(place), text); }
+  size_t byte_of(size_t place) const { return first_ + tokens_[place].begin; }
+
+ protected:
+  // What the reader is at, in front of an error's text: "node 12: ".
+  virtual std::string context() const { return ""; }
+
+ private:
+  class Parser;
+  struct Token {     // small: a text has at most one for each two bytes
+    uint32_t begin;  // in the text
+    uint32_t next;   // the token behind the whole value; of a key, its value
+    Kind kind;
+  };
+  const Token& token() const { return tokens_[next_]; }
+  std::string_view written(size_t place) const;  // of what is no array or object
+  std::string_view take(Kind kind,
+                        const char* expected);  // what is written there; then the reader is in it or behind it
+  template <class T>
+  T whole(T low, T high);
+  [[noreturn]] void fail_at_byte(size_t byte, const std::string& text) const;
+
+  std::string source_;
+  std::string_view text_;
+  size_t first_;
+  std::vector<Token> tokens_;
+  size_t next_ = 0;
+};
+
+// A value as text. Arrays and objects grow at their end; nothing is checked but that strings are UTF-8.
+class Json {
+ public:
+  Json(std::nullptr_t) : text_("null") {}
+  Json(std::same_as<bool> auto value) : text_(value ? "true" : "false") {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Json(T value) : text_(fmt::format("{}", value)) {}
+  Json(double value);            // "nan", "inf" and "-inf" where it is no number
+  Json(std::string_view value);  // throws Error where it is no UTF-8
+  Json(const std::string& value) : Json(std::string_view(value)) {}
+  Json(const char* value) : Json(std::string_view(value)) {}
+
+  static Json array(std::initializer_list<Json> items = {}) {
+    Json out("[", ']');
+    for (const Json& item : items) out.push(item);
+    return out;
+  }
+  static Json array_of(const auto& items) {
+    Json out = array();
+    for (const auto& item : items) out.push(item);
+    return out;
+  }
+  static Json object(std::initializer_list<std::pair<std::string_view, Json>> fields = {}) {
+    Json out("{", '}');
+    for (const auto& [name, value] : fields) out.set(name, value);
+    return out;
+  }
+  // A string of any bytes: what is no UTF-8 becomes U+FFFD.
+  static Json any_bytes(std::string_view bytes);
+
+  Json& push(const Json& item) { return separate(), item.write(text_), *this; }
+  Json& set(std::string_view name, const Json& value) {
+    separate();
+    Json(name).write(text_);
+    text_ += ':';
+    return value.write(text_), *this;
+  }
+  bool empty() const { return text_.size() == 1; }  // of an array or object
+
+  std::string text() const {
+    std::string out;
+    write(out);
+    return out;
+  }
+
+ private:
+  Json(const char* open, char close) : text_(open), close_(close) {}
+  void separate() {
+    if (!empty()) text_ += ',';
+  }
+  void write(std::string& out) const {
+    out += text_;
+    if (close_) out += close_;
+  }
+
+  std::string text_;
+  char close_ = 0;  // of an array or object
+};
+
+}  // namespace pg
