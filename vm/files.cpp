@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "tensor/io/formats.h"
 #include "tensor/io/file.h"
+#include "tensor/io/formats.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 

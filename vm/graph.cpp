@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "graph/io/model_file.h"
 #include "graph/passes/passes.h"
 #include "tensor/io/file.h"
-#include "graph/io/model_file.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"

@@ -2,8 +2,8 @@
 #pragma once
 #include <mutex>
 
-#include "graph/io/model.h"
 #include "graph/exec/program.h"
+#include "graph/io/model.h"
 #include "tensor/function_ref.h"
 
 namespace pg {

@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tensor/io/file.h"
 #include "graph/io/model_file.h"
 #include "graph/io/model_names.h"
+#include "tensor/io/file.h"
 #include "tensor/io/json.h"
 
 namespace pg {
@@ -62,7 +62,6 @@ class ModelReader : public JsonReader {
     at.fill(kAbsent);
     std::string unknown;
     size_t unknown_at = 0;
-    if (kind() != Kind::kObject) fail("expected an object: not a graph of perigee");
     object([&](const std::string& key, size_t key_at) {
       if (const auto k = index_in(kNames, key)) {
         if (at[size_t(*k)] != kAbsent) fail_at(key_at, fmt::format("duplicate key '{}'", key));
@@ -622,7 +621,11 @@ class ModelReader : public JsonReader {
 
 }  // namespace
 
-LoadedModel parse_model(std::string_view json, const ModelSource& source) { return ModelReader(json, source).read(); }
+LoadedModel parse_model(std::string_view json, const ModelSource& source) {
+  if (const size_t at = json.find_first_not_of(" \t\r\n"); at == json.npos || json[at] != '{')
+    throw Error(fmt::format("load: {}: at byte {}: expected an object: not a graph of perigee", source.name, std::min(at, json.size())));
+  return ModelReader(json, source).read();
+}
 
 LoadedModel load_model(const std::string& json_path, const std::string& tensors_path) {
   const std::string text = read_file(json_path);

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "tensor/io/file.h"
 #include "graph/io/model_names.h"
+#include "tensor/io/file.h"
 #include "tensor/io/json.h"
 
 namespace pg {

@@ -6,9 +6,9 @@
 // scaling the result; with constant weights that happens once. (w s) x + (b s + t) rounds elsewhere than s (w x + b) + t:
 // results differ by a few units in the last place of the largest term of the sum, relatively 1e-5 in float32. The plain
 // form multiplies and adds with two roundings where the kernel of scale_shift may take one.
-#include "graph/plan/fused.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "graph/plan/fused.h"
 
 namespace pg {
 namespace {

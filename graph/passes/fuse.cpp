@@ -10,9 +10,9 @@
 #include <iterator>
 #include <unordered_map>
 
-#include "graph/plan/fused.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "graph/plan/fused.h"
 
 namespace pg {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "graph/exec/frame.h"
-#include "graph/plan/fused.h"
 #include "graph/plan/arena.h"
+#include "graph/plan/fused.h"
 #include "tensor/context.h"
 #include "tensor/work.h"
 

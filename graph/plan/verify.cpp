@@ -1,8 +1,8 @@
 // The rules a plan must keep, recomputed from its steps, and its text.
 #include <algorithm>
 
-#include "graph/plan/plan.h"
 #include "graph/plan/arena.h"
+#include "graph/plan/plan.h"
 
 namespace pg {
 namespace {

@@ -1,8 +1,8 @@
 // replay: a traced graph applied again, eagerly or as part of the trace under way.
+#include "graph/exec/program.h"
+#include "graph/io/model.h"
 #include "graph/ir/builder.h"
 #include "graph/specialize/interpret.h"
-#include "graph/io/model.h"
-#include "graph/exec/program.h"
 
 namespace pg {
 namespace {

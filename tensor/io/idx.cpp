@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "tensor/io/formats.h"
-#include "tensor/io/file.h"
 #include "tensor/context.h"
+#include "tensor/io/file.h"
+#include "tensor/io/formats.h"
 
 namespace pg {
 namespace {

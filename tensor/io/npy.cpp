@@ -3,9 +3,9 @@
 #include <charconv>
 #include <cstring>
 
-#include "tensor/io/formats.h"
-#include "tensor/io/file.h"
 #include "tensor/context.h"
+#include "tensor/io/file.h"
+#include "tensor/io/formats.h"
 
 namespace pg {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <unordered_set>
 
-#include "tensor/io/formats.h"
 #include "tensor/io/file.h"
+#include "tensor/io/formats.h"
 #include "tensor/io/json.h"
 
 namespace pg {

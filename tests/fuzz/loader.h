@@ -11,10 +11,10 @@
 #include <string>
 #include <string_view>
 
-#include "tensor/io/formats.h"
-#include "tensor/io/file.h"
 #include "tensor/buffer_limit.h"
 #include "tensor/context.h"
+#include "tensor/io/file.h"
+#include "tensor/io/formats.h"
 
 namespace pg::test {
 

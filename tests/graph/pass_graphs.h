@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/plan/fused.h"
 #include "graph/passes/rewrite.h"
+#include "graph/plan/fused.h"
 #include "graphs.h"
 
 namespace pg::test {

@@ -11,9 +11,9 @@
 #include <iterator>
 #include <string>
 
-#include "tensor/io/formats.h"
-#include "tensor/io/file.h"
 #include "tensor/context.h"
+#include "tensor/io/file.h"
+#include "tensor/io/formats.h"
 
 namespace pg::test {
 
