@@ -178,6 +178,7 @@ int replay_program(lua_State* L, State& state);
 
 void open_symbols(lua_State* L, State& state);  // core.symbols
 void open_control(lua_State* L, State& state);  // core.trace_loop, core.trace_branch
-void open_trace(lua_State* L, State& state);  // core.trace, core.run, core.tracing
+void open_program(lua_State* L, State& state);  // core.run
+void open_trace(lua_State* L, State& state);  // core.trace, core.tracing
 
 }  // namespace pg::vm

@@ -1,0 +1,236 @@
+// core.run: a program on the tensors of a call, with what it reads and writes besides its inputs.
+#include <algorithm>
+
+#include "tensor/buffer.h"
+#include "vm/args.h"
+#include "vm/bindings.h"
+#include "vm/handle.h"
+#include "vm/trace.h"
+
+namespace pg::vm {
+namespace {
+
+using Call = ProgramCall;
+
+const RegistryKey kProgramClass;  // a metatable
+
+struct ProgramHandle {
+  Call* call;
+};
+
+int collect_program(lua_State* L) {
+  delete std::exchange(static_cast<ProgramHandle*>(lua_touserdata(L, 1))->call, nullptr);
+  return 0;
+}
+
+TapeNode* leaf_of(Box& box) {
+  TapeNode* node = box.get().node();
+  return node && node->leaf ? node : nullptr;
+}
+
+// The values of the boxes while a program runs. Those it rewrites are lent, so that their memory can be written in place;
+// they come back when the run fails.
+class Lease {
+ public:
+  Lease(const Call& call, std::span<Box* const> boxes, bool donate) : call_(call), boxes_(boxes), donate_(donate) {
+    for (size_t i = 0; i < call.input_boxes.size(); ++i) {
+      Box& box = *boxes[size_t(call.input_boxes[i])];
+      inputs.push_back(call.input_gradients[i] ? leaf_of(box)->grad->value : box.get());
+    }
+    if (donate) lend();
+  }
+  ~Lease() {
+    if (donate_ && !done_) take_back();
+  }
+  Lease(const Lease&) = delete;
+  void finish() { done_ = true; }
+
+  Values inputs;
+
+ private:
+  Value& home(size_t i) const {
+    Box& box = *boxes_[size_t(call_.input_boxes[i])];
+    return call_.input_gradients[i] ? leaf_of(box)->grad->value : box.get();
+  }
+  bool is_written(size_t i) const {
+    for (const auto& w : call_.writes)
+      if (w.box == call_.input_boxes[i] && w.gradient == bool(call_.input_gradients[i])) return true;
+    return false;
+  }
+  // The box keeps its history, so that a leaf stays one; the array moves.
+  void lend() {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!is_written(i)) continue;
+      home(i).array_ref() = {};
+      lent_.push_back(i);
+    }
+  }
+  void take_back() {
+    for (size_t i : lent_) home(i).array_ref() = inputs[i].array_ref();
+  }
+
+  const Call& call_;
+  std::span<Box* const> boxes_;
+  std::vector<size_t> lent_;
+  bool donate_, done_ = false;
+};
+
+int refuse(lua_State* L, const std::string& reason) {
+  lua_pushnil(L);
+  lua_pushstring(L, reason.c_str());
+  return 2;
+}
+
+constexpr const char* kChangedRequest = "the grad_req of a tensor has changed";
+
+std::string unmet_state(const Call& call, State& state, std::span<Box* const> boxes) {
+  if (call.recording && *call.recording != state.ctx.recording) return "recording is now " + std::string(state.ctx.recording ? "on" : "off");
+  if (call.training && *call.training != state.ctx.training) return "training is now " + std::string(state.ctx.training ? "on" : "off");
+  const uint64_t stamp = state.next_stamp++;
+  for (Box* box : boxes)
+    if (std::exchange(box->stamp, stamp) == stamp) return "two inputs are the same tensor now";
+  for (size_t i = 0; i < call.input_boxes.size(); ++i)
+    if (call.input_gradients[i] && !leaf_of(*boxes[size_t(call.input_boxes[i])])) return "a tensor has no gradient now";
+  for (const auto& w : call.writes)
+    if (w.gradient && !leaf_of(*boxes[size_t(w.box)])) return "a tensor has no gradient now";
+  for (const auto& f : call.fresh) {
+    const TapeNode* leaf = leaf_of(*boxes[size_t(f.box)]);
+    if (!leaf || (f.expected >= 0 && leaf->fresh != bool(f.expected))) return "whether a gradient is fresh has changed";
+    if (leaf->req != f.req) return kChangedRequest;
+  }
+  for (int32_t place : call.unrequested) {
+    const TapeNode* leaf = leaf_of(*boxes[size_t(place)]);
+    if (!leaf || leaf->req != GradReq::kNull) return kChangedRequest;
+  }
+  return "";
+}
+
+// Refuses what may not be written, as the script's own call does, before anything is.
+void check_targets(const Call& call, std::span<Box* const> boxes) {
+  for (const auto& w : call.writes)
+    if (!w.gradient) check_writable(*boxes[size_t(w.box)], w.op.c_str());
+}
+
+void check_gradients(const Call& call, std::span<Box* const> boxes, const Values& out) {
+  for (const auto& w : call.writes) {
+    const Value& now = out[size_t(w.output)];
+    if (w.gradient) check_gradient_type(*leaf_of(*boxes[size_t(w.box)]), now.type());
+  }
+}
+
+void write_back(const Call& call, std::span<Box* const> boxes, Values& out) {
+  for (const auto& w : call.writes) {
+    Box& box = *boxes[size_t(w.box)];
+    TapeNode* leaf = leaf_of(box);
+    Value result = out[size_t(w.output)];
+    if (w.gradient) {
+      leaf->grad->value = result.detached();
+      continue;
+    }
+    if (leaf) result.link(leaf, 0);
+    set_value(box, std::move(result));
+  }
+  for (const auto& f : call.fresh) leaf_of(*boxes[size_t(f.box)])->fresh = f.after;
+}
+
+// Names the coroutine that taps call back into, for the extent of a run.
+class Running {
+ public:
+  Running(State& state, lua_State* L) : state_(state), saved_(std::exchange(state.running, L)) {}
+  ~Running() { state_.running = saved_; }
+  Running(const Running&) = delete;
+
+ private:
+  State& state_;
+  lua_State* saved_;
+};
+
+Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
+  check_targets(call, boxes);
+  const ScopedFlag recording(state.ctx.recording, state.ctx.recording || call.records);
+  Lease lease(call, boxes, !state.ctx.recording);
+  Values out = call.program->run(state.ctx, lease.inputs);
+  check_gradients(call, boxes, out);
+  lease.finish();
+  lease.inputs.clear();
+  write_back(call, boxes, out);
+  return out;
+}
+
+// run(program, tensors…) → results; or nil and the reason why the script has to be traced again.
+int run_program(lua_State* L, State& state) {
+  if (state.trace) return replay_program(L, state);
+  state.update_modes();
+  const Call& call = check_program(L, 1);
+  if (lua_gettop(L) != call.boxes + 1) throw Error(fmt::format("run: the program takes {} tensors, got {}", call.boxes, lua_gettop(L) - 1));
+  SmallVector<Box*, 16> boxes;
+  for (int i = 2; i <= call.boxes + 1; ++i) {
+    Box& box = check_box(L, state, i, call.program->options().name.c_str(), "input");
+    require_value(L, box, i, call.program->options().name.c_str(), "input");
+    boxes.push_back(&box);
+  }
+  const std::string unmet = unmet_state(call, state, boxes);
+  if (!unmet.empty()) return refuse(L, unmet);
+  const Running running(state, L);
+  Values out;
+  try {
+    out = run_call(state, call, boxes);
+  } catch (const Retrace& e) {
+    return refuse(L, e.what());
+  } catch (const Refused& e) {
+    return refuse(L, e.what());
+  } catch (const OutOfMemory&) {
+    if (allocation_failed()) throw;  // a test asked for the failure
+    state.collect_garbage(L);
+    out = run_call(state, call, boxes);
+  }
+  Values results;
+  for (int32_t k : call.results) results.push_back(out[size_t(k)]);
+  out.clear();
+  push_results(L, state, results);
+  return int(results.size());
+}
+
+// program:graph() → the text of the trace; program:graph("optimized") of what the last run ran.
+int program_text(lua_State* L, State&) {
+  const Program& program = *check_program(L, 1).program;
+  lua_pushstring(L, to_string(lua_isnoneornil(L, 2) ? program.trace() : program.optimized()).c_str());
+  return 1;
+}
+
+int program_dot(lua_State* L, State&) {
+  lua_pushstring(L, to_dot(check_program(L, 1).program->trace()).c_str());
+  return 1;
+}
+
+// program:info() → specializations, bytes of arenas
+int program_info(lua_State* L, State&) {
+  const Program& program = *check_program(L, 1).program;
+  lua_pushnumber(L, double(program.specializations()));
+  lua_pushnumber(L, double(program.arena_bytes()));
+  return 2;
+}
+
+}  // namespace
+
+ProgramCall& check_program(lua_State* L, int i) {
+  ProgramHandle* handle = to_handle<ProgramHandle>(L, i, kProgramClass);
+  if (!handle || !handle->call) throw Error("run: expected a program");
+  return *handle->call;
+}
+
+void push_program(lua_State* L, std::unique_ptr<ProgramCall> call) {
+  auto* program = static_cast<ProgramHandle*>(lua_newuserdata(L, sizeof(ProgramHandle)));
+  program->call = nullptr;
+  kProgramClass.push_table(L);
+  lua_setmetatable(L, -2);
+  program->call = call.release();
+}
+
+void open_program(lua_State* L, State& state) {
+  register_functions(L, state, {{"run", entry<run_program>}});
+  make_class(L, state, kProgramClass, collect_program,
+             {{"graph", entry<program_text>}, {"dot", entry<program_dot>}, {"info", entry<program_info>}});
+}
+
+}  // namespace pg::vm
