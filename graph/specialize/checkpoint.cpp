@@ -1,19 +1,13 @@
 // Checkpointed loops (Chen et al. 2016, "Training deep nets with sublinear memory cost"): a loop over chunks of steps
 // whose gradient keeps the carries at the start of each chunk and runs the chunk again. Stacks of a chunk live while it
 // is gone back through.
-#include "graph/specialize/specializer.h"
+#include "graph/specialize/control.h"
 #include "tensor/rule.h"
 
 namespace pg {
 namespace {
 
 using Parts = std::span<const Value>;
-
-void append(Values& to, Parts more) {
-  for (const Value& v : more) to.push_back(v);
-}
-
-const Type kCounter{DType::kInt64, {}, {}};
 
 // The operands of a loop in flag form, by kind.
 struct Operands {
@@ -39,7 +33,7 @@ std::shared_ptr<const Graph> body_graph(Context& ctx, const Operands& in, bool r
   Interpreter* const outer = std::exchange(ctx.interpreter, &builder);
   const ScopedFlag quiet(ctx.recording, false);
   Operands inputs = in;
-  inputs.first = {builder.add_input(kCounter)};
+  inputs.first = {builder.add_input(index_type())};
   for (Value& v : inputs.slices) v = builder.add_input(rows ? row_type(v.type()) : v.type());
   for (Values* part : {&inputs.carries, &inputs.captures})
     for (Value& v : *part) v = builder.add_input(v.type());
@@ -60,7 +54,7 @@ Node loop_node(const Node& like, LoopForm form, std::shared_ptr<const Graph> bod
   node.name = like.name;
   node.loop = form;
   const size_t flag = form.conditional;
-  node.types.push_back(kCounter);
+  node.types.push_back(index_type());
   for (size_t k = flag; k < body->outputs.size(); ++k) {
     const Type& type = body->type(body->outputs[k]);
     node.types.push_back(k - flag < size_t(form.carries) ? type : stack_type(type, std::max<int64_t>(form.limit, 0)));
@@ -127,7 +121,7 @@ Value chunk_base(Context& ctx, const Value& index, int64_t size) {
 // A body whose last capture is the number of the steps before its first.
 std::shared_ptr<const Graph> with_base(Context& ctx, const Graph& body, const Operands& in) {
   Operands based = in;
-  based.captures.push_back(Value(Array::make(kCounter)));
+  based.captures.push_back(Value(Array::make(index_type())));
   return body_graph(ctx, based, true, [&](GraphBuilder& builder, const Operands& inputs) {
     Operands own = inputs;
     own.first = {call<"add">(Var(ctx, inputs.first[0]), Var(ctx, inputs.captures[inputs.captures.size() - 1])).value()};
@@ -177,7 +171,7 @@ Values Specializer::checkpointed(const Node& node, const Values& in) {
   for (size_t k = 1 + carries; k < out.size(); ++k) out[k] = reshape(ctx_, out[k], in_rows(out[k].shape()));
   if (rest > 0) {
     for (size_t k = 0; k < carries; ++k) last.carries[k] = out[1 + k];
-    last.captures.push_back(builder_.filled(ctx_, kCounter, double(chunks * size)));
+    last.captures.push_back(builder_.filled(ctx_, index_type(), double(chunks * size)));
     form = plain.loop;
     form.limit = rest;
     Node remainder = loop_node(node, form, body);
@@ -191,7 +185,7 @@ Values Specializer::checkpointed(const Node& node, const Values& in) {
       out[k] = call_list<"cat">(both, {{"dim", int64_t(1)}}).value();
     }
   }
-  out[0] = builder_.filled(ctx_, kCounter, double(steps));
+  out[0] = builder_.filled(ctx_, index_type(), double(steps));
   return out;
 }
 
@@ -204,7 +198,7 @@ Values Specializer::checkpointed_while(const Node& node, const Values& in, int64
   const size_t carries = size_t(traced.loop.carries), stacks = traced.types.size() - 1 - carries;
   if (limit < 0 && stacks > 0) return loop(traced, operands);
   Operands parts(traced, operands);
-  const Value flag = parts.first[0], none = builder_.filled(ctx_, kCounter, 0);
+  const Value flag = parts.first[0], none = builder_.filled(ctx_, index_type(), 0);
 
   Operands inner_in = parts;  // the flag is carried besides
   inner_in.carries.push_back(flag);
