@@ -36,7 +36,8 @@ bool read_bracket(const std::string& text, size_t& end, Key& key) {
   if (inside.size() >= 2 && (inside[0] == '"' || inside[0] == '\'') && inside.back() == inside[0]) {
     key.name = inside.substr(1, inside.size() - 2);
   } else {
-    if (inside.empty() || inside.size() > 9 || inside.find_first_not_of("0123456789") != std::string::npos) return false;
+    if (inside.empty() || inside.size() > 9 || inside.find_first_not_of("0123456789") != std::string::npos)
+      return false;
     key.is_index = true;
     key.index = std::stoi(inside);
   }
@@ -190,8 +191,9 @@ struct Request {
   Completions& found;
 };
 
-const char* const kKeywords[] = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if",
-                                 "in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while"};
+const char* const kKeywords[] = {"and",      "break",  "do",   "else", "elseif", "end",  "false", "for",
+                                 "function", "goto",   "if",   "in",   "local",  "nil",  "not",   "or",
+                                 "repeat",   "return", "then", "true", "until",  "while"};
 
 void search(lua_State* L, const std::string& text, Completions& found) {
   const Chain chain = read_chain(text);

@@ -66,7 +66,8 @@ void list_names(const std::vector<std::string>& names) {
   const size_t rows = (shown + columns - 1) / columns;
   std::fputc('\n', stdout);
   for (size_t r = 0; r < rows; ++r) {
-    for (size_t i = r; i < shown; i += rows) std::printf("%-*s", i + rows < shown ? int(widest + 2) : 0, names[i].c_str());
+    for (size_t i = r; i < shown; i += rows)
+      std::printf("%-*s", i + rows < shown ? int(widest + 2) : 0, names[i].c_str());
     std::fputc('\n', stdout);
   }
   if (shown < names.size()) std::printf("… and %zu more\n", names.size() - shown);
@@ -136,16 +137,19 @@ class Editor final : public LineReader {
     get_client = lib_.get;
     lib_.set(edit_, EL_CLIENTDATA, this);
     lib_.set(edit_, EL_SIGNAL, 0);
-    lib_.set(edit_, EL_PROMPT, +[](EditLine* e) { return const_cast<char*>(of(e).prompt_); });
+    lib_.set(
+        edit_, EL_PROMPT, +[](EditLine* e) { return const_cast<char*>(of(e).prompt_); });
     lib_.set(edit_, EL_EDITOR, "emacs");
     lib_.set(edit_, EL_HIST, lib_.history, history_);
-    lib_.set(edit_, EL_GETCFN, +[](EditLine* e, wchar_t* c) { return of(e).get_character(c); });
-    lib_.set(edit_, EL_ADDFN, "perigee-complete", "complete the name before the cursor",
-             +[](EditLine* e, int) { return of(e).complete(); });
-    const char* const keys[][2] = {{"\t", "perigee-complete"}, {"^R", "em-inc-search-prev"}, {"\033[3~", "ed-delete-next-char"},
-                                   {"\033[H", "ed-move-to-beg"}, {"\033[F", "ed-move-to-end"},
-                                   {"\033[1~", "ed-move-to-beg"}, {"\033[4~", "ed-move-to-end"},
-                                   {"\033[1;5C", "em-next-word"}, {"\033[1;5D", "ed-prev-word"}};
+    lib_.set(
+        edit_, EL_GETCFN, +[](EditLine* e, wchar_t* c) { return of(e).get_character(c); });
+    lib_.set(
+        edit_, EL_ADDFN, "perigee-complete", "complete the name before the cursor",
+        +[](EditLine* e, int) { return of(e).complete(); });
+    const char* const keys[][2] = {
+        {"\t", "perigee-complete"},    {"^R", "em-inc-search-prev"},  {"\033[3~", "ed-delete-next-char"},
+        {"\033[H", "ed-move-to-beg"},  {"\033[F", "ed-move-to-end"},  {"\033[1~", "ed-move-to-beg"},
+        {"\033[4~", "ed-move-to-end"}, {"\033[1;5C", "em-next-word"}, {"\033[1;5D", "ed-prev-word"}};
     for (const auto& [key, command] : keys) lib_.set(edit_, EL_BIND, key, command, nullptr);
     lib_.source(edit_, nullptr);  // ~/.editrc
   }

@@ -29,7 +29,8 @@ void add_functions(lua_State* L, int table, Names& names) {
     if (lua_type(L, -2) == LUA_TSTRING && lua_isfunction(L, -1)) names.insert(lua_tostring(L, -2));
 }
 
-// Adds the methods of the value on top of the stack: the functions of the tables that its metatables look into. Pops it.
+// Adds the methods of the value on top of the stack: the functions of the tables that its metatables look into. Pops
+// it.
 void add_methods(lua_State* L, Names& names) {
   const int base = lua_gettop(L);
   if (lua_istable(L, -1)) add_functions(L, base, names);
@@ -55,8 +56,10 @@ Names methods_in_sight(lua_State* L) {
     const int globals = lua_gettop(L);
     for (lua_pushnil(L); lua_next(L, globals);) {
       const bool object = lua_istable(L, -1) && luaL_getmetafield(L, -1, "__index");
-      if (object) lua_pop(L, 1), add_methods(L, names);
-      else lua_pop(L, 1);
+      if (object)
+        lua_pop(L, 1), add_methods(L, names);
+      else
+        lua_pop(L, 1);
     }
   }
   lua_settop(L, function - 1);

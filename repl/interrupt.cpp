@@ -32,9 +32,9 @@
 namespace pg::repl {
 namespace {
 
-constexpr int64_t kPatience = 300;      // milliseconds until a script that cannot be stopped is ended
-constexpr int64_t kLibraryTime = 50;    // milliseconds for the library to put its state back
-constexpr int64_t kForcedTime = 1000;   // at the prompt, milliseconds and presses after which the program ends
+constexpr int64_t kPatience = 300;     // milliseconds until a script that cannot be stopped is ended
+constexpr int64_t kLibraryTime = 50;   // milliseconds for the library to put its state back
+constexpr int64_t kForcedTime = 1000;  // at the prompt, milliseconds and presses after which the program ends
 constexpr int kForcedPresses = 3;
 
 // Handlers have no argument of their own, so this is the one place with globals; one program, one state.

@@ -98,9 +98,10 @@ void set_arguments(lua_State* L, int argc, char** argv, int script) {
 }
 
 // Trace stitching compiles across calls into C, so across ours, and has two defects that a script cannot see:
-// - Debian 12's LuaJIT gives the wrong one for `local x = ...` and `(...)` after such a call (LuaJIT 6bda30d8 mends it);
-// - to the newest v2.1 a trace may be collected, with code that was loaded and dropped, while its successor is recorded.
-// tests/luajit shows both.
+// - Debian 12's LuaJIT gives the wrong one for `local x = ...` and `(...)` after such a call (LuaJIT 6bda30d8 mends
+// it);
+// - to the newest v2.1 a trace may be collected, with code that was loaded and dropped, while its successor is
+// recorded. tests/luajit shows both.
 void stop_stitching(lua_State* L) {
   if (luaL_dostring(L, "if jit and jit.opt then jit.opt.start('minstitch=100000') end")) lua_pop(L, 1);
 }
@@ -175,7 +176,8 @@ int run_program(int argc, char** argv) {
   int code = 0;
   if (!read_options(argc, argv, options, code)) return code;
   lua_State* L = luaL_newstate();
-  if (!L || lua_cpcall(L, [](lua_State* s) { return preload(s); }, nullptr)) {
+  if (!L || lua_cpcall(
+                L, [](lua_State* s) { return preload(s); }, nullptr)) {
     report("out of memory");
     return 1;
   }

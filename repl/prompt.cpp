@@ -100,7 +100,8 @@ int print_results(lua_State* L) {
 
 class Prompt {
  public:
-  explicit Prompt(lua_State* L) : L_(L), reader_(make_line_reader([L](const std::string& t) { return complete(L, t); })) {}
+  explicit Prompt(lua_State* L)
+      : L_(L), reader_(make_line_reader([L](const std::string& t) { return complete(L, t); })) {}
 
   void run() {
     for (Piece piece; read_piece(piece);) {

@@ -24,7 +24,8 @@ void add_frame(luaL_Buffer* text, lua_State* L, const lua_Debug& frame) {
   else if (*frame.what == 'm')
     lua_pushfstring(L, "\n\t%s:%d: in main chunk", frame.short_src, frame.currentline);
   else
-    lua_pushfstring(L, "\n\t%s:%d: in function <%s:%d>", frame.short_src, frame.currentline, frame.short_src, frame.linedefined);
+    lua_pushfstring(L, "\n\t%s:%d: in function <%s:%d>", frame.short_src, frame.currentline, frame.short_src,
+                    frame.linedefined);
   luaL_addvalue(text);
 }
 
@@ -101,8 +102,10 @@ void write_interrupted(lua_State* L, const char* position) {
   bool first = true;
   const auto add = [&](const char* file, int number, const char* note) {
     char where[160];
-    if (number > 0) std::snprintf(where, sizeof where, "%s:%d", file, number);
-    else std::snprintf(where, sizeof where, "%s", file);
+    if (number > 0)
+      std::snprintf(where, sizeof where, "%s:%d", file, number);
+    else
+      std::snprintf(where, sizeof where, "%s", file);
     if (first) write_line(std::snprintf(line, sizeof line, "perigee: %s: interrupted\nstack traceback:\n", where));
     first = false;
     write_line(std::snprintf(line, sizeof line, "\t%s: %s\n", where, note));

@@ -28,10 +28,14 @@ std::string with_tostring(lua_State* L, int i) {
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text.substr(0, 200)) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (c == '\n') out += "\\n";
-    else if (static_cast<unsigned char>(c) < 32) out += fmt::format("\\{:03}", int(c));
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 32)
+      out += fmt::format("\\{:03}", int(c));
+    else
+      out += c;
   }
   return out + (text.size() > 200 ? "\"…" : "\"");
 }

@@ -22,7 +22,8 @@ std::string join(const List& list) {
 // With control characters written out: messages are C strings of one line.
 std::string quoted(const std::string& s) {
   std::string text;
-  for (const unsigned char c : s) c < 32 || c == 127 ? void(text += fmt::format("\\{:03}", int(c))) : text.push_back(char(c));
+  for (const unsigned char c : s)
+    c < 32 || c == 127 ? void(text += fmt::format("\\{:03}", int(c))) : text.push_back(char(c));
   return '"' + text + '"';
 }
 }  // namespace

@@ -33,15 +33,15 @@ using Ints = std::vector<int64_t>;
 using Floats = std::vector<double>;
 
 // monostate: absent (nil).
-using AttrValue =
-    std::variant<std::monostate, bool, int64_t, double, std::string, DType, Device, Ints, Floats, RandomKey, Ref<Generator>>;
+using AttrValue = std::variant<std::monostate, bool, int64_t, double, std::string, DType, Device, Ints, Floats,
+                               RandomKey, Ref<Generator>>;
 
 struct AttrDef {
   const char* name;
   AttrKind kind;
-  AttrValue fallback = {};      // monostate together with !optional: required
+  AttrValue fallback = {};  // monostate together with !optional: required
   const char* doc = "";
-  bool optional = false;        // may be absent without a default
+  bool optional = false;  // may be absent without a default
   double min = -1e300, max = 1e300;
   std::vector<const char*> choices = {};  // of a kString
 };

@@ -36,7 +36,7 @@ namespace {
 constexpr size_t kHeader = 64, kGuard = 64, kHuge = size_t(2) << 20;
 constexpr unsigned char kGuardByte = 0xA5, kPoisonByte = 0xFF;
 constexpr Bytes kMaxBytes = Bytes(uint64_t(1) << 47);  // no machine has more; size classes end here
-constexpr size_t kCacheLimit = size_t(512) << 20;  // larger caches are trimmed at the next release
+constexpr size_t kCacheLimit = size_t(512) << 20;      // larger caches are trimmed at the next release
 
 struct Counters {
   std::atomic<int64_t> live{0}, cached{0}, peak{0}, allocations{0};
@@ -102,8 +102,10 @@ void* system_allocate(size_t size) {
 }
 void system_free(void* block, size_t size) {
   ASAN_UNPOISON_MEMORY_REGION(block, size);
-  if (size >= kMapped) munmap(block, size);
-  else std::free(block);
+  if (size >= kMapped)
+    munmap(block, size);
+  else
+    std::free(block);
 }
 
 // Free blocks by size class. Small classes are cached a thread, the rest under one lock.
@@ -131,10 +133,10 @@ class Cache {
     {
       std::lock_guard hold(lock_);
       if (size_t(counters.cached.load()) + size <= kCacheLimit) try {
-        lists_[class_index(size)].push_back({block, size, asked_});
-        counters.cached += int64_t(size);
-        return;
-      } catch (const std::bad_alloc&) {}  // a destructor calls this
+          lists_[class_index(size)].push_back({block, size, asked_});
+          counters.cached += int64_t(size);
+          return;
+        } catch (const std::bad_alloc&) {}  // a destructor calls this
     }
     system_free(block, size);
   }
@@ -156,9 +158,9 @@ class Cache {
     uint64_t since;  // asked_ when it was given
   };
 
-  // The last of a list is taken first, so the first has rested longest. A block is stale when `patience_` times the bytes
-  // in the cache have been asked for since it came. Patience grows whenever a block given back would have been of use, so
-  // that a loop that comes round to the same sizes soon keeps them all.
+  // The last of a list is taken first, so the first has rested longest. A block is stale when `patience_` times the
+  // bytes in the cache have been asked for since it came. Patience grows whenever a block given back would have been of
+  // use, so that a loop that comes round to the same sizes soon keeps them all.
   std::vector<Idle> make_room(size_t size) {
     int64_t& missed = given_back_[class_index(size)];
     if (missed > 0) --missed, patience_ = std::min(patience_ * 1.25, kMostPatience);
@@ -181,7 +183,7 @@ class Cache {
 
   static constexpr double kLeastPatience = 0.5, kMostPatience = 16;
   std::mutex lock_;
-  uint64_t asked_ = 0;    // bytes, so far
+  uint64_t asked_ = 0;  // bytes, so far
   double patience_ = kLeastPatience;
   std::array<int64_t, kClasses> given_back_{};  // blocks of each class
   std::array<std::vector<Idle>, kClasses> lists_;
@@ -282,8 +284,10 @@ Buffer* try_allocate(Device device, Bytes wanted) {
   b->device = device;
   if (device.is_cpu()) {
     b->data = static_cast<char*>(block) + kHeader + guard;
-    if (guard) write_guards(b);
-    else poison_unasked(b, size);
+    if (guard)
+      write_guards(b);
+    else
+      poison_unasked(b, size);
   } else if (!(b->data = device_table(device).allocate(device.index, std::max<size_t>(bytes, 1)))) {
     cached_free(block, size);
     return nullptr;
@@ -321,9 +325,7 @@ void Buffer::destroy(Buffer* b) {
   cached_free(b, size);
 }
 
-MemoryStats memory_stats() {
-  return {counters.live, counters.cached, counters.peak, counters.allocations};
-}
+MemoryStats memory_stats() { return {counters.live, counters.cached, counters.peak, counters.allocations}; }
 void reset_peak() { counters.peak = counters.live.load(); }
 void flush_memory_cache() { cache().flush(); }
 

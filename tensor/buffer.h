@@ -51,7 +51,8 @@ struct ScopedOutOfMemoryHandler {
 };
 
 // For tests: the n-th allocation from here on fails (1 = the next) whatever the out-of-memory handler does, and
-// with `persistent` all later ones too; 0 switches it off. Applies to every request for tensor memory of the calling thread.
+// with `persistent` all later ones too; 0 switches it off. Applies to every request for tensor memory of the calling
+// thread.
 void fail_allocation(int64_t nth, bool persistent = false);
 // True when the failure asked for has happened.
 bool allocation_failed();

@@ -72,9 +72,9 @@ class Context {
   Interpreter* interpreter;
   bool recording = false;
   bool training = false;
-  Ref<Generator> generator;  // the default one
-  std::atomic<bool> cancel{false};               // a request to stop, taken back when the error Cancelled is raised,
-  std::atomic<bool> cancels_all{false};          // but not while this is set: then every op from now on raises it
+  Ref<Generator> generator;              // the default one
+  std::atomic<bool> cancel{false};       // a request to stop, taken back when the error Cancelled is raised,
+  std::atomic<bool> cancels_all{false};  // but not while this is set: then every op from now on raises it
   bool detect_anomaly = false;
   std::function<std::string()> script_position;  // "file:line", asked when a tape entry is made in anomaly mode
   uint64_t next_sequence = 1;                    // of tape nodes
@@ -82,7 +82,7 @@ class Context {
 
   // Leaves whose gradient has a history, which may go back to them: see break_cycles in tape.h.
   RingLink suspects;
-  size_t new_suspects = 0, suspect_bytes = 0;    // since the last look
+  size_t new_suspects = 0, suspect_bytes = 0;  // since the last look
 
   void poll() {
     if (cancel.load(std::memory_order_relaxed)) raise_cancelled();
@@ -129,12 +129,12 @@ void infer_types(const OpDef& op, std::span<const Value> inputs, const Attrs& at
 DType pointwise_compute_dtype(const OpDef& op, std::span<const Value> inputs);
 
 // Values from scalars, and element access; all synchronous.
-Value make_array(const Type& type);                      // uninitialised
+Value make_array(const Type& type);  // uninitialised
 Value make_filled(const Type& type, double number);
 Value make_scalar(double number, DType dtype, Device device = {});
-bool has_nan(const Value& value);                         // of a contiguous floating array on the CPU
-double item(const Value& value);                         // the one element of a one-element array
-Value to_contiguous(Context& ctx, const Value& value);   // itself when it is
+bool has_nan(const Value& value);                       // of a contiguous floating array on the CPU
+double item(const Value& value);                        // the one element of a one-element array
+Value to_contiguous(Context& ctx, const Value& value);  // itself when it is
 Value to_device(Context& ctx, const Value& value, Device device);
 
 }  // namespace pg

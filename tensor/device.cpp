@@ -164,7 +164,9 @@ Device device_from_name(std::string_view name) {
   }
   const int kind = kind_of(kind_name);
   const int count = loaded().tables[kind]->count();
-  if (index >= count) bad_argument("device", "name", count > 0 ? fmt::format("a number below {}", count) : "a device that is present", '"' + std::string(name) + '"');
+  if (index >= count)
+    bad_argument("device", "name", count > 0 ? fmt::format("a number below {}", count) : "a device that is present",
+                 '"' + std::string(name) + '"');
   return Device{uint8_t(kind), uint8_t(index)};
 }
 

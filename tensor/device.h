@@ -28,9 +28,9 @@ inline constexpr int kMaxDeviceKinds = 16;
 // What a device offers. Every function may throw pg::Error; release must not.
 struct DeviceTable {
   uint32_t abi = kDeviceAbi;
-  const char* name = "";                                 // as in the name of the plugin's file
-  int (*count)() = nullptr;                              // how many devices of this kind are usable
-  void* (*allocate)(int index, size_t bytes) = nullptr;  // nullptr when there is no memory
+  const char* name = "";                                           // as in the name of the plugin's file
+  int (*count)() = nullptr;                                        // how many devices of this kind are usable
+  void* (*allocate)(int index, size_t bytes) = nullptr;            // nullptr when there is no memory
   void (*release)(int index, void* data, size_t bytes) = nullptr;  // with the bytes asked for
   void (*copy_in)(int index, void* to, const void* from_host, size_t bytes) = nullptr;
   void (*copy_out)(int index, void* to_host, const void* from, size_t bytes) = nullptr;
@@ -38,7 +38,8 @@ struct DeviceTable {
   void (*clear)(int index, void* to, size_t bytes) = nullptr;                   // to zero bytes
   void (*synchronize)(int index) = nullptr;
   std::span<const KernelRow> kernels;  // numbers among the inputs come as 0-dim views of host memory (device cpu)
-  KernelRow (*kernel_for)(const OpDef& op) = nullptr;  // may be null: asked for each op that `kernels` lacks; fn null: none
+  KernelRow (*kernel_for)(const OpDef& op) =
+      nullptr;  // may be null: asked for each op that `kernels` lacks; fn null: none
 };
 
 // The one symbol a plugin exports: extern "C" const pg::DeviceTable* perigee_device(uint32_t abi);
@@ -71,8 +72,8 @@ class RemoteNumber {
 Device device_from_name(std::string_view name);
 std::string name_of(Device device);
 
-// "avx512", "avx2", "sse4" or "sse2": what the CPU's kernels use. The environment variable PERIGEE_MAX_ISA sets a lower limit
-// than the CPU's.
+// "avx512", "avx2", "sse4" or "sse2": what the CPU's kernels use. The environment variable PERIGEE_MAX_ISA sets a lower
+// limit than the CPU's.
 const char* cpu_instruction_set();
 
 // Names of the devices that are loaded, "cpu" first.

@@ -59,12 +59,18 @@ DType promote(DType a, DType b) {
 
 bool holds(DType t, double number) {
   switch (t) {
-    case DType::kBool: return number == 0 || number == 1;
-    case DType::kUInt8: return number >= 0 && number <= 255 && number == std::floor(number);
-    case DType::kInt8: return number >= -128 && number <= 127 && number == std::floor(number);
-    case DType::kInt32: return number >= -0x1p31 && number < 0x1p31 && number == std::floor(number);
-    case DType::kInt64: return number >= -0x1p63 && number < 0x1p63 && number == std::floor(number);
-    default: return true;
+    case DType::kBool:
+      return number == 0 || number == 1;
+    case DType::kUInt8:
+      return number >= 0 && number <= 255 && number == std::floor(number);
+    case DType::kInt8:
+      return number >= -128 && number <= 127 && number == std::floor(number);
+    case DType::kInt32:
+      return number >= -0x1p31 && number < 0x1p31 && number == std::floor(number);
+    case DType::kInt64:
+      return number >= -0x1p63 && number < 0x1p63 && number == std::floor(number);
+    default:
+      return true;
   }
 }
 

@@ -13,8 +13,7 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::decay_t<F>, FunctionRef>)
-  FunctionRef(F&& f)  // NOLINT: implicit on purpose
+  requires(!std::is_same_v<std::decay_t<F>, FunctionRef>) FunctionRef(F&& f)  // NOLINT: implicit on purpose
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

@@ -23,7 +23,8 @@ struct Immediate {
 
 void fill_immediate(const OpDef& op, size_t i, double number, DType dtype, Immediate& slot) {
   if (!holds(dtype, number) && !is_float(dtype))
-    bad_argument(op.name, op.inputs[i].name, fmt::format("a number that {} can hold", name_of(dtype)), fmt::format("{}", number));
+    bad_argument(op.name, op.inputs[i].name, fmt::format("a number that {} can hold", name_of(dtype)),
+                 fmt::format("{}", number));
   slot.type.dtype = dtype;
   store_number(dtype, slot.data, number);
 }
@@ -104,13 +105,15 @@ class EagerInterpreter final : public Interpreter {
     if (op.infer || !op.cpu_kernel.fn || inputs.size() > 3 || !inputs[0].is_array()) return false;
     const Array& first = inputs[0].array();
     const DType dtype = first.type.dtype;
-    if (!first.contiguous || !first.type.device.is_cpu() || (op.result == Result::kFloat && !is_float(dtype))) return false;
+    if (!first.contiguous || !first.type.device.is_cpu() || (op.result == Result::kFloat && !is_float(dtype)))
+      return false;
     if (op.decompose && differentiates_through_decomposition(ctx, op, inputs)) return false;
     Immediate immediates[3];
     View in[3];
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Value& v = inputs[i];
-      if (v.is_array() ? i > 0 && !(v.array().contiguous && v.type() == first.type) : !v.is_number() || promote_number(dtype, v.number()) != dtype)
+      if (v.is_array() ? i > 0 && !(v.array().contiguous && v.type() == first.type)
+                       : !v.is_number() || promote_number(dtype, v.number()) != dtype)
         return false;
       if (!accepts(op.inputs[i].dtypes, dtype)) return false;
       if (v.is_number()) {
@@ -153,7 +156,8 @@ class EagerInterpreter final : public Interpreter {
     return out;
   }
 
-  static bool make_views(const OpDef& op, const Value& input, const Attrs& attrs, std::span<const Type> types, Values& out) {
+  static bool make_views(const OpDef& op, const Value& input, const Attrs& attrs, std::span<const Type> types,
+                         Values& out) {
     for (size_t i = 0; i < types.size(); ++i) {
       ViewArgs args(op, attrs, input.array(), types[i].shape, int(i));
       if (!op.view(args)) {
@@ -171,8 +175,8 @@ class EagerInterpreter final : public Interpreter {
   }
 
   // On a device without a kernel for a view that this layout cannot be: a view of a contiguous copy.
-  static bool view_of_copy(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, std::span<const Type> types,
-                           Values& out) {
+  static bool view_of_copy(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs,
+                           std::span<const Type> types, Values& out) {
     if (!op.view || inputs[0].array().contiguous) return false;
     if (!registry().kernel(registry().require("contiguous"), inputs[0].device()).fn) return false;
     return make_views(op, to_contiguous(ctx, inputs[0].detached()), attrs, types, out);
@@ -189,8 +193,8 @@ class EagerInterpreter final : public Interpreter {
     return !(read_later && ctx.recording && any_requires_grad(inputs));
   }
 
-  static void run_kernel(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, const KernelRow& row,
-                         std::span<const Type> types, Values& out) {
+  static void run_kernel(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs,
+                         const KernelRow& row, std::span<const Type> types, Values& out) {
     SmallVector<View, 2> views;
     bool fresh = true;
     for (size_t i = 0; i < types.size(); ++i) {
@@ -211,8 +215,10 @@ class EagerInterpreter final : public Interpreter {
     };
     if (has_work(op, call.in, views)) {
       const KernelArgs args{op, call.in, views, attrs, allocate};
-      if (fresh) ctx.cancellable([&] { row.fn(args); });
-      else row.fn(args);
+      if (fresh)
+        ctx.cancellable([&] { row.fn(args); });
+      else
+        row.fn(args);
     }
     if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
     record(ctx, op, inputs, attrs, out);
@@ -276,7 +282,8 @@ Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs
       materialize_numbers(op, inputs);
       break;
     }
-  if ((op.random_attr < 0 && op.training_attr < 0) || ctx.interpreter->tracer()) return ctx.interpreter->apply(ctx, op, inputs, attrs);
+  if ((op.random_attr < 0 && op.training_attr < 0) || ctx.interpreter->tracer())
+    return ctx.interpreter->apply(ctx, op, inputs, attrs);
   Attrs resolved = attrs;
   if (op.random_attr >= 0) {
     AttrValue& key = resolved[size_t(op.random_attr)];
@@ -307,7 +314,8 @@ Value make_filled(const Type& type, double number) {
   });
   if (type.device.is_cpu()) return host;
   Value out = make_array(type);
-  device_table(type.device).copy_in(type.device.index, out.array().data(), host.array().data(), host.array().buffer->bytes);
+  device_table(type.device)
+      .copy_in(type.device.index, out.array().data(), host.array().data(), host.array().buffer->bytes);
   return out;
 }
 
@@ -350,8 +358,7 @@ Value to_device(Context& ctx, const Value& value, Device device) {
   const Value source = to_contiguous(ctx, value);
   Value out = make_array(Type{value.dtype(), device, value.shape()});
   const size_t bytes = bytes_of(value.type()).count();
-  if (!value.device().is_cpu() && !device.is_cpu())
-    return to_device(ctx, to_device(ctx, value, Device{}), device);
+  if (!value.device().is_cpu() && !device.is_cpu()) return to_device(ctx, to_device(ctx, value, Device{}), device);
   if (value.device().is_cpu())
     device_table(device).copy_in(device.index, out.array().data(), source.array().data(), bytes);
   else

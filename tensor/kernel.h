@@ -38,10 +38,10 @@ struct KernelArgs {
   FunctionRef<View(int i, const Dims& shape)> allocate;
 
   template <class T>
-  const T& attr(const char* name) const;           // throws std::bad_variant_access on a wrong type
-  bool has_attr(const char* name) const;           // not nil
-  int dim(const char* name, int rank) const;       // a kDim attribute as a 0-based index
-  Dims dims(const char* name, int rank) const;     // a kDims attribute as 0-based indices; all dims when nil or empty
+  const T& attr(const char* name) const;        // throws std::bad_variant_access on a wrong type
+  bool has_attr(const char* name) const;        // not nil
+  int dim(const char* name, int rank) const;    // a kDim attribute as a 0-based index
+  Dims dims(const char* name, int rank) const;  // a kDims attribute as 0-based indices; all dims when nil or empty
 };
 
 using KernelFn = void (*)(const KernelArgs& args);
@@ -51,8 +51,8 @@ enum KernelFlags : uint8_t {
   kStridedInputs = 1,     // any strides
 };
 
-// A kernel made ready for the types and attributes of one node of a plan. Immutable; runs may overlap, each with scratch
-// memory of its own.
+// A kernel made ready for the types and attributes of one node of a plan. Immutable; runs may overlap, each with
+// scratch memory of its own.
 class PreparedKernel {
  public:
   virtual ~PreparedKernel() = default;

@@ -43,7 +43,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   for (size_t i = 1; i <= a.size(); ++i)
     for (size_t j = 1; j <= b.size(); ++j) {
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   return d[a.size()][b.size()];
 }
@@ -115,14 +116,15 @@ void Registry::add(std::span<const OpDef> rows) {
     by_id_.push_back(&op);
     const auto at = std::lower_bound(ops_.begin(), ops_.end(), std::string_view(op.name),
                                      [](const OpDef* a, std::string_view b) { return a->name < b; });
-    if (at != ops_.end() && !std::strcmp((*at)->name, op.name)) throw Error(fmt::format("op {} is defined twice", op.name));
+    if (at != ops_.end() && !std::strcmp((*at)->name, op.name))
+      throw Error(fmt::format("op {} is defined twice", op.name));
     ops_.insert(at, &op);
   }
 }
 
 const OpDef* Registry::find(std::string_view name) const {
-  const auto at = std::lower_bound(ops_.begin(), ops_.end(), name,
-                                   [](const OpDef* a, std::string_view b) { return a->name < b; });
+  const auto at =
+      std::lower_bound(ops_.begin(), ops_.end(), name, [](const OpDef* a, std::string_view b) { return a->name < b; });
   return at != ops_.end() && (*at)->name == name ? *at : nullptr;
 }
 

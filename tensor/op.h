@@ -16,29 +16,29 @@ class Context;
 struct OpDef;
 
 enum Traits : uint32_t {
-  kPointwise = 1 << 0,     // inputs broadcast; numbers allowed; dtype by `result`; infer may be null
+  kPointwise = 1 << 0,  // inputs broadcast; numbers allowed; dtype by `result`; infer may be null
   kReduction = 1 << 1,
-  kView = 1 << 2,          // `view` gives an alias of input 1
-  kRandom = 1 << 3,        // has an AttrDef of kind kRandom; takes one tick when applied
-  kEffect = 1 << 4,        // must not be dropped, merged or reordered
-  kNoGrad = 1 << 5,        // not differentiable: outputs are constants to the tape
+  kView = 1 << 2,    // `view` gives an alias of input 1
+  kRandom = 1 << 3,  // has an AttrDef of kind kRandom; takes one tick when applied
+  kEffect = 1 << 4,  // must not be dropped, merged or reordered
+  kNoGrad = 1 << 5,  // not differentiable: outputs are constants to the tape
   kCommutative = 1 << 6,
-  kDynamicShape = 1 << 7,  // the output's shape depends on values (infer gives -1 dims): eager only
-  kInPlace = 1 << 8,       // output i may reuse the buffer of input i when it is uniquely owned and of the same type
-  kHidden = 1 << 9,        // part of another op's derivative or decomposition; not shown to scripts
-  kFunctionOnly = 1 << 10, // pg.name(...) but no method
-  kNumberOk = 1 << 11,     // inputs may be numbers though the op is not pointwise (they become 0-dim tensors)
-  kWeakNumber = 1 << 12,   // the last input may be a number and stays one (Infer::is_number); kernels get a 0-dim view
-  kListOutput = 1 << 13,   // any number of outputs, which scripts get as one array table
+  kDynamicShape = 1 << 7,   // the output's shape depends on values (infer gives -1 dims): eager only
+  kInPlace = 1 << 8,        // output i may reuse the buffer of input i when it is uniquely owned and of the same type
+  kHidden = 1 << 9,         // part of another op's derivative or decomposition; not shown to scripts
+  kFunctionOnly = 1 << 10,  // pg.name(...) but no method
+  kNumberOk = 1 << 11,      // inputs may be numbers though the op is not pointwise (they become 0-dim tensors)
+  kWeakNumber = 1 << 12,    // the last input may be a number and stays one (Infer::is_number); kernels get a 0-dim view
+  kListOutput = 1 << 13,    // any number of outputs, which scripts get as one array table
 };
 
 // How a pointwise op's dtype follows from its promoted inputs.
 enum class Result : uint8_t {
-  kPromote,       // add, maximum
-  kFloat,         // exp, div: integers give float32
-  kBool,          // comparisons; computed in the promoted dtype
-  kSame,          // neg, relu: the dtype of the input, bool refused
-  kInteger,       // integers and bool only
+  kPromote,  // add, maximum
+  kFloat,    // exp, div: integers give float32
+  kBool,     // comparisons; computed in the promoted dtype
+  kSame,     // neg, relu: the dtype of the input, bool refused
+  kInteger,  // integers and bool only
 };
 
 enum class Arity : uint8_t { kOne, kOptional, kList };
@@ -46,10 +46,10 @@ enum class Arity : uint8_t { kOne, kOptional, kList };
 enum DTypes : uint16_t {  // masks of acceptable dtypes
   kAnyDType = 0x1ff,
   kFloating = 0x1e0,
-  kIntegral = 0x1e,   // without bool
-  kNumeric = 0x1fe,   // all but bool
+  kIntegral = 0x1e,  // without bool
+  kNumeric = 0x1fe,  // all but bool
   kBoolOnly = 0x1,
-  kIndex = 0x18,      // int32, int64
+  kIndex = 0x18,  // int32, int64
 };
 inline bool accepts(uint16_t mask, DType t) { return mask >> int(t) & 1; }
 
@@ -85,7 +85,7 @@ class AttrReader {
 class Infer : public AttrReader {
  public:
   Infer(const OpDef& op, const Attrs& attrs, std::span<const Value> inputs) : AttrReader(op, attrs), inputs_(inputs) {}
-  size_t count() const { return inputs_.size(); }             // flattened inputs
+  size_t count() const { return inputs_.size(); }  // flattened inputs
   bool has(size_t i) const { return inputs_[i].defined(); }
   bool is_number(size_t i) const { return inputs_[i].is_number(); }
   const Type& type(size_t i) const { return inputs_[i].type(); }
@@ -118,7 +118,7 @@ struct ViewArgs : AttrReader {
       : AttrReader(op, attrs), input(in), out_shape(out), output(output_index) {}
 };
 
-class Var;   // tensor/rule.h
+class Var;  // tensor/rule.h
 class Vjp;
 class Rule;
 using InferFn = void (*)(Infer& c);
@@ -130,42 +130,43 @@ using DecomposeFn = std::vector<Var> (*)(Rule& c);
 struct OpDef {
   const char* name;
   const char* doc;
-  const char* example = nullptr;             // Lua, run by the tests; may use pg and must return something
+  const char* example = nullptr;  // Lua, run by the tests; may use pg and must return something
   std::vector<InputDef> inputs;
   std::vector<AttrDef> attrs = {};
-  const char* signature = nullptr;           // positional order where it is not inputs, then attrs: "x dim index"
+  const char* signature = nullptr;  // positional order where it is not inputs, then attrs: "x dim index"
   std::vector<const char*> outputs = {"out"};
-  Result result = Result::kPromote;          // of pointwise ops
+  Result result = Result::kPromote;  // of pointwise ops
   InferFn infer = nullptr;
   ViewFn view = nullptr;
-  std::vector<GradFn> vjp = {};              // one expression an input (nullptr: no gradient); written with ops
-  GradAllFn vjp_all = nullptr;               // instead of vjp, where inputs are lists or share work
-  const char* vjp_uses = nullptr;            // names of inputs and outputs whose values vjp reads; null: all; "": none
+  std::vector<GradFn> vjp = {};    // one expression an input (nullptr: no gradient); written with ops
+  GradAllFn vjp_all = nullptr;     // instead of vjp, where inputs are lists or share work
+  const char* vjp_uses = nullptr;  // names of inputs and outputs whose values vjp reads; null: all; "": none
   DecomposeFn decompose = nullptr;
   uint32_t traits = 0;
-  // With kInPlace: the input definitions that the outputs rewrite, in the order of the outputs. Empty: output i rewrites input i.
+  // With kInPlace: the input definitions that the outputs rewrite, in the order of the outputs. Empty: output i
+  // rewrites input i.
   std::vector<int> in_place = {};
   int version = 1;
 
   // Filled by the registry.
   int id = -1;
-  KernelRow cpu_kernel = {"", nullptr};  // the CPU's row, which most applications need
+  KernelRow cpu_kernel = {"", nullptr};              // the CPU's row, which most applications need
   uint32_t saved_inputs = ~0u, saved_outputs = ~0u;  // bit masks from vjp_uses, by definition index
   int random_attr = -1;
   int training_attr = -1;  // an attribute named `training`: nil is resolved to the context's mode when applied
 
   bool has(Traits t) const { return traits & t; }
   bool differentiable() const { return !vjp.empty() || vjp_all; }
-  int attr_index(const char* attr) const;    // -1 when there is none
+  int attr_index(const char* attr) const;  // -1 when there is none
 };
 
 // The op registry, filled once from the explicit list in tensor/ops/all.cpp.
 class Registry {
  public:
   const OpDef* find(std::string_view name) const;
-  const OpDef& require(std::string_view name) const;  // throws Error with a suggestion
-  std::span<const OpDef* const> ops() const { return ops_; }  // sorted by name
-  KernelRow kernel(const OpDef& op, Device device) const;     // fn is null when the device has none
+  const OpDef& require(std::string_view name) const;                   // throws Error with a suggestion
+  std::span<const OpDef* const> ops() const { return ops_; }           // sorted by name
+  KernelRow kernel(const OpDef& op, Device device) const;              // fn is null when the device has none
   void add_kernels(int device_kind, std::span<const KernelRow> rows);  // all or, on an exception, none
 
   void add(std::span<const OpDef> rows);  // copies the rows; used by tensor/ops/all.cpp only
@@ -173,7 +174,8 @@ class Registry {
  private:
   std::vector<const OpDef*> ops_;
   std::vector<const OpDef*> by_id_;
-  std::vector<KernelRow> kernels_[kMaxDeviceKinds];  // [device kind][op id]; in place, so that loading a device moves nothing
+  std::vector<KernelRow>
+      kernels_[kMaxDeviceKinds];  // [device kind][op id]; in place, so that loading a device moves nothing
 };
 Registry& registry();
 

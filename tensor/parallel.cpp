@@ -96,8 +96,7 @@ class Pool {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       while (int(threads_.size()) + 1 < wanted) threads_.emplace_back([this] { worker(); });
-    } catch (const std::system_error&) {
-    }
+    } catch (const std::system_error&) {}
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 

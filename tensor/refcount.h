@@ -8,8 +8,9 @@
 
 namespace pg {
 
-// Base of shared objects. T must offer `static void destroy(T*)`, called when the last reference goes. Until the process
-// starts a second thread (glibc tells) counting needs no atomic instruction, which is a third of the cost of a tiny op.
+// Base of shared objects. T must offer `static void destroy(T*)`, called when the last reference goes. Until the
+// process starts a second thread (glibc tells) counting needs no atomic instruction, which is a third of the cost of a
+// tiny op.
 template <class T>
 class RefCounted {
  public:

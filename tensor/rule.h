@@ -58,9 +58,7 @@ Var call_refs(const Vars&... vars) {
 // call<"mul">(x, 2.0), call<"sum">(x, {{"dim", Ints{1}}, {"keepdim", true}}): first output of the op.
 // An undefined Var stands for an absent optional input. At least one Var must carry a context.
 template <OpName name, class... Vars>
-Var call(const Var& first, const Vars&... rest)
-  requires(std::is_convertible_v<Vars, Var> && ...)
-{
+Var call(const Var& first, const Vars&... rest) requires(std::is_convertible_v<Vars, Var>&&...) {
   return call_refs<name>(first, as_var(rest)...);
 }
 template <OpName name>
@@ -119,7 +117,9 @@ inline Var operator*(const Var& a, const Var& b) {
 inline Var operator/(const Var& a, const Var& b) {
   return both_numbers(a, b) ? number_like(a, b, a.value().number() / b.value().number()) : call<"div">(a, b);
 }
-inline Var operator-(const Var& a) { return both_numbers(a, a) ? number_like(a, a, -a.value().number()) : call<"neg">(a); }
+inline Var operator-(const Var& a) {
+  return both_numbers(a, a) ? number_like(a, a, -a.value().number()) : call<"neg">(a);
+}
 
 // Shape as an attribute value, and dims as the user writes them (1-based).
 inline Ints ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }

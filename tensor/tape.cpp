@@ -141,7 +141,9 @@ class Walk {
     if (node->behind && places_.emplace(node, v.node_output()).second) stack.emplace_back(node, v.node_output());
     if (node->walk == id_) return;
     if (node->released)
-      throw Error("backward: the graph of this result was already used and released (one that fails on the way releases what it has gone through); pass retain_graph = true to the first backward");
+      throw Error(
+          "backward: the graph of this result was already used and released (one that fails on the way releases what "
+          "it has gone through); pass retain_graph = true to the first backward");
     nodes_.emplace_back(node);
     visits_.push_back({node, node->walk, node->slot, node->needed});
     node->walk = id_;
@@ -175,7 +177,10 @@ class Walk {
     if (!flows) return;
     while (cotangents.size() < node.outputs.size()) cotangents.emplace_back();
     // A backward function may itself have walked over this node without retain_graph.
-    if (node.released) throw Error("backward: the graph was released by a backward function that ran backward over it; pass retain_graph = true there");
+    if (node.released)
+      throw Error(
+          "backward: the graph was released by a backward function that ran backward over it; pass retain_graph = true "
+          "there");
     const TapeNode::CustomBackward custom = node.custom;  // lives on when the call releases the node
     Values grads = custom ? custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
     for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i) {
@@ -219,7 +224,8 @@ class Walk {
     if (grad.is_number()) grad = ctx_.interpreter->filled(ctx_, type, grad.number());
     if (!(grad.shape() == type.shape)) {
       Dims joined;
-      if (grad.rank() < type.shape.size() || (broadcast(grad.shape(), type.shape, &joined) && !(joined == grad.shape())))
+      if (grad.rank() < type.shape.size() ||
+          (broadcast(grad.shape(), type.shape, &joined) && !(joined == grad.shape())))
         grad = call_op(ctx_, op_named<"expand">(), std::move(grad), {{"shape", ints(type.shape)}});
       if (!(grad.shape() == type.shape))
         grad = call_op(ctx_, op_named<"sum_to">(), std::move(grad), {{"shape", ints(type.shape)}});
@@ -258,19 +264,25 @@ class Walk {
 void check_cotangents(std::span<const Value> heads, std::span<const Value> cotangents) {
   for (size_t i = 0; i < heads.size(); ++i) {
     if (!heads[i].node())
-      throw Error("backward: this tensor was not computed under pg.record from a tensor with attach_grad, so nothing flows back from it");
+      throw Error(
+          "backward: this tensor was not computed under pg.record from a tensor with attach_grad, so nothing flows "
+          "back from it");
     if (i >= cotangents.size() || !cotangents[i].is_array()) continue;
     if (!(cotangents[i].shape() == heads[i].shape()))
-      bad_argument("backward", "grad", "a gradient of shape " + to_string(heads[i].shape()), to_string(cotangents[i].shape()));
+      bad_argument("backward", "grad", "a gradient of shape " + to_string(heads[i].shape()),
+                   to_string(cotangents[i].shape()));
     if (!(cotangents[i].device() == heads[i].device()))
       bad_argument("backward", "grad", "a gradient on " + name_of(heads[i].device()), to_string(cotangents[i].type()));
   }
 }
 
-Value cotangent_of(std::span<const Value> cotangents, size_t i) { return i < cotangents.size() ? cotangents[i] : Value(); }
+Value cotangent_of(std::span<const Value> cotangents, size_t i) {
+  return i < cotangents.size() ? cotangents[i] : Value();
+}
 
 Value new_gradient(Context& ctx, const TapeNode& leaf, std::span<Value> cotangents, bool create_graph) {
-  Value grad = cotangents.empty() || !cotangents[0].defined() ? ctx.interpreter->filled(ctx, leaf.leaf_type, 0) : std::move(cotangents[0]);
+  Value grad = cotangents.empty() || !cotangents[0].defined() ? ctx.interpreter->filled(ctx, leaf.leaf_type, 0)
+                                                              : std::move(cotangents[0]);
   if (leaf.req == GradReq::kAdd) {
     Value in[2] = {std::move(grad), leaf.grad->value};
     grad = apply(ctx, op_named<"add">(), in, {})[0];
@@ -330,7 +342,8 @@ void check_write(const char* op, const Type& old, const Type& now) {
   bad_argument(op, "x", fmt::format("a tensor of type {} to hold the result", to_string(now)), to_string(old));
 }
 
-void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, std::span<Value> outputs) {
+void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs,
+            std::span<Value> outputs) {
   if (!wants_record(ctx, inputs) || op.has(kNoGrad) || !op.differentiable()) return;
   if (std::none_of(outputs.begin(), outputs.end(), [](const Value& v) { return is_float(v.dtype()); })) return;
   Ref<TapeNode> node = new_node(ctx);
@@ -400,7 +413,8 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
 }
 
 static Values trace_gradients(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Value> heads,
-                              std::span<const Value> cotangents, std::span<const Value> wanted, BackwardOptions options) {
+                              std::span<const Value> cotangents, std::span<const Value> wanted,
+                              BackwardOptions options) {
   Values reached, out(wanted.size());
   std::vector<size_t> places;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -423,7 +437,8 @@ Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Val
   for (const Value& v : wanted)
     if (v.node() && walk.reached(v.node())) walk.need(v.node());
   walk.spread_needs();
-  if (Tracer* tracer = ctx.interpreter->tracer()) return trace_gradients(ctx, *tracer, walk, heads, cotangents, wanted, options);
+  if (Tracer* tracer = ctx.interpreter->tracer())
+    return trace_gradients(ctx, *tracer, walk, heads, cotangents, wanted, options);
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
   Values out(wanted.size());
   walk.run([&](TapeNode& node, std::span<Value> grads) {

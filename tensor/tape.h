@@ -33,18 +33,18 @@ class TapeNode : public TapeLink, public RingLink {
   CustomBackward custom;
   // By output: which inputs backward from it goes on to; null: all of them.
   std::shared_ptr<const std::vector<std::vector<int32_t>>> behind;
-  bool frozen = false;                 // an application all of whose leaves have the request kNull
-  std::vector<Value> held;             // what `custom` reads besides; here, so that the links can be followed
-  bool hosted = false;                 // a function of the host runs backward here or further back
+  bool frozen = false;      // an application all of whose leaves have the request kNull
+  std::vector<Value> held;  // what `custom` reads besides; here, so that the links can be followed
+  bool hosted = false;      // a function of the host runs backward here or further back
   std::string custom_name;
-  std::string position;                // script line, in anomaly mode
+  std::string position;  // script line, in anomaly mode
   bool released = false;
 
   // Leaves only.
   bool leaf = false;
   GradReq req = GradReq::kWrite;
-  Ref<Cell> grad;                      // zeros from attach_grad on
-  bool fresh = false;                  // backward wrote since the flag was last cleared
+  Ref<Cell> grad;      // zeros from attach_grad on
+  bool fresh = false;  // backward wrote since the flag was last cleared
   Type leaf_type;
 
   // Scratch of the walk that is under way.
@@ -87,7 +87,8 @@ inline bool requires_grad(const Value& v) { return v.has_node(); }
 // Links `outputs` to a new tape entry when recording and an input needs it.
 void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, std::span<Value> outputs);
 
-// Links `outputs` to an entry with its own backward. `held`: see TapeNode. Returns the entry, or null where none was made.
+// Links `outputs` to an entry with its own backward. `held`: see TapeNode. Returns the entry, or null where none was
+// made.
 TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
                         TapeNode::CustomBackward backward, std::vector<Value> held = {});
 
@@ -116,13 +117,13 @@ void each_link(const TapeNode& node, const F& f) {
   if (node.leaf && node.grad && node.grad->value.node()) f(node.grad->value.node());
 }
 
-// The part of the tape that can be reached from some nodes, and which of it something else keeps alive: values that are not
-// part of it, and gradients whose cell others hold.
+// The part of the tape that can be reached from some nodes, and which of it something else keeps alive: values that are
+// not part of it, and gradients whose cell others hold.
 class TapeReach {
  public:
-  void add(TapeNode* node);            // and what it keeps alive
+  void add(TapeNode* node);                               // and what it keeps alive
   void count(const TapeNode* node) { ++at(node).links; }  // one more link to the node is known
-  void find_outside();                 // after the last count
+  void find_outside();                                    // after the last count
   bool outside(const TapeNode* node) const { return found_[index_.at(node)].outside; }
   size_t size() const { return found_.size(); }
   size_t index_of(const TapeNode* node) const { return index_.at(node); }
@@ -139,9 +140,9 @@ class TapeReach {
   std::unordered_map<const TapeNode*, size_t> index_;
 };
 
-// Backward with create_graph can close a ring: a leaf keeps its gradient, whose history goes back to the leaf. Counts never
-// free such, so this drops the histories of gradients that nothing outside of their ring reaches. Takes time in proportion
-// to the tapes behind the gradients with a history.
+// Backward with create_graph can close a ring: a leaf keeps its gradient, whose history goes back to the leaf. Counts
+// never free such, so this drops the histories of gradients that nothing outside of their ring reaches. Takes time in
+// proportion to the tapes behind the gradients with a history.
 void break_cycles(Context& ctx);
 
 // Drops the histories of all gradients: the context is closing.

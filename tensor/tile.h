@@ -45,7 +45,7 @@ struct TileOutput {
 
 // The totals of a value over the last dims of the space.
 struct TileReduction {
-  const OpDef* op = nullptr;         // null: none; see tile_reduces
+  const OpDef* op = nullptr;  // null: none; see tile_reduces
   int32_t value = -1;
   DType storage = DType::kFloat32;  // of what is reduced
   int64_t row = 1;                  // elements of one total

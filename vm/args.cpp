@@ -67,7 +67,8 @@ int64_t to_integer(const OpDef& op, const AttrDef& def, double number, const cha
 }
 
 template <class List, class Convert>
-List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i, const char* expected, Convert convert) {
+List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i, const char* expected,
+               Convert convert) {
   List out;
   if (lua_type(L, i) == LUA_TNUMBER) {
     out.push_back(convert(lua_tonumber(L, i)));
@@ -84,7 +85,8 @@ List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, 
   if (counted != n) bad_argument(op.name, def.name, expected, "a table with holes or other keys");
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, i, k);
-    if (lua_type(L, -1) != LUA_TNUMBER) bad_argument(op.name, def.name, expected, fmt::format("{} at place {}", describe(L, state, -1), k));
+    if (lua_type(L, -1) != LUA_TNUMBER)
+      bad_argument(op.name, def.name, expected, fmt::format("{} at place {}", describe(L, state, -1), k));
     out.push_back(convert(lua_tonumber(L, -1)));
     lua_pop(L, 1);
   }
@@ -93,17 +95,20 @@ List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, 
 
 // A list of whole numbers as a 1-dim tensor of integers, whose values are read.
 Ints read_tensor_ints(const OpDef& op, const AttrDef& def, State& state, const Value& v) {
-  if (v.rank() != 1 || !is_integer(v.dtype())) bad_argument(op.name, def.name, "a 1-dim tensor of integers", to_string(v.type()));
+  if (v.rank() != 1 || !is_integer(v.dtype()))
+    bad_argument(op.name, def.name, "a 1-dim tensor of integers", to_string(v.type()));
   const Value host = to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{}));
   Ints out(size_t(v.numel()));
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = int64_t(load_number(v.dtype(), static_cast<const char*>(host.array().data()) + i * size_t(size_of(v.dtype()))));
+    out[i] =
+        int64_t(load_number(v.dtype(), static_cast<const char*>(host.array().data()) + i * size_t(size_of(v.dtype()))));
   return out;
 }
 
 Ints read_padding_name(lua_State* L, State& state, const OpDef& op, int i) {
   const std::string text = check_string(L, state, i, op.name, "padding");
-  if (text != "same" && text != "valid") bad_argument(op.name, "padding", "whole numbers, \"same\" or \"valid\"", '"' + text + '"');
+  if (text != "same" && text != "valid")
+    bad_argument(op.name, "padding", "whole numbers, \"same\" or \"valid\"", '"' + text + '"');
   return {text == "same" ? kSamePadding : 0};
 }
 
@@ -118,10 +123,11 @@ class Reader {
     start();
     const bool options = last >= first && takes_options(first, last);
     int at = first;
-    for (size_t s = 0; s < b_.slots.size() && at <= last - int(options); ++s) at = read_slot(b_.slots[s], at, last - int(options));
+    for (size_t s = 0; s < b_.slots.size() && at <= last - int(options); ++s)
+      at = read_slot(b_.slots[s], at, last - int(options));
     if (at <= last - int(options))
-      bad_argument(op_.name, fmt::format("#{}", at - first + 1).c_str(), fmt::format("at most {} arguments", b_.slots.size()),
-                   describe(L_, state_, at));
+      bad_argument(op_.name, fmt::format("#{}", at - first + 1).c_str(),
+                   fmt::format("at most {} arguments", b_.slots.size()), describe(L_, state_, at));
     if (options) read_options(last);
     finish();
   }
@@ -146,7 +152,8 @@ class Reader {
     const size_t position = size_t(last - first);
     if (position < b_.slots.size()) {
       const Slot& s = b_.slots[position];
-      if (s.is_input ? op_.inputs[size_t(s.index)].arity == Arity::kList : is_list(op_.attrs[size_t(s.index)].kind)) return false;
+      if (s.is_input ? op_.inputs[size_t(s.index)].arity == Arity::kList : is_list(op_.attrs[size_t(s.index)].kind))
+        return false;
     }
     return true;
   }
@@ -193,7 +200,8 @@ class Reader {
       read_tensor_list(slot.index, def, at);
       return at + 1;
     }
-    for (; at <= last && to_box(L_, state_, at); ++at) lists_[size_t(slot.index)].push_back(check_value(L_, state_, at, op_.name, def.name));
+    for (; at <= last && to_box(L_, state_, at); ++at)
+      lists_[size_t(slot.index)].push_back(check_value(L_, state_, at, op_.name, def.name));
     return at;
   }
 
@@ -202,7 +210,9 @@ class Reader {
     for (int k = 1; k <= n; ++k) {
       lua_rawgeti(L_, at, k);
       const int top = lua_gettop(L_);
-      if (!to_box(L_, state_, top)) bad_argument(op_.name, def.name, "a table of tensors", fmt::format("{} at place {}", describe(L_, state_, top), k));
+      if (!to_box(L_, state_, top))
+        bad_argument(op_.name, def.name, "a table of tensors",
+                     fmt::format("{} at place {}", describe(L_, state_, top), k));
       lists_[size_t(index)].push_back(check_value(L_, state_, top, op_.name, def.name));
       lua_pop(L_, 1);
     }
@@ -295,7 +305,8 @@ class Reader {
     }
     if (singles_) {
       for (size_t i = 0; i < op_.inputs.size(); ++i)
-        if (!call_.inputs[i].defined() && op_.inputs[i].arity == Arity::kOne) bad_argument(op_.name, op_.inputs[i].name, "a tensor", "nil");
+        if (!call_.inputs[i].defined() && op_.inputs[i].arity == Arity::kOne)
+          bad_argument(op_.name, op_.inputs[i].name, "a tensor", "nil");
       return;
     }
     size_t length = 0;
@@ -359,7 +370,9 @@ void read_arguments(lua_State* L, State& state, const OpBinding& binding, int fi
   Reader(L, state, binding, call).read(first);
 }
 
-bool takes_padding_names(const OpDef& op) { return !std::strncmp(op.name, "conv", 4) && op.name[4] >= '1' && op.name[4] <= '3'; }
+bool takes_padding_names(const OpDef& op) {
+  return !std::strncmp(op.name, "conv", 4) && op.name[4] >= '1' && op.name[4] <= '3';
+}
 
 namespace {
 
@@ -371,14 +384,17 @@ AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const Attr
     case AttrKind::kInt:
     case AttrKind::kDim:
       if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a whole number", describe(L, state, i));
-      return to_integer(op, def, lua_tonumber(L, i), def.kind == AttrKind::kDim ? "a dim, a whole number" : "a whole number");
+      return to_integer(op, def, lua_tonumber(L, i),
+                        def.kind == AttrKind::kDim ? "a dim, a whole number" : "a whole number");
     case AttrKind::kFloat:
       if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe(L, state, i));
       return double(lua_tonumber(L, i));
     case AttrKind::kString:
       return check_string(L, state, i, op.name, def.name);
-    case AttrKind::kDType: return check_dtype(L, state, i, op.name, def.name);
-    case AttrKind::kDevice: return check_device(L, state, i, op.name, def.name);
+    case AttrKind::kDType:
+      return check_dtype(L, state, i, op.name, def.name);
+    case AttrKind::kDevice:
+      return check_device(L, state, i, op.name, def.name);
     case AttrKind::kInts:
       if (lua_isuserdata(L, i) && !std::strcmp(op.name, "repeat_interleave"))
         if (to_box(L, state, i)) return read_tensor_ints(op, def, state, check_value(L, state, i, op.name, def.name));
@@ -428,7 +444,8 @@ DType check_dtype(lua_State* L, State& state, int i, const char* op, const char*
   std::vector<std::string_view> names;
   for (int k = 0; k < kDTypeCount; ++k) names.push_back(name_of(DType(k)));
   const std::string near = suggest(text, names);
-  bad_argument(op, name, "the name of a dtype" + (near.empty() ? std::string() : " such as \"" + near + '"'), describe(L, state, i));
+  bad_argument(op, name, "the name of a dtype" + (near.empty() ? std::string() : " such as \"" + near + '"'),
+               describe(L, state, i));
 }
 
 Device check_device(lua_State* L, State& state, int i, const char* op, const char* name) {

@@ -35,8 +35,10 @@ void read_arguments(lua_State* L, State& state, const OpBinding& binding, int fi
 AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i);
 
 // A whole number; throws `op: bad argument 'name' (expected …, got …)`.
-int64_t check_integer(lua_State* L, State& state, int i, const char* op, const char* name, const char* expected = "a whole number");
-std::string check_string(lua_State* L, State& state, int i, const char* op, const char* name, const char* expected = "a string");
+int64_t check_integer(lua_State* L, State& state, int i, const char* op, const char* name,
+                      const char* expected = "a whole number");
+std::string check_string(lua_State* L, State& state, int i, const char* op, const char* name,
+                         const char* expected = "a string");
 DType check_dtype(lua_State* L, State& state, int i, const char* op, const char* name);
 Device check_device(lua_State* L, State& state, int i, const char* op, const char* name);
 

@@ -25,7 +25,9 @@ constexpr int kMaxNested = 60;  // walks that run inside each other's backward f
 class Running {
  public:
   Running(State& state, lua_State* L) : state_(state), saved_(state.running) {
-    if (state.walks == kMaxNested) throw Error(fmt::format("backward: {} backward functions run backward inside each other; does one reach itself?", kMaxNested));
+    if (state.walks == kMaxNested)
+      throw Error(fmt::format("backward: {} backward functions run backward inside each other; does one reach itself?",
+                              kMaxNested));
     state.running = L;
     ++state.walks;
   }
@@ -121,7 +123,8 @@ int attach_grad(lua_State* L, State& state) {
   Ref<TapeNode> leaf = make_leaf(value.type(), req);
   if (state.trace) {
     if (state.trace->is_captured(*to_box(L, state, 1)))
-      fail("attach_grad", "a traced function cannot make a tensor from outside a leaf; call attach_grad before it, or on x:detach()");
+      fail("attach_grad",
+           "a traced function cannot make a tensor from outside a leaf; call attach_grad before it, or on x:detach()");
     leaf->grad->value = state.ctx.interpreter->filled(state.ctx, value.type(), 0);
     value = state.ctx.interpreter->tracer()->leaf(state.ctx, value, leaf.get());
   } else {
@@ -159,7 +162,8 @@ int set_grad(lua_State* L, State& state) {
   TapeNode* leaf = leaf_of(box);
   if (leaf && state.trace) {
     const bool fresh = leaf->fresh;
-    Value value = lua_isnil(L, 2) ? state.ctx.interpreter->filled(state.ctx, leaf->leaf_type, 0) : check_value(L, state, 2, "grad", "value");
+    Value value = lua_isnil(L, 2) ? state.ctx.interpreter->filled(state.ctx, leaf->leaf_type, 0)
+                                  : check_value(L, state, 2, "grad", "value");
     check_gradient_type(*leaf, value.type());
     state.ctx.interpreter->tracer()->write_gradient(*leaf, state.ctx.interpreter->tracer()->detach(state.ctx, value));
     state.trace->set_fresh(*leaf, fresh);
@@ -180,7 +184,8 @@ int get_requires_grad(lua_State* L, State& state) {
   Box& box = touched(L, state, 1, "requires_grad");
   TapeNode* node = box.get().defined() ? box.get().node() : nullptr;
   const bool requires_it = node && (!node->leaf || node->req != GradReq::kNull);
-  if (state.trace && state.trace->sees(box.get())) state.trace->note(box.get(), TypeGuard::kRequiresGrad, 0, requires_it);
+  if (state.trace && state.trace->sees(box.get()))
+    state.trace->note(box.get(), TypeGuard::kRequiresGrad, 0, requires_it);
   lua_pushboolean(L, requires_it);
   return 1;
 }
@@ -224,7 +229,8 @@ Values read_values(lua_State* L, State& state, int i, const char* op, const char
   int n = int(lua_objlen(L, i));
   if (allow_nil && option(L, i, "n")) {
     const double count = lua_tonumber(L, -1);
-    if (!(count >= 0 && count <= kMaxGaps)) bad_argument(op, name, fmt::format("a count n from 0 to {}", kMaxGaps), describe(L, state, -1));
+    if (!(count >= 0 && count <= kMaxGaps))
+      bad_argument(op, name, fmt::format("a count n from 0 to {}", kMaxGaps), describe(L, state, -1));
     n = int(count);
     lua_pop(L, 1);
   }
@@ -261,7 +267,8 @@ int run_backward(lua_State* L, State& state) {
   const Values heads = read_values(L, state, 1, "backward", "heads", false);
   const Values grads = read_values(L, state, 2, "backward", "grads", true);
   if (!grads.empty() && grads.size() != heads.size())
-    bad_argument("backward", "grads", fmt::format("{} gradients, one a head", heads.size()), std::to_string(grads.size()));
+    bad_argument("backward", "grads", fmt::format("{} gradients, one a head", heads.size()),
+                 std::to_string(grads.size()));
   backward(state.ctx, heads, grads, read_options(L, 3));
   return 0;
 }
@@ -351,7 +358,8 @@ class LuaBackward : public HostedFunction {
     const Dims& shape = node.inputs[i].shape();
     Dims joined;
     if (!broadcast(shape, dy.shape(), &joined) || !(joined == dy.shape()))
-      bad_argument(node.custom_name.c_str(), name.c_str(), "a tensor of shape " + to_string(shape), to_string(dy.shape()));
+      bad_argument(node.custom_name.c_str(), name.c_str(), "a tensor of shape " + to_string(shape),
+                   to_string(dy.shape()));
     return dy;
   }
 
@@ -500,7 +508,8 @@ void open_autograd(lua_State* L, State& state) {
                      {{"pop_modes", entry<pop_modes>},
                       {"is_recording", entry<is_recording>},
                       {"is_training", entry<is_training>},
-                      {"fresh_input", entry<fresh_input>}, {"attach_grad", entry<attach_grad>},
+                      {"fresh_input", entry<fresh_input>},
+                      {"attach_grad", entry<attach_grad>},
                       {"get_grad", entry<get_grad>},
                       {"set_grad", entry<set_grad>},
                       {"set_grad_req", entry<set_grad_req>},

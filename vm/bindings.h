@@ -5,21 +5,21 @@
 
 namespace pg::vm {
 
-void open_ops(lua_State* L, State& state);        // core.ops, core.tensor_methods, operators
-void open_tensor(lua_State* L, State& state);     // creation from Lua values, item, totable, fields
-void open_index(lua_State* L, State& state);      // x[…] and x[…] = v
-void open_effects(lua_State* L, State& state);    // pg.print and x:tap inside graphs
+void open_ops(lua_State* L, State& state);      // core.ops, core.tensor_methods, operators
+void open_tensor(lua_State* L, State& state);   // creation from Lua values, item, totable, fields
+void open_index(lua_State* L, State& state);    // x[…] and x[…] = v
+void open_effects(lua_State* L, State& state);  // pg.print and x:tap inside graphs
 void forget_callbacks(State& state);
-void open_print(lua_State* L, State& state);      // tostring
-void open_autograd(lua_State* L, State& state);   // modes, leaves, backward
-void open_parameter(lua_State* L, State& state);  // unbound boxes with fields
-void open_memory(lua_State* L, State& state);     // scope, release, memory, threads
-void open_files(lua_State* L, State& state);      // tensors in files
-void open_graph(lua_State* L, State& state);      // core.graph: models, their files, frozen graphs
-void open_errors(lua_State* L, State& state);     // core.fail and friends
-void open_introspect(lua_State* L, State& state); // core.introspect: functions and tables as guards see them
-void open_decode(lua_State* L, State& state);     // core.introspect: the code of functions, for the interpreter of traces
-void open_library(lua_State* L, State& state);    // core.require, embedded files
+void open_print(lua_State* L, State& state);       // tostring
+void open_autograd(lua_State* L, State& state);    // modes, leaves, backward
+void open_parameter(lua_State* L, State& state);   // unbound boxes with fields
+void open_memory(lua_State* L, State& state);      // scope, release, memory, threads
+void open_files(lua_State* L, State& state);       // tensors in files
+void open_graph(lua_State* L, State& state);       // core.graph: models, their files, frozen graphs
+void open_errors(lua_State* L, State& state);      // core.fail and friends
+void open_introspect(lua_State* L, State& state);  // core.introspect: functions and tables as guards see them
+void open_decode(lua_State* L, State& state);   // core.introspect: the code of functions, for the interpreter of traces
+void open_library(lua_State* L, State& state);  // core.require, embedded files
 
 // The text of tostring(x).
 std::string printed(const Value& value);

@@ -7,12 +7,20 @@ constexpr int kMaxBodies = 200;  // with gradients they take less than 2 MB of t
 }
 
 BodyBuilder::BodyBuilder(lua_State* L, State& state, TraceSession& session, Kind kind)
-    : GraphBuilder(Stage::kTrace, session.innermost), state_(state), session_(session), outer_(state.ctx.interpreter),
-      enclosing_(session.innermost), enclosing_body_(session.body), kind_(kind), first_box_(state.next_box),
+    : GraphBuilder(Stage::kTrace, session.innermost),
+      state_(state),
+      session_(session),
+      outer_(state.ctx.interpreter),
+      enclosing_(session.innermost),
+      enclosing_body_(session.body),
+      kind_(kind),
+      first_box_(state.next_box),
       depth_(session.body ? session.body->depth_ + 1 : 1) {
   if (depth_ > kMaxBodies)
-    throw Error(fmt::format("bodies of branches and loops nest deeper than {}: a function that calls itself through cond has no end in a "
-                            "graph; use while_loop", kMaxBodies));
+    throw Error(fmt::format(
+        "bodies of branches and loops nest deeper than {}: a function that calls itself through cond has no end in a "
+        "graph; use while_loop",
+        kMaxBodies));
   own_streams = kind == Kind::kCombinator;
   lua_newtable(L);
   boxes_ = Reference(L, state);
@@ -20,9 +28,7 @@ BodyBuilder::BodyBuilder(lua_State* L, State& state, TraceSession& session, Kind
   state.ctx.interpreter = this;
 }
 
-BodyBuilder::~BodyBuilder() {
-  close();
-}
+BodyBuilder::~BodyBuilder() { close(); }
 
 void BodyBuilder::close() {
   if (std::exchange(closed_, true)) return;
@@ -64,7 +70,8 @@ void BodyBuilder::guard(const Value& value, TypeGuard::Kind kind, int32_t dim, i
 Value BodyBuilder::read_gradient(TapeNode& leaf) { return session_.read_gradient(leaf); }
 
 void BodyBuilder::write_gradient(TapeNode& leaf, Value gradient) {
-  if (session_.owns_leaf(&leaf)) throw Error("backward: a body cannot write the .grad of a tensor from outside; use pg.grad inside of it");
+  if (session_.owns_leaf(&leaf))
+    throw Error("backward: a body cannot write the .grad of a tensor from outside; use pg.grad inside of it");
   GraphBuilder::write_gradient(leaf, std::move(gradient));
 }
 

@@ -65,9 +65,10 @@ void require_value(lua_State* L, Box& box, int i, const char* op, const char* na
   if (value.defined()) return;
   if (box.released) bad_argument(op, name, "a tensor", "a released tensor");
   const std::string parameter = parameter_name(L, box, i);
-  bad_argument(op, name, "a tensor with a value",
-               fmt::format("parameter{} without one: call initialize(), and run the block once where its shape is deferred",
-                           parameter.empty() ? "" : " '" + parameter + "'"));
+  bad_argument(
+      op, name, "a tensor with a value",
+      fmt::format("parameter{} without one: call initialize(), and run the block once where its shape is deferred",
+                  parameter.empty() ? "" : " '" + parameter + "'"));
 }
 
 Value& check_value(lua_State* L, State& state, int i, const char* op, const char* name) {
@@ -94,9 +95,7 @@ Box& push_box(lua_State* L, State& state, Value value) {
   return *box;
 }
 
-void leave_scope(Box& box) {
-  box.scope = 0;
-}
+void leave_scope(Box& box) { box.scope = 0; }
 
 void enter_scope(lua_State* L, State& state, int i, size_t below) {
   while (below-- > 0) {
@@ -188,14 +187,20 @@ void push_extra(lua_State* L, Box& box, int i) {
 }
 
 std::string describe(lua_State* L, State& state, int i) {
-  if (Box* box = to_box(L, state, i)) return box->get().defined() ? to_string(box->get().type()) : "a tensor without value";
+  if (Box* box = to_box(L, state, i))
+    return box->get().defined() ? to_string(box->get().type()) : "a tensor without value";
   switch (lua_type(L, i)) {
     case LUA_TNONE:
-    case LUA_TNIL: return "nil";
-    case LUA_TNUMBER: return fmt::format("number {:.14g}", lua_tonumber(L, i));
-    case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
-    case LUA_TSTRING: return fmt::format("\"{}\"", std::string(lua_tostring(L, i)).substr(0, 60));
-    default: return luaL_typename(L, i);
+    case LUA_TNIL:
+      return "nil";
+    case LUA_TNUMBER:
+      return fmt::format("number {:.14g}", lua_tonumber(L, i));
+    case LUA_TBOOLEAN:
+      return lua_toboolean(L, i) ? "true" : "false";
+    case LUA_TSTRING:
+      return fmt::format("\"{}\"", std::string(lua_tostring(L, i)).substr(0, 60));
+    default:
+      return luaL_typename(L, i);
   }
 }
 

@@ -6,13 +6,13 @@ namespace pg::vm {
 
 struct Box {
   Value value;
-  Ref<Cell> cell;        // set for boxes that share their value with others (`x.grad`)
+  Ref<Cell> cell;  // set for boxes that share their value with others (`x.grad`)
   State* state = nullptr;
   uint64_t serial = 0;
-  int64_t bytes = 0;     // accounted for this box
-  uint64_t scope = 0;    // id of the pg.scope that frees it; 0: none
-  uint64_t stamp = 0;    // of the last run of a program that it was an input of
-  uint32_t view = 0;     // of an indexing read: its slot among the views, see note_view; 0: none
+  int64_t bytes = 0;       // accounted for this box
+  uint64_t scope = 0;      // id of the pg.scope that frees it; 0: none
+  uint64_t stamp = 0;      // of the last run of a program that it was an input of
+  uint32_t view = 0;       // of an indexing read: its slot among the views, see note_view; 0: none
   bool read_only = false;  // the result of an indexing read
   bool released = false;
   bool collected = false;  // its finalizer has run

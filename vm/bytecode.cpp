@@ -16,8 +16,8 @@
 namespace pg::vm {
 namespace {
 
-// Instructions at their places in small chunks (negative: from the end), with the numbers that the interpreter of traces
-// (stdlib/hybrid/interpret.lua) and vm/dump.cpp take them to have.
+// Instructions at their places in small chunks (negative: from the end), with the numbers that the interpreter of
+// traces (stdlib/hybrid/interpret.lua) and vm/dump.cpp take them to have.
 struct Probe {
   const char* text;
   int at;
@@ -134,14 +134,17 @@ bool reads_known_chunk(lua_State* L) {
   lua_pop(L, 1);
   if (list.size() != 3) return false;
   const Prototype &inner = list[0], &f = list[1], &main = list[2];
-  const auto local = [](const Prototype& p, size_t i, unsigned flags) { return (p.upvalues[i] & (Prototype::kLocal | Prototype::kImmutable)) == flags; };
+  const auto local = [](const Prototype& p, size_t i, unsigned flags) {
+    return (p.upvalues[i] & (Prototype::kLocal | Prototype::kImmutable)) == flags;
+  };
   const auto lines = [](const Prototype& p, int first, int last) {
-    return p.lines.size() == p.code.size() && !p.lines.empty() && *std::min_element(p.lines.begin(), p.lines.end()) == first &&
+    return p.lines.size() == p.code.size() && !p.lines.empty() &&
+           *std::min_element(p.lines.begin(), p.lines.end()) == first &&
            *std::max_element(p.lines.begin(), p.lines.end()) == last;
   };
-  return has_strings(inner, {"gamma"}) && has_strings(f, {"alpha", "beta"}) && has_strings(main, {}) && main.children.size() == 1 &&
-         f.children.size() == 1 && inner.upvalues.size() == 1 && f.upvalues.size() == 2 && local(inner, 0, 0) &&
-         local(f, 0, Prototype::kLocal) &&
+  return has_strings(inner, {"gamma"}) && has_strings(f, {"alpha", "beta"}) && has_strings(main, {}) &&
+         main.children.size() == 1 && f.children.size() == 1 && inner.upvalues.size() == 1 && f.upvalues.size() == 2 &&
+         local(inner, 0, 0) && local(f, 0, Prototype::kLocal) &&
          local(f, 1, Prototype::kLocal | Prototype::kImmutable) && lines(inner, 6, 6) && lines(f, 3, 6);
 }
 
@@ -157,8 +160,9 @@ bool names(const Instruction& ins, size_t constant) {
 }  // namespace
 
 bool knows_bytecode(lua_State* L) {
-  static const bool known = std::all_of(std::begin(kProbes), std::end(kProbes), [L](const Probe& p) { return holds(L, p); }) &&
-                            reads_known_chunk(L);  // of the LuaJIT that this process runs
+  static const bool known =
+      std::all_of(std::begin(kProbes), std::end(kProbes), [L](const Probe& p) { return holds(L, p); }) &&
+      reads_known_chunk(L);  // of the LuaJIT that this process runs
   return known && !unknown_engine;
 }
 

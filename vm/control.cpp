@@ -1,4 +1,5 @@
-// Branches and loops of a script: their functions are traced as closed bodies, and a node of the trace takes their place.
+// Branches and loops of a script: their functions are traced as closed bodies, and a node of the trace takes their
+// place.
 #include <algorithm>
 #include <cmath>
 
@@ -89,9 +90,9 @@ Value stand_in(BodyBuilder& body, const Type& type, const Value& outside) {
 // What a body takes from outside besides its arguments: tensors that scripts hold, and values without one.
 struct Capture {
   Box* box = nullptr;
-  Operand operand;          // of the enclosing builder, where there is no box
-  Value value;              // outside
-  Value result;             // in the body that writes the tensor
+  Operand operand;            // of the enclosing builder, where there is no box
+  Value value;                // outside
+  Value result;               // in the body that writes the tensor
   std::vector<Value> inputs;  // by body; undefined where the body does not use it
   bool written = false;
 };
@@ -154,19 +155,21 @@ Value as_flag(State& state, Value pred, const std::string& op, const char* name)
   Context& ctx = state.ctx;
   note_shape(state, pred);
   if (pred.numel() != 1) bad_argument(op.c_str(), name, "a tensor of one element", to_string(pred.type()));
-  if (pred.rank() > 0) pred = apply(ctx, op_named<"reshape">(), std::span(&pred, 1), make_attrs(op_named<"reshape">(), {{"shape", Ints{}}}))[0];
+  if (pred.rank() > 0)
+    pred = apply(ctx, op_named<"reshape">(), std::span(&pred, 1),
+                 make_attrs(op_named<"reshape">(), {{"shape", Ints{}}}))[0];
   return on_host(ctx, std::move(pred), DType::kBool);
 }
 
-// Loops ----------------------------------------------------------------------------------------------------------------------
+// Loops -------------------------------------------------------------------------------------------------------------
 
 struct LoopTrace {
   std::string op;
   Node node;
   Values counts, slices, carries, stacks;
-  Values states;   // what the body gives for the carries
+  Values states;  // what the body gives for the carries
   std::vector<std::unique_ptr<BodyBuilder>> bodies;
-  std::vector<Values> inputs;   // of each body: index, slices, carries
+  std::vector<Values> inputs;  // of each body: index, slices, carries
 };
 
 void read_form(lua_State* L, State& state, LoopTrace& t) {
@@ -179,7 +182,8 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
     const std::string name = name_at(L, 1, "slice_names", k);
     if (v.rank() == 0) bad_argument(t.op.c_str(), name.c_str(), "a tensor with at least one dim", to_string(v.type()));
     if (v.shape()[0] != t.slices[0].shape()[0])
-      throw Error(fmt::format("{}: {} has {} rows, {} has {}", t.op, name_at(L, 1, "slice_names", 0), t.slices[0].shape()[0], name, v.shape()[0]));
+      throw Error(fmt::format("{}: {} has {} rows, {} has {}", t.op, name_at(L, 1, "slice_names", 0),
+                              t.slices[0].shape()[0], name, v.shape()[0]));
     form.limit = v.shape()[0];
   }
   lua_getfield(L, 1, "count");
@@ -187,7 +191,8 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
     form.limit = count_at_top(L, t.op, "count");
   } else if (!lua_isnil(L, -1)) {
     Value count = check_value(L, state, lua_gettop(L), t.op.c_str(), "count");
-    if (count.rank() > 0) bad_argument(t.op.c_str(), "count", "a whole number or a 0-dim tensor", to_string(count.type()));
+    if (count.rank() > 0)
+      bad_argument(t.op.c_str(), "count", "a whole number or a 0-dim tensor", to_string(count.type()));
     if (is_float(count.dtype())) {  // checked at each run
       const Var whole = call<"eq">(Var(state.ctx, count), call<"floor">(Var(state.ctx, count)));
       call<"assert">(whole, {{"message", t.op + ": bad argument 'count' (expected a whole number >= 0)"}});
@@ -207,7 +212,8 @@ void read_form(lua_State* L, State& state, LoopTrace& t) {
 }
 
 void begin_body(lua_State* L, State& state, LoopTrace& t, bool with_slices) {
-  BodyBuilder& body = *t.bodies.emplace_back(std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
+  BodyBuilder& body = *t.bodies.emplace_back(
+      std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
   Values& inputs = t.inputs.emplace_back();
   inputs.push_back(body.add_input(Type{DType::kInt64, {}, {}}));
   if (with_slices)
@@ -232,7 +238,8 @@ void trace_condition(lua_State* L, State& state, LoopTrace& t) {
     if (o.written) throw Error(t.op + ": the condition writes to a tensor from outside; do that in the body");
   for (size_t k = 0; k < states.size(); ++k)
     if (!body.owns(states[k]) || !(body.symbol_of(states[k]) == body.symbol_of(t.inputs.back()[1 + k])))
-      throw Error(fmt::format("{}: the condition writes to {}; do that in the body", t.op, name_at(L, 1, "carry_names", k)));
+      throw Error(
+          fmt::format("{}: the condition writes to {}; do that in the body", t.op, name_at(L, 1, "carry_names", k)));
 }
 
 // False where the step asks for another trace.
@@ -252,15 +259,17 @@ bool trace_step(lua_State* L, State& state, LoopTrace& t) {
   if (t.states.size() != t.carries.size()) throw Error(t.op + ": the body answers another number of states");
   for (size_t k = 0; k < t.states.size(); ++k)
     if (!(t.states[k].type() == t.carries[k].type()))
-      throw Error(fmt::format("{}: the body changed the type of {} (expected {}, got {})", t.op, name_at(L, 1, "carry_names", k),
-                              to_string(t.carries[k].type()), to_string(t.states[k].type())));
+      throw Error(fmt::format("{}: the body changed the type of {} (expected {}, got {})", t.op,
+                              name_at(L, 1, "carry_names", k), to_string(t.carries[k].type()),
+                              to_string(t.states[k].type())));
   for (const Value& v : t.states) body.graph.outputs.push_back(body.operand_of(v));
   std::vector<Operand> stacks;
   for (const Value& v : t.stacks) stacks.push_back(body.operand_of(v));
   body.close();
   for (const auto& o : body.outside) {
     if (!o.written) continue;
-    if (!(o.now.type() == o.before.type())) throw Error(t.op + ": the body changed the type of a tensor from outside that it writes to");
+    if (!(o.now.type() == o.before.type()))
+      throw Error(t.op + ": the body changed the type of a tensor from outside that it writes to");
     body.graph.outputs.push_back(body.operand_of(o.now));
   }
   body.graph.outputs.insert(body.graph.outputs.end(), stacks.begin(), stacks.end());
@@ -280,8 +289,8 @@ std::vector<char> loop_flows(const LoopTrace& t, std::span<const Value> before, 
   return flows;
 }
 
-// trace_loop{op =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =, …} → finals, stacks, steps; nothing where step(index,
-// slices, carries) answered nil instead of states and outputs.
+// trace_loop{op =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =, …} → finals, stacks, steps;
+// nothing where step(index, slices, carries) answered nil instead of states and outputs.
 int trace_loop(lua_State* L, State& state) {
   state.update_modes();
   LoopTrace t;
@@ -320,8 +329,10 @@ int trace_loop(lua_State* L, State& state) {
   for (const Value& v : before) t.node.types.push_back(v.type());
   for (const Value& v : t.stacks) t.node.types.push_back(stack_type(v.type(), std::max<int64_t>(form.limit, 0)));
   GraphBuilder& into = *state.trace->innermost;
-  if (t.bodies.size() == 2) t.node.streams = into.take_streams({&t.bodies[0]->graph, &t.bodies[1]->graph});
-  else t.node.streams = into.take_streams({&t.bodies[0]->graph});
+  if (t.bodies.size() == 2)
+    t.node.streams = into.take_streams({&t.bodies[0]->graph, &t.bodies[1]->graph});
+  else
+    t.node.streams = into.take_streams({&t.bodies[0]->graph});
   for (auto& body : t.bodies) t.node.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
   t.bodies.clear();
   const Values out = into.control(state.ctx, t.node, operands, flows);
@@ -334,12 +345,13 @@ int trace_loop(lua_State* L, State& state) {
   return 3;
 }
 
-// Branches -------------------------------------------------------------------------------------------------------------------
+// Branches ----------------------------------------------------------------------------------------------------------
 
 // The results of one branch; false where it asks for another trace.
 bool trace_one(lua_State* L, State& state, const std::string& op, int b,
                std::vector<std::unique_ptr<BodyBuilder>>& bodies, Values& results) {
-  BodyBuilder& body = *bodies.emplace_back(std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
+  BodyBuilder& body =
+      *bodies.emplace_back(std::make_unique<BodyBuilder>(L, state, session_of(state), BodyBuilder::Kind::kCombinator));
   lua_getfield(L, 1, "branches");
   lua_rawgeti(L, -1, b);
   lua_remove(L, -2);
@@ -357,14 +369,16 @@ void check_branches(lua_State* L, const std::string& op, const Values& a, const 
   lua_getfield(L, 1, "names");  // checks the structure
   if (!lua_isnil(L, -1)) call(L, 0, 1, op, "results");
   lua_pop(L, 1);
-  if (a.size() != b.size()) throw Error(fmt::format("{}: then_f answers {} tensors, else_f {}", op, a.size(), b.size()));
+  if (a.size() != b.size())
+    throw Error(fmt::format("{}: then_f answers {} tensors, else_f {}", op, a.size(), b.size()));
   for (size_t k = 0; k < a.size(); ++k)
     if (!(a[k].type() == b[k].type()))
-      throw Error(fmt::format("{}: the branches answer different types ({}: {}, else_f {})", op, name_at(L, 1, "names", k),
-                              to_string(a[k].type()), to_string(b[k].type())));
+      throw Error(fmt::format("{}: the branches answer different types ({}: {}, else_f {})", op,
+                              name_at(L, 1, "names", k), to_string(a[k].type()), to_string(b[k].type())));
 }
 
-// trace_branch{op =, pred =, branches = {f, g}, names =} → results; nothing where a branch answered nil instead of its results.
+// trace_branch{op =, pred =, branches = {f, g}, names =} → results; nothing where a branch answered nil instead of its
+// results.
 int trace_branch(lua_State* L, State& state) {
   state.update_modes();
   const std::string op = text_field(L, 1, "op");
@@ -394,7 +408,8 @@ int trace_branch(lua_State* L, State& state) {
     for (size_t b = 0; b < 2; ++b) {
       const Value* now = written_value(*bodies[b], c.box);
       const Value& value = now ? *now : c.inputs[b];
-      if (!(value.type() == c.value.type())) throw Error(op + ": a branch changed the type of a tensor from outside that it writes to");
+      if (!(value.type() == c.value.type()))
+        throw Error(op + ": a branch changed the type of a tensor from outside that it writes to");
       bodies[b]->graph.outputs.push_back(bodies[b]->operand_of(value));
       flow |= requires_grad(value);
     }
@@ -418,8 +433,8 @@ int trace_branch(lua_State* L, State& state) {
   return 1;
 }
 
-// in_stream(step, f, …) → whether f drew random numbers, then f's results. f draws what that step of a loop or branch draws as
-// part of a graph, and takes no tick of the default generator.
+// in_stream(step, f, …) → whether f drew random numbers, then f's results. f draws what that step of a loop or branch
+// draws as part of a graph, and takes no tick of the default generator.
 int in_stream(lua_State* L, State& state) {
   const Ref<Generator> generator = state.ctx.generator;
   const RandomKey before = generator->state();
@@ -440,8 +455,11 @@ int take_tick(lua_State*, State& state) { return state.ctx.generator->next(), 0;
 }  // namespace
 
 void open_control(lua_State* L, State& state) {
-  register_functions(L, state, {{"in_stream", entry<in_stream>}, {"take_tick", entry<take_tick>},
-                                {"trace_loop", entry<trace_loop>}, {"trace_branch", entry<trace_branch>}});
+  register_functions(L, state,
+                     {{"in_stream", entry<in_stream>},
+                      {"take_tick", entry<take_tick>},
+                      {"trace_loop", entry<trace_loop>},
+                      {"trace_branch", entry<trace_branch>}});
 }
 
 }  // namespace pg::vm

@@ -13,8 +13,9 @@ class Sweep {
  public:
   Sweep(lua_State* L, State& state) : L_(L), state_(state) {}
 
-  // False, and nothing happened, where no function can be let go. The collector rests but for the one collection: what is built
-  // here points to entries of the tape, which a finalizer would free. It runs afterwards, as after any full collection.
+  // False, and nothing happened, where no function can be let go. The collector rests but for the one collection: what
+  // is built here points to entries of the tape, which a finalizer would free. It runs afterwards, as after any full
+  // collection.
   bool operator()() {
     lua_gc(L_, LUA_GCSTOP, 0);
     const bool swept = sweep();

@@ -19,8 +19,10 @@ void push_constants(lua_State* L, const Dump& from, const Prototype& p) {
   lua_createtable(L, int(p.constants.size()), 1);
   for (size_t i = 0; i < p.constants.size(); ++i) {
     const Constant& k = p.constants[i];
-    if (k.kind == kString) lua_pushlstring(L, k.text.data(), k.text.size());
-    else load_maker(L, dump_maker(from, k));
+    if (k.kind == kString)
+      lua_pushlstring(L, k.text.data(), k.text.size());
+    else
+      load_maker(L, dump_maker(from, k));
     lua_rawseti(L, -2, int(i));
   }
 }
@@ -34,9 +36,9 @@ void push_numbers(lua_State* L, const List& list, int first) {
   }
 }
 
-// decode(f) → {code = a string of 4 bytes an instruction (op, a, c, b), constants = from index 0, numbers = from index 0,
-// upvalues = what each captures, parameters =, frame = registers, vararg =, lines = one an instruction, arguments = where a call's arguments lie
-// after its function}; nothing for C functions.
+// decode(f) → {code = a string of 4 bytes an instruction (op, a, c, b), constants = from index 0, numbers = from index
+// 0, upvalues = what each captures, parameters =, frame = registers, vararg =, lines = one an instruction, arguments =
+// where a call's arguments lie after its function}; nothing for C functions.
 int decode(lua_State* L, State& state) {
   if (!lua_isfunction(L, 1)) bad_argument("decode", "f", "a function", describe(L, state, 1));
   if (lua_iscfunction(L, 1)) return 0;
@@ -76,7 +78,8 @@ int new_table(lua_State* L, State& state) {
   return 1;
 }
 
-// set_interpreter(f): f() → the file and line of the innermost frame of a script that is interpreted; nothing where none is.
+// set_interpreter(f): f() → the file and line of the innermost frame of a script that is interpreted; nothing where
+// none is.
 int interpreter(lua_State* L, State& state) {
   if (!lua_isfunction(L, 1)) bad_argument("set_interpreter", "f", "a function", describe(L, state, 1));
   lua_settop(L, 1);
@@ -95,7 +98,11 @@ int is_own(lua_State* L, State& state) {
 
 void open_decode(lua_State* L, State& state) {
   lua_getfield(L, -1, "introspect");
-  register_functions(L, state, {{"decode", entry<decode>}, {"new_table", entry<new_table>}, {"is_own", entry<is_own>}, {"set_interpreter", entry<interpreter>}});
+  register_functions(L, state,
+                     {{"decode", entry<decode>},
+                      {"new_table", entry<new_table>},
+                      {"is_own", entry<is_own>},
+                      {"set_interpreter", entry<interpreter>}});
   lua_pop(L, 1);
 }
 

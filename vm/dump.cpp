@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kHeader[] = "\x1bLJ";  // then the version, the flags, and the name of the chunk unless it is stripped
 constexpr uint8_t kVersion = 2;
-constexpr unsigned kStripped = 2, kWideFrames = 8;  // BCDUMP_F_*
+constexpr unsigned kStripped = 2, kWideFrames = 8;                     // BCDUMP_F_*
 constexpr uint32_t kTableInt = 3, kTableNumber = 4, kTableString = 5;  // BCDUMP_KTAB_*
 
 // A cursor over a dump that stays at the end once it has gone past it.
@@ -39,12 +39,15 @@ class Reader {
     std::memcpy(&value, &bits, sizeof value);
     return value;
   }
-  std::string bytes(size_t n) { return take(n) ? std::string(reinterpret_cast<const char*>(at_ - n), n) : std::string(); }
+  std::string bytes(size_t n) {
+    return take(n) ? std::string(reinterpret_cast<const char*>(at_ - n), n) : std::string();
+  }
   size_t left() const { return size_t(end_ - at_); }
   std::string text_from(size_t from) const { return std::string(begin_ + from, at_); }
 
  private:
-  // The rest of a number of which `first` is read. shift: of the bits that follow, 0: those of a whole byte, -1: none follow.
+  // The rest of a number of which `first` is read. shift: of the bits that follow, 0: those of a whole byte, -1: none
+  // follow.
   uint32_t uleb_from(uint8_t first, int shift) {
     if (shift < 0) return first & 63;
     uint32_t value = shift ? first & 63 : first & 127;
@@ -80,9 +83,12 @@ int append(lua_State*, const void* data, size_t size, void* out) try {
 
 void skip_scalar(Reader& r) {
   const uint32_t kind = r.uleb();
-  if (kind >= kTableString) r.bytes(kind - kTableString);
-  else if (kind == kTableInt) r.uleb();
-  else if (kind == kTableNumber) r.uleb(), r.uleb();
+  if (kind >= kTableString)
+    r.bytes(kind - kTableString);
+  else if (kind == kTableInt)
+    r.uleb();
+  else if (kind == kTableNumber)
+    r.uleb(), r.uleb();
 }
 
 void skip_table(Reader& r) {
@@ -103,7 +109,8 @@ void read_constants(Reader& r, uint32_t count, Prototype& p) {
       k.text = r.bytes(kind - kString);
       continue;
     }
-    if (kind == kTable) skip_table(r);
+    if (kind == kTable)
+      skip_table(r);
     else if (kind != kChild)
       for (int part = 0; part < (kind == kComplex ? 4 : 2); ++part) r.uleb();
     k.text = r.text_from(from);
@@ -138,7 +145,8 @@ Prototype read_prototype(Reader r, bool stripped) {
   return p;
 }
 
-// Gives a function those that are defined in it: the last ones without a parent, as many as it has constants of that kind.
+// Gives a function those that are defined in it: the last ones without a parent, as many as it has constants of that
+// kind.
 void adopt(std::vector<Prototype>& list, std::vector<size_t>& waiting) {
   Prototype& p = list.back();
   for (size_t i = p.constants.size(); i-- > 0;) {

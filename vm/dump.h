@@ -17,20 +17,21 @@ enum ConstantKind : uint32_t { kChild, kTable, kInt64, kUint64, kComplex, kStrin
 
 struct Constant {
   ConstantKind kind = kChild;
-  std::string text;    // of a string; of others, its bytes in the dump
-  size_t child = 0;    // kChild: its place among the prototypes
+  std::string text;  // of a string; of others, its bytes in the dump
+  size_t child = 0;  // kChild: its place among the prototypes
 };
 
 struct Prototype {
-  static constexpr unsigned kLocal = 0x8000, kImmutable = 0x4000;  // flags of upvalues: of the function around it; never assigned
+  static constexpr unsigned kLocal = 0x8000,
+                            kImmutable = 0x4000;  // flags of upvalues: of the function around it; never assigned
   uint8_t flags = 0, parameters = 0, frame = 0;
   std::vector<Instruction> code;
   std::vector<Constant> constants;
   std::vector<double> numbers;
   std::vector<uint16_t> upvalues;
-  std::vector<int> lines;         // one an instruction, or empty
-  std::vector<size_t> children;   // functions in it, by their place among the prototypes
-  size_t from = 0, to = 0;        // its bytes in the dump, with those of the functions in it
+  std::vector<int> lines;        // one an instruction, or empty
+  std::vector<size_t> children;  // functions in it, by their place among the prototypes
+  size_t from = 0, to = 0;       // its bytes in the dump, with those of the functions in it
   bool is_vararg() const { return flags & 2; }
 };
 
@@ -45,8 +46,8 @@ struct Dump {
 };
 Dump parse(std::string bytes);
 
-// A dump of a function that returns what a constant that is no string makes, each time anew: a closure (whose upvalues are
-// its own), a table, a number of the FFI.
+// A dump of a function that returns what a constant that is no string makes, each time anew: a closure (whose upvalues
+// are its own), a table, a number of the FFI.
 std::string dump_maker(const Dump& from, const Constant& constant);
 
 // The same for a new table with the room that TNEW's operand d says.

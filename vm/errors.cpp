@@ -15,7 +15,8 @@ int raise(lua_State* L, State& state) {
 
 // arg_error(op, name, expected, value)
 int raise_argument(lua_State* L, State& state) {
-  const std::string op = check_string(L, state, 1, "arg_error", "op"), name = check_string(L, state, 2, "arg_error", "name");
+  const std::string op = check_string(L, state, 1, "arg_error", "op"),
+                    name = check_string(L, state, 2, "arg_error", "name");
   bad_argument(op.c_str(), name.c_str(), check_string(L, state, 3, "arg_error", "expected"), describe(L, state, 4));
 }
 

@@ -28,7 +28,8 @@ void read_metadata(lua_State* L, State& state, int i, NamedTensors& content) {
   if (lua_isnoneornil(L, i)) return;
   for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
     const int value = lua_gettop(L);
-    if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "metadata", "string keys", describe(L, state, value - 1));
+    if (lua_type(L, value - 1) != LUA_TSTRING)
+      bad_argument("save", "metadata", "string keys", describe(L, state, value - 1));
     content.metadata[string_at(L, value - 1)] = check_string(L, state, value, "save", "metadata");
   }
 }
@@ -40,7 +41,8 @@ int save_tensors(lua_State* L, State& state) {
   const bool any_ending = !lua_isnoneornil(L, 4);
   const std::string op = any_ending ? check_string(L, state, 4, "save", "op") : "save";
   if (to_box(L, state, 2)) {
-    if (!ends_with(path, ".npy")) bad_argument("save", "path", "a path that ends in .npy for a single tensor", '"' + path + '"');
+    if (!ends_with(path, ".npy"))
+      bad_argument("save", "path", "a path that ends in .npy for a single tensor", '"' + path + '"');
     const Value value = to_contiguous(state.ctx, check_value(L, state, 2, "save", "tensors").detached());
     state.ctx.cancellable([&] { save_npy(path, value); });
     return 0;
@@ -49,11 +51,13 @@ int save_tensors(lua_State* L, State& state) {
   NamedTensors content;
   for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
     const int value = lua_gettop(L);
-    if (lua_type(L, value - 1) != LUA_TSTRING) bad_argument("save", "tensors", "tensors by name", describe(L, state, value - 1));
+    if (lua_type(L, value - 1) != LUA_TSTRING)
+      bad_argument("save", "tensors", "tensors by name", describe(L, state, value - 1));
     const Value tensor = check_value(L, state, value, op.c_str(), lua_tostring(L, value - 1));
     content.tensors.emplace_back(string_at(L, value - 1), to_contiguous(state.ctx, tensor.detached()));
   }
-  std::sort(content.tensors.begin(), content.tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(content.tensors.begin(), content.tensors.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   read_metadata(L, state, 3, content);
   state.ctx.cancellable([&] { save_safetensors(path, content); });
   return 0;

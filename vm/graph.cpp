@@ -84,8 +84,12 @@ bool flag_field(lua_State* L, int table, const char* name, bool fallback) {
   return out;
 }
 
-GradReq request_of(const std::string& text) { return text == "null" ? GradReq::kNull : text == "add" ? GradReq::kAdd : GradReq::kWrite; }
-const char* request_name(GradReq req) { return req == GradReq::kNull ? "null" : req == GradReq::kAdd ? "add" : "write"; }
+GradReq request_of(const std::string& text) {
+  return text == "null" ? GradReq::kNull : text == "add" ? GradReq::kAdd : GradReq::kWrite;
+}
+const char* request_name(GradReq req) {
+  return req == GradReq::kNull ? "null" : req == GradReq::kAdd ? "add" : "write";
+}
 
 void push_places(lua_State* L, const std::vector<int32_t>& places) {
   lua_createtable(L, int(places.size()), 0);
@@ -95,7 +99,7 @@ void push_places(lua_State* L, const std::vector<int32_t>& places) {
   }
 }
 
-// From a program ---------------------------------------------------------------------------------------------------------
+// From a program ----------------------------------------------------------------------------------------------------
 
 std::vector<ModelGenerator> generators_of(const State& state, const Program& program) {
   std::vector<ModelGenerator> out;
@@ -110,7 +114,9 @@ ModelInput read_input(lua_State* L, int table) {
   ModelInput input;
   input.name = text_field(L, table, "name");
   const std::string role = text_field(L, table, "role");
-  input.role = role == "argument" ? ModelInput::Role::kArgument : role == "parameter" ? ModelInput::Role::kParameter : ModelInput::Role::kState;
+  input.role = role == "argument"    ? ModelInput::Role::kArgument
+               : role == "parameter" ? ModelInput::Role::kParameter
+                                     : ModelInput::Role::kState;
   if (input.role != ModelInput::Role::kParameter) return input;
   input.req = request_of(text_field(L, table, "grad_req"));
   input.differentiable = flag_field(L, table, "differentiable", true);
@@ -127,7 +133,8 @@ class ProgramReader {
       : L_(L), state_(state), call_(call), description_(description) {}
 
   Model read() {
-    if (std::any_of(call_.input_gradients.begin(), call_.input_gradients.end(), [](char g) { return g; }) || !call_.fresh.empty() ||
+    if (std::any_of(call_.input_gradients.begin(), call_.input_gradients.end(), [](char g) { return g; }) ||
+        !call_.fresh.empty() ||
         std::any_of(call_.writes.begin(), call_.writes.end(), [](const auto& w) { return w.gradient; }))
       throw Error("export: the function reads or writes .grad of its tensors, which a graph for prediction cannot");
     model_.name = text_field(L_, description_, "name");
@@ -136,7 +143,8 @@ class ProgramReader {
     std::erase_if(model_.graph.guards, [](const TypeGuard& g) { return g.kind == TypeGuard::kRequiresGrad; });
     take_inputs();
     for (const auto& w : call_.writes) model_.writes.push_back({input_of_box_[size_t(w.box)], w.output});
-    model_.arguments = read_trees(L_, description_, "arguments", [&](bool, int32_t i) { return input_of_box_.at(size_t(i) - 1); });
+    model_.arguments =
+        read_trees(L_, description_, "arguments", [&](bool, int32_t i) { return input_of_box_.at(size_t(i) - 1); });
     model_.results = read_trees(L_, description_, "results", [&](bool output, int32_t i) {
       return output ? call_.results.at(size_t(i) - 1) : input_of_box_.at(size_t(i) - 1);
     });
@@ -197,8 +205,9 @@ class ProgramReader {
   std::vector<int32_t> input_of_box_;
 };
 
-// model_of(program, {name=, inputs = {{name=, role=, …}, …} by tensor of the program, arguments = trees, results = trees})
-// → the model, and by its inputs which tensor of the program each is. `position` in an input's description sorts them.
+// model_of(program, {name=, inputs = {{name=, role=, …}, …} by tensor of the program, arguments = trees, results =
+// trees}) → the model, and by its inputs which tensor of the program each is. `position` in an input's description
+// sorts them.
 int model_of(lua_State* L, State& state) {
   ProgramReader reader(L, state, check_program(L, 1), 2);
   Model model = reader.read();
@@ -208,7 +217,7 @@ int model_of(lua_State* L, State& state) {
   return 2;
 }
 
-// Programs -----------------------------------------------------------------------------------------------------------------
+// Programs ----------------------------------------------------------------------------------------------------------
 
 std::vector<Ref<Generator>> new_generators(const State& state, const Model& model) {
   std::vector<Ref<Generator>> out;
@@ -232,7 +241,8 @@ std::unique_ptr<ProgramCall> call_of(const State& state, const Model& model, Pro
   return call;
 }
 
-// program(model, {static_shape=, static_alloc=}) → a program over all inputs; its results are the output leaves in order.
+// program(model, {static_shape=, static_alloc=}) → a program over all inputs; its results are the output leaves in
+// order.
 int make_program(lua_State* L, State& state) {
   const Model& model = check_model(L, 1);
   Program::Options options;
@@ -260,7 +270,8 @@ int replay_program(lua_State* L, State& state) {
   state.update_modes();
   const ProgramCall& call = check_program(L, 1);
   const char* name = call.program->options().name.c_str();
-  if (lua_gettop(L) != call.boxes + 1) throw Error(fmt::format("{}: takes {} tensors, got {}", name, call.boxes, lua_gettop(L) - 1));
+  if (lua_gettop(L) != call.boxes + 1)
+    throw Error(fmt::format("{}: takes {} tensors, got {}", name, call.boxes, lua_gettop(L) - 1));
   SmallVector<Box*, 16> boxes;
   for (int i = 2; i <= call.boxes + 1; ++i) {
     boxes.push_back(&check_box(L, state, i, name, "input"));
@@ -303,12 +314,13 @@ int roundtrip(lua_State* L, State& state) {
     throw Error("roundtrip: the graph came back as another one");
   auto call = std::make_unique<ProgramCall>(old);
   const auto generators = old.program->generators();
-  call->program = Ref<Program>(new Program(std::move(loaded.model.graph), {generators.begin(), generators.end()}, old.program->options()));
+  call->program = Ref<Program>(
+      new Program(std::move(loaded.model.graph), {generators.begin(), generators.end()}, old.program->options()));
   push_program(L, std::move(call));
   return 1;
 }
 
-// Files ----------------------------------------------------------------------------------------------------------------------
+// Files -------------------------------------------------------------------------------------------------------------
 
 // The tensors of the table at i by input of the model; arguments and false stay undefined.
 Values values_at(lua_State* L, State& state, int i, const Model& model, const char* op) {
@@ -316,7 +328,8 @@ Values values_at(lua_State* L, State& state, int i, const Model& model, const ch
   for (size_t k = 0; k < model.inputs.size(); ++k) {
     lua_rawgeti(L, i, int(k) + 1);
     const bool wanted = model.inputs[k].role != ModelInput::Role::kArgument && to_box(L, state, -1);
-    values.push_back(wanted ? check_value(L, state, lua_gettop(L), op, model.inputs[k].name.c_str()).detached() : Value());
+    values.push_back(wanted ? check_value(L, state, lua_gettop(L), op, model.inputs[k].name.c_str()).detached()
+                            : Value());
     lua_pop(L, 1);
   }
   return values;
@@ -363,7 +376,7 @@ int json_text(lua_State* L, State&) {
   return 1;
 }
 
-// Looking inside -----------------------------------------------------------------------------------------------------------
+// Looking inside ----------------------------------------------------------------------------------------------------
 
 void push_type(lua_State* L, const Type& type) {
   lua_createtable(L, 0, 3);
@@ -430,7 +443,8 @@ int push_output_names(lua_State* L, State&) {
   lua_newtable(L);
   int count = 0;
   for_each_leaf(model.results, [&](const Tree& leaf) {
-    const Operand of = leaf.kind == Tree::Kind::kOutput ? model.graph.outputs[size_t(leaf.index)] : Operand::of(size_t(model.graph.inputs[size_t(leaf.index)]));
+    const Operand of = leaf.kind == Tree::Kind::kOutput ? model.graph.outputs[size_t(leaf.index)]
+                                                        : Operand::of(size_t(model.graph.inputs[size_t(leaf.index)]));
     for (const Internal& internal : all)
       if (internal.operand == of) lua_pushlstring(L, internal.name.data(), internal.name.size());
     lua_rawseti(L, -2, ++count);
@@ -524,7 +538,8 @@ int optimize_model(lua_State* L, State& state) {
     for (const std::string& name : wanted) {
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
       const std::string near = suggest(name, known);
-      bad_argument("optimize", "passes", "names of passes", fmt::format("\"{}\"{}", name, near.empty() ? "" : "; did you mean '" + near + "'?"));
+      bad_argument("optimize", "passes", "names of passes",
+                   fmt::format("\"{}\"{}", name, near.empty() ? "" : "; did you mean '" + near + "'?"));
     }
     for (std::string_view name : known)
       if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) options.disabled.emplace_back(name);
@@ -535,7 +550,7 @@ int optimize_model(lua_State* L, State& state) {
   return 1;
 }
 
-// Frozen graphs ----------------------------------------------------------------------------------------------------------------
+// Frozen graphs -----------------------------------------------------------------------------------------------------
 
 // freeze(model, tensors by input) → a frozen graph with copies of them
 int freeze(lua_State* L, State& state) {
@@ -550,7 +565,8 @@ int run_frozen(lua_State* L, State& state) {
   state.update_modes();
   FrozenGraph& graph = check_frozen(L, 1);
   Values arguments;
-  for (int i = 2; i <= lua_gettop(L); ++i) arguments.push_back(check_value(L, state, i, graph.model().name.c_str(), "input"));
+  for (int i = 2; i <= lua_gettop(L); ++i)
+    arguments.push_back(check_value(L, state, i, graph.model().name.c_str(), "input"));
   if (state.trace) throw Error(fmt::format("{}: a frozen graph cannot be part of a trace", graph.model().name));
   Values out = graph.run(state.ctx, arguments);
   arguments.clear();
@@ -604,16 +620,26 @@ void open_graph(lua_State* L, State& state) {
   make_class(L, kModelClass, collect<ModelRef>);
   make_class(L, kFrozenClass, collect<Ref<FrozenGraph>>);
   lua_newtable(L);
-  register_functions(L, state, {{"model_of", entry<model_of>},         {"program", entry<make_program>},
-                                {"replay", entry<replay_program>},     {"save", entry<save_files>},
-                                {"load", entry<load_files>},           {"json", entry<json_text>},
-                                {"inputs", entry<push_inputs>},        {"trees", entry<push_model_trees>},
-                                {"internals", entry<push_internals>},  {"output_names", entry<push_output_names>},
-                                {"select", entry<select_outputs>},     {"infer", entry<infer_model>},
-                                {"text", entry<model_text>},           {"dot", entry<model_dot>},
-                                {"optimize", entry<optimize_model>},   {"freeze", entry<freeze>},
-                                {"run_frozen", entry<run_frozen>},     {"frozen_parts", entry<frozen_parts>},
-                                {"roundtrip", entry<roundtrip>}});
+  register_functions(L, state,
+                     {{"model_of", entry<model_of>},
+                      {"program", entry<make_program>},
+                      {"replay", entry<replay_program>},
+                      {"save", entry<save_files>},
+                      {"load", entry<load_files>},
+                      {"json", entry<json_text>},
+                      {"inputs", entry<push_inputs>},
+                      {"trees", entry<push_model_trees>},
+                      {"internals", entry<push_internals>},
+                      {"output_names", entry<push_output_names>},
+                      {"select", entry<select_outputs>},
+                      {"infer", entry<infer_model>},
+                      {"text", entry<model_text>},
+                      {"dot", entry<model_dot>},
+                      {"optimize", entry<optimize_model>},
+                      {"freeze", entry<freeze>},
+                      {"run_frozen", entry<run_frozen>},
+                      {"frozen_parts", entry<frozen_parts>},
+                      {"roundtrip", entry<roundtrip>}});
   lua_setfield(L, -2, "graph");
 }
 

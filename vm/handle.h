@@ -20,7 +20,7 @@ T* to_handle(lua_State* L, int i, const RegistryKey& key) {
 
 // Makes the metatable of a class: its finalizer and its methods.
 inline void make_class(lua_State* L, State& state, const RegistryKey& key, lua_CFunction collect,
-                std::initializer_list<Registration> methods) {
+                       std::initializer_list<Registration> methods) {
   lua_createtable(L, 0, 3);
   lua_pushcfunction(L, collect);
   lua_setfield(L, -2, "__gc");

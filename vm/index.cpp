@@ -65,13 +65,17 @@ class KeyReader {
     const int n = int(lua_objlen(L_, i));
     int counted = 0, taken = 0, dots = 0;
     for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) ++counted;
-    if (counted != n) fail("index", "bad argument 'key' (expected an array of positions and ranges, got a table with holes or other keys)");
+    if (counted != n)
+      fail("index",
+           "bad argument 'key' (expected an array of positions and ranges, got a table with holes or other keys)");
     need_stack(L_, n + 8, "index");
     const int first = lua_gettop(L_) + 1;
     for (int k = 1; k <= n; ++k) lua_rawgeti(L_, i, k);
     for (int k = 0; k < n; ++k) is_dots(first + k) ? ++dots : taken += width(first + k);
     if (dots > 1) fail("index", "bad argument 'key' (expected \"...\" once, got it {} times)", dots);
-    if (taken > x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions for a tensor of shape {}, got {})", x_.rank(), to_string(x_.shape()), taken);
+    if (taken > x_.rank())
+      fail("index", "bad argument 'key' (expected at most {} positions for a tensor of shape {}, got {})", x_.rank(),
+           to_string(x_.shape()), taken);
     for (int k = 0; k < n; ++k) {
       if (!is_dots(first + k)) {
         read_one(first + k);
@@ -104,7 +108,8 @@ class KeyReader {
   int64_t position(int i) {
     const int64_t n = x_.shape()[dim()], v = whole(i, "an index");
     const int64_t at = v > 0 ? v - 1 : n + v;
-    if (v == 0 || at < 0 || at >= n) bad(fmt::format("an index from 1 to {} or -{} to -1 in a dim of size {}", n, n, n), fmt::format("{}", v));
+    if (v == 0 || at < 0 || at >= n)
+      bad(fmt::format("an index from 1 to {} or -{} to -1 in a dim of size {}", n, n, n), fmt::format("{}", v));
     return at;
   }
 
@@ -113,7 +118,8 @@ class KeyReader {
     const int count = int(lua_objlen(L_, i));
     const int64_t n = x_.shape()[dim()];
     if (count == 0) return take_all();
-    if (count > 3 || count == 1) bad("a range {first, last} or {first, last, step}", fmt::format("a table of {}", count));
+    if (count > 3 || count == 1)
+      bad("a range {first, last} or {first, last, step}", fmt::format("a table of {}", count));
     for (int k = 1; k <= count; ++k) lua_rawgeti(L_, i, k);
     const int at = lua_gettop(L_) - count;
     const int64_t a = whole(at + 1, "a range"), b = whole(at + 2, "a range");
@@ -122,7 +128,8 @@ class KeyReader {
     const int64_t first = a < 0 ? n + a + 1 : a, last = b < 0 ? n + b + 1 : b;
     const std::string got = count == 3 ? fmt::format("{{{}, {}, {}}}", a, b, step) : fmt::format("{{{}, {}}}", a, b);
     if (step < 1) bad("a range with a step of at least 1", got);
-    if (first < 1 || first > n + 1 || last > n || last < first - 1) bad(fmt::format("a range from 1 to {} in a dim of size {}", n, n), got);
+    if (first < 1 || first > n + 1 || last > n || last < first - 1)
+      bad(fmt::format("a range from 1 to {} in a dim of size {}", n, n), got);
     const int64_t length = (last - first + step) / step;
     // Whether start, length and step say all that has to fit, whatever the size: the last element taken is b.
     const bool open = b == -1 || (a > 0 && b > 0 && (step == 1 || (b - a) % step == 0));
@@ -137,12 +144,13 @@ class KeyReader {
     if (picker.dtype() == DType::kBool) {
       for (int d = 0; d < picker.rank(); ++d) {
         if (dim() >= x_.rank() || x_.shape()[dim()] != picker.shape()[d])
-          fail("index", "bad argument 'key' (expected a mask that matches shape {} from dim {} on, got a mask of {})", to_string(x_.shape()),
-               key_.picker_dim + 1, to_string(picker.shape()));
+          fail("index", "bad argument 'key' (expected a mask that matches shape {} from dim {} on, got a mask of {})",
+               to_string(x_.shape()), key_.picker_dim + 1, to_string(picker.shape()));
         take_all();
       }
     } else {
-      if (picker.dtype() != DType::kInt64 && picker.dtype() != DType::kInt32) bad("an index list of int64 or a mask of bool", to_string(picker.type()));
+      if (picker.dtype() != DType::kInt64 && picker.dtype() != DType::kInt32)
+        bad("an index list of int64 or a mask of bool", to_string(picker.type()));
       if (dim() >= x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions, got more)", x_.rank());
       take_all();
     }
@@ -159,14 +167,19 @@ AttrValue region_ints(const Dims& d) { return ints(d); }
 
 Attrs region_attrs(const State& state, const OpDef& op, const Key& key) {
   const bool open = state.trace != nullptr;
-  return make_attrs(op, {{"start", region_ints(open ? key.free_start : key.start)}, {"length", region_ints(open ? key.free_length : key.length)}, {"step", region_ints(key.step)}, {"drop", region_ints(key.drop)}});
+  return make_attrs(op, {{"start", region_ints(open ? key.free_start : key.start)},
+                         {"length", region_ints(open ? key.free_length : key.length)},
+                         {"step", region_ints(key.step)},
+                         {"drop", region_ints(key.drop)}});
 }
 
 // While tracing: for any sizes.
 bool takes_everything(const State& state, const Key& key, const Value& x) {
   for (int d = 0; d < x.rank(); ++d) {
     if (key.drop[d]) return false;
-    if (state.trace ? key.free_start[d] != 0 || key.free_length[d] != -1 || key.step[d] != 1 : key.length[d] != x.shape()[d]) return false;
+    if (state.trace ? key.free_start[d] != 0 || key.free_length[d] != -1 || key.step[d] != 1
+                    : key.length[d] != x.shape()[d])
+      return false;
   }
   return true;
 }
@@ -236,10 +249,12 @@ Value value_to_write(lua_State* L, State& state, const Value& x) {
   if (lua_type(L, 3) == LUA_TNUMBER) {
     const double number = lua_tonumber(L, 3);
     if (!is_float(x.dtype()) && !holds(x.dtype(), number))
-      bad_argument("index", "value", fmt::format("a number that {} can hold", name_of(x.dtype())), describe(L, state, 3));
+      bad_argument("index", "value", fmt::format("a number that {} can hold", name_of(x.dtype())),
+                   describe(L, state, 3));
     return make_scalar(number, x.dtype(), x.device());
   }
-  if (lua_isboolean(L, 3) && x.dtype() == DType::kBool) return make_scalar(lua_toboolean(L, 3), DType::kBool, x.device());
+  if (lua_isboolean(L, 3) && x.dtype() == DType::kBool)
+    return make_scalar(lua_toboolean(L, 3), DType::kBool, x.device());
   const Value& v = check_value(L, state, 3, "index", "value");
   note(state, v, TypeGuard::kDType, 0, int64_t(v.dtype()));
   if (v.dtype() == x.dtype()) return v;
@@ -264,7 +279,8 @@ Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value
   in[1] = value;
   if (key.picker.defined()) {
     const Value piece = read_region(state, in[0], key);
-    const Var changed = assign_picked(Var(ctx, piece), Var(ctx, key.picker), Var(ctx, value), kept_dim(key, key.picker_dim));
+    const Var changed =
+        assign_picked(Var(ctx, piece), Var(ctx, key.picker), Var(ctx, value), kept_dim(key, key.picker_dim));
     if (takes_everything(state, key, in[0])) return changed.value();
     in[1] = changed.value();
   }
@@ -343,11 +359,13 @@ int index_read(lua_State* L, State& state) {
   state.update_modes();
   lua_settop(L, 2);
   const Value x = check_value(L, state, 1, "index", "x");
-  if (x.rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to select; x:item() reads its value");
+  if (x.rank() == 0 && !lua_istable(L, 2))
+    fail("index", "a 0-dim tensor has no elements to select; x:item() reads its value");
   if (state.trace && state.trace->sees(x)) state.trace->note(x, TypeGuard::kRank, 0, x.rank());
   const Key key = KeyReader(L, state, x).read(2);
   Value out = read_region(state, x, key);
-  if (key.picker.defined()) out = pick(state, Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
+  if (key.picker.defined())
+    out = pick(state, Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
   out = settle(state, std::move(out), x);
   push_box(L, state, std::move(out)).read_only = true;
   note_view(L, state, x);
@@ -360,7 +378,8 @@ int index_write(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "index", "x");
   require_value(L, box, 1, "index", "x");
   check_in_place(L, state, box, "index");
-  if (box.get().rank() == 0 && !lua_istable(L, 2)) fail("index", "a 0-dim tensor has no elements to assign; use x:fill_(v)");
+  if (box.get().rank() == 0 && !lua_istable(L, 2))
+    fail("index", "a 0-dim tensor has no elements to assign; use x:fill_(v)");
   if (state.trace && state.trace->sees(box.get())) state.trace->note(box.get(), TypeGuard::kRank, 0, box.get().rank());
   const Key key = KeyReader(L, state, box.get()).read(2);
   const Value value = value_to_write(L, state, box.get());

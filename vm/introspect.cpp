@@ -1,5 +1,6 @@
-// What the guards of hybridized code need to know of Lua functions and tables: upvalues, prototypes, constants. The host's
-// `debug` and `jit` libraries may be absent, so everything goes through the C API and the bytecode that lua_dump writes.
+// What the guards of hybridized code need to know of Lua functions and tables: upvalues, prototypes, constants. The
+// host's `debug` and `jit` libraries may be absent, so everything goes through the C API and the bytecode that lua_dump
+// writes.
 #include <algorithm>
 #include <cstring>
 #include <unordered_set>
@@ -30,7 +31,8 @@ int kind_of(lua_State* L, State& state) {
   return 1;
 }
 
-// called_from_library(level) → whether the function at that level of the stack (1: the caller of the caller) is one of the stdlib.
+// called_from_library(level) → whether the function at that level of the stack (1: the caller of the caller) is one of
+// the stdlib.
 int called_from_library(lua_State* L, State& state) {
   lua_Debug frame;
   const int level = int(std::clamp<int64_t>(check_integer(L, state, 1, "called_from_library", "level"), 0, 100)) + 1;
@@ -85,7 +87,8 @@ int cell(lua_State* L, State& state) {
 // join(f, i, g, j): variable i of f becomes variable j of g. Only before f first runs: compiled code keeps the old one.
 int join(lua_State* L, State& state) {
   const int i = check_place(L, state, 2, "join"), j = check_place(L, state, 4, "join");
-  if (i < 1 || i > count_upvalues(L, state, 1) || j < 1 || j > count_upvalues(L, state, 3) || lua_iscfunction(L, 1) || lua_iscfunction(L, 3))
+  if (i < 1 || i > count_upvalues(L, state, 1) || j < 1 || j > count_upvalues(L, state, 3) || lua_iscfunction(L, 1) ||
+      lua_iscfunction(L, 3))
     fail("join", "no such upvalue");
   lua_upvaluejoin(L, 1, i, 3, j);
   return 0;
@@ -111,8 +114,8 @@ int set_raw_metatable(lua_State* L, State& state) {
   return 0;
 }
 
-// prototype(f) → the identity of f's code, the same for all closures of one function expression while one of them lives;
-// nothing for C functions and where the layout of closures is unknown
+// prototype(f) → the identity of f's code, the same for all closures of one function expression while one of them
+// lives; nothing for C functions and where the layout of closures is unknown
 int prototype(lua_State* L, State& state) {
   check_function(L, state, 1, "prototype");
   const void* found = lua_iscfunction(L, 1) ? nullptr : prototype_of(L, 1);
@@ -190,24 +193,25 @@ int distinct(lua_State* L, State& state) {
 
 void open_introspect(lua_State* L, State& state) {
   lua_createtable(L, 0, 20);
-  register_functions(L, state, {{"kind", entry<kind_of>},
-                                {"called_from_library", entry<called_from_library>},
-                                {"where", entry<where>},
-                                {"upvalue", entry<upvalue>},
-                                {"set_upvalue", entry<set_upvalue>},
-                                {"cell", entry<cell>},
-                                {"join", entry<join>},
-                                {"environment", entry<environment>},
-                                {"raw_metatable", entry<raw_metatable>},
-                                {"set_raw_metatable", entry<set_raw_metatable>},
-                                {"prototype", entry<prototype>},
-                                {"key_line", entry<key_line>},
-                                {"knows_bytecode", entry<bytecode_is_known>},
-                                {"jit_off", entry<jit_off>},
-                                {"interpreted", entry<interpreted>},
-                                {"serial", entry<serial>},
-                                {"next_serial", entry<next_serial>},
-                                {"distinct", entry<distinct>}});
+  register_functions(L, state,
+                     {{"kind", entry<kind_of>},
+                      {"called_from_library", entry<called_from_library>},
+                      {"where", entry<where>},
+                      {"upvalue", entry<upvalue>},
+                      {"set_upvalue", entry<set_upvalue>},
+                      {"cell", entry<cell>},
+                      {"join", entry<join>},
+                      {"environment", entry<environment>},
+                      {"raw_metatable", entry<raw_metatable>},
+                      {"set_raw_metatable", entry<set_raw_metatable>},
+                      {"prototype", entry<prototype>},
+                      {"key_line", entry<key_line>},
+                      {"knows_bytecode", entry<bytecode_is_known>},
+                      {"jit_off", entry<jit_off>},
+                      {"interpreted", entry<interpreted>},
+                      {"serial", entry<serial>},
+                      {"next_serial", entry<next_serial>},
+                      {"distinct", entry<distinct>}});
   lua_setfield(L, -2, "introspect");
   lua_getfield(L, -1, "testing");
   register_functions(L, state, {{"unknown_engine", entry<unknown_engine>}});

@@ -39,7 +39,8 @@ bool read_library_file(const std::string& name, std::string& text) {
 void load_chunk(lua_State* L, const std::string& name) {
   std::string text;
   if (!read_library_file(name, text)) throw Error("the library has no file '" + name + "'");
-  if (luaL_loadbuffer(L, text.data(), text.size(), ("@stdlib/" + name).c_str())) throw PositionedError(lua_tostring(L, -1));
+  if (luaL_loadbuffer(L, text.data(), text.size(), ("@stdlib/" + name).c_str()))
+    throw PositionedError(lua_tostring(L, -1));
 }
 
 // Upvalues 2 and 3: core and the table of loaded modules. core.require("nn.block") runs stdlib/nn/block.lua once.
@@ -89,7 +90,10 @@ void push_inputs(lua_State* L, const OpDef& op) {
     lua_newtable(L);
     lua_pushstring(L, def.name), lua_setfield(L, -2, "name");
     lua_pushstring(L, def.doc), lua_setfield(L, -2, "doc");
-    lua_pushstring(L, def.arity == Arity::kOne ? "one" : def.arity == Arity::kList ? "list" : "optional"), lua_setfield(L, -2, "arity");
+    lua_pushstring(L, def.arity == Arity::kOne    ? "one"
+                      : def.arity == Arity::kList ? "list"
+                                                  : "optional"),
+        lua_setfield(L, -2, "arity");
     lua_pushnumber(L, def.low), lua_setfield(L, -2, "low");
     lua_pushnumber(L, def.high), lua_setfield(L, -2, "high");
     lua_newtable(L);
@@ -103,7 +107,8 @@ void push_inputs(lua_State* L, const OpDef& op) {
 }
 
 void push_attr_rows(lua_State* L, const OpDef& op) {
-  static const char* const kinds[] = {"bool", "int", "float", "string", "dtype", "device", "ints", "floats", "dim", "dims", "random"};
+  static const char* const kinds[] = {"bool", "int",    "float", "string", "dtype", "device",
+                                      "ints", "floats", "dim",   "dims",   "random"};
   lua_createtable(L, int(op.attrs.size()), 0);
   for (size_t i = 0; i < op.attrs.size(); ++i) {
     const AttrDef& def = op.attrs[i];
@@ -112,7 +117,8 @@ void push_attr_rows(lua_State* L, const OpDef& op) {
     lua_pushstring(L, def.doc), lua_setfield(L, -2, "doc");
     lua_pushstring(L, kinds[int(def.kind)]), lua_setfield(L, -2, "kind");
     lua_pushboolean(L, def.optional), lua_setfield(L, -2, "optional");
-    lua_pushboolean(L, def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom), lua_setfield(L, -2, "required");
+    lua_pushboolean(L, def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom),
+        lua_setfield(L, -2, "required");
     lua_pushstring(L, to_string(def.fallback).c_str()), lua_setfield(L, -2, "default");
     lua_newtable(L);
     for (size_t c = 0; c < def.choices.size(); ++c) {
@@ -133,10 +139,12 @@ int op_row(lua_State* L, State& state) {
   lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
   lua_pushstring(L, op->example), lua_setfield(L, -2, "example");
   const std::pair<const char*, Traits> traits[] = {
-      {"pointwise", kPointwise}, {"view", kView}, {"random", kRandom}, {"no_grad", kNoGrad}, {"dynamic_shape", kDynamicShape},
-      {"in_place", kInPlace}, {"hidden", kHidden}, {"function_only", kFunctionOnly}, {"list_output", kListOutput}, {"effect", kEffect}};
+      {"pointwise", kPointwise},        {"view", kView},        {"random", kRandom}, {"no_grad", kNoGrad},
+      {"dynamic_shape", kDynamicShape}, {"in_place", kInPlace}, {"hidden", kHidden}, {"function_only", kFunctionOnly},
+      {"list_output", kListOutput},     {"effect", kEffect}};
   for (const auto& [name, trait] : traits) lua_pushboolean(L, op->has(trait)), lua_setfield(L, -2, name);
-  lua_pushboolean(L, op->differentiable() || (op->decompose && !op->has(kNoGrad))), lua_setfield(L, -2, "differentiable");
+  lua_pushboolean(L, op->differentiable() || (op->decompose && !op->has(kNoGrad))),
+      lua_setfield(L, -2, "differentiable");
   push_inputs(L, *op), lua_setfield(L, -2, "inputs");
   push_attr_rows(L, *op), lua_setfield(L, -2, "attrs");
   const OpBinding binding = make_binding(*op);
@@ -198,10 +206,11 @@ int open_core(lua_State* L, State& state) {
 }  // namespace
 
 void open_library(lua_State* L, State& state) {
-  register_functions(L, state, {{"embedded", entry<embedded>},
-                                {"embedded_names", entry<embedded_names>},
-                                {"op_row", entry<op_row>},
-                                {"op_names", entry<op_names>}});
+  register_functions(L, state,
+                     {{"embedded", entry<embedded>},
+                      {"embedded_names", entry<embedded_names>},
+                      {"op_row", entry<op_row>},
+                      {"op_names", entry<op_names>}});
   lua_pushlightuserdata(L, &state);
   lua_pushvalue(L, -2);
   lua_newtable(L);

@@ -119,8 +119,8 @@ int pop_scope(lua_State* L, State& state) {
     Box* box = to_box(L, state, -1);
     if (!box || box->scope != scope.id) continue;
     box->scope = 0;
-    if (box->has_extra) continue;  // parameters
-    if (box->cell) box->cell = {};   // a view of a leaf's gradient, which lives on
+    if (box->has_extra) continue;   // parameters
+    if (box->cell) box->cell = {};  // a view of a leaf's gradient, which lives on
     set_value(*box, Value());
     box->released = true;
   }

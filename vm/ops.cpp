@@ -99,7 +99,8 @@ int call_one_hot(lua_State* L, State& state) {
   read_arguments(L, state, binding, 1, call);
   AttrValue& classes = call.attrs[size_t(op.attr_index("num_classes"))];
   if (std::holds_alternative<std::monostate>(classes) && call.inputs[0].is_array())  // infer refuses what is none
-    classes = count_classes(state, op, call.inputs[0], std::get<int64_t>(call.attrs[size_t(op.attr_index("index_base"))]));
+    classes =
+        count_classes(state, op, call.inputs[0], std::get<int64_t>(call.attrs[size_t(op.attr_index("index_base"))]));
   Values out = apply_or_collect(L, state, op, call.inputs, call.attrs);
   return push_outputs(L, state, op, out);
 }
@@ -118,7 +119,9 @@ Ints same_padding(const OpDef& op, const Call& call) {
   Ints out;
   for (int d = 0; fits && d < dims; ++d) {
     const int64_t reach = of_dim(dilation, d) * (weight.shape()[d + 2] - 1);
-    if (reach % 2) bad_argument(op.name, "padding", "numbers for a kernel of even size, whose two sides differ (x:pad takes both)", "\"same\"");
+    if (reach % 2)
+      bad_argument(op.name, "padding", "numbers for a kernel of even size, whose two sides differ (x:pad takes both)",
+                   "\"same\"");
     out.push_back(reach / 2);
   }
   return out.empty() ? Ints{0} : out;
@@ -193,11 +196,13 @@ bool holds_box(lua_State* L, State& state, const Box& box) {
   return false;
 }
 
-void check_result_type(const OpDef& op, const char* name, const Value& old, std::span<const Value> inputs, const Attrs& attrs) {
+void check_result_type(const OpDef& op, const char* name, const Value& old, std::span<const Value> inputs,
+                       const Attrs& attrs) {
   SmallVector<Type, 2> types;
   infer_types(op, inputs, attrs, types);
   if (types[0].shape == old.shape() && types[0].dtype == old.dtype()) return;
-  bad_argument(name, "x", fmt::format("a tensor of type {} to hold the result", to_string(types[0])), to_string(old.type()));
+  bad_argument(name, "x", fmt::format("a tensor of type {} to hold the result", to_string(types[0])),
+               to_string(old.type()));
 }
 
 bool is_public(const OpDef& op) { return !op.has(kHidden); }
@@ -305,7 +310,9 @@ void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) 
 }
 
 int refuse_order(lua_State*, State&) {
-  throw Error("tensors cannot be compared with < or <=, which answer one boolean; use x:lt(y), x:le(y), x:gt(y), x:ge(y) for a tensor of booleans");
+  throw Error(
+      "tensors cannot be compared with < or <=, which answer one boolean; use x:lt(y), x:le(y), x:gt(y), x:ge(y) for a "
+      "tensor of booleans");
 }
 
 void set_operator(lua_State* L, State& state, const char* event, const char* op) {

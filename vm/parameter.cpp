@@ -91,20 +91,23 @@ Generator& check_generator(lua_State* L, State& state, int i) {
   bad_argument("Generator", "generator", "a Generator", describe(L, state, i));
 }
 
-// random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick). A seed that no Lua number holds,
-// as in the body of a loop, is a string.
+// random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick). A seed that no Lua
+// number holds, as in the body of a loop, is a string.
 int random_state(lua_State* L, State& state) {
   const RandomKey key = check_generator(L, state, 1).state();
   const int64_t seed = int64_t(key.seed);  // negative seeds come back as they were given
-  if (std::abs(double(seed)) <= 9007199254740992.0) lua_pushnumber(L, double(seed));
-  else lua_pushstring(L, std::to_string(seed).c_str());
+  if (std::abs(double(seed)) <= 9007199254740992.0)
+    lua_pushnumber(L, double(seed));
+  else
+    lua_pushstring(L, std::to_string(seed).c_str());
   lua_pushnumber(L, double(key.tick));
   return 2;
 }
 
 int set_random_state(lua_State* L, State& state) {
   const bool text = lua_type(L, 2) == LUA_TSTRING;
-  const uint64_t seed = text ? uint64_t(std::strtoll(lua_tostring(L, 2), nullptr, 10)) : check_seed(L, state, 2, "set_random_state");
+  const uint64_t seed =
+      text ? uint64_t(std::strtoll(lua_tostring(L, 2), nullptr, 10)) : check_seed(L, state, 2, "set_random_state");
   check_generator(L, state, 1).set_state({seed, check_seed(L, state, 3, "set_random_state")});
   return 0;
 }
@@ -132,7 +135,9 @@ void open_parameter(lua_State* L, State& state) {
   lua_pushcfunction(L, collect_generator);
   lua_setfield(L, -2, "__gc");
   lua_newtable(L);
-  register_functions(L, state, {{"seed", entry<seed_generator>}, {"state", entry<random_state>}, {"set_state", entry<set_random_state>}});
+  register_functions(
+      L, state,
+      {{"seed", entry<seed_generator>}, {"state", entry<random_state>}, {"set_state", entry<set_random_state>}});
   lua_setfield(L, -2, "__index");
   state.generator_metatable = lua_topointer(L, -1);
   kGeneratorMetatable.set(L);

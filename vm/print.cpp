@@ -11,11 +11,11 @@
 namespace pg::vm {
 namespace {
 
-constexpr int64_t kWhole = 1000;    // tensors of at most so many elements are printed whole
-constexpr int64_t kEdge = 3;        // else so many at both ends of each long dim
-constexpr size_t kWidth = 80;       // of a line
+constexpr int64_t kWhole = 1000;  // tensors of at most so many elements are printed whole
+constexpr int64_t kEdge = 3;      // else so many at both ends of each long dim
+constexpr size_t kWidth = 80;     // of a line
 constexpr int kDecimals = 4;
-constexpr const char* kGap = "…";   // stands for what is left out
+constexpr const char* kGap = "…";  // stands for what is left out
 
 // The indices of one dim that are printed; -1 marks the gap.
 std::vector<int64_t> shown_indices(int64_t size, int64_t edge) {
@@ -111,7 +111,8 @@ void format_floats(const std::vector<double>& numbers, std::vector<std::string>&
   const bool exponent = most >= 1e8 || (!whole && (least < 1e-4 || most / least > 1e5));
   for (const double v : numbers)
     if (!whole && !exponent && std::isfinite(v)) decimals = std::max(decimals, decimals_of(v));
-  for (const double v : numbers) out.push_back(!std::isfinite(v) ? special(v) : exponent ? scientific(v) : fixed(v, decimals));
+  for (const double v : numbers)
+    out.push_back(!std::isfinite(v) ? special(v) : exponent ? scientific(v) : fixed(v, decimals));
 }
 
 class Printer {
@@ -164,7 +165,8 @@ class Printer {
 
   void write_blocks(int dim) {
     const int rank = array_.type.shape.size();
-    const std::string between = std::string(size_t(std::max(1, rank - dim - 1)), '\n') + std::string(size_t(dim + 1), ' ');
+    const std::string between =
+        std::string(size_t(std::max(1, rank - dim - 1)), '\n') + std::string(size_t(dim + 1), ' ');
     const auto& indices = indices_[size_t(dim)];
     for (size_t k = 0; k < indices.size(); ++k) {
       if (k > 0) text_ += "," + between;

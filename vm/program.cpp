@@ -28,8 +28,8 @@ TapeNode* leaf_of(Box& box) {
   return node && node->leaf ? node : nullptr;
 }
 
-// The values of the boxes while a program runs. Those it rewrites are lent, so that their memory can be written in place;
-// they come back when the run fails.
+// The values of the boxes while a program runs. Those it rewrites are lent, so that their memory can be written in
+// place; they come back when the run fails.
 class Lease {
  public:
   Lease(const Call& call, std::span<Box* const> boxes, bool donate) : call_(call), boxes_(boxes), donate_(donate) {
@@ -84,8 +84,10 @@ int refuse(lua_State* L, const std::string& reason) {
 constexpr const char* kChangedRequest = "the grad_req of a tensor has changed";
 
 std::string unmet_state(const Call& call, State& state, std::span<Box* const> boxes) {
-  if (call.recording && *call.recording != state.ctx.recording) return "recording is now " + std::string(state.ctx.recording ? "on" : "off");
-  if (call.training && *call.training != state.ctx.training) return "training is now " + std::string(state.ctx.training ? "on" : "off");
+  if (call.recording && *call.recording != state.ctx.recording)
+    return "recording is now " + std::string(state.ctx.recording ? "on" : "off");
+  if (call.training && *call.training != state.ctx.training)
+    return "training is now " + std::string(state.ctx.training ? "on" : "off");
   const uint64_t stamp = state.next_stamp++;
   for (Box* box : boxes)
     if (std::exchange(box->stamp, stamp) == stamp) return "two inputs are the same tensor now";
@@ -162,7 +164,8 @@ int run_program(lua_State* L, State& state) {
   if (state.trace) return replay_program(L, state);
   state.update_modes();
   const Call& call = check_program(L, 1);
-  if (lua_gettop(L) != call.boxes + 1) throw Error(fmt::format("run: the program takes {} tensors, got {}", call.boxes, lua_gettop(L) - 1));
+  if (lua_gettop(L) != call.boxes + 1)
+    throw Error(fmt::format("run: the program takes {} tensors, got {}", call.boxes, lua_gettop(L) - 1));
   SmallVector<Box*, 16> boxes;
   for (int i = 2; i <= call.boxes + 1; ++i) {
     Box& box = check_box(L, state, i, call.program->options().name.c_str(), "input");

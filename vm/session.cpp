@@ -10,16 +10,19 @@
 namespace pg::vm {
 
 TraceSession::TraceSession(lua_State* L, State& state, bool lasting)
-    : GraphBuilder(Stage::kTrace), L_(L), state_(state), first_box_(lasting ? ~uint64_t(0) : state.next_box),
-      first_token_(lasting ? ~uint64_t(0) : state.next_token), recording_(state.ctx.recording), training_(state.ctx.training),
+    : GraphBuilder(Stage::kTrace),
+      L_(L),
+      state_(state),
+      first_box_(lasting ? ~uint64_t(0) : state.next_box),
+      first_token_(lasting ? ~uint64_t(0) : state.next_token),
+      recording_(state.ctx.recording),
+      training_(state.ctx.training),
       lasting_(lasting) {
   lua_newtable(L);
   boxes = Reference(L, state);
 }
 
-TraceSession::~TraceSession() {
-  lasting_ ? rest() : end();
-}
+TraceSession::~TraceSession() { lasting_ ? rest() : end(); }
 
 TraceSession::Captured* TraceSession::find(const Box& box) {
   const auto at = places_.find(&box);
@@ -225,9 +228,12 @@ void note_shape(State& state, const Value& v) {
 }
 
 void push_value_read(lua_State* L, State& state) {
-  push_error(L, fmt::format("{}: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use "
-                            "pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice by "
-                            "element, pg.print to look; or run without hybridize", called_name(L)).c_str());
+  push_error(
+      L, fmt::format("{}: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use "
+                     "pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice by "
+                     "element, pg.print to look; or run without hybridize",
+                     called_name(L))
+             .c_str());
   if (state.trace && state.trace->failed.empty()) state.trace->failed = lua_tostring(L, -1);
 }
 

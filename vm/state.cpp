@@ -16,12 +16,12 @@ namespace {
 const RegistryKey kState;
 const RegistryKey kReferences;  // with integer keys only, and dense, so that it never moves any
 
-constexpr int64_t kStepBytes = int64_t(1) << 20;     // a collector step at most once a megabyte
-// A full cycle at least once so many bytes: few, so that temporaries stay in the caches, but more where the Lua heap is large
-// and a cycle costs more.
+constexpr int64_t kStepBytes = int64_t(1) << 20;  // a collector step at most once a megabyte
+// A full cycle at least once so many bytes: few, so that temporaries stay in the caches, but more where the Lua heap is
+// large and a cycle costs more.
 constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) << 20;
 constexpr size_t kManySuspects = 32;
-constexpr int kGcIsRunning = 9;                      // LUA_GCISRUNNING of LuaJIT 2.1
+constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
 
 int collect_state(lua_State* L) {
   static_cast<State*>(lua_touserdata(L, 1))->close();
@@ -33,9 +33,7 @@ void empty(T& container) {
   T().swap(container);
 }
 
-bool suspended(lua_State* owner, lua_State* running) {
-  return owner != running && lua_status(owner) == LUA_YIELD;
-}
+bool suspended(lua_State* owner, lua_State* running) { return owner != running && lua_status(owner) == LUA_YIELD; }
 
 struct CrowdedStates {
   std::mutex lock;
@@ -78,7 +76,8 @@ bool find_interpreted(lua_State* L, Interpreted* out) {
   if (asking || !lua_checkstack(L, 20)) return false;
   asking = true;
   kInterpreter.push(L);
-  const bool found = lua_isfunction(L, -1) && !lua_pcall(L, 0, 3, 0) && lua_type(L, -3) == LUA_TSTRING && lua_isnumber(L, -2);
+  const bool found =
+      lua_isfunction(L, -1) && !lua_pcall(L, 0, 3, 0) && lua_type(L, -3) == LUA_TSTRING && lua_isnumber(L, -2);
   if (found) {
     out->file = lua_tostring(L, -3);
     out->line = int(lua_tointeger(L, -2));
@@ -101,7 +100,9 @@ bool find_script(lua_State* L, lua_Debug* frame) {
       frame->currentline = inner.line;
       return true;
     }
-    if (frame->currentline <= 0 || !std::strncmp(frame->source, "@stdlib/", 8) || !std::strncmp(frame->source, "@perigee ", 9)) continue;
+    if (frame->currentline <= 0 || !std::strncmp(frame->source, "@stdlib/", 8) ||
+        !std::strncmp(frame->source, "@perigee ", 9))
+      continue;
     return true;
   }
   return false;
@@ -242,7 +243,8 @@ void State::relieve_pressure(lua_State* L) {
   const bool rings = hosted_bytes > size_t(kCycleBytes + live_bytes) || hosted.size() >= (gc_stress ? 1 : next_hosted);
   const bool look = rings && walks == 0 && !trace && !loose;
   if (collecting || (!gc_stress && pending_bytes < kStepBytes && !look)) return;
-  const ScopedFlag recording(ctx.recording, ctx.recording), training(ctx.training, ctx.training);  // finalizers may call us
+  const ScopedFlag recording(ctx.recording, ctx.recording),
+      training(ctx.training, ctx.training);  // finalizers may call us
   const int64_t bytes = std::exchange(pending_bytes, 0);
   if (gc_stress && !look) return void(lua_gc(L, LUA_GCCOLLECT, 0));
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
@@ -274,8 +276,8 @@ std::string script_position(lua_State* L) {
 std::string called_name(lua_State* L) {
   lua_Debug frame;
   Interpreted inner;
-  if (lua_getstack(L, 1, &frame) && lua_getinfo(L, "S", &frame) && is_interpreter(frame) && find_interpreted(L, &inner) &&
-      !inner.name.empty())
+  if (lua_getstack(L, 1, &frame) && lua_getinfo(L, "S", &frame) && is_interpreter(frame) &&
+      find_interpreted(L, &inner) && !inner.name.empty())
     return inner.name;
   return lua_getstack(L, 0, &frame) && lua_getinfo(L, "n", &frame) && frame.name ? frame.name : "a function";
 }

@@ -80,8 +80,8 @@ struct ViewSlot {
   size_t place;
 };
 
-// A backward function of a script, of one entry of the tape. The registry holds it, but where only tensors that it reaches
-// itself lead to it: see collect_cycles.
+// A backward function of a script, of one entry of the tape. The registry holds it, but where only tensors that it
+// reaches itself lead to it: see collect_cycles.
 struct HostedFunction {
   Reference reference;
   TapeNode* node = nullptr;
@@ -98,25 +98,26 @@ class State {
   uint64_t next_scope = 1;
   uint64_t next_token = 1;
   uint64_t recording_token = 0, training_token = 0;  // the scopes that the flags in force come from; 0: none
-  TraceSession* trace = nullptr;           // the function that is being traced
-  TraceSession* symbols = nullptr;         // the graph that symbols outside of traces stand in
-  TraceSession* paused_trace = nullptr;    // the trace while core.untraced runs: types of its tensors can be read
-  uint64_t next_stamp = 1;                 // of runs of programs
-  const char* written = nullptr;           // what the script called the op that runs, where that is not its name
-  lua_State* running = nullptr;            // where callbacks from backward run
-  int walks = 0;                           // backward calls that are under way
-  std::vector<int> dead_references;        // to give back at the next entry; room for all that live
-  size_t references = 0;                   // that live or are dead
-  std::vector<HostedFunction*> hosted;     // all that there are
-  size_t next_hosted = 64, hosted_bytes = 0;  // how many make collect_cycles run; what their entries kept since the last time
-  bool loose = false;                         // collect_cycles runs: weak tables hold the functions
-  uint64_t next_box = 1;                   // serial number of the next box
-  uint64_t recompute_from = 0;             // boxes below it keep their value (checkpoint runs again); 0: off
+  TraceSession* trace = nullptr;                     // the function that is being traced
+  TraceSession* symbols = nullptr;                   // the graph that symbols outside of traces stand in
+  TraceSession* paused_trace = nullptr;  // the trace while core.untraced runs: types of its tensors can be read
+  uint64_t next_stamp = 1;               // of runs of programs
+  const char* written = nullptr;         // what the script called the op that runs, where that is not its name
+  lua_State* running = nullptr;          // where callbacks from backward run
+  int walks = 0;                         // backward calls that are under way
+  std::vector<int> dead_references;      // to give back at the next entry; room for all that live
+  size_t references = 0;                 // that live or are dead
+  std::vector<HostedFunction*> hosted;   // all that there are
+  size_t next_hosted = 64,
+         hosted_bytes = 0;      // how many make collect_cycles run; what their entries kept since the last time
+  bool loose = false;           // collect_cycles runs: weak tables hold the functions
+  uint64_t next_box = 1;        // serial number of the next box
+  uint64_t recompute_from = 0;  // boxes below it keep their value (checkpoint runs again); 0: off
   std::unordered_map<const Buffer*, std::vector<uint32_t>> views;  // by slot, counted from 1; see note_view
   std::vector<ViewSlot> view_slots;
-  std::vector<uint32_t> free_view_slots;   // room for all
+  std::vector<uint32_t> free_view_slots;  // room for all
   bool gc_stress = false;
-  Device default_device;                   // of what scripts make without saying where; only tests set it
+  Device default_device;  // of what scripts make without saying where; only tests set it
   bool collecting = false;
 
   int64_t live_bytes = 0;     // held by boxes of this state
@@ -136,8 +137,8 @@ class State {
   // Notes the tensor on top of the stack, whose history runs through backward functions of the script.
   void track(lua_State* L, Box& box);
 
-  // A full collection that frees rings too, which neither counts nor Lua's collector see: tensor, history, backward function,
-  // tensor; and leaf, gradient, history, leaf. See vm/cycles.cpp.
+  // A full collection that frees rings too, which neither counts nor Lua's collector see: tensor, history, backward
+  // function, tensor; and leaf, gradient, history, leaf. See vm/cycles.cpp.
   void collect_cycles(lua_State* L);
 
   // The same, and leaves a stopped collector stopped; then cached memory goes back too.
@@ -164,13 +165,14 @@ inline State* state_of(lua_State* L) {
   void* const p = lua_touserdata(L, lua_upvalueindex(1));
   return p && is_live(p) ? static_cast<State*>(p) : nullptr;
 }
-// Sets the function on top of the stack as the one that tells the position of interpreted code; see introspect.set_interpreter.
+// Sets the function on top of the stack as the one that tells the position of interpreted code; see
+// introspect.set_interpreter.
 void set_interpreter(lua_State* L);
 
 int refuse_upvalue(lua_State* L);  // raises a Lua error
 
-// Makes room for n values on Lua's stack or raises an error; luaL_checkstack of newer LuaJITs takes a lack of memory for an
-// overflow.
+// Makes room for n values on Lua's stack or raises an error; luaL_checkstack of newer LuaJITs takes a lack of memory
+// for an overflow.
 inline void need_stack(lua_State* L, int n, const char* what) {
   if (!lua_checkstack(L, n)) luaL_error(L, "stack overflow (%s), or not enough memory", what);
 }

@@ -1,5 +1,5 @@
-// pg.symbol: symbols outside of any trace. All symbols of a state stand in one graph, which grows with every call that one of
-// them is an argument of; such a call is traced alone. The graph goes when no symbol is left.
+// pg.symbol: symbols outside of any trace. All symbols of a state stand in one graph, which grows with every call that
+// one of them is an argument of; such a call is traced alone. The graph goes when no symbol is left.
 #include "graph/io/model.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -132,7 +132,8 @@ class Cut {
     for (size_t i = 0; i < session_.captured.size(); ++i) add_captured(int32_t(i), before, *call);
     check_inputs();
     for (Node& node : graph_.nodes)
-      if (!need_[size_t(&node - graph_.nodes.data())]) node.kind = NodeKind::kConstant, node.op = nullptr, node.inputs.clear();
+      if (!need_[size_t(&node - graph_.nodes.data())])
+        node.kind = NodeKind::kConstant, node.op = nullptr, node.inputs.clear();
     std::erase_if(graph_.guards, [&](const TypeGuard& g) { return !need_[size_t(g.of.node)]; });
     call->boxes = int32_t(graph_.inputs.size());
     for (int32_t k = 0; k < call->boxes; ++k) call->input_boxes.push_back(k);
@@ -160,12 +161,15 @@ class Cut {
   void check_inputs() const {
     std::vector<char> known(graph_.nodes.size());
     for (int32_t input : graph_.inputs) {
-      if (graph_.nodes[size_t(input)].kind != NodeKind::kInput) throw Error("graph: an input is not a symbol of its own but computed from others");
-      if (known[size_t(input)]++) throw Error(fmt::format("graph: the input '{}' stands twice", graph_.nodes[size_t(input)].name));
+      if (graph_.nodes[size_t(input)].kind != NodeKind::kInput)
+        throw Error("graph: an input is not a symbol of its own but computed from others");
+      if (known[size_t(input)]++)
+        throw Error(fmt::format("graph: the input '{}' stands twice", graph_.nodes[size_t(input)].name));
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       if (need_[i] && graph_.nodes[i].kind == NodeKind::kInput && !known[i])
-        throw Error(fmt::format("graph: the outputs depend on the symbol '{}', which is not among the inputs", graph_.nodes[i].name));
+        throw Error(fmt::format("graph: the outputs depend on the symbol '{}', which is not among the inputs",
+                                graph_.nodes[i].name));
   }
 
   const TraceSession& session_;
@@ -174,7 +178,8 @@ class Cut {
   std::vector<char> need_;
 };
 
-// program({outputs}, {inputs}) → a program over the inputs and the tensors from outside, those tensors, names of the inputs
+// program({outputs}, {inputs}) → a program over the inputs and the tensors from outside, those tensors, names of the
+// inputs
 int symbols_program(lua_State* L, State& state) {
   std::vector<Operand> outputs, inputs;
   for (int k = 1, n = int(lua_objlen(L, 1)); k <= n; ++k) outputs.push_back(operand_at(L, state, 1, k, "outputs"));
@@ -239,7 +244,8 @@ void open_symbols(lua_State* L, State& state) {
   push_weak_table(L, "k");
   kLive.set(L);
   lua_newtable(L);
-  register_functions(L, state, {{"new", plain<new_symbol>}, {"any", plain<is_symbol_at>}, {"program", plain<symbols_program>}});
+  register_functions(L, state,
+                     {{"new", plain<new_symbol>}, {"any", plain<is_symbol_at>}, {"program", plain<symbols_program>}});
   lua_setfield(L, -2, "symbols");
 }
 

@@ -31,7 +31,8 @@ class TableReader {
     const int top = lua_gettop(L_);
     lua_pushvalue(L_, i);
     while (lua_istable(L_, -1)) {
-      if (shape_.size() == kMaxRank) fail("tensor", "bad argument 'data' (expected at most {} nested tables, got more)", kMaxRank);
+      if (shape_.size() == kMaxRank)
+        fail("tensor", "bad argument 'data' (expected at most {} nested tables, got more)", kMaxRank);
       const int64_t n = int64_t(lua_objlen(L_, -1));
       shape_.push_back(n);
       if (n == 0) break;
@@ -44,12 +45,15 @@ class TableReader {
   void fill(int i, int depth) {
     if (depth == shape_.size()) return element(i);
     const int n = int(lua_istable(L_, i) ? lua_objlen(L_, i) : 0);
-    if (!lua_istable(L_, i)) bad("a table of " + std::to_string(shape_[depth]) + " at depth " + std::to_string(depth + 1), i);
+    if (!lua_istable(L_, i))
+      bad("a table of " + std::to_string(shape_[depth]) + " at depth " + std::to_string(depth + 1), i);
     if (n != shape_[depth])
-      fail("tensor", "bad argument 'data' (expected {} elements at depth {} like the first, got {})", shape_[depth], depth + 1, n);
+      fail("tensor", "bad argument 'data' (expected {} elements at depth {} like the first, got {})", shape_[depth],
+           depth + 1, n);
     int counted = 0;
     for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) ++counted;
-    if (counted != n) fail("tensor", "bad argument 'data' (expected an array without holes, got a table with holes or other keys)");
+    if (counted != n)
+      fail("tensor", "bad argument 'data' (expected an array without holes, got a table with holes or other keys)");
     for (int k = 1; k <= n; ++k) {
       lua_rawgeti(L_, i, k);
       fill(lua_gettop(L_), depth + 1);
@@ -59,7 +63,8 @@ class TableReader {
 
   void element(int i) {
     double v;
-    if (lua_type(L_, i) != (boolean_ ? LUA_TBOOLEAN : LUA_TNUMBER) && (lua_isboolean(L_, i) || lua_type(L_, i) == LUA_TNUMBER))
+    if (lua_type(L_, i) != (boolean_ ? LUA_TBOOLEAN : LUA_TNUMBER) &&
+        (lua_isboolean(L_, i) || lua_type(L_, i) == LUA_TNUMBER))
       bad(boolean_ ? "booleans alone, like the first element" : "numbers alone, like the first element", i);
     if (lua_type(L_, i) == LUA_TNUMBER)
       v = lua_tonumber(L_, i);
@@ -72,7 +77,9 @@ class TableReader {
     at_ += size_of(dtype_);
   }
 
-  [[noreturn]] void bad(const std::string& expected, int i) { bad_argument("tensor", "data", expected, describe(L_, state_, i)); }
+  [[noreturn]] void bad(const std::string& expected, int i) {
+    bad_argument("tensor", "data", expected, describe(L_, state_, i));
+  }
 
   lua_State* L_;
   State& state_;
@@ -114,7 +121,9 @@ int new_tensor(lua_State* L, State& state) {
   return 1;
 }
 
-Value host_copy(State& state, const Value& v) { return to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{})); }
+Value host_copy(State& state, const Value& v) {
+  return to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{}));
+}
 
 // The value of the tensor at i, about to be read: an error for a traced one, before anything else is looked at.
 const Value& readable(lua_State* L, State& state, int i, const char* op, const char* name) {
@@ -207,13 +216,15 @@ int from_bytes(lua_State* L, State& state) {
     shape = check_shape(L, state, 3, "from_bytes");
   const size_t needed = bytes_of(Type{dtype, {}, shape}).count();
   if (needed != bytes.size())
-    bad_argument("from_bytes", "bytes", fmt::format("{} bytes for {} {}", needed, name_of(dtype), to_string(shape)), std::to_string(bytes.size()));
+    bad_argument("from_bytes", "bytes", fmt::format("{} bytes for {} {}", needed, name_of(dtype), to_string(shape)),
+                 std::to_string(bytes.size()));
   Value out = make_array(Type{dtype, {}, shape});
   std::memcpy(out.array().data(), bytes.data(), bytes.size());
   if (dtype == DType::kBool)
     for (int64_t i = 0; i < out.numel(); ++i)
       if (static_cast<uint8_t*>(out.array().data())[i] > 1)
-        bad_argument("from_bytes", "bytes", "bytes 0 and 1 for bool", fmt::format("{} at place {}", uint8_t(bytes[size_t(i)]), i + 1));
+        bad_argument("from_bytes", "bytes", "bytes 0 and 1 for bool",
+                     fmt::format("{} at place {}", uint8_t(bytes[size_t(i)]), i + 1));
   push_box(L, state, std::move(out));
   return 1;
 }
@@ -352,19 +363,25 @@ Value expanded(State& state, const Value& v, const Dims& shape) {
 int allclose(lua_State* L, State& state) {
   lua_settop(L, 3);
   check_options(L, state, 3, "allclose", {"rtol", "atol", "equal_nan"});
-  const double rtol = number_option(L, state, 3, "allclose", "rtol", 1e-5), atol = number_option(L, state, 3, "allclose", "atol", 1e-8);
+  const double rtol = number_option(L, state, 3, "allclose", "rtol", 1e-5),
+               atol = number_option(L, state, 3, "allclose", "atol", 1e-8);
   const bool equal_nan = flag_option(L, 3, "equal_nan");
   const Value& a = readable(L, state, 1, "allclose", "x");
-  const Value b = lua_type(L, 2) == LUA_TNUMBER ? make_scalar(lua_tonumber(L, 2), DType::kFloat64) : readable(L, state, 2, "allclose", "y");
+  const Value b = lua_type(L, 2) == LUA_TNUMBER ? make_scalar(lua_tonumber(L, 2), DType::kFloat64)
+                                                : readable(L, state, 2, "allclose", "y");
   Dims shape;
-  if (!broadcast(a.shape(), b.shape(), &shape)) bad_argument("allclose", "y", "a shape that broadcasts with " + to_string(a.shape()), to_string(b.shape()));
+  if (!broadcast(a.shape(), b.shape(), &shape))
+    bad_argument("allclose", "y", "a shape that broadcasts with " + to_string(a.shape()), to_string(b.shape()));
   ScopedFlag quiet(state.ctx.recording, false);
-  const Value x = host_copy(state, expanded(state, a.detached(), shape)), y = host_copy(state, expanded(state, b.detached(), shape));
+  const Value x = host_copy(state, expanded(state, a.detached(), shape)),
+              y = host_copy(state, expanded(state, b.detached(), shape));
   const char* p = static_cast<const char*>(x.array().data());
   const char* q = static_cast<const char*>(y.array().data());
   for (int64_t i = 0; i < x.numel(); ++i, p += size_of(x.dtype()), q += size_of(y.dtype())) {
     const double u = load_number(x.dtype(), p), v = load_number(y.dtype(), q);
-    const bool close = u == v || (std::isnan(u) && std::isnan(v) ? equal_nan : std::isfinite(u) && std::fabs(u - v) <= atol + rtol * std::fabs(v));
+    const bool close =
+        u == v || (std::isnan(u) && std::isnan(v) ? equal_nan
+                                                  : std::isfinite(u) && std::fabs(u - v) <= atol + rtol * std::fabs(v));
     if (!close) return lua_pushboolean(L, false), 1;
   }
   lua_pushboolean(L, true);
@@ -421,7 +438,9 @@ int copy_to(lua_State* L, State& state) {
   return 1;
 }
 
-int copy_in_place(lua_State* L, State& state) { return run_as(state, "copy_", [&] { return copy_to(L, state); }); }
+int copy_in_place(lua_State* L, State& state) {
+  return run_as(state, "copy_", [&] { return copy_to(L, state); });
+}
 
 int fill(lua_State* L, State& state, const char* op, double number) {
   state.update_modes();
@@ -482,7 +501,8 @@ int read_field(lua_State* L, State& state) {
     for (lua_pushnil(L); lua_next(L, table_upvalue(L, table)); lua_pop(L, 1)) names.push_back(lua_tostring(L, -2));
   std::vector<std::string_view> known(names.begin(), names.end());
   const std::string key = lua_tostring(L, 2), near = suggest(key, known);
-  throw Error(fmt::format("a tensor has no field or method '{}'{}", key, near.empty() ? "" : "; did you mean '" + near + "'?"));
+  throw Error(
+      fmt::format("a tensor has no field or method '{}'{}", key, near.empty() ? "" : "; did you mean '" + near + "'?"));
 }
 
 int write_field(lua_State* L, State& state) {
@@ -525,31 +545,39 @@ void open_tensor(lua_State* L, State& state) {
   const int core = lua_gettop(L);
   register_functions(L, state, {{"is_tensor", entry<is_tensor>}});
   lua_getfield(L, core, "ops");
-  register_functions(L, state, {{"tensor", entry<new_tensor>}, {"from_bytes", entry<from_bytes>},
-                                {"equal", entry<equal>}, {"allclose", entry<allclose>}});
+  register_functions(L, state,
+                     {{"tensor", entry<new_tensor>},
+                      {"from_bytes", entry<from_bytes>},
+                      {"equal", entry<equal>},
+                      {"allclose", entry<allclose>}});
   lua_pop(L, 1);
   lua_getfield(L, core, "tensor_methods");
-  register_functions(L, state, {{"item", entry<item_of>},
-                                {"totable", entry<totable>},
-                                {"to_bytes", entry<to_bytes>},
-                                {"size", entry<get_size>},
-                                {"dim", entry<get_dim>},
-                                {"numel", entry<get_numel>},
-                                {"stride", entry<get_stride>},
-                                {"is_contiguous", entry<is_contiguous_tensor>},
-                                {"equal", entry<equal>},
-                                {"allclose", entry<allclose>},
-                                {"copy_", entry<copy_in_place>},
-                                {"fill_", entry<fill_in_place>},
-                                {"zero_", entry<zero_in_place>},
-                                {"release", entry<release>}});
+  register_functions(L, state,
+                     {{"item", entry<item_of>},
+                      {"totable", entry<totable>},
+                      {"to_bytes", entry<to_bytes>},
+                      {"size", entry<get_size>},
+                      {"dim", entry<get_dim>},
+                      {"numel", entry<get_numel>},
+                      {"stride", entry<get_stride>},
+                      {"is_contiguous", entry<is_contiguous_tensor>},
+                      {"equal", entry<equal>},
+                      {"allclose", entry<allclose>},
+                      {"copy_", entry<copy_in_place>},
+                      {"fill_", entry<fill_in_place>},
+                      {"zero_", entry<zero_in_place>},
+                      {"release", entry<release>}});
   for (const char* name : {"attach_grad", "detach"}) {
     lua_getfield(L, core, name);
     lua_setfield(L, -2, name);
   }
   lua_pop(L, 1);
   lua_newtable(L);  // getters written in C
-  register_functions(L, state, {{"shape", entry<get_shape>}, {"dtype", entry<get_dtype>}, {"device", entry<get_device>}, {"name", entry<get_name>}});
+  register_functions(L, state,
+                     {{"shape", entry<get_shape>},
+                      {"dtype", entry<get_dtype>},
+                      {"device", entry<get_device>},
+                      {"name", entry<get_name>}});
   lua_getfield(L, core, "get_grad"), lua_setfield(L, -2, "grad");
   lua_getfield(L, core, "requires_grad"), lua_setfield(L, -2, "requires_grad");
   lua_setfield(L, core, "builtin_getters");

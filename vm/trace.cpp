@@ -34,7 +34,8 @@ int collect_trace(lua_State* L) {
 // The state and the context as tracing needs them, for the extent of a call.
 class Tracing {
  public:
-  Tracing(State& state, TraceSession& session) : state_(state), interpreter_(state.ctx.interpreter), trace_(state.trace) {
+  Tracing(State& state, TraceSession& session)
+      : state_(state), interpreter_(state.ctx.interpreter), trace_(state.trace) {
     state.trace = &session;
     state.ctx.interpreter = &session;
   }
@@ -170,7 +171,8 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
     for (size_t i = 0; i < session.captured.size(); ++i) {
       const auto& c = session.captured[i];
       const TapeNode* node = c.box ? c.before.node() : nullptr;
-      if (node && node->leaf && node->req == GradReq::kNull) call->unrequested.push_back(box_place(session, int32_t(i)));
+      if (node && node->leaf && node->req == GradReq::kNull)
+        call->unrequested.push_back(box_place(session, int32_t(i)));
     }
   for (const auto& f : session.freshness)
     call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after, f.leaf->req});
@@ -209,8 +211,9 @@ Values boxes_at(lua_State* L, State& state, int i) {
 }
 
 // Traces backward(saved, dy…) → gradients as a closed body over saved, cotangents and what else it uses.
-std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int function, const char* name, std::span<const Value> inputs,
-                                            std::span<const Value> outputs, Values& saved) {
+std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int function, const char* name,
+                                            std::span<const Value> inputs, std::span<const Value> outputs,
+                                            Values& saved) {
   BodyBuilder body(L, state, *state.trace, BodyBuilder::Kind::kBackward);
   const int top = lua_gettop(L);
   need_stack(L, int(saved.size() + outputs.size()) + 8, "too many tensors");
@@ -230,7 +233,8 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int place = top + 1 + int(i);
     const bool given = int(i) < results && !lua_isnil(L, place) && !lua_isboolean(L, place);
-    const Value gradient = given ? check_value(L, state, place, name, "gradient") : body.filled(state.ctx, inputs[i].type(), 0);
+    const Value gradient =
+        given ? check_value(L, state, place, name, "gradient") : body.filled(state.ctx, inputs[i].type(), 0);
     body.graph.outputs.push_back(body.operand_of(gradient));
   }
   lua_settop(L, top);
@@ -270,7 +274,8 @@ int outside_zeros(lua_State* L, State& state) {
 
 // number_table(rows, columns) → a float64 tensor for set_numbers, in the same sense outside.
 int number_table(lua_State* L, State& state) {
-  const Dims shape{check_integer(L, state, 1, "number_table", "rows"), check_integer(L, state, 2, "number_table", "columns")};
+  const Dims shape{check_integer(L, state, 1, "number_table", "rows"),
+                   check_integer(L, state, 2, "number_table", "columns")};
   Box& box = push_box(L, state, make_filled(Type{DType::kFloat64, {}, shape}, 0));
   box.serial = 0;
   leave_scope(box);
@@ -281,7 +286,8 @@ int number_table(lua_State* L, State& state) {
 int set_numbers(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "set_numbers", "t");
   const int n = lua_gettop(L) - 1;
-  if (!box.get().is_array() || box.get().dtype() != DType::kFloat64 || box.get().numel() != n) throw Error("set_numbers: not as many elements");
+  if (!box.get().is_array() || box.get().dtype() != DType::kFloat64 || box.get().numel() != n)
+    throw Error("set_numbers: not as many elements");
   if (!box.get().array().writable()) set_value(box, make_array(box.get().type()));
   double* to = static_cast<double*>(box.get().array().data());
   for (int i = 0; i < n; ++i) to[i] = lua_tonumber(L, i + 2);
@@ -299,8 +305,8 @@ void move_ticks(const Ref<Generator>& generator, uint64_t by) {
   generator->set_state({now.seed, now.tick + by});
 }
 
-// untraced(f, …) → f's results. What f does is no part of the trace under way, and what it reads of types no guard. It draws
-// the numbers that it would draw eagerly at this place of the script.
+// untraced(f, …) → f's results. What f does is no part of the trace under way, and what it reads of types no guard. It
+// draws the numbers that it would draw eagerly at this place of the script.
 int run_untraced(lua_State* L, State& state) {
   TraceSession *const trace = std::exchange(state.trace, nullptr), *const paused = state.paused_trace;
   if (trace) state.paused_trace = trace;
@@ -322,10 +328,14 @@ int is_tracing(lua_State* L, State& state) { return lua_pushboolean(L, state.tra
 }  // namespace
 
 void open_trace(lua_State* L, State& state) {
-  register_functions(L, state, {{"trace", entry<trace_function>}, {"tracing", entry<is_tracing>},
-                                {"outside_zeros", entry<outside_zeros>}, {"number_table", entry<number_table>},
-                                {"set_numbers", entry<set_numbers>},
-                                {"trace_function_gradient", entry<trace_function_gradient>}, {"untraced", entry<run_untraced>}});
+  register_functions(L, state,
+                     {{"trace", entry<trace_function>},
+                      {"tracing", entry<is_tracing>},
+                      {"outside_zeros", entry<outside_zeros>},
+                      {"number_table", entry<number_table>},
+                      {"set_numbers", entry<set_numbers>},
+                      {"trace_function_gradient", entry<trace_function_gradient>},
+                      {"untraced", entry<run_untraced>}});
   open_control(L, state);
   open_program(L, state);
   make_class(L, state, kTraceClass, collect_trace,

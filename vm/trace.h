@@ -1,5 +1,5 @@
-// TraceSession: a Lua function while it is traced. Tensors from outside become inputs of the graph when the script first
-// touches them: for the extent of the trace their boxes hold symbols. Afterwards every box is as it was before.
+// TraceSession: a Lua function while it is traced. Tensors from outside become inputs of the graph when the script
+// first touches them: for the extent of the trace their boxes hold symbols. Afterwards every box is as it was before.
 #pragma once
 #include <deque>
 #include <optional>
@@ -20,15 +20,15 @@ class TraceSession final : public GraphBuilder {
 
   // A tensor from outside of the trace, or a `.grad` of one.
   struct Captured {
-    Box* box = nullptr;      // of kind tensor; kept alive by `boxes`
-    Ref<Cell> cell;          // of a gradient
+    Box* box = nullptr;  // of kind tensor; kept alive by `boxes`
+    Ref<Cell> cell;      // of a gradient
     TapeNode* leaf = nullptr;
     Value before, symbol;
-    Value now;               // of a lasting session: what the box holds within it
-    int32_t input = -1;      // of the graph; -1 for a gradient that is only written
-    int32_t owner = -1;      // of a gradient: index of the captured tensor that is its leaf
-    int32_t output = -1;     // of the graph, where the script rebound it
-    std::string op;          // what did
+    Value now;            // of a lasting session: what the box holds within it
+    int32_t input = -1;   // of the graph; -1 for a gradient that is only written
+    int32_t owner = -1;   // of a gradient: index of the captured tensor that is its leaf
+    int32_t output = -1;  // of the graph, where the script rebound it
+    std::string op;       // what did
   };
   // The freshness of a leaf's gradient, which Trainer reads and clears.
   struct Freshness {
@@ -68,16 +68,18 @@ class TraceSession final : public GraphBuilder {
 
   // Whether a value is a symbol that may be used now, and what the script read of its type.
   bool sees(const Value& value) const { return innermost->knows(value); }
-  void note(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) { innermost->guard(value, kind, dim, answer); }
+  void note(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
+    innermost->guard(value, kind, dim, answer);
+  }
 
-  GraphBuilder* innermost = this;           // this, or the builder of the body that is being traced
-  BodyBuilder* body = nullptr;              // the same where it is one
-  std::deque<Captured> captured;            // tensors and gradients, in order of first use
+  GraphBuilder* innermost = this;  // this, or the builder of the body that is being traced
+  BodyBuilder* body = nullptr;     // the same where it is one
+  std::deque<Captured> captured;   // tensors and gradients, in order of first use
   std::vector<Freshness> freshness;
   std::optional<bool> guards_recording, guards_training;
-  bool records = false;                     // a result was recorded inside, where no one recorded the call
-  std::string failed;                       // the first error that the script may not catch away
-  Reference boxes;                           // a table: index in `captured` → tensor
+  bool records = false;  // a result was recorded inside, where no one recorded the call
+  std::string failed;    // the first error that the script may not catch away
+  Reference boxes;       // a table: index in `captured` → tensor
 
  private:
   void capture(lua_State* L, Box& box, int i);
@@ -91,7 +93,7 @@ class TraceSession final : public GraphBuilder {
   uint64_t first_box_, first_token_;
   bool recording_, training_;
   bool lasting_, ended_ = false;
-  std::vector<int32_t> awake_;   // of a lasting session: captured boxes that hold symbols now
+  std::vector<int32_t> awake_;  // of a lasting session: captured boxes that hold symbols now
   std::unordered_map<const Box*, int32_t> places_;
   std::unordered_map<const Cell*, int32_t> cells_;
 };
@@ -102,8 +104,8 @@ void note_device(State& state, const Value& v);
 void note_rank(State& state, const Value& v);
 void note_shape(State& state, const Value& v);
 
-// The body of a combinator or of a backward function, while it is traced inside of a session. In the body of a combinator
-// tensors from outside hold inputs of the body, each its own, so that what the body writes to them is known.
+// The body of a combinator or of a backward function, while it is traced inside of a session. In the body of a
+// combinator tensors from outside hold inputs of the body, each its own, so that what the body writes to them is known.
 class BodyBuilder final : public GraphBuilder {
  public:
   enum class Kind { kBackward, kCombinator };
@@ -155,7 +157,7 @@ struct ProgramCall {
     int32_t box;
     int8_t expected;  // -1: not read
     bool after;
-    GradReq req;      // as which the trace wrote the gradient
+    GradReq req;  // as which the trace wrote the gradient
   };
   Ref<Program> program;
   int32_t boxes = 0;                  // tensors that a call passes
@@ -164,9 +166,9 @@ struct ProgramCall {
   std::vector<char> input_gradients;  // by input: whether it is the gradient
   std::vector<WriteBack> writes;
   std::vector<Fresh> fresh;
-  std::vector<int32_t> results;       // outputs of the graph that become new tensors
+  std::vector<int32_t> results;  // outputs of the graph that become new tensors
   std::optional<bool> recording, training;
-  bool records = false;               // gradients flow back from its results even where the call is not recorded
+  bool records = false;  // gradients flow back from its results even where the call is not recorded
 };
 
 // The program at stack index i; throws when there is none.
@@ -179,6 +181,6 @@ int replay_program(lua_State* L, State& state);
 void open_symbols(lua_State* L, State& state);  // core.symbols
 void open_control(lua_State* L, State& state);  // core.trace_loop, core.trace_branch
 void open_program(lua_State* L, State& state);  // core.run
-void open_trace(lua_State* L, State& state);  // core.trace, core.tracing
+void open_trace(lua_State* L, State& state);    // core.trace, core.tracing
 
 }  // namespace pg::vm

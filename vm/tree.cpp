@@ -15,7 +15,10 @@ void push_tree(lua_State* L, const Tree& tree) {
   need_stack(L, 8, "tree");
   lua_createtable(L, 0, 3);
   const bool leaf = tree.kind == Tree::Kind::kInput || tree.kind == Tree::Kind::kOutput;
-  lua_pushstring(L, tree.kind == Tree::Kind::kInput ? "input" : tree.kind == Tree::Kind::kOutput ? "output" : tree.kind == Tree::Kind::kTable ? "table" : "value");
+  lua_pushstring(L, tree.kind == Tree::Kind::kInput    ? "input"
+                    : tree.kind == Tree::Kind::kOutput ? "output"
+                    : tree.kind == Tree::Kind::kTable  ? "table"
+                                                       : "value");
   lua_setfield(L, -2, "kind");
   if (leaf) {
     lua_pushnumber(L, tree.index + 1);
@@ -38,7 +41,8 @@ void push_tree(lua_State* L, const Tree& tree) {
 Tree scalar_at(lua_State* L, int i) {
   Tree tree;
   switch (lua_type(L, i)) {
-    case LUA_TNIL: break;
+    case LUA_TNIL:
+      break;
     case LUA_TBOOLEAN:
       tree.kind = Tree::Kind::kBoolean;
       tree.boolean = lua_toboolean(L, i);
@@ -54,7 +58,8 @@ Tree scalar_at(lua_State* L, int i) {
       tree.text.assign(text, size);
       break;
     }
-    default: throw Error(fmt::format("graph: a {} cannot stand among arguments and results", luaL_typename(L, i)));
+    default:
+      throw Error(fmt::format("graph: a {} cannot stand among arguments and results", luaL_typename(L, i)));
   }
   return tree;
 }
@@ -62,7 +67,8 @@ Tree scalar_at(lua_State* L, int i) {
 std::vector<Tree> list_at(lua_State* L, int i, FunctionRef<int32_t(bool, int32_t)> place, int depth);
 
 Tree tree_at(lua_State* L, int i, FunctionRef<int32_t(bool, int32_t)> place, int depth) {
-  if (depth > kMaxTreeDepth) throw Error(fmt::format("graph: arguments or results nest more than {} deep", kMaxTreeDepth));
+  if (depth > kMaxTreeDepth)
+    throw Error(fmt::format("graph: arguments or results nest more than {} deep", kMaxTreeDepth));
   need_stack(L, 8, "tree");
   lua_getfield(L, i, "kind");
   const std::string kind = lua_tostring(L, -1) ? lua_tostring(L, -1) : "";

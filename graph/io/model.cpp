@@ -17,7 +17,7 @@ namespace {
   throw Error(fmt::format("graph: node {} ({}): {}", i, node.op ? node.op->name : node.name, what));
 }
 
-// Attributes ----------------------------------------------------------------------------------------------------------
+// Attributes --------------------------------------------------------------------------------------------------------
 
 void check_attr(const Graph& graph, size_t i, const AttrDef& def, const AttrValue& value) {
   if (value.index() == 0 && !def.optional && def.fallback.index() == 0)
@@ -58,7 +58,7 @@ void check_random(const Place& at, size_t i, const AttrValue& value) {
   check_tick(at, i, key->seed, key->tick);
 }
 
-// Nodes ---------------------------------------------------------------------------------------------------------------
+// Nodes -------------------------------------------------------------------------------------------------------------
 
 void check_arity(const Graph& graph, size_t i) {
   const Node& node = graph.nodes[i];
@@ -235,7 +235,7 @@ int depth_of(const Graph& graph, int depth) {
   return deepest;
 }
 
-// The rest of the model -----------------------------------------------------------------------------------------------
+// The rest of the model ---------------------------------------------------------------------------------------------
 
 void check_tree(const Model& model, const Tree& tree, bool arguments, std::vector<char>& seen, int depth) {
   const char* what = arguments ? "arguments" : "results";

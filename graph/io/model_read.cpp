@@ -93,8 +93,7 @@ class ModelReader : public JsonReader {
     seek(at);
   }
 
-  // Graphs
-  // ---------------------------------------------------------------------------------------------------------------
+  // Graphs ----------------------------------------------------------------------------------------------------------
 
   void read_graphs() {
     const size_t start = place();
@@ -196,8 +195,7 @@ class ModelReader : public JsonReader {
     return guard;
   }
 
-  // Nodes
-  // ------------------------------------------------------------------------------------------------------------------
+  // Nodes -----------------------------------------------------------------------------------------------------------
 
   void read_node(const Graph& graph, Node& node) {
     const auto at = fields({"op", "version", "kind", "name", "tensor", "in", "attrs", "types", "bodies", "heads",
@@ -456,8 +454,7 @@ class ModelReader : public JsonReader {
     node.constant = on_device(*value, node.types[0].device);
   }
 
-  // The rest
-  // -----------------------------------------------------------------------------------------------------------------
+  // The rest --------------------------------------------------------------------------------------------------------
 
   ModelInput read_input() {
     const auto at = fields({"name", "role", "grad_req", "differentiable", "constant", "lr_mult", "wd_mult"});
@@ -566,8 +563,7 @@ class ModelReader : public JsonReader {
     });
   }
 
-  // Tensors
-  // ------------------------------------------------------------------------------------------------------------------
+  // Tensors ---------------------------------------------------------------------------------------------------------
 
   const Value* find_tensor(const std::string& name) {
     if (places_.empty())
@@ -623,7 +619,8 @@ class ModelReader : public JsonReader {
 
 LoadedModel parse_model(std::string_view json, const ModelSource& source) {
   if (const size_t at = json.find_first_not_of(" \t\r\n"); at == json.npos || json[at] != '{')
-    throw Error(fmt::format("load: {}: at byte {}: expected an object: not a graph of perigee", source.name, std::min(at, json.size())));
+    throw Error(fmt::format("load: {}: at byte {}: expected an object: not a graph of perigee", source.name,
+                            std::min(at, json.size())));
   return ModelReader(json, source).read();
 }
 

@@ -1,11 +1,11 @@
-// Batch normalisation at inference, which specialization has turned into a scale and a shift for each channel: folded into
-// the weights and the bias of the convolution or product before it, or made plain arithmetic that fuses with its
+// Batch normalisation at inference, which specialization has turned into a scale and a shift for each channel: folded
+// into the weights and the bias of the convolution or product before it, or made plain arithmetic that fuses with its
 // neighbours.
 //
-// Folded only where nobody else reads the product, in float32 and float64, and where scaling the weights costs less than
-// scaling the result; with constant weights that happens once. (w s) x + (b s + t) rounds elsewhere than s (w x + b) + t:
-// results differ by a few units in the last place of the largest term of the sum, relatively 1e-5 in float32. The plain
-// form multiplies and adds with two roundings where the kernel of scale_shift may take one.
+// Folded only where nobody else reads the product, in float32 and float64, and where scaling the weights costs less
+// than scaling the result; with constant weights that happens once. (w s) x + (b s + t) rounds elsewhere than s (w x +
+// b) + t: results differ by a few units in the last place of the largest term of the sum, relatively 1e-5 in float32.
+// The plain form multiplies and adds with two roundings where the kernel of scale_shift may take one.
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/plan/fused.h"
@@ -34,7 +34,8 @@ class BatchNorms {
       const bool candidate = old.is("scale_shift") && old.types[0].device.is_cpu() && is_plain(old);
       const bool alone = candidate && uses_[size_t(old.inputs[0].node)] == 1;
       Node node = rewrite_.take(i);
-      if (!candidate || !(alone ? fold(i, node) || expand(i, node) : expand(i, node))) rewrite_.keep(i, rewrite_.append(std::move(node)));
+      if (!candidate || !(alone ? fold(i, node) || expand(i, node) : expand(i, node)))
+        rewrite_.keep(i, rewrite_.append(std::move(node)));
     }
     return without_dead_nodes(rewrite_.finish());
   }
@@ -47,7 +48,8 @@ class BatchNorms {
     const DType dtype = node.types[0].dtype;
     if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return false;
     for (const Operand& operand : node.inputs)
-      if (!operand.is_node() || rewrite_.old(size_t(operand.node)).types[size_t(operand.output)].dtype != dtype) return false;
+      if (!operand.is_node() || rewrite_.old(size_t(operand.node)).types[size_t(operand.output)].dtype != dtype)
+        return false;
     return true;
   }
 
@@ -77,7 +79,8 @@ class BatchNorms {
   bool fold(size_t i, const Node& node) {
     const Node product = graph().node(node.inputs[0]);
     if (!is_product(product)) return false;
-    const Operand &weight = product.inputs[1], &bias = product.inputs[2], &scale = node.inputs[1], &shift = node.inputs[2];
+    const Operand &weight = product.inputs[1], &bias = product.inputs[2], &scale = node.inputs[1],
+                  &shift = node.inputs[2];
     const Node& source = graph().node(weight);
     if (!(source.types[size_t(weight.output)].dtype == node.types[0].dtype)) return false;
     const bool constant = source.kind == NodeKind::kConstant && graph().node(scale).kind == NodeKind::kConstant;

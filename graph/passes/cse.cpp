@@ -1,8 +1,8 @@
 // Common subexpressions: of nodes that compute the same from the same, one stays.
 //
 // The same means equal op, attributes and operands (numbers bit by bit; either order for commutative ops) and types.
-// Ops with an effect or random state, and tensors whose elements are not set, are never merged. Equal constants are, up to
-// kCompareBytes. Which of the equal nodes stays: the first, so that the order still holds.
+// Ops with an effect or random state, and tensors whose elements are not set, are never merged. Equal constants are, up
+// to kCompareBytes. Which of the equal nodes stays: the first, so that the order still holds.
 #include <bit>
 #include <cstring>
 #include <string_view>
@@ -38,17 +38,21 @@ std::string_view bytes(const Value& v) {
 
 bool comparable(const Node& constant) {
   const Type& type = constant.types[0];
-  return type.device.is_cpu() && constant.constant.array().contiguous && constant.constant.array().buffer && bytes_of(type) <= kCompareBytes;
+  return type.device.is_cpu() && constant.constant.array().contiguous && constant.constant.array().buffer &&
+         bytes_of(type) <= kCompareBytes;
 }
 
 size_t hash_of(const Node& node) {
   size_t hash = std::hash<const void*>()(node.op);
   if (node.kind == NodeKind::kConstant)
-    mix(hash, comparable(node) ? std::hash<std::string_view>()(bytes(node.constant)) : std::hash<const void*>()(node.constant.array_ref().get()));
+    mix(hash, comparable(node) ? std::hash<std::string_view>()(bytes(node.constant))
+                               : std::hash<const void*>()(node.constant.array_ref().get()));
   size_t operands = 0;
   for (const Operand& operand : node.inputs) {
-    if (node.kind == NodeKind::kOp && commutes(node)) operands += hash_of(operand);
-    else mix(operands, hash_of(operand));
+    if (node.kind == NodeKind::kOp && commutes(node))
+      operands += hash_of(operand);
+    else
+      mix(operands, hash_of(operand));
   }
   mix(hash, operands);
   for (const Type& type : node.types) {

@@ -1,9 +1,9 @@
-// Epilogues: an activation behind linear or a convolution, and a bias added to a product, become part of it, so that the
-// result passes the caches once.
+// Epilogues: an activation behind linear or a convolution, and a bias added to a product, become part of it, so that
+// the result passes the caches once.
 //
-// Only where nobody else reads the value in between, and in the dtype of the product. The bits stay: the kernels add the
-// bias to the finished sum and apply the op's own activation. A bias is attached in float32 and float64 alone (the other
-// floats would round once less) and where the product runs in the same kernel with it.
+// Only where nobody else reads the value in between, and in the dtype of the product. The bits stay: the kernels add
+// the bias to the finished sum and apply the op's own activation. A bias is attached in float32 and float64 alone (the
+// other floats would round once less) and where the product runs in the same kernel with it.
 #include <cstring>
 
 #include "graph/passes/passes.h"
@@ -14,14 +14,18 @@ namespace {
 
 class Epilogues {
  public:
-  explicit Epilogues(Graph graph) : uses_(count_uses(graph)), rewrite_(std::move(graph)) { made_from_.resize(rewrite_.size()); }
+  explicit Epilogues(Graph graph) : uses_(count_uses(graph)), rewrite_(std::move(graph)) {
+    made_from_.resize(rewrite_.size());
+  }
 
   Graph run() {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       Node node = rewrite_.take(i);
       if (node.kind == NodeKind::kOp && node.types.size() == 1 && node.types[0].device.is_cpu()) {
-        if (node.is("add")) add_bias(node);
-        else add_activation(node);
+        if (node.is("add"))
+          add_bias(node);
+        else
+          add_activation(node);
       }
       const size_t at = rewrite_.append(std::move(node));
       made_from_.resize(at + 1, 0);
@@ -60,10 +64,13 @@ class Epilogues {
     Attrs attrs = make_attrs(op, {{"activation", std::string(activation)}});
     for (size_t k = 0; k < product->attrs.size(); ++k) attrs[k] = product->attrs[k];  // the first of conv_act
     if (!std::strcmp(activation, "leaky_relu")) attrs[size_t(op.attr_index("slope"))] = node.attrs[0];
-    node = make_node(graph(), op, Operands(product->inputs), std::move(attrs), product->line >= 0 ? product->line : node.line);
+    node = make_node(graph(), op, Operands(product->inputs), std::move(attrs),
+                     product->line >= 0 ? product->line : node.line);
   }
 
-  static bool full_precision(const Node& node) { return node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64; }
+  static bool full_precision(const Node& node) {
+    return node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64;
+  }
 
   void add_bias(Node& node) {
     if (!full_precision(node)) return;
@@ -101,7 +108,7 @@ class Epilogues {
     return graph().type(x).dtype == product.types[0].dtype && graph().type(weight).dtype == product.types[0].dtype;
   }
 
-  std::vector<int32_t> uses_;       // of the nodes of the old graph
+  std::vector<int32_t> uses_;  // of the nodes of the old graph
   Rewrite rewrite_;
   std::vector<int32_t> made_from_;  // the old node of each new one
 };

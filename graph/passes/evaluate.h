@@ -7,8 +7,8 @@
 
 namespace pg {
 
-// Whether a node is an op that answers the same whenever it is given the same: no effect, no random state, no values that
-// are left unset.
+// Whether a node is an op that answers the same whenever it is given the same: no effect, no random state, no values
+// that are left unset.
 bool is_pure(const Node& node);
 
 // The outputs of an op node on the CPU, contiguous; nothing where the op refuses the values (the run will say so).

@@ -23,10 +23,14 @@ bool is_filling(const Node& node) {
 std::optional<SmallVector<Value, 4>> known_operands(const Graph& graph, const Node& node) {
   SmallVector<Value, 4> values;
   for (const Operand& operand : node.inputs) {
-    if (operand.is_none()) values.emplace_back();
-    else if (operand.is_number()) values.emplace_back(operand.number);
-    else if (graph.node(operand).kind == NodeKind::kConstant) values.push_back(graph.node(operand).constant);
-    else return std::nullopt;
+    if (operand.is_none())
+      values.emplace_back();
+    else if (operand.is_number())
+      values.emplace_back(operand.number);
+    else if (graph.node(operand).kind == NodeKind::kConstant)
+      values.push_back(graph.node(operand).constant);
+    else
+      return std::nullopt;
   }
   return values;
 }

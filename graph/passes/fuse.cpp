@@ -1,11 +1,10 @@
 // Fusion: pointwise ops that feed each other, and at most one reduction at their end, become one kFused node.
 //
-// Greedy, in the order of the nodes: each joins the groups of its producers; then groups that read the same tensor join. A
-// group is a set of nodes over one shape (its
-// index space) that no path leaves and enters again, so that it can run as one step; values that others need are further
-// outputs of it, nothing is computed twice. Smaller operands stay inputs of the body with their own shape; a group of
-// one-element tensors joins a larger one when nobody else reads it. Bits stay: the kernels of bodies compute what the ops
-// do one by one. Ops with an effect keep their order.
+// Greedy, in the order of the nodes: each joins the groups of its producers; then groups that read the same tensor
+// join. A group is a set of nodes over one shape (its index space) that no path leaves and enters again, so that it can
+// run as one step; values that others need are further outputs of it, nothing is computed twice. Smaller operands stay
+// inputs of the body with their own shape; a group of one-element tensors joins a larger one when nobody else reads it.
+// Bits stay: the kernels of bodies compute what the ops do one by one. Ops with an effect keep their order.
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -39,7 +38,9 @@ std::vector<int32_t> joined(const std::vector<int32_t>& a, const std::vector<int
   return out;
 }
 
-bool contains(const std::vector<int32_t>& list, int32_t value) { return std::binary_search(list.begin(), list.end(), value); }
+bool contains(const std::vector<int32_t>& list, int32_t value) {
+  return std::binary_search(list.begin(), list.end(), value);
+}
 
 class Grouping {
  public:
@@ -108,7 +109,8 @@ class Grouping {
       own.space = graph_.type(node.inputs[0]).shape;
     }
     for (const Operand& operand : node.inputs)
-      if (operand.is_node() && of_[size_t(operand.node)] != of_[size_t(i)]) try_join(of_[size_t(operand.node)], of_[size_t(i)]);
+      if (operand.is_node() && of_[size_t(operand.node)] != of_[size_t(i)])
+        try_join(of_[size_t(operand.node)], of_[size_t(i)]);
     if (own.members.size() == 1 && own.reduction == i && of_[size_t(i)] == i) own.fusable = false;  // alone
   }
 
@@ -133,7 +135,8 @@ class Grouping {
   }
 
   bool reduces(const Node& node) const {
-    if (node.kind != NodeKind::kOp || node.types.size() != 1 || node.inputs.empty() || !node.inputs[0].is_node()) return false;
+    if (node.kind != NodeKind::kOp || node.types.size() != 1 || node.inputs.empty() || !node.inputs[0].is_node())
+      return false;
     const Type& reduced = graph_.type(node.inputs[0]);
     // A sum_to that sums nothing keeps -0; sums start from 0.
     if (numel(reduced.shape) == numel(node.types[0].shape) || numel(reduced.shape) == 0) return false;
@@ -173,13 +176,18 @@ class Grouping {
   void try_join(int32_t a, int32_t b) {
     const Group &x = groups_[size_t(a)], &y = groups_[size_t(b)];
     if (!x.fusable || !y.fusable || (x.reduction >= 0 && y.reduction >= 0)) return;
-    if ((x.reduction >= 0 && contains(y.sources, x.reduction)) || (y.reduction >= 0 && contains(x.sources, y.reduction))) return;
+    if ((x.reduction >= 0 && contains(y.sources, x.reduction)) ||
+        (y.reduction >= 0 && contains(x.sources, y.reduction)))
+      return;
     if (!one_space(x, y)) return;
     Group merged;
     merged.members = joined(x.members, y.members);
     for (int32_t source : joined(x.sources, y.sources))
       if (!contains(merged.members, source)) merged.sources.push_back(source);
-    merged.space = numel(x.space) > numel(y.space) || (numel(x.space) == numel(y.space) && x.space.size() >= y.space.size()) ? x.space : y.space;
+    merged.space =
+        numel(x.space) > numel(y.space) || (numel(x.space) == numel(y.space) && x.space.size() >= y.space.size())
+            ? x.space
+            : y.space;
     merged.fusable = true;
     merged.reduction = std::max(x.reduction, y.reduction);
     if (!within_limits(merged) || !make_neighbours(a, b)) return;
@@ -188,9 +196,9 @@ class Grouping {
     groups_[size_t(b)] = std::move(merged);
   }
 
-  // The groups stand in an order in which each comes after all that it reads. Moves those between a and b, which reads a:
-  // what b needs goes before a, the others after b, so that both can become one. Answers false where b needs a group that
-  // reads a, or the way is long.
+  // The groups stand in an order in which each comes after all that it reads. Moves those between a and b, which reads
+  // a: what b needs goes before a, the others after b, so that both can become one. Answers false where b needs a group
+  // that reads a, or the way is long.
   bool make_neighbours(int32_t a, int32_t b) {
     constexpr int32_t kMaxDistance = 512;  // bounds the work, and how far a value is kept from its reader
     const int32_t from = place_[size_t(a)], to = place_[size_t(b)];
@@ -260,14 +268,16 @@ class Writer {
     Node fused;
     fused.kind = NodeKind::kFused;
     Graph body;
-    std::unordered_map<int64_t, Operand> inside;   // by the operand in the new graph
-    std::unordered_map<int32_t, int32_t> places;   // of the members, by their old index
+    std::unordered_map<int64_t, Operand> inside;  // by the operand in the new graph
+    std::unordered_map<int32_t, int32_t> places;  // of the members, by their old index
     for (int32_t member : group.members) {
       Node node = rewrite_.old(size_t(member));
       for (Operand& operand : node.inputs) {
         if (!operand.is_node()) continue;
-        if (const auto at = places.find(operand.node); at != places.end()) operand.node = at->second;
-        else operand = input_for(rewrite_.translated(operand), fused, body, inside);
+        if (const auto at = places.find(operand.node); at != places.end())
+          operand.node = at->second;
+        else
+          operand = input_for(rewrite_.translated(operand), fused, body, inside);
       }
       keep_line(node, body, fused);
       places[member] = int32_t(body.nodes.size());
@@ -301,7 +311,8 @@ class Writer {
   void keep_line(Node& node, Graph& body, Node& fused) {
     const int32_t line = node.line;
     if (line < 0) return;
-    const bool refuses = !is_float(node.types[0].dtype) && (node.is("floor_divide") || node.is("remainder") || node.is("fmod") || node.is("pow"));
+    const bool refuses = !is_float(node.types[0].dtype) &&
+                         (node.is("floor_divide") || node.is("remainder") || node.is("fmod") || node.is("pow"));
     if (!refusing_ || refuses) fused.line = line;
     refusing_ |= refuses;
     body.lines.push_back(rewrite_.graph().lines[size_t(line)]);

@@ -1,5 +1,5 @@
-// Fills that are left: small `full` tensors, which simplification prefers to constants because pointwise ops take them as a
-// number, become constants once nobody can, so that no run fills them again.
+// Fills that are left: small `full` tensors, which simplification prefers to constants because pointwise ops take them
+// as a number, become constants once nobody can, so that no run fills them again.
 //
 // The elements are those that the op gives. Only on the CPU and up to kBytes each.
 #include "graph/passes/evaluate.h"

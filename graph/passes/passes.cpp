@@ -20,7 +20,8 @@ constexpr Pass kPasses[] = {
     {"sink", "computes after a loop, for all steps at once, what no step needs", sink, Pass::kClean},
     {"gather_gradients", "sums the gradients of all steps in one product after a loop", gather_gradients, Pass::kClean},
     {"bn_fold", "takes batch normalisation at inference into the weights before it", fold_batch_norm, Pass::kShape},
-    {"recompute", "makes large values again where cheap ops can instead of keeping them for long", recompute, Pass::kShape},
+    {"recompute", "makes large values again where cheap ops can instead of keeping them for long", recompute,
+     Pass::kShape},
     {"epilogue", "takes bias and activation into the product before them", attach_epilogues, Pass::kKernels},
     {"fuse", "makes one kernel of pointwise ops that feed each other", fuse, Pass::kKernels},
     {"materialize", "makes constants of the fills that are left", materialize, Pass::kKernels},
@@ -36,8 +37,10 @@ bool names(const std::vector<std::string>& list, const char* pass) {
 std::vector<std::string> words(const char* text) {
   std::vector<std::string> out(1);
   for (; text && *text; ++text) {
-    if (*text == ',') out.emplace_back();
-    else if (*text != ' ') out.back() += *text;
+    if (*text == ',')
+      out.emplace_back();
+    else if (*text != ' ')
+      out.back() += *text;
   }
   std::erase(out, "");
   return out;
@@ -45,11 +48,14 @@ std::vector<std::string> words(const char* text) {
 
 void check_names(const std::vector<std::string>& list, const char* where) {
   for (const std::string& name : list) {
-    if (name == "all" || std::any_of(std::begin(kPasses), std::end(kPasses), [&](const Pass& p) { return name == p.name; })) continue;
+    if (name == "all" ||
+        std::any_of(std::begin(kPasses), std::end(kPasses), [&](const Pass& p) { return name == p.name; }))
+      continue;
     std::vector<std::string_view> known;
     for (const Pass& pass : kPasses) known.push_back(pass.name);
     const std::string near = suggest(name, known);
-    throw Error(fmt::format("{}: no pass '{}'{}", where, name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+    throw Error(
+        fmt::format("{}: no pass '{}'{}", where, name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
   }
 }
 
@@ -83,7 +89,8 @@ bool lacks_kernel(const Graph& graph) {
 // Which passes a call runs.
 class Selection {
  public:
-  explicit Selection(const PassOptions& options) : options_(options), environment_(words(std::getenv("PERIGEE_DISABLE_PASSES"))) {
+  explicit Selection(const PassOptions& options)
+      : options_(options), environment_(words(std::getenv("PERIGEE_DISABLE_PASSES"))) {
     check_names(options.disabled, "optimize");
     check_names(options.enabled, "optimize");
     check_names(environment_, "PERIGEE_DISABLE_PASSES");
@@ -112,9 +119,7 @@ class Selection {
     return graph;
   }
 
-  static void check(const Pass& pass, const Graph& graph) try {
-    verify(graph);
-  } catch (const Error& error) {
+  static void check(const Pass& pass, const Graph& graph) try { verify(graph); } catch (const Error& error) {
     throw Error(fmt::format("pass {}: {}", pass.name, error.what()));
   }
 
@@ -129,7 +134,8 @@ void improve_bodies(Graph& graph, const Better& better) {
   for (Node& node : graph.nodes) {
     if (node.kind != NodeKind::kCond && node.kind != NodeKind::kLoop) continue;
     for (auto& body : node.bodies)
-      if (Graph improved = better(*body); !same_graph(improved, *body)) body = std::make_shared<const Graph>(std::move(improved));
+      if (Graph improved = better(*body); !same_graph(improved, *body))
+        body = std::make_shared<const Graph>(std::move(improved));
   }
 }
 

@@ -1,9 +1,9 @@
 // Passes: from a specialized graph (inputs, constants, ops, fused nodes) to a better one that computes the same.
 //
-// What every pass keeps: the inputs, all of them and in their order; the types of the outputs; ops with an effect, their
-// order too; NaN, infinities, the sign of zero and every other bit of the results. Where a pass may change the last bits,
-// the first lines of its file say how far. A run-time refusal (a singular matrix, an index out of range) of a node whose
-// outputs nobody needs goes with the node.
+// What every pass keeps: the inputs, all of them and in their order; the types of the outputs; ops with an effect,
+// their order too; NaN, infinities, the sign of zero and every other bit of the results. Where a pass may change the
+// last bits, the first lines of its file say how far. A run-time refusal (a singular matrix, an index out of range) of
+// a node whose outputs nobody needs goes with the node.
 #pragma once
 #include <span>
 #include <string>

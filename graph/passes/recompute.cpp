@@ -1,5 +1,5 @@
-// Recomputation: a large value that is needed again much later, as what forward keeps for backward is, and that a few cheap
-// ops make from values that stay in memory anyway, is made again there instead of kept: activations after a batch
+// Recomputation: a large value that is needed again much later, as what forward keeps for backward is, and that a few
+// cheap ops make from values that stay in memory anyway, is made again there instead of kept: activations after a batch
 // normalisation, whose gradient needs the tensor before it, and sums with a tensor that others keep.
 //
 // Only from values that live that long in any case. Bits stay: batch_norm_apply computes what batch_norm_train does.
@@ -11,9 +11,9 @@
 namespace pg {
 namespace {
 
-constexpr Bytes kLarge = Bytes(256 << 10);      // bytes; less is not worth a step
-constexpr int32_t kFar = 16;                    // nodes between a use and the next
-constexpr int kDepth = 3;                       // ops one after the other that make a value again
+constexpr Bytes kLarge = Bytes(256 << 10);  // bytes; less is not worth a step
+constexpr int32_t kFar = 16;                // nodes between a use and the next
+constexpr int kDepth = 3;                   // ops one after the other that make a value again
 
 class Recompute {
  public:
@@ -43,8 +43,8 @@ class Recompute {
   struct Plan {
     std::vector<int32_t> readers;  // ascending
     bool returned = false;
-    int32_t from = -1;             // readers from this one on take it made again; -1: it is kept
-    Operand made;                  // in the new graph
+    int32_t from = -1;  // readers from this one on take it made again; -1: it is kept
+    Operand made;       // in the new graph
   };
   const Plan& plan(const Operand& value) const { return plans_[size_t(value.node)]; }
 
@@ -72,7 +72,8 @@ class Recompute {
     if (node.kind == NodeKind::kInput || node.kind == NodeKind::kConstant || bytes_of(source_.type(value)) < kLarge)
       return true;
     if (value.output > 0) return false;
-    return plan(value).from < 0 && (plan(value).returned || (!plan(value).readers.empty() && plan(value).readers.back() >= at));
+    return plan(value).from < 0 &&
+           (plan(value).returned || (!plan(value).readers.empty() && plan(value).readers.back() >= at));
   }
   // Whether it is made again, at the latest now; what is read from here on only can be made earlier than it was to be.
   bool is_planned(const Operand& value, int32_t at) const {
@@ -117,7 +118,8 @@ class Recompute {
     };
     Operands inputs;
     if (node.is("batch_norm_train")) {
-      const Operand mean = rewrite_.translated(Operand::of(size_t(value.node), 1)), rstd = rewrite_.translated(Operand::of(size_t(value.node), 2));
+      const Operand mean = rewrite_.translated(Operand::of(size_t(value.node), 1)),
+                    rstd = rewrite_.translated(Operand::of(size_t(value.node), 2));
       inputs = {have(node.inputs[0]), mean, rstd, have(node.inputs[3]), have(node.inputs[4])};
     } else {
       for (const Operand& operand : node.inputs) inputs.push_back(have(operand));

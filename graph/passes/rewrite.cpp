@@ -7,9 +7,12 @@ namespace pg {
 SmallVector<Value, 4> typed_values(const Graph& graph, std::span<const Operand> operands) {
   SmallVector<Value, 4> values;
   for (const Operand& operand : operands) {
-    if (operand.is_number()) values.emplace_back(operand.number);
-    else if (operand.is_none()) values.emplace_back();
-    else values.emplace_back(Array::make(graph.type(operand)));
+    if (operand.is_number())
+      values.emplace_back(operand.number);
+    else if (operand.is_none())
+      values.emplace_back();
+    else
+      values.emplace_back(Array::make(graph.type(operand)));
   }
   return values;
 }
@@ -44,7 +47,8 @@ bool same_value(const AttrValue& a, const AttrValue& b) {
 }
 
 bool same_node(const Node& a, const Node& b) {
-  if (a.kind != b.kind || a.op != b.op || a.inputs.size() != b.inputs.size() || a.types.size() != b.types.size()) return false;
+  if (a.kind != b.kind || a.op != b.op || a.inputs.size() != b.inputs.size() || a.types.size() != b.types.size())
+    return false;
   for (size_t i = 0; i < a.inputs.size(); ++i)
     if (!(a.inputs[i] == b.inputs[i])) return false;
   for (size_t i = 0; i < a.types.size(); ++i)
@@ -107,8 +111,8 @@ void Rewrite::keep(size_t i, size_t at) {
 
 void Rewrite::replace(size_t i, size_t output, const Operand& by) {
   if (!(to_.type(by) == from_.nodes[i].types[output]))
-    throw Error(fmt::format("graph: a pass put {} in the place of output {} of node {}, which is {}", to_string(to_.type(by)), output, i,
-                            to_string(from_.nodes[i].types[output])));
+    throw Error(fmt::format("graph: a pass put {} in the place of output {} of node {}, which is {}",
+                            to_string(to_.type(by)), output, i, to_string(from_.nodes[i].types[output])));
   places_[first_[i] + output] = by;
 }
 

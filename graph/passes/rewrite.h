@@ -30,7 +30,7 @@ class Rewrite {
 
   size_t size() const { return from_.nodes.size(); }
   const Node& old(size_t i) const { return from_.nodes[i]; }
-  const Graph& graph() const { return to_; }             // what stands so far
+  const Graph& graph() const { return to_; }  // what stands so far
   Graph& graph() { return to_; }
   const std::vector<Operand>& old_outputs() const { return from_.outputs; }
 
@@ -51,7 +51,7 @@ class Rewrite {
 
  private:
   Graph from_, to_;
-  std::vector<size_t> first_;      // of the outputs of a node in places_
+  std::vector<size_t> first_;  // of the outputs of a node in places_
   std::vector<Operand> places_;
 };
 

@@ -1,11 +1,11 @@
 // Algebraic simplification: identities that keep dtype, shape and every bit.
 //
-// What follows from that: x * 0 stays (NaN, -0), x + 0 only goes for integers (-0 + 0 is 0) while x + -0 and x - 0 go for
-// all, products and sums of floats are not reordered, a conversion only goes where nothing was rounded. Nodes are given a
-// common form on the way: every fill is `full`, every change of shape `reshape_to`, every change of order `permute`, every
-// expansion `broadcast_to`. Operands of pointwise ops lose their expansions, and become numbers where they are one.
-// Kernels that add may follow the layout of what they read, so copies and expansions only move where that stays: before
-// pointwise ops, or between operands that are dense anyway.
+// What follows from that: x * 0 stays (NaN, -0), x + 0 only goes for integers (-0 + 0 is 0) while x + -0 and x - 0 go
+// for all, products and sums of floats are not reordered, a conversion only goes where nothing was rounded. Nodes are
+// given a common form on the way: every fill is `full`, every change of shape `reshape_to`, every change of order
+// `permute`, every expansion `broadcast_to`. Operands of pointwise ops lose their expansions, and become numbers where
+// they are one. Kernels that add may follow the layout of what they read, so copies and expansions only move where that
+// stays: before pointwise ops, or between operands that are dense anyway.
 #include "graph/passes/simplify.h"
 
 #include <bit>
@@ -24,7 +24,9 @@ Operand none() { return {}; }
 
 bool is_zero(const Operand& operand) { return is_number(operand, 0); }
 
-bool keeps_type(const Simplifier& s, const Operand& x, const Node& node) { return x.is_node() && s.type(x) == node.types[0]; }
+bool keeps_type(const Simplifier& s, const Operand& x, const Node& node) {
+  return x.is_node() && s.type(x) == node.types[0];
+}
 
 // x where `number` is the neutral element at its side and the other operand already has the type of the result.
 Operand other_if(const Simplifier& s, const Node& node, size_t at, double number) {
@@ -32,7 +34,9 @@ Operand other_if(const Simplifier& s, const Node& node, size_t at, double number
   return is_number(node.inputs[at], number) && keeps_type(s, x, node) ? x : none();
 }
 
-bool same_dtype(const Simplifier& s, const Operand& x, const Node& node) { return s.type(x).dtype == node.types[0].dtype; }
+bool same_dtype(const Simplifier& s, const Operand& x, const Node& node) {
+  return s.type(x).dtype == node.types[0].dtype;
+}
 
 // The operand of the `neg` behind an operand, computed in the dtype of the node.
 Operand negated(const Simplifier& s, const Operand& x, const Node& node) {
@@ -59,7 +63,8 @@ Operand simplify_sub(Simplifier& s, const Node& node) {
   const Operand x = other_if(s, node, 1, 0);
   if (!x.is_none()) return x;
   const Operand y = negated(s, node.inputs[1], node);
-  if (!y.is_none() && node.inputs[0].is_node() && same_dtype(s, node.inputs[0], node)) return s.emit("add", {node.inputs[0], y});
+  if (!y.is_none() && node.inputs[0].is_node() && same_dtype(s, node.inputs[0], node))
+    return s.emit("add", {node.inputs[0], y});
   return none();
 }
 
@@ -143,7 +148,8 @@ Operand simplify_to(Simplifier& s, const Node& node) {
   const Operand x = first->inputs[0];
   const Type &a = s.type(x), &b = s.type(node.inputs[0]), &c = node.types[0];
   if (!(a.device == c.device) || !(b.device == c.device) || !holds_all(a.dtype, b.dtype)) return none();
-  const bool alike = is_float(a.dtype) == is_float(b.dtype) || is_float(c.dtype) || c.dtype == DType::kBool || holds_all(a.dtype, c.dtype);
+  const bool alike = is_float(a.dtype) == is_float(b.dtype) || is_float(c.dtype) || c.dtype == DType::kBool ||
+                     holds_all(a.dtype, c.dtype);
   if (!alike) return none();
   return a == c ? x : s.emit("to", {x}, {{"dtype", c.dtype}});
 }
@@ -210,7 +216,8 @@ bool fits(const Simplifier& s, const Node& node, std::span<const Operand> inputs
   try {
     infer_types(*node.op, after, node.attrs, types);
     if (!(types[0] == node.types[0])) return false;
-    return !node.op->has(kPointwise) || pointwise_compute_dtype(*node.op, before) == pointwise_compute_dtype(*node.op, after);
+    return !node.op->has(kPointwise) ||
+           pointwise_compute_dtype(*node.op, before) == pointwise_compute_dtype(*node.op, after);
   } catch (const Error&) {
     return false;
   }
@@ -218,7 +225,9 @@ bool fits(const Simplifier& s, const Node& node, std::span<const Operand> inputs
 
 }  // namespace
 
-bool is_number(const Operand& operand, double number) { return operand.is_number() && same_bits(operand.number, number); }
+bool is_number(const Operand& operand, double number) {
+  return operand.is_number() && same_bits(operand.number, number);
+}
 
 std::optional<double> number_everywhere(const Simplifier& s, const Operand& operand) {
   if (!operand.is_node()) return std::nullopt;
@@ -257,7 +266,11 @@ Operand Simplifier::emit(const char* op, std::initializer_list<Operand> inputs, 
 Operand Simplifier::emit(Node node) { return simplified(std::move(node)); }
 
 Operand Simplifier::full(const Type& type, double value) {
-  return emit("full", {}, {{"shape", Ints(type.shape.begin(), type.shape.end())}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
+  return emit("full", {},
+              {{"shape", Ints(type.shape.begin(), type.shape.end())},
+               {"value", value},
+               {"dtype", type.dtype},
+               {"device", type.device}});
 }
 
 Operand Simplifier::reshape(const Operand& x, const Dims& shape) {
@@ -277,7 +290,8 @@ Operand expand_after(Simplifier& s, const Node& node) {
   }
   if (!any) return {};
   const Node inner = make_node(s.graph(), *node.op, inputs, node.attrs, s.line);
-  if (inner.types[0].dtype != node.types[0].dtype || numel(inner.types[0].shape) >= numel(node.types[0].shape)) return {};
+  if (inner.types[0].dtype != node.types[0].dtype || numel(inner.types[0].shape) >= numel(node.types[0].shape))
+    return {};
   const Dims& shape = node.types[0].shape;
   return s.emit("broadcast_to", {s.emit(inner)}, {{"shape", Ints(shape.begin(), shape.end())}});
 }
@@ -308,14 +322,14 @@ Operand simplify_any_pointwise(Simplifier& s, const Node& node) {
 
 std::span<const SimplifyRow> arithmetic_rules() {
   static constexpr SimplifyRow kRows[] = {
-      {"add", simplify_add},        {"sub", simplify_sub},           {"mul", simplify_mul},
-      {"div", simplify_div},        {"pow", simplify_pow},           {"neg", simplify_involution},
-      {"abs", simplify_idempotent}, {"relu", simplify_idempotent},   {"logical_not", simplify_involution},
+      {"add", simplify_add},          {"sub", simplify_sub},         {"mul", simplify_mul},
+      {"div", simplify_div},          {"pow", simplify_pow},         {"neg", simplify_involution},
+      {"abs", simplify_idempotent},   {"relu", simplify_idempotent}, {"logical_not", simplify_involution},
       {"floor", simplify_idempotent}, {"ceil", simplify_idempotent}, {"round", simplify_idempotent},
       {"trunc", simplify_idempotent}, {"sign", simplify_idempotent}, {"relu_grad", simplify_relu_grad},
-      {"where", simplify_where},    {"to", simplify_to},             {"zeros", simplify_fill},
-      {"ones", simplify_fill},      {"zeros_like", simplify_fill},   {"ones_like", simplify_fill},
-      {"full_like", simplify_fill}, {"sum", simplify_sum},           {"sum_to", simplify_sum},
+      {"where", simplify_where},      {"to", simplify_to},           {"zeros", simplify_fill},
+      {"ones", simplify_fill},        {"zeros_like", simplify_fill}, {"ones_like", simplify_fill},
+      {"full_like", simplify_fill},   {"sum", simplify_sum},         {"sum_to", simplify_sum},
   };
   return kRows;
 }
@@ -329,7 +343,8 @@ const std::vector<std::vector<SimplifyRule>>& rules_by_id() {
     for (const auto& rows : {arithmetic_rules(), view_rules()})
       for (const SimplifyRow& row : rows) (*rules)[size_t(registry().require(row.op).id)].push_back(row.rule);
     for (const OpDef* op : registry().ops()) {
-      if (op->view && op->outputs.size() == 1 && !op->has(kListOutput)) (*rules)[size_t(op->id)].push_back(simplify_any_view);
+      if (op->view && op->outputs.size() == 1 && !op->has(kListOutput))
+        (*rules)[size_t(op->id)].push_back(simplify_any_view);
       if (op->has(kPointwise)) (*rules)[size_t(op->id)].push_back(simplify_any_pointwise);
     }
     return rules;
@@ -361,7 +376,8 @@ std::vector<char> read_elementwise(const Graph& graph) {
   std::vector<char> only(graph.nodes.size(), true);
   for (const Node& node : graph.nodes)
     for (const Operand& operand : node.inputs)
-      if (operand.is_node() && !(node.kind == NodeKind::kOp && node.op->has(kPointwise))) only[size_t(operand.node)] = false;
+      if (operand.is_node() && !(node.kind == NodeKind::kOp && node.op->has(kPointwise)))
+        only[size_t(operand.node)] = false;
   for (const Operand& output : graph.outputs) only[size_t(output.node)] = false;
   return only;
 }

@@ -27,8 +27,8 @@ class Simplifier {
   // The simplest operands for the outputs of a node: what a rule answers, or the node itself.
   Operand simplified(Node node);
 
-  // Whether the elements behind an operand lie row-major without gaps whatever the run: kernels that add may do so in the
-  // order of the layout, so a rule may hand another operand to them only when both are dense.
+  // Whether the elements behind an operand lie row-major without gaps whatever the run: kernels that add may do so in
+  // the order of the layout, so a rule may hand another operand to them only when both are dense.
   bool is_dense(const Operand& operand) const;
 
   // Of the node that is being simplified:

@@ -14,15 +14,18 @@ Ints to_ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
 Operand simplify_reshape(Simplifier& s, const Node& node) {
   Operand x = node.inputs[0];
   // Behind a view the first change of shape may have been a copy.
-  if (const Node* inner = s.producer(x, "reshape_to"); inner && (s.read_elementwise || s.is_dense(inner->inputs[0]))) x = inner->inputs[0];
+  if (const Node* inner = s.producer(x, "reshape_to"); inner && (s.read_elementwise || s.is_dense(inner->inputs[0])))
+    x = inner->inputs[0];
   const Dims& shape = node.types[0].shape;
   if (s.type(x).shape == shape) return x;
-  if (const auto number = number_everywhere(s, x); number && s.producer(x, "full")) return s.full(node.types[0], *number);
+  if (const auto number = number_everywhere(s, x); number && s.producer(x, "full"))
+    return s.full(node.types[0], *number);
   if (node.is("reshape_to") && x == node.inputs[0]) return {};
   return s.emit("reshape_to", {x}, {{"shape", to_ints(shape)}});
 }
 
-// Which dim of the input each dim of the output is: the op's own view of an array whose strides are the places of its dims.
+// Which dim of the input each dim of the output is: the op's own view of an array whose strides are the places of its
+// dims.
 Dims order_of(const Node& node, const Type& type) {
   const Ref<Array> marked = Array::make(type);
   for (int d = 0; d < type.shape.size(); ++d) marked->strides[d] = d;
@@ -114,12 +117,12 @@ Operand simplify_any_view(Simplifier& s, const Node& node) {
 
 std::span<const SimplifyRow> view_rules() {
   static constexpr SimplifyRow kRows[] = {
-      {"reshape", simplify_reshape},     {"reshape_to", simplify_reshape},    {"reshape_as", simplify_reshape},
-      {"flatten", simplify_reshape},     {"squeeze", simplify_reshape},       {"unsqueeze", simplify_reshape},
-      {"permute", simplify_permute},     {"transpose", simplify_permute},     {"t", simplify_permute},
-      {"moveaxis", simplify_permute},    {"movedim", simplify_permute},       {"expand", simplify_expand},
-      {"broadcast_to", simplify_expand}, {"expand_as", simplify_expand},      {"sum_to", simplify_sum_to},
-      {"clone", simplify_copy},         {"contiguous", simplify_copy},
+      {"reshape", simplify_reshape},     {"reshape_to", simplify_reshape}, {"reshape_as", simplify_reshape},
+      {"flatten", simplify_reshape},     {"squeeze", simplify_reshape},    {"unsqueeze", simplify_reshape},
+      {"permute", simplify_permute},     {"transpose", simplify_permute},  {"t", simplify_permute},
+      {"moveaxis", simplify_permute},    {"movedim", simplify_permute},    {"expand", simplify_expand},
+      {"broadcast_to", simplify_expand}, {"expand_as", simplify_expand},   {"sum_to", simplify_sum_to},
+      {"clone", simplify_copy},          {"contiguous", simplify_copy},
   };
   return kRows;
 }

@@ -63,8 +63,7 @@ class Planner {
   }
 
  private:
-  // --- values
-  // ---------------------------------------------------------------------------------------------------------
+  // --- values ------------------------------------------------------------------------------------------------------
   int32_t add_storage(Storage::Kind kind, const Type& type, int32_t index = -1) {
     Storage s;
     s.kind = kind;
@@ -445,8 +444,7 @@ class Planner {
                             drafts_.begin());
   }
 
-  // --- outputs
-  // --------------------------------------------------------------------------------------------------------
+  // --- outputs -----------------------------------------------------------------------------------------------------
   bool covers_storage(int32_t value) {
     return layout(value).contiguous && layout(value).offset == 0 &&
            bytes_of(layout(value).type) == storage_of(value).bytes;
@@ -482,8 +480,7 @@ class Planner {
     return {values_[size_t(value)].storage, values_[size_t(value)].layout, values_[size_t(value)].root};
   }
 
-  // --- memory
-  // ---------------------------------------------------------------------------------------------------------
+  // --- memory ------------------------------------------------------------------------------------------------------
   void find_lifetimes() {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       for (int32_t v : drafts_[s].out) {
@@ -583,8 +580,7 @@ class Planner {
     for (size_t i = 0; i < blocks.size(); ++i) plan_->storages[owners[i]].offset = blocks[i].offset.count();
   }
 
-  // --- steps
-  // ----------------------------------------------------------------------------------------------------------
+  // --- steps -------------------------------------------------------------------------------------------------------
   int32_t emit_view(int32_t value) {
     if (value < 0) {
       plan_->views.emplace_back();

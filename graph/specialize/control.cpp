@@ -44,7 +44,7 @@ Values Specializer::emit_control(std::shared_ptr<Applied> applied,
   return out;
 }
 
-// Branches ------------------------------------------------------------------------------------------------------------
+// Branches ----------------------------------------------------------------------------------------------------------
 
 Values Specializer::cond(const Node& node, const Values& in) {
   auto applied = std::make_shared<Applied>();
@@ -135,7 +135,7 @@ Values Specializer::cond_gradient(const Applied& applied, std::span<const Value>
   return grads;
 }
 
-// Loops ---------------------------------------------------------------------------------------------------------------
+// Loops -------------------------------------------------------------------------------------------------------------
 
 // Makes the second body of a conditional loop of a trace an operand, what it says at first, and the first output of the
 // body.

@@ -167,12 +167,16 @@ struct Source {
   Wide all;
   HWY_INLINE Source(Memory memory, int32_t entry, int64_t i, int32_t mask) {
     p = reinterpret_cast<const typename K::T*>(memory[entry]);
-    if constexpr (scalar) all = K::load_one(WideTag(), p);
-    else p += i & mask;
+    if constexpr (scalar)
+      all = K::load_one(WideTag(), p);
+    else
+      p += i & mask;
   }
   HWY_INLINE Wide operator[](int k) const {
-    if constexpr (scalar) return all;
-    else return K::load(WideTag(), p + k * int64_t(hn::Lanes(WideTag())));
+    if constexpr (scalar)
+      return all;
+    else
+      return K::load(WideTag(), p + k * int64_t(hn::Lanes(WideTag())));
   }
 };
 template <class K>

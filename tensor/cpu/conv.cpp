@@ -88,7 +88,11 @@ struct Direct {
   int64_t icg, ocg, depth, plane;
 
   Direct(const ConvShape& shape, int64_t group)
-      : s(shape), plan(shape, kBlockCols<T>, group), icg(s.ic / s.groups), ocg(s.oc / s.groups), depth(plan.depth()),
+      : s(shape),
+        plan(shape, kBlockCols<T>, group),
+        icg(s.ic / s.groups),
+        ocg(s.oc / s.groups),
+        depth(plan.depth()),
         plane(s.out_plane()) {}
 
   int64_t block_cols(int64_t group, int64_t block) const {
@@ -153,7 +157,8 @@ struct Direct {
 
   // Packing may leave garbage behind the last column, which the zeros of the other factor do not cancel if it is NaN.
   void clear_tail(T* panel, int64_t cols) const {
-    for (int64_t r = 0; r < depth; ++r) std::fill(panel + r * kBlockCols<T> + cols, panel + (r + 1) * kBlockCols<T>, T(0));
+    for (int64_t r = 0; r < depth; ++r)
+      std::fill(panel + r * kBlockCols<T> + cols, panel + (r + 1) * kBlockCols<T>, T(0));
   }
 };
 
@@ -164,16 +169,16 @@ void direct_forward(const Direct<T>& conv, const T* x, const T* w, const T* bias
   const int64_t macs = kBlockCols<T> * conv.depth * s.oc;
   parallel_for(conv.plan.groups() * per_group, std::max<int64_t>(1, kMacsPerTask / macs),
                [&](int64_t begin, int64_t end) {
-    int64_t current = -1;
-    const T* input = nullptr;
-    for (int64_t u = begin; u < end; ++u) {
-      const int64_t group = u / per_group, block = u % per_group;
-      if (block >= conv.plan.blocks_of(group).blocks()) continue;
-      if (group != current) input = group_input(conv.plan, s, x, group);
-      current = group;
-      conv.forward_block(input, group, block, w, bias, relu, y);
-    }
-  });
+                 int64_t current = -1;
+                 const T* input = nullptr;
+                 for (int64_t u = begin; u < end; ++u) {
+                   const int64_t group = u / per_group, block = u % per_group;
+                   if (block >= conv.plan.blocks_of(group).blocks()) continue;
+                   if (group != current) input = group_input(conv.plan, s, x, group);
+                   current = group;
+                   conv.forward_block(input, group, block, w, bias, relu, y);
+                 }
+               });
 }
 
 template <class T>
@@ -183,16 +188,16 @@ void direct_backward_data(const Direct<T>& conv, const T* dy, const T* w, T* dx)
   const int64_t macs = s.macs() / s.n * plan.group();
   parallel_for(plan.groups(), std::max<int64_t>(1, kMacsPerTask / std::max<int64_t>(1, macs)),
                [&](int64_t begin, int64_t end) {
-    for (int64_t group = begin; group < end; ++group) {
-      const int64_t images = plan.images_of(group);
-      T* out = dx + group * plan.group() * s.ic * s.in_plane();
-      T* sum = plan.padded() ? scratch<T>(ScratchSlot::kPad, plan.group() * plan.padded_image()) : out;
-      std::memset(sum, 0, static_cast<size_t>(images * plan.padded_image()) * sizeof(T));
-      for (int64_t block = 0; block < plan.blocks_of(group).blocks(); ++block)
-        conv.data_block(dy, group, block, w, sum);
-      if (plan.padded()) plan.crop(sum, images, out);
-    }
-  });
+                 for (int64_t group = begin; group < end; ++group) {
+                   const int64_t images = plan.images_of(group);
+                   T* out = dx + group * plan.group() * s.ic * s.in_plane();
+                   T* sum = plan.padded() ? scratch<T>(ScratchSlot::kPad, plan.group() * plan.padded_image()) : out;
+                   std::memset(sum, 0, static_cast<size_t>(images * plan.padded_image()) * sizeof(T));
+                   for (int64_t block = 0; block < plan.blocks_of(group).blocks(); ++block)
+                     conv.data_block(dy, group, block, w, sum);
+                   if (plan.padded()) plan.crop(sum, images, out);
+                 }
+               });
 }
 
 // Enough columns per product to hide the horizontal sums at its end, within the second-level cache.
@@ -283,8 +288,7 @@ bool large_forward(const ConvShape& s, const float* x, const float* w, const flo
 
 bool large_backward_data(const ConvShape& s, const float* dy, const float* w, float* dx) {
   return split_images(s, image_parts(s), [&](int64_t, int64_t first, int64_t images) {
-    return onednn_conv_backward_data(s, images, dy + first * s.oc * s.out_plane(), w,
-                                     dx + first * s.ic * s.in_plane());
+    return onednn_conv_backward_data(s, images, dy + first * s.oc * s.out_plane(), w, dx + first * s.ic * s.in_plane());
   });
 }
 
@@ -292,8 +296,7 @@ bool large_backward_weights(const ConvShape& s, const float* x, const float* dy,
   const int64_t size = s.oc * (s.ic / s.groups) * s.taps(), parts = weight_parts(size, s.n);
   float* partial = parts > 1 ? scratch<float>(ScratchSlot::kReduce, (parts - 1) * size) : nullptr;
   const bool ok = split_images(s, parts, [&](int64_t part, int64_t first, int64_t images) {
-    return onednn_conv_backward_weights(s, images, x + first * s.ic * s.in_plane(),
-                                        dy + first * s.oc * s.out_plane(),
+    return onednn_conv_backward_weights(s, images, x + first * s.ic * s.in_plane(), dy + first * s.oc * s.out_plane(),
                                         part == 0 ? dw : partial + (part - 1) * size);
   });
   if (ok) add_parts(dw, partial, parts, size);
@@ -363,16 +366,19 @@ std::optional<DirectConv> DirectConv::make(const ConvShape& s, ConvPart part) {
 
 void DirectConv::run(const float* a, const float* b, const float* bias, bool relu, float* out) const {
   switch (state_->part) {
-    case ConvPart::kForward: return direct_forward(state_->conv, a, b, bias, relu, out);
-    case ConvPart::kInputGradient: return direct_backward_data(state_->conv, a, b, out);
-    case ConvPart::kWeightGradient: return direct_backward_weights(state_->conv, a, b, out);
+    case ConvPart::kForward:
+      return direct_forward(state_->conv, a, b, bias, relu, out);
+    case ConvPart::kInputGradient:
+      return direct_backward_data(state_->conv, a, b, out);
+    case ConvPart::kWeightGradient:
+      return direct_backward_weights(state_->conv, a, b, out);
   }
 }
 
-#define PG_CONV(T)                                                                            \
-  template void conv_forward<T>(const ConvShape&, const T*, const T*, const T*, bool, T*);    \
-  template void conv_backward_data<T>(const ConvShape&, const T*, const T*, T*);              \
-  template void conv_backward_weights<T>(const ConvShape&, const T*, const T*, T*);           \
+#define PG_CONV(T)                                                                         \
+  template void conv_forward<T>(const ConvShape&, const T*, const T*, const T*, bool, T*); \
+  template void conv_backward_data<T>(const ConvShape&, const T*, const T*, T*);           \
+  template void conv_backward_weights<T>(const ConvShape&, const T*, const T*, T*);        \
   template void conv_backward_bias<T>(const ConvShape&, const T*, T*);
 PG_CONV(float)
 PG_CONV(double)

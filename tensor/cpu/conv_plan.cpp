@@ -44,8 +44,10 @@ BlockList ConvPlan::cut(int64_t images) const {
   list.piece = static_cast<int32_t>(piece);
   const auto add = [&](int64_t src, int64_t len) {
     const bool joins = !piece && filled > 0 && s.stride[2] == 1 && list.runs.back().src + list.runs.back().len == src;
-    if (joins) list.runs.back().len += static_cast<int32_t>(len);
-    else list.runs.push_back({src, static_cast<int32_t>(filled), static_cast<int32_t>(len)});
+    if (joins)
+      list.runs.back().len += static_cast<int32_t>(len);
+    else
+      list.runs.push_back({src, static_cast<int32_t>(filled), static_cast<int32_t>(len)});
     filled += len;
     if (filled == cols_) {
       filled = 0;

@@ -54,18 +54,20 @@ void move_pieces(const BlockRuns& runs, T* x, const int64_t* offsets, int64_t ro
   constexpr int64_t lanes = hn::MaxLanes(d);
   constexpr int kCount = kBlockCols<T> / kLen;
   int64_t src[kCount];
-PERIGEE_UNROLL
+  PERIGEE_UNROLL
   for (int i = 0; i < kCount; ++i) src[i] = runs.data[i].src;
   for (int64_t r = 0; r < rows; ++r, block += kBlockCols<T>) {
     T* from = x + offsets[r];
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int i = 0; i < kCount; ++i) {
-PERIGEE_UNROLL
+      PERIGEE_UNROLL
       for (int64_t l = 0; l < kLen; l += lanes) {
         T* outside = from + src[i] + l;
         T* inside = block + i * kLen + l;
-        if (kAdd) hn::StoreU(hn::Add(hn::LoadU(d, outside), hn::LoadU(d, inside)), d, outside);
-        else hn::StoreU(hn::LoadU(d, outside), d, inside);
+        if (kAdd)
+          hn::StoreU(hn::Add(hn::LoadU(d, outside), hn::LoadU(d, inside)), d, outside);
+        else
+          hn::StoreU(hn::LoadU(d, outside), d, inside);
       }
     }
   }
@@ -127,35 +129,37 @@ void multiply_tile(const Product<T>& p, int64_t tail) {
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V acc[MR][NV];
-PERIGEE_UNROLL
+  PERIGEE_UNROLL
   for (int i = 0; i < MR; ++i) {
     const V start = p.bias ? hn::Set(d, p.bias[i]) : hn::Zero(d);
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int j = 0; j < NV; ++j) acc[i][j] = start;
   }
   const T* a = p.a;
   const T* b = p.b;
   for (int64_t l = 0; l < p.k; ++l, a += p.a_col, b += p.ldb) {
     V bv[NV];
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int j = 0; j < NV; ++j) bv[j] = hn::LoadU(d, b + j * lanes);
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int i = 0; i < MR; ++i) {
       const V av = hn::Set(d, a[i * p.a_row]);
-PERIGEE_UNROLL
+      PERIGEE_UNROLL
       for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
   }
   const bool whole = tail == lanes;
-PERIGEE_UNROLL
+  PERIGEE_UNROLL
   for (int i = 0; i < MR; ++i) {
     T* row = p.c + i * p.ldc;
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int j = 0; j < NV; ++j) {
       V v = acc[i][j];
       if (p.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
-      if (j + 1 < NV || whole) hn::StoreU(v, d, row + j * lanes);
-      else store_part(d, v, row + j * lanes, tail);
+      if (j + 1 < NV || whole)
+        hn::StoreU(v, d, row + j * lanes);
+      else
+        store_part(d, v, row + j * lanes, tail);
     }
   }
 }
@@ -163,12 +167,18 @@ PERIGEE_UNROLL
 template <class T, int NV>
 void multiply_rows(int64_t rows, const Product<T>& p, int64_t tail) {
   switch (rows) {
-    case 1: return multiply_tile<T, 1, NV>(p, tail);
-    case 2: return multiply_tile<T, 2, NV>(p, tail);
-    case 3: return multiply_tile<T, 3, NV>(p, tail);
-    case 4: return multiply_tile<T, 4, NV>(p, tail);
-    case 5: return multiply_tile<T, 5, NV>(p, tail);
-    default: return multiply_tile<T, 6, NV>(p, tail);
+    case 1:
+      return multiply_tile<T, 1, NV>(p, tail);
+    case 2:
+      return multiply_tile<T, 2, NV>(p, tail);
+    case 3:
+      return multiply_tile<T, 3, NV>(p, tail);
+    case 4:
+      return multiply_tile<T, 4, NV>(p, tail);
+    case 5:
+      return multiply_tile<T, 5, NV>(p, tail);
+    default:
+      return multiply_tile<T, 6, NV>(p, tail);
   }
 }
 
@@ -215,8 +225,10 @@ HWY_INLINE auto fold_pair([[maybe_unused]] D d, V a, V b) {
   const hn::Half<D> h;
   const auto ha = hn::Add(hn::LowerHalf(h, a), hn::UpperHalf(h, a));
   const auto hb = hn::Add(hn::LowerHalf(h, b), hn::UpperHalf(h, b));
-  if constexpr (hn::MaxLanes(h) > 4) return fold_pair(h, ha, hb);
-  else return hn::Add(hn::InterleaveLower(h, ha, hb), hn::InterleaveUpper(h, ha, hb));
+  if constexpr (hn::MaxLanes(h) > 4)
+    return fold_pair(h, ha, hb);
+  else
+    return hn::Add(hn::InterleaveLower(h, ha, hb), hn::InterleaveUpper(h, ha, hb));
 }
 
 #endif
@@ -229,8 +241,10 @@ HWY_INLINE void add_sums(D d, const V (&v)[4], int rows, T* to, int64_t ld) {
     const hn::FixedTag<float, 4> d4;
     const auto ab = fold_pair(d, v[0], v[1]), ce = fold_pair(d, v[2], v[3]);
     HWY_ALIGN float s[4];
-    if constexpr (hn::MaxLanes(d) == 4) hn::Store(hn::Combine(d4, ce, ab), d4, s);
-    else hn::Store(hn::Add(hn::ConcatLowerLower(d4, ce, ab), hn::ConcatUpperUpper(d4, ce, ab)), d4, s);
+    if constexpr (hn::MaxLanes(d) == 4)
+      hn::Store(hn::Combine(d4, ce, ab), d4, s);
+    else
+      hn::Store(hn::Add(hn::ConcatLowerLower(d4, ce, ab), hn::ConcatUpperUpper(d4, ce, ab)), d4, s);
     for (int i = 0; i < rows; ++i) to[i * ld] += s[i];
     return;
   }
@@ -253,26 +267,26 @@ void dot_tile(const Dots<T>& p) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr int64_t kCols = kBlockCols<T>;
   V acc[MR][NR];
-PERIGEE_UNROLL
+  PERIGEE_UNROLL
   for (int i = 0; i < MR; ++i) {
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int j = 0; j < NR; ++j) acc[i][j] = hn::Zero(d);
   }
   const T *a = p.a, *b = p.b;
   for (int64_t block = 0; block < p.blocks; ++block, a += p.m * kCols, b += p.n * kCols) {
     for (int64_t l = 0; l < kCols; l += lanes) {
       V av[MR];
-PERIGEE_UNROLL
+      PERIGEE_UNROLL
       for (int i = 0; i < MR; ++i) av[i] = hn::LoadU(d, a + i * kCols + l);
-PERIGEE_UNROLL
+      PERIGEE_UNROLL
       for (int j = 0; j < NR; ++j) {
         const V bv = hn::LoadU(d, b + j * kCols + l);
-PERIGEE_UNROLL
+        PERIGEE_UNROLL
         for (int i = 0; i < MR; ++i) acc[i][j] = hn::MulAdd(av[i], bv, acc[i][j]);
       }
     }
   }
-PERIGEE_UNROLL
+  PERIGEE_UNROLL
   for (int j = 0; j < NR; ++j) {
     const V column[4] = {acc[0][j], acc[MR > 1 ? 1 : 0][j], acc[MR > 2 ? 2 : 0][j], acc[MR > 3 ? 3 : 0][j]};
     add_sums(d, column, MR, p.c + j, p.ldc);
@@ -282,14 +296,20 @@ PERIGEE_UNROLL
 template <class T, int MR>
 void dot_cols(int64_t cols, const Dots<T>& p) {
   switch (cols) {
-    case 1: return dot_tile<T, MR, 1>(p);
-    case 2: return dot_tile<T, MR, 2>(p);
-    case 3: return dot_tile<T, MR, 3>(p);
+    case 1:
+      return dot_tile<T, MR, 1>(p);
+    case 2:
+      return dot_tile<T, MR, 2>(p);
+    case 3:
+      return dot_tile<T, MR, 3>(p);
 #if HWY_TARGET == HWY_AVX3
-    case 5: return dot_tile<T, MR, 5>(p);
-    case 6: return dot_tile<T, MR, 6>(p);
+    case 5:
+      return dot_tile<T, MR, 5>(p);
+    case 6:
+      return dot_tile<T, MR, 6>(p);
 #endif
-    default: return dot_tile<T, MR, 4>(p);
+    default:
+      return dot_tile<T, MR, 4>(p);
   }
 }
 
@@ -301,12 +321,20 @@ void dot_add(int64_t m, int64_t n, int64_t blocks, const T* a, const T* b, T* c,
       const int64_t rows = even_part(m, kDotRows, i);
       const Dots<T> p{m, n, blocks, a + i * kBlockCols<T>, b + j * kBlockCols<T>, c + i * ldc + j, ldc};
       switch (rows) {
-        case 1: dot_cols<T, 1>(cols, p); break;
-        case 2: dot_cols<T, 2>(cols, p); break;
+        case 1:
+          dot_cols<T, 1>(cols, p);
+          break;
+        case 2:
+          dot_cols<T, 2>(cols, p);
+          break;
 #if HWY_TARGET == HWY_AVX3
-        case 4: dot_cols<T, 4>(cols, p); break;
+        case 4:
+          dot_cols<T, 4>(cols, p);
+          break;
 #endif
-        default: dot_cols<T, 3>(cols, p); break;
+        default:
+          dot_cols<T, 3>(cols, p);
+          break;
       }
       i += rows;
     }
@@ -331,20 +359,20 @@ T sum(const T* x, int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
-#define PG_CONV_SIMD(NAME, T)                                                                                      \
-  T sum_##NAME(const T* x, int64_t count) { return sum<T>(x, count); }                                             \
-  void pack_##NAME(const BlockRuns& runs, const T* x, const int64_t* offsets, int64_t rows, T* out) {              \
-    pack<T>(runs, x, offsets, rows, out);                                                                          \
-  }                                                                                                                \
-  void unpack_##NAME(const BlockRuns& runs, const T* in, const int64_t* offsets, int64_t rows, T* x) {             \
-    unpack<T>(runs, in, offsets, rows, x);                                                                         \
-  }                                                                                                                \
-  void multiply_##NAME(int64_t m, int64_t cols, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,   \
-                       int64_t ldb, const T* bias, bool relu, T* c, int64_t ldc) {                                 \
-    multiply<T>(m, cols, k, a, a_row, a_col, b, ldb, bias, relu, c, ldc);                                          \
-  }                                                                                                                \
-  void dot_add_##NAME(int64_t m, int64_t n, int64_t blocks, const T* a, const T* b, T* c, int64_t ldc) {           \
-    dot_add<T>(m, n, blocks, a, b, c, ldc);                                                                        \
+#define PG_CONV_SIMD(NAME, T)                                                                                    \
+  T sum_##NAME(const T* x, int64_t count) { return sum<T>(x, count); }                                           \
+  void pack_##NAME(const BlockRuns& runs, const T* x, const int64_t* offsets, int64_t rows, T* out) {            \
+    pack<T>(runs, x, offsets, rows, out);                                                                        \
+  }                                                                                                              \
+  void unpack_##NAME(const BlockRuns& runs, const T* in, const int64_t* offsets, int64_t rows, T* x) {           \
+    unpack<T>(runs, in, offsets, rows, x);                                                                       \
+  }                                                                                                              \
+  void multiply_##NAME(int64_t m, int64_t cols, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, \
+                       int64_t ldb, const T* bias, bool relu, T* c, int64_t ldc) {                               \
+    multiply<T>(m, cols, k, a, a_row, a_col, b, ldb, bias, relu, c, ldc);                                        \
+  }                                                                                                              \
+  void dot_add_##NAME(int64_t m, int64_t n, int64_t blocks, const T* a, const T* b, T* c, int64_t ldc) {         \
+    dot_add<T>(m, n, blocks, a, b, c, ldc);                                                                      \
   }
 PG_CONV_SIMD(f32, float)
 PG_CONV_SIMD(f64, double)
@@ -357,32 +385,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pg::cpu {
 
-#define PG_CONV_SIMD(NAME, T)                                                                                       \
-  HWY_EXPORT(pack_##NAME);                                                                                          \
-  HWY_EXPORT(unpack_##NAME);                                                                                        \
-  HWY_EXPORT(multiply_##NAME);                                                                                      \
-  HWY_EXPORT(dot_add_##NAME);                                                                                       \
-  HWY_EXPORT(sum_##NAME);                                                                                           \
-  template <>                                                                                                       \
-  T block_sum<T>(const T* x, int64_t count) {                                                                       \
-    return HWY_DYNAMIC_DISPATCH(sum_##NAME)(x, count);                                                              \
-  }                                                                                                                 \
-  template <>                                                                                                       \
-  void block_pack<T>(const BlockRuns& runs, const T* x, const int64_t* offsets, int64_t rows, T* out) {             \
-    HWY_DYNAMIC_DISPATCH(pack_##NAME)(runs, x, offsets, rows, out);                                                 \
-  }                                                                                                                 \
-  template <>                                                                                                       \
-  void block_unpack_add<T>(const BlockRuns& runs, const T* in, const int64_t* offsets, int64_t rows, T* x) {        \
-    HWY_DYNAMIC_DISPATCH(unpack_##NAME)(runs, in, offsets, rows, x);                                                \
-  }                                                                                                                 \
-  template <>                                                                                                       \
-  void block_multiply<T>(int64_t m, int64_t cols, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,  \
-                         int64_t ldb, const T* bias, bool relu, T* c, int64_t ldc) {                                \
-    HWY_DYNAMIC_DISPATCH(multiply_##NAME)(m, cols, k, a, a_row, a_col, b, ldb, bias, relu, c, ldc);                 \
-  }                                                                                                                 \
-  template <>                                                                                                       \
-  void block_dot_add<T>(int64_t m, int64_t n, int64_t blocks, const T* a, const T* b, T* c, int64_t ldc) {          \
-    HWY_DYNAMIC_DISPATCH(dot_add_##NAME)(m, n, blocks, a, b, c, ldc);                                               \
+#define PG_CONV_SIMD(NAME, T)                                                                                      \
+  HWY_EXPORT(pack_##NAME);                                                                                         \
+  HWY_EXPORT(unpack_##NAME);                                                                                       \
+  HWY_EXPORT(multiply_##NAME);                                                                                     \
+  HWY_EXPORT(dot_add_##NAME);                                                                                      \
+  HWY_EXPORT(sum_##NAME);                                                                                          \
+  template <>                                                                                                      \
+  T block_sum<T>(const T* x, int64_t count) {                                                                      \
+    return HWY_DYNAMIC_DISPATCH(sum_##NAME)(x, count);                                                             \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void block_pack<T>(const BlockRuns& runs, const T* x, const int64_t* offsets, int64_t rows, T* out) {            \
+    HWY_DYNAMIC_DISPATCH(pack_##NAME)(runs, x, offsets, rows, out);                                                \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void block_unpack_add<T>(const BlockRuns& runs, const T* in, const int64_t* offsets, int64_t rows, T* x) {       \
+    HWY_DYNAMIC_DISPATCH(unpack_##NAME)(runs, in, offsets, rows, x);                                               \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void block_multiply<T>(int64_t m, int64_t cols, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, \
+                         int64_t ldb, const T* bias, bool relu, T* c, int64_t ldc) {                               \
+    HWY_DYNAMIC_DISPATCH(multiply_##NAME)(m, cols, k, a, a_row, a_col, b, ldb, bias, relu, c, ldc);                \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void block_dot_add<T>(int64_t m, int64_t n, int64_t blocks, const T* a, const T* b, T* c, int64_t ldc) {         \
+    HWY_DYNAMIC_DISPATCH(dot_add_##NAME)(m, n, blocks, a, b, c, ldc);                                              \
   }
 PG_CONV_SIMD(f32, float)
 PG_CONV_SIMD(f64, double)

@@ -135,7 +135,9 @@ inline void transpose_unit(const T* from, int64_t, T* to, int64_t) {
   *to = *from;
 }
 template <class T>
-constexpr int64_t kUnit = sizeof(T) == 4 ? 4 : sizeof(T) == 8 ? 2 : 1;
+constexpr int64_t kUnit = sizeof(T) == 4   ? 4
+                          : sizeof(T) == 8 ? 2
+                                           : 1;
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
 
@@ -237,10 +239,14 @@ void copy_block(int size, const Dims& shape, const void* from, const Dims& from_
   if (numel(shape) == 0) return;
   const Layout layout = simplify(shape, from_strides, to_strides);
   switch (size) {
-    case 1: return copy_layout<uint8_t>(layout, from, to);
-    case 2: return copy_layout<uint16_t>(layout, from, to);
-    case 4: return copy_layout<uint32_t>(layout, from, to);
-    default: return copy_layout<uint64_t>(layout, from, to);
+    case 1:
+      return copy_layout<uint8_t>(layout, from, to);
+    case 2:
+      return copy_layout<uint16_t>(layout, from, to);
+    case 4:
+      return copy_layout<uint32_t>(layout, from, to);
+    default:
+      return copy_layout<uint64_t>(layout, from, to);
   }
 }
 
@@ -266,8 +272,9 @@ void fill_number(DType dtype, void* to, int64_t n, double number) {
     using T = typename decltype(tag)::type;
     T value;
     store_number(dtype, &value, number);
-    parallel_for(n, kParallelBytes / sizeof(T),
-                 [&](int64_t begin, int64_t end) { std::fill(static_cast<T*>(to) + begin, static_cast<T*>(to) + end, value); });
+    parallel_for(n, kParallelBytes / sizeof(T), [&](int64_t begin, int64_t end) {
+      std::fill(static_cast<T*>(to) + begin, static_cast<T*>(to) + end, value);
+    });
   });
 }
 

@@ -65,7 +65,8 @@ HWY_INLINE bool finite_extreme(const T* HWY_RESTRICT x, int64_t n, T* best) {
     s = hn::MulAdd(hn::Add(p, q), hn::Zero(d), s);
     t = hn::MulAdd(hn::Add(u, v), hn::Zero(d), t);
   }
-  for (; i + lanes <= n; i += lanes) a = pick(a, hn::LoadU(d, x + i)), s = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), s);
+  for (; i + lanes <= n; i += lanes)
+    a = pick(a, hn::LoadU(d, x + i)), s = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), s);
   if (!hn::AllTrue(d, hn::Eq(hn::Add(s, t), hn::Zero(d)))) return false;
   const auto all = pick(pick(a, b), pick(c, e));
   *best = hn::GetLane(kMax ? hn::MaxOfLanes(d, all) : hn::MinOfLanes(d, all));
@@ -117,7 +118,8 @@ int64_t row_extreme(const T* x, int64_t n) {
 
 // Rows r, …, r + count - 1 against the best so far. Most vectors beat nothing, which one comparison a row shows.
 template <bool kMax, class T, class I>
-HWY_INLINE void take_rows(const T* HWY_RESTRICT x, int64_t stride, int64_t r, int count, int64_t width, T* HWY_RESTRICT best, I* HWY_RESTRICT at) {
+HWY_INLINE void take_rows(const T* HWY_RESTRICT x, int64_t stride, int64_t r, int count, int64_t width,
+                          T* HWY_RESTRICT best, I* HWY_RESTRICT at) {
   const hn::ScalableTag<T> d;
   const hn::RebindToSigned<decltype(d)> di;
   const int64_t lanes = hn::Lanes(d);
@@ -126,7 +128,8 @@ HWY_INLINE void take_rows(const T* HWY_RESTRICT x, int64_t stride, int64_t r, in
     auto b = hn::LoadU(d, best + j);
     if (count == 4) {
       const auto p = unbeaten<kMax>(hn::LoadU(d, x + j), b), q = unbeaten<kMax>(hn::LoadU(d, x + stride + j), b);
-      const auto s = unbeaten<kMax>(hn::LoadU(d, x + 2 * stride + j), b), t = unbeaten<kMax>(hn::LoadU(d, x + 3 * stride + j), b);
+      const auto s = unbeaten<kMax>(hn::LoadU(d, x + 2 * stride + j), b),
+                 t = unbeaten<kMax>(hn::LoadU(d, x + 3 * stride + j), b);
       if (HWY_LIKELY(hn::AllTrue(d, hn::And(hn::And(p, q), hn::And(s, t))))) continue;
     }
     auto i = hn::LoadU(di, at + j);

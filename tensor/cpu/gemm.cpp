@@ -30,8 +30,8 @@ const float* contiguous_rows(int64_t rows, int64_t k, const float* x, int64_t ld
   return out;
 }
 
-// How a product is computed. It depends on the whole product, not on the part that a thread computes, so that the bits are the
-// same with any number of threads.
+// How a product is computed. It depends on the whole product, not on the part that a thread computes, so that the bits
+// are the same with any number of threads.
 enum class Path { kRows, kColumns, kPrimitive, kOwn };
 
 // Up to so many rows, a product with a transposed right side is fastest as dot products of kGemvMaxRows rows at a time.
@@ -64,7 +64,8 @@ void multiply_columns(const Problem& p, const float* a, const float* b, float* c
 void multiply(Path path, const Problem& p, const float* a, const float* b, float* c) {
   if (path == Path::kRows) return multiply_rows(p, a, b, c);
   if (path == Path::kColumns) return multiply_columns(p, a, b, c);
-  if (path == Path::kPrimitive && onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc)) return;
+  if (path == Path::kPrimitive && onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc))
+    return;
   gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
 }
 
@@ -170,36 +171,40 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
     const GemvEpilogue e{bias ? bias + first : nullptr, relu};
     gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, e);
   };
-  if (n * k <= 2 * kGemvWeightsPerTask) part(0, units);
-  else parallel_for(units, grain, part);
+  if (n * k <= 2 * kGemvWeightsPerTask)
+    part(0, units);
+  else
+    parallel_for(units, grain, part);
 }
 
 }  // namespace
 
-// Elsewhere the own product is as fast. Products that are not of this form stay away from oneDNN: how it cuts the sums, and so
-// their bits, depends on the part of the product that a thread computes.
+// Elsewhere the own product is as fast. Products that are not of this form stay away from oneDNN: how it cuts the sums,
+// and so their bits, depends on the part of the product that a thread computes.
 bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) {
   return m >= 16 && m <= 512 && m * n * k >= 100000 && m * n * k <= kOneDnnMacsPerCall && n > kGemvMaxRows;
 }
 
 template <class T>
-void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
-          int64_t ldc) {
+void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
+          T* c, int64_t ldc) {
   product<T>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c);
 }
 
-void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
-               const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
+void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a,
+               int64_t lda, const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
   const bool brain = kind == HalfKind::kBFloat16;
   if (brain && m * n * k >= kMacsPerTask && !trans_a && multiply_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc)) return;
   const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
-  if (brain) gemm_widened<BFloat16>(p, a, b, c);
-  else gemm_widened<Half>(p, a, b, c);
+  if (brain)
+    gemm_widened<BFloat16>(p, a, b, c);
+  else
+    gemm_widened<Half>(p, a, b, c);
 }
 
 template <class T>
-void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a,
-                  int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                  const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
   const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
   if (m == 0 || n == 0) return;
   const Path path = path_of(p, a);
@@ -210,8 +215,10 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
   }
   parallel_for(count, std::max<int64_t>(1, kMacsPerTask / macs), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      if (k == 0) clear(p, c + i * s.c);
-      else multiply(path, p, a + i * s.a, b + i * s.b, c + i * s.c);
+      if (k == 0)
+        clear(p, c + i * s.c);
+      else
+        multiply(path, p, a + i * s.a, b + i * s.b, c + i * s.c);
     }
   });
 }
@@ -225,10 +232,10 @@ void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bi
   finish_rows(m, n, bias, relu, y);
 }
 
-#define PG_GEMM(T)                                                                                                            \
-  template void gemm<T>(bool, bool, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, T*, int64_t);            \
-  template void gemm_batched<T>(int64_t, BatchStrides, bool, bool, int64_t, int64_t, int64_t, const T*, int64_t, const T*,    \
-                                int64_t, T*, int64_t);                                                                        \
+#define PG_GEMM(T)                                                                                                 \
+  template void gemm<T>(bool, bool, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, T*, int64_t); \
+  template void gemm_batched<T>(int64_t, BatchStrides, bool, bool, int64_t, int64_t, int64_t, const T*, int64_t,   \
+                                const T*, int64_t, T*, int64_t);                                                   \
   template void linear<T>(int64_t, int64_t, int64_t, const T*, const T*, const T*, bool, T*);
 PG_GEMM(float)
 PG_GEMM(double)

@@ -1,6 +1,6 @@
-// The loops are those of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008): a block
-// of b that fits the last-level cache and a block of a that fits the second-level cache are packed in the order in which the
-// register tile reads them, so that the innermost loop only loads forward.
+// The loops are those of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008):
+// a block of b that fits the last-level cache and a block of a that fits the second-level cache are packed in the order
+// in which the register tile reads them, so that the innermost loop only loads forward.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/gemm_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -24,9 +24,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int kVectors = 2;
 template <class T>
-constexpr int64_t kCols = kVectors * int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
+constexpr int64_t kCols = kVectors* int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
 
-// Sizes of the packed blocks: kDepth x kCols of b stay in the first-level cache, kBlockRows x kDepth of a in the second.
+// Sizes of the packed blocks: kDepth x kCols of b stay in the first-level cache, kBlockRows x kDepth of a in the
+// second.
 constexpr int64_t kDepth = 256, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
 
@@ -160,15 +161,27 @@ struct Panels {
 
 // A packed block of a times panels of b.
 template <class T>
-void multiply_blocks(int64_t m, int64_t n, int64_t depth, const T* a, const Panels<T>& b, T* c, int64_t ldc, bool adds) {
+void multiply_blocks(int64_t m, int64_t n, int64_t depth, const T* a, const Panels<T>& b, T* c, int64_t ldc,
+                     bool adds) {
   for (int64_t j = 0; j < n; j += kCols<T>)
     for (int64_t i = 0; i < m; i += kRows) {
-      const Tile<T> tile{depth, a + i * depth, b.data + j / kCols<T> * b.panel, b.row, c + i * ldc + j, ldc,
-                         std::min<int64_t>(kRows, m - i), std::min(kCols<T>, n - j), adds};
-      if (tile.rows * 3 > kRows * 2) multiply_tile<T, kRows>(tile);
-      else if (tile.rows * 2 > kRows) multiply_tile<T, kRows * 2 / 3>(tile);
-      else if (tile.rows * 3 > kRows) multiply_tile<T, kRows / 2>(tile);
-      else multiply_tile<T, kRows / 3>(tile);
+      const Tile<T> tile{depth,
+                         a + i * depth,
+                         b.data + j / kCols<T> * b.panel,
+                         b.row,
+                         c + i * ldc + j,
+                         ldc,
+                         std::min<int64_t>(kRows, m - i),
+                         std::min(kCols<T>, n - j),
+                         adds};
+      if (tile.rows * 3 > kRows * 2)
+        multiply_tile<T, kRows>(tile);
+      else if (tile.rows * 2 > kRows)
+        multiply_tile<T, kRows * 2 / 3>(tile);
+      else if (tile.rows * 3 > kRows)
+        multiply_tile<T, kRows / 2>(tile);
+      else
+        multiply_tile<T, kRows / 3>(tile);
     }
 }
 
@@ -194,19 +207,20 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operan
         T* to = c + i * ldc + j;
         pack_block<kRows>(a.at(i, l), rows, depth, packed_a);
         multiply_blocks(rows, whole, depth, packed_a, {b.at(j, l).data, b.col, kCols<T>}, to, ldc, l > 0);
-        multiply_blocks(rows, cols - whole, depth, packed_a, {packed_b, kCols<T>, kCols<T> * depth}, to + whole, ldc, l > 0);
+        multiply_blocks(rows, cols - whole, depth, packed_a, {packed_b, kCols<T>, kCols<T> * depth}, to + whole, ldc,
+                        l > 0);
       }
     }
   }
 }
 
 // The columns of op(b) are the rows of its operand.
-#define PG_GEMM_SIMD(NAME, T)                                                                                              \
-  void gemm_##NAME(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,       \
-                   int64_t ldb, T* c, int64_t ldc) {                                                                       \
-    const Operand<T> oa = trans_a ? Operand<T>{a, 1, lda} : Operand<T>{a, lda, 1};                                         \
-    const Operand<T> ob = trans_b ? Operand<T>{b, ldb, 1} : Operand<T>{b, 1, ldb};                                         \
-    multiply(m, n, k, oa, ob, c, ldc);                                                                                     \
+#define PG_GEMM_SIMD(NAME, T)                                                                                        \
+  void gemm_##NAME(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
+                   int64_t ldb, T* c, int64_t ldc) {                                                                 \
+    const Operand<T> oa = trans_a ? Operand<T>{a, 1, lda} : Operand<T>{a, lda, 1};                                   \
+    const Operand<T> ob = trans_b ? Operand<T>{b, ldb, 1} : Operand<T>{b, 1, ldb};                                   \
+    multiply(m, n, k, oa, ob, c, ldc);                                                                               \
   }
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
@@ -219,12 +233,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pg::cpu {
 
-#define PG_GEMM_SIMD(NAME, T)                                                                                              \
-  HWY_EXPORT(gemm_##NAME);                                                                                                 \
-  template <>                                                                                                              \
-  void gemm_simd<T>(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,      \
-                    int64_t ldb, T* c, int64_t ldc) {                                                                      \
-    HWY_DYNAMIC_DISPATCH(gemm_##NAME)(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc);                                  \
+#define PG_GEMM_SIMD(NAME, T)                                                                                         \
+  HWY_EXPORT(gemm_##NAME);                                                                                            \
+  template <>                                                                                                         \
+  void gemm_simd<T>(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
+                    int64_t ldb, T* c, int64_t ldc) {                                                                 \
+    HWY_DYNAMIC_DISPATCH(gemm_##NAME)(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc);                             \
   }
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)

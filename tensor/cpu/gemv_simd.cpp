@@ -72,35 +72,33 @@ HWY_INLINE void nt_tile(int64_t n, int64_t k, const float* x, int64_t ldx, const
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V acc[M][R];
-PERIGEE_UNROLL
-  for (int m = 0; m < M; ++m)
-PERIGEE_UNROLL
-    for (int r = 0; r < R; ++r) acc[m][r] = hn::Zero(d);
+  PERIGEE_UNROLL
+  for (int m = 0; m < M; ++m) PERIGEE_UNROLL
+  for (int r = 0; r < R; ++r) acc[m][r] = hn::Zero(d);
   int64_t i = 0;
   for (; i + lanes <= k; i += lanes) {
     V xv[M];
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) xv[m] = hn::LoadU(d, x + m * ldx + i);
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int r = 0; r < R; ++r) {
       const V wv = hn::LoadU(d, w + r * ldw + i);
-PERIGEE_UNROLL
+      PERIGEE_UNROLL
       for (int m = 0; m < M; ++m) acc[m][r] = hn::MulAdd(wv, xv[m], acc[m][r]);
     }
   }
   if (i < k) {
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
       const V xv = load_part(d, x + m * ldx + i, k - i);
-PERIGEE_UNROLL
+      PERIGEE_UNROLL
       for (int r = 0; r < R; ++r) acc[m][r] = hn::MulAdd(load_part(d, w + r * ldw + i, k - i), xv, acc[m][r]);
     }
   }
-PERIGEE_UNROLL
-  for (int m = 0; m < M; ++m)
-PERIGEE_UNROLL
-    for (int r = 0; r < R; r += 4)
-      finish_4(acc[m][r], acc[m][r + 1], acc[m][r + 2], acc[m][r + 3], n + r, y + m * y_row + r * y_col, y_col, e);
+  PERIGEE_UNROLL
+  for (int m = 0; m < M; ++m) PERIGEE_UNROLL
+  for (int r = 0; r < R; r += 4)
+    finish_4(acc[m][r], acc[m][r + 1], acc[m][r + 2], acc[m][r + 3], n + r, y + m * y_row + r * y_col, y_col, e);
 }
 
 template <int M>
@@ -108,8 +106,7 @@ void nt_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, 
              int64_t y_col, const GemvEpilogue& e) {
   constexpr int kWide = M <= kWideRows ? 8 : 4;
   int64_t j = 0;
-  for (; j + kWide <= n; j += kWide)
-    nt_tile<M, kWide>(j, k, x, ldx, w + j * ldw, ldw, y + j * y_col, y_row, y_col, e);
+  for (; j + kWide <= n; j += kWide) nt_tile<M, kWide>(j, k, x, ldx, w + j * ldw, ldw, y + j * y_col, y_row, y_col, e);
   if (kWide == 8 && j + 4 <= n) {
     nt_tile<M, 4>(j, k, x, ldx, w + j * ldw, ldw, y + j * y_col, y_row, y_col, e);
     j += 4;
@@ -118,7 +115,7 @@ void nt_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, 
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (; j < n; ++j) {
     const float* row = w + j * ldw;
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
       const float* xr = x + m * ldx;
       V acc = hn::Zero(d);
@@ -135,10 +132,14 @@ PERIGEE_UNROLL
 void gemv_nt(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
              int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
   switch (m) {
-    case 1: return nt_rows<1>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
-    case 2: return nt_rows<2>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
-    case 3: return nt_rows<3>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
-    default: return nt_rows<4>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    case 1:
+      return nt_rows<1>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    case 2:
+      return nt_rows<2>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    case 3:
+      return nt_rows<3>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    default:
+      return nt_rows<4>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
   }
 }
 
@@ -166,29 +167,27 @@ HWY_INLINE void nn_tile(int64_t n, int64_t count, int64_t k, const float* x, int
   const int64_t last = count - (C - 1) * lanes;
   const bool whole = last == lanes;
   V acc[M][C];
-PERIGEE_UNROLL
-  for (int m = 0; m < M; ++m)
-PERIGEE_UNROLL
-    for (int c = 0; c < C; ++c) acc[m][c] = hn::Zero(d);
+  PERIGEE_UNROLL
+  for (int m = 0; m < M; ++m) PERIGEE_UNROLL
+  for (int c = 0; c < C; ++c) acc[m][c] = hn::Zero(d);
   for (int64_t i = 0; i < k; ++i) {
     const float* row = w + i * ldw;
     V wv[C];
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int c = 0; c < C - 1; ++c) wv[c] = hn::LoadU(d, row + c * lanes);
     wv[C - 1] = whole ? hn::LoadU(d, row + (C - 1) * lanes) : load_part(d, row + (C - 1) * lanes, last);
-PERIGEE_UNROLL
+    PERIGEE_UNROLL
     for (int m = 0; m < M; ++m) {
       const V xv = hn::Set(d, x[m * ldx + i]);
-PERIGEE_UNROLL
+      PERIGEE_UNROLL
       for (int c = 0; c < C; ++c) acc[m][c] = hn::MulAdd(wv[c], xv, acc[m][c]);
     }
   }
-PERIGEE_UNROLL
-  for (int m = 0; m < M; ++m)
-PERIGEE_UNROLL
-    for (int c = 0; c < C; ++c)
-      finish_vector(acc[m][c], n + c * lanes, std::min(lanes, count - c * lanes), y + m * y_row + c * lanes * y_col,
-                    y_col, e);
+  PERIGEE_UNROLL
+  for (int m = 0; m < M; ++m) PERIGEE_UNROLL
+  for (int c = 0; c < C; ++c)
+    finish_vector(acc[m][c], n + c * lanes, std::min(lanes, count - c * lanes), y + m * y_row + c * lanes * y_col,
+                  y_col, e);
 }
 
 template <int M>
@@ -214,10 +213,14 @@ void nn_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, 
 void gemv_nn(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
              int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
   switch (m) {
-    case 1: return nn_rows<1>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
-    case 2: return nn_rows<2>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
-    case 3: return nn_rows<3>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
-    default: return nn_rows<4>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    case 1:
+      return nn_rows<1>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    case 2:
+      return nn_rows<2>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    case 3:
+      return nn_rows<3>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
+    default:
+      return nn_rows<4>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
   }
 }
 

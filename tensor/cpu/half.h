@@ -5,9 +5,17 @@
 
 namespace pg::cpu {
 
-inline void to_float(const Half* from, float* to, int64_t n) { converter(DType::kFloat16, DType::kFloat32)(n, from, 1, to); }
-inline void to_float(const BFloat16* from, float* to, int64_t n) { converter(DType::kBFloat16, DType::kFloat32)(n, from, 1, to); }
-inline void from_float(const float* from, Half* to, int64_t n) { converter(DType::kFloat32, DType::kFloat16)(n, from, 1, to); }
-inline void from_float(const float* from, BFloat16* to, int64_t n) { converter(DType::kFloat32, DType::kBFloat16)(n, from, 1, to); }
+inline void to_float(const Half* from, float* to, int64_t n) {
+  converter(DType::kFloat16, DType::kFloat32)(n, from, 1, to);
+}
+inline void to_float(const BFloat16* from, float* to, int64_t n) {
+  converter(DType::kBFloat16, DType::kFloat32)(n, from, 1, to);
+}
+inline void from_float(const float* from, Half* to, int64_t n) {
+  converter(DType::kFloat32, DType::kFloat16)(n, from, 1, to);
+}
+inline void from_float(const float* from, BFloat16* to, int64_t n) {
+  converter(DType::kFloat32, DType::kBFloat16)(n, from, 1, to);
+}
 
 }  // namespace pg::cpu

@@ -30,10 +30,14 @@ void with_positions(const KernelArgs& a, size_t input, int64_t size, F&& f) {
   const int64_t base = a.attr<int64_t>("index_base");
   const View& index = a.in[input];
   switch (index.dtype()) {
-    case DType::kUInt8: return f(Positions<uint8_t>{index.as<uint8_t>(), base, size});
-    case DType::kInt8: return f(Positions<int8_t>{index.as<int8_t>(), base, size});
-    case DType::kInt32: return f(Positions<int32_t>{index.as<int32_t>(), base, size});
-    default: return f(Positions<int64_t>{index.as<int64_t>(), base, size});
+    case DType::kUInt8:
+      return f(Positions<uint8_t>{index.as<uint8_t>(), base, size});
+    case DType::kInt8:
+      return f(Positions<int8_t>{index.as<int8_t>(), base, size});
+    case DType::kInt32:
+      return f(Positions<int32_t>{index.as<int32_t>(), base, size});
+    default:
+      return f(Positions<int64_t>{index.as<int64_t>(), base, size});
   }
 }
 
@@ -41,10 +45,14 @@ void with_positions(const KernelArgs& a, size_t input, int64_t size, F&& f) {
 template <class F>
 void visit_size(int size, F&& f) {
   switch (size) {
-    case 1: return f(TypeTag<uint8_t>{});
-    case 2: return f(TypeTag<uint16_t>{});
-    case 4: return f(TypeTag<uint32_t>{});
-    default: return f(TypeTag<uint64_t>{});
+    case 1:
+      return f(TypeTag<uint8_t>{});
+    case 2:
+      return f(TypeTag<uint16_t>{});
+    case 4:
+      return f(TypeTag<uint32_t>{});
+    default:
+      return f(TypeTag<uint64_t>{});
   }
 }
 

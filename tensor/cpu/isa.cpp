@@ -61,14 +61,12 @@ Isa isa() {
 
 const char* isa_name(Isa isa) { return kNames[int(isa)]; }
 
-const char* isa_error() {
-  return asked() < 0 ? "PERIGEE_MAX_ISA: expected avx512, avx2, sse4 or sse2" : nullptr;
-}
+const char* isa_error() { return asked() < 0 ? "PERIGEE_MAX_ISA: expected avx512, avx2, sse4 or sse2" : nullptr; }
 
 }  // namespace pg::cpu
 
-// Highway's own library has these two functions too, but measures the resolution of the clock whenever it is loaded: 3 ms that
-// every start of the program would pay. With these only Highway's headers are used.
+// Highway's own library has these two functions too, but measures the resolution of the clock whenever it is loaded: 3
+// ms that every start of the program would pay. With these only Highway's headers are used.
 namespace hwy {
 
 int64_t SupportedTargets() {

@@ -1,5 +1,5 @@
-// The instruction sets that kernels may use: those of the CPU, at most what the environment variable PERIGEE_MAX_ISA names.
-// Highway's dispatch, the own kernels and oneDNN all ask here.
+// The instruction sets that kernels may use: those of the CPU, at most what the environment variable PERIGEE_MAX_ISA
+// names. Highway's dispatch, the own kernels and oneDNN all ask here.
 #pragma once
 
 namespace pg::cpu {

@@ -57,8 +57,10 @@ class Output {
 // Calls f(tag, dtype) with the type to compute in: float64 as it is, everything else in float32.
 template <class F>
 void visit_compute(DType type, F f) {
-  if (type == DType::kFloat64) f(TypeTag<double>{}, DType::kFloat64);
-  else f(TypeTag<float>{}, DType::kFloat32);
+  if (type == DType::kFloat64)
+    f(TypeTag<double>{}, DType::kFloat64);
+  else
+    f(TypeTag<float>{}, DType::kFloat32);
 }
 
 // The last `dims` values at the end of three.
@@ -112,17 +114,20 @@ bool all_float32(const KernelArgs& args) {
 
 std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {
   if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv(conv_shape(args, args.in[0], args.in[1], args.out[0]), bool(args.in[2]), lasting & 2, cpu::Finish(args));
+  return cpu::prepare_conv(conv_shape(args, args.in[0], args.in[1], args.out[0]), bool(args.in[2]), lasting & 2,
+                           cpu::Finish(args));
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_by_input(const KernelArgs& args, uint32_t) {
   if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv_gradient(conv_shape(args, args.out[0], args.in[1], args.in[0]), cpu::ConvPart::kInputGradient);
+  return cpu::prepare_conv_gradient(conv_shape(args, args.out[0], args.in[1], args.in[0]),
+                                    cpu::ConvPart::kInputGradient);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_by_weight(const KernelArgs& args, uint32_t) {
   if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv_gradient(conv_shape(args, args.in[0], args.out[0], args.in[1]), cpu::ConvPart::kWeightGradient);
+  return cpu::prepare_conv_gradient(conv_shape(args, args.in[0], args.out[0], args.in[1]),
+                                    cpu::ConvPart::kWeightGradient);
 }
 
 void conv_by_input(const KernelArgs& args) {

@@ -93,14 +93,16 @@ void gather_rows(const Along& along, const T* x, const Dims& index_strides, P po
   });
 }
 
-void gather_along(const KernelArgs& a, const Dims& shape, int d, const Dims& x_strides, int64_t size, const Dims& index_strides) {
+void gather_along(const KernelArgs& a, const Dims& shape, int d, const Dims& x_strides, int64_t size,
+                  const Dims& index_strides) {
   const View &x = a.in[0], &out = a.out[0];
   check_positions(a, 1, size, true);
   if (out.numel() == 0) return;
   const Along along(shape, x_strides, d);
   visit_size(size_of(x.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_positions(a, 1, size, [&](auto position) { gather_rows(along, x.as<T>(), index_strides, position, out.as<T>()); });
+    with_positions(a, 1, size,
+                   [&](auto position) { gather_rows(along, x.as<T>(), index_strides, position, out.as<T>()); });
   });
 }
 
@@ -131,8 +133,8 @@ void pick_kernel(const KernelArgs& a) {
 
 // out[position] = or += src, in the order of the index where positions may meet.
 template <class T, class P, class F>
-void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src, const Dims& src_strides,
-                  F write) {
+void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src,
+                  const Dims& src_strides, F write) {
   const int64_t out_step = along.strides.back(), src_step = src_strides.back(), index_step = index_strides.back();
   const int64_t apart = along.apart(), rows = along.rows / apart;
   parallel_for(apart, kGrain / (rows * along.row) + 1, [&](int64_t begin, int64_t end) {
@@ -148,8 +150,10 @@ void scatter_rows(const Along& along, T* out, const Dims& index_strides, P posit
 
 template <class T>
 T plus(T a, T b) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return T(float(a) + float(b));
-  else return T(a + b);
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return T(float(a) + float(b));
+  else
+    return T(a + b);
 }
 
 // A value input in the dtype of the output: itself or a converted copy.
@@ -279,7 +283,8 @@ void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T
       for (int64_t o = begin; o < end; ++o) add(o, 0, x.inner);
     });
   } else {
-    parallel_for(x.inner, std::max<int64_t>(16, kGrain / count + 1), [&](int64_t begin, int64_t end) { add(0, begin, end); });
+    parallel_for(x.inner, std::max<int64_t>(16, kGrain / count + 1),
+                 [&](int64_t begin, int64_t end) { add(0, begin, end); });
   }
 }
 

@@ -110,7 +110,8 @@ void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, con
       poll_kernel();
       for (int64_t j = 0; j < p.n; ++j) {
         uint64_t sum = 0;
-        for (int64_t l = 0; l < p.k; ++l) sum += uint64_t(a[i * a_row + l * a_col]) * uint64_t(b[l * b_row + j * b_col]);
+        for (int64_t l = 0; l < p.k; ++l)
+          sum += uint64_t(a[i * a_row + l * a_col]) * uint64_t(b[l * b_row + j * b_col]);
         c[i * p.n + j] = static_cast<T>(sum);
       }
     }
@@ -123,10 +124,9 @@ void multiply(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, 
   } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
     const auto kind = std::is_same_v<T, Half> ? cpu::HalfKind::kFloat16 : cpu::HalfKind::kBFloat16;
     for (int64_t i = 0; i < count; ++i)
-      cpu::gemm_half(kind, p.a.transposed, p.b.transposed, p.m, p.n, p.k,
-                     reinterpret_cast<const uint16_t*>(a + i * s.a), p.a.ld,
-                     reinterpret_cast<const uint16_t*>(b + i * s.b), p.b.ld,
-                     reinterpret_cast<uint16_t*>(c + i * s.c), p.n);
+      cpu::gemm_half(
+          kind, p.a.transposed, p.b.transposed, p.m, p.n, p.k, reinterpret_cast<const uint16_t*>(a + i * s.a), p.a.ld,
+          reinterpret_cast<const uint16_t*>(b + i * s.b), p.b.ld, reinterpret_cast<uint16_t*>(c + i * s.c), p.n);
   } else {
     multiply_integers(count, s, p, a, b, c);
   }
@@ -190,8 +190,10 @@ void product_with_bias(const KernelArgs& args, bool relu) {
   const void* b = bias ? bias->data() : nullptr;
   visit_dtype(type, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T *px = static_cast<const T*>(x.data()), *pw = static_cast<const T*>(w.data()), *pb = static_cast<const T*>(b);
-    if constexpr (std::is_floating_point_v<T>) cpu::linear(m, n, k, px, pw, pb, relu, out.as<T>());
+    const T *px = static_cast<const T*>(x.data()), *pw = static_cast<const T*>(w.data()),
+            *pb = static_cast<const T*>(b);
+    if constexpr (std::is_floating_point_v<T>)
+      cpu::linear(m, n, k, px, pw, pb, relu, out.as<T>());
     else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
       linear_half(m, n, k, px, pw, pb, relu, out.as<T>());
   });
@@ -217,8 +219,10 @@ std::unique_ptr<const PreparedKernel> prepare_linear(const KernelArgs& args, uin
 
 template <class F>
 void visit_real(DType type, F f) {
-  if (type == DType::kFloat32) f(TypeTag<float>{});
-  else f(TypeTag<double>{});
+  if (type == DType::kFloat32)
+    f(TypeTag<float>{});
+  else
+    f(TypeTag<double>{});
 }
 
 // Calls f(place of the matrix, place of the other operand) for every batch index of the result.
@@ -246,7 +250,8 @@ void solve(const KernelArgs& args) {
   const int64_t n = a.size(a.rank() - 1);
   const int matrix_dims = is_vector_side(a.shape(), b.shape()) ? 1 : 2;
   const int64_t columns = matrix_dims == 1 ? 1 : b.shape().back();
-  const Dims batch = leading(out.shape(), matrix_dims), ba = leading(a.shape(), 2), bb = leading(b.shape(), matrix_dims);
+  const Dims batch = leading(out.shape(), matrix_dims), ba = leading(a.shape(), 2),
+             bb = leading(b.shape(), matrix_dims);
   const Dims sa = broadcast_strides(ba, leading(contiguous_strides(a.shape()), 2), batch);
   const Dims sb = broadcast_strides(bb, leading(contiguous_strides(b.shape()), matrix_dims), batch);
   visit_real(out.dtype(), [&](auto tag) {
@@ -284,8 +289,7 @@ void inverse(const KernelArgs& args) {
 void cholesky(const KernelArgs& args) {
   for_matrices(args, [&](int64_t n, const auto* a, auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
-    if (!cpu::cholesky<T>(n, a, out))
-      bad_argument(args.op.name, "a", "positive definite matrices", "one that is not");
+    if (!cpu::cholesky<T>(n, a, out)) bad_argument(args.op.name, "a", "positive definite matrices", "one that is not");
   });
 }
 
@@ -293,11 +297,14 @@ void cholesky(const KernelArgs& args) {
 
 void add_linalg_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"matmul", matmul, kStridedInputs}, {"mm", matmul, kStridedInputs},
-      {"bmm", matmul, kStridedInputs},    {"mv", matmul, kStridedInputs},
+      {"matmul", matmul, kStridedInputs},
+      {"mm", matmul, kStridedInputs},
+      {"bmm", matmul, kStridedInputs},
+      {"mv", matmul, kStridedInputs},
       {"linear", linear, kStridedInputs, prepare_linear},
       {"linear_act", linear_act, kStridedInputs, prepare_linear},
-      {"linalg_solve", solve},            {"linalg_inv", inverse},
+      {"linalg_solve", solve},
+      {"linalg_inv", inverse},
       {"linalg_cholesky", cholesky},
   };
   r.add_kernels(0, kRows);

@@ -37,7 +37,8 @@ std::vector<int64_t> read_labels(const KernelArgs& a, const char* op, const View
           continue;
         }
         if (label < base || label >= base + classes)
-          bad_argument(op, "target", fmt::format("labels from {} to {}, or ignore_index {}", base, classes - 1 + base, ignore),
+          bad_argument(op, "target",
+                       fmt::format("labels from {} to {}, or ignore_index {}", base, classes - 1 + base, ignore),
                        fmt::format("{} at position {}", label, i + 1));
         out[i] = label - base;
       }
@@ -53,7 +54,9 @@ struct Classes {
   std::vector<int64_t> labels;
 
   Classes(const KernelArgs& a, const char* op, const Dims& shape, const View& target, const View& w)
-      : lines(shape, class_dim(shape.size())), weight(w ? w.as<const T>() : nullptr), labels(read_labels(a, op, target, lines.n)) {}
+      : lines(shape, class_dim(shape.size())),
+        weight(w ? w.as<const T>() : nullptr),
+        labels(read_labels(a, op, target, lines.n)) {}
   int64_t samples() const { return lines.outer * lines.inner; }
   T factor(int64_t sample) const {  // of a sample that may be ignored
     const int64_t label = labels[size_t(sample)];
@@ -82,7 +85,8 @@ void nll(const KernelArgs& a) {
   const T* x = a.in[0].as<const T>();
   std::vector<T> losses(size_t(k.samples()), T(0));
   for (int64_t i = 0; i < k.samples(); ++i)
-    if (k.labels[size_t(i)] != kIgnored) losses[size_t(i)] = -x[k.place(i) + k.labels[size_t(i)] * k.lines.inner] * k.factor(i);
+    if (k.labels[size_t(i)] != kIgnored)
+      losses[size_t(i)] = -x[k.place(i) + k.labels[size_t(i)] * k.lines.inner] * k.factor(i);
   reduce_losses(a, k, losses, a.out[0].as<T>(), a.out[1].as<T>());
 }
 
@@ -94,7 +98,8 @@ void nll_dx(const KernelArgs& a) {
   T* dx = a.out[0].as<T>();
   std::fill(dx, dx + a.out[0].numel(), T(0));
   for (int64_t i = 0; i < k.samples(); ++i)
-    if (k.labels[size_t(i)] != kIgnored) dx[k.place(i) + k.labels[size_t(i)] * k.lines.inner] = -scale[one ? 0 : i] * k.factor(i);
+    if (k.labels[size_t(i)] != kIgnored)
+      dx[k.place(i) + k.labels[size_t(i)] * k.lines.inner] = -scale[one ? 0 : i] * k.factor(i);
 }
 
 double log_sum_exp(const double* x, int64_t n, int64_t stride) {

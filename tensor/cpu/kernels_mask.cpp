@@ -114,7 +114,8 @@ void mask_get_kernel(const KernelArgs& a) {
 
 void check_count(const KernelArgs& a, const char* name, int64_t rows, int64_t count) {
   if (rows != count)
-    bad_argument(a.op.name, name, fmt::format("{} rows, one for each true element of the mask", count), std::to_string(rows));
+    bad_argument(a.op.name, name, fmt::format("{} rows, one for each true element of the mask", count),
+                 std::to_string(rows));
 }
 
 void mask_get_backward_kernel(const KernelArgs& a) {
@@ -122,7 +123,7 @@ void mask_get_backward_kernel(const KernelArgs& a) {
   check_count(a, "dy", dy.size(0), count_true(mask.as<uint8_t>(), mask.numel()));
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   write_rows(mask.as<uint8_t>(), mask.numel(), dy.as<char>(), out.as<char>(),
-                   numel(rest_of(out, mask)) * size_of(out.dtype()));
+             numel(rest_of(out, mask)) * size_of(out.dtype()));
 }
 
 void mask_assign_kernel(const KernelArgs& a) {

@@ -21,7 +21,8 @@ constexpr int64_t kBlock = 4096;       // elements that stay in the cache
 constexpr int64_t kTile = 1024;        // columns taken together
 constexpr int64_t kRows = 64;          // rows of them that stay in the cache
 
-// A contiguous input seen as outer x n x inner, n the reduced elements; copied where its reduced dims do not lie together.
+// A contiguous input seen as outer x n x inner, n the reduced elements; copied where its reduced dims do not lie
+// together.
 struct Reduced {
   int64_t outer = 1, n = 1, inner = 1;
   const void* data = nullptr;
@@ -89,7 +90,8 @@ Moments moments_of_run(const NormLoops<T>& loops, const T* x, int64_t n) {
 
 // Columns [0, width) of `rows` rows at x. They share their counts, so a join is a few products.
 template <class T>
-void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int64_t stride, int64_t width, Moments* out) {
+void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int64_t stride, int64_t width,
+                        Moments* out) {
   T sums[kTile], means[kTile], squares[kTile];
   double mean[kTile] = {}, all[kTile] = {};
   for (int64_t r = 0; r < rows; r += kRows) {
@@ -120,17 +122,22 @@ void var_of(const KernelArgs& a) {
   T* y = a.out[0].as<T>();
   // Parts: a tile of columns (one column where rows are runs) over a chunk of n.
   const int64_t width = std::min(r.inner, kTile), tiles = (r.inner + width - 1) / width;
-  const int64_t length = (kChunk / width + kRows - 1) / kRows * kRows, chunks = std::max<int64_t>((r.n + length - 1) / length, 1);
+  const int64_t length = (kChunk / width + kRows - 1) / kRows * kRows,
+                chunks = std::max<int64_t>((r.n + length - 1) / length, 1);
   std::vector<Moments> parts(size_t(r.outer * tiles * chunks * width));
-  parallel_for(r.outer * tiles * chunks, kGrain / std::max<int64_t>(std::min(r.n, length) * width, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t o = i / chunks / tiles, column = i / chunks % tiles * width, first = i % chunks * length;
-      const T* from = x + (o * r.n + first) * r.inner + column;
-      const int64_t n = std::min(length, r.n - first);
-      if (r.inner == 1) parts[size_t(i)] = moments_of_run(loops, from, n);
-      else moments_of_columns(loops, from, n, r.inner, std::min(width, r.inner - column), &parts[size_t(i * width)]);
-    }
-  });
+  parallel_for(
+      r.outer * tiles * chunks, kGrain / std::max<int64_t>(std::min(r.n, length) * width, 1) + 1,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t o = i / chunks / tiles, column = i / chunks % tiles * width, first = i % chunks * length;
+          const T* from = x + (o * r.n + first) * r.inner + column;
+          const int64_t n = std::min(length, r.n - first);
+          if (r.inner == 1)
+            parts[size_t(i)] = moments_of_run(loops, from, n);
+          else
+            moments_of_columns(loops, from, n, r.inner, std::min(width, r.inner - column), &parts[size_t(i * width)]);
+        }
+      });
   for (int64_t i = 0; i < r.outer * r.inner; ++i) {
     const int64_t o = i / r.inner, column = i % r.inner;
     const size_t at = size_t((o * tiles + column / width) * chunks * width + column % width);
@@ -141,7 +148,8 @@ void var_of(const KernelArgs& a) {
 }
 
 void var_kernel(const KernelArgs& a) {
-  run_widened(a, [](const KernelArgs& w) { w.in[0].dtype() == DType::kFloat64 ? var_of<double>(w) : var_of<float>(w); });
+  run_widened(a,
+              [](const KernelArgs& w) { w.in[0].dtype() == DType::kFloat64 ? var_of<double>(w) : var_of<float>(w); });
 }
 
 void log_sum_exp_of(const double* x, double* y, const Reduced& r) {
@@ -167,7 +175,8 @@ void log_sum_exp_of(const float* x, float* y, const Reduced& r) {
   parallel_for(r.outer * tiles, kGrain / 4 / std::max<int64_t>(r.n * width, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t o = i / tiles, first = i % tiles * width;
-      loops.columns_log_sum_exp(x + o * r.n * r.inner + first, y + o * r.inner + first, r.n, r.inner, std::min(width, r.inner - first));
+      loops.columns_log_sum_exp(x + o * r.n * r.inner + first, y + o * r.inner + first, r.n, r.inner,
+                                std::min(width, r.inner - first));
     }
   });
 }
@@ -185,8 +194,10 @@ void log_sum_exp_kernel(const KernelArgs& a) {
       in = {&type, in.strides, floats.data()};
     }
     const Reduced r = bring_together(in, w.dims("dim", in.rank()));
-    if (in.dtype() == DType::kFloat64) log_sum_exp_of(static_cast<const double*>(r.data), w.out[0].as<double>(), r);
-    else log_sum_exp_of(static_cast<const float*>(r.data), w.out[0].as<float>(), r);
+    if (in.dtype() == DType::kFloat64)
+      log_sum_exp_of(static_cast<const double*>(r.data), w.out[0].as<double>(), r);
+    else
+      log_sum_exp_of(static_cast<const float*>(r.data), w.out[0].as<float>(), r);
   });
 }
 

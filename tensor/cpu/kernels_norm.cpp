@@ -69,15 +69,18 @@ void row_norm_dx(const KernelArgs& a) {
 template <class T>
 void row_norm_dw(const KernelArgs& a) {
   const int64_t n = row_length(a), rows = n ? a.in[0].numel() / n : 0;
-  const T *x = a.in[0].as<const T>(), *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>(), *dy = a.in[3].as<const T>();
+  const T *x = a.in[0].as<const T>(), *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>(),
+          *dy = a.in[3].as<const T>();
   const bool centered = a.attr<bool>("centered");
   const NormLoops<T> loops = norm_loops<T>();
-  const int64_t step = std::clamp<int64_t>(8 * kGrain / std::max<int64_t>(n, 1), 16, 1024), chunks = (rows + step - 1) / step;
+  const int64_t step = std::clamp<int64_t>(8 * kGrain / std::max<int64_t>(n, 1), 16, 1024),
+                chunks = (rows + step - 1) / step;
   std::vector<T> sums(size_t(chunks * n * 2), T(0));
   parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c)
       for (int64_t r = c * step; r < std::min(rows, (c + 1) * step); ++r)
-        loops.row_dw(x + r * n, dy + r * n, &sums[c * n * 2], &sums[c * n * 2] + n, n, centered ? mean[r] : T(0), rstd[r]);
+        loops.row_dw(x + r * n, dy + r * n, &sums[c * n * 2], &sums[c * n * 2] + n, n, centered ? mean[r] : T(0),
+                     rstd[r]);
   });
   for (int64_t i = 0; i < n; ++i) {
     double dw = 0, db = 0;
@@ -119,9 +122,10 @@ void over_channels(const Layout& l, const F& body) {
   if (l.positions > 1)
     return parallel_for(l.channels, kGrain / std::max<int64_t>(l.count(), 1) + 1,
                         [&](int64_t begin, int64_t end) { body(begin, end - begin); });
-  parallel_for((l.channels + kTile - 1) / kTile, kGrain / std::max<int64_t>(l.batch * kTile, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) body(t * kTile, std::min(kTile, l.channels - t * kTile));
-  });
+  parallel_for((l.channels + kTile - 1) / kTile, kGrain / std::max<int64_t>(l.batch * kTile, 1) + 1,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t t = begin; t < end; ++t) body(t * kTile, std::min(kTile, l.channels - t * kTile));
+               });
 }
 
 template <class T>
@@ -165,7 +169,8 @@ void scale_channels(const T* x, T* y, const Layout& l, int64_t first, int64_t co
 // A new running statistic.
 void update_running(const View& old, const View& out, int64_t c, double batch, double keep) {
   const int64_t size = size_of(old.dtype());
-  store_number(out.dtype(), out.as<char>() + c * size, load_number(old.dtype(), old.as<char>() + c * size) * keep + batch * (1 - keep));
+  store_number(out.dtype(), out.as<char>() + c * size,
+               load_number(old.dtype(), old.as<char>() + c * size) * keep + batch * (1 - keep));
 }
 
 // Of y = x scale + shift.
@@ -192,7 +197,8 @@ void batch_norm_train(const KernelArgs& a) {
       for (int64_t j = 0; j < count; ++j) {
         const int64_t c = first + j;
         rstds[c] = T(1 / std::sqrt(var[j] + eps));
-        coefficients(means[c], rstds[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[j], &shift[j]);
+        coefficients(means[c], rstds[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[j],
+                     &shift[j]);
         if (!a.in[1]) continue;
         update_running(a.in[1], a.out[3], c, means[c], keep);
         update_running(a.in[2], a.out[4], c, var[j] * unbias, keep);
@@ -205,7 +211,8 @@ void batch_norm_train(const KernelArgs& a) {
 template <class T>
 void batch_norm_sums(const KernelArgs& a) {
   const Layout l(a.in[0].shape());
-  const T *x = a.in[0].as<const T>(), *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>(), *dy = a.in[3].as<const T>();
+  const T *x = a.in[0].as<const T>(), *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>(),
+          *dy = a.in[3].as<const T>();
   T *dw = a.out[0].as<T>(), *db = a.out[1].as<T>();
   const NormLoops<T> loops = norm_loops<T>();
   over_channels(l, [&](int64_t first, int64_t count) {
@@ -213,7 +220,9 @@ void batch_norm_sums(const KernelArgs& a) {
       double dots[kTile], totals[kTile];
       T scratch[kTile];
       const auto at = [&](int64_t i) { return i * l.channels + first; };
-      sum_rows<T>(l.batch, count, dots, [&](int64_t i, T* part) { loops.products_row(x + at(i), dy + at(i), mean + first, part, scratch, count); });
+      sum_rows<T>(l.batch, count, dots, [&](int64_t i, T* part) {
+        loops.products_row(x + at(i), dy + at(i), mean + first, part, scratch, count);
+      });
       sum_rows<T>(l.batch, count, totals, [&](int64_t i, T* part) { loops.sum_row(dy + at(i), part, count); });
       for (int64_t j = 0; j < count; ++j) dw[first + j] = T(dots[j] * rstd[first + j]), db[first + j] = T(totals[j]);
       return;
@@ -276,7 +285,8 @@ void scale_and_shift(const T* x, T* y, const Layout& l, const T* scale, const T*
 
 template <class T>
 void scale_shift(const KernelArgs& a) {
-  scale_and_shift<T>(a.in[0].as<const T>(), a.out[0].as<T>(), Layout(a.in[0].shape()), a.in[1].as<const T>(), a.in[2].as<const T>());
+  scale_and_shift<T>(a.in[0].as<const T>(), a.out[0].as<T>(), Layout(a.in[0].shape()), a.in[1].as<const T>(),
+                     a.in[2].as<const T>());
 }
 
 // The bits of batch_norm_train.
@@ -286,16 +296,16 @@ void batch_norm_apply(const KernelArgs& a) {
   const T *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>();
   const T *weight = data_or_null<T>(a.in[3]), *bias = data_or_null<T>(a.in[4]);
   std::vector<T> scale(size_t(l.channels)), shift(scale.size());
-  for (size_t c = 0; c < scale.size(); ++c) coefficients(mean[c], rstd[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[c], &shift[c]);
+  for (size_t c = 0; c < scale.size(); ++c)
+    coefficients(mean[c], rstd[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[c], &shift[c]);
   scale_and_shift<T>(a.in[0].as<const T>(), a.out[0].as<T>(), l, scale.data(), shift.data());
 }
 
 // infer sees to it that all arrays are of one type once they are widened.
 template <KernelFn float_kernel, KernelFn double_kernel>
 void dispatch(const KernelArgs& a) {
-  cpu::run_widened(a, [](const KernelArgs& wide) {
-    (wide.in[0].dtype() == DType::kFloat64 ? double_kernel : float_kernel)(wide);
-  });
+  cpu::run_widened(
+      a, [](const KernelArgs& wide) { (wide.in[0].dtype() == DType::kFloat64 ? double_kernel : float_kernel)(wide); });
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ double pick(const List& list, size_t i) {
 UpdateRates rates_of(const KernelArgs& a, UpdateRule rule, size_t i) {
   UpdateRates r{};
   const View& given = a.in.back();
-  const auto row = [&](int k) { return given.as<const double>()[k * given.size(1) + (given.size(1) == 1 ? 0 : int64_t(i))]; };
+  const auto row = [&](int k) {
+    return given.as<const double>()[k * given.size(1) + (given.size(1) == 1 ? 0 : int64_t(i))];
+  };
   r.lr = given ? row(0) : pick(a.attr<Floats>("lr"), i);
   r.wd = given ? row(1) : pick(a.attr<Floats>("wd"), i);
   r.rescale = given ? row(3) : a.attr<double>("rescale_grad");
@@ -49,16 +51,22 @@ UpdateRates rates_of(const KernelArgs& a, UpdateRule rule, size_t i) {
 
 void load(const View& v, int64_t at, int64_t n, float* to) {
   switch (v.dtype()) {
-    case DType::kFloat16: return cpu::to_float(v.as<const Half>() + at, to, n);
-    case DType::kBFloat16: return cpu::to_float(v.as<const BFloat16>() + at, to, n);
-    default: return void(std::copy_n(v.as<const float>() + at, n, to));
+    case DType::kFloat16:
+      return cpu::to_float(v.as<const Half>() + at, to, n);
+    case DType::kBFloat16:
+      return cpu::to_float(v.as<const BFloat16>() + at, to, n);
+    default:
+      return void(std::copy_n(v.as<const float>() + at, n, to));
   }
 }
 void save(const View& v, int64_t at, int64_t n, const float* from) {
   switch (v.dtype()) {
-    case DType::kFloat16: return cpu::from_float(from, v.as<Half>() + at, n);
-    case DType::kBFloat16: return cpu::from_float(from, v.as<BFloat16>() + at, n);
-    default: return void(std::copy_n(from, n, v.as<float>() + at));
+    case DType::kFloat16:
+      return cpu::from_float(from, v.as<Half>() + at, n);
+    case DType::kBFloat16:
+      return cpu::from_float(from, v.as<BFloat16>() + at, n);
+    default:
+      return void(std::copy_n(from, n, v.as<float>() + at));
   }
 }
 
@@ -99,14 +107,18 @@ void update_kernel(const KernelArgs& a) {
   }
   parallel_for(chunks, 4, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
-      const auto after = std::upper_bound(all.begin(), all.end(), c, [](int64_t x, const Parameter& p) { return x < p.first_chunk; });
+      const auto after =
+          std::upper_bound(all.begin(), all.end(), c, [](int64_t x, const Parameter& p) { return x < p.first_chunk; });
       const Parameter& p = *std::prev(after);
       const int64_t at = (c - p.first_chunk) * kChunk, n = std::min(kChunk, p.n - at);
       bool plain = true;
       for (int k = 0; k < 2 + states; ++k) plain &= p.in[k]->dtype() == DType::kFloat32;
-      if (p.in[0]->dtype() == DType::kFloat64) update_direct<double>(rule, p, states, at, n);
-      else if (plain) update_direct<float>(rule, p, states, at, n);
-      else update_widened(rule, p, states, at, n);
+      if (p.in[0]->dtype() == DType::kFloat64)
+        update_direct<double>(rule, p, states, at, n);
+      else if (plain)
+        update_direct<float>(rule, p, states, at, n);
+      else
+        update_widened(rule, p, states, at, n);
     }
   });
 }

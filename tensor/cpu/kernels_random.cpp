@@ -126,7 +126,7 @@ void dropout_typed(const RandomKey& key, double p, int64_t n, const T* x, T* out
       const int64_t group = pos / kGroup, skip = pos - group * kGroup, count = std::min(end - pos, kGroup - skip);
       words.draw(key, group, 1);
       const uint32_t* w = words.word[0] + skip;
-PERIGEE_INDEPENDENT
+      PERIGEE_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[pos + i] = w[i] < threshold ? T(C(0)) : T(C(x[pos + i]) * scale);
       pos += count;
     }

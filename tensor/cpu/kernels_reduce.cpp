@@ -12,8 +12,8 @@ namespace {
 
 using cpu::Finish;
 using cpu::Lines;
-using cpu::Reduction;
 using cpu::ReduceOp;
+using cpu::Reduction;
 
 uint32_t mask_of(const KernelArgs& a) {
   const int rank = a.in[0].rank();
@@ -67,8 +67,10 @@ bool beats(C x, C best) {
 
 template <class T>
 auto comparable(T v) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return float(v);
-  else return v;
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return float(v);
+  else
+    return v;
 }
 
 template <class T>
@@ -110,18 +112,21 @@ void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, i
 template <bool kMax, class T>
 void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* indices) {
   const auto [outer, n, inner] = lines;
-  parallel_for(outer, (64 << 10) / std::max<int64_t>(n * inner, 1) + 1, [&, n = n, inner = inner](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) {
-      const T* from = x + o * n * inner;
-      int64_t* to = indices + o * inner;
-      if (inner == 1) *to = extreme_of_row<kMax>(from, n);
-      else extremes_of_columns<kMax>(from, n, inner, inner, to);
-      for (int64_t j = 0; j < inner; ++j) {
-        if (values) values[o * inner + j] = from[to[j] * inner + j];
-        to[j] += base;
-      }
-    }
-  });
+  parallel_for(outer, (64 << 10) / std::max<int64_t>(n * inner, 1) + 1,
+               [&, n = n, inner = inner](int64_t begin, int64_t end) {
+                 for (int64_t o = begin; o < end; ++o) {
+                   const T* from = x + o * n * inner;
+                   int64_t* to = indices + o * inner;
+                   if (inner == 1)
+                     *to = extreme_of_row<kMax>(from, n);
+                   else
+                     extremes_of_columns<kMax>(from, n, inner, inner, to);
+                   for (int64_t j = 0; j < inner; ++j) {
+                     if (values) values[o * inner + j] = from[to[j] * inner + j];
+                     to[j] += base;
+                   }
+                 }
+               });
 }
 
 template <bool kMax>

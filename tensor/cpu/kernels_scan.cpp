@@ -8,41 +8,49 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kTile = 256;  // columns that are scanned together
+constexpr int64_t kTile = 256;       // columns that are scanned together
 constexpr int64_t kBlock = 1 << 20;  // elements between two polls
 
 template <class T>
-using Running = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || std::is_floating_point_v<T>,
-                                   double, int64_t>;
+using Running =
+    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || std::is_floating_point_v<T>, double,
+                       int64_t>;
 
 template <class T>
 auto number(T v) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return float(v);
-  else return v;
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return float(v);
+  else
+    return v;
 }
 template <class Out, class A>
 Out rounded(A v) {
-  if constexpr (std::is_same_v<Out, Half> || std::is_same_v<Out, BFloat16>) return Out(float(v));
-  else return static_cast<Out>(v);
+  if constexpr (std::is_same_v<Out, Half> || std::is_same_v<Out, BFloat16>)
+    return Out(float(v));
+  else
+    return static_cast<Out>(v);
 }
 
 // One more element; integers wrap around.
 template <bool kProduct, class A>
 A advance(A total, A v) {
-  if constexpr (std::is_same_v<A, double>) return kProduct ? total * v : total + v;
-  else return A(kProduct ? uint64_t(total) * uint64_t(v) : uint64_t(total) + uint64_t(v));
+  if constexpr (std::is_same_v<A, double>)
+    return kProduct ? total * v : total + v;
+  else
+    return A(kProduct ? uint64_t(total) * uint64_t(v) : uint64_t(total) + uint64_t(v));
 }
 
 // Calls f(offset, width) for every tile of columns; offset is that of its first element.
 template <class F>
 void over_columns(const Lines& lines, const F& f) {
   const int64_t tiles = (lines.inner + kTile - 1) / kTile, width = std::min(kTile, lines.inner);
-  parallel_for(lines.outer * tiles, (32 << 10) / std::max<int64_t>(lines.n * width, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i % tiles * kTile;
-      f(i / tiles * lines.n * lines.inner + first, std::min(kTile, lines.inner - first));
-    }
-  });
+  parallel_for(lines.outer * tiles, (32 << 10) / std::max<int64_t>(lines.n * width, 1) + 1,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t first = i % tiles * kTile;
+                   f(i / tiles * lines.n * lines.inner + first, std::min(kTile, lines.inner - first));
+                 }
+               });
 }
 
 // `count` elements from `total` on, with `step` 1 or -1 from one to the next. Returns the last total.
@@ -77,9 +85,8 @@ template <bool kProduct, class In, class Out>
 void running(const In* x, Out* y, const Lines& lines, bool reverse) {
   using A = Running<In>;
   if (lines.inner == 1)
-    return over_columns(lines, [&](int64_t offset, int64_t) {
-      running_line<kProduct>(x + offset, y + offset, lines.n, reverse);
-    });
+    return over_columns(
+        lines, [&](int64_t offset, int64_t) { running_line<kProduct>(x + offset, y + offset, lines.n, reverse); });
   over_columns(lines, [&](int64_t offset, int64_t width) {
     A total[kTile];
     std::fill(total, total + width, A(kProduct ? 1 : 0));
@@ -113,7 +120,8 @@ void running_extreme(const T* x, T* values, int64_t* indices, const Lines& lines
       for (int64_t j = 0; j < width; ++j) {
         const int64_t i = offset + k * lines.inner + j;
         const auto v = number(x[i]);
-        if (k == 0 || v != v || (best[j] == best[j] && (kMax ? v >= best[j] : v <= best[j]))) best[j] = v, at[j] = k + base;
+        if (k == 0 || v != v || (best[j] == best[j] && (kMax ? v >= best[j] : v <= best[j])))
+          best[j] = v, at[j] = k + base;
         values[i] = rounded<T>(best[j]);
         indices[i] = at[j];
       }
@@ -127,7 +135,8 @@ void running_extreme_kernel(const KernelArgs& a) {
   const Lines lines(in.shape(), a.dim("dim", in.rank()));
   visit_dtype(in.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    running_extreme<kMax>(in.as<const T>(), a.out[0].as<T>(), a.out[1].as<int64_t>(), lines, a.attr<int64_t>("index_base"));
+    running_extreme<kMax>(in.as<const T>(), a.out[0].as<T>(), a.out[1].as<int64_t>(), lines,
+                          a.attr<int64_t>("index_base"));
   });
 }
 
@@ -155,10 +164,14 @@ void scan_affine_kernel(const KernelArgs& a) {
     scan_affine(in.as<const T>(), a.in[1].as<const T>(), y, lines, a.attr<bool>("reverse"), a.attr<int64_t>("lag"));
   };
   switch (in.dtype()) {
-    case DType::kFloat16: return scan(a.out[0].as<Half>());
-    case DType::kBFloat16: return scan(a.out[0].as<BFloat16>());
-    case DType::kFloat32: return scan(a.out[0].as<float>());
-    default: return scan(a.out[0].as<double>());
+    case DType::kFloat16:
+      return scan(a.out[0].as<Half>());
+    case DType::kBFloat16:
+      return scan(a.out[0].as<BFloat16>());
+    case DType::kFloat32:
+      return scan(a.out[0].as<float>());
+    default:
+      return scan(a.out[0].as<double>());
   }
 }
 
@@ -166,10 +179,8 @@ void scan_affine_kernel(const KernelArgs& a) {
 
 void add_scan_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"cumsum", running_kernel<false>},
-      {"cumprod", running_kernel<true>},
-      {"cummax", running_extreme_kernel<true>},
-      {"cummin", running_extreme_kernel<false>},
+      {"cumsum", running_kernel<false>},        {"cumprod", running_kernel<true>},
+      {"cummax", running_extreme_kernel<true>}, {"cummin", running_extreme_kernel<false>},
       {"scan_affine", scan_affine_kernel},
   };
   r.add_kernels(0, kRows);

@@ -51,7 +51,8 @@ void mask_kernel(const KernelArgs& a) {
   for (int64_t b = 0; b < batch.count; ++b)
     for (int64_t t = lengths[size_t(b)]; t < batch.steps; ++t) {
       poll();
-      fill_number(out.dtype(), out.as<char>() + batch.at(t, b), batch.bytes / size_of(out.dtype()), a.attr<double>("value"));
+      fill_number(out.dtype(), out.as<char>() + batch.at(t, b), batch.bytes / size_of(out.dtype()),
+                  a.attr<double>("value"));
     }
 }
 
@@ -61,7 +62,8 @@ void last_kernel(const KernelArgs& a) {
   const std::vector<int64_t> lengths = lengths_of(a, batch, 1);
   if (out.numel() == 0) return;
   for (int64_t b = 0; b < batch.count; ++b)
-    std::memcpy(out.as<char>() + b * batch.bytes, x.as<char>() + batch.at(lengths[size_t(b)] - 1, b), size_t(batch.bytes));
+    std::memcpy(out.as<char>() + b * batch.bytes, x.as<char>() + batch.at(lengths[size_t(b)] - 1, b),
+                size_t(batch.bytes));
 }
 
 void last_backward_kernel(const KernelArgs& a) {
@@ -71,7 +73,8 @@ void last_backward_kernel(const KernelArgs& a) {
   if (out.numel() == 0) return;
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   for (int64_t b = 0; b < batch.count; ++b)
-    std::memcpy(out.as<char>() + batch.at(lengths[size_t(b)] - 1, b), dy.as<char>() + b * batch.bytes, size_t(batch.bytes));
+    std::memcpy(out.as<char>() + batch.at(lengths[size_t(b)] - 1, b), dy.as<char>() + b * batch.bytes,
+                size_t(batch.bytes));
 }
 
 void reverse_kernel(const KernelArgs& a) {

@@ -50,8 +50,8 @@ void flip_kernel(const KernelArgs& a) {
 }
 
 // Copies the block of `shape` at the two offsets, split in two along each of dims[i...] that is rolled.
-void roll_blocks(const View& in, const View& out, std::span<const int64_t> dims, std::span<const int64_t> shifts, Dims shape,
-                 int64_t from, int64_t to) {
+void roll_blocks(const View& in, const View& out, std::span<const int64_t> dims, std::span<const int64_t> shifts,
+                 Dims shape, int64_t from, int64_t to) {
   if (dims.empty()) return copy_block(size_of(in.dtype()), shape, at(in, from), *in.strides, at(out, to), *out.strides);
   const int d = int(dims[0]);
   const int64_t n = shape[d], shift = (shifts[0] % n + n) % n;
@@ -82,10 +82,14 @@ std::vector<int64_t> pad_table(const std::string& mode, int64_t size, int64_t be
   for (int64_t o = 0; o < out_size; ++o) {
     int64_t s = o - before;
     if (s < 0 || s >= size) {
-      if (mode == "constant") s = -1;
-      else if (mode == "replicate") s = s < 0 ? 0 : size - 1;
-      else if (mode == "reflect") s = s < 0 ? -s : 2 * (size - 1) - s;
-      else s = s < 0 ? s + size : s - size;
+      if (mode == "constant")
+        s = -1;
+      else if (mode == "replicate")
+        s = s < 0 ? 0 : size - 1;
+      else if (mode == "reflect")
+        s = s < 0 ? -s : 2 * (size - 1) - s;
+      else
+        s = s < 0 ? s + size : s - size;
     }
     table[size_t(o)] = s;
   }
@@ -144,8 +148,10 @@ void pad_rows(const PadMap& map, const T* in, T* out, T value) {
       }
       const T* from = in + offset;
       outside(from, to, 0, map.lo);
-      if (step == 1) std::copy(from + map.lo - map.shift, from + map.hi - map.shift, to + map.lo);
-      else outside(from, to, map.lo, map.hi);
+      if (step == 1)
+        std::copy(from + map.lo - map.shift, from + map.hi - map.shift, to + map.lo);
+      else
+        outside(from, to, map.lo, map.hi);
       outside(from, to, map.hi, n);
     }
   });
@@ -187,19 +193,20 @@ void pad_backward_kernel(const KernelArgs& a) {
   for (int d = 0; d < out.rank() - int(pad.size() / 2) && d < out.rank() - 1; ++d) apart *= out.size(d);
   const int64_t rows = map.row_count() / apart;
   auto run = [&](auto* sums, auto load) {
-    parallel_for(apart, (16 << 10) / (rows * map.row_size()) + 1, [&](int64_t begin, int64_t end) {
-      pad_backward_rows(map, dy, sums, begin * rows, end * rows, load);
-    });
+    parallel_for(apart, (16 << 10) / (rows * map.row_size()) + 1,
+                 [&](int64_t begin, int64_t end) { pad_backward_rows(map, dy, sums, begin * rows, end * rows, load); });
   };
-  if (out.dtype() == DType::kFloat32) return run(out.as<float>(), [](const View& v, int64_t i) { return v.as<float>()[i]; });
-  if (out.dtype() == DType::kFloat64) return run(out.as<double>(), [](const View& v, int64_t i) { return v.as<double>()[i]; });
+  if (out.dtype() == DType::kFloat32)
+    return run(out.as<float>(), [](const View& v, int64_t i) { return v.as<float>()[i]; });
+  if (out.dtype() == DType::kFloat64)
+    return run(out.as<double>(), [](const View& v, int64_t i) { return v.as<double>()[i]; });
   std::vector<float> sums(size_t(out.numel()), 0.0f);
   run(sums.data(), [](const View& v, int64_t i) { return float(load_number(v.dtype(), v.as<char>() + 2 * i)); });
   convert(DType::kFloat32, sums.data(), out.dtype(), out.data, out.numel());
 }
 
-// The region that the attributes start, length, step and drop describe in a contiguous `whole`: a negative start counts from
-// the end, a length of -1 goes to the end.
+// The region that the attributes start, length, step and drop describe in a contiguous `whole`: a negative start counts
+// from the end, a length of -1 goes to the end.
 struct Block {
   Dims shape, strides;
   int64_t offset = 0;

@@ -14,7 +14,9 @@ namespace {
 constexpr int64_t kGrain = 16 << 10;  // elements worth a thread
 
 // Columns of a tile: so few that it stays in the cache, but enough to use the pages that it touches.
-int64_t tile_width(int64_t n) { return std::clamp<int64_t>((32 << 10) / std::max<int64_t>(n, 1) / 16 * 16, 256, kSoftmaxTile); }
+int64_t tile_width(int64_t n) {
+  return std::clamp<int64_t>((32 << 10) / std::max<int64_t>(n, 1) / 16 * 16, 256, kSoftmaxTile);
+}
 
 // Calls row(first, count) for rows, or column(offset, width) for tiles of columns.
 template <class Rows, class Columns>
@@ -23,20 +25,22 @@ void over_lines(const Lines& lines, const Rows& rows, const Columns& columns) {
     return parallel_for(lines.outer, kGrain / std::max<int64_t>(lines.n, 1) + 1,
                         [&](int64_t begin, int64_t end) { rows(begin, end - begin); });
   const int64_t width = tile_width(lines.n), tiles = (lines.inner + width - 1) / width;
-  parallel_for(lines.outer * tiles, kGrain / std::max<int64_t>(lines.n * width, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i % tiles * width;
-      columns(i / tiles * lines.n * lines.inner + first, std::min(width, lines.inner - first));
-    }
-  });
+  parallel_for(lines.outer * tiles, kGrain / std::max<int64_t>(lines.n * width, 1) + 1,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t first = i % tiles * width;
+                   columns(i / tiles * lines.n * lines.inner + first, std::min(width, lines.inner - first));
+                 }
+               });
 }
 
 // The same in double, one line at a time.
 template <class F>
 void over_strided_lines(const Lines& lines, const F& f) {
-  parallel_for(lines.outer * lines.inner, kGrain / 8 / std::max<int64_t>(lines.n, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) f(i / lines.inner * lines.n * lines.inner + i % lines.inner);
-  });
+  parallel_for(lines.outer * lines.inner, kGrain / 8 / std::max<int64_t>(lines.n, 1) + 1,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) f(i / lines.inner * lines.n * lines.inner + i % lines.inner);
+               });
 }
 
 void softmax_line(bool log, const double* x, double* y, int64_t n, int64_t stride) {
@@ -50,8 +54,10 @@ void softmax_line(bool log, const double* x, double* y, int64_t n, int64_t strid
   }
   const double shift = std::log(sum);
   for (int64_t i = 0; i < n; ++i) {
-    if (log) y[i * stride] = x[i * stride] - top - shift;
-    else y[i * stride] /= sum;
+    if (log)
+      y[i * stride] = x[i * stride] - top - shift;
+    else
+      y[i * stride] /= sum;
   }
 }
 
@@ -90,8 +96,8 @@ void softmax_backward_of(const KernelArgs& a) {
   if (in.dtype() == DType::kFloat64) {
     const double *y = in.as<const double>(), *dy = a.in[1].as<const double>();
     double* dx = a.out[0].as<double>();
-    return over_strided_lines(lines,
-                              [&](int64_t at) { softmax_backward_line(kLog, y + at, dy + at, dx + at, lines.n, lines.inner); });
+    return over_strided_lines(
+        lines, [&](int64_t at) { softmax_backward_line(kLog, y + at, dy + at, dx + at, lines.n, lines.inner); });
   }
   const float *y = in.as<const float>(), *dy = a.in[1].as<const float>();
   float* dx = a.out[0].as<float>();
@@ -102,7 +108,9 @@ void softmax_backward_of(const KernelArgs& a) {
         const int64_t at = r * lines.n;
         loops.rows_backward(kLog, y + at, dy + at, dx + at, count, lines.n);
       },
-      [&](int64_t at, int64_t width) { loops.columns_backward(kLog, y + at, dy + at, dx + at, lines.n, lines.inner, width); });
+      [&](int64_t at, int64_t width) {
+        loops.columns_backward(kLog, y + at, dy + at, dx + at, lines.n, lines.inner, width);
+      });
 }
 
 }  // namespace

@@ -137,9 +137,15 @@ void order_kernel(const KernelArgs& a, bool descending, int64_t keep, const View
 
 int64_t line_size(const KernelArgs& a) { return a.in[0].rank() ? a.in[0].size(a.dim("dim", a.in[0].rank())) : 1; }
 
-void sort_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("descending"), line_size(a), &a.out[0], a.out[1]); }
-void argsort_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("descending"), line_size(a), nullptr, a.out[0]); }
-void topk_kernel(const KernelArgs& a) { order_kernel(a, a.attr<bool>("largest"), a.attr<int64_t>("k"), &a.out[0], a.out[1]); }
+void sort_kernel(const KernelArgs& a) {
+  order_kernel(a, a.attr<bool>("descending"), line_size(a), &a.out[0], a.out[1]);
+}
+void argsort_kernel(const KernelArgs& a) {
+  order_kernel(a, a.attr<bool>("descending"), line_size(a), nullptr, a.out[0]);
+}
+void topk_kernel(const KernelArgs& a) {
+  order_kernel(a, a.attr<bool>("largest"), a.attr<int64_t>("k"), &a.out[0], a.out[1]);
+}
 
 // Positions along the dim of `lines` with their slices in ascending order, element by element.
 template <class T>
@@ -181,7 +187,8 @@ void find_unique(const KernelArgs& a) {
   const std::vector<int64_t> order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
   const auto same = [&](int64_t p, int64_t q) {  // NaN differs from NaN
     for (int64_t o = 0; o < lines.outer; ++o)
-      if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner)) return false;
+      if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner))
+        return false;
     return true;
   };
   std::vector<int64_t> starts;
@@ -193,13 +200,15 @@ void find_unique(const KernelArgs& a) {
   const View values = a.allocate(0, shape);
   for (int64_t o = 0; o < lines.outer; ++o)
     for (int64_t u = 0; u < count; ++u)
-      std::copy_n(from + (o * n + order[size_t(starts[size_t(u)])]) * inner, inner, values.as<T>() + (o * count + u) * inner);
+      std::copy_n(from + (o * n + order[size_t(starts[size_t(u)])]) * inner, inner,
+                  values.as<T>() + (o * count + u) * inner);
   starts.push_back(n);
   int next = 1;
   if (a.attr<bool>("return_inverse")) {
     const View inverse = a.allocate(next++, slices ? Dims{n} : x.shape());
     for (int64_t u = 0; u < count; ++u)
-      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i) inverse.as<int64_t>()[order[size_t(i)]] = u + base;
+      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i)
+        inverse.as<int64_t>()[order[size_t(i)]] = u + base;
   }
   if (!a.attr<bool>("return_counts")) return;
   const View counts = a.allocate(next, {count});
@@ -218,8 +227,9 @@ void bincount_kernel(const KernelArgs& a) {
   int64_t size = a.attr<int64_t>("minlength");
   for (int64_t i = 0; i < n; ++i) {
     if (labels[size_t(i)] < base)
-      bad_argument(a.op.name, "x", fmt::format("labels from {} on", base), fmt::format("{} at position {}", labels[size_t(i)], i + 1));
-    if (labels[size_t(i)] - base >= (int64_t(1) << 40)) 
+      bad_argument(a.op.name, "x", fmt::format("labels from {} on", base),
+                   fmt::format("{} at position {}", labels[size_t(i)], i + 1));
+    if (labels[size_t(i)] - base >= (int64_t(1) << 40))
       bad_argument(a.op.name, "x", "labels below 2^40", fmt::format("{} at position {}", labels[size_t(i)], i + 1));
     size = std::max(size, labels[size_t(i)] - base + 1);
   }
@@ -232,8 +242,10 @@ void bincount_kernel(const KernelArgs& a) {
       continue;
     }
     const double w = load_number(weights.dtype(), weights.as<char>() + i * size_of(weights.dtype()));
-    if (out.dtype() == DType::kFloat32) out.as<float>()[bin] += float(w);
-    else out.as<double>()[bin] += w;
+    if (out.dtype() == DType::kFloat32)
+      out.as<float>()[bin] += float(w);
+    else
+      out.as<double>()[bin] += w;
   }
 }
 
@@ -255,26 +267,25 @@ void search_sorted(const KernelArgs& a) {
   auto less = [](T x, T y) { return key_of(x) < key_of(y); };
   for (int64_t i = 0; i < int64_t(wanted.size()); ++i) {
     const auto begin = sorted.begin() + (sequence.rank() > 1 ? i / row * n : 0), end = begin + n;
-    const auto at = right ? std::upper_bound(begin, end, wanted[size_t(i)], less) : std::lower_bound(begin, end, wanted[size_t(i)], less);
+    const auto at = right ? std::upper_bound(begin, end, wanted[size_t(i)], less)
+                          : std::lower_bound(begin, end, wanted[size_t(i)], less);
     out.as<int64_t>()[i] = (at - begin) + base;
   }
 }
 
 void searchsorted_kernel(const KernelArgs& a) {
-  if (is_float(a.in[0].dtype()) || is_float(a.in[1].dtype())) search_sorted<double>(a);
-  else search_sorted<int64_t>(a);
+  if (is_float(a.in[0].dtype()) || is_float(a.in[1].dtype()))
+    search_sorted<double>(a);
+  else
+    search_sorted<int64_t>(a);
 }
 
 }  // namespace
 
 void add_sort_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"sort", sort_kernel},
-      {"argsort", argsort_kernel},
-      {"topk", topk_kernel},
-      {"unique", unique_kernel},
-      {"bincount", bincount_kernel},
-      {"searchsorted", searchsorted_kernel},
+      {"sort", sort_kernel},     {"argsort", argsort_kernel},   {"topk", topk_kernel},
+      {"unique", unique_kernel}, {"bincount", bincount_kernel}, {"searchsorted", searchsorted_kernel},
   };
   r.add_kernels(0, kRows);
 }

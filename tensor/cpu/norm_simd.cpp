@@ -41,8 +41,9 @@ HWY_INLINE double accumulate_blocks(int64_t n, const Vec& vec, const One& one) {
   constexpr int64_t kBlock = 4096;
   double total = 0;
   for (int64_t s = 0; s < n; s += kBlock)
-    total += double(accumulate<T>(std::min(kBlock, n - s), [&](int64_t i) HWY_ATTR { return vec(s + i); },
-                                  [&](int64_t i) HWY_ATTR { return one(s + i); }));
+    total += double(accumulate<T>(
+        std::min(kBlock, n - s), [&](int64_t i) HWY_ATTR { return vec(s + i); },
+        [&](int64_t i) HWY_ATTR { return one(s + i); }));
   return total;
 }
 
@@ -58,7 +59,8 @@ HWY_INLINE void fill_row(T* y, int64_t n, const Vec& vec, const One& one) {
 template <class T>
 double sum(const T* x, int64_t n) {
   const Tag<T> d;
-  return accumulate_blocks<T>(n, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); }, [&](int64_t i) HWY_ATTR { return x[i]; });
+  return accumulate_blocks<T>(
+      n, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); }, [&](int64_t i) HWY_ATTR { return x[i]; });
 }
 
 template <class T>
@@ -88,11 +90,13 @@ void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight
         y, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hat(i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i)); },
         [&](int64_t i) HWY_ATTR { return (x[i] - m) * r * weight[i] + bias[i]; });
   if (weight)
-    return fill_row(y, n, [&](int64_t i) HWY_ATTR { return hn::Mul(hat(i), hn::LoadU(d, weight + i)); },
-                    [&](int64_t i) HWY_ATTR { return (x[i] - m) * r * weight[i]; });
+    return fill_row(
+        y, n, [&](int64_t i) HWY_ATTR { return hn::Mul(hat(i), hn::LoadU(d, weight + i)); },
+        [&](int64_t i) HWY_ATTR { return (x[i] - m) * r * weight[i]; });
   if (bias)
-    return fill_row(y, n, [&](int64_t i) HWY_ATTR { return hn::Add(hat(i), hn::LoadU(d, bias + i)); },
-                    [&](int64_t i) HWY_ATTR { return (x[i] - m) * r + bias[i]; });
+    return fill_row(
+        y, n, [&](int64_t i) HWY_ATTR { return hn::Add(hat(i), hn::LoadU(d, bias + i)); },
+        [&](int64_t i) HWY_ATTR { return (x[i] - m) * r + bias[i]; });
   fill_row(y, n, hat, [&](int64_t i) HWY_ATTR { return (x[i] - m) * r; });
 }
 
@@ -103,8 +107,10 @@ HWY_INLINE void row_sums(const T* x, const T* dy, int64_t n, T mean, const T* we
   const auto m = hn::Set(d, mean);
   const auto g = [&](int64_t i) HWY_ATTR {
     const auto v = hn::LoadU(d, dy + i);
-    if constexpr (kWeight) return hn::Mul(v, hn::LoadU(d, weight + i));
-    else return v;
+    if constexpr (kWeight)
+      return hn::Mul(v, hn::LoadU(d, weight + i));
+    else
+      return v;
   };
   const auto g1 = [&](int64_t i) HWY_ATTR { return kWeight ? dy[i] * weight[i] : dy[i]; };
   *total = T(accumulate_blocks<T>(n, g, g1));
@@ -117,8 +123,10 @@ template <class T>
 void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight) {
   const Tag<T> d;
   T total, dot;
-  if (weight) row_sums<T, true>(x, dy, n, mean, weight, &total, &dot);
-  else row_sums<T, false>(x, dy, n, mean, weight, &total, &dot);
+  if (weight)
+    row_sums<T, true>(x, dy, n, mean, weight, &total, &dot);
+  else
+    row_sums<T, false>(x, dy, n, mean, weight, &total, &dot);
   // dx = rstd g + slope (x - mean) + term
   const T slope = -dot * rstd * rstd * rstd / T(n), term = centered ? -total * rstd / T(n) : T(0);
   const auto vm = hn::Set(d, mean), vr = hn::Set(d, rstd), vs = hn::Set(d, slope), vt = hn::Set(d, term);
@@ -126,10 +134,12 @@ void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T 
   if (weight)
     return fill_row(
         dx, n,
-        [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, weight + i)), vr, rest(i)); },
+        [&](int64_t i)
+            HWY_ATTR { return hn::MulAdd(hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, weight + i)), vr, rest(i)); },
         [&](int64_t i) HWY_ATTR { return dy[i] * weight[i] * rstd + (x[i] - mean) * slope + term; });
-  fill_row(dx, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), vr, rest(i)); },
-           [&](int64_t i) HWY_ATTR { return dy[i] * rstd + (x[i] - mean) * slope + term; });
+  fill_row(
+      dx, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), vr, rest(i)); },
+      [&](int64_t i) HWY_ATTR { return dy[i] * rstd + (x[i] - mean) * slope + term; });
 }
 
 template <class T>
@@ -155,7 +165,8 @@ void products(const T* x, const T* dy, int64_t n, T mean, double* dot, double* t
   for (int64_t s = 0; s < n; s += kBlock) {
     const int64_t k = std::min(kBlock, n - s);
     const T *p = x + s, *q = dy + s;
-    *total += double(accumulate<T>(k, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, q + i); }, [&](int64_t i) HWY_ATTR { return q[i]; }));
+    *total += double(accumulate<T>(
+        k, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, q + i); }, [&](int64_t i) HWY_ATTR { return q[i]; }));
     *dot += double(accumulate<T>(
         k, [&](int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, q + i), hn::Sub(hn::LoadU(d, p + i), m)); },
         [&](int64_t i) HWY_ATTR { return q[i] * (p[i] - mean); }));
@@ -166,8 +177,9 @@ template <class T>
 void affine(const T* x, T* y, int64_t n, T scale, T shift) {
   const Tag<T> d;
   const auto s = hn::Set(d, scale), t = hn::Set(d, shift);
-  fill_row(y, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, x + i), s, t); },
-           [&](int64_t i) HWY_ATTR { return x[i] * scale + shift; });
+  fill_row(
+      y, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, x + i), s, t); },
+      [&](int64_t i) HWY_ATTR { return x[i] * scale + shift; });
 }
 
 template <class T>
@@ -175,15 +187,17 @@ void blend(const T* x, const T* dy, T* dx, int64_t n, T a, T b, T c) {
   const Tag<T> d;
   const auto va = hn::Set(d, a), vb = hn::Set(d, b), vc = hn::Set(d, c);
   fill_row(
-      dx, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), va, hn::MulAdd(hn::LoadU(d, x + i), vb, vc)); },
+      dx, n,
+      [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), va, hn::MulAdd(hn::LoadU(d, x + i), vb, vc)); },
       [&](int64_t i) HWY_ATTR { return dy[i] * a + (x[i] * b + c); });
 }
 
 template <class T>
 void sum_row(const T* x, T* sums, int64_t n) {
   const Tag<T> d;
-  fill_row(sums, n, [&](int64_t i) HWY_ATTR { return hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, x + i)); },
-           [&](int64_t i) HWY_ATTR { return sums[i] + x[i]; });
+  fill_row(
+      sums, n, [&](int64_t i) HWY_ATTR { return hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, x + i)); },
+      [&](int64_t i) HWY_ATTR { return sums[i] + x[i]; });
 }
 
 template <class T>
@@ -215,7 +229,9 @@ template <class T>
 void affine_row(const T* x, T* y, int64_t n, const T* scale, const T* shift) {
   const Tag<T> d;
   fill_row(
-      y, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)); },
+      y, n,
+      [&](int64_t i)
+          HWY_ATTR { return hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)); },
       [&](int64_t i) HWY_ATTR { return x[i] * scale[i] + shift[i]; });
 }
 
@@ -233,8 +249,8 @@ void blend_row(const T* x, const T* dy, T* dx, int64_t n, const T* a, const T* b
 
 template <class T>
 NormLoops<T> loops() {
-  return {row<T>,       row_dx<T>,  row_dw<T>,        sum<T>,          deviation<T>,  products<T>, affine<T>,
-          blend<T>,     sum_row<T>, deviation_row<T>, products_row<T>, affine_row<T>, blend_row<T>};
+  return {row<T>,   row_dx<T>,  row_dw<T>,        sum<T>,          deviation<T>,  products<T>, affine<T>,
+          blend<T>, sum_row<T>, deviation_row<T>, products_row<T>, affine_row<T>, blend_row<T>};
 }
 NormLoops<float> float_loops() { return loops<float>(); }
 NormLoops<double> double_loops() { return loops<double>(); }

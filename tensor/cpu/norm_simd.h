@@ -16,10 +16,11 @@ struct NormLoops {
 
   // One channel in runs of n contiguous elements.
   double (*sum)(const T* x, int64_t n);
-  double (*deviation)(const T* x, int64_t n, T mean);                             // sum((x - mean)^2)
-  void (*products)(const T* x, const T* dy, int64_t n, T mean, double* dot, double* total);  // sums of dy (x - mean) and dy
-  void (*affine)(const T* x, T* y, int64_t n, T scale, T shift);                  // y = x scale + shift
-  void (*blend)(const T* x, const T* dy, T* dx, int64_t n, T a, T b, T c);        // dx = a dy + b x + c
+  double (*deviation)(const T* x, int64_t n, T mean);  // sum((x - mean)^2)
+  void (*products)(const T* x, const T* dy, int64_t n, T mean, double* dot,
+                   double* total);                                          // sums of dy (x - mean) and dy
+  void (*affine)(const T* x, T* y, int64_t n, T scale, T shift);            // y = x scale + shift
+  void (*blend)(const T* x, const T* dy, T* dx, int64_t n, T a, T b, T c);  // dx = a dy + b x + c
 
   // The same for rows in which every element is a channel of its own.
   void (*sum_row)(const T* x, T* sums, int64_t n);

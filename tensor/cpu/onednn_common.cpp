@@ -38,24 +38,36 @@ dnnl::primitive_attr user_scratchpad() {
 dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
                                                             const memory::desc& b, const memory::desc& y,
                                                             const ConvDims& d, const dnnl::primitive_attr& attr) {
-  return {engine(), dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, w, b, y,
-          d.strides, d.dilates, d.pad_lo, d.pad_hi, attr};
+  return {engine(),
+          dnnl::prop_kind::forward_training,
+          dnnl::algorithm::convolution_direct,
+          x,
+          w,
+          b,
+          y,
+          d.strides,
+          d.dilates,
+          d.pad_lo,
+          d.pad_hi,
+          attr};
 }
-dnnl::convolution_backward_data::primitive_desc conv_data_desc(
-    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
-    const dnnl::convolution_forward::primitive_desc& hint) {
-  return {engine(), dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
-          user_scratchpad()};
+dnnl::convolution_backward_data::primitive_desc conv_data_desc(const memory::desc& x, const memory::desc& w,
+                                                               const memory::desc& y, const ConvDims& d,
+                                                               const dnnl::convolution_forward::primitive_desc& hint) {
+  return {
+      engine(),         dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
+      user_scratchpad()};
 }
 dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
     const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
     const dnnl::convolution_forward::primitive_desc& hint) {
-  return {engine(), dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
-          user_scratchpad()};
+  return {
+      engine(),         dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
+      user_scratchpad()};
 }
 static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
-dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias, const memory::desc& c,
-                                         const dnnl::primitive_attr& attr) {
+dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
+                                         const memory::desc& c, const dnnl::primitive_attr& attr) {
   return {engine(), a, b, bias, c, attr};
 }
 #else
@@ -66,9 +78,9 @@ dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& 
                                           b, y, d.strides, d.dilates, d.pad_lo, d.pad_hi),
           attr, engine()};
 }
-dnnl::convolution_backward_data::primitive_desc conv_data_desc(
-    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
-    const dnnl::convolution_forward::primitive_desc& hint) {
+dnnl::convolution_backward_data::primitive_desc conv_data_desc(const memory::desc& x, const memory::desc& w,
+                                                               const memory::desc& y, const ConvDims& d,
+                                                               const dnnl::convolution_forward::primitive_desc& hint) {
   return {dnnl::convolution_backward_data::desc(dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates,
                                                 d.pad_lo, d.pad_hi),
           user_scratchpad(), engine(), hint};
@@ -81,8 +93,8 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
           user_scratchpad(), engine(), hint};
 }
 static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
-dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias, const memory::desc& c,
-                                         const dnnl::primitive_attr& attr) {
+dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
+                                         const memory::desc& c, const dnnl::primitive_attr& attr) {
   if (bias.data.ndims == 0) return {dnnl::matmul::desc(a, b, c), attr, engine()};
   return {dnnl::matmul::desc(a, b, bias, c), attr, engine()};
 }
@@ -104,7 +116,8 @@ void check_room() {
 
 void check_usable(const dnnl::primitive_desc_base& pd) {
   const std::string_view name = pd.impl_info_str();
-  if (name.starts_with("gemm") || name.starts_with("ref")) throw dnnl::error(dnnl_unimplemented, "no usable implementation");
+  if (name.starts_with("gemm") || name.starts_with("ref"))
+    throw dnnl::error(dnnl_unimplemented, "no usable implementation");
 }
 
 namespace {
@@ -123,11 +136,17 @@ int spatial_dims(const ConvShape& s) {
 ConvDescs describe(const ConvShape& s, bool with_bias) {
   const int nd = spatial_dims(s);
   const Tag plain_x = nd == 1 ? Tag::ncw : nd == 2 ? Tag::nchw : Tag::ncdhw;
-  const Tag plain_w = s.groups > 1 ? (nd == 1 ? Tag::goiw : nd == 2 ? Tag::goihw : Tag::goidhw)
-                                   : (nd == 1 ? Tag::oiw : nd == 2 ? Tag::oihw : Tag::oidhw);
+  const Tag plain_w = s.groups > 1 ? (nd == 1   ? Tag::goiw
+                                      : nd == 2 ? Tag::goihw
+                                                : Tag::goidhw)
+                                   : (nd == 1   ? Tag::oiw
+                                      : nd == 2 ? Tag::oihw
+                                                : Tag::oidhw);
   memory::dims x{s.n, s.ic}, y{s.n, s.oc}, w;
-  if (s.groups > 1) w = {s.groups, s.oc / s.groups, s.ic / s.groups};
-  else w = {s.oc, s.ic};
+  if (s.groups > 1)
+    w = {s.groups, s.oc / s.groups, s.ic / s.groups};
+  else
+    w = {s.oc, s.ic};
   ConvDescs d;
   for (int i = 3 - nd; i < 3; ++i) {
     x.push_back(s.in[i]);

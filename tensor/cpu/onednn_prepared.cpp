@@ -107,10 +107,13 @@ class PreparedLinear final : public OneDnnPrepared {
     packed_bytes = packed_->weights().get_size();
     scratch_bytes = std::max(scratch_bytes, packed_->scratch_bytes());
   }
-  void run(const float* x, const float* w, const void* packed, const float* bias, float* y, void* scratch) const override {
+  void run(const float* x, const float* w, const void* packed, const float* bias, float* y,
+           void* scratch) const override {
     const SingleThread single;
-    if (packed) packed_->run(x, packed, bias, y, scratch);
-    else plain_.run(x, w, bias, y, scratch);
+    if (packed)
+      packed_->run(x, packed, bias, y, scratch);
+    else
+      plain_.run(x, w, bias, y, scratch);
   }
   void pack(const float* w, void* packed) const override {
     const SingleThread single;
@@ -147,12 +150,14 @@ class PreparedConv final : public OneDnnPrepared {
     if (y_ != d_.py) from_y_ = dnnl::reorder(empty_memory(y_), empty_memory(d_.py));
   }
 
-  void run(const float* x, const float* w, const void* packed, const float* bias, float* y, void* scratch) const override {
+  void run(const float* x, const float* w, const void* packed, const float* bias, float* y,
+           void* scratch) const override {
     const SingleThread single;
     char* base = static_cast<char*>(scratch);
     std::unordered_map<int, memory> args;
     args.emplace(DNNL_ARG_SRC, bring_in(d_.px, x_, to_x_, x, base + at_x_));
-    args.emplace(DNNL_ARG_WEIGHTS, packed ? memory(w_, engine(), const_cast<void*>(packed)) : bring_in(d_.pw, w_, to_w_, w, base + at_w_));
+    args.emplace(DNNL_ARG_WEIGHTS, packed ? memory(w_, engine(), const_cast<void*>(packed))
+                                          : bring_in(d_.pw, w_, to_w_, w, base + at_w_));
     memory plain(d_.py, engine(), y);
     memory inner = y_ == d_.py ? plain : memory(y_, engine(), base + at_y_);
     args.emplace(DNNL_ARG_DST, inner);
@@ -176,7 +181,8 @@ class PreparedConv final : public OneDnnPrepared {
     *at = scratch_bytes;
     if (needed) scratch_bytes += aligned(desc.get_size());
   }
-  static memory bring_in(const memory::desc& plain, const memory::desc& inner, const dnnl::reorder& reorder, const float* data, char* to) {
+  static memory bring_in(const memory::desc& plain, const memory::desc& inner, const dnnl::reorder& reorder,
+                         const float* data, char* to) {
     memory from(plain, engine(), const_cast<float*>(data));
     if (plain == inner) return from;
     memory out(inner, engine(), to);
@@ -208,7 +214,9 @@ std::unique_ptr<const OneDnnPrepared> prepare(Isa least, const Args&... args) {
 
 }  // namespace
 
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s, bool packs) { return prepare<PreparedLinear>(Isa::kAvx512, s, packs); }
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s, bool packs) {
+  return prepare<PreparedLinear>(Isa::kAvx512, s, packs);
+}
 
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias) {
   return prepare<PreparedConv>(Isa::kAvx2, s, images, bias);

@@ -73,8 +73,12 @@ std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
     const memory::desc c({q.m, q.n}, type, memory::dims{q.ldc, 1});
     const auto pd = usable(matmul_desc(a, b, {}, c, user_scratchpad()));
     const memory::desc pad = pd.scratchpad_desc();
-    return PreparedMatmul{dnnl::matmul(pd),          memory(a, engine(), nullptr), memory(b, engine(), nullptr),
-                          memory(c, engine(), nullptr), pad.get_size(),              pad};
+    return PreparedMatmul{dnnl::matmul(pd),
+                          memory(a, engine(), nullptr),
+                          memory(b, engine(), nullptr),
+                          memory(c, engine(), nullptr),
+                          pad.get_size(),
+                          pad};
   } catch (const dnnl::error&) {
     return std::nullopt;
   }
@@ -89,10 +93,9 @@ bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) try
   entry->b.set_data_handle(const_cast<void*>(b));
   entry->c.set_data_handle(c);
   const memory pad(entry->scratchpad, engine(), scratch_bytes(ScratchSlot::kOneDnn, Bytes(entry->scratchpad_bytes)));
-  entry->primitive.execute(stream(), {{DNNL_ARG_SRC, entry->a},
-                                      {DNNL_ARG_WEIGHTS, entry->b},
-                                      {DNNL_ARG_DST, entry->c},
-                                      {DNNL_ARG_SCRATCHPAD, pad}});
+  entry->primitive.execute(
+      stream(),
+      {{DNNL_ARG_SRC, entry->a}, {DNNL_ARG_WEIGHTS, entry->b}, {DNNL_ARG_DST, entry->c}, {DNNL_ARG_SCRATCHPAD, pad}});
   return true;
 } catch (const NoRoom&) {
   return false;
@@ -222,8 +225,8 @@ ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, b
 
 }  // namespace
 
-bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
-                       int64_t ldb, float* c, int64_t ldc) {
+bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
+                       const float* b, int64_t ldb, float* c, int64_t ldc) {
   if (isa() < Isa::kAvx512) return false;  // no BRGEMM
   return run_matmul({m, n, k, lda, ldb, ldc, trans_a, trans_b, static_cast<int64_t>(Type::f32)}, a, b, c);
 }

@@ -22,7 +22,8 @@ struct Consts {
   HWY_INLINE Consts(UpdateRule rule, const UpdateRates& r) {
     const auto set = [this](double x) HWY_ATTR { return hn::Set(d, T(x)); };
     lr = set(r.lr), wd = set(r.wd), rescale = set(r.rescale), high = set(r.clip), low = set(-r.clip);
-    momentum = set(r.momentum), beta1 = set(r.beta1), rest1 = set(1 - r.beta1), beta2 = set(r.beta2), rest2 = set(1 - r.beta2);
+    momentum = set(r.momentum), beta1 = set(r.beta1), rest1 = set(1 - r.beta1), beta2 = set(r.beta2),
+    rest2 = set(1 - r.beta2);
     epsilon = set(r.epsilon);
     step = set(rule == UpdateRule::kAdam ? r.lr * std::sqrt(r.correct2) / r.correct1 : r.lr / r.correct1);
     root = set(1 / std::sqrt(r.correct2));
@@ -87,18 +88,25 @@ void run_steps(const UpdateRates& rates, const UpdateRun<T>& r) {
 template <UpdateRule rule, class T>
 void run_rule(const UpdateRates& rates, const UpdateRun<T>& r) {
   const bool joined = rates.wd != 0 && rule != UpdateRule::kAdamW;
-  if (joined || !std::isinf(rates.clip)) run_steps<rule, false>(rates, r);
-  else run_steps<rule, true>(rates, r);
+  if (joined || !std::isinf(rates.clip))
+    run_steps<rule, false>(rates, r);
+  else
+    run_steps<rule, true>(rates, r);
 }
 
 template <class T>
 void run_any(UpdateRule rule, const UpdateRates& rates, const UpdateRun<T>& r) {
   switch (rule) {
-    case UpdateRule::kSgd: return run_rule<UpdateRule::kSgd>(rates, r);
-    case UpdateRule::kMomentum: return run_rule<UpdateRule::kMomentum>(rates, r);
-    case UpdateRule::kNag: return run_rule<UpdateRule::kNag>(rates, r);
-    case UpdateRule::kAdam: return run_rule<UpdateRule::kAdam>(rates, r);
-    default: return run_rule<UpdateRule::kAdamW>(rates, r);
+    case UpdateRule::kSgd:
+      return run_rule<UpdateRule::kSgd>(rates, r);
+    case UpdateRule::kMomentum:
+      return run_rule<UpdateRule::kMomentum>(rates, r);
+    case UpdateRule::kNag:
+      return run_rule<UpdateRule::kNag>(rates, r);
+    case UpdateRule::kAdam:
+      return run_rule<UpdateRule::kAdam>(rates, r);
+    default:
+      return run_rule<UpdateRule::kAdamW>(rates, r);
   }
 }
 void run_float(UpdateRule rule, const UpdateRates& rates, const UpdateRun<float>& r) { run_any(rule, rates, r); }

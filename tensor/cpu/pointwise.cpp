@@ -240,7 +240,8 @@ struct Walk {
     for (int64_t pos = begin; pos < end; start = 0) {
       const int64_t n = std::min(end - pos, inner - start);
       fn(n, out + pos * out_size, reinterpret_cast<const void* const*>(in), scalars, params);
-      for (int k = 0; k < space.count; ++k) in[k] += step[k] - (scalars >> k & 1 ? 0 : start * size_of(space.in[k].dtype));
+      for (int k = 0; k < space.count; ++k)
+        in[k] += step[k] - (scalars >> k & 1 ? 0 : start * size_of(space.in[k].dtype));
       pos += n;
     }
   }

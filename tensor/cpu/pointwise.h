@@ -21,8 +21,8 @@ enum class SpanCheck : uint8_t { kNothing, kZeroDivisor, kNegativeExponent };
 
 struct SpanRow {
   const char* op = nullptr;
-  int cost = 0;                  // picoseconds an element, roughly, for cutting work into pieces
-  SpanFn fn[kDTypeCount] = {};   // by compute dtype; float16 and bfloat16 go through float32
+  int cost = 0;                 // picoseconds an element, roughly, for cutting work into pieces
+  SpanFn fn[kDTypeCount] = {};  // by compute dtype; float16 and bfloat16 go through float32
   SpanCheck check = SpanCheck::kNothing;
 };
 

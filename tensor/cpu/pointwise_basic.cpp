@@ -147,16 +147,14 @@ HWY_INLINE int64_t convert_vectors(int64_t n, const Half* from, float* to) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(load_halves(d, reinterpret_cast<const uint16_t*>(from + i)), d, to + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(load_halves(d, reinterpret_cast<const uint16_t*>(from + i)), d, to + i);
   return i;
 }
 HWY_INLINE int64_t convert_vectors(int64_t n, const float* from, Half* to) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    store_halves(d, hn::LoadU(d, from + i), reinterpret_cast<uint16_t*>(to + i));
+  for (; i + lanes <= n; i += lanes) store_halves(d, hn::LoadU(d, from + i), reinterpret_cast<uint16_t*>(to + i));
   return i;
 }
 template <class From, class To>
@@ -170,7 +168,7 @@ void convert_span(int64_t n, const void* from, int64_t stride, void* to) {
   To* out = static_cast<To*>(to);
   if (stride == 1) {
     const int64_t done = convert_vectors(n, in, out);
-PERIGEE_INDEPENDENT
+    PERIGEE_INDEPENDENT
     for (int64_t i = done; i < n; ++i) out[i] = convert_one<To>(in[i]);
   } else {
     for (int64_t i = 0; i < n; ++i) out[i] = convert_one<To>(in[i * stride]);
@@ -179,9 +177,8 @@ PERIGEE_INDEPENDENT
 
 ConvertFn converter_table(DType from, DType to) {
   return visit_dtype(from, [&](auto f) {
-    return visit_dtype(to, [&](auto t) -> ConvertFn {
-      return convert_span<typename decltype(f)::type, typename decltype(t)::type>;
-    });
+    return visit_dtype(
+        to, [&](auto t) -> ConvertFn { return convert_span<typename decltype(f)::type, typename decltype(t)::type>; });
   });
 }
 

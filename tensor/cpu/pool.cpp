@@ -159,11 +159,11 @@ void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx) 
   });
 }
 
-#define PG_POOL(T)                                                                                        \
-  template void max_pool_forward<T>(const PoolShape&, const T*, T*, int32_t*);                            \
-  template void max_pool_backward<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);            \
-  template void max_pool_take<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);                \
-  template void avg_pool_forward<T>(const PoolShape&, Divisor, const T*, T*);                               \
+#define PG_POOL(T)                                                                             \
+  template void max_pool_forward<T>(const PoolShape&, const T*, T*, int32_t*);                 \
+  template void max_pool_backward<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*); \
+  template void max_pool_take<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);     \
+  template void avg_pool_forward<T>(const PoolShape&, Divisor, const T*, T*);                  \
   template void avg_pool_backward<T>(const PoolShape&, Divisor, const T*, T*);
 PG_POOL(float)
 PG_POOL(double)

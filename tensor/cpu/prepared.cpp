@@ -18,7 +18,8 @@ using Primitive = std::shared_ptr<const OneDnnPrepared>;
 // A primitive for each share of the rows (or images), split evenly over the threads there are when it is made.
 class RowWise final : public PreparedKernel {
  public:
-  // `make(rows)` prepares a share. False from `ready` when the library lacks one, or packs differently for another size.
+  // `make(rows)` prepares a share. False from `ready` when the library lacks one, or packs differently for another
+  // size.
   template <class Make>
   RowWise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row, const Finish& finish, Make make)
       : rows_(rows), parts_(parts), x_row_(x_row), y_row_(y_row), finish_(finish) {
@@ -40,7 +41,8 @@ class RowWise final : public PreparedKernel {
         poll_kernel();
         const int64_t first = p * rows_ / parts_, count = (p + 1) * rows_ / parts_ - first;
         const OneDnnPrepared& share = count == rows_ / parts_ ? *small_ : *large_;
-        share.run(x + first * x_row_, w, packed, bias, y + first * y_row_, static_cast<char*>(scratch) + size_t(p) * part_bytes_);
+        share.run(x + first * x_row_, w, packed, bias, y + first * y_row_,
+                  static_cast<char*>(scratch) + size_t(p) * part_bytes_);
       }
     });
     finish_(out);
@@ -74,7 +76,8 @@ class SmallLinear final : public PreparedKernel {
 
 class DirectConvKernel final : public PreparedKernel {
  public:
-  DirectConvKernel(DirectConv conv, std::optional<Finish> finish) : conv_(std::move(conv)), finish_(std::move(finish)) {}
+  DirectConvKernel(DirectConv conv, std::optional<Finish> finish)
+      : conv_(std::move(conv)), finish_(std::move(finish)) {}
   void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
     const float* bias = in.size() > 2 && in[2] ? in[2].as<float>() : nullptr;
     const bool relu = finish_ && finish_->relu();
@@ -88,7 +91,8 @@ class DirectConvKernel final : public PreparedKernel {
 };
 
 template <class Make>
-std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row, const Finish& finish, Make make) {
+std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row,
+                                               const Finish& finish, Make make) {
   auto kernel = std::make_unique<RowWise>(rows, parts, x_row, y_row, finish, make);
   if (!kernel->ready()) return nullptr;
   return kernel;
@@ -97,7 +101,10 @@ std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int6
 }  // namespace
 
 Finish::Finish(const KernelArgs& args)
-    : op_(args.op), attrs_(args.attrs), activates_(args.op.attr_index("activation") >= 0), relu_(activates_ && asks_relu(args)) {}
+    : op_(args.op),
+      attrs_(args.attrs),
+      activates_(args.op.attr_index("activation") >= 0),
+      relu_(activates_ && asks_relu(args)) {}
 
 void Finish::operator()(std::span<const View> out) const {
   if (relu_) return rectify(out[0].numel(), out[0].as<float>());
@@ -105,14 +112,18 @@ void Finish::operator()(std::span<const View> out) const {
   if (activates_) activate(KernelArgs{op_, out, out, attrs_, no_allocation});
 }
 
-std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs, const Finish& finish) {
+std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
+                                                     const Finish& finish) {
   if (!linear_prefers_primitive(m, n, k)) return std::make_unique<SmallLinear>(m, n, k, finish);
   const int64_t parts = m * n * k < 2 * kMacsPerTask ? 1 : std::clamp<int64_t>(m / 16, 1, num_threads());
-  return row_wise(m, parts, k, n, finish, [&](int64_t rows) { return Primitive(onednn_prepare_linear({rows, n, k, bias}, packs)); });
+  return row_wise(m, parts, k, n, finish, [&](int64_t rows) {
+    return Primitive(onednn_prepare_linear({rows, n, k, bias}, packs));
+  });
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
-  if (auto direct = DirectConv::make(s, ConvPart::kForward)) return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
+  if (auto direct = DirectConv::make(s, ConvPart::kForward))
+    return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !conv_forward_prefers_primitive(s)) return nullptr;
   const int64_t parts = std::min<int64_t>(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
   return row_wise(s.n, parts, s.ic * s.in_plane(), s.oc * s.out_plane(), finish,

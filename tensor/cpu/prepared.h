@@ -22,7 +22,8 @@ class Finish {
 };
 
 // Of (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n]; row-major float32.
-std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs, const Finish& finish);
+std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
+                                                     const Finish& finish);
 
 // Of (x, w, bias), a convolution. Null where only packed weights would make a difference and there are none.
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish);

@@ -83,14 +83,22 @@ void fetch(const char* p, int64_t stride, int64_t n, void* buffer) {
 Fetch fetch_for(DType t) {
   switch (t) {
     case DType::kBool:
-    case DType::kUInt8: return fetch<uint8_t, uint8_t>;
-    case DType::kInt8: return fetch<int8_t, int64_t>;
-    case DType::kInt32: return fetch<int32_t, int64_t>;
-    case DType::kInt64: return fetch<int64_t, int64_t>;
-    case DType::kFloat16: return fetch<Half, float>;
-    case DType::kBFloat16: return fetch<BFloat16, float>;
-    case DType::kFloat32: return fetch<float, float>;
-    default: return fetch<double, double>;
+    case DType::kUInt8:
+      return fetch<uint8_t, uint8_t>;
+    case DType::kInt8:
+      return fetch<int8_t, int64_t>;
+    case DType::kInt32:
+      return fetch<int32_t, int64_t>;
+    case DType::kInt64:
+      return fetch<int64_t, int64_t>;
+    case DType::kFloat16:
+      return fetch<Half, float>;
+    case DType::kBFloat16:
+      return fetch<BFloat16, float>;
+    case DType::kFloat32:
+      return fetch<float, float>;
+    default:
+      return fetch<double, double>;
   }
 }
 
@@ -99,18 +107,24 @@ bool totals_are_double(ReduceOp op, DType t) { return is_float(t) && op != Reduc
 template <class Out>
 void store_as(Out* out, int64_t stride, const Total* totals, int64_t n, bool real, const Reduction& r) {
   const auto put = [&](int64_t i, auto v) {
-    if constexpr (std::is_same_v<Out, Half> || std::is_same_v<Out, BFloat16>) out[i * stride] = Out(float(v));
-    else out[i * stride] = static_cast<Out>(v);
+    if constexpr (std::is_same_v<Out, Half> || std::is_same_v<Out, BFloat16>)
+      out[i * stride] = Out(float(v));
+    else
+      out[i * stride] = static_cast<Out>(v);
   };
   if (r.finish == Finish::kPlain && real) {
     for (int64_t i = 0; i < n; ++i) put(i, totals[i].f);
     return;
   }
   for (int64_t i = 0; i < n; ++i) {
-    if (r.finish == Finish::kScale) put(i, (real ? totals[i].f : double(totals[i].i)) * r.factor);
-    else if (r.finish == Finish::kAny) put(i, totals[i].i != 0);
-    else if (r.finish == Finish::kAll) put(i, double(totals[i].i) == r.factor);
-    else put(i, totals[i].i);
+    if (r.finish == Finish::kScale)
+      put(i, (real ? totals[i].f : double(totals[i].i)) * r.factor);
+    else if (r.finish == Finish::kAny)
+      put(i, totals[i].i != 0);
+    else if (r.finish == Finish::kAll)
+      put(i, double(totals[i].i) == r.factor);
+    else
+      put(i, totals[i].i);
   }
 }
 
@@ -203,15 +217,15 @@ class Reducer {
     const int64_t batches = (last.size + kBatch - 1) / kBatch;
     parallel_for(kept_count_ / last.size * batches, kGrain / (inner_.size * std::min(kBatch, last.size)) + 1,
                  [&](int64_t begin, int64_t end) {
-      Total totals[kBatch];
-      for (int64_t k = begin; k < end; ++k) {
-        const int64_t first = k % batches * kBatch, n = std::min(kBatch, last.size - first);
-        const Place place = place_of(kept_, k / batches * last.size + first);
-        std::fill(totals, totals + n, loops_.init);
-        loops_.runs(totals, at(place.in), inner_.size, n, last.in_stride);
-        store(place.out, last.out_stride, totals, n);
-      }
-    });
+                   Total totals[kBatch];
+                   for (int64_t k = begin; k < end; ++k) {
+                     const int64_t first = k % batches * kBatch, n = std::min(kBatch, last.size - first);
+                     const Place place = place_of(kept_, k / batches * last.size + first);
+                     std::fill(totals, totals + n, loops_.init);
+                     loops_.runs(totals, at(place.in), inner_.size, n, last.in_stride);
+                     store(place.out, last.out_stride, totals, n);
+                   }
+                 });
   }
 
   // Few outputs with much work each: partial totals over chunks of fixed size, joined in order.
@@ -316,7 +330,7 @@ class Reducer {
   }
 
   static constexpr int64_t kChunk = kReduceChunk, kGrain = kReduceGrain;
-  static constexpr int64_t kBatch = 256;        // outputs stored together
+  static constexpr int64_t kBatch = 256;  // outputs stored together
 
   Reduction reduction_;
   DType in_type_, out_type_, compute_;
@@ -332,7 +346,8 @@ class Reducer {
 
 }  // namespace
 
-void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from, const Reduction& reduction) {
+void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from,
+                  const Reduction& reduction) {
   const bool real = totals_are_double(reduction.op, from);
   visit_dtype(to, [&](auto tag) {
     using Out = typename decltype(tag)::type;

@@ -29,7 +29,8 @@ struct Reduction {
 void reduce(const View& in, uint32_t mask, const View& out, const Reduction& reduction);
 
 // Totals of elements of `from`, finished and stored as `to`, the i-th at out + i stride.
-void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from, const Reduction& reduction);
+void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from,
+                  const Reduction& reduction);
 
 inline constexpr int64_t kReduceChunk = 128 << 10;  // elements of a partial total, where there are few outputs
 inline constexpr int64_t kReduceGrain = 128 << 10;  // elements worth a thread

@@ -20,8 +20,8 @@ constexpr bool kIsFloat = std::is_floating_point_v<T>;
 template <class T>
 using TotalOf = std::conditional_t<kIsFloat<T>, double, int64_t>;
 
-// The larger of two, NaN when either is (as PyTorch). The processor has the first choice as one instruction, and NaN is rare:
-// no branch here depends on the values.
+// The larger of two, NaN when either is (as PyTorch). The processor has the first choice as one instruction, and NaN is
+// rare: no branch here depends on the values.
 template <class T>
 HWY_INLINE T larger(T a, T x) {
   const T best = x > a ? x : a;
@@ -38,13 +38,17 @@ HWY_INLINE T smaller(T a, T x) {
 // Integers wrap around, as everywhere.
 template <class A>
 HWY_INLINE A plus(A a, A b) {
-  if constexpr (kIsFloat<A>) return a + b;
-  else return A(uint64_t(a) + uint64_t(b));
+  if constexpr (kIsFloat<A>)
+    return a + b;
+  else
+    return A(uint64_t(a) + uint64_t(b));
 }
 template <class A>
 HWY_INLINE A times(A a, A b) {
-  if constexpr (kIsFloat<A>) return a * b;
-  else return A(uint64_t(a) * uint64_t(b));
+  if constexpr (kIsFloat<A>)
+    return a * b;
+  else
+    return A(uint64_t(a) * uint64_t(b));
 }
 
 // All elements joined by one operation.
@@ -53,37 +57,59 @@ struct Fold {
   template <class T>
   using Acc = std::conditional_t<kIsFloat<T>, T, int64_t>;
   template <class A>
-  static HWY_INLINE A init() { return Two::kNeutral; }
+  static HWY_INLINE A init() {
+    return Two::kNeutral;
+  }
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return Two::of(a, A(x)); }
+  static HWY_INLINE A step(A a, T x) {
+    return Two::of(a, A(x));
+  }
   template <class A>
-  static HWY_INLINE A join(A a, A b) { return Two::of(a, b); }
+  static HWY_INLINE A join(A a, A b) {
+    return Two::of(a, b);
+  }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return Two::of_vectors(a, x); }
+  static HWY_INLINE V vec_step(V a, V x) {
+    return Two::of_vectors(a, x);
+  }
   template <class V>
-  static HWY_INLINE V vec_join(V a, V b) { return Two::of_vectors(a, b); }
+  static HWY_INLINE V vec_join(V a, V b) {
+    return Two::of_vectors(a, b);
+  }
 };
 struct Plus {
   static constexpr int kNeutral = 0;
   template <class A>
-  static HWY_INLINE A of(A a, A b) { return plus(a, b); }
+  static HWY_INLINE A of(A a, A b) {
+    return plus(a, b);
+  }
   template <class V>
-  static HWY_INLINE V of_vectors(V a, V b) { return hn::Add(a, b); }
+  static HWY_INLINE V of_vectors(V a, V b) {
+    return hn::Add(a, b);
+  }
 };
 struct Times {
   static constexpr int kNeutral = 1;
   template <class A>
-  static HWY_INLINE A of(A a, A b) { return times(a, b); }
+  static HWY_INLINE A of(A a, A b) {
+    return times(a, b);
+  }
   template <class V>
-  static HWY_INLINE V of_vectors(V a, V b) { return hn::Mul(a, b); }
+  static HWY_INLINE V of_vectors(V a, V b) {
+    return hn::Mul(a, b);
+  }
 };
 using Sum = Fold<Plus>;
 using Prod = Fold<Times>;
 struct SumSquares : Sum {
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return plus(a, times(A(x), A(x))); }
+  static HWY_INLINE A step(A a, T x) {
+    return plus(a, times(A(x), A(x)));
+  }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) { return hn::MulAdd(x, x, a); }
+  static HWY_INLINE V vec_step(V a, V x) {
+    return hn::MulAdd(x, x, a);
+  }
 };
 template <bool kMax>
 struct Extreme {
@@ -92,19 +118,27 @@ struct Extreme {
   template <class A>
   static HWY_INLINE A init() {
     using Limits = std::numeric_limits<A>;
-    if constexpr (kIsFloat<A>) return kMax ? -Limits::infinity() : Limits::infinity();
-    else return kMax ? Limits::lowest() : Limits::max();
+    if constexpr (kIsFloat<A>)
+      return kMax ? -Limits::infinity() : Limits::infinity();
+    else
+      return kMax ? Limits::lowest() : Limits::max();
   }
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return join<A>(a, x); }
+  static HWY_INLINE A step(A a, T x) {
+    return join<A>(a, x);
+  }
   template <class A>
-  static HWY_INLINE A join(A a, A b) { return kMax ? larger(a, b) : smaller(a, b); }
+  static HWY_INLINE A join(A a, A b) {
+    return kMax ? larger(a, b) : smaller(a, b);
+  }
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) {  // NaN of either wins
     return hn::IfThenElse(hn::IsNaN(x), x, kMax ? max_or_second(x, a) : min_or_second(x, a));
   }
   template <class V>
-  static HWY_INLINE V vec_join(V a, V b) { return vec_step(a, b); }
+  static HWY_INLINE V vec_join(V a, V b) {
+    return vec_step(a, b);
+  }
 };
 using Max = Extreme<true>;
 using Min = Extreme<false>;
@@ -114,11 +148,17 @@ struct Count {
   template <class T>
   using Acc = int32_t;
   template <class A>
-  static HWY_INLINE A init() { return 0; }
+  static HWY_INLINE A init() {
+    return 0;
+  }
   template <class A, class T>
-  static HWY_INLINE A step(A a, T x) { return a + (x != 0); }
+  static HWY_INLINE A step(A a, T x) {
+    return a + (x != 0);
+  }
   template <class A>
-  static HWY_INLINE A join(A a, A b) { return a + b; }
+  static HWY_INLINE A join(A a, A b) {
+    return a + b;
+  }
 };
 
 template <class Op, class T>
@@ -130,13 +170,17 @@ using OpTotal = std::conditional_t<std::is_same_v<Op, Count>, int64_t, TotalOf<T
 
 template <class T>
 HWY_INLINE T& field(Total& t) {
-  if constexpr (std::is_same_v<T, double>) return t.f;
-  else return t.i;
+  if constexpr (std::is_same_v<T, double>)
+    return t.f;
+  else
+    return t.i;
 }
 template <class T>
 HWY_INLINE T field(const Total& t) {
-  if constexpr (std::is_same_v<T, double>) return t.f;
-  else return t.i;
+  if constexpr (std::is_same_v<T, double>)
+    return t.f;
+  else
+    return t.i;
 }
 template <class Op, class T, class A>
 HWY_INLINE void take(Total& total, A value) {
@@ -321,21 +365,31 @@ ReduceLoops loops_for() {
 template <class Op>
 ReduceLoops loops_of_type(DType t) {
   switch (t) {
-    case DType::kUInt8: return loops_for<Op, uint8_t>();
-    case DType::kInt64: return loops_for<Op, int64_t>();
-    case DType::kFloat32: return loops_for<Op, float>();
-    default: return loops_for<Op, double>();
+    case DType::kUInt8:
+      return loops_for<Op, uint8_t>();
+    case DType::kInt64:
+      return loops_for<Op, int64_t>();
+    case DType::kFloat32:
+      return loops_for<Op, float>();
+    default:
+      return loops_for<Op, double>();
   }
 }
 
 ReduceLoops find_loops(ReduceOp op, DType t) {
   switch (op) {
-    case ReduceOp::kSum: return loops_of_type<Sum>(t);
-    case ReduceOp::kProd: return loops_of_type<Prod>(t);
-    case ReduceOp::kMax: return loops_of_type<Max>(t);
-    case ReduceOp::kMin: return loops_of_type<Min>(t);
-    case ReduceOp::kCount: return loops_of_type<Count>(t);
-    default: return loops_of_type<SumSquares>(t);
+    case ReduceOp::kSum:
+      return loops_of_type<Sum>(t);
+    case ReduceOp::kProd:
+      return loops_of_type<Prod>(t);
+    case ReduceOp::kMax:
+      return loops_of_type<Max>(t);
+    case ReduceOp::kMin:
+      return loops_of_type<Min>(t);
+    case ReduceOp::kCount:
+      return loops_of_type<Count>(t);
+    default:
+      return loops_of_type<SumSquares>(t);
   }
 }
 

@@ -244,13 +244,15 @@ HWY_INLINE V vsigmoid(D d, V x) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V verf(D d, V x) {
   const V one = hn::Set(d, 1.0f), a = hn::Abs(x);
-  const V small = hn::MulAdd(
-      x, polynomial(d, hn::Mul(x, x), hn::Set(d, 7.882497112e-05f), -8.018854993e-04f, 5.189311943e-03f,
-                    -2.685432880e-02f, 1.128359746e-01f, -3.761262690e-01f, 1.283791659e-01f), x);
+  const V small =
+      hn::MulAdd(x,
+                 polynomial(d, hn::Mul(x, x), hn::Set(d, 7.882497112e-05f), -8.018854993e-04f, 5.189311943e-03f,
+                            -2.685432880e-02f, 1.128359746e-01f, -3.761262690e-01f, 1.283791659e-01f),
+                 x);
   const V t = hn::Min(a, hn::Set(d, 4.0f));
-  const V log_erfc = polynomial(d, t, hn::Set(d, 1.614061609e-06f), -4.559062256e-05f, 5.927695389e-04f,
-                                -4.740222347e-03f, 2.636471738e-02f, -1.099782452e-01f, -6.319370936e-01f,
-                                -1.130166676e+00f, 3.032129751e-04f);
+  const V log_erfc =
+      polynomial(d, t, hn::Set(d, 1.614061609e-06f), -4.559062256e-05f, 5.927695389e-04f, -4.740222347e-03f,
+                 2.636471738e-02f, -1.099782452e-01f, -6.319370936e-01f, -1.130166676e+00f, 3.032129751e-04f);
   const V large = hn::CopySign(hn::Sub(one, vexp(d, log_erfc)), x);
   return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, one), small, large));
 }
@@ -293,9 +295,11 @@ HWY_INLINE V sin_shifted(D d, V x, int shift) {
   const V r = reduce_quadrants(d, x, &q);
   q = hn::Add(q, hn::Set(di, shift));
   const V s = hn::Mul(r, r);
-  const V sine = hn::MulAdd(hn::Mul(r, s), polynomial(d, s, hn::Set(d, -1.958769821e-04f), 8.332747470e-03f, -1.666666466e-01f), r);
-  const V tail = hn::MulAdd(hn::Mul(s, s), polynomial(d, s, hn::Set(d, 2.454773910e-05f), -1.388830217e-03f, 4.166666466e-02f),
-                            hn::Mul(s, hn::Set(d, -0.5f)));
+  const V sine = hn::MulAdd(hn::Mul(r, s),
+                            polynomial(d, s, hn::Set(d, -1.958769821e-04f), 8.332747470e-03f, -1.666666466e-01f), r);
+  const V tail =
+      hn::MulAdd(hn::Mul(s, s), polynomial(d, s, hn::Set(d, 2.454773910e-05f), -1.388830217e-03f, 4.166666466e-02f),
+                 hn::Mul(s, hn::Set(d, -0.5f)));
   const V cosine = hn::Add(hn::Set(d, 1.0f), tail);
   const auto odd = hn::TestBit(q, hn::Set(di, 1));
   const V y = hn::IfThenElse(hn::RebindMask(d, odd), cosine, sine);

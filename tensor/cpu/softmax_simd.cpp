@@ -140,8 +140,10 @@ void log_sum_exp(const float* x, float* out, int64_t count, int64_t n) {
   for (int64_t r = 0; r < count; ++r, x += n) {
     const float top = long_max(x, n);
     const bool finite = std::fabs(top) < kInfinity;
-    if (!finite && std::any_of(x, x + n, [](float v) { return v != v; })) out[r] = std::numeric_limits<float>::quiet_NaN();
-    else out[r] = finite ? top + std::log(long_exp_sum(x, nullptr, top, n)) : top;
+    if (!finite && std::any_of(x, x + n, [](float v) { return v != v; }))
+      out[r] = std::numeric_limits<float>::quiet_NaN();
+    else
+      out[r] = finite ? top + std::log(long_exp_sum(x, nullptr, top, n)) : top;
   }
 }
 
@@ -202,8 +204,10 @@ HWY_INLINE V load_some(D d, const float* p, int64_t n) {
   return n == int64_t(hn::Lanes(d)) ? hn::LoadU(d, p) : load_part(d, p, n);
 }
 HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
-  if (n == int64_t(hn::Lanes(d))) hn::StoreU(v, d, p);
-  else store_part(d, v, p, n);
+  if (n == int64_t(hn::Lanes(d)))
+    hn::StoreU(v, d, p);
+  else
+    store_part(d, v, p, n);
 }
 
 // The largest of each column, NaN where there is one. `top` has room for a whole vector at the end.
@@ -270,11 +274,14 @@ void columns_backward(bool log, const float* y, const float* dy, float* dx, int6
   for (int64_t i = 0; i < n; ++i)
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const int64_t at = i * stride + j;
-      store_some(d, backward_value(d, log, load_some(d, y + at, m), load_some(d, dy + at, m), hn::LoadU(d, sum + j)), dx + at, m);
+      store_some(d, backward_value(d, log, load_some(d, y + at, m), load_some(d, dy + at, m), hn::LoadU(d, sum + j)),
+                 dx + at, m);
     });
 }
 
-SoftmaxLoops find_loops() { return {rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_log_sum_exp, columns_backward}; }
+SoftmaxLoops find_loops() {
+  return {rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_log_sum_exp, columns_backward};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu

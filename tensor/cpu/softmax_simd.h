@@ -15,7 +15,8 @@ struct SoftmaxLoops {
   // `width` <= kSoftmaxTile neighbouring columns of n elements, `stride` elements from row to row.
   void (*columns)(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width);
   void (*columns_log_sum_exp)(const float* x, float* out, int64_t n, int64_t stride, int64_t width);
-  void (*columns_backward)(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width);
+  void (*columns_backward)(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride,
+                           int64_t width);
 };
 
 inline constexpr int64_t kSoftmaxTile = 1024;

@@ -38,7 +38,7 @@ void unary_span(int64_t n, void* to, const void* const* in, uint32_t scalars, co
   using R = decltype(f(*x));
   R* out = static_cast<R*>(to);
   if (scalars) return fill_span<R>(n, out, f(*x));
-PERIGEE_INDEPENDENT
+  PERIGEE_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
 }
 
@@ -50,15 +50,15 @@ void binary_span(int64_t n, void* to, const void* const* in, uint32_t scalars, c
   using R = decltype(f(*x, *y));
   R* out = static_cast<R*>(to);
   if (scalars == 0) {
-PERIGEE_INDEPENDENT
+    PERIGEE_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = f(x[i], y[i]);
   } else if (scalars == 2) {
     const T b = *y;
-PERIGEE_INDEPENDENT
+    PERIGEE_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = f(x[i], b);
   } else if (scalars == 1) {
     const T a = *x;
-PERIGEE_INDEPENDENT
+    PERIGEE_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = f(a, y[i]);
   } else {
     fill_span<R>(n, out, f(*x, *y));
@@ -77,7 +77,7 @@ void ternary_loop(int64_t n, void* to, const void* const* in, const double* para
   const T* x = static_cast<const T*>(in[1]);
   const T* y = static_cast<const T*>(in[2]);
   T* out = static_cast<T*>(to);
-PERIGEE_INDEPENDENT
+  PERIGEE_INDEPENDENT
   for (int64_t i = 0; i < n; ++i)
     out[i] = f(pick<(scalars & 1) != 0>(c, i), pick<(scalars & 2) != 0>(x, i), pick<(scalars & 4) != 0>(y, i));
 }

@@ -63,8 +63,8 @@ HWY_INLINE void store_part(D d, hn::Vec<D> v, hn::TFromD<D>* to, int64_t count) 
 #endif
 }
 
-// One vector of floats from and to halves, rounded to nearest even. Below AVX2 there is no instruction for it, and Highway's own
-// code saturates.
+// One vector of floats from and to halves, rounded to nearest even. Below AVX2 there is no instruction for it, and
+// Highway's own code saturates.
 template <class D>
 HWY_INLINE hn::Vec<D> load_halves(D d, const uint16_t* from) {
 #if HWY_TARGET <= HWY_AVX2

@@ -121,15 +121,15 @@ TileProgram compile_tiles(const TileBody& body, const TileLayout& layout) {
   const size_t count = body.values.size();
   program.cells = int32_t(body.inputs.size() + body.outputs.size() + 1);
   TilePlan p{body,
-         program,
-         std::vector<int8_t>(count, 0),
-         std::vector<ChainForm>(count),
-         std::vector<const SpanRow*>(count, nullptr),
-         std::vector<int32_t>(count, 0),
-         std::vector<bool>(count, false),
-         std::vector<Cell>(count, -1),
-         std::vector<int32_t>(body.inputs.size(), -1),
-         std::vector<int32_t>(body.outputs.size(), INT32_MAX)};
+             program,
+             std::vector<int8_t>(count, 0),
+             std::vector<ChainForm>(count),
+             std::vector<const SpanRow*>(count, nullptr),
+             std::vector<int32_t>(count, 0),
+             std::vector<bool>(count, false),
+             std::vector<Cell>(count, -1),
+             std::vector<int32_t>(body.inputs.size(), -1),
+             std::vector<int32_t>(body.outputs.size(), INT32_MAX)};
   find_levels(p, layout);
   find_needed(p);
   place_sources(p);

@@ -105,11 +105,16 @@ ChainForm chain_form(const TileBody& body, const TileValue& v, int level) {
 
 ChainOp load_op(DType memory) {
   switch (memory) {
-    case DType::kFloat32: return ChainOp::kLoad;
-    case DType::kFloat16: return ChainOp::kLoadHalf;
-    case DType::kBFloat16: return ChainOp::kLoadBFloat16;
-    case DType::kBool: return ChainOp::kLoadBool;
-    default: return ChainOp::kCount;
+    case DType::kFloat32:
+      return ChainOp::kLoad;
+    case DType::kFloat16:
+      return ChainOp::kLoadHalf;
+    case DType::kBFloat16:
+      return ChainOp::kLoadBFloat16;
+    case DType::kBool:
+      return ChainOp::kLoadBool;
+    default:
+      return ChainOp::kCount;
   }
 }
 
@@ -117,10 +122,14 @@ ChainOp store_op(DType value, DType memory) {
   if (value == DType::kBool && memory == DType::kBool) return ChainOp::kStoreBool;
   if (value != DType::kFloat32) return ChainOp::kCount;
   switch (memory) {
-    case DType::kFloat32: return ChainOp::kStore;
-    case DType::kFloat16: return ChainOp::kStoreHalf;
-    case DType::kBFloat16: return ChainOp::kStoreBFloat16;
-    default: return ChainOp::kCount;
+    case DType::kFloat32:
+      return ChainOp::kStore;
+    case DType::kFloat16:
+      return ChainOp::kStoreHalf;
+    case DType::kBFloat16:
+      return ChainOp::kStoreBFloat16;
+    default:
+      return ChainOp::kCount;
   }
 }
 

@@ -35,8 +35,10 @@ void Gather::read_as(int64_t position, int64_t n, T* out) const {
   }
   while (true) {
     const int64_t run = std::min(n, inner - index[last]);
-    if (stride == 1) std::copy_n(at, run, out);
-    else if (stride == 0) std::fill_n(out, run, *at);
+    if (stride == 1)
+      std::copy_n(at, run, out);
+    else if (stride == 0)
+      std::fill_n(out, run, *at);
     else
       for (int64_t i = 0; i < run; ++i) out[i] = at[i * stride];
     n -= run;
@@ -55,10 +57,14 @@ void Gather::read_as(int64_t position, int64_t n, T* out) const {
 
 void Gather::read(int64_t position, int64_t n, char* out) const {
   switch (size_) {
-    case 1: return read_as(position, n, reinterpret_cast<uint8_t*>(out));
-    case 2: return read_as(position, n, reinterpret_cast<uint16_t*>(out));
-    case 4: return read_as(position, n, reinterpret_cast<uint32_t*>(out));
-    default: return read_as(position, n, reinterpret_cast<uint64_t*>(out));
+    case 1:
+      return read_as(position, n, reinterpret_cast<uint8_t*>(out));
+    case 2:
+      return read_as(position, n, reinterpret_cast<uint16_t*>(out));
+    case 4:
+      return read_as(position, n, reinterpret_cast<uint32_t*>(out));
+    default:
+      return read_as(position, n, reinterpret_cast<uint64_t*>(out));
   }
 }
 

@@ -1,8 +1,8 @@
 // The code of one level of a tile program; a part of tile_compile.cpp.
 //
-// Values are computed from the outputs down, of several operands the one that costs most first, so that values flow from
-// step to step in the accumulator. What is read more than once or has to wait stands in registers, which are given out
-// by liveness.
+// Values are computed from the outputs down, of several operands the one that costs most first, so that values flow
+// from step to step in the accumulator. What is read more than once or has to wait stands in registers, which are given
+// out by liveness.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -32,14 +32,16 @@ struct TilePlan {
   std::vector<int8_t> level;  // of each value
   std::vector<ChainForm> form;
   std::vector<const SpanRow*> row;  // of ops
-  std::vector<int32_t> weight;  // roughly, of what must be computed for a value
+  std::vector<int32_t> weight;      // roughly, of what must be computed for a value
   std::vector<bool> needed;
-  std::vector<Cell> place;  // of a value at its own and at higher levels; -1: not in memory
+  std::vector<Cell> place;                      // of a value at its own and at higher levels; -1: not in memory
   std::vector<int32_t> last_read, first_write;  // of inputs, of outputs: in the order of the code
   int32_t clock = 0;
 
   const TileValue& value(int32_t v) const { return body.values[size_t(v)]; }
-  bool computed(int32_t v) const { return value(v).kind == TileValue::Kind::kOp || value(v).kind == TileValue::Kind::kConvert; }
+  bool computed(int32_t v) const {
+    return value(v).kind == TileValue::Kind::kOp || value(v).kind == TileValue::Kind::kConvert;
+  }
   Cell new_cell() { return program.cells++; }
 };
 
@@ -50,10 +52,17 @@ class LevelCompiler {
 
  public:
   LevelCompiler(TilePlan& plan, int level, TileCode& code, std::vector<TileTarget> targets, bool streaming = false)
-      : p_(plan), code_(code), level_(level), streaming_(streaming), targets_(std::move(targets)), place_(plan.place),
-        left_(plan.level.size(), 0), owned_(plan.level.size(), -1) {
+      : p_(plan),
+        code_(code),
+        level_(level),
+        streaming_(streaming),
+        targets_(std::move(targets)),
+        place_(plan.place),
+        left_(plan.level.size(), 0),
+        owned_(plan.level.size(), -1) {
     // Users first: what they are computed from is stored on the way.
-    std::stable_sort(targets_.begin(), targets_.end(), [](const TileTarget& a, const TileTarget& b) { return a.value > b.value; });
+    std::stable_sort(targets_.begin(), targets_.end(),
+                     [](const TileTarget& a, const TileTarget& b) { return a.value > b.value; });
     count_reads();
     code_.pure = is_pure();
   }
@@ -235,8 +244,10 @@ class LevelCompiler {
   void generate(int32_t v) {
     finished_[size_t(v)] = true;
     if (!p_.form[size_t(v)].chained) return generate_span(v);
-    if (p_.form[size_t(v)].load != ChainOp::kCount) generate_load(v);
-    else generate_chained(v);
+    if (p_.form[size_t(v)].load != ChainOp::kCount)
+      generate_load(v);
+    else
+      generate_chained(v);
     accumulator_ = v;
     round(v);
     for (const TileTarget& t : targets_)
@@ -297,8 +308,8 @@ class LevelCompiler {
     consume(from);
   }
 
-  // Operands that must be computed, each once: first those that will stand in memory anyway, results of spans and what is
-  // read again, then the heaviest.
+  // Operands that must be computed, each once: first those that will stand in memory anyway, results of spans and what
+  // is read again, then the heaviest.
   SmallVector<int32_t, 3> pending_operands(int32_t v) const {
     SmallVector<int32_t, 3> out;
     const TileValue& value = p_.value(v);
@@ -351,7 +362,8 @@ class LevelCompiler {
     if (form.operands != 2 || value.operands[0] == value.operands[1]) return false;
     for (int k = 0; k < 2; ++k) {
       const int32_t held = value.operands[k], side = value.operands[1 - k];
-      const ChainOp op = joinable(side) ? join_op(p_.form[size_t(side)].by_operand[0], form.by_operand[k]) : ChainOp::kCount;
+      const ChainOp op =
+          joinable(side) ? join_op(p_.form[size_t(side)].by_operand[0], form.by_operand[k]) : ChainOp::kCount;
       if (op == ChainOp::kCount) continue;
       if (!in_memory(held)) generate(held);
       load(held);

@@ -31,11 +31,11 @@ namespace {
 
 using Access = TileLayout::Access;
 
-constexpr int64_t kWorthAThread = 10'000'000;    // picoseconds
-constexpr int64_t kTotalsBlock = 4096;           // elements reduced at once: what the loops of a reduction take for a block
-constexpr int64_t kRowsBatch = 256;              // totals stored at once
+constexpr int64_t kWorthAThread = 10'000'000;  // picoseconds
+constexpr int64_t kTotalsBlock = 4096;  // elements reduced at once: what the loops of a reduction take for a block
+constexpr int64_t kRowsBatch = 256;     // totals stored at once
 constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
-constexpr size_t kElementBytes = 8;              // at most
+constexpr size_t kElementBytes = 8;                  // at most
 
 int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -96,8 +96,8 @@ class TileRun {
   struct Moving {
     Cell cell;
     const char* data;
-    int64_t size;    // bytes an element
-    int32_t input;   // -1: an output
+    int64_t size;   // bytes an element
+    int32_t input;  // -1: an output
     Access access;
     int32_t gather;  // into gathers_, or -1
     bool periodic;
@@ -134,8 +134,10 @@ class TileRun {
     Moving moving{Cell(k), v.as<char>(), size, int32_t(k), access, -1, layout_.periodic(k)};
     const bool reread = alias && overwritten(k);
     if (access == Access::kLinear) {
-      if (!dense(v) && scattered(v)) moving.data = copy(v);
-      else if (!dense(v) || reread) moving.gather = add_gather(v.as<char>(), size, v.shape(), *v.strides);
+      if (!dense(v) && scattered(v))
+        moving.data = copy(v);
+      else if (!dense(v) || reread)
+        moving.gather = add_gather(v.as<char>(), size, v.shape(), *v.strides);
     } else {
       if (!dense(v) || reread) moving.data = copy(v);
       if (access == Access::kGather) {
@@ -153,9 +155,7 @@ class TileRun {
   }
 
   // Walking a large transposed operand in order would miss the cache at each element.
-  static bool scattered(const View& v) {
-    return v.numel() >= int64_t(1) << 14 && std::abs(v.strides->back()) >= 8;
-  }
+  static bool scattered(const View& v) { return v.numel() >= int64_t(1) << 14 && std::abs(v.strides->back()) >= 8; }
 
   const char* copy(const View& v) {
     Ref<Buffer> buffer = Buffer::allocate(Device{}, bytes_of(*v.type));
@@ -228,11 +228,14 @@ class TileRun {
       bool fresh = layout.runs;
       for (int64_t position = begin; position < end;) {
         const int64_t n = std::min({end - position, tile, left});
-        for (size_t k = 0; k < r_.moving_.size(); ++k) move(k, position, n, layout.inner - left, whole_runs && position != begin);
+        for (size_t k = 0; k < r_.moving_.size(); ++k)
+          move(k, position, n, layout.inner - left, whole_runs && position != begin);
         table_[totals_cell] = totals_ + (position - begin) * size;
         if (fresh && !r_.program_.levels[1].instructions.empty()) execute(r_.program_.levels[1], table_, 1);
-        if (r_.streaming_) run_chain(r_.code_->steps.data(), table_, n);
-        else execute(*r_.code_, table_, n, !r_.aliased_);
+        if (r_.streaming_)
+          run_chain(r_.code_->steps.data(), table_, n);
+        else
+          execute(*r_.code_, table_, n, !r_.aliased_);
         position += n;
         fresh = layout.runs && (left -= n) == 0;
         if (!fresh) continue;
@@ -283,7 +286,7 @@ class TileRun {
       }
     }
 
-    Dims index_;                    // of the current run
+    Dims index_;                     // of the current run
     SmallVector<int64_t, 12> runs_;  // where it starts, by moving operand
     const TileRun& r_;
     char** table_;
@@ -456,7 +459,8 @@ void TileMachine::run_plain(std::span<const View> in, std::span<const View> out)
     }
   }
   execute(program_.levels[0], table, 1);
-  if (layout_.size > 1) execute(program_.levels[2], table, layout_.size, program_.levels[2].pure && !may_alias(in, out));
+  if (layout_.size > 1)
+    execute(program_.levels[2], table, layout_.size, program_.levels[2].pure && !may_alias(in, out));
 }
 
 void TileMachine::run(std::span<const View> in, std::span<const View> out) const {

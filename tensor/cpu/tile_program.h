@@ -1,7 +1,7 @@
 // Programs of the tiled vector machine: the code for a TileBody.
 //
-// What is the same for the whole space is computed once (level 0), what is the same along the innermost dim once a run of
-// it (level 1), the rest for all elements (level 2).
+// What is the same for the whole space is computed once (level 0), what is the same along the innermost dim once a run
+// of it (level 1), the rest for all elements (level 2).
 #pragma once
 #include <vector>
 
@@ -18,7 +18,7 @@ struct TileLayout {
   Dims shape;
   std::vector<Dims> strides;  // of each input
   int64_t size = 1, inner = 1;
-  bool runs = false;          // tiles keep within a run of the innermost dim; some inputs are constant along it
+  bool runs = false;  // tiles keep within a run of the innermost dim; some inputs are constant along it
 
   enum class Access : uint8_t {
     kSingle,  // one element for all
@@ -40,7 +40,7 @@ using Cell = int32_t;
 struct TileInstruction {
   enum class Kind : uint8_t { kChain, kSpan, kConvert };
   Kind kind = Kind::kChain;
-  uint8_t scalars = 0;    // of kSpan; of kConvert: bit 0
+  uint8_t scalars = 0;  // of kSpan; of kConvert: bit 0
   int32_t first_step = 0;
   SpanFn span = nullptr;
   ConvertFn convert = nullptr;
@@ -75,7 +75,7 @@ struct TileProgram {
   std::vector<Constant> constant_cells;
   std::vector<Register> shared, local;  // of the run, of a thread of it
   int64_t shared_bytes = 0, local_bytes = 0;
-  int64_t tile = kTile;                 // elements of a register
+  int64_t tile = kTile;  // elements of a register
   // Pairs where a part of the output is written before the same part of the input is read for the last time.
   struct Hazard {
     int32_t output, input;

@@ -14,26 +14,26 @@ HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
 
 // Each functor is the vector form of the scalar one in tensor/kernels/scalar_ops.h, operation for operation.
-#define PERIGEE_FUNCTOR1(Name, ...)                             \
-  struct Name {                                                 \
-    template <class D, class V>                                 \
-    HWY_INLINE V operator()([[maybe_unused]] D d, V x) const {  \
-      return __VA_ARGS__;                                       \
-    }                                                           \
+#define PERIGEE_FUNCTOR1(Name, ...)                            \
+  struct Name {                                                \
+    template <class D, class V>                                \
+    HWY_INLINE V operator()([[maybe_unused]] D d, V x) const { \
+      return __VA_ARGS__;                                      \
+    }                                                          \
   };
-#define PERIGEE_FUNCTOR2(Name, ...)                                  \
-  struct Name {                                                      \
-    template <class D, class V>                                      \
-    HWY_INLINE V operator()([[maybe_unused]] D d, V x, V y) const {  \
-      return __VA_ARGS__;                                            \
-    }                                                                \
+#define PERIGEE_FUNCTOR2(Name, ...)                                 \
+  struct Name {                                                     \
+    template <class D, class V>                                     \
+    HWY_INLINE V operator()([[maybe_unused]] D d, V x, V y) const { \
+      return __VA_ARGS__;                                           \
+    }                                                               \
   };
-#define PERIGEE_FUNCTOR3(Name, ...)                                       \
-  struct Name {                                                           \
-    template <class D, class V>                                           \
-    HWY_INLINE V operator()([[maybe_unused]] D d, V x, V a, V b) const {  \
-      return __VA_ARGS__;                                                 \
-    }                                                                     \
+#define PERIGEE_FUNCTOR3(Name, ...)                                      \
+  struct Name {                                                          \
+    template <class D, class V>                                          \
+    HWY_INLINE V operator()([[maybe_unused]] D d, V x, V a, V b) const { \
+      return __VA_ARGS__;                                                \
+    }                                                                    \
   };
 
 template <class D, class M>
@@ -206,42 +206,62 @@ static void end_one(const Step*, Memory, One) {}
 
 static Codes basic_codes(ChainOp op) {
   switch (op) {
-    case ChainOp::kEnd: return {{end_block, end_block, end_block, end_block}, end_part, end_one};
-    case ChainOp::kLoad: return BinaryCode<FLoad, Floats>::codes();
-    case ChainOp::kLoadHalf: return BinaryCode<FLoad, Halves>::codes();
-    case ChainOp::kLoadBFloat16: return BinaryCode<FLoad, BFloats>::codes();
-    case ChainOp::kLoadBool: return BinaryCode<FLoad, Bools>::codes();
-    case ChainOp::kStore: return StoreCode<Floats>::codes();
-    case ChainOp::kStoreHalf: return StoreCode<Halves>::codes();
-    case ChainOp::kStoreBFloat16: return StoreCode<BFloats>::codes();
-    case ChainOp::kStoreBool: return StoreCode<Bools>::codes();
+    case ChainOp::kEnd:
+      return {{end_block, end_block, end_block, end_block}, end_part, end_one};
+    case ChainOp::kLoad:
+      return BinaryCode<FLoad, Floats>::codes();
+    case ChainOp::kLoadHalf:
+      return BinaryCode<FLoad, Halves>::codes();
+    case ChainOp::kLoadBFloat16:
+      return BinaryCode<FLoad, BFloats>::codes();
+    case ChainOp::kLoadBool:
+      return BinaryCode<FLoad, Bools>::codes();
+    case ChainOp::kStore:
+      return StoreCode<Floats>::codes();
+    case ChainOp::kStoreHalf:
+      return StoreCode<Halves>::codes();
+    case ChainOp::kStoreBFloat16:
+      return StoreCode<BFloats>::codes();
+    case ChainOp::kStoreBool:
+      return StoreCode<Bools>::codes();
     case ChainOp::kStream:
-      return {{stream_block, stream_block, stream_block, stream_block}, StoreCode<Floats>::part, StoreCode<Floats>::one};
-    case ChainOp::kWhere: return TernaryCode<FWhere, Bools, Floats>::codes();
-    case ChainOp::kWhereOf: return TernaryCode<FWhereOf, Bools, Floats>::codes();
-    case ChainOp::kWhereMask: return TernaryCode<FWhereMask, Floats, Floats>::codes();
-    case ChainOp::kLerp: return TernaryCode<FLerp, Floats, Floats>::codes();
-#define X(name, ...) \
-  case ChainOp::k##name: return UnaryCode<F##name>::codes();
+      return {
+          {stream_block, stream_block, stream_block, stream_block}, StoreCode<Floats>::part, StoreCode<Floats>::one};
+    case ChainOp::kWhere:
+      return TernaryCode<FWhere, Bools, Floats>::codes();
+    case ChainOp::kWhereOf:
+      return TernaryCode<FWhereOf, Bools, Floats>::codes();
+    case ChainOp::kWhereMask:
+      return TernaryCode<FWhereMask, Floats, Floats>::codes();
+    case ChainOp::kLerp:
+      return TernaryCode<FLerp, Floats, Floats>::codes();
+#define X(name, ...)     \
+  case ChainOp::k##name: \
+    return UnaryCode<F##name>::codes();
       PERIGEE_CHAIN_UNARY(X)
 #undef X
-#define X(name) \
-  case ChainOp::k##name: return BinaryCode<F##name, Floats>::codes();
+#define X(name)          \
+  case ChainOp::k##name: \
+    return BinaryCode<F##name, Floats>::codes();
       PERIGEE_CHAIN_BINARY(X)
 #undef X
-#define X(name) \
-  case ChainOp::k##name: return BinaryCode<F##name, Bools>::codes();
+#define X(name)          \
+  case ChainOp::k##name: \
+    return BinaryCode<F##name, Bools>::codes();
       PERIGEE_CHAIN_LOGIC(X)
 #undef X
-#define X(first, second) \
-  case ChainOp::k##first##Then##second: return TernaryCode<FPair<F##first, F##second>, Floats, Floats>::codes();
+#define X(first, second)                \
+  case ChainOp::k##first##Then##second: \
+    return TernaryCode<FPair<F##first, F##second>, Floats, Floats>::codes();
       PERIGEE_CHAIN_PAIRS(X)
 #undef X
-#define X(first, second) \
-  case ChainOp::kJoin##first##By##second: return TernaryCode<FJoin<F##first, F##second>, Floats, Floats>::codes();
+#define X(first, second)                  \
+  case ChainOp::kJoin##first##By##second: \
+    return TernaryCode<FJoin<F##first, F##second>, Floats, Floats>::codes();
       PERIGEE_CHAIN_JOINS(X)
 #undef X
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -263,7 +283,8 @@ void run_steps(const Step* steps, Memory memory, int64_t n, bool repeatable) {
   int64_t i = 0;
   const auto block = reinterpret_cast<BlockCode>(steps->block);
   for (; i + size <= n; i += size) block(steps, memory, i, none, none, none, none, none, none, none, none);
-  if (repeatable && i > 0 && i < n) return block(steps, memory, n - size, none, none, none, none, none, none, none, none);
+  if (repeatable && i > 0 && i < n)
+    return block(steps, memory, n - size, none, none, none, none, none, none, none, none);
   for (; i < n; i += lanes)
     reinterpret_cast<PartCode>(steps->part)(steps, memory, i, size_t(std::min(lanes, n - i)), none);
 }
@@ -296,8 +317,10 @@ int chain_cost(ChainOp op) {
     case ChainOp::kDivOf:
     case ChainOp::kSqrt:
     case ChainOp::kRsqrt:
-    case ChainOp::kReciprocal: return 80;
-    default: return op >= ChainOp::kLoadThenAdd ? 45 : 25;
+    case ChainOp::kReciprocal:
+      return 80;
+    default:
+      return op >= ChainOp::kLoadThenAdd ? 45 : 25;
   }
 }
 

@@ -12,11 +12,13 @@ namespace pg::cpu::HWY_NAMESPACE {
 
 static Codes math_codes(ChainOp op) {
   switch (op) {
-#define X(name, ...) \
-  case ChainOp::k##name: return UnaryCode<Vector##name>::codes();
+#define X(name, ...)     \
+  case ChainOp::k##name: \
+    return UnaryCode<Vector##name>::codes();
     PERIGEE_CHAIN_MATH(X)
 #undef X
-    default: return {};
+    default:
+      return {};
   }
 }
 

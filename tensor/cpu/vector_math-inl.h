@@ -14,12 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
 namespace s = pg::scalar;
 
-#define PERIGEE_VECTOR_FUNCTOR(Name, function)      \
-  struct Name {                                     \
-    template <class D, class V>                     \
-    HWY_INLINE V operator()(D d, V x) const {       \
-      return function(d, x);                        \
-    }                                               \
+#define PERIGEE_VECTOR_FUNCTOR(Name, function) \
+  struct Name {                                \
+    template <class D, class V>                \
+    HWY_INLINE V operator()(D d, V x) const {  \
+      return function(d, x);                   \
+    }                                          \
   };
 PERIGEE_VECTOR_FUNCTOR(VectorExp, vexp)
 PERIGEE_VECTOR_FUNCTOR(VectorExp2, vexp2)
@@ -64,8 +64,8 @@ struct VectorGelu {
   }
 
  private:
-  // max(x, 0) - |x| Q(|x|) with the upper tail Q of the normal distribution from a polynomial for log(Q): one exponential,
-  // and no bits are lost below zero as they are in 1 + erf(x).
+  // max(x, 0) - |x| Q(|x|) with the upper tail Q of the normal distribution from a polynomial for log(Q): one
+  // exponential, and no bits are lost below zero as they are in 1 + erf(x).
   template <class D, class V>
   static HWY_INLINE V with_erf(D d, V x) {
     const V a = hn::Min(hn::Abs(x), hn::Set(d, 14.0f));  // beyond it Q is 0

@@ -13,13 +13,17 @@ namespace {
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
 void read_half(const View& from, float* to) {
-  if (from.dtype() == DType::kFloat16) to_float(from.as<const Half>(), to, from.numel());
-  else to_float(from.as<const BFloat16>(), to, from.numel());
+  if (from.dtype() == DType::kFloat16)
+    to_float(from.as<const Half>(), to, from.numel());
+  else
+    to_float(from.as<const BFloat16>(), to, from.numel());
 }
 
 void write_half(const float* from, const View& to) {
-  if (to.dtype() == DType::kFloat16) from_float(from, to.as<Half>(), to.numel());
-  else from_float(from, to.as<BFloat16>(), to.numel());
+  if (to.dtype() == DType::kFloat16)
+    from_float(from, to.as<Half>(), to.numel());
+  else
+    from_float(from, to.as<BFloat16>(), to.numel());
 }
 
 struct Wide {

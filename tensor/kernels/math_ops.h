@@ -8,30 +8,150 @@ namespace pg::scalar {
 
 inline constexpr double kPi = 3.14159265358979323846;
 
-struct Exp { template <class T> constexpr T operator()(T x) const { return std::exp(x); } };
-struct Exp2 { template <class T> constexpr T operator()(T x) const { return std::exp2(x); } };
-struct Expm1 { template <class T> constexpr T operator()(T x) const { return std::expm1(x); } };
-struct Log { template <class T> constexpr T operator()(T x) const { return std::log(x); } };
-struct Log2 { template <class T> constexpr T operator()(T x) const { return std::log2(x); } };
-struct Log10 { template <class T> constexpr T operator()(T x) const { return std::log10(x); } };
-struct Log1p { template <class T> constexpr T operator()(T x) const { return std::log1p(x); } };
-struct Sin { template <class T> constexpr T operator()(T x) const { return std::sin(x); } };
-struct Cos { template <class T> constexpr T operator()(T x) const { return std::cos(x); } };
-struct Tan { template <class T> constexpr T operator()(T x) const { return std::tan(x); } };
-struct Asin { template <class T> constexpr T operator()(T x) const { return std::asin(x); } };
-struct Acos { template <class T> constexpr T operator()(T x) const { return std::acos(x); } };
-struct Atan { template <class T> constexpr T operator()(T x) const { return std::atan(x); } };
-struct Sinh { template <class T> constexpr T operator()(T x) const { return std::sinh(x); } };
-struct Cosh { template <class T> constexpr T operator()(T x) const { return std::cosh(x); } };
-struct Tanh { template <class T> constexpr T operator()(T x) const { return std::tanh(x); } };
-struct Asinh { template <class T> constexpr T operator()(T x) const { return std::asinh(x); } };
-struct Acosh { template <class T> constexpr T operator()(T x) const { return std::acosh(x); } };
-struct Atanh { template <class T> constexpr T operator()(T x) const { return std::atanh(x); } };
-struct Erf { template <class T> constexpr T operator()(T x) const { return std::erf(x); } };
-struct Erfc { template <class T> constexpr T operator()(T x) const { return std::erfc(x); } };
-struct Atan2 { template <class T> constexpr T operator()(T y, T x) const { return std::atan2(y, x); } };
-struct Hypot { template <class T> constexpr T operator()(T x, T y) const { return std::hypot(x, y); } };
-struct Copysign { template <class T> constexpr T operator()(T x, T y) const { return std::copysign(x, y); } };
+struct Exp {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::exp(x);
+  }
+};
+struct Exp2 {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::exp2(x);
+  }
+};
+struct Expm1 {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::expm1(x);
+  }
+};
+struct Log {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::log(x);
+  }
+};
+struct Log2 {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::log2(x);
+  }
+};
+struct Log10 {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::log10(x);
+  }
+};
+struct Log1p {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::log1p(x);
+  }
+};
+struct Sin {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::sin(x);
+  }
+};
+struct Cos {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::cos(x);
+  }
+};
+struct Tan {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::tan(x);
+  }
+};
+struct Asin {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::asin(x);
+  }
+};
+struct Acos {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::acos(x);
+  }
+};
+struct Atan {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::atan(x);
+  }
+};
+struct Sinh {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::sinh(x);
+  }
+};
+struct Cosh {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::cosh(x);
+  }
+};
+struct Tanh {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::tanh(x);
+  }
+};
+struct Asinh {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::asinh(x);
+  }
+};
+struct Acosh {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::acosh(x);
+  }
+};
+struct Atanh {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::atanh(x);
+  }
+};
+struct Erf {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::erf(x);
+  }
+};
+struct Erfc {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return std::erfc(x);
+  }
+};
+struct Atan2 {
+  template <class T>
+  constexpr T operator()(T y, T x) const {
+    return std::atan2(y, x);
+  }
+};
+struct Hypot {
+  template <class T>
+  constexpr T operator()(T x, T y) const {
+    return std::hypot(x, y);
+  }
+};
+struct Copysign {
+  template <class T>
+  constexpr T operator()(T x, T y) const {
+    return std::copysign(x, y);
+  }
+};
 struct Logaddexp {
   template <class T>
   constexpr T operator()(T a, T b) const {
@@ -69,7 +189,8 @@ struct Digamma {
     for (; x < 10; x += 1) out -= 1 / x;
     const double z = 1 / (x * x);
     const double series =
-        z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+        z * (1.0 / 12 -
+             z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
     return T(out + std::log(x) - 0.5 / x - series);
   }
 };
@@ -113,9 +234,9 @@ struct Erfinv {
   static constexpr double start(double x) {
     double w = -std::log((1 - x) * (1 + x));
     const double central[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-                              -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
+                              -0.00125372503, -0.00417768164, 0.246640727,    1.50140941};
     const double tail[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-                           -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
+                           -0.0076224613,   0.00943887047,  1.00167406,    2.83297682};
     const double* c = w < 5 ? central : tail;
     w = w < 5 ? w - 2.5 : std::sqrt(w) - 3;
     double p = c[0];
@@ -144,7 +265,12 @@ struct Sigmoid {
     return (x < T(0) ? e : T(1)) / (T(1) + e);
   }
 };
-struct Silu { template <class T> constexpr T operator()(T x) const { return x * Sigmoid()(x); } };
+struct Silu {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x * Sigmoid()(x);
+  }
+};
 struct Mish {  // x tanh(log(1 + e^x)), where tanh(log(u)) = (u^2 - 1) / (u^2 + 1)
   template <class T>
   constexpr T operator()(T x) const {
@@ -168,12 +294,18 @@ struct Gelu {
 struct Elu {
   double alpha;
   explicit constexpr Elu(const double* params) : alpha(params[0]) {}
-  template <class T> constexpr T operator()(T x) const { return x > T(0) ? x : T(alpha) * std::expm1(x); }
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x > T(0) ? x : T(alpha) * std::expm1(x);
+  }
 };
 struct Celu {
   double alpha;
   explicit constexpr Celu(const double* params) : alpha(params[0]) {}
-  template <class T> constexpr T operator()(T x) const { return x > T(0) ? x : T(alpha) * std::expm1(x / T(alpha)); }
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x > T(0) ? x : T(alpha) * std::expm1(x / T(alpha));
+  }
 };
 inline constexpr double kSeluScale = 1.0507009873554804934193349852946;
 inline constexpr double kSeluAlpha = 1.6732632423543772848170429916717;

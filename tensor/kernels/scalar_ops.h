@@ -141,19 +141,84 @@ struct Pow {
   }
 };
 
-struct Eq { template <class T> constexpr bool operator()(T a, T b) const { return a == b; } };
-struct Ne { template <class T> constexpr bool operator()(T a, T b) const { return a != b; } };
-struct Lt { template <class T> constexpr bool operator()(T a, T b) const { return a < b; } };
-struct Le { template <class T> constexpr bool operator()(T a, T b) const { return a <= b; } };
-struct Gt { template <class T> constexpr bool operator()(T a, T b) const { return a > b; } };
-struct Ge { template <class T> constexpr bool operator()(T a, T b) const { return a >= b; } };
-struct LogicalAnd { template <class T> constexpr bool operator()(T a, T b) const { return (a != T(0)) & (b != T(0)); } };
-struct LogicalOr { template <class T> constexpr bool operator()(T a, T b) const { return (a != T(0)) | (b != T(0)); } };
-struct LogicalXor { template <class T> constexpr bool operator()(T a, T b) const { return (a != T(0)) != (b != T(0)); } };
-struct LogicalNot { template <class T> constexpr bool operator()(T a) const { return a == T(0); } };
-struct BitwiseAnd { template <class T> constexpr T operator()(T a, T b) const { return T(a & b); } };
-struct BitwiseOr { template <class T> constexpr T operator()(T a, T b) const { return T(a | b); } };
-struct BitwiseXor { template <class T> constexpr T operator()(T a, T b) const { return T(a ^ b); } };
+struct Eq {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct Ne {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return a != b;
+  }
+};
+struct Lt {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct Le {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+struct Gt {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return a > b;
+  }
+};
+struct Ge {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return a >= b;
+  }
+};
+struct LogicalAnd {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return (a != T(0)) & (b != T(0));
+  }
+};
+struct LogicalOr {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return (a != T(0)) | (b != T(0));
+  }
+};
+struct LogicalXor {
+  template <class T>
+  constexpr bool operator()(T a, T b) const {
+    return (a != T(0)) != (b != T(0));
+  }
+};
+struct LogicalNot {
+  template <class T>
+  constexpr bool operator()(T a) const {
+    return a == T(0);
+  }
+};
+struct BitwiseAnd {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return T(a & b);
+  }
+};
+struct BitwiseOr {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return T(a | b);
+  }
+};
+struct BitwiseXor {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return T(a ^ b);
+  }
+};
 struct BitwiseNot {
   template <class T>
   constexpr T operator()(T a) const {
@@ -182,84 +247,182 @@ struct Abs {
       return a < 0 ? T(-Wrapping<T>(a)) : a;
   }
 };
-struct Sign { template <class T> constexpr T operator()(T a) const { return T(int(a > T(0)) - int(a < T(0))); } };
-struct Square { template <class T> constexpr T operator()(T a) const { return Mul()(a, a); } };
-struct Sqrt { template <class T> constexpr T operator()(T a) const { return std::sqrt(a); } };
-struct Rsqrt { template <class T> constexpr T operator()(T a) const { return T(1) / std::sqrt(a); } };
-struct Reciprocal { template <class T> constexpr T operator()(T a) const { return T(1) / a; } };
+struct Sign {
+  template <class T>
+  constexpr T operator()(T a) const {
+    return T(int(a > T(0)) - int(a < T(0)));
+  }
+};
+struct Square {
+  template <class T>
+  constexpr T operator()(T a) const {
+    return Mul()(a, a);
+  }
+};
+struct Sqrt {
+  template <class T>
+  constexpr T operator()(T a) const {
+    return std::sqrt(a);
+  }
+};
+struct Rsqrt {
+  template <class T>
+  constexpr T operator()(T a) const {
+    return T(1) / std::sqrt(a);
+  }
+};
+struct Reciprocal {
+  template <class T>
+  constexpr T operator()(T a) const {
+    return T(1) / a;
+  }
+};
 
 // Integers are their own floor, ceiling and so on.
 struct Floor {
   template <class T>
   constexpr T operator()(T a) const {
-    if constexpr (kIsFloat<T>) return std::floor(a);
-    else return a;
+    if constexpr (kIsFloat<T>)
+      return std::floor(a);
+    else
+      return a;
   }
 };
 struct Ceil {
   template <class T>
   constexpr T operator()(T a) const {
-    if constexpr (kIsFloat<T>) return std::ceil(a);
-    else return a;
+    if constexpr (kIsFloat<T>)
+      return std::ceil(a);
+    else
+      return a;
   }
 };
 struct Round {  // halves to even
   template <class T>
   constexpr T operator()(T a) const {
-    if constexpr (kIsFloat<T>) return std::rint(a);
-    else return a;
+    if constexpr (kIsFloat<T>)
+      return std::rint(a);
+    else
+      return a;
   }
 };
 struct Trunc {
   template <class T>
   constexpr T operator()(T a) const {
-    if constexpr (kIsFloat<T>) return std::trunc(a);
-    else return a;
+    if constexpr (kIsFloat<T>)
+      return std::trunc(a);
+    else
+      return a;
   }
 };
-struct IsNan { template <class T> constexpr bool operator()(T a) const { return a != a; } };
+struct IsNan {
+  template <class T>
+  constexpr bool operator()(T a) const {
+    return a != a;
+  }
+};
 struct IsInf {
   template <class T>
   constexpr bool operator()(T a) const {
-    if constexpr (kIsFloat<T>) return std::fabs(a) == std::numeric_limits<T>::infinity();
-    else return false;
+    if constexpr (kIsFloat<T>)
+      return std::fabs(a) == std::numeric_limits<T>::infinity();
+    else
+      return false;
   }
 };
 struct IsFinite {
   template <class T>
   constexpr bool operator()(T a) const {
-    if constexpr (kIsFloat<T>) return std::fabs(a) <= std::numeric_limits<T>::max();
-    else return true;
+    if constexpr (kIsFloat<T>)
+      return std::fabs(a) <= std::numeric_limits<T>::max();
+    else
+      return true;
   }
 };
 
-struct Where { template <class T> constexpr T operator()(bool c, T a, T b) const { return c ? a : b; } };
+struct Where {
+  template <class T>
+  constexpr T operator()(bool c, T a, T b) const {
+    return c ? a : b;
+  }
+};
 struct Lerp {  // exact at both ends
   template <class T>
   constexpr T operator()(T a, T b, T w) const {
     return std::fabs(w) < T(0.5) ? a + w * (b - a) : b - (b - a) * (T(1) - w);
   }
 };
-struct Clamp { template <class T> constexpr T operator()(T x, T low, T high) const { return Minimum()(Maximum()(x, low), high); } };
+struct Clamp {
+  template <class T>
+  constexpr T operator()(T x, T low, T high) const {
+    return Minimum()(Maximum()(x, low), high);
+  }
+};
 
-struct Relu { template <class T> constexpr T operator()(T x) const { return x <= T(0) ? T(0) : x; } };
-struct Relu6 { template <class T> constexpr T operator()(T x) const { return x <= T(0) ? T(0) : x >= T(6) ? T(6) : x; } };
+struct Relu {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x <= T(0) ? T(0) : x;
+  }
+};
+struct Relu6 {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x <= T(0) ? T(0) : x >= T(6) ? T(6) : x;
+  }
+};
 // dy where the output was positive.
-struct ReluGrad { template <class T> constexpr T operator()(T dy, T y) const { return y > T(0) ? dy : T(0); } };
-struct TanhGrad { template <class T> constexpr T operator()(T dy, T y) const { return dy * (T(1) - y * y); } };
-struct SigmoidGrad { template <class T> constexpr T operator()(T dy, T y) const { return dy * (y * (T(1) - y)); } };
-struct Hardsigmoid { template <class T> constexpr T operator()(T x) const { return Relu6()(x + T(3)) / T(6); } };
-struct Hardswish { template <class T> constexpr T operator()(T x) const { return x * Relu6()(x + T(3)) / T(6); } };
-struct Softsign { template <class T> constexpr T operator()(T x) const { return x / (T(1) + std::fabs(x)); } };
+struct ReluGrad {
+  template <class T>
+  constexpr T operator()(T dy, T y) const {
+    return y > T(0) ? dy : T(0);
+  }
+};
+struct TanhGrad {
+  template <class T>
+  constexpr T operator()(T dy, T y) const {
+    return dy * (T(1) - y * y);
+  }
+};
+struct SigmoidGrad {
+  template <class T>
+  constexpr T operator()(T dy, T y) const {
+    return dy * (y * (T(1) - y));
+  }
+};
+struct Hardsigmoid {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return Relu6()(x + T(3)) / T(6);
+  }
+};
+struct Hardswish {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x * Relu6()(x + T(3)) / T(6);
+  }
+};
+struct Softsign {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x / (T(1) + std::fabs(x));
+  }
+};
 struct LeakyRelu {
   double slope;
   explicit constexpr LeakyRelu(const double* params) : slope(params[0]) {}
-  template <class T> constexpr T operator()(T x) const { return x > T(0) ? x : x * T(slope); }
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x > T(0) ? x : x * T(slope);
+  }
 };
 struct Hardtanh {
   double low, high;
   explicit constexpr Hardtanh(const double* params) : low(params[0]), high(params[1]) {}
-  template <class T> constexpr T operator()(T x) const { return x < T(low) ? T(low) : x > T(high) ? T(high) : x; }
+  template <class T>
+  constexpr T operator()(T x) const {
+    return x < T(low) ? T(low) : x > T(high) ? T(high) : x;
+  }
 };
 
 }  // namespace pg::scalar

@@ -22,7 +22,8 @@ void infer_attention(Infer& c) {
   if (k.back() != q.back()) c.bad_input(1, fmt::format("{} features like query", q.back()));
   if (v[v.size() - 2] != positions) c.bad_input(2, fmt::format("{} positions like key", positions));
   Dims batch, all;
-  if (!broadcast(without_matrix(q), without_matrix(k), &batch)) c.bad_input(1, "leading dims that broadcast with query");
+  if (!broadcast(without_matrix(q), without_matrix(k), &batch))
+    c.bad_input(1, "leading dims that broadcast with query");
   if (!broadcast(batch, without_matrix(v), &all)) c.bad_input(2, "leading dims that broadcast with query and key");
   if (c.has(3)) {
     Dims scores = batch, joined;
@@ -44,8 +45,10 @@ std::vector<Var> decompose_attention(Rule& c) {
   const double scale = c.has_attr("scale") ? c.attr<double>("scale") : 1 / std::sqrt(width);
   const Var hidden(-std::numeric_limits<double>::infinity());
   Var scores = call<"matmul">(query * Var(scale), matrix_transpose(key));
-  if (c.has(3) && c.input(3).dtype() == DType::kBool) scores = call<"where">(c.in(3), scores, hidden);
-  else if (c.has(3)) scores = scores + c.in(3);
+  if (c.has(3) && c.input(3).dtype() == DType::kBool)
+    scores = call<"where">(c.in(3), scores, hidden);
+  else if (c.has(3))
+    scores = scores + c.in(3);
   if (c.attr<bool>("is_causal"))
     scores = call<"where">(call<"gt">(call<"tril">(call<"ones_like">(scores)), Var(0.0)), scores, hidden);
   Var weights = call<"softmax">(scores, {{"dim", int64_t(-1)}});
@@ -58,10 +61,12 @@ std::vector<Var> decompose_attention(Rule& c) {
 void add_attention_op(Registry& r) {
   const OpDef rows[] = {
       {.name = "scaled_dot_product_attention",
-       .doc = "softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps what is true, a "
+       .doc = "softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps "
+              "what is true, a "
               "floating one is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.",
        .example = "local q = pg.ones(2, 3, 4) return pg.scaled_dot_product_attention(q, q, q, {is_causal = true})",
-       .inputs = {{"query", kFloating}, {"key", kFloating}, {"value", kFloating}, {"attn_mask", kAnyDType, Arity::kOptional}},
+       .inputs =
+           {{"query", kFloating}, {"key", kFloating}, {"value", kFloating}, {"attn_mask", kAnyDType, Arity::kOptional}},
        .attrs = {{"dropout_p", AttrKind::kFloat, 0.0, "share of the weights that is dropped in training", false, 0, 1},
                  {"is_causal", AttrKind::kBool, false, "hide the positions after each query's own"},
                  {"scale", AttrKind::kFloat, {}, "factor of the products; 1 / sqrt(features) by default", true}},

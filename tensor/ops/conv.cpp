@@ -16,9 +16,11 @@ AttrDef list_attr(const char* name, int64_t fallback, const char* doc) {
 }
 const AttrDef kStride = list_attr("stride", 1, "step of the window");
 const AttrDef kPadding = list_attr("padding", 0, "zeros added on both sides");
-const AttrDef kNamedPadding = list_attr("padding", 0, "zeros added on both sides; also \"valid\" for none and \"same\" to keep the size");
+const AttrDef kNamedPadding =
+    list_attr("padding", 0, "zeros added on both sides; also \"valid\" for none and \"same\" to keep the size");
 const AttrDef kDilation = list_attr("dilation", 1, "distance between the elements of the window");
-const AttrDef kGroups = {"groups", AttrKind::kInt, int64_t(1), "groups of channels that see only each other", false, 1, kLimit};
+const AttrDef kGroups = {"groups", AttrKind::kInt, int64_t(1), "groups of channels that see only each other", false,
+                         1,        kLimit};
 const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
 
 // Inputs may come without the batch dim.
@@ -45,7 +47,8 @@ DType common_dtype(const Infer& c) {
   return type;
 }
 
-// The kernels copy an image with its border; a border that dwarfs any image is a mistake, not a reason to take all memory.
+// The kernels copy an image with its border; a border that dwarfs any image is a mistake, not a reason to take all
+// memory.
 constexpr double kPaddedElements = 1 << 28;
 
 void require_modest_padding(Infer& c, const Dims& x, const Dims& padding) {
@@ -55,7 +58,8 @@ void require_modest_padding(Infer& c, const Dims& x, const Dims& padding) {
     padded *= double(x[first + d] + 2 * padding[d]);
     plain *= double(x[first + d]);
   }
-  if (padded > kPaddedElements && padded > 8 * plain) c.bad_attr("padding", "a border that is not far larger than the image");
+  if (padded > kPaddedElements && padded > 8 * plain)
+    c.bad_attr("padding", "a border that is not far larger than the image");
 }
 
 template <int kDims>
@@ -78,7 +82,8 @@ void infer_conv(Infer& c) {
   for (int d = 0; d < kDims; ++d) {
     const int64_t reach = plus(times(dilation[d], w[d + 2] - 1), 1), room = x[first + d] + 2 * padding[d] - reach;
     if (room < 0)
-      c.bad_input(0, fmt::format("at least {} elements with padding in spatial dim {} for a kernel that spans {}", reach, d + 1, reach));
+      c.bad_input(0, fmt::format("at least {} elements with padding in spatial dim {} for a kernel that spans {}",
+                                 reach, d + 1, reach));
     out[first + d] = room / stride[d] + 1;
   }
   c.output(common_dtype(c), out);
@@ -87,19 +92,29 @@ void infer_conv(Infer& c) {
 Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
 
 Var convolve(const Rule& c, const Var& x, const Var& w, const Var& bias = {}) {
-  const AttrList attrs = {{"stride", c.raw("stride")}, {"padding", c.raw("padding")}, {"dilation", c.raw("dilation")},
+  const AttrList attrs = {{"stride", c.raw("stride")},
+                          {"padding", c.raw("padding")},
+                          {"dilation", c.raw("dilation")},
                           {"groups", c.raw("groups")}};
   if (w.rank() == 3) return call<"conv1d">({x, w, bias}, attrs);
   if (w.rank() == 4) return call<"conv2d">({x, w, bias}, attrs);
   return call<"conv3d">({x, w, bias}, attrs);
 }
 Var convolve_by_input(const Rule& c, const Var& dy, const Var& w, const Ints& size) {
-  return call<"conv_by_input">(dy, w, {{"size", size}, {"stride", c.raw("stride")}, {"padding", c.raw("padding")},
-                                       {"dilation", c.raw("dilation")}, {"groups", c.raw("groups")}});
+  return call<"conv_by_input">(dy, w,
+                               {{"size", size},
+                                {"stride", c.raw("stride")},
+                                {"padding", c.raw("padding")},
+                                {"dilation", c.raw("dilation")},
+                                {"groups", c.raw("groups")}});
 }
 Var convolve_by_weight(const Rule& c, const Var& x, const Var& dy, const Ints& size) {
-  return call<"conv_by_weight">(x, dy, {{"size", size}, {"stride", c.raw("stride")}, {"padding", c.raw("padding")},
-                                        {"dilation", c.raw("dilation")}, {"groups", c.raw("groups")}});
+  return call<"conv_by_weight">(x, dy,
+                                {{"size", size},
+                                 {"stride", c.raw("stride")},
+                                 {"padding", c.raw("padding")},
+                                 {"dilation", c.raw("dilation")},
+                                 {"groups", c.raw("groups")}});
 }
 
 template <int kDims>
@@ -230,8 +245,10 @@ std::vector<InputDef> image_inputs() {
 }
 
 void infer_conv_act(Infer& c) {
-  if (c.rank(1) == 3) infer_conv<1>(c);
-  else if (c.rank(1) == 4) infer_conv<2>(c);
+  if (c.rank(1) == 3)
+    infer_conv<1>(c);
+  else if (c.rank(1) == 4)
+    infer_conv<2>(c);
   else
     infer_conv<3>(c);  // says what rank there is to be
 }
@@ -250,14 +267,15 @@ OpDef conv(const char* name, const char* doc, const char* example) {
 
 template <int kDims>
 OpDef conv_transpose(const char* name, const char* doc, const char* example) {
-  return {.name = name,
-          .doc = doc,
-          .example = example,
-          .inputs = image_inputs(),
-          .attrs = {kStride, kPadding, list_attr("output_padding", 0, "added to the size of the result on the far side"), kGroups,
-                    kDilation},
-          .infer = infer_conv_transpose<kDims>,
-          .decompose = decompose_conv_transpose<kDims>};
+  return {
+      .name = name,
+      .doc = doc,
+      .example = example,
+      .inputs = image_inputs(),
+      .attrs = {kStride, kPadding, list_attr("output_padding", 0, "added to the size of the result on the far side"),
+                kGroups, kDilation},
+      .infer = infer_conv_transpose<kDims>,
+      .decompose = decompose_conv_transpose<kDims>};
 }
 
 std::vector<OpDef> conv_rows() {
@@ -266,13 +284,17 @@ std::vector<OpDef> conv_rows() {
               "return pg.conv1d(pg.ones(1, 2, 5), pg.ones(3, 2, 3), {padding = 1})"),
       conv<2>("conv2d", "Convolution of (N, C, H, W) or (C, H, W) with weights (out, in / groups, kH, kW), plus bias.",
               "return pg.conv2d(pg.ones(1, 2, 5, 5), pg.ones(3, 2, 3, 3), pg.zeros(3), {stride = 2})"),
-      conv<3>("conv3d", "Convolution of (N, C, D, H, W) or (C, D, H, W) with weights (out, in / groups, kD, kH, kW), plus bias.",
+      conv<3>("conv3d",
+              "Convolution of (N, C, D, H, W) or (C, D, H, W) with weights (out, in / groups, kD, kH, kW), plus bias.",
               "return pg.conv3d(pg.ones(1, 2, 3, 3, 3), pg.ones(3, 2, 2, 2, 2))"),
-      conv_transpose<1>("conv_transpose1d", "The gradient of conv1d by its input, as an op; weights are (in, out / groups, k).",
+      conv_transpose<1>("conv_transpose1d",
+                        "The gradient of conv1d by its input, as an op; weights are (in, out / groups, k).",
                         "return pg.conv_transpose1d(pg.ones(1, 2, 5), pg.ones(2, 3, 3), {stride = 2})"),
-      conv_transpose<2>("conv_transpose2d", "The gradient of conv2d by its input, as an op; weights are (in, out / groups, kH, kW).",
+      conv_transpose<2>("conv_transpose2d",
+                        "The gradient of conv2d by its input, as an op; weights are (in, out / groups, kH, kW).",
                         "return pg.conv_transpose2d(pg.ones(1, 2, 4, 4), pg.ones(2, 3, 2, 2), {stride = 2})"),
-      conv_transpose<3>("conv_transpose3d", "The gradient of conv3d by its input, as an op; weights are (in, out / groups, kD, kH, kW).",
+      conv_transpose<3>("conv_transpose3d",
+                        "The gradient of conv3d by its input, as an op; weights are (in, out / groups, kD, kH, kW).",
                         "return pg.conv_transpose3d(pg.ones(1, 2, 2, 2, 2), pg.ones(2, 3, 2, 2, 2))"),
       {.name = "conv_act",
        .doc = "An activation of conv1d, conv2d or conv3d, by the rank of the weights. Made by graph passes.",
@@ -321,7 +343,8 @@ Dims spatial(const AttrReader& c, const char* name, int count, int64_t least) {
   for (int d = 0; d < count; ++d) out.push_back(given.size() == 1 ? given[0] : given[size_t(d)]);
   for (int64_t v : out)
     if (v < least || v > int64_t(kLimit))
-      bad_argument(c.op().name, name, fmt::format("numbers from {} to {}", least, int64_t(kLimit)), to_string(c.raw(name)));
+      bad_argument(c.op().name, name, fmt::format("numbers from {} to {}", least, int64_t(kLimit)),
+                   to_string(c.raw(name)));
   return out;
 }
 

@@ -14,7 +14,7 @@ struct Window {
 // The attributes kernel_size, stride (by default the kernel), padding and, where the op has it, dilation.
 Window window_of(const AttrReader& c, int count);
 
-void add_pool_ops(Registry& registry);      // parts of the family, called by add_conv_ops
+void add_pool_ops(Registry& registry);  // parts of the family, called by add_conv_ops
 void add_resample_ops(Registry& registry);
 
 }  // namespace pg

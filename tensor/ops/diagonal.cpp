@@ -74,7 +74,8 @@ void infer_diag(Infer& c) {
     return c.output(c.dtype(0), {n, n});
   }
   if (x.size() != 2) c.bad_input(0, "1 or 2 dims");
-  c.output(c.dtype(0), {std::max<int64_t>(0, std::min(x[0] - std::max<int64_t>(-k, 0), x[1] - std::max<int64_t>(k, 0)))});
+  c.output(c.dtype(0),
+           {std::max<int64_t>(0, std::min(x[0] - std::max<int64_t>(-k, 0), x[1] - std::max<int64_t>(k, 0)))});
 }
 
 std::vector<Var> decompose_diag(Rule& c) {
@@ -119,24 +120,25 @@ std::vector<OpDef> diagonal_rows() {
        .attrs = {kShape, offset_attr("offset"), dim_attr("dim1", 1), dim_attr("dim2", 2)},
        .infer = infer_diagonal_backward,
        .vjp = {[](Vjp& c) {
-         return call<"diagonal">(c.dy(), {{"offset", c.raw("offset")}, {"dim1", c.raw("dim1")}, {"dim2", c.raw("dim2")}});
+         return call<"diagonal">(c.dy(),
+                                 {{"offset", c.raw("offset")}, {"dim1", c.raw("dim1")}, {"dim2", c.raw("dim2")}});
        }},
        .vjp_uses = "",
        .traits = kHidden},
       {.name = "diag_embed",
-       .doc = "Square matrices, spanned by dims dim1 and dim2 of the result, that are zero but for a diagonal, which holds the last "
+       .doc = "Square matrices, spanned by dims dim1 and dim2 of the result, that are zero but for a diagonal, which "
+              "holds the last "
               "dim of x.",
        .example = "return pg.tensor({1, 2}):diag_embed()",
        .inputs = {{"x"}},
        .attrs = {offset_attr("offset"), dim_attr("dim1", -2), dim_attr("dim2", -1)},
        .infer = [](Infer& c) { c.output(c.dtype(0), embedded(c, c.shape(0))); },
-       .decompose =
-           [](Rule& c) -> std::vector<Var> {
-             return {call<"diagonal_backward">(c.in(0), {{"shape", ints(embedded(c, c.input(0).shape()))},
-                                                         {"offset", c.raw("offset")},
-                                                         {"dim1", c.raw("dim1")},
-                                                         {"dim2", c.raw("dim2")}})};
-           }},
+       .decompose = [](Rule& c) -> std::vector<Var> {
+         return {call<"diagonal_backward">(c.in(0), {{"shape", ints(embedded(c, c.input(0).shape()))},
+                                                     {"offset", c.raw("offset")},
+                                                     {"dim1", c.raw("dim1")},
+                                                     {"dim2", c.raw("dim2")}})};
+       }},
       {.name = "diag",
        .doc = "The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.",
        .example = "return pg.tensor({1, 2}):diag()",
@@ -150,7 +152,9 @@ std::vector<OpDef> diagonal_rows() {
        .inputs = {{"x"}},
        .attrs = {offset_attr("diagonal")},
        .infer = infer_triangle,
-       .vjp = {[](Vjp& c) { return call<"tril">(c.dy(), {{"diagonal", c.raw("diagonal")}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"tril">(c.dy(), {{"diagonal", c.raw("diagonal")}});
+       }},
        .vjp_uses = ""},
       {.name = "triu",
        .doc = "The upper triangle of the matrices in the last two dims; elements below diagonal `diagonal` become 0.",
@@ -158,7 +162,9 @@ std::vector<OpDef> diagonal_rows() {
        .inputs = {{"x"}},
        .attrs = {offset_attr("diagonal")},
        .infer = infer_triangle,
-       .vjp = {[](Vjp& c) { return call<"triu">(c.dy(), {{"diagonal", c.raw("diagonal")}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"triu">(c.dy(), {{"diagonal", c.raw("diagonal")}});
+       }},
        .vjp_uses = ""},
   };
 }

@@ -77,7 +77,8 @@ class Parser {
     for (int d = 0; d < shape.size(); ++d) {
       int64_t& size = e.size[size_t(e.inputs[operand][size_t(d)])];
       if (size >= 0 && size != 1 && shape[d] != 1 && size != shape[d])
-        bad(fmt::format("equal sizes for a letter; operand {} has {} where another has {}", operand + 1, shape[d], size));
+        bad(fmt::format("equal sizes for a letter; operand {} has {} where another has {}", operand + 1, shape[d],
+                        size));
       if (size < 0 || size == 1) size = shape[d];
     }
   }
@@ -162,8 +163,10 @@ void sum_out(Operand& o, const Labels& needed) {
   Ints dims;
   Labels kept;
   for (size_t d = 0; d < o.labels.size(); ++d) {
-    if (has(needed, o.labels[d])) kept.push_back(o.labels[d]);
-    else dims.push_back(int64_t(d) + 1);
+    if (has(needed, o.labels[d]))
+      kept.push_back(o.labels[d]);
+    else
+      dims.push_back(int64_t(d) + 1);
   }
   if (dims.empty()) return;
   o.value = call<"sum">(o.value, {{"dim", dims}});
@@ -243,8 +246,10 @@ std::vector<Var> decompose_einsum(Rule& c) {
 void add_einsum_op(Registry& r) {
   const OpDef rows[] = {
       {.name = "einsum",
-       .doc = "Sums of products by Einstein's convention: one letter a dim of each tensor, terms separated by commas, then \"->\" and "
-              "the letters of the result (by default those that occur once, in alphabetic order). \"...\" stands for leading dims "
+       .doc = "Sums of products by Einstein's convention: one letter a dim of each tensor, terms separated by commas, "
+              "then \"->\" and "
+              "the letters of the result (by default those that occur once, in alphabetic order). \"...\" stands for "
+              "leading dims "
               "that broadcast; a letter twice in a term takes the diagonal.",
        .example = "return pg.einsum(\"ij,jk->ik\", pg.ones(2, 3), pg.ones(3, 4))",
        .inputs = {{"tensors", kNumeric, Arity::kList}},

@@ -13,7 +13,9 @@ inline AttrDef activation_attr() {
           .doc = "applied to the result",
           .choices = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh"}};
 }
-inline AttrDef slope_attr() { return {.name = "slope", .kind = AttrKind::kFloat, .fallback = 0.01, .doc = "the factor below 0 of leaky_relu"}; }
+inline AttrDef slope_attr() {
+  return {.name = "slope", .kind = AttrKind::kFloat, .fallback = 0.01, .doc = "the factor below 0 of leaky_relu"};
+}
 
 // The activation that the attributes name, applied to x.
 Var activated(const AttrReader& c, const Var& x);

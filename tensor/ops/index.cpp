@@ -15,7 +15,8 @@ AttrDef index_base_attr() {
 void check_written(const Infer& c, size_t i, const Dims& target) {
   const DType to = c.dtype(0);
   if (c.is_number(i)) {
-    if (!is_float(to) && !holds(to, c.inputs()[i].number())) c.bad_input(i, fmt::format("a number that {} can hold", name_of(to)));
+    if (!is_float(to) && !holds(to, c.inputs()[i].number()))
+      c.bad_input(i, fmt::format("a number that {} can hold", name_of(to)));
     return;
   }
   Dims joined, own = c.shape(i);
@@ -40,7 +41,9 @@ void check_index_inside(const Infer& c, int d) {
   const Dims &x = c.shape(0), &index = c.shape(1);
   bool fits = x.size() == index.size();
   for (int i = 0; fits && i < x.size(); ++i) fits = i == d || index[i] <= x[i];
-  if (!fits) c.bad_input(1, fmt::format("{} dims like x and, but for dim {}, at most the sizes {}", x.size(), d + 1, to_string(x)));
+  if (!fits)
+    c.bad_input(1,
+                fmt::format("{} dims like x and, but for dim {}, at most the sizes {}", x.size(), d + 1, to_string(x)));
 }
 
 void infer_gather(Infer& c) {
@@ -63,7 +66,8 @@ void infer_scatter(Infer& c) {
     bool fits = c.rank(2) == c.rank(1);
     for (int i = 0; fits && i < c.rank(1); ++i) fits = c.shape(1)[i] <= c.shape(2)[i];
     if (!fits) c.bad_input(2, "a number, or at least the sizes of the index, " + to_string(c.shape(1)));
-    if (is_float(c.dtype(2)) && !is_float(c.dtype(0))) c.bad_input(2, fmt::format("values that {} can hold", name_of(c.dtype(0))));
+    if (is_float(c.dtype(2)) && !is_float(c.dtype(0)))
+      c.bad_input(2, fmt::format("values that {} can hold", name_of(c.dtype(0))));
   } else {
     check_written(c, 2, c.shape(1));
   }
@@ -100,7 +104,8 @@ void infer_index_select_backward(Infer& c) {
   const Dims &dy = c.shape(0), &index = c.shape(1);
   if (d < 0 || d + index.size() > dy.size()) c.bad_attr("dim", "a dim from which the index fits");
   for (int i = 0; i < index.size(); ++i)
-    if (dy[int(d) + i] != index[i]) c.bad_input(0, fmt::format("the dims of the index, {}, from dim {} on", to_string(index), d + 1));
+    if (dy[int(d) + i] != index[i])
+      c.bad_input(0, fmt::format("the dims of the index, {}, from dim {} on", to_string(index), d + 1));
   Dims out;
   for (int i = 0; i < int(d); ++i) out.push_back(dy[i]);
   out.push_back(c.attr<int64_t>("size"));
@@ -133,7 +138,9 @@ Dims along_shape(const AttrReader& c, const Dims& x, const Dims& index, int d, b
     a[d] = b[d] = 1;
     fits = broadcast(a, b, &out);
   }
-  if (!fits) bad_argument(c.op().name, "index", fmt::format("a shape that broadcasts with {} but for dim {}", to_string(x), d + 1), to_string(index));
+  if (!fits)
+    bad_argument(c.op().name, "index",
+                 fmt::format("a shape that broadcasts with {} but for dim {}", to_string(x), d + 1), to_string(index));
   out[d] = of_x ? x[d] : index[d];
   return out;
 }
@@ -147,16 +154,16 @@ void infer_take_along(Infer& c) {
 Var grad_take_along(Vjp& c) {
   const Dims &x = c.input(0).shape(), &index = c.input(1).shape();
   if (!c.has_attr("dim")) {
-    const Var flat = call<"index_select_backward">(
-        c.dy(), call<"reshape_to">(c.in(1), {{"shape", Ints{numel(index)}}}),
-        {{"dim", int64_t(1)}, {"size", numel(x)}, {"index_base", c.raw("index_base")}});
+    const Var flat =
+        call<"index_select_backward">(c.dy(), call<"reshape_to">(c.in(1), {{"shape", Ints{numel(index)}}}),
+                                      {{"dim", int64_t(1)}, {"size", numel(x)}, {"index_base", c.raw("index_base")}});
     return call<"reshape_to">(flat, {{"shape", ints(x)}});
   }
   const int d = c.dim("dim", x.size());
   const Var wide = call<"expand">(c.in(1), {{"shape", ints(along_shape(c, x, index, d, false))}});
-  return call<"gather_backward">(c.dy(), wide, {{"dim", user_dim(d)},
-                                                {"shape", ints(along_shape(c, x, index, d, true))},
-                                                {"index_base", c.raw("index_base")}});
+  return call<"gather_backward">(
+      c.dy(), wide,
+      {{"dim", user_dim(d)}, {"shape", ints(along_shape(c, x, index, d, true))}, {"index_base", c.raw("index_base")}});
 }
 
 void infer_pick(Infer& c) {
@@ -183,7 +190,8 @@ void infer_embedding(Infer& c) {
   c.require_rank(1, 2);
   if (c.has_attr("padding_idx")) {
     const int64_t rows = c.shape(1)[0], given = c.attr<int64_t>("padding_idx");
-    if (given == 0 || given > rows || given < -rows) c.bad_attr("padding_idx", fmt::format("a row from 1 to {} or -{} to -1", rows, rows));
+    if (given == 0 || given > rows || given < -rows)
+      c.bad_attr("padding_idx", fmt::format("a row from 1 to {} or -{} to -1", rows, rows));
   }
   Dims out = c.shape(0);
   out.push_back(c.shape(1)[1]);
@@ -192,20 +200,20 @@ void infer_embedding(Infer& c) {
 
 Var grad_embedding(Vjp& c) {
   const Dims& weight = c.input(1).shape();
-  const Var grad = call<"index_select_backward">(c.dy(), c.in(0),
-                                                 {{"dim", int64_t(1)}, {"size", weight[0]}, {"index_base", c.raw("index_base")}});
+  const Var grad = call<"index_select_backward">(
+      c.dy(), c.in(0), {{"dim", int64_t(1)}, {"size", weight[0]}, {"index_base", c.raw("index_base")}});
   if (!c.has_attr("padding_idx")) return grad;
   const int64_t given = c.attr<int64_t>("padding_idx"), row = given > 0 ? given - 1 : given + weight[0];
-  return call<"slice_assign">(grad, Var(0.0), {{"start", Ints{row, 0}},
-                                               {"length", Ints{1, weight[1]}},
-                                               {"step", Ints{1, 1}},
-                                               {"drop", Ints{1, 0}}});
+  return call<"slice_assign">(
+      grad, Var(0.0),
+      {{"start", Ints{row, 0}}, {"length", Ints{1, weight[1]}}, {"step", Ints{1, 1}}, {"drop", Ints{1, 0}}});
 }
 
 std::vector<OpDef> gather_rows() {
   return {
       {.name = "gather",
-       .doc = "The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for dim 1. index has "
+       .doc = "The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for "
+              "dim 1. index has "
               "the rank of x and, but for dim, at most its sizes; the result has the shape of index.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):gather(2, pg.tensor({{1, 1}, {2, 1}}, {dtype = \"int64\"}))",
        .inputs = {{"x"}, {"index", kIntegral}},
@@ -213,9 +221,9 @@ std::vector<OpDef> gather_rows() {
        .signature = "x dim index",
        .infer = infer_gather,
        .vjp = {[](Vjp& c) {
-                 return call<"gather_backward">(c.dy(), c.in(1), {{"dim", c.raw("dim")},
-                                                                  {"shape", ints(c.input(0).shape())},
-                                                                  {"index_base", c.raw("index_base")}});
+                 return call<"gather_backward">(
+                     c.dy(), c.in(1),
+                     {{"dim", c.raw("dim")}, {"shape", ints(c.input(0).shape())}, {"index_base", c.raw("index_base")}});
                },
                nullptr},
        .vjp_uses = "index"},
@@ -232,21 +240,25 @@ std::vector<OpDef> gather_rows() {
        .vjp_uses = "index",
        .traits = kHidden},
       {.name = "scatter",
-       .doc = "x with src, a tensor or a number, written at the positions that `index` names along `dim`: out[index[i][j]][j] = "
-              "src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of index.",
+       .doc = "x with src, a tensor or a number, written at the positions that `index` names along `dim`: "
+              "out[index[i][j]][j] = "
+              "src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of "
+              "index.",
        .example = "return pg.zeros(3):scatter(1, pg.tensor({1, 3}, {dtype = \"int64\"}), 5)",
        .inputs = {{"x"}, {"index", kIntegral}, {"src"}},
        .attrs = {kDim, index_base_attr()},
        .signature = "x dim index src",
        .infer = infer_scatter,
        .vjp = {[](Vjp& c) {
-                 return call<"scatter">(c.dy(), c.in(1), Var(0.0), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+                 return call<"scatter">(c.dy(), c.in(1), Var(0.0),
+                                        {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
                },
                nullptr, grad_scattered},
        .vjp_uses = "index",
        .traits = kInPlace | kWeakNumber},
       {.name = "scatter_add",
-       .doc = "x with src, a tensor or a number, added at the positions that `index` names along `dim`: out[index[i][j]][j] += "
+       .doc = "x with src, a tensor or a number, added at the positions that `index` names along `dim`: "
+              "out[index[i][j]][j] += "
               "src[i][j] for dim 1, in the order of src.",
        .example = "return pg.zeros(2):scatter_add(1, pg.tensor({1, 1}, {dtype = \"int64\"}), pg.ones(2))",
        .inputs = {{"x", kNumeric}, {"index", kIntegral}, {"src"}},
@@ -257,11 +269,13 @@ std::vector<OpDef> gather_rows() {
        .vjp_uses = "index",
        .traits = kInPlace | kWeakNumber},
       {.name = "take_along_dim",
-       .doc = "The elements of x at the positions that `index` names along `dim`, as argsort and argmax give them; the other sizes "
+       .doc = "The elements of x at the positions that `index` names along `dim`, as argsort and argmax give them; the "
+              "other sizes "
               "broadcast. Without dim both are flattened.",
        .example = "local x = pg.tensor({3, 1, 2}); return x:take_along_dim(x:argsort(), 1)",
        .inputs = {{"x"}, {"index", kIntegral}},
-       .attrs = {{"dim", AttrKind::kDim, {}, "the dim that the index values are positions of", true}, index_base_attr()},
+       .attrs = {{"dim", AttrKind::kDim, {}, "the dim that the index values are positions of", true},
+                 index_base_attr()},
        .signature = "x index dim",
        .infer = infer_take_along,
        .vjp = {grad_take_along, nullptr},
@@ -281,7 +295,8 @@ std::vector<OpDef> gather_rows() {
                nullptr},
        .vjp_uses = "index"},
       {.name = "pick",
-       .doc = "One element along `dim` for each position of the other dims: out[i] = x[i][index[i]]. index has the shape of x "
+       .doc = "One element along `dim` for each position of the other dims: out[i] = x[i][index[i]]. index has the "
+              "shape of x "
               "without dim, or with size 1 there.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):pick(pg.tensor({2, 1}, {dtype = \"int64\"}))",
        .inputs = {{"x"}, {"index", kIntegral}},
@@ -297,7 +312,8 @@ std::vector<OpDef> gather_rows() {
 std::vector<OpDef> select_rows() {
   return {
       {.name = "index_select",
-       .doc = "The positions `index` of dim `dim`, in that order; the dims of index (1, or any number) replace that dim.",
+       .doc =
+           "The positions `index` of dim `dim`, in that order; the dims of index (1, or any number) replace that dim.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):index_select(1, pg.tensor({2, 2, 1}, {dtype = \"int64\"}))",
        .inputs = {{"x"}, {"index", kIntegral}},
        .attrs = {kDim, index_base_attr()},
@@ -325,7 +341,8 @@ std::vector<OpDef> select_rows() {
        .infer =
            [](Infer& c) {
              infer_index_write(c);
-             if (!is_float(c.dtype(0)) && !holds(c.dtype(0), c.attr<double>("alpha"))) c.bad_attr("alpha", "a whole number");
+             if (!is_float(c.dtype(0)) && !holds(c.dtype(0), c.attr<double>("alpha")))
+               c.bad_attr("alpha", "a whole number");
            },
        .vjp = {[](Vjp& c) { return c.dy(); }, nullptr,
                [](Vjp& c) {
@@ -335,7 +352,8 @@ std::vector<OpDef> select_rows() {
        .vjp_uses = "index",
        .traits = kInPlace | kWeakNumber},
       {.name = "index_assign",
-       .doc = "x with the positions `index` of dim `dim` replaced by `value`, a number or a tensor that broadcasts to them; what "
+       .doc = "x with the positions `index` of dim `dim` replaced by `value`, a number or a tensor that broadcasts to "
+              "them; what "
               "x[{…, index}] = value computes. Of several values for one position the last stays.",
        .example = "local x = pg.zeros(3); x[pg.tensor({1, 3}, {dtype = \"int64\"})] = 5; return x",
        .inputs = {{"x"}, {"index", kIntegral}, {"value"}},
@@ -349,18 +367,21 @@ std::vector<OpDef> select_rows() {
        .vjp_uses = "index",
        .traits = kHidden | kInPlace | kWeakNumber},
       {.name = "embedding",
-       .doc = "Rows of `weight` (2-dim) at the positions `indices`, whose shape the result has in front. Positions are labels: "
+       .doc = "Rows of `weight` (2-dim) at the positions `indices`, whose shape the result has in front. Positions are "
+              "labels: "
               "negative ones are errors. The gradient of row padding_idx is zero.",
        .example = "return pg.embedding(pg.tensor({2, 1}, {dtype = \"int64\"}), pg.tensor({{1, 2}, {3, 4}}))",
        .inputs = {{"indices", kIntegral}, {"weight"}},
-       .attrs = {{"padding_idx", AttrKind::kInt, {}, "a row of weight (1-based or negative) that gets no gradient", true},
-                 index_base_attr()},
+       .attrs =
+           {{"padding_idx", AttrKind::kInt, {}, "a row of weight (1-based or negative) that gets no gradient", true},
+            index_base_attr()},
        .infer = infer_embedding,
        .vjp = {nullptr, grad_embedding},
        .vjp_uses = "indices"},
       {.name = "one_hot",
        .doc = "int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x "
-              "(eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.",
+              "(eagerly only, since the size then depends on values). The values of x are labels: negative ones are "
+              "errors.",
        .example = "return pg.tensor({1, 3}, {dtype = \"int64\"}):one_hot(3)",
        .inputs = {{"x", kIntegral}},
        .attrs = {{"num_classes", AttrKind::kInt, {}, "size of the new dim", true, 1}, index_base_attr()},

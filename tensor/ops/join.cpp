@@ -90,7 +90,8 @@ std::vector<Var> decompose_tile(Rule& c) {
     apart.push_back(size);
     wide.push_back(size == 1 ? counts[i] : size);
   }
-  return {call<"reshape_to">(call<"expand">(call<"reshape_to">(c.in(0), {{"shape", apart}}), {{"shape", wide}}), {{"shape", out}})};
+  return {call<"reshape_to">(call<"expand">(call<"reshape_to">(c.in(0), {{"shape", apart}}), {{"shape", wide}}),
+                             {{"shape", out}})};
 }
 
 // The shape that repeat_interleave works on: x, or x flattened when there is no dim.
@@ -122,7 +123,8 @@ Var repeat_each(const Var& x, int d, int64_t count) {
   apart.insert(apart.begin() + d + 1, 1);
   wide.insert(wide.begin() + d + 1, count);
   out[size_t(d)] *= count;
-  return call<"reshape_to">(call<"expand">(call<"reshape_to">(x, {{"shape", apart}}), {{"shape", wide}}), {{"shape", out}});
+  return call<"reshape_to">(call<"expand">(call<"reshape_to">(x, {{"shape", apart}}), {{"shape", wide}}),
+                            {{"shape", out}});
 }
 
 std::vector<Var> decompose_repeat(Rule& c) {
@@ -150,7 +152,8 @@ void infer_roll(Infer& c) {
   const Ints& shifts = c.attr<Ints>("shifts");
   const size_t dims = c.attr<Ints>("dims").size();
   if (dims > 0 && c.rank(0) > 0) c.dims("dims", c.rank(0));
-  if (shifts.size() != std::max<size_t>(dims, 1)) c.bad_attr("shifts", dims ? "one shift a dim" : "one shift where dims are not given");
+  if (shifts.size() != std::max<size_t>(dims, 1))
+    c.bad_attr("shifts", dims ? "one shift a dim" : "one shift where dims are not given");
   infer_same(c);
 }
 
@@ -166,7 +169,8 @@ void check_pad_mode(const Infer& c, int64_t size, int64_t before, int64_t after)
   if (before < 0 || after < 0) c.bad_attr("pad", "widths that are not negative in mode " + mode);
   const int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : size > 0 ? INT64_MAX : 0;
   if (std::max(before, after) > most)
-    c.bad_attr("pad", fmt::format("widths of at most {} for a dim of size {} in mode {}", std::max<int64_t>(most, 0), size, mode));
+    c.bad_attr("pad", fmt::format("widths of at most {} for a dim of size {} in mode {}", std::max<int64_t>(most, 0),
+                                  size, mode));
 }
 
 Dims padded(const Infer& c, const Dims& x) {
@@ -185,7 +189,8 @@ Dims padded(const Infer& c, const Dims& x) {
 
 Var grad_pad(Vjp& c) {
   if (c.attr<std::string>("mode") != "constant")
-    return call<"pad_backward">(c.dy(), {{"pad", c.raw("pad")}, {"mode", c.raw("mode")}, {"shape", ints(c.input(0).shape())}});
+    return call<"pad_backward">(c.dy(),
+                                {{"pad", c.raw("pad")}, {"mode", c.raw("mode")}, {"shape", ints(c.input(0).shape())}});
   Ints back = c.attr<Ints>("pad");
   for (int64_t& w : back) w = -w;
   return call<"pad">(c.dy(), {{"pad", back}});
@@ -229,11 +234,15 @@ std::vector<OpDef> join_rows() {
        .infer = infer_tile,
        .decompose = decompose_tile},
       {.name = "repeat_interleave",
-       .doc = "Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is "
+       .doc = "Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without "
+              "dim x is "
               "flattened first.",
        .example = "return pg.tensor({1, 2}):repeat_interleave(2)",
        .inputs = {{"x"}},
-       .attrs = {{"repeats", AttrKind::kInts, {}, "a count, or one count a position: a list, or a tensor whose values are read"},
+       .attrs = {{"repeats",
+                  AttrKind::kInts,
+                  {},
+                  "a count, or one count a position: a list, or a tensor whose values are read"},
                  {"dim", AttrKind::kDim, {}, "the dim to repeat along", true}},
        .infer = infer_repeat,
        .decompose = decompose_repeat},
@@ -248,10 +257,13 @@ std::vector<OpDef> reorder_rows() {
        .inputs = {{"x"}},
        .attrs = {{"dims", AttrKind::kDims, {}, "dims to reverse"}},
        .infer = infer_flip,
-       .vjp = {[](Vjp& c) { return call<"flip">(c.dy(), {{"dims", c.raw("dims")}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"flip">(c.dy(), {{"dims", c.raw("dims")}});
+       }},
        .vjp_uses = ""},
       {.name = "roll",
-       .doc = "x moved by shifts[i] along dims[i]; what leaves at one end comes in at the other. Without dims the flattened "
+       .doc = "x moved by shifts[i] along dims[i]; what leaves at one end comes in at the other. Without dims the "
+              "flattened "
               "elements move.",
        .example = "return pg.range(1, 4):roll(1)",
        .inputs = {{"x"}},
@@ -284,7 +296,9 @@ std::vector<OpDef> reorder_rows() {
              if (!(padded(c, shape) == c.shape(0))) c.bad_input(0, "the shape of the padded tensor");
              c.output(c.dtype(0), shape);
            },
-       .vjp = {[](Vjp& c) { return call<"pad">(c.dy(), {{"pad", c.raw("pad")}, {"mode", c.raw("mode")}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"pad">(c.dy(), {{"pad", c.raw("pad")}, {"mode", c.raw("mode")}});
+       }},
        .vjp_uses = "",
        .traits = kHidden},
   };

@@ -35,8 +35,7 @@ template <int kX, int kY>
 void infer_ranks(Infer& c) {
   c.require_rank(0, kX);
   c.require_rank(1, kY);
-  if (kX == 3 && c.shape(0)[0] != c.shape(1)[0])
-    c.bad_input(1, fmt::format("{} matrices like x", c.shape(0)[0]));
+  if (kX == 3 && c.shape(0)[0] != c.shape(1)[0]) c.bad_input(1, fmt::format("{} matrices like x", c.shape(0)[0]));
   infer_matmul(c);
 }
 
@@ -96,9 +95,7 @@ void infer_linear(Infer& c) {
   c.output(type, out);
 }
 
-Var grad_linear_weight(Vjp& c) {
-  return call<"matmul">(matrix_transpose(rows_of(c.dy())), rows_of(c.in(0)));
-}
+Var grad_linear_weight(Vjp& c) { return call<"matmul">(matrix_transpose(rows_of(c.dy())), rows_of(c.in(0))); }
 
 void infer_dot(Infer& c) {
   const auto rank_ok = [&](size_t i) { return c.rank(i) == 1 || c.rank(i) == 2; };
@@ -164,13 +161,15 @@ OpDef add_product(const char* name, const char* doc, const char* example, const 
 std::vector<OpDef> product_rows() {
   return {
       product("matmul",
-              "The matrix product of the last two dims, broadcast over the leading ones. A 1-D x is a row, a 1-D y a column, "
+              "The matrix product of the last two dims, broadcast over the leading ones. A 1-D x is a row, a 1-D y a "
+              "column, "
               "and their dim is left out of the result.",
               "return pg.matmul(pg.ones(2, 3), pg.ones(3, 4))", infer_matmul),
       product("mm", "The product of two matrices.", "return pg.mm(pg.ones(2, 3), pg.ones(3, 4))", infer_ranks<2, 2>),
       product("bmm", "The products of two batches of matrices.", "return pg.bmm(pg.ones(5, 2, 3), pg.ones(5, 3, 4))",
               infer_ranks<3, 3>),
-      product("mv", "The product of a matrix and a vector.", "return pg.mv(pg.ones(2, 3), pg.ones(3))", infer_ranks<2, 1>),
+      product("mv", "The product of a matrix and a vector.", "return pg.mv(pg.ones(2, 3), pg.ones(3))",
+              infer_ranks<2, 1>),
       {.name = "dot",
        .doc = "The product of two vectors, of two matrices or of one and the other; matrices may be transposed first.",
        .example = "return pg.dot(pg.ones(3, 2), pg.ones(3, 4), {transpose_a = true})",
@@ -196,7 +195,8 @@ std::vector<OpDef> product_rows() {
        .example = "return pg.ones(2, 3):linear(pg.ones(4, 3), pg.zeros(4))",
        .inputs = {{"x", kFloating}, {"weight", kFloating}, {"bias", kFloating, Arity::kOptional}},
        .infer = infer_linear,
-       .vjp = {[](Vjp& c) { return call<"matmul">(c.dy(), c.in(1)); }, grad_linear_weight, [](Vjp& c) { return c.dy(); }},
+       .vjp = {[](Vjp& c) { return call<"matmul">(c.dy(), c.in(1)); }, grad_linear_weight,
+               [](Vjp& c) { return c.dy(); }},
        .vjp_uses = "x weight"},
       {.name = "linear_act",
        .doc = "An activation of linear. Made by graph passes.",
@@ -204,7 +204,9 @@ std::vector<OpDef> product_rows() {
        .inputs = {{"x", kFloating}, {"weight", kFloating}, {"bias", kFloating, Arity::kOptional}},
        .attrs = {activation_attr(), slope_attr()},
        .infer = infer_linear,
-       .decompose = [](Rule& c) -> std::vector<Var> { return {activated(c, call<"linear">(c.in(0), c.in(1), c.in(2)))}; },
+       .decompose = [](Rule& c) -> std::vector<Var> {
+         return {activated(c, call<"linear">(c.in(0), c.in(1), c.in(2)))};
+       },
        .traits = kHidden},
   };
 }
@@ -278,7 +280,8 @@ std::vector<OpDef> solver_rows() {
        .vjp_uses = "out",
        .traits = kFunctionOnly},
       {.name = "linalg_cholesky",
-       .doc = "The lower triangular L with L Lᵀ = a for symmetric positive definite matrices a, of which only the lower triangle "
+       .doc = "The lower triangular L with L Lᵀ = a for symmetric positive definite matrices a, of which only the "
+              "lower triangle "
               "is read.",
        .example = "return pg.linalg.cholesky(pg.tensor({{4, 2}, {2, 3}}))  -- linalg_cholesky",
        .inputs = {{"a", kReal}},
@@ -299,9 +302,7 @@ bool is_vector_side(const Dims& a, const Dims& b) {
   return true;
 }
 
-Var matrix_transpose(const Var& v) {
-  return call<"transpose">(v, {{"dim0", int64_t(-2)}, {"dim1", int64_t(-1)}});
-}
+Var matrix_transpose(const Var& v) { return call<"transpose">(v, {{"dim0", int64_t(-2)}, {"dim1", int64_t(-1)}}); }
 
 Var with_shape(const Var& v, const Dims& shape) { return call<"reshape_to">(v, {{"shape", ints(shape)}}); }
 

@@ -6,9 +6,11 @@
 namespace pg {
 namespace {
 
-const AttrDef kHow = {"reduction", AttrKind::kString, std::string("mean"), "none, mean or sum", false, 0, 0, {"none", "mean", "sum"}};
+const AttrDef kHow = {"reduction", AttrKind::kString,      std::string("mean"), "none, mean or sum", false, 0,
+                      0,           {"none", "mean", "sum"}};
 const AttrDef kIgnore = {"ignore_index", AttrKind::kInt, int64_t(-100), "label of samples that do not count"};
-const AttrDef kSmoothing = {"label_smoothing", AttrKind::kFloat, 0.0, "share of the target that goes to all classes evenly", false, 0, 1};
+const AttrDef kSmoothing = {
+    "label_smoothing", AttrKind::kFloat, 0.0, "share of the target that goes to all classes evenly", false, 0, 1};
 const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "what the first class is called", false, 0, 1};
 const InputDef kClassWeight = {"weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for each class"};
 
@@ -50,7 +52,8 @@ std::vector<Var> decompose_smooth_l1(Rule& c) {
   const double beta = c.attr<double>("beta");
   const Var d = difference(c), size = call<"abs">(d);
   if (beta == 0) return {reduced(c, size)};
-  return {reduced(c, call<"where">(call<"lt">(size, Var(beta)), call<"square">(d) * Var(0.5 / beta), size - Var(0.5 * beta)))};
+  return {reduced(
+      c, call<"where">(call<"lt">(size, Var(beta)), call<"square">(d) * Var(0.5 / beta), size - Var(0.5 * beta)))};
 }
 
 // (1 - t) x - (1 + (p - 1) t) log(sigmoid(x)), with p the weight of positives.
@@ -260,8 +263,8 @@ std::vector<Var> decompose_cross_entropy_dx(Rule& c) {
   const Var p = call<"exp">(x - with_class_dim(c.in(3), rank));
   Var dx = with_class_dim(scale * a, rank) * p;
   dx = dx + call<"nll_dx">({target, weight, scale * Var(1 - s)}, {{"shape", ints(x.shape())},
-                                                                 {"ignore_index", c.raw("ignore_index")},
-                                                                 {"index_base", c.raw("index_base")}});
+                                                                  {"ignore_index", c.raw("ignore_index")},
+                                                                  {"index_base", c.raw("index_base")}});
   if (s > 0) {
     const Var spread = with_class_dim(scale * even, rank);
     dx = dx - (c.has(2) ? spread * by_class(weight, rank) : spread);
@@ -269,7 +272,8 @@ std::vector<Var> decompose_cross_entropy_dx(Rule& c) {
   return {as_dtype(dx, x.dtype())};
 }
 
-const char* const kLabelExample = "return pg.cross_entropy(pg.tensor({{1, 2, 3}, {1, 0, 0}}), pg.tensor({3, 1}, {dtype = \"int64\"}))";
+const char* const kLabelExample =
+    "return pg.cross_entropy(pg.tensor({{1, 2, 3}, {1, 0, 0}}), pg.tensor({3, 1}, {dtype = \"int64\"}))";
 
 }  // namespace
 
@@ -309,9 +313,12 @@ void add_loss_ops(Registry& r) {
        .infer = infer_elementwise,
        .decompose = decompose_smooth_l1},
       {.name = "binary_cross_entropy_with_logits",
-       .doc = "-(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight.",
+       .doc = "-(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is "
+              "pos_weight.",
        .example = "return pg.binary_cross_entropy_with_logits(pg.tensor({0, 2}), pg.tensor({1, 0}))",
-       .inputs = {fx, {"target", kFloating, Arity::kOne, 0, 1}, factor,
+       .inputs = {fx,
+                  {"target", kFloating, Arity::kOne, 0, 1},
+                  factor,
                   {"pos_weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for the positive part"}},
        .attrs = {kHow},
        .signature = "x target weight reduction pos_weight",
@@ -325,7 +332,8 @@ void add_loss_ops(Registry& r) {
        .infer = infer_elementwise,
        .decompose = decompose_bce},
       {.name = "kl_div",
-       .doc = "t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; batchmean divides "
+       .doc = "t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; "
+              "batchmean divides "
               "the sum by the size of dim 1.",
        .example = "return pg.kl_div(pg.tensor({0.5, 0.5}):log(), pg.tensor({0.25, 0.75}), {reduction = \"sum\"})",
        .inputs = {{"x", kFloating}, {"target", kFloating, Arity::kOne, 0.1, 0.9}},
@@ -333,8 +341,10 @@ void add_loss_ops(Registry& r) {
        .infer = infer_elementwise,
        .decompose = decompose_kl_div},
       {.name = "cross_entropy",
-       .doc = "The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to "
-              "ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count.",
+       .doc = "The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or "
+              "equal to "
+              "ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels "
+              "that count.",
        .example = kLabelExample,
        .inputs = {fx, {"target", kAnyDType, Arity::kOne, 0.1, 0.9, "labels or probabilities"}, kClassWeight},
        .attrs = {kHow, kIgnore, kSmoothing, kBase},
@@ -342,7 +352,8 @@ void add_loss_ops(Registry& r) {
        .infer = infer_cross_entropy,
        .decompose = decompose_cross_entropy},
       {.name = "nll_loss",
-       .doc = "-x at the label of each sample times the weight of its class, for log-probabilities x with classes along dim 2. Labels and "
+       .doc = "-x at the label of each sample times the weight of its class, for log-probabilities x with classes "
+              "along dim 2. Labels and "
               "reductions as in cross_entropy.",
        .example = "return pg.nll_loss(pg.tensor({{-1, -2}, {-3, -0.1}}), pg.tensor({1, 2}, {dtype = \"int64\"}))",
        .inputs = {fx, label, kClassWeight},

@@ -81,7 +81,8 @@ std::vector<OpDef> mask_rows() {
        .vjp_uses = "mask",
        .traits = kWeakNumber},
       {.name = "masked_select",
-       .doc = "The elements of x where mask is true, as a 1-dim tensor in row-major order. x and mask broadcast. The size depends "
+       .doc = "The elements of x where mask is true, as a 1-dim tensor in row-major order. x and mask broadcast. The "
+              "size depends "
               "on values: eager only.",
        .example = "local x = pg.tensor({1, -2, 3}); return x:masked_select(x:gt(0))",
        .inputs = {{"x"}, {"mask", kBoolOnly}},
@@ -94,7 +95,8 @@ std::vector<OpDef> mask_rows() {
        .vjp_uses = "mask",
        .traits = kDynamicShape},
       {.name = "mask_get",
-       .doc = "The positions of the leading dims of x where mask is true; what x[mask] reads. The size depends on values: eager only.",
+       .doc = "The positions of the leading dims of x where mask is true; what x[mask] reads. The size depends on "
+              "values: eager only.",
        .example = "local x = pg.tensor({1, -2, 3}); return x[x:gt(0)]",
        .inputs = {{"x"}, {"mask", kBoolOnly}},
        .infer = infer_mask_get,
@@ -114,7 +116,8 @@ std::vector<OpDef> mask_rows() {
        .vjp_uses = "mask",
        .traits = kHidden},
       {.name = "mask_assign",
-       .doc = "x with the positions of its leading dims where mask is true replaced by `value`: a number, a tensor that broadcasts to "
+       .doc = "x with the positions of its leading dims where mask is true replaced by `value`: a number, a tensor "
+              "that broadcasts to "
               "each of them, or one row for each; what x[mask] = value computes.",
        .example = "local x = pg.tensor({1, -2, 3}); x[x:lt(0)] = 0; return x",
        .inputs = {{"x"}, {"mask", kBoolOnly}, {"value"}},
@@ -123,12 +126,16 @@ std::vector<OpDef> mask_rows() {
        .vjp_uses = "mask",
        .traits = kHidden | kInPlace | kWeakNumber},
       {.name = "nonzero",
-       .doc = "The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor of shape "
+       .doc = "The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor "
+              "of shape "
               "(count, dims of x). The size depends on values: eager only.",
        .example = "return pg.tensor({{0, 1}, {2, 0}}):nonzero()",
        .inputs = {{"x"}},
        .attrs = {index_base_attr()},
-       .infer = [](Infer& c) { c.output(DType::kInt64, {-1, c.rank(0)}); },
+       .infer =
+           [](Infer& c) {
+             c.output(DType::kInt64, {-1, c.rank(0)});
+           },
        .traits = kDynamicShape | kNoGrad},
   };
 }

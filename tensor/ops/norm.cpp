@@ -168,16 +168,19 @@ std::vector<Var> decompose_row_norm_dw(Rule& c) {
   const Var x = as_dtype(c.in(0), stat_dtype(t)), dy = as_dtype(c.in(3), stat_dtype(t));
   const Var xhat = (c.attr<bool>("centered") ? x - c.in(1) : x) * c.in(2);
   const AttrValue shape = c.raw("normalized_shape");
-  return {as_dtype(call<"sum_to">(dy * xhat, {{"shape", shape}}), t), as_dtype(call<"sum_to">(dy, {{"shape", shape}}), t)};
+  return {as_dtype(call<"sum_to">(dy * xhat, {{"shape", shape}}), t),
+          as_dtype(call<"sum_to">(dy, {{"shape", shape}}), t)};
 }
 
 std::vector<Var> decompose_layer_norm(Rule& c) {
-  return {call<"row_norm">({c.in(0), c.in(1), c.in(2)}, {{"normalized_shape", c.raw("normalized_shape")}, {"eps", c.raw("eps")}})};
+  return {call<"row_norm">({c.in(0), c.in(1), c.in(2)},
+                           {{"normalized_shape", c.raw("normalized_shape")}, {"eps", c.raw("eps")}})};
 }
 
 std::vector<Var> decompose_rms_norm(Rule& c) {
-  return {call<"row_norm">({c.in(0), c.in(1), Var()},
-                           {{"normalized_shape", c.raw("normalized_shape")}, {"eps", c.raw("eps")}, {"centered", false}})};
+  return {
+      call<"row_norm">({c.in(0), c.in(1), Var()},
+                       {{"normalized_shape", c.raw("normalized_shape")}, {"eps", c.raw("eps")}, {"centered", false}})};
 }
 
 // --- Groups of channels ---
@@ -193,7 +196,8 @@ void check_channels(Infer& c, size_t first, int64_t channels) {
 void infer_group_norm(Infer& c) {
   if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
   const int64_t channels = c.shape(0)[1];
-  if (channels % c.attr<int64_t>("num_groups")) c.bad_attr("num_groups", fmt::format("a divisor of the {} channels", channels));
+  if (channels % c.attr<int64_t>("num_groups"))
+    c.bad_attr("num_groups", fmt::format("a divisor of the {} channels", channels));
   check_channels(c, 1, channels);
   c.output(c.dtype(0), c.shape(0));
 }
@@ -218,7 +222,8 @@ std::vector<Var> normalize_groups(Rule& c, int64_t groups, size_t weight, size_t
   const int64_t rows = times(shape[0], groups), n = groups ? shape[1] / groups : 0;
   Dims flat = {rows, n};
   for (int d = 2; d < shape.size(); ++d) flat[1] = times(flat[1], shape[d]);
-  const Var hat = call<"row_norm">({reshaped(x, flat), Var(), Var()}, {{"normalized_shape", Ints{flat[1]}}, {"eps", c.raw("eps")}});
+  const Var hat =
+      call<"row_norm">({reshaped(x, flat), Var(), Var()}, {{"normalized_shape", Ints{flat[1]}}, {"eps", c.raw("eps")}});
   Var out = reshaped(hat, shape);
   if (c.has(weight) && c.has(bias)) return {call<"scale_shift">({out, c.in(weight), c.in(bias)}, {})};
   if (c.has(weight)) out = out * per_channel(c.in(weight), shape.size());
@@ -282,7 +287,9 @@ void infer_batch_norm(Infer& c) {
 std::vector<Var> decompose_batch_norm(Rule& c) {
   const bool running = c.has(1);
   if (uses_batch(c, running)) {
-    const AttrList attrs = {{"momentum", c.raw("momentum")}, {"eps", c.raw("eps")}, {"running_var_correction", c.raw("running_var_correction")}};
+    const AttrList attrs = {{"momentum", c.raw("momentum")},
+                            {"eps", c.raw("eps")},
+                            {"running_var_correction", c.raw("running_var_correction")}};
     std::vector<Var> all = call_all<"batch_norm_train">({c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)}, attrs);
     if (!running) return {all[0]};
     return {all[0], all[3], all[4]};
@@ -321,7 +328,8 @@ std::vector<Var> decompose_batch_norm_train(Rule& c) {
   std::vector<Var> all = {as_dtype(out, t), mean, rstd};
   if (!c.has(1)) return all;
   const double keep = c.attr<double>("momentum"), n = double(x.numel()) / double(std::max<int64_t>(mean.numel(), 1));
-  const double correction = c.attr<double>("running_var_correction"), unbias = n > correction ? n / (n - correction) : 1;
+  const double correction = c.attr<double>("running_var_correction"),
+               unbias = n > correction ? n / (n - correction) : 1;
   all.push_back(call<"detach">(as_dtype(c.in(1) * Var(keep) + mean * Var(1 - keep), c.input(1).dtype())));
   all.push_back(call<"detach">(as_dtype(c.in(2) * Var(keep) + var * Var(unbias * (1 - keep)), c.input(2).dtype())));
   return all;
@@ -415,22 +423,30 @@ std::vector<Var> decompose_batch_norm_dx(Rule& c) {
 }
 
 const char* const kRowExample = "return pg.tensor({{1, 2, 3}}):layer_norm{3}";
-const char* const kBatchExample = "return (pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), nil, nil, nil, nil, {training = true}))";
+const char* const kBatchExample =
+    "return (pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), nil, nil, nil, nil, {training = true}))";
 
 }  // namespace
 
 void add_norm_ops(Registry& r) {
   const AttrDef centered = {"centered", AttrKind::kBool, true, "whether the mean is taken off"};
   const AttrDef groups = {"num_groups", AttrKind::kInt, {}, "number of groups of channels", false, 1, 1e9};
-  const AttrDef momentum = {"momentum", AttrKind::kFloat, 0.9, "share of the running statistics that is kept", false, 0, 1};
-  const AttrDef correction = {"running_var_correction", AttrKind::kFloat, 0.0,
-                              "taken from the count in the divisor of the running variance", false, 0, 1e15};
+  const AttrDef momentum = {"momentum", AttrKind::kFloat, 0.9, "share of the running statistics that is kept", false, 0,
+                            1};
+  const AttrDef correction = {"running_var_correction",
+                              AttrKind::kFloat,
+                              0.0,
+                              "taken from the count in the divisor of the running variance",
+                              false,
+                              0,
+                              1e15};
   const InputDef mean = {"mean", kFloating}, rstd = {"rstd", kFloating, Arity::kOne, 0.5, 2}, dy = {"dy", kFloating};
   const InputDef running_mean = {"running_mean", kFloating, Arity::kOptional, -2, 2, "of each channel"};
   const InputDef running_var = {"running_var", kFloating, Arity::kOptional, 0.5, 2, "of each channel"};
   const OpDef rows[] = {
       {.name = "layer_norm",
-       .doc = "(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). weight and bias "
+       .doc = "(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). "
+              "weight and bias "
               "have the shape of those dims.",
        .example = kRowExample,
        .inputs = {kX, kWeight, kBias},
@@ -475,7 +491,8 @@ void add_norm_ops(Registry& r) {
        .decompose = decompose_row_norm_dw,
        .traits = kHidden},
       {.name = "group_norm",
-       .doc = "Normalises each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). "
+       .doc = "Normalises each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, "
+              "He 2018). "
               "x is batch x channels x …; weight and bias have one element a channel.",
        .example = "return pg.randn(2, 4, 3):group_norm(2)",
        .inputs = {kX, kWeight, kBias},
@@ -484,7 +501,8 @@ void add_norm_ops(Registry& r) {
        .infer = infer_group_norm,
        .decompose = [](Rule& c) { return normalize_groups(c, c.attr<int64_t>("num_groups"), 1, 2); }},
       {.name = "instance_norm",
-       .doc = "Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, "
+       .doc = "Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, "
+              "Vedaldi, "
               "Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.",
        .example = "return pg.randn(2, 4, 3):instance_norm()",
        .inputs = {kX, running_mean, running_var, kWeight, kBias},
@@ -501,15 +519,23 @@ void add_norm_ops(Registry& r) {
        .decompose = decompose_scale_shift,
        .traits = kHidden},
       {.name = "batch_norm",
-       .doc = "Normalises each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In "
-              "training with the statistics of the batch, else with the running ones. Answers the result and the new running mean "
-              "and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. "
-              "Without running statistics it answers the result alone and always uses the batch. training follows the mode "
-              "(pg.record, pg.train_mode) when absent.",
+       .doc =
+           "Normalises each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, "
+           "Szegedy 2015). In "
+           "training with the statistics of the batch, else with the running ones. Answers the result and the new "
+           "running mean "
+           "and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. "
+           "Without running statistics it answers the result alone and always uses the batch. training follows the "
+           "mode "
+           "(pg.record, pg.train_mode) when absent.",
        .example = "local y, mean, var = pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), pg.zeros(2), pg.ones(2), nil, nil, "
                   "{training = true})\nreturn mean",
        .inputs = {kX, running_mean, running_var, kWeight, kBias},
-       .attrs = {{"training", AttrKind::kBool, {}, "whether to use the statistics of the batch; by the mode when absent", true},
+       .attrs = {{"training",
+                  AttrKind::kBool,
+                  {},
+                  "whether to use the statistics of the batch; by the mode when absent",
+                  true},
                  momentum,
                  kEps,
                  correction},

@@ -11,12 +11,16 @@ namespace {
 
 constexpr double kLimit = 1 << 30;
 const AttrDef kKernel = {"kernel_size", AttrKind::kInts, {}, "size of the window", false, 1, kLimit};
-const AttrDef kStride = {"stride", AttrKind::kInts, {}, "step of the window; the kernel size by default", true, 1, kLimit};
-const AttrDef kPadding = {"padding", AttrKind::kInts, Ints{0}, "padding on both sides, at most half the window", false, 0, kLimit};
-const AttrDef kDilation = {"dilation", AttrKind::kInts, Ints{1}, "distance between the elements of the window", false, 1, kLimit};
+const AttrDef kStride = {"stride", AttrKind::kInts, {}, "step of the window; the kernel size by default", true,
+                         1,        kLimit};
+const AttrDef kPadding = {"padding", AttrKind::kInts, Ints{0}, "padding on both sides, at most half the window", false,
+                          0,         kLimit};
+const AttrDef kDilation = {"dilation", AttrKind::kInts, Ints{1}, "distance between the elements of the window", false,
+                           1,          kLimit};
 const AttrDef kCeil = {"ceil_mode", AttrKind::kBool, false, "also take windows that hang over the far side"};
 const AttrDef kCountPad = {"count_include_pad", AttrKind::kBool, true, "count the padding in the mean"};
-const AttrDef kDivisor = {"divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kLimit};
+const AttrDef kDivisor = {
+    "divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kLimit};
 const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
 constexpr uint16_t kPlaces = 1 << int(DType::kInt32);  // what max_pool gives
 
@@ -109,8 +113,11 @@ Var max_pool_backward(const Var& dy, const Var& index, const Ints& size) {
 
 Var max_pool_of(const Var& x, const Ints& kernel, const AttrValue& stride, const AttrValue& padding,
                 const AttrValue& dilation, const AttrValue& ceil_mode) {
-  return call_all<"max_pool">({x}, {{"kernel_size", kernel}, {"stride", stride}, {"padding", padding},
-                                    {"dilation", dilation}, {"ceil_mode", ceil_mode}})[0];
+  return call_all<"max_pool">({x}, {{"kernel_size", kernel},
+                                    {"stride", stride},
+                                    {"padding", padding},
+                                    {"dilation", dilation},
+                                    {"ceil_mode", ceil_mode}})[0];
 }
 
 template <int kDims>
@@ -131,9 +138,12 @@ OpDef max_pool(const char* name, const char* example) {
 }
 
 Var avg_pool_like(const Rule& c, const Var& x, int dims) {
-  const AttrList attrs = {{"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")},
-                          {"padding", c.raw("padding")}, {"ceil_mode", c.raw("ceil_mode")},
-                          {"count_include_pad", c.raw("count_include_pad")}, {"divisor_override", c.raw("divisor_override")}};
+  const AttrList attrs = {{"kernel_size", c.raw("kernel_size")},
+                          {"stride", c.raw("stride")},
+                          {"padding", c.raw("padding")},
+                          {"ceil_mode", c.raw("ceil_mode")},
+                          {"count_include_pad", c.raw("count_include_pad")},
+                          {"divisor_override", c.raw("divisor_override")}};
   if (dims == 1) return call<"avg_pool1d">(x, attrs);
   if (dims == 2) return call<"avg_pool2d">(x, attrs);
   return call<"avg_pool3d">(x, attrs);
@@ -141,10 +151,13 @@ Var avg_pool_like(const Rule& c, const Var& x, int dims) {
 
 template <int kDims>
 Var grad_avg_pool(Vjp& c) {
-  return call<"avg_pool_backward">(
-      c.dy(), {{"size", tail(c.input(0).shape(), kDims)}, {"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")},
-               {"padding", c.raw("padding")}, {"ceil_mode", c.raw("ceil_mode")},
-               {"count_include_pad", c.raw("count_include_pad")}, {"divisor_override", c.raw("divisor_override")}});
+  return call<"avg_pool_backward">(c.dy(), {{"size", tail(c.input(0).shape(), kDims)},
+                                            {"kernel_size", c.raw("kernel_size")},
+                                            {"stride", c.raw("stride")},
+                                            {"padding", c.raw("padding")},
+                                            {"ceil_mode", c.raw("ceil_mode")},
+                                            {"count_include_pad", c.raw("count_include_pad")},
+                                            {"divisor_override", c.raw("divisor_override")}});
 }
 
 template <int kDims>
@@ -160,7 +173,9 @@ OpDef avg_pool(const char* name, const char* example) {
 }
 
 // One size is meant for every spatial dim of a batch of images or volumes.
-Ints adaptive_size(const Ints& size, int rank) { return size.size() == 1 && (rank == 4 || rank == 5) ? Ints(size_t(rank - 2), size[0]) : size; }
+Ints adaptive_size(const Ints& size, int rank) {
+  return size.size() == 1 && (rank == 4 || rank == 5) ? Ints(size_t(rank - 2), size[0]) : size;
+}
 
 void infer_adaptive(Infer& c) {
   const Ints size = adaptive_size(c.attr<Ints>("size"), c.rank(0));
@@ -176,7 +191,8 @@ void infer_adaptive(Infer& c) {
 int64_t window_first(int64_t o, int64_t in, int64_t out) { return o * in / out; }
 int64_t window_last(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
 
-// Reduces dim d (0-based, of `dims` spatial ones) window by window; `reduce` gets a piece and leaves the dim with size 1.
+// Reduces dim d (0-based, of `dims` spatial ones) window by window; `reduce` gets a piece and leaves the dim with
+// size 1.
 template <class F>
 Var by_windows(const Var& x, int d, int64_t out, F reduce) {
   std::vector<Var> pieces;
@@ -258,10 +274,12 @@ std::vector<Var> decompose_lp_pool(Rule& c) {
   const int dims = image_dims(c);
   double count = 1;
   for (int64_t k : spatial(c, "kernel_size", dims, 1)) count *= double(k);
-  const AttrList attrs = {{"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")}, {"ceil_mode", c.raw("ceil_mode")}};
+  const AttrList attrs = {
+      {"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")}, {"ceil_mode", c.raw("ceil_mode")}};
   const Var powers = call<"pow">(c.in(0), Var(p));
-  const Var mean = dims == 1 ? call<"avg_pool1d">(powers, attrs)
-                   : dims == 2 ? call<"avg_pool2d">(powers, attrs) : call<"avg_pool3d">(powers, attrs);
+  const Var mean = dims == 1   ? call<"avg_pool1d">(powers, attrs)
+                   : dims == 2 ? call<"avg_pool2d">(powers, attrs)
+                               : call<"avg_pool3d">(powers, attrs);
   const Var sum = call<"sign">(mean) * call<"relu">(call<"abs">(mean)) * Var(count);
   return {call<"pow">(sum, Var(1 / p))};
 }
@@ -272,10 +290,12 @@ std::vector<OpDef> pool_rows() {
       max_pool<2>("max_pool2d", "return pg.max_pool2d(pg.ones(1, 2, 6, 6), 3, {stride = 2, padding = 1})"),
       max_pool<3>("max_pool3d", "return pg.max_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
       avg_pool<1>("avg_pool1d", "return pg.avg_pool1d(pg.ones(1, 2, 6), 2)"),
-      avg_pool<2>("avg_pool2d", "return pg.avg_pool2d(pg.ones(1, 2, 6, 6), 3, {padding = 1, count_include_pad = false})"),
+      avg_pool<2>("avg_pool2d",
+                  "return pg.avg_pool2d(pg.ones(1, 2, 6, 6), 3, {padding = 1, count_include_pad = false})"),
       avg_pool<3>("avg_pool3d", "return pg.avg_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
       {.name = "adaptive_avg_pool",
-       .doc = "Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number "
+       .doc = "Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is "
+              "the number "
               "of spatial dims; one number stands for all of them where x has 4 dims or more.",
        .example = "return pg.adaptive_avg_pool(pg.ones(1, 2, 7, 7), {3, 3})",
        .inputs = {{"x", kFloating}},
@@ -283,7 +303,8 @@ std::vector<OpDef> pool_rows() {
        .infer = infer_adaptive,
        .decompose = decompose_adaptive_avg},
       {.name = "adaptive_max_pool",
-       .doc = "Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number "
+       .doc = "Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is "
+              "the number "
               "of spatial dims; one number stands for all of them where x has 4 dims or more.",
        .example = "return pg.adaptive_max_pool(pg.ones(1, 2, 7, 7), {3, 3})",
        .inputs = {{"x", kFloating}},

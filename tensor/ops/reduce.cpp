@@ -13,7 +13,8 @@ const AttrDef kDims = {"dim", AttrKind::kDims, {}, "the dims to reduce; all when
 const AttrDef kOneDim = {"dim", AttrKind::kDim, {}, "the dim to reduce; all when absent", true};
 const AttrDef kKeep = {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"};
 const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called", false, 0, 1};
-const AttrDef kCorrection = {"correction", AttrKind::kFloat, 1.0, "taken from the number of elements in the divisor", false, 0, 1e15};
+const AttrDef kCorrection = {
+    "correction", AttrKind::kFloat, 1.0, "taken from the number of elements in the divisor", false, 0, 1e15};
 
 DType sum_dtype(DType t) { return is_float(t) ? t : DType::kInt64; }
 
@@ -107,7 +108,8 @@ Var vjp_var(Vjp& c) {
 }
 
 std::vector<Var> decompose_std(Rule& c) {
-  return {call<"sqrt">(call<"var">(c.in(0), {{"dim", c.raw("dim")}, {"correction", c.raw("correction")}, {"keepdim", c.raw("keepdim")}}))};
+  return {call<"sqrt">(call<"var">(
+      c.in(0), {{"dim", c.raw("dim")}, {"correction", c.raw("correction")}, {"keepdim", c.raw("keepdim")}}))};
 }
 
 // 0 where the deviation is 0, as PyTorch.
@@ -206,7 +208,8 @@ std::vector<Var> decompose_cov(Rule& c) {
   if (x.rank() < 2) return {call<"var">(x, {{"correction", c.raw("correction")}})};
   const double left = double(x.shape()[1]) - c.attr<double>("correction");
   const Var d = x - call<"mean">(x, {{"dim", Ints{2}}, {"keepdim", true}});
-  return {call<"matmul">(d, call<"transpose">(d, {{"dim0", int64_t(1)}, {"dim1", int64_t(2)}})) / Var(left > 0 ? left : 0.0)};
+  return {call<"matmul">(d, call<"transpose">(d, {{"dim0", int64_t(1)}, {"dim1", int64_t(2)}})) /
+          Var(left > 0 ? left : 0.0)};
 }
 
 }  // namespace
@@ -214,7 +217,8 @@ std::vector<Var> decompose_cov(Rule& c) {
 void add_reduce_ops(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "sum",
-       .doc = "The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed order, so "
+       .doc = "The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed "
+              "order, so "
               "the result does not depend on the number of threads.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):sum(1)",
        .inputs = {{"x"}},
@@ -242,7 +246,8 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "x",
        .traits = kReduction | kHidden},
       {.name = "prod",
-       .doc = "The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements are 0.",
+       .doc = "The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements "
+              "are 0.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):prod()",
        .inputs = {{"x"}},
        .attrs = {kDims, kKeep},
@@ -269,7 +274,8 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "x out",
        .traits = kReduction},
       {.name = "max",
-       .doc = "The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. The first of "
+       .doc = "The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. "
+              "The first of "
               "equal elements counts, NaN is larger than any number.",
        .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):max(2)\nreturn indices",
        .inputs = {{"x"}},
@@ -280,7 +286,8 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "x values indices",
        .traits = kReduction},
       {.name = "min",
-       .doc = "The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. The first of "
+       .doc = "The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. "
+              "The first of "
               "equal elements counts, NaN is smaller than any number.",
        .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):min(2)\nreturn indices",
        .inputs = {{"x"}},
@@ -291,14 +298,16 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "x values indices",
        .traits = kReduction},
       {.name = "argmax",
-       .doc = "The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.",
+       .doc =
+           "The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.",
        .example = "return pg.tensor({{1, 5}, {3, 4}}):argmax(2)",
        .inputs = {{"x"}},
        .attrs = {kOneDim, kKeep, kBase},
        .infer = infer_extreme_index,
        .traits = kReduction | kNoGrad},
       {.name = "argmin",
-       .doc = "The index of the first smallest element along dim, of the flattened tensor without dim; int64, from 1 on.",
+       .doc =
+           "The index of the first smallest element along dim, of the flattened tensor without dim; int64, from 1 on.",
        .example = "return pg.tensor({{1, 5}, {3, 4}}):argmin(2)",
        .inputs = {{"x"}},
        .attrs = {kOneDim, kKeep, kBase},
@@ -346,7 +355,8 @@ void add_reduce_ops(Registry& r) {
        .decompose = decompose_std,
        .traits = kReduction},
       {.name = "norm",
-       .doc = "The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number of elements "
+       .doc = "The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number "
+              "of elements "
               "that are not 0. The gradient at 0 is 0.",
        .example = "return pg.tensor({3, 4}):norm()",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.3, 2}},
@@ -375,12 +385,15 @@ void add_reduce_ops(Registry& r) {
        .inputs = {{"x"}},
        .attrs = {{"shape", AttrKind::kInts, {}, "the shape of the result"}},
        .infer = infer_sum_to,
-       .vjp = {[](Vjp& c) { return call<"expand">(c.dy(), {{"shape", ints(c.in(0).shape())}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"expand">(c.dy(), {{"shape", ints(c.in(0).shape())}});
+       }},
        .vjp_uses = "",
        .decompose = decompose_sum_to,
        .traits = kReduction},
       {.name = "cov",
-       .doc = "The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and gives its variance.",
+       .doc = "The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and "
+              "gives its variance.",
        .example = "return pg.tensor({{1, 2, 3}, {3, 1, 2}}):cov()",
        .inputs = {{"x", kFloating}},
        .attrs = {kCorrection},

@@ -15,8 +15,10 @@ Dims reduced_shape(const Infer& c) {
   Dims out;
   for (int d = 0; d < shape.size(); ++d) {
     const bool reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
-    if (!reduced) out.push_back(shape[d]);
-    else if (keep) out.push_back(1);
+    if (!reduced)
+      out.push_back(shape[d]);
+    else if (keep)
+      out.push_back(1);
   }
   return out;
 }

@@ -8,7 +8,13 @@
 namespace pg {
 namespace {
 
-const AttrDef kMode = {"mode", AttrKind::kString, std::string("nearest"), "how elements between others arise", false, 0, 0,
+const AttrDef kMode = {"mode",
+                       AttrKind::kString,
+                       std::string("nearest"),
+                       "how elements between others arise",
+                       false,
+                       0,
+                       0,
                        {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "area"}};
 const AttrDef kCorners = {"align_corners", AttrKind::kBool, false, "let the first and last elements keep their places"};
 
@@ -20,11 +26,14 @@ Dims wanted_size(const AttrReader& c, const Dims& x) {
   if (c.has_attr("size")) return spatial(c, "size", dims, 1);
   const Floats& given = c.attr<Floats>("scale_factor");
   if (given.size() != 1 && int(given.size()) != dims)
-    bad_argument(c.op().name, "scale_factor", fmt::format("a number or {} numbers", dims), to_string(c.raw("scale_factor")));
+    bad_argument(c.op().name, "scale_factor", fmt::format("a number or {} numbers", dims),
+                 to_string(c.raw("scale_factor")));
   Dims out;
   for (int d = 0; d < dims; ++d) {
     const double n = std::floor(double(x[d + 2]) * given[given.size() == 1 ? 0 : size_t(d)]);
-    if (!(n >= 1 && n < 1e9)) bad_argument(c.op().name, "scale_factor", "a factor that leaves 1 to 10^9 elements", to_string(c.raw("scale_factor")));
+    if (!(n >= 1 && n < 1e9))
+      bad_argument(c.op().name, "scale_factor", "a factor that leaves 1 to 10^9 elements",
+                   to_string(c.raw("scale_factor")));
     out.push_back(int64_t(n));
   }
   return out;
@@ -65,7 +74,8 @@ std::vector<Var> decompose_interpolate(Rule& c) {
     const int64_t in = x.shape()[d + 2];
     const double covered = step(c, d, in, size[d], corners);
     if (in == size[d] && covered == 1) continue;
-    x = call<"resample">(x, {{"dim", user_dim(d + 2)}, {"size", size[d]}, {"step", covered}, {"kind", std::string(kind)}});
+    x = call<"resample">(x,
+                         {{"dim", user_dim(d + 2)}, {"size", size[d]}, {"step", covered}, {"kind", std::string(kind)}});
   }
   return {x};
 }
@@ -80,8 +90,10 @@ void infer_resample(Infer& c) {
 }
 
 Var resample_other_way(Vjp& c, bool back) {
-  const AttrList attrs = {{"dim", c.raw("dim")}, {"size", c.input(0).shape()[c.dim("dim", c.input(0).rank())]},
-                          {"step", c.raw("step")}, {"kind", c.raw("kind")}};
+  const AttrList attrs = {{"dim", c.raw("dim")},
+                          {"size", c.input(0).shape()[c.dim("dim", c.input(0).rank())]},
+                          {"step", c.raw("step")},
+                          {"kind", c.raw("kind")}};
   return back ? call<"resample_backward">(c.dy(), attrs) : call<"resample">(c.dy(), attrs);
 }
 
@@ -149,7 +161,9 @@ std::vector<Var> decompose_unshuffle(Rule& c) {
   return {shuffled(x, {channels, h, r, w, r}, {0, 2, 4, 1, 3}, out)};
 }
 
-AttrDef factor_attr(const char* name) { return {name, AttrKind::kInt, {}, "the factor of height and width", false, 1, 1 << 15}; }
+AttrDef factor_attr(const char* name) {
+  return {name, AttrKind::kInt, {}, "the factor of height and width", false, 1, 1 << 15};
+}
 
 }  // namespace
 

@@ -22,13 +22,15 @@ void infer_running_extreme(Infer& c) {
 Var vjp_cumprod(Vjp& c) {
   const bool reverse = c.attr<bool>("reverse");
   const int d = c.dim("dim", c.in(0).rank());
-  const Var tail = call<"scan_affine">(c.in(0), c.dy(), {{"dim", c.raw("dim")}, {"reverse", !reverse}, {"lag", int64_t(1)}});
+  const Var tail =
+      call<"scan_affine">(c.in(0), c.dy(), {{"dim", c.raw("dim")}, {"reverse", !reverse}, {"lag", int64_t(1)}});
   return tail * shifted(c.out(), d, reverse ? -1 : 1, 1);
 }
 
 Var vjp_running_extreme(Vjp& c) {
   const Var dy = c.dy(0);
-  return call<"scatter_add">(call<"zeros_like">(dy), c.out(1), dy, {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+  return call<"scatter_add">(call<"zeros_like">(dy), c.out(1), dy,
+                             {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
 }
 
 void infer_scan_affine(Infer& c) {
@@ -39,8 +41,9 @@ void infer_scan_affine(Infer& c) {
 
 // The scan whose matrix is the transpose of this one's.
 Var adjoint_scan(Vjp& c) {
-  return call<"scan_affine">(c.in(0), c.dy(),
-                             {{"dim", c.raw("dim")}, {"reverse", !c.attr<bool>("reverse")}, {"lag", 1 - c.attr<int64_t>("lag")}});
+  return call<"scan_affine">(
+      c.in(0), c.dy(),
+      {{"dim", c.raw("dim")}, {"reverse", !c.attr<bool>("reverse")}, {"lag", 1 - c.attr<int64_t>("lag")}});
 }
 
 Var vjp_scan_factor(Vjp& c) {
@@ -59,7 +62,9 @@ void add_scan_ops(Registry& r) {
        .inputs = {{"x"}},
        .attrs = {kAlong, kReverse},
        .infer = infer_running_sum,
-       .vjp = {[](Vjp& c) { return call<"cumsum">(c.dy(), {{"dim", c.raw("dim")}, {"reverse", !c.attr<bool>("reverse")}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"cumsum">(c.dy(), {{"dim", c.raw("dim")}, {"reverse", !c.attr<bool>("reverse")}});
+       }},
        .vjp_uses = ""},
       {.name = "cumprod",
        .doc = "Running products along dim. bool and integers give int64. The gradient is exact where elements are 0.",
@@ -70,7 +75,8 @@ void add_scan_ops(Registry& r) {
        .vjp = {vjp_cumprod},
        .vjp_uses = "x out"},
       {.name = "cummax",
-       .doc = "The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.",
+       .doc =
+           "The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.",
        .example = "local values, indices = pg.tensor({1, 3, 2}):cummax(1)\nreturn indices",
        .inputs = {{"x"}},
        .attrs = {kAlong, {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called", false, 0, 1}},
@@ -79,7 +85,8 @@ void add_scan_ops(Registry& r) {
        .vjp = {vjp_running_extreme},
        .vjp_uses = "indices"},
       {.name = "cummin",
-       .doc = "The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any number.",
+       .doc = "The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any "
+              "number.",
        .example = "local values, indices = pg.tensor({3, 1, 2}):cummin(1)\nreturn indices",
        .inputs = {{"x"}},
        .attrs = {kAlong, {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called", false, 0, 1}},
@@ -88,7 +95,8 @@ void add_scan_ops(Registry& r) {
        .vjp = {vjp_running_extreme},
        .vjp_uses = "indices"},
       {.name = "scan_affine",
-       .doc = "y[i] = b[i] + a[i - lag] y[i - 1] along dim, with reverse y[i] = b[i] + a[i + lag] y[i + 1]; the first y is its b. "
+       .doc = "y[i] = b[i] + a[i - lag] y[i - 1] along dim, with reverse y[i] = b[i] + a[i + lag] y[i + 1]; the first "
+              "y is its b. "
               "The derivative of running products.",
        .example = "return pg.tensor({1, 2, 3}):cumprod(1)",
        .inputs = {{"a", kFloating}, {"b", kFloating}},

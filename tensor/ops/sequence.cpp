@@ -53,7 +53,10 @@ std::vector<OpDef> sequence_rows() {
                c.bad_attr("value", fmt::format("a number that {} can hold", name_of(c.dtype(0))));
              infer_same(c);
            },
-       .vjp = {[](Vjp& c) { return call<"sequence_mask">(c.dy(), c.in(1), {{"dim", c.raw("dim")}}); }, nullptr},
+       .vjp = {[](Vjp& c) {
+                 return call<"sequence_mask">(c.dy(), c.in(1), {{"dim", c.raw("dim")}});
+               },
+               nullptr},
        .vjp_uses = "lengths"},
       {.name = "sequence_last",
        .doc = "The last step of each sequence: x without the time dim. Every sequence has at least one step.",
@@ -75,7 +78,10 @@ std::vector<OpDef> sequence_rows() {
        .attrs = {{"dim", AttrKind::kInt, int64_t(1), "the time dim of the result, 1 or 2"},
                  {"steps", AttrKind::kInt, {}, "size of the time dim", false, 1}},
        .infer = infer_last_backward,
-       .vjp = {[](Vjp& c) { return call<"sequence_last">(c.dy(), c.in(1), {{"dim", c.raw("dim")}}); }, nullptr},
+       .vjp = {[](Vjp& c) {
+                 return call<"sequence_last">(c.dy(), c.in(1), {{"dim", c.raw("dim")}});
+               },
+               nullptr},
        .vjp_uses = "lengths",
        .traits = kHidden},
       {.name = "sequence_reverse",
@@ -84,7 +90,10 @@ std::vector<OpDef> sequence_rows() {
        .inputs = {{"x"}, lengths},
        .attrs = {dim},
        .infer = infer_same,
-       .vjp = {[](Vjp& c) { return call<"sequence_reverse">(c.dy(), c.in(1), {{"dim", c.raw("dim")}}); }, nullptr},
+       .vjp = {[](Vjp& c) {
+                 return call<"sequence_reverse">(c.dy(), c.in(1), {{"dim", c.raw("dim")}});
+               },
+               nullptr},
        .vjp_uses = "lengths"},
   };
 }

@@ -55,12 +55,14 @@ Dims reshaped(const Infer& c) {
     if (has_place) left *= x[int(i)];
     if (wanted[i] < -1 || wanted[i] == 0 || (wanted[i] == -1 && infer_at >= 0))
       c.bad_attr("shape", "sizes, 0 to copy a dim of the input and at most one -1");
-    if (wanted[i] == -1) infer_at = int(i);
+    if (wanted[i] == -1)
+      infer_at = int(i);
     else
       fixed = times(fixed, wanted[i]);
     out.push_back(wanted[i]);
   }
-  if (infer_at >= 0 && left % fixed == 0) out[infer_at] = left / fixed;
+  if (infer_at >= 0 && left % fixed == 0)
+    out[infer_at] = left / fixed;
   else if (infer_at >= 0 || checked_numel(c.op().name, out) != numel(x))
     c.bad_attr("shape", fmt::format("a shape of as many elements as {}", to_string(x)));
   return out;
@@ -81,8 +83,10 @@ void infer_flatten(Infer& c) {
   Dims out;
   if (x.empty()) out.push_back(1);
   for (int i = 0; i < x.size(); ++i) {
-    if (i > from && i <= to) out[from] *= x[i];
-    else out.push_back(x[i]);
+    if (i > from && i <= to)
+      out[from] *= x[i];
+    else
+      out.push_back(x[i]);
   }
   c.output(c.dtype(0), out);
 }
@@ -122,7 +126,8 @@ Dims order_of_permute(const AttrReader& c, int rank) {
 Dims order_of_move(const AttrReader& c, int rank) {
   const Dims from = c.dims("source", rank), to = c.dims("destination", rank);
   if (from.size() != to.size())
-    bad_argument(c.op().name, "destination", fmt::format("{} dims like source", from.size()), to_string(c.raw("destination")));
+    bad_argument(c.op().name, "destination", fmt::format("{} dims like source", from.size()),
+                 to_string(c.raw("destination")));
   Dims order(rank, -1);
   for (int i = 0; i < from.size(); ++i) order[int(to[i])] = from[i];
   for (int d = 0, at = 0; d < rank; ++d) {
@@ -166,15 +171,19 @@ Dims expanded(const Infer& c, const Dims& wanted, bool minus_keeps, auto&& bad) 
   if (extra < 0) bad();
   Dims out = wanted;
   for (int i = 0; i < wanted.size(); ++i) {
-    if (wanted[i] == -1 && minus_keeps && i >= extra) out[i] = x[i - extra];
-    else if (wanted[i] < 0 || (i >= extra && x[i - extra] != 1 && x[i - extra] != wanted[i])) bad();
+    if (wanted[i] == -1 && minus_keeps && i >= extra)
+      out[i] = x[i - extra];
+    else if (wanted[i] < 0 || (i >= extra && x[i - extra] != 1 && x[i - extra] != wanted[i]))
+      bad();
   }
   return out;
 }
 
 void infer_expand(Infer& c) {
   const Dims wanted{std::span<const int64_t>(c.attr<Ints>("shape"))};
-  auto bad = [&] { c.bad_attr("shape", fmt::format("a shape that {} expands to; -1 keeps a dim", to_string(c.shape(0)))); };
+  auto bad = [&] {
+    c.bad_attr("shape", fmt::format("a shape that {} expands to; -1 keeps a dim", to_string(c.shape(0))));
+  };
   c.output(c.dtype(0), expanded(c, wanted, true, bad));
 }
 
@@ -196,7 +205,8 @@ const AttrDef kShape = {"shape", AttrKind::kInts, {}, "sizes of the result"};
 std::vector<OpDef> reshape_rows() {
   return {
       {.name = "reshape",
-       .doc = "The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one "
+       .doc = "The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place "
+              "and one "
               "-1 takes what is left. A view where the strides of x allow it. Shares no writes with x.",
        .example = "return pg.range(1, 6):reshape{2, -1}",
        .inputs = {{"x"}},

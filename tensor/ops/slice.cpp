@@ -30,7 +30,8 @@ struct Region {
     if (start.size() != rank || length.size() != rank || step.size() != rank || drop.size() != rank) return false;
     for (int d = 0; d < rank; ++d) {
       if (start[d] < 0 || length[d] < 0 || step[d] < 1 || (drop[d] && length[d] != 1)) return false;
-      if (length[d] == 0 ? start[d] > whole[d] : whole[d] < 1 || (whole[d] - 1 - start[d]) / step[d] < length[d] - 1 || start[d] >= whole[d])
+      if (length[d] == 0 ? start[d] > whole[d]
+                         : whole[d] < 1 || (whole[d] - 1 - start[d]) / step[d] < length[d] - 1 || start[d] >= whole[d])
         return false;
     }
     return true;
@@ -51,7 +52,8 @@ Region given_region(const AttrReader& c, const Dims& whole) {
   Region region(c);
   for (int d = 0; d < std::min({whole.size(), region.start.size(), region.length.size(), region.step.size()}); ++d) {
     if (region.start[d] < 0) region.start[d] += whole[d];
-    if (region.length[d] == -1 && region.step[d] > 0) region.length[d] = std::max<int64_t>(0, whole[d] - region.start[d] + region.step[d] - 1) / region.step[d];
+    if (region.length[d] == -1 && region.step[d] > 0)
+      region.length[d] = std::max<int64_t>(0, whole[d] - region.start[d] + region.step[d] - 1) / region.step[d];
   }
   return region;
 }
@@ -91,8 +93,8 @@ Region narrow_region(const AttrReader& c, const Dims& x) {
   region.start[d] = position(c, "start", x[d], true);
   region.length[d] = c.attr<int64_t>("length");
   if (region.length[d] > x[d] - region.start[d])
-    bad_argument(c.op().name, "length", fmt::format("at most {} from start {} of {}", x[d] - region.start[d],
-                                                    c.attr<int64_t>("start"), x[d]),
+    bad_argument(c.op().name, "length",
+                 fmt::format("at most {} from start {} of {}", x[d] - region.start[d], c.attr<int64_t>("start"), x[d]),
                  std::to_string(region.length[d]));
   return region;
 }
@@ -119,7 +121,8 @@ Var grad_region(Vjp& c) {
   return place(c, c.dy(), region_of(c, c.input(0).shape()));
 }
 const AttrDef kDim = {"dim", AttrKind::kDim, int64_t(1), "the dim to cut along"};
-const AttrDef kStart = {"start", AttrKind::kInts, {}, "first position in each dim, counted from 0; negative from the end"};
+const AttrDef kStart = {
+    "start", AttrKind::kInts, {}, "first position in each dim, counted from 0; negative from the end"};
 const AttrDef kLength = {"length", AttrKind::kInts, {}, "number of positions in each dim; -1 to the end"};
 const AttrDef kStep = {"step", AttrKind::kInts, {}, "distance of positions in each dim"};
 const AttrDef kDrop = {"drop", AttrKind::kInts, {}, "1 for a dim of length 1 that the piece does not keep, else 0"};
@@ -129,7 +132,9 @@ constexpr int64_t kMaxPieces = 1 << 20;  // a long dim without elements could be
 // Sizes of the pieces of split, chunk and unbind along dim d.
 std::vector<int64_t> split_sizes(const AttrReader& c, int64_t n) {
   const Ints& sizes = c.attr<Ints>("split_size");
-  auto bad = [&](const std::string& expected) { bad_argument(c.op().name, "split_size", expected, to_string(c.raw("split_size"))); };
+  auto bad = [&](const std::string& expected) {
+    bad_argument(c.op().name, "split_size", expected, to_string(c.raw("split_size")));
+  };
   int64_t sum = 0;
   for (int64_t s : sizes) {
     if (s < 0) bad("sizes that are not negative");
@@ -266,7 +271,8 @@ std::vector<OpDef> cut_rows() {
        .vjp_uses = "",
        .traits = kHidden},
       {.name = "slice_assign",
-       .doc = "x with a rectangular region replaced by `value`, a number or a tensor that broadcasts to it; what x[{…}] = value "
+       .doc = "x with a rectangular region replaced by `value`, a number or a tensor that broadcasts to it; what "
+              "x[{…}] = value "
               "computes. The result has the dtype of x.",
        .example = "local x = pg.zeros(2, 3); x[{2, {1, 2}}] = 5; return x",
        .inputs = {{"x"}, {"value"}},
@@ -277,10 +283,11 @@ std::vector<OpDef> cut_rows() {
              c.output(c.dtype(0), c.shape(0));
            },
        .vjp = {[](Vjp& c) {
-                 return call<"slice_assign">(c.dy(), Var(0.0), {{"start", c.raw("start")},
-                                                                {"length", c.raw("length")},
-                                                                {"step", c.raw("step")},
-                                                                {"drop", c.raw("drop")}});
+                 return call<"slice_assign">(c.dy(), Var(0.0),
+                                             {{"start", c.raw("start")},
+                                              {"length", c.raw("length")},
+                                              {"step", c.raw("step")},
+                                              {"drop", c.raw("drop")}});
                },
                [](Vjp& c) {
                  return call<"slice">(c.dy(), {{"start", c.raw("start")},
@@ -296,7 +303,8 @@ std::vector<OpDef> cut_rows() {
 std::vector<OpDef> piece_rows() {
   return {
       {.name = "split",
-       .doc = "Cuts x along `dim` into pieces of split_size (the last may be smaller), or into pieces of the listed sizes, which "
+       .doc = "Cuts x along `dim` into pieces of split_size (the last may be smaller), or into pieces of the listed "
+              "sizes, which "
               "sum to the size of the dim. An array table of views.",
        .example = "return pg.range(1, 5):split(2)",
        .inputs = {{"x"}},
@@ -308,7 +316,8 @@ std::vector<OpDef> piece_rows() {
        .vjp_uses = "",
        .traits = kView | kListOutput},
       {.name = "chunk",
-       .doc = "Cuts x along `dim` into at most `chunks` pieces of equal size; the last may be smaller. An array table of views.",
+       .doc = "Cuts x along `dim` into at most `chunks` pieces of equal size; the last may be smaller. An array table "
+              "of views.",
        .example = "return pg.range(1, 5):chunk(2)",
        .inputs = {{"x"}},
        .attrs = {{"chunks", AttrKind::kInt, {}, "number of pieces", false, 1, 1e6}, kDim},

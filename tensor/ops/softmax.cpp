@@ -51,7 +51,9 @@ void add_softmax_ops(Registry& r) {
        .inputs = {{"x", kFloating}},
        .attrs = {kAlong},
        .infer = infer_same,
-       .vjp = {[](Vjp& c) { return call<"softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}});
+       }},
        .vjp_uses = "out"},
       {.name = "log_softmax",
        .doc = "The logarithm of softmax(x) along dim, computed as x - logsumexp(x).",
@@ -59,7 +61,9 @@ void add_softmax_ops(Registry& r) {
        .inputs = {{"x", kFloating}},
        .attrs = {kAlong},
        .infer = infer_same,
-       .vjp = {[](Vjp& c) { return call<"log_softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}}); }},
+       .vjp = {[](Vjp& c) {
+         return call<"log_softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}});
+       }},
        .vjp_uses = "out"},
       {.name = "softmin",
        .doc = "softmax(-x) along dim.",
@@ -67,9 +71,13 @@ void add_softmax_ops(Registry& r) {
        .inputs = {{"x", kFloating}},
        .attrs = {kAlong},
        .infer = infer_same,
-       .decompose = [](Rule& c) { return std::vector<Var>{call<"softmax">(-c.in(0), {{"dim", c.raw("dim")}})}; }},
+       .decompose =
+           [](Rule& c) {
+             return std::vector<Var>{call<"softmax">(-c.in(0), {{"dim", c.raw("dim")}})};
+           }},
       {.name = "glu",
-       .doc = "The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling with gated "
+       .doc = "The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling "
+              "with gated "
               "convolutional networks).",
        .example = "return pg.tensor({1, 2, 0, 0}):glu()",
        .inputs = {{"x", kFloating}},
@@ -82,10 +90,11 @@ void add_softmax_ops(Registry& r) {
        .inputs = {{"y", kFloating}, {"dy", kFloating}},
        .attrs = {kAlong},
        .infer = infer_backward,
-       .decompose = [](Rule& c) {
-         const Var y = c.in(0), dy = c.in(1);
-         return std::vector<Var>{y * (dy - sum_along(c, y * dy))};
-       },
+       .decompose =
+           [](Rule& c) {
+             const Var y = c.in(0), dy = c.in(1);
+             return std::vector<Var>{y * (dy - sum_along(c, y * dy))};
+           },
        .traits = kHidden},
       {.name = "log_softmax_backward",
        .doc = "dy - exp(y) sum(dy) along dim, the derivative of y = log_softmax(x).",
@@ -93,10 +102,11 @@ void add_softmax_ops(Registry& r) {
        .inputs = {{"y", kFloating}, {"dy", kFloating}},
        .attrs = {kAlong},
        .infer = infer_backward,
-       .decompose = [](Rule& c) {
-         const Var y = c.in(0), dy = c.in(1);
-         return std::vector<Var>{dy - call<"exp">(y) * sum_along(c, dy)};
-       },
+       .decompose =
+           [](Rule& c) {
+             const Var y = c.in(0), dy = c.in(1);
+             return std::vector<Var>{dy - call<"exp">(y) * sum_along(c, dy)};
+           },
        .traits = kHidden},
   };
   r.add(kRows);

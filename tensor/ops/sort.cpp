@@ -17,8 +17,10 @@ void infer_topk(Infer& c) {
   Dims out = c.shape(0);
   const int64_t size = out.empty() ? 1 : out[d], k = c.attr<int64_t>("k");
   if (k > size) c.bad_attr("k", fmt::format("at most the {} positions of the dim", size));
-  if (!out.empty()) out[d] = k;
-  else if (k == 0) out.push_back(0);
+  if (!out.empty())
+    out[d] = k;
+  else if (k == 0)
+    out.push_back(0);
   c.output(c.dtype(0), out);
   c.output(DType::kInt64, out);
 }
@@ -68,7 +70,8 @@ std::vector<OpDef> sort_rows() {
   const AttrDef stable = {"stable", AttrKind::kBool, false, "accepted; equal values always keep their order"};
   return {
       {.name = "sort",
-       .doc = "x in ascending order along `dim`, and where each element stood. Equal elements keep their order; NaN counts as the "
+       .doc = "x in ascending order along `dim`, and where each element stood. Equal elements keep their order; NaN "
+              "counts as the "
               "largest value.",
        .example = "return pg.tensor({3, 1, 2}):sort()",
        .inputs = {{"x"}},
@@ -78,7 +81,8 @@ std::vector<OpDef> sort_rows() {
        .vjp = {grad_order},
        .vjp_uses = "indices"},
       {.name = "argsort",
-       .doc = "The positions that bring x in ascending order along `dim`, int64. Equal elements keep their order; NaN counts as the "
+       .doc = "The positions that bring x in ascending order along `dim`, int64. Equal elements keep their order; NaN "
+              "counts as the "
               "largest value.",
        .example = "return pg.tensor({3, 1, 2}):argsort()",
        .inputs = {{"x"}},
@@ -91,7 +95,8 @@ std::vector<OpDef> sort_rows() {
            },
        .traits = kNoGrad},
       {.name = "topk",
-       .doc = "The k largest (or smallest) elements along `dim` in order, and where they stood. NaN counts as the largest value.",
+       .doc = "The k largest (or smallest) elements along `dim` in order, and where they stood. NaN counts as the "
+              "largest value.",
        .example = "return pg.tensor({3, 1, 2}):topk(2)",
        .inputs = {{"x"}},
        .attrs = {{"k", AttrKind::kInt, {}, "how many", false, 0},
@@ -109,8 +114,10 @@ std::vector<OpDef> sort_rows() {
 std::vector<OpDef> count_rows() {
   return {
       {.name = "unique",
-       .doc = "The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position "
-              "among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. "
+       .doc = "The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of "
+              "x its position "
+              "among them, and how often each occurs. With dim the same of the slices at its positions, ordered "
+              "element by element. "
               "Every NaN is different. The size depends on values: eager only.",
        .example = "return pg.tensor({3, 1, 3}):unique{return_counts = true}",
        .inputs = {{"x"}},
@@ -123,16 +130,20 @@ std::vector<OpDef> count_rows() {
        .infer = infer_unique,
        .traits = kDynamicShape | kNoGrad},
       {.name = "bincount",
-       .doc = "How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its occurrences: int64 "
-              "(float32 or float64 with weights) up to the largest label, at least minlength long. The size depends on values: eager only.",
+       .doc = "How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its "
+              "occurrences: int64 "
+              "(float32 or float64 with weights) up to the largest label, at least minlength long. The size depends on "
+              "values: eager only.",
        .example = "return pg.tensor({1, 3, 3}, {dtype = \"int64\"}):bincount()",
        .inputs = {{"x", kIntegral}, {"weights", kAnyDType, Arity::kOptional}},
        .attrs = {{"minlength", AttrKind::kInt, int64_t(0), "least size of the result", false, 0}, index_base_attr()},
        .infer = infer_bincount,
        .traits = kDynamicShape | kNoGrad},
       {.name = "searchsorted",
-       .doc = "Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the position of the "
-              "first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the leading sizes of values.",
+       .doc = "Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the "
+              "position of the "
+              "first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the "
+              "leading sizes of values.",
        .example = "return pg.tensor({1, 3, 5}):searchsorted(pg.tensor({3, 4}))",
        .inputs = {{"sorted_sequence"}, {"values"}},
        .attrs = {{"right", AttrKind::kBool, false, "insert after equal elements"}, index_base_attr()},

@@ -200,7 +200,7 @@ void run_input(std::string_view bytes) {
   run_recorded(loaded);
 }
 
-// Mutation of the JSON ------------------------------------------------------------------------------------------------
+// Mutation of the JSON ----------------------------------------------------------------------------------------------
 
 void collect(Json& at, std::vector<Json*>& out) {
   out.push_back(&at);

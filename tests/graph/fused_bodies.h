@@ -23,9 +23,12 @@ inline Value random_value(std::mt19937& rng, const Type& type, bool special = fa
       const double values[] = {0.0, -0.0, double(NAN), double(INFINITY), -double(INFINITY), 1e-40, -1e38};
       x = values[rng() % 7];
     }
-    if (type.dtype == DType::kBool) x = double(rng() % 2);
-    else if (type.dtype == DType::kUInt8) x = double(rng() % 5) + 1;
-    else if (!is_float(type.dtype)) x = double(int(rng() % 9) - 4) + 0.5 > 0 ? double(rng() % 4) + 1 : -double(rng() % 4) - 1;
+    if (type.dtype == DType::kBool)
+      x = double(rng() % 2);
+    else if (type.dtype == DType::kUInt8)
+      x = double(rng() % 5) + 1;
+    else if (!is_float(type.dtype))
+      x = double(int(rng() % 9) - 4) + 0.5 > 0 ? double(rng() % 4) + 1 : -double(rng() % 4) - 1;
     store_number(type.dtype, at, x);
   }
   return v;
@@ -66,7 +69,8 @@ inline Values run_fused(const FusedKernel& kernel, const Graph& body, std::span<
   for (const Value& v : inputs) in.push_back(view_of(v));
   for (const Operand& o : body.outputs) {
     results.push_back(make_array(body.type(o)));
-    if (body.type(o).dtype == DType::kFloat32) std::memset(results.back().array().data(), 0x7f, size_t(results.back().numel()) * 4);
+    if (body.type(o).dtype == DType::kFloat32)
+      std::memset(results.back().array().data(), 0x7f, size_t(results.back().numel()) * 4);
     out.push_back(view_of(results.back()));
   }
   kernel.run(in, out);
@@ -82,7 +86,8 @@ inline void require_same(const Graph& body, const Values& got, const Values& exp
     const int64_t size = size_of(want.dtype());
     const double a = load_number(want.dtype(), static_cast<char*>(got[k].array().data()) + at * size);
     const double b = load_number(want.dtype(), static_cast<char*>(want.array().data()) + at * size);
-    FAIL(std::string(what) << ": output " << k << " differs at " << at << ": got " << a << ", op by op " << b << "\n" << to_string(body));
+    FAIL(std::string(what) << ": output " << k << " differs at " << at << ": got " << a << ", op by op " << b << "\n"
+                           << to_string(body));
   }
 }
 

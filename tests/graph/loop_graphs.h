@@ -31,7 +31,8 @@ inline size_t add_control(GraphSketch& g, NodeKind kind, const LoopForm& form, s
   for (const Operand& operand : inputs) node.inputs.push_back(operand);
   if (kind == NodeKind::kLoop) node.types.push_back(kIndexType);
   const Graph& body = *bodies[0];
-  const size_t flag = kind == NodeKind::kLoop && form.conditional, carries = kind == NodeKind::kLoop ? size_t(form.carries) : body.outputs.size();
+  const size_t flag = kind == NodeKind::kLoop && form.conditional,
+               carries = kind == NodeKind::kLoop ? size_t(form.carries) : body.outputs.size();
   for (size_t k = flag; k < body.outputs.size(); ++k) {
     const Type& type = body.type(body.outputs[k]);
     node.types.push_back(k - flag < carries ? type : stack_type(type, std::max<int64_t>(form.limit, 0)));

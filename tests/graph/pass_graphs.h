@@ -17,8 +17,8 @@ namespace pg::test {
 class GraphSketch {
  public:
   struct Arg : Operand {
-    Arg(Operand operand) : Operand(operand) {}            // NOLINT
-    Arg(double number) : Operand(immediate(number)) {}    // NOLINT
+    Arg(Operand operand) : Operand(operand) {}          // NOLINT
+    Arg(double number) : Operand(immediate(number)) {}  // NOLINT
   };
   Graph graph;
 
@@ -100,10 +100,12 @@ inline std::string difference(const Value& a, const Value& b, double tolerance =
   if (!(a.type() == b.type())) return to_string(a.type()) + " and " + to_string(b.type());
   const int64_t size = size_of(a.dtype());
   for (int64_t i = 0; i < a.numel(); ++i) {
-    const char *pa = static_cast<const char*>(a.array().data()) + i * size, *pb = static_cast<const char*>(b.array().data()) + i * size;
+    const char *pa = static_cast<const char*>(a.array().data()) + i * size,
+               *pb = static_cast<const char*>(b.array().data()) + i * size;
     const double x = load_number(a.dtype(), pa), y = load_number(a.dtype(), pb);
     if (std::isnan(x) && std::isnan(y)) continue;
-    const bool close = tolerance == 0 ? !std::memcmp(pa, pb, size_t(size)) : x == y || std::fabs(x - y) <= tolerance * (1 + std::fabs(x));
+    const bool close = tolerance == 0 ? !std::memcmp(pa, pb, size_t(size))
+                                      : x == y || std::fabs(x - y) <= tolerance * (1 + std::fabs(x));
     if (!close) return fmt::format("element {}: {} and {}", i + 1, x, y);
   }
   return "";

@@ -19,7 +19,8 @@ struct RandomGraphOptions {
 class RandomGraph {
  public:
   explicit RandomGraph(uint32_t seed, RandomGraphOptions options = {}) : options_(options), random_(seed) {
-    for (int i = 0; i < options.inputs; ++i) pool_.push_back(maker_.input(fmt::format("x{}", i + 1).c_str(), shape(), dtype()));
+    for (int i = 0; i < options.inputs; ++i)
+      pool_.push_back(maker_.input(fmt::format("x{}", i + 1).c_str(), shape(), dtype()));
     for (int tries = 0, taken = 0; taken < options.steps && tries < options.steps * 20; ++tries) taken += step();
     // The last ones first: most of the graph hangs on them.
     for (int k = 0; k < options.outputs; ++k) {
@@ -56,20 +57,27 @@ class RandomGraph {
     char* at = static_cast<char*>(v.array().data());
     for (int64_t i = 0; i < v.numel(); ++i, at += size_of(type.dtype)) {
       double x = uniform(random_);
-      if (options_.special && is_float(type.dtype) && pick(12) == 0) x = one_of({0.0, -0.0, double(NAN), double(INFINITY), -double(INFINITY), 1.0});
-      if (!is_float(type.dtype)) x = type.dtype == DType::kBool ? double(pick(2)) : type.dtype == DType::kUInt8 ? double(pick(5)) : std::floor(x * 2);
+      if (options_.special && is_float(type.dtype) && pick(12) == 0)
+        x = one_of({0.0, -0.0, double(NAN), double(INFINITY), -double(INFINITY), 1.0});
+      if (!is_float(type.dtype))
+        x = type.dtype == DType::kBool    ? double(pick(2))
+            : type.dtype == DType::kUInt8 ? double(pick(5))
+                                          : std::floor(x * 2);
       store_number(type.dtype, at, x);
     }
     return v;
   }
 
   const Type& type(const Operand& x) const { return maker_.graph.type(x); }
-  Operand any() { return pool_[pool_.size() - 1 - std::min(pick(pool_.size()), pick(pool_.size()))]; }  // late ones more often
+  Operand any() {
+    return pool_[pool_.size() - 1 - std::min(pick(pool_.size()), pick(pool_.size()))];
+  }  // late ones more often
   Arg number() { return one_of({0.0, -0.0, 1.0, 2.0, -1.0, 0.5, 3.0}); }
   Arg any_or_number() { return pick(4) ? Arg(any()) : number(); }
 
   bool take(const char* op, std::vector<Arg> inputs, AttrList attrs = {}) try {
-    if (std::none_of(inputs.begin(), inputs.end(), [](const Arg& a) { return a.is_node(); }) && !inputs.empty()) return false;
+    if (std::none_of(inputs.begin(), inputs.end(), [](const Arg& a) { return a.is_node(); }) && !inputs.empty())
+      return false;
     const Operand out = maker_.op(op, inputs, attrs);
     if (numel(type(out).shape) > 4096) return maker_.graph.nodes.pop_back(), false;
     pool_.push_back(out);
@@ -80,22 +88,34 @@ class RandomGraph {
 
   bool step() {
     switch (pick(12)) {
-      case 0: case 1: case 2: return take(unary(), {any()});
-      case 3: case 4: case 5: return take(binary(), {any_or_number(), any_or_number()});
-      case 6: return select();
-      case 7: return reduce();
-      case 8: case 9: return view();
-      case 10: return create();
-      default: return product();
+      case 0:
+      case 1:
+      case 2:
+        return take(unary(), {any()});
+      case 3:
+      case 4:
+      case 5:
+        return take(binary(), {any_or_number(), any_or_number()});
+      case 6:
+        return select();
+      case 7:
+        return reduce();
+      case 8:
+      case 9:
+        return view();
+      case 10:
+        return create();
+      default:
+        return product();
     }
   }
   const char* unary() {
-    return one_of({"neg", "abs", "exp", "tanh", "sigmoid", "relu", "square", "sqrt", "logical_not", "floor", "sign", "clone", "detach",
-                   "contiguous", "gelu", "isnan", "silu", "reciprocal"});
+    return one_of({"neg", "abs", "exp", "tanh", "sigmoid", "relu", "square", "sqrt", "logical_not", "floor", "sign",
+                   "clone", "detach", "contiguous", "gelu", "isnan", "silu", "reciprocal"});
   }
   const char* binary() {
-    return one_of({"add", "sub", "mul", "div", "add", "mul", "sub", "maximum", "minimum", "pow", "lt", "eq", "ge", "relu_grad", "tanh_grad",
-                   "logical_and", "sigmoid_grad"});
+    return one_of({"add", "sub", "mul", "div", "add", "mul", "sub", "maximum", "minimum", "pow", "lt", "eq", "ge",
+                   "relu_grad", "tanh_grad", "logical_and", "sigmoid_grad"});
   }
   bool select() {
     const Operand condition = any();
@@ -121,16 +141,26 @@ class RandomGraph {
     const Dims& from = type(x).shape;
     const int rank = from.size();
     switch (pick(8)) {
-      case 0: return take("reshape_to", {x}, {{"shape", literal(shape())}});
-      case 1: return take("flatten", {x});
-      case 2: return take("expand", {x}, {{"shape", literal(shape())}});
-      case 3: return take("unsqueeze", {x}, {{"dim", int64_t(pick(size_t(rank + 1))) + 1}});
-      case 4: return take("squeeze", {x});
-      case 5: return take("to", {x}, {{"dtype", dtype()}});
+      case 0:
+        return take("reshape_to", {x}, {{"shape", literal(shape())}});
+      case 1:
+        return take("flatten", {x});
+      case 2:
+        return take("expand", {x}, {{"shape", literal(shape())}});
+      case 3:
+        return take("unsqueeze", {x}, {{"dim", int64_t(pick(size_t(rank + 1))) + 1}});
+      case 4:
+        return take("squeeze", {x});
+      case 5:
+        return take("to", {x}, {{"dtype", dtype()}});
       case 6:
-        return rank > 0 && take("narrow", {x}, {{"dim", int64_t(1)}, {"start", int64_t(1)}, {"length", std::max<int64_t>(1, from[0] - int64_t(pick(2)))}});
+        return rank > 0 && take("narrow", {x},
+                                {{"dim", int64_t(1)},
+                                 {"start", int64_t(1)},
+                                 {"length", std::max<int64_t>(1, from[0] - int64_t(pick(2)))}});
       default:
-        return rank > 0 && take("transpose", {x}, {{"dim0", int64_t(pick(size_t(rank))) + 1}, {"dim1", int64_t(pick(size_t(rank))) + 1}});
+        return rank > 0 && take("transpose", {x},
+                                {{"dim0", int64_t(pick(size_t(rank))) + 1}, {"dim1", int64_t(pick(size_t(rank))) + 1}});
     }
   }
   bool create() {

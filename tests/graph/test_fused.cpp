@@ -48,7 +48,8 @@ TEST_CASE("fused: every pointwise op in every dtype gives the bits it gives alon
     for (const DType t : kAll)
       for (const bool number : {false, true}) {
         if (number && op->inputs.size() < 2) continue;
-        const std::vector<std::vector<Dims>> kinds = {{{}}, {{5}}, {{700}}, {{3, 5}, {5}, {3, 1}}, {{2, 300}, {2, 1}, {300}}};
+        const std::vector<std::vector<Dims>> kinds = {
+            {{}}, {{5}}, {{700}}, {{3, 5}, {5}, {3, 1}}, {{2, 300}, {2, 1}, {300}}};
         for (const auto& shapes : kinds) {
           if (t != DType::kFloat32 && shapes.size() == 1 && numel(shapes[0]) > 5 && op->name[0] != 'm') continue;
           GraphMaker g;
@@ -146,7 +147,8 @@ TEST_CASE("fused: constants, scalars and columns are computed once") {
     GraphMaker g;
     Dims column = shape;
     column[shape.size() - 1] = 1;
-    const Operand x = g.input(shape), scale = g.input(column), shift = g.input({shape.back()}), one = g.input({}, DType::kFloat16);
+    const Operand x = g.input(shape), scale = g.input(column), shift = g.input({shape.back()}),
+                  one = g.input({}, DType::kFloat16);
     const Operand table = g.constant(random_value(rng, Type{DType::kFloat32, {}, {shape.back()}}));
     const Operand k = g.constant(make_scalar(0.25, DType::kFloat32));
     const Operand root = g.op("rsqrt", {g.op("add", {g.op("square", {scale}), Operand::immediate(1e-3)})});
@@ -230,9 +232,21 @@ TEST_CASE("fused: a reduction at the end") {
     Dims shape;
     Ints dims;
   };
-  const Case cases[] = {{{700}, {}},        {{3, 5}, {2}},       {{40, 300}, {2}},   {{5, 5000}, {2}},     {{2, 3, 4, 70}, {3, 4}},
-                        {{300, 7}, {}},     {{2, 9000}, {}},     {{3, 400000}, {2}}, {{600000}, {1}},      {{4, 1, 5, 1}, {3}},
-                        {{2, 1, 64, 64}, {3, 4}}, {{17, 300000}, {2}}, {{5, 1}, {2}}, {{1}, {}}, {{20, 2049}, {2}}};
+  const Case cases[] = {{{700}, {}},
+                        {{3, 5}, {2}},
+                        {{40, 300}, {2}},
+                        {{5, 5000}, {2}},
+                        {{2, 3, 4, 70}, {3, 4}},
+                        {{300, 7}, {}},
+                        {{2, 9000}, {}},
+                        {{3, 400000}, {2}},
+                        {{600000}, {1}},
+                        {{4, 1, 5, 1}, {3}},
+                        {{2, 1, 64, 64}, {3, 4}},
+                        {{17, 300000}, {2}},
+                        {{5, 1}, {2}},
+                        {{1}, {}},
+                        {{20, 2049}, {2}}};
   const char* ops[] = {"sum", "mean", "amax", "amin", "prod", "sum_squares", "count_nonzero", "any", "all"};
   for (const Case& c : cases)
     for (const char* op : ops)
@@ -242,7 +256,8 @@ TEST_CASE("fused: a reduction at the end") {
         GraphMaker g;
         const Operand x = g.input(c.shape, t), row = g.input({c.shape.back()}, t);
         try {
-          const Operand y = t == DType::kBool ? g.op("logical_xor", {x, row}) : g.op("mul", {g.op("add", {x, row}), Operand::immediate(0)});
+          const Operand y = t == DType::kBool ? g.op("logical_xor", {x, row})
+                                              : g.op("mul", {g.op("add", {x, row}), Operand::immediate(0)});
           const Operand z = t == DType::kBool ? y : g.op("add", {y, x});
           const Operand total = g.op(op, {z}, {{"dim", c.dims}, {"keepdim", true}});
           REQUIRE(fusable_reduction(g.graph.nodes.back(), g.graph.type(z)));
@@ -300,10 +315,12 @@ TEST_CASE("fused: bodies that break the rules are refused") {
     make(g);
     return error_text([&] { FusedKernel::compile(g.graph); });
   };
-  CHECK(refusal([](GraphMaker& g) { g.output(g.op("matmul", {g.input({2, 2}), g.input({2, 2})})); }) ==
-        "fused: node 2 (matmul): neither pointwise nor a reduction of trailing dims");
-  CHECK(refusal([](GraphMaker& g) { g.output(g.op("exp", {g.op("sum", {g.input({2, 2})})})); }) ==
-        "fused: node 2 (exp): operand 1 is not the result of an earlier pointwise node");
+  CHECK(refusal([](GraphMaker& g) {
+          g.output(g.op("matmul", {g.input({2, 2}), g.input({2, 2})}));
+        }) == "fused: node 2 (matmul): neither pointwise nor a reduction of trailing dims");
+  CHECK(refusal([](GraphMaker& g) {
+          g.output(g.op("exp", {g.op("sum", {g.input({2, 2})})}));
+        }) == "fused: node 2 (exp): operand 1 is not the result of an earlier pointwise node");
   CHECK(refusal([](GraphMaker& g) {
           const Operand x = g.input({4, 3}), y = g.op("exp", {g.input({3})});
           g.output(g.op("add", {x, y}));

@@ -45,21 +45,27 @@ class RandomBody {
   }
 
   bool step() try {
-    const char* unary[] = {"neg", "abs", "exp", "tanh", "sigmoid", "relu", "square", "sqrt", "logical_not", "floor", "sign",
-                           "gelu", "isnan", "log10", "reciprocal", "to", "detach"};
-    const char* binary[] = {"add", "sub", "mul", "div", "maximum", "minimum", "lt", "ge", "eq", "relu_grad", "tanh_grad",
-                            "sigmoid_grad", "logical_and", "logical_xor", "copysign", "atan2", "hypot", "add", "mul", "sub"};
+    const char* unary[] = {"neg",   "abs",  "exp",  "tanh",  "sigmoid", "relu",       "square", "sqrt",  "logical_not",
+                           "floor", "sign", "gelu", "isnan", "log10",   "reciprocal", "to",     "detach"};
+    const char* binary[] = {"add",      "sub",   "mul",       "div",       "maximum",      "minimum",     "lt",
+                            "ge",       "eq",    "relu_grad", "tanh_grad", "sigmoid_grad", "logical_and", "logical_xor",
+                            "copysign", "atan2", "hypot",     "add",       "mul",          "sub"};
     const uint32_t kind = rng() % 8;
     if (kind < 3) {
       const char* op = unary[rng() % 17];
-      if (std::string_view(op) == "to") pool_.push_back(g.op(op, {any()}, {{"dtype", dtype()}}));
-      else pool_.push_back(g.op(op, {any()}));
+      if (std::string_view(op) == "to")
+        pool_.push_back(g.op(op, {any()}, {{"dtype", dtype()}}));
+      else
+        pool_.push_back(g.op(op, {any()}));
     } else if (kind < 7) {
       pool_.push_back(g.op(binary[rng() % 20], {any(), any_or_number()}));
     } else {
       const Operand c = any();
-      if (g.graph.type(c).dtype == DType::kBool) pool_.push_back(g.op("where", {c, any_or_number(), any()}));
-      else pool_.push_back(rng() % 2 ? g.op("lerp", {c, any(), any_or_number()}) : g.op("clamp", {c, Operand::immediate(-1), any()}));
+      if (g.graph.type(c).dtype == DType::kBool)
+        pool_.push_back(g.op("where", {c, any_or_number(), any()}));
+      else
+        pool_.push_back(rng() % 2 ? g.op("lerp", {c, any(), any_or_number()})
+                                  : g.op("clamp", {c, Operand::immediate(-1), any()}));
     }
     return true;
   } catch (const Error&) {
@@ -81,8 +87,7 @@ class RandomBody {
     try {
       g.graph.outputs.insert(g.graph.outputs.begin() + long(rng() % 2),
                              g.op(ops[rng() % 4], {o}, {{"dim", Ints{int64_t(space_.size())}}}));
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
 
   Dims space_;
@@ -98,7 +103,8 @@ TEST_CASE("fused: random bodies give the bits of their ops one by one") {
     CAPTURE(seed);
     verify(body.g.graph);
     std::vector<Value> inputs;
-    for (int32_t i : body.g.graph.inputs) inputs.push_back(random_value(body.rng, body.g.graph.nodes[size_t(i)].types[0], seed % 3 == 0));
+    for (int32_t i : body.g.graph.inputs)
+      inputs.push_back(random_value(body.rng, body.g.graph.nodes[size_t(i)].types[0], seed % 3 == 0));
     check_body(body.g.graph, inputs);
   }
 }

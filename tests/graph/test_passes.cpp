@@ -119,10 +119,12 @@ TEST_CASE("simplify: signs, conversions, selections") {
 TEST_CASE("simplify: views take one form and merge") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3, 4});
-  const Operand back = g.op("transpose", {g.op("permute", {x}, {{"dims", Ints{3, 2, 1}}})}, {{"dim0", int64_t(1)}, {"dim1", int64_t(3)}});
+  const Operand back = g.op("transpose", {g.op("permute", {x}, {{"dims", Ints{3, 2, 1}}})},
+                            {{"dim0", int64_t(1)}, {"dim1", int64_t(3)}});
   const Operand turned = g.op("moveaxis", {g.op("transpose", {x}, {{"dim0", int64_t(1)}, {"dim1", int64_t(2)}})},
                               {{"source", Ints{1}}, {"destination", Ints{3}}});
-  const Operand flat = g.op("unsqueeze", {g.op("flatten", {g.op("reshape", {x}, {{"shape", Ints{6, -1}}})})}, {{"dim", int64_t(1)}});
+  const Operand flat =
+      g.op("unsqueeze", {g.op("flatten", {g.op("reshape", {x}, {{"shape", Ints{6, -1}}})})}, {{"dim", int64_t(1)}});
   const Operand wide = g.op("expand", {g.op("unsqueeze", {x}, {{"dim", int64_t(1)}})}, {{"shape", Ints{5, 2, 3, 4}}});
   CHECK(to_string(eliminate_dead(simplify(g.done({back, turned, flat, wide})))) ==
         "%0 = input \"x\" : float32 2x3x4\n"
@@ -136,9 +138,11 @@ TEST_CASE("simplify: the gradient of a mean reads numbers, not expanded tensors"
   GraphSketch g;
   const Operand x = g.input("x", {4, 3}), y = g.input("y", {4, 3});
   const Operand ones = g.op("ones", {}, {{"shape", Ints{}}});
-  const Operand dy = g.op("expand", {g.op("reshape_to", {g.op("div", {ones, 12.0})}, {{"shape", Ints{1, 1}}})}, {{"shape", Ints{4, 3}}});
+  const Operand dy = g.op("expand", {g.op("reshape_to", {g.op("div", {ones, 12.0})}, {{"shape", Ints{1, 1}}})},
+                          {{"shape", Ints{4, 3}}});
   const Operand dx = g.op("mul", {dy, y});
-  const Operand row = g.op("mul", {x, g.op("expand", {g.op("sum", {x}, {{"dim", Ints{1}}, {"keepdim", true}})}, {{"shape", Ints{4, 3}}})});
+  const Operand row = g.op(
+      "mul", {x, g.op("expand", {g.op("sum", {x}, {{"dim", Ints{1}}, {"keepdim", true}})}, {{"shape", Ints{4, 3}}})});
   CHECK(to_string(optimize(g.done({dx, row}), checked(false))) ==
         "%0 = input \"x\" : float32 4x3\n"
         "%1 = input \"y\" : float32 4x3\n"
@@ -212,7 +216,8 @@ TEST_CASE("fuse: two groups may not read each other") {
   const Operand d = g.op("mul", {a, g.op("matmul", {b, y})});  // so a's may not come after b's
   const Graph fused = fuse(g.done({c, d}));
   verify(fused);
-  CHECK(std::count_if(fused.nodes.begin(), fused.nodes.end(), [](const Node& n) { return n.kind == NodeKind::kFused; }) == 1);
+  CHECK(std::count_if(fused.nodes.begin(), fused.nodes.end(),
+                      [](const Node& n) { return n.kind == NodeKind::kFused; }) == 1);
 }
 
 TEST_CASE("fuse: readers of one tensor join where neither waits for the other") {
@@ -242,7 +247,8 @@ TEST_CASE("fuse: readers of one tensor join where neither waits for the other") 
 
 TEST_CASE("fuse: an update of a parameter, its moments and its bias correction are one node") {
   GraphSketch g;
-  const Operand w = g.input("w", {8}), grad = g.input("g", {8}), m = g.input("m", {8}), v = g.input("v", {8}), lr = g.input("lr", {});
+  const Operand w = g.input("w", {8}), grad = g.input("g", {8}), m = g.input("m", {8}), v = g.input("v", {8}),
+                lr = g.input("lr", {});
   const Operand m2 = g.op("add", {g.op("mul", {m, 0.9}), g.op("mul", {grad, 0.1})});
   const Operand v2 = g.op("add", {g.op("mul", {v, 0.999}), g.op("mul", {g.op("square", {grad}), 0.001})});
   const Operand step = g.op("div", {m2, g.op("add", {g.op("sqrt", {v2}), 1e-8})});
@@ -265,7 +271,8 @@ TEST_CASE("fuse: forward and backward of an activation stay apart where the rest
   verify(fused);
   const std::vector<Value> in = {range({2, 3}, -0.5, 0.2), range({3, 3}, -1, 0.25)};
   CHECK(difference(graph, fused, in) == "");
-  CHECK(std::count_if(fused.nodes.begin(), fused.nodes.end(), [](const Node& n) { return n.kind == NodeKind::kFused; }) == 2);
+  CHECK(std::count_if(fused.nodes.begin(), fused.nodes.end(),
+                      [](const Node& n) { return n.kind == NodeKind::kFused; }) == 2);
 }
 
 TEST_CASE("epilogue: bias and activation become part of the product") {
@@ -298,7 +305,8 @@ TEST_CASE("epilogue: the same bits for every activation, dtype and number of row
     for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16})
       for (const int64_t rows : {1, 4, 5, 33}) {
         GraphSketch g;
-        const Operand x = g.input("x", {rows, 19}, dtype), w = g.input("w", {21, 19}, dtype), b = g.input("b", {21}, dtype);
+        const Operand x = g.input("x", {rows, 19}, dtype), w = g.input("w", {21, 19}, dtype),
+                      b = g.input("b", {21}, dtype);
         const Operand image = g.input("image", {2, 3, rows, 9}, dtype), kernel = g.input("kernel", {5, 3, 1, 3}, dtype);
         const Operand product = g.op(name, {g.op("add", {g.op("linear", {x, w, Operand()}), b})});
         const Operand plain = g.op(name, {g.op("linear", {x, w, b})});
@@ -312,7 +320,8 @@ TEST_CASE("epilogue: the same bits for every activation, dtype and number of row
           Value v = make_array(graph.nodes[size_t(i)].types[0]);
           for (int64_t k = 0; k < v.numel(); ++k) {
             state = state * 1664525u + 1013904223u;
-            store_number(dtype, static_cast<char*>(v.array().data()) + k * size_of(dtype), double(state >> 8) / (1 << 23) - 1);
+            store_number(dtype, static_cast<char*>(v.array().data()) + k * size_of(dtype),
+                         double(state >> 8) / (1 << 23) - 1);
           }
           in.push_back(v);
         }
@@ -321,8 +330,9 @@ TEST_CASE("epilogue: the same bits for every activation, dtype and number of row
         CAPTURE(name);
         CAPTURE(name_of(dtype));
         CAPTURE(rows);
-        CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is("linear_act") || n.is("conv_act"); }) ==
-              (size_of(dtype) == 2 ? 2 : 3));
+        CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) {
+                return n.is("linear_act") || n.is("conv_act");
+              }) == (size_of(dtype) == 2 ? 2 : 3));
         CHECK(difference(graph, better, in) == "");
       }
 }
@@ -345,7 +355,8 @@ Graph normalised(int64_t size, bool with_bias, bool reads_product) {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3, size, size}), w = g.input("w", {4, 3, 3, 3});
   const Operand b = with_bias ? g.input("b", {4}) : Operand();
-  const Operand mean = g.input("mean", {4}), var = g.input("var", {4}), gamma = g.input("gamma", {4}), beta = g.input("beta", {4});
+  const Operand mean = g.input("mean", {4}), var = g.input("var", {4}), gamma = g.input("gamma", {4}),
+                beta = g.input("beta", {4});
   const Operand scale = g.op("mul", {g.op("rsqrt", {g.op("add", {var, 1e-5})}), gamma});
   const Operand shift = g.op("sub", {beta, g.op("mul", {mean, scale})});
   const Operand product = g.op("conv2d", {x, w, b});
@@ -400,7 +411,8 @@ TEST_CASE("bn_fold: else plain arithmetic that fuses, close to the original in a
 TEST_CASE("bn_fold: constant weights are scaled ahead, whatever their size") {
   GraphSketch g;
   const Operand x = g.input("x", {1, 3, 3, 3});
-  const Operand w = g.constant(range({4, 3, 3, 3}, -0.5, 0.01)), scale = g.constant(range({4}, 0.5)), shift = g.constant(range({4}, 1));
+  const Operand w = g.constant(range({4, 3, 3, 3}, -0.5, 0.01)), scale = g.constant(range({4}, 0.5)),
+                shift = g.constant(range({4}, 1));
   const Graph graph = g.done({g.op("scale_shift", {g.op("conv2d", {x, w, Operand()}), scale, shift})});
   const Graph better = optimize(graph, checked(true));
   CHECK(to_string(better) ==
@@ -415,7 +427,8 @@ TEST_CASE("bn_fold: constant weights are scaled ahead, whatever their size") {
 
 namespace {
 
-// Two residual units of a training step without their products: relu(norm(a)), relu(norm(b) + first), then what backward reads.
+// Two residual units of a training step without their products: relu(norm(a)), relu(norm(b) + first), then what
+// backward reads.
 Graph kept_activations(int64_t positions, bool keep_source) {
   GraphSketch g;
   const Operand a = g.input("a", {2, 8, positions}), gamma = g.input("gamma", {8}), beta = g.input("beta", {8});
@@ -497,7 +510,8 @@ TEST_CASE("materialize: a fill that a product reads is a constant, one that arit
 TEST_CASE("passes: an unknown name is refused with a suggestion") {
   GraphSketch g;
   const Graph graph = g.done({g.input("x", {2})});
-  CHECK(error_text([&] { optimize(graph, checked(true, {"simplfy"})); }) == "optimize: no pass 'simplfy'; did you mean 'simplify'?");
+  CHECK(error_text([&] { optimize(graph, checked(true, {"simplfy"})); }) ==
+        "optimize: no pass 'simplfy'; did you mean 'simplify'?");
 }
 
 TEST_CASE("passes: the environment switches them off by name") {
@@ -520,8 +534,11 @@ TEST_CASE("passes: a node without outputs stays where it is") {
   g.op("print_value", {g.op("neg", {y})}, {{"label", std::string("y")}});
   g.op("print_value", {y}, {{"label", std::string("again")}});
   const Graph better = optimize(g.done({g.op("mul", {y, 2.0})}), checked(true));
-  CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is("print_value"); }) == 2);
-  CHECK(std::get<std::string>(std::find_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is("print_value"); })->attrs[0]) == "y");
+  CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is("print_value"); }) ==
+        2);
+  CHECK(std::get<std::string>(std::find_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) {
+                                return n.is("print_value");
+                              })->attrs[0]) == "y");
 }
 
 namespace {
@@ -569,7 +586,8 @@ TEST_CASE("passes: random graphs keep every bit, with all passes, with each one 
     };
     bool good = true;
     for (const auto& disabled : choices)
-      good &= check(optimize(random.graph(), checked(true, disabled)), disabled.empty() ? "all passes" : "without " + disabled[0]);
+      good &= check(optimize(random.graph(), checked(true, disabled)),
+                    disabled.empty() ? "all passes" : "without " + disabled[0]);
     for (const Pass& pass : passes()) {
       const Graph better = pass.run(random.graph());
       verify(better);

@@ -25,7 +25,8 @@ PassOptions options(bool kernels, std::vector<std::string> disabled = {}) {
 void check_results(const Graph& graph, std::span<const Value> inputs, double tolerance) {
   const auto plain = run_plan(graph, inputs);
   for (const char* off : {"", "steps", "prune", "hoist", "sink", "gather_gradients", "simplify", "fuse", "cse"}) {
-    const Graph better = optimize(graph, options(true, *off ? std::vector<std::string>{off} : std::vector<std::string>{}));
+    const Graph better =
+        optimize(graph, options(true, *off ? std::vector<std::string>{off} : std::vector<std::string>{}));
     const auto found = run_plan(better, inputs);
     REQUIRE(found.size() == plain.size());
     for (size_t k = 0; k < plain.size(); ++k) {
@@ -50,30 +51,34 @@ Graph joint_of(const Graph& graph) {
 std::shared_ptr<const Graph> rnn_body(int64_t batch, int64_t in, int64_t hidden) {
   BodySketch b({{batch, in}, {batch, hidden}, {hidden, in}, {hidden, hidden}, {hidden}});
   const Operand none;
-  const Operand gates = b.op("add", {b.op("linear", {b.in[1], b.in[3], none}), b.op("linear", {b.in[2], b.in[4], b.in[5]})});
+  const Operand gates =
+      b.op("add", {b.op("linear", {b.in[1], b.in[3], none}), b.op("linear", {b.in[2], b.in[4], b.in[5]})});
   const Operand h = b.op("tanh", {gates});
   return b.done({h, h});
 }
 
 std::vector<Value> rnn_inputs(int64_t steps, int64_t batch, int64_t in, int64_t hidden) {
-  return {range({steps, batch, in}, -1, 0.03), range({batch, hidden}, 0.1, 0.05), range({hidden, in}, -0.3, 0.07), range({hidden, hidden}, 0.2, -0.04),
-          range({hidden}, -0.2, 0.1)};
+  return {range({steps, batch, in}, -1, 0.03), range({batch, hidden}, 0.1, 0.05), range({hidden, in}, -0.3, 0.07),
+          range({hidden, hidden}, 0.2, -0.04), range({hidden}, -0.2, 0.1)};
 }
 
 }  // namespace
 
 TEST_CASE("prune: what nobody reads of a loop goes, and what does not change is a capture") {
   GraphSketch g;
-  const Operand x = g.input("x", {3, 2}), y = g.input("y", {3, 2}), a = g.input("a", {2}), b = g.input("b", {2}), w = g.input("w", {2});
+  const Operand x = g.input("x", {3, 2}), y = g.input("y", {3, 2}), a = g.input("a", {2}), b = g.input("b", {2}),
+                w = g.input("w", {2});
   BodySketch body({{2}, {2}, {2}, {2}, {2}, {2}, {2}});  // x, y | a, b, b | w, w
   const auto& in = body.in;
   const Operand next = body.op("add", {in[3], in[1]});
   const Operand dead = body.op("mul", {in[4], in[2]});  // feeds only itself
   const Operand out = body.op("mul", {next, body.op("add", {in[5], in[6]})});
   const Operand twice = body.op("mul", {in[7], out});
-  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(2, 3, 3), {x, y, a, b, b, w, w}, {body.done({next, dead, in[5], out, dead, twice, in[1]})});
+  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(2, 3, 3), {x, y, a, b, b, w, w},
+                                  {body.done({next, dead, in[5], out, dead, twice, in[1]})});
   // steps, finals of a b b, stacks of out dead twice x
-  const Graph graph = g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 3), Operand::of(loop, 6), Operand::of(loop, 7)});
+  const Graph graph = g.done(
+      {Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 3), Operand::of(loop, 6), Operand::of(loop, 7)});
   CHECK(to_string(checked(prune(graph))) ==
         "%0 = input \"x\" : float32 3x2\n"
         "%1 = input \"y\" : float32 3x2\n"
@@ -96,7 +101,6 @@ TEST_CASE("prune: what nobody reads of a loop goes, and what does not change is 
   const std::vector<Value> inputs{range({3, 2}), range({3, 2}, 5), range({2}, 1), range({2}, 2), range({2}, 3)};
   check_results(graph, inputs, 0);
 }
-
 
 TEST_CASE("prune: unused results and captures of a branch go, fills go inside") {
   GraphSketch g;
@@ -123,12 +127,15 @@ TEST_CASE("prune: unused results and captures of a branch go, fills go inside") 
         "  | %1 = sub(%0, %0) : float32 2\n"
         "  | return %1, %0\n"
         "return %5:1, %3, %5:2\n");
-  for (double v : {0.0, 1.0}) check_results(graph, std::vector<Value>{make_scalar(v, DType::kFloat32), range({2}), range({2}, 5), range({2}, 9)}, 0);
+  for (double v : {0.0, 1.0})
+    check_results(graph, std::vector<Value>{make_scalar(v, DType::kFloat32), range({2}), range({2}, 5), range({2}, 9)},
+                  0);
 }
 
 TEST_CASE("a recurrent loop: its input projection is one product before it") {
   GraphSketch g;
-  const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}), u = g.input("u", {5, 5}), b = g.input("b", {5});
+  const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}),
+                u = g.input("u", {5, 5}), b = g.input("b", {5});
   const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
   CHECK(to_string(optimize(graph, options(true))) ==
@@ -160,7 +167,8 @@ TEST_CASE("a recurrent loop: its input projection is one product before it") {
 
 TEST_CASE("the gradient of a recurrent loop: one product for each weight and for the data, after the loop") {
   GraphSketch g;
-  const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}), u = g.input("u", {5, 5}), b = g.input("b", {5});
+  const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}),
+                u = g.input("u", {5, 5}), b = g.input("b", {5});
   const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
   const Graph joint = joint_of(graph);
@@ -168,7 +176,8 @@ TEST_CASE("the gradient of a recurrent loop: one product for each weight and for
   const std::string text = to_string(better);
   CHECK(to_string(optimize(better, options(false))) == text);
   CHECK(text.substr(text.find("%11 =")) ==
-        "%11 = loop(%8:3, %10, %9, %3) {slices = 2, carries = 1, limit = 4, reverse} : int64 scalar, float32 2x5, float32 4x2x5\n"
+        "%11 = loop(%8:3, %10, %9, %3) {slices = 2, carries = 1, limit = 4, reverse} : int64 scalar, float32 2x5, "
+        "float32 4x2x5\n"
         "  | %0 = input : int64 scalar\n"
         "  | %1 = input : float32 2x5\n"
         "  | %2 = input : float32 2x5\n"
@@ -197,7 +206,8 @@ TEST_CASE("the same of a batch of one, and of vectors") {
   for (const bool vectors : {false, true}) {
     GraphSketch g;
     const Dims row = vectors ? Dims{3} : Dims{1, 3}, state = vectors ? Dims{5} : Dims{1, 5};
-    const Operand xs = g.input("xs", vectors ? Dims{4, 3} : Dims{4, 1, 3}), h = g.input("h", state), w = g.input("w", {5, 3}), u = g.input("u", {5, 5});
+    const Operand xs = g.input("xs", vectors ? Dims{4, 3} : Dims{4, 1, 3}), h = g.input("h", state),
+                  w = g.input("w", {5, 3}), u = g.input("u", {5, 5});
     BodySketch b({row, state, {5, 3}, {5, 5}});
     const Operand at = vectors ? b.op("matmul", {b.in[3], b.in[1]}) : b.op("linear", {b.in[1], b.in[3], Operand()});
     const Operand next = b.op("tanh", {b.op("add", {at, b.op("linear", {b.in[2], b.in[4], Operand()})})});
@@ -205,7 +215,9 @@ TEST_CASE("the same of a batch of one, and of vectors") {
     const Graph joint = joint_of(g.done({Operand::of(loop, 1), Operand::of(loop, 2)}));
     const std::string text = to_string(optimize(joint, options(false)));
     CHECK_MESSAGE(text.find("add(%3, %2)") != text.npos, text);
-    CHECK_MESSAGE(text.find("slices = 2, carries = 1, limit = 4, reverse} : int64 scalar, float32 " + to_string(state)) != text.npos, text);
+    CHECK_MESSAGE(text.find("slices = 2, carries = 1, limit = 4, reverse} : int64 scalar, float32 " +
+                            to_string(state)) != text.npos,
+                  text);
     std::vector<Value> in = rnn_inputs(4, 1, 3, 5);
     in.pop_back();
     for (size_t k : {0u, 1u}) in[k] = range(g.graph.nodes[k].types[0].shape, -0.5, 0.1);
@@ -217,7 +229,8 @@ TEST_CASE("the same of a batch of one, and of vectors") {
 
 TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows leave only loops that take all") {
   GraphSketch g;
-  const Operand n = g.input("n", {}, DType::kInt64), x = g.input("x", {2, 2}), w = g.input("w", {2, 2}), k = g.input("k", {2}, DType::kInt32);
+  const Operand n = g.input("n", {}, DType::kInt64), x = g.input("x", {2, 2}), w = g.input("w", {2, 2}),
+                k = g.input("k", {2}, DType::kInt32);
   GraphSketch body;
   body.input("", {}, DType::kInt64);
   const Operand carry = body.input("", {2, 2}), m = body.input("", {2, 2}), i = body.input("", {2}, DType::kInt32);
@@ -225,7 +238,8 @@ TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows
   const Operand next = body.op("add", {body.op("matmul", {carry, body.op("t", {scaled})}), quotient});
   LoopForm form = loop_form(0, 1, 8);
   form.counted = true;
-  const size_t loop = add_control(g, NodeKind::kLoop, form, {n, x, w, k}, {std::make_shared<const Graph>(body.done({next, carry}))});
+  const size_t loop =
+      add_control(g, NodeKind::kLoop, form, {n, x, w, k}, {std::make_shared<const Graph>(body.done({next, carry}))});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
   CHECK(to_string(checked(hoist(graph))) ==
         "%0 = input \"n\" : int64 scalar\n"
@@ -233,7 +247,8 @@ TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows
         "%2 = input \"w\" : float32 2x2\n"
         "%3 = input \"k\" : int32 2\n"
         "%4 = exp(%2) : float32 2x2\n"
-        "%5 = loop(%0, %1, %2, %3, %4) {counted, slices = 0, carries = 1, limit = 8} : int64 scalar, float32 2x2, float32 8x2x2\n"
+        "%5 = loop(%0, %1, %2, %3, %4) {counted, slices = 0, carries = 1, limit = 8} : int64 scalar, float32 2x2, "
+        "float32 8x2x2\n"
         "  | %0 = input : int64 scalar\n"
         "  | %1 = input : float32 2x2\n"
         "  | %2 = input : float32 2x2\n"
@@ -246,18 +261,24 @@ TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows
         "  | return %8, %1\n"
         "return %5:2, %5:3\n");
   Value three = make_scalar(3, DType::kInt64), none = make_scalar(0, DType::kInt64);
-  check_results(graph, std::vector<Value>{three, range({2, 2}), range({2, 2}, 0.1, 0.1), array({3, 4}, DType::kInt32)}, 1e-6);
-  check_results(graph, std::vector<Value>{none, range({2, 2}), range({2, 2}, 0.1, 0.1), array({0, 4}, DType::kInt32)}, 1e-6);
+  check_results(graph, std::vector<Value>{three, range({2, 2}), range({2, 2}, 0.1, 0.1), array({3, 4}, DType::kInt32)},
+                1e-6);
+  check_results(graph, std::vector<Value>{none, range({2, 2}), range({2, 2}, 0.1, 0.1), array({0, 4}, DType::kInt32)},
+                1e-6);
 }
 
 TEST_CASE("a loop without carries is computed at once, its embedding and projection too") {
   GraphSketch g;
-  const Operand ids = g.input("ids", {3, 2}, DType::kInt64), table = g.input("table", {4, 3}), w = g.input("w", {2, 3}), s = g.input("s", {2});
+  const Operand ids = g.input("ids", {3, 2}, DType::kInt64), table = g.input("table", {4, 3}), w = g.input("w", {2, 3}),
+                s = g.input("s", {2});
   GraphSketch body;
   body.input("", {}, DType::kInt64);
-  const Operand id = body.input("", {2}, DType::kInt64), t = body.input("", {4, 3}), v = body.input("", {2, 3}), by = body.input("", {2});
-  const Operand y = body.op("mul", {body.op("matmul", {body.op("embedding", {id, t}), body.op("t", {v})}), body.op("unsqueeze", {by}, {{"dim", int64_t(2)}})});
-  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 0, 3), {ids, table, w, s}, {std::make_shared<const Graph>(body.done({y}))});
+  const Operand id = body.input("", {2}, DType::kInt64), t = body.input("", {4, 3}), v = body.input("", {2, 3}),
+                by = body.input("", {2});
+  const Operand y = body.op("mul", {body.op("matmul", {body.op("embedding", {id, t}), body.op("t", {v})}),
+                                    body.op("unsqueeze", {by}, {{"dim", int64_t(2)}})});
+  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 0, 3), {ids, table, w, s},
+                                  {std::make_shared<const Graph>(body.done({y}))});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 0)});
   CHECK(to_string(optimize(graph, options(false))) ==
         "%0 = input \"ids\" : int64 3x2\n"
@@ -280,7 +301,8 @@ TEST_CASE("a loop without carries is computed at once, its embedding and project
 
 TEST_CASE("sink: the projection of a recurrent loop's outputs is one product after it") {
   GraphSketch g;
-  const Operand xs = g.input("xs", {3, 2, 2}), h = g.input("h", {2, 2}), v = g.input("v", {4, 2}), c = g.input("c", {4});
+  const Operand xs = g.input("xs", {3, 2, 2}), h = g.input("h", {2, 2}), v = g.input("v", {4, 2}),
+                c = g.input("c", {4});
   BodySketch b({{2, 2}, {2, 2}, {4, 2}, {4}});
   const Operand next = b.op("tanh", {b.op("add", {b.in[1], b.in[2]})});
   const Operand y = b.op("exp", {b.op("linear", {next, b.in[3], b.in[4]})});
@@ -305,7 +327,8 @@ TEST_CASE("sink: the projection of a recurrent loop's outputs is one product aft
         "%7 = reshape_to(%6) {shape = {3, 2, 4}} : float32 3x2x4\n"
         "%8 = exp(%7) : float32 3x2x4\n"
         "return %8\n");
-  check_results(graph, std::vector<Value>{range({3, 2, 2}, -1, 0.2), range({2, 2}), range({4, 2}, -1, 0.3), range({4})}, 1e-6);
+  check_results(graph, std::vector<Value>{range({3, 2, 2}, -1, 0.2), range({2, 2}), range({4, 2}, -1, 0.3), range({4})},
+                1e-6);
 }
 
 TEST_CASE("steps: a counter that is compared with a number makes a while loop one over rows") {
@@ -317,14 +340,16 @@ TEST_CASE("steps: a counter that is compared with a number makes a while loop on
     body.input("", {}, DType::kInt64);
     const Operand i = body.input("", {}, DType::kInt64), s = body.input("", {2}), x = body.input("", {6, 2});
     const Operand at = body.op("reshape", {body.op("add", {i, 1.0})}, {{"shape", Ints{1}}});
-    const Operand row = body.op("reshape", {body.op("index_select", {x, at}, {{"dim", int64_t(1)}})}, {{"shape", Ints{2}}});
+    const Operand row =
+        body.op("reshape", {body.op("index_select", {x, at}, {{"dim", int64_t(1)}})}, {{"shape", Ints{2}}});
     const Operand next = body.op("add", {i, 1.0});
     const Operand sum = body.op("tanh", {body.op("add", {s, row})});
     LoopForm form = loop_form(0, 2, 5);
     form.conditional = true;
     const auto done = std::make_shared<const Graph>(body.done({body.op("le", {next, double(last)}), next, sum, s, i}));
     const size_t loop = add_control(g, NodeKind::kLoop, form, {yes, one, h, xs}, {done});
-    const Graph graph = g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
+    const Graph graph = g.done(
+        {Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
     const Graph better = optimize(graph, options(false));
     const std::string text = to_string(better);
     CHECK(to_string(optimize(better, options(false))) == text);

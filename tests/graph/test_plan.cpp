@@ -311,7 +311,8 @@ TEST_CASE("a fused node runs as one kernel or node by node") {
   m.graph.nodes.push_back(node);
   m.output(m.op("exp", {Operand::of(2)}));
   for (bool fuse : {true, false})
-    CHECK(numbers(run_plan(m.graph, {array({0, 0, 0, 0}), array({0, 0, 0, 0})}, {.fuse = fuse})[0]) == Numbers{1, 1, 1, 1});
+    CHECK(numbers(run_plan(m.graph, {array({0, 0, 0, 0}), array({0, 0, 0, 0})}, {.fuse = fuse})[0]) ==
+          Numbers{1, 1, 1, 1});
   CHECK(make_plan(m.graph)->steps.size() == 2);
   CHECK(make_plan(m.graph, {.fuse = false})->steps.size() == 4);
   Context ctx;
@@ -359,8 +360,11 @@ TEST_CASE("arenas of typical nets stay within 5 % of the lower bound") {
     const int64_t channels = 8 << block / 2;
     const Operand weight = m.input({channels, m.graph.type(x).shape[1], 3, 3});
     const Operand first = m.op("relu", {m.op("conv2d", {x, weight, m.input({channels})}, {{"padding", Ints{1}}})});
-    const Operand second = m.op("conv2d", {first, m.input({channels, channels, 3, 3}), m.input({channels})}, {{"padding", Ints{1}}});
-    const Operand side = m.graph.type(x).shape[1] == channels ? x : m.op("conv2d", {x, m.input({channels, channels / 2, 1, 1}), Operand()});
+    const Operand second =
+        m.op("conv2d", {first, m.input({channels, channels, 3, 3}), m.input({channels})}, {{"padding", Ints{1}}});
+    const Operand side = m.graph.type(x).shape[1] == channels
+                             ? x
+                             : m.op("conv2d", {x, m.input({channels, channels / 2, 1, 1}), Operand()});
     x = m.op("relu", {m.op("add", {second, side})});
     if (block % 2) x = m.op("max_pool", {x}, {{"kernel_size", Ints{2, 2}}});
   }
@@ -459,12 +463,23 @@ TEST_CASE("random graphs give what they give eagerly, and their arenas are small
       const char* binary[] = {"add", "sub", "mul", "maximum"};
       try {
         switch (pick(6)) {
-          case 0: made.push_back(m.op(unary[pick(6)], {a})); break;
-          case 1: made.push_back(m.op(binary[pick(4)], {a, Operand::immediate(0.5)})); break;
-          case 2: made.push_back(m.op("t", {a})); break;
-          case 3: made.push_back(m.op("reshape", {a}, {{"shape", Ints{6, -1}}})); break;
-          case 4: made.push_back(m.op("softmax", {a}, {{"dim", int64_t(1)}})); break;
-          default: made.push_back(m.op(binary[pick(4)], {a, b}));
+          case 0:
+            made.push_back(m.op(unary[pick(6)], {a}));
+            break;
+          case 1:
+            made.push_back(m.op(binary[pick(4)], {a, Operand::immediate(0.5)}));
+            break;
+          case 2:
+            made.push_back(m.op("t", {a}));
+            break;
+          case 3:
+            made.push_back(m.op("reshape", {a}, {{"shape", Ints{6, -1}}}));
+            break;
+          case 4:
+            made.push_back(m.op("softmax", {a}, {{"dim", int64_t(1)}}));
+            break;
+          default:
+            made.push_back(m.op(binary[pick(4)], {a, b}));
         }
       } catch (const Error&) {
         continue;
@@ -522,7 +537,8 @@ TEST_CASE("packed weights give the same bits and follow the array") {
   for (const char* activation : {"", "relu", "tanh"}) {
     GraphMaker m;
     const Operand x = m.input({32, 72}), w = m.input({64, 72}), b = m.input({64});
-    m.output(*activation ? m.op("linear_act", {x, w, b}, {{"activation", std::string(activation)}}) : m.op("linear", {x, w, b}));
+    m.output(*activation ? m.op("linear_act", {x, w, b}, {{"activation", std::string(activation)}})
+                         : m.op("linear", {x, w, b}));
     check_packing(m.graph, 1);
   }
   GraphMaker m;
@@ -534,7 +550,8 @@ TEST_CASE("packed weights give the same bits and follow the array") {
 TEST_CASE("prepared kernels give the bits of the plain ones") {
   for (int64_t batch : {1, 3}) {
     GraphMaker m;
-    const Operand x = m.input({batch, 3, 9, 9}), w = m.input({4, 3, 3, 3}), b = m.input({4}), v = m.input({5, 4 * 49}), c = m.input({2, 5});
+    const Operand x = m.input({batch, 3, 9, 9}), w = m.input({4, 3, 3, 3}), b = m.input({4}), v = m.input({5, 4 * 49}),
+                  c = m.input({2, 5});
     const Operand y = m.op("conv_act", {x, w, b}, {{"activation", std::string("relu")}});
     const Operand flat = m.op("reshape", {y}, {{"shape", Ints{batch, 4 * 49}}});
     const Operand h = m.op("linear_act", {flat, v, Operand()}, {{"activation", std::string("tanh")}});
@@ -543,7 +560,8 @@ TEST_CASE("prepared kernels give the bits of the plain ones") {
     m.output(m.op("conv_by_weight", {x, y}, {{"size", Ints{3, 3}}}));
     Context ctx;
     std::vector<Value> values;
-    for (int32_t i : m.graph.inputs) values.push_back(test::run(ctx, "sin", {range(m.graph.nodes[size_t(i)].types[0].shape, 0.1, 0.37)}));
+    for (int32_t i : m.graph.inputs)
+      values.push_back(test::run(ctx, "sin", {range(m.graph.nodes[size_t(i)].types[0].shape, 0.1, 0.37)}));
     const Values expected = run_eagerly(ctx, m.graph, values);
     for (bool prepare : {true, false}) {
       const auto plan = make_plan(m.graph, {.prepare = prepare});

@@ -48,7 +48,8 @@ TEST_CASE("optimized random graphs run to the same bits with every option of the
     for (const Node& node : optimized.nodes) fused += node.kind == NodeKind::kFused;
     INFO("seed " << seed);
     // An op that refuses its values and leads to nothing is dropped with its error.
-    const std::string expected = results(without_dead_nodes(random.graph()), inputs, {.fuse = false, .in_place = false, .prepare = false});
+    const std::string expected =
+        results(without_dead_nodes(random.graph()), inputs, {.fuse = false, .in_place = false, .prepare = false});
     CHECK(results(optimized, inputs, {}) == expected);
     CHECK(results(optimized, inputs, {.in_place = false}) == expected);
     CHECK(results(optimized, inputs, {.fuse = false}) == expected);

@@ -159,7 +159,8 @@ TEST_CASE("buffer: requests beyond any machine are errors") {
   Context ctx;
   CHECK(error_text([&] {
           run(ctx, "add", {Value(tall), Value(broad)});
-        }) == "add: bad argument 'shape' (expected at most 2^56 elements, got 1073741824x1073741824, too many elements)");
+        }) ==
+        "add: bad argument 'shape' (expected at most 2^56 elements, got 1073741824x1073741824, too many elements)");
 }
 
 TEST_CASE("buffer: the handler is asked once before a request is given up") {

@@ -114,13 +114,13 @@ void check_shapes() {
   check<T>(shape(7, 1, 6, 1, one, {8, 3, 1, 1}, {8, 3, 1, 1}));
   check<T>(shape(9, 3, 5, 1, one, {7, 3}, {7, 3}));
   check<T>(shape(2, 3, 4, 1, one, {9, 3, 2, 1}, {10, 2, 3}));
-  check<T>(shape(2, 3, 4, 1, one, {11, 2, 3}, {13, 2, 5}));           // stride > kernel
+  check<T>(shape(2, 3, 4, 1, one, {11, 2, 3}, {13, 2, 5}));             // stride > kernel
   check<T>(shape(2, 4, 6, 2, one, {9, 3, 1, 2, 2}, {17, 3, 2, 1, 3}));  // groups, dilation
-  check<T>(shape(2, 6, 6, 6, one, {9, 3, 1, 1}, {16, 3, 1, 1}));      // depthwise
-  check<T>(shape(3, 5, 7, 1, one, {6, 1}, {11, 1}));                  // 1 x 1
-  check<T>(shape(3, 2, 3, 1, one, one, {40, 4, 3, 2, 2}));            // 1-d
-  check<T>(shape(2, 2, 3, 1, {5, 2, 2, 1}, {6, 3, 1, 1}, {7, 2}));    // 3-d
-  check<T>(shape(2, 3, 4, 1, one, {3, 3, 1, 4}, {3, 3, 1, 4}));       // padding wider than the kernel
+  check<T>(shape(2, 6, 6, 6, one, {9, 3, 1, 1}, {16, 3, 1, 1}));        // depthwise
+  check<T>(shape(3, 5, 7, 1, one, {6, 1}, {11, 1}));                    // 1 x 1
+  check<T>(shape(3, 2, 3, 1, one, one, {40, 4, 3, 2, 2}));              // 1-d
+  check<T>(shape(2, 2, 3, 1, {5, 2, 2, 1}, {6, 3, 1, 1}, {7, 2}));      // 3-d
+  check<T>(shape(2, 3, 4, 1, one, {3, 3, 1, 4}, {3, 3, 1, 4}));         // padding wider than the kernel
   check<T>(shape(1, 1, 1, 1, one, {1, 1}, {1, 1}));
   check<T>(shape(0, 3, 4, 1, one, {8, 3}, {8, 3}));
   check<T>(shape(2, 0, 4, 1, one, {8, 3}, {8, 3}));

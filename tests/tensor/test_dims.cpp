@@ -32,8 +32,12 @@ TEST_CASE("shapes: element counts are checked") {
   CHECK(checked_numel("f", {2, 3, 4}) == 24);
   CHECK(checked_numel("f", {2, 0, 4}) == 0);
   CHECK(checked_numel("f", {int64_t(1) << 56}) == int64_t(1) << 56);
-  CHECK(error_text([] { checked_numel("f", {2, -1}); }) == "f: bad argument 'shape' (expected sizes that are not negative, got 2x-1)");
-  CHECK(error_text([] { checked_numel("f", {0, -1}); }) == "f: bad argument 'shape' (expected sizes that are not negative, got 0x-1)");
+  CHECK(error_text([] {
+          checked_numel("f", {2, -1});
+        }) == "f: bad argument 'shape' (expected sizes that are not negative, got 2x-1)");
+  CHECK(error_text([] {
+          checked_numel("f", {0, -1});
+        }) == "f: bad argument 'shape' (expected sizes that are not negative, got 0x-1)");
   CHECK_THROWS_AS(checked_numel("f", {(int64_t(1) << 56) + 1}), Error);
   const int64_t large = int64_t(1) << 40;
   CHECK_THROWS_AS(checked_numel("f", {large, large}), Error);

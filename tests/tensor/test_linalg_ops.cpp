@@ -1,4 +1,5 @@
-// Solvers, products of unusual operands, and which gradients are computed. (Derivatives: tests/lua/test_registry_gradients.lua.)
+// Solvers, products of unusual operands, and which gradients are computed. (Derivatives:
+// tests/lua/test_registry_gradients.lua.)
 #include "tests/tensor/arrays.h"
 
 namespace pg::test {
@@ -28,9 +29,12 @@ TEST_CASE("solvers") {
   const Value l = run(ctx, "linalg_cholesky", {spd(4)});
   const auto product = numbers(run(ctx, "matmul", {l, run(ctx, "t", {l})})), want = numbers(spd(4));
   for (size_t i = 0; i < want.size(); ++i) CHECK(product[i] == doctest::Approx(want[i]));
-  CHECK(error_text([&] { run(ctx, "linalg_inv", {make_filled(Type{DType::kFloat64, {}, {2, 2}}, 1)}); }) ==
-        "linalg_inv: bad argument 'a' (expected invertible matrices, got a singular one)");
-  CHECK(!error_text([&] { run(ctx, "linalg_cholesky", {make_filled(Type{DType::kFloat64, {}, {2, 2}}, -1)}); }).empty());
+  CHECK(error_text([&] {
+          run(ctx, "linalg_inv", {make_filled(Type{DType::kFloat64, {}, {2, 2}}, 1)});
+        }) == "linalg_inv: bad argument 'a' (expected invertible matrices, got a singular one)");
+  CHECK(!error_text([&] {
+           run(ctx, "linalg_cholesky", {make_filled(Type{DType::kFloat64, {}, {2, 2}}, -1)});
+         }).empty());
 }
 
 TEST_CASE("no gradient is computed that nobody asked for") {
@@ -55,8 +59,9 @@ TEST_CASE("products of strided, broadcast and empty operands") {
   const Value empty = make_array(Type{DType::kFloat64, {}, {3, 0}});
   CHECK(numbers(run(ctx, "matmul", {empty, make_array(Type{DType::kFloat64, {}, {0, 2}})})) == Numbers(6, 0.0));
   CHECK(numbers(run(ctx, "matmul", {array({1, 2}, DType::kInt32), array({3, 4}, DType::kInt64)})) == Numbers{11});
-  CHECK(error_text([&] { run(ctx, "matmul", {a, b}); }) ==
-        "matmul: bad argument 'y' (expected 4 rows to go with 3x4, got float64 5x4 cpu)");
+  CHECK(error_text([&] {
+          run(ctx, "matmul", {a, b});
+        }) == "matmul: bad argument 'y' (expected 4 rows to go with 3x4, got float64 5x4 cpu)");
 }
 
 }  // namespace pg::test

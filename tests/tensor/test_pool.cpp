@@ -20,12 +20,10 @@ std::vector<T> numbers(int64_t n, unsigned seed = 1) {
   return v;
 }
 
-PoolShape shape(int64_t planes, std::array<int64_t, 3> in, std::array<int64_t, 3> kernel,
-                std::array<int64_t, 3> stride, std::array<int64_t, 3> pad, std::array<int64_t, 3> dilation,
-                bool ceil_mode) {
+PoolShape shape(int64_t planes, std::array<int64_t, 3> in, std::array<int64_t, 3> kernel, std::array<int64_t, 3> stride,
+                std::array<int64_t, 3> pad, std::array<int64_t, 3> dilation, bool ceil_mode) {
   PoolShape s{planes, in, kernel, {}, stride, pad, dilation};
-  for (int i = 0; i < 3; ++i)
-    s.out[i] = pool_out_dim(in[i], kernel[i], stride[i], pad[i], dilation[i], ceil_mode);
+  for (int i = 0; i < 3; ++i) s.out[i] = pool_out_dim(in[i], kernel[i], stride[i], pad[i], dilation[i], ceil_mode);
   return s;
 }
 
@@ -38,8 +36,7 @@ void visit(const PoolShape& s, int64_t z, int64_t y, int64_t x, F f) {
         const int64_t i = z * s.stride[0] - s.pad[0] + a * s.dilation[0];
         const int64_t j = y * s.stride[1] - s.pad[1] + b * s.dilation[1];
         const int64_t k = x * s.stride[2] - s.pad[2] + c * s.dilation[2];
-        if (i >= 0 && j >= 0 && k >= 0 && i < s.in[0] && j < s.in[1] && k < s.in[2])
-          f((i * s.in[1] + j) * s.in[2] + k);
+        if (i >= 0 && j >= 0 && k >= 0 && i < s.in[0] && j < s.in[1] && k < s.in[2]) f((i * s.in[1] + j) * s.in[2] + k);
       }
 }
 

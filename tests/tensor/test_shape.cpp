@@ -36,7 +36,9 @@ Values run(const char* name, std::vector<Value> in, AttrList attrs = {}) {
   while (in.size() < op.inputs.size()) in.emplace_back();
   return apply(ctx, op, in, make_attrs(op, attrs));
 }
-std::string first(const char* name, std::vector<Value> in, AttrList attrs = {}) { return show(run(name, in, attrs)[0]); }
+std::string first(const char* name, std::vector<Value> in, AttrList attrs = {}) {
+  return show(run(name, in, attrs)[0]);
+}
 std::string all(const char* name, std::vector<Value> in, AttrList attrs = {}) {
   std::string text;
   for (const Value& v : run(name, in, attrs)) text += (text.empty() ? "" : " | ") + show(v);
@@ -53,7 +55,8 @@ TEST_CASE("views and copies of shapes") {
   CHECK(show(t) == "3x2: 1 4 2 5 3 6");
   CHECK(first("reshape", {t}, {{"shape", Ints{-1}}}) == "6: 1 4 2 5 3 6");
   CHECK(first("flatten", {t}) == "6: 1 4 2 5 3 6");
-  CHECK(first("moveaxis", {range({1, 2, 3})}, {{"source", Ints{1}}, {"destination", Ints{-1}}}) == "2x3x1: 1 2 3 4 5 6");
+  CHECK(first("moveaxis", {range({1, 2, 3})}, {{"source", Ints{1}}, {"destination", Ints{-1}}}) ==
+        "2x3x1: 1 2 3 4 5 6");
   CHECK(first("expand", {tensor({2, 1}, {1, 2})}, {{"shape", Ints{2, -1, 2}}}) == "2x2x2: 1 1 2 2 1 1 2 2");
   CHECK(first("narrow", {x}, {{"dim", int64_t(2)}, {"start", int64_t(-2)}, {"length", int64_t(2)}}) == "2x2: 2 3 5 6");
   CHECK(first("select", {x}, {{"dim", int64_t(-1)}, {"index", int64_t(1)}}) == "2: 1 4");
@@ -73,7 +76,8 @@ TEST_CASE("joins, repeats, reorderings and padding") {
   CHECK(first("roll", {x}, {{"shifts", Ints{1}}}) == "2x3: 6 1 2 3 4 5");
   CHECK(first("pad", {x}, {{"pad", Ints{1, -1, 0, 1}}, {"value", 9.0}}) == "3x3: 9 1 2 9 4 5 9 9 9");
   CHECK(first("pad", {x}, {{"pad", Ints{2, 1}}, {"mode", std::string("reflect")}}) == "2x6: 3 2 1 2 3 2 6 5 4 5 6 5");
-  CHECK(first("pad", {t}, {{"pad", Ints{0, 0, 1, 1}}, {"mode", std::string("circular")}}) == "5x2: 3 6 1 4 2 5 3 6 1 4");
+  CHECK(first("pad", {t}, {{"pad", Ints{0, 0, 1, 1}}, {"mode", std::string("circular")}}) ==
+        "5x2: 3 6 1 4 2 5 3 6 1 4");
   CHECK(first("tril", {x}) == "2x3: 1 0 0 4 5 0");
   CHECK(first("triu", {x}, {{"diagonal", int64_t(1)}}) == "2x3: 0 2 3 0 0 6");
   CHECK(first("diagonal", {x}, {{"offset", int64_t(1)}}) == "2: 2 6");

@@ -60,7 +60,7 @@ TEST_CASE("tile: a chain of any length touches its elements and no others") {
       float two = 2;
       char* memory[] = {reinterpret_cast<char*>(x.data()), reinterpret_cast<char*>(y.data()),
                         reinterpret_cast<char*>(out.data() + 1), reinterpret_cast<char*>(&two)};
-      const Step steps[] = {step(ChainOp::kLoad, 0),      step(ChainOp::kMul, 3, true), step(ChainOp::kSubOf, 1),
+      const Step steps[] = {step(ChainOp::kLoad, 0),    step(ChainOp::kMul, 3, true), step(ChainOp::kSubOf, 1),
                             step(ChainOp::kMaximum, 0), step(ChainOp::kStore, 2),     step(ChainOp::kEnd)};
       run_chain(steps, memory, n, repeatable);
       bool right = out.front() == -1 && out.back() == -1;
@@ -80,10 +80,12 @@ TEST_CASE("tile: halves, bools and masks in chains") {
                       reinterpret_cast<char*>(mask.data()), reinterpret_cast<char*>(out.data()), nullptr};
     std::vector<float> wide(static_cast<size_t>(n));
     memory[4] = reinterpret_cast<char*>(wide.data());
-    const Step steps[] = {step(ChainOp::kLoadHalf, 0),   step(ChainOp::kStore, 4),    step(ChainOp::kLoadBFloat16, 1),
-                          step(ChainOp::kLt, 4),         step(ChainOp::kStoreBool, 2), step(ChainOp::kNot),
-                          step(ChainOp::kAnd, 2),        step(ChainOp::kOr, 2),        step(ChainOp::kFromBool),
-                          step(ChainOp::kWhere, 2, false, 4), step(ChainOp::kStoreHalf, 3), step(ChainOp::kEnd)};
+    const Step steps[] = {step(ChainOp::kLoadHalf, 0),     step(ChainOp::kStore, 4),
+                          step(ChainOp::kLoadBFloat16, 1), step(ChainOp::kLt, 4),
+                          step(ChainOp::kStoreBool, 2),    step(ChainOp::kNot),
+                          step(ChainOp::kAnd, 2),          step(ChainOp::kOr, 2),
+                          step(ChainOp::kFromBool),        step(ChainOp::kWhere, 2, false, 4),
+                          step(ChainOp::kStoreHalf, 3),    step(ChainOp::kEnd)};
     run_chain(steps, memory, n);
     CHECK(mask.back() == 7);
     for (size_t i = 0; i < size_t(n); ++i) {
@@ -98,7 +100,8 @@ TEST_CASE("tile: gathering agrees with a walk over indices") {
   const Dims shape{3, 4, 5};
   std::vector<int32_t> data(500);
   std::iota(data.begin(), data.end(), 0);
-  for (const Dims& strides : {Dims{20, 5, 1}, Dims{1, 3, 12}, Dims{0, 5, 1}, Dims{7, 0, 0}, Dims{40, 10, 2}, Dims{0, 0, 0}}) {
+  for (const Dims& strides :
+       {Dims{20, 5, 1}, Dims{1, 3, 12}, Dims{0, 5, 1}, Dims{7, 0, 0}, Dims{40, 10, 2}, Dims{0, 0, 0}}) {
     const Gather gather(reinterpret_cast<const char*>(data.data()), 4, shape, strides);
     for (const auto& [from, n] : {std::pair<int64_t, int64_t>{0, 60}, {1, 1}, {7, 22}, {59, 1}}) {
       std::vector<int32_t> out(size_t(n), -1);

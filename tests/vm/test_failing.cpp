@@ -1,5 +1,5 @@
-// The k-th allocation fails, for every k that a script makes: what it asks of Lua, and what the library asks of C++. Each
-// failure is an error that a host catches, and the state goes on.
+// The k-th allocation fails, for every k that a script makes: what it asks of Lua, and what the library asks of C++.
+// Each failure is an error that a host catches, and the state goes on.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -44,7 +44,9 @@ __attribute__((noinline)) void* operator new(size_t size) {
   if (!block) throw std::bad_alloc();
   return block;
 }
-__attribute__((noinline)) void* operator new(size_t size, const std::nothrow_t&) noexcept { return cpp.fails() ? nullptr : std::malloc(size ? size : 1); }
+__attribute__((noinline)) void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return cpp.fails() ? nullptr : std::malloc(size ? size : 1);
+}
 __attribute__((noinline)) void* operator new(size_t size, std::align_val_t alignment) {
   void* block = nullptr;
   if (cpp.fails() || posix_memalign(&block, std::max(size_t(alignment), sizeof(void*)), size)) throw std::bad_alloc();
@@ -211,8 +213,9 @@ bool fails_from_memory(const std::string& error) {
   return error.find("memory") != std::string::npos || error.find("bad_alloc") != std::string::npos;
 }
 
-// Bytes in use when everything dead has gone. Compiled traces keep the closures they were made from, and a frame's unused
-// slots hold what older frames left there: both go first. Each collection runs one level of finalizers, and what a dead Function kept goes at the next op.
+// Bytes in use when everything dead has gone. Compiled traces keep the closures they were made from, and a frame's
+// unused slots hold what older frames left there: both go first. Each collection runs one level of finalizers, and what
+// a dead Function kept goes at the next op.
 int64_t live_bytes(LuaState& L) {
   REQUIRE(L.run("jit.flush()") == "");
   for (int i = 0; i < 8; ++i) {

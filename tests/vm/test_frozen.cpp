@@ -88,7 +88,8 @@ TEST_CASE("one frozen graph in several threads, each with a Lua state of its own
   // Each run adds one to what it found; the last to finish leaves what it made.
   LuaState last;
   give(graph, last);
-  CHECK(last.run("local _, runs = graph:run(require('perigee').ones(1, 16)); assert(runs:item() >= 2 and runs:item() <= 410, runs:item())") == "");
+  CHECK(last.run("local _, runs = graph:run(require('perigee').ones(1, 16)); assert(runs:item() >= 2 and runs:item() "
+                 "<= 410, runs:item())") == "");
 }
 
 TEST_CASE("training and predicting runs of one frozen graph at once") {

@@ -21,7 +21,8 @@ class Script {
     char folder[] = "/tmp/perigee-interrupt-XXXXXX";
     folder_ = mkdtemp(folder);
     const std::string path = folder_ + "/script.lua";
-    std::ofstream(path) << "local pg = require 'perigee'\nlocal function begin() print('begun') io.flush() end\n" << text;
+    std::ofstream(path) << "local pg = require 'perigee'\nlocal function begin() print('begun') io.flush() end\n"
+                        << text;
     int in[2], out[2], err[2];
     REQUIRE(pipe(in) == 0);
     REQUIRE(pipe(out) == 0);
@@ -115,15 +116,24 @@ void ends(const std::string& text, const char* where = "script.lua:", bool works
 TEST_CASE("Ctrl-C ends a script that catches errors") {
   const char* const kTraceback = "stack traceback:\n\t";
   ends("begin() while true do pcall(function() return pg.ones(3) + 1 end) end print('on')", kTraceback);
-  ends("local function step() for i = 1, 100 do local t = {} end end begin() while true do pcall(step) end", kTraceback);
-  ends("local function forever() while true do pg.ones(3) end end "
-       "begin() while true do xpcall(forever, function() while true do end end) end", kTraceback);
-  ends("local function forever() while true do pg.ones(3) end end "
-       "begin() while true do coroutine.wrap(function() pcall(forever) end)() end", kTraceback);
-  ends("local function forever() while true do pg.ones(3):sum():item() end end "
-       "begin() for i = 1, 1000 do pcall(forever) end print('on')", kTraceback);
-  ends("local function deep(n) if n == 0 then begin() while true do pg.ones(3) end end pcall(deep, n - 1) deep(0) end "
-       "deep(100)", kTraceback);
+  ends("local function step() for i = 1, 100 do local t = {} end end begin() while true do pcall(step) end",
+       kTraceback);
+  ends(
+      "local function forever() while true do pg.ones(3) end end "
+      "begin() while true do xpcall(forever, function() while true do end end) end",
+      kTraceback);
+  ends(
+      "local function forever() while true do pg.ones(3) end end "
+      "begin() while true do coroutine.wrap(function() pcall(forever) end)() end",
+      kTraceback);
+  ends(
+      "local function forever() while true do pg.ones(3):sum():item() end end "
+      "begin() for i = 1, 1000 do pcall(forever) end print('on')",
+      kTraceback);
+  ends(
+      "local function deep(n) if n == 0 then begin() while true do pg.ones(3) end end pcall(deep, n - 1) deep(0) end "
+      "deep(100)",
+      kTraceback);
 }
 
 TEST_CASE("Ctrl-C ends compiled loops and says where they are") {

@@ -76,8 +76,8 @@ class Session {
     return -1;
   }
 
-  // Types Ctrl-D until the program goes. libedit makes the terminal raw only after it has shown the prompt; a Ctrl-D that
-  // comes in between ends up in the line, which Ctrl-C drops.
+  // Types Ctrl-D until the program goes. libedit makes the terminal raw only after it has shown the prompt; a Ctrl-D
+  // that comes in between ends up in the line, which Ctrl-C drops.
   int leave() {
     for (int tries = 0; tries < 30; ++tries) {
       usleep(300000);
@@ -177,7 +177,8 @@ TEST_CASE("Ctrl-C comes back to the prompt") {
   interrupt_loop(s, "pg.zeros(1):expand(2 ^ 40):sum()", 6);
   interrupt_loop(s, "local x = pg.rand(2000, 2000) while true do x:matmul(x) end", 7);
   interrupt_loop(s, "local x = pg.rand(2e6) while true do x:sort() end", 8);
-  interrupt_loop(s, "while true do pcall(pg.record, function() pg.pause(function() return pg.ones(3) + 1 end) end) end", 9);
+  interrupt_loop(s, "while true do pcall(pg.record, function() pg.pause(function() return pg.ones(3) + 1 end) end) end",
+                 9);
   s.answers("tostring(pg.is_recording()) .. tostring(pg.is_training())\n", "falsefalse");
   s.type("for i = 1, 10 do\n");
   REQUIRE(s.wait(">> "));

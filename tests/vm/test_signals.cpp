@@ -1,4 +1,5 @@
-// A host whose timer raises signals that run on the thread's own stack (no SA_ONSTACK), as game engines and profilers have them.
+// A host whose timer raises signals that run on the thread's own stack (no SA_ONSTACK), as game engines and profilers
+// have them.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/time.h>

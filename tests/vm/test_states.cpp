@@ -57,7 +57,8 @@ TEST_CASE("states in threads at once, while the number of threads changes") {
 TEST_CASE("a state may be closed by another thread than the one that used it") {
   LuaState L;
   CHECK(L.run(kTraining) == "");
-  CHECK(L.run("local pg = require 'perigee'; kept = pg.record(function() return pg.ones(9):attach_grad() * 2 end)") == "");
+  CHECK(L.run("local pg = require 'perigee'; kept = pg.record(function() return pg.ones(9):attach_grad() * 2 end)") ==
+        "");
   std::thread([&L] { lua_close(L.release()); }).join();
 }
 
