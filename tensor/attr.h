@@ -44,7 +44,11 @@ struct AttrDef {
   bool optional = false;  // may be absent without a default
   double min = -1e300, max = 1e300;
   std::vector<const char*> choices = {};  // of a kString
+  // Of a kInts, what scripts may give besides:
+  bool from_tensor = false;    // a tensor of integers, whose values are read
+  bool padding_names = false;  // "valid" for {0}, "same" for {kSamePadding}, which OpDef::complete replaces
 };
+inline constexpr int64_t kSamePadding = INT64_MIN;
 
 // The attribute values of one application. Copying is cheap when there are none.
 class Attrs {

@@ -99,6 +99,7 @@ Registry& registry() {
     auto* r = new Registry;
     add_all_ops(*r);
     add_all_cpu_kernels(*r);
+    for (const NamedOp* use = NamedOp::first; use; use = use->next) r->require(use->name);
     return r;
   }();
   return *instance;
@@ -162,6 +163,23 @@ Attrs make_attrs(const OpDef& op, AttrList given) {
     attrs[size_t(i)] = value;
   }
   return attrs;
+}
+
+bool over_rows(const OpDef& op, int rank, Attrs& attrs) {
+  const AttrReader c(op, attrs);
+  for (size_t i = 0; i < op.attrs.size(); ++i) {
+    const AttrDef& def = op.attrs[i];
+    if (def.kind == AttrKind::kDim) {
+      if (attrs[i].index() == 0 || rank == 0) return false;
+      attrs[i] = int64_t(c.dim(def.name, rank) + 2);
+    } else if (def.kind == AttrKind::kDims) {
+      Ints dims;
+      for (int64_t d : c.dims(def.name, rank)) dims.push_back(d + 2);
+      if (dims.empty()) return false;
+      attrs[i] = std::move(dims);
+    }
+  }
+  return true;
 }
 
 namespace {

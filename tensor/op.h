@@ -1,6 +1,7 @@
 // OpDef: one op, one row of data. Everything else (Lua functions and methods, argument checks, help,
 // files, tests, gradients) loops over the registry.
 #pragma once
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -18,11 +19,11 @@ struct OpDef;
 enum Traits : uint32_t {
   kPointwise = 1 << 0,  // inputs broadcast; numbers allowed; dtype by `result`; infer may be null
   kReduction = 1 << 1,
-  kView = 1 << 2,    // `view` gives an alias of input 1
-  kRandom = 1 << 3,  // has an AttrDef of kind kRandom; takes one tick when applied
-  kEffect = 1 << 4,  // must not be dropped, merged or reordered
-  kNoGrad = 1 << 5,  // not differentiable: outputs are constants to the tape
-  kCommutative = 1 << 6,
+  kView = 1 << 2,           // `view` gives an alias of input 1
+  kRandom = 1 << 3,         // has an AttrDef of kind kRandom; takes one tick when applied
+  kEffect = 1 << 4,         // must not be dropped, merged or reordered
+  kNoGrad = 1 << 5,         // not differentiable: outputs are constants to the tape
+  kCommutative = 1 << 6,    // f(x, y) has the bits of f(y, x), all NaNs taken for one
   kDynamicShape = 1 << 7,   // the output's shape depends on values (infer gives -1 dims): eager only
   kInPlace = 1 << 8,        // output i may reuse the buffer of input i when it is uniquely owned and of the same type
   kHidden = 1 << 9,         // part of another op's derivative or decomposition; not shown to scripts
@@ -30,6 +31,24 @@ enum Traits : uint32_t {
   kNumberOk = 1 << 11,      // inputs may be numbers though the op is not pointwise (they become 0-dim tensors)
   kWeakNumber = 1 << 12,    // the last input may be a number and stays one (Infer::is_number); kernels get a 0-dim view
   kListOutput = 1 << 13,    // any number of outputs, which scripts get as one array table
+  // What graph passes ask. An op without one is left as it is. tests/tensor/test_traits.cpp checks them by running the
+  // ops.
+  kTotal = 1 << 14,       // no element of its operands is refused; see cannot_fail for views and pointwise ops
+  kRefuses = 1 << 15,     // pointwise: refuses some integers as input 2 (a divisor of 0, a negative exponent)
+  kIdempotent = 1 << 16,  // f(f(x)) is f(x)
+  kInvolution = 1 << 17,  // f(f(x)) is x, where f(x) has the dtype of x
+  kReshape = 1 << 18,     // the elements of input 1 in their order, under the shape of the result
+  kPermute = 1 << 19,     // a view of input 1 with its dims in another order
+  kExpand = 1 << 20,      // a view of input 1, broadcast to the shape of the result
+  kCopies = 1 << 21,      // with kView: scripts ask for new elements, which a view stands in for where it can
+  kRowwise = 1 << 22,     // over rows of its one input, with one dim more in front, it gives the rows; see over_rows
+  kPick = 1 << 23,        // reads a table at the positions in its other input, the one that takes only integers
+  kProduct = 1 << 24,     // the matrix product of its two inputs, a 1-dim one as a row or a column
+  kChannels = 1 << 25,    // a linear map of (x, weight, bias or none); where the ranks of weight and result are equal,
+                          // dim 2 of the result, dim 1 of weight and the dim of bias are its channels
+  kCheap = 1 << 26,       // to compute output 1 again costs no more than to read it
+  kUnset = 1 << 27,       // the elements are not determined: applied twice it may give others
+  kIndexing = 1 << 28,  // x[…] or x[…] = value: files may hold it though hidden, scripts may not change what it reads
 };
 
 // How a pointwise op's dtype follows from its promoted inputs.
@@ -126,6 +145,15 @@ using ViewFn = bool (*)(ViewArgs& c);
 using GradFn = Var (*)(Vjp& c);
 using GradAllFn = void (*)(Vjp& c);
 using DecomposeFn = std::vector<Var> (*)(Rule& c);
+using FillFn = double (*)(const AttrReader& c);
+using CompleteFn = void (*)(Context& ctx, const OpDef& op, std::span<const Value> inputs, Attrs& attrs);
+
+// An activation as the end of the kernel of a product: the attributes of linear_act and conv_act.
+struct Epilogue {
+  const char* activation;
+  double slope = 0.01;
+};
+using EpilogueFn = Epilogue (*)(const AttrReader& c);
 
 struct OpDef {
   const char* name;
@@ -146,6 +174,11 @@ struct OpDef {
   // With kInPlace: the input definitions that the outputs rewrite, in the order of the outputs. Empty: output i
   // rewrites input i.
   std::vector<int> in_place = {};
+  FillFn fill = nullptr;          // the number that all elements are; null: no fill
+  EpilogueFn epilogue = nullptr;  // of an activation that products can end with
+  // Of such a product: the op for both. Its first attributes are those of the product.
+  const OpDef& (*with_epilogue)() = nullptr;
+  CompleteFn complete = nullptr;  // where a script calls the op: sets attributes that depend on the inputs
   int version = 1;
 
   // Filled by the registry.
@@ -179,6 +212,30 @@ class Registry {
 };
 Registry& registry();
 
+// A string literal as a template argument.
+template <size_t N>
+struct OpName {
+  char text[N];
+  constexpr OpName(const char (&s)[N]) { std::copy_n(s, N, text); }  // NOLINT
+};
+
+// Every name that C++ asks for is in this list before main. registry() throws when one of them has no row.
+struct NamedOp {
+  const char* name;
+  const NamedOp* next;
+  explicit NamedOp(const char* text) : name(text), next(first) { first = this; }
+  static inline constinit const NamedOp* first = nullptr;
+};
+template <OpName name>
+inline const NamedOp named_op{name.text};
+
+template <OpName name>
+const OpDef& op_named() {
+  [[maybe_unused]] static constexpr const NamedOp* kUse = &named_op<name>;
+  static const OpDef& def = registry().require(name.text);
+  return def;
+}
+
 // The nearest name within two edits or sharing a long prefix; empty when nothing is near.
 std::string suggest(std::string_view name, std::span<const std::string_view> known);
 
@@ -188,6 +245,15 @@ Attrs make_attrs(const OpDef& op, AttrList given = {});
 
 // The flattened input, of `count`, whose buffer output i may take (see OpDef::in_place).
 size_t rewritten_input(const OpDef& op, size_t count, size_t i);
+
+// Whether the op gives a result of this dtype whatever its operands hold.
+inline bool cannot_fail(const OpDef& op, DType result) {
+  return op.view || op.has(kTotal) || (op.has(kPointwise) && (is_float(result) || !op.has(kRefuses)));
+}
+
+// Of an op with kRowwise: the attributes for all rows at once, where `attrs` are those for one of `rank` dims. Dims
+// count from the new one on. False where they name no dim of the row.
+bool over_rows(const OpDef& op, int rank, Attrs& attrs);
 
 // Index of the input definition that flattened input i of `count` belongs to.
 int input_definition(const OpDef& op, size_t count, size_t i);

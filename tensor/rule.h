@@ -27,19 +27,6 @@ class Var {
   Value value_;
 };
 
-// A string literal as a template argument.
-template <size_t N>
-struct OpName {
-  char text[N];
-  constexpr OpName(const char (&s)[N]) { std::copy_n(s, N, text); }  // NOLINT
-};
-
-template <OpName name>
-const OpDef& op_named() {
-  static const OpDef& def = registry().require(name.text);
-  return def;
-}
-
 Values apply_vars(const OpDef& op, std::initializer_list<Var> inputs, AttrList attrs);
 Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs);
 

@@ -216,5 +216,16 @@ function t.run(args, input)
   return t.shell("cd '" .. t.root .. "' && " .. environment .. "'" .. t.program .. "' " .. args, input)
 end
 
+-- Runs the script once for each name of a pass, in a process that leaves it out and verifies what the others make.
+-- By default with all passes (""), without each of them, and without "all".
+function t.without_passes(script, names)
+  for _, mode in ipairs{"gcstress", "guard"} do t.skip_in(mode, "processes of their own") end
+  for _, name in ipairs(names or {"", "all", unpack(require("perigee").testing.pass_names())}) do
+    local command = "cd '%s' && PERIGEE_VERIFY_PASSES=1 PERIGEE_VERIFY_PLANS=1 PERIGEE_DISABLE_PASSES=%s '%s' -"
+    local out, err, code = t.shell(command:format(t.root, name, t.program), script)
+    t.check(code == 0, "without '" .. name .. "': " .. out .. err)
+  end
+end
+
 t.status_of, t.exists = status_of, exists
 return t

@@ -105,10 +105,10 @@ Ints read_tensor_ints(const OpDef& op, const AttrDef& def, State& state, const V
   return out;
 }
 
-Ints read_padding_name(lua_State* L, State& state, const OpDef& op, int i) {
-  const std::string text = check_string(L, state, i, op.name, "padding");
+Ints read_padding_name(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
+  const std::string text = check_string(L, state, i, op.name, def.name);
   if (text != "same" && text != "valid")
-    bad_argument(op.name, "padding", "whole numbers, \"same\" or \"valid\"", '"' + text + '"');
+    bad_argument(op.name, def.name, "whole numbers, \"same\" or \"valid\"", '"' + text + '"');
   return {text == "same" ? kSamePadding : 0};
 }
 
@@ -368,10 +368,7 @@ OpBinding make_binding(const OpDef& op) {
 
 void read_arguments(lua_State* L, State& state, const OpBinding& binding, int first, Call& call) {
   Reader(L, state, binding, call).read(first);
-}
-
-bool takes_padding_names(const OpDef& op) {
-  return !std::strncmp(op.name, "conv", 4) && op.name[4] >= '1' && op.name[4] <= '3';
+  if (binding.op->complete) binding.op->complete(state.ctx, *binding.op, call.inputs, call.attrs);
 }
 
 namespace {
@@ -396,7 +393,7 @@ AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const Attr
     case AttrKind::kDevice:
       return check_device(L, state, i, op.name, def.name);
     case AttrKind::kInts:
-      if (lua_isuserdata(L, i) && !std::strcmp(op.name, "repeat_interleave"))
+      if (lua_isuserdata(L, i) && def.from_tensor)
         if (to_box(L, state, i)) return read_tensor_ints(op, def, state, check_value(L, state, i, op.name, def.name));
       [[fallthrough]];
     case AttrKind::kDims:
@@ -417,8 +414,7 @@ AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const Attr
 
 AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
   if (lua_isnil(L, i)) return def.fallback;
-  if (lua_type(L, i) == LUA_TSTRING && takes_padding_names(op) && !std::strcmp(def.name, "padding"))
-    return read_padding_name(L, state, op, i);
+  if (lua_type(L, i) == LUA_TSTRING && def.padding_names) return read_padding_name(L, state, op, def, i);
   AttrValue value = read_unchecked(L, state, op, def, i);
   check_attr(op, def, value);
   return value;

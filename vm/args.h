@@ -19,10 +19,6 @@ struct OpBinding {
 };
 OpBinding make_binding(const OpDef& op);
 
-// conv1d, conv2d and conv3d: their padding may be "valid", or "same", which reads as this until the weight is known.
-bool takes_padding_names(const OpDef& op);
-inline constexpr int64_t kSamePadding = INT64_MIN;
-
 struct Call {
   SmallVector<Value, 4> inputs;  // flattened
   Attrs attrs;

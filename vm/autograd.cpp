@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "graph/io/model_names.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"
@@ -194,8 +195,7 @@ int get_requires_grad(lua_State* L, State& state) {
 int grad_state(lua_State* L, State& state) {
   TapeNode* leaf = leaf_of(touched(L, state, 1, "grad_state"));
   if (!leaf) return lua_pushnil(L), 1;
-  static const char* const names[] = {"null", "write", "add"};
-  lua_pushstring(L, names[int(leaf->req)]);
+  lua_pushstring(L, kRequestNames[int(leaf->req)]);
   lua_pushboolean(L, state.trace ? state.trace->fresh(*leaf) : leaf->fresh);
   return 2;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "graph/io/model_file.h"
+#include "graph/io/model_names.h"
 #include "graph/passes/passes.h"
 #include "tensor/io/file.h"
 #include "vm/args.h"
@@ -394,14 +395,13 @@ void push_type(lua_State* L, const Type& type) {
 
 // inputs(model) → {name=, role=, shape=, dtype=, device=, written=, …} by input
 int push_inputs(lua_State* L, State&) {
-  static const char* const kRoles[] = {"argument", "parameter", "state"};
   const Model& model = check_model(L, 1);
   lua_createtable(L, int(model.inputs.size()), 0);
   for (size_t k = 0; k < model.inputs.size(); ++k) {
     const ModelInput& input = model.inputs[k];
     push_type(L, model.input_type(k));
     lua_pushlstring(L, input.name.data(), input.name.size()), lua_setfield(L, -2, "name");
-    lua_pushstring(L, kRoles[int(input.role)]), lua_setfield(L, -2, "role");
+    lua_pushstring(L, kRoleNames[int(input.role)]), lua_setfield(L, -2, "role");
     lua_pushstring(L, request_name(input.req)), lua_setfield(L, -2, "grad_req");
     lua_pushboolean(L, input.differentiable), lua_setfield(L, -2, "differentiable");
     lua_pushboolean(L, input.constant), lua_setfield(L, -2, "constant");

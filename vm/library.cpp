@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "graph/passes/passes.h"
 #include "tensor/buffer.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -109,6 +110,7 @@ void push_inputs(lua_State* L, const OpDef& op) {
 void push_attr_rows(lua_State* L, const OpDef& op) {
   static const char* const kinds[] = {"bool", "int",    "float", "string", "dtype", "device",
                                       "ints", "floats", "dim",   "dims",   "random"};
+  static_assert(std::size(kinds) == size_t(AttrKind::kRandom) + 1);
   lua_createtable(L, int(op.attrs.size()), 0);
   for (size_t i = 0; i < op.attrs.size(); ++i) {
     const AttrDef& def = op.attrs[i];
@@ -177,6 +179,16 @@ int op_names(lua_State* L, State&) {
   return 1;
 }
 
+// pass_names() → the names of the passes, in the order in which they run
+int pass_names(lua_State* L, State&) {
+  lua_newtable(L);
+  for (const Pass& pass : passes()) {
+    lua_pushstring(L, pass.name);
+    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+  }
+  return 1;
+}
+
 int open_core(lua_State* L, State& state) {
   open_box(L, state);
   lua_pop(L, 1);
@@ -219,7 +231,8 @@ void open_library(lua_State* L, State& state) {
   lua_pushstring(L, PERIGEE_VERSION);
   lua_setfield(L, -2, "version");
   lua_getfield(L, -1, "testing");
-  register_functions(L, state, {{"op_row", entry<op_row>}, {"op_names", entry<op_names>}});
+  register_functions(L, state,
+                     {{"op_row", entry<op_row>}, {"op_names", entry<op_names>}, {"pass_names", entry<pass_names>}});
   lua_pop(L, 1);
 }
 

@@ -1,6 +1,5 @@
 // Lua functions, methods and operators of all ops, derived from the registry.
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <vector>
@@ -78,72 +77,8 @@ int call_op(lua_State* L, State& state) {
   return push_outputs(L, state, *binding.op, out);
 }
 
-// As many classes as the largest label says.
-int64_t count_classes(State& state, const OpDef& op, const Value& labels, int64_t base) {
-  if (labels.numel() == 0) bad_argument(op.name, "num_classes", "a value where x is empty", "nil");
-  const OpDef& amax = *registry().find("amax");
-  Value x = labels;
-  const Value largest = apply(state.ctx, amax, std::span(&x, 1), make_attrs(amax))[0];
-  const Value host = to_contiguous(state.ctx, to_device(state.ctx, largest.detached(), Device{}));
-  return std::max<int64_t>(1, int64_t(load_number(host.dtype(), host.array().data())) - base + 1);
-}
-
-bool counts_classes(const OpDef& op) { return !std::strcmp(op.name, "one_hot"); }
-
-// one_hot: without num_classes the values of x say how many there are.
-int call_one_hot(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding<counts_classes>(L);
-  const OpDef& op = *binding.op;
-  state.update_modes();
-  Call call;
-  read_arguments(L, state, binding, 1, call);
-  AttrValue& classes = call.attrs[size_t(op.attr_index("num_classes"))];
-  if (std::holds_alternative<std::monostate>(classes) && call.inputs[0].is_array())  // infer refuses what is none
-    classes =
-        count_classes(state, op, call.inputs[0], std::get<int64_t>(call.attrs[size_t(op.attr_index("index_base"))]));
-  Values out = apply_or_collect(L, state, op, call.inputs, call.attrs);
-  return push_outputs(L, state, op, out);
-}
-
-int64_t of_dim(const Ints& list, int d) { return list.size() == 1 ? list[0] : list[size_t(d)]; }
-
-// Zeros on both sides so that the output has the size of x, as the weight's kernel asks for.
-Ints same_padding(const OpDef& op, const Call& call) {
-  const Value& weight = call.inputs[1];
-  const Ints& stride = std::get<Ints>(call.attrs[size_t(op.attr_index("stride"))]);
-  const Ints& dilation = std::get<Ints>(call.attrs[size_t(op.attr_index("dilation"))]);
-  const int dims = std::max(weight.rank() - 2, 0);
-  const bool fits = (dilation.size() == 1 || int(dilation.size()) == dims);
-  if (std::any_of(stride.begin(), stride.end(), [](int64_t s) { return s != 1; }))
-    bad_argument(op.name, "padding", "numbers where stride is not 1", "\"same\"");
-  Ints out;
-  for (int d = 0; fits && d < dims; ++d) {
-    const int64_t reach = of_dim(dilation, d) * (weight.shape()[d + 2] - 1);
-    if (reach % 2)
-      bad_argument(op.name, "padding", "numbers for a kernel of even size, whose two sides differ (x:pad takes both)",
-                   "\"same\"");
-    out.push_back(reach / 2);
-  }
-  return out.empty() ? Ints{0} : out;
-}
-
-int call_conv(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding<takes_padding_names>(L);
-  const OpDef& op = *binding.op;
-  state.update_modes();
-  Call call;
-  read_arguments(L, state, binding, 1, call);
-  AttrValue& padding = call.attrs[size_t(op.attr_index("padding"))];
-  const bool same = std::get<Ints>(padding) == Ints{kSamePadding};
-  if (same) padding = call.inputs[1].is_array() ? same_padding(op, call) : Ints{0};  // infer refuses what is none
-  Values out = apply_or_collect(L, state, op, call.inputs, call.attrs);
-  return push_outputs(L, state, op, out);
-}
-
-// select, narrow and unbind are indexing reads like x[…]: their results refuse in-place changes.
-bool is_read(const OpDef& op) {
-  return !std::strcmp(op.name, "select") || !std::strcmp(op.name, "narrow") || !std::strcmp(op.name, "unbind");
-}
+// What is read as x[…] refuses in-place changes.
+bool is_read(const OpDef& op) { return op.has(kIndexing); }
 
 // Of the box on top of the stack.
 void mark_read(lua_State* L, State& state, const Value& whole) {
@@ -298,10 +233,7 @@ int named_in_place(lua_State* L, State& state) {
   return run_as(state, name.c_str(), [&] { return call(L, state); });
 }
 
-lua_CFunction function_of(const OpDef& op) {
-  if (takes_padding_names(op)) return entry<call_conv>;
-  return is_read(op) ? entry<call_read> : counts_classes(op) ? entry<call_one_hot> : entry<call_op>;
-}
+lua_CFunction function_of(const OpDef& op) { return is_read(op) ? entry<call_read> : entry<call_op>; }
 
 void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) {
   lua_pushlightuserdata(L, &state);
@@ -315,11 +247,9 @@ int refuse_order(lua_State*, State&) {
       "tensor of booleans");
 }
 
-void set_operator(lua_State* L, State& state, const char* event, const char* op) {
-  if (const OpDef* def = registry().find(op)) {
-    push_closure(L, state, *def, !std::strcmp(event, "__unm") ? entry<call_negation> : entry<call_operator>);
-    lua_setfield(L, -2, event);
-  }
+void set_operator(lua_State* L, State& state, const char* event, const OpDef& op) {
+  push_closure(L, state, op, is_operator(op) ? entry<call_operator> : entry<call_negation>);
+  lua_setfield(L, -2, event);
 }
 
 }  // namespace
@@ -353,13 +283,13 @@ void open_ops(lua_State* L, State& state) {
   lua_setfield(L, -3, "tensor_methods");
   lua_setfield(L, -2, "ops");
   kTensorMetatable.push_table(L);
-  set_operator(L, state, "__add", "add");
-  set_operator(L, state, "__sub", "sub");
-  set_operator(L, state, "__mul", "mul");
-  set_operator(L, state, "__div", "div");
-  set_operator(L, state, "__mod", "remainder");
-  set_operator(L, state, "__pow", "pow");
-  set_operator(L, state, "__unm", "neg");
+  set_operator(L, state, "__add", op_named<"add">());
+  set_operator(L, state, "__sub", op_named<"sub">());
+  set_operator(L, state, "__mul", op_named<"mul">());
+  set_operator(L, state, "__div", op_named<"div">());
+  set_operator(L, state, "__mod", op_named<"remainder">());
+  set_operator(L, state, "__pow", op_named<"pow">());
+  set_operator(L, state, "__unm", op_named<"neg">());
   register_functions(L, state, {{"__lt", entry<refuse_order>}, {"__le", entry<refuse_order>}});
   lua_pop(L, 1);
 }

@@ -9,7 +9,7 @@ Value copied(const Value& value) {
   const Value whole = to_contiguous(ctx, value.detached());
   if (!(whole.array_ref() == value.array_ref())) return whole;
   Value in[] = {whole};
-  return apply(ctx, registry().require("clone"), in, {})[0];
+  return apply(ctx, op_named<"clone">(), in, {})[0];
 }
 
 void walk(const Tree& tree, FunctionRef<void(const Tree&)> f) {

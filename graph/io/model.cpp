@@ -312,10 +312,7 @@ int32_t Model::find_input(std::string_view input) const {
   return -1;
 }
 
-bool is_for_programs(const OpDef& op) {
-  static constexpr std::string_view kIndexing[] = {"slice", "slice_assign", "mask_assign", "index_assign"};
-  return !op.has(kHidden) || std::find(std::begin(kIndexing), std::end(kIndexing), op.name) != std::end(kIndexing);
-}
+bool is_for_programs(const OpDef& op) { return !op.has(kHidden) || op.has(kIndexing); }
 
 void verify(const Model& model, bool hidden_ops) {
   const Graph& graph = model.graph;

@@ -14,6 +14,10 @@ inline constexpr const char* kRequestNames[] = {"null", "write", "add"};
 inline constexpr const char* kGuardNames[] = {"dim", "rank", "dtype", "device", "requires_grad", "outputs"};
 inline constexpr const char* kKindNames[] = {"input", "constant", "op",    "fused",    "cond",  "loop",
                                              "leaf",  "detach",   "write", "gradient", "custom"};
+static_assert(std::size(kRoleNames) == size_t(ModelInput::Role::kState) + 1);
+static_assert(std::size(kRequestNames) == size_t(GradReq::kAdd) + 1);
+static_assert(std::size(kGuardNames) == size_t(TypeGuard::kOutputs) + 1);
+static_assert(std::size(kKindNames) == size_t(NodeKind::kCustom) + 1);
 
 // The first version of the format that has nodes of this kind, or all that a graph and its bodies hold.
 int version_of(NodeKind kind);

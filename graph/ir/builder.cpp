@@ -216,7 +216,7 @@ Values GraphBuilder::add_rows(Context& ctx, const OpDef& add, std::span<Value> i
 
 Values GraphBuilder::apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& given) {
   const bool tracing = stage_ == Stage::kTrace;
-  if (!unlimited_.empty() && op.name == std::string_view("add") && inputs.size() == 2)
+  if (!unlimited_.empty() && &op == &op_named<"add">() && inputs.size() == 2)
     if (const Value* steps = steps_of(inputs[0])) return add_rows(ctx, op, inputs, Value(*steps));
   if (op.has(kDynamicShape))
     fail(op.name,

@@ -109,7 +109,12 @@ struct Node {
   std::string name;                 // of kInput: "data", "body.1.weight"; of kCustom: the Function's name;
                                     // of kCond and kLoop: "foreach"
 
-  bool is(const char* op_name) const { return kind == NodeKind::kOp && std::string_view(op->name) == op_name; }
+  // Whether it applies one of these ops.
+  template <OpName... names>
+  bool is() const {
+    return kind == NodeKind::kOp && ((op == &op_named<names>()) || ...);
+  }
+  bool has(Traits trait) const { return kind == NodeKind::kOp && op->has(trait); }
 };
 
 // What the script read of a type while it was traced. The trace holds only for types that give the same. A node always

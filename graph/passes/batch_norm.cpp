@@ -31,7 +31,7 @@ class BatchNorms {
   Graph run() {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       const Node& old = rewrite_.old(i);
-      const bool candidate = old.is("scale_shift") && old.types[0].device.is_cpu() && is_plain(old);
+      const bool candidate = old.is<"scale_shift">() && old.types[0].device.is_cpu() && is_plain(old);
       const bool alone = candidate && uses_[size_t(old.inputs[0].node)] == 1;
       Node node = rewrite_.take(i);
       if (!candidate || !(alone ? fold(i, node) || expand(i, node) : expand(i, node)))
@@ -53,12 +53,8 @@ class BatchNorms {
     return true;
   }
 
-  Operand emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs = {}) {
-    const OpDef& def = registry().require(op);
-    return emit(def, {inputs.begin(), inputs.size()}, make_attrs(def, attrs));
-  }
-  Operand emit(const OpDef& op, std::span<const Operand> inputs, Attrs attrs) {
-    return Operand::of(rewrite_.append(make_node(graph(), op, inputs, std::move(attrs), line_)));
+  Operand multiplied(const Operand& x, const Operand& by, const Operand& plus) {
+    return rewrite_.emit<"add">({rewrite_.emit<"mul">({x, by}, {}, line_), plus}, {}, line_);
   }
 
   // v, one element a channel, as a column before `trailing` dims of size 1.
@@ -66,19 +62,13 @@ class BatchNorms {
     if (trailing == 0) return v;
     Ints shape(size_t(trailing) + 1, 1);
     shape[0] = graph().type(v).shape[0];
-    return emit("reshape_to", {v}, {{"shape", shape}});
-  }
-
-  // Where the channels of a product are dim 2 of its result.
-  static bool is_product(const Node& node) {
-    const int rank = node.types[0].shape.size();
-    if (node.is("linear")) return rank == 2;
-    return (node.is("conv1d") && rank == 3) || (node.is("conv2d") && rank == 4) || (node.is("conv3d") && rank == 5);
+    return rewrite_.emit<"reshape_to">({v}, {{"shape", shape}}, line_);
   }
 
   bool fold(size_t i, const Node& node) {
     const Node product = graph().node(node.inputs[0]);
-    if (!is_product(product)) return false;
+    if (!product.has(kChannels) || product.types[0].shape.size() != graph().type(product.inputs[1]).shape.size())
+      return false;
     const Operand &weight = product.inputs[1], &bias = product.inputs[2], &scale = node.inputs[1],
                   &shift = node.inputs[2];
     const Node& source = graph().node(weight);
@@ -87,9 +77,10 @@ class BatchNorms {
     const Dims shape = graph().type(weight).shape;
     if (!constant && numel(shape) * kCheaper > numel(node.types[0].shape)) return false;
     line_ = product.line;
-    const Operand scaled = emit("mul", {weight, column(scale, shape.size() - 1)});
-    const Operand moved = bias.is_none() ? shift : emit("add", {emit("mul", {bias, scale}), shift});
-    rewrite_.replace(i, 0, emit(*product.op, Operands{product.inputs[0], scaled, moved}, product.attrs));
+    const Operand scaled = rewrite_.emit<"mul">({weight, column(scale, shape.size() - 1)}, {}, line_);
+    const Operand moved = bias.is_none() ? shift : multiplied(bias, scale, shift);
+    rewrite_.replace(i, 0,
+                     rewrite_.emit(*product.op, Operands{product.inputs[0], scaled, moved}, product.attrs, line_));
     return true;
   }
 
@@ -101,7 +92,7 @@ class BatchNorms {
     line_ = node.line;
     const int trailing = node.types[0].shape.size() - 2;
     const Operand scale = column(node.inputs[1], trailing), shift = column(node.inputs[2], trailing);
-    rewrite_.replace(i, 0, emit("add", {emit("mul", {node.inputs[0], scale}), shift}));
+    rewrite_.replace(i, 0, multiplied(node.inputs[0], scale, shift));
     return true;
   }
 

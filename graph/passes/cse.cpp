@@ -25,13 +25,6 @@ size_t hash_of(const Operand& operand) {
   return hash;
 }
 
-// The winner of maximum and minimum among equal zeros or NaNs depends on the order, and so do the bits of logaddexp.
-bool commutes(const Node& node) {
-  if (!node.op->has(kCommutative) || node.inputs.size() != 2) return false;
-  if (!is_float(node.types[0].dtype)) return true;
-  return !node.is("maximum") && !node.is("minimum") && !node.is("logaddexp");
-}
-
 std::string_view bytes(const Value& v) {
   return {static_cast<const char*>(v.array().data()), bytes_of(v.type()).count()};
 }
@@ -49,7 +42,7 @@ size_t hash_of(const Node& node) {
                                : std::hash<const void*>()(node.constant.array_ref().get()));
   size_t operands = 0;
   for (const Operand& operand : node.inputs) {
-    if (node.kind == NodeKind::kOp && commutes(node))
+    if (node.has(kCommutative))
       operands += hash_of(operand);
     else
       mix(operands, hash_of(operand));
@@ -69,7 +62,7 @@ bool same_operands(const Node& a, const Node& b) {
   };
   bool same = true;
   for (size_t i = 0; i < a.inputs.size(); ++i) same &= equal(a.inputs[i], b.inputs[i]);
-  return same || (commutes(a) && equal(a.inputs[0], b.inputs[1]) && equal(a.inputs[1], b.inputs[0]));
+  return same || (a.has(kCommutative) && equal(a.inputs[0], b.inputs[1]) && equal(a.inputs[1], b.inputs[0]));
 }
 
 bool same(const Node& a, const Node& b) {

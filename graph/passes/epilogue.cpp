@@ -4,8 +4,6 @@
 // Only where nobody else reads the value in between, and in the dtype of the product. The bits stay: the kernels add
 // the bias to the finished sum and apply the op's own activation. A bias is attached in float32 and float64 alone (the
 // other floats would round once less) and where the product runs in the same kernel with it.
-#include <cstring>
-
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -22,7 +20,7 @@ class Epilogues {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       Node node = rewrite_.take(i);
       if (node.kind == NodeKind::kOp && node.types.size() == 1 && node.types[0].device.is_cpu()) {
-        if (node.is("add"))
+        if (node.is<"add">())
           add_bias(node);
         else
           add_activation(node);
@@ -46,24 +44,14 @@ class Epilogues {
     return node.types[0] == reader.types[0] ? &node : nullptr;
   }
 
-  static const char* activation_name(const Node& node) {
-    for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "silu"})
-      if (node.is(name)) return name;
-    if (!node.is("gelu")) return nullptr;
-    return std::get<std::string>(node.attrs[0]) == "tanh" ? "gelu_tanh" : "gelu";
-  }
-
   void add_activation(Node& node) {
-    const char* activation = activation_name(node);
-    if (!activation) return;
+    if (!node.op->epilogue) return;
     const Node* product = only_producer(node.inputs[0], node);
-    if (!product) return;
-    const bool conv = product->is("conv1d") || product->is("conv2d") || product->is("conv3d");
-    if (!conv && !product->is("linear")) return;
-    const OpDef& op = registry().require(conv ? "conv_act" : "linear_act");
-    Attrs attrs = make_attrs(op, {{"activation", std::string(activation)}});
-    for (size_t k = 0; k < product->attrs.size(); ++k) attrs[k] = product->attrs[k];  // the first of conv_act
-    if (!std::strcmp(activation, "leaky_relu")) attrs[size_t(op.attr_index("slope"))] = node.attrs[0];
+    if (!product || !product->op->with_epilogue) return;
+    const OpDef& op = product->op->with_epilogue();
+    const Epilogue end = node.op->epilogue(AttrReader(*node.op, node.attrs));
+    Attrs attrs = make_attrs(op, {{"activation", std::string(end.activation)}, {"slope", end.slope}});
+    for (size_t k = 0; k < product->attrs.size(); ++k) attrs[k] = product->attrs[k];
     node = make_node(graph(), op, Operands(product->inputs), std::move(attrs),
                      product->line >= 0 ? product->line : node.line);
   }
@@ -82,7 +70,7 @@ class Epilogues {
       if (type.dtype != node.types[0].dtype || type.shape.size() != 1) continue;
       Operand x, weight;
       if (!read_product(*product, x, weight) || graph().type(weight).shape[0] != type.shape[0]) continue;
-      node = make_node(graph(), registry().require("linear"), Operands{x, weight, bias}, {}, node.line);
+      node = make_node(graph(), op_named<"linear">(), Operands{x, weight, bias}, {}, node.line);
       return;
     }
   }
@@ -90,19 +78,19 @@ class Epilogues {
   // Products run in another kernel on views than linear does.
   bool is_view(const Operand& operand) const {
     const Node& node = graph().node(operand);
-    return node.kind == NodeKind::kOp && node.op->view && !node.is("reshape_to");
+    return node.kind == NodeKind::kOp && node.op->view && !node.op->has(kReshape);
   }
 
   // linear without bias, or the product of a matrix or vector with a transposed matrix: what linear computes.
   bool read_product(const Node& product, Operand& x, Operand& weight) const {
     x = product.inputs[0];
-    if (product.is("linear") && product.inputs[2].is_none()) {
+    if (product.is<"linear">() && product.inputs[2].is_none()) {
       weight = product.inputs[1];
       return true;
     }
-    if (!product.is("matmul") || !product.inputs[1].is_node() || graph().type(x).shape.size() > 2) return false;
+    if (!product.is<"matmul">() || !product.inputs[1].is_node() || graph().type(x).shape.size() > 2) return false;
     const Node& transposed = graph().node(product.inputs[1]);
-    if (!transposed.is("permute") || transposed.types[0].shape.size() != 2) return false;
+    if (!transposed.is<"permute">() || transposed.types[0].shape.size() != 2) return false;
     weight = transposed.inputs[0];
     if (is_view(x) || is_view(weight)) return false;
     return graph().type(x).dtype == product.types[0].dtype && graph().type(weight).dtype == product.types[0].dtype;

@@ -13,12 +13,6 @@ namespace {
 
 constexpr Bytes kFoldBytes = Bytes(64 << 10), kMaxFoldBytes = Bytes(16 << 20), kViewBytes = Bytes(1 << 10);
 
-bool is_filling(const Node& node) {
-  for (const char* name : {"full", "zeros", "ones", "full_like", "zeros_like", "ones_like"})
-    if (node.is(name)) return true;
-  return false;
-}
-
 // The values of the operands when all are known.
 std::optional<SmallVector<Value, 4>> known_operands(const Graph& graph, const Node& node) {
   SmallVector<Value, 4> values;
@@ -61,7 +55,7 @@ bool scatters(const Node& node, std::span<const Value> inputs) {
 }
 
 std::optional<Values> fold_node(const Graph& graph, const Node& node) {
-  if (!is_pure(node) || is_filling(node)) return std::nullopt;
+  if (!is_pure(node) || node.op->fill) return std::nullopt;
   const auto inputs = known_operands(graph, node);
   if (!inputs || !pays(node, *inputs)) return std::nullopt;
   if (bytes_of(node.types[0]) > kViewBytes && scatters(node, *inputs)) return std::nullopt;
@@ -75,8 +69,7 @@ std::optional<Values> fold_node(const Graph& graph, const Node& node) {
 }  // namespace
 
 bool is_pure(const Node& node) {
-  return node.kind == NodeKind::kOp && !(node.op->traits & (kEffect | kRandom | kDynamicShape)) && !node.is("empty") &&
-         !node.is("empty_like");
+  return node.kind == NodeKind::kOp && !(node.op->traits & (kEffect | kRandom | kDynamicShape | kUnset));
 }
 
 std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs) try {

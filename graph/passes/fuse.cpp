@@ -90,7 +90,7 @@ class Grouping {
   }
 
   // A view costs nothing outside, where it may stay one.
-  static bool computes(const Node& node) { return node.kind == NodeKind::kOp && (!node.op->view || node.is("to")); }
+  static bool computes(const Node& node) { return node.kind == NodeKind::kOp && !is_view(node); }
 
   bool on_one_device(const Node& node) const {
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Operand& operand) {
@@ -311,8 +311,7 @@ class Writer {
   void keep_line(Node& node, Graph& body, Node& fused) {
     const int32_t line = node.line;
     if (line < 0) return;
-    const bool refuses = !is_float(node.types[0].dtype) &&
-                         (node.is("floor_divide") || node.is("remainder") || node.is("fmod") || node.is("pow"));
+    const bool refuses = node.has(kRefuses) && !is_float(node.types[0].dtype);
     if (!refusing_ || refuses) fused.line = line;
     refusing_ |= refuses;
     body.lines.push_back(rewrite_.graph().lines[size_t(line)]);

@@ -13,7 +13,7 @@ Graph materialize(Graph graph) {
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
-    if (node.is("full") && node.types[0].device.is_cpu() && bytes_of(node.types[0]) <= kBytes)
+    if (filled_with(node) && node.types[0].device.is_cpu() && bytes_of(node.types[0]) <= kBytes)
       if (const auto result = evaluate(node, {})) {
         Node constant;
         constant.kind = NodeKind::kConstant;

@@ -49,7 +49,7 @@ class Recompute {
   const Plan& plan(const Operand& value) const { return plans_[size_t(value.node)]; }
 
   static bool is_cheap(const Node& node) {
-    return (node.is("relu") || node.is("add") || node.is("batch_norm_train")) && node.types[0].device.is_cpu() &&
+    return node.has(kCheap) && node.types[0].device.is_cpu() &&
            (node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64);
   }
 
@@ -117,15 +117,15 @@ class Recompute {
       return is_planned(o, at) ? made_again(o) : make(o, at);
     };
     Operands inputs;
-    if (node.is("batch_norm_train")) {
+    if (node.is<"batch_norm_train">()) {
       const Operand mean = rewrite_.translated(Operand::of(size_t(value.node), 1)),
                     rstd = rewrite_.translated(Operand::of(size_t(value.node), 2));
       inputs = {have(node.inputs[0]), mean, rstd, have(node.inputs[3]), have(node.inputs[4])};
     } else {
       for (const Operand& operand : node.inputs) inputs.push_back(have(operand));
     }
-    const OpDef& op = node.is("batch_norm_train") ? registry().require("batch_norm_apply") : *node.op;
-    return Operand::of(rewrite_.append(make_node(rewrite_.graph(), op, inputs, make_attrs(op, {}), node.line)));
+    const OpDef& op = node.is<"batch_norm_train">() ? op_named<"batch_norm_apply">() : *node.op;
+    return rewrite_.emit(op, inputs, make_attrs(op), node.line);
   }
 
   const Graph source_;

@@ -100,6 +100,17 @@ Node Rewrite::take(size_t i) {
   return node;
 }
 
+bool is_view(const Node& node) { return node.kind == NodeKind::kOp && node.op->view && !node.op->has(kCopies); }
+
+std::optional<double> filled_with(const Node& node) {
+  if (node.kind != NodeKind::kOp || !node.op->fill || !node.inputs.empty()) return std::nullopt;
+  return node.op->fill(AttrReader(*node.op, node.attrs));
+}
+
+Operand Rewrite::emit(const OpDef& op, std::span<const Operand> inputs, Attrs attrs, int32_t line) {
+  return Operand::of(append(make_node(to_, op, inputs, std::move(attrs), line)));
+}
+
 size_t Rewrite::append(Node node) {
   to_.nodes.push_back(std::move(node));
   return to_.nodes.size() - 1;

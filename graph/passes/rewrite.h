@@ -24,6 +24,12 @@ bool same_attrs(const Node& a, const Node& b);
 // Equal as programs.
 bool same_graph(const Graph& a, const Graph& b);
 
+// Ops that show elements without computing.
+bool is_view(const Node& node);
+
+// The number that all elements are, of a node that reads nothing.
+std::optional<double> filled_with(const Node& node);
+
 class Rewrite {
  public:
   explicit Rewrite(Graph from);
@@ -40,6 +46,16 @@ class Rewrite {
 
   // Appends a node; answers its index.
   size_t append(Node node);
+  // Appends an application of an op.
+  Operand emit(const OpDef& op, std::span<const Operand> inputs, Attrs attrs, int32_t line = -1);
+  template <OpName name>
+  Operand emit(std::span<const Operand> inputs, AttrList attrs = {}, int32_t line = -1) {
+    return emit(op_named<name>(), inputs, make_attrs(op_named<name>(), attrs), line);
+  }
+  template <OpName name>
+  Operand emit(std::initializer_list<Operand> inputs, AttrList attrs = {}, int32_t line = -1) {
+    return emit<name>(std::span(inputs.begin(), inputs.size()), attrs, line);
+  }
   // Says that the outputs of old node i are those of new node `at`, or one by one another operand of the same type.
   void keep(size_t i, size_t at);
   void replace(size_t i, size_t output, const Operand& by);

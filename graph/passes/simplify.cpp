@@ -40,7 +40,7 @@ bool same_dtype(const Simplifier& s, const Operand& x, const Node& node) {
 
 // The operand of the `neg` behind an operand, computed in the dtype of the node.
 Operand negated(const Simplifier& s, const Operand& x, const Node& node) {
-  const Node* neg = s.producer(x, "neg");
+  const Node* neg = s.producer<"neg">(x);
   return neg && same_dtype(s, x, node) ? neg->inputs[0] : none();
 }
 
@@ -54,7 +54,7 @@ Operand simplify_add(Simplifier& s, const Node& node) {
   for (size_t at : {1u, 0u}) {
     const Operand y = negated(s, node.inputs[at], node);
     const Operand& x = node.inputs[1 - at];
-    if (!y.is_none() && x.is_node() && same_dtype(s, x, node)) return s.emit("sub", {x, y});
+    if (!y.is_none() && x.is_node() && same_dtype(s, x, node)) return s.emit<"sub">({x, y});
   }
   return none();
 }
@@ -64,7 +64,7 @@ Operand simplify_sub(Simplifier& s, const Node& node) {
   if (!x.is_none()) return x;
   const Operand y = negated(s, node.inputs[1], node);
   if (!y.is_none() && node.inputs[0].is_node() && same_dtype(s, node.inputs[0], node))
-    return s.emit("add", {node.inputs[0], y});
+    return s.emit<"add">({node.inputs[0], y});
   return none();
 }
 
@@ -73,43 +73,42 @@ Operand simplify_mul(Simplifier& s, const Node& node) {
     const Operand x = other_if(s, node, at, 1);
     if (!x.is_none()) return x;
     if (is_number(node.inputs[at], -1) && keeps_type(s, node.inputs[1 - at], node) && is_float(node.types[0].dtype))
-      return s.emit("neg", {node.inputs[1 - at]});
+      return s.emit<"neg">({node.inputs[1 - at]});
   }
   const Operand x = negated(s, node.inputs[0], node), y = negated(s, node.inputs[1], node);
-  return x.is_none() || y.is_none() ? none() : s.emit("mul", {x, y});
+  return x.is_none() || y.is_none() ? none() : s.emit<"mul">({x, y});
 }
 
 Operand simplify_div(Simplifier& s, const Node& node) {
   const Operand same = other_if(s, node, 1, 1);
   if (!same.is_none()) return same;
   const Operand x = negated(s, node.inputs[0], node), y = negated(s, node.inputs[1], node);
-  return x.is_none() || y.is_none() ? none() : s.emit("div", {x, y});
+  return x.is_none() || y.is_none() ? none() : s.emit<"div">({x, y});
 }
 
-// With a common exponent the kernels take powers of 2 for squares; of one element the exponent is not common.
 Operand simplify_pow(Simplifier& s, const Node& node) {
   const Operand same = other_if(s, node, 1, 1);
   if (!same.is_none()) return same;
   const Operand& x = node.inputs[0];
   const bool square = is_number(node.inputs[1], 2) && keeps_type(s, x, node) && is_float(node.types[0].dtype);
-  return square && numel(node.types[0].shape) != 1 ? s.emit("square", {x}) : none();
+  return square ? s.emit<"square">({x}) : none();
 }
 
 // neg(neg(x)), logical_not(logical_not(x)) of a bool.
 Operand simplify_involution(Simplifier& s, const Node& node) {
-  const Node* inner = s.producer(node.inputs[0], node.op->name);
+  const Node* inner = s.producer(node.inputs[0], *node.op);
   return inner && keeps_type(s, inner->inputs[0], node) ? inner->inputs[0] : none();
 }
 
 // relu(relu(x)), abs(abs(x)), floor(floor(x)).
 Operand simplify_idempotent(Simplifier& s, const Node& node) {
-  return s.producer(node.inputs[0], node.op->name) && keeps_type(s, node.inputs[0], node) ? node.inputs[0] : none();
+  return s.producer(node.inputs[0], *node.op) && keeps_type(s, node.inputs[0], node) ? node.inputs[0] : none();
 }
 
 Operand simplify_relu_grad(Simplifier& s, const Node& node) {
   const Operand &dy = node.inputs[0], &y = node.inputs[1];
   if (is_zero(dy) && y.is_node() && s.type(y).shape == node.types[0].shape) return s.full(node.types[0], 0);
-  const Node* inner = s.producer(dy, "relu_grad");
+  const Node* inner = s.producer<"relu_grad">(dy);
   return inner && inner->inputs[1] == y && keeps_type(s, dy, node) ? dy : none();
 }
 
@@ -124,9 +123,9 @@ Operand simplify_where(Simplifier& s, const Node& node) {
       return s.full(node.types[0], number);
     }
   }
-  const Node* inverse = s.producer(condition, "logical_not");
+  const Node* inverse = s.producer<"logical_not">(condition);
   if (!inverse || s.type(inverse->inputs[0]).dtype != DType::kBool) return none();
-  return s.emit("where", {inverse->inputs[0], y, x});
+  return s.emit<"where">({inverse->inputs[0], y, x});
 }
 
 // Whether every value of a stands unchanged among those of b.
@@ -143,7 +142,7 @@ bool holds_all(DType a, DType b) {
 // to(to(x)): one conversion where the first changed no value and the second does not treat its kind in another way
 // (integers wrap where floats saturate).
 Operand simplify_to(Simplifier& s, const Node& node) {
-  const Node* first = s.producer(node.inputs[0], "to");
+  const Node* first = s.producer<"to">(node.inputs[0]);
   if (!first) return none();
   const Operand x = first->inputs[0];
   const Type &a = s.type(x), &b = s.type(node.inputs[0]), &c = node.types[0];
@@ -151,13 +150,11 @@ Operand simplify_to(Simplifier& s, const Node& node) {
   const bool alike = is_float(a.dtype) == is_float(b.dtype) || is_float(c.dtype) || c.dtype == DType::kBool ||
                      holds_all(a.dtype, c.dtype);
   if (!alike) return none();
-  return a == c ? x : s.emit("to", {x}, {{"dtype", c.dtype}});
+  return a == c ? x : s.emit<"to">({x}, {{"dtype", c.dtype}});
 }
 
 Operand simplify_fill(Simplifier& s, const Node& node) {
-  const bool ones = node.is("ones") || node.is("ones_like");
-  const int at = node.op->attr_index("value");
-  return s.full(node.types[0], at >= 0 ? std::get<double>(node.attrs[size_t(at)]) : ones ? 1 : 0);
+  return s.full(node.types[0], node.op->fill(AttrReader(*node.op, node.attrs)));
 }
 
 // Sums of zeros.
@@ -168,7 +165,7 @@ Operand simplify_sum(Simplifier& s, const Node& node) {
 
 // What a pointwise op makes of operands that are one number each is one number.
 Operand simplify_known(Simplifier& s, const Node& node) {
-  if (!node.types[0].device.is_cpu() || node.is("pow") || !is_pure(node)) return none();
+  if (!node.types[0].device.is_cpu() || !is_pure(node)) return none();
   Node small = node;
   small.types.clear();
   SmallVector<Value, 4> values;
@@ -195,8 +192,8 @@ Operand simplify_known(Simplifier& s, const Node& node) {
 
 // The source of an operand that pointwise ops may read directly: what was expanded, or got leading dims of size 1.
 Operand unexpanded(const Simplifier& s, const Operand& x) {
-  if (const Node* node = s.producer(x, "broadcast_to")) return node->inputs[0];
-  const Node* node = s.producer(x, "reshape_to");
+  if (const Node* node = s.producer<"broadcast_to">(x)) return node->inputs[0];
+  const Node* node = s.producer<"reshape_to">(x);
   if (!node) return x;
   const Dims &from = s.type(node->inputs[0]).shape, &to = node->types[0].shape;
   const int extra = to.size() - from.size();
@@ -234,9 +231,8 @@ std::optional<double> number_everywhere(const Simplifier& s, const Operand& oper
   const Node& node = s.graph().node(operand);
   const DType dtype = node.types[size_t(operand.output)].dtype;
   double number;
-  if (node.is("full")) {
-    const double given = std::get<double>(node.attrs[size_t(node.op->attr_index("value"))]);
-    number = item(make_scalar(given, dtype));
+  if (const auto given = filled_with(node)) {
+    number = item(make_scalar(*given, dtype));
   } else if (node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && numel(node.types[0].shape) == 1) {
     number = item(node.constant);
   } else {
@@ -246,45 +242,37 @@ std::optional<double> number_everywhere(const Simplifier& s, const Operand& oper
   return number;
 }
 
-const Node* Simplifier::producer(const Operand& operand, const char* op) const {
+const Node* Simplifier::producer(const Operand& operand, const OpDef& op) const {
   if (!operand.is_node()) return nullptr;
   const Node& node = graph_.node(operand);
-  return node.is(op) ? &node : nullptr;
+  return node.kind == NodeKind::kOp && node.op == &op ? &node : nullptr;
 }
 
 bool Simplifier::is_dense(const Operand& operand) const {
   const Node& node = graph_.node(operand);
-  if (node.kind != NodeKind::kOp || !node.op->view || node.is("contiguous")) return true;
-  return node.is("reshape_to") && is_dense(node.inputs[0]);
+  if (node.kind != NodeKind::kOp || !node.op->view || node.is<"contiguous">()) return true;
+  return node.is<"reshape_to">() && is_dense(node.inputs[0]);
 }
-
-Operand Simplifier::emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs) {
-  const OpDef& def = registry().require(op);
-  return emit(make_node(graph_, def, {inputs.begin(), inputs.size()}, make_attrs(def, attrs), line));
-}
-
-Operand Simplifier::emit(Node node) { return simplified(std::move(node)); }
 
 Operand Simplifier::full(const Type& type, double value) {
-  return emit("full", {},
-              {{"shape", Ints(type.shape.begin(), type.shape.end())},
-               {"value", value},
-               {"dtype", type.dtype},
-               {"device", type.device}});
+  return emit<"full">({}, {{"shape", Ints(type.shape.begin(), type.shape.end())},
+                           {"value", value},
+                           {"dtype", type.dtype},
+                           {"device", type.device}});
 }
 
 Operand Simplifier::reshape(const Operand& x, const Dims& shape) {
   if (type(x).shape == shape) return x;
-  return emit("reshape_to", {x}, {{"shape", Ints(shape.begin(), shape.end())}});
+  return emit<"reshape_to">({x}, {{"shape", Ints(shape.begin(), shape.end())}});
 }
 
-// f(expand(x)) is expand(f(x)), where the exponent of pow stays common.
+// f(expand(x)) is expand(f(x)).
 Operand expand_after(Simplifier& s, const Node& node) {
-  if (node.is("pow") || !s.read_elementwise) return {};
+  if (!s.read_elementwise) return {};
   Operands inputs = node.inputs;
   bool any = false;
   for (Operand& operand : inputs) {
-    const Node* expanded = s.producer(operand, "broadcast_to");
+    const Node* expanded = s.producer<"broadcast_to">(operand);
     if (expanded) operand = expanded->inputs[0];
     any |= expanded != nullptr;
   }
@@ -293,7 +281,7 @@ Operand expand_after(Simplifier& s, const Node& node) {
   if (inner.types[0].dtype != node.types[0].dtype || numel(inner.types[0].shape) >= numel(node.types[0].shape))
     return {};
   const Dims& shape = node.types[0].shape;
-  return s.emit("broadcast_to", {s.emit(inner)}, {{"shape", Ints(shape.begin(), shape.end())}});
+  return s.emit<"broadcast_to">({s.simplified(inner)}, {{"shape", Ints(shape.begin(), shape.end())}});
 }
 
 // Expansions that a pointwise op does by itself, and numbers in place of tensors that are one everywhere.
@@ -317,19 +305,24 @@ Operand simplify_any_pointwise(Simplifier& s, const Node& node) {
   if (!changed) return expand_after(s, node);
   Node better = node;
   better.inputs = inputs;
-  return s.emit(std::move(better));
+  return s.simplified(std::move(better));
 }
 
 std::span<const SimplifyRow> arithmetic_rules() {
   static constexpr SimplifyRow kRows[] = {
-      {"add", simplify_add},          {"sub", simplify_sub},         {"mul", simplify_mul},
-      {"div", simplify_div},          {"pow", simplify_pow},         {"neg", simplify_involution},
-      {"abs", simplify_idempotent},   {"relu", simplify_idempotent}, {"logical_not", simplify_involution},
-      {"floor", simplify_idempotent}, {"ceil", simplify_idempotent}, {"round", simplify_idempotent},
-      {"trunc", simplify_idempotent}, {"sign", simplify_idempotent}, {"relu_grad", simplify_relu_grad},
-      {"where", simplify_where},      {"to", simplify_to},           {"zeros", simplify_fill},
-      {"ones", simplify_fill},        {"zeros_like", simplify_fill}, {"ones_like", simplify_fill},
-      {"full_like", simplify_fill},   {"sum", simplify_sum},         {"sum_to", simplify_sum},
+      {one_of<"add">, simplify_add},
+      {one_of<"sub">, simplify_sub},
+      {one_of<"mul">, simplify_mul},
+      {one_of<"div">, simplify_div},
+      {one_of<"pow">, simplify_pow},
+      {one_of<"relu_grad">, simplify_relu_grad},
+      {one_of<"where">, simplify_where},
+      {one_of<"to">, simplify_to},
+      {one_of<"sum", "sum_to">, simplify_sum},
+      {any_with<kInvolution>, simplify_involution},
+      {any_with<kIdempotent>, simplify_idempotent},
+      {[](const OpDef& op) { return op.fill != nullptr; }, simplify_fill},
+      {any_with<kPointwise>, simplify_any_pointwise},
   };
   return kRows;
 }
@@ -340,13 +333,10 @@ namespace {
 const std::vector<std::vector<SimplifyRule>>& rules_by_id() {
   static const auto* table = [] {
     auto* rules = new std::vector<std::vector<SimplifyRule>>(registry().ops().size());
-    for (const auto& rows : {arithmetic_rules(), view_rules()})
-      for (const SimplifyRow& row : rows) (*rules)[size_t(registry().require(row.op).id)].push_back(row.rule);
-    for (const OpDef* op : registry().ops()) {
-      if (op->view && op->outputs.size() == 1 && !op->has(kListOutput))
-        (*rules)[size_t(op->id)].push_back(simplify_any_view);
-      if (op->has(kPointwise)) (*rules)[size_t(op->id)].push_back(simplify_any_pointwise);
-    }
+    for (const OpDef* op : registry().ops())
+      for (const auto& rows : {arithmetic_rules(), view_rules()})
+        for (const SimplifyRow& row : rows)
+          if (row.applies(*op)) (*rules)[size_t(op->id)].push_back(row.rule);
     return rules;
   }();
   return *table;

@@ -16,11 +16,18 @@ class Simplifier {
   const Type& type(const Operand& operand) const { return graph_.type(operand); }
 
   // The op node behind an operand when it is one of that op, else null. Not to be held while something is emitted.
-  const Node* producer(const Operand& operand, const char* op) const;
+  const Node* producer(const Operand& operand, const OpDef& op) const;
+  template <OpName name>
+  const Node* producer(const Operand& operand) const {
+    return producer(operand, op_named<name>());
+  }
 
   // An application of an op, simplified in turn.
-  Operand emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs = {});
-  Operand emit(Node node);
+  template <OpName name>
+  Operand emit(std::initializer_list<Operand> inputs, AttrList attrs = {}) {
+    const OpDef& op = op_named<name>();
+    return simplified(make_node(graph_, op, {inputs.begin(), inputs.size()}, make_attrs(op, attrs), line));
+  }
   Operand full(const Type& type, double value);
   Operand reshape(const Operand& x, const Dims& shape);
 
@@ -43,13 +50,19 @@ class Simplifier {
 // Answers what the (only) output of the node can be instead, of the same type; kNone where the rule does not apply.
 using SimplifyRule = Operand (*)(Simplifier& s, const Node& node);
 struct SimplifyRow {
-  const char* op;
+  bool (*applies)(const OpDef& op);
   SimplifyRule rule;
 };
+template <OpName... names>
+bool one_of(const OpDef& op) {
+  return ((&op == &op_named<names>()) || ...);
+}
+template <Traits trait>
+bool any_with(const OpDef& op) {
+  return op.has(trait);
+}
 std::span<const SimplifyRow> view_rules();
 std::span<const SimplifyRow> arithmetic_rules();
-Operand simplify_any_view(Simplifier& s, const Node& node);
-Operand simplify_any_pointwise(Simplifier& s, const Node& node);
 
 // The number that every element of an operand is known to be.
 std::optional<double> number_everywhere(const Simplifier& s, const Operand& operand);

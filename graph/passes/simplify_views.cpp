@@ -14,14 +14,14 @@ Ints to_ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
 Operand simplify_reshape(Simplifier& s, const Node& node) {
   Operand x = node.inputs[0];
   // Behind a view the first change of shape may have been a copy.
-  if (const Node* inner = s.producer(x, "reshape_to"); inner && (s.read_elementwise || s.is_dense(inner->inputs[0])))
+  if (const Node* inner = s.producer<"reshape_to">(x); inner && (s.read_elementwise || s.is_dense(inner->inputs[0])))
     x = inner->inputs[0];
   const Dims& shape = node.types[0].shape;
   if (s.type(x).shape == shape) return x;
-  if (const auto number = number_everywhere(s, x); number && s.producer(x, "full"))
+  if (const auto number = number_everywhere(s, x); number && s.producer<"full">(x))
     return s.full(node.types[0], *number);
-  if (node.is("reshape_to") && x == node.inputs[0]) return {};
-  return s.emit("reshape_to", {x}, {{"shape", to_ints(shape)}});
+  if (node.is<"reshape_to">() && x == node.inputs[0]) return {};
+  return s.emit<"reshape_to">({x}, {{"shape", to_ints(shape)}});
 }
 
 // Which dim of the input each dim of the output is: the op's own view of an array whose strides are the places of its
@@ -54,36 +54,36 @@ bool moves_nothing(const Dims& order, const Dims& shape) {
 Operand simplify_permute(Simplifier& s, const Node& node) {
   Operand x = node.inputs[0];
   Dims order = order_of(node, s.type(x));
-  if (const Node* inner = s.producer(x, "permute")) {
+  if (const Node* inner = s.producer<"permute">(x)) {
     const Dims before = order_of(*inner, s.type(inner->inputs[0]));
     for (int64_t& d : order) d = before[int(d)];
     x = inner->inputs[0];
   }
   if (is_identity(order)) return x;
   if (moves_nothing(order, s.type(x).shape)) return s.reshape(x, node.types[0].shape);
-  if (s.producer(x, "full")) return s.full(node.types[0], *number_everywhere(s, x));
-  if (node.is("permute") && x == node.inputs[0]) return {};
-  return s.emit("permute", {x}, {{"dims", user_dims(order)}});
+  if (s.producer<"full">(x)) return s.full(node.types[0], *number_everywhere(s, x));
+  if (node.is<"permute">() && x == node.inputs[0]) return {};
+  return s.emit<"permute">({x}, {{"dims", user_dims(order)}});
 }
 
 Operand simplify_expand(Simplifier& s, const Node& node) {
   Operand x = node.inputs[0];
-  if (const Node* inner = s.producer(x, "broadcast_to")) x = inner->inputs[0];
+  if (const Node* inner = s.producer<"broadcast_to">(x)) x = inner->inputs[0];
   const Dims& shape = node.types[0].shape;
   if (s.type(x).shape == shape) return x;
   const auto number = number_everywhere(s, x);
   if (number) return s.full(node.types[0], *number);
   if (numel(shape) == numel(s.type(x).shape)) return s.reshape(x, shape);
   // Leading dims of size 1 come with the expansion.
-  if (const Node* inner = s.producer(x, "reshape_to")) {
+  if (const Node* inner = s.producer<"reshape_to">(x)) {
     const Dims from = s.type(inner->inputs[0]).shape, to = inner->types[0].shape;
     const int extra = to.size() - from.size();
     bool leading = extra > 0;
     for (int d = 0; leading && d < to.size(); ++d) leading = to[d] == (d < extra ? 1 : from[d - extra]);
     if (leading) x = inner->inputs[0];
   }
-  if (node.is("broadcast_to") && x == node.inputs[0]) return {};
-  return s.emit("broadcast_to", {x}, {{"shape", to_ints(shape)}});
+  if (node.is<"broadcast_to">() && x == node.inputs[0]) return {};
+  return s.emit<"broadcast_to">({x}, {{"shape", to_ints(shape)}});
 }
 
 // sum_to where nothing is summed.
@@ -100,11 +100,9 @@ Operand simplify_copy(Simplifier& s, const Node& node) {
   return s.read_elementwise || s.is_dense(node.inputs[0]) ? node.inputs[0] : Operand();
 }
 
-}  // namespace
-
 // A view that has the type and the layout of what it views is that: detach, dropout that drops nothing, a slice of all.
 Operand simplify_any_view(Simplifier& s, const Node& node) {
-  if (node.is("contiguous")) return {};
+  if (node.is<"contiguous">()) return {};
   const Type& type = s.type(node.inputs[0]);
   if (!(type == node.types[0])) return {};
   const Ref<Array> like = Array::make(type);
@@ -115,14 +113,15 @@ Operand simplify_any_view(Simplifier& s, const Node& node) {
   return node.inputs[0];
 }
 
+bool shows_one(const OpDef& op) { return op.view && op.outputs.size() == 1 && !op.has(kListOutput); }
+
+}  // namespace
+
 std::span<const SimplifyRow> view_rules() {
   static constexpr SimplifyRow kRows[] = {
-      {"reshape", simplify_reshape},     {"reshape_to", simplify_reshape}, {"reshape_as", simplify_reshape},
-      {"flatten", simplify_reshape},     {"squeeze", simplify_reshape},    {"unsqueeze", simplify_reshape},
-      {"permute", simplify_permute},     {"transpose", simplify_permute},  {"t", simplify_permute},
-      {"moveaxis", simplify_permute},    {"movedim", simplify_permute},    {"expand", simplify_expand},
-      {"broadcast_to", simplify_expand}, {"expand_as", simplify_expand},   {"sum_to", simplify_sum_to},
-      {"clone", simplify_copy},          {"contiguous", simplify_copy},
+      {any_with<kReshape>, simplify_reshape},         {any_with<kPermute>, simplify_permute},
+      {any_with<kExpand>, simplify_expand},           {one_of<"sum_to">, simplify_sum_to},
+      {one_of<"clone", "contiguous">, simplify_copy}, {shows_one, simplify_any_view},
   };
   return kRows;
 }

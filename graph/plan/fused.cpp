@@ -9,10 +9,6 @@ namespace {
 
 std::atomic<FusedCompiler> other_compiler{nullptr};
 
-bool stays_in_place(const Node& node) {
-  return node.is("detach") || node.is("broadcast_to") || node.is("expand") || node.is("to");
-}
-
 DType work_dtype(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t; }
 
 // The kernel of the vector machine.
@@ -56,7 +52,7 @@ class TiledBody final : public FusedKernel {
 
 bool fusable(const Node& node) {
   if (node.kind != NodeKind::kOp || node.types.size() != 1 || !node.types[0].device.is_cpu()) return false;
-  if (stays_in_place(node)) return true;
+  if (is_alias(node) || node.is<"to">()) return true;
   if (!node.op->has(kPointwise) || node.op->infer) return false;
   const bool boolean = node.op->result == Result::kBool;  // from any dtype
   return tile_computes(*node.op, boolean ? DType::kFloat32 : work_dtype(node.types[0].dtype));

@@ -15,8 +15,6 @@ constexpr int64_t kExactInteger = int64_t(1) << 53;  // what a number keeps of a
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 DType work_dtype(DType t) { return is_half(t) ? DType::kFloat32 : t; }
 
-bool is_alias(const Node& n) { return n.is("detach") || n.is("broadcast_to") || n.is("expand"); }
-
 class Translator {
  public:
   explicit Translator(const Graph& body) : g_(body) {}
@@ -115,9 +113,9 @@ class Translator {
     if (reduces(n)) return add_reduction(i);
     if (is_alias(n))
       values_[i] = value_of(i, 0);
-    else if (n.is("to"))
+    else if (n.is<"to">())
       values_[i] = add_conversion(i);
-    else if (n.is("clamp"))
+    else if (n.is<"clamp">())
       values_[i] = add_clamp(i);
     else
       values_[i] = add_pointwise(i);
@@ -211,7 +209,7 @@ class Translator {
     int32_t x = operand(i, 0, compute);
     for (size_t k = 1; k < g_.nodes[i].inputs.size(); ++k) {
       if (g_.nodes[i].inputs[k].is_none()) continue;
-      TileValue v = op_value(i, registry().require(k == 1 ? "maximum" : "minimum"), compute);
+      TileValue v = op_value(i, k == 1 ? op_named<"maximum">() : op_named<"minimum">(), compute);
       v.count = 2;
       v.operands[0] = x;
       v.operands[1] = operand(i, k, compute);
@@ -311,7 +309,7 @@ class Translator {
 uint32_t reduced_mask(const Node& n, const Type& type) {
   const int rank = type.shape.size();
   uint32_t mask = 0;
-  if (n.is("sum_to")) {
+  if (n.is<"sum_to">()) {
     const Dims& out = n.types[0].shape;
     const int lead = rank - out.size();
     for (int d = 0; d < rank; ++d)
@@ -326,6 +324,8 @@ uint32_t reduced_mask(const Node& n, const Type& type) {
 }
 
 }  // namespace
+
+bool is_alias(const Node& node) { return node.has(kExpand) && node.inputs.size() == 1; }
 
 int64_t reduced_row(const Node& node, const Type& reduced) {
   const uint32_t mask = reduced_mask(node, reduced);

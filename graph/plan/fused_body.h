@@ -25,6 +25,9 @@ struct TranslatedBody {
 // Throws Error "fused: …".
 TranslatedBody translate_body(const Graph& body);
 
+// Whether the elements of a node are those of its operand, broadcast.
+bool is_alias(const Node& node);
+
 // Elements of one total when the node reduces trailing dims, else -1.
 int64_t reduced_row(const Node& node, const Type& reduced);
 

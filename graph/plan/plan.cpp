@@ -376,7 +376,7 @@ class Planner {
     return values_[size_t(value)].contiguous_copy;
   }
   int32_t add_copy(int32_t from, int32_t to, int32_t line) {
-    static const OpDef& op = registry().require("contiguous");
+    const OpDef& op = op_named<"contiguous">();
     const Device device = layout(from).type.device;
     const KernelRow row = registry().kernel(op, device);
     if (!row.fn) fail(op.name, "no kernel for device {}", name_of(device));

@@ -1,6 +1,7 @@
 // The joint program cut in two: what forward computes for backward is kept, unless it is cheap to have again.
 #include <algorithm>
 
+#include "graph/passes/rewrite.h"
 #include "graph/specialize/specialize.h"
 
 namespace pg {
@@ -69,7 +70,7 @@ std::vector<char> ancestors(const Graph& graph, std::span<const Operand> outputs
 }
 
 // What a value needs no memory for between forward and backward, because having it again costs nothing.
-bool is_cheap(const Node& node) { return node.kind == NodeKind::kOp && (node.op->view || node.is("full")); }
+bool is_cheap(const Node& node) { return (node.kind == NodeKind::kOp && node.op->view) || filled_with(node); }
 
 // What gives stacks of unknown length, which no run hands to another.
 bool is_unlimited(const Node& node) {

@@ -124,11 +124,16 @@ struct Minimum {
   }
 };
 
-// Integer exponents are not negative: the kernel looks first.
+// Integer exponents are not negative: the kernel looks first. Some exponents have a formula of their own, so that the
+// bits do not depend on whether a kernel knows that all elements have this exponent.
 struct Pow {
   template <class T>
   constexpr T operator()(T a, T b) const {
     if constexpr (kIsFloat<T>) {
+      if (b == T(2)) return a * a;
+      if (b == T(3)) return a * a * a;
+      if (b == T(0.5)) return std::sqrt(a);
+      if (b == T(-1)) return T(1) / a;
       return std::pow(a, b);
     } else {
       Wrapping<T> base = Wrapping<T>(a), out = 1;

@@ -8,7 +8,7 @@ namespace {
 constexpr double kSeluScale = 1.0507009873554804934193349852946, kSeluAlpha = 1.6732632423543772848170429916717;
 
 OpDef activation(const char* name, const char* doc, const char* example, std::vector<AttrDef> attrs, GradFn vjp,
-                 const char* uses, double low = 0.2, double high = 2) {
+                 const char* uses, double low = 0.2, double high = 2, EpilogueFn epilogue = nullptr) {
   return {.name = name,
           .doc = doc,
           .example = example,
@@ -17,7 +17,8 @@ OpDef activation(const char* name, const char* doc, const char* example, std::ve
           .result = Result::kFloat,
           .vjp = {vjp},
           .vjp_uses = uses,
-          .traits = kPointwise};
+          .traits = kPointwise,
+          .epilogue = epilogue};
 }
 
 AttrDef number(const char* name, double fallback, const char* doc) {
@@ -102,7 +103,8 @@ static void add_rectifiers(Registry& r) {
        .result = Result::kSame,
        .vjp = {[](Vjp& c) { return call<"relu_grad">(c.dy(), c.out()); }},
        .vjp_uses = "out",
-       .traits = kPointwise},
+       .traits = kPointwise | kIdempotent | kCheap,
+       .epilogue = [](const AttrReader&) { return Epilogue{"relu"}; }},
       {.name = "relu_grad",
        .doc = "dy where y is positive, else 0: the derivative of relu from its output.",
        .example = "return pg.tensor({-1, 2}):relu()",
@@ -117,11 +119,15 @@ static void add_rectifiers(Registry& r) {
        .result = Result::kSame,
        .vjp = {[](Vjp& c) { return inside(c, 0, 6); }},
        .vjp_uses = "x",
-       .traits = kPointwise},
+       .traits = kPointwise | kIdempotent},
       activation(
           "leaky_relu", "x where it is positive, else negative_slope x.", "return pg.tensor({-1, 2}):leaky_relu(0.1)",
           {number("negative_slope", 0.01, "the factor below 0")},
-          [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * c.attr<double>("negative_slope")); }, "x"),
+          [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * c.attr<double>("negative_slope")); }, "x",
+          0.2, 2,
+          [](const AttrReader& c) {
+            return Epilogue{"leaky_relu", c.attr<double>("negative_slope")};
+          }),
       {.name = "prelu",
        .doc = "x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving "
               "deep into "
@@ -169,7 +175,8 @@ static void add_smooth(Registry& r) {
   static const OpDef kRows[] = {
       activation(
           "sigmoid", "1 / (1 + exp(-x)).", "return pg.tensor({0, 1}):sigmoid()", {},
-          [](Vjp& c) { return call<"sigmoid_grad">(c.dy(), c.out()); }, "out", -2, 2),
+          [](Vjp& c) { return call<"sigmoid_grad">(c.dy(), c.out()); }, "out", -2, 2,
+          [](const AttrReader&) { return Epilogue{"sigmoid"}; }),
       {.name = "sigmoid_grad",
        .doc = "dy y (1 - y), the derivative of sigmoid from its output.",
        .example = "return pg.tensor({0, 1}):sigmoid()",
@@ -183,7 +190,8 @@ static void add_smooth(Registry& r) {
           "logsigmoid", "log(sigmoid(x)) without underflow.", "return pg.tensor({0, -100}):logsigmoid()", {},
           [](Vjp& c) { return c.dy() * call<"sigmoid">(-c.in(0)); }, "x", -2, 2),
       activation("silu", "x sigmoid(x), also known as swish. Elfwing et al., Sigmoid-weighted linear units, 2017.",
-                 "return pg.tensor({0, 1}):silu()", {}, silu_grad, "x", -2, 2),
+                 "return pg.tensor({0, 1}):silu()", {}, silu_grad, "x", -2, 2,
+                 [](const AttrReader&) { return Epilogue{"silu"}; }),
       activation("mish",
                  "x tanh(softplus(x)). Misra, Mish: a self regularized non-monotonic activation function, 2019.",
                  "return pg.tensor({0, 1}):mish()", {}, mish_grad, "x", -2, 2),
@@ -197,7 +205,10 @@ static void add_smooth(Registry& r) {
             .fallback = std::string("none"),
             .doc = "exact, or by tanh",
             .choices = {"none", "tanh"}}},
-          gelu_grad, "x", -2, 2),
+          gelu_grad, "x", -2, 2,
+          [](const AttrReader& c) {
+            return Epilogue{c.attr<std::string>("approximate") == "tanh" ? "gelu_tanh" : "gelu"};
+          }),
       activation("softplus", "log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.",
                  "return pg.tensor({0, 1}):softplus()",
                  {number("beta", 1, "the sharpness"), number("threshold", 20, "where it becomes linear")},

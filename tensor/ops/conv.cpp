@@ -11,13 +11,19 @@ namespace {
 
 constexpr double kLimit = 1 << 30;
 
-AttrDef list_attr(const char* name, int64_t fallback, const char* doc) {
-  return {name, AttrKind::kInts, Ints{fallback}, doc, false, double(fallback), kLimit};
+AttrDef list_attr(const char* name, int64_t fallback, const char* doc, bool padding_names = false) {
+  return {.name = name,
+          .kind = AttrKind::kInts,
+          .fallback = Ints{fallback},
+          .doc = doc,
+          .min = double(fallback),
+          .max = kLimit,
+          .padding_names = padding_names};
 }
 const AttrDef kStride = list_attr("stride", 1, "step of the window");
 const AttrDef kPadding = list_attr("padding", 0, "zeros added on both sides");
 const AttrDef kNamedPadding =
-    list_attr("padding", 0, "zeros added on both sides; also \"valid\" for none and \"same\" to keep the size");
+    list_attr("padding", 0, "zeros added on both sides; also \"valid\" for none and \"same\" to keep the size", true);
 const AttrDef kDilation = list_attr("dilation", 1, "distance between the elements of the window");
 const AttrDef kGroups = {"groups", AttrKind::kInt, int64_t(1), "groups of channels that see only each other", false,
                          1,        kLimit};
@@ -253,6 +259,32 @@ void infer_conv_act(Infer& c) {
     infer_conv<3>(c);  // says what rank there is to be
 }
 
+int64_t of_dim(const Ints& list, int d) { return list.size() == 1 ? list[0] : list[size_t(d)]; }
+
+// Zeros on both sides so that the result has the size of x.
+Ints same_padding(const AttrReader& c, const Dims& weight) {
+  const Ints &stride = c.attr<Ints>("stride"), &dilation = c.attr<Ints>("dilation");
+  const int dims = std::max(weight.size() - 2, 0);
+  if (std::any_of(stride.begin(), stride.end(), [](int64_t s) { return s != 1; }))
+    bad_argument(c.op().name, "padding", "numbers where stride is not 1", "\"same\"");
+  Ints out;
+  for (int d = 0; d < dims && (dilation.size() == 1 || int(dilation.size()) == dims); ++d) {
+    const int64_t reach = of_dim(dilation, d) * (weight[d + 2] - 1);
+    if (reach % 2)
+      bad_argument(c.op().name, "padding",
+                   "numbers for a kernel of even size, whose two sides differ (x:pad takes both)", "\"same\"");
+    out.push_back(reach / 2);
+  }
+  return out.empty() ? Ints{0} : out;
+}
+
+// padding = "same". A weight that is no tensor is left to infer.
+void complete_conv(Context&, const OpDef& op, std::span<const Value> inputs, Attrs& attrs) {
+  AttrValue& padding = attrs[size_t(op.attr_index("padding"))];
+  if (std::get<Ints>(padding) != Ints{kSamePadding}) return;
+  padding = inputs[1].is_array() ? same_padding(AttrReader(op, attrs), inputs[1].shape()) : Ints{0};
+}
+
 template <int kDims>
 OpDef conv(const char* name, const char* doc, const char* example) {
   return {.name = name,
@@ -262,7 +294,10 @@ OpDef conv(const char* name, const char* doc, const char* example) {
           .attrs = {kStride, kNamedPadding, kDilation, kGroups},
           .infer = infer_conv<kDims>,
           .vjp = {grad_conv_input<kDims>, grad_conv_weight<kDims>, grad_conv_bias<kDims>},
-          .vjp_uses = "x weight"};
+          .vjp_uses = "x weight",
+          .traits = kTotal | kChannels,
+          .with_epilogue = op_named<"conv_act">,
+          .complete = complete_conv};
 }
 
 template <int kDims>

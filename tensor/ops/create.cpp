@@ -82,24 +82,31 @@ bool view_same(ViewArgs& c) {
   return true;
 }
 
-OpDef filled(const char* name, const char* doc, const char* example) {
+double zero(const AttrReader&) { return 0; }
+double one(const AttrReader&) { return 1; }
+double value(const AttrReader& c) { return c.attr<double>("value"); }
+
+// Without `fill` the elements are not set.
+OpDef filled(const char* name, const char* doc, const char* example, FillFn fill = nullptr) {
   return {.name = name,
           .doc = doc,
           .example = example,
           .inputs = {},
           .attrs = {shape_attr(), dtype_attr(), device_attr()},
           .infer = infer_shape,
-          .traits = kNoGrad};
+          .traits = kNoGrad | (fill ? kTotal : kUnset),
+          .fill = fill};
 }
 
-OpDef filled_like(const char* name, const char* doc, const char* example) {
+OpDef filled_like(const char* name, const char* doc, const char* example, FillFn fill = nullptr) {
   return {.name = name,
           .doc = doc,
           .example = example,
           .inputs = {{"x"}},
           .attrs = {like_dtype(), like_device()},
           .infer = infer_like,
-          .traits = kNoGrad};
+          .traits = kNoGrad | (fill ? kTotal : kUnset),
+          .fill = fill};
 }
 
 AttrDef number(const char* name, const char* doc) { return {.name = name, .kind = AttrKind::kFloat, .doc = doc}; }
@@ -108,8 +115,8 @@ AttrDef number(const char* name, const char* doc) { return {.name = name, .kind 
 
 static void add_filled(Registry& r) {
   static const OpDef kRows[] = {
-      filled("zeros", "A tensor of zeros.", "return pg.zeros(2, 3)"),
-      filled("ones", "A tensor of ones.", "return pg.ones{2, 3, dtype = 'int64'}"),
+      filled("zeros", "A tensor of zeros.", "return pg.zeros(2, 3)", zero),
+      filled("ones", "A tensor of ones.", "return pg.ones{2, 3, dtype = 'int64'}", one),
       filled("empty", "A tensor whose elements are not set: they hold anything until written.",
              "return pg.empty(2):fill_(1)"),
       {.name = "full",
@@ -118,9 +125,10 @@ static void add_filled(Registry& r) {
        .inputs = {},
        .attrs = {shape_attr(), number("value", "the element"), dtype_attr(), device_attr()},
        .infer = infer_full,
-       .traits = kNoGrad},
-      filled_like("zeros_like", "Zeros of the shape of x.", "return pg.zeros_like(pg.tensor({1, 2}))"),
-      filled_like("ones_like", "Ones of the shape of x.", "return pg.ones_like(pg.tensor({1, 2}))"),
+       .traits = kNoGrad | kTotal,
+       .fill = value},
+      filled_like("zeros_like", "Zeros of the shape of x.", "return pg.zeros_like(pg.tensor({1, 2}))", zero),
+      filled_like("ones_like", "Ones of the shape of x.", "return pg.ones_like(pg.tensor({1, 2}))", one),
       filled_like("empty_like", "A tensor of the shape of x whose elements are not set.",
                   "return pg.empty_like(pg.tensor({1, 2})):fill_(3)"),
       {.name = "full_like",
@@ -129,7 +137,8 @@ static void add_filled(Registry& r) {
        .inputs = {{"x"}},
        .attrs = {number("value", "the element"), like_dtype(), like_device()},
        .infer = infer_full_like,
-       .traits = kNoGrad},
+       .traits = kNoGrad | kTotal,
+       .fill = value},
   };
   r.add(kRows);
 }
@@ -190,7 +199,7 @@ static void add_copies(Registry& r) {
          return call<"to">(c.dy(), {{"dtype", c.input(0).dtype()}, {"device", c.input(0).device()}});
        }},
        .vjp_uses = "",
-       .traits = kView},
+       .traits = kView | kCopies},
       {.name = "clone",
        .doc = "A copy of x with memory of its own.",
        .example = "return pg.tensor({1, 2}):clone()",

@@ -14,7 +14,10 @@ inline AttrDef activation_attr() {
           .choices = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh"}};
 }
 inline AttrDef slope_attr() {
-  return {.name = "slope", .kind = AttrKind::kFloat, .fallback = 0.01, .doc = "the factor below 0 of leaky_relu"};
+  return {.name = "slope",
+          .kind = AttrKind::kFloat,
+          .fallback = Epilogue{"leaky_relu"}.slope,
+          .doc = "the factor below 0 of leaky_relu"};
 }
 
 // The activation that the attributes name, applied to x.

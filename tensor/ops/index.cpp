@@ -293,7 +293,8 @@ std::vector<OpDef> gather_rows() {
                  return call<"reshape_to">(flat, {{"shape", ints(x)}});
                },
                nullptr},
-       .vjp_uses = "index"},
+       .vjp_uses = "index",
+       .traits = kPick},
       {.name = "pick",
        .doc = "One element along `dim` for each position of the other dims: out[i] = x[i][index[i]]. index has the "
               "shape of x "
@@ -309,6 +310,16 @@ std::vector<OpDef> gather_rows() {
   };
 }
 
+// one_hot without num_classes: as many as the largest label says.
+void complete_one_hot(Context& ctx, const OpDef& op, std::span<const Value> inputs, Attrs& attrs) {
+  AttrValue& classes = attrs[size_t(op.attr_index("num_classes"))];
+  if (classes.index() != 0 || !inputs[0].is_array()) return;  // infer refuses what is no tensor
+  const Var labels(ctx, inputs[0]);
+  if (labels.numel() == 0) bad_argument(op.name, "num_classes", "a value where x is empty", "nil");
+  const double largest = item(to_device(ctx, call<"amax">(labels).value().detached(), Device{}));
+  classes = std::max<int64_t>(1, int64_t(largest) - AttrReader(op, attrs).attr<int64_t>("index_base") + 1);
+}
+
 std::vector<OpDef> select_rows() {
   return {
       {.name = "index_select",
@@ -320,7 +331,8 @@ std::vector<OpDef> select_rows() {
        .signature = "x dim index",
        .infer = infer_index_select,
        .vjp = {grad_index_select, nullptr},
-       .vjp_uses = "index"},
+       .vjp_uses = "index",
+       .traits = kPick},
       {.name = "index_select_backward",
        .doc = "Zeros with each slice of dy added where index_select read it: the derivative of index_select.",
        .example = "return pg.ones(2):index_select(1, pg.tensor({1, 1}, {dtype = \"int64\"}))",
@@ -365,7 +377,7 @@ std::vector<OpDef> select_rows() {
                },
                nullptr, select_dy},
        .vjp_uses = "index",
-       .traits = kHidden | kInPlace | kWeakNumber},
+       .traits = kHidden | kInPlace | kWeakNumber | kIndexing},
       {.name = "embedding",
        .doc = "Rows of `weight` (2-dim) at the positions `indices`, whose shape the result has in front. Positions are "
               "labels: "
@@ -377,7 +389,8 @@ std::vector<OpDef> select_rows() {
             index_base_attr()},
        .infer = infer_embedding,
        .vjp = {nullptr, grad_embedding},
-       .vjp_uses = "indices"},
+       .vjp_uses = "indices",
+       .traits = kPick},
       {.name = "one_hot",
        .doc = "int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x "
               "(eagerly only, since the size then depends on values). The values of x are labels: negative ones are "
@@ -392,7 +405,8 @@ std::vector<OpDef> select_rows() {
              out.push_back(c.attr<int64_t>("num_classes"));
              c.output(DType::kInt64, out);
            },
-       .traits = kNoGrad},
+       .traits = kNoGrad,
+       .complete = complete_one_hot},
   };
 }
 

@@ -72,14 +72,15 @@ Var grad_right(Vjp& c) {
   return c.input(1).rank() == 1 ? call<"squeeze">(g, {{"dim", Ints{-1}}}) : g;
 }
 
-OpDef product(const char* name, const char* doc, const char* example, InferFn infer) {
+OpDef product(const char* name, const char* doc, const char* example, InferFn infer, uint32_t traits = kProduct) {
   return {.name = name,
           .doc = doc,
           .example = example,
           .inputs = {{"x", kNumeric}, {"y", kNumeric}},
           .infer = infer,
           .vjp = {grad_left, grad_right},
-          .vjp_uses = "x y"};
+          .vjp_uses = "x y",
+          .traits = kTotal | traits};
 }
 
 void infer_linear(Infer& c) {
@@ -167,7 +168,7 @@ std::vector<OpDef> product_rows() {
               "return pg.matmul(pg.ones(2, 3), pg.ones(3, 4))", infer_matmul),
       product("mm", "The product of two matrices.", "return pg.mm(pg.ones(2, 3), pg.ones(3, 4))", infer_ranks<2, 2>),
       product("bmm", "The products of two batches of matrices.", "return pg.bmm(pg.ones(5, 2, 3), pg.ones(5, 3, 4))",
-              infer_ranks<3, 3>),
+              infer_ranks<3, 3>, 0),
       product("mv", "The product of a matrix and a vector.", "return pg.mv(pg.ones(2, 3), pg.ones(3))",
               infer_ranks<2, 1>),
       {.name = "dot",
@@ -197,7 +198,9 @@ std::vector<OpDef> product_rows() {
        .infer = infer_linear,
        .vjp = {[](Vjp& c) { return call<"matmul">(c.dy(), c.in(1)); }, grad_linear_weight,
                [](Vjp& c) { return c.dy(); }},
-       .vjp_uses = "x weight"},
+       .vjp_uses = "x weight",
+       .traits = kTotal | kChannels,
+       .with_epilogue = op_named<"linear_act">},
       {.name = "linear_act",
        .doc = "An activation of linear. Made by graph passes.",
        .example = "return 0",

@@ -124,7 +124,7 @@ std::vector<OpDef> mask_rows() {
        .infer = infer_mask_assign,
        .vjp = {[](Vjp& c) { return call<"mask_assign">(c.dy(), c.in(1), Var(0.0)); }, nullptr, grad_mask_assign_value},
        .vjp_uses = "mask",
-       .traits = kHidden | kInPlace | kWeakNumber},
+       .traits = kHidden | kInPlace | kWeakNumber | kIndexing},
       {.name = "nonzero",
        .doc = "The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor "
               "of shape "

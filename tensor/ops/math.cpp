@@ -15,8 +15,8 @@ struct Domain {
 };
 
 // Float results, integers promoted to float32.
-OpDef function(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses,
-               Domain domain = {}) {
+OpDef function(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses, Domain domain = {},
+               EpilogueFn epilogue = nullptr) {
   return {.name = name,
           .doc = doc,
           .example = example,
@@ -24,12 +24,13 @@ OpDef function(const char* name, const char* doc, const char* example, GradFn vj
           .result = Result::kFloat,
           .vjp = {vjp},
           .vjp_uses = uses,
-          .traits = kPointwise};
+          .traits = kPointwise,
+          .epilogue = epilogue};
 }
 
 // Integers keep their dtype, bool is refused.
-OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses,
-              Domain domain = {}) {
+OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses, Domain domain = {},
+              uint32_t traits = kIdempotent) {
   return {.name = name,
           .doc = doc,
           .example = example,
@@ -37,7 +38,7 @@ OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp
           .result = Result::kSame,
           .vjp = {vjp},
           .vjp_uses = uses,
-          .traits = kPointwise};
+          .traits = kPointwise | traits};
 }
 
 }  // namespace
@@ -45,13 +46,15 @@ OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp
 static void add_simple(Registry& r) {
   static const OpDef kRows[] = {
       keeping(
-          "neg", "-x. Bool is refused.", "return pg.tensor({1, -2}):neg()", [](Vjp& c) { return -c.dy(); }, ""),
+          "neg", "-x. Bool is refused.", "return pg.tensor({1, -2}):neg()", [](Vjp& c) { return -c.dy(); }, "", {},
+          kInvolution),
       keeping("abs", "The absolute value. The gradient at 0 is 0.", "return pg.tensor({1, -2}):abs()",
               [](Vjp& c) { return c.dy() * call<"sign">(c.in(0)); }, "x", {0.2, 2}),
       keeping("sign", "-1, 0 or 1; 0 for NaN. The gradient is zero.", "return pg.tensor({3, 0, -2}):sign()",
               no_gradient, "", {0.2, 2}),
       keeping(
-          "square", "x * x.", "return pg.tensor({3, -2}):square()", [](Vjp& c) { return c.dy() * c.in(0) * 2.0; }, "x"),
+          "square", "x * x.", "return pg.tensor({3, -2}):square()", [](Vjp& c) { return c.dy() * c.in(0) * 2.0; }, "x",
+          {}, 0),
       keeping("floor", "The largest whole number not above x. The gradient is zero.",
               "return pg.tensor({1.5, -1.5}):floor()", no_gradient, "", {0.1, 0.9}),
       keeping("ceil", "The smallest whole number not below x. The gradient is zero.",
@@ -118,7 +121,8 @@ static void add_trigonometry(Registry& r) {
           [](Vjp& c) { return c.dy() * call<"sinh">(c.in(0)); }, "x"),
       function(
           "tanh", "The hyperbolic tangent.", "return pg.tensor({0, 1}):tanh()",
-          [](Vjp& c) { return call<"tanh_grad">(c.dy(), c.out()); }, "out"),
+          [](Vjp& c) { return call<"tanh_grad">(c.dy(), c.out()); }, "out", {},
+          [](const AttrReader&) { return Epilogue{"tanh"}; }),
       function(
           "asinh", "The inverse of sinh.", "return pg.tensor({0, 1}):asinh()",
           [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) + 1.0); }, "x"),

@@ -90,7 +90,7 @@ static void add_arithmetic(Registry& r) {
        .inputs = {{"x"}, {"y"}},
        .vjp = {pass, pass},
        .vjp_uses = "",
-       .traits = kPointwise | kCommutative},
+       .traits = kPointwise | kCommutative | kCheap},
       {.name = "sub",
        .doc = "x - y, with broadcasting. Bool is refused.",
        .example = "return pg.sub(pg.tensor({1, 2}), 3)",
@@ -121,7 +121,7 @@ static void add_arithmetic(Registry& r) {
        .inputs = {{"x", kNumeric}, {"y", kNumeric, Arity::kOne, 0.5, 2}},
        .vjp = {no_gradient, no_gradient},
        .vjp_uses = "",
-       .traits = kPointwise},
+       .traits = kPointwise | kRefuses},
       {.name = "remainder",
        .doc = "x - floor(x / y) * y, with the sign of y, like Lua's %. Keeps integer dtypes; an integer divisor of 0 "
               "is an error.",
@@ -129,7 +129,7 @@ static void add_arithmetic(Registry& r) {
        .inputs = {{"x", kNumeric, Arity::kOne, 0.1, 0.4}, {"y", kNumeric, Arity::kOne, 0.6, 2}},
        .vjp = {pass, [](Vjp& c) { return -c.dy() * call<"floor_divide">(c.in(0), c.in(1)); }},
        .vjp_uses = "x y",
-       .traits = kPointwise},
+       .traits = kPointwise | kRefuses},
       {.name = "fmod",
        .doc = "The remainder of x / y with the sign of x, like C's fmod. Keeps integer dtypes; an integer divisor of 0 "
               "is an error.",
@@ -137,7 +137,7 @@ static void add_arithmetic(Registry& r) {
        .inputs = {{"x", kNumeric, Arity::kOne, 0.1, 0.4}, {"y", kNumeric, Arity::kOne, 0.6, 2}},
        .vjp = {pass, [](Vjp& c) { return -c.dy() * call<"trunc">(c.in(0) / c.in(1)); }},
        .vjp_uses = "x y",
-       .traits = kPointwise},
+       .traits = kPointwise | kRefuses},
       {.name = "pow",
        .doc = "x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative "
               "exponent of an "
@@ -146,7 +146,7 @@ static void add_arithmetic(Registry& r) {
        .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"y", kNumeric}},
        .vjp = {pow_base_grad, pow_exponent_grad},
        .vjp_uses = "x y out",
-       .traits = kPointwise},
+       .traits = kPointwise | kRefuses},
       {.name = "maximum",
        .doc =
            "The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
@@ -155,7 +155,7 @@ static void add_arithmetic(Registry& r) {
        .vjp = {[](Vjp& c) { return winner(c, call<"gt">(c.in(0), c.in(1))); },
                [](Vjp& c) { return winner(c, call<"lt">(c.in(0), c.in(1))); }},
        .vjp_uses = "x y",
-       .traits = kPointwise | kCommutative},
+       .traits = kPointwise},
       {.name = "minimum",
        .doc =
            "The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
@@ -164,7 +164,7 @@ static void add_arithmetic(Registry& r) {
        .vjp = {[](Vjp& c) { return winner(c, call<"lt">(c.in(0), c.in(1))); },
                [](Vjp& c) { return winner(c, call<"gt">(c.in(0), c.in(1))); }},
        .vjp_uses = "x y",
-       .traits = kPointwise | kCommutative},
+       .traits = kPointwise},
       {.name = "atan2",
        .doc = "The angle of the point (y, x) in -pi..pi, with broadcasting. Note the order: pg.atan2(y, x).",
        .example = "return pg.atan2(pg.tensor({1, -1}), pg.tensor({1, 1}))",
@@ -200,7 +200,7 @@ static void add_arithmetic(Registry& r) {
        .vjp = {[](Vjp& c) { return c.dy() * call<"sigmoid">(c.in(0) - c.in(1)); },
                [](Vjp& c) { return c.dy() * call<"sigmoid">(c.in(1) - c.in(0)); }},
        .vjp_uses = "x y",
-       .traits = kPointwise | kCommutative},
+       .traits = kPointwise},
   };
   r.add(kRows);
 }
@@ -227,7 +227,7 @@ static void add_comparisons(Registry& r) {
        .example = "return pg.tensor({true, false}):logical_not()",
        .inputs = {{"x"}},
        .result = Result::kBool,
-       .traits = kPointwise | kNoGrad},
+       .traits = kPointwise | kNoGrad | kInvolution},
       {.name = "isnan",
        .doc = "True where x is NaN; never for integers.",
        .example = "return pg.tensor({1, 0 / 0}):isnan()",
@@ -257,7 +257,7 @@ static void add_comparisons(Registry& r) {
        .example = "return pg.tensor({6}, {dtype = 'int32'}):bitwise_not()",
        .inputs = {{"x", kIntegral | kBoolOnly}},
        .result = Result::kInteger,
-       .traits = kPointwise | kNoGrad},
+       .traits = kPointwise | kNoGrad | kInvolution},
   };
   r.add(kRows);
 }

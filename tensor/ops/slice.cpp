@@ -230,7 +230,7 @@ std::vector<OpDef> cut_rows() {
        .view = view_of_region<narrow_region>,
        .vjp = {grad_region<narrow_region>},
        .vjp_uses = "",
-       .traits = kView},
+       .traits = kView | kRowwise | kIndexing},
       {.name = "select",
        .doc = "Position `index` of dim `dim` (1-based, negative from the end), without that dim. A view.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):select(2, -1)",
@@ -240,7 +240,7 @@ std::vector<OpDef> cut_rows() {
        .view = view_of_region<select_region>,
        .vjp = {grad_region<select_region>},
        .vjp_uses = "",
-       .traits = kView},
+       .traits = kView | kRowwise | kIndexing},
       {.name = "slice",
        .doc = "A rectangular region of x, one entry of each list a dim; what x[{…}] reads. A view.",
        .example = "return pg.range(1, 6):reshape{2, 3}[{2, {1, 3, 2}}]",
@@ -250,7 +250,7 @@ std::vector<OpDef> cut_rows() {
        .view = view_of_region<given_region>,
        .vjp = {grad_region<given_region>},
        .vjp_uses = "",
-       .traits = kView | kHidden},
+       .traits = kView | kHidden | kIndexing},
       {.name = "slice_backward",
        .doc = "Zeros of `shape` but for the region, which holds dy: the derivative of slice.",
        .example = "return pg.range(1, 6):reshape{2, 3}[{2}]",
@@ -296,7 +296,7 @@ std::vector<OpDef> cut_rows() {
                                                {"drop", c.raw("drop")}});
                }},
        .vjp_uses = "",
-       .traits = kHidden | kInPlace | kWeakNumber},
+       .traits = kHidden | kInPlace | kWeakNumber | kIndexing},
   };
 }
 
@@ -337,7 +337,7 @@ std::vector<OpDef> piece_rows() {
        .view = view_unbind,
        .vjp_all = grad_unbind,
        .vjp_uses = "",
-       .traits = kView | kListOutput},
+       .traits = kView | kListOutput | kIndexing},
   };
 }
 

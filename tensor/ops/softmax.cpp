@@ -54,7 +54,8 @@ void add_softmax_ops(Registry& r) {
        .vjp = {[](Vjp& c) {
          return call<"softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}});
        }},
-       .vjp_uses = "out"},
+       .vjp_uses = "out",
+       .traits = kTotal | kRowwise},
       {.name = "log_softmax",
        .doc = "The logarithm of softmax(x) along dim, computed as x - logsumexp(x).",
        .example = "return pg.tensor({1, 2, 3}):log_softmax(1)",
@@ -64,7 +65,8 @@ void add_softmax_ops(Registry& r) {
        .vjp = {[](Vjp& c) {
          return call<"log_softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}});
        }},
-       .vjp_uses = "out"},
+       .vjp_uses = "out",
+       .traits = kTotal | kRowwise},
       {.name = "softmin",
        .doc = "softmax(-x) along dim.",
        .example = "return pg.tensor({1, 2, 3}):softmin(1)",

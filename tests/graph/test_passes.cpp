@@ -331,7 +331,7 @@ TEST_CASE("epilogue: the same bits for every activation, dtype and number of row
         CAPTURE(name_of(dtype));
         CAPTURE(rows);
         CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) {
-                return n.is("linear_act") || n.is("conv_act");
+                return n.is<"linear_act">() || n.is<"conv_act">();
               }) == (size_of(dtype) == 2 ? 2 : 3));
         CHECK(difference(graph, better, in) == "");
       }
@@ -365,7 +365,8 @@ Graph normalised(int64_t size, bool with_bias, bool reads_product) {
 }
 
 bool has_op(const Graph& graph, const char* name) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.is(name); });
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const Node& n) { return n.op == &registry().require(name); });
 }
 
 }  // namespace
@@ -486,7 +487,7 @@ TEST_CASE("recompute: a chain of sums is made again from its start") {
   for (int i = 3; i > 0; --i) out = g.op("sub", {g.op("relu_grad", {out, kept[size_t(i)]}), sources[size_t(i) - 1]});
   const Graph graph = g.done({out}), better = recompute(graph);
   size_t again = 0;
-  for (const Node& node : better.nodes) again += node.is("batch_norm_apply");
+  for (const Node& node : better.nodes) again += node.is<"batch_norm_apply">();
   CHECK(again == 3);
   verify(better);
   const std::vector<Value> in = {range({2, 8, 5000}, -3, 0.7e-4)};
@@ -534,10 +535,10 @@ TEST_CASE("passes: a node without outputs stays where it is") {
   g.op("print_value", {g.op("neg", {y})}, {{"label", std::string("y")}});
   g.op("print_value", {y}, {{"label", std::string("again")}});
   const Graph better = optimize(g.done({g.op("mul", {y, 2.0})}), checked(true));
-  CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is("print_value"); }) ==
+  CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is<"print_value">(); }) ==
         2);
   CHECK(std::get<std::string>(std::find_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) {
-                                return n.is("print_value");
+                                return n.is<"print_value">();
                               })->attrs[0]) == "y");
 }
 

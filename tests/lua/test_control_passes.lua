@@ -9,12 +9,4 @@ package.path = "./?.lua;" .. package.path
 require("tests.loop_bodies").check_all()
 ]]
 
-t.test("the same with each pass switched off", function()
-  t.skip_in("gcstress", "processes of their own")
-  t.skip_in("guard", "processes of their own")
-  for _, name in ipairs{"", "steps", "prune", "hoist", "sink", "gather_gradients", "simplify", "cse", "all"} do
-    local out, err, code = t.shell(("cd '%s' && PERIGEE_DISABLE_PASSES=%s PERIGEE_VERIFY_PASSES=1 PERIGEE_VERIFY_PLANS=1 '%s' -")
-      :format(t.root, name, t.program), script)
-    t.check(code == 0, name .. ": " .. out .. err)
-  end
-end)
+t.test("the same with each pass switched off", function() t.without_passes(script) end)

@@ -189,3 +189,20 @@ t.test("a row or column added to a matrix equals the sum of the expanded ones, w
   t.equal(x:to("float64") * row, x:to("float64") * row:expand(7, 300):contiguous():to("float64"))
   t.equal(x[{{2, 7}, {5, 290}}] + column[{{2, 7}}], (x + column)[{{2, 7}, {5, 290}}]:contiguous())
 end)
+
+t.test("the bits of a power do not depend on how the exponent is given", function()
+  for _, dtype in ipairs{"float32", "float64"} do
+    local x = pg.tensor({-0.0, 0, -math.huge, math.huge, 0 / 0, 2, 3.3, -1.7, 1e-20}, {dtype = dtype})
+    for _, e in ipairs{0.5, 2, 3, -1, -0.5, 1, 0, 4, 0.3} do
+      local function full(v) return v ^ pg.full({9}, e, {dtype = dtype}) end
+      local function single(v) return v ^ pg.full({}, e, {dtype = dtype}) end
+      local expected = x ^ e
+      local function number(v) return v ^ e end
+      for name, y in pairs{full = full(x), single = single(x), jit_full = pg.jit(full)(x),
+          jit_single = pg.jit(single)(x), jit_number = pg.jit(number)(x)} do
+        t.equal(tostring(y), tostring(expected), name .. " " .. e)
+        t.equal(tostring(1 / y), tostring(1 / expected), name .. " " .. e)
+      end
+    end
+  end
+end)

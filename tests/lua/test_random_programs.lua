@@ -20,14 +20,4 @@ local programs = require "tests.programs"
 for seed = 1001, 1025 do programs.check(seed) end
 ]]
 
-local function run(setting)
-  local out, err, code = t.shell(("cd '%s' && PERIGEE_VERIFY_PASSES=1 PERIGEE_VERIFY_PLANS=1 %s '%s' -"):format(t.root, setting, t.program), script)
-  t.check(code == 0, setting .. ": " .. out .. err)
-end
-
-t.test("programs with each pass switched off", function()
-  t.skip_in("gcstress", "processes of their own")
-  t.skip_in("guard", "processes of their own")
-  run("")
-  for _, name in ipairs{"fold", "cse", "simplify", "dce", "bn_fold", "recompute", "epilogue", "fuse", "materialize", "steps", "prune", "hoist", "sink", "gather_gradients", "all"} do run("PERIGEE_DISABLE_PASSES=" .. name) end
-end)
+t.test("programs with each pass switched off", function() t.without_passes(script) end)

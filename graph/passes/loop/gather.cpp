@@ -63,8 +63,7 @@ class Gather {
   bool gather(const Graph& graph, const LoopEdit::Carry& carry, bool products) {
     const Type& type = loop.body.nodes[size_t(carry.input)].types[0];
     const Node& start = graph.node(carry.from);
-    if (!is_float(type.dtype) || !start.is("full")) return false;
-    if (std::get<double>(start.attrs[size_t(start.op->attr_index("value"))]) != 0) return false;
+    if (!is_float(type.dtype) || filled_with(start) != 0.0) return false;
     std::vector<Operand> values;
     if (uses_[size_t(carry.input)] != 1 || !added(carry.next, Operand::of(size_t(carry.input)), type, values))
       return false;
@@ -79,7 +78,7 @@ class Gather {
     Operand total;
     for (const Term& term : terms) {
       const Operand sum = sum_of(term);
-      total = total.is_node() ? after.lifter.emit("add", {total, sum}) : sum;
+      total = total.is_node() ? after.lifter.emit<"add">({total, sum}) : sum;
     }
     if (!(after.lifter.type(total) == type)) throw Error("graph: gather_gradients: a sum of another type");
     sums_.emplace_back(carry.outputs, total);
@@ -89,7 +88,7 @@ class Gather {
   // What is added to `sum` in an expression of nothing but additions; false where it is another.
   bool added(const Operand& operand, const Operand& sum, const Type& type, std::vector<Operand>& values) const {
     const Node& add = node(operand);
-    if (!add.is("add") || uses(operand) != 1) return false;
+    if (!add.is<"add">() || uses(operand) != 1) return false;
     bool found = false;
     std::vector<Operand> open{operand};
     while (!open.empty()) {
@@ -97,7 +96,7 @@ class Gather {
       open.pop_back();
       if (at == sum) {
         found = true;
-      } else if (node(at).is("add") && uses(at) == 1 && adds_alike(node(at), type)) {
+      } else if (node(at).is<"add">() && uses(at) == 1 && adds_alike(node(at), type)) {
         open.insert(open.end(), {node(at).inputs[1], node(at).inputs[0]});
       } else {
         values.push_back(at);
@@ -125,7 +124,7 @@ class Gather {
         if (after.has_rows(term.value)) return finished(term);
         break;
       }
-      if (!n.is("reshape_to") && !n.is("permute")) break;
+      if (!n.is<"reshape_to">() && !n.is<"permute">()) break;
       term.views.push_back(at.node);
     }
     if (!after.has_rows(value)) return std::nullopt;
@@ -142,7 +141,7 @@ class Gather {
 
   // A product of matrices, both of them others in each step.
   bool is_product(const Node& n) const {
-    if (!n.is("matmul") && !n.is("mm")) return false;
+    if (!n.has(kProduct)) return false;
     for (const Operand& operand : n.inputs)
       if (!operand.is_node() || shape(operand).size() != 2 || after.is_same(operand) || !may_stack(operand) ||
           loop.body.type(operand).dtype != n.types[0].dtype)
@@ -151,7 +150,7 @@ class Gather {
   }
 
   bool is_scatter(const Node& n) const {
-    if (!n.is("index_select_backward") || attr(n, "dim") != 1 || !(loop.runs_all() || attr(n, "index_base") == 1))
+    if (!n.is<"index_select_backward">() || attr(n, "dim") != 1 || !(loop.runs_all() || attr(n, "index_base") == 1))
       return false;
     return std::all_of(n.inputs.begin(), n.inputs.end(),
                        [&](const Operand& o) { return !after.is_same(o) && may_stack(o); });
@@ -168,17 +167,17 @@ class Gather {
   // Whether each step scatters into the row of its own number.
   bool fills_rows(const Node& n) const {
     Operand index = n.inputs[1];
-    while (node(index).is("reshape_to")) index = node(index).inputs[0];
+    while (node(index).is<"reshape_to">()) index = node(index).inputs[0];
     return index == Operand::of(size_t(loop.body.inputs[0])) && attr(n, "index_base") == 1 &&
            attr(n, "size") == loop.form().limit;
   }
 
   // Whether the node sums over these dims of its operand.
   bool sums(const Node& n, std::vector<int64_t>& dims) const {
-    if (!n.is("sum") && !n.is("sum_to")) return false;
+    if (!n.is<"sum">() && !n.is<"sum_to">()) return false;
     const Dims& from = shape(n.inputs[0]);
     if (loop.body.type(n.inputs[0]).dtype != n.types[0].dtype) return false;
-    if (n.is("sum")) {
+    if (n.is<"sum">()) {
       for (int64_t d : AttrReader(*n.op, n.attrs).dims("dim", from.size())) dims.push_back(d);
       return true;
     }
@@ -195,9 +194,9 @@ class Gather {
   Operand valid_rows(const Operand& operand) {
     const Operand index = after.rows(operand);
     if (loop.runs_all()) return index;
-    const Operand missing = after.lifter.emit("eq", {index, Operand::immediate(0)});
-    return after.lifter.emit("add",
-                             {index, after.lifter.emit("to", {missing}, {{"dtype", after.lifter.type(index).dtype}})});
+    const Operand missing = after.lifter.emit<"eq">({index, Operand::immediate(0)});
+    const Operand one = after.lifter.emit<"to">({missing}, {{"dtype", after.lifter.type(index).dtype}});
+    return after.lifter.emit<"add">({index, one});
   }
 
   Operand sum_of(const Term& term) {
@@ -213,7 +212,7 @@ class Gather {
     } else {
       Ints dims{1};
       for (int64_t d : term.dims) dims.push_back(d + 2);
-      at = after.lifter.reshape(after.lifter.emit("sum", {after.rows(term.value)}, {{"dim", dims}}), term.shape);
+      at = after.lifter.reshape(after.lifter.emit<"sum">({after.rows(term.value)}, {{"dim", dims}}), term.shape);
     }
     for (int32_t view : term.views) {
       const Node& n = loop.body.nodes[size_t(view)];
@@ -228,16 +227,16 @@ class Gather {
     const Dims left = shape(x), right = shape(n.inputs[1]);
     const int64_t rows = left[1] * std::max<int64_t>(loop.form().limit, 0);
     Operand all;
-    if (node(x).is("permute") && !(node(x).inputs[0] == x) && shape(node(x).inputs[0]) == Dims{left[1], left[0]} &&
+    if (node(x).is<"permute">() && !(node(x).inputs[0] == x) && shape(node(x).inputs[0]) == Dims{left[1], left[0]} &&
         turns(node(x))) {
       all = after.rows(node(x).inputs[0]);
     } else {
       all = after.rows(x);
-      if (left[0] != 1 && left[1] != 1) all = after.lifter.emit("permute", {all}, {{"dims", Ints{1, 3, 2}}});
+      if (left[0] != 1 && left[1] != 1) all = after.lifter.emit<"permute">({all}, {{"dims", Ints{1, 3, 2}}});
     }
     const Operand factor = after.lifter.reshape(all, Dims{rows, left[0]});
     const Operand other = after.lifter.reshape(after.rows(n.inputs[1]), Dims{rows, right[1]});
-    return after.lifter.emit("matmul", {after.lifter.emit("permute", {factor}, {{"dims", Ints{2, 1}}}), other});
+    return after.lifter.emit<"matmul">({after.lifter.emit<"permute">({factor}, {{"dims", Ints{2, 1}}}), other});
   }
 
   // Whether the node turns rows into columns.

@@ -15,26 +15,7 @@
 namespace pg {
 namespace {
 
-// Whether an op computes something whatever its operands hold.
-bool cannot_fail(const Node& node) {
-  if (is_view(node) || node.is("to") || node.is("contiguous")) return true;
-  if (node.op->has(kPointwise)) {
-    if (is_float(node.types[0].dtype)) return true;
-    for (const char* name : {"floor_divide", "remainder", "fmod", "pow", "div"})
-      if (node.is(name)) return false;
-    return true;
-  }
-  for (const char* name : {"matmul", "mm", "mv", "bmm", "linear", "sum", "mean", "sum_squares", "softmax",
-                           "log_softmax", "cat", "stack", "full", "conv1d", "conv2d", "conv3d", "layer_norm"})
-    if (node.is(name)) return true;
-  return false;
-}
-
-bool is_seed(const Node& node) {
-  for (const char* name : {"matmul", "mm", "mv", "linear", "embedding", "take", "index_select"})
-    if (node.is(name)) return true;
-  return false;
-}
+bool is_seed(const Node& node) { return is_product(node) || node.has(kPick); }
 
 class Hoist {
  public:
@@ -64,7 +45,9 @@ class Hoist {
     for (size_t i = 0; i < body_.nodes.size(); ++i) {
       const Node& node = body_.nodes[i];
       if (node.kind == NodeKind::kConstant) lifter_.lift(i);
-      if (node.kind != NodeKind::kOp || node.types.empty() || (!loop_.surely_runs() && !cannot_fail(node))) continue;
+      if (node.kind != NodeKind::kOp || node.types.empty() ||
+          (!loop_.surely_runs() && !cannot_fail(*node.op, node.types[0].dtype)))
+        continue;
       if (!rows || affordable(node.types[0], loop_.form().limit)) lifter_.lift(i);
     }
   }
@@ -73,7 +56,7 @@ class Hoist {
 
   bool computes(size_t i) const {
     const Node& node = body_.nodes[i];
-    return node.kind == NodeKind::kOp && !is_view(node) && !node.is("full");
+    return node.kind == NodeKind::kOp && !is_view(node) && !filled_with(node);
   }
 
   void choose() {
@@ -109,7 +92,7 @@ class Hoist {
   // Whether the node alone reads one that is chosen, and gives as many elements.
   bool follows(size_t i, const std::vector<int32_t>& uses) const {
     const Node& node = body_.nodes[i];
-    if (!computes(i) && !node.is("reshape_to")) return false;
+    if (!computes(i) && !node.is<"reshape_to">()) return false;
     for (const Operand& operand : node.inputs)
       if (operand.is_node() && chosen_[size_t(operand.node)] && kind(size_t(operand.node)) == Kind::kRows &&
           uses[size_t(operand.node)] == 1 && numel(body_.type(operand).shape) == numel(node.types[0].shape))

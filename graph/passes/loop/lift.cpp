@@ -15,8 +15,6 @@ namespace {
 
 Ints to_ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
 
-bool is_product(const Node& node) { return node.is("matmul") || node.is("mm") || node.is("mv"); }
-
 }  // namespace
 
 Operand Lifter::add_input(const Type& type, int32_t source) {
@@ -78,18 +76,13 @@ bool Lifter::lift(size_t i) {
   return true;
 }
 
-Operand Lifter::emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs) {
-  const OpDef& def = registry().require(op);
-  return emit(def, {inputs.begin(), inputs.size()}, make_attrs(def, attrs));
-}
-
 Operand Lifter::emit(const OpDef& op, std::span<const Operand> inputs, Attrs attrs) {
   graph_.nodes.push_back(make_node(graph_, op, inputs, std::move(attrs), line));
   return Operand::of(graph_.nodes.size() - 1);
 }
 
 Operand Lifter::reshape(const Operand& x, const Dims& shape) {
-  return type(x).shape == shape ? x : emit("reshape_to", {x}, {{"shape", to_ints(shape)}});
+  return type(x).shape == shape ? x : emit<"reshape_to">({x}, {{"shape", to_ints(shape)}});
 }
 
 Dims Lifter::with_rows(const Dims& shape) const {
@@ -119,19 +112,16 @@ Operand Lifter::flattened(const Operand& x, int keep) {
 }
 
 Operand Lifter::over_rows(const Node& node) {
-  if (node.op->has(kPointwise) || node.is("to")) return pointwise(node);
-  if (is_product(node)) return product(node);
-  if (node.is("linear")) return linear(node);
-  if (node.op->view) return view(node);
-  if (node.is("embedding") || node.is("take") || node.is("index_select")) return pick(node);
-  if (node.is("sum") || node.is("mean") || node.is("softmax") || node.is("log_softmax")) return along(node);
-  return {};
+  if (node.op->has(kPointwise) || node.is<"to">()) return pointwise(node);
+  if (node.has(kProduct)) return product(node);
+  if (node.is<"linear">()) return linear(node);
+  if (node.has(kPick)) return pick(node);
+  return node.has(kRowwise) ? rowwise(node) : view(node);
 }
 
 // Other operands expand over the rows by themselves: none has more dims than the result.
 Operand Lifter::pointwise(const Node& node) {
   const Dims& shape = node.types[0].shape;
-  if (node.is("pow") && (!node.inputs[1].is_number() || numel(shape) == 1)) return {};  // bits depend on what is common
   Operands inputs = node.inputs;
   for (Operand& operand : inputs)
     if (operand.is_node()) operand = aligned(operand, shape.size());
@@ -149,34 +139,28 @@ Operand Lifter::product(const Node& node) {
   const Operand &x = node.inputs[0], &y = node.inputs[1];
   if (!x.is_node() || !y.is_node()) return {};
   if (rows(x) && same(y) && row_shape(y).size() <= 2)
-    return reshape(emit("matmul", {flattened(at(x), 1), at(y)}), with_rows(node.types[0].shape));
+    return reshape(emit<"matmul">({flattened(at(x), 1), at(y)}), with_rows(node.types[0].shape));
   // A matrix or vector times one column of each step: the columns as rows, times the transposed matrix.
   const bool column = row_shape(y).size() == 1 || (row_shape(y).size() == 2 && row_shape(y)[1] == 1);
   if (!same(x) || !rows(y) || row_shape(x).size() > 2 || !column) return {};
   const Operand columns = reshape(at(y), Dims{rows_, row_shape(y)[0]});
-  const Operand left = row_shape(x).size() == 2 ? emit("permute", {at(x)}, {{"dims", Ints{2, 1}}}) : at(x);
-  return reshape(emit("matmul", {columns, left}), with_rows(node.types[0].shape));
+  const Operand left = row_shape(x).size() == 2 ? emit<"permute">({at(x)}, {{"dims", Ints{2, 1}}}) : at(x);
+  return reshape(emit<"matmul">({columns, left}), with_rows(node.types[0].shape));
 }
 
 Operand Lifter::view(const Node& node) {
+  if (node.inputs.empty()) return {};
   const Operand& x = node.inputs[0];
-  const AttrReader c(*node.op, node.attrs);
-  const int rank = row_shape(x).size();
-  if (node.is("reshape_to")) return reshape(at(x), with_rows(node.types[0].shape));
-  if (node.is("broadcast_to"))
-    return emit("broadcast_to", {aligned(x, node.types[0].shape.size())},
-                {{"shape", to_ints(with_rows(node.types[0].shape))}});
-  if (node.is("permute")) {
+  if (node.is<"reshape_to">()) return reshape(at(x), with_rows(node.types[0].shape));
+  if (node.is<"broadcast_to">())
+    return emit<"broadcast_to">({aligned(x, node.types[0].shape.size())},
+                                {{"shape", to_ints(with_rows(node.types[0].shape))}});
+  if (node.is<"permute">()) {
     Ints dims{1};
-    for (int64_t d : c.dims("dims", rank)) dims.push_back(d + 2);
-    return emit("permute", {at(x)}, {{"dims", dims}});
+    for (int64_t d : AttrReader(*node.op, node.attrs).dims("dims", row_shape(x).size())) dims.push_back(d + 2);
+    return emit<"permute">({at(x)}, {{"dims", dims}});
   }
-  if (node.is("narrow") || node.is("select")) {
-    Attrs attrs = node.attrs;
-    attrs[size_t(node.op->attr_index("dim"))] = int64_t(c.dim("dim", rank) + 2);
-    return emit(*node.op, Operands{at(x)}, std::move(attrs));
-  }
-  return node.is("slice") ? slice(node) : Operand();
+  return node.is<"slice">() ? slice(node) : Operand();
 }
 
 Operand Lifter::slice(const Node& node) {
@@ -194,33 +178,20 @@ Operand Lifter::slice(const Node& node) {
 
 // From a table that stays.
 Operand Lifter::pick(const Node& node) {
-  const bool first = !node.is("embedding");
-  const Operand &table = node.inputs[first ? 0 : 1], &index = node.inputs[first ? 1 : 0];
-  if (!same(table) || !rows(index)) return {};
-  if (!node.is("index_select"))
-    return emit(*node.op, first ? Operands{at(table), at(index)} : Operands{at(index), at(table)}, node.attrs);
-  if (AttrReader(*node.op, node.attrs).dim("dim", row_shape(table).size()) != 0) return {};
-  return reshape(emit(*node.op, Operands{at(table), flattened(at(index), 0)}, node.attrs),
-                 with_rows(node.types[0].shape));
+  const size_t index = node.op->inputs[0].dtypes == kIntegral ? 0 : 1;
+  Operands inputs = node.inputs;
+  if (!same(inputs[1 - index]) || !rows(inputs[index])) return {};
+  if (node.op->attr_index("dim") >= 0 &&
+      AttrReader(*node.op, node.attrs).dim("dim", row_shape(inputs[1 - index]).size()) != 0)
+    return {};
+  for (Operand& operand : inputs) operand = at(operand);
+  return reshape(emit(*node.op, inputs, node.attrs), with_rows(node.types[0].shape));
 }
 
-// Along dims of the row.
-Operand Lifter::along(const Node& node) {
-  const Operand& x = node.inputs[0];
-  const int rank = row_shape(x).size();
-  if (rank == 0) return {};
-  const AttrReader c(*node.op, node.attrs);
+Operand Lifter::rowwise(const Node& node) {
   Attrs attrs = node.attrs;
-  AttrValue& dim = attrs[size_t(node.op->attr_index("dim"))];
-  if (node.is("sum") || node.is("mean")) {
-    Ints dims;
-    for (int64_t d : c.dims("dim", rank)) dims.push_back(d + 2);
-    dim = dims;
-  } else {
-    if (!std::holds_alternative<int64_t>(dim)) return {};
-    dim = int64_t(c.dim("dim", rank) + 2);
-  }
-  return emit(*node.op, Operands{at(x)}, std::move(attrs));
+  if (!pg::over_rows(*node.op, row_shape(node.inputs[0]).size(), attrs)) return {};
+  return emit(*node.op, Operands{at(node.inputs[0])}, std::move(attrs));
 }
 
 }  // namespace pg

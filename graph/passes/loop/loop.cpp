@@ -124,7 +124,7 @@ AfterLoop::AfterLoop(LoopEdit& loop) : lifter(loop.body, std::max<int64_t>(loop.
   if (loop.runs_all()) put(loop.slices, Lifter::Kind::kRows);
   for (size_t i = 0; i < loop.body.nodes.size(); ++i) {
     const Node& node = loop.body.nodes[i];
-    if (node.kind == NodeKind::kConstant || node.is("full") || is_view(node)) lifter.lift(i);
+    if (node.kind == NodeKind::kConstant || filled_with(node) || is_view(node)) lifter.lift(i);
   }
 }
 
@@ -133,13 +133,13 @@ bool AfterLoop::has_rows(const Operand& operand) const {
   for (const LoopEdit::Stack& stack : loop_.stacks)
     if (stack.row == operand) return true;
   const Node& node = loop_.body.node(operand);
-  return node.is("reshape_to") && has_rows(node.inputs[0]);
+  return node.is<"reshape_to">() && has_rows(node.inputs[0]);
 }
 
 Operand AfterLoop::rows(const Operand& operand) {
   if (lifter.kind(operand) == Lifter::Kind::kRows) return lifter.at(operand);
   const Node& node = loop_.body.node(operand);
-  if (node.is("reshape_to")) {
+  if (node.is<"reshape_to">()) {
     rows(node.inputs[0]);
     if (lifter.lift(size_t(operand.node))) return lifter.at(operand);
   }
@@ -161,14 +161,10 @@ bool affordable(const Type& row, int64_t rows) {
 }
 
 Operand fill(Rewrite& rewrite, const Type& type, double value) {
-  const OpDef& op = registry().require("full");
   const Ints shape(type.shape.begin(), type.shape.end());
-  Attrs attrs = make_attrs(op, {{"shape", shape}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
-  return Operand::of(rewrite.append(make_node(rewrite.graph(), op, {}, std::move(attrs), -1)));
+  return rewrite.emit<"full">({}, {{"shape", shape}, {"value", value}, {"dtype", type.dtype}, {"device", type.device}});
 }
 
-bool is_view(const Node& node) {
-  return node.kind == NodeKind::kOp && node.op->view && !node.is("to") && !node.is("contiguous");
-}
+bool is_product(const Node& node) { return node.has(kProduct) || node.is<"linear">(); }
 
 }  // namespace pg

@@ -83,7 +83,10 @@ class Lifter {
   const Operand& at(const Operand& operand) const { return places_[size_t(operand.node)].at; }
 
   // More computation there.
-  Operand emit(const char* op, std::initializer_list<Operand> inputs, AttrList attrs = {});
+  template <OpName name>
+  Operand emit(std::initializer_list<Operand> inputs, AttrList attrs = {}) {
+    return emit(op_named<name>(), {inputs.begin(), inputs.size()}, make_attrs(op_named<name>(), attrs));
+  }
   Operand emit(const OpDef& op, std::span<const Operand> inputs, Attrs attrs);
   Operand reshape(const Operand& x, const Dims& shape);
   Operand add_input(const Type& type, int32_t source);
@@ -124,7 +127,7 @@ class Lifter {
   Operand linear(const Node& node);
   Operand view(const Node& node);
   Operand pick(const Node& node);
-  Operand along(const Node& node);
+  Operand rowwise(const Node& node);
   Operand slice(const Node& node);
   Operand flattened(const Operand& x, int keep);
   Operand aligned(const Operand& operand, int rank);
@@ -169,7 +172,7 @@ bool affordable(const Type& row, int64_t rows);
 // Appends a fill.
 Operand fill(Rewrite& rewrite, const Type& type, double value);
 
-// Ops that show elements without computing.
-bool is_view(const Node& node);
+// Products, which over the rows of all steps become one.
+bool is_product(const Node& node);
 
 }  // namespace pg

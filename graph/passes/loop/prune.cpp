@@ -101,13 +101,13 @@ class Liveness {
 
 // A node that is cheaper to have in a body than to hand in: a fill, or one number.
 bool goes_inside(const Node& node) {
-  return node.is("full") ||
+  return filled_with(node) ||
          (node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && numel(node.types[0].shape) == 1);
 }
 
 // Puts a copy of such a node in the place of an input of a body; of a slice, a fill of its row.
 bool take_inside(Graph& body, int32_t input, const Node& source, bool slice) {
-  if (!goes_inside(source) || (slice && !source.is("full"))) return false;
+  if (!goes_inside(source) || (slice && !filled_with(source))) return false;
   Node node = source;
   node.line = -1;
   if (slice) {

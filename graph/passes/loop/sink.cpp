@@ -13,8 +13,6 @@
 namespace pg {
 namespace {
 
-bool is_product(const Node& node) { return node.is("matmul") || node.is("mm") || node.is("mv") || node.is("linear"); }
-
 class Sink {
  public:
   Sink(const Node& node, const std::vector<char>& banned) : loop(node), after(loop), banned_(banned) {}

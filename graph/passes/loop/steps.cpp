@@ -45,8 +45,7 @@ std::optional<double> number_of(const Graph& graph, const Operand& operand) {
   if (!operand.is_node()) return std::nullopt;
   const Node& node = graph.node(operand);
   if (is_known(node) && numel(node.types[0].shape) == 1) return item(node.constant);
-  if (!node.is("full") || is_float(node.types[0].dtype)) return std::nullopt;
-  return AttrReader(*node.op, node.attrs).attr<double>("value");
+  return is_float(node.types[0].dtype) ? std::nullopt : filled_with(node);
 }
 
 std::optional<int64_t> whole(const std::optional<double>& number) {
@@ -60,8 +59,8 @@ std::optional<int64_t> first_of_run(const Graph& graph, const Operand& operand, 
   const Type& type = node.types[0];
   if (elements < 1 || numel(type.shape) < elements || (type.dtype != DType::kInt64 && type.dtype != DType::kInt32))
     return std::nullopt;
-  if (node.is("reshape_to")) return first_of_run(graph, node.inputs[0], elements);
-  if (node.is("range")) {
+  if (node.is<"reshape_to">()) return first_of_run(graph, node.inputs[0], elements);
+  if (node.is<"range">()) {
     const AttrReader c(*node.op, node.attrs);
     return c.attr<double>("step") == 1 ? whole(c.attr<double>("start")) : std::nullopt;
   }
@@ -73,18 +72,23 @@ std::optional<int64_t> first_of_run(const Graph& graph, const Operand& operand, 
   return whole(first);
 }
 
+template <OpName name, OpName mirrored>
+bool compares(const Node& node, bool swapped) {
+  return swapped ? node.is<mirrored>() : node.is<name>();
+}
+
 // How many steps a loop takes whose flag says after each step whether a counter compares so with a number; `swapped`:
 // the number with the counter.
 std::optional<int64_t> steps_while(const Node& compare, bool swapped, Affine counter, double number) {
   if (counter.by < 0) counter = {-counter.by, -counter.from}, number = -number, swapped = !swapped;
-  const auto is = [&](const char* name, const char* mirrored) { return compare.is(swapped ? mirrored : name); };
   const double reach = (number - double(counter.from)) / double(counter.by);  // the row where they are equal
-  if (is("le", "ge")) return int64_t(std::max(1.0, std::floor(reach) + 1));
-  if (is("lt", "gt")) return int64_t(std::max(1.0, std::ceil(reach)));
-  if (is("ge", "le")) return reach > 1 ? 1 : kForever;
-  if (is("gt", "lt")) return reach >= 1 ? 1 : kForever;
-  if (is("ne", "ne")) return reach >= 1 && reach == std::floor(reach) ? int64_t(reach) : kForever;
-  if (is("eq", "eq")) return reach == 1 ? 2 : 1;
+  if (compares<"le", "ge">(compare, swapped)) return int64_t(std::max(1.0, std::floor(reach) + 1));
+  if (compares<"lt", "gt">(compare, swapped)) return int64_t(std::max(1.0, std::ceil(reach)));
+  if (compares<"ge", "le">(compare, swapped)) return reach > 1 ? 1 : kForever;
+  if (compares<"gt", "lt">(compare, swapped)) return reach >= 1 ? 1 : kForever;
+  if (compares<"ne", "ne">(compare, swapped))
+    return reach >= 1 && reach == std::floor(reach) ? int64_t(reach) : kForever;
+  if (compares<"eq", "eq">(compare, swapped)) return reach == 1 ? 2 : 1;
   return std::nullopt;
 }
 
@@ -128,10 +132,6 @@ class Steps {
  private:
   const Graph& outside() const { return rewrite_.graph(); }
   Operand index() const { return Operand::of(size_t(body_.inputs[0])); }
-  Operand emit(const char* name, std::span<const Operand> inputs, AttrList attrs = {}) {
-    const OpDef& op = registry().require(name);
-    return Operand::of(rewrite_.append(make_node(outside(), op, inputs, make_attrs(op, attrs), -1)));
-  }
 
   // Counters.
 
@@ -159,8 +159,9 @@ class Steps {
   int64_t growth(const LoopEdit::Carry& carry) const {
     const Node& next = body_.node(carry.next);
     for (const bool second : {false, true})
-      if ((next.is("add") || (next.is("sub") && !second)) && next.inputs[second] == Operand::of(size_t(carry.input)))
-        if (const auto by = whole(known(next.inputs[!second]))) return next.is("sub") ? -*by : *by;
+      if ((next.is<"add">() || (next.is<"sub">() && !second)) &&
+          next.inputs[second] == Operand::of(size_t(carry.input)))
+        if (const auto by = whole(known(next.inputs[!second]))) return next.is<"sub">() ? -*by : *by;
     return 1;
   }
 
@@ -184,8 +185,8 @@ class Steps {
   }
 
   std::optional<Affine> sum_of(const Node& node) const {
-    if (is_view(node) || node.is("to") || node.is("contiguous")) return value(node.inputs[0]);
-    const int sign = node.is("add") ? 1 : node.is("sub") ? -1 : 0;
+    if (node.op->view) return value(node.inputs[0]);
+    const int sign = node.is<"add">() ? 1 : node.is<"sub">() ? -1 : 0;
     if (sign == 0) return std::nullopt;
     const auto x = value(node.inputs[0]), y = value(node.inputs[1]);
     if (!x || !y) return std::nullopt;
@@ -285,25 +286,21 @@ class Steps {
   Operand first_rows(const Operand& all, int64_t rows) {
     if (outside().type(all).shape[0] == rows) return all;
     const Node& node = outside().node(all);
-    if (node.is("full"))
-      return fill(rewrite_, stack_type(row_type(node.types[0]), rows),
-                  AttrReader(*node.op, node.attrs).attr<double>("value"));
-    if (node.is("cat") && AttrReader(*node.op, node.attrs).dim("dim", node.types[0].shape.size()) == 0 &&
+    if (const auto number = filled_with(node))
+      return fill(rewrite_, stack_type(row_type(node.types[0]), rows), *number);
+    if (node.is<"cat">() && AttrReader(*node.op, node.attrs).dim("dim", node.types[0].shape.size()) == 0 &&
         outside().type(node.inputs[0]) == stack_type(row_type(node.types[0]), rows))
       return node.inputs[0];  // as this pass pads
     return narrow(all, 0, rows);
   }
 
   Operand narrow(const Operand& all, int64_t start, int64_t length) {
-    const Operand inputs[] = {all};
-    return emit("narrow", inputs, {{"dim", int64_t(1)}, {"start", start + 1}, {"length", length}});
+    return rewrite_.emit<"narrow">({all}, {{"dim", int64_t(1)}, {"start", start + 1}, {"length", length}});
   }
 
   Operand reshape(const Operand& x, const Type& to) {
-    const Operand inputs[] = {x};
-    return outside().type(x).shape == to.shape
-               ? x
-               : emit("reshape_to", inputs, {{"shape", Ints(to.shape.begin(), to.shape.end())}});
+    if (outside().type(x).shape == to.shape) return x;
+    return rewrite_.emit<"reshape_to">({x}, {{"shape", Ints(to.shape.begin(), to.shape.end())}});
   }
 
   bool no_steps() {
@@ -324,7 +321,7 @@ class Steps {
     const int64_t rows = loop_.form().limit;
     for (size_t i = 0; rows > 0 && i < body_.nodes.size(); ++i) {
       const Node& node = body_.nodes[i];
-      if (!node.is("index_select")) continue;
+      if (!node.is<"index_select">()) continue;
       const auto table = std::find_if(loop_.captures.begin(), loop_.captures.end(),
                                       [&](const auto& c) { return c.input == node.inputs[0].node; });
       const auto at = value(node.inputs[1]);
@@ -348,11 +345,9 @@ class Steps {
              if (!counts(row_type(stack.type)) || !is_counter(stack.row)) return false;
              const Affine v = *value(stack.row);
              const double last = double(v.by * loop_.form().limit + v.from);
-             const Operand range = emit("range", {},
-                                        {{"start", double(v.by + v.from)},
-                                         {"stop", last},
-                                         {"step", double(v.by)},
-                                         {"dtype", stack.type.dtype}});
+             const AttrList attrs = {
+                 {"start", double(v.by + v.from)}, {"stop", last}, {"step", double(v.by)}, {"dtype", stack.type.dtype}};
+             const Operand range = rewrite_.emit<"range">({}, attrs);
              for (int32_t output : stack.outputs) rewrite_.replace(at_, size_t(output), reshape(range, stack.type));
              return true;
            }) > 0;
@@ -397,9 +392,8 @@ class Steps {
     if (v.from == 0) {
       loop_.redirect(Operand::of(size_t(at)), index());
     } else {
-      const OpDef& add = registry().require("add");
       const Operand inputs[] = {index(), Operand::immediate(double(v.from))};
-      body_.nodes[size_t(at)] = make_node(body_, add, inputs, make_attrs(add), -1);
+      body_.nodes[size_t(at)] = make_node(body_, op_named<"add">(), inputs, {}, -1);
     }
     return true;
   }
@@ -408,15 +402,13 @@ class Steps {
     const Operand steps = settled_ ? fill(rewrite_, old_types_[0], double(loop_.form().limit)) : Operand();
     const size_t at = loop_.write(rewrite_, at_);
     if (settled_) rewrite_.replace(at_, 0, steps);
-    for (const auto& [output, more] : finals_) {
-      const Operand inputs[] = {Operand::of(at, 0), Operand::immediate(double(more))};
-      rewrite_.replace(at_, size_t(output), emit("add", inputs));
-    }
+    for (const auto& [output, more] : finals_)
+      rewrite_.replace(at_, size_t(output),
+                       rewrite_.emit<"add">({Operand::of(at, 0), Operand::immediate(double(more))}));
     for (size_t k = 0; k < padded_.size(); ++k) {
       const auto& [outputs, type] = padded_[k];
-      const Operand inputs[] = {loop_.stack_of(at, k),
-                                fill(rewrite_, stack_type(row_type(type), rows_ - loop_.form().limit), 0)};
-      const Operand padded = emit("cat", inputs, {{"dim", int64_t(1)}});
+      const Operand zeros = fill(rewrite_, stack_type(row_type(type), rows_ - loop_.form().limit), 0);
+      const Operand padded = rewrite_.emit<"cat">({loop_.stack_of(at, k), zeros}, {{"dim", int64_t(1)}});
       for (int32_t output : outputs) rewrite_.replace(at_, size_t(output), padded);
     }
   }
@@ -436,23 +428,19 @@ class Steps {
 
 // The rows that a scatter puts one after another, between zeros.
 std::optional<Operand> scattered(Rewrite& rewrite, const Node& node) {
-  if (!node.is("index_select_backward")) return std::nullopt;
+  if (!node.is<"index_select_backward">()) return std::nullopt;
   const AttrReader c(*node.op, node.attrs);
   const int64_t count = numel(rewrite.graph().type(node.inputs[1]).shape), size = node.types[0].shape[0];
   const auto first = first_of_run(rewrite.graph(), node.inputs[1], count);
   const int64_t start = first ? *first - c.attr<int64_t>("index_base") : -1;
   if (c.attr<int64_t>("dim") != 1 || start < 0 || start + count > size) return std::nullopt;
-  const auto emit = [&](const char* name, std::span<const Operand> inputs, AttrList attrs) {
-    const OpDef& op = registry().require(name);
-    return Operand::of(rewrite.append(make_node(rewrite.graph(), op, inputs, make_attrs(op, attrs), node.line)));
-  };
   const Type row = row_type(node.types[0]), rows = stack_type(row, count);
-  const Operand dy[] = {node.inputs[0]};
   Operands pieces;
   if (start > 0) pieces.push_back(fill(rewrite, stack_type(row, start), 0));
-  pieces.push_back(emit("reshape_to", dy, {{"shape", Ints(rows.shape.begin(), rows.shape.end())}}));
+  pieces.push_back(
+      rewrite.emit<"reshape_to">({node.inputs[0]}, {{"shape", Ints(rows.shape.begin(), rows.shape.end())}}, node.line));
   if (start + count < size) pieces.push_back(fill(rewrite, stack_type(row, size - start - count), 0));
-  return pieces.size() == 1 ? pieces[0] : emit("cat", pieces, {{"dim", int64_t(1)}});
+  return pieces.size() == 1 ? pieces[0] : rewrite.emit<"cat">(pieces, {{"dim", int64_t(1)}}, node.line);
 }
 
 std::vector<std::vector<Readers>> readers_of(const Graph& graph) {

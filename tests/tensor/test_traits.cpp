@@ -1,0 +1,430 @@
+// The contracts of the traits and functions of rows that graph passes rely on (tensor/op.h), checked by running every
+// op that has them.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "tensor/tile.h"
+#include "tests/tensor/arrays.h"
+
+namespace pg::test {
+namespace {
+
+#define EXPECT(condition, ...) CHECK_MESSAGE((condition), std::string(op->name), ": ", __VA_ARGS__)
+
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Elements at which kernels go wrong.
+std::vector<double> edges(DType t) {
+  if (t == DType::kBool) return {0, 1};
+  if (is_float(t)) return {0, -0.0, 1, -1, 0.5, -2.5, 2, 3, 1e-7, 6e4, -6e4, kInf, -kInf, kNaN, 1e-45, 12};
+  if (t == DType::kUInt8) return {0, 1, 2, 3, 127, 128, 255};
+  const double most = std::ldexp(1, std::min(size_of(t) * 8 - 1, 53));
+  return {0, 1, -1, 2, 3, -5, 12, -most, size_of(t) < 8 ? most - 1 : most};
+}
+
+template <class Number>
+Value tensor(DType t, const Dims& shape, const Number& number) {
+  Value v = make_array(Type{t, {}, shape});
+  for (int64_t i = 0; i < v.numel(); ++i)
+    store_number(t, static_cast<char*>(v.array().data()) + i * size_of(t), number(i));
+  return v;
+}
+
+// All pairs of edges: their first or second elements.
+Value pairs(DType t, bool second) {
+  const std::vector<double> e = edges(t);
+  const int64_t n = int64_t(e.size());
+  return tensor(t, {n, n}, [&](int64_t i) { return e[size_t(second ? i % n : i / n)]; });
+}
+
+Value edge_tensor(DType t, const Dims& shape, size_t phase) {
+  const std::vector<double> e = edges(t);
+  return tensor(t, shape, [&](int64_t i) { return e[(size_t(i) + phase) % e.size()]; });
+}
+
+// Numbers of many magnitudes, whose sums depend on their order.
+Value mixed(DType t, const Dims& shape) {
+  return tensor(t, shape, [&](int64_t i) {
+    const double x = std::sin(double(i) * 12.9898) * 437.585;
+    return is_float(t) ? x : std::floor(std::fabs(x)) - (t == DType::kBool ? 400 : 0);
+  });
+}
+
+std::vector<DType> dtypes_of(const InputDef& input) {
+  std::vector<DType> out;
+  for (int t = 0; t < kDTypeCount; ++t)
+    if (accepts(input.dtypes, DType(t))) out.push_back(DType(t));
+  return out;
+}
+
+// The bytes, all NaNs as one.
+std::string bits(const Value& value) {
+  Context ctx;
+  const Value v = to_contiguous(ctx, value.detached());
+  const size_t size = size_t(size_of(v.dtype()));
+  std::string out(static_cast<const char*>(v.array().data()), size * size_t(v.numel()));
+  for (size_t at = 0; is_float(v.dtype()) && at < out.size(); at += size)
+    if (std::isnan(load_number(v.dtype(), out.data() + at))) out.replace(at, size, size, '?');
+  return out;
+}
+
+// Attributes without a default: every size is `size`, every position the first.
+Attrs some_attrs(const OpDef& op, const Ints& sizes) {
+  Attrs attrs = make_attrs(op);
+  for (size_t i = 0; i < op.attrs.size(); ++i) {
+    const AttrDef& def = op.attrs[i];
+    if (attrs[i].index() != 0 || def.optional) continue;
+    if (def.kind == AttrKind::kInt || def.kind == AttrKind::kDim) attrs[i] = int64_t(1);
+    if (def.kind == AttrKind::kFloat) attrs[i] = 1.0;
+    if (def.kind == AttrKind::kInts || def.kind == AttrKind::kDims) attrs[i] = sizes;
+    if (def.kind == AttrKind::kString) attrs[i] = std::string(def.choices.empty() ? "" : def.choices[0]);
+  }
+  return attrs;
+}
+
+// The results, nothing where the types or attributes are refused. Throws what the kernel refuses.
+std::optional<Values> applied(const OpDef& op, std::vector<Value> inputs, const Attrs& attrs) {
+  Context ctx;
+  SmallVector<Type, 2> types;
+  try {
+    infer_types(op, inputs, attrs, types);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return apply(ctx, op, inputs, attrs);
+}
+std::optional<Value> result(const OpDef& op, std::vector<Value> inputs, const Attrs& attrs) {
+  const auto all = applied(op, std::move(inputs), attrs);
+  return all ? std::optional((*all)[0]) : std::nullopt;
+}
+std::optional<Value> result(const OpDef& op, std::vector<Value> inputs) {
+  return result(op, std::move(inputs), some_attrs(op, {2}));
+}
+
+template <class F>
+void each_op(bool (*wanted)(const OpDef&), const F& f) {
+  size_t found = 0;
+  for (const OpDef* op : registry().ops())
+    if (wanted(*op)) ++found, f(op);
+  CHECK(found > 0);
+}
+
+// Lists of `count` shapes of up to 5 dims of size 2.
+template <class F>
+void each_shapes(size_t count, const F& f) {
+  std::vector<Dims> shapes(count);
+  const auto next = [&](auto& self, size_t k) -> void {
+    if (k == count) return f(shapes);
+    for (int rank = 0; rank <= 5; ++rank) {
+      shapes[k] = Dims(rank, 2);
+      self(self, k + 1);
+    }
+  };
+  next(next, 0);
+}
+
+}  // namespace
+
+TEST_CASE("traits: ops that cannot fail take every element") {
+  const auto wanted = [](const OpDef& op) {
+    return !op.has(kRandom) && (cannot_fail(op, DType::kFloat32) || cannot_fail(op, DType::kInt32));
+  };
+  each_op(wanted, [](const OpDef* op) {
+    size_t ran = 0;
+    const auto run = [&](std::vector<Value> inputs) {
+      Context ctx;
+      SmallVector<Type, 2> types;
+      const Attrs attrs = some_attrs(*op, {2});
+      try {
+        infer_types(*op, inputs, attrs, types);
+      } catch (const Error&) {
+        return;
+      }
+      if (types.empty() || !cannot_fail(*op, types[0].dtype)) return;
+      ++ran;
+      const std::string error = error_text([&] { apply(ctx, *op, inputs, attrs); });
+      EXPECT(error.empty(), "refuses elements: ", error);
+    };
+    for (int t = 0; t < kDTypeCount; ++t) {
+      const auto dtype = [&](const InputDef& input) {
+        return accepts(input.dtypes, DType(t)) ? DType(t) : dtypes_of(input)[0];
+      };
+      if (op->has(kPointwise) && op->inputs.size() == 2)
+        run({pairs(dtype(op->inputs[0]), false), pairs(dtype(op->inputs[1]), true)});
+      each_shapes(op->inputs.size(), [&](const std::vector<Dims>& shapes) {
+        for (size_t phase = 0; phase < 20; phase += 4) {
+          std::vector<Value> inputs;
+          for (size_t k = 0; k < shapes.size(); ++k)
+            inputs.push_back(edge_tensor(dtype(op->inputs[k]), shapes[k], phase * (k + 1)));
+          run(inputs);
+        }
+      });
+    }
+    EXPECT((ran > 0 || op->view), "no call that its types allow");
+  });
+}
+
+TEST_CASE("traits: the ops that refuse integers are those whose operands fused kernels look at") {
+  for (const OpDef* op : registry().ops()) EXPECT(op->has(kRefuses) == tile_checks(*op), "kRefuses");
+}
+
+TEST_CASE("traits: commutative ops give the same bits in either order") {
+  each_op([](const OpDef& op) { return op.has(kCommutative); },
+          [](const OpDef* op) {
+            size_t ran = 0;
+            for (DType t : dtypes_of(op->inputs[0])) {
+              const auto a = result(*op, {pairs(t, false), pairs(t, true)}),
+                         b = result(*op, {pairs(t, true), pairs(t, false)});
+              if (!a) continue;
+              ++ran;
+              EXPECT(bits(*a) == bits(*b), name_of(t));
+            }
+            EXPECT(ran > 0, "no dtype is taken");
+          });
+}
+
+TEST_CASE("traits: idempotent ops and involutions, applied twice") {
+  const auto wanted = [](const OpDef& op) { return op.has(kIdempotent) || op.has(kInvolution); };
+  each_op(wanted, [](const OpDef* op) {
+    size_t ran = 0;
+    for (DType t : dtypes_of(op->inputs[0])) {
+      const Value x = pairs(t, false);
+      const auto y = result(*op, {x});
+      if (!y || y->dtype() != t) continue;
+      const auto z = result(*op, {*y});
+      ++ran;
+      EXPECT(bits(*z) == bits(op->has(kIdempotent) ? *y : x), name_of(t));
+    }
+    EXPECT(ran > 0, "no dtype is taken");
+  });
+}
+
+TEST_CASE("rows: the bits of pointwise ops do not depend on whether an operand is one number for all elements") {
+  const auto wanted = [](const OpDef& op) { return op.has(kPointwise) && op.inputs.size() == 2; };
+  each_op(wanted, [](const OpDef* op) {
+    for (DType t : dtypes_of(op->inputs[1])) {
+      if (!accepts(op->inputs[0].dtypes, t)) continue;
+      for (double e : edges(t)) {
+        const Value x = pairs(t, false), one = make_scalar(e, t);
+        const Value all = tensor(t, x.shape(), [&](int64_t) { return e; });
+        if (!cannot_fail(*op, t) && is_integer(t) && e <= 0) continue;
+        const auto a = result(*op, {x, one}), b = result(*op, {x, all});
+        if (a) EXPECT(bits(*a) == bits(*b), name_of(t), " and ", e);
+      }
+    }
+  });
+}
+
+TEST_CASE("traits: row-wise ops give the rows of all rows") {
+  each_op([](const OpDef& op) { return op.has(kRowwise); },
+          [](const OpDef* op) {
+            EXPECT(op->inputs.size() == 1, "more than one input");
+            EXPECT(!op->has(kPointwise), "pointwise ops need no trait");
+            size_t ran = 0;
+            constexpr int64_t kRows = 3;
+            for (DType t : dtypes_of(op->inputs[0]))
+              for (const Dims& row :
+                   {Dims{1}, Dims{7}, Dims{1030}, Dims{5, 3}, Dims{130, 7}, Dims{7, 130}, Dims{2, 3, 40}}) {
+                Dims whole{kRows};
+                for (int64_t size : row) whole.push_back(size);
+                for (const Value& x : {mixed(t, whole), edge_tensor(t, whole, 0)})
+                  for (int d = -1; d < row.size(); ++d) {  // the dims that attributes name; all of them at first
+                    Attrs attrs = some_attrs(*op, {});
+                    for (size_t i = 0; i < op->attrs.size(); ++i) {
+                      if (op->attrs[i].kind == AttrKind::kDim) attrs[i] = int64_t(std::max(d, 0) + 1);
+                      if (op->attrs[i].kind == AttrKind::kDims && d >= 0) attrs[i] = Ints{d - row.size()};
+                    }
+                    Attrs over = attrs;
+                    if (!over_rows(*op, row.size(), over)) continue;
+                    const auto all = result(*op, {x}, over);
+                    Context ctx;
+                    std::string rows;
+                    for (int64_t r = 1; r <= kRows; ++r) {
+                      const Value one = run(ctx, "select", {x}, {{"dim", int64_t(1)}, {"index", r}});
+                      if (const auto y = result(*op, {one}, attrs)) rows += bits(*y);
+                    }
+                    EXPECT((all ? bits(*all) : "") == rows, name_of(t), " ", to_string(row), ", dim ", d + 1);
+                    ran += bool(all);
+                  }
+              }
+            EXPECT(ran > 0, "no call that its types allow");
+          });
+}
+
+TEST_CASE("traits: reshapes keep the order of the elements") {
+  each_op([](const OpDef& op) { return op.has(kReshape); },
+          [](const OpDef* op) {
+            const Value x = mixed(DType::kFloat32, {2, 1, 3});
+            std::vector<Value> inputs{x};
+            if (op->inputs.size() == 2) inputs.push_back(mixed(DType::kFloat32, {6}));
+            const auto y = result(*op, inputs, some_attrs(*op, {6}));
+            REQUIRE(y);
+            EXPECT(bits(*y) == bits(x), "elements moved");
+            EXPECT(!(y->shape() == x.shape()), "the same shape");
+          });
+}
+
+TEST_CASE("traits: expansions show the input broadcast") {
+  each_op([](const OpDef& op) { return op.has(kExpand); },
+          [](const OpDef* op) {
+            const Value x = mixed(DType::kFloat32, {2, 1, 3});
+            std::vector<Value> inputs{x};
+            if (op->inputs.size() == 2) inputs.push_back(mixed(DType::kFloat32, {5, 2, 4, 3}));
+            const auto y = result(*op, inputs, some_attrs(*op, {5, 2, 4, 3}));
+            REQUIRE(y);
+            EXPECT(y->array().data() == x.array().data(), "no view");
+            const Dims strides = broadcast_strides(x.shape(), x.array().strides, y->shape());
+            for (int d = 0; d < y->rank(); ++d)
+              EXPECT((y->shape()[d] == 1 || y->array().strides[d] == strides[d]), "other elements along dim ", d + 1);
+          });
+}
+
+TEST_CASE("traits: permutations show the dims of the input in another order") {
+  each_op([](const OpDef& op) { return op.has(kPermute); },
+          [](const OpDef* op) {
+            std::optional<Value> y;
+            const Value matrix = mixed(DType::kFloat32, {2, 3}), cube = mixed(DType::kFloat32, {2, 3, 4});
+            for (const Value& x : {matrix, cube}) {
+              Attrs attrs = some_attrs(*op, x.rank() == 2 ? Ints{2, 1} : Ints{3, 1, 2});
+              if (op->attr_index("dim1") >= 0) attrs[size_t(op->attr_index("dim1"))] = int64_t(2);
+              if (op->attr_index("destination") >= 0) {
+                attrs[size_t(op->attr_index("source"))] = Ints{1};
+                attrs[size_t(op->attr_index("destination"))] = Ints{2};
+              }
+              const auto z = result(*op, {x}, attrs);
+              if (!z) continue;
+              y = z;
+              std::multiset<std::pair<int64_t, int64_t>> before, after;
+              for (int d = 0; d < x.rank(); ++d) {
+                before.emplace(x.shape()[d], x.array().strides[d]);
+                after.emplace(z->shape()[d], z->array().strides[d]);
+              }
+              EXPECT(z->array().data() == x.array().data(), "no view");
+              EXPECT(before == after, "other dims");
+            }
+            EXPECT((y && !y->array().contiguous), "nothing moved");
+          });
+}
+
+TEST_CASE("rows: fills say what their elements are") {
+  each_op([](const OpDef& op) { return op.fill != nullptr; },
+          [](const OpDef* op) {
+            for (int t = 0; t < kDTypeCount; ++t) {
+              Attrs attrs = some_attrs(*op, {2, 3});
+              attrs[size_t(op->attr_index("dtype"))] = DType(t);
+              std::vector<Value> inputs;
+              if (!op->inputs.empty()) inputs.push_back(mixed(DType::kFloat32, {2, 3}));
+              const auto y = result(*op, inputs, attrs);
+              REQUIRE(y);
+              const double number = op->fill(AttrReader(*op, attrs));
+              EXPECT(bits(*y) == bits(tensor(DType(t), {2, 3}, [&](int64_t) { return number; })), name_of(DType(t)));
+            }
+            EXPECT(!op->has(kUnset), "a fill that is not set");
+          });
+}
+
+TEST_CASE("traits: picks read each position by itself") {
+  each_op([](const OpDef& op) { return op.has(kPick); },
+          [](const OpDef* op) {
+            const size_t index = op->inputs[0].dtypes == kIntegral ? 0 : 1;
+            EXPECT(op->inputs[index].dtypes == kIntegral, "no index");
+            EXPECT(op->inputs[1 - index].dtypes != kIntegral, "no table");
+            const Value table = mixed(DType::kFloat32, {5, 3});
+            const auto read = [&](const Dims& shape, int64_t from) {
+              std::vector<Value> inputs(2);
+              inputs[1 - index] = table;
+              inputs[index] = tensor(DType::kInt64, shape, [&](int64_t i) { return double((i + from) * 7 % 5 + 1); });
+              return *result(*op, inputs);
+            };
+            const Value all = read({2, 2}, 0);
+            std::string rows, single;
+            for (int64_t i = 0; i < 4; ++i) rows += bits(read({1}, i)), single += bits(read({}, i));
+            EXPECT(bits(all) == rows, "positions in a list");
+            EXPECT(bits(all) == single, "single positions");
+            EXPECT((all.shape()[0] == 2 && all.shape()[1] == 2), "the shape of the index is not in front");
+          });
+}
+
+TEST_CASE("traits: products are those of matmul") {
+  each_op([](const OpDef& op) { return op.has(kProduct); },
+          [](const OpDef* op) {
+            size_t ran = 0;
+            each_shapes(2, [&](const std::vector<Dims>& shapes) {
+              const Value x = mixed(DType::kFloat32, shapes[0]), y = mixed(DType::kFloat32, shapes[1]);
+              const auto z = result(*op, {x, y});
+              if (!z) return;
+              const auto product = result(registry().require("matmul"), {x, y});
+              REQUIRE(product);
+              EXPECT(z->shape() == product->shape(), "another shape");
+              EXPECT(bits(*z) == bits(*product), "other bits");
+              ++ran;
+            });
+            EXPECT(ran > 0, "no call that its types allow");
+          });
+}
+
+TEST_CASE("traits: factors of channels may go into weight and bias") {
+  const double factors[] = {2, 0.25, -1, 8};  // exact
+  each_op([](const OpDef& op) { return op.has(kChannels); },
+          [&](const OpDef* op) {
+            size_t ran = 0;
+            for (int rank = 2; rank <= 5; ++rank) {
+              Dims x(rank, 4), w(rank, 2);
+              x[0] = 2, x[1] = w[1] = 3, w[0] = 4;
+              const Value in = mixed(DType::kFloat32, x), weight = mixed(DType::kFloat32, w),
+                          bias = mixed(DType::kFloat32, {4});
+              const auto plain = result(*op, {in, weight, bias});
+              if (!plain || plain->rank() != rank) continue;
+              ++ran;
+              const auto scaled = [&](const Value& v, int64_t inner, int64_t channels) {
+                const std::vector<double> old = numbers(v);
+                return tensor(v.dtype(), v.shape(),
+                              [&](int64_t i) { return old[size_t(i)] * factors[i / inner % channels]; });
+              };
+              const auto other = result(*op, {in, scaled(weight, numel(w) / 4, 4), scaled(bias, 1, 4)});
+              const int64_t inner = plain->numel() / plain->shape()[0] / plain->shape()[1];
+              EXPECT(plain->shape()[1] == 4, "channels are not dim 2");
+              EXPECT(bits(*other) == bits(scaled(*plain, inner, 4)), "rank ", rank);
+            }
+            EXPECT(ran > 0, "no call that its types allow");
+          });
+}
+
+TEST_CASE("rows: products end with every activation that has an epilogue") {
+  std::set<std::string> named, known;
+  each_op([](const OpDef& op) { return op.epilogue != nullptr; },
+          [&](const OpDef* op) {
+            std::vector<Attrs> variants;
+            Attrs attrs = make_attrs(*op);
+            if (attrs.size() == 0 || op->attrs[0].choices.empty()) variants.push_back(attrs);
+            if (attrs.size() && op->attrs[0].kind == AttrKind::kFloat) attrs[0] = 0.3, variants.push_back(attrs);
+            if (attrs.size())
+              for (const char* choice : op->attrs[0].choices) attrs[0] = std::string(choice), variants.push_back(attrs);
+            for (const Attrs& given : variants) {
+              const Epilogue end = op->epilogue(AttrReader(*op, given));
+              named.insert(end.activation);
+              const Value x = mixed(DType::kFloat32, {5, 3}), w = mixed(DType::kFloat32, {4, 3}),
+                          b = mixed(DType::kFloat32, {4});
+              const OpDef& product = registry().require("linear");
+              const auto y = result(*op, {*result(product, {x, w, b})}, given);
+              const auto both = result(product.with_epilogue(), {x, w, b},
+                                       make_attrs(product.with_epilogue(),
+                                                  {{"activation", std::string(end.activation)}, {"slope", end.slope}}));
+              EXPECT(bits(*y) == bits(*both), end.activation);
+            }
+          });
+  each_op([](const OpDef& op) { return op.with_epilogue != nullptr; },
+          [&](const OpDef* op) {
+            const OpDef& both = op->with_epilogue();
+            EXPECT(both.inputs.size() == op->inputs.size(), "other inputs");
+            for (size_t i = 0; i < op->attrs.size(); ++i)
+              EXPECT(!std::strcmp(op->attrs[i].name, both.attrs[i].name), "attribute ", both.attrs[i].name);
+            for (const char* choice : both.attrs[size_t(both.attr_index("activation"))].choices) known.insert(choice);
+          });
+  CHECK(named == known);
+}
+
+}  // namespace pg::test
