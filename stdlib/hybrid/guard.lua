@@ -1,159 +1,14 @@
 -- Generates the code of a cache entry: functions that check the state of Lua, fetch tensors, run the program and assign what
--- the forward assigned. Chunks stay below the limits of upvalues and locals, and variables of others are joined to them once,
--- before their first run (compiled code keeps the variable that it first saw).
+-- the forward assigned.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
 local place = core.require("hybrid.place")
+local chunks = core.require("hybrid.chunk")
 local guard = {}
 
 local type, ipairs, rawget, rawequal, concat = type, ipairs, rawget, rawequal, table.concat
-
-guard.compares, guard.slots = 50, 50    -- of a chunk
-
--- Chunks ---------------------------------------------------------------------------------------------------------------------
-
-local Chunk = {}
-Chunk.__index = Chunk
-
-local function new_chunk()
-  return setmetatable({objects = {}, names = {}, cells = {}, cell_names = {}, lines = {}, slots = 0, paths = 0}, Chunk)
-end
-
--- What tells a ref from others.
-function guard.identity(ref) return ref.cell and ref.id or ref.path or ref.object end
-
-local resolve
-
--- refs, text of the whole path to a table. Kept with the table, so that the next one below takes up there.
-local function whole_path(node)
-  local steps, from = {}, node
-  local around = from.place.node
-  while not from.whole and around and around.by_path and not around.place.argument do
-    steps[#steps + 1] = from.place.key
-    from, around = around, around.place.node
-  end
-  local refs, text
-  if from.whole then refs, text = {unpack(from.whole.refs)}, {from.whole.text}
-  else
-    local first, address = place.address(from.place)
-    refs, text = {unpack(first)}, {address}
-  end
-  for i = #steps, 1, -1 do text[#text + 1] = place.key(refs, steps[i]) end
-  node.whole = {refs = refs, text = concat(text)}
-  return refs, node.whole.text
-end
-
--- The variable that holds a table found by its path: a step from that of the table around it, or the whole path where
--- that has none here. So a chunk is as long as one path and a step for each check, however deep the tables nest.
-local function name_path(self, ref)
-  local around, text = ref.path.place.node
-  if around and self.names[around] then
-    local refs = {}
-    local key = place.key(refs, ref.path.place.key)
-    text = self.names[around] .. resolve(self, refs, key)
-  else text = resolve(self, whole_path(ref.path)) end
-  self.slots, self.paths = self.slots + 1, self.paths + 1
-  local name = "p" .. self.paths
-  self.names[ref.path] = name
-  self.lines[#self.lines + 1] = "local " .. name .. " = " .. text
-  return name
-end
-
--- The name that a ref has in the chunk.
-function Chunk:name(ref)
-  if ref.cell then
-    local name = self.cell_names[ref.id]
-    if not name then
-      self.slots = self.slots + 1
-      name = "u" .. #self.cells + 1
-      self.cells[#self.cells + 1] = ref
-      self.cell_names[ref.id] = name
-    end
-    return name
-  end
-  local name = self.names[ref.path or ref.object]
-  if not name then
-    if ref.path then return name_path(self, ref) end
-    self.slots = self.slots + 1
-    self.objects[#self.objects + 1] = ref.object
-    name = "o" .. #self.objects
-    self.names[ref.object] = name
-  end
-  return name
-end
-
-function resolve(chunk, refs, text)
-  return (text:gsub("%$(%d+)", function(i) return chunk:name(refs[tonumber(i)]) end))
-end
-
-function Chunk:add(refs, text)
-  local line = resolve(self, refs, text)   -- may add lines of its own
-  self.lines[#self.lines + 1] = line
-end
-
--- How many more variables these refs would need.
-function Chunk:needs(refs)
-  local n = 0
-  for _, ref in ipairs(refs) do
-    if not (ref.cell and self.cell_names[ref.id] or not ref.cell and self.names[ref.path or ref.object]) then n = n + 1 end
-  end
-  return n
-end
-
-local function names(prefix, n)
-  local list = {}
-  for i = 1, n do list[i] = prefix .. i end
-  return concat(list, ", ")
-end
-
-local load = loadstring or load
-
--- Compiles the chunk to a function of `parameters`, with `base` (a table by name) as further variables.
-function Chunk:build(parameters, base, base_names)
-  local text = {}
-  text[#text + 1] = "local " .. concat(base_names, ", ") .. (#self.objects > 0 and ", " .. names("o", #self.objects) or "") .. " = ...\n"
-  if #self.cells > 0 then text[#text + 1] = "local " .. names("u", #self.cells) .. "\n" end
-  text[#text + 1] = "return function(" .. parameters .. ")\n" .. concat(self.lines, "\n") .. "\nend"
-  local chunk, problem = load(concat(text), "@perigee guard")
-  if not chunk then error("perigee guard: " .. problem .. "\n" .. concat(text), 0) end
-  local values, n = {}, #base_names
-  for i, name in ipairs(base_names) do values[i] = base[name] end
-  for i = 1, #self.objects do values[n + i] = self.objects[i] end
-  local f = chunk(unpack(values, 1, n + #self.objects))
-  for i = 1, 60 do
-    local name = inspect.upvalue(f, i)
-    if not name then break end
-    local number = name:match("^u(%d+)$")
-    local ref = number and self.cells[tonumber(number)]
-    if ref then inspect.join(f, i, ref.cell, ref.index) end
-  end
-  return f
-end
-
--- Spreads items {refs, text} over chunks.
-local function spread(items, limit)
-  local chunks, count = {}, 0
-  local chunk
-  for _, item in ipairs(items) do
-    if not chunk or count >= limit or chunk.slots + chunk:needs(item.refs) > guard.slots then
-      chunk, count = new_chunk(), 0
-      chunks[#chunks + 1] = chunk
-    end
-    chunk:add(item.refs, item.text)
-    count = count + 1
-  end
-  return chunks
-end
-
--- Joins the refs of two pieces of code; the numbers in the second text move.
-local function join(refs, text, more, other)
-  local all, n = {}, #refs
-  for i = 1, n do all[i] = refs[i] end
-  for i = 1, #more do all[n + i] = more[i] end
-  return all, text, (other:gsub("%$(%d+)", function(i) return "$" .. tonumber(i) + n end))
-end
-guard.join = join
+local join, resolve, names = chunks.join, chunks.resolve, chunks.names
 
 -- Checks ---------------------------------------------------------------------------------------------------------------------
 
@@ -363,7 +218,7 @@ local function group(functions, parameters, base, combine)
   while #functions > kGroup do
     local fewer = {}
     for from = 1, #functions, kGroup do
-      local chunk, list = new_chunk(), {}
+      local chunk, list = chunks.new(), {}
       for i = from, math.min(from + kGroup - 1, #functions) do list[#list + 1] = chunk:name{object = functions[i]} end
       chunk.lines[1] = combine(list)
       fewer[#fewer + 1] = chunk:build(parameters, base, base_names)
@@ -375,7 +230,7 @@ end
 
 local function build_checks(guards, parameters, base)
   local functions = {}
-  for _, chunk in ipairs(spread(guards.items, guard.compares)) do
+  for _, chunk in ipairs(chunks.spread(guards.items, chunks.compares)) do
     functions[#functions + 1] = chunk:build(parameters, base, base_names)
   end
   return group(functions, parameters, base, function(list)
@@ -389,7 +244,7 @@ local function list_refs(list)
   local seen, n = {}, 0
   for _, item in ipairs(list) do
     for _, ref in ipairs(item.refs) do
-      local key = guard.identity(ref)
+      local key = chunks.identity(ref)
       if not seen[key] then
         seen[key] = true
         n = n + 1
@@ -404,8 +259,8 @@ local function build_fetches(fetches, parameters, base)
   local functions, i = {}, 1
   local vararg = parameters == "" and "..." or parameters .. ", ..."
   while i <= #fetches do
-    local chunk, list = new_chunk(), {}
-    while i <= #fetches and #list < guard.compares and chunk.slots + chunk:needs(fetches[i].refs) <= guard.slots do
+    local chunk, list = chunks.new(), {}
+    while i <= #fetches and #list < chunks.compares and chunk.slots + chunk:needs(fetches[i].refs) <= chunks.slots do
       list[#list + 1] = resolve(chunk, fetches[i].refs, fetches[i].text)
       i = i + 1
     end
@@ -423,7 +278,7 @@ end
 -- Functions f(R, V, a1 …) that assign.
 local function build_writes(items, parameters, base)
   local functions = {}
-  for _, chunk in ipairs(spread(items, guard.compares)) do functions[#functions + 1] = chunk:build(parameters, base, base_names) end
+  for _, chunk in ipairs(chunks.spread(items, chunks.compares)) do functions[#functions + 1] = chunk:build(parameters, base, base_names) end
   return group(functions, parameters, base, function(list)
     local lines = {}
     for i, name in ipairs(list) do lines[i] = name .. "(" .. parameters .. ")" end
@@ -452,7 +307,7 @@ function guard.build(spec)
   local base = {type = type, rawget = rawget, rawequal = rawequal, getmetatable = getmetatable, count = count, same_keys = same_keys,
     same = make_same(spec.written)}
   local checks = build_checks(spec.guards, parameters, base)
-  local main = new_chunk()
+  local main = chunks.new()
   local passed = spec.n > 0 and ", " .. parameters or ""
   local function object(value) return main:name({object = value}) end
   local entry, miss = object(spec.entry), object(spec.miss)
@@ -480,7 +335,7 @@ function guard.build(spec)
       entry .. ", " .. apart.id .. ", n" .. passed .. ") end"
   end
   local writes = spec.writes
-  local small = list_refs(fetches) + writes.slots + main.slots + 4 <= guard.slots and #fetches <= 120 and writes.statements <= 60
+  local small = list_refs(fetches) + writes.slots + main.slots + 4 <= chunks.slots and #fetches <= 120 and writes.statements <= 60
   if small then
     for i, fetch in ipairs(fetches) do inputs[i] = resolve(main, fetch.refs, fetch.text) end
   else

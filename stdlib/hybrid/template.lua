@@ -5,8 +5,8 @@ local inspect = core.introspect
 inspect.interpreted()
 local library = core.require("hybrid.library")
 local place = core.require("hybrid.place")
-local guard = core.require("hybrid.guard")
-local join = guard.join
+local chunks = core.require("hybrid.chunk")
+local join = chunks.join
 local template = {}
 
 local type, ipairs, next, rawget = type, ipairs, next, rawget
@@ -216,7 +216,7 @@ function Template:measure()
   local seen, slots = {}, 0
   local function note(refs)
     for _, ref in ipairs(refs) do
-      local key = guard.identity(ref)
+      local key = chunks.identity(ref)
       if not seen[key] then
         seen[key] = true
         slots = slots + 1
