@@ -1,7 +1,9 @@
 // Scalar functors of the arithmetic, comparison and rounding ops, one a pointwise op. Host and device compilers share
 // them: they are constexpr templates without state beyond their parameters (`params` are the op's attributes in order).
 #pragma once
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
@@ -124,12 +126,21 @@ struct Minimum {
   }
 };
 
+// Whether b is a power of two, or one and a half times one: at most the first bit of the fraction is set.
+template <class T>
+constexpr bool has_short_fraction(T b) {
+  if constexpr (sizeof(T) == sizeof(uint32_t)) return (std::bit_cast<uint32_t>(b) & 0x3fffff) == 0;
+  if constexpr (sizeof(T) == sizeof(uint64_t)) return (std::bit_cast<uint64_t>(b) & 0x7ffffffffffff) == 0;
+  return true;
+}
+
 // Integer exponents are not negative: the kernel looks first. Some exponents have a formula of their own, so that the
 // bits do not depend on whether a kernel knows that all elements have this exponent.
 struct Pow {
   template <class T>
   constexpr T operator()(T a, T b) const {
     if constexpr (kIsFloat<T>) {
+      if (!has_short_fraction(b)) return std::pow(a, b);  // one test for most exponents
       if (b == T(2)) return a * a;
       if (b == T(3)) return a * a * a;
       if (b == T(0.5)) return std::sqrt(a);
