@@ -10,6 +10,7 @@
 #include "tensor/io/file.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/handle.h"
 #include "vm/trace.h"
 #include "vm/tree.h"
 
@@ -37,13 +38,9 @@ void push_handle(lua_State* L, const RegistryKey& key, T value) {
 }
 
 template <class T>
-T* to_handle(lua_State* L, int i, const RegistryKey& key) {
-  void* data = lua_touserdata(L, i);
-  if (!data || !lua_getmetatable(L, i)) return nullptr;
-  key.push(L);
-  const bool same = lua_rawequal(L, -1, -2);
-  lua_pop(L, 2);
-  return same ? *static_cast<T**>(data) : nullptr;
+T* held_at(lua_State* L, int i, const RegistryKey& key) {
+  T** handle = to_handle<T*>(L, i, key);
+  return handle ? *handle : nullptr;
 }
 
 void push_model(lua_State* L, Model model) {
@@ -51,13 +48,13 @@ void push_model(lua_State* L, Model model) {
 }
 
 const Model& check_model(lua_State* L, int i) {
-  ModelRef* model = to_handle<ModelRef>(L, i, kModelClass);
+  ModelRef* model = held_at<ModelRef>(L, i, kModelClass);
   if (!model) throw Error("graph: expected a model");
   return **model;
 }
 
 FrozenGraph& check_frozen(lua_State* L, int i) {
-  Ref<FrozenGraph>* graph = to_handle<Ref<FrozenGraph>>(L, i, kFrozenClass);
+  Ref<FrozenGraph>* graph = held_at<Ref<FrozenGraph>>(L, i, kFrozenClass);
   if (!graph) throw Error("graph: expected a frozen graph");
   return **graph;
 }
@@ -610,7 +607,7 @@ Ref<FrozenGraph> to_frozen_graph(lua_State* L, int i) {
   if (!lua_istable(L, i)) return {};
   lua_pushliteral(L, "_frozen");
   lua_rawget(L, i < 0 ? i - 1 : i);
-  Ref<FrozenGraph>* graph = to_handle<Ref<FrozenGraph>>(L, -1, kFrozenClass);
+  Ref<FrozenGraph>* graph = held_at<Ref<FrozenGraph>>(L, -1, kFrozenClass);
   Ref<FrozenGraph> out = graph ? *graph : Ref<FrozenGraph>();
   lua_pop(L, 1);
   return out;
