@@ -2,7 +2,7 @@
 // the result passes the caches once.
 //
 // Only where nobody else reads the value in between, and in the dtype of the product. The bits stay: the kernels add
-// the bias to the finished sum and apply the op's own activation. A bias is attached in float32 and float64 alone (the
+// the bias to the finished sum and apply the op's own activation. A bias is attached only in float32 and float64 (the
 // other floats would round once less) and where the product runs in the same kernel with it.
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"

@@ -7,7 +7,7 @@
 
 namespace pg {
 
-// Whether a node is an op that answers the same whenever it is given the same: no effect, no random state, no values
+// Whether a node is an op that returns the same for the same inputs: no effect, no random state, no values
 // that are left unset.
 bool is_pure(const Node& node);
 

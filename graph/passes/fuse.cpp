@@ -196,8 +196,8 @@ class Grouping {
     groups_[size_t(b)] = std::move(merged);
   }
 
-  // The groups stand in an order in which each comes after all that it reads. Moves those between a and b, which reads
-  // a: what b needs goes before a, the others after b, so that both can become one. Answers false where b needs a group
+  // The groups are in an order in which each comes after all that it reads. Moves those between a and b, which reads
+  // a: what b needs goes before a, the others after b, so that both can become one. Returns false where b needs a group
   // that reads a, or the way is long.
   bool make_neighbours(int32_t a, int32_t b) {
     constexpr int32_t kMaxDistance = 512;  // bounds the work, and how far a value is kept from its reader

@@ -1,7 +1,7 @@
 // Gathering of gradients: a loop that adds a product to a sum in each of its steps, as the gradient of a recurrent
 // cell's weights does, gives out the factors of all steps instead, and one product after it makes the whole sum.
 //
-// Of a carry that starts from zeros, is read by its own sum alone, and grows in each step by products of two matrices
+// Of a carry that starts from zeros, is read only by its own sum, and grows in each step by products of two matrices
 // that differ from step to step, by what index_select_backward scatters, or by sums of values whose rows are there
 // anyway (so a bias goes with its weight). Rows of steps that were not are zeros and add nothing. A new stack is at
 // most 512 MiB. Terms are added in another order: results differ by a few units in the last place of the largest term,

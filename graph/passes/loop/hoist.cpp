@@ -1,6 +1,6 @@
 // Hoisting: what the steps of a loop need not wait for is computed before it.
 //
-// What depends on captures alone is computed once and captured: only ops that compute, not views; and in loops that may
+// What depends only on captures is computed once and captured: only ops that compute, not views; and in loops that may
 // take no step only ops that cannot fail. What depends on slices (and captures) is computed for all rows at once, the
 // result is a slice of its own: products (the input projection of a recurrent cell becomes one product over all steps)
 // and picks from tables, with what they need and what follows them alone, and what is given out as it is. Only where
