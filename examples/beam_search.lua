@@ -1,5 +1,6 @@
--- Beam search as one program: while_loop keeps the best `width` sequences of a small language model until all of them have ended.
--- An exhaustive search and a greedy one show what it finds; the program is exported and runs again from its files.
+-- Beam search as one program: while_loop keeps the best `width` sequences of a small language model until all of them
+-- have ended. The result is compared with a greedy and an exhaustive search. The program is exported and runs again
+-- from its files.
 --   perigee examples/beam_search.lua [--tiny]
 local pg = require "perigee"
 local nn = pg.nn
@@ -9,7 +10,7 @@ local vocabulary, hidden, width, longest = tiny and 5 or 20, 16, tiny and 3 or 8
 local stop = vocabulary  -- the token that ends a sequence
 pg.manual_seed(tiny and 1 or 7)
 
--- A recurrent decoder: token and state -> log-probabilities and the new state.
+-- A recurrent decoder: (token, state) -> log-probabilities, new state.
 local Decoder = nn.HybridBlock:extend("Decoder")
 function Decoder:init()
   self.embedding = nn.Embedding(vocabulary, hidden, {weight_initializer = pg.init.Normal(1)})
@@ -23,15 +24,16 @@ function Decoder:forward(tokens, h)
   return self.output(h):log_softmax(-1), h
 end
 
--- Keeps `width` beams: the tokens so far (width x longest), their scores, the states of the decoder and which have ended.
+-- Keeps `width` beams: the tokens so far (width x longest), their scores, the states of the decoder, and whether each
+-- has ended.
 local Beam = nn.HybridBlock:extend("Beam")
 function Beam:init(decoder) self.decoder = decoder end
 function Beam:forward(h)
   local tokens = pg.full({width, longest}, stop, {dtype = "int64"})
-  local scores = pg.cat{pg.zeros(1), pg.full({width - 1}, -1e9)}  -- all beams start alike: only the first counts
+  local scores = pg.cat{pg.zeros(1), pg.full({width - 1}, -1e9)}  -- all beams start the same, so only the first counts
   local last = pg.full({width}, stop, {dtype = "int64"})
   local ended = pg.zeros({width}, {dtype = "bool"})
-  -- What an ended beam may do: stop again, at no cost.
+  -- The scores for a beam that has ended: it can only stop again, at no cost.
   local stay = pg.cat{pg.full({vocabulary - 1}, -1e9), pg.zeros(1)}
   local _, vars, n = pg.while_loop(
     function(i, _, _, _, _, done) return i:le(longest):logical_and(done:all():logical_not()) end,
@@ -69,7 +71,7 @@ print(("%d steps, the best sequences:"):format(n:item()))
 local list, values = tokens:totable(), scores:totable()
 for k = 1, math.min(width, 4) do print(("  %8.4f  %s"):format(values[k], text_of(list[k]))) end
 
--- One token after the other in Lua: f(log_p) chooses.
+-- Decodes one token after the other in Lua. f(log_p) chooses the token.
 local function greedy()
   local h, token, sum, out = start, pg.tensor({stop}, {dtype = "int64"}), 0, {}
   for i = 1, longest do
@@ -102,7 +104,7 @@ if tiny then
   print(("the best of all: %.4f"):format(best))
 end
 
--- The same from files, without the script.
+-- Runs the same program from its files, without the script.
 local path = os.tmpname()
 local model, weights = beam:export(path)
 local imported = nn.SymbolBlock.imports(model, nil, weights)

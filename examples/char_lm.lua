@@ -1,5 +1,5 @@
--- A language model of characters: an LSTM under foreach, trained on a text by truncated backpropagation, and sampled by while_loop
--- in one native program.
+-- A language model of characters: an LSTM in foreach, trained on a text by truncated backpropagation. while_loop
+-- samples from it in one native program.
 --   perigee examples/char_lm.lua [--tiny] [file]
 local pg = require "perigee"
 local nn = pg.nn
@@ -8,7 +8,7 @@ local tiny = arg[1] == "--tiny"
 local path = arg[tiny and 2 or 1]
 pg.manual_seed(1)
 
--- Without a file: sentences that a small grammar makes.
+-- The default text: sentences made by a small grammar.
 local function make_text()
   local subjects, verbs, objects = {"the cat", "a dog", "the old crow", "my neighbour"}, {"sees", "follows", "likes", "hears"}, {"the moon", "a mouse", "some rain", "the sea"}
   local parts, state = {}, 1
@@ -29,7 +29,7 @@ end
 
 local text = path and read(path) or make_text()
 
--- The vocabulary, and the text as numbers 1 … size.
+-- Makes the vocabulary, and the text as numbers 1 … size.
 local codes, characters = {}, {}
 for i = 0, 255 do
   local c = string.char(i)
@@ -55,7 +55,7 @@ function Model:step(character, states)
   return self.head(out), new
 end
 
--- characters: steps x batch -> scores of the next ones: steps x batch x size, and the states to go on from.
+-- characters (steps x batch) -> scores of the next characters (steps x batch x size), and the states after them.
 function Model:forward(sequence, states)
   return pg.foreach(function(c, s) return self:step(c, s) end, sequence, states)
 end
@@ -65,7 +65,7 @@ model:initialize("xavier")
 local loss_fn = pg.loss.SoftmaxCrossEntropyLoss()
 local trainer = pg.optim.Trainer(model:collect_params(), "adam", {learning_rate = tiny and 0.02 or 0.01, clip_gradient = 1})
 
--- The text in `batch` columns; a step of training goes on from the states of the one before.
+-- Arranges the text in `batch` columns. Each training step starts from the states of the one before.
 local rows = math.floor((#numbers - 1) / batch)
 local function columns(shift)
   local list = {}
@@ -96,11 +96,11 @@ for epoch = 1, tiny and 6 or 8 do
   end
   loss = sum / count
   first = first or loss
-  print(("epoch %d: loss %.4f (%.2f bits a character)"):format(epoch, loss, loss / math.log(2)))
+  print(("epoch %d: loss %.4f (%.2f bits per character)"):format(epoch, loss, loss / math.log(2)))
 end
 print(("the loss fell from %.4f to %.4f; the step was traced %d time(s)"):format(first, loss, train:cache_info().traces))
 
--- Draws characters until a line ends or `most` are drawn; one call, no Lua in between.
+-- Draws characters until a line ends or `most` are drawn, in one call that does not enter Lua.
 local newline = codes["\n"] or size
 local sample = pg.jit(function(start, temperature, states, most)
   local outs, _, n = pg.while_loop(

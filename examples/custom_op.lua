@@ -1,4 +1,4 @@
--- An op with a gradient of its own: a rectifier whose gradient leaks where a plain one would be zero.
+-- An op with its own gradient: a rectifier whose gradient is small instead of zero for negative inputs.
 --   perigee examples/custom_op.lua [--tiny]
 local pg = require "perigee"
 local nn = pg.nn

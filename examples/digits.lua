@@ -1,4 +1,4 @@
--- Trains a small LeNet on the handwritten digits that come with perigee, and saves its parameters.
+-- Trains a small LeNet on the handwritten digits embedded in perigee, and saves its parameters.
 --   perigee examples/digits.lua [--tiny] [--save FILE]
 local pg = require "perigee"
 local nn, loss, optim, data, metric = pg.nn, pg.loss, pg.optim, pg.data, pg.metric
@@ -34,7 +34,7 @@ local trainer = optim.Trainer(net:collect_params(), "adam", {
   learning_rate = 0.002, lr_scheduler = optim.lr_scheduler.Cosine(steps + 1, {base_lr = 0.002, final_lr = 1e-5}),
 })
 
--- The same digits a pixel up, down, left or right: the writers of the test set place them differently.
+-- Shifts the digits by a pixel up, down, left or right: the writers of the test set place them differently.
 local function shift(x) return x:pad{1, 1, 1, 1}:narrow(3, math.random(3), 8):narrow(4, math.random(3), 8) end
 
 local function accuracy()

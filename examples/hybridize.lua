@@ -1,5 +1,5 @@
--- The benchmark of Gluon's documents: 1000 passes through a 512-256-128-2 network before and after hybridize, then the same
--- network from files, without the script that made it.
+-- The benchmark of Gluon's documentation: 1000 passes through a 512-256-128-2 network before and after hybridize, then
+-- the same network from files, without the script that made it.
 --   perigee examples/hybridize.lua [passes [path]]
 local pg = require "perigee"
 local nn = pg.nn
@@ -20,7 +20,7 @@ local function get_net()
 end
 
 local function bench(net, x)
-  net(x)  -- the first pass fills in the shapes, or makes the graph
+  net(x)  -- the first pass infers the shapes, or makes the graph
   local start = now()
   for _ = 1, passes do net(x) end
   return now() - start
@@ -34,10 +34,10 @@ print("=== net(x) ===")
 print(net(x))
 
 local before = bench(net, x)
-print(string.format("before hybridizing: %.4f s, %.2f µs a pass", before, before / passes * 1e6))
+print(string.format("before hybridizing: %.4f s, %.2f µs per pass", before, before / passes * 1e6))
 net:hybridize()
 local after = bench(net, x)
-print(string.format("after hybridizing:  %.4f s, %.2f µs a pass", after, after / passes * 1e6))
+print(string.format("after hybridizing:  %.4f s, %.2f µs per pass", after, after / passes * 1e6))
 print("=== net(x) ===")
 print(net(x))
 print("=== the graph ===")
@@ -46,10 +46,10 @@ print(net:graph())
 local info = net:cache_info()
 print(string.format("traced %d time(s), %d passes did not enter Lua", info.traces, info.hits))
 
--- The graph without the script that made it: path.json and path.safetensors.
+-- Exports the graph to path.json and path.safetensors and runs it without the script that made it.
 local path = arg[2] or os.tmpname()
 local model, weights = net:export(path)
 local imported = nn.SymbolBlock.imports(model, {"data"}, weights)
 imported:hybridize()
-print(string.format("imported: the same result: %s, %.2f µs a pass", tostring(imported(x):allclose(net(x))), bench(imported, x) / passes * 1e6))
+print(string.format("imported: the same result: %s, %.2f µs per pass", tostring(imported(x):allclose(net(x))), bench(imported, x) / passes * 1e6))
 if not arg[2] then for _, file in ipairs{path, model, weights} do os.remove(file) end end

@@ -1,5 +1,6 @@
--- The ForeachRNN of Gluon's documents: a recurrent cell under foreach, before and after hybridize, and how much faster than the
--- same cell in a Lua loop foreach and while_loop are. For both the benchmark's setting and the documents' own.
+-- The ForeachRNN of Gluon's documentation: a recurrent cell in foreach, before and after hybridize, and in while_loop,
+-- each compared with the same cell in a Lua loop. It runs with the sizes of the benchmark and those of the
+-- documentation.
 --   perigee examples/rnn_foreach.lua [rounds [--tiny]]
 local pg = require "perigee"
 local nn = pg.nn
@@ -19,7 +20,7 @@ function ForeachRNN:forward(inputs, states)
   return (pg.foreach(function(x, s) return self.cell(x, s) end, inputs, states))
 end
 
--- The steps counted by a variable of the loop, which selects the rows.
+-- A variable of the loop counts the steps and selects the rows.
 local WhileRNN = nn.HybridBlock:extend("WhileRNN")
 function WhileRNN:init(cell) self.cell = cell end
 function WhileRNN:forward(inputs, states)
@@ -38,7 +39,7 @@ function LuaRNN:forward(inputs, states)
   return pg.stack(outs)
 end
 
--- Milliseconds of a pass: the least of all rounds.
+-- Returns the milliseconds of the fastest round.
 local function time(f)
   f()
   local best = math.huge

@@ -14,10 +14,10 @@ struct Trace {
   char where[128] = "";
 };
 
-constexpr size_t kTraces = 4096;  // four times what LuaJIT keeps by default; more take the places of others
+constexpr size_t kTraces = 4096;  // four times LuaJIT's default limit; further traces overwrite others
 std::array<Trace, kTraces> traces;
 
-// note(number, address, bytes, position); note() forgets all.
+// note(number, address, bytes, position) records a trace; note() clears all.
 int note(lua_State* L) {
   if (lua_gettop(L) == 0) {
     for (Trace& trace : traces) trace.begin = 0;
@@ -32,7 +32,7 @@ int note(lua_State* L) {
   return 0;
 }
 
-// LuaJIT tells of each trace when it is started and when it is done, and when all are thrown away.
+// LuaJIT calls the attached function when a trace starts and stops, and when all traces are flushed.
 constexpr char kAttach[] = R"(
 local note = ...
 if not (jit and jit.attach) then return end

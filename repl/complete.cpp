@@ -11,11 +11,11 @@
 namespace pg::repl {
 namespace {
 
-constexpr int kSteps = 50;  // metatables followed at most
+constexpr int kSteps = 50;  // the most metatables that are followed
 
 struct Key {
   std::string name;
-  int index = 0;  // of a key such as [2]
+  int index = 0;  // for a key such as [2]
   bool is_index = false;
 };
 
@@ -74,7 +74,7 @@ Chain read_chain(const std::string& text) {
   return chain;
 }
 
-// Pushes a raw field of the metatable of the value on top; false, pushing nothing, when there is none.
+// Pushes a raw field of the metatable of the value on top. Returns false and pushes nothing if there is none.
 bool push_meta(lua_State* L, const char* field) {
   if (!lua_getmetatable(L, -1)) return false;
   lua_pushstring(L, field);
@@ -96,7 +96,7 @@ class Walk {
   Walk(lua_State* L, const std::string& word, char separator) : L_(L), word_(word), methods_(separator == ':') {}
   std::set<std::string> names;
 
-  // Pushes the value that the keys name; false when one is absent.
+  // Pushes the value that the keys name. Returns false if a key is absent.
   bool find(const std::vector<Key>& keys) {
     lua_pushvalue(L_, LUA_GLOBALSINDEX);
     bool ours = false;
@@ -107,7 +107,7 @@ class Walk {
     return true;
   }
 
-  // Collects from the value on top.
+  // Collects the names of the fields of the value on top.
   void collect() {
     pg::vm::State& state = pg::vm::find_state(L_);
     if (pg::vm::to_box(L_, state, lua_gettop(L_))) return collect_tensor();
@@ -138,7 +138,7 @@ class Walk {
     return same;
   }
 
-  // Replaces the value on top by its field.
+  // Replaces the value on top by its field. Returns false if it has no such field.
   bool step(const Key& key, bool ours) {
     luaL_checkstack(L_, kSteps + 8, "completion");
     for (int steps = 0; steps < kSteps; ++steps) {
@@ -160,7 +160,7 @@ class Walk {
       if (lua_type(L_, -2) == LUA_TSTRING && (!functions_only || lua_isfunction(L_, -1))) add(lua_tostring(L_, -2));
   }
 
-  // What a module of the library will answer without having loaded it.
+  // Adds the names that a module of the library loads at the first use.
   void add_library_fields() {
     if (methods_ || !push_meta(L_, "__fields")) return;
     for (int i = 1; i <= int(lua_objlen(L_, -1)); ++i) {
@@ -171,7 +171,7 @@ class Walk {
     lua_pop(L_, 1);
   }
 
-  // The tables behind the tensors' __index: methods, then fields.
+  // Adds names from the upvalues of the tensors' __index function: methods, then fields.
   void collect_tensor() {
     if (!push_meta(L_, "__index")) return;
     for (int i = methods_ ? 2 : 3; i <= (methods_ ? 2 : 4); ++i) {

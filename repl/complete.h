@@ -1,4 +1,4 @@
-// Names that may follow the text before the cursor.
+// Completion of the name before the cursor.
 #pragma once
 #include <lua.hpp>
 
@@ -6,8 +6,8 @@
 
 namespace pg::repl {
 
-// Walks the chain of names before the cursor (`a.b[2].c:`) with raw reads only: no metamethod runs, except that modules
-// of the library load when their fields are asked for.
+// Completes the chain of names before the cursor (`a.b[2].c:`). It uses raw reads only, so no metamethod runs, except
+// that modules of the library are loaded when one of their fields is read.
 Completions complete(lua_State* L, const std::string& text);
 
 }  // namespace pg::repl

@@ -1,4 +1,4 @@
-// The line editor, from libedit. The library is loaded when the prompt starts, so that scripts do not pay for it.
+// The line editor, based on libedit. libedit is loaded when the prompt starts, so that scripts start faster.
 #include <dlfcn.h>
 #include <histedit.h>
 #include <sys/ioctl.h>
@@ -18,7 +18,7 @@
 namespace pg::repl {
 namespace {
 
-constexpr size_t kListed = 120;  // completions shown at most
+constexpr size_t kListed = 120;  // the most completions shown
 
 struct Library {
   decltype(&::el_init) init = nullptr;
@@ -57,7 +57,7 @@ int terminal_width() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// The names in columns, as a shell lists files.
+// Prints the names in columns.
 void list_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kListed);
   size_t widest = 0;
@@ -84,7 +84,7 @@ std::string common_prefix(const std::vector<std::string>& names) {
 class Editor final : public LineReader {
  public:
   Editor(const Library& library, Completer completer) : lib_(library), completer_(std::move(completer)) {
-    std::setlocale(LC_CTYPE, "");  // bytes to characters; numbers keep their point
+    std::setlocale(LC_CTYPE, "");  // characters only; the decimal point of numbers stays
     edit_ = lib_.init("perigee", stdin, stdout, stderr);
     history_ = lib_.history_init();
     HistEvent event;
@@ -154,7 +154,7 @@ class Editor final : public LineReader {
     lib_.source(edit_, nullptr);  // ~/.editrc
   }
 
-  // Reads one character; a signal ends the line.
+  // Reads one character. Ctrl-C ends the line.
   int get_character(wchar_t* out) {
     mbstate_t state = {};
     for (;;) {
@@ -187,7 +187,7 @@ class Editor final : public LineReader {
     return CC_REDISPLAY;
   }
 
-  static inline decltype(&::el_get) get_client = nullptr;  // callbacks find their Editor through it
+  static inline decltype(&::el_get) get_client = nullptr;  // el_get, by which callbacks find their Editor
 
   Library lib_;
   Completer completer_;

@@ -10,9 +10,9 @@
 namespace pg::repl {
 namespace {
 
-constexpr int kMaxClasses = 16;  // of an object, from the class up
+constexpr int kMaxClasses = 16;  // the most classes searched, from an object's class upwards
 
-// The name in "attempt to call method 'NAME' (a nil value)", or "".
+// Returns NAME of "attempt to call method 'NAME' (a nil value)", or "".
 std::string missing_method(const char* message) {
   static constexpr char kStart[] = "attempt to call method '", kEnd[] = "' (a nil value)";
   const char* start = std::strstr(message, kStart);
@@ -29,8 +29,8 @@ void add_functions(lua_State* L, int table, Names& names) {
     if (lua_type(L, -2) == LUA_TSTRING && lua_isfunction(L, -1)) names.insert(lua_tostring(L, -2));
 }
 
-// Adds the methods of the value on top of the stack: the functions of the tables that its metatables look into. Pops
-// it.
+// Adds the methods of the value on top of the stack, which it pops: the functions in the value and in the tables of its
+// __index chain.
 void add_methods(lua_State* L, Names& names) {
   const int base = lua_gettop(L);
   if (lua_istable(L, -1)) add_functions(L, base, names);
@@ -43,7 +43,7 @@ void add_methods(lua_State* L, Names& names) {
   lua_settop(L, base - 1);
 }
 
-// The methods of all tables among the locals and upvalues of the function at level 1, and in its globals.
+// Returns the methods of all tables among the locals, upvalues and globals of the function at level 1.
 Names methods_in_sight(lua_State* L) {
   Names names;
   lua_Debug frame;

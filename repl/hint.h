@@ -1,4 +1,4 @@
-// Hints for plain Lua errors about misspelt methods.
+// Suggestions for Lua errors about misspelled methods.
 #pragma once
 #include <lua.hpp>
 
@@ -6,9 +6,9 @@
 
 namespace pg::repl {
 
-// " (did you mean 'hybridize'?)" for the message "… attempt to call method 'hybridise' (a nil value)" when an object
-// that the failing function can name has a method with a name nearby; else "". For message handlers: the failing
-// function is at level 1.
+// Returns " (did you mean 'hybridize'?)" for the message "… attempt to call method 'hybridise' (a nil value)" if an
+// object among the locals, upvalues or globals of the failing function has a method with a similar name, else "". Call
+// it in a message handler: the failing function is at level 1.
 std::string method_hint(lua_State* L, const char* message);
 
 }  // namespace pg::repl

@@ -23,7 +23,7 @@ std::filesystem::path state_folder() {
   return {};
 }
 
-// One write a line, so that sessions side by side do not mix their lines.
+// Writes the text with one call if possible, so that concurrent sessions do not mix their lines.
 void write_all(int file, const std::string& text) {
   if (file < 0) return;
   for (size_t done = 0; done < text.size();) {

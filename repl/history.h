@@ -1,4 +1,4 @@
-// The lines of earlier sessions: a text file, one line an entry.
+// The history of earlier sessions: a text file with one line per entry.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,11 +7,12 @@ namespace pg::repl {
 
 class HistoryFile {
  public:
-  // $XDG_STATE_HOME/perigee/history, else ~/.local/state/perigee/history; keeps nothing where neither is known or the
-  // file cannot be written.
+  // Uses $XDG_STATE_HOME/perigee/history, else ~/.local/state/perigee/history. Without either, or if the file cannot be
+  // written, it stores nothing.
   HistoryFile();
 
-  // The entries, oldest first, each text once at its latest place; shortens a file that has grown long.
+  // Returns the entries, oldest first. A text that occurs several times is returned once, at its latest position.
+  // Rewrites a file that has become long.
   std::vector<std::string> load();
   void append(const std::string& line);
 

@@ -1,14 +1,17 @@
-// What ends what, measured on Debian's LuaJIT (2022-03-20), which calls no hook from compiled code:
+// How each kind of code is stopped, measured on Debian's LuaJIT (2022-03-20), which calls no hook from compiled code:
 //
-//   interpreted Lua     a hook at every instruction of a script raises; it takes less than 1 ms. It stays until the
-//                       outermost level, so that a pcall gets no further than its next instruction. Code of the library
-//                       runs on for a while, so that what it changed for a call is put back.
-//   ops and kernels     poll a flag (Context::cancel): between ops, between the pieces of parallel_for, between the
-//                       calls into libraries of at most a tenth of a second. It takes less than 0.2 s.
-//   compiled Lua loops  cannot be left: registers hold their state, and a loop may have no exit at all. At the prompt
-//                       the compiler is off. A script is ended after kPatience by the timer's handler, which says in
-//                       which loop: repl/compiled.cpp knows where the machine code of each lies.
-//   calls that block    come back with EINTR, or are ended like compiled loops, without a position.
+//   interpreted Lua     A hook at every instruction raises the error, in less than 1 ms. It stays set until the
+//   outermost level, so
+//                       that code after a pcall is stopped at its next instruction. Code of the library continues for
+//                       kLibraryTime, so that it can restore its state.
+//   ops and kernels     Poll a flag (Context::cancel) between ops, between the pieces of parallel_for and between
+//   library calls,
+//                       which take at most a tenth of a second. They stop in less than 0.2 s.
+//   compiled Lua loops  Cannot be left: registers hold their state, and a loop may have no exit. At the prompt the
+//   compiler is off.
+//                       In a script the handler of a timer ends the program after kPatience, and names the loop by its
+//                       address (repl/compiled.cpp).
+//   blocking calls      Return with EINTR, or are ended like compiled loops, without a position.
 #include "repl/interrupt.h"
 
 #include <poll.h>
@@ -27,17 +30,18 @@
 #include "repl/compiled.h"
 #include "repl/script.h"
 #include "tensor/parallel.h"
+#include "tensor/processor.h"
 #include "vm/state.h"
 
 namespace pg::repl {
 namespace {
 
-constexpr int64_t kPatience = 300;     // milliseconds until a script that cannot be stopped is ended
-constexpr int64_t kLibraryTime = 50;   // milliseconds for the library to put its state back
+constexpr int64_t kPatience = 300;     // milliseconds until the program ends if a script cannot be stopped
+constexpr int64_t kLibraryTime = 50;   // milliseconds for the library to restore its state
 constexpr int64_t kForcedTime = 1000;  // at the prompt, milliseconds and presses after which the program ends
 constexpr int kForcedPresses = 3;
 
-// Handlers have no argument of their own, so this is the one place with globals; one program, one state.
+// Signal handlers get no user data, so this file has globals. The program has one Lua state.
 lua_State* lua = nullptr;
 Context* context = nullptr;
 pthread_t lua_thread;
@@ -68,10 +72,10 @@ void raise_interrupted(lua_State* L, lua_Debug* at) {
   lua_error(L);
 }
 
-// Ends the program from a handler. While a kernel runs the Lua stack is at rest; stdio is, too, there and in compiled
-// code.
+// Ends the program from a handler. While a kernel runs, the Lua stack is consistent. stdio is consistent there and in
+// compiled code.
 [[noreturn]] void leave(const ucontext_t& at) {
-  const char* position = compiled_position(reinterpret_cast<const void*>(at.uc_mcontext.gregs[REG_RIP]));
+  const char* position = compiled_position(interrupted_at(at));
   const bool at_rest = inside_poll_scope();
   if (at_rest || position) std::fflush(nullptr);
   write_interrupted(at_rest ? lua : nullptr, position);
@@ -105,8 +109,8 @@ void handle(int, siginfo_t*, void* at) {
 
 using Handler = void (*)(int, siginfo_t*, void*);
 
-// On a stack of its own: generated code of libraries may use the stack pointer for something else. Without SA_RESTART,
-// so that a blocked read comes back.
+// Handlers run on a separate stack, because generated code of libraries may use the stack pointer for other data.
+// SA_RESTART is not set, so that a blocked read returns.
 void set_handler(int number, Handler handler) {
   struct sigaction action = {};
   if (handler) {
@@ -127,7 +131,7 @@ void install_interrupts(lua_State* L) {
   lua_thread = pthread_self();
   note_compiled_code(L);
   stack_t stack = {};
-  if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {  // a sanitizer may have one already
+  if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {  // a sanitizer may have set one
     stack = {signal_stack, 0, sizeof signal_stack};
     sigaltstack(&stack, nullptr);
   }
@@ -151,7 +155,7 @@ bool wait_for_input() {
   sigset_t blocked, before;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &blocked, &before);  // ppoll lets it through again, without a gap
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);  // ppoll unblocks it atomically
   pollfd input = {STDIN_FILENO, POLLIN, 0};
   int ready = 0;
   while (!seen && ((ready = ppoll(&input, 1, nullptr, &before)) < 0 && errno == EINTR)) {}

@@ -12,14 +12,14 @@
 namespace pg::repl {
 namespace {
 
-// Shares the buffer of io.read, so that a script may read lines of its own between two of the prompt's.
+// Uses the same buffer as io.read, so that a script may read lines between two lines of the prompt.
 class PlainReader final : public LineReader {
  public:
   Read read(const char* prompt, std::string& line) override {
     std::fputs(prompt, stdout);
     std::fflush(stdout);
     line.clear();
-    if (isatty(STDIN_FILENO) && !wait_for_input()) return Read::kInterrupted;  // terminals hand over whole lines
+    if (isatty(STDIN_FILENO) && !wait_for_input()) return Read::kInterrupted;  // a terminal delivers whole lines
     for (int c; (c = std::getc(stdin)) != '\n'; line += char(c)) {
       if (c != EOF) continue;
       const bool signal = std::ferror(stdin) && errno == EINTR;

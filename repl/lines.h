@@ -1,4 +1,4 @@
-// Where the prompt reads its lines: the line editor on a terminal, plain reading elsewhere.
+// Readers of the prompt's lines: a line editor on a terminal, else plain reading.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,23 +12,23 @@ enum class Read { kLine, kEnd, kInterrupted };
 class LineReader {
  public:
   virtual ~LineReader() = default;
-  // Reads a line without its end; kInterrupted when Ctrl-C came first.
+  // Reads a line without its newline. Returns kInterrupted if Ctrl-C was pressed before its end.
   virtual Read read(const char* prompt, std::string& line) = 0;
   // Adds an entered line to the history.
   virtual void remember(const std::string&) {}
 };
 
-// Completions of the text before the cursor: what each would put behind it, and where the word begins.
+// Completions of the word before the cursor.
 struct Completions {
   size_t word = 0;                 // offset of the word in the text
-  std::vector<std::string> names;  // sorted; all begin with the word
+  std::vector<std::string> names;  // sorted names that begin with the word
 };
 using Completer = std::function<Completions(const std::string& text)>;
 
 std::unique_ptr<LineReader> make_plain_reader();
-std::unique_ptr<LineReader> make_editor(Completer completer);  // null where the editor's library cannot be loaded
+std::unique_ptr<LineReader> make_editor(Completer completer);  // null if libedit cannot be loaded
 
-// The line editor where both ends are a terminal that can do it, plain reading elsewhere.
+// Returns the line editor if standard input and output are a capable terminal, else the plain reader.
 std::unique_ptr<LineReader> make_line_reader(Completer completer);
 
 }  // namespace pg::repl

@@ -1,4 +1,4 @@
-// The program: reads the command line, runs what it names, and opens the prompt where a person sits.
+// The program: reads the command line, runs the scripts that it names, and opens the prompt on a terminal.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -30,7 +30,7 @@ struct Options {
   std::vector<Step> steps;
   bool interactive = false;
   bool version = false;
-  int script = 0;  // index of the script in argv; argc when there is none
+  int script = 0;  // index of the script in argv, or argc
 };
 
 std::vector<Step> read_steps(const CLI::App& app, const CLI::Option* code, const CLI::Option* module) {
@@ -51,12 +51,12 @@ void print_help(const CLI::App& app) {
   std::fputs(text.c_str(), stdout);
 }
 
-// Reads the options before the script. What follows the script belongs to it, so parsing ends at the first other
-// word. Answers false where the program is to end with `code`.
+// Reads the options before the script. Parsing ends at the first word that is no option, since later ones belong to the
+// script. Returns false if the program must exit with `code`.
 bool read_options(int argc, char** argv, Options& options, int& code) {
   CLI::App app{"Runs Lua scripts with tensors; without a script, the prompt.", "perigee"};
   app.prefix_command();
-  app.set_help_flag("-h,--help", "print this help and leave");
+  app.set_help_flag("-h,--help", "print this help and exit");
   std::vector<std::string> texts, modules;
   CLI::Option* text = app.add_option("-e", texts, "run this text, with pg and help as globals")->option_text("TEXT");
   CLI::Option* module = app.add_option("-l", modules, "require this module")->option_text("MODULE");
@@ -87,7 +87,7 @@ bool read_options(int argc, char** argv, Options& options, int& code) {
   return true;
 }
 
-// The table `arg`: the script at 0, its arguments after, the program and its options before.
+// Sets the table `arg`: the script at 0, its arguments after it, the program and its options before it.
 void set_arguments(lua_State* L, int argc, char** argv, int script) {
   lua_createtable(L, argc - script, script + 1);
   for (int i = 0; i < argc; ++i) {
@@ -97,11 +97,11 @@ void set_arguments(lua_State* L, int argc, char** argv, int script) {
   lua_setglobal(L, "arg");
 }
 
-// Trace stitching compiles across calls into C, so across ours, and has two defects that a script cannot see:
-// - Debian 12's LuaJIT gives the wrong one for `local x = ...` and `(...)` after such a call (LuaJIT 6bda30d8 mends
-// it);
-// - to the newest v2.1 a trace may be collected, with code that was loaded and dropped, while its successor is
-// recorded. tests/luajit shows both.
+// Trace stitching compiles across calls of C functions. It has two defects, which tests/luajit demonstrates:
+// - In Debian 12's LuaJIT `local x = ...` and `(...)` get the wrong argument after such a call (fixed by LuaJIT
+// 6bda30d8).
+// - In all versions of v2.1 a trace may be collected, with code that was loaded and dropped, while its successor is
+// recorded.
 void stop_stitching(lua_State* L) {
   if (luaL_dostring(L, "if jit and jit.opt then jit.opt.start('minstitch=100000') end")) lua_pop(L, 1);
 }
@@ -167,7 +167,7 @@ void end_without_memory() {
   other_endings();
 }
 
-// Runs before the constructors of the libraries: those of oneDNN 3 throw where the address space is too small for them.
+// Runs before the constructors of shared libraries: those of oneDNN 3 throw if the address space is too small.
 void prepare() { other_endings = std::set_terminate(end_without_memory); }
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = prepare;
 

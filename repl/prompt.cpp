@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kChunk = "=stdin";
 
-// help(x): pg.help, which need not be loaded before.
+// help(x) is pg.help(x). It loads pg.help at the first call.
 int help(lua_State* L) {
   lua_getfield(L, lua_upvalueindex(1), "help");
   lua_insert(L, 1);
@@ -37,7 +37,7 @@ int open_globals(lua_State* L) {
   return 0;
 }
 
-// What one entered text is.
+// One entered piece of code.
 struct Piece {
   std::string text;
   bool silent = false;  // an expression that ends in ';' prints nothing
@@ -61,8 +61,8 @@ Load load(lua_State* L, const std::string& text) {
   return ends_early(L) ? Load::kIncomplete : Load::kWrong;
 }
 
-// Leaves the function of the text on the stack, or the message of its syntax error. An expression is tried first; the
-// parser decides whether more lines are needed.
+// Pushes the compiled function of the text, or the message of its syntax error. It tries an expression first. The
+// parser's message decides whether more lines are needed.
 Load load_piece(lua_State* L, const Piece& piece) {
   const std::string text = trimmed(piece.text);
   if (text[0] == '=') return load(L, "return " + text.substr(1));
@@ -71,13 +71,13 @@ Load load_piece(lua_State* L, const Piece& piece) {
   return load(L, piece.text);
 }
 
-// ?name is help("name").
+// Returns help("name") for ?name.
 std::string help_call(const std::string& text) {
   std::string name = trimmed(text.substr(1));
   return name.empty() ? "help()" : "help([==[" + name + "]==])";
 }
 
-// Prints the results above the stack's bottom and keeps the first as _.
+// Prints all values on the stack and sets the global _ to the first.
 int print_results(lua_State* L) {
   const int n = lua_gettop(L);
   if (lua_isnil(L, 1) && n == 1) return 0;
@@ -111,7 +111,8 @@ class Prompt {
   }
 
  private:
-  // Reads lines until they are a whole piece, whose function is then on the stack. False at the end of the input.
+  // Reads lines until they form a complete piece, whose function is then on the stack. Returns false at the end of the
+  // input.
   bool read_piece(Piece& piece) {
     for (;;) {
       piece = {};
@@ -168,7 +169,7 @@ bool set_globals(lua_State* L) {
 }
 
 void run_prompt(lua_State* L) {
-  // Hooks are never called from compiled loops, so Ctrl-C needs the interpreter.
+  // Compiled loops call no hooks, so Ctrl-C needs the interpreter.
   luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
   set_interrupt_mode(InterruptMode::kPrompt);

@@ -4,7 +4,7 @@
 
 namespace pg::repl {
 
-// Sets the globals pg and help, which the prompt and -e have. On an error prints it and answers false.
+// Sets the globals pg and help, for the prompt and -e. Prints an error and returns false if that fails.
 bool set_globals(lua_State* L);
 
 void run_prompt(lua_State* L);

@@ -11,7 +11,7 @@
 namespace pg::repl {
 namespace {
 
-constexpr int kFirstFrames = 12, kLastFrames = 10;  // of a long traceback
+constexpr int kFirstFrames = 12, kLastFrames = 10;  // the frames that a long traceback shows
 
 bool is_script_frame(const lua_Debug& frame, Style style) {
   if (style == Style::kPrompt && *frame.what == 'm' && !std::strcmp(frame.source, "=stdin")) return false;
@@ -39,7 +39,7 @@ int count_frames(lua_State* L, Style style) {
   return count;
 }
 
-// Puts the text of the error at index 1 to index 2: a string, or what has __tostring.
+// Pushes the text of the error at index 1 to index 2: the string itself, or the result of __tostring.
 void put_message(lua_State* L) {
   if (lua_isstring(L, 1))
     lua_pushvalue(L, 1);
@@ -48,7 +48,7 @@ void put_message(lua_State* L) {
   if (lua_gettop(L) > 2) lua_replace(L, 2);
 }
 
-// Message handler: the error's text, then where the script was. Frames of the library and of C are left out.
+// Message handler: the text of the error, then a traceback without frames of the library and of C.
 int traceback(lua_State* L) {
   const Style style = lua_toboolean(L, lua_upvalueindex(1)) ? Style::kPrompt : Style::kScript;
   lua_settop(L, 1);
@@ -156,7 +156,7 @@ bool run_module(lua_State* L, const std::string& name) {
 void add_script_folder(lua_State* L, const std::string& script) {
   const size_t slash = script.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : script.substr(0, slash);
-  if (folder.find_first_of(";?") != std::string::npos) return;  // such a path cannot be written as a template
+  if (folder.find_first_of(";?") != std::string::npos) return;  // package.path cannot represent such a folder
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "path");
   const char* path = lua_tostring(L, -1);

@@ -12,7 +12,7 @@ namespace pg::repl {
 namespace {
 
 constexpr int kDepth = 3;
-constexpr int kItems = 60;  // of one table
+constexpr int kItems = 60;  // the most items shown of one table
 
 std::string with_tostring(lua_State* L, int i) {
   lua_getglobal(L, "tostring");
@@ -82,7 +82,7 @@ class Shower {
   }
 
  private:
-  // The fields outside the array part, by sorted keys.
+  // Adds the fields outside of the array part, sorted.
   void add_fields(int i, int depth, std::vector<std::string>& parts) {
     const double n = double(lua_objlen(L_, i));
     std::vector<std::string> fields;

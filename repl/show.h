@@ -6,7 +6,8 @@
 
 namespace pg::repl {
 
-// The value at stack index i: a string as it is, what has __tostring by it, other tables by their content. May raise.
+// Returns the text of the value at stack index i: a string unchanged, a table without __tostring by its content, other
+// values by tostring. May raise a Lua error.
 std::string show(lua_State* L, int i);
 
 }  // namespace pg::repl

@@ -1,5 +1,6 @@
--- Writes stdlib/meta/perigee.lua, what the Lua language server knows of perigee, from the registry and the comments of
--- the library: build/perigee scripts/stubs.lua. With --check it only tells whether the file is current.
+-- Writes stdlib/meta/perigee.lua, the stubs for the Lua language server, from the registry and the comments of the
+-- library:
+-- build/perigee scripts/stubs.lua. With --check it only compares the file with what it would write.
 local pg = require "perigee"
 local core = pg.testing.core
 local documents = core.require("support.documents")
@@ -40,7 +41,7 @@ local function returns(row)
   return ("perigee.Tensor, "):rep(#row.outputs):sub(1, -3)
 end
 
--- What a call may hold: the arguments by position, and those by name in a last table.
+-- Returns the arguments by position, and those that a last table may hold by name.
 local function read_parts(row)
   local positional, named, seen = {}, {}, {}
   for _, part in ipairs(documents.op_parts(row)) do
@@ -90,7 +91,7 @@ local function emit_call(row, holder, first, own)
   emit("function %s(%s) end\n", holder .. row.name, table.concat(names, ", "))
 end
 
--- The parameters that the first line of a comment shows: "f(x, n = 1, {a =, b =})[, …]".
+-- Returns the parameters in the first line of a comment: "f(x, n = 1, {a =, b =})[, …]".
 local function read_parameters(text, name)
   local at = text:find(name, 1, true)
   local rest = at and text:sub(at + #name) or ""
@@ -228,7 +229,7 @@ if arg[1] == "--check" then
   local current = file and file:read("*a")
   if file then file:close() end
   if current ~= text then
-    print("stdlib/meta/perigee.lua is not current; run build/perigee scripts/stubs.lua")
+    print("stdlib/meta/perigee.lua is out of date; run build/perigee scripts/stubs.lua")
     os.exit(1)
   end
 else

@@ -1,4 +1,4 @@
--- Gradients: scopes, backward, functional transforms, functions with gradients of their own.
+-- Gradients: recording scopes, backward, functional transforms, and functions with their own gradient.
 local core = ...
 local tree = core.require("tree")
 local autograd = {}
@@ -7,7 +7,7 @@ local function check_function(op, f)
   if type(f) ~= "function" and not (getmetatable(f) and getmetatable(f).__call) then core.arg_error(op, "f", "a function", f) end
 end
 
--- Ends the scope and hands on the results, or the error as it was.
+-- Ends the scope, then returns the results or raises the error unchanged.
 local function leave(guard, ok, ...)
   core.pop_modes(guard)
   if not ok then error((select(1, ...)), 0) end
@@ -19,7 +19,7 @@ local function in_modes(op, f, recording, training, ...)
   return leave(core.push_modes(recording, training), pcall(f, ...))
 end
 
---- pg.record(f, {train = true}) runs f with recording on (and training, unless train = false); answers f's results.
+--- pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
 function autograd.record(f, options)
   core.check_options("record", options, {train = true})
   local train = true
@@ -27,31 +27,32 @@ function autograd.record(f, options)
   return in_modes("record", f, true, train)
 end
 
---- pg.pause(f) runs f with recording off; gradients do not flow through it. Alias pg.no_grad.
+--- pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
 function autograd.pause(f, options)
   core.check_options("pause", options, {train = true})
   return in_modes("pause", f, false, options and options.train)
 end
 autograd.no_grad = autograd.pause
 
---- pg.train_mode(f) runs f with training on; recording stays as it is.
+--- pg.train_mode(f) -> the results of f, run with training on. Recording does not change.
 function autograd.train_mode(f) return in_modes("train_mode", f, nil, true) end
 
---- pg.predict_mode(f) runs f with training off; recording stays as it is.
+--- pg.predict_mode(f) -> the results of f, run with training off. Recording does not change.
 function autograd.predict_mode(f) return in_modes("predict_mode", f, nil, false) end
 
 --- pg.is_recording() -> whether ops are recorded.
 autograd.is_recording = core.is_recording
---- pg.is_training() -> whether dropout, batch_norm and the like train.
+--- pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
 autograd.is_training = core.is_training
 
---- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) flows gradients from several heads into `.grad`.
+--- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) computes the gradients of several heads and
+--- writes them to the `.grad` of their leaves.
 function autograd.backward(heads, grads, options) core.backward(heads, grads, options) end
 
---- x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it. With
---- create_graph the new `.grad` has a history that holds its leaf, and the leaf holds it: set x.grad = nil when done, or use
---- pg.autograd.grad, which leaves `.grad` alone. A backward that fails, for want of memory say, writes no `.grad`; unless
---- retain_graph is given what it went through is released.
+--- x:backward{grad =, retain_graph =, create_graph =} computes the gradients of x and writes them to the `.grad` of its
+--- leaves. With create_graph the new `.grad` has a history that refers to its leaf, and the leaf refers to it: set
+--- x.grad = nil when done, or use pg.autograd.grad, which does not change `.grad`. A backward that fails writes no
+--- `.grad`. The part of the history that it has processed is released unless retain_graph is true.
 function core.tensor_methods.backward(x, options)
   if options == nil then return core.backward(x) end
   if core.is_tensor(options) then return core.backward(x, options) end
@@ -59,7 +60,7 @@ function core.tensor_methods.backward(x, options)
   core.backward(x, options.grad, {retain_graph = options.retain_graph, create_graph = options.create_graph})
 end
 
--- Zeros where nothing flows.
+-- Puts zeros in place of missing gradients.
 local function filled(found, wanted)
   for i = 1, #wanted do
     if not found[i] then found[i] = core.ops.zeros_like(core.detach(wanted[i])) end
@@ -69,8 +70,8 @@ end
 
 local function as_list(x) return core.is_tensor(x) and {x} or x end
 
---- pg.autograd.grad(heads, variables, {head_grads =, retain_graph =, create_graph =}) -> one gradient a variable,
---- leaving `.grad` alone.
+--- pg.autograd.grad(heads, variables, {head_grads =, retain_graph =, create_graph =}) -> one gradient per variable. It
+--- does not change `.grad`.
 function autograd.grad(heads, variables, options)
   core.check_options("grad", options, {head_grads = true, retain_graph = true, create_graph = true, train_mode = true})
   local list = as_list(variables)
@@ -81,10 +82,10 @@ function autograd.grad(heads, variables, options)
   return core.is_tensor(variables) and found[1] or found
 end
 
--- A tensor that stands for x as a fresh input: a recorded view of x when x has a history, so that other uses of x
--- stay apart from it; else a leaf.
+-- Makes a new input from x: a recorded view of x if x has a history, else a leaf. Gradients of other uses of x do not
+-- reach it.
 local function fresh_input(x)
-  local input = core.fresh_input(x)  -- a loop's steps differ in whether x has one
+  local input = core.fresh_input(x)  -- in a loop body x may have a history in some steps only
   if input then return input end
   if core.requires_grad(x) and core.is_recording() then return core.ops.reshape_as(x, x) end
   return core.attach_grad(core.detach(x), "write")
@@ -102,7 +103,7 @@ local function map_inputs(argument, op)
   return mapped, leaves
 end
 
--- Puts a flat list of gradients back in the structure of the argument.
+-- Unflattens a list of gradients to the structure of the argument.
 local function like(argument, list)
   local i = 0
   return (tree.map(function(x)
@@ -136,8 +137,8 @@ local function value_and_gradients(op, f, argnum, ...)
     end
     return f(unpack(arguments, 1, n))
   end)
-  if not core.is_tensor(y) then core.arg_error(op, "f", "a function that answers a tensor", y) end
-  if y:numel() ~= 1 then core.arg_error(op, "f", "a function that answers one element", y) end
+  if not core.is_tensor(y) then core.arg_error(op, "f", "a function that returns a tensor", y) end
+  if y:numel() ~= 1 then core.arg_error(op, "f", "a function that returns one element", y) end
   local found
   if core.requires_grad(y) then
     found = core.gradients({y}, inputs, nil, {create_graph = outer, retain_graph = outer})
@@ -154,8 +155,8 @@ local function value_and_gradients(op, f, argnum, ...)
   return (outer and y or core.detach(y)), results
 end
 
---- pg.grad(f, argnum) -> a function that answers the gradient of the scalar function f with respect to argument
---- argnum (1 by default; a list gives several results). Arguments may be trees.
+--- pg.grad(f[, argnum = 1]) -> a function that returns the gradient of the scalar function f with respect to argument
+--- argnum. A list of argument numbers gives one result for each. Arguments may be trees.
 function autograd.functional_grad(f, argnum)
   check_function("grad", f)
   return function(...)
@@ -164,7 +165,7 @@ function autograd.functional_grad(f, argnum)
   end
 end
 
---- pg.value_and_grad(f, argnum) -> a function that answers f's value, then the gradients.
+--- pg.value_and_grad(f[, argnum = 1]) -> a function that returns the value of f, then the gradients. See pg.grad.
 function autograd.value_and_grad(f, argnum)
   check_function("value_and_grad", f)
   return function(...)
@@ -189,7 +190,7 @@ local function gradients_of(heads, cotangents, inputs, create)
   return filled(found, inputs)
 end
 
---- y, back = pg.vjp(f, ...): back(dy) answers one gradient an argument.
+--- y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument.
 function autograd.vjp(f, ...)
   check_function("vjp", f)
   local arguments, n = {...}, select("#", ...)
@@ -223,12 +224,12 @@ function autograd.vjp(f, ...)
   return value, back
 end
 
---- y, dy = pg.jvp(f, {primals}, {tangents}): the directional derivative, by differentiating the vjp (which is linear
---- in its cotangent) once more.
+--- y, dy = pg.jvp(f, {primals}, {tangents}): y is the result of f, dy its directional derivative along the tangents. It
+--- differentiates the vjp, which is linear in its cotangent, a second time.
 function autograd.jvp(f, primals, tangents)
   check_function("jvp", f)
   if type(primals) ~= "table" then core.arg_error("jvp", "primals", "a table of arguments", primals) end
-  if type(tangents) ~= "table" or #tangents ~= #primals then core.arg_error("jvp", "tangents", #primals .. " tangents, one a primal", tangents) end
+  if type(tangents) ~= "table" or #tangents ~= #primals then core.arg_error("jvp", "tangents", #primals .. " tangents, one per primal", tangents) end
   local outer = core.is_recording()
   local y, directional
   in_modes("jvp", function()
@@ -261,7 +262,7 @@ function autograd.jvp(f, primals, tangents)
   return y, directional
 end
 
--- Calls to a Function: forward runs unrecorded on plain tensors, backward is one tape entry.
+-- The call of a Function. forward runs with recording off; backward is one tape entry.
 local function call_function(self, ...)
   local arguments, n = {...}, select("#", ...)
   local ctx, inputs, places = {saved = {}}, {}, {}
@@ -278,7 +279,7 @@ local function call_function(self, ...)
     if not core.is_tensor(y) then core.arg_error(self.name, "result " .. i, "a tensor", y) end
     outputs[i] = core.alias(core.detach(y))
   end
-  -- Tensors in ctx live on the tape while nobody runs backward.
+  -- Tensors in ctx are stored on the tape until backward runs: Lua references to them would make cycles.
   local saved, fields = {}, {}
   for key, value in pairs(ctx) do
     if core.is_tensor(value) then
@@ -310,9 +311,9 @@ local function call_function(self, ...)
 end
 
 --- pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
---- own gradient. backward gets a tensor for each output, zeros where nothing flowed, and returns one gradient (or nil) for
---- each argument of forward; tensors in ctx.saved are kept. Save an output there rather than in a local that backward
---- closes over: a function that holds its own output so is never collected.
+--- own gradient. backward gets one gradient per output (zeros if none reached it) and returns one gradient or nil per
+--- argument of forward. Tensors that forward stores in ctx.saved are available in backward. Store an output there and
+--- not in an upvalue of backward: that would make a cycle, which is never collected.
 function autograd.Function(definition)
   if type(definition) ~= "table" then core.arg_error("Function", "definition", "a table with forward and backward", definition) end
   core.check_options("Function", definition, {name = true, forward = true, backward = true})
@@ -323,8 +324,8 @@ function autograd.Function(definition)
                       {__call = call_function})
 end
 
---- pg.checkpoint(f, ...) runs f without keeping its intermediate results; backward computes them again, with the same
---- flags and random numbers, and without writing state back a second time.
+--- pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
+--- again, with the same flags and random numbers, and without writing state back a second time.
 function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)
   if core.tracing() or not core.is_recording() then return f(...) end
@@ -344,7 +345,7 @@ function autograd.checkpoint(f, ...)
     local seed_now, tick_now = core.random_state()
     core.set_random_state(nil, seed, tick)
     local recompute = core.set_recompute(true)
-    local first = core.tape_position()  -- what `outside` came from is not walked again
+    local first = core.tape_position()  -- the gradients stop at `outside`, not at what it was computed from
     local ok, again = pcall(in_modes, "checkpoint", function() return tree.flatten({f(unpack(arguments, 1, n))}) end, true, training)
     core.set_recompute(recompute)
     core.set_random_state(nil, seed_now, tick_now)
@@ -367,8 +368,8 @@ function autograd.checkpoint(f, ...)
   return unpack(results, 1, #results)
 end
 
---- pg.autograd.detect_anomaly(f) runs f and raises at the first op, forward or backward, that makes a NaN, with the
---- script line.
+--- pg.autograd.detect_anomaly(f) -> the results of f. Raises at the first op, forward or backward, that makes a NaN,
+--- and names the script line.
 function autograd.detect_anomaly(f, ...)
   check_function("detect_anomaly", f)
   local before = core.set_detect_anomaly(true)

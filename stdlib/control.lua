@@ -1,5 +1,6 @@
--- Control flow that graphs can hold: cond, while_loop, foreach, loop. Here trees of tensors are taken apart and put together and
--- what the functions answer is checked; control/plain.lua runs the flat form as Lua, control/traced.lua as a graph.
+-- The combinators cond, while_loop, foreach and loop, which graphs can hold. This file flattens and unflattens trees of
+-- tensors and checks what the functions return. An engine runs the flat form: control/plain.lua as Lua,
+-- control/traced.lua as part of a trace.
 local core = ...
 local args = core.require("support.args")
 local tree = core.require("tree")
@@ -50,14 +51,14 @@ local function replace_numbers(op, name, value, path)
   return copy or value
 end
 
--- The tree with tensors in the place of its numbers, which graphs of their own would take for constants.
+-- Returns the tree with its numbers as tensors. As numbers they would become constants of the loop's own graph.
 local function without_numbers(op, name, value)
   if core.tracing() or type(value) == "userdata" then return value end
   return replace_numbers(op, name, value, {})
 end
 
--- {leaves = tensors, spec =, names =}; nil is an empty tree.
-local function take_apart(op, name, value)
+-- Returns {leaves = tensors, spec =, names =}; nil is an empty tree.
+local function flatten(op, name, value)
   if value == nil then return {leaves = {}, empty = true, names = {}} end
   local leaves, spec = tree.flatten(value)
   local names = leaf_names(name, spec, {})
@@ -65,7 +66,7 @@ local function take_apart(op, name, value)
   return {leaves = leaves, spec = spec, names = names}
 end
 
-local function put_together(parts, leaves)
+local function unflatten(parts, leaves)
   if parts.empty then return nil end
   return (tree.unflatten(parts.spec, leaves))
 end
@@ -85,18 +86,18 @@ local function describe(parts)
   return "a table of " .. (#parts.names == 0 and "nothing" or table.concat(parts.names, ", "))
 end
 
--- The leaves that a step answered for its state, which keeps structure and types.
+-- Returns the leaves of the new state. Raises if its structure differs from that of the old one.
 local function next_state(op, name, state, value)
-  local new = take_apart(op, name, value)
+  local new = flatten(op, name, value)
   if (new.empty or false) ~= (state.empty or false) or not same_spec(new.spec, state.spec) then
     core.fail(op, "the body changed the structure of %s (expected %s, got %s)", name, describe(state), describe(new))
   end
   return new.leaves
 end
 
--- What a step gave out besides its state: the same structure at each step.
+-- Returns the leaves of a step's outputs. Raises if their structure differs from that of the first step.
 local function step_outputs(op, seen, value)
-  local out = take_apart(op, "outputs", value)
+  local out = flatten(op, "outputs", value)
   if seen.parts and not ((out.empty or false) == (seen.parts.empty or false) and same_spec(out.spec, seen.parts.spec)) then
     core.fail(op, "the body changed the structure of its outputs (first %s, now %s)", describe(seen.parts), describe(out))
   end
@@ -104,10 +105,10 @@ local function step_outputs(op, seen, value)
   return out.leaves
 end
 
--- What a body answered, which must be no more than it is asked for.
-local function answers(op, most, what, ...)
+-- Returns the results of a body. Raises if there are more than `most`.
+local function check_results(op, most, what, ...)
   if select("#", ...) > most and select(most + 1, ...) ~= nil then
-    core.fail(op, "the body answered %d values (expected %s)", select("#", ...), what)
+    core.fail(op, "the body returned %d values (expected %s)", select("#", ...), what)
   end
   return ...
 end
@@ -118,7 +119,8 @@ local function check_tail(op, options, spec)
   return options
 end
 
--- Answers f(engine, …): as part of the trace under way or of the graph of symbols, as plain Lua inside pg.debug, or as a graph of its own.
+-- Returns f(engine, …): inside a trace or with symbols as part of that graph, inside pg.debug as plain Lua, else as a
+-- graph of its own.
 local function dispatch(f, ...)
   if core.tracing() then return f(core.require("control.traced"), ...) end
   if core.symbols.any(...) then return core.require("hybrid").debug(f, core.require("control.traced"), ...) end
@@ -132,7 +134,7 @@ local function run_cond(engine, pred, then_f, else_f, ...)
   local arguments, n, results = {...}, select("#", ...), {}
   local function branch(f, name)
     return function()
-      results[name] = take_apart("cond", name, {f(unpack(arguments, 1, n))})
+      results[name] = flatten("cond", name, {f(unpack(arguments, 1, n))})
       return results[name].leaves
     end
   end
@@ -141,17 +143,18 @@ local function run_cond(engine, pred, then_f, else_f, ...)
     names = function()
       local a, b = results.then_f, results.else_f
       if not same_spec(a.spec, b.spec) then
-        core.fail("cond", "the branches answer different structures (then_f %s, else_f %s)", describe(a), describe(b))
+        core.fail("cond", "the branches return different structures (then_f %s, else_f %s)", describe(a), describe(b))
       end
       return a.names
     end,
   }
-  return unpack(put_together(results.then_f or results.else_f, leaves))
+  return unpack(unflatten(results.then_f or results.else_f, leaves))
 end
 
---- pg.cond(pred, then_f, else_f, …) -> what then_f(…) answers where pred (a boolean, or a tensor of one element) is true, what else_f(…)
---- answers otherwise. Only the branch taken runs. With a tensor both are traced once and must answer the same structure, shapes and
---- dtypes; gradients flow through the branch taken, and what only the other one uses gets exact zeros.
+--- pg.cond(pred, then_f, else_f, …) -> what then_f(…) returns if pred (a boolean, or a tensor of one element) is true,
+--- else what else_f(…) returns. Only the taken branch runs. If pred is a tensor, both branches are traced once and must
+--- return the same structure, shapes and dtypes. Gradients flow through the taken branch; inputs of the other branch
+--- only get zeros.
 function control.cond(pred, then_f, else_f, ...)
   args.callable("cond", "then_f", then_f)
   args.callable("cond", "else_f", else_f)
@@ -166,22 +169,23 @@ end
 -- Loops ------------------------------------------------------------------------------------------------------------------------
 
 local function run_foreach(engine, body, data, states, checkpoint)
-  local items, state, seen = take_apart("foreach", "data", data), take_apart("foreach", "states", states), {}
+  local items, state, seen = flatten("foreach", "data", data), flatten("foreach", "states", states), {}
   if #items.leaves == 0 then core.arg_error("foreach", "data", "at least one tensor", data) end
   local finals, stacks = engine.loop{
     op = "foreach", slices = items.leaves, slice_names = items.names,
     carries = state.leaves, carry_names = state.names, checkpoint = checkpoint,
     step = function(_, slices, carries)
-      local out, new = answers("foreach", 2, "outputs and states", body(put_together(items, slices), put_together(state, carries)))
+      local out, new = check_results("foreach", 2, "outputs and states", body(unflatten(items, slices), unflatten(state, carries)))
       return next_state("foreach", "states", state, new), step_outputs("foreach", seen, out)
     end,
   }
-  return put_together(seen.parts, stacks), put_together(state, finals)
+  return unflatten(seen.parts, stacks), unflatten(state, finals)
 end
 
---- pg.foreach(body, data, states[, {checkpoint =}]) -> outs, states. body(item, states) answers what the step gives out and the new
---- states; data, a tree of tensors, is cut along dim 1, and what the steps give out is stacked along dim 1. States keep structure,
---- shapes and dtypes. With checkpoint = k gradients keep the states of every k-th step and compute the rest again.
+--- pg.foreach(body, data, states[, {checkpoint =}]) -> outs, states. data is a tree of tensors; body(item, states) runs
+--- for each index along their dim 1 and returns the outputs of the step and the new states. The outputs of all steps
+--- are stacked along dim 1. States keep structure, shapes and dtypes. With checkpoint = k the gradient stores the
+--- states of every k-th step and recomputes the others.
 function control.foreach(body, data, states, options)
   args.callable("foreach", "body", body)
   options = check_tail("foreach", options, {checkpoint = args.none})
@@ -195,32 +199,33 @@ end
 
 local function predicate(value)
   if type(value) == "boolean" then return core.pg.tensor(value, {dtype = "bool"}) end
-  if not is_tensor(value) then core.arg_error("while_loop", "cond", "a function that answers a tensor of one element", value) end
+  if not is_tensor(value) then core.arg_error("while_loop", "cond", "a function that returns a tensor of one element", value) end
   return value
 end
 
 local function run_while(engine, cond, body, list, max_iterations, checkpoint)
-  local vars, seen = take_apart("while_loop", "vars", list), {}
+  local vars, seen = flatten("while_loop", "vars", list), {}
   local n = #list
-  local function call(f, carries) return f(unpack(put_together(vars, carries), 1, n)) end
+  local function call(f, carries) return f(unpack(unflatten(vars, carries), 1, n)) end
   local finals, stacks, steps = engine.loop{
     op = "while_loop", slices = {}, carries = vars.leaves, carry_names = vars.names,
     limit = max_iterations, checkpoint = checkpoint,
     cond = function(carries) return predicate((call(cond, carries))) end,
     step = function(_, _, carries)
-      local out, new = answers("while_loop", 2, "outputs and the list of variables", call(body, carries))
+      local out, new = check_results("while_loop", 2, "outputs and the list of variables", call(body, carries))
       if out ~= nil and not max_iterations then
-        core.fail("while_loop", "outputs need the option max_iterations, the number of their rows; without it the body answers nil and the variables")
+        core.fail("while_loop", "outputs need the option max_iterations, the number of their rows; without it the body must return nil and the variables")
       end
       return new_vars(vars, new), step_outputs("while_loop", seen, out)
     end,
   }
-  return put_together(seen.parts, stacks), put_together(vars, finals), steps
+  return unflatten(seen.parts, stacks), unflatten(vars, finals), steps
 end
 
---- pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) holds, body(vars…) answers
---- what the step gives out (or nil) and the list of new variables. outs has max_iterations rows, zeros after the last step; n is
---- the number of steps, a 0-dim int64 tensor. Without max_iterations a loop may run on but gives nothing out.
+--- pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) is true,
+--- body(vars…) runs and returns the outputs of the step (or nil) and the list of new variables. outs has max_iterations
+--- rows, with zeros after the last step. n is the number of steps, a 0-dim int64 tensor. Without max_iterations the
+--- number of steps has no limit, and a step has no outputs. checkpoint: see pg.foreach.
 function control.while_loop(cond, body, vars, options)
   args.callable("while_loop", "cond", cond)
   args.callable("while_loop", "body", body)
@@ -231,16 +236,16 @@ function control.while_loop(cond, body, vars, options)
 end
 
 local function run_loop(engine, body, count, state, checkpoint)
-  local parts = take_apart("loop", "state", state)
+  local parts = flatten("loop", "state", state)
   local finals = engine.loop{
     op = "loop", slices = {}, carries = parts.leaves, carry_names = parts.names, count = count, checkpoint = checkpoint,
-    step = function(i, _, carries) return next_state("loop", "state", parts, (answers("loop", 1, "the state", body(i, put_together(parts, carries))))), {} end,
+    step = function(i, _, carries) return next_state("loop", "state", parts, (check_results("loop", 1, "the state", body(i, unflatten(parts, carries))))), {} end,
   }
-  return put_together(parts, finals)
+  return unflatten(parts, finals)
 end
 
---- pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), i = 1 … count, a 0-dim int64
---- tensor. count is a whole number >= 0 or a 0-dim tensor.
+--- pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), where i is a
+--- 0-dim int64 tensor from 1 to count. count is a whole number >= 0 or a 0-dim tensor. checkpoint: see pg.foreach.
 function control.loop(count, body, state, options)
   if not is_tensor(count) then args.count("loop", "count", count)
   elseif count:numel() ~= 1 then core.arg_error("loop", "count", "a whole number or a tensor of one element", count) end

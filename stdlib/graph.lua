@@ -1,4 +1,5 @@
--- Graphs as scripts see them: a traced program with named inputs, with live tensors or with copies of its own (frozen).
+-- The Graph objects of scripts: a traced program with named inputs, over live tensors, or with its own copies of them
+-- (frozen).
 local core = ...
 local args = core.require("support.args")
 local hint = core.require("support.namespace").hint
@@ -8,7 +9,8 @@ local graph = {}
 local type, ipairs, pairs, rawget, unpack, setmetatable = type, ipairs, pairs, rawget, unpack, setmetatable
 
 -- Trees ------------------------------------------------------------------------------------------------------------------
--- Descriptions of nesting: {kind = "input" or "output", index =}, {kind = "value", value =}, {kind = "table", keys =, values =}.
+-- Descriptions of nesting: {kind = "input" or "output", index =}, {kind = "value", value =}, {kind = "table", keys =,
+-- values =}.
 
 local function keys_of(t, op)
   local keys = {}
@@ -23,12 +25,12 @@ local function keys_of(t, op)
   return keys
 end
 
-local max_tables = 100000   -- a table at two places counts twice, and so does what it holds
+local max_tables = 100000   -- a table that appears twice counts twice, with all tables in it
 
---- graph.describe(op, value, leaf) -> the tree of a value; leaf(tensor) -> the tree of a tensor in it.
+--- graph.describe(op, value, leaf) -> the tree of a value. leaf(tensor) returns the tree of a tensor in it.
 function graph.describe(op, value, leaf, depth, count)
   depth, count = depth or 0, count or {tables = 0}
-  if depth > 90 then core.fail(op, "tables within tables, more than 90 deep or in a circle") end
+  if depth > 90 then core.fail(op, "nested tables, more than 90 deep or in a cycle") end
   if core.is_tensor(value) then return leaf(value) end
   if args.plain(value) then
     count.tables = count.tables + 1
@@ -46,7 +48,8 @@ end
 
 local function show(value) return type(value) == "string" and '"' .. value .. '"' or tostring(value) end
 
--- Puts the tensors of a value into `boxes` where the tree says; the value must have the tree's form.
+-- Stores the tensors of a value in `boxes` at the indices of the tree. Raises if the value has another structure than
+-- the tree.
 local function match(op, tree, value, boxes, where)
   if tree.kind == "input" then
     if not core.is_tensor(value) then core.arg_error(op, where, "a tensor", value) end
@@ -62,7 +65,7 @@ local function match(op, tree, value, boxes, where)
   end
 end
 
--- The value of a tree: outputs in walking order from `list`, inputs from `boxes`.
+-- Makes the value of a tree: outputs in walking order from `list`, inputs from `boxes`.
 local function build(tree, list, boxes, at)
   if tree.kind == "output" then return list[at], at + 1 end
   if tree.kind == "input" then return boxes[tree.index], at end
@@ -85,7 +88,7 @@ local function is_flat(trees, kind)
   return true
 end
 
--- The common case, plain tensors in and out, as code: no table is made.
+-- Generates code for the common case, in which arguments and results are tensors. The code makes no tables.
 local function generate(arguments, inputs, names_of)
   local position, parts, names = {}, {}, {}
   for i, tree in ipairs(arguments) do
@@ -107,8 +110,9 @@ local function generate(arguments, inputs, names_of)
   return text
 end
 
---- graph.caller(op, model, program, boxes[, holder, names]) -> f(…), which runs the program on the arguments and the tensors in `boxes`
---- (by input of the model; arguments are absent there). Inputs with a name in `names` are fetched from fields of holder at each call.
+--- graph.caller(op, model, program, boxes[, holder, names]) -> f(…), which runs the program. boxes holds the tensors
+--- that are not arguments, by input of the model. Inputs with a name in `names` are fetched from the fields of holder
+--- at each call.
 function graph.caller(op, model, program, boxes, holder, names)
   names = names or {}
   local arguments, results = native.trees(model)
@@ -122,16 +126,17 @@ function graph.caller(op, model, program, boxes, holder, names)
     for i, tree in ipairs(arguments) do match(op, tree, (select(i, ...)), all, "#" .. i) end
     return all
   end
-  local function answer(all, y, why, ...)
+  local function results_of(all, y, why, ...)
     if y == nil and why then return build_all(results, {native.replay(program, unpack(all, 1, count))}, all) end
     return build_all(results, {y, why, ...}, all)
   end
   local function general(...)
     local all = gather(...)
-    return answer(all, core.run(program, unpack(all, 1, count)))
+    return results_of(all, core.run(program, unpack(all, 1, count)))
   end
   if count > 100 or #results ~= 1 or not is_flat(arguments, "input") or not is_flat(results, "output") then return general end
-  -- What run refuses replay does, or says why not: other types than the graph is for, the same tensor twice.
+  -- run refuses types that the graph was not made for, and a tensor that is passed twice. replay runs these calls op by
+  -- op, or raises.
   local function refused(_, ...) return (native.replay(program, unpack(gather(...), 1, count))) end
   local function bad(...) return general(...) end
   return assert(loadstring(generate(arguments, count, names), "@stdlib/graph/call.lua"))(core.run, program, boxes, holder, refused, bad, core.is_tensor)
@@ -161,7 +166,7 @@ local function check(op, self)
   return self
 end
 
---- graph.boxes(g) -> the tensors that are not arguments, by input of the model; of a frozen graph copies.
+--- graph.boxes(g) -> the tensors that are not arguments, by input of the model. A frozen graph returns copies.
 function graph.boxes(g)
   if not g._frozen then return g._boxes end
   local _, boxes = native.frozen_parts(g._frozen)
@@ -173,7 +178,7 @@ local function frozen_caller(self)
   local order = {}
   for k, input in ipairs(native.inputs(self._model)) do if input.role == "argument" then order[#order + 1] = k end end
   local outputs = 0
-  local function count(tree)  -- every leaf of the results comes from the run
+  local function count(tree)  -- a run of a frozen graph returns every leaf of the results, inputs too
     if tree.kind == "input" or tree.kind == "output" then outputs = outputs + 1 end
     if tree.kind ~= "table" then return tree.kind == "input" and {kind = "output"} or tree end
     local copy = {kind = "table", keys = tree.keys, values = {}}
@@ -191,7 +196,7 @@ local function frozen_caller(self)
   end
 end
 
---- g:run(…) runs the graph on its arguments.
+--- g:run(…) -> the results of the graph for these arguments.
 function Graph:run(...)
   local call = rawget(self, "_call")
   if not call then
@@ -204,14 +209,14 @@ function Graph:run(...)
 end
 function Graph:__call(...) return self:run(...) end
 
---- g:inputs() -> the names of its inputs: arguments first, then parameters and states.
+--- g:inputs() -> the names of the inputs: arguments first, then parameters and states.
 function Graph:inputs()
   local names = {}
   for i, input in ipairs(native.inputs(check("inputs", self)._model)) do names[i] = input.name end
   return names
 end
 
---- g:outputs() -> the names of the nodes that its results are.
+--- g:outputs() -> the names of the nodes that compute the results.
 function Graph:outputs() return native.output_names(check("outputs", self)._model) end
 
 local Internal = {}
@@ -221,8 +226,8 @@ function Internal:__tostring() return ("%s: %s %s"):format(self.name, self.dtype
 --- graph.is_internal(v) -> whether v is an element of g:internals().
 function graph.is_internal(v) return type(v) == "table" and getmetatable(v) == Internal end
 
---- g:internals() -> every value of the graph by position and by name, with the fields name, shape and dtype; each can be an output of
---- pg.graph or nn.SymbolBlock.
+--- g:internals() -> every value of the graph, by position and by name, with the fields name, shape and dtype. Each can
+--- be an output of pg.graph or nn.SymbolBlock.
 function Graph:internals()
   check("internals", self)
   local all = native.internals(self._model)
@@ -237,8 +242,8 @@ function Graph:internals()
   end})
 end
 
---- g:infer_shape{name = shape, …} -> the shapes of the results, one after the other, and their dtypes in a list; arguments that are
---- not named keep the shapes of the trace.
+--- g:infer_shape{name = shape, …} -> the shape of each result, then a list of their dtypes. Arguments that are not
+--- named keep the shapes of the trace.
 function Graph:infer_shape(shapes)
   check("infer_shape", self)
   if shapes ~= nil and type(shapes) ~= "table" then core.arg_error("infer_shape", "shapes", "a table of shapes by name", shapes) end
@@ -276,7 +281,8 @@ function Graph:tojson() return native.json(check("tojson", self)._model) end
 --- g:dot() -> the graph for Graphviz.
 function Graph:dot() return native.dot(check("dot", self)._model) end
 
---- g:optimize([passes]) -> a Graph for exactly the types of this one, after the named passes (all that keep plain ops).
+--- g:optimize([passes]) -> a Graph for exactly the types of this one, after the named passes. The default is all passes
+--- whose result is made of ops of the registry.
 function Graph:optimize(passes)
   check("optimize", self)
   if type(passes) == "string" then passes = {passes} end
@@ -284,7 +290,7 @@ function Graph:optimize(passes)
   return graph.new(native.optimize(self._model, passes), graph.boxes(self))
 end
 
---- g:freeze() -> a Graph that owns copies of its tensors and may run in several threads and Lua states at once.
+--- g:freeze() -> a Graph that owns copies of its tensors. It may run in several threads and Lua states at once.
 function Graph:freeze()
   check("freeze", self)
   return graph.frozen(native.freeze(self._model, graph.boxes(self)))
@@ -308,12 +314,12 @@ end
 
 -- Making graphs -----------------------------------------------------------------------------------------------------------
 
--- A graph of other outputs of the graph that these internals are of.
+-- Makes a Graph whose outputs are these internals of another Graph.
 local function select_internals(op, outputs)
   local owner
   local tree = function(value, self, depth)
     if graph.is_internal(value) then
-      if owner and owner ~= value.graph then core.fail(op, "the outputs are of two graphs") end
+      if owner and owner ~= value.graph then core.fail(op, "the outputs belong to two graphs") end
       owner = value.graph
       return {kind = "output", index = value.position}
     end
@@ -346,8 +352,8 @@ function graph.make(op, outputs, inputs)
   return select_internals(op, outputs)
 end
 
---- pg.graph(outputs, inputs) -> a Graph from symbols (see pg.symbol) or internals of another Graph (see g:internals) to these outputs,
---- a tree. inputs is a symbol or a list of them, in the order in which run takes them.
+--- pg.graph(outputs, inputs) -> a Graph. outputs is a tree of symbols (see pg.symbol) or of internals of another Graph
+--- (see g:internals). inputs is a symbol or a list of symbols, in the order of the arguments of run.
 function graph.graph(outputs, inputs) return graph.make("graph", outputs, inputs) end
 
 return graph

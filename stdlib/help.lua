@@ -1,4 +1,4 @@
--- pg.help: what the registry and the comments of the library say.
+-- pg.help: prints documentation from the op registry and the comments of the library.
 local core = ...
 local documents = core.require("support.documents")
 local help = {}
@@ -44,7 +44,7 @@ local function op_text(row)
   for _, input in ipairs(row.inputs) do
     local words = documents.dtypes(input)
     if input.arity == "list" then words = "a list of tensors, " .. words end
-    if input.arity == "optional" then words = "may be absent, " .. words end
+    if input.arity == "optional" then words = "optional, " .. words end
     inputs[#inputs + 1] = {input.name, describe(words, input.doc)}
   end
   for _, attr in ipairs(row.attrs) do
@@ -71,8 +71,8 @@ perigee: tensors with gradients for Lua.
   local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1}); trainer:step(batch_size)
   net:hybridize() runs net as a native graph; pg.jit(f) any function, a whole training step too
 Modules: pg.nn pg.loss pg.optim pg.init pg.data pg.metric pg.autograd pg.linalg pg.utils pg.tree
-pg.help(f), pg.help(module) and pg.help("name") say more, such as pg.help("softmax") or pg.help(pg.nn.Dense).
-Ops, most of them methods of tensors too:]]
+pg.help(f), pg.help(module) and pg.help("name") explain more, such as pg.help("softmax") or pg.help(pg.nn.Dense).
+Ops (most are also methods of tensors):]]
 
 local function function_names(t)
   local names = {}
@@ -83,7 +83,7 @@ local function function_names(t)
   return names
 end
 
--- The name under which a module of the library or pg itself holds the value, or nil.
+-- Returns the public name of the value in pg or a module of it, or nil.
 local function public_name(value)
   for name, f in pairs(core.ops) do if f == value then return name end end
   for name, f in pairs(core.tensor_methods) do if f == value then return "x:" .. name end end
@@ -102,16 +102,16 @@ local function named(name)
   if row and not row.hidden then return op_text(row) end
   local in_place = plain:match("^(.*[^_])_$")
   row = in_place and core.tensor_methods[plain] and core.op_row(in_place)
-  if row then return "x:" .. plain .. "(…) is x:" .. in_place .. "(…) in place: x takes the result.\n" .. op_text(row) end
+  if row then return "x:" .. plain .. "(…) is x:" .. in_place .. "(…) in place: x gets the result.\n" .. op_text(row) end
   local short = plain:match("[^.:]*$")
   local entry = index.names[plain] or index.short[plain] or index.short[short] or documents.mentioning(short)
   return entry and entry.text
 end
 
 local function of_module(value, name)
-  local lines = {"pg." .. name .. " holds"}
+  local lines = {"pg." .. name .. " contains"}
   lines[2] = columns(function_names(value))
-  lines[3] = "pg.help(pg." .. name .. ".NAME) says more about one of them."
+  lines[3] = "pg.help(pg." .. name .. ".NAME) explains one of them."
   return table.concat(lines, "\n")
 end
 
@@ -139,7 +139,7 @@ local function of_function(f)
   return name and named(name)
 end
 
---- help.text([what]) -> what pg.help prints.
+--- help.text([what]) -> the text that pg.help prints.
 function help.text(...)
   if select("#", ...) == 0 then return overview .. "\n" .. columns(core.op_names(false)) end
   local what = select(1, ...)
@@ -151,13 +151,13 @@ function help.text(...)
     text = "A tensor, " .. core.describe(what) .. ". Its methods:\n" .. columns(function_names(core.tensor_methods))
   else core.arg_error("help", "what", "a function, a module, a class or a name", what) end
   if text then return text end
-  if type(what) ~= "string" then return "No document for this " .. type(what) .. "." end
+  if type(what) ~= "string" then return "No documentation for this " .. type(what) .. "." end
   local near = core.suggest(what, core.op_names(false)) or core.suggest(what, documents.index().short)
-  core.fail("help", "nothing is known about '%s'%s", what, near and " (did you mean '" .. near .. "'?)" or "")
+  core.fail("help", "no documentation for '%s'%s", what, near and " (did you mean '" .. near .. "'?)" or "")
 end
 
---- pg.help([what]) prints the signature, the document and an example of a function, an op, a class, a module or the
---- name of one; without arguments an overview.
+--- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name.
+--- Without arguments it prints an overview.
 function help.help(...) io.write(help.text(...), "\n") end
 
 return help

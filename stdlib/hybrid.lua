@@ -1,8 +1,8 @@
--- Hybridized blocks and jitted functions: calls that run native graphs in the place of Lua.
+-- Hybridized blocks and jitted functions: calls that run native graphs instead of Lua.
 local core = ...
 local args = core.require("support.args")
 local caches = core.require("hybrid.cache")
-local calls = core.require("nn.call")
+local calls = core.require("nn.block_call")
 local discover = core.require("nn.discover")
 local is_param = core.require("param").is
 local hybrid = {}
@@ -12,7 +12,7 @@ local graphs = core.graphs
 
 -- Hybridized blocks ----------------------------------------------------------------------------------------------------------
 
--- A parameter that the graph uses but that no path leads to would be trained and saved by nobody.
+-- Warns of parameters that the graph uses but that the block does not hold: no trainer and no file would include them.
 local function check_parameters(block, name, entry)
   local found, missing = {}, {}
   for _, p in ipairs(discover.parameters(block)) do found[p.tensor] = true end
@@ -40,7 +40,8 @@ local function make_cache(block, name, options)
   return cache
 end
 
---- hybrid.attach(block, options, path) makes calls of the block run graphs, or no longer where options.active is false.
+--- hybrid.attach(block, options, path) makes calls of the block run graphs, or run as Lua again if options.active is
+--- false.
 function hybrid.attach(block, options, path)
   rawset(block, "_graphs", nil)
   rawset(block, "_exec", nil)
@@ -66,7 +67,7 @@ Text.__concat = function(a, b) return tostring(a) .. tostring(b) end
 --- graph:dot() -> the graph for Graphviz.
 function Text:dot() return self.program:dot() end
 
---- graph:optimized() -> the text of what the last run ran, after all passes.
+--- graph:optimized() -> the text of the graph that the last run executed, after all passes.
 function Text:optimized() return self.program:graph("optimized") end
 
 local function show_graph(op, cache)
@@ -92,14 +93,14 @@ end
 --- f:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a function made by pg.jit.
 function Jitted:cache_info() return self.cache:info() end
 
---- f:graph() -> the graph of the call before as a text with types and script lines.
+--- f:graph() -> the graph of the last call as text with types and script lines.
 function Jitted:graph() return show_graph("graph", self.cache) end
 
 local jit_options = {static_alloc = true, static_shape = false, name = args.none}
 
---- pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> f as a native graph: a callable with cache_info() and graph(). f takes and answers
---- tensors, numbers, booleans, strings and trees of them; a whole training step may be one. What f reads is guarded, see
---- Block:hybridize.
+--- pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
+--- native graph. f takes and returns tensors, numbers, booleans, strings and trees of them. f may be a whole training
+--- step. What f reads is guarded, see Block:hybridize.
 function hybrid.jit(f, opts)
   args.callable("jit", "f", f)
   opts = args.options("jit", opts, jit_options)
@@ -122,14 +123,15 @@ local function leave(ok, ...)
   return ...
 end
 
---- pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua, every value
---- can be read. The branch of a cond that is not taken is only traced, to check it and to draw the same random numbers.
+--- pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
+--- and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
+--- numbers the same.
 function hybrid.debug(f, ...)
   args.callable("debug", "f", f)
   graphs.off = graphs.off + 1
   return leave(pcall(f, ...))
 end
 
-hybrid.live = core.require("hybrid.live").number
+hybrid.live = core.require("hybrid.run_hooks").number
 
 return hybrid

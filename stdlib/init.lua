@@ -1,4 +1,4 @@
--- The library's table: modules load when first used, ops come from the registry.
+-- The table pg of the library. Modules load when first used; ops come from the registry.
 local core = ...
 
 --- core.fail(op, format, …) raises `file:line: op: text` with the position of the script.
@@ -6,17 +6,20 @@ core.fail = core.fail or function(op, format, ...)
   core.raise(op, select("#", ...) > 0 and format:format(...) or format)
 end
 
--- core.unlogged(f, …) -> what f(…) returns; in a trace, what it reads is no guard and what it writes stays and is not repeated.
+-- core.unlogged(f, …) -> what f(…) returns. In a trace its reads are not guarded, and its writes are neither undone nor
+-- repeated.
 function core.unlogged(f, ...) return f(...) end
 
 -- Graphs are off (> 0) while a function is traced and inside pg.debug.
 core.graphs = {off = 0}
 core.require("support.changes")
 
---- core.warn(text) tells the user of something once; tests put their own here.
-function core.warn(text)
+--- core.print_warning(text) prints a warning to standard error; core.warn calls what pg.testing.on_warning has put in its place.
+function core.print_warning(text)
   if io and io.stderr then io.stderr:write("perigee: warning: ", text, "\n") end
 end
+core.tell_warning = core.print_warning
+function core.warn(text) core.tell_warning(text) end
 
 local args = core.require("support.args")
 local hint = core.require("support.namespace").hint
@@ -29,7 +32,7 @@ local modules = {
   tree = "tree", autograd = "autograd", linalg = "linalg",
 }
 
--- Functions of pg by the module that holds them.
+-- The module that holds each function of pg.
 local owners = {}
 local function own(module, names) for name in names:gmatch("%S+") do owners[name] = module end end
 own("param", "param constant")
@@ -70,21 +73,16 @@ local function lookup(key)
   if modules[key] then return core.require(modules[key]) end
   if key == "grad" then return core.require("autograd").functional_grad end
   if owners[key] then return core.require(owners[key])[key] end
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then return rawget(ops, key) end  -- hidden ops trust their arguments
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then return rawget(ops, key) end  -- hidden ops do not check their arguments
 end
 
 pg.version = core.version
-pg.testing = core.testing
-pg.testing.ops = ops
-pg.testing.roundtrip = core.graph.roundtrip
--- pg.testing.roundtrip_all(on): programs of hybridized blocks and pg.jit go through the text of an export before they run.
-function pg.testing.roundtrip_all(on) core.graphs.through_files = on end
-core.testing.core = core  -- for tests and generators
+pg.testing = core.require("testing")
 
 for _, module in ipairs{"autograd", "tensor", "param"} do core.require(module) end  -- methods and fields of tensors
 
 return setmetatable(pg, {
-  __fields = {ops, modules, owners, {grad = true}},  -- what Tab offers
+  __fields = {ops, modules, owners, {grad = true}},  -- for completion at the prompt
   __index = function(self, key)
     local value = lookup(key)
     if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, owners)) end

@@ -12,7 +12,7 @@ init.Initializer = Initializer
 
 local halves = {float16 = true, bfloat16 = true}
 
--- Random values are drawn in float32 for the half types, which not every random op has.
+-- Draws random values, in float32 for float16 and bfloat16, which not every random op supports.
 local function draw(op, shape, options)
   local wanted = options.dtype or "float32"
   local x = ops[op](shape, {dtype = halves[wanted] and "float32" or wanted, device = options.device})
@@ -46,11 +46,11 @@ local function define(name, names, spec)
   return kind
 end
 
---- pg.init.Zero() fills with 0.
+--- pg.init.Zero() fills with zeros.
 local Zero = define("Zero", {}, {})
 function Zero:make(shape, options) return full(shape, options, 0) end
 
---- pg.init.One() fills with 1.
+--- pg.init.One() fills with ones.
 local One = define("One", {}, {})
 function One:make(shape, options) return full(shape, options, 1) end
 
@@ -69,17 +69,18 @@ function Constant:make(shape, options, path)
   return self.value:detach():to{dtype = options.dtype, device = options.device}:clone()
 end
 
---- pg.init.Uniform(scale = 0.07) draws from [-scale, scale].
+--- pg.init.Uniform(scale = 0.07) draws uniformly from [-scale, scale].
 local Uniform = define("Uniform", {"scale"}, {scale = 0.07})
 function Uniform:check() args.number("Uniform", "scale", self.scale, 0) end
 function Uniform:make(shape, options) return uniform(shape, options, self.scale) end
 
---- pg.init.Normal(sigma = 0.01) draws from a normal distribution around 0.
+--- pg.init.Normal(sigma = 0.01) draws from a normal distribution with mean 0 and standard deviation sigma.
 local Normal = define("Normal", {"sigma"}, {sigma = 0.01})
 function Normal:check() args.number("Normal", "sigma", self.sigma, 0) end
 function Normal:make(shape, options) return normal(shape, options, self.sigma) end
 
---- pg.init.TruncatedNormal(mean = 0, stdev = 0.01) draws from a normal distribution cut at two standard deviations.
+--- pg.init.TruncatedNormal(mean = 0, stdev = 0.01) draws from a normal distribution truncated at two standard
+--- deviations.
 local TruncatedNormal = define("TruncatedNormal", {"mean", "stdev"}, {mean = 0, stdev = 0.01})
 
 function TruncatedNormal:check()
@@ -89,7 +90,7 @@ end
 
 function TruncatedNormal:make(shape, options)
   local x, wanted = draw("rand", shape, options)
-  local inside = 0.9544997361036416                     -- erf(2 / sqrt 2): the mass within two deviations
+  local inside = 0.9544997361036416                     -- erf(2 / sqrt 2): the probability within two standard deviations
   x = ((x * 2 - 1) * inside):erfinv() * (math.sqrt(2) * self.stdev) + self.mean
   return finish(x, wanted)
 end
@@ -107,7 +108,7 @@ local function check_dims(op, shape, least, path)
   end
 end
 
--- Makes the rows of a (at most as many as columns) orthonormal in place: modified Gram-Schmidt.
+-- Makes the rows of a orthonormal in place, by modified Gram-Schmidt. There must be at most as many rows as columns.
 local function orthonormalize(a, rows, columns)
   for i = 1, rows do
     local row = a[i]
@@ -124,7 +125,8 @@ local function orthonormalize(a, rows, columns)
   return a
 end
 
---- pg.init.Orthogonal(scale = 1.414, rand_type = "uniform") makes rows or columns orthogonal, of length scale.
+--- pg.init.Orthogonal(scale = 1.414, rand_type = "uniform" or "normal") makes rows or columns orthogonal with length
+--- scale.
 local Orthogonal = define("Orthogonal", {"scale", "rand_type"}, {scale = 1.414, rand_type = "uniform"})
 
 function Orthogonal:check()
@@ -144,8 +146,8 @@ function Orthogonal:make(shape, options, path)
   return (q * self.scale):reshape(shape):to{dtype = options.dtype, device = options.device}
 end
 
---- pg.init.Xavier(rnd_type = "uniform", factor_type = "avg", magnitude = 3): the scale is sqrt(magnitude / fan), the
---- fan being that in, out or their average; rnd_type may be "gaussian".
+--- pg.init.Xavier(rnd_type = "uniform" or "gaussian", factor_type = "avg", "in" or "out", magnitude = 3): random values
+--- with scale sqrt(magnitude / fan), where fan is the number of inputs, of outputs, or their average.
 local Xavier = define("Xavier", {"rnd_type", "factor_type", "magnitude"},
                       {rnd_type = "uniform", factor_type = "avg", magnitude = 3})
 
@@ -165,7 +167,8 @@ function Xavier:make(shape, options, path)
   return normal(shape, options, scale)
 end
 
---- pg.init.MSRAPrelu(factor_type = "avg", slope = 0.25): Xavier for nets of rectifiers with this negative slope.
+--- pg.init.MSRAPrelu(factor_type = "avg", slope = 0.25): Xavier with gaussian values for networks of leaky rectifiers
+--- with this slope.
 local MSRAPrelu = Xavier:extend("MSRAPrelu")
 init.MSRAPrelu = MSRAPrelu
 
@@ -176,7 +179,7 @@ function MSRAPrelu:init(...)
   self:check()
 end
 
---- pg.init.Bilinear() makes the weight of a transposed convolution interpolate.
+--- pg.init.Bilinear() initializes the weight of a transposed convolution to bilinear interpolation.
 local Bilinear = define("Bilinear", {}, {})
 function Bilinear:make(shape, options, path)
   check_dims("Bilinear", shape, 4, path)
@@ -192,21 +195,23 @@ function Bilinear:make(shape, options, path)
   return x:to{dtype = options.dtype, device = options.device}
 end
 
---- pg.init.LSTMBias(forget_bias = 1): zeros, and forget_bias for the forget gate (gates in, forget, cell, out).
+--- pg.init.LSTMBias(forget_bias = 1): zeros, except forget_bias for the forget gate. The order of the gates is in,
+--- forget, cell, out.
 local LSTMBias = define("LSTMBias", {"forget_bias"}, {forget_bias = 1})
 function LSTMBias:check() args.number("LSTMBias", "forget_bias", self.forget_bias) end
 
 function LSTMBias:make(shape, options, path)
   if #shape ~= 1 or shape[1] % 4 ~= 0 then
-    core.arg_error("LSTMBias", path ~= "" and path or "shape", "one dim of four gates", "{" .. table.concat(shape, ", ") .. "}")
+    core.arg_error("LSTMBias", path ~= "" and path or "shape", "one dim of a size divisible by 4", "{" .. table.concat(shape, ", ") .. "}")
   end
   local gate, values = shape[1] / 4, {}
   for i = 1, shape[1] do values[i] = (i > gate and i <= 2 * gate) and self.forget_bias or 0 end
   return ops.tensor(values, {dtype = options.dtype, device = options.device})
 end
 
---- pg.init.Mixed(patterns, initializers): the first Lua pattern found in a parameter's path decides. It goes before
---- the rule of the name (bias 0, gamma 1), but for a pattern that fits all, such as ".*".
+--- pg.init.Mixed(patterns, initializers): the initializer of the first Lua pattern that is found in a parameter's path.
+--- It takes precedence over the rule of the name (bias 0, gamma 1), except for a pattern that matches every path, such
+--- as ".*".
 local Mixed = define("Mixed", {"patterns", "initializers"}, {patterns = args.required, initializers = args.required})
 local fits_all = {[""] = true, ["."] = true, [".*"] = true, ["^"] = true}
 
@@ -231,13 +236,13 @@ function Mixed:choose(path)
       return inner.choose and inner:choose(path) or inner
     end
   end
-  core.fail("Mixed", "no pattern fits the parameter '%s' (add the pattern \".*\" as the last)", path)
+  core.fail("Mixed", "no pattern matches the parameter '%s' (add \".*\" as the last pattern)", path)
 end
 
 function Mixed:make(shape, options, path) return self:choose(path):make(shape, options, path) end
 
---- pg.init.Load(file or table, default_init): values by path from a file written by save_parameters or pg.save; a
---- path that is not there gets default_init.
+--- pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters or
+--- pg.save. Other paths get default_init.
 local Load = Initializer:extend("Load")
 init.Load = Load
 
@@ -263,7 +268,7 @@ local rules = {
   {"gamma$", one}, {"running_var$", one}, {"moving_var$", one},
 }
 
---- pg.init.rule(path) -> the initializer that the end of a parameter's path asks for (bias, beta, running_mean: 0;
+--- pg.init.rule(path) -> the initializer for the name of a parameter, the end of its path (bias, beta, running_mean: 0;
 --- gamma, running_var: 1), or nil.
 function init.rule(path)
   args.string("rule", "path", path)
@@ -298,8 +303,8 @@ end
 
 local default = init.Uniform()
 
---- pg.init.resolve(op, value) -> an initializer: from its name, a number, a tensor, an initializer, a class of
---- pg.init, or a function(shape, options, path) -> tensor; nil gives Uniform(0.07).
+--- pg.init.resolve(op, value) -> an initializer. value is a name, a number, a tensor, an initializer, a class of
+--- pg.init, a function (shape, options, path) -> tensor, or nil for Uniform(0.07).
 function init.resolve(op, value)
   if value == nil then return default end
   if type(value) == "string" then return by_name(op, value) end
@@ -310,8 +315,9 @@ function init.resolve(op, value)
   core.arg_error(op, "init", "an initializer or its name", value)
 end
 
---- pg.init.make(own, default, path, shape, options) -> a value for a parameter: its own initializer goes first, then
---- the rule of its name, then the default; Mixed and Load as the default choose by path before the rule.
+--- pg.init.make(own, default, path, shape, options) -> a value for a parameter. Its own initializer takes precedence,
+--- then the rule of its name, then the default. If the default is Mixed or Load, it chooses by path and takes
+--- precedence over the rule.
 function init.make(own, fallback, path, shape, options)
   if type(fallback) ~= "table" or not fallback.make then fallback = init.resolve("make", fallback) end
   options = options or {}

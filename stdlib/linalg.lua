@@ -1,4 +1,4 @@
--- pg.linalg: the ops whose names in the registry begin with linalg_, under the rest of their names, and norm.
+-- pg.linalg: the ops of the registry whose names begin with linalg_, without that prefix, and norm.
 local core = ...
 local args = core.require("support.args")
 local namespace = core.require("support.namespace")
@@ -9,9 +9,9 @@ for name, op in pairs(ops) do
   if short then linalg[short] = op end
 end
 
-local orders = '"fro", or a number, which over two dims is 1, -1, math.huge or -math.huge'
+local orders = '"fro", 1, -1, math.huge or -math.huge for two dims'
 
--- The largest (ord > 0) or smallest sum of |x| along the first of two dims, for math.huge along the second.
+-- Returns the largest (ord > 0) or smallest sum of |x| along the first of two dims; for ±math.huge along the second.
 local function matrix_norm(x, ord, dims, keepdim)
   if ord == "fro" then return ops.norm(x, 2, dims, keepdim) end
   local size = type(ord) == "number" and math.abs(ord)
@@ -23,8 +23,9 @@ local function matrix_norm(x, ord, dims, keepdim)
   return keepdim and y or y:squeeze(dims)
 end
 
---- pg.linalg.norm(x[, ord[, dim[, keepdim]]]) -> the norm of vectors (one dim: any number, as x:norm{p =}) or matrices
---- (two dims: "fro", 1, -1, math.huge, -math.huge). Without ord the root of the sum of squares over dim or all dims.
+--- pg.linalg.norm(x[, ord[, dim[, keepdim]]]) -> the norm of vectors along one dim (ord is a number, as p in x:norm{p
+--- =}) or of matrices along two dims (ord is "fro", 1, -1, math.huge or -math.huge). Without ord it is the root of the
+--- sum of squares along dim, or along all dims.
 function linalg.norm(...)
   local o = args.read("linalg.norm", {"x", "ord", "dim", "keepdim"},
                       {x = args.required, ord = args.none, dim = args.none, keepdim = false}, ...)

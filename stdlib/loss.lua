@@ -1,11 +1,11 @@
--- pg.loss: Gluon's losses. loss(pred, label[, sample_weight]) gives one value a sample.
+-- pg.loss: Gluon's losses. loss(pred, label[, sample_weight]) returns one value per sample.
 local core = ...
 local args = core.require("support.args")
 local HybridBlock = core.require("nn.block").HybridBlock
 local ops = core.ops
 local losses = {}
 
---- pg.loss.Loss is the base class of losses: the options weight (a factor) and batch_axis (default 1).
+--- pg.loss.Loss is the base class of losses. All take the options weight (a factor) and batch_axis (default 1).
 local Loss = HybridBlock:extend("Loss")
 losses.Loss = Loss
 
@@ -31,7 +31,7 @@ local function define(name, names, spec)
   return class
 end
 
--- A weight a sample is shaped to broadcast along the batch dim.
+-- Reshapes weights, one per sample, so that they broadcast along the batch dim.
 local function spread(weight, l, axis)
   if not core.is_tensor(weight) then return weight end
   local rank = l:dim()
@@ -47,9 +47,9 @@ local function weigh(self, l, sample_weight)
   return l
 end
 
--- label in the shape of pred.
+-- Returns label in the shape of pred. Raises if the number of elements differs.
 local function like(self, label, pred)
-  if core.tracing() then  -- reading sizes would bind the graph to them
+  if core.tracing() then  -- reading a size would guard it
     local ok, shaped = pcall(ops.reshape_as, label, pred)
     if ok then return shaped end
   elseif label:numel() == pred:numel() then
@@ -80,7 +80,7 @@ end
 
 local function mean(self, l) return reduce(self, l, ops.mean) end
 
---- pg.loss.L2Loss({weight = 1, batch_axis = 1}): the mean over a sample of (pred - label)² / 2.
+--- pg.loss.L2Loss({weight = 1, batch_axis = 1}): the mean of (pred - label)² / 2 over each sample.
 local L2Loss = define("L2Loss", {"weight", "batch_axis"}, {weight = 1})
 
 function L2Loss:forward(pred, label, sample_weight)
@@ -88,7 +88,7 @@ function L2Loss:forward(pred, label, sample_weight)
   return mean(self, weigh(self, l, sample_weight))
 end
 
---- pg.loss.L1Loss({weight=, batch_axis = 1}): the mean over a sample of |pred - label|.
+--- pg.loss.L1Loss({weight=, batch_axis = 1}): the mean of |pred - label| over each sample.
 local L1Loss = define("L1Loss", {"weight", "batch_axis"}, {})
 
 function L1Loss:forward(pred, label, sample_weight)
@@ -124,8 +124,8 @@ function SigmoidBCE:forward(pred, label, sample_weight, pos_weight)
 end
 
 --- pg.loss.SoftmaxCrossEntropyLoss({axis = -1, sparse_label = true, from_logits = false, weight=, batch_axis = 1}):
---- cross entropy with class labels 1..C, or with distributions when sparse_label is false. from_logits tells that pred
---- holds log-probabilities.
+--- cross entropy with class labels 1..C, or with distributions if sparse_label is false. from_logits = true means that
+--- pred holds log-probabilities, as in Gluon.
 local SoftmaxCE = define("SoftmaxCrossEntropyLoss", {"axis", "sparse_label", "from_logits", "weight", "batch_axis"},
                          {axis = -1, sparse_label = true, from_logits = false})
 losses.SoftmaxCELoss = SoftmaxCE
@@ -138,7 +138,7 @@ local function class_labels(label)
   return label:to("int64")
 end
 
--- The loss of class labels, with the shape of pred without its class dim. The ops check that labels are in 1..C.
+-- Returns the loss of class labels, in the shape of pred without its class dim. The ops check that labels are in 1..C.
 local function sparse_loss(self, pred, label, axis)
   if label:dim() == pred:dim() then label = label:squeeze(axis) end
   if axis ~= 2 then pred = pred:moveaxis(axis, 2) end
@@ -158,7 +158,7 @@ function SoftmaxCE:forward(pred, label, sample_weight)
   return mean(self, weigh(self, l:unsqueeze(axis), sample_weight))
 end
 
---- pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): squared below rho, linear above.
+--- pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): quadratic for errors up to rho, linear above.
 local HuberLoss = define("HuberLoss", {"rho", "weight", "batch_axis"}, {rho = 1})
 
 function HuberLoss:forward(pred, label, sample_weight)
@@ -168,7 +168,7 @@ function HuberLoss:forward(pred, label, sample_weight)
   return mean(self, weigh(self, l, sample_weight))
 end
 
---- pg.loss.HingeLoss({margin = 1, weight=, batch_axis = 1}): max(0, margin - pred * label), labels -1 and 1.
+--- pg.loss.HingeLoss({margin = 1, weight=, batch_axis = 1}): max(0, margin - pred * label), with labels -1 and 1.
 local HingeLoss = define("HingeLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
 
 function HingeLoss:forward(pred, label, sample_weight)
@@ -202,8 +202,8 @@ function TripletLoss:forward(anchor, positive, negative, sample_weight)
   return weigh(self, ops.relu(l + self._margin), sample_weight)
 end
 
---- pg.loss.KLDivLoss({from_logits = true, axis = -1, weight=, batch_axis = 1}): the sum over a sample of
---- label * (log label - pred), pred being log-probabilities, or scores when from_logits is false.
+--- pg.loss.KLDivLoss({from_logits = true, axis = -1, weight=, batch_axis = 1}): the sum of label * (log label - pred)
+--- over each sample. pred holds log-probabilities, or scores if from_logits is false.
 local KLDivLoss = define("KLDivLoss", {"from_logits", "axis", "weight", "batch_axis"}, {from_logits = true, axis = -1})
 
 function KLDivLoss:forward(pred, label, sample_weight)
@@ -213,7 +213,7 @@ function KLDivLoss:forward(pred, label, sample_weight)
 end
 
 --- pg.loss.PoissonNLLLoss({weight=, from_logits = true, batch_axis = 1, compute_full = false}): the negative log
---- likelihood of counts, averaged over everything; compute_full adds Stirling's term.
+--- likelihood of counts, averaged over all elements. compute_full adds Stirling's approximation of log(label!).
 local PoissonNLLLoss = define("PoissonNLLLoss", {"weight", "from_logits", "batch_axis", "compute_full"},
                               {from_logits = true, compute_full = false})
 
@@ -229,8 +229,8 @@ function PoissonNLLLoss:forward(pred, label, sample_weight, epsilon)
   return ops.mean(weigh(self, l, sample_weight))
 end
 
---- pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos where
---- label is 1, max(0, cos - margin) where it is -1.
+--- pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos if label
+--- is 1, max(0, cos - margin) if it is -1.
 local CosineEmbeddingLoss = define("CosineEmbeddingLoss", {"weight", "batch_axis", "margin"}, {margin = 0})
 
 local function cosine(x, y)
@@ -248,7 +248,7 @@ end
 
 local operands = {TripletLoss = {"anchor", "positive"}, CosineEmbeddingLoss = {"x1", "x2"}}
 
--- Every loss reads two tensors first.
+-- Each loss checks its first two arguments, which are tensors.
 for name, class in pairs(losses) do
   local forward, names = rawget(class, "forward"), operands[name] or {"pred", "label"}
   if forward then

@@ -1,4 +1,4 @@
--- pg.metric: running measures of predictions. update(labels, preds), get() -> name, value, reset().
+-- pg.metric: metrics accumulated over batches. update(labels, preds), get() -> name, value, reset().
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
@@ -7,15 +7,15 @@ local metrics = {}
 
 local nan = 0 / 0
 
---- pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; each is a
---- number or a tensor of one element. It may define finish(sum, count) -> the value, from two numbers. A measure that gives
---- tensors and reads none of their values runs inside pg.jit too.
+--- pg.metric.Metric is the base class. A subclass defines measure(label, pred) -> sum, count, each a number or a tensor
+--- of one element, which update accumulates. It may define finish(sum, count) -> the value, from two numbers. A measure
+--- that returns tensors and reads none of their values also runs inside pg.jit.
 local Metric = class.new("Metric")
 metrics.Metric = Metric
 
 function Metric:init(...) self:setup(self.label, args.read(self.name, self.names or {}, self.spec or {}, ...)) end
 
---- metric:setup(label, options) keeps the options as fields and starts at zero.
+--- metric:setup(label, options) sets the options as fields and resets the metric.
 function Metric:setup(label, options)
   for key, value in pairs(options) do self[key] = value end
   self._label = label
@@ -36,7 +36,7 @@ end
 
 function Metric:finish(sum, count) return sum / count end
 
--- A sum that is traced is a tensor, so that it can go on from run to run.
+-- In a trace sums are tensors, which the program updates from run to run; else they are numbers.
 local function addend(x)
   if not core.tracing() then return number(x) end
   return core.is_tensor(x) and x:reshape{}:to("float64") or ops.tensor(x, {dtype = "float64"})
@@ -50,7 +50,7 @@ local function as_list(op, name, value)
   return value
 end
 
---- metric:update(labels, preds) adds one batch; both are a tensor or a list of tensors.
+--- metric:update(labels, preds) adds one batch. Both are a tensor or a list of tensors.
 function Metric:update(labels, preds)
   labels, preds = as_list(self.name, "labels", labels), as_list(self.name, "preds", preds)
   if #labels ~= #preds then core.arg_error(self.name, "preds", #labels .. " tensors like labels", #preds .. " tensors") end
@@ -86,8 +86,8 @@ local function require_count(self, label, pred)
   if label:numel() ~= pred:numel() then core.arg_error(self.name, "preds", "as many values as labels", pred) end
 end
 
---- pg.metric.Accuracy({axis = 2}): the share of labels that pred hits; pred holds class indices (the shape of labels) or
---- scores with the classes along axis.
+--- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
+--- or scores with the classes along axis.
 local Accuracy = define("Accuracy", "accuracy", {"axis"}, {axis = 2})
 
 function Accuracy:measure(label, pred)
@@ -113,7 +113,7 @@ function TopKAccuracy:measure(label, pred)
   return hits:sum(), label:numel()
 end
 
--- Label (n) and prediction (n) both become columns, so that they never broadcast against each other.
+-- Returns label in the dtype and shape of pred, so that the two never broadcast against each other.
 local function columns(self, label, pred)
   require_count(self, label, pred)
   return label:to(pred.dtype):reshape_as(pred), pred
@@ -144,14 +144,15 @@ local function negative_log(self, label, pred)
   return -ops.log(picked(label, pred) + self.eps):sum(), label:numel()
 end
 
---- pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log of the label's probability in pred (rows of probabilities).
+--- pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log(p + eps), where p is the label's probability in pred (rows
+--- of probabilities).
 define("CrossEntropy", "cross-entropy", {"eps"}, {eps = 1e-12}).measure = negative_log
 
---- pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same measure under its other name.
+--- pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same value as CrossEntropy, with the name nll-loss.
 define("NegativeLogLikelihood", "nll-loss", {"eps"}, {eps = 1e-12}).measure = negative_log
 
---- pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability; labels equal to
---- ignore_label do not count.
+--- pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability. Labels equal
+--- to ignore_label are skipped.
 local Perplexity = define("Perplexity", "perplexity", {"ignore_label"}, {ignore_label = args.none})
 
 function Perplexity:measure(label, pred)
@@ -170,7 +171,7 @@ end
 
 function Perplexity:finish(sum, count) return math.exp(sum / count) end
 
---- pg.metric.Loss(): the mean of all values given as preds; labels are not looked at.
+--- pg.metric.Loss(): the mean of all values given as preds. It ignores labels.
 local Loss = define("Loss", "loss")
 
 function Loss:update(_, preds)
@@ -197,7 +198,7 @@ local function confusion(self, label, pred)
   return {hits = hits, wrong = wrong, missed = missed, rejected = n - hits - wrong - missed}
 end
 
--- Of counts; what they divide is 0 where they are.
+-- Avoids a division of counts by zero: where the divisor is 0, the dividend is 0 too.
 local function at_least_one(x) return core.is_tensor(x) and ops.maximum(x, 1) or math.max(x, 1) end
 
 local function f1_score(c) return 2 * c.hits / at_least_one(2 * c.hits + c.wrong + c.missed) end
@@ -213,8 +214,9 @@ end
 local function define_binary(name, label, score)
   local kind = define(name, label, {"average"}, {average = "macro"})
 
-  --- pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, of which 2 is the
-  --- positive one: the mean over updates ("macro"), or the score of all counts together ("micro").
+  --- pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, where class 2 is the
+  --- positive one. "macro" is the mean of the scores of all updates, "micro" the score of the counts of all updates
+  --- together.
   function kind:measure(labels, pred)
     args.choice(name, "average", self.average, {"macro", "micro"})
     local counts = confusion(self, labels, pred)
@@ -282,7 +284,8 @@ local by_name = {
   perplexity = "Perplexity", loss = "Loss", f1 = "F1", mcc = "MCC", pearsonr = "PearsonCorrelation",
 }
 
---- pg.metric.create(value, …) -> a metric from its name (such as "acc"), a list of names, a function or a metric.
+--- pg.metric.create(value, …) -> a metric. value is a name (such as "acc"), a list of names or metrics, a function or a
+--- metric.
 function metrics.create(value, ...)
   if type(value) == "function" then return Custom(value, ...) end
   if type(value) == "table" and getmetatable(value) then return value end

@@ -1,4 +1,5 @@
--- Parameters: tensors with a recipe for their value. The recipe lives in the box's extra table, the value in the box.
+-- Parameters: tensors that know how to initialize their value. The options are stored in the box's extra table, the
+-- value in the box.
 local core = ...
 local args = core.require("support.args")
 local ops, extra = core.ops, core.extra
@@ -31,7 +32,7 @@ local function check_dtype(op, dtype)
   core.arg_error(op, "dtype", 'a dtype such as "' .. (near or "float32") .. '"', dtype)
 end
 
--- An unknown device, or one that cannot be used, is an error before anything changes.
+-- Raises for an unknown or unusable device, before anything changes.
 local function check_device(op, device)
   ops.zeros({0}, {device = args.string(op, "device", device)})
   return device
@@ -39,13 +40,13 @@ end
 
 local function show(shape) return shape and "{" .. table.concat(shape, ", ") .. "}" or "unknown" end
 
--- Every parameter there is. Asking extra() instead would give each tensor asked about a table.
+-- All parameters. A lookup by extra() would make a table for each tensor that is no parameter.
 local made = setmetatable({}, {__mode = "k"})
 
 --- param.is(v) -> whether v is a parameter (a tensor made by pg.param or pg.constant).
 function param.is(v) return made[v] == true end
 
---- param.shape(p) -> the shape as a list with 0 for unknown dims, or nil when not even the number of dims is known.
+--- param.shape(p) -> the shape as a list with 0 for unknown dims, or nil if the number of dims is unknown too.
 function param.shape(p)
   if core.has_value(p) then return p.shape end
   return extra(p).shape
@@ -62,7 +63,7 @@ function param.is_complete(p)
   return true
 end
 
---- param.merge(op, name, known, given) -> given, which must agree with the known dims (0 is unknown), or an error.
+--- param.merge(op, name, known, given) -> given. Raises if given disagrees with the known dims (0 is unknown).
 function param.merge(op, name, known, given)
   if known then
     local same = #known == #given
@@ -78,7 +79,7 @@ local function request_of(p)
   return e.grad_req
 end
 
---- param.bind(p, value) makes value the parameter's value and gives it a gradient as its grad_req says.
+--- param.bind(p, value) sets the parameter's value and attaches a gradient according to its grad_req.
 function param.bind(p, value)
   core.bind(p, value)
   local request = request_of(p)
@@ -86,15 +87,15 @@ function param.bind(p, value)
   if now ~= request then core.attach_grad(p, request) end
 end
 
--- Parameters that calls under way have given shapes or values, and blocks that became ready. A call that fails takes back its own.
--- log.depth is how many calls are under way; a call is log.depth + 1 before, log.depth - 1 after, then param.settle where it
--- failed or the log is not empty.
+-- The log of parameters that running calls gave a shape or value, and of blocks that became ready. A call that fails
+-- undoes its own changes. log.depth is the number of running calls: the caller increments it before a call, decrements
+-- it after, and then calls param.settle if the call failed or the log is not empty.
 local log = {depth = 0}
 param.log = log
 local running, main = coroutine.running, {}
-local weak = {__mode = "v"}  -- a coroutine that is never resumed leaves its calls open
+local weak = {__mode = "v"}  -- the calls of a coroutine that is never resumed stay in the log
 
---- param.note(p, block) notes what a call is about to fill in: a parameter, or a block that is ready.
+--- param.note(p, block) logs that a call is about to give the parameter p a shape or value, or made the block ready.
 function param.note(p, block)
   if log.depth == 0 then return end
   local entry = {by = running() or main, depth = log.depth, of = setmetatable({p = p, block = block}, weak)}
@@ -115,8 +116,8 @@ local function take_back(entry)
   core.unbind(p)
 end
 
---- param.settle(ok) after a call -> whether it failed and something was taken back. What a call inside of another filled in is
---- that one's then; inside a trace it is left to who traces.
+--- param.settle(ok) -> whether changes were undone; called after a call, which succeeded if ok. The changes of a nested
+--- call that succeeded become those of the outer call. Inside a trace nothing is undone; the tracing call does that.
 function param.settle(ok)
   local depth, by, keep, any = log.depth, running() or main, ok or core.tracing(), false
   for i = #log, 1, -1 do
@@ -143,15 +144,15 @@ local function materialize(p)
   param.bind(p, value)
 end
 
---- param.check_target(op, opts) checks the options dtype and device, which may be absent; answers opts.
+--- param.check_target(op, opts) -> opts. Checks its options dtype and device, which may be nil.
 function param.check_target(op, opts)
   if opts.dtype ~= nil then check_dtype(op, opts.dtype) end
   if opts.device ~= nil then check_device(op, opts.device) end
   return opts
 end
 
---- param.initialize(p, path, default, opts) gives p its value, or notes how once the shape is known.
---- opts: force (replace a value), device, dtype.
+--- param.initialize(p, path, default, opts) gives p its value if its shape is known, else the first call does. default
+--- is the initializer if p has none. opts: force (replace an existing value), device, dtype.
 function param.initialize(p, path, default, opts)
   local e = extra(p)
   if path and not e.path then
@@ -175,7 +176,7 @@ function param.give(p, path, value)
   param.bind(p, value)
 end
 
---- param.target(target[, more]) -> what `to` accepts as {dtype =, device =}, checked.
+--- param.target(target[, more]) -> the arguments of `to` as {dtype =, device =}, checked.
 function param.target(target, more)
   local values
   if args.plain(target) then values = args.options("to", target, {dtype = args.none, device = args.none})
@@ -186,12 +187,13 @@ function param.target(target, more)
     values = {device = target, dtype = more}
   end
   if values.dtype and dtypes[values.dtype] and not floats[values.dtype] then
-    core.arg_error("to", "dtype", "a floating dtype, which parameters have", values.dtype)
+    core.arg_error("to", "dtype", "a floating-point dtype", values.dtype)
   end
   return param.check_target("to", values)
 end
 
---- param.convert(p, target) converts a parameter to what param.target gave; its gradient starts at zero.
+--- param.convert(p, target) converts a parameter to the dtype and device of target, see param.target. Its gradient
+--- becomes zeros.
 function param.convert(p, target)
   local e = extra(p)
   local dtype, device = target.dtype, target.device
@@ -205,7 +207,7 @@ function param.convert(p, target)
   if dtype then e.dtype = dtype end
 end
 
---- param.state(p) -> "ready", "pending" (waits for its shape) or "none" (not initialized).
+--- param.state(p) -> "ready", "pending" (initialized, but its shape is unknown) or "none" (not initialized).
 function param.state(p)
   if core.has_value(p) then return "ready" end
   return extra(p).pending and "pending" or "none"
@@ -235,9 +237,9 @@ local function from_tensor(op, tensor, options)
 end
 
 --- pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
---- its value from `initialize`. 0 in the shape is a dim not known before the first call. init is an initializer, its
---- name, a number or a tensor; grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) starts with a
---- copy of the tensor.
+--- its value from `initialize`. A 0 in shape is a dim that the first call infers. init is an initializer, its name, a
+--- number or a tensor. grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) makes a parameter
+--- with a copy of the tensor as value.
 function param.param(options, more)
   if core.is_tensor(options) then return from_tensor("param", options, more) end
   if more ~= nil or type(options) == "number" or (args.plain(options) and options[1] ~= nil) then
@@ -253,7 +255,8 @@ function param.param(options, more)
   return settle(p, extra(p), values)
 end
 
---- pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested table.
+--- pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested
+--- table.
 function param.constant(v)
   local tensor = core.is_tensor(v) and v or ops.tensor(v)
   local p = from_tensor("constant", tensor, {grad_req = "null", differentiable = false})
@@ -268,7 +271,7 @@ end
 
 local methods = core.tensor_methods
 
---- p:set_shape{…} fills in the dims of a parameter that were unknown; known dims must agree.
+--- p:set_shape{…} sets the unknown dims of a parameter. Raises if a known dim differs.
 function methods.set_shape(p, ...)
   local e = check_param("set_shape", p)
   local first = select(1, ...)
@@ -281,7 +284,7 @@ function methods.set_shape(p, ...)
   return p
 end
 
---- p:set_data(x) replaces a parameter's value by a copy of x, which must have its shape; the dtype is kept.
+--- p:set_data(x) sets a parameter's value to a copy of x, converted to its dtype. Raises if a known dim differs.
 function methods.set_data(p, x)
   local e = check_param("set_data", p)
   if not core.is_tensor(x) then x = ops.tensor(x) end
@@ -292,7 +295,8 @@ function methods.set_data(p, x)
   return p
 end
 
---- p:initialize([init[, {force=, device=, dtype=}]]) gives one parameter its value; see Block:initialize.
+--- p:initialize([init[, {force=, device=, dtype=}]]) gives this parameter its value and returns it; see
+--- Block:initialize.
 function methods.initialize(p, init, opts)
   check_param("initialize", p)
   opts = param.check_target("initialize", args.options("initialize", opts, {force = false, device = args.none, dtype = args.none}))

@@ -1,4 +1,4 @@
--- The process and its memory.
+-- Functions of pg for memory, devices, threads, random numbers and printing.
 local core = ...
 local runtime = {}
 
@@ -13,40 +13,42 @@ local function leave(guard, ok, ...)
   return ...
 end
 
---- pg.scope(f) runs f, frees every tensor that f made and did not return, and answers f's results.
+--- pg.scope(f) runs f, frees every tensor that f made and did not return, and returns the results of f.
 function runtime.scope(f, ...)
   if type(f) ~= "function" then core.arg_error("scope", "f", "a function", f) end
   return leave(core.push_scope(), pcall(f, ...))
 end
 
---- pg.keep(x) -> x, which survives every pg.scope around it.
+--- pg.keep(x) -> x. No enclosing pg.scope frees it.
 runtime.keep = core.keep
---- pg.memory() -> {live =, cached =, peak =, tensors =}: bytes held, kept for reuse, held at most so far; boxes alive.
+--- pg.memory() -> {live =, cached =, peak =, tensors =}: bytes in use, bytes kept for reuse, the highest number of
+--- bytes in use so far, and the number of tensors.
 runtime.memory = core.memory
---- pg.set_num_threads(n): kernels use at most n threads.
+--- pg.set_num_threads(n) limits kernels to n threads.
 runtime.set_num_threads = core.set_num_threads
---- pg.get_num_threads() -> how many threads kernels use at most.
+--- pg.get_num_threads() -> the most threads that kernels use.
 runtime.get_num_threads = core.get_num_threads
 --- pg.devices() -> the names of the devices that can be used now.
 runtime.devices = core.devices
---- pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2": what kernels on the CPU use. The environment variable
---- PERIGEE_MAX_ISA sets a lower limit than the CPU's.
+--- pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the instructions that kernels on the CPU use. The
+--- environment variable PERIGEE_MAX_ISA can lower it.
 runtime.instruction_set = core.instruction_set
---- pg.synchronize(device) waits until the device has done what it was asked.
+--- pg.synchronize(device) waits until the device has finished all its work.
 runtime.synchronize = core.synchronize
 --- pg.manual_seed(seed) restarts the default random stream.
 runtime.manual_seed = core.manual_seed
---- pg.Generator(seed) -> a random stream of its own, for the option `generator`.
+--- pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.
 runtime.Generator = core.Generator
---- pg.print(label, x) prints the label and the value of x; inside a hybridized block or pg.jit at every run.
+--- pg.print(label, x) prints the label and the value of x. Inside a hybridized block or pg.jit it prints at every run.
 function runtime.print(label, x)
   core.require("support.args").string("print", "label", label)
   if not core.is_tensor(x) then core.arg_error("print", "x", "a tensor", x) end
   core.ops._print_value(core.detach(x), {label = label})
 end
 
---- pg.live(f) -> a 0-dim tensor with the number f() answers, asked for before each run inside hybridized code.
-function runtime.live(f) return core.require("hybrid.live").number(f) end
+--- pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside hybridized code f is called before
+--- each run.
+function runtime.live(f) return core.require("hybrid.run_hooks").number(f) end
 
 --- pg.ops() -> the sorted names of the registry.
 function runtime.ops() return core.op_names(false) end

@@ -1,4 +1,4 @@
--- pg.symbol: symbolic tensors outside of traces, and graphs of them.
+-- pg.symbol: symbolic tensors outside of traces, and graphs made of them.
 local core = ...
 local args = core.require("support.args")
 local param = core.require("param")
@@ -7,8 +7,8 @@ local symbol = {}
 
 local ipairs = ipairs
 
---- pg.symbol(name, {shape =, dtype = "float32"}) -> a symbolic tensor: whatever ops, functions and blocks do with it becomes part of a
---- graph, which pg.graph and nn.SymbolBlock make something of that runs.
+--- pg.symbol(name, {shape =, dtype = "float32"}) -> a symbolic tensor. Ops, functions and blocks that are called with
+--- it build a graph instead of computing. pg.graph and nn.SymbolBlock make a callable of that graph.
 function symbol.symbol(name, opts)
   args.string("symbol", "name", name)
   local o = args.options("symbol", opts, {shape = args.required, dtype = "float32"})
@@ -28,7 +28,7 @@ local function list_inputs(op, inputs)
   return inputs
 end
 
--- What a tensor that the graph took from outside is.
+-- Describes a tensor that the graph uses from outside: a parameter, a state that it writes, or a constant.
 local function describe_captured(c, i, taken)
   local p = c.box
   local function unique(name)

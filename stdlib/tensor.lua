@@ -2,7 +2,7 @@
 local core = ...
 local methods = core.tensor_methods
 
---- x:iter() -> an iterator over x[1], x[2], … to the last: for row in x:iter() do … end.
+--- x:iter() -> an iterator over x[1], x[2], … x[#x]: for row in x:iter() do … end.
 function methods.iter(x)
   if not core.is_tensor(x) then core.arg_error("iter", "x", "a tensor", x) end
   if x:dim() == 0 then core.fail("iter", "a 0-dim tensor has no rows; x:item() reads its value") end
@@ -13,7 +13,7 @@ function methods.iter(x)
   end
 end
 
---- x:tap(f) calls f with the value of x and answers x: at once, and inside a hybridized block or pg.jit at every run.
+--- x:tap(f) calls f with the value of x and returns x. Inside a hybridized block or pg.jit it calls f at every run.
 function methods.tap(x, f)
   if not core.is_tensor(x) then core.arg_error("tap", "x", "a tensor", x) end
   core.require("support.args").callable("tap", "f", f)

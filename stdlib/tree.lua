@@ -1,4 +1,5 @@
--- pg.tree: nested plain tables of tensors and other values, walked in array order and then in sorted key order.
+-- pg.tree: nested plain tables of tensors and other values. Number keys are walked first, then string keys, both
+-- sorted.
 local core = ...
 local args = core.require("support.args")
 local tree = {}
@@ -16,8 +17,8 @@ local function keys_of(t)
   return numbers
 end
 
-local max_depth = 1000     -- far below what the stack of Lua holds
-local max_tables = 100000  -- a table at two places counts twice, and so does what it holds
+local max_depth = 1000     -- far below the limit of Lua's stack
+local max_tables = 100000  -- a table that appears twice counts twice, with all tables in it
 
 local function enter(path, t)
   path.depth, path.tables = (path.depth or 0) + 1, (path.tables or 0) + 1
@@ -59,8 +60,8 @@ local function map(f, path, where, t, ...)
   return result
 end
 
---- pg.tree.map(f, t, …) -> a tree of the same structure whose leaves are f(leaf, …). Further trees give f further
---- arguments and must have the structure of the first. A leaf is anything but a plain table.
+--- pg.tree.map(f, t, …) -> a tree of the same structure whose leaves are f(leaf, …). The leaves of further trees, which
+--- must have the same structure, are further arguments of f. A leaf is any value that is not a plain table.
 function tree.map(f, t, ...)
   args.callable("tree.map", "f", f)
   return map(f, {}, "tree", t, ...)
@@ -78,7 +79,7 @@ local function flatten(t, leaves, path)
   return spec
 end
 
---- pg.tree.flatten(t) -> leaves, spec: the leaves as a list in walking order, and what tree.unflatten needs.
+--- pg.tree.flatten(t) -> leaves, spec: the leaves as a list in walking order, and the structure for tree.unflatten.
 function tree.flatten(t)
   local leaves = {}
   local spec = flatten(t, leaves, {})
@@ -92,15 +93,15 @@ local function unflatten(spec, leaves, at)
   return result, at
 end
 
---- pg.tree.unflatten(spec, leaves) -> the tree that tree.flatten took apart, with these leaves.
+--- pg.tree.unflatten(spec, leaves) -> a tree with these leaves and the structure that tree.flatten returned.
 function tree.unflatten(spec, leaves)
-  if spec and type(spec) ~= "table" then core.arg_error("tree.unflatten", "spec", "what tree.flatten answers", spec) end
+  if spec and type(spec) ~= "table" then core.arg_error("tree.unflatten", "spec", "a spec returned by tree.flatten", spec) end
   if type(leaves) ~= "table" then core.arg_error("tree.unflatten", "leaves", "a list of leaves", leaves) end
   local result = unflatten(spec, leaves, 1)
   return result
 end
 
---- pg.tree.leaves(t) -> an iterator over the leaves with their position.
+--- pg.tree.leaves(t) -> an iterator over position, leaf.
 function tree.leaves(t)
   local leaves = {}
   flatten(t, leaves, {})

@@ -1,4 +1,4 @@
--- pg.utils: small helpers for training scripts.
+-- pg.utils: helpers for training scripts.
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
@@ -13,7 +13,7 @@ local function tensor_list(op, name, value)
   return value
 end
 
--- The square root of the sum of all squares, at least in float32, on the device of the first tensor.
+-- Returns the square root of the sum of all squares, in float32 or float64, on the device of the first tensor.
 local function global_norm(arrays)
   local sum
   for _, x in ipairs(arrays) do
@@ -23,9 +23,10 @@ local function global_norm(arrays)
   return ops.sqrt(sum or ops.zeros({}))
 end
 
---- pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together, 0-dim. All of
---- them are scaled in place by min(1, max_norm / (norm + 1e-8)). A norm that is not finite changes nothing, and is an error
---- unless check_isfinite is false. The check is an op, so that pg.jit makes it at every run.
+--- pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together, a 0-dim
+--- tensor. All tensors are scaled in place by min(1, max_norm / (norm + 1e-8)). If the norm is not finite they do not
+--- change, and it is an error unless check_isfinite is false. The check is an op, so it runs at every call in pg.jit
+--- too.
 function utils.clip_global_norm(arrays, max_norm, opts)
   tensor_list("clip_global_norm", "arrays", arrays)
   args.number("clip_global_norm", "max_norm", max_norm, 0)
@@ -34,7 +35,7 @@ function utils.clip_global_norm(arrays, max_norm, opts)
   local finite = ops.isfinite(norm)
   if opts.check_isfinite then
     ops["assert"](finite, "clip_global_norm: the norm of the tensors is not finite "
-                  .. "(check_isfinite = false leaves them as they are)")
+                  .. "(check_isfinite = false does not raise and leaves them unchanged)")
   end
   local scale = ops.where(finite, ops.minimum(max_norm / (norm + 1e-8), 1), 1)
   for _, x in ipairs(arrays) do
@@ -44,8 +45,8 @@ function utils.clip_global_norm(arrays, max_norm, opts)
   return norm
 end
 
---- pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data. With
---- even_split the size has to divide; else the last part takes the rest.
+--- pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data.
+--- With even_split num_slice must divide the size; without it the last part also gets the remainder.
 function utils.split_data(data, num_slice, opts)
   if not core.is_tensor(data) then core.arg_error("split_data", "data", "a tensor", data) end
   args.count("split_data", "num_slice", num_slice, 1)
@@ -73,8 +74,8 @@ end
 
 local Progress = class.new("Progress")
 
---- pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, plain lines about
---- every tenth of the way elsewhere.
+--- pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
+--- tenth of the total.
 function Progress:init(total, label)
   self._total = args.count("progress", "total", total)
   self._label = label and args.string("progress", "label", label) .. " " or ""
@@ -97,10 +98,10 @@ local function draw_line(self, text)
   io.stderr:write(string.format("%s%d/%d %s\n", self._label, self._done, self._total, text))
 end
 
---- bar:step([text]) counts one more; text stands behind the bar.
+--- bar:step([text]) adds one step. text is shown after the bar.
 function Progress:step(text) return self:update(self._done + 1, text) end
 
---- bar:update(done[, text]) sets how many are done.
+--- bar:update(done[, text]) sets the number of steps that are done. text is shown after the bar.
 function Progress:update(done, text)
   self._done = math.min(args.count("update", "done", done), self._total)
   if self._terminal then draw_bar(self, text or "") else draw_line(self, text or "") end
@@ -108,7 +109,7 @@ end
 
 function utils.progress(total, label) return Progress(total, label) end
 
---- pg.utils.seed_all(seed) seeds the random numbers of tensors and of math.random.
+--- pg.utils.seed_all(seed) seeds the random numbers of tensors and math.random.
 function utils.seed_all(seed)
   args.count("seed_all", "seed", seed)
   core.pg.manual_seed(seed)

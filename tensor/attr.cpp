@@ -4,13 +4,6 @@
 
 namespace pg {
 
-int dim_index(const char* op, const char* name, int64_t dim, int rank) {
-  const int64_t index = dim > 0 ? dim - 1 : dim + rank;
-  if (dim != 0 && index >= 0 && index < rank) return int(index);
-  if (rank == 0 && (dim == 1 || dim == -1)) return 0;
-  bad_argument(op, name, fmt::format("a dim from 1 to {} or -{} to -1", rank, rank), std::to_string(dim));
-}
-
 namespace {
 template <class List>
 std::string join(const List& list) {
@@ -41,6 +34,7 @@ std::string to_string(const AttrValue& value) {
     std::string operator()(const Floats& v) { return join(v); }
     std::string operator()(RandomKey v) { return fmt::format("seed {} tick {}", v.seed, v.tick); }
     std::string operator()(const Ref<Generator>&) { return "generator"; }
+    std::string operator()(const std::shared_ptr<const Graph>&) { return "graph"; }
   };
   return std::visit(Printer{}, value);
 }

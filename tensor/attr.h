@@ -15,6 +15,8 @@
 
 namespace pg {
 
+struct Graph;
+
 enum class AttrKind : uint8_t {
   kBool,
   kInt,
@@ -27,6 +29,7 @@ enum class AttrKind : uint8_t {
   kDim,     // one dim in the user's convention
   kDims,    // list of dims in the user's convention; a single number is a list of one
   kRandom,  // hidden: filled with the next tick when an op with kRandom is applied; scripts pass `generator`
+  kGraph,   // a program that the op runs (kBodies); never given by scripts
 };
 
 using Ints = std::vector<int64_t>;
@@ -34,7 +37,7 @@ using Floats = std::vector<double>;
 
 // monostate: absent (nil).
 using AttrValue = std::variant<std::monostate, bool, int64_t, double, std::string, DType, Device, Ints, Floats,
-                               RandomKey, Ref<Generator>>;
+                               RandomKey, Ref<Generator>, std::shared_ptr<const Graph>>;
 
 struct AttrDef {
   const char* name;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensor/buffer_limit.h"
+#include "tensor/device_table.h"
 #include "tensor/error.h"
 
 #if __has_include(<sanitizer/asan_interface.h>)
@@ -288,7 +289,7 @@ Buffer* try_allocate(Device device, Bytes wanted) {
       write_guards(b);
     else
       poison_unasked(b, size);
-  } else if (!(b->data = device_table(device).allocate(device.index, std::max<size_t>(bytes, 1)))) {
+  } else if (!(b->data = device_table(device).allocate(device.index, stream_of(device), std::max<size_t>(bytes, 1)))) {
     cached_free(block, size);
     return nullptr;
   }
@@ -316,7 +317,7 @@ Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
 void Buffer::destroy(Buffer* b) {
   counters.live.fetch_sub(int64_t(b->bytes), std::memory_order_relaxed);
   if (!b->device.is_cpu())
-    device_table(b->device).release(b->device.index, b->data, std::max<size_t>(b->bytes, 1));
+    device_table(b->device).release(b->device.index, stream_of(b->device), b->data, std::max<size_t>(b->bytes, 1));
   else if (guard_mode())
     check_guards(b);
   const size_t size = BufferAccess::capacity(b);

@@ -85,7 +85,7 @@ class Context {
   size_t new_suspects = 0, suspect_bytes = 0;  // since the last look
 
   void poll() {
-    if (cancel.load(std::memory_order_relaxed)) raise_cancelled();
+    if (cancel.load(std::memory_order_relaxed) && cancel_is_due()) raise_cancelled();
   }
 
   // Runs a kernel that may stop half way: its outputs are new, nobody misses them.
@@ -116,7 +116,8 @@ class ScopedFlag {
 
 // The one door: checks, infers, runs or records. Inputs are flattened in the order of the row: a list
 // input in a row (several lists of one op have equal lengths); absent optional inputs are undefined Values.
-// On an exception the inputs are as they were.
+// On an exception the inputs are as they were; what a device still had to do may have failed later (LateError), see
+// tensor/device_table.h.
 Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs);
 
 // Runs the op's kernel, or its decomposition, without recording. Used by interpreters.

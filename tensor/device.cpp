@@ -1,4 +1,4 @@
-#include "tensor/device.h"
+#include "tensor/device_abi.h"
 
 #include <dlfcn.h>
 
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "tensor/device_table.h"
 #include "tensor/error.h"
 #include "tensor/op.h"
 
@@ -18,11 +19,9 @@ const DeviceTable& cpu_table() {
     DeviceTable t;
     t.name = "cpu";
     t.count = [] { return 1; };
-    t.copy_in = [](int, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
-    t.copy_out = [](int, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
-    t.copy = [](int, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
-    t.clear = [](int, void* to, size_t bytes) { std::memset(to, 0, bytes); };
-    t.synchronize = [](int) {};
+    t.copy = [](int, void*, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
+    t.clear = [](int, void*, void* to, size_t bytes) { std::memset(to, 0, bytes); };
+    t.compile = [](int, const TileBody& body) { return make_tile_kernel(body); };
     return t;
   }();
   return table;
@@ -52,7 +51,10 @@ std::string own_folder() {
 }
 
 bool complete(const DeviceTable& t) {
-  return t.count && t.allocate && t.release && t.copy_in && t.copy_out && t.copy && t.clear && t.synchronize;
+  return t.count && t.create_stream && t.synchronize && t.create_event && t.destroy_event && t.record && t.follow &&
+         t.await && t.allocate && t.release && t.copy_in && t.copy_out && t.copy && t.clear &&
+         !t.allocate_pinned == !t.release_pinned && !t.begin_capture == !t.end_capture &&
+         !t.begin_capture == !t.launch && !t.begin_capture == !t.destroy_program;
 }
 
 // A plugin that was of use is never unloaded: tensors and tables point into it.
@@ -76,13 +78,12 @@ class Library {
 // One operand of a kernel of the CPU, with a copy of what it shows where that is elsewhere.
 struct Staged {
   explicit Staged(const View& v) : type{v.dtype(), {}, v.shape()}, original(v), view{&type, v.strides, v.data} {
-    if (v.type->device.is_cpu()) return;
+    if (host_reads(v.type->device)) return;
     bytes.resize(size_t(v.numel()) * size_t(size_of(v.dtype())));
     view.data = bytes.data();
   }
   Staged(const Staged&) = delete;  // its view shows its own type
-  const DeviceTable& table() const { return device_table(original.type->device); }
-  int index() const { return original.type->device.index; }
+  Device device() const { return original.type->device; }
 
   Type type;
   View original, view;
@@ -94,12 +95,12 @@ void run_by_host(const KernelArgs& a) {
   std::vector<Staged> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
   SmallVector<View, 2> inputs, outputs;
   for (Staged& s : in) {
-    s.table().copy_out(s.index(), s.view.data, s.original.data, s.bytes.size());
+    download(s.device(), s.view.data, s.original.data, s.bytes.size());
     inputs.push_back(s.view);
   }
   for (Staged& s : out) outputs.push_back(s.view);
   a.op.cpu_kernel.fn(KernelArgs{a.op, inputs, outputs, a.attrs, a.allocate});
-  for (Staged& s : out) s.table().copy_in(s.index(), s.original.data, s.view.data, s.bytes.size());
+  for (Staged& s : out) upload(s.device(), s.original.data, s.view.data, s.bytes.size());
 }
 
 // The rows of a device: what it lists goes before what it says of an op, and that before what every device can do.
@@ -121,7 +122,7 @@ void load(Loaded& all, const std::string& name, int kind) {
   Library library(name, path);
   const DeviceEntry entry = library.entry();
   if (!entry) fail_load(name, path + " has no entry perigee_device");
-  const DeviceTable* table = entry(kDeviceAbi);
+  const DeviceTable* table = entry(kDeviceAbi, &cpu_table());
   if (!table || table->abi != kDeviceAbi) fail_load(name, path + " was built for another version of perigee");
   if (name != table->name) fail_load(name, fmt::format("{} holds the device '{}'", path, table->name));
   if (!complete(*table)) fail_load(name, path + " lacks a function of the device table");
@@ -149,6 +150,26 @@ int kind_of(const std::string& name) {
 }  // namespace
 
 const DeviceTable& device_table(Device device) { return *loaded().tables[device.kind]; }
+
+bool only_queues(const OpDef& op, KernelFn fn) {
+  return fn != run_by_host && !(op.traits & (kEffect | kDynamicShape)) && op.random_attr < 0;
+}
+
+bool fuses(Device device) { return device_table(device).compile != nullptr; }
+
+KernelRow kernel_row(const OpDef& op, Device device, std::span<const Type> inputs) {
+  const KernelRow row = registry().kernel(op, device);
+  const auto supports = device_table(device).supports;
+  return !row.fn || row.fn == run_by_host || !supports || supports(op, inputs) ? row : KernelRow{op.name, nullptr};
+}
+
+KernelRow kernel_row(const OpDef& op, Device device, std::span<const Value> inputs) {
+  if (device.is_cpu() || !device_table(device).supports) return registry().kernel(op, device);
+  SmallVector<Type, 4> types;
+  for (const Value& v : inputs)
+    if (v.is_array()) types.push_back(v.type());
+  return kernel_row(op, device, std::span<const Type>(types.begin(), types.end()));
+}
 
 Device device_from_name(std::string_view name) {
   const size_t colon = name.find(':');

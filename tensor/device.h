@@ -1,18 +1,12 @@
-// Devices. A device is a table of functions and kernel rows; all but the CPU are loaded late from a
-// shared object through one C entry.
+// Devices by name, and what the core asks of one. The functions that a device offers: tensor/device_table.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace pg {
-
-struct KernelRow;
-struct OpDef;
 
 // A device as stored in every tensor type: kind is an index into the table of loaded devices (0 = cpu).
 struct Device {
@@ -22,49 +16,14 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-inline constexpr uint32_t kDeviceAbi = 3;
 inline constexpr int kMaxDeviceKinds = 16;
+inline constexpr int kMaxDeviceIndex = 100;
 
-// What a device offers. Every function may throw pg::Error; release must not.
-struct DeviceTable {
-  uint32_t abi = kDeviceAbi;
-  const char* name = "";                                           // as in the name of the plugin's file
-  int (*count)() = nullptr;                                        // how many devices of this kind are usable
-  void* (*allocate)(int index, size_t bytes) = nullptr;            // nullptr when there is no memory
-  void (*release)(int index, void* data, size_t bytes) = nullptr;  // with the bytes asked for
-  void (*copy_in)(int index, void* to, const void* from_host, size_t bytes) = nullptr;
-  void (*copy_out)(int index, void* to_host, const void* from, size_t bytes) = nullptr;
-  void (*copy)(int index, void* to, const void* from, size_t bytes) = nullptr;  // within the device; no overlap
-  void (*clear)(int index, void* to, size_t bytes) = nullptr;                   // to zero bytes
-  void (*synchronize)(int index) = nullptr;
-  std::span<const KernelRow> kernels;  // numbers among the inputs come as 0-dim views of host memory (device cpu)
-  KernelRow (*kernel_for)(const OpDef& op) =
-      nullptr;  // may be null: asked for each op that `kernels` lacks; fn null: none
-};
-
-// The one symbol a plugin exports: extern "C" const pg::DeviceTable* perigee_device(uint32_t abi);
-// it answers nullptr when it does not speak this ABI.
-using DeviceEntry = const DeviceTable* (*)(uint32_t abi);
-
-const DeviceTable& device_table(Device device);
-
-// One number in memory of a device.
-template <class T>
-class RemoteNumber {
- public:
-  RemoteNumber(Device device, void* place) : table_(&device_table(device)), index_(device.index), place_(place) {}
-  T get() const {
-    T value;
-    table_->copy_out(index_, &value, place_, sizeof value);
-    return value;
-  }
-  void set(T value) { table_->copy_in(index_, place_, &value, sizeof value); }
-
- private:
-  const DeviceTable* table_;
-  int index_;
-  void* place_;
-};
+// Questions of passes, planner and execution.
+// Whether the host may follow pointers to the device's memory, at once and without waiting.
+inline bool host_reads(Device device) { return device.kind == 0; }
+// Whether the device compiles fused bodies.
+bool fuses(Device device);
 
 // Parses "cpu", "cuda", "cuda:1" (numbers count from 0 as the vendors do), loading the plugin
 // `perigee_NAME.so` (beside this library, or in $PERIGEE_DEVICE_PATH) on first use. Throws Error with the

@@ -49,7 +49,7 @@ void check_inputs(const OpDef& op, std::span<const Value> inputs) {
     }
     if (!accepts(def.dtypes, v.dtype()))
       bad_argument(op.name, def.name, "a tensor of " + dtype_list(def.dtypes), describe(v));
-    if (first && !(first->device() == v.device()))
+    if (first && !(first->device() == v.device()) && !op.has(kBodies))
       bad_argument(op.name, def.name, "a tensor on " + name_of(first->device()) + " like the others", describe(v));
     if (!first) first = &v;
   }

@@ -2,7 +2,8 @@
 #include <cmath>
 
 #include "tensor/context.h"
-#include "tensor/cpu/copy.h"
+#include "tensor/cpu/move/copy.h"
+#include "tensor/device_table.h"
 #include "tensor/rule.h"
 #include "tensor/tape.h"
 #include "tensor/work.h"
@@ -85,12 +86,12 @@ class EagerInterpreter final : public Interpreter {
       record(ctx, op, inputs, attrs, out);
       return out;
     }
-    const KernelRow row = registry().kernel(op, device_of(inputs, types));
+    const Device device = device_of(inputs, types);
+    const KernelRow row = kernel_row(op, device, inputs);
     if (op.decompose && (!row.fn || differentiates_through_decomposition(ctx, op, inputs)))
       return decompose(ctx, op, inputs, attrs);
     if (!row.fn) {
-      if (!view_of_copy(ctx, op, inputs, attrs, types, out))
-        fail(op.name, "no kernel for device {}", name_of(device_of(inputs, types)));
+      if (!view_of_copy(ctx, op, inputs, attrs, types, out)) fail(op.name, "no kernel for device {}", name_of(device));
       record(ctx, op, inputs, attrs, out);
       return out;
     }
@@ -214,7 +215,7 @@ class EagerInterpreter final : public Interpreter {
       return view_of(out[size_t(i)].array());
     };
     if (has_work(op, call.in, views)) {
-      const KernelArgs args{op, call.in, views, attrs, allocate};
+      const KernelArgs args{op, call.in, views, attrs, allocate, stream_of(device_of(inputs, types))};
       if (fresh)
         ctx.cancellable([&] { row.fn(args); });
       else
@@ -314,8 +315,7 @@ Value make_filled(const Type& type, double number) {
   });
   if (type.device.is_cpu()) return host;
   Value out = make_array(type);
-  device_table(type.device)
-      .copy_in(type.device.index, out.array().data(), host.array().data(), host.array().buffer->bytes);
+  upload(type.device, out.array().data(), host.array().data(), host.array().buffer->bytes);
   return out;
 }
 
@@ -326,20 +326,12 @@ double item(const Value& value) {
   const Array& a = value.array();
   if (a.type.device.is_cpu()) return load_number(a.type.dtype, a.data());
   alignas(8) char data[8];
-  device_table(a.type.device).copy_out(a.type.device.index, data, a.data(), size_t(size_of(a.type.dtype)));
+  download(a.type.device, data, a.data(), size_t(size_of(a.type.dtype)));
   return load_number(a.type.dtype, data);
 }
 
 bool has_nan(const Value& v) {
-  if (!v.is_array() || !is_float(v.dtype()) || !v.device().is_cpu() || !v.array().contiguous) return false;
-  const int64_t n = v.numel();
-  return visit_dtype(v.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* data = static_cast<const T*>(v.array().data());
-    for (int64_t i = 0; i < n; ++i)
-      if (std::isnan(double(data[i]))) return true;
-    return false;
-  });
+  return v.is_array() && is_float(v.dtype()) && v.array().contiguous && has_nan(view_of(v.array()));
 }
 
 Value to_contiguous(Context& ctx, const Value& value) {
@@ -358,11 +350,7 @@ Value to_device(Context& ctx, const Value& value, Device device) {
   const Value source = to_contiguous(ctx, value);
   Value out = make_array(Type{value.dtype(), device, value.shape()});
   const size_t bytes = bytes_of(value.type()).count();
-  if (!value.device().is_cpu() && !device.is_cpu()) return to_device(ctx, to_device(ctx, value, Device{}), device);
-  if (value.device().is_cpu())
-    device_table(device).copy_in(device.index, out.array().data(), source.array().data(), bytes);
-  else
-    device_table(value.device()).copy_out(value.device().index, out.array().data(), source.array().data(), bytes);
+  copy_across(device, out.array().data(), value.device(), source.array().data(), bytes);
   return out;
 }
 

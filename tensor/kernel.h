@@ -36,6 +36,10 @@ struct KernelArgs {
   const Attrs& attrs;
   // For ops with the trait kDynamicShape: allocates output i.
   FunctionRef<View(int i, const Dims& shape)> allocate;
+  // Of a device other than the CPU: the stream to queue the work on, and the start of the text of an
+  // error that arrives late (see tensor/device_table.h); null when unknown.
+  void* stream = nullptr;
+  const char* place = nullptr;
 
   template <class T>
   const T& attr(const char* name) const;        // throws std::bad_variant_access on a wrong type

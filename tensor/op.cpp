@@ -63,41 +63,12 @@ std::string suggest(std::string_view name, std::span<const std::string_view> kno
   return std::string(best);
 }
 
-const AttrValue& AttrReader::raw(const char* name) const {
-  const int i = op_.attr_index(name);
-  if (i < 0) throw Error(fmt::format("{}: no attribute '{}'", op_.name, name));
-  return attrs_[size_t(i)];
-}
-
-int AttrReader::dim(const char* name, int rank) const { return dim_index(op_.name, name, attr<int64_t>(name), rank); }
-
-Dims AttrReader::dims(const char* name, int rank) const {
-  const AttrValue& value = raw(name);
-  Dims out;
-  if (value.index() == 0 || std::get<Ints>(value).empty()) {
-    for (int i = 0; i < rank; ++i) out.push_back(i);
-    return out;
-  }
-  for (int64_t d : std::get<Ints>(value)) {
-    const int index = dim_index(op_.name, name, d, rank);
-    if (std::find(out.begin(), out.end(), index) != out.end())
-      bad_argument(op_.name, name, "each dim once", to_string(value));
-    out.push_back(index);
-  }
-  return out;
-}
-
-int OpDef::attr_index(const char* attr) const {
-  for (size_t i = 0; i < attrs.size(); ++i)
-    if (attrs[i].name == attr || !std::strcmp(attrs[i].name, attr)) return int(i);
-  return -1;
-}
-
 Registry& registry() {
   static Registry* instance = [] {
     check_cpu_settings();
     auto* r = new Registry;
     add_all_ops(*r);
+    for (const MoreRows* more = MoreRows::first; more; more = more->next) r->add(more->rows());
     add_all_cpu_kernels(*r);
     for (const NamedOp* use = NamedOp::first; use; use = use->next) r->require(use->name);
     return r;

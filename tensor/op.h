@@ -49,6 +49,8 @@ enum Traits : uint32_t {
   kCheap = 1 << 26,       // to compute output 1 again costs no more than to read it
   kUnset = 1 << 27,       // the elements are not determined: applied twice it may give others
   kIndexing = 1 << 28,  // x[…] or x[…] = value: files may hold it though hidden, scripts may not change what it reads
+  kBodies = 1 << 29,    // runs the programs in its attributes; only in graphs, whose executor is its kernel. Its inputs
+                        // may be on several devices
 };
 
 // How a pointwise op's dtype follows from its promoted inputs.
@@ -202,7 +204,7 @@ class Registry {
   KernelRow kernel(const OpDef& op, Device device) const;              // fn is null when the device has none
   void add_kernels(int device_kind, std::span<const KernelRow> rows);  // all or, on an exception, none
 
-  void add(std::span<const OpDef> rows);  // copies the rows; used by tensor/ops/all.cpp only
+  void add(std::span<const OpDef> rows);  // copies the rows; used by tensor/ops/all.cpp and registry() only
 
  private:
   std::vector<const OpDef*> ops_;
@@ -211,6 +213,15 @@ class Registry {
       kernels_[kMaxDeviceKinds];  // [device kind][op id]; in place, so that loading a device moves nothing
 };
 Registry& registry();
+
+// Rows of a layer above tensor/: a static object of this type puts them into the registry.
+struct MoreRows {
+  using Rows = std::vector<OpDef> (*)();
+  Rows rows;
+  const MoreRows* next;
+  explicit MoreRows(Rows f) : rows(f), next(first) { first = this; }
+  static inline constinit const MoreRows* first = nullptr;
+};
 
 // A string literal as a template argument.
 template <size_t N>

@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "tensor/error.h"
+#include "tensor/processor.h"
 
 namespace pg {
 namespace {
 
 thread_local const std::atomic<bool>* watched = nullptr;  // the flag of the innermost PollScope
+std::atomic<int64_t> passing_polls{0};
 
 // [begin, end) in one call, or in short ones where someone may ask to stop.
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
@@ -101,7 +103,7 @@ class Pool {
   }
 
   void wait_until_done(Region& region) {
-    for (int spin = 0; region.left.load(std::memory_order_acquire) > 0 && spin < 20000; ++spin) __builtin_ia32_pause();
+    for (int spin = 0; region.left.load(std::memory_order_acquire) > 0 && spin < 20000; ++spin) spin_pause();
     std::unique_lock hold(lock_);
     region_ = nullptr;
     done_.wait(hold, [&] { return region.left == 0 && region.workers_inside == 0; });
@@ -170,8 +172,11 @@ PollScope::PollScope(const std::atomic<bool>* flag) : slot_(watched), outer_(slo
 PollScope::~PollScope() { slot_ = outer_; }
 
 void poll_kernel() {
-  if (watched && watched->load(std::memory_order_relaxed)) throw Cancelled();
+  if (watched && watched->load(std::memory_order_relaxed) && cancel_is_due()) throw Cancelled();
 }
+
+void delay_cancel(int64_t polls) { passing_polls = polls; }
+bool cancel_is_due() { return passing_polls.load() <= 0 || passing_polls.fetch_sub(1) <= 0; }
 
 bool inside_poll_scope() { return watched != nullptr; }
 

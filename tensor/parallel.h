@@ -37,6 +37,11 @@ class PollScope {
 // Throws Cancelled when the watched flag is set. The flag stays set; Context::cancellable decides about it.
 void poll_kernel();
 
+// For tests: the next `polls` polls that see a request to stop pass over it, of kernels and of Context::poll alike.
+void delay_cancel(int64_t polls);
+// Whether a poll that sees a request obeys it. Asked by such polls only.
+bool cancel_is_due();
+
 // Whether this thread runs a kernel that polls.
 bool inside_poll_scope();
 

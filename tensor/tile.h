@@ -1,5 +1,5 @@
-// Fused pointwise computations, as graphs hand them to the CPU: one index space, inputs that broadcast to it, values in
-// single-assignment form, outputs, and at most one reduction of the last dims at the end.
+// Fused pointwise computations, as graphs hand them to a device: one index space, inputs that broadcast to it, values
+// in single-assignment form, outputs, and at most one reduction of the last dims at the end.
 #pragma once
 #include <memory>
 #include <span>
@@ -65,8 +65,9 @@ class TileKernel {
  public:
   virtual ~TileKernel() = default;
   // `in`: the body's inputs, of any strides. `out`: its outputs, contiguous, and last the result of its reduction when
-  // it has one. An output may be the memory of an input of the same shape and element size.
-  virtual void run(std::span<const View> in, std::span<const View> out) const = 0;
+  // it has one. An output may be the memory of an input of the same shape and element size. `stream`: of a device other
+  // than the CPU.
+  virtual void run(std::span<const View> in, std::span<const View> out, void* stream = nullptr) const = 0;
 };
 std::shared_ptr<const TileKernel> make_tile_kernel(TileBody body);
 

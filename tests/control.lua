@@ -1,9 +1,9 @@
--- Programs with control flow, run in each way there is: local control = require "tests.control".
+-- Runs programs with control flow in several ways: local control = require "tests.control".
 local t = require "tests.support"
 local pg = require "perigee"
 local control = {}
 
--- Each makes of f(inputs) -> list of outputs another function of that kind. The first is what the others are compared with.
+-- Each wraps a function f(inputs) -> list of outputs. The others are compared with the first, debug.
 local ways = {
   debug = function(f) return function(inputs) return pg.debug(f, inputs) end end,
   eager = function(f) return f end,
@@ -19,7 +19,7 @@ control.names = {"debug", "eager", "jit", "hybrid"}
 
 local function is_float(x) return x.dtype:find("float", 1, true) ~= nil end
 
--- Cotangents that differ from element to element, the same in every run.
+-- Returns cotangents that differ per element and are the same in every run.
 local function head_of(y, k)
   local n = y:numel()
   if n == 0 then return pg.zeros_like(y) end
@@ -51,9 +51,10 @@ local function leaves_of(poisoned, inputs, wanted)
   return own, leaves
 end
 
---- control.see(way, f, inputs, {heads =, wanted =, calls =, poisoned =}) -> outputs and gradients (by name) of the last of `calls` calls
---- (2). f takes the table of named inputs. Where poisoned, the buffers of the gradients hold NaN before: what gets no gradient has to be
---- written too (but plain Lua cannot know of what the other branch would have read).
+--- control.see(way, f, inputs, {heads =, wanted =, calls = 2, poisoned =}) -> outputs and gradients (by name) of the
+--- last of `calls` calls. f takes the table of named inputs. If poisoned, the gradients are NaN before the call, to
+--- show that inputs without a gradient get zeros (not in the way debug, which does not know what the other branch would
+--- have read).
 function control.see(way, f, inputs, opts)
   opts = opts or {}
   local g, outputs, grads = ways[way](f), nil, nil
@@ -68,8 +69,8 @@ function control.see(way, f, inputs, opts)
   return outputs, grads
 end
 
---- control.agree(f, inputs, opts): all ways give the outputs and gradients of plain Lua. opts.ways chooses, opts.rtol and opts.atol
---- are tolerances (1e-5, 1e-6).
+--- control.agree(f, inputs, opts) raises unless all ways have the outputs and gradients of plain Lua. opts.ways lists
+--- the ways; opts.rtol and opts.atol are tolerances (1e-5, 1e-6).
 function control.agree(f, inputs, opts)
   opts = opts or {}
   local tolerance = {rtol = opts.rtol or 1e-5, atol = opts.atol or 1e-6}
@@ -91,7 +92,8 @@ function control.agree(f, inputs, opts)
   return expected, grads
 end
 
---- control.counter() -> a function that counts its calls, which traces neither guard nor repeat, and one that gives the number.
+--- control.counter() -> a function that counts its calls, and one that returns the number. Traces neither guard nor
+--- repeat the count.
 function control.counter()
   local n = 0
   return coroutine.wrap(function()
@@ -102,7 +104,7 @@ function control.counter()
   end), function() return n end
 end
 
---- control.each(f): f(way, wrap) for each way, where wrap(g) runs g in it.
+--- control.each(f) calls f(way, wrap) for each way, where wrap(g) runs g in that way.
 function control.each(f)
   for _, way in ipairs(control.names) do f(way, ways[way]) end
 end

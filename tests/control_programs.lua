@@ -1,4 +1,5 @@
--- Random nests of control flow: local programs = require "tests.control_programs". The same seed gives the same source everywhere.
+-- Random programs with nested control flow: local programs = require "tests.control_programs". The same seed gives the
+-- same source on every machine.
 local t = require "tests.support"
 local control = require "tests.control"
 local pg = require "perigee"
@@ -42,7 +43,7 @@ local function inner(out, depth, vars, more, budget)
   return own
 end
 
--- Now and then a body assigns a variable from outside.
+-- Sometimes a body assigns an outer variable.
 local function assign(out, depth, outer, own)
   if #outer > 0 and chance(25) then
     local v = pick(outer)
@@ -93,7 +94,7 @@ local function loop(out, depth, vars, outer, budget)
   vars[#vars + 1] = y
 end
 
--- Rows of w read and written by the counter, forward or backward, by loop or while_loop.
+-- Reads and writes rows of w by the counter, upwards or downwards, in loop or while_loop.
 local function rows(out, depth, vars, _, budget)
   local y, m, i, s = fresh(), fresh(), fresh(), fresh()
   local counted = chance(50)
@@ -152,8 +153,9 @@ function block(out, depth, vars, budget)
   if chance(15) then lines_of(out, depth, ("state:mul_(0.5); state:add_(%s:detach():tanh())"):format(pick(vars))) end
 end
 
---- programs.source(seed, draw) -> Lua text of function(v), v = {a, b: 3; xs: n x 3; w: 3 x 3; count: 0-dim int64}, all of float64, which answers
---- a list of tensors and writes to `state`. With draw it draws random numbers, too.
+--- programs.source(seed, draw) -> the Lua text of function(v), which returns a list of tensors and writes to `state`. v
+--- holds float64 tensors a and b (3), xs (n x 3) and w (3 x 3), and count (0-dim int64). With draw it also draws random
+--- numbers.
 function programs.source(seed, draw)
   state, serial, drawing = seed * 7919 % 2147483646 + 1, 0, draw
   local out, vars = {"local pg, state = ...", "return function(v)", "  local a, b, xs, w, count = v.a, v.b, v.xs, v.w, v.count"}, {"a", "b"}
@@ -190,7 +192,7 @@ local function weighted(list, more)
   return sum
 end
 
--- All that can be seen of the program over some calls.
+-- Returns all observable effects of the program over some calls.
 local function observe(source, seed, wrap)
   local e, seen = environment(seed), {}
   local f = wrap(assert(loadstring(source))(pg, e.state))
@@ -229,7 +231,7 @@ local function compare(seed, look, draw)
   local ok, e = pcall(function()
     local expected
     control.each(function(way, wrap)
-      if draw and way == "debug" then return end  -- bodies of graphs have random streams of their own
+      if draw and way == "debug" then return end  -- bodies of graphs have their own random streams
       local seen = look(source, seed, wrap)
       expected = expected or seen
       t.equal(#seen, #expected)
@@ -252,7 +254,7 @@ local function with_gradients(f, v)
   return outs
 end
 
--- A network of the program against its import from path.json and path.safetensors.
+-- Compares a network of the program with its import from path.json and path.safetensors.
 local function exported(source, seed, path)
   local e = environment(seed)
   local f = assert(loadstring(source))(pg, e.state)
@@ -261,26 +263,27 @@ local function exported(source, seed, path)
   net(e[1].a, e[1].b, e[1].xs, e[1].w, e[1].count)
   local imported = pg.nn.SymbolBlock.imports(net:export(path), nil, path .. ".safetensors")
   if seed % 2 == 0 then imported:hybridize() end
-  for i = 1, source:find("#xs", 1, true) and 2 or #e do  -- what the script read of sizes holds in files, too
+  for i = 1, source:find("#xs", 1, true) and 2 or #e do  -- sizes that the script read are guarded in files too
     local expected, got = with_gradients(net, e[i]), with_gradients(imported, e[i])
     for k, v in ipairs(expected) do t.close(got[k], v, {rtol = 1e-7, atol = 1e-9, what = ("call %d, value %d"):format(i, k)}) end
   end
 end
 
---- programs.check_export(seed, path) compares a network of the program with its import from path.json and path.safetensors.
+--- programs.check_export(seed, path) compares a network of the program with its import from path.json and
+--- path.safetensors.
 function programs.check_export(seed, path)
   local source = programs.source(seed)
   local ok, e = pcall(exported, source, seed, path)
   if not ok then error(("program %d: %s\n%s"):format(seed, tostring(e), source), 0) end
 end
 
---- programs.check(seed) compares all ways with plain Lua, raising an error with the source where they differ.
+--- programs.check(seed) compares all ways with plain Lua, and raises an error with the source if they differ.
 function programs.check(seed) compare(seed, observe) end
 
 --- programs.check_second(seed) does so for derivatives of the second order.
 function programs.check_second(seed) compare(seed, curvature) end
 
---- programs.check_draws(seed) compares graphs with eager calls where random numbers are drawn.
+--- programs.check_draws(seed) compares graphs with eager calls for programs that draw random numbers.
 function programs.check_draws(seed) compare(seed, observe, true) end
 
 return programs

@@ -1,9 +1,9 @@
--- Derivatives compared with central differences along a random direction, in float64, to order 2.
+-- Compares derivatives up to order 2 with central differences along a random direction, in float64.
 local pg = require "perigee"
 
 local gradcheck = {}
 
--- Numbers in [low, high] that are the same in every run.
+-- Returns numbers in [low, high] that are the same in every run.
 local state = 1
 function gradcheck.numbers(count, low, high)
   local out = {}
@@ -55,7 +55,7 @@ local function moved(tensors, direction, step)
   return out
 end
 
--- The gradient of the scalar function f of a list, as a list in order (zeros where nothing flows).
+-- Returns the gradient of the scalar function f of a list, as a list; zeros if no gradient reaches an input.
 local function gradient(f, inputs, create_graph)
   local y = f(inputs)
   if type(y) == "number" then y = inputs[1]:sum() * 0 end
@@ -81,7 +81,7 @@ local function compare(f, inputs, order, tolerance)
   agree("derivative of order " .. order, number(dot(g, direction)), difference(f, inputs, direction), tolerance)
 end
 
--- The same along a direction pushed forward.
+-- The same for forward mode (jvp).
 local function compare_jvp(f, inputs, weights, tolerance)
   local direction = like(inputs)
   local function outputs(list) return floats(f(list)) end
@@ -90,7 +90,8 @@ local function compare_jvp(f, inputs, weights, tolerance)
   agree("jvp", number(dot(dy, weights)), difference(loss, inputs, direction), tolerance)
 end
 
--- f(list of tensors) answers a list of tensors; those of a floating dtype are compared. opts: order (2), tolerance (1e-5).
+-- f(list of tensors) returns a list of tensors; those with a floating-point dtype are compared. opts: order (2),
+-- tolerance (1e-5).
 function gradcheck.check(f, inputs, opts)
   opts = opts or {}
   local tolerance = opts.tolerance or 1e-5

@@ -1,5 +1,5 @@
--- A model of what traces and runs programs, in place of core.trace and core.run: its tensors hold one number each, so that
--- guards can be tested by the thousand. See stdlib/hybrid/trace.lua (backend).
+-- A model of core.trace and core.run whose tensors hold one number each, so that thousands of guards can be tested. See
+-- stdlib/hybrid/trace.lua (backend).
 local model = {}
 
 local data = setmetatable({}, {__mode = "k"})
@@ -130,7 +130,7 @@ function backend.trace(f, _, ...)
   return finish(t, before, pcall(f, ...))
 end
 
--- What the ops are made of.
+-- The functions of which ops are made.
 model.functions = {}
 for _, f in pairs(methods) do model.functions[#model.functions + 1] = f end
 

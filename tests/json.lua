@@ -1,4 +1,4 @@
--- A reader of JSON for test data: decode(text). null becomes json.null, objects and arrays plain tables.
+-- A JSON reader for test data: decode(text). null becomes json.null; objects and arrays become plain tables.
 local json = {null = setmetatable({}, {__tostring = function() return "null" end})}
 
 local escapes = {b = "\b", f = "\f", n = "\n", r = "\r", t = "\t", ["/"] = "/", ["\\"] = "\\", ['"'] = '"'}

@@ -1,8 +1,8 @@
--- Loops whose steps hold what passes move, and their check against plain Lua.
+-- Loops whose bodies contain ops that passes move, and their comparison with plain Lua.
 local pg = require "perigee"
 local bodies = {}
 
--- Results of f() and gradients of all inputs.
+-- Returns the results of f() and the gradients of all inputs.
 function bodies.measured(f, inputs)
   for _, x in ipairs(inputs) do x:attach_grad() end
   local outs

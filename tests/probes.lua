@@ -1,16 +1,15 @@
--- Probes of what a jitted function notices: local probe = require "tests.probes".
+-- Tests that a jitted function notices changes: local probe = require "tests.probes".
 -- probe(name, make[, options]) is a test. make() -> a new {f =, mutate =, args =, state =}:
---   f(...)     the function, called as it is and by pg.jit, each with a state of its own
---   mutate     a function or a list: one change each, after which f is called twice
---   args()     the arguments of one call; a tensor of three elements by default
---   state()    values to compare after each call too
--- All calls of the plain function come first. Globals and standard tables are as before after each of both.
--- options.traces: how many traces at most. options.fails: f may raise, which has to happen in the same calls.
+--   f(...)     the function; it is called as plain Lua and through pg.jit, each with its own result of make()
+--   mutate     a function or a list of functions that make one change each; after each change f is called twice
+--   args()     the arguments of one call; the default is a tensor of three elements
+--   state()    further values to compare after each call
+-- All calls of the plain function come first. Globals and standard tables are restored after both.
+-- options.traces: the most traces allowed. options.fails: f may raise; then both must raise in the same calls.
 -- options.refused: the jitted function may raise an error with this text at its first call instead.
 local t = require "tests.support"
 local twin = require "tests.twin"
 local pg = require "perigee"
-local core = pg.testing.core
 
 local function pack(...) return {n = select("#", ...), ...} end
 
@@ -20,7 +19,7 @@ local function default_args() return pg.tensor{1, 2, 4} end
 
 local function is_list(v) return type(v) == "table" and v or {v} end
 
--- The texts of all calls; wrap(f) -> what is called for f.
+-- Returns the results of all calls as texts. wrap(f) returns the function to call instead of f.
 local function run(spec, wrap)
   local call, texts = wrap(spec.f), {}
   local function once(label)
@@ -41,12 +40,11 @@ local function run(spec, wrap)
   return texts
 end
 
--- Runs what make gives, with the globals of now afterwards and without warnings.
+-- Runs the result of make without warnings, and restores the globals afterwards.
 local function guarded(make, wrap)
-  local restore, warn = twin.keep(), core.warn
-  core.warn = function() end
+  local restore, warned = twin.keep(), pg.testing.on_warning(function() end)
   local ok, texts = xpcall(function() return run(make(), wrap) end, debug.traceback)
-  core.warn = warn
+  pg.testing.on_warning(warned)
   restore()
   if not ok then error(texts, 0) end
   return texts

@@ -1,4 +1,5 @@
--- Random programs over tensors: local programs = require "tests.programs". The same seed gives the same source on every machine.
+-- Random programs over tensors: local programs = require "tests.programs". The same seed gives the same source on every
+-- machine.
 local t = require "tests.support"
 local pg = require "perigee"
 local programs = {}
@@ -15,7 +16,7 @@ local function chance(percent) return random(100) <= percent end
 local unary = {"tanh", "sigmoid", "relu", "abs", "neg", "square", "gelu", "softplus", "sin", "floor", "silu", "sign"}
 local binary = {"X + Y", "X - Y", "X * Y", "X / (Y * Y + 1)", "pg.maximum(X, Y)", "pg.minimum(X, Y)", "pg.atan2(X, Y)"}
 local in_place = {"add_(0.5)", "mul_(0.7)", "tanh_()", "clamp_(-1, 1)", "relu_()", "zero_()"}
-local fixed = {  -- of a matrix of n x 4 another one
+local fixed = {  -- expressions from an n x 4 matrix to another
   "X:softmax(-1)", "X:log_softmax(2)", "X:matmul(w)", "X:linear(w)", "X:linear(w, r)", "X:layer_norm({4}, r)", "X:cumsum(2)",
   "X:flip{2}", "X:t():t()", "pg.cat({X[{{}, {3, 4}}], X[{{}, {1, 2}}]}, 2)", "pg.where(X:gt(0.1), X, 0.5)", "X:masked_fill(X:lt(0), 2)",
   "X:index_select(2, pick)", "X:to(\"float64\"):exp():to(\"float32\"):log()", "X:dropout(0.3)", "X:detach() * 2", "X + pg.rand_like(X)",
@@ -27,11 +28,11 @@ local columns = {"X:sum{dim = 2, keepdim = true}", "X:amax{dim = 2, keepdim = tr
                  "X:logsumexp{dim = 2, keepdim = true}"}
 local scalars = {"X:mean()", "X:sum() * 0.1", "X[{1, -1}]", "X:square():sum():add(1):sqrt()", "pg.tensor(N) * 0.25"}
 
--- A program has variables of four shapes: n x 4, 4, n x 1 and one number; all broadcast to n x 4.
+-- A program has variables of four shapes: n x 4, 4, n x 1 and 0-dim. All broadcast to n x 4.
 local function statement(vars, n)
   local kinds = {"matrix", "row", "column", "scalar"}
   local any = pick(vars[pick(kinds)])
-  local matrix = chance(70) and vars.matrix[#vars.matrix] or pick(vars.matrix)  -- so that little is dead
+  local matrix = chance(70) and vars.matrix[#vars.matrix] or pick(vars.matrix)  -- so that few values are unused
   local name = "v" .. n
   local function fresh(kind, text)
     table.insert(vars[kind], name)
@@ -53,7 +54,8 @@ local function statement(vars, n)
   return fresh("matrix", ("%s; if %s:size(2) == 4 then %s = %s * 0.5 end"):format(matrix, matrix, name, matrix))
 end
 
---- programs.source(seed) -> Lua text of function(a, b, r), which answers a list of tensors; it reads w, pick and state.
+--- programs.source(seed) -> the Lua text of function(a, b, r), which returns a list of tensors and reads w, pick and
+--- state.
 function programs.source(seed)
   state = seed * 7919 % 2147483646 + 1
   local vars = {matrix = {"a", "b"}, row = {"r", "state"}, column = {"c"}, scalar = {"s"}}
@@ -73,7 +75,7 @@ local function environment(seed)
   return e
 end
 
--- What a call with recorded gradients can be seen to do.
+-- Returns the observable effects of a call with recorded gradients.
 local function see_gradients(seen, f, inputs)
   local leaves = {inputs[1]:clone():attach_grad(), inputs[2]:clone():attach_grad(), inputs[3]:clone():attach_grad()}
   local l = pg.record(function()
@@ -86,7 +88,7 @@ local function see_gradients(seen, f, inputs)
   for _, x in ipairs(leaves) do seen[#seen + 1] = x.grad end
 end
 
--- All that the program can be seen to do over several calls: results, gradients, state, random numbers.
+-- Returns all observable effects of the program over several calls: results, gradients, state, random numbers.
 local function observe(source, seed, wrap)
   local e, seen = environment(seed), {}
   local f = wrap(assert(loadstring(source))(pg, e.w, e.pick, e.state))
@@ -101,7 +103,7 @@ local function observe(source, seed, wrap)
   return seen
 end
 
--- The same in a file: what its own tensors hold is not seen.
+-- The same for an exported program, without its own tensors.
 local function exported(path)
   return function(source, seed, wrap)
     local e, seen = environment(seed), {}
@@ -129,7 +131,7 @@ local function size_of(v)
   return size == size and size or 1
 end
 
--- The gradient of the size of the gradient.
+-- Returns the gradient of the norm of the gradient.
 local function curvature(source, seed, wrap)
   local e = environment(seed)
   local f = wrap(assert(loadstring(source))(pg, e.w, e.pick, e.state))
@@ -156,7 +158,7 @@ local function compare(seed, look)
   if not ok then error(("program %d: %s\n%s"):format(seed, e, source), 0) end
 end
 
---- programs.check(seed) compares plain Lua with pg.jit, raising an error with the source where they differ.
+--- programs.check(seed) compares plain Lua with pg.jit, and raises an error with the source if they differ.
 function programs.check(seed) compare(seed, observe) end
 
 --- programs.check_second(seed) does so for derivatives of the second order.

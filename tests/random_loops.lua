@@ -1,5 +1,5 @@
--- Loops with random bodies, against plain Lua: results and gradients. Load it anew for each seed: a place in a script that
--- keeps making new graphs runs as plain Lua after a while.
+-- Compares the results and gradients of loops with random bodies with plain Lua. Load the file again for each seed: a
+-- place in a script that keeps making new graphs runs as plain Lua after a while.
 local pg = require "perigee"
 local bodies = require "tests.loop_bodies"
 local loops = {}
@@ -15,7 +15,7 @@ local function chooser(seed)
   end
 end
 
--- Of values (B, N): a list of functions (choose, pick, weights) -> value.
+-- Makers of values (B, N): a list of functions (choose, pick, weights) -> value.
 local ops = {
   function(_, pick) return pick() + pick() end,
   function(_, pick) return pick() * pick() end,
@@ -45,7 +45,7 @@ local ops = {
   end,
 }
 
--- A body's values: slices, states and captures first, then what ops make of them.
+-- The values of a body: slices, states and captures first, then results of ops.
 local function grow(seed, values, w, count)
   local choose = chooser(seed)
   local made = {unpack(values)}
@@ -112,7 +112,7 @@ function loops.check(kind, seed)
   end
 end
 
--- All kinds for these seeds.
+-- Checks all kinds of loops for these seeds.
 function loops.check_all(first, last)
   for seed = first, last do
     local fresh = dofile("tests/random_loops.lua")

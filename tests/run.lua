@@ -1,7 +1,8 @@
--- Runs tests/lua in one mode or in all: build/perigee tests/run.lua [--mode=M] [--isolate] [--jobs=N] [--times] [--all] [pattern]
--- In another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee … ; tests of the program run that one.
--- pattern is a Lua pattern over "tests/lua/test_file.lua: test name". --isolate gives every file a process of its own, as some
--- modes do. --all: all files in modes that take a sample. --jobs: how many modes (or files) run at once; one a processor, at most 4.
+-- Runs tests/lua in one or all modes: build/perigee tests/run.lua [--mode=M] [--isolate] [--jobs=N] [--times] [--all]
+-- [pattern] With another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee …, where --program
+-- names the program under test. pattern is a Lua pattern for "tests/lua/test_file.lua: test name". --isolate runs every
+-- file in its own process, as some modes do. --all runs all files in modes that run a sample. --jobs: the number of
+-- modes (or files) that run at once; default one per processor, at most 4.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
 local t = require "tests.support"
@@ -27,7 +28,7 @@ local function is_wanted(mode, path)
   return false
 end
 
--- The files of a mode.
+-- Returns the files of a mode.
 local function files_of(mode)
   local p, files = assert(io.popen("cd " .. quote(root) .. " && find tests/lua -name '*.lua' | LC_ALL=C sort")), {}
   for line in p:lines() do
@@ -37,7 +38,7 @@ local function files_of(mode)
   return files
 end
 
--- Under the sanitizers those that add code to look at: the others run the same with other canaries, files or passes.
+-- Returns the modes to run. Under the sanitizers these are the modes that run different code.
 local function all_modes()
   if not os.getenv("PERIGEE_SANITIZED") then return modes end
   local some = {}
@@ -66,15 +67,15 @@ local function absolute(path)
   return cwd .. "/" .. path
 end
 
--- The command of a child with these arguments, which leaves its counts in the file `report`, or the name of the test that
--- it ended in.
+-- Returns the command of a child process with these arguments. The child writes its counts to the file `report`; if it
+-- crashes, the file holds the name of the running test.
 local function command_of(mode, args, report)
   local env = {"PERIGEE_TEST_REPORT=" .. quote(report)}
   for k, v in pairs(mode.env or {}) do env[#env + 1] = k .. "=" .. quote(v) end
   return ("env %s %s %s --mode=%s %s"):format(table.concat(env, " "), quote(program), quote(arg[0]), mode.name, args)
 end
 
--- Adds the counts of a child that has ended to those of its mode.
+-- Adds the counts of a finished child to those of its mode.
 local function collect(run)
   local text, sum = t.read(run.report), run.sum
   local p, f, s = text:match("^done (%d+) (%d+) (%d+)$")
@@ -87,7 +88,7 @@ local function collect(run)
   end
 end
 
--- Runs all, `jobs` at a time; what one prints comes when it has ended.
+-- Runs all commands, `jobs` at a time. The output of each is printed when it has ended.
 local function run_at_once(runs, jobs)
   for i, run in ipairs(runs) do
     local place = t.tmp("run" .. i)

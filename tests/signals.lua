@@ -1,5 +1,5 @@
--- Work through which the tests send signals: every product, convolution, recurrent layer and training step that may run code of
--- a library. returns {{name =, run = function() → tensors}, …}, each the same at every call.
+-- Workloads that tests interrupt with signals: products, convolutions, recurrent layers and training steps that may run
+-- code of a library. Returns {{name =, run = function() -> tensors}, …}. Each run has the same results.
 local pg = require "perigee"
 local nn = pg.nn
 local work = {}

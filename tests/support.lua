@@ -1,4 +1,4 @@
--- What a test file uses: local t = require "tests.support". See tests/run.lua for how files are run.
+-- Functions for test files: local t = require "tests.support". tests/run.lua runs the files.
 local t = {
   mode = "eager", root = ".", program = "build/perigee", filter = nil,
   passed = 0, failed = 0, skipped = 0, reasons = {}, file = "?", on_start = function() end,
@@ -6,10 +6,10 @@ local t = {
 
 local SkipToken = {}
 
--- Skips the test that is running, or the rest of the file outside a test.
+-- Skips the running test; outside of a test, the rest of the file.
 function t.skip(reason) error(setmetatable({reason = reason}, SkipToken), 0) end
 
--- t.skip_in("gcstress", "trains for a minute"): skips in that mode only.
+-- t.skip_in("gcstress", "trains for a minute") skips in that mode only.
 -- "hybrid" stands for all modes that hybridize.
 local hybridizes = {hybrid = true, nofuse = true, roundtrip = true}
 function t.skip_in(mode, reason)
@@ -26,7 +26,7 @@ local function handler(e)
   return debug.traceback(tostring(e), 2)
 end
 
--- Runs f, counts it, and reports a failure with its traceback.
+-- Runs f, counts it, and prints a failure with its traceback.
 function t.protect(name, f)
   t.on_start(name)
   local ok, e = xpcall(t.way and t.way(f) or f, handler)
@@ -65,7 +65,7 @@ local function show(v)
 end
 t.show = show
 
--- The first difference of two plain values as text, or nil. same(a, b) compares leaves.
+-- Returns the first difference of two plain values as text, or nil. same(a, b) compares leaves.
 local function difference(a, b, same, path)
   a, b = plain(a), plain(b)
   if type(a) == "table" and type(b) == "table" then
@@ -89,13 +89,15 @@ local function same_type(a, b)
   if kind(a) ~= kind(b) then return "got " .. kind(a) .. ", expected " .. kind(b) end
 end
 
--- Equal values: tensors by dtype, shape and elements, tables by content, NaN equal to NaN. Either may be a tensor.
+-- Raises if a and b differ. Tensors are compared by dtype, shape and elements, tables by content; NaN equals NaN. One
+-- may be a table and the other a tensor.
 function t.equal(a, b, what)
   local d = same_type(a, b) or difference(a, b, function(x, y) return x == y or (x ~= x and y ~= y) end, "")
   if d then fail(d, what) end
 end
 
--- |a - b| <= atol + rtol * |b| elementwise; tensors, numbers and nested tables; infinities by sign, the rest exactly.
+-- Raises unless |a - b| <= atol + rtol * |b| per element, for tensors, numbers and nested tables. Infinities and other
+-- values must be equal.
 function t.close(a, b, opts)
   opts = opts or {}
   local rtol, atol = opts.rtol or 1e-5, opts.atol or 1e-6
@@ -124,14 +126,15 @@ function t.error_matches(f, pattern, ...)
   return e
 end
 
--- The same with a plain text.
+-- The same for a plain text instead of a pattern.
 function t.error_contains(f, text, ...)
   local e = message_of(f, ...)
   if not e:find(text, 1, true) then fail("message " .. show(e) .. " does not contain " .. show(text)) end
   return e
 end
 
--- f(...) must raise `file:line: op: bad argument 'name' (expected …, got …)`; op and name are plain texts, nil for any.
+-- f(...) must raise `file:line: op: bad argument 'name' (expected …, got …)`. op and name are plain texts; nil matches
+-- any.
 function t.bad_argument(f, op, name, ...)
   local e = message_of(f, ...)
   local where, o, n = e:match("^(%S+:%d+): (.-): bad argument '(.-)' %(expected .+, got .+%)")
@@ -147,7 +150,8 @@ local function exists(path)
   return f ~= nil
 end
 
--- The path of a file or folder of ../shared (or $PERIGEE_SHARED); the test skips where it is absent, but not in CI.
+-- Returns the path of a file or folder in ../shared (or $PERIGEE_SHARED). If it is absent the test is skipped, or fails
+-- in CI.
 function t.shared(path)
   local full = (os.getenv("PERIGEE_SHARED") or t.root .. "/../shared") .. "/" .. path
   if exists(full) then return full end
@@ -171,7 +175,7 @@ end
 
 local folder
 
--- The path of a file in a folder that is removed at the end; t.tmp() is the folder.
+-- Returns the path of a file in a temporary folder that is removed at the end. t.tmp() returns the folder.
 function t.tmp(name)
   if not folder then
     local p = assert(io.popen("mktemp -d"))
@@ -198,8 +202,8 @@ function t.shell(command, input)
   return t.read(out), t.read(err), code
 end
 
--- Whether the program may leave through os.exit, which does not close its Lua state: the leak checker cannot look for
--- references in its memory then.
+-- Whether the program may exit by os.exit, which does not close its Lua state. The leak checker then reports false
+-- leaks, since it does not find references in Lua's memory.
 local function leaves_early(args, input)
   local text = args .. (input or "")
   for path in args:gmatch("[^%s'\"]+%.lua") do
@@ -209,15 +213,15 @@ local function leaves_early(args, input)
   return text:find("os.exit", 1, true)
 end
 
--- The same for build/perigee with these arguments (shell syntax), run from the root of the checkout.
+-- The same for build/perigee with these arguments (in shell syntax), run in the root of the checkout.
 function t.run(args, input)
   local sanitized = os.getenv("PERIGEE_SANITIZED") and leaves_early(args, input)
   local environment = sanitized and "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 " or ""
   return t.shell("cd '" .. t.root .. "' && " .. environment .. "'" .. t.program .. "' " .. args, input)
 end
 
--- Runs the script once for each name of a pass, in a process that leaves it out and verifies what the others make.
--- By default with all passes (""), without each of them, and without "all".
+-- Runs the script once per name of a pass, in a process that disables the pass and verifies the output of the others.
+-- The default is: all passes enabled (""), each disabled, and all disabled ("all").
 function t.without_passes(script, names)
   for _, mode in ipairs{"gcstress", "guard"} do t.skip_in(mode, "processes of their own") end
   for _, name in ipairs(names or {"", "all", unpack(require("perigee").testing.pass_names())}) do

@@ -1,5 +1,5 @@
--- How a case of the reference data (torch's names, dims and indices from 0) is said in perigee.
--- adapters[op](pg, inputs, attrs) answers the outputs as an array; ops without an entry are called by their own name.
+-- Adapts the cases of the reference data, which use torch's names and count dims and indices from 0, to perigee.
+-- adapters[op](pg, inputs, attrs) returns an array of outputs. Ops without an entry are called by their own name.
 local dims = {dim = true, dim0 = true, dim1 = true, dim2 = true, dims = true, start_dim = true, end_dim = true,
               source = true, destination = true}
 
@@ -25,7 +25,7 @@ local function rename(attrs, names)
   return out
 end
 
--- A call with all inputs in order, then the options (none: no table).
+-- Makes a call with all inputs in order, then a table of options if there are any.
 local function call(f, inputs, opts)
   local args = {}
   for i, v in ipairs(inputs) do args[i] = v end
@@ -64,7 +64,7 @@ end
 
 local function end_of(v, size) return v < 0 and v + size or math.min(v, size) end
 
--- A key of perigee for a NumPy index; "newaxis" becomes an unsqueeze before.
+-- Converts a NumPy index to a key. "newaxis" becomes an unsqueeze before the read.
 local function index(_, x, a, is_null)
   local y, key, axis = x[1], {}, 1
   for _, k in ipairs(a.index) do
@@ -103,7 +103,7 @@ local adapters = {
   embedding = named("embedding", base0), take_along_dim = named("take_along_dim", base0),
   one_hot = named("one_hot", base0), cross_entropy = named("cross_entropy", base0), nll_loss = named("nll_loss", base0),
   cross_entropy_weighted = named("cross_entropy", base0),
-  -- Inputs in torch's order are x, index, source; dim stands between.
+  -- torch's inputs are x, index, source; dim comes after x.
   gather = function(pg, x, a) return {pg.gather(x[1], from0(a.dim), x[2], base0)} end,
   scatter = function(pg, x, a) return {pg.scatter(x[1], from0(a.dim), x[2], x[3], base0)} end,
   scatter_add = function(pg, x, a) return {pg.scatter_add(x[1], from0(a.dim), x[2], x[3], base0)} end,
@@ -176,7 +176,7 @@ for name in ([[trunc_divide logit i0 i1 ndtr hardshrink multigammaln threshold l
 
 return {
   adapters = adapters,
-  absent = absent,  -- neither in the script API nor, of those that are, in the registry yet
+  absent = absent,  -- ops of the reference data that are not in the registry
   call = function(pg, name, inputs, attrs, is_null)
     local f = adapters[name]
     if f then return f(pg, inputs, attrs, is_null) end

@@ -1,9 +1,9 @@
--- What two runs of one script are compared by, one as plain Lua and one traced.
+-- Helpers to compare two runs of one script, one as plain Lua and one traced.
 --   local twin = require "tests.twin"
---   local restore = twin.keep()       restore() puts back globals, standard tables and metatables of values
---   twin.show(seen, v, …)             a text; tables and tensors are numbered in the order in which `seen` meets them
+--   local restore = twin.keep()       restore() restores globals, standard tables and metatables of values
+-- twin.show(seen, v, …)             a text; tables and tensors are numbered in the order in which they are first shown
+-- with `seen`
 local pg = require "perigee"
-local core = pg.testing.core
 local twin = {}
 
 -- Globals and standard tables ---------------------------------------------------------------------------------------
@@ -17,7 +17,7 @@ local function copy(from)
   return out
 end
 
--- Returns a function that puts back what they hold now.
+-- Returns a function that restores their present content.
 function twin.keep()
   local contents, metatables = {}, {}
   local next_, rawset_, set, set_any = next, rawset, debug.setmetatable, debug.setmetatable
@@ -61,9 +61,9 @@ local function show_table(v, seen)
   return seen[v] .. "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- Tables and tensors are told apart by the order in which they are met, so that sharing shows.
+-- Tables and tensors are numbered in the order in which they are met, so that the text shows sharing.
 function show(v, seen)
-  if core.is_tensor(v) then
+  if pg.testing.is_tensor(v) then
     if not seen[v] then
       seen.n = seen.n + 1
       seen[v] = seen.n

@@ -14,7 +14,7 @@ bool is_numeric(AttrKind kind) {
   return is_list(kind) || kind == AttrKind::kInt || kind == AttrKind::kFloat || kind == AttrKind::kDim;
 }
 
-// Adds the names of `signature`, or inputs then attributes in their order.
+// Adds the slots of the names in `signature`; without one, those of the inputs and then of the attributes.
 void add_slot(OpBinding& b, const std::string& name) {
   for (size_t i = 0; i < b.op->inputs.size(); ++i)
     if (name == b.op->inputs[i].name) return b.slots.push_back({true, int(i), false});
@@ -93,7 +93,7 @@ List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, 
   return out;
 }
 
-// A list of whole numbers as a 1-dim tensor of integers, whose values are read.
+// Reads a list of whole numbers given as a 1-dim tensor of integers.
 Ints read_tensor_ints(const OpDef& op, const AttrDef& def, State& state, const Value& v) {
   if (v.rank() != 1 || !is_integer(v.dtype()))
     bad_argument(op.name, def.name, "a 1-dim tensor of integers", to_string(v.type()));
@@ -112,7 +112,7 @@ Ints read_padding_name(lua_State* L, State& state, const OpDef& op, const AttrDe
   return {text == "same" ? kSamePadding : 0};
 }
 
-// Fills a Call from positions and options.
+// Fills a Call from arguments by position and options by name.
 class Reader {
  public:
   Reader(lua_State* L, State& state, const OpBinding& binding, Call& call)
@@ -144,7 +144,7 @@ class Reader {
     if (!op_.attrs.empty()) given_.resize(op_.attrs.size());
   }
 
-  // The last argument is an options table when it has string keys, or is empty where no list can be meant.
+  // Whether the last argument is an options table: it has string keys, or it is empty and its position takes no list.
   bool takes_options(int first, int last) {
     if (!is_plain_table(L_, last)) return false;
     if (has_string_keys(L_, last)) return true;
@@ -182,7 +182,7 @@ class Reader {
     return at + 1;
   }
 
-  // x:to("cuda"): a name by position that is no dtype, nor nearly one, is a device's.
+  // For x:to("cuda"): a string at the position of a dtype is a device if it is neither a dtype nor similar to one.
   bool names_device(int at) {
     if (lua_type(L_, at) != LUA_TSTRING || dtype_from_name(lua_tostring(L_, at))) return false;
     std::vector<std::string_view> names;
@@ -254,7 +254,7 @@ class Reader {
     }
   }
 
-  // {2, 3, keepdim = true}: the array part is the first list attribute.
+  // In {2, 3, keepdim = true} the array part is the value of the first list attribute.
   void read_array_part(int table) {
     if (array_part_done_) return;
     array_part_done_ = true;
@@ -406,6 +406,8 @@ AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const Attr
       if (!g) bad_argument(op.name, "generator", "a Generator", describe(L, state, i));
       return Ref<Generator>(g);
     }
+    case AttrKind::kGraph:
+      break;
   }
   return {};
 }

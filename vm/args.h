@@ -1,4 +1,4 @@
-// From Lua arguments to the inputs and attributes of an op, driven by the op's row.
+// Reads the inputs and attributes of an op from Lua arguments, as the op's row specifies.
 #pragma once
 #include "vm/box.h"
 
@@ -7,11 +7,11 @@ namespace pg::vm {
 // One position of a call: an input or an attribute of the row.
 struct Slot {
   bool is_input;
-  int index;      // of the InputDef or AttrDef
-  bool variadic;  // a list that may be given as several arguments
+  int index;      // into the InputDefs or AttrDefs
+  bool variadic;  // a list that may also be given as several arguments
 };
 
-// What every Lua function of an op shares.
+// The data that all Lua functions of an op share.
 struct OpBinding {
   const OpDef* op;
   std::vector<Slot> slots;
@@ -27,10 +27,10 @@ struct Call {
 // Reads the arguments from stack index `first` on. Throws the op's argument errors.
 void read_arguments(lua_State* L, State& state, const OpBinding& binding, int first, Call& call);
 
-// One attribute value from stack index i.
+// Reads one attribute value from stack index i.
 AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i);
 
-// A whole number; throws `op: bad argument 'name' (expected …, got …)`.
+// These return the value at stack index i, or throw `op: bad argument 'name' (expected …, got …)`.
 int64_t check_integer(lua_State* L, State& state, int i, const char* op, const char* name,
                       const char* expected = "a whole number");
 std::string check_string(lua_State* L, State& state, int i, const char* op, const char* name,
@@ -38,10 +38,17 @@ std::string check_string(lua_State* L, State& state, int i, const char* op, cons
 DType check_dtype(lua_State* L, State& state, int i, const char* op, const char* name);
 Device check_device(lua_State* L, State& state, int i, const char* op, const char* name);
 
-// Optional field of an options table; pushes it and answers whether it is there.
+// Pushes a field of the options table and returns whether it is not nil.
 bool option(lua_State* L, int table, const char* name);
 
-// Throws when the table at `i` has a key outside `known`.
+// A field of the table; "", `fallback` or false where it is nil or of another type. flag_option takes any value for a
+// table, which need not be one.
+std::string text_field(lua_State* L, int table, const char* name);
+double number_field(lua_State* L, int table, const char* name, double fallback);
+bool flag_field(lua_State* L, int table, const char* name, bool fallback);
+bool flag_option(lua_State* L, int table, const char* name);
+
+// Throws if the table at `i` has a key outside of `known`.
 void check_options(lua_State* L, State& state, int i, const char* op, std::initializer_list<std::string_view> known);
 [[noreturn]] void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known);
 

@@ -1,5 +1,5 @@
-// The parts of the binding. Each adds its functions to the `core` table on top of the stack, which the
-// stdlib turns into what scripts see; see stdlib/init.lua.
+// The parts of the binding. Each adds its functions to the `core` table on top of the stack. stdlib/init.lua makes the
+// script API of them.
 #pragma once
 #include "vm/state.h"
 
@@ -17,14 +17,14 @@ void open_memory(lua_State* L, State& state);      // scope, release, memory, th
 void open_files(lua_State* L, State& state);       // tensors in files
 void open_graph(lua_State* L, State& state);       // core.graph: models, their files, frozen graphs
 void open_errors(lua_State* L, State& state);      // core.fail and friends
-void open_introspect(lua_State* L, State& state);  // core.introspect: functions and tables as guards see them
+void open_introspect(lua_State* L, State& state);  // core.introspect: identities of functions and variables, for guards
 void open_decode(lua_State* L, State& state);   // core.introspect: the code of functions, for the interpreter of traces
 void open_library(lua_State* L, State& state);  // core.require, embedded files
 
 // The text of tostring(x).
 std::string printed(const Value& value);
 
-// Calls index handlers of open_index from the metatable's __index and __newindex (key at stack index 2).
+// The __index and __newindex of tensors for keys that are no field names. The key is at stack index 2.
 int index_read(lua_State* L, State& state);
 int index_write(lua_State* L, State& state);
 

@@ -1,9 +1,9 @@
-// BodyBuilder: what a body does to tensors from outside while it is traced.
+// BodyBuilder: captures and writes of outer tensors while a body is traced.
 #include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
-constexpr int kMaxBodies = 200;  // with gradients they take less than 2 MB of the stack of C
+constexpr int kMaxBodies = 200;  // with gradients this depth takes less than 2 MB of the C stack
 }
 
 BodyBuilder::BodyBuilder(lua_State* L, State& state, TraceSession& session, Kind kind)

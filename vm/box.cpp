@@ -8,14 +8,14 @@ namespace {
 
 constexpr int64_t kBoxOverhead = 256;  // a box, its header and a small buffer
 
-// A buffer is counted for the box of the array that made it; views cost next to nothing, however large what they show.
+// The bytes of a buffer are counted for the box of the array that made it. Views count as overhead only.
 int64_t bytes_of(const Value& v) {
   const bool owns = v.is_array() && v.array().buffer && v.array().buffer->unique();
   return kBoxOverhead + (owns ? int64_t(v.array().buffer->bytes) : 0);
 }
 
-// Other finalizers may still reach a box after its own has run, so it is left as a released tensor, which owns nothing,
-// rather than destroyed.
+// Other finalizers may still reach a box after its own finalizer has run. So it is not destroyed but becomes a released
+// tensor.
 int collect_box(lua_State* L) {
   void* data = lua_touserdata(L, 1);
   if (!data || lua_objlen(L, 1) != sizeof(Box)) return 0;
@@ -42,8 +42,8 @@ std::string parameter_name(lua_State* L, Box& box, int i) {
   return name;
 }
 
-// A userdata of a box's size that names this State is a box: nobody else holds that pointer. This costs half of what
-// comparing metatables does, and it is asked for every operand.
+// A userdata of the size of a box that contains the address of this State is a box, since no other userdata holds that
+// pointer. This check runs for every operand and costs half of a comparison of metatables.
 Box* to_box(lua_State* L, State& state, int i) {
   if (lua_type(L, i) != LUA_TUSERDATA || lua_objlen(L, i) != sizeof(Box)) return nullptr;
   Box* box = static_cast<Box*>(lua_touserdata(L, i));
@@ -67,7 +67,7 @@ void require_value(lua_State* L, Box& box, int i, const char* op, const char* na
   const std::string parameter = parameter_name(L, box, i);
   bad_argument(
       op, name, "a tensor with a value",
-      fmt::format("parameter{} without one: call initialize(), and run the block once where its shape is deferred",
+      fmt::format("parameter{} without one: call initialize(), and run the block once if its shape is deferred",
                   parameter.empty() ? "" : " '" + parameter + "'"));
 }
 
@@ -89,7 +89,7 @@ Box& push_box(lua_State* L, State& state, Value value) {
   ++state.tensors;
   lua_rawgeti(L, LUA_REGISTRYINDEX, state.tensor_metatable_ref);
   if (lua_topointer(L, -1) != state.tensor_metatable) lua_pop(L, 1), kTensorMetatable.push_table(L);
-  lua_setmetatable(L, -2);  // from here on a failure collects it
+  lua_setmetatable(L, -2);  // from here on its finalizer runs, also after an error
   enter_scope(L, state, -1, state.scopes.size());
   if (const TapeNode* node = box->value.node(); node && node->hosted) state.track(L, *box);
   return *box;

@@ -16,8 +16,8 @@
 namespace pg::vm {
 namespace {
 
-// Instructions at their places in small chunks (negative: from the end), with the numbers that the interpreter of
-// traces (stdlib/hybrid/interpret.lua) and vm/dump.cpp take them to have.
+// Small chunks, the place of an instruction in each (negative: from the end), and the opcode that the interpreter of
+// traces (stdlib/hybrid/interpret.lua) and vm/dump.cpp expect there.
 struct Probe {
   const char* text;
   int at;
@@ -82,15 +82,15 @@ constexpr Probe kProbes[] = {
     {"while true do x() end", -2, 88},
 };
 
-// Pushes the chunk; false and an error on the stack where it does not compile. Throws where there is no memory: what is
-// learned of an engine holds for the whole process.
+// Pushes the compiled chunk. Returns false and pushes an error if it does not compile. Throws if memory runs out,
+// because the result of the checks is kept for the whole process.
 bool load(lua_State* L, const char* text) {
   const int status = luaL_loadbuffer(L, text, std::strlen(text), "=probe");
   if (status == LUA_ERRMEM) throw std::bad_alloc();
   return status == 0;
 }
 
-// The code of the text; of the first function in it where there is one.
+// The code of the text, or of the first function in it if there is one.
 std::vector<Instruction> compile(lua_State* L, const char* text) {
   std::vector<Instruction> code;
   if (load(L, text)) {
@@ -115,7 +115,7 @@ bool has_strings(const Prototype& p, std::vector<std::string> wanted) {
   return found == wanted;
 }
 
-// Whether the parts of a known chunk are read as they were written.
+// Whether the constants, upvalues and children of a known chunk are decoded correctly.
 bool reads_known_chunk(lua_State* L) {
   static const char text[] =
       "local a, b = 1, {}\n"
@@ -150,7 +150,7 @@ bool reads_known_chunk(lua_State* L) {
 
 std::atomic<bool> unknown_engine{false};
 
-// The instructions that read or write the field or global `constant`.
+// Whether the instruction reads or writes the field or global named by `constant`.
 bool names(const Instruction& ins, size_t constant) {
   constexpr uint8_t kGetGlobal = 54, kSetGlobal = 55, kGetField = 57, kSetField = 61;
   if (ins.op == kGetField || ins.op == kSetField) return ins.c == constant;
@@ -162,7 +162,7 @@ bool names(const Instruction& ins, size_t constant) {
 bool knows_bytecode(lua_State* L) {
   static const bool known =
       std::all_of(std::begin(kProbes), std::end(kProbes), [L](const Probe& p) { return holds(L, p); }) &&
-      reads_known_chunk(L);  // of the LuaJIT that this process runs
+      reads_known_chunk(L);  // once per process
   return known && !unknown_engine;
 }
 
@@ -182,7 +182,7 @@ int find_key_line(lua_State* L, int i, const std::string& name) {
 
 namespace {
 
-// Whether frames take two slots: closures with an upvalue have 48 bytes then.
+// Whether frames take two slots. Closures with one upvalue have 48 bytes in that case.
 bool has_wide_references(lua_State* L) {
   if (!load(L, "")) return lua_pop(L, 1), false;
   const bool wide = parse(dump(L, lua_gettop(L))).wide_frames;
@@ -190,7 +190,8 @@ bool has_wide_references(lua_State* L) {
   return wide;
 }
 
-// Whether these bytes are at an address that may be none: the kernel says so instead of a signal.
+// Whether the memory at an address holds these bytes. The address may be invalid: a system call reads it, which returns
+// an error then.
 bool holds_bytes(uintptr_t address, const std::string& bytes) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC)) return false;
@@ -201,8 +202,8 @@ bool holds_bytes(uintptr_t address, const std::string& bytes) {
   return readable && read_back == bytes;
 }
 
-// The offset in the closure on top of the stack of a pointer to its code, which is a header and then the instructions
-// of its dump. -1 where there is none.
+// The offset, in the closure on top of the stack, of a pointer to its code. It is found by comparing the pointed-to
+// memory with the instructions of the closure's dump. Returns -1 if there is none.
 int code_offset_of(lua_State* L) {
   constexpr int kClosureBytes = 40, kInstruction = 4;  // at least as many bytes as a closure has
   const std::vector<Prototype> list = parse(dump(L, lua_gettop(L))).prototypes;
@@ -217,7 +218,7 @@ int code_offset_of(lua_State* L) {
   return -1;
 }
 
-// The same for every closure.
+// The offset that holds for all test closures, or -1.
 int find_code_offset(lua_State* L) {
   if (!has_wide_references(L)) return -1;
   int found = -1;

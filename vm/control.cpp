@@ -1,5 +1,4 @@
-// Branches and loops of a script: their functions are traced as closed bodies, and a node of the trace takes their
-// place.
+// Traces the branches and loops of a script: their functions become closed bodies of one node of the trace.
 #include <algorithm>
 #include <cmath>
 
@@ -13,18 +12,11 @@ namespace pg::vm {
 namespace {
 
 TraceSession& session_of(State& state) {
-  if (!state.trace) throw Error("no trace is under way");
+  if (!state.trace) throw Error("no trace is in progress");
   return *state.trace;
 }
 
-std::string text_field(lua_State* L, int t, const char* key) {
-  lua_getfield(L, t, key);
-  const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "";
-  lua_pop(L, 1);
-  return text;
-}
-
-// The tensors of the list on top of the stack, which goes.
+// Pops a list and returns its tensors.
 Values take_list(lua_State* L, State& state, const char* op, const char* what) {
   Values out;
   if (!lua_istable(L, -1)) throw Error(fmt::format("{}: expected a list of {}", op, what));
@@ -42,7 +34,7 @@ Values list_field(lua_State* L, State& state, int t, const char* key, const char
   return take_list(L, state, op, key);
 }
 
-// The whole number on top of the stack, which stays there.
+// Returns the whole number on top of the stack without popping it.
 int64_t count_at_top(lua_State* L, const std::string& op, const char* name) {
   const double v = lua_tonumber(L, -1);
   if (!(v >= 0 && v <= 0x1p53 && v == std::floor(v)))
@@ -71,33 +63,34 @@ void push_list(lua_State* L, State& state, std::span<const Value> values) {
   }
 }
 
-// Calls the function below `arguments` values on the stack. Its error says `where` it came from, the innermost place.
+// Calls the function below `arguments` values on the stack. Adds `where` to its error, unless an inner call has added a
+// place.
 void call(lua_State* L, int arguments, int results, const std::string& op, const char* where) {
   if (!lua_pcall(L, arguments, results, 0)) return;
-  std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is no text";
+  std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is not a string";
   lua_pop(L, 1);
   const bool says_so = text.find(op + ": ") != text.npos || text.find(" (in the ") != text.npos;
   throw PositionedError(says_so ? text : fmt::format("{} (in the {} of {})", text, where, op));
 }
 
-// An input of a body that stands for a value outside, with that value's history.
+// Adds an input of a body for an outer value, with that value's history.
 Value stand_in(BodyBuilder& body, const Type& type, const Value& outside) {
   Value v = body.add_input(type);
   if (outside.defined() && is_float(type.dtype)) v.link(outside.node(), outside.node_output());
   return v;
 }
 
-// What a body takes from outside besides its arguments: tensors that scripts hold, and values without one.
+// An outer value that a body uses besides its arguments: a tensor of the script, or a value without a box.
 struct Capture {
   Box* box = nullptr;
-  Operand operand;            // of the enclosing builder, where there is no box
-  Value value;                // outside
-  Value result;               // in the body that writes the tensor
-  std::vector<Value> inputs;  // by body; undefined where the body does not use it
+  Operand operand;            // in the enclosing builder, if there is no box
+  Value value;                // the outer value
+  Value result;               // the new value in the body that writes the tensor
+  std::vector<Value> inputs;  // by body; undefined if the body does not use it
   bool written = false;
 };
 
-// Joins the captures of several bodies, each already closed.
+// Joins the captures of several bodies, which must be closed.
 std::vector<Capture> join_captures(std::span<std::unique_ptr<BodyBuilder>> bodies) {
   std::vector<Capture> all;
   for (size_t b = 0; b < bodies.size(); ++b) {
@@ -125,7 +118,7 @@ std::vector<Capture> join_captures(std::span<std::unique_ptr<BodyBuilder>> bodie
   return all;
 }
 
-// The body's input for a capture; makes one where it has none.
+// Returns the body's input for a capture. Makes it if there is none.
 Value input_for(BodyBuilder& body, Capture& c, size_t b) {
   if (!c.inputs[b].defined()) c.inputs[b] = body.add_input(c.value.type());
   return c.inputs[b];
@@ -150,7 +143,7 @@ Value on_host(Context& ctx, Value v, DType dtype) {
                make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", Device{}}}))[0];
 }
 
-// One element, of any shape, as a bool scalar on the host, which decides.
+// Converts a tensor of one element to a 0-dim bool on the host, where conditions are evaluated.
 Value as_flag(State& state, Value pred, const std::string& op, const char* name) {
   Context& ctx = state.ctx;
   note_shape(state, pred);
@@ -165,15 +158,15 @@ Value as_flag(State& state, Value pred, const std::string& op, const char* name)
 
 struct LoopTrace {
   std::string op;
-  Node node;
+  Control control;
   Values counts, slices, carries, stacks;
-  Values states;  // what the body gives for the carries
+  Values states;  // the new carries that the body returns
   std::vector<std::unique_ptr<BodyBuilder>> bodies;
   std::vector<Values> inputs;  // of each body: index, slices, carries
 };
 
 void read_form(lua_State* L, State& state, LoopTrace& t) {
-  LoopForm& form = t.node.loop;
+  LoopForm& form = t.control.loop;
   t.slices = list_field(L, state, 1, "slices", t.op.c_str());
   t.carries = list_field(L, state, 1, "carries", t.op.c_str());
   form.slices = int32_t(t.slices.size());
@@ -235,14 +228,14 @@ void trace_condition(lua_State* L, State& state, LoopTrace& t) {
   body.graph.outputs.push_back(body.operand_of(flag));
   body.close();
   for (const auto& o : body.outside)
-    if (o.written) throw Error(t.op + ": the condition writes to a tensor from outside; do that in the body");
+    if (o.written) throw Error(t.op + ": the condition writes to an outer tensor; do that in the body");
   for (size_t k = 0; k < states.size(); ++k)
     if (!body.owns(states[k]) || !(body.symbol_of(states[k]) == body.symbol_of(t.inputs.back()[1 + k])))
       throw Error(
           fmt::format("{}: the condition writes to {}; do that in the body", t.op, name_at(L, 1, "carry_names", k)));
 }
 
-// False where the step asks for another trace.
+// Traces the body. Returns false if the step function asks for another trace.
 bool trace_step(lua_State* L, State& state, LoopTrace& t) {
   begin_body(L, state, t, true);
   BodyBuilder& body = *t.bodies.back();
@@ -256,7 +249,8 @@ bool trace_step(lua_State* L, State& state, LoopTrace& t) {
   if (lua_isnil(L, -2)) return lua_pop(L, 2), false;
   t.stacks = take_list(L, state, t.op.c_str(), "outputs");
   t.states = take_list(L, state, t.op.c_str(), "states");
-  if (t.states.size() != t.carries.size()) throw Error(t.op + ": the body answers another number of states");
+  if (t.states.size() != t.carries.size())
+    throw Error(fmt::format("{}: the body returned {} states (expected {})", t.op, t.states.size(), t.carries.size()));
   for (size_t k = 0; k < t.states.size(); ++k)
     if (!(t.states[k].type() == t.carries[k].type()))
       throw Error(fmt::format("{}: the body changed the type of {} (expected {}, got {})", t.op,
@@ -269,14 +263,14 @@ bool trace_step(lua_State* L, State& state, LoopTrace& t) {
   for (const auto& o : body.outside) {
     if (!o.written) continue;
     if (!(o.now.type() == o.before.type()))
-      throw Error(t.op + ": the body changed the type of a tensor from outside that it writes to");
+      throw Error(t.op + ": the body changed the type of an outer tensor that it writes to");
     body.graph.outputs.push_back(body.operand_of(o.now));
   }
   body.graph.outputs.insert(body.graph.outputs.end(), stacks.begin(), stacks.end());
   return true;
 }
 
-// Which outputs of the loop gradients flow through: steps, carries, stacked.
+// Whether gradients flow through each output of the loop: steps, carries, stacked outputs.
 std::vector<char> loop_flows(const LoopTrace& t, std::span<const Value> before, std::span<const Value> after) {
   std::vector<char> flows{0};
   bool spreads = false;
@@ -289,16 +283,15 @@ std::vector<char> loop_flows(const LoopTrace& t, std::span<const Value> before, 
   return flows;
 }
 
-// trace_loop{op =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =, …} → finals, stacks, steps;
-// nothing where step(index, slices, carries) answered nil instead of states and outputs.
+// trace_loop{op =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =, …} → finals, stacks, steps.
+// Returns nothing if step(index, slices, carries) returned nil instead of states and outputs.
 int trace_loop(lua_State* L, State& state) {
   state.update_modes();
   LoopTrace t;
   t.op = text_field(L, 1, "op");
-  t.node.kind = NodeKind::kLoop;
-  t.node.name = t.op;
+  t.control = Control::loop_of(t.op, {});
   read_form(L, state, t);
-  LoopForm& form = t.node.loop;
+  LoopForm& form = t.control.loop;
   if (form.conditional) trace_condition(L, state, t);
   if (!trace_step(L, state, t)) return 0;
   if (form.conditional) std::swap(t.bodies[0], t.bodies[1]), std::swap(t.inputs[0], t.inputs[1]);
@@ -321,21 +314,19 @@ int trace_loop(lua_State* L, State& state) {
     for (Capture& c : captures) inputs.push_back(input_for(*t.bodies[b], c, b));
     set_inputs(*t.bodies[b], inputs);
   }
-  // The outputs stand in the order of `outside`; the carries in the order of the captures.
+  // Moves the outputs of written captures from the order of `outside` to that of the captures.
   std::vector<Operand>& outputs = t.bodies[0]->graph.outputs;
   for (size_t k = t.states.size(); k < after.size(); ++k) outputs[k] = t.bodies[0]->operand_of(after[k]);
   const std::vector<char> flows = loop_flows(t, before, after);
-  t.node.types.push_back(Type{DType::kInt64, {}, {}});
-  for (const Value& v : before) t.node.types.push_back(v.type());
-  for (const Value& v : t.stacks) t.node.types.push_back(stack_type(v.type(), std::max<int64_t>(form.limit, 0)));
   GraphBuilder& into = *state.trace->innermost;
   if (t.bodies.size() == 2)
-    t.node.streams = into.take_streams({&t.bodies[0]->graph, &t.bodies[1]->graph});
+    t.control.streams = into.take_streams({&t.bodies[0]->graph, &t.bodies[1]->graph});
   else
-    t.node.streams = into.take_streams({&t.bodies[0]->graph});
-  for (auto& body : t.bodies) t.node.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+    t.control.streams = into.take_streams({&t.bodies[0]->graph});
+  for (auto& body : t.bodies)
+    t.control.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
   t.bodies.clear();
-  const Values out = into.control(state.ctx, t.node, operands, flows);
+  const Values out = into.control(state.ctx, t.control, operands, flows);
   size_t next = 1 + t.states.size();
   for (Capture& c : captures)
     if (c.written) write_box(c, out[next++]);
@@ -347,7 +338,7 @@ int trace_loop(lua_State* L, State& state) {
 
 // Branches ----------------------------------------------------------------------------------------------------------
 
-// The results of one branch; false where it asks for another trace.
+// Traces one branch and sets its results. Returns false if the branch asks for another trace.
 bool trace_one(lua_State* L, State& state, const std::string& op, int b,
                std::vector<std::unique_ptr<BodyBuilder>>& bodies, Values& results) {
   BodyBuilder& body =
@@ -361,7 +352,7 @@ bool trace_one(lua_State* L, State& state, const std::string& op, int b,
   for (const Value& v : results) body.graph.outputs.push_back(body.operand_of(v));
   body.close();
   for (const auto& o : body.outside)
-    if (o.written) body.operand_of(o.now);  // may be a capture
+    if (o.written) body.operand_of(o.now);  // makes it a capture if it is an outer value
   return true;
 }
 
@@ -370,15 +361,15 @@ void check_branches(lua_State* L, const std::string& op, const Values& a, const 
   if (!lua_isnil(L, -1)) call(L, 0, 1, op, "results");
   lua_pop(L, 1);
   if (a.size() != b.size())
-    throw Error(fmt::format("{}: then_f answers {} tensors, else_f {}", op, a.size(), b.size()));
+    throw Error(fmt::format("{}: then_f returns {} tensors, else_f {}", op, a.size(), b.size()));
   for (size_t k = 0; k < a.size(); ++k)
     if (!(a[k].type() == b[k].type()))
-      throw Error(fmt::format("{}: the branches answer different types ({}: {}, else_f {})", op,
+      throw Error(fmt::format("{}: the branches return different types ({}: {}, else_f {})", op,
                               name_at(L, 1, "names", k), to_string(a[k].type()), to_string(b[k].type())));
 }
 
-// trace_branch{op =, pred =, branches = {f, g}, names =} → results; nothing where a branch answered nil instead of its
-// results.
+// trace_branch{op =, pred =, branches = {f, g}, names =} → results. Returns nothing if a branch returned nil instead of
+// its results.
 int trace_branch(lua_State* L, State& state) {
   state.update_modes();
   const std::string op = text_field(L, 1, "op");
@@ -391,12 +382,9 @@ int trace_branch(lua_State* L, State& state) {
     if (!trace_one(L, state, op, b + 1, bodies, results[b])) return 0;
   check_branches(L, op, results[0], results[1]);
   std::vector<Capture> captures = join_captures(bodies);
-  Node node;
-  node.kind = NodeKind::kCond;
-  node.name = op;
+  Control control = Control::cond(op);
   std::vector<char> flows;
   for (size_t k = 0; k < results[0].size(); ++k) {
-    node.types.push_back(results[0][k].type());
     flows.push_back(requires_grad(results[0][k]) || requires_grad(results[1][k]));
   }
   Values operands{pred};
@@ -409,11 +397,10 @@ int trace_branch(lua_State* L, State& state) {
       const Value* now = written_value(*bodies[b], c.box);
       const Value& value = now ? *now : c.inputs[b];
       if (!(value.type() == c.value.type()))
-        throw Error(op + ": a branch changed the type of a tensor from outside that it writes to");
+        throw Error(op + ": a branch changed the type of an outer tensor that it writes to");
       bodies[b]->graph.outputs.push_back(bodies[b]->operand_of(value));
       flow |= requires_grad(value);
     }
-    node.types.push_back(c.value.type());
     flows.push_back(flow);
   }
   for (size_t b = 0; b < 2; ++b) {
@@ -422,10 +409,10 @@ int trace_branch(lua_State* L, State& state) {
     set_inputs(*bodies[b], inputs);
   }
   GraphBuilder& into = *state.trace->innermost;
-  node.streams = into.take_streams({&bodies[0]->graph, &bodies[1]->graph});
-  for (auto& body : bodies) node.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+  control.streams = into.take_streams({&bodies[0]->graph, &bodies[1]->graph});
+  for (auto& body : bodies) control.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
   bodies.clear();
-  const Values out = into.control(state.ctx, node, operands, flows);
+  const Values out = into.control(state.ctx, control, operands, flows);
   size_t next = results[0].size();
   for (Capture& c : captures)
     if (c.written) write_box(c, out[next++]);
@@ -433,8 +420,8 @@ int trace_branch(lua_State* L, State& state) {
   return 1;
 }
 
-// in_stream(step, f, …) → whether f drew random numbers, then f's results. f draws what that step of a loop or branch
-// draws as part of a graph, and takes no tick of the default generator.
+// in_stream(step, f, …) → whether f drew random numbers, then the results of f. f draws the same numbers as that step
+// of a loop or branch in a graph, and does not advance the default generator.
 int in_stream(lua_State* L, State& state) {
   const Ref<Generator> generator = state.ctx.generator;
   const RandomKey before = generator->state();
@@ -449,7 +436,7 @@ int in_stream(lua_State* L, State& state) {
   return lua_gettop(L);
 }
 
-// take_tick(): as an op that draws random numbers.
+// take_tick() advances the default generator as one random op does.
 int take_tick(lua_State*, State& state) { return state.ctx.generator->next(), 0; }
 
 }  // namespace

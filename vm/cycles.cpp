@@ -1,21 +1,21 @@
-// Rings through Lua: a backward function that holds a tensor of its own history. The registry holds the function as
-// long as the entry of the tape lives, so the collector never sees the ring. For the extent of one full collection the
-// functions are held as the history says instead: each tensor's environment holds the functions behind it. Where
-// something else reaches an entry (a value of C++, a tensor that is not tracked), its function stays in the registry.
+// Frees cycles through Lua: a backward function that refers to a tensor of its own history. The registry holds the
+// function while the tape entry lives, so the collector does not see the cycle. During one full collection the
+// functions are held differently: the environment of each tensor holds the functions in its history. If anything else
+// reaches a tape entry (a value in C++, a tensor that is not tracked), its function stays in the registry.
 #include "vm/box.h"
 
 namespace pg::vm {
 namespace {
 
-const char kHistory = 0;  // key of a tensor's environment
+const char kHistory = 0;  // its address is a key in a tensor's environment
 
 class Sweep {
  public:
   Sweep(lua_State* L, State& state) : L_(L), state_(state) {}
 
-  // False, and nothing happened, where no function can be let go. The collector rests but for the one collection: what
-  // is built here points to entries of the tape, which a finalizer would free. It runs afterwards, as after any full
-  // collection.
+  // Returns false and does nothing if no function can be released. The collector is stopped except for the one
+  // collection, because the data built here points to tape entries, which a finalizer would free. It runs again
+  // afterwards, as after any full collection.
   bool operator()() {
     lua_gc(L_, LUA_GCSTOP, 0);
     const bool swept = sweep();
@@ -41,14 +41,14 @@ class Sweep {
 
   static TapeNode* history_of(Box& box) { return box.cell || !box.value.defined() ? nullptr : box.value.node(); }
 
-  // Calls f with each tracked tensor that has a history, on top of the stack.
+  // Calls f for each tracked tensor that has a history, with the tensor on top of the stack.
   template <class F>
   void each_tracked(const F& f) {
     for (lua_pushnil(L_); lua_next(L_, tracked_); lua_pop(L_, 1))
       if (Box* box = to_box(L_, state_, -1); box && history_of(*box)) f(*box, history_of(*box));
   }
 
-  // The functions that only tracked tensors lead to.
+  // Finds the functions that are reachable from tracked tensors only.
   void find_loose() {
     for (HostedFunction* f : state_.hosted) reach_.add(f->node);
     each_tracked([&](Box&, TapeNode* node) { reach_.add(node); });
@@ -58,7 +58,8 @@ class Sweep {
       if (f->reference && !reach_.outside(f->node)) loose_.push_back(f);
   }
 
-  // One table a node that leads to such a function: it holds the tables of the nodes behind it, and the function.
+  // Makes one table per tape node that leads to such a function. It holds the tables of the node's inputs, and the
+  // function.
   void make_tables() {
     std::vector<std::vector<size_t>> before(reach_.size());
     for (size_t i = 0; i < reach_.size(); ++i)
@@ -112,7 +113,8 @@ class Sweep {
     });
   }
 
-  // From here on only the environments hold the functions and tables; weak tables find them again.
+  // Moves the functions and tables out of the registry. Only the environments hold them now; weak tables find them
+  // again.
   void let_go() {
     push_weak_table(L_, "v");
     for (HostedFunction* f : loose_) {
@@ -128,7 +130,8 @@ class Sweep {
     lua_replace(L_, tables_);
   }
 
-  // Those that are left go back to the registry. `place` still names them: nothing moves while `loose` is set.
+  // Moves the surviving functions back to the registry. Their `place` is still valid, since no entry moves while
+  // `loose` is set.
   void take_back() {
     kLoose.push_table(L_);
     for (HostedFunction* f : state_.hosted) {
@@ -142,7 +145,7 @@ class Sweep {
     state_.loose = false;
     lua_pushnil(L_);
     kLoose.set(L_);
-    for (size_t i = 0; i < leads_.size(); ++i) {  // an environment keeps an empty table
+    for (size_t i = 0; i < leads_.size(); ++i) {  // clears the tables, which environments still hold
       if (!leads_[i]) continue;
       lua_rawgeti(L_, tables_, int(i) + 1);
       if (lua_istable(L_, -1)) empty_table(lua_gettop(L_));
@@ -181,7 +184,7 @@ void State::track(lua_State* L, Box& box) {
 void State::adopt(HostedFunction& function, TapeNode& node) {
   function.place = hosted.size();
   hosted.push_back(&function);
-  function.node = &node;  // from here on it is disowned
+  function.node = &node;  // from here on its destructor calls disown
   node.hosted = true;
   for (const Value& v : node.held)
     if (v.is_array() && v.array().buffer) hosted_bytes += v.array().buffer->bytes;
@@ -189,7 +192,7 @@ void State::adopt(HostedFunction& function, TapeNode& node) {
 
 void State::disown(HostedFunction& function) {
   hosted[function.place] = nullptr;
-  if (loose) return;  // all keep their places
+  if (loose) return;  // places must not change now
   if (HostedFunction* last = hosted.back()) {
     last->place = function.place;
     hosted[function.place] = last;

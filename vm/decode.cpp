@@ -1,4 +1,4 @@
-// The code of a Lua function for the interpreter of traces (stdlib/hybrid/interpret.lua).
+// Decodes the bytecode of a Lua function for the interpreter of traces (stdlib/hybrid/interpret.lua).
 #include <new>
 
 #include "vm/args.h"
@@ -14,7 +14,7 @@ void load_maker(lua_State* L, const std::string& bytes) {
   if (status) throw Error(std::string("decode: ") + lua_tostring(L, -1));
 }
 
-// Strings as they are, others as functions that make one each.
+// Pushes a table of the constants: strings as they are, others as functions that make a new value at each call.
 void push_constants(lua_State* L, const Dump& from, const Prototype& p) {
   lua_createtable(L, int(p.constants.size()), 1);
   for (size_t i = 0; i < p.constants.size(); ++i) {
@@ -36,9 +36,10 @@ void push_numbers(lua_State* L, const List& list, int first) {
   }
 }
 
-// decode(f) → {code = a string of 4 bytes an instruction (op, a, c, b), constants = from index 0, numbers = from index
-// 0, upvalues = what each captures, parameters =, frame = registers, vararg =, lines = one an instruction, arguments =
-// where a call's arguments lie after its function}; nothing for C functions.
+// decode(f) → {code = a string of 4 bytes per instruction (op, a, c, b), constants = a table from index 0, numbers = a
+// table from index 0, upvalues = the captured register or upvalue of each, parameters =, frame = the number of
+// registers, vararg =, lines = one per instruction, arguments = the offset of a call's arguments from its function}.
+// Returns nothing for C functions.
 int decode(lua_State* L, State& state) {
   if (!lua_isfunction(L, 1)) bad_argument("decode", "f", "a function", describe(L, state, 1));
   if (lua_iscfunction(L, 1)) return 0;
@@ -69,7 +70,7 @@ int decode(lua_State* L, State& state) {
   return 1;
 }
 
-// new_table(d) → a function that makes tables as TNEW with that operand does.
+// new_table(d) → a function that makes tables as the instruction TNEW with operand d does.
 int new_table(lua_State* L, State& state) {
   const int64_t d = check_integer(L, state, 1, "new_table", "d");
   if (luaL_loadbuffer(L, "", 0, "=maker")) throw std::bad_alloc();
@@ -78,8 +79,8 @@ int new_table(lua_State* L, State& state) {
   return 1;
 }
 
-// set_interpreter(f): f() → the file and line of the innermost frame of a script that is interpreted; nothing where
-// none is.
+// set_interpreter(f) sets the function that returns the file and line of the innermost interpreted script frame, or
+// nothing.
 int interpreter(lua_State* L, State& state) {
   if (!lua_isfunction(L, 1)) bad_argument("set_interpreter", "f", "a function", describe(L, state, 1));
   lua_settop(L, 1);
@@ -87,7 +88,7 @@ int interpreter(lua_State* L, State& state) {
   return 0;
 }
 
-// is_own(f) → whether f is a C function of this library
+// is_own(f) → whether f is a C function of this library.
 int is_own(lua_State* L, State& state) {
   const bool has = lua_iscfunction(L, 1) && lua_getupvalue(L, 1, 1);
   lua_pushboolean(L, has && lua_islightuserdata(L, -1) && lua_touserdata(L, -1) == &state);

@@ -7,12 +7,12 @@
 namespace pg::vm {
 namespace {
 
-constexpr char kHeader[] = "\x1bLJ";  // then the version, the flags, and the name of the chunk unless it is stripped
+constexpr char kHeader[] = "\x1bLJ";  // followed by the version, the flags, and the chunk name unless stripped
 constexpr uint8_t kVersion = 2;
 constexpr unsigned kStripped = 2, kWideFrames = 8;                     // BCDUMP_F_*
 constexpr uint32_t kTableInt = 3, kTableNumber = 4, kTableString = 5;  // BCDUMP_KTAB_*
 
-// A cursor over a dump that stays at the end once it has gone past it.
+// A cursor over a dump. Reading past the end sets `failed` and returns zeros.
 class Reader {
  public:
   Reader(const std::string& bytes, size_t from, size_t to)
@@ -26,7 +26,7 @@ class Reader {
     return low | uint32_t(byte()) << 8;
   }
   uint32_t uleb() { return uleb_from(byte(), 0); }
-  // A number of the constants: an integer, or both halves of a double.
+  // Reads a number constant: an integer, or both halves of a double.
   double number() {
     const uint8_t first = byte();
     const uint32_t low = uleb_from(uint8_t(first >> 1), first & 128 ? 6 : -1);
@@ -46,8 +46,8 @@ class Reader {
   std::string text_from(size_t from) const { return std::string(begin_ + from, at_); }
 
  private:
-  // The rest of a number of which `first` is read. shift: of the bits that follow, 0: those of a whole byte, -1: none
-  // follow.
+  // Reads the rest of a ULEB128 number after the byte `first`. shift is the position of its bits; with -1 the number
+  // ends there.
   uint32_t uleb_from(uint8_t first, int shift) {
     if (shift < 0) return first & 63;
     uint32_t value = shift ? first & 63 : first & 127;
@@ -73,7 +73,7 @@ class Reader {
   bool failed_ = false;
 };
 
-// No exception may pass through lua_dump, which would make an error of another kind of it.
+// A writer for lua_dump. It must not throw: lua_dump would turn the exception into another error.
 int append(lua_State*, const void* data, size_t size, void* out) try {
   static_cast<std::string*>(out)->append(static_cast<const char*>(data), size);
   return 0;
@@ -145,8 +145,7 @@ Prototype read_prototype(Reader r, bool stripped) {
   return p;
 }
 
-// Gives a function those that are defined in it: the last ones without a parent, as many as it has constants of that
-// kind.
+// Assigns children to a function: the last prototypes without a parent, one per child constant.
 void adopt(std::vector<Prototype>& list, std::vector<size_t>& waiting) {
   Prototype& p = list.back();
   for (size_t i = p.constants.size(); i-- > 0;) {
@@ -167,7 +166,7 @@ std::string dump(lua_State* L, int i) {
   lua_pushvalue(L, i);
   const int status = lua_dump(L, append, &out);
   lua_settop(L, top);
-  if (status) throw std::bad_alloc();  // a Lua function fails to be written only for want of memory
+  if (status) throw std::bad_alloc();  // lua_dump of a Lua function fails only if memory runs out
   return out;
 }
 
@@ -180,7 +179,7 @@ Dump parse(std::string bytes) {
   out.stripped = flags & kStripped, out.wide_frames = flags & kWideFrames;
   if (!out.stripped) r.bytes(r.uleb());
   out.header = out.bytes.substr(0, r.position());
-  std::vector<size_t> waiting;  // prototypes whose parent is still to come
+  std::vector<size_t> waiting;  // prototypes whose parent comes later
   while (!r.failed()) {
     const size_t from = r.position();
     const uint32_t size = r.uleb();
@@ -209,7 +208,7 @@ std::string uleb(size_t value) {
 
 std::string word(uint8_t op, uint8_t a, unsigned d) { return {char(op), char(a), char(d & 255), char(d >> 8)}; }
 
-// A function of one instruction that puts a value into register 0, and its return.
+// Returns the dump of a function with one instruction, which sets register 0, and a return of it.
 std::string dump_function(const Dump& from, const std::string& before, const std::string& instruction,
                           const std::string& constant, unsigned registers, unsigned upvalues) {
   std::string body = {char(constant.empty() ? 0 : 1), 0, char(registers), char(upvalues)};

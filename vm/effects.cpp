@@ -1,4 +1,4 @@
-// pg.print and x:tap inside graphs: what the kernels of print_value and call_value reach.
+// pg.print and x:tap inside graphs: the hooks that the kernels of print_value and call_value call.
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -23,7 +23,7 @@ void print_hook(const std::string& label, const View& view) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-// Functions by number, for the life of their state: programs that name them may be as old.
+// Callback functions by number. They are kept until their state closes, since programs may refer to them that long.
 struct Callback {
   State* state;
   Reference function;
@@ -39,14 +39,14 @@ Callbacks& callbacks() {
 }
 
 void call_hook(int64_t number, const View& view) {
-  const Callback* found = nullptr;  // lives as long as its state
+  const Callback* found = nullptr;  // valid as long as its state
   {
     const std::lock_guard lock(callbacks().mutex);
     const auto at = callbacks().all.find(number);
     if (at != callbacks().all.end()) found = &at->second;
   }
   if (!found || !found->state->running)
-    throw Error("tap: its function belongs to a Lua state that is not running this program");
+    throw Error("tap: the function belongs to a Lua state that does not run this program");
   lua_State* L = found->state->running;
   const int top = lua_gettop(L);
   need_stack(L, 4, "tap");
@@ -60,7 +60,7 @@ void call_hook(int64_t number, const View& view) {
   lua_settop(L, top);
 }
 
-// callback(f) → its number
+// callback(f) → the number of f.
 int register_callback(lua_State* L, State& state) {
   lua_pushvalue(L, 1);
   Callback entry{&state, Reference(L, state)};

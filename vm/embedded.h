@@ -1,4 +1,5 @@
-// The stdlib as it was at build time. Names are relative to stdlib/ and sorted: "nn/dense.lua", "data/digits.bin".
+// The files of stdlib/ embedded in the binary. Names are relative to stdlib/ and sorted: "nn/basic.lua",
+// "data/digits.bin".
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Error helpers for the stdlib: positions name the script, not the library.
+// Error functions for the stdlib. Their positions are those of the script, not of the library.
 #include <algorithm>
 
 #include "vm/args.h"
@@ -7,7 +7,7 @@
 namespace pg::vm {
 namespace {
 
-// fail(op, text): raises `file:line: op: text`.
+// fail(op, text) raises `file:line: op: text`.
 int raise(lua_State* L, State& state) {
   const std::string op = check_string(L, state, 1, "fail", "op"), text = check_string(L, state, 2, "fail", "text");
   throw Error(op + ": " + text);
@@ -31,7 +31,7 @@ std::vector<std::string> collect_names(lua_State* L, int i) {
   return names;
 }
 
-// suggest(name, table): the nearest string key or element, or nil.
+// suggest(name, table) → the most similar string key or element, or nil.
 int suggest_name(lua_State* L, State& state) {
   const std::string name = check_string(L, state, 1, "suggest", "name");
   const std::vector<std::string> names = collect_names(L, 2);
@@ -41,7 +41,7 @@ int suggest_name(lua_State* L, State& state) {
   return 1;
 }
 
-// check_options(op, options, known): raises for keys outside the known ones.
+// check_options(op, options, known) raises for a key that is not in known.
 int check_known(lua_State* L, State& state) {
   const std::string op = check_string(L, state, 1, "check_options", "op");
   if (lua_isnoneornil(L, 2)) return 0;
@@ -72,10 +72,10 @@ int position(lua_State* L, State&) {
   return 1;
 }
 
-// finally(undo, f, …) → what f returns. undo() runs however f ends. It must take no memory, for which room may be what
-// failed, and bear to run twice, since an interrupt may end it half way.
+// finally(undo, f, …) → what f returns. undo() runs even if f raises. undo must not allocate, since memory may be
+// exhausted, and must tolerate to run twice, since an interrupt may stop it before its end.
 int run_finally(lua_State* L, State&) {
-  need_stack(L, 60, "finally");  // undo's own frame
+  need_stack(L, 60, "finally");  // for the frame of undo
   const int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
   for (int failures = 0;; ++failures) {
     lua_pushvalue(L, 1);

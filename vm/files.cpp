@@ -1,4 +1,4 @@
-// Tensors in files.
+// Saving and loading tensors.
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool ends_with(const std::string& path, const char* ending) { return std::string
   bad_argument(op, "path", "a path that ends in .safetensors or .npy", '"' + path + '"');
 }
 
-// The string at index i, zero bytes included.
+// Returns the string at index i, including zero bytes.
 std::string string_at(lua_State* L, int i) {
   size_t size = 0;
   const char* text = lua_tolstring(L, i, &size);
@@ -34,8 +34,8 @@ void read_metadata(lua_State* L, State& state, int i, NamedTensors& content) {
   }
 }
 
-// save_tensors(path, tensors, metadata, op): tensors by name (safetensors), or one tensor (npy); atomic. With `op`, the
-// name of a caller that knows its format, the path may end in anything.
+// save_tensors(path, tensors, metadata, op) writes tensors by name (safetensors) or one tensor (npy), atomically. If
+// the caller passes its name `op`, the format is safetensors and the path may have any ending.
 int save_tensors(lua_State* L, State& state) {
   const std::string path = check_string(L, state, 1, "save", "path");
   const bool any_ending = !lua_isnoneornil(L, 4);
@@ -64,7 +64,7 @@ int save_tensors(lua_State* L, State& state) {
 }
 
 // load_tensors(path, any_ending) → tensors by name and the metadata (safetensors), or one tensor (npy). With any_ending
-// the file is safetensors whatever its name.
+// the format is safetensors for any path.
 int load_tensors(lua_State* L, State& state) {
   const std::string path = check_string(L, state, 1, "load", "path");
   const bool any_ending = lua_toboolean(L, 2);
@@ -108,7 +108,7 @@ int read_whole_file(lua_State* L, State& state) {
   return 1;
 }
 
-// is_terminal(fd) → whether the file descriptor is one
+// is_terminal(fd) → whether the file descriptor is a terminal.
 int is_terminal(lua_State* L, State& state) {
   lua_pushboolean(L, isatty(int(check_integer(L, state, 1, "is_terminal", "fd"))));
   return 1;

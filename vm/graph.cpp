@@ -1,4 +1,4 @@
-// core.graph: models as handles, from programs and files, and what scripts do with them. See stdlib/graph.lua.
+// core.graph: handles of models, made of programs or read from files, for stdlib/graph.lua. model.cpp looks inside.
 #include "vm/graph.h"
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 #include "graph/io/model_file.h"
 #include "graph/io/model_names.h"
-#include "graph/passes/passes.h"
 #include "tensor/io/file.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/handle.h"
+#include "vm/model.h"
 #include "vm/trace.h"
 #include "vm/tree.h"
 
@@ -43,60 +43,15 @@ T* held_at(lua_State* L, int i, const RegistryKey& key) {
   return handle ? *handle : nullptr;
 }
 
-void push_model(lua_State* L, Model model) {
-  push_handle(L, kModelClass, ModelRef(std::make_shared<Model>(std::move(model))));
-}
-
-const Model& check_model(lua_State* L, int i) {
-  ModelRef* model = held_at<ModelRef>(L, i, kModelClass);
-  if (!model) throw Error("graph: expected a model");
-  return **model;
-}
-
 FrozenGraph& check_frozen(lua_State* L, int i) {
   Ref<FrozenGraph>* graph = held_at<Ref<FrozenGraph>>(L, i, kFrozenClass);
   if (!graph) throw Error("graph: expected a frozen graph");
   return **graph;
 }
 
-std::string text_field(lua_State* L, int table, const char* name) {
-  lua_getfield(L, table, name);
-  size_t size = 0;
-  const char* text = lua_tolstring(L, -1, &size);
-  std::string out = text ? std::string(text, size) : "";
-  lua_pop(L, 1);
-  return out;
-}
-
-double number_field(lua_State* L, int table, const char* name, double fallback) {
-  lua_getfield(L, table, name);
-  const double out = lua_isnumber(L, -1) ? lua_tonumber(L, -1) : fallback;
-  lua_pop(L, 1);
-  return out;
-}
-
-bool flag_field(lua_State* L, int table, const char* name, bool fallback) {
-  lua_getfield(L, table, name);
-  const bool out = lua_isnil(L, -1) ? fallback : lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  return out;
-}
-
 GradReq request_of(const std::string& text) {
   return text == "null" ? GradReq::kNull : text == "add" ? GradReq::kAdd : GradReq::kWrite;
 }
-const char* request_name(GradReq req) {
-  return req == GradReq::kNull ? "null" : req == GradReq::kAdd ? "add" : "write";
-}
-
-void push_places(lua_State* L, const std::vector<int32_t>& places) {
-  lua_createtable(L, int(places.size()), 0);
-  for (size_t k = 0; k < places.size(); ++k) {
-    lua_pushnumber(L, places[k] + 1);
-    lua_rawseti(L, -2, int(k) + 1);
-  }
-}
-
 // From a program ----------------------------------------------------------------------------------------------------
 
 std::vector<ModelGenerator> generators_of(const State& state, const Program& program) {
@@ -124,7 +79,8 @@ ModelInput read_input(lua_State* L, int table) {
   return input;
 }
 
-// Takes the inputs of a program, described by the places of its tensors, into the model; constants stay in the graph.
+// Makes a model of a program. The inputs of the program are described by index of its tensors; constants become nodes
+// of the graph.
 class ProgramReader {
  public:
   ProgramReader(lua_State* L, State& state, const ProgramCall& call, int description)
@@ -134,7 +90,7 @@ class ProgramReader {
     if (std::any_of(call_.input_gradients.begin(), call_.input_gradients.end(), [](char g) { return g; }) ||
         !call_.fresh.empty() ||
         std::any_of(call_.writes.begin(), call_.writes.end(), [](const auto& w) { return w.gradient; }))
-      throw Error("export: the function reads or writes .grad of its tensors, which a graph for prediction cannot");
+      throw Error("export: the function reads or writes .grad of its tensors, which a graph for prediction cannot do");
     model_.name = text_field(L_, description_, "name");
     model_.graph = call_.program->trace();
     model_.generators = generators_of(state_, *call_.program);
@@ -150,10 +106,10 @@ class ProgramReader {
     return std::move(model_);
   }
 
-  std::vector<int32_t> boxes;  // which tensor of the program each input of the model is
+  std::vector<int32_t> boxes;  // by input of the model: the index of its tensor in the program
 
  private:
-  // In the order of `position`: arguments, then what belongs to the block.
+  // Adds the inputs in the order of `position`: arguments, then tensors of the block.
   void take_inputs() {
     input_of_box_.assign(size_t(call_.boxes), -1);
     lua_getfield(L_, description_, "inputs");
@@ -203,9 +159,9 @@ class ProgramReader {
   std::vector<int32_t> input_of_box_;
 };
 
-// model_of(program, {name=, inputs = {{name=, role=, …}, …} by tensor of the program, arguments = trees, results =
-// trees}) → the model, and by its inputs which tensor of the program each is. `position` in an input's description
-// sorts them.
+// model_of(program, {name=, inputs = {{name=, role=, position=, …}, …} by tensor of the program, arguments = trees,
+// results = trees}) → the model, and by input of the model the index of its tensor in the program. The inputs are
+// sorted by `position`.
 int model_of(lua_State* L, State& state) {
   ProgramReader reader(L, state, check_program(L, 1), 2);
   Model model = reader.read();
@@ -239,7 +195,7 @@ std::unique_ptr<ProgramCall> call_of(const State& state, const Model& model, Pro
   return call;
 }
 
-// program(model, {static_shape=, static_alloc=}) → a program over all inputs; its results are the output leaves in
+// program(model, {static_shape=, static_alloc=}) → a program over all inputs. Its results are the output leaves in
 // order.
 int make_program(lua_State* L, State& state) {
   const Model& model = check_model(L, 1);
@@ -253,7 +209,7 @@ int make_program(lua_State* L, State& state) {
   return 1;
 }
 
-// The box takes the value, as a script's write would.
+// Sets the value of the box as a write of the script would: a leaf stays a leaf.
 void rebind(Box& box, Value value) {
   TapeNode* leaf = box.get().node();
   value = value.detached();
@@ -261,7 +217,6 @@ void rebind(Box& box, Value value) {
   set_value(box, std::move(value));
 }
 
-// replay(program, tensors…) → what run answers, op by op: eagerly, or as part of the trace under way.
 }  // namespace
 
 int replay_program(lua_State* L, State& state) {
@@ -290,7 +245,7 @@ int replay_program(lua_State* L, State& state) {
 
 namespace {
 
-// roundtrip(program) → the same program, made anew from its files' content. For tests: hidden ops are allowed.
+// roundtrip(program) → the same program, written as files and read again. For tests: hidden ops are allowed.
 int roundtrip(lua_State* L, State& state) {
   const ProgramCall& old = check_program(L, 1);
   Model model;
@@ -309,7 +264,7 @@ int roundtrip(lua_State* L, State& state) {
   const std::string text = model_json(model);
   LoadedModel loaded = parse_model(text, {"roundtrip.json", &tensors, "roundtrip.safetensors", true});
   if (to_string(loaded.model.graph) != to_string(model.graph) || model_json(loaded.model) != text)
-    throw Error("roundtrip: the graph came back as another one");
+    throw Error("roundtrip: the graph that was read differs from the one that was written");
   auto call = std::make_unique<ProgramCall>(old);
   const auto generators = old.program->generators();
   call->program = Ref<Program>(
@@ -320,7 +275,7 @@ int roundtrip(lua_State* L, State& state) {
 
 // Files -------------------------------------------------------------------------------------------------------------
 
-// The tensors of the table at i by input of the model; arguments and false stay undefined.
+// Reads the tensors of the table at i, by input of the model. Arguments and false are undefined values.
 Values values_at(lua_State* L, State& state, int i, const Model& model, const char* op) {
   Values values;
   for (size_t k = 0; k < model.inputs.size(); ++k) {
@@ -374,179 +329,6 @@ int json_text(lua_State* L, State&) {
   return 1;
 }
 
-// Looking inside ----------------------------------------------------------------------------------------------------
-
-void push_type(lua_State* L, const Type& type) {
-  lua_createtable(L, 0, 3);
-  lua_createtable(L, type.shape.size(), 0);
-  for (int d = 0; d < type.shape.size(); ++d) {
-    lua_pushnumber(L, double(type.shape[d]));
-    lua_rawseti(L, -2, d + 1);
-  }
-  lua_setfield(L, -2, "shape");
-  lua_pushstring(L, name_of(type.dtype));
-  lua_setfield(L, -2, "dtype");
-  lua_pushstring(L, name_of(type.device).c_str());
-  lua_setfield(L, -2, "device");
-}
-
-// inputs(model) → {name=, role=, shape=, dtype=, device=, written=, …} by input
-int push_inputs(lua_State* L, State&) {
-  const Model& model = check_model(L, 1);
-  lua_createtable(L, int(model.inputs.size()), 0);
-  for (size_t k = 0; k < model.inputs.size(); ++k) {
-    const ModelInput& input = model.inputs[k];
-    push_type(L, model.input_type(k));
-    lua_pushlstring(L, input.name.data(), input.name.size()), lua_setfield(L, -2, "name");
-    lua_pushstring(L, kRoleNames[int(input.role)]), lua_setfield(L, -2, "role");
-    lua_pushstring(L, request_name(input.req)), lua_setfield(L, -2, "grad_req");
-    lua_pushboolean(L, input.differentiable), lua_setfield(L, -2, "differentiable");
-    lua_pushboolean(L, input.constant), lua_setfield(L, -2, "constant");
-    lua_pushnumber(L, input.lr_mult), lua_setfield(L, -2, "lr_mult");
-    lua_pushnumber(L, input.wd_mult), lua_setfield(L, -2, "wd_mult");
-    bool written = false;
-    for (const Model::Write& w : model.writes) written |= w.input == int32_t(k);
-    lua_pushboolean(L, written), lua_setfield(L, -2, "written");
-    lua_rawseti(L, -2, int(k) + 1);
-  }
-  return 1;
-}
-
-// trees(model) → trees of the arguments, of the results; see vm/tree.h
-int push_model_trees(lua_State* L, State&) {
-  const Model& model = check_model(L, 1);
-  push_trees(L, model.arguments);
-  push_trees(L, model.results);
-  return 2;
-}
-
-// internals(model) → {name=, shape=, dtype=, device=}, … in the order of the nodes
-int push_internals(lua_State* L, State&) {
-  const Model& model = check_model(L, 1);
-  const std::vector<Internal> all = internals(model);
-  lua_createtable(L, int(all.size()), 0);
-  for (size_t k = 0; k < all.size(); ++k) {
-    push_type(L, model.graph.type(all[k].operand));
-    lua_pushlstring(L, all[k].name.data(), all[k].name.size()), lua_setfield(L, -2, "name");
-    lua_rawseti(L, -2, int(k) + 1);
-  }
-  return 1;
-}
-
-// output_names(model) → names of the internals that the outputs are, by output leaf of the results
-int push_output_names(lua_State* L, State&) {
-  const Model& model = check_model(L, 1);
-  const std::vector<Internal> all = internals(model);
-  lua_newtable(L);
-  int count = 0;
-  for_each_leaf(model.results, [&](const Tree& leaf) {
-    const Operand of = leaf.kind == Tree::Kind::kOutput ? model.graph.outputs[size_t(leaf.index)]
-                                                        : Operand::of(size_t(model.graph.inputs[size_t(leaf.index)]));
-    for (const Internal& internal : all)
-      if (internal.operand == of) lua_pushlstring(L, internal.name.data(), internal.name.size());
-    lua_rawseti(L, -2, ++count);
-  });
-  return 1;
-}
-
-// select(model, {results = trees whose outputs are positions among its internals}) → a model with these as results
-int select_outputs(lua_State* L, State&) {
-  const Model& model = check_model(L, 1);
-  const std::vector<Internal> all = internals(model);
-  std::vector<Operand> outputs;
-  std::vector<Tree> results = read_trees(L, 2, "results", [&](bool, int32_t at) {
-    if (at < 1 || size_t(at) > all.size()) throw Error("graph: no such internal");
-    outputs.push_back(all[size_t(at) - 1].operand);
-    return int32_t(outputs.size()) - 1;
-  });
-  std::vector<int32_t> kept;
-  Model selected = with_outputs(model, outputs, &kept);
-  selected.results = std::move(results);
-  verify(selected, true);
-  push_model(L, std::move(selected));
-  push_places(L, kept);
-  return 2;
-}
-
-std::vector<Type> types_at(lua_State* L, State& state, int i, const Model& model) {
-  std::vector<Type> types;
-  for (size_t k = 0; k < model.inputs.size(); ++k) {
-    Type type = model.input_type(k);
-    lua_rawgeti(L, i, int(k) + 1);
-    if (lua_istable(L, -1)) {
-      type.shape = {};
-      for (int d = 1, n = int(lua_objlen(L, -1)); d <= n; ++d) {
-        lua_rawgeti(L, -1, d);
-        type.shape.push_back(check_integer(L, state, lua_gettop(L), "infer_shape", model.inputs[k].name.c_str()));
-        lua_pop(L, 1);
-      }
-      checked_numel("infer_shape", type.shape);
-    }
-    lua_pop(L, 1);
-    types.push_back(type);
-  }
-  return types;
-}
-
-// infer(model, {shape or nil by input}) → {shape=, dtype=, device=} by graph output
-int infer_model(lua_State* L, State& state) {
-  const Model& model = check_model(L, 1);
-  const std::vector<Type> found = infer(model, types_at(L, state, 2, model));
-  lua_createtable(L, int(found.size()), 0);
-  for (size_t k = 0; k < found.size(); ++k) {
-    push_type(L, found[k]);
-    lua_rawseti(L, -2, int(k) + 1);
-  }
-  return 1;
-}
-
-int model_text(lua_State* L, State&) {
-  lua_pushstring(L, to_string(check_model(L, 1).graph).c_str());
-  return 1;
-}
-
-int model_dot(lua_State* L, State&) {
-  lua_pushstring(L, to_dot(check_model(L, 1).graph).c_str());
-  return 1;
-}
-
-// optimize(model, {names of passes} or nil) → the model for exactly the types it has, after these passes (all that keep
-// plain ops)
-int optimize_model(lua_State* L, State& state) {
-  Model model = check_model(L, 1);
-  Signature signature;
-  for (size_t k = 0; k < model.inputs.size(); ++k) {
-    signature.types.push_back(model.input_type(k));
-    signature.flows.push_back(Flow::kNone);
-  }
-  signature.training = state.ctx.training;
-  PassOptions options;
-  options.kernels = false;
-  if (lua_istable(L, 2)) {
-    std::vector<std::string> wanted;
-    for (int k = 1, n = int(lua_objlen(L, 2)); k <= n; ++k) {
-      lua_rawgeti(L, 2, k);
-      wanted.push_back(check_string(L, state, lua_gettop(L), "optimize", "passes"));
-      lua_pop(L, 1);
-    }
-    std::vector<std::string_view> known;
-    for (const Pass& pass : passes())
-      if (pass.stage != Pass::kKernels) known.push_back(pass.name);
-    for (const std::string& name : wanted) {
-      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-      const std::string near = suggest(name, known);
-      bad_argument("optimize", "passes", "names of passes",
-                   fmt::format("\"{}\"{}", name, near.empty() ? "" : "; did you mean '" + near + "'?"));
-    }
-    for (std::string_view name : known)
-      if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) options.disabled.emplace_back(name);
-    options.enabled = wanted;
-  }
-  model.graph = optimize(specialize(model.graph, signature).graph, options);
-  push_model(L, std::move(model));
-  return 1;
-}
-
 // Frozen graphs -----------------------------------------------------------------------------------------------------
 
 // freeze(model, tensors by input) → a frozen graph with copies of them
@@ -592,6 +374,16 @@ void make_class(lua_State* L, const RegistryKey& key, lua_CFunction collector) {
 
 }  // namespace
 
+void push_model(lua_State* L, Model model) {
+  push_handle(L, kModelClass, ModelRef(std::make_shared<Model>(std::move(model))));
+}
+
+const Model& check_model(lua_State* L, int i) {
+  ModelRef* model = held_at<ModelRef>(L, i, kModelClass);
+  if (!model) throw Error("graph: expected a model");
+  return **model;
+}
+
 void push_frozen_graph(lua_State* L, Ref<FrozenGraph> graph) {
   need_stack(L, 8, "frozen graph");
   lua_getglobal(L, "require");
@@ -617,6 +409,7 @@ void open_graph(lua_State* L, State& state) {
   make_class(L, kModelClass, collect<ModelRef>);
   make_class(L, kFrozenClass, collect<Ref<FrozenGraph>>);
   lua_newtable(L);
+  open_model(L, state);
   register_functions(L, state,
                      {{"model_of", entry<model_of>},
                       {"program", entry<make_program>},
@@ -624,15 +417,6 @@ void open_graph(lua_State* L, State& state) {
                       {"save", entry<save_files>},
                       {"load", entry<load_files>},
                       {"json", entry<json_text>},
-                      {"inputs", entry<push_inputs>},
-                      {"trees", entry<push_model_trees>},
-                      {"internals", entry<push_internals>},
-                      {"output_names", entry<push_output_names>},
-                      {"select", entry<select_outputs>},
-                      {"infer", entry<infer_model>},
-                      {"text", entry<model_text>},
-                      {"dot", entry<model_dot>},
-                      {"optimize", entry<optimize_model>},
                       {"freeze", entry<freeze>},
                       {"run_frozen", entry<run_frozen>},
                       {"frozen_parts", entry<frozen_parts>},

@@ -1,4 +1,4 @@
-// Frozen graphs between Lua states: a host takes one out of a state and gives it to others.
+// Passing frozen graphs between Lua states, for hosts.
 #pragma once
 #include <lua.hpp>
 
@@ -6,10 +6,10 @@
 
 namespace pg::vm {
 
-// Pushes pg.graph's object for a frozen graph. The state must have loaded perigee.
+// Pushes the Graph object of scripts for a frozen graph. The state must have loaded perigee.
 void push_frozen_graph(lua_State* L, Ref<FrozenGraph> graph);
 
-// The frozen graph that the object at index i stands for; null when it is none.
+// The frozen graph of the Graph object at index i, or null.
 Ref<FrozenGraph> to_frozen_graph(lua_State* L, int i);
 
 }  // namespace pg::vm

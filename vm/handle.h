@@ -1,4 +1,4 @@
-// Handles: userdata that own one C++ object, of a class that scripts cannot get at.
+// Handles: userdata that own one C++ object. Scripts have no access to their metatables.
 #pragma once
 #include <initializer_list>
 
@@ -7,7 +7,7 @@
 
 namespace pg::vm {
 
-// The data of the userdata at stack index i where its metatable is that of the key, else null.
+// The data of the userdata at stack index i if its metatable is the one stored under the key, else null.
 template <class T>
 T* to_handle(lua_State* L, int i, const RegistryKey& key) {
   void* data = lua_touserdata(L, i);
@@ -18,7 +18,7 @@ T* to_handle(lua_State* L, int i, const RegistryKey& key) {
   return same ? static_cast<T*>(data) : nullptr;
 }
 
-// Makes the metatable of a class: its finalizer and its methods.
+// Makes the metatable of a class with a finalizer and methods, and stores it under the key.
 inline void make_class(lua_State* L, State& state, const RegistryKey& key, lua_CFunction collect,
                        std::initializer_list<Registration> methods) {
   lua_createtable(L, 0, 3);

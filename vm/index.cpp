@@ -1,4 +1,4 @@
-// x[…] and x[…] = v. A key becomes one rectangular region (op `slice`), plus at most one mask or index list.
+// x[…] and x[…] = v. A key consists of one rectangular region (op `slice`) and at most one mask or index list.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -11,15 +11,15 @@
 namespace pg::vm {
 namespace {
 
-// Results of reads up to this size are copies, so that a later write to the whole need not copy.
+// Reads up to this size return copies, so that a later write to the tensor does not have to copy it.
 constexpr Bytes kCopyBytes = Bytes(4096);
 
-// What a key selects from an array of a given shape.
+// The selection of a key from an array of a given shape.
 struct Key {
-  Dims start, length, step, drop;  // one a dim, counted from 0
-  Dims free_start, free_length;    // the same for any size of the dim: negative from its end, -1 to its end
-  Value picker;                    // bool mask or index list; undefined when there is none
-  int picker_dim = -1;             // first dim it applies to
+  Dims start, length, step, drop;  // one per dim, counted from 0
+  Dims free_start, free_length;    // the same for any size: a negative start counts from the end, length -1 ends there
+  Value picker;                    // a bool mask or index list, or undefined
+  int picker_dim = -1;             // the first dim that the picker applies to
 };
 
 class KeyReader {
@@ -52,7 +52,7 @@ class KeyReader {
     bad_argument("index", fmt::format("dim {}", dim() + 1).c_str(), expected, got);
   }
 
-  // How many dims a key element takes.
+  // Returns the number of dims that a key element covers.
   int width(int i) {
     if (Box* box = to_box(L_, state_, i))
       if (box->get().is_array() && box->get().dtype() == DType::kBool) return box->get().rank();
@@ -113,7 +113,7 @@ class KeyReader {
     return at;
   }
 
-  // {} takes all; {a, b} and {a, b, step} are inclusive; {a, a - 1} is empty.
+  // Reads {} (all), {a, b} or {a, b, step} (both ends included; {a, a - 1} is empty).
   void read_range(int i) {
     const int count = int(lua_objlen(L_, i));
     const int64_t n = x_.shape()[dim()];
@@ -131,7 +131,7 @@ class KeyReader {
     if (first < 1 || first > n + 1 || last > n || last < first - 1)
       bad(fmt::format("a range from 1 to {} in a dim of size {}", n, n), got);
     const int64_t length = (last - first + step) / step;
-    // Whether start, length and step say all that has to fit, whatever the size: the last element taken is b.
+    // Whether the region is valid for any size for which start, length and step fit, because b is its last element.
     const bool open = b == -1 || (a > 0 && b > 0 && (step == 1 || (b - a) % step == 0));
     if (state_.trace && !open) state_.trace->note(x_, TypeGuard::kDim, dim(), n);
     add(first - 1, length, step, false, b == -1 && a < 0 ? a : first - 1, b == -1 ? -1 : length);
@@ -173,7 +173,7 @@ Attrs region_attrs(const State& state, const OpDef& op, const Key& key) {
                          {"drop", region_ints(key.drop)}});
 }
 
-// While tracing: for any sizes.
+// Whether the key selects the whole tensor; while tracing, whether it does so for any size.
 bool takes_everything(const State& state, const Key& key, const Value& x) {
   for (int d = 0; d < x.rank(); ++d) {
     if (key.drop[d]) return false;
@@ -191,7 +191,7 @@ Value read_region(State& state, const Value& x, const Key& key) {
   return apply(state.ctx, op, in, region_attrs(state, op, key))[0];
 }
 
-// The dim of the piece that dim `d` of the whole became.
+// The dim of the selected piece that corresponds to dim `d` of the tensor.
 int kept_dim(const Key& key, int d) {
   int at = 0;
   for (int i = 0; i < d; ++i) at += !key.drop[i];
@@ -220,7 +220,7 @@ Var pick(State& state, const Var& piece, const Var& picker, int dim) {
   const Var flat = picker.rank() == 1 ? picker : call<"reshape">(picker, {{"shape", Ints{-1}}});
   const Var found = call<"index_select">(piece, flat, {{"dim", int64_t(user_dim(dim))}});
   if (picker.rank() == 1) return found;
-  Ints shape;  // sizes enter the program as they are
+  Ints shape;  // the sizes become constants of the program, so they are guarded
   for (const Var* v : {&piece, &picker})
     for (int d = 0; d < v->rank(); ++d) note_size(state, v->value(), d);
   for (int d = 0; d < piece.rank(); ++d) {
@@ -233,7 +233,7 @@ Var pick(State& state, const Var& piece, const Var& picker, int dim) {
   return call<"reshape">(found, {{"shape", shape}});
 }
 
-// A small view is copied, which keeps its history.
+// Copies a small view and keeps its history.
 Value settle(State& state, Value v, const Value& x) {
   if (!v.is_array() || !v.array().buffer || v.array().buffer.get() != x.array().buffer.get()) return v;
   if (bytes_of(v.type()) > kCopyBytes || !v.device().is_cpu()) return v;
@@ -245,7 +245,7 @@ Value settle(State& state, Value v, const Value& x) {
 }
 
 Value value_to_write(lua_State* L, State& state, const Value& x) {
-  note(state, x, TypeGuard::kDType, 0, int64_t(x.dtype()));  // what can be written depends on it
+  note(state, x, TypeGuard::kDType, 0, int64_t(x.dtype()));  // the checks below depend on it
   if (lua_type(L, 3) == LUA_TNUMBER) {
     const double number = lua_tonumber(L, 3);
     if (!is_float(x.dtype()) && !holds(x.dtype(), number))
@@ -272,7 +272,8 @@ Var assign_picked(const Var& piece, const Var& picker, const Var& value, int dim
   return call<"index_assign">(piece, picker, value, {{"dim", int64_t(user_dim(dim))}});
 }
 
-// in[0] with the region `key` replaced by `value`. in[0] gives up its buffer only after the last point of failure.
+// Returns in[0] with the region `key` replaced by `value`. in[0] releases its buffer only after the last step that can
+// fail.
 Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value& value) {
   const OpDef& assign = op_named<"slice_assign">();
   Context& ctx = state.ctx;
@@ -289,7 +290,7 @@ Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value
 
 }  // namespace
 
-// Views that index reads gave out, by buffer: a write copies them out when they are the smaller side.
+// The views that index reads returned, by buffer. A write copies them if they are smaller than the tensor.
 void note_view(lua_State* L, State& state, const Value& whole) {
   Box& box = *static_cast<Box*>(lua_touserdata(L, -1));
   if (!whole.array().buffer || box.value.array().buffer.get() != whole.array().buffer.get()) return;
@@ -309,7 +310,7 @@ void note_view(lua_State* L, State& state, const Value& whole) {
   views.push_back(slot);
   state.view_slots[slot - 1] = {buffer, views.size() - 1};
   state.free_view_slots.pop_back();
-  box.view = slot;  // from here on it is forgotten when it goes
+  box.view = slot;  // from here on its finalizer calls forget_view
 }
 
 void forget_view(Box& box) {
@@ -317,7 +318,7 @@ void forget_view(Box& box) {
   if (!box.view || state.closed) return;
   const ViewSlot slot = state.view_slots[box.view - 1];
   std::vector<uint32_t>& views = state.views.find(slot.of)->second;
-  views[slot.place] = views.back();  // in no order, so that a million views go as fast as one after the other
+  views[slot.place] = views.back();  // the order does not matter, so each removal takes constant time
   state.view_slots[views[slot.place] - 1].place = slot.place;
   views.pop_back();
   if (views.empty()) state.views.erase(slot.of);
@@ -329,7 +330,7 @@ void detach_views(lua_State* L, State& state, const Value& whole) {
   const auto at = state.views.find(whole.array().buffer.get());
   if (at == state.views.end()) return;
   kViews.push_table(L);
-  std::vector<Box*> boxes;  // those that live; no collection runs from here on
+  std::vector<Box*> boxes;  // the live boxes; no collection runs from here on
   Bytes bytes;
   for (uint32_t slot : at->second) {
     lua_rawgeti(L, -1, int(slot));

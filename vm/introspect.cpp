@@ -1,6 +1,5 @@
-// What the guards of hybridized code need to know of Lua functions and tables: upvalues, prototypes, constants. The
-// host's `debug` and `jit` libraries may be absent, so everything goes through the C API and the bytecode that lua_dump
-// writes.
+// Upvalues, prototypes and constants of Lua functions, for the guards of hybridized code. The host may lack the
+// libraries `debug` and `jit`, so these functions use the C API and the bytecode of lua_dump.
 #include <algorithm>
 #include <cstring>
 #include <unordered_set>
@@ -31,7 +30,7 @@ int kind_of(lua_State* L, State& state) {
   return 1;
 }
 
-// called_from_library(level) → whether the function at that level of the stack (1: the caller of the caller) is one of
+// called_from_library(level) → whether the function at that level of the stack (1: the caller of the caller) belongs to
 // the stdlib.
 int called_from_library(lua_State* L, State& state) {
   lua_Debug frame;
@@ -51,7 +50,7 @@ int where(lua_State* L, State& state) {
   return 1;
 }
 
-// upvalue(f, i) → name, value; nothing beyond the last
+// upvalue(f, i) → name, value; nothing after the last upvalue
 int upvalue(lua_State* L, State& state) {
   check_function(L, state, 1, "upvalue");
   const char* name = lua_getupvalue(L, 1, check_place(L, state, 2, "upvalue"));
@@ -76,7 +75,7 @@ int count_upvalues(lua_State* L, State& state, int i) {
   return info.nups;
 }
 
-// cell(f, i) → what tells the variable apart from all others while f lives
+// cell(f, i) → the identity of the variable, unique while f lives
 int cell(lua_State* L, State& state) {
   const int i = check_place(L, state, 2, "cell");
   if (i < 1 || i > count_upvalues(L, state, 1) || lua_iscfunction(L, 1)) return 0;
@@ -84,7 +83,8 @@ int cell(lua_State* L, State& state) {
   return 1;
 }
 
-// join(f, i, g, j): variable i of f becomes variable j of g. Only before f first runs: compiled code keeps the old one.
+// join(f, i, g, j) makes upvalue i of f refer to upvalue j of g. Call it before f first runs: compiled code keeps the
+// old variable.
 int join(lua_State* L, State& state) {
   const int i = check_place(L, state, 2, "join"), j = check_place(L, state, 4, "join");
   if (i < 1 || i > count_upvalues(L, state, 1) || j < 1 || j > count_upvalues(L, state, 3) || lua_iscfunction(L, 1) ||
@@ -101,7 +101,7 @@ int environment(lua_State* L, State& state) {
   return 1;
 }
 
-// raw_metatable(v) → the metatable, whatever its __metatable says
+// raw_metatable(v) → the metatable, ignoring its __metatable field
 int raw_metatable(lua_State* L, State&) {
   luaL_checkany(L, 1);
   return lua_getmetatable(L, 1);
@@ -115,7 +115,7 @@ int set_raw_metatable(lua_State* L, State& state) {
 }
 
 // prototype(f) → the identity of f's code, the same for all closures of one function expression while one of them
-// lives; nothing for C functions and where the layout of closures is unknown
+// lives. Returns nothing for C functions and if the layout of closures is unknown.
 int prototype(lua_State* L, State& state) {
   check_function(L, state, 1, "prototype");
   const void* found = lua_iscfunction(L, 1) ? nullptr : prototype_of(L, 1);
@@ -130,7 +130,7 @@ int bytecode_is_known(lua_State* L, State&) {
   return 1;
 }
 
-// unknown_engine(on): for tests, as with a LuaJIT of which nothing is known
+// unknown_engine(on): for tests, behaves as with an unknown LuaJIT
 int unknown_engine(lua_State* L, State&) {
   set_unknown_engine(lua_toboolean(L, 1));
   return 0;
@@ -150,20 +150,21 @@ int key_line(lua_State* L, State& state) {
   return 1;
 }
 
-// jit_off(f): f is never compiled. Does nothing where there is no compiler.
+// jit_off(f) turns off compilation of f. Does nothing without a compiler.
 int jit_off(lua_State* L, State& state) {
   check_function(L, state, 1, "jit_off");
   if (!lua_iscfunction(L, 1)) luaJIT_setmode(L, 1, LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
   return 0;
 }
 
-// interpreted(): the function that calls this, and those defined in it, are never compiled.
+// interpreted() turns off compilation of the calling function and of all functions defined in it.
 int interpreted(lua_State* L, State&) {
   luaJIT_setmode(L, 0, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
   return 0;
 }
 
-// serial(x) → the number of the tensor's box; boxes made later have higher ones. Nothing for what is no tensor.
+// serial(x) → the serial number of the tensor's box, which increases with each new box. Returns nothing if x is no
+// tensor.
 int serial(lua_State* L, State& state) {
   Box* box = to_box(L, state, 1);
   if (!box) return 0;
@@ -171,13 +172,13 @@ int serial(lua_State* L, State& state) {
   return 1;
 }
 
-// next_serial() → the number of the next box
+// next_serial() → the serial number of the next box
 int next_serial(lua_State* L, State& state) {
   lua_pushnumber(L, double(state.next_box));
   return 1;
 }
 
-// distinct(x, …) → whether no tensor comes twice
+// distinct(x, …) → whether all tensors are different
 int distinct(lua_State* L, State& state) {
   std::unordered_set<const void*> seen;
   bool all = true;

@@ -1,4 +1,4 @@
-// The module: builds `core`, runs stdlib/init.lua on it and answers the table that scripts see.
+// The module: builds `core`, runs stdlib/init.lua with it and returns the table pg.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -22,7 +22,7 @@ const EmbeddedFile* find_embedded(const std::string& name) {
   return nullptr;
 }
 
-// A file of the stdlib: from PERIGEE_STDLIB when that is set, else from the binary.
+// Reads a file of the stdlib: from the folder PERIGEE_STDLIB if that is set, else from the binary.
 bool read_library_file(const std::string& name, std::string& text) {
   if (const char* folder = std::getenv("PERIGEE_STDLIB")) {
     std::ifstream file(std::string(folder) + "/" + name, std::ios::binary);
@@ -44,7 +44,7 @@ void load_chunk(lua_State* L, const std::string& name) {
     throw PositionedError(lua_tostring(L, -1));
 }
 
-// Upvalues 2 and 3: core and the table of loaded modules. core.require("nn.block") runs stdlib/nn/block.lua once.
+// core.require("nn.block") runs stdlib/nn/block.lua once. Upvalues 2 and 3 are core and the table of loaded modules.
 int require_module(lua_State* L, State& state) {
   std::string name = check_string(L, state, 1, "require", "name");
   lua_settop(L, 1);
@@ -108,9 +108,9 @@ void push_inputs(lua_State* L, const OpDef& op) {
 }
 
 void push_attr_rows(lua_State* L, const OpDef& op) {
-  static const char* const kinds[] = {"bool", "int",    "float", "string", "dtype", "device",
-                                      "ints", "floats", "dim",   "dims",   "random"};
-  static_assert(std::size(kinds) == size_t(AttrKind::kRandom) + 1);
+  static const char* const kinds[] = {"bool", "int",    "float", "string", "dtype",  "device",
+                                      "ints", "floats", "dim",   "dims",   "random", "graph"};
+  static_assert(std::size(kinds) == size_t(AttrKind::kGraph) + 1);
   lua_createtable(L, int(op.attrs.size()), 0);
   for (size_t i = 0; i < op.attrs.size(); ++i) {
     const AttrDef& def = op.attrs[i];
@@ -135,7 +135,7 @@ void push_attr_rows(lua_State* L, const OpDef& op) {
 // op_row(name) → the row as a table, or nil: for help, stubs and generated tests.
 int op_row(lua_State* L, State& state) {
   const OpDef* op = registry().find(check_string(L, state, 1, "op_row", "name"));
-  if (!op) return lua_pushnil(L), 1;
+  if (!op || op->has(kBodies)) return lua_pushnil(L), 1;  // pg.cond and pg.loop are functions of their own
   lua_newtable(L);
   lua_pushstring(L, op->name), lua_setfield(L, -2, "name");
   lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
@@ -172,7 +172,7 @@ int op_names(lua_State* L, State&) {
   lua_newtable(L);
   int i = 0;
   for (const OpDef* op : registry().ops()) {
-    if (op->has(kHidden) && !hidden) continue;
+    if ((op->has(kHidden) && !hidden) || op->has(kBodies)) continue;
     lua_pushstring(L, op->name);
     lua_rawseti(L, -2, ++i);
   }

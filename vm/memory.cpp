@@ -1,8 +1,9 @@
-// Memory and threads: scopes that free what they made, accounts, limits for tests.
+// Memory and threads: scopes that free their tensors, statistics, limits for tests.
 #include <unordered_set>
 
 #include "tensor/buffer.h"
 #include "tensor/buffer_limit.h"
+#include "tensor/device_table.h"
 #include "tensor/parallel.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -15,14 +16,14 @@ struct ScopeGuard {
   uint64_t id;
 };
 
-// The place of a scope from the inside out, counted from 1; 0 when it has ended.
+// The index of a scope in State::scopes, counted from 1; 0 if it has ended.
 size_t place_of(const State& state, uint64_t id) {
   size_t place = state.scopes.size();
   while (place > 0 && state.scopes[place - 1].id != id) --place;
   return place;
 }
 
-// A scope whose coroutine was abandoned ends without freeing anything.
+// The scope of an abandoned coroutine ends without freeing tensors.
 int collect_guard(lua_State* L) {
   auto* guard = static_cast<ScopeGuard*>(lua_touserdata(L, 1));
   if (!guard || lua_objlen(L, 1) != sizeof(ScopeGuard) || !is_live(guard->state)) return 0;
@@ -33,7 +34,7 @@ int collect_guard(lua_State* L) {
   return 0;
 }
 
-// push_scope() → guard: boxes made from now on belong to the scope. The guard's environment holds the coroutine.
+// push_scope() → guard. Boxes made from now on belong to the scope. The guard's environment holds the coroutine.
 int push_scope(lua_State* L, State& state) {
   const int metatable = table_upvalue(L, 2);
   auto* guard = static_cast<ScopeGuard*>(lua_newuserdata(L, sizeof(ScopeGuard)));
@@ -51,15 +52,15 @@ int push_scope(lua_State* L, State& state) {
 
 uint64_t scope_argument(lua_State* L) { return static_cast<ScopeGuard*>(lua_touserdata(L, 1))->id; }
 
-// Moves the tensors among the values from stack index 2 on, and in the tables reachable from them, each visited once,
-// out of the scope into the one around it.
+// Moves tensors from the scope to the enclosing one: those among the values from stack index 2 on, and those in tables
+// reachable from these. Each table is visited once.
 class Keeper {
  public:
   Keeper(lua_State* L, State& state, size_t place) : L_(L), state_(state), place_(place) {}
 
   void keep_all() {
     const int top = lua_gettop(L_);
-    lua_newtable(L_);  // tables to look into
+    lua_newtable(L_);  // the queue of tables to visit
     queue_ = top + 1;
     for (int i = 2; i <= top; ++i) visit(i);
     for (int next = 1; next <= queued_; ++next) {
@@ -91,14 +92,14 @@ class Keeper {
   std::unordered_set<const void*> seen_;
 };
 
-// keep_in_scope(guard, value, …): tensors in these values, tables included, survive the scope.
+// keep_in_scope(guard, value, …): tensors in these values and in tables reachable from them survive the scope.
 int keep_in_scope(lua_State* L, State& state) {
   const size_t place = place_of(state, scope_argument(L));
   if (place > 0) Keeper(L, state, place).keep_all();
   return 0;
 }
 
-// keep(x) → x: survives every scope around it.
+// keep(x) → x. No enclosing scope frees it.
 int keep(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "keep", "x");
   leave_scope(box);
@@ -106,7 +107,7 @@ int keep(lua_State* L, State& state) {
   return 1;
 }
 
-// pop_scope(guard): frees what is left of the scope.
+// pop_scope(guard) frees the remaining tensors of the scope.
 int pop_scope(lua_State* L, State& state) {
   const size_t place = place_of(state, scope_argument(L));
   if (place == 0) return 0;
@@ -120,14 +121,14 @@ int pop_scope(lua_State* L, State& state) {
     if (!box || box->scope != scope.id) continue;
     box->scope = 0;
     if (box->has_extra) continue;   // parameters
-    if (box->cell) box->cell = {};  // a view of a leaf's gradient, which lives on
+    if (box->cell) box->cell = {};  // the box shares the gradient of a leaf, which stays
     set_value(*box, Value());
     box->released = true;
   }
   return 0;
 }
 
-// memory() → {live =, cached =, peak =, tensors =}, bytes and a count
+// memory() → {live =, cached =, peak =, tensors =}: three numbers of bytes, and the number of boxes
 int memory(lua_State* L, State& state) {
   break_cycles(state.ctx);
   const MemoryStats stats = memory_stats();
@@ -170,7 +171,7 @@ int instruction_set(lua_State* L, State&) {
 
 int synchronize(lua_State* L, State& state) {
   const Device device = lua_isnoneornil(L, 1) ? Device{} : check_device(L, state, 1, "synchronize", "device");
-  device_table(device).synchronize(device.index);
+  pg::synchronize(device);
   return 0;
 }
 
@@ -201,6 +202,14 @@ int failure_happened(lua_State* L, State&) {
 int limit_requests(lua_State* L, State& state) {
   const int64_t bytes = check_integer(L, state, 1, "limit_allocation", "bytes");
   limit_allocation(size_t(std::max<int64_t>(bytes, 0)));
+  return 0;
+}
+
+// cancel_after(n): the script is interrupted at the poll after the next n, once; nil takes that back.
+int cancel_after(lua_State* L, State& state) {
+  const bool on = !lua_isnoneornil(L, 1);
+  delay_cancel(on ? check_integer(L, state, 1, "cancel_after", "n") : 0);
+  state.ctx.cancel = on;
   return 0;
 }
 
@@ -236,6 +245,7 @@ void open_memory(lua_State* L, State& state) {
                       {"fail_allocation", entry<inject_failure>},
                       {"allocation_failed", entry<failure_happened>},
                       {"limit_allocation", entry<limit_requests>},
+                      {"cancel_after", entry<cancel_after>},
                       {"allocations", entry<allocations>}});
   lua_setfield(L, -2, "testing");
 }

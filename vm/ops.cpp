@@ -11,7 +11,7 @@
 namespace pg::vm {
 namespace {
 
-// One binding an op for the life of the process; rows never change.
+// One binding per op. They are never freed, since rows never change.
 const std::vector<OpBinding>& bindings() {
   static const auto* all = [] {
     auto* list = new std::vector<OpBinding>;
@@ -30,8 +30,8 @@ const OpBinding& binding_of(const OpDef& op) {
 
 bool any_op(const OpDef&) { return true; }
 
-// Upvalue 2: the binding of an op that `fits` the function. A script can have put another value there, even that of
-// another function of ours.
+// Upvalue 2 is the binding of the op, which must satisfy `fits`. A script may have replaced it, even by the binding of
+// another of our functions.
 template <bool (*fits)(const OpDef&) = any_op>
 const OpBinding& upvalue_binding(lua_State* L) {
   static const OpBinding* const first = bindings().data();
@@ -56,13 +56,13 @@ int push_outputs(lua_State* L, State& state, const OpDef& op, Values& out) {
   return 1;
 }
 
-// Applies an op; when memory is short, once more after a full collection, since tensors nobody uses any more may still
-// wait for the collector. A collector that the host stopped stays stopped.
+// Applies an op. If memory runs out it tries again after a full collection, which may free unreachable tensors. A
+// collector that the host has stopped stays stopped.
 Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
   try {
     return apply(state.ctx, op, inputs, attrs);
   } catch (const OutOfMemory&) {
-    if (allocation_failed()) throw;  // a test asked for the failure
+    if (allocation_failed()) throw;  // a test requested the failure
   }
   state.collect_garbage(L);
   return apply(state.ctx, op, inputs, attrs);
@@ -77,10 +77,10 @@ int call_op(lua_State* L, State& state) {
   return push_outputs(L, state, *binding.op, out);
 }
 
-// What is read as x[…] refuses in-place changes.
+// Whether the results refuse in-place changes, as those of x[…] do.
 bool is_read(const OpDef& op) { return op.has(kIndexing); }
 
-// Of the box on top of the stack.
+// Marks the box on top of the stack as the result of an indexing read.
 void mark_read(lua_State* L, State& state, const Value& whole) {
   Box& box = *to_box(L, state, -1);
   box.read_only = true;
@@ -110,7 +110,7 @@ Value operand(lua_State* L, State& state, int i, const OpDef& op) {
 
 bool is_operator(const OpDef& op) { return op.inputs.size() == 2 && op.attrs.empty() && op.has(kPointwise); }
 
-// The operators: two operands, no attributes.
+// Calls an operator: two operands, no attributes.
 int call_operator(lua_State* L, State& state) {
   const OpDef& op = *upvalue_binding<is_operator>(L).op;
   state.update_modes();
@@ -152,7 +152,7 @@ bool gives_one_array(const OpDef& op) {
          !op.has(kFunctionOnly) && !op.inputs.empty() && op.inputs[0].arity == Arity::kOne;
 }
 
-// x:op_(…): the first input's box takes the result.
+// x:op_(…) stores the result in the first input's box.
 int call_in_place(lua_State* L, State& state) {
   const OpBinding& binding = upvalue_binding<gives_one_array>(L);
   const OpDef& op = *binding.op;
@@ -168,7 +168,7 @@ int call_in_place(lua_State* L, State& state) {
   const bool shared = holds_box(L, state, box);
   call.inputs[0] = Value();
   Lent lent(box, call.inputs[0], name);
-  if (shared)  // x:add_(x): the other uses keep what they have read
+  if (shared)  // x:add_(x): the other inputs share the value, which is no longer unique
     for (size_t i = 1; i < call.inputs.size(); ++i)
       if (call.inputs[i].is_array() && !call.inputs[i].defined()) call.inputs[i] = call.inputs[0];
   Values out = apply(state.ctx, op, call.inputs, call.attrs);
@@ -178,7 +178,7 @@ int call_in_place(lua_State* L, State& state) {
   return 1;
 }
 
-// The boxes of the tables that pg.op_(…) rewrites, in the order of the outputs; each at most once.
+// The boxes in the lists that pg.op_(…) rewrites, in the order of the outputs. Throws if one appears twice.
 std::vector<Box*> rewritten_boxes(lua_State* L, State& state, const OpDef& op, const char* name) {
   std::vector<Box*> boxes;
   for (int definition : op.in_place) {
@@ -201,7 +201,7 @@ std::vector<Box*> rewritten_boxes(lua_State* L, State& state, const OpDef& op, c
   return boxes;
 }
 
-// pg.op_(…) of an op over lists (see OpDef::in_place): the boxes of the rewritten lists take the results.
+// pg.op_(…) of an op over lists (see OpDef::in_place) stores the results in the boxes of the rewritten lists.
 bool rewrites_lists(const OpDef& op) { return !op.in_place.empty(); }
 
 int call_lists_in_place(lua_State* L, State& state) {
@@ -226,7 +226,7 @@ int call_lists_in_place(lua_State* L, State& state) {
   return 0;
 }
 
-// Errors of the op name what the script called: `add_`, not `add`.
+// Errors of the op show the name that the script called: `add_`, not `add`.
 template <int (*call)(lua_State*, State&)>
 int named_in_place(lua_State* L, State& state) {
   const std::string name = std::string(upvalue_binding(L).op->name) + "_";
@@ -243,7 +243,7 @@ void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) 
 
 int refuse_order(lua_State*, State&) {
   throw Error(
-      "tensors cannot be compared with < or <=, which answer one boolean; use x:lt(y), x:le(y), x:gt(y), x:ge(y) for a "
+      "tensors cannot be compared with < or <=, which return one boolean; use x:lt(y), x:le(y), x:gt(y), x:ge(y) for a "
       "tensor of booleans");
 }
 
@@ -258,6 +258,7 @@ void open_ops(lua_State* L, State& state) {
   lua_newtable(L);  // core.ops
   lua_newtable(L);  // core.tensor_methods
   for (const OpDef* op : registry().ops()) {
+    if (op->has(kBodies)) continue;  // see vm/control.cpp
     if (!is_public(*op)) {
       push_closure(L, state, *op, entry<call_op>);
       lua_setfield(L, -3, (std::string("_") + op->name).c_str());

@@ -1,4 +1,4 @@
-// Parameters and generators: boxes that may have no value yet, with fields of their own.
+// Parameters (boxes with Lua fields that may have no value yet) and generators.
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -29,7 +29,8 @@ int has_value(lua_State* L, State& state) {
   return 1;
 }
 
-// bind(x, y): x takes y's value, of any type; a leaf stays one, with a fresh zero gradient when the type changes.
+// bind(x, y) gives x the value of y, of any type. A leaf stays a leaf; if its type changes it gets a new gradient of
+// zeros.
 int bind(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "bind", "x");
   if (state.trace && box.get().defined()) state.trace->touch(L, box, 1);
@@ -50,13 +51,13 @@ int bind(lua_State* L, State& state) {
   return 1;
 }
 
-// unbind(x): x has no value, as before its first bind.
+// unbind(x) removes the value of x.
 int unbind(lua_State* L, State& state) {
   set_value(check_box(L, state, 1, "unbind", "x"), Value());
   return 0;
 }
 
-// Emptied, not destroyed: other finalizers may still reach it.
+// Releases the generator but does not destroy the handle, since other finalizers may still reach it.
 int collect_generator(lua_State* L) {
   void* data = lua_touserdata(L, 1);
   if (data && lua_objlen(L, 1) == sizeof(Ref<Generator>)) *static_cast<Ref<Generator>*>(data) = {};
@@ -74,7 +75,7 @@ void push_generator(lua_State* L, Ref<Generator> g) {
   lua_setmetatable(L, -2);
 }
 
-// Generator(seed): a stream of random numbers of its own.
+// Generator(seed) → a new stream of random numbers.
 int new_generator(lua_State* L, State& state) {
   push_generator(L, Ref<Generator>(new Generator(lua_isnoneornil(L, 1) ? 0 : check_seed(L, state, 1, "Generator"))));
   return 1;
@@ -91,11 +92,11 @@ Generator& check_generator(lua_State* L, State& state, int i) {
   bad_argument("Generator", "generator", "a Generator", describe(L, state, i));
 }
 
-// random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick). A seed that no Lua
-// number holds, as in the body of a loop, is a string.
+// random_state(generator or nil) → seed, tick; set_random_state(generator or nil, seed, tick). A seed that a Lua number
+// cannot represent, as in the body of a loop, is a string.
 int random_state(lua_State* L, State& state) {
   const RandomKey key = check_generator(L, state, 1).state();
-  const int64_t seed = int64_t(key.seed);  // negative seeds come back as they were given
+  const int64_t seed = int64_t(key.seed);  // as a signed number, so that negative seeds are returned unchanged
   if (std::abs(double(seed)) <= 9007199254740992.0)
     lua_pushnumber(L, double(seed));
   else

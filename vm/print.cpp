@@ -1,9 +1,10 @@
-// tostring(x): the elements in aligned columns, with … for what is left out, and the type as a footer.
+// tostring(x): the elements in aligned columns, with … for omitted ones, and the type as a footer.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <vector>
 
+#include "tensor/device_table.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"
@@ -11,11 +12,11 @@
 namespace pg::vm {
 namespace {
 
-constexpr int64_t kWhole = 1000;  // tensors of at most so many elements are printed whole
-constexpr int64_t kEdge = 3;      // else so many at both ends of each long dim
-constexpr size_t kWidth = 80;     // of a line
+constexpr int64_t kWhole = 1000;  // a tensor with at most this number of elements is printed whole
+constexpr int64_t kEdge = 3;      // otherwise the number of elements shown at both ends of each long dim
+constexpr size_t kWidth = 80;     // the width of a line
 constexpr int kDecimals = 4;
-constexpr const char* kGap = "…";  // stands for what is left out
+constexpr const char* kGap = "…";  // for omitted elements
 
 // The indices of one dim that are printed; -1 marks the gap.
 std::vector<int64_t> shown_indices(int64_t size, int64_t edge) {
@@ -30,14 +31,14 @@ std::vector<int64_t> shown_indices(int64_t size, int64_t edge) {
   return indices;
 }
 
-// How many elements of a shape are shown with so many at each edge.
+// The number of elements of a shape that are shown with this edge.
 int64_t shown_count(const Dims& shape, int64_t edge) {
   int64_t count = 1;
   for (const int64_t size : shape) count *= std::min(size, 2 * edge);
   return count;
 }
 
-// 0: everything; many dims get shorter edges.
+// The edge for a shape: 0 shows everything; shapes with many dims have shorter edges.
 int64_t edge_for(const Dims& shape) {
   if (numel(shape) <= kWhole) return 0;
   int64_t edge = kEdge;
@@ -54,7 +55,7 @@ class Elements {
     copy_out(copy_.data(), array.data(), copy_.size());
   }
 
-  // The element `offset` elements after the first, copied to `to`.
+  // Copies the element at `offset`, counted in elements from the first, to `to`.
   void read(int64_t offset, void* to) const {
     const char* from = static_cast<const char*>(array_.data()) + offset * size_;
     if (!copy_.empty())
@@ -66,10 +67,7 @@ class Elements {
   }
 
  private:
-  void copy_out(void* to, const void* from, size_t bytes) const {
-    const Device device = array_.type.device;
-    device_table(device).copy_out(device.index, to, from, bytes);
-  }
+  void copy_out(void* to, const void* from, size_t bytes) const { download(array_.type.device, to, from, bytes); }
 
   const Array& array_;
   int size_;
@@ -90,7 +88,7 @@ std::string scientific(double v) {
 
 std::string special(double v) { return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"; }
 
-// How many decimals a number needs, up to kDecimals.
+// The number of decimals that a number needs, up to kDecimals.
 int decimals_of(double v) {
   const std::string text = fixed(v, kDecimals);
   int decimals = kDecimals;
@@ -98,7 +96,8 @@ int decimals_of(double v) {
   return decimals;
 }
 
-// One form for all numbers: fixed with the decimals they need, or scientific where that would hide some of them.
+// Formats all numbers in one form: fixed with the decimals that they need, or scientific if fixed would hide some
+// numbers.
 void format_floats(const std::vector<double>& numbers, std::vector<std::string>& out) {
   double least = INFINITY, most = 0;
   bool whole = true;
@@ -135,7 +134,7 @@ class Printer {
   }
 
  private:
-  // Reads what will be shown, in order.
+  // Reads the elements that will be shown, in order.
   void gather(const Elements& elements, int dim, int64_t offset) {
     if (dim < array_.type.shape.size()) {
       for (const int64_t i : indices_[size_t(dim)])
@@ -177,7 +176,7 @@ class Printer {
     }
   }
 
-  // The innermost dim, over several lines when it is long.
+  // Writes the innermost dim, on several lines if it is long.
   void write_row(int dim) {
     const size_t indent = size_t(dim) + 1;
     const size_t closing = indent + 1;  // the brackets after the last element and a comma
@@ -202,7 +201,7 @@ class Printer {
 
   const Array& array_;
   const DType dtype_;
-  std::vector<std::vector<int64_t>> indices_;  // shown, by dim
+  std::vector<std::vector<int64_t>> indices_;  // the shown indices, by dim
   std::vector<double> numbers_;
   std::vector<std::string> cells_;
   size_t width_ = 0, next_ = 0;

@@ -1,4 +1,4 @@
-// core.run: a program on the tensors of a call, with what it reads and writes besides its inputs.
+// core.run: runs a program on the tensors of a call, checks the state that it depends on, and writes back.
 #include <algorithm>
 
 #include "tensor/buffer.h"
@@ -28,8 +28,8 @@ TapeNode* leaf_of(Box& box) {
   return node && node->leaf ? node : nullptr;
 }
 
-// The values of the boxes while a program runs. Those it rewrites are lent, so that their memory can be written in
-// place; they come back when the run fails.
+// The values of the boxes while a program runs. Values that the program rewrites are moved out of their boxes, so that
+// their memory can be written in place. If the run fails they are moved back.
 class Lease {
  public:
   Lease(const Call& call, std::span<Box* const> boxes, bool donate) : call_(call), boxes_(boxes), donate_(donate) {
@@ -57,7 +57,7 @@ class Lease {
       if (w.box == call_.input_boxes[i] && w.gradient == bool(call_.input_gradients[i])) return true;
     return false;
   }
-  // The box keeps its history, so that a leaf stays one; the array moves.
+  // Moves the arrays out. The boxes keep their history, so that leaves stay leaves.
   void lend() {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!is_written(i)) continue;
@@ -107,7 +107,7 @@ std::string unmet_state(const Call& call, State& state, std::span<Box* const> bo
   return "";
 }
 
-// Refuses what may not be written, as the script's own call does, before anything is.
+// Throws if a target cannot be written, as the script's own in-place call would, before anything is written.
 void check_targets(const Call& call, std::span<Box* const> boxes) {
   for (const auto& w : call.writes)
     if (!w.gradient) check_writable(*boxes[size_t(w.box)], w.op.c_str());
@@ -135,7 +135,7 @@ void write_back(const Call& call, std::span<Box* const> boxes, Values& out) {
   for (const auto& f : call.fresh) leaf_of(*boxes[size_t(f.box)])->fresh = f.after;
 }
 
-// Names the coroutine that taps call back into, for the extent of a run.
+// Sets the coroutine in which x:tap calls its function, during a run.
 class Running {
  public:
   Running(State& state, lua_State* L) : state_(state), saved_(std::exchange(state.running, L)) {}
@@ -159,7 +159,7 @@ Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
   return out;
 }
 
-// run(program, tensors…) → results; or nil and the reason why the script has to be traced again.
+// run(program, tensors…) → results, or nil and the reason why the script has to be traced again.
 int run_program(lua_State* L, State& state) {
   if (state.trace) return replay_program(L, state);
   state.update_modes();
@@ -183,7 +183,7 @@ int run_program(lua_State* L, State& state) {
   } catch (const Refused& e) {
     return refuse(L, e.what());
   } catch (const OutOfMemory&) {
-    if (allocation_failed()) throw;  // a test asked for the failure
+    if (allocation_failed()) throw;  // a test requested the failure
     state.collect_garbage(L);
     out = run_call(state, call, boxes);
   }
@@ -194,7 +194,8 @@ int run_program(lua_State* L, State& state) {
   return int(results.size());
 }
 
-// program:graph() → the text of the trace; program:graph("optimized") of what the last run ran.
+// program:graph() → the text of the trace. program:graph("optimized") → the text of the graph that the last run
+// executed.
 int program_text(lua_State* L, State&) {
   const Program& program = *check_program(L, 1).program;
   lua_pushstring(L, to_string(lua_isnoneornil(L, 2) ? program.trace() : program.optimized()).c_str());
@@ -206,7 +207,7 @@ int program_dot(lua_State* L, State&) {
   return 1;
 }
 
-// program:info() → specializations, bytes of arenas
+// program:info() → the number of specializations, the bytes of arenas
 int program_info(lua_State* L, State&) {
   const Program& program = *check_program(L, 1).program;
   lua_pushnumber(L, double(program.specializations()));

@@ -1,4 +1,4 @@
-// TraceSession: what a trace knows of the boxes that it meets, and what the script reads of types.
+// TraceSession: captures of boxes by a trace, and guards on types that the script reads.
 #include "vm/trace.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ int32_t TraceSession::owner_of(TapeNode* leaf) const {
   return -1;
 }
 
-// Whether the box is one that a lasting session knows; it holds its symbol again then.
+// If a lasting session has captured the box, gives it its symbol again and returns true.
 bool TraceSession::wake(Box& box) {
   Captured* c = lasting_ ? find(box) : nullptr;
   if (!c || !(box.get().type() == c->before.type())) return false;
@@ -67,7 +67,7 @@ void TraceSession::capture(lua_State* L, Box& box, int i) {
     for (const auto& [cell, place] : cells_)
       if (cell == box.cell.get()) return;
   }
-  if (box.serial >= first_box_ && !box.cell) return;  // made inside of what does not change: a constant
+  if (box.serial >= first_box_ && !box.cell) return;  // made inside of the trace from constants only
   if (!value.array().buffer) throw Error("a traced tensor is used after its trace");
   if (lasting_) awake_.push_back(int32_t(captured.size()));
   Captured& c = captured.emplace_back();
@@ -84,7 +84,7 @@ void TraceSession::capture(lua_State* L, Box& box, int i) {
     link_leaf(symbol, node);
     symbol.link(node, 0);
   } else if (node) {
-    Ref<TapeNode> history(new TapeNode);  // where a walk ends: backward cannot go on outside of the trace
+    Ref<TapeNode> history(new TapeNode);  // a walk of backward ends here, since it cannot leave the trace
     history->leaf = true;
     symbol.link(history.get(), 0);
   }
@@ -173,7 +173,7 @@ int32_t TraceSession::output(lua_State* L, int i) {
   if (found == cells_.end()) {
     records |= !recording_ && owns(box->get()) && box->get().has_node();
     graph.outputs.push_back(operand_of(box->get()));
-  } else {  // a gradient, which has its own value back by now
+  } else {  // a gradient, whose value has been restored already
     const Captured& c = captured[size_t(found->second)];
     graph.outputs.push_back(c.output >= 0 ? graph.outputs[size_t(c.output)] : operand_of(c.symbol));
   }
@@ -230,8 +230,8 @@ void note_shape(State& state, const Value& v) {
 void push_value_read(lua_State* L, State& state) {
   push_error(
       L, fmt::format("{}: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use "
-                     "pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice by "
-                     "element, pg.print to look; or run without hybridize",
+                     "pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice per "
+                     "element, pg.print to see the value; or run without hybridize",
                      called_name(L))
              .c_str());
   if (state.trace && state.trace->failed.empty()) state.trace->failed = lua_tostring(L, -1);

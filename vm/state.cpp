@@ -14,10 +14,10 @@ namespace pg::vm {
 namespace {
 
 const RegistryKey kState;
-const RegistryKey kReferences;  // with integer keys only, and dense, so that it never moves any
+const RegistryKey kReferences;  // a table with dense integer keys only
 
-constexpr int64_t kStepBytes = int64_t(1) << 20;  // a collector step at most once a megabyte
-// A full cycle at least once so many bytes: few, so that temporaries stay in the caches, but more where the Lua heap is
+constexpr int64_t kStepBytes = int64_t(1) << 20;  // at most one collector step per megabyte
+// The bytes allocated between two full cycles: few, so that temporaries stay in the caches, but more if the Lua heap is
 // large and a cycle costs more.
 constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) << 20;
 constexpr size_t kManySuspects = 32;
@@ -63,15 +63,15 @@ void remove_live(const void* state) {
 
 const RegistryKey kInterpreter;
 
-// What the interpreter of traces tells of the innermost frame of a script that it keeps: file, line, and what the
-// function that C runs was called by.
+// The position of the innermost script frame of the interpreter of traces, and the name by which the running C function
+// was called.
 struct Interpreted {
   std::string file, name;
   int line = 0;
 };
 
 bool find_interpreted(lua_State* L, Interpreted* out) {
-  static thread_local bool asking = false;  // an error inside asks for its position too
+  static thread_local bool asking = false;  // prevents recursion: an error inside asks for a position too
   const int top = lua_gettop(L);
   if (asking || !lua_checkstack(L, 20)) return false;
   asking = true;
@@ -90,7 +90,7 @@ bool find_interpreted(lua_State* L, Interpreted* out) {
 
 bool is_interpreter(const lua_Debug& frame) { return !std::strncmp(frame.source, "@stdlib/hybrid/", 15); }
 
-// The innermost frame of a script; false where there is none.
+// Finds the innermost frame of a script. Returns false if there is none.
 bool find_script(lua_State* L, lua_Debug* frame) {
   for (int level = 0; lua_getstack(L, level, frame); ++level) {
     lua_getinfo(L, "Sl", frame);
@@ -184,7 +184,7 @@ State& find_state(lua_State* L) {
   lua_pop(L, 1);
   for (const RegistryKey* key : {&kReferences, &kTracked, &kViews}) {
     key->push(L);
-    const bool is_there = lua_istable(L, -1);  // a script took our state out of the registry
+    const bool is_there = lua_istable(L, -1);  // true if a script removed only our state from the registry
     lua_pop(L, 1);
     if (is_there) continue;
     push_weak_table(L, key == &kReferences ? "" : "v");
@@ -195,13 +195,13 @@ State& find_state(lua_State* L) {
   lua_pushcfunction(L, collect_state);
   lua_setfield(L, -2, "__gc");
   State* state = new (memory) State;
-  lua_setmetatable(L, -2);  // from here on a failure closes the state
+  lua_setmetatable(L, -2);  // from here on the finalizer closes the state, also after an error
   add_live(state);
   kState.set(L);
   return *state;
 }
 
-// Leaves nothing that needs a destructor: the memory itself belongs to Lua and lasts longer than every finalizer.
+// Destroys everything that the State owns. Its memory belongs to Lua and is freed after all finalizers have run.
 void State::close() {
   closed = true;
   remove_live(this);
@@ -244,7 +244,7 @@ void State::relieve_pressure(lua_State* L) {
   const bool look = rings && walks == 0 && !trace && !loose;
   if (collecting || (!gc_stress && pending_bytes < kStepBytes && !look)) return;
   const ScopedFlag recording(ctx.recording, ctx.recording),
-      training(ctx.training, ctx.training);  // finalizers may call us
+      training(ctx.training, ctx.training);  // restored at the end, since finalizers may call us
   const int64_t bytes = std::exchange(pending_bytes, 0);
   if (gc_stress && !look) return void(lua_gc(L, LUA_GCCOLLECT, 0));
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
@@ -257,7 +257,7 @@ void State::relieve_pressure(lua_State* L) {
     lua_gc(L, LUA_GCCOLLECT, 0);
   else if (lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20))))
     pending_bytes -=
-        std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: rest
+        std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: pause
   collecting = false;
 }
 

@@ -1,4 +1,4 @@
-// State: what perigee keeps a Lua state. Found through the first upvalue of every C function of ours.
+// State: the data of perigee in one Lua state. The first upvalue of each of our C functions points to it.
 #pragma once
 #include <atomic>
 #include <lua.hpp>
@@ -16,7 +16,7 @@ namespace pg::vm {
 struct Box;
 class TraceSession;
 
-// A recording scope opened by pg.record and the like. It holds while the coroutine that opened it is not suspended.
+// A scope opened by pg.record and the like. It is active while the coroutine that opened it is not suspended.
 struct ModeScope {
   lua_State* owner;
   bool recording, training;
@@ -26,25 +26,26 @@ struct ModeScope {
 
 class State;
 
-// A place in Lua's registry. Its key is an address: LuaJIT may lose integer keys of a table that grows and finds no
-// memory.
+// A place in Lua's registry. Its key is an address, because LuaJIT may lose integer keys of a table that fails to grow.
 class RegistryKey {
  public:
   void push(lua_State* L) const;        // the value, or nil
-  void push_table(lua_State* L) const;  // throws where a script took the table out
-  void set(lua_State* L) const;         // to the value that it pops
+  void push_table(lua_State* L) const;  // throws if a script has removed the table
+  void set(lua_State* L) const;         // sets it to a value, which it pops
 
  private:
   char address_ = 0;
 };
 
 inline constexpr RegistryKey kTensorMetatable, kGeneratorMetatable;
-inline constexpr RegistryKey kTracked;  // the tensors with a hosted history, by their address; weak
-inline constexpr RegistryKey kViews;    // the boxes of State::views by their slot; weak
-inline constexpr RegistryKey kLoose;    // while collect_cycles runs, the functions by their place; weak
+inline constexpr RegistryKey kTracked;  // weak table: tensors with a hosted history, by address
+inline constexpr RegistryKey kViews;    // weak table: boxes of State::views, by slot
+inline constexpr RegistryKey kLoose;    // weak table: while collect_cycles runs, functions by place
 
-// A value that Lua keeps for C++. It is given back at the next entry into the binding, because what holds it may die
-// inside __gc, where Lua may not be called. Room to note that is made beforehand, so that the destructor cannot fail.
+// A reference from C++ to a Lua value. It is released at the next entry into the binding, because its owner may be
+// destroyed inside
+// __gc, where Lua must not be called. The constructor reserves the memory to record that, so that the destructor cannot
+// fail.
 class Reference {
  public:
   Reference() = default;
@@ -59,154 +60,155 @@ class Reference {
 
   explicit operator bool() const { return index_ != LUA_NOREF; }
   void push(lua_State* L) const;
-  void give_back(lua_State* L);  // now
+  void give_back(lua_State* L);  // releases the value now
 
  private:
   State* state_ = nullptr;
   int index_ = LUA_NOREF;
 };
 
-// Boxes made inside a pg.scope call, while the coroutine that made the call is not suspended.
+// The boxes made inside a pg.scope call, while the coroutine that made the call is not suspended.
 struct BoxScope {
   uint64_t id;
   lua_State* owner;
-  Reference boxes;  // a weak table: LuaJIT drops the finalizer of a box for which its stack cannot grow
-  int count = 0;    // that have entered
+  Reference boxes;  // a weak table, since LuaJIT may skip the finalizer of a box if its stack cannot grow
+  int count = 0;    // the number of boxes that have entered
 };
 
-// A place among the views of a buffer. C++ keeps no pointer to a box, because its finalizer may be dropped.
+// A place among the views of a buffer. C++ holds no pointers to boxes, because LuaJIT may skip their finalizers.
 struct ViewSlot {
   const Buffer* of;
   size_t place;
 };
 
-// A backward function of a script, of one entry of the tape. The registry holds it, but where only tensors that it
-// reaches itself lead to it: see collect_cycles.
+// A backward function of a script, belonging to one tape entry. The registry holds it, except while collect_cycles runs
+// and only tensors that it reaches itself lead to it.
 struct HostedFunction {
   Reference reference;
   TapeNode* node = nullptr;
-  size_t place = 0;  // in State::hosted
+  size_t place = 0;  // index in State::hosted
 };
 
 class State {
  public:
   Context ctx;
-  const void *tensor_metatable = nullptr, *generator_metatable = nullptr;  // identities
-  int tensor_metatable_ref = LUA_NOREF;  // where the registry has it too, for speed, as long as LuaJIT does not lose it
+  const void *tensor_metatable = nullptr, *generator_metatable = nullptr;  // for comparisons of identity
+  int tensor_metatable_ref = LUA_NOREF;  // a second, faster reference to it in the registry, which LuaJIT may lose
   std::vector<ModeScope> modes;
   std::vector<BoxScope> scopes;
   uint64_t next_scope = 1;
   uint64_t next_token = 1;
-  uint64_t recording_token = 0, training_token = 0;  // the scopes that the flags in force come from; 0: none
-  TraceSession* trace = nullptr;                     // the function that is being traced
-  TraceSession* symbols = nullptr;                   // the graph that symbols outside of traces stand in
-  TraceSession* paused_trace = nullptr;  // the trace while core.untraced runs: types of its tensors can be read
-  uint64_t next_stamp = 1;               // of runs of programs
-  const char* written = nullptr;         // what the script called the op that runs, where that is not its name
-  lua_State* running = nullptr;          // where callbacks from backward run
-  int walks = 0;                         // backward calls that are under way
-  std::vector<int> dead_references;      // to give back at the next entry; room for all that live
-  size_t references = 0;                 // that live or are dead
-  std::vector<HostedFunction*> hosted;   // all that there are
-  size_t next_hosted = 64,
-         hosted_bytes = 0;      // how many make collect_cycles run; what their entries kept since the last time
-  bool loose = false;           // collect_cycles runs: weak tables hold the functions
-  uint64_t next_box = 1;        // serial number of the next box
-  uint64_t recompute_from = 0;  // boxes below it keep their value (checkpoint runs again); 0: off
-  std::unordered_map<const Buffer*, std::vector<uint32_t>> views;  // by slot, counted from 1; see note_view
+  uint64_t recording_token = 0, training_token = 0;  // the scopes that set the current flags; 0: none
+  TraceSession* trace = nullptr;                     // the trace in progress
+  TraceSession* symbols = nullptr;                   // the graph of the symbols outside of traces
+  TraceSession* paused_trace = nullptr;  // the trace while core.untraced runs, where types of its tensors can be read
+  uint64_t next_stamp = 1;               // the stamp of the next run of a program
+  const char* written = nullptr;         // the script's name of the running op, if it differs from the op's name
+  lua_State* running = nullptr;          // the coroutine in which callbacks from backward run
+  int walks = 0;                         // the number of running backward calls
+  std::vector<int> dead_references;      // to release at the next entry; its capacity covers all references
+  size_t references = 0;                 // live and dead references
+  std::vector<HostedFunction*> hosted;   // all hosted functions
+  size_t next_hosted = 64,               // collect_cycles runs at this number of hosted functions
+      hosted_bytes = 0;                  // bytes that new tape entries of hosted functions have kept since its last run
+  bool loose = false;                    // collect_cycles runs, and weak tables hold the functions
+  uint64_t next_box = 1;                 // serial number of the next box
+  uint64_t recompute_from = 0;  // while pg.checkpoint recomputes, boxes with lower serials keep their value; 0: off
+  std::unordered_map<const Buffer*, std::vector<uint32_t>> views;  // slots of views, counted from 1; see note_view
   std::vector<ViewSlot> view_slots;
-  std::vector<uint32_t> free_view_slots;  // room for all
+  std::vector<uint32_t> free_view_slots;  // its capacity covers all slots
   bool gc_stress = false;
-  Device default_device;  // of what scripts make without saying where; only tests set it
+  Device default_device;  // of tensors that scripts make without naming a device; only tests set it
   bool collecting = false;
 
-  int64_t live_bytes = 0;     // held by boxes of this state
-  int64_t pending_bytes = 0;  // allocated since the collector's last step; negative while it rests
+  int64_t live_bytes = 0;     // bytes held by boxes of this state
+  int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due
   int64_t tensors = 0;
 
-  // The Lua state is closing: finalizers of the host's may still call us, and find nothing to work with.
+  // Whether the Lua state is closing. Finalizers of the host may still call us then, and must not use this State.
   bool closed = false;
   void close();
 
-  // The flags in force for the running coroutine; called at each entry that applies ops.
+  // Sets the flags of ctx for the running coroutine. Called at each entry that applies ops.
   void update_modes();
 
   void adopt(HostedFunction& function, TapeNode& node);
   void disown(HostedFunction& function);
 
-  // Notes the tensor on top of the stack, whose history runs through backward functions of the script.
+  // Tracks the tensor on top of the stack, whose history contains backward functions of the script.
   void track(lua_State* L, Box& box);
 
-  // A full collection that frees rings too, which neither counts nor Lua's collector see: tensor, history, backward
-  // function, tensor; and leaf, gradient, history, leaf. See vm/cycles.cpp.
+  // Runs a full collection that also frees cycles through both C++ and Lua, which neither reference counts nor Lua's
+  // collector detect: tensor, history, backward function, tensor; and leaf, gradient, history, leaf. See vm/cycles.cpp.
   void collect_cycles(lua_State* L);
 
-  // The same, and leaves a stopped collector stopped; then cached memory goes back too.
+  // The same, but a stopped collector stays stopped, and cached memory is released too.
   void collect_garbage(lua_State* L);
 
-  // Runs collector steps paced by the bytes that new boxes hold. Called at the binding boundary only.
+  // Runs collector steps in proportion to the bytes of new boxes. Called at the binding boundary only.
   void relieve_pressure(lua_State* L);
 };
 
-// The states that are open, so that a pointer can be told to be one without reading what it points to.
+// The open states. A pointer can be checked against them without dereferencing it.
 struct LiveStates {
   static constexpr size_t kRows = 256, kWide = 4;
   std::atomic<const void*> rows[kRows][kWide];
   static size_t row_of(const void* p) { return (reinterpret_cast<uintptr_t>(p) >> 6) % kRows; }
 };
 extern LiveStates live_states;
-bool is_live_slow(const void* p);  // the rest of a row, and what found no place in it
+bool is_live_slow(const void* p);  // searches the rest of the row and the overflow list
 inline bool is_live(const void* p) {
   return live_states.rows[LiveStates::row_of(p)][0].load(std::memory_order_relaxed) == p || is_live_slow(p);
 }
 
-// The state of a C closure of ours; null where debug.setupvalue put something else there, or the state is closed.
+// The state of the running C closure. Null if debug.setupvalue replaced the pointer or the state is closed.
 inline State* state_of(lua_State* L) {
   void* const p = lua_touserdata(L, lua_upvalueindex(1));
   return p && is_live(p) ? static_cast<State*>(p) : nullptr;
 }
-// Sets the function on top of the stack as the one that tells the position of interpreted code; see
+// Sets the function on top of the stack as the one that returns the position of interpreted code; see
 // introspect.set_interpreter.
 void set_interpreter(lua_State* L);
 
 int refuse_upvalue(lua_State* L);  // raises a Lua error
 
-// Makes room for n values on Lua's stack or raises an error; luaL_checkstack of newer LuaJITs takes a lack of memory
-// for an overflow.
+// Makes room for n values on Lua's stack or raises an error. luaL_checkstack of newer LuaJITs reports a lack of memory
+// as an overflow.
 inline void need_stack(lua_State* L, int n, const char* what) {
   if (!lua_checkstack(L, n)) luaL_error(L, "stack overflow (%s), or not enough memory", what);
 }
 
-// Upvalue i of a C closure of ours, as an index. Throws where it is no table any more.
+// The stack index of upvalue i of the running C closure. Throws if the upvalue is no longer a table.
 inline int table_upvalue(lua_State* L, int i) {
   if (!lua_istable(L, lua_upvalueindex(i))) throw Error("perigee: an upvalue of this function was replaced");
   return lua_upvalueindex(i);
 }
 
-// Pushes a table that does not keep its values ("v") or keys ("k") alive.
+// Pushes a table with weak values ("v") or keys ("k").
 void push_weak_table(lua_State* L, const char* mode);
 
-// The state of any function, through the registry; creates it on first use.
+// The State of a Lua state, found through the registry. Makes it at the first use.
 State& find_state(lua_State* L);
 
-// "file:line" of the innermost script function (not of the stdlib), or "".
+// "file:line" of the innermost function of a script, not of the stdlib, or "".
 std::string script_position(lua_State* L);
 
-// Pushes `file:line: text`; takes no memory but Lua's.
+// Pushes `file:line: text`. Allocates from Lua only.
 void push_error(lua_State* L, const char* text);
 
-// What the C function that is running was called by.
+// The name by which the running C function was called.
 std::string called_name(lua_State* L);
 
-// Pushes the error of a function that read the value of a traced tensor. The trace has failed, whoever catches it.
+// Pushes the error of a function that read the value of a traced tensor. The trace fails even if the script catches the
+// error.
 void push_value_read(lua_State* L, State& state);
 
 using Function = int (*)(lua_State* L, State& state);
 
-// Calls f; where an argument is a symbol of pg.symbol, as part of its graph. See vm/symbols.cpp.
+// Calls f. If an argument is a symbol of pg.symbol, its ops become part of the symbol's graph. See vm/symbols.cpp.
 int call_with_symbols(lua_State* L, State& state, Function f);
 
-// Wraps a function that may throw: the exception ends before the Lua error starts, so no destructor is skipped.
+// Wraps a function that may throw. The exception is caught before the Lua error is raised, so no destructor is skipped.
 template <Function F>
 int entry(lua_State* L) {
   State* const found = state_of(L);
@@ -226,7 +228,7 @@ int entry(lua_State* L) {
   return lua_error(L);
 }
 
-// What f() returns; its errors, and those of the ops that it traces when they run, name what the script wrote.
+// Returns f(). Its errors, and those of the ops that it traces when they run later, show the name that the script used.
 template <class F>
 int run_as(State& state, const char* name, F&& f) {
   struct Scope {
@@ -242,7 +244,7 @@ struct Registration {
   lua_CFunction function;
 };
 
-// Sets functions with the state as upvalue into the table on top of the stack.
+// Adds functions, with the state as upvalue, to the table on top of the stack.
 void register_functions(lua_State* L, State& state, std::initializer_list<Registration> functions);
 
 }  // namespace pg::vm

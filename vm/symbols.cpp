@@ -1,5 +1,5 @@
-// pg.symbol: symbols outside of any trace. All symbols of a state stand in one graph, which grows with every call that
-// one of them is an argument of; such a call is traced alone. The graph goes when no symbol is left.
+// pg.symbol: symbols outside of traces. All symbols of a state belong to one graph. Every call with a symbol among its
+// arguments adds nodes to it; only that call is traced. The graph is freed when no symbol is left.
 #include "graph/io/model.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -8,14 +8,14 @@
 namespace pg::vm {
 namespace {
 
-const RegistryKey kLive;  // a table with weak keys, the tensors that hold symbols
+const RegistryKey kLive;  // a table with weak keys: the tensors that hold symbols
 
 bool is_symbol(lua_State* L, State& state, int i) {
   Box* box = to_box(L, state, i);
   return box && state.symbols->knows(box->get());
 }
 
-// A symbol at i, or among the elements of a plain list there.
+// Whether the value at i is a symbol or a plain list with a symbol among its elements.
 bool mentions_symbol(lua_State* L, State& state, int i) {
   if (lua_type(L, i) == LUA_TUSERDATA) return is_symbol(L, state, i);
   if (lua_type(L, i) != LUA_TTABLE || !lua_checkstack(L, 4)) return false;
@@ -28,7 +28,7 @@ bool mentions_symbol(lua_State* L, State& state, int i) {
   return found;
 }
 
-// The state as a traced function finds it, for the extent of one call.
+// Makes the session the trace of the state during one call.
 class Active {
  public:
   explicit Active(State& state) : state_(state), session_(*state.symbols), interpreter_(state.ctx.interpreter) {
@@ -49,7 +49,7 @@ class Active {
   Interpreter* interpreter_;
 };
 
-// Remembers the symbols among what a call left on the stack.
+// Adds the symbols among the results of a call to kLive.
 void note_results(lua_State* L, State& state, int count) {
   if (!lua_checkstack(L, 6)) return;
   const int top = lua_gettop(L);
@@ -73,7 +73,7 @@ void note_results(lua_State* L, State& state, int count) {
 
 // new(name, shape, dtype) → a symbol
 int new_symbol(lua_State* L, State& state) {
-  if (state.trace) throw Error("symbol: a trace is under way");
+  if (state.trace) throw Error("symbol: a trace is in progress");
   const std::string name = check_string(L, state, 1, "symbol", "name");
   Type type{check_dtype(L, state, 3, "symbol", "dtype"), {}, {}};
   for (int d = 1, n = int(lua_objlen(L, 2)); d <= n; ++d) {
@@ -84,7 +84,7 @@ int new_symbol(lua_State* L, State& state) {
   checked_numel("symbol", type.shape);
   kLive.push_table(L);
   lua_pushnil(L);
-  if (!lua_next(L, -2)) {  // nothing is left of the graph so far
+  if (!lua_next(L, -2)) {  // no symbol of the old graph is left
     delete std::exchange(state.symbols, nullptr);
     state.symbols = new TraceSession(L, state, true);
   }
@@ -123,7 +123,7 @@ class Cut {
         if (need_[i] && o.is_node()) need_[size_t(o.node)] = true;
   }
 
-  std::vector<int32_t> captured;  // of the session, in the order of the inputs after the arguments
+  std::vector<int32_t> captured;  // indices in the session, in the order of the inputs after the arguments
 
   std::unique_ptr<ProgramCall> call(size_t results) {
     auto call = std::make_unique<ProgramCall>();
@@ -162,9 +162,9 @@ class Cut {
     std::vector<char> known(graph_.nodes.size());
     for (int32_t input : graph_.inputs) {
       if (graph_.nodes[size_t(input)].kind != NodeKind::kInput)
-        throw Error("graph: an input is not a symbol of its own but computed from others");
+        throw Error("graph: an input is not a symbol of pg.symbol but computed from others");
       if (known[size_t(input)]++)
-        throw Error(fmt::format("graph: the input '{}' stands twice", graph_.nodes[size_t(input)].name));
+        throw Error(fmt::format("graph: the input '{}' appears twice", graph_.nodes[size_t(input)].name));
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       if (need_[i] && graph_.nodes[i].kind == NodeKind::kInput && !known[i])
@@ -178,8 +178,8 @@ class Cut {
   std::vector<char> need_;
 };
 
-// program({outputs}, {inputs}) → a program over the inputs and the tensors from outside, those tensors, names of the
-// inputs
+// program({outputs}, {inputs}) → a program over the inputs and the captured tensors, these tensors, and the names of
+// the inputs
 int symbols_program(lua_State* L, State& state) {
   std::vector<Operand> outputs, inputs;
   for (int k = 1, n = int(lua_objlen(L, 1)); k <= n; ++k) outputs.push_back(operand_at(L, state, 1, k, "outputs"));
@@ -211,7 +211,7 @@ int symbols_program(lua_State* L, State& state) {
   return 3;
 }
 
-// A function that takes symbols as such: no part of their graph.
+// Wraps a function whose calls are not part of the graph of its arguments.
 template <Function F>
 int plain(lua_State* L) {
   State* const state = state_of(L);

@@ -1,233 +1,15 @@
-// Tensors made from and turned into Lua values, their fields, and in-place writes of whole tensors.
+// Fields of tensors, comparisons, and in-place writes of whole tensors.
 #include <cmath>
 #include <cstring>
 
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/convert.h"
 #include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
-
-// Nested tables of numbers or booleans → one array.
-class TableReader {
- public:
-  TableReader(lua_State* L, State& state) : L_(L), state_(state) {}
-
-  Value read(int i, std::optional<DType> dtype) {
-    need_stack(L_, 2 * kMaxRank + 4, "tensor");
-    measure(i);
-    dtype_ = dtype.value_or(boolean_ ? DType::kBool : DType::kFloat32);
-    checked_numel("tensor", shape_);
-    Value out = make_array(Type{dtype_, {}, shape_});
-    at_ = static_cast<char*>(out.array().data());
-    fill(i, 0);
-    return out;
-  }
-
- private:
-  void measure(int i) {
-    const int top = lua_gettop(L_);
-    lua_pushvalue(L_, i);
-    while (lua_istable(L_, -1)) {
-      if (shape_.size() == kMaxRank)
-        fail("tensor", "bad argument 'data' (expected at most {} nested tables, got more)", kMaxRank);
-      const int64_t n = int64_t(lua_objlen(L_, -1));
-      shape_.push_back(n);
-      if (n == 0) break;
-      lua_rawgeti(L_, -1, 1);
-    }
-    boolean_ = lua_isboolean(L_, -1);
-    lua_settop(L_, top);
-  }
-
-  void fill(int i, int depth) {
-    if (depth == shape_.size()) return element(i);
-    const int n = int(lua_istable(L_, i) ? lua_objlen(L_, i) : 0);
-    if (!lua_istable(L_, i))
-      bad("a table of " + std::to_string(shape_[depth]) + " at depth " + std::to_string(depth + 1), i);
-    if (n != shape_[depth])
-      fail("tensor", "bad argument 'data' (expected {} elements at depth {} like the first, got {})", shape_[depth],
-           depth + 1, n);
-    int counted = 0;
-    for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) ++counted;
-    if (counted != n)
-      fail("tensor", "bad argument 'data' (expected an array without holes, got a table with holes or other keys)");
-    for (int k = 1; k <= n; ++k) {
-      lua_rawgeti(L_, i, k);
-      fill(lua_gettop(L_), depth + 1);
-      lua_pop(L_, 1);
-    }
-  }
-
-  void element(int i) {
-    double v;
-    if (lua_type(L_, i) != (boolean_ ? LUA_TBOOLEAN : LUA_TNUMBER) &&
-        (lua_isboolean(L_, i) || lua_type(L_, i) == LUA_TNUMBER))
-      bad(boolean_ ? "booleans alone, like the first element" : "numbers alone, like the first element", i);
-    if (lua_type(L_, i) == LUA_TNUMBER)
-      v = lua_tonumber(L_, i);
-    else if (lua_isboolean(L_, i))
-      v = lua_toboolean(L_, i);
-    else
-      bad(shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean", i);
-    if (!is_float(dtype_) && !holds(dtype_, v)) bad(fmt::format("a number that {} can hold", name_of(dtype_)), i);
-    store_number(dtype_, at_, v);
-    at_ += size_of(dtype_);
-  }
-
-  [[noreturn]] void bad(const std::string& expected, int i) {
-    bad_argument("tensor", "data", expected, describe(L_, state_, i));
-  }
-
-  lua_State* L_;
-  State& state_;
-  Dims shape_;
-  DType dtype_ = DType::kFloat32;
-  bool boolean_ = false;
-  char* at_ = nullptr;
-};
-
-struct Placement {
-  std::optional<DType> dtype;
-  Device device;
-};
-
-Placement read_placement(lua_State* L, State& state, int i, const char* op) {
-  Placement p{{}, state.default_device};
-  check_options(L, state, i, op, {"dtype", "device"});
-  if (!lua_istable(L, i)) return p;
-  if (option(L, i, "dtype")) p.dtype = check_dtype(L, state, lua_gettop(L), op, "dtype"), lua_pop(L, 1);
-  if (option(L, i, "device")) p.device = check_device(L, state, lua_gettop(L), op, "device"), lua_pop(L, 1);
-  return p;
-}
-
-// tensor(data, {dtype=, device=}); a tensor gives a copy without history.
-int new_tensor(lua_State* L, State& state) {
-  lua_settop(L, 2);
-  const Placement p = read_placement(L, state, 2, "tensor");
-  Value out;
-  if (to_box(L, state, 1)) {
-    const Value& source = check_value(L, state, 1, "tensor", "data");
-    Value in[1] = {source.detached()};
-    out = apply(state.ctx, op_named<"to">(), in,
-                make_attrs(op_named<"to">(), {{"dtype", p.dtype.value_or(source.dtype())}, {"device", p.device}}))[0];
-    if (out.array_ref() == source.array_ref()) out = to_contiguous(state.ctx, source.detached());
-  } else {
-    out = to_device(state.ctx, TableReader(L, state).read(1, p.dtype), p.device);
-  }
-  push_box(L, state, std::move(out));
-  return 1;
-}
-
-Value host_copy(State& state, const Value& v) {
-  return to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{}));
-}
-
-// The value of the tensor at i, about to be read: an error for a traced one, before anything else is looked at.
-const Value& readable(lua_State* L, State& state, int i, const char* op, const char* name) {
-  const Value& v = check_value(L, state, i, op, name);
-  if (v.is_array() && !v.array().buffer) throw NoValue();
-  return v;
-}
-
-// Pushes one element: a number, a boolean, or an int64 cdata beyond 2^53.
-void push_element(lua_State* L, DType dtype, const void* at) {
-  if (dtype == DType::kBool) return lua_pushboolean(L, *static_cast<const bool*>(at));
-  if (dtype == DType::kInt64) {
-    const int64_t v = *static_cast<const int64_t*>(at);
-    if (v > (int64_t(1) << 53) || v < -(int64_t(1) << 53)) {
-      const std::string code = v == INT64_MIN ? "return -9223372036854775807LL - 1LL" : fmt::format("return {}LL", v);
-      if (luaL_loadstring(L, code.c_str()) || lua_pcall(L, 0, 1, 0))
-        throw Error(fmt::format("item: the int64 {} does not fit a number and FFI is off", v));
-      return;
-    }
-  }
-  lua_pushnumber(L, load_number(dtype, at));
-}
-
-int item_of(lua_State* L, State& state) {
-  const Value& v = readable(L, state, 1, "item", "x");
-  if (v.numel() != 1) bad_argument("item", "x", "a tensor of one element", to_string(v.type()));
-  const Value host = host_copy(state, v);
-  push_element(L, host.dtype(), host.array().data());
-  return 1;
-}
-
-const char* push_nested(lua_State* L, const Value& v, int dim, const char* at) {
-  if (dim == v.rank()) {
-    push_element(L, v.dtype(), at);
-    return at + size_of(v.dtype());
-  }
-  const int64_t n = v.shape()[dim];
-  lua_createtable(L, int(std::min<int64_t>(n, 1 << 26)), 0);
-  for (int64_t i = 1; i <= n; ++i) {
-    at = push_nested(L, v, dim + 1, at);
-    lua_rawseti(L, -2, int(i));
-  }
-  return at;
-}
-
-// How many tables and elements the nested table has: a long dim of empty ones costs too, and tells nothing.
-double entries_of(const Dims& shape) {
-  double all = 0, level = 1;
-  for (int64_t n : shape) all += level *= double(n);
-  return all;
-}
-
-int totable(lua_State* L, State& state) {
-  const Value& v = readable(L, state, 1, "totable", "x");
-  if (entries_of(v.shape()) > (v.numel() ? 1e9 : 1e6))
-    bad_argument("totable", "x", "a tensor that fits a Lua table", to_string(v.type()));
-  const Value host = host_copy(state, v);
-  need_stack(L, host.rank() + 4, "totable");
-  push_nested(L, host, 0, static_cast<const char*>(host.array().data()));
-  return 1;
-}
-
-int to_bytes(lua_State* L, State& state) {
-  const Value host = host_copy(state, readable(L, state, 1, "to_bytes", "x"));
-  lua_pushlstring(L, static_cast<const char*>(host.array().data()), bytes_of(host.type()).count());
-  return 1;
-}
-
-Dims check_shape(lua_State* L, State& state, int i, const char* op) {
-  Dims shape;
-  if (!lua_istable(L, i)) bad_argument(op, "shape", "a table of whole numbers", describe(L, state, i));
-  const int n = int(lua_objlen(L, i));
-  for (int k = 1; k <= n; ++k) {
-    lua_rawgeti(L, i, k);
-    shape.push_back(check_integer(L, state, lua_gettop(L), op, "shape", "a table of whole numbers"));
-    lua_pop(L, 1);
-  }
-  checked_numel(op, shape);
-  return shape;
-}
-
-// from_bytes(str, dtype, shape)
-int from_bytes(lua_State* L, State& state) {
-  const std::string bytes = check_string(L, state, 1, "from_bytes", "bytes");
-  const DType dtype = check_dtype(L, state, 2, "from_bytes", "dtype");
-  Dims shape;
-  if (lua_isnoneornil(L, 3))
-    shape.push_back(int64_t(bytes.size()) / size_of(dtype));
-  else
-    shape = check_shape(L, state, 3, "from_bytes");
-  const size_t needed = bytes_of(Type{dtype, {}, shape}).count();
-  if (needed != bytes.size())
-    bad_argument("from_bytes", "bytes", fmt::format("{} bytes for {} {}", needed, name_of(dtype), to_string(shape)),
-                 std::to_string(bytes.size()));
-  Value out = make_array(Type{dtype, {}, shape});
-  std::memcpy(out.array().data(), bytes.data(), bytes.size());
-  if (dtype == DType::kBool)
-    for (int64_t i = 0; i < out.numel(); ++i)
-      if (static_cast<uint8_t*>(out.array().data())[i] > 1)
-        bad_argument("from_bytes", "bytes", "bytes 0 and 1 for bool",
-                     fmt::format("{} at place {}", uint8_t(bytes[size_t(i)]), i + 1));
-  push_box(L, state, std::move(out));
-  return 1;
-}
 
 void push_dims(lua_State* L, const Dims& dims) {
   lua_createtable(L, dims.size(), 0);
@@ -237,7 +19,7 @@ void push_dims(lua_State* L, const Dims& dims) {
   }
 }
 
-// A parameter without value answers with what its recipe says (see stdlib/param.lua).
+// For a parameter without a value, pushes the planned shape or dtype (see stdlib/param.lua).
 bool push_planned(lua_State* L, State& state, const char* field) {
   Box& box = check_box(L, state, 1, field, "x");
   if (box.get().defined() || !box.has_extra) return false;
@@ -303,7 +85,7 @@ int get_numel(lua_State* L, State& state) {
 }
 
 int get_stride(lua_State* L, State& state) {
-  const Value& v = readable(L, state, 1, "stride", "x");  // a graph takes tensors of any layout
+  const Value& v = readable(L, state, 1, "stride", "x");  // throws in a trace: a graph accepts any layout
   if (lua_isnoneornil(L, 2)) return push_dims(L, v.array().strides), 1;
   const int64_t d = check_integer(L, state, 2, "stride", "dim", "a dim, a whole number");
   if (v.rank() == 0) bad_argument("stride", "dim", "no dim for a 0-dim tensor", std::to_string(d));
@@ -315,7 +97,7 @@ int is_contiguous_tensor(lua_State* L, State& state) {
   return lua_pushboolean(L, readable(L, state, 1, "is_contiguous", "x").array().contiguous), 1;
 }
 
-// Same dtype, shape and elements; NaN equals nothing.
+// x:equal(y) → whether dtype, shape and elements are the same. NaN is not equal to itself.
 int equal(lua_State* L, State& state) {
   const Value& a = readable(L, state, 1, "equal", "x");
   const Value& b = readable(L, state, 2, "equal", "y");
@@ -346,20 +128,14 @@ double number_option(lua_State* L, State& state, int table, const char* op, cons
   return v;
 }
 
-bool flag_option(lua_State* L, int table, const char* name) {
-  if (!lua_istable(L, table) || !option(L, table, name)) return false;
-  const bool v = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  return v;
-}
-
 Value expanded(State& state, const Value& v, const Dims& shape) {
   if (v.shape() == shape) return v;
   Value in[1] = {v};
   return apply(state.ctx, op_named<"expand">(), in, make_attrs(op_named<"expand">(), {{"shape", ints(shape)}}))[0];
 }
 
-// |x - y| <= atol + rtol * |y|, shapes broadcast; {rtol = 1e-5, atol = 1e-8, equal_nan = false}
+// x:allclose(y, {rtol = 1e-5, atol = 1e-8, equal_nan = false}) → whether |x - y| <= atol + rtol * |y| everywhere.
+// Shapes broadcast.
 int allclose(lua_State* L, State& state) {
   lua_settop(L, 3);
   check_options(L, state, 3, "allclose", {"rtol", "atol", "equal_nan"});
@@ -395,7 +171,7 @@ Value converted(State& state, const Value& v, DType dtype, Device device) {
                make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", device}}))[0];
 }
 
-// One number in the shape of x; while tracing, of whatever shape x will have.
+// Returns a tensor filled with a number in the shape of x; while tracing, in the shape that x has at each run.
 Value filled_like(State& state, const Value& x, double number) {
   if (!state.trace) return make_filled(x.type(), number);
   const OpDef& op = op_named<"full_like">();
@@ -404,7 +180,7 @@ Value filled_like(State& state, const Value& x, double number) {
   return apply(state.ctx, op, in, make_attrs(op, {{"value", number}}))[0];
 }
 
-// x:copy_(y): y broadcast, cast and moved to x's type.
+// x:copy_(y) stores y in x, broadcast, converted and moved to the type of x.
 int copy_to(lua_State* L, State& state) {
   state.update_modes();
   Box& box = check_box(L, state, 1, "copy_", "x");
@@ -472,14 +248,14 @@ int release(lua_State* L, State& state) {
 
 int is_tensor(lua_State* L, State& state) { return lua_pushboolean(L, to_box(L, state, 1) != nullptr), 1; }
 
-// Two tensors are equal when they are the same box.
+// The operator ==: two tensors are equal if they are the same box.
 int same_box(lua_State* L, State& state) {
   Box *a = to_box(L, state, 1), *b = to_box(L, state, 2);
   lua_pushboolean(L, a && b && (a == b || (a->cell && a->cell == b->cell)));
   return 1;
 }
 
-// Upvalues 2, 3, 4: methods, C getters, Lua getters.
+// The __index of tensors. Upvalues 2, 3, 4: methods, C getters, Lua getters.
 int read_field(lua_State* L, State& state) {
   if (lua_type(L, 2) != LUA_TSTRING) return run_as(state, "index", [&] { return index_read(L, state); });
   lua_pushvalue(L, 2);
@@ -543,20 +319,14 @@ int set_name(lua_State* L, State& state) {
 
 void open_tensor(lua_State* L, State& state) {
   const int core = lua_gettop(L);
+  open_conversions(L, state);
   register_functions(L, state, {{"is_tensor", entry<is_tensor>}});
   lua_getfield(L, core, "ops");
-  register_functions(L, state,
-                     {{"tensor", entry<new_tensor>},
-                      {"from_bytes", entry<from_bytes>},
-                      {"equal", entry<equal>},
-                      {"allclose", entry<allclose>}});
+  register_functions(L, state, {{"equal", entry<equal>}, {"allclose", entry<allclose>}});
   lua_pop(L, 1);
   lua_getfield(L, core, "tensor_methods");
   register_functions(L, state,
-                     {{"item", entry<item_of>},
-                      {"totable", entry<totable>},
-                      {"to_bytes", entry<to_bytes>},
-                      {"size", entry<get_size>},
+                     {{"size", entry<get_size>},
                       {"dim", entry<get_dim>},
                       {"numel", entry<get_numel>},
                       {"stride", entry<get_stride>},

@@ -1,4 +1,4 @@
-// core.trace: from a function and its arguments to a program.
+// core.trace: traces a function with its arguments and makes a program of the trace.
 #include <algorithm>
 
 #include "vm/args.h"
@@ -31,7 +31,7 @@ int collect_trace(lua_State* L) {
   return 0;
 }
 
-// The state and the context as tracing needs them, for the extent of a call.
+// Sets the state and the context up for tracing, during a call.
 class Tracing {
  public:
   Tracing(State& state, TraceSession& session)
@@ -51,10 +51,10 @@ class Tracing {
   TraceSession* trace_;
 };
 
-// trace(f, n, …) → ok, the trace or an error, f's results. No yield crosses this frame.
+// trace(f, n, …) → ok, then the trace and the results of f, or the error. f cannot yield across this frame.
 int trace_function(lua_State* L, State& state) {
   state.update_modes();
-  if (state.trace) throw Error("trace: a trace is under way");
+  if (state.trace) throw Error("trace: a trace is in progress");
   const int n = int(lua_tointeger(L, 2));
   auto* handle = static_cast<TraceHandle*>(lua_newuserdata(L, sizeof(TraceHandle)));
   *handle = {};
@@ -86,7 +86,7 @@ int trace_function(lua_State* L, State& state) {
   return 2;
 }
 
-// trace:captured() → the tensors from outside in the order in which run takes them, each {box =, written =}.
+// trace:captured() → the captured tensors in the order of the arguments of run, each {box =, written =}.
 int captured_tensors(lua_State* L, State&) {
   TraceSession& session = *check_trace(L).session;
   lua_newtable(L);
@@ -108,7 +108,7 @@ int captured_tensors(lua_State* L, State&) {
   return 1;
 }
 
-// The place of captured[i] among the captured tensors alone.
+// The index of captured[i] among the captured tensors, not counting gradients.
 int32_t box_place(const TraceSession& session, int32_t i) {
   int32_t place = 0;
   for (int32_t k = 0; k < i; ++k) place += session.captured[size_t(k)].box != nullptr;
@@ -130,7 +130,7 @@ int name_inputs(lua_State* L, State&) {
   return 0;
 }
 
-// trace:input_of(x) → which of captured() it is, from 1, or nil.
+// trace:input_of(x) → the index of x in captured(), from 1, or nil.
 int trace_input_of(lua_State* L, State&) {
   TraceSession& session = *check_trace(L).session;
   const int32_t i = session.input_of(L, 2);
@@ -139,7 +139,7 @@ int trace_input_of(lua_State* L, State&) {
   return 1;
 }
 
-// trace:output(x) → which result of run it is, from 1.
+// trace:output(x) → the index of x among the results of run, from 1.
 int trace_output(lua_State* L, State&) {
   TraceHandle& handle = check_trace(L);
   handle.results->push_back(handle.session->output(L, 2));
@@ -147,7 +147,7 @@ int trace_output(lua_State* L, State&) {
   return 1;
 }
 
-// trace:text() → the graph as text; equal texts, equal programs.
+// trace:text() → the graph as text. Equal texts mean equal programs.
 int trace_text(lua_State* L, State&) {
   lua_pushstring(L, to_string(check_trace(L).session->graph).c_str());
   return 1;
@@ -179,14 +179,14 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
   call->results = std::move(results);
   call->recording = session.guards_recording;
   call->training = session.guards_training;
-  // A backward inside has used up what was recorded.
+  // A backward inside the trace has consumed what was recorded.
   call->records = session.records && std::none_of(session.graph.nodes.begin(), session.graph.nodes.end(),
                                                   [](const Node& node) { return node.kind == NodeKind::kGradient; });
   call->program = Ref<Program>(new Program(without_dead_nodes(session.graph), session.generators, std::move(options)));
   return call;
 }
 
-// trace:finish{name=, static_alloc=, static_shape=} → a program; the trace is used up.
+// trace:finish{name=, static_alloc=, static_shape=} → a program. The trace cannot be used afterwards.
 int finish_trace(lua_State* L, State& state) {
   TraceHandle& handle = check_trace(L);
   Program::Options options;
@@ -210,7 +210,7 @@ Values boxes_at(lua_State* L, State& state, int i) {
   return out;
 }
 
-// Traces backward(saved, dy…) → gradients as a closed body over saved, cotangents and what else it uses.
+// Traces backward(saved, dy…) → gradients as a closed body. Its inputs are the saved tensors, captures and cotangents.
 std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int function, const char* name,
                                             std::span<const Value> inputs, std::span<const Value> outputs,
                                             Values& saved) {
@@ -238,7 +238,7 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
     body.graph.outputs.push_back(body.operand_of(gradient));
   }
   lua_settop(L, top);
-  // Inputs in the order saved, captured, cotangents: what is captured is saved too.
+  // Orders the inputs: saved, captured, cotangents. Captured tensors are saved too.
   std::vector<int32_t>& order = body.graph.inputs;
   const size_t first = saved.size(), count = outputs.size();
   std::rotate(order.begin() + ptrdiff_t(first), order.begin() + ptrdiff_t(first + count), order.end());
@@ -246,14 +246,14 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
   return std::make_shared<Graph>(std::move(body.graph));
 }
 
-// trace_function_gradient(name, inputs, outputs, saved, backward): inside a trace, gives the tensors in `outputs` the
-// gradient that backward(saved, dy…) computes.
+// trace_function_gradient(name, inputs, outputs, saved, backward): inside a trace, makes backward(saved, dy…) the
+// gradient of the tensors in `outputs`.
 int trace_function_gradient(lua_State* L, State& state) {
   state.update_modes();
   const std::string name = check_string(L, state, 1, "Function", "name");
   const Values inputs = boxes_at(L, state, 2), outputs = boxes_at(L, state, 3);
   Values saved = boxes_at(L, state, 4);
-  if (!state.trace) throw Error(name + ": no trace is under way");
+  if (!state.trace) throw Error(name + ": no trace is in progress");
   auto backward = trace_backward(L, state, 5, name.c_str(), inputs, outputs, saved);
   Values linked = state.trace->innermost->custom(state.ctx, name, inputs, outputs, saved, std::move(backward));
   for (size_t i = 0; i < linked.size(); ++i) {
@@ -264,7 +264,7 @@ int trace_function_gradient(lua_State* L, State& state) {
   return 0;
 }
 
-// outside_zeros(x) → zeros of x's type that belong to nothing a trace makes: an input of the graph.
+// outside_zeros(x) → zeros of x's type that count as made outside of the trace, so they become an input of the graph.
 int outside_zeros(lua_State* L, State& state) {
   Box& box = push_box(L, state, make_filled(check_value(L, state, 1, "zeros", "x").type(), 0));
   box.serial = 0;
@@ -272,7 +272,7 @@ int outside_zeros(lua_State* L, State& state) {
   return 1;
 }
 
-// number_table(rows, columns) → a float64 tensor for set_numbers, in the same sense outside.
+// number_table(rows, columns) → a float64 tensor for set_numbers, which counts as made outside of the trace.
 int number_table(lua_State* L, State& state) {
   const Dims shape{check_integer(L, state, 1, "number_table", "rows"),
                    check_integer(L, state, 2, "number_table", "columns")};
@@ -282,19 +282,19 @@ int number_table(lua_State* L, State& state) {
   return 1;
 }
 
-// set_numbers(t, …): the elements of a tensor of number_table, in order.
+// set_numbers(t, …) sets the elements of a tensor made by number_table, in order.
 int set_numbers(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "set_numbers", "t");
   const int n = lua_gettop(L) - 1;
   if (!box.get().is_array() || box.get().dtype() != DType::kFloat64 || box.get().numel() != n)
-    throw Error("set_numbers: not as many elements");
+    throw Error("set_numbers: the tensor has another number of elements");
   if (!box.get().array().writable()) set_value(box, make_array(box.get().type()));
   double* to = static_cast<double*>(box.get().array().data());
   for (int i = 0; i < n; ++i) to[i] = lua_tonumber(L, i + 2);
   return 0;
 }
 
-// The ticks that the trace's ops will take of a generator.
+// The number of ticks that the ops traced so far will take from a generator.
 uint64_t ticks_so_far(const TraceSession& trace, const Ref<Generator>& generator) {
   const auto at = std::find(trace.generators.begin(), trace.generators.end(), generator);
   return at == trace.generators.end() ? 0 : trace.graph.ticks[size_t(at - trace.generators.begin())];
@@ -305,8 +305,8 @@ void move_ticks(const Ref<Generator>& generator, uint64_t by) {
   generator->set_state({now.seed, now.tick + by});
 }
 
-// untraced(f, …) → f's results. What f does is no part of the trace under way, and what it reads of types no guard. It
-// draws the numbers that it would draw eagerly at this place of the script.
+// untraced(f, …) → the results of f. Its ops are not part of the trace in progress, and types that it reads are not
+// guarded. It draws the random numbers that it would draw eagerly at this place of the script.
 int run_untraced(lua_State* L, State& state) {
   TraceSession *const trace = std::exchange(state.trace, nullptr), *const paused = state.paused_trace;
   if (trace) state.paused_trace = trace;

@@ -1,5 +1,5 @@
-// TraceSession: a Lua function while it is traced. Tensors from outside become inputs of the graph when the script
-// first touches them: for the extent of the trace their boxes hold symbols. Afterwards every box is as it was before.
+// TraceSession: the trace of a Lua function. Outer tensors become inputs of the graph when the script first uses them:
+// during the trace their boxes hold symbols. Afterwards every box has its value from before.
 #pragma once
 #include <deque>
 #include <optional>
@@ -13,24 +13,24 @@ class BodyBuilder;
 
 class TraceSession final : public GraphBuilder {
  public:
-  // A lasting one has no end: between the calls that are part of it (see rest) every box has its own value.
+  // A lasting session never ends. Between the calls that belong to it (see rest) every box has its own value.
   TraceSession(lua_State* L, State& state, bool lasting = false);
   ~TraceSession() override;
   TraceSession(const TraceSession&) = delete;
 
-  // A tensor from outside of the trace, or a `.grad` of one.
+  // A tensor from outside of the trace, or the `.grad` of one.
   struct Captured {
-    Box* box = nullptr;  // of kind tensor; kept alive by `boxes`
+    Box* box = nullptr;  // of a tensor; kept alive by `boxes`
     Ref<Cell> cell;      // of a gradient
     TapeNode* leaf = nullptr;
     Value before, symbol;
-    Value now;            // of a lasting session: what the box holds within it
-    int32_t input = -1;   // of the graph; -1 for a gradient that is only written
-    int32_t owner = -1;   // of a gradient: index of the captured tensor that is its leaf
-    int32_t output = -1;  // of the graph, where the script rebound it
-    std::string op;       // what did
+    Value now;            // in a lasting session: the value of the box within it
+    int32_t input = -1;   // index of the graph input; -1 for a gradient that is only written
+    int32_t owner = -1;   // for a gradient: index of the captured tensor that is its leaf
+    int32_t output = -1;  // index of the graph output with the new value, if the script rebound the box
+    std::string op;       // the op that rebound it
   };
-  // The freshness of a leaf's gradient, which Trainer reads and clears.
+  // Whether a leaf's gradient is fresh, which Trainer reads and clears.
   struct Freshness {
     TapeNode* leaf;
     int32_t owner;
@@ -38,23 +38,23 @@ class TraceSession final : public GraphBuilder {
     bool read = false, after = false;
   };
 
-  // Called whenever the binding is about to use what a box holds, or to rebind it.
-  void touch(lua_State* L, Box& box, int i);  // i: where on the stack it is
+  // Called before the binding uses the value of a box or rebinds it.
+  void touch(lua_State* L, Box& box, int i);  // i: the stack index of the box
   bool owns_leaf(TapeNode* leaf) const { return owner_of(leaf) >= 0; }
   bool is_captured(const Box& box) const { return places_.count(&box) > 0; }
   bool fresh(TapeNode& leaf);
   void set_fresh(TapeNode& leaf, bool fresh);
 
-  // Of a lasting session, after a call that was part of it: gives every box its value back.
+  // For a lasting session, after a call that belongs to it: restores the value of every box.
   void rest();
 
-  // After the traced function: gives every box its value back and notes what the script changed.
+  // After the traced function: restores the value of every box and records what the script changed.
   void end();
 
-  // After end(): the graph output that holds the value of a tensor made inside.
+  // After end(): the graph output with the value of a tensor made inside of the trace.
   int32_t output(lua_State* L, int i);
-  // After end(): the place among captured tensors of the box at i, or -1; a tensor from outside that no op used
-  // becomes an input now.
+  // After end(): the index of the box at i among the captured tensors, or -1. An outer tensor that no op used becomes
+  // an input now.
   int32_t input_of(lua_State* L, int i);
 
   Value read_gradient(TapeNode& leaf) override;
@@ -63,23 +63,23 @@ class TraceSession final : public GraphBuilder {
   Mode training_mode(Context& ctx) override;
   Mode recording_mode(Context& ctx) override;
 
-  // The flags as the script read them, when it did.
+  // Guards the flags that the script reads.
   void read_flags(bool recording, bool training);
 
-  // Whether a value is a symbol that may be used now, and what the script read of its type.
+  // sees: whether a value is a symbol that may be used now. note: guards a property of its type that the script read.
   bool sees(const Value& value) const { return innermost->knows(value); }
   void note(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
     innermost->guard(value, kind, dim, answer);
   }
 
   GraphBuilder* innermost = this;  // this, or the builder of the body that is being traced
-  BodyBuilder* body = nullptr;     // the same where it is one
+  BodyBuilder* body = nullptr;     // innermost, if it is the builder of a body
   std::deque<Captured> captured;   // tensors and gradients, in order of first use
   std::vector<Freshness> freshness;
   std::optional<bool> guards_recording, guards_training;
-  bool records = false;  // a result was recorded inside, where no one recorded the call
-  std::string failed;    // the first error that the script may not catch away
-  Reference boxes;       // a table: index in `captured` → tensor
+  bool records = false;  // a result was recorded inside, although the call was not recorded
+  std::string failed;    // the first error that fails the trace even if the script catches it
+  Reference boxes;       // a Lua table: index in `captured` → tensor
 
  private:
   void capture(lua_State* L, Box& box, int i);
@@ -93,19 +93,19 @@ class TraceSession final : public GraphBuilder {
   uint64_t first_box_, first_token_;
   bool recording_, training_;
   bool lasting_, ended_ = false;
-  std::vector<int32_t> awake_;  // of a lasting session: captured boxes that hold symbols now
+  std::vector<int32_t> awake_;  // in a lasting session: captured boxes that hold symbols now
   std::unordered_map<const Box*, int32_t> places_;
   std::unordered_map<const Cell*, int32_t> cells_;
 };
 
-// While a function is traced, what it reads of a type binds the trace to it.
+// While a function is traced, these guard the properties of a type that it reads.
 void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64_t answer);
 void note_device(State& state, const Value& v);
 void note_rank(State& state, const Value& v);
 void note_shape(State& state, const Value& v);
 
-// The body of a combinator or of a backward function, while it is traced inside of a session. In the body of a
-// combinator tensors from outside hold inputs of the body, each its own, so that what the body writes to them is known.
+// The trace of the body of a combinator or of a backward function, inside of a session. In the body of a combinator
+// each outer tensor holds its own input of the body, so that writes of the body are detected.
 class BodyBuilder final : public GraphBuilder {
  public:
   enum class Kind { kBackward, kCombinator };
@@ -115,14 +115,14 @@ class BodyBuilder final : public GraphBuilder {
 
   struct Outside {
     Box* box;
-    Value before, symbol, now;  // now: after close()
+    Value before, symbol, now;  // now: the value at the end of the body, set by close()
     bool written = false;
   };
   std::vector<Outside> outside;
 
   // As TraceSession::touch.
   void touch(lua_State* L, Box& box, int i);
-  // After the traced function: gives every tensor from outside its value back. The body is not entered again.
+  // After the traced function: restores the value of every outer tensor. The body is not entered again.
   void close();
 
   std::string position() override { return session_.position(); }
@@ -130,7 +130,7 @@ class BodyBuilder final : public GraphBuilder {
   Mode recording_mode(Context& ctx) override { return session_.recording_mode(ctx); }
   Value read_gradient(TapeNode& leaf) override;
   void write_gradient(TapeNode& leaf, Value gradient) override;
-  // Whether a carry requires a gradient is not the same at each step, so that is asked of tensors from outside alone.
+  // A carry may require a gradient in some steps only, so requires_grad is guarded for outer tensors only.
   void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) override;
 
  private:
@@ -146,36 +146,37 @@ class BodyBuilder final : public GraphBuilder {
   bool closed_ = false;
 };
 
-// What a call of a program needs besides the graph: which boxes its inputs are and what it writes back.
+// The data of a program call besides the graph: the boxes of its inputs, and its write-backs.
 struct ProgramCall {
   struct WriteBack {
     int32_t box, output;
     bool gradient;
-    std::string op = {};  // what wrote
+    std::string op = {};  // the op that wrote
   };
   struct Fresh {
     int32_t box;
     int8_t expected;  // -1: not read
     bool after;
-    GradReq req;  // as which the trace wrote the gradient
+    GradReq req;  // the grad_req with which the trace wrote the gradient
   };
   Ref<Program> program;
-  int32_t boxes = 0;                  // tensors that a call passes
-  std::vector<int32_t> unrequested;   // tensors with grad_req "null" in a trace that takes gradients
-  std::vector<int32_t> input_boxes;   // by input: the tensor it is, or whose gradient it is
-  std::vector<char> input_gradients;  // by input: whether it is the gradient
+  int32_t boxes = 0;                  // the number of tensors that a call passes
+  std::vector<int32_t> unrequested;   // tensors with grad_req "null" in a trace that computes gradients
+  std::vector<int32_t> input_boxes;   // by input: the index of its tensor
+  std::vector<char> input_gradients;  // by input: whether it is the gradient of that tensor
   std::vector<WriteBack> writes;
   std::vector<Fresh> fresh;
   std::vector<int32_t> results;  // outputs of the graph that become new tensors
   std::optional<bool> recording, training;
-  bool records = false;  // gradients flow back from its results even where the call is not recorded
+  bool records = false;  // whether its results have gradients even if the call is not recorded
 };
 
-// The program at stack index i; throws when there is none.
+// The program at stack index i. Throws if there is none.
 ProgramCall& check_program(lua_State* L, int i);
 void push_program(lua_State* L, std::unique_ptr<ProgramCall> call);
 
-// replay(program, tensors…) → what run answers, op by op: eagerly, or as part of the trace under way. See vm/graph.cpp.
+// replay(program, tensors…) → the results of run, computed op by op: eagerly, or as part of the trace in progress. See
+// vm/graph.cpp.
 int replay_program(lua_State* L, State& state);
 
 void open_symbols(lua_State* L, State& state);  // core.symbols

@@ -59,7 +59,7 @@ Tree scalar_at(lua_State* L, int i) {
       break;
     }
     default:
-      throw Error(fmt::format("graph: a {} cannot stand among arguments and results", luaL_typename(L, i)));
+      throw Error(fmt::format("graph: arguments and results cannot contain a {}", luaL_typename(L, i)));
   }
   return tree;
 }

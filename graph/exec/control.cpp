@@ -1,11 +1,12 @@
-// Branches and loops of plans. A body runs in a frame of its own whose memory is the scratch memory of its step; from
-// step to step of a loop only pointers move.
+// Branches and loops of plans. A body runs in its own frame, whose memory is the scratch memory of the step. Between
+// two steps of a loop only pointers change.
 #include <algorithm>
 #include <limits>
 #include <optional>
 
 #include "graph/exec/run.h"
 #include "tensor/context.h"
+#include "tensor/device_table.h"
 
 namespace pg {
 
@@ -20,8 +21,8 @@ uint64_t mixed(uint64_t x) {
 
 uint64_t stream_of(const RandomKey& state, uint64_t tick) { return mixed(mixed(state.seed) ^ (state.tick + tick)); }
 
-// The body of a chunk gets the stream of its loop and the number of the steps before, which the loop in it goes on
-// from.
+// The body of a chunk gets the stream of its loop and the number of the steps before the chunk. The loop inside the
+// chunk continues from that number.
 RandomKey body_state(const RandomKey& outer, const BodyStream& s, uint64_t step) {
   if (s.inner) return {mixed(outer.seed ^ (outer.tick + step)), 0};
   if (s.chunk > 0) return {stream_of(outer, s.tick), (step - 1) * s.chunk};
@@ -34,10 +35,11 @@ RandomKey body_stream(const RandomKey& state, uint64_t tick, uint64_t step) {
   return {mixed(stream_of(state, tick) ^ step), 0};
 }
 
-// One body in a frame.
+// Runs one body in a frame.
 class BodyRun {
  public:
-  // operand: the view of the step that is the body's input `first`; those after it follow.
+  // `operand`: the view of the step that becomes input `first` of the body. The views after it become the inputs after
+  // that.
   BodyRun(const Execution& outer, const Step& step, size_t body, size_t operand, size_t first)
       : outer_(outer),
         control_(*step.control),
@@ -100,10 +102,10 @@ class BodyRun {
 
 void Execution::run_control(const Step& step) {
   ctx_.poll();
-  if (step.control->kind == NodeKind::kCond)
-    run_branch(step);
-  else
+  if (step.control->is_loop)
     run_loop(step);
+  else
+    run_branch(step);
 }
 
 namespace {
@@ -116,10 +118,6 @@ RemoteNumber<T> number_in(const View& v) {
 bool is_true(const View& pred) {
   return visit_dtype(pred.dtype(),
                      [&](auto tag) { return double(number_in<typename decltype(tag)::type>(pred).get()) != 0; });
-}
-
-void copy_bytes(Device device, void* to, const void* from, size_t bytes) {
-  device_table(device).copy(device.index, to, from, bytes);
 }
 
 }  // namespace
@@ -135,7 +133,7 @@ void Execution::run_branch(const Step& step) {
 
 namespace {
 
-// A stacked output: fixed rows in memory of the plan, or a buffer that grows.
+// A stacked output: memory of the plan with a fixed number of rows, or a buffer that grows.
 class RowWriter {
  public:
   RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack)
@@ -146,7 +144,7 @@ class RowWriter {
   }
   void clear_from(int64_t first, int64_t rows) {
     if (stack_ || rows <= first) return;
-    device_table(device_).clear(device_.index, base_ + size_t(first) * bytes_, size_t(rows - first) * bytes_);
+    clear_bytes(device_, base_ + size_t(first) * bytes_, size_t(rows - first) * bytes_);
   }
 
  private:
@@ -154,7 +152,7 @@ class RowWriter {
     const Bytes has(*stack_ ? (*stack_)->bytes : 0), needed = Bytes::of(rows, bytes_);
     if (needed > has || !*stack_) {
       Ref<Buffer> larger = Buffer::allocate(device_, std::max({needed, has + has, Bytes(4096)}));
-      if (*stack_) copy_bytes(device_, larger->data, (*stack_)->data, has.count());
+      if (*stack_) copy_within(device_, larger->data, (*stack_)->data, has.count());
       *stack_ = std::move(larger);
     }
     base_ = static_cast<char*>((*stack_)->data);
@@ -168,7 +166,7 @@ class RowWriter {
 
 }  // namespace
 
-// One run of a loop.
+// A single run of a loop.
 class LoopRun {
  public:
   LoopRun(Execution& outer, const Step& step)
@@ -210,7 +208,7 @@ class LoopRun {
  private:
   struct Carry {
     const char* now;
-    char *result, *other;  // places
+    char *result, *other;  // the two buffers of the carry
     bool in_place;
   };
 
@@ -237,7 +235,7 @@ class LoopRun {
 
   void copy_carry(size_t k, const char* from) {
     const Storage& carry = body_.input(1 + slices_ + k);
-    copy_bytes(carry.device, carries_[k].result, from, carry.bytes.count());
+    copy_within(carry.device, carries_[k].result, from, carry.bytes.count());
   }
 
   void start_rows(size_t output) {
@@ -255,7 +253,7 @@ class LoopRun {
     for (size_t k = 0; k < carries_.size(); ++k) {
       Carry& c = carries_[k];
       body_.bind_input(1 + slices_ + k, c.now);
-      // The last of a known number of steps writes the result; else the places take turns.
+      // With a known number of steps, the buffers alternate so that the last step writes to the result.
       const bool to_result = c.in_place || (known_ ? (most_ - 1 - n) % 2 == 0 : c.now != c.result);
       c.now = to_result ? c.result : c.other;
       body_.bind_output(flag_ + k, to_result ? c.result : c.other);
@@ -272,20 +270,20 @@ class LoopRun {
   RemoteNumber<int64_t> index_;
   std::optional<RemoteNumber<bool>> more_;
   int64_t most_ = 0;
-  bool known_ = false;  // how many steps there will be
+  bool known_ = false;  // whether the number of steps is known
   SmallVector<Carry, 4> carries_;
   std::vector<RowWriter> rows_;
 };
 
 void Execution::run_loop(const Step& step) { LoopRun(*this, step)(); }
 
-// Where a stacked output of unknown length grows; null for one of fixed rows.
+// Returns the growing buffer of a stacked output of unknown length, or null if the number of rows is fixed.
 Ref<Buffer>* Execution::stack_of(int32_t view) const {
   const Storage& storage = plan_.storages[size_t(plan_.slots[size_t(view)].storage)];
   return storage.kind == Storage::kStack ? &frame_.stacks[size_t(storage.index)] : nullptr;
 }
 
-// Later steps find it where it has grown to.
+// Points later steps to the buffer, which moves when it grows.
 void Execution::show_stack(int32_t view) const {
   if (Ref<Buffer>* stack = stack_of(view); stack && *stack)
     plan_.frames->patch(frame_, plan_.slots[size_t(view)].storage, static_cast<char*>((*stack)->data));

@@ -1,9 +1,8 @@
 #include "graph/exec/run.h"
 
-#include <cmath>
-
 #include "graph/plan/fused.h"
 #include "tensor/context.h"
+#include "tensor/device_table.h"
 
 namespace pg {
 
@@ -23,7 +22,7 @@ void Execution::refresh_packs() {
     plan_.frames->refresh_pack(frame_, i, source_of_view(plan_.packs[i].view));
 }
 
-// The buffer of an input or constant whose packed form a step may take.
+// Returns the buffer of an input or constant whose packed form a step may use.
 const Ref<Buffer>& Execution::source_of_view(int32_t view) const {
   static const Ref<Buffer> none;
   const int32_t storage = plan_.slots[size_t(view)].storage;
@@ -51,6 +50,23 @@ void Execution::operator()() {
   }
 }
 
+// A program is captured when two runs in a row use the same memory. Later runs launch it while their memory stays the
+// same.
+void Execution::run_captured() {
+  if (frame_.captured != frame_.bases) {
+    frame_.program.reset();
+    frame_.captured = frame_.bases;
+    return (*this)();
+  }
+  if (!frame_.program)
+    frame_.program = std::make_unique<CapturedWork>(plan_.steps[0].device, [this](void* stream) {
+      stream_ = stream;
+      (*this)();
+      stream_ = nullptr;
+    });
+  frame_.program->launch();
+}
+
 void Execution::run_step(const Step& step) {
   if (step.poll) ctx_.poll();
   if (step.control) return run_control(step);
@@ -61,28 +77,19 @@ void Execution::run_step(const Step& step) {
 void Execution::run_kernel(const Step& step) {
   const View* views = frame_.views.data();
   const std::span<const View> in{views + step.in, size_t(step.in_count)}, out{views + step.out, size_t(step.out_count)};
-  if (step.fused) return step.fused->run(in, out);
+  if (step.fused) return step.fused->run(in, out, stream_for(step));
   if (step.prepared)
     return step.prepared->run(in, out, step.scratch < 0 ? nullptr : views[step.scratch].data, packed_of(step));
   const Attrs& attrs = step.random < 0 ? *step.attrs : frame_.attrs[size_t(step.random)];
   auto no_allocation = [](int, const Dims&) -> View { return {}; };
-  step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation});
+  step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation, stream_for(step), step.place});
 }
 
 void Execution::check_anomaly(const Step& step) const {
   if (step.control) return;
   for (int32_t i = step.out; i < step.out + step.out_count; ++i) {
     const View& v = frame_.views[size_t(i)];
-    if (!v || !is_float(v.dtype()) || !v.type->device.is_cpu()) continue;
-    const bool bad = visit_dtype(v.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const T* data = v.as<const T>();
-      const int64_t n = v.numel();
-      for (int64_t k = 0; k < n; ++k)
-        if (std::isnan(double(data[k]))) return true;
-      return false;
-    });
-    if (bad) fail(step.op->name, "made a NaN");
+    if (v && has_nan(v)) fail(step.op->name, "made a NaN");
   }
 }
 
@@ -106,7 +113,10 @@ class Run {
     Execution execution(plan_, ctx_, frame_, source);
     execution.refresh_packs();
     execution.bind_generators(generators_);
-    execution();
+    if (plan_.captures && !ctx_.detect_anomaly)
+      execution.run_captured();
+    else
+      execution();
     return take_outputs();
   }
 
@@ -122,7 +132,7 @@ class Run {
     }
   }
 
-  // The buffer of an input; none for one that was copied for this run.
+  // Returns the buffer of an input, or null if the input was copied for this run.
   const Ref<Buffer>& source_of(int32_t input) const {
     static const Ref<Buffer> none;
     const Array& array = inputs_[size_t(input)].array();
@@ -144,7 +154,7 @@ class Run {
   }
   bool donates(size_t input) const { return inputs_[input].array().contiguous && inputs_[input].array().writable(); }
 
-  // Nothing can fail from here on.
+  // Must not fail: the inputs may have been rewritten.
   Values take_outputs() {
     for (const FreshOutput& f : plan_.fresh) {
       const int32_t donor = plan_.storages[size_t(f.storage)].donor;
@@ -169,7 +179,7 @@ class Run {
     return inputs_[i].detached();
   }
 
-  // The array itself, or a view of it.
+  // Returns the array itself if the output covers it, else a view.
   static Value alias(const PlanOutput& o, const Value& whole) {
     const Array& a = whole.array();
     if (o.layout->offset == 0 && o.layout->type == a.type && o.layout->strides == a.strides) return whole.detached();
@@ -192,7 +202,7 @@ class Run {
   FrameLease lease_;
   Frame& frame_;
   SmallVector<Copy, 1> copies_;  // of inputs that are not row-major
-  SmallVector<Value, 4> fresh_;  // one for each of Plan::fresh; a donated input's own array
+  SmallVector<Value, 4> fresh_;  // one per entry of Plan::fresh; the input's own array if it is donated
 };
 
 }  // namespace

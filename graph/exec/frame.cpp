@@ -12,7 +12,7 @@ std::atomic<size_t> all_held{0};
 std::atomic<size_t> held_limit{size_t(256) << 20};
 std::atomic<uint64_t> uses{0};
 
-// All pools there are, so that the one used least recently can be asked for its memory.
+// All pools, so that the one used least recently can free its memory.
 struct Pools {
   std::mutex lock;
   std::vector<FramePool*> all;
@@ -70,7 +70,7 @@ void FramePool::rest() {
 }
 
 std::unique_ptr<Frame> FramePool::take() {
-  const uint64_t now = uses.load(std::memory_order_relaxed) + 1;  // may lose a step between threads
+  const uint64_t now = uses.load(std::memory_order_relaxed) + 1;  // threads may lose a count, which is harmless
   uses.store(now, std::memory_order_relaxed);
   last_use_.store(now, std::memory_order_relaxed);
   std::unique_ptr<Frame> frame(ready_.exchange(nullptr, std::memory_order_acquire));
@@ -133,7 +133,7 @@ std::vector<Ref<Buffer>> FramePool::allocate() const {
     try {
       arenas.push_back(Buffer::allocate(a.device, a.bytes));
     } catch (const OutOfMemory&) {
-      if (allocation_failed()) throw;  // a test asked for the failure
+      if (allocation_failed()) throw;  // a test injected the failure
       trim(this, 0);
       arenas.push_back(Buffer::allocate(a.device, a.bytes));
     }

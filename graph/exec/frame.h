@@ -1,4 +1,4 @@
-// Frames: what one run of a plan writes to besides its outputs. Runs at the same time take different ones.
+// Frames: what a run of a plan writes to, except for its outputs. Concurrent runs use different frames.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -7,16 +7,19 @@
 
 #include "graph/exec/pack.h"
 #include "graph/plan/plan.h"
+#include "tensor/device_table.h"
 
 namespace pg {
 
 struct Frame {
-  std::vector<View> views;          // Plan::views with pointers
-  std::vector<char*> bases;         // where each storage starts
-  std::vector<Ref<Buffer>> arenas;  // none while the frame rests without memory
-  std::vector<Attrs> attrs;         // of random steps, with the keys of this run
-  std::vector<PackSlot> packs;      // one for each of Plan::packs
-  std::vector<Ref<Buffer>> stacks;  // of storages of kind kStack
+  std::vector<View> views;                // Plan::views with pointers
+  std::vector<char*> bases;               // start of each storage
+  std::vector<Ref<Buffer>> arenas;        // empty while the frame rests without memory
+  std::vector<Attrs> attrs;               // of random steps, with the keys of this run
+  std::vector<PackSlot> packs;            // one per entry of Plan::packs
+  std::vector<Ref<Buffer>> stacks;        // for storages of kind kStack
+  std::unique_ptr<CapturedWork> program;  // of a plan that captures: its steps, valid for the bases `captured`
+  std::vector<char*> captured;            // the bases of the last run that had no program
 };
 
 class FramePool {
@@ -24,16 +27,16 @@ class FramePool {
   explicit FramePool(const Plan& plan);
   ~FramePool();
 
-  // A frame whose arenas, constants and immediates are in place. Throws OutOfMemory.
+  // Returns a frame whose arenas, constants and immediates are set. Throws OutOfMemory.
   std::unique_ptr<Frame> take();
-  // Frames keep their arenas. When all plans together hold more than a limit, those used least recently give theirs
-  // back.
+  // Returns a frame to the pool. Frames keep their arenas. If all plans together hold more than a limit, the plans used
+  // least recently free theirs.
   void give(std::unique_ptr<Frame> frame);
 
-  // Gives the frame of a body its memory: where each of the plan's arenas is.
+  // Sets the memory of a body's frame: the start of each of the plan's arenas.
   void place_arenas(Frame& frame, std::span<char* const> arenas) const;
 
-  // Points the views of a storage to `base`.
+  // Sets the start of a storage, and the pointers of its views.
   void patch(Frame& frame, int32_t storage, char* base) const {
     if (frame.bases[size_t(storage)] == base) return;
     frame.bases[size_t(storage)] = base;
@@ -43,8 +46,8 @@ class FramePool {
     }
   }
 
-  // Sees to it that pack i of the frame holds the array that its view shows, if that pays. `source` is the array's
-  // buffer; null if it is not to be kept.
+  // Packs the array that the view of pack i shows, if that pays. `source` is the array's buffer, or null if the buffer
+  // must not be kept.
   void refresh_pack(Frame& frame, size_t i, const Ref<Buffer>& source) const {
     const PackedInput& p = plan_.packs[i];
     frame.packs[i].refresh(p.kernel, frame.views[size_t(p.view)], source);
@@ -57,20 +60,20 @@ class FramePool {
   void attach(Frame& frame);  // allocates the arenas
   void detach(Frame& frame);
   std::vector<Ref<Buffer>> allocate() const;
-  void rest();                              // gives the arenas of all frames back that do not run
-  void keep(std::unique_ptr<Frame> frame);  // under the lock; takes no memory
+  void rest();                              // frees the arenas of all frames that do not run
+  void keep(std::unique_ptr<Frame> frame);  // requires the lock; allocates nothing
   static void trim(const FramePool* keep, size_t limit);
 
   const Plan& plan_;
   std::vector<int32_t> starts_, views_;  // views by storage
-  std::atomic<Frame*> ready_{nullptr};   // one frame without a lock
+  std::atomic<Frame*> ready_{nullptr};   // one frame that can be taken without the lock
   std::mutex lock_;
   std::vector<std::unique_ptr<Frame>> resting_;
   std::atomic<size_t> held_{0};
   std::atomic<uint64_t> last_use_{0};
 };
 
-// Bytes that the arenas of all frames hold, and how many they may hold besides those of the plan that runs.
+// The bytes that the arenas of all frames hold, and their limit. Arenas of a plan that is running are not freed.
 size_t held_arena_bytes();
 void limit_held_arenas(size_t bytes);
 }  // namespace pg

@@ -65,7 +65,7 @@ Values FrozenGraph::run(Context& ctx, std::span<const Value> arguments) {
     throw Error(fmt::format("{}: takes {} tensors, got {}", model_.name, arguments_.size(), arguments.size()));
   std::vector<RandomKey> keys;
   Values inputs = start(arguments, keys);
-  const Values shared = inputs;  // so that no buffer is anybody's alone to rewrite
+  const Values shared = inputs;  // a second reference, so that no buffer is writable
   const ScopedFlag quiet(ctx.recording, false);
   Values out;
   try {

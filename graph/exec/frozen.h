@@ -1,4 +1,4 @@
-// FrozenGraph: a model that owns the values of its parameters and states, for any number of threads at once.
+// FrozenGraph: a model that owns the values of its parameters and states. Several threads may run it at once.
 #pragma once
 #include <mutex>
 
@@ -10,18 +10,18 @@ namespace pg {
 
 class FrozenGraph : public RefCounted<FrozenGraph> {
  public:
-  // `values`: of the model's inputs, undefined for arguments; they are copied. `default_state`: of the default
-  // generator.
+  // Copies `values`, which are those of the model's inputs, undefined for arguments. `default_state` is the state of
+  // the default generator.
   FrozenGraph(Model model, std::span<const Value> values, RandomKey default_state);
   static void destroy(FrozenGraph* graph) { delete graph; }
 
-  // One value for each argument input, in their order → the tensors among the leaves of the results, in walking order.
-  // Every run takes the states as the last finished one left them and puts all of its own in place at once, after it
-  // has succeeded. Nothing is recorded. Each thread needs a context of its own.
+  // Takes one value per argument input, in their order. Returns the tensors among the leaves of the results, in the
+  // order of the tree. Every run reads the states that the last finished run wrote. After it has succeeded, it writes
+  // all its states at once. Nothing is recorded. Each thread needs its own context.
   Values run(Context& ctx, std::span<const Value> arguments);
 
   const Model& model() const { return model_; }
-  Values values() const;  // of the inputs now, undefined for arguments
+  Values values() const;  // current values of the inputs, undefined for arguments
   size_t argument_count() const { return arguments_.size(); }
 
  private:
@@ -30,13 +30,14 @@ class FrozenGraph : public RefCounted<FrozenGraph> {
 
   Model model_;
   Ref<Program> program_;
-  std::vector<int32_t> arguments_;  // which inputs are arguments
+  std::vector<int32_t> arguments_;  // numbers of the inputs that are arguments
   mutable std::mutex mutex_;
   Values slots_;  // by input
   std::vector<RandomKey> generators_;
 };
 
-// The tensors among the leaves of the results: outputs of a run and inputs after it, in walking order.
+// Calls f for the tensors among the leaves of the results (outputs of a run, and inputs after it), in the order of the
+// tree.
 void for_each_leaf(const std::vector<Tree>& trees, FunctionRef<void(const Tree&)> f);
 
 }  // namespace pg

@@ -13,7 +13,7 @@ constexpr size_t kLimit = size_t(1) << 30;
 constexpr uint32_t kEnoughRuns = 16, kMostNeeded = 4096;
 std::atomic<size_t> held{0};
 
-// What there is, by array. Nothing in it keeps anything alive.
+// All packed arrays, by array. The registry keeps nothing alive.
 struct Registry {
   std::mutex lock;
   std::unordered_multimap<const void*, std::weak_ptr<const Packed>> all;
@@ -24,7 +24,7 @@ Registry& known() {
 }
 
 std::shared_ptr<const Packed> find(const PreparedKernel& kernel, const void* data) {
-  std::vector<std::shared_ptr<const Packed>> candidates;  // let go after the lock
+  std::vector<std::shared_ptr<const Packed>> candidates;  // released after the lock
   const std::lock_guard hold(known().lock);
   const auto [begin, end] = known().all.equal_range(data);
   for (auto it = begin; it != end; ++it)

@@ -1,4 +1,4 @@
-// Packed weights: arrays in the layout that a prepared kernel likes best, shared by all plans that want the same.
+// Packed weights: arrays in the layout that a prepared kernel prefers. Plans that need the same layout share them.
 #pragma once
 #include <memory>
 
@@ -6,21 +6,21 @@
 
 namespace pg {
 
-// The packed form of an array. Holding the array's buffer keeps it from being rewritten: whoever changes it gets
-// another one, which shows.
+// The packed form of an array. It holds the array's buffer, so the array cannot be rewritten in place. A change makes a
+// new buffer, which shows that the packed form is out of date.
 struct Packed {
-  const void* data = nullptr;  // the array
+  const void* data = nullptr;  // elements of the array
   std::shared_ptr<const PreparedKernel> kernel;
   Ref<Buffer> source, bytes;
   ~Packed();
 };
 
-// The packed form of one input of one step in one frame. An array is packed when it was seen in `needed` runs in a row;
-// packing that did not pay makes the next one harder.
+// The packed form of one input of one step in one frame. An array is packed after it was seen in `needed_` runs in a
+// row. If packing did not pay, more runs are needed the next time.
 class PackSlot {
  public:
-  // To be called before each run with what the input shows in it. `source`: the array's buffer; null if it may not be
-  // kept.
+  // Must be called before each run with the view of the input. `source` is the array's buffer, or null if the buffer
+  // must not be kept.
   void refresh(const std::shared_ptr<const PreparedKernel>& kernel, const View& view, const Ref<Buffer>& source) {
     if (packed_ && packed_->data == view.data)
       ++runs_;
@@ -37,7 +37,7 @@ class PackSlot {
   std::shared_ptr<const Packed> packed_;
 };
 
-// Bytes of packed weights in all plans.
+// Bytes of packed weights of all plans.
 size_t held_packed_bytes();
 
 }  // namespace pg

@@ -19,9 +19,9 @@ bool any_flow(std::span<const Value> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return flow_of(v) != Flow::kNone; });
 }
 
-// Inputs and cotangents → gradients, as a trace: what the script detached stays detached in gradients of these.
+// Returns the trace (inputs, cotangents) → gradients. Values that the script detached stay detached in these gradients.
 Graph gradient_trace(const Graph& trace, const Specialized& joint) {
-  Graph graph = without_effects(trace);  // what prints has printed
+  Graph graph = without_effects(trace);  // effects, such as printing, happened in the first run
   Node gradient;
   gradient.kind = NodeKind::kGradient;
   gradient.heads = int32_t(joint.heads.size());
@@ -52,7 +52,7 @@ Graph gradient_trace(const Graph& trace, const Specialized& joint) {
 bool reads_flows(const Graph& trace) {
   for (const Node& node : trace.nodes) {
     if (node.kind == NodeKind::kGradient || node.recording == Mode::kOn) return true;
-    for (const auto& body : node.bodies)
+    for (const Graph* body : bodies_of(node))
       if (reads_flows(*body)) return true;
   }
   for (const TypeGuard& guard : trace.guards)
@@ -65,14 +65,14 @@ struct Program::Entry {
   bool exact_flows = false;
   Program::Options options;
   std::shared_ptr<const Graph> trace;
-  Specialized joint;  // its graph only where the run is recorded
+  Specialized joint;  // its graph only if the run is recorded
   std::shared_ptr<const Plan> forward, backward;
   std::vector<int32_t> kept;
-  Graph program;     // what `forward` was planned from
-  std::mutex mutex;  // of what is made on first use:
+  Graph program;     // the graph that `forward` was planned from
+  std::mutex mutex;  // guards the members below, which are made on first use:
   Graph backward_graph;
-  Ref<Program> differentiable;  // inputs and cotangents → gradients, for create_graph
-  Specialized whole;            // the lists of the program that gives gradients of all inputs
+  Ref<Program> differentiable;  // (inputs, cotangents) → gradients, for create_graph
+  Specialized whole;            // the lists of the program that returns the gradients of all inputs
   Ref<Program> whole_gradient;
 
   bool fits(std::span<const Value> inputs, bool recording, bool training) const {
@@ -103,7 +103,7 @@ struct Program::Entry {
     return *differentiable;
   }
 
-  // The same for all heads and inputs there are: where a gradient is asked for that the request kNull left out.
+  // The same for all heads and all inputs. Used if the caller needs a gradient that the request kNull left out.
   Program& whole_gradient_program() {
     const std::lock_guard lock(mutex);
     if (!whole_gradient) {
@@ -122,7 +122,7 @@ struct Program::Entry {
   PlanOptions plan_options() const {
     PlanOptions plan;
     plan.static_alloc = options.static_alloc;
-    plan.pack = !signature.recording;  // an update follows
+    plan.pack = !signature.recording;  // the parameters are updated after the run
     return plan;
   }
 };
@@ -200,7 +200,7 @@ std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Valu
   try {
     entry = make(ctx, inputs);
   } catch (const PositionedError& e) {
-    if (entries_.empty()) throw;  // the call that was traced
+    if (entries_.empty()) throw;  // the call that was traced raises its own error
     throw Refused(e.what());
   }
   entries_.insert(entries_.begin(), entry);
@@ -224,9 +224,10 @@ const std::vector<std::vector<int32_t>>& Program::histories() const {
   return histories_;
 }
 
-// Which outputs of a run get a history, and which inputs it goes back to: in all, and by output.
+// The outputs of a run that get a history, and the inputs that this history goes back to: of all outputs, and by
+// output.
 struct Program::Recorded {
-  std::vector<int32_t> heads;  // those of the entry, then those behind which all is frozen
+  std::vector<int32_t> heads;  // the heads of the entry, then outputs whose history has only frozen inputs
   std::vector<char> linked;
   std::shared_ptr<std::vector<std::vector<int32_t>>> behind;
 
@@ -257,7 +258,7 @@ Program::Recorded Program::outputs_to_record(Context& ctx, const Entry& entry, s
   return out;
 }
 
-// What backward of a run needs.
+// What the backward of a run needs.
 struct Program::Run {
   std::shared_ptr<Entry> entry;
   std::vector<int32_t> heads;
@@ -328,7 +329,8 @@ namespace {
 
 bool asks(const Value& v) { return v.has_node() && !is_frozen(v); }
 
-// An input as one that gradients flow to, whatever its leaves ask for. With a history they go on to what is behind it.
+// Returns the input as a value that gradients flow to, regardless of the requests of its leaves. With `history`,
+// gradients flow on into the history of the input.
 Value flowing(Context& ctx, const Value& v, bool history) {
   if (!is_float(v.dtype()) || (history && asks(v))) return v;
   Value out[1] = {v.detached()};
@@ -340,7 +342,7 @@ Value flowing(Context& ctx, const Value& v, bool history) {
 
 }  // namespace
 
-// Runs the trace again, as one that gradients flow through everywhere.
+// Runs the trace again with gradients flowing to all inputs.
 Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
   Entry& entry = *run.entry;
   Program& program = entry.whole_gradient_program();

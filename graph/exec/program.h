@@ -1,4 +1,4 @@
-// Program: a trace and what was made of it for the types it has met. Running one is a single entry on the tape.
+// Program: a trace and its plans for the types that it has met. A run is a single entry on the tape.
 #pragma once
 #include <functional>
 #include <mutex>
@@ -8,7 +8,7 @@
 
 namespace pg {
 
-// Whether the trace opens a scope of its own or takes gradients, so that it runs differently where they flow.
+// Whether the trace opens a recording scope or takes gradients, so that it depends on which inputs gradients flow to.
 bool reads_flows(const Graph& trace);
 
 class Program : public RefCounted<Program> {
@@ -29,16 +29,16 @@ class Program : public RefCounted<Program> {
   size_t specializations() const;
   size_t arena_bytes() const;  // of all specializations
 
-  // Runs on the inputs, records it when ctx.recording and gradients flow to one of them, and advances the generators.
-  // An input that the caller moved in as the only holder may be rewritten (see graph/exec/exec.h). Throws Retrace when
-  // a guard of the trace does not hold for these types. On an exception nothing has changed.
+  // Runs on the inputs, and advances the generators. Records the run if ctx.recording is set and gradients flow to an
+  // input. An input whose only reference the caller moved in may be rewritten (see graph/exec/exec.h). Throws Retrace
+  // on a guard failure. If run throws, nothing has changed.
   Values run(Context& ctx, std::span<Value> inputs);
-  // The same on states of generators at the start of the run, advancing none: may be called from several threads at
-  // once, each with a context of its own.
+  // The same with the given states of generators at the start, and without advancing them. Several threads may call it
+  // at once, each with its own context.
   Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states);
   std::span<const Ref<Generator>> generators() const { return generators_; }
 
-  // The optimized program for the types of the last run (forward only), or the trace when there was none.
+  // Returns the optimized program for the types of the last run (forward only), or the trace if there was no run.
   Graph optimized() const;
 
  private:
@@ -59,9 +59,9 @@ class Program : public RefCounted<Program> {
   mutable std::vector<std::vector<int32_t>> histories_;
   std::vector<Ref<Generator>> generators_;
   Options options_;
-  bool reads_flows_ = false;  // what the trace does depends on which inputs gradients flow to
+  bool reads_flows_ = false;  // whether the trace depends on which inputs gradients flow to
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Entry>> entries_;  // the last used first
+  std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
 };
 
 }  // namespace pg

@@ -1,4 +1,4 @@
-// Execution: the steps of a plan in a frame whose views point where they should. Private to graph/exec*.cpp.
+// Execution: runs the steps of a plan in a frame whose pointers are set. Private to graph/exec/.
 #pragma once
 #include <span>
 
@@ -7,7 +7,7 @@
 
 namespace pg {
 
-// A frame for the extent of a run.
+// Holds a frame for the duration of a run.
 class FrameLease {
  public:
   explicit FrameLease(FramePool& pool) : pool_(pool), frame_(pool.take()) {}
@@ -20,7 +20,7 @@ class FrameLease {
   std::unique_ptr<Frame> frame_;
 };
 
-// The buffer that a storage of a plan shows in this run when it holds an array from outside as it is; else null.
+// Returns the buffer of an array from outside that the storage shows unchanged in this run, or null if it shows none.
 using SourceOf = FunctionRef<const Ref<Buffer>&(int32_t storage)>;
 
 class Execution {
@@ -28,14 +28,17 @@ class Execution {
   Execution(const Plan& plan, Context& ctx, Frame& frame, SourceOf source)
       : plan_(plan), ctx_(ctx), frame_(frame), source_(source) {}
 
-  // The states of the generators that random steps name.
+  // Sets the states of the generators that random steps use.
   void bind_generators(std::span<const RandomKey> states);
   void refresh_packs();
 
   // Runs all steps. Errors of kernels get the script's line.
   void operator()();
+  // Runs all steps as one program of the device, if the plan captures and the memory is the same as in the run before.
+  void run_captured();
 
  private:
+  void* stream_for(const Step& step) const { return stream_ ? stream_ : stream_of(step.device); }
   void run_step(const Step& step);
   void run_kernel(const Step& step);
   void run_control(const Step& step);  // graph/exec/control.cpp
@@ -60,6 +63,7 @@ class Execution {
   Frame& frame_;
   SourceOf source_;
   std::span<const RandomKey> states_;
+  void* stream_ = nullptr;  // the stream that steps use while a program is captured
 };
 
 }  // namespace pg

@@ -29,15 +29,15 @@ void check_attr(const Graph& graph, size_t i, const AttrDef& def, const AttrValu
   }
 }
 
-// A graph on the way down from the model's own.
+// A graph that is being checked, and its position in the model.
 struct Place {
   const Model& model;
   const Graph& graph;
-  const Node* owner = nullptr;  // the branch or loop around it, where ticks are those of its streams
+  const Control* owner = nullptr;  // the branch or loop around it, whose streams its ticks belong to
   int depth = 0;
 };
 
-// Ticks in a body count from the start of a step's stream, and nothing says how many a step takes.
+// Ticks of a body count from the start of the stream of a step. Their number per step is not stored.
 void check_tick(const Place& at, size_t i, uint64_t generator, uint64_t tick) {
   if (generator >= at.model.generators.size())
     bad_node(at.graph, i, fmt::format("there is no generator {}", generator));
@@ -112,7 +112,7 @@ void check_gradient(const Graph& graph, size_t i) {
 
 void check_custom(const Graph& graph, size_t i) {
   const Node& node = graph.nodes[i];
-  const Graph& body = *node.bodies[0];
+  const Graph& body = *node.body;
   const size_t inputs = node.heads < 0 ? node.inputs.size() + 1 : size_t(node.heads), outputs = node.types.size();
   if (inputs + outputs > node.inputs.size()) bad_node(graph, i, "has fewer operands than inputs and outputs");
   const size_t saved = node.inputs.size() - inputs - outputs;
@@ -125,23 +125,23 @@ void check_custom(const Graph& graph, size_t i) {
 
 void check_graph(const Place& at, bool hidden_ops);
 
-void check_streams(const Place& at, size_t i) {
-  const Node& node = at.graph.nodes[i];
+void check_streams(const Place& at, size_t i, const Control& control) {
+  if (!(control.attrs() == at.graph.nodes[i].attrs)) bad_node(at.graph, i, "needs five numbers for each stream");
   std::set<uint64_t> seen;
-  for (const BodyStream& stream : node.streams) {
+  for (const BodyStream& stream : control.streams) {
     check_tick(at, i, stream.generator, stream.tick);
+    if (!(stream == BodyStream{stream.generator, stream.tick})) bad_node(at.graph, i, "a stream of a part of a loop");
     if (!seen.insert(stream.generator).second)
       bad_node(at.graph, i, fmt::format("two streams of generator {}", stream.generator));
   }
 }
 
-void check_bodies(const Place& at, size_t i, bool hidden_ops) {
-  const Node& node = at.graph.nodes[i];
-  check_streams(at, i);
-  for (const auto& body : node.bodies) {
+void check_bodies(const Place& at, size_t i, const Control& control, bool hidden_ops) {
+  check_streams(at, i, control);
+  for (const auto& body : control.bodies) {
     if (body->ticks.size() > at.model.generators.size())
       bad_node(at.graph, i, "a body with ticks of generators that are not there");
-    check_graph({at.model, *body, &node, at.depth + 1}, hidden_ops);
+    check_graph({at.model, *body, &control, at.depth + 1}, hidden_ops);
   }
 }
 
@@ -150,17 +150,17 @@ void require_scalar(const Graph& graph, size_t i, const char* what, const Type& 
     bad_node(graph, i, fmt::format("its {} is {}, not {} scalar", what, to_string(type), name_of(dtype)));
 }
 
-// Of a loop what verify(Graph) leaves out: sizes that a run takes for granted.
-void check_loop(const Graph& graph, size_t i) {
+// Checks sizes of a loop that verify(Graph) does not check and that a run relies on.
+void check_loop(const Graph& graph, size_t i, const Control& control) {
   const Node& node = graph.nodes[i];
-  const LoopForm& loop = node.loop;
-  const Graph& body = *node.bodies[0];
-  if (loop.conditional != (node.bodies.size() == 2))
+  const LoopForm& loop = control.loop;
+  const Graph& body = *control.bodies[0];
+  if (loop.conditional != control.has_condition())
     bad_node(graph, i, "a second body is the condition of a conditional loop in a trace");
   if (loop.counted) require_scalar(graph, i, "count", graph.type(node.inputs[0]), DType::kInt64);
   require_scalar(graph, i, "number of steps", node.types[0], DType::kInt64);
   const auto input = [](const Graph& g, size_t k) -> const Type& { return g.nodes[size_t(g.inputs[k])].types[0]; };
-  for (const auto& each : node.bodies) require_scalar(graph, i, "index", input(*each, 0), DType::kInt64);
+  for (const auto& each : control.bodies) require_scalar(graph, i, "index", input(*each, 0), DType::kInt64);
   const int64_t rows = std::max<int64_t>(loop.limit, 0);
   const size_t first = size_t(loop.first_slice(true)), slices = size_t(loop.slices), carries = size_t(loop.carries);
   for (size_t k = 0; k < slices; ++k)
@@ -170,12 +170,18 @@ void check_loop(const Graph& graph, size_t i) {
     if (node.types[k].shape.size() == 0 || node.types[k].shape[0] != rows)
       bad_node(graph, i, fmt::format("stacked output {} has not {} rows", k - carries, rows));
   if (!loop.conditional) return;
-  const Graph& condition = *node.bodies[1];
+  const Graph& condition = *control.bodies[1];
   if (numel(condition.type(condition.outputs[0]).shape) != 1)
     bad_node(graph, i, "its condition gives more than one element");
   for (size_t k = 1; k < condition.inputs.size(); ++k)
     if (!(input(condition, k) == input(body, slices + k)))
       bad_node(graph, i, fmt::format("input {} of its condition is of another type", k + 1));
+}
+
+void check_control(const Place& at, size_t i, bool hidden_ops) {
+  const Control control = control_of(at.graph.nodes[i]);
+  if (control.is_loop()) check_loop(at.graph, i, control);
+  check_bodies(at, i, control, hidden_ops);
 }
 
 void check_guards(const Graph& graph) {
@@ -197,6 +203,7 @@ void check_graph(const Place& at, bool hidden_ops) {
     switch (node.kind) {
       case NodeKind::kOp:
         check_op(at, i, hidden_ops);
+        if (is_control(node)) check_control(at, i, hidden_ops);
         break;
       case NodeKind::kFused:
         bad_node(graph, i, "is not of a traced graph");
@@ -209,14 +216,8 @@ void check_graph(const Place& at, bool hidden_ops) {
         check_gradient(graph, i);
         break;
       case NodeKind::kCustom:
-        check_graph({at.model, *node.bodies[0], at.owner, at.depth + 1}, hidden_ops);
+        check_graph({at.model, *node.body, at.owner, at.depth + 1}, hidden_ops);
         check_custom(graph, i);
-        break;
-      case NodeKind::kLoop:
-        check_loop(graph, i);
-        [[fallthrough]];
-      case NodeKind::kCond:
-        check_bodies(at, i, hidden_ops);
         break;
       case NodeKind::kInput:
       case NodeKind::kConstant:
@@ -230,8 +231,7 @@ int depth_of(const Graph& graph, int depth) {
   if (depth > kMaxGraphDepth) throw Error(fmt::format("graph: more than {} graphs within one another", kMaxGraphDepth));
   int deepest = depth;
   for (const Node& node : graph.nodes)
-    for (const auto& body : node.bodies)
-      if (body) deepest = std::max(deepest, depth_of(*body, depth + 1));
+    for (const Graph* body : bodies_of(node)) deepest = std::max(deepest, depth_of(*body, depth + 1));
   return deepest;
 }
 
@@ -312,7 +312,7 @@ int32_t Model::find_input(std::string_view input) const {
   return -1;
 }
 
-bool is_for_programs(const OpDef& op) { return !op.has(kHidden) || op.has(kIndexing); }
+bool is_for_programs(const OpDef& op) { return !op.has(kHidden) || (op.traits & (kIndexing | kBodies)); }
 
 void verify(const Model& model, bool hidden_ops) {
   const Graph& graph = model.graph;
@@ -375,7 +375,7 @@ bool also_needed(const Graph& graph, const Operand& operand, std::vector<char>& 
 
 Model with_outputs(const Model& model, std::span<const Operand> outputs, std::vector<int32_t>* kept) {
   const Graph& graph = model.graph;
-  // What the outputs and effects need, not counting writes.
+  // The nodes that the outputs and the effects need, without the writes.
   std::vector<char> needed(graph.nodes.size());
   for (const Operand& o : outputs) needed[size_t(o.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
@@ -398,7 +398,7 @@ Model with_outputs(const Model& model, std::span<const Operand> outputs, std::ve
     writes.push_back({write.input, int32_t(cut.outputs.size())});
     cut.outputs.push_back(source);
   }
-  // Inputs that nothing needs turn into nodes that go with the dead ones.
+  // Inputs that nothing needs become constants, which are removed as dead code.
   std::vector<int32_t> moved(model.inputs.size(), -1);
   cut.inputs.clear();
   for (size_t k = 0; k < model.inputs.size(); ++k) {

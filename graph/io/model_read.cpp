@@ -1,5 +1,5 @@
-// Reading models. Nothing a file claims is believed: structure, references, attributes, types and sizes are checked
-// before the model is handed out.
+// Reads models. A file is not trusted: structure, references, attributes, types and sizes are checked before the model
+// is returned.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -54,7 +54,8 @@ class ModelReader : public JsonReader {
   }
 
  private:
-  // The document's fields. Its version is looked at before unknown fields are refused, since a newer one may have more.
+  // The fields of the document. The version is checked before unknown fields are rejected, because a newer version may
+  // have more fields.
   std::array<size_t, 10> document() {
     static const char* const kNames[10] = {"format", "version",   "producer", "name",   "graphs",
                                            "inputs", "arguments", "results",  "writes", "generators"};
@@ -163,7 +164,7 @@ class ModelReader : public JsonReader {
     }
   }
 
-  // An operand that the node may name: verify would come too late for what is looked up on the way.
+  // Reads a guard. Its operand is checked here, because it is looked up before verify runs.
   TypeGuard read_guard(const Graph& graph) {
     const auto at = fields({"of", "kind", "dim", "value", "line"});
     const size_t behind = place();
@@ -176,7 +177,7 @@ class ModelReader : public JsonReader {
     const auto kind = index_in(kGuardNames, string(100));
     if (!kind) fail_at(kind_at, "unknown kind of guard");
     guard.kind = TypeGuard::Kind(*kind);
-    const bool counts = guard.kind == TypeGuard::kOutputs;  // of a node that may have none
+    const bool counts = guard.kind == TypeGuard::kOutputs;  // the guarded node may have no outputs
     if (!guard.of.is_node() || size_t(guard.of.node) >= graph.nodes.size() ||
         size_t(guard.of.output) >= graph.node(guard.of).types.size() + counts)
       fail_at(of_at, "a guard of a node that does not exist");
@@ -209,7 +210,8 @@ class ModelReader : public JsonReader {
     if (at[4] != kAbsent) seek(at[4]), read_constant(node);
     if (node.op) read_attrs(at[6], node);
     if (!node.op && at[6] != kAbsent) fail_at(at[6], "attributes of what is no op");
-    if (at[8] != kAbsent) seek(at[8]), read_bodies(node);
+    std::vector<std::shared_ptr<const Graph>> bodies;
+    if (at[8] != kAbsent) seek(at[8]), bodies = read_bodies();
     if (at[9] != kAbsent) seek(at[9]), node.heads = int32_t(integer(0, kMaxIndex / 4));
     if (at[10] != kAbsent) seek(at[10]), node.create_graph = boolean();
     if (at[11] != kAbsent) seek(at[11]), node.first = int32_t(integer(0, kMaxIndex));
@@ -217,21 +219,29 @@ class ModelReader : public JsonReader {
     if (at[13] != kAbsent) seek(at[13]), node.training = boolean() ? Mode::kOn : Mode::kOff;
     if (at[14] != kAbsent) seek(at[14]), node.recording = boolean() ? Mode::kOn : Mode::kOff;
     if (at[15] != kAbsent) seek(at[15]), node.line = int32_t(integer(0, kMaxIndex));
-    if (at[16] != kAbsent) seek(at[16]), read_loop(node.loop);
-    if (at[17] != kAbsent) seek(at[17]), array([&](size_t) { node.streams.push_back(read_stream()); });
-    check_kind(node, at[4], at[16]);
+    if (old_control_)
+      read_old_control(node, std::move(bodies), at[16], at[17]);
+    else
+      take_body(node, bodies, at[16], at[17]);
+    check_kind(node, at[4]);
     seek(behind);
   }
 
   void read_kind(size_t op_at, size_t version_at, size_t kind_at, Node& node) {
+    old_control_ = nullptr;
     if (op_at == kAbsent) {
       require(kind_at, "op");
       const std::string text = string(100);
+      if (version_ < 4 && (text == "cond" || text == "loop")) {
+        if (version_ < 2) fail_at(kind_at, fmt::format("a node of kind '{}' in a file of format version 1", text));
+        old_control_ = &registry().require(text);
+        return;
+      }
       const auto kind = index_in(kKindNames, text);
       if (!kind || NodeKind(*kind) == NodeKind::kOp || NodeKind(*kind) == NodeKind::kFused)
         fail_at(kind_at, fmt::format("unknown kind of node '{}'", text.substr(0, 60)));
       node.kind = NodeKind(*kind);
-      if (version_ < version_of(node.kind))
+      if (version_ < version_of(node))
         fail_at(kind_at, fmt::format("a node of kind '{}' in a file of format version {}", text, version_));
       return;
     }
@@ -248,21 +258,16 @@ class ModelReader : public JsonReader {
                                  near.empty() ? "" : " (did you mean '" + near + "'?)"));
     }
     if (!is_for_programs(*op_) && !source_.hidden_ops) fail_at(op_at, "this op is not for programs");
+    if (version_ < version_of(node)) fail_at(op_at, fmt::format("the op in a file of format version {}", version_));
     require(version_at, "version");
     if (const int64_t version = integer(1, kMaxIndex); version != op_->version)
       fail_at(version_at, fmt::format("version {} of the op; this program has {}", version, op_->version));
   }
 
-  // What verify(Graph) and others take for granted.
-  void check_kind(const Node& node, size_t tensor_at, size_t loop_at) {
+  // Checks what verify(Graph) and other code rely on.
+  void check_kind(const Node& node, size_t tensor_at) {
     if ((node.kind == NodeKind::kConstant) != (tensor_at != kAbsent))
       fail("a tensor is what constants have, and nothing else");
-    const bool takes_bodies = node.kind == NodeKind::kCustom || has_streams(node);
-    if (takes_bodies != !node.bodies.empty())
-      fail("bodies are what branches, loops and custom nodes have, and nothing else");
-    if ((node.kind == NodeKind::kLoop) != (loop_at != kAbsent))
-      fail("the form of a loop is what loops have, and nothing else");
-    if (!node.streams.empty() && !has_streams(node)) fail("streams of what has no bodies to run");
     if (node.heads != 0 && node.kind != NodeKind::kGradient && node.kind != NodeKind::kCustom)
       fail("heads of what takes no gradient");
     if ((node.create_graph && node.kind != NodeKind::kGradient && node.kind != NodeKind::kLeaf) ||
@@ -270,7 +275,28 @@ class ModelReader : public JsonReader {
       fail("a walk of what takes no gradient");
   }
 
-  static bool has_streams(const Node& node) { return node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop; }
+  void take_body(Node& node, const std::vector<std::shared_ptr<const Graph>>& bodies, size_t loop_at,
+                 size_t streams_at) {
+    if (bodies.size() != size_t(node.kind == NodeKind::kCustom))
+      fail("custom nodes have one body, and nothing else has a field 'bodies'");
+    if (loop_at != kAbsent || streams_at != kAbsent) fail("the form of a loop is what loops have, and nothing else");
+    if (!bodies.empty()) node.body = bodies[0];
+  }
+
+  // Reads branches and loops of format versions 2 and 3.
+  void read_old_control(Node& node, std::vector<std::shared_ptr<const Graph>> bodies, size_t loop_at,
+                        size_t streams_at) {
+    Control control;
+    control.op = old_control_;
+    control.name = node.name.empty() ? old_control_->name : std::exchange(node.name, "");
+    if (bodies.empty() || bodies.size() > 2) fail("branches have two bodies, loops one or two");
+    control.bodies = std::move(bodies);
+    if (control.is_loop() != (loop_at != kAbsent)) fail("the form of a loop is what loops have, and nothing else");
+    if (loop_at != kAbsent) seek(loop_at), read_loop(control.loop);
+    if (streams_at != kAbsent) seek(streams_at), array([&](size_t) { control.streams.push_back(read_stream()); });
+    node.op = control.op;
+    node.attrs = control.attrs();
+  }
 
   void read_loop(LoopForm& loop) {
     const auto at =
@@ -410,6 +436,8 @@ class ModelReader : public JsonReader {
       }
       case AttrKind::kRandom:
         return read_key();
+      case AttrKind::kGraph:
+        return read_body();
     }
     fail("unknown kind of attribute");
   }
@@ -428,19 +456,23 @@ class ModelReader : public JsonReader {
     return key;
   }
 
-  // A graph is the body of one node, and stands before the graph of that node: no cycles, no growth by sharing.
-  void read_bodies(Node& node) {
-    array([&](size_t) {
-      const size_t at = place();
-      const int64_t g = integer(0, kMaxIndex);
-      if (g >= graph_) fail_at(at, fmt::format("the body {} is not an earlier graph", g));
-      if (!used_.insert(int32_t(g)).second) fail_at(at, fmt::format("graph {} is the body of two nodes", g));
-      int& depth = depths_[size_t(graph_)];
-      depth = std::max(depth, depths_[size_t(g)] + 1);
-      if (depth > kMaxGraphDepth) fail_at(at, fmt::format("more than {} graphs within one another", kMaxGraphDepth));
-      node.bodies.push_back(graphs_[size_t(g)]);
-    });
-    if (node.bodies.empty()) fail("an empty list of bodies");
+  // Reads a body. A graph is the body of one node and precedes the graph of that node, so there are no cycles, and
+  // shared bodies cannot make the model grow exponentially.
+  std::shared_ptr<const Graph> read_body() {
+    const size_t at = place();
+    const int64_t g = integer(0, kMaxIndex);
+    if (g >= graph_) fail_at(at, fmt::format("the body {} is not an earlier graph", g));
+    if (!used_.insert(int32_t(g)).second) fail_at(at, fmt::format("graph {} is the body of two nodes", g));
+    int& depth = depths_[size_t(graph_)];
+    depth = std::max(depth, depths_[size_t(g)] + 1);
+    if (depth > kMaxGraphDepth) fail_at(at, fmt::format("more than {} graphs within one another", kMaxGraphDepth));
+    return graphs_[size_t(g)];
+  }
+
+  std::vector<std::shared_ptr<const Graph>> read_bodies() {
+    std::vector<std::shared_ptr<const Graph>> bodies;
+    array([&](size_t) { bodies.push_back(read_body()); });
+    return bodies;
   }
 
   void read_constant(Node& node) {
@@ -575,7 +607,7 @@ class ModelReader : public JsonReader {
     return &source_.tensors->tensors[found->second].second;
   }
 
-  // But for the device: files hold no places, the graph says where its tensors live.
+  // Ignores the device. Tensor files store no devices: the graph says where its tensors are.
   static bool alike(const Type& a, const Type& b) { return a.dtype == b.dtype && a.shape == b.shape; }
   static Value on_device(const Value& value, Device device) {
     Context ctx;
@@ -607,11 +639,12 @@ class ModelReader : public JsonReader {
   const ModelSource& source_;
   LoadedModel out_;
   std::vector<std::shared_ptr<Graph>> graphs_;
-  std::vector<int> depths_;  // how many graphs are nested in each
+  std::vector<int> depths_;  // by graph: levels of graphs nested in it
   std::unordered_set<int32_t> used_;
   std::unordered_map<std::string, size_t> places_;
   std::unordered_set<size_t> taken_;
   int64_t version_ = 1, graph_ = -1, node_ = -1;
+  const OpDef* old_control_ = nullptr;  // the op of a branch or loop of versions 2 and 3
   const OpDef* op_ = nullptr;
 };
 

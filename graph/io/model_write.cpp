@@ -1,4 +1,4 @@
-// Writing models. See serialize_graph_read.cpp for the other direction.
+// Writes models. model_read.cpp reads them.
 #include "graph/io/model_file.h"
 
 #include <algorithm>
@@ -35,6 +35,7 @@ Json json_attr(const AttrValue& value) {
     Json operator()(const Floats& v) { return Json::array_of(v); }
     Json operator()(RandomKey v) { return Json::object({{"generator", v.seed}, {"tick", v.tick}}); }
     Json operator()(const Ref<Generator>&) { throw Error("a random op without its place among the program's"); }
+    Json operator()(const std::shared_ptr<const Graph>&) { throw Error("a graph without its place in the file"); }
   };
   return std::visit(Visitor{}, value);
 }
@@ -111,7 +112,7 @@ class Writer {
   }
 
  private:
-  // Bodies first, so that a reader knows them.
+  // Writes bodies first, because a reader needs them first.
   int add_graph(const Graph& graph) {
     std::vector<std::string> nodes;
     for (const Node& node : graph.nodes) nodes.push_back(json_node(node).text());
@@ -148,13 +149,7 @@ class Writer {
     if (!node.inputs.empty()) out.set("in", list(node.inputs, json_operand));
     if (const Json attrs = json_attrs(node); !attrs.empty()) out.set("attrs", attrs);
     out.set("types", list(node.types, json_type));
-    if (!node.bodies.empty())
-      out.set("bodies", list(node.bodies, [this](const auto& body) { return Json(add_graph(*body)); }));
-    if (node.kind == NodeKind::kLoop) out.set("loop", json_loop(node.loop));
-    if (!node.streams.empty())
-      out.set("streams", list(node.streams, [](const BodyStream& stream) {
-                return Json::array({stream.generator, stream.tick});
-              }));
+    if (node.body) out.set("bodies", Json::array({add_graph(*node.body)}));
     if (node.heads != 0) out.set("heads", node.heads);
     if (node.create_graph) out.set("create_graph", true);
     if (node.first != 0) out.set("first", node.first);
@@ -165,22 +160,13 @@ class Writer {
     return out;
   }
 
-  static Json json_loop(const LoopForm& loop) {
-    Json out = Json::object({{"slices", loop.slices}, {"carries", loop.carries}});
-    if (loop.counted) out.set("counted", true);
-    if (loop.conditional) out.set("conditional", true);
-    if (loop.reverse) out.set("reverse", true);
-    if (loop.recompute) out.set("recompute", true);
-    if (loop.limit != LoopForm::kNoLimit) out.set("limit", loop.limit);
-    if (loop.checkpoint != 0) out.set("checkpoint", loop.checkpoint);
-    return out;
-  }
-
-  static Json json_attrs(const Node& node) {
+  Json json_attrs(const Node& node) {
     Json out = Json::object();
     for (size_t k = 0; node.op && k < node.attrs.size(); ++k) {
       const AttrDef& def = node.op->attrs[k];
-      if (def.kind == AttrKind::kRandom || !(node.attrs[k] == def.fallback))
+      if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&node.attrs[k]))
+        out.set(def.name, add_graph(**body));
+      else if (def.kind == AttrKind::kRandom || !(node.attrs[k] == def.fallback))
         out.set(def.name, json_attr(node.attrs[k]));
     }
     return out;
@@ -193,7 +179,7 @@ class Writer {
 
 void collect_constants(const Graph& graph, const std::set<std::string>& taken, ConstantNames& names) {
   for (const Node& node : graph.nodes) {
-    for (const auto& body : node.bodies) collect_constants(*body, taken, names);
+    for (const Graph* body : bodies_of(node)) collect_constants(*body, taken, names);
     if (node.kind != NodeKind::kConstant) continue;
     std::string name = fmt::format("constant/{}", names.size() + 1);
     while (taken.count(name)) name = "_" + name;
@@ -203,15 +189,13 @@ void collect_constants(const Graph& graph, const std::set<std::string>& taken, C
 
 }  // namespace
 
-int version_of(NodeKind kind) {
-  return kind == NodeKind::kWrite ? 3 : kind == NodeKind::kCond || kind == NodeKind::kLoop ? 2 : 1;
-}
+int version_of(const Node& node) { return is_control(node) ? 4 : node.kind == NodeKind::kWrite ? 3 : 1; }
 
 int version_of(const Graph& graph) {
   int version = 1;
   for (const Node& node : graph.nodes) {
-    version = std::max(version, version_of(node.kind));
-    for (const auto& body : node.bodies) version = std::max(version, version_of(*body));
+    version = std::max(version, version_of(node));
+    for (const Graph* body : bodies_of(node)) version = std::max(version, version_of(*body));
   }
   return version;
 }

@@ -5,6 +5,7 @@
 
 #include "graph/ir/history.h"
 #include "tensor/rule.h"
+#include "tensor/device_table.h"
 
 namespace pg {
 namespace {
@@ -38,7 +39,7 @@ int32_t GraphBuilder::line_now() {
   return at->second;
 }
 
-// Appends the node; its outputs as symbols.
+// Appends the node. Returns its outputs as symbols.
 Values GraphBuilder::emit(Context& ctx, Node node) {
   const int32_t index = int32_t(graph.nodes.size());
   Values out;
@@ -114,7 +115,7 @@ Operand GraphBuilder::captured(const Value& value) {
   return symbol_of(capture_inputs[place]);
 }
 
-// Random keys of a trace name a generator and how many ticks come before.
+// In a trace a random key names a generator and the number of ticks that the run has taken of it before this op.
 Attrs GraphBuilder::with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs) {
   Attrs out = attrs.size() ? attrs : make_attrs(op);
   AttrValue& key = out[size_t(op.random_attr)];
@@ -169,7 +170,7 @@ Values GraphBuilder::decompose(Context& ctx, const OpDef& op, std::span<Value> i
   return out;
 }
 
-// While tracing the tape only tells what backward reaches: its rules run when the trace is replayed.
+// While tracing, the tape only records which values backward reaches. Its rules run when the trace is replayed.
 void GraphBuilder::record_path(Context& ctx, const Node& node, std::span<const Value> inputs,
                                std::span<Value> outputs) {
   if (!ctx.recording || (node.op && node.op->has(kNoGrad))) return;
@@ -188,7 +189,7 @@ const Value* GraphBuilder::steps_of(const Value& stack) const {
   return nullptr;
 }
 
-// The sums of the rows of two stacks of unknown length, as a loop.
+// Adds two stacks of unknown length, row by row, in a loop.
 Values GraphBuilder::add_rows(Context& ctx, const OpDef& add, std::span<Value> inputs, const Value& steps) {
   GraphBuilder body(stage_);
   Values rows;
@@ -199,16 +200,13 @@ Values GraphBuilder::add_rows(Context& ctx, const OpDef& add, std::span<Value> i
     const ScopedFlag quiet(ctx.recording, false);
     body.graph.outputs.push_back(body.operand_of(body.apply(ctx, add, rows, {})[0]));
   }
-  Node node;
-  node.kind = NodeKind::kLoop;
-  node.name = "sum of rows";
-  node.loop.slices = 2;
-  node.loop.counted = true;
-  node.types.push_back(steps.type());
-  node.types.push_back(inputs[0].type());
-  node.bodies.push_back(std::make_shared<const Graph>(std::move(body.graph)));
+  LoopForm form;
+  form.slices = 2;
+  form.counted = true;
+  Control loop = Control::loop_of("sum of rows", form);
+  loop.bodies.push_back(std::make_shared<const Graph>(std::move(body.graph)));
   const Value operands[3] = {steps, inputs[0], inputs[1]};
-  Values out{control(ctx, std::move(node), operands, {})[1]};
+  Values out{control(ctx, loop, operands, {})[1]};
   mark_unlimited(out[0], steps);
   record(ctx, add, inputs, {}, out);
   return out;
@@ -236,7 +234,7 @@ Values GraphBuilder::apply(Context& ctx, const OpDef& op, std::span<Value> input
   infer_types(op, inputs, *inferred, types);
   if (!tracing && op.decompose) {
     const bool for_gradient = ctx.recording && !op.differentiable() && !op.has(kNoGrad) && any_requires_grad(inputs);
-    if (for_gradient || (!op.view && !registry().kernel(op, device_of(inputs, types)).fn))
+    if (for_gradient || (!op.view && !kernel_row(op, device_of(inputs, types), inputs).fn))
       return decompose(ctx, op, inputs, node.attrs);
   }
   for (const Value& v : inputs) node.inputs.push_back(operand_of(v));
@@ -366,13 +364,20 @@ void GraphBuilder::write_gradient(TapeNode& leaf, Value gradient) {
   leaf.fresh = true;
 }
 
-Values GraphBuilder::control(Context& ctx, Node node, std::span<const Value> inputs, std::span<const char> flows) {
-  node.inputs.clear();
+Values GraphBuilder::control(Context& ctx, const Control& control, std::span<const Value> inputs,
+                             std::span<const char> flows) {
+  Node node;
+  node.op = control.op;
+  node.attrs = control.attrs();
+  node.line = control.line;
+  SmallVector<Type, 2> types;
+  infer_types(*node.op, inputs, node.attrs, types);
+  for (const Type& type : types) node.types.push_back(type);
   for (const Value& v : inputs) node.inputs.push_back(operand_of(v));
   auto behind = std::make_shared<std::vector<std::vector<int32_t>>>();
   if (ctx.recording)
     for (size_t k = 0; k < flows.size(); ++k)
-      if (flows[k]) behind->push_back(operands_behind(node, int32_t(k)));
+      if (flows[k]) behind->push_back(operands_behind(control, int32_t(k)));
   Values out = emit(ctx, std::move(node));
   if (stage_ == Stage::kReplay) return out;
   Values reached;
@@ -433,7 +438,7 @@ Values GraphBuilder::custom(Context& ctx, std::string name, std::span<const Valu
     for (const Value& v : list) all.push_back(v);
   for (const Value& v : all) node.inputs.push_back(operand_of(v));
   for (const Value& v : outputs) node.types.push_back(v.type());
-  node.bodies.push_back(std::move(backward));
+  node.body = std::move(backward);
   Values out = emit(ctx, std::move(node));
   record_path(ctx, Node(), inputs, out);
   return out;

@@ -1,29 +1,28 @@
-// GraphBuilder: the interpreter that writes programs. Applied ops become nodes, their results are symbols: arrays with
-// a type and no memory. It serves twice: while a script is traced, and when a trace is replayed for the types of a
-// call.
+// GraphBuilder: the interpreter that writes programs. Applied ops become nodes. Their results are symbols: arrays with
+// a type and no memory. It is used while a script is traced, and when a trace is replayed for the types of a call.
 #pragma once
 #include <functional>
 #include <unordered_map>
 
-#include "graph/ir/ir.h"
+#include "graph/ir/control.h"
 #include "tensor/context.h"
 
 namespace pg {
 
 class GraphBuilder : public Tracer {
  public:
-  // kTrace keeps everything open that a run decides: modes, random keys, gradients, decompositions. kReplay resolves
-  // it.
+  // kTrace leaves open what only a run decides: modes, random keys, gradients and decompositions. kReplay resolves it.
   enum class Stage { kTrace, kReplay };
-  // With a parent it writes a closed body: what the parent knows becomes an input of the body when it is used.
+  // With a parent, the builder writes a closed body: a value of the parent becomes an input of the body when it is
+  // used.
   explicit GraphBuilder(Stage stage, GraphBuilder* parent = nullptr);
 
   Graph graph;
-  std::vector<Operand> captures;  // of the parent; the body's inputs for them come in this order
+  std::vector<Operand> captures;  // operands of the parent, in the order of the body's inputs for them
   Values captured_values;         // the same as values of the parent, with their history
 
   Value add_input(const Type& type, std::string name = "");
-  Value add_constant(const Value& value);  // equal arrays give one node
+  Value add_constant(const Value& value);  // equal arrays share one node
   Operand operand_of(const Value& value);  // of a number, nothing, a symbol of this builder, or a constant array
   bool owns(const Value& value) const { return value.is_array() && value.array().symbol.builder == id_; }
   bool knows(const Value& value) const { return owns(value) || (parent_ && parent_->knows(value)); }
@@ -41,53 +40,55 @@ class GraphBuilder : public Tracer {
   Value read_gradient(TapeNode& leaf) override;
   void write_gradient(TapeNode& leaf, Value gradient) override;
 
-  // A kCond or kLoop: `node` but for its operands. `flows`: which outputs gradients flow through, while tracing.
-  Values control(Context& ctx, Node node, std::span<const Value> inputs, std::span<const char> flows);
+  // Applies a branch or loop. `flows` says, while tracing, through which outputs gradients flow.
+  Values control(Context& ctx, const Control& control, std::span<const Value> inputs, std::span<const char> flows);
 
-  // The nodes of another graph of the same kind, as they are, with these values in the place of its inputs; its
-  // outputs.
+  // Copies the nodes of another graph of the same stage, with these values in place of its inputs. Returns its outputs.
   Values splice(Context& ctx, const Graph& graph, std::span<const Value> inputs);
 
-  // The value as one to take gradients by: with its history where a run finds one, else a leaf.
+  // Returns the value as one that gradients can be taken with respect to: with its history where a run finds one, else
+  // as a leaf.
   Value fresh_input(Context& ctx, const Value& value);
 
-  // Says that the type of `stack` lacks its rows, of which there are `steps` (see LoopForm). Sums of such are loops.
+  // Records that the type of `stack` lacks its number of rows, which is the value `steps` (see LoopForm). Two such
+  // stacks are added by a loop.
   void mark_unlimited(const Value& stack, const Value& steps);
 
-  // outputs = saved with the gradient that the closed graph `backward` (saved…, cotangents…) → one for each input
-  // gives.
+  // Returns `outputs` with `saved` and a custom gradient: the closed graph `backward` maps (saved…, cotangents…) to one
+  // gradient per input.
   Values custom(Context& ctx, std::string name, std::span<const Value> inputs, std::span<const Value> outputs,
                 std::span<const Value> saved, std::shared_ptr<const Graph> backward);
 
-  std::vector<Value> capture_inputs;  // the body's inputs, one a capture
+  std::vector<Value> capture_inputs;  // the body's inputs, one per capture
 
-  Value symbol(const Operand& operand) const;  // the array that stands for an output of a node
+  Value symbol(const Operand& operand) const;  // the array that represents an output of a node
 
-  // The leaf whose value is this symbol.
+  // Makes this symbol the value of the leaf.
   void link_leaf(const Value& value, TapeNode* leaf);
 
-  // Where the value is the outcome of a write: what the write stored.
+  // If the value is the result of a write, returns what the write stored. Otherwise returns the value.
   Value stored(const Value& value) const;
 
-  // Notes that the script read this of a type.
+  // Records that the script read this property of a type.
   virtual void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
 
-  // Asked for each node of a trace; by default what the replay has set.
+  // Called for each node of a trace. The defaults are those of the parent.
   virtual std::string position() { return parent_ ? parent_->position() : std::string(); }
   virtual Mode training_mode(Context& ctx) { return parent_ ? parent_->training_mode(ctx) : Mode::kAuto; }
   virtual Mode recording_mode(Context& ctx) { return parent_ ? parent_->recording_mode(ctx) : Mode::kAuto; }
 
-  // Flags of nodes that a graph being replayed into this one has fixed; kAuto: as training_mode and recording_mode say.
+  // Modes of nodes, fixed by a graph that is being replayed into this one. kAuto leaves them to training_mode and
+  // recording_mode.
   Mode imposed_training = Mode::kAuto, imposed_recording = Mode::kAuto;
 
-  std::string_view imposed_name;  // what the script called the op in that graph
+  std::string_view imposed_name;  // the name that the script called the op by in that graph
   int32_t current_line = -1;
-  std::vector<Ref<Generator>> generators;  // by the index that random keys name
-  // The key of the next `count` ticks of a generator.
+  std::vector<Ref<Generator>> generators;  // by the index that random keys use
+  // Takes the next `count` ticks of a generator and returns the key of the first.
   RandomKey take_ticks(const Ref<Generator>& generator, uint64_t count);
-  // A body whose ticks are those of streams of its own (BodyStream).
+  // Whether the builder writes a body whose ticks come from streams of its own (BodyStream).
   bool own_streams = false;
-  // One for each generator that these bodies of a node take ticks of.
+  // Takes one stream for each generator that these bodies of a node take ticks of.
   std::vector<BodyStream> take_streams(std::initializer_list<const Graph*> bodies);
 
  protected:
@@ -110,8 +111,8 @@ class GraphBuilder : public Tracer {
   std::unordered_map<const Array*, std::pair<Ref<Array>, int32_t>> constants_;
   std::unordered_map<TapeNode*, Value> leaves_;
   std::unordered_map<std::string, int32_t> lines_;
-  std::vector<std::pair<Operand, Value>> unlimited_;  // stacks and their steps
-  std::vector<uint64_t> sequences_;                   // of the tape when each node was made
+  std::vector<std::pair<Operand, Value>> unlimited_;  // each stack and its number of steps
+  std::vector<uint64_t> sequences_;                   // the tape's sequence number when each node was made
 };
 
 }  // namespace pg

@@ -29,7 +29,7 @@ class History {
   void meet(const Operand& operand) {
     if (!operand.is_node()) return;
     const Node& node = graph_.node(operand);
-    const bool control = node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop;
+    const bool control = is_control(node);
     if (control ? !outputs_.emplace(operand.node, operand.output).second : bool(seen_[size_t(operand.node)])) return;
     seen_[size_t(operand.node)] = true;
     open_.push_back(operand);
@@ -49,16 +49,15 @@ class History {
         break;
       case NodeKind::kOp:
         if (!recorded(node) || node.op->has(kNoGrad)) return;
+        if (is_control(node)) {
+          for (int32_t k : operands_behind(control_of(node), at.output)) meet(node.inputs[size_t(k)]);
+          return;
+        }
         break;
       case NodeKind::kCustom:
         if (!recorded(node)) return;
         count = size_t(node.heads);
         break;
-      case NodeKind::kCond:
-      case NodeKind::kLoop:
-        if (!recorded(node)) return;
-        for (int32_t k : operands_behind(node, at.output)) meet(node.inputs[size_t(k)]);
-        return;
       default:
         break;
     }
@@ -67,31 +66,33 @@ class History {
 
   const Graph& graph_;
   std::vector<char> seen_;                         // nodes
-  std::set<std::pair<int32_t, int32_t>> outputs_;  // of branches and loops
+  std::set<std::pair<int32_t, int32_t>> outputs_;  // outputs of branches and loops
   std::vector<Operand> open_;
 };
 
-std::vector<int32_t> behind_branch(const Node& node, int32_t output) {
+std::vector<int32_t> behind_branch(const Control& control, int32_t output) {
   std::set<int32_t> found;
-  for (const auto& body : node.bodies)
+  for (const auto& body : control.bodies)
     for (int32_t k : inputs_behind(*body, body->outputs[size_t(output)])) found.insert(1 + k);
   return {found.begin(), found.end()};
 }
 
-// A carry goes back to what it was at first, and through the steps to the carries that they compute it from.
-std::vector<int32_t> behind_loop(const Node& node, int32_t output) {
-  if (output == 0) return {};  // the number of steps
-  const bool condition = node.bodies.size() == 2;
-  const Graph& body = *node.bodies[0];
-  const int32_t first = node.loop.first_slice(condition), flag = node.loop.conditional && !condition;
-  const int32_t first_carry = 1 + node.loop.slices, end = first_carry + node.loop.carries;  // among the body's inputs
+// The history of a carry goes back to its initial value and, through the steps, to the carries that it is computed
+// from.
+std::vector<int32_t> behind_loop(const Control& control, int32_t output) {
+  if (output == 0) return {};  // output 0 is the number of steps, which has no history
+  const bool condition = control.has_condition();
+  const Graph& body = *control.bodies[0];
+  const int32_t first = control.loop.first_slice(condition), flag = control.loop.conditional && !condition;
+  const int32_t first_carry = 1 + control.loop.slices,
+                end = first_carry + control.loop.carries;  // positions among the body's inputs
   std::set<int32_t> found, outputs{flag + output - 1};
   std::vector<int32_t> open(outputs.begin(), outputs.end());
   auto carry = [&](int32_t k) {
-    found.insert(first + node.loop.slices + k);
+    found.insert(first + control.loop.slices + k);
     if (outputs.insert(flag + k).second) open.push_back(flag + k);
   };
-  if (output - 1 < node.loop.carries) carry(output - 1);
+  if (output - 1 < control.loop.carries) carry(output - 1);
   while (!open.empty()) {
     const int32_t at = open.back();
     open.pop_back();
@@ -111,8 +112,8 @@ std::vector<int32_t> inputs_behind(const Graph& trace, const Operand& output) {
   return History(trace).inputs_of(output);
 }
 
-std::vector<int32_t> operands_behind(const Node& node, int32_t output) {
-  return node.kind == NodeKind::kCond ? behind_branch(node, output) : behind_loop(node, output);
+std::vector<int32_t> operands_behind(const Control& control, int32_t output) {
+  return control.is_loop() ? behind_loop(control, output) : behind_branch(control, output);
 }
 
 }  // namespace pg

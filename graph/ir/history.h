@@ -1,17 +1,17 @@
-// Which inputs the tape of a graph's outputs goes back to: backward from an output touches no other leaf.
+// Which inputs the history of an output goes back to. Backward from an output touches no other leaf.
 #pragma once
 #include <vector>
 
-#include "graph/ir/ir.h"
+#include "graph/ir/control.h"
 
 namespace pg {
 
-// The inputs of a trace (positions in graph.inputs) that the history of `output` goes back to when the trace runs with
-// recording on. By structure alone, so it may name inputs that no gradient reaches, but never misses one that is
-// reached.
+// Returns the inputs of a trace (positions in graph.inputs) that the history of `output` goes back to if the trace runs
+// with recording on. The result follows from the structure of the graph: it may name inputs that no gradient reaches,
+// but it never misses one that a gradient reaches.
 std::vector<int32_t> inputs_behind(const Graph& trace, const Operand& output);
 
-// The same for an output of a branch or loop of a trace: positions among the node's operands.
-std::vector<int32_t> operands_behind(const Node& node, int32_t output);
+// The same for an output of a branch or loop of a trace. Returns positions among its operands.
+std::vector<int32_t> operands_behind(const Control& control, int32_t output);
 
 }  // namespace pg

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/ir/control.h"
 #include "tensor/context.h"
 #include "tensor/error.h"
 
@@ -19,10 +20,6 @@ const char* kind_name(const Node& node) {
       return node.op->name;
     case NodeKind::kFused:
       return "fused";
-    case NodeKind::kCond:
-      return node.name.empty() ? "cond" : node.name.c_str();
-    case NodeKind::kLoop:
-      return node.name.empty() ? "loop" : node.name.c_str();
     case NodeKind::kLeaf:
       return "leaf";
     case NodeKind::kDetach:
@@ -73,13 +70,15 @@ bool fits(const AttrDef& def, const AttrValue& value) {
       return std::holds_alternative<Floats>(value);
     case AttrKind::kRandom:
       return std::holds_alternative<RandomKey>(value);
+    case AttrKind::kGraph:
+      return std::holds_alternative<std::shared_ptr<const Graph>>(value);
   }
   return false;
 }
 
 void verify_attrs(const Graph& graph, size_t i) {
   const Node& node = graph.nodes[i];
-  if (node.attrs.size() == 0) return;  // all of them at their defaults, or none
+  if (node.attrs.size() == 0) return;  // every attribute has its default, or the op has no attributes
   if (node.attrs.size() != node.op->attrs.size())
     bad_node(graph, i, fmt::format("has {} attributes, its op {}", node.attrs.size(), node.op->attrs.size()));
   for (size_t k = 0; k < node.attrs.size(); ++k) {
@@ -110,84 +109,28 @@ void verify_types(const Graph& graph, size_t i) {
                fmt::format("output {} is {}, its op gives {}", k, to_string(node.types[k]), to_string(types[k])));
 }
 
-void check_same(const Graph& graph, size_t i, const char* what, size_t k, const Type& given, const Type& expected) {
-  if (!(given == expected))
-    bad_node(graph, i,
-             fmt::format("{} {} of a body is {}, expected {}", what, k + 1, to_string(given), to_string(expected)));
-}
-
-const Graph& check_body(const Graph& graph, size_t i, size_t b, size_t inputs, size_t outputs, bool types) {
+// Verifies the bodies, and that the node has the operands and outputs that they require.
+void verify_control(const Graph& graph, size_t i, bool types) {
   const Node& node = graph.nodes[i];
-  if (b >= node.bodies.size() || !node.bodies[b]) bad_node(graph, i, "lacks a body");
-  const Graph& body = *node.bodies[b];
-  verify(body, types);
-  if (body.inputs.size() != inputs)
-    bad_node(graph, i, fmt::format("its body takes {} inputs, gets {}", body.inputs.size(), inputs));
-  if (body.outputs.size() != outputs)
-    bad_node(graph, i, fmt::format("its body gives {} outputs, needs {}", body.outputs.size(), outputs));
-  return body;
-}
-
-const Type& input_type(const Graph& body, size_t k) { return body.nodes[size_t(body.inputs[k])].types[0]; }
-
-void need_arrays(const Graph& graph, size_t i) {
-  for (const Operand& operand : graph.nodes[i].inputs)
+  if (node.attrs.size() != node.op->attrs.size()) bad_node(graph, i, "lacks its attributes");
+  for (size_t k = 0; k < node.attrs.size(); ++k)
+    if (node.attrs[k].index() == 0 && !node.op->attrs[k].optional)
+      bad_node(graph, i, fmt::format("lacks the attribute '{}'", node.op->attrs[k].name));
+  for (const Operand& operand : node.inputs)
     if (!operand.is_node()) bad_node(graph, i, "takes arrays only");
-}
-
-void verify_cond(const Graph& graph, size_t i, bool types) {
-  const Node& node = graph.nodes[i];
-  need_arrays(graph, i);
-  if (node.inputs.empty() || numel(graph.type(node.inputs[0]).shape) != 1)
-    bad_node(graph, i, "needs a predicate of one element");
-  if (node.bodies.size() != 2) bad_node(graph, i, "has two bodies");
-  for (size_t b = 0; b < 2; ++b) {
-    const Graph& body = check_body(graph, i, b, node.inputs.size() - 1, node.types.size(), types);
-    if (!types) continue;
-    for (size_t k = 1; k < node.inputs.size(); ++k)
-      check_same(graph, i, "input", k - 1, input_type(body, k - 1), graph.type(node.inputs[k]));
-    for (size_t k = 0; k < node.types.size(); ++k)
-      check_same(graph, i, "output", k, body.type(body.outputs[k]), node.types[k]);
+  const Control control = control_of(node);
+  for (const auto& body : control.bodies) verify(*body, types);
+  try {
+    check_layout(control, node.inputs.size());
+  } catch (const Error& error) {
+    bad_node(graph, i, error.what());
   }
-}
-
-void verify_loop(const Graph& graph, size_t i, bool types) {
-  const Node& node = graph.nodes[i];
-  const LoopForm& loop = node.loop;
-  need_arrays(graph, i);
-  const bool trace = loop.conditional && node.bodies.size() == 2;
-  if (loop.slices < 0 || loop.carries < 0 || loop.limit < LoopForm::kNoLimit || loop.checkpoint < 0)
-    bad_node(graph, i, "a negative count");
-  const size_t first = size_t(loop.first_slice(trace)), slices = size_t(loop.slices), carries = size_t(loop.carries);
-  if (node.bodies.size() != (trace ? 2u : 1u))
-    bad_node(graph, i, "has one body, in a trace a second one for its condition");
-  if (node.inputs.size() < first + slices + carries) bad_node(graph, i, "lacks operands");
-  if (node.types.size() < carries + 1) bad_node(graph, i, "lacks outputs");
-  if (!loop.counted && !loop.conditional && loop.limit < 0) bad_node(graph, i, "nothing says how many steps it takes");
-  const size_t captures = node.inputs.size() - first - slices - carries, stacks = node.types.size() - carries - 1,
-               flag = loop.conditional && !trace;
-  const Graph& body = check_body(graph, i, 0, 1 + slices + carries + captures, flag + carries + stacks, types);
-  if (trace) check_body(graph, i, 1, 1 + carries + captures, 1, types);
-  for (size_t k = 0; k < slices; ++k)
-    if (graph.type(node.inputs[first + k]).shape.size() == 0)
-      bad_node(graph, i, fmt::format("slice {} has no dim to cut", k + 1));
-  if (!types) return;
-  for (size_t k = 0; k < slices; ++k) {
-    const Type& whole = graph.type(node.inputs[first + k]);
-    check_same(graph, i, "slice", k, input_type(body, 1 + k), row_type(whole));
-  }
-  for (size_t k = 0; k < carries + captures; ++k)
-    check_same(graph, i, k < carries ? "carry" : "capture", k, input_type(body, 1 + slices + k),
-               graph.type(node.inputs[first + slices + k]));
-  for (size_t k = 0; k < carries; ++k) {
-    check_same(graph, i, "carried output", k, body.type(body.outputs[flag + k]), input_type(body, 1 + slices + k));
-    check_same(graph, i, "output", k, body.type(body.outputs[flag + k]), node.types[1 + k]);
-  }
-  for (size_t k = 0; k < stacks; ++k) {
-    const Type& whole = node.types[1 + carries + k];
-    if (whole.shape.size() == 0) bad_node(graph, i, "a stacked output has rows");
-    check_same(graph, i, "stacked output", k, body.type(body.outputs[flag + carries + k]), row_type(whole));
-  }
+  const Graph& body = *control.bodies[0];
+  const size_t outputs =
+      body.outputs.size() + control.is_loop() - (control.loop.conditional && !control.has_condition());
+  if (node.types.size() < outputs) bad_node(graph, i, "lacks outputs");
+  if (node.types.size() > outputs)
+    bad_node(graph, i, fmt::format("has {} outputs, its body gives {}", node.types.size(), outputs));
 }
 
 void verify_node(const Graph& graph, size_t i, bool types) {
@@ -198,6 +141,7 @@ void verify_node(const Graph& graph, size_t i, bool types) {
   switch (node.kind) {
     case NodeKind::kOp:
       verify_attrs(graph, i);
+      if (is_control(node)) verify_control(graph, i, types);
       if (types) verify_types(graph, i);
       break;
     case NodeKind::kInput:
@@ -208,16 +152,10 @@ void verify_node(const Graph& graph, size_t i, bool types) {
           !(node.constant.type() == node.types[0]))
         bad_node(graph, i, "a constant holds a value of its type");
       break;
-    case NodeKind::kCond:
-      verify_cond(graph, i, types);
-      break;
-    case NodeKind::kLoop:
-      verify_loop(graph, i, types);
-      break;
     case NodeKind::kFused:
     case NodeKind::kCustom:
-      if (node.bodies.size() != 1 || !node.bodies[0]) bad_node(graph, i, "needs one body");
-      verify(*node.bodies[0], types);
+      if (!node.body) bad_node(graph, i, "needs a body");
+      verify(*node.body, types);
       break;
     case NodeKind::kWrite:
       if (node.inputs.size() != 2 || !node.inputs[0].is_node() || !node.inputs[1].is_node() || node.types.size() != 1)
@@ -235,7 +173,7 @@ void verify_node(const Graph& graph, size_t i, bool types) {
       break;
   }
   if (node.kind != NodeKind::kFused) return;
-  const Graph& body = *node.bodies[0];
+  const Graph& body = *node.body;
   if (body.inputs.size() != node.inputs.size() || body.outputs.size() != node.types.size())
     bad_node(graph, i, "its body has other inputs or outputs");
   for (size_t k = 0; k < node.types.size(); ++k)
@@ -250,7 +188,7 @@ std::string operand_text(const Operand& operand, const Graph& graph) {
 }
 
 std::string constant_text(const Value& v) {
-  if (v.array().buffer && v.device().is_cpu() && v.numel() == 1) return fmt::format("{}", item(v));
+  if (v.array().buffer && host_reads(v.device()) && v.numel() == 1) return fmt::format("{}", item(v));
   return "…";
 }
 
@@ -261,22 +199,12 @@ std::string attr_text(const Node& node) {
     const AttrDef& def = node.op->attrs[k];
     if (const auto* key = std::get_if<RandomKey>(&node.attrs[k]))
       add(fmt::format("{} = generator {} + {}", def.name, key->seed, key->tick));
-    else if (!(node.attrs[k] == def.fallback))
+    else if (def.kind != AttrKind::kGraph && !(node.attrs[k] == def.fallback))
       add(fmt::format("{} = {}", def.name, to_string(node.attrs[k])));
   }
   if (node.training != Mode::kAuto) add(node.training == Mode::kOn ? "train" : "predict");
   if (node.recording != Mode::kAuto) add(node.recording == Mode::kOn ? "recorded" : "not recorded");
   if (node.create_graph) add("create_graph");
-  if (node.kind == NodeKind::kLoop) {
-    if (node.loop.counted) add("counted");
-    if (node.loop.conditional) add("while");
-    add(fmt::format("slices = {}, carries = {}", node.loop.slices, node.loop.carries));
-    if (node.loop.limit >= 0) add(fmt::format("limit = {}", node.loop.limit));
-    if (node.loop.reverse) add("reverse");
-    if (node.loop.recompute) add("recompute");
-    if (node.loop.checkpoint > 0) add(fmt::format("checkpoint = {}", node.loop.checkpoint));
-  }
-  for (const BodyStream& stream : node.streams) add(fmt::format("generator {} + {}", stream.generator, stream.tick));
   if (node.req != GradReq::kNull) add(node.req == GradReq::kAdd ? "grad_req = add" : "grad_req = write");
   return text.empty() ? "" : " {" + text + "}";
 }
@@ -295,8 +223,7 @@ void print_nodes(const Graph& graph, const std::string& indent, std::string& tex
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     text += fmt::format("{}%{} = {}", indent, i, kind_name(node));
-    const bool titled = node.kind == NodeKind::kCond || node.kind == NodeKind::kLoop;
-    if (!node.name.empty() && !titled) text += " \"" + node.name + '"';
+    if (!node.name.empty()) text += " \"" + node.name + '"';
     if (node.kind == NodeKind::kConstant) text += " " + constant_text(node.constant);
     if (node.kind != NodeKind::kInput && node.kind != NodeKind::kConstant) {
       std::string operands;
@@ -307,7 +234,7 @@ void print_nodes(const Graph& graph, const std::string& indent, std::string& tex
     text += attr_text(node) + " : " + types_text(node);
     if (node.line >= 0) text += "  -- " + graph.lines[size_t(node.line)];
     text += "\n";
-    for (const auto& body : node.bodies) print_nodes(*body, indent + "  | ", text);
+    for (const Graph* body : bodies_of(node)) print_nodes(*body, indent + "  | ", text);
   }
   text += indent + "return";
   for (size_t k = 0; k < graph.outputs.size(); ++k) text += (k ? ", " : " ") + operand_text(graph.outputs[k], graph);
@@ -346,27 +273,31 @@ void verify(const Graph& graph, bool types) {
   }
 }
 
-Type row_type(const Type& whole) {
-  Type row{whole.dtype, whole.device, {}};
-  for (int64_t size : std::span(whole.shape).subspan(1)) row.shape.push_back(size);
-  return row;
+SmallVector<const Graph*, 2> bodies_of(const Node& node) {
+  SmallVector<const Graph*, 2> out;
+  if (node.body) out.push_back(node.body.get());
+  if (!is_control(node)) return out;
+  for (size_t k = 0; k < node.attrs.size(); ++k)
+    if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&node.attrs[k]); body && *body)
+      out.push_back(body->get());
+  return out;
 }
 
-Type stack_type(const Type& row, int64_t rows) {
-  Type whole{row.dtype, row.device, {rows}};
-  for (int64_t size : row.shape) whole.shape.push_back(size);
-  try {
-    numel(whole.shape);
-  } catch (const Error&) {
-    throw Error(fmt::format("a loop cannot keep {} rows of {}: more than 2^56 elements", rows, to_string(row)));
-  }
-  return whole;
+void change_bodies(Node& node, BodyChange f) {
+  const auto change = [&](std::shared_ptr<const Graph>& body) {
+    if (auto better = body ? f(*body) : nullptr) body = std::move(better);
+  };
+  change(node.body);
+  if (!is_control(node)) return;
+  for (size_t k = 0; k < node.attrs.size(); ++k)
+    if (auto* body = std::get_if<std::shared_ptr<const Graph>>(&node.attrs[k])) change(*body);
 }
 
 bool has_effect(const Node& node) {
-  if (node.kind == NodeKind::kOp) return node.op->has(kEffect);
-  if (node.kind != NodeKind::kCond && node.kind != NodeKind::kLoop) return false;
-  for (const auto& body : node.bodies)
+  if (node.kind != NodeKind::kOp) return false;
+  if (node.op->has(kEffect)) return true;
+  if (!is_control(node)) return false;
+  for (const Graph* body : bodies_of(node))
     if (std::any_of(body->nodes.begin(), body->nodes.end(), [](const Node& n) { return has_effect(n); })) return true;
   return false;
 }
@@ -405,10 +336,10 @@ Graph without_effects(const Graph& graph) {
   Graph out = graph;
   for (Node& node : out.nodes) {
     if (!has_effect(node)) continue;
-    for (auto& body : node.bodies) body = std::make_shared<const Graph>(without_effects(*body));
-    if (node.kind != NodeKind::kOp || !node.types.empty()) continue;
+    change_bodies(node, [](const Graph& body) { return std::make_shared<const Graph>(without_effects(body)); });
+    if (is_control(node) || !node.types.empty()) continue;
     const int32_t line = node.line;
-    node = Node{};  // keeps the numbers of the nodes that follow
+    node = Node{};  // the nodes that follow keep their numbers
     node.kind = NodeKind::kConstant;
     node.line = line;
     node.constant = make_filled(Type{}, 0);
@@ -449,7 +380,7 @@ Graph without_dead_nodes(const Graph& graph) {
   return out;
 }
 
-// A file's name may hold what separates them; a line number is no name.
+// A file's name may contain the separator ": ". A line number is not a name.
 std::string_view name_in(std::string_view line) {
   const size_t at = line.rfind(": ");
   if (at == line.npos) return {};

@@ -1,11 +1,11 @@
-// Batch normalisation at inference, which specialization has turned into a scale and a shift for each channel: folded
-// into the weights and the bias of the convolution or product before it, or made plain arithmetic that fuses with its
-// neighbours.
+// Batch normalization at inference. Specialization has turned it into a scale and a shift per channel. This pass folds
+// them into the weights and the bias of the convolution or product before it, or writes them as plain arithmetic that
+// fuses with its neighbours.
 //
-// Folded only where nobody else reads the product, in float32 and float64, and where scaling the weights costs less
-// than scaling the result; with constant weights that happens once. (w s) x + (b s + t) rounds elsewhere than s (w x +
-// b) + t: results differ by a few units in the last place of the largest term of the sum, relatively 1e-5 in float32.
-// The plain form multiplies and adds with two roundings where the kernel of scale_shift may take one.
+// They are folded only if nothing else reads the product, the dtype is float32 or float64, and scaling the weights
+// costs less than scaling the result. With constant weights this happens once. (w s) x + (b s + t) rounds differently
+// from s (w x + b) + t: results differ by a few units in the last place of the largest term of the sum, relatively 1e-5
+// in float32. The plain form rounds twice, where the kernel of scale_shift may round once.
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/plan/fused.h"
@@ -13,7 +13,8 @@
 namespace pg {
 namespace {
 
-// The result has at least this many times the elements of the weights: new weights are also packed anew at each run.
+// The result must have at least this many times the elements of the weights. New weights are also packed again at each
+// run.
 constexpr int64_t kCheaper = 4;
 
 class BatchNorms {
@@ -31,7 +32,7 @@ class BatchNorms {
   Graph run() {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       const Node& old = rewrite_.old(i);
-      const bool candidate = old.is<"scale_shift">() && old.types[0].device.is_cpu() && is_plain(old);
+      const bool candidate = old.is<"scale_shift">() && fuses(old.types[0].device) && is_plain(old);
       const bool alone = candidate && uses_[size_t(old.inputs[0].node)] == 1;
       Node node = rewrite_.take(i);
       if (!candidate || !(alone ? fold(i, node) || expand(i, node) : expand(i, node)))
@@ -43,7 +44,7 @@ class BatchNorms {
  private:
   const Graph& graph() const { return rewrite_.graph(); }
 
-  // All of one of the two dtypes that are computed in as they are.
+  // Whether the node and its operands all have the same dtype, float32 or float64.
   bool is_plain(const Node& node) const {
     const DType dtype = node.types[0].dtype;
     if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return false;
@@ -57,7 +58,7 @@ class BatchNorms {
     return rewrite_.emit<"add">({rewrite_.emit<"mul">({x, by}, {}, line_), plus}, {}, line_);
   }
 
-  // v, one element a channel, as a column before `trailing` dims of size 1.
+  // Returns v, which has one element per channel, as a column before `trailing` dims of size 1.
   Operand column(const Operand& v, int trailing) {
     if (trailing == 0) return v;
     Ints shape(size_t(trailing) + 1, 1);
@@ -84,7 +85,7 @@ class BatchNorms {
     return true;
   }
 
-  // As arithmetic, where a neighbour will take it in.
+  // Writes the node as arithmetic if a neighbour can fuse with it.
   bool expand(size_t i, const Node& node) {
     const Node& source = graph().node(node.inputs[0]);
     const bool fuses = read_by_pointwise_[i] || (source.kind == NodeKind::kOp && source.op->has(kPointwise));

@@ -1,8 +1,9 @@
-// Common subexpressions: of nodes that compute the same from the same, one stays.
+// Common subexpressions: nodes that compute the same from the same operands become one.
 //
-// The same means equal op, attributes and operands (numbers bit by bit; either order for commutative ops) and types.
-// Ops with an effect or random state, and tensors whose elements are not set, are never merged. Equal constants are, up
-// to kCompareBytes. Which of the equal nodes stays: the first, so that the order still holds.
+// Two nodes are the same if their ops, attributes, operands and types are equal. Numbers are compared bit by bit. The
+// operands of commutative ops may be in either order. Ops with an effect or random state, and ops that leave elements
+// unset, are never merged. Equal constants are merged up to kCompareBytes. The first of the equal nodes is kept, so the
+// order of the nodes stays valid.
 #include <bit>
 #include <cstring>
 #include <string_view>
@@ -31,7 +32,7 @@ std::string_view bytes(const Value& v) {
 
 bool comparable(const Node& constant) {
   const Type& type = constant.types[0];
-  return type.device.is_cpu() && constant.constant.array().contiguous && constant.constant.array().buffer &&
+  return host_reads(type.device) && constant.constant.array().contiguous && constant.constant.array().buffer &&
          bytes_of(type) <= kCompareBytes;
 }
 

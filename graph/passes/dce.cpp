@@ -1,7 +1,7 @@
-// Dead code: nodes that no output and no effect needs.
+// Dead code: removes the nodes that no output and no effect needs.
 //
-// Kept: inputs, ops with an effect and what they read, and every node that an output reaches. A node is kept whole: its
-// other outputs stay although nobody reads them.
+// Inputs, ops with an effect and what they read, and every node that an output needs are kept. A node is kept with all
+// its outputs, even those that nothing reads.
 #include "graph/passes/passes.h"
 
 namespace pg {

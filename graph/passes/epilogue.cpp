@@ -1,9 +1,9 @@
-// Epilogues: an activation behind linear or a convolution, and a bias added to a product, become part of it, so that
-// the result passes the caches once.
+// Epilogues: an activation after linear or a convolution, and a bias added to a product, become part of it, so that the
+// result passes through the caches once.
 //
-// Only where nobody else reads the value in between, and in the dtype of the product. The bits stay: the kernels add
-// the bias to the finished sum and apply the op's own activation. A bias is attached only in float32 and float64 (the
-// other floats would round once less) and where the product runs in the same kernel with it.
+// This happens only if nothing else reads the intermediate value, and only in the dtype of the product. The bits stay:
+// the kernels add the bias to the finished sum and apply the op's own activation. A bias is attached only in float32
+// and float64, because the other floats would round once less, and only if the product runs in the same kernel with it.
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
@@ -19,7 +19,7 @@ class Epilogues {
   Graph run() {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       Node node = rewrite_.take(i);
-      if (node.kind == NodeKind::kOp && node.types.size() == 1 && node.types[0].device.is_cpu()) {
+      if (node.kind == NodeKind::kOp && node.types.size() == 1) {
         if (node.is<"add">())
           add_bias(node);
         else
@@ -36,7 +36,7 @@ class Epilogues {
  private:
   const Graph& graph() const { return rewrite_.graph(); }
 
-  // The node behind an operand when only that operand reads it and it has the node's type.
+  // Returns the node behind an operand if only `reader` reads it and both have the same type, else null.
   const Node* only_producer(const Operand& operand, const Node& reader) const {
     if (!operand.is_node()) return nullptr;
     const Node& node = graph().node(operand);
@@ -75,13 +75,13 @@ class Epilogues {
     }
   }
 
-  // Products run in another kernel on views than linear does.
+  // A product with views runs in another kernel than linear does.
   bool is_view(const Operand& operand) const {
     const Node& node = graph().node(operand);
     return node.kind == NodeKind::kOp && node.op->view && !node.op->has(kReshape);
   }
 
-  // linear without bias, or the product of a matrix or vector with a transposed matrix: what linear computes.
+  // Matches what linear computes: linear without bias, or the product of a matrix or vector with a transposed matrix.
   bool read_product(const Node& product, Operand& x, Operand& weight) const {
     x = product.inputs[0];
     if (product.is<"linear">() && product.inputs[2].is_none()) {
@@ -98,7 +98,7 @@ class Epilogues {
 
   std::vector<int32_t> uses_;  // of the nodes of the old graph
   Rewrite rewrite_;
-  std::vector<int32_t> made_from_;  // the old node of each new one
+  std::vector<int32_t> made_from_;  // by new node: the old node it was made from
 };
 
 }  // namespace

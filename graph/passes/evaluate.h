@@ -1,4 +1,4 @@
-// Running one node of a graph on values, for passes that compute ahead.
+// Evaluates one node of a graph on values, for passes that compute results ahead of the run.
 #pragma once
 #include <optional>
 
@@ -7,11 +7,12 @@
 
 namespace pg {
 
-// Whether a node is an op that returns the same for the same inputs: no effect, no random state, no values
-// that are left unset.
+// Whether the node is an op that returns the same for the same inputs: it has no effect, no random state and no unset
+// elements.
 bool is_pure(const Node& node);
 
-// The outputs of an op node on the CPU, contiguous; nothing where the op refuses the values (the run will say so).
+// Returns the outputs of an op node, on the CPU and contiguous. Returns nothing if the op rejects the values: the run
+// will raise the error.
 std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs);
 
 }  // namespace pg

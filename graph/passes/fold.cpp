@@ -1,9 +1,9 @@
-// Constant folding: an op on constants and numbers becomes constants, computed by the eager interpreter and so with the
-// same bits.
+// Constant folding: an op on constants and numbers becomes constants. The eager interpreter computes them, so the bits
+// are the same.
 //
-// Left as they are: ops with an effect or random state, what is not on the CPU, filled tensors (`full`, which pointwise
-// kernels take as a number), results that would take more memory than the constants they replace and kFoldBytes, and
-// whatever the op refuses: the run will raise the same error.
+// Not folded: ops with an effect or random state, ops that do not run on the CPU, filled tensors (`full`, which
+// pointwise kernels take as a number), results that need more memory than kFoldBytes and than the constants they
+// replace, and ops that reject the values (the run raises the same error).
 #include "graph/passes/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr Bytes kFoldBytes = Bytes(64 << 10), kMaxFoldBytes = Bytes(16 << 20), kViewBytes = Bytes(1 << 10);
 
-// The values of the operands when all are known.
+// Returns the values of the operands if all are known.
 std::optional<SmallVector<Value, 4>> known_operands(const Graph& graph, const Node& node) {
   SmallVector<Value, 4> values;
   for (const Operand& operand : node.inputs) {
@@ -33,17 +33,17 @@ bool pays(const Node& node, std::span<const Value> inputs) {
   Bytes before, after;
   for (const Value& v : inputs) {
     if (!v.is_array()) continue;
-    if (!v.device().is_cpu()) return false;
+    if (!host_reads(v.device())) return false;
     before += bytes_of(v.type());
   }
   for (const Type& type : node.types) {
-    if (!type.device.is_cpu()) return false;
+    if (!host_reads(type.device)) return false;
     after += bytes_of(type);
   }
   return after <= kMaxFoldBytes && before <= kMaxFoldBytes && (after <= kFoldBytes || after <= before);
 }
 
-// Whether the node is a view that shows its operand, contiguous, in another order or with gaps.
+// Whether the node is a view whose result, from a contiguous operand, is not contiguous.
 bool scatters(const Node& node, std::span<const Value> inputs) {
   if (!node.op->view || inputs.empty() || !inputs[0].is_array()) return false;
   const Ref<Array> like = Array::make(inputs[0].type());
@@ -69,7 +69,7 @@ std::optional<Values> fold_node(const Graph& graph, const Node& node) {
 }  // namespace
 
 bool is_pure(const Node& node) {
-  return node.kind == NodeKind::kOp && !(node.op->traits & (kEffect | kRandom | kDynamicShape | kUnset));
+  return node.kind == NodeKind::kOp && !(node.op->traits & (kEffect | kRandom | kDynamicShape | kUnset | kBodies));
 }
 
 std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs) try {

@@ -1,10 +1,11 @@
-// Fusion: pointwise ops that feed each other, and at most one reduction at their end, become one kFused node.
+// Fusion: pointwise ops that feed each other, with at most one reduction at their end, become one kFused node.
 //
-// Greedy, in the order of the nodes: each joins the groups of its producers; then groups that read the same tensor
-// join. A group is a set of nodes over one shape (its index space) that no path leaves and enters again, so that it can
-// run as one step; values that others need are further outputs of it, nothing is computed twice. Smaller operands stay
-// inputs of the body with their own shape; a group of one-element tensors joins a larger one when nobody else reads it.
-// Bits stay: the kernels of bodies compute what the ops do one by one. Ops with an effect keep their order.
+// The pass is greedy, in the order of the nodes. Each node joins the groups of its producers. Then groups that read the
+// same tensor join. A group is a set of nodes over one shape, its index space. No path leaves a group and enters it
+// again, so the group can run as one step. Values that other nodes need are further outputs of the group: nothing is
+// computed twice. Smaller operands are inputs of the body with their own shape. A group of one-element tensors joins a
+// larger group if nothing else reads it. The bits stay: the kernels of bodies compute what the ops compute one by one.
+// Ops with an effect keep their order.
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -16,13 +17,13 @@
 namespace pg {
 namespace {
 
-// A step of the graph that will be: at first one for each node.
+// A step of the graph under construction. At first there is one per node.
 struct Group {
   std::vector<int32_t> members;  // ascending
-  std::vector<int32_t> sources;  // nodes outside that the members read (once each), and the effect before an effect
+  std::vector<int32_t> sources;  // nodes outside that the members read (once each); an effect before an effect
   Dims space;
   bool fusable = false;
-  int32_t reduction = -1;  // the member that is one
+  int32_t reduction = -1;  // the member that is a reduction, or -1
 };
 
 bool insert_sorted(std::vector<int32_t>& list, int32_t value) {
@@ -54,7 +55,7 @@ class Grouping {
   const Group& group(int32_t id) const { return groups_[size_t(id)]; }
   const std::vector<int32_t>& order() const { return order_; }
 
-  // Whether a node outside its group, or the caller, reads output k of the node.
+  // Whether an output of the graph or a node outside its group reads the node.
   bool leaves(int32_t node) const {
     if (is_output_[size_t(node)]) return true;
     for (int32_t reader : readers_[size_t(node)])
@@ -89,8 +90,8 @@ class Grouping {
     for (const Operand& output : graph_.outputs) is_output_[size_t(output.node)] = true;
   }
 
-  // A view costs nothing outside, where it may stay one.
-  static bool computes(const Node& node) { return node.kind == NodeKind::kOp && !is_view(node); }
+  // A view outside a group costs nothing and may remain a view, so it is not fused.
+  static bool computes(const Node& node) { return node.kind == NodeKind::kOp && !is_view(node) && !is_control(node); }
 
   bool on_one_device(const Node& node) const {
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Operand& operand) {
@@ -98,7 +99,7 @@ class Grouping {
     });
   }
 
-  // Joins a node to what it reads where that is possible.
+  // Joins a node to the groups of its operands if possible.
   void grow(int32_t i) {
     const Node& node = graph_.nodes[size_t(i)];
     Group& own = groups_[size_t(i)];
@@ -111,10 +112,10 @@ class Grouping {
     for (const Operand& operand : node.inputs)
       if (operand.is_node() && of_[size_t(operand.node)] != of_[size_t(i)])
         try_join(of_[size_t(operand.node)], of_[size_t(i)]);
-    if (own.members.size() == 1 && own.reduction == i && of_[size_t(i)] == i) own.fusable = false;  // alone
+    if (own.members.size() == 1 && own.reduction == i && of_[size_t(i)] == i) own.fusable = false;  // nothing joined it
   }
 
-  // Groups that read the same tensor over one space and stand close become one, so that it is read once.
+  // Joins groups over one space that read the same tensor and are close to each other, so that the tensor is read once.
   void join_readers(int32_t i) {
     constexpr int32_t kClose = 24;
     const std::vector<int32_t>& readers = readers_[size_t(i)];
@@ -138,7 +139,7 @@ class Grouping {
     if (node.kind != NodeKind::kOp || node.types.size() != 1 || node.inputs.empty() || !node.inputs[0].is_node())
       return false;
     const Type& reduced = graph_.type(node.inputs[0]);
-    // A sum_to that sums nothing keeps -0; sums start from 0.
+    // A sum_to that sums nothing keeps -0. A sum starts from 0.
     if (numel(reduced.shape) == numel(node.types[0].shape) || numel(reduced.shape) == 0) return false;
     return fusable_reduction(node, reduced);
   }
@@ -196,11 +197,11 @@ class Grouping {
     groups_[size_t(b)] = std::move(merged);
   }
 
-  // The groups are in an order in which each comes after all that it reads. Moves those between a and b, which reads
-  // a: what b needs goes before a, the others after b, so that both can become one. Returns false where b needs a group
-  // that reads a, or the way is long.
+  // The groups are ordered so that each comes after the groups it reads. For b, which reads a, moves the groups between
+  // a and b: those that b needs go before a, the others after b. Then a and b can become one. Returns false if b needs
+  // a group that reads a, or if the distance is too long.
   bool make_neighbours(int32_t a, int32_t b) {
-    constexpr int32_t kMaxDistance = 512;  // bounds the work, and how far a value is kept from its reader
+    constexpr int32_t kMaxDistance = 512;  // bounds the work, and how long a value is kept before it is read
     const int32_t from = place_[size_t(a)], to = place_[size_t(b)];
     if (to - from > kMaxDistance) return false;
     ++walk_;
@@ -233,16 +234,16 @@ class Grouping {
   }
 
   const Graph& graph_;
-  std::vector<Group> groups_;  // by id; emptied when joined to another
-  std::vector<int32_t> of_;    // the group of each node
+  std::vector<Group> groups_;  // by id; empty after the group has joined another
+  std::vector<int32_t> of_;    // by node: its group
   std::vector<std::vector<int32_t>> readers_;
   std::vector<char> is_output_;
-  std::vector<int32_t> order_, place_;  // groups in the order of steps (-1: nothing), and where each stands
+  std::vector<int32_t> order_, place_;  // groups in the order of steps (-1: none); by group: its position
   std::vector<int32_t> needed_;         // by group: the last walk that found it needed
   int32_t walk_ = 0;
 };
 
-// Writes the groups of a graph as nodes of another.
+// Writes the groups of a graph as nodes of another graph.
 class Writer {
  public:
   Writer(Rewrite& rewrite, const Grouping& grouping) : rewrite_(rewrite), grouping_(grouping), done_(rewrite.size()) {}
@@ -268,8 +269,8 @@ class Writer {
     Node fused;
     fused.kind = NodeKind::kFused;
     Graph body;
-    std::unordered_map<int64_t, Operand> inside;  // by the operand in the new graph
-    std::unordered_map<int32_t, int32_t> places;  // of the members, by their old index
+    std::unordered_map<int64_t, Operand> inside;  // by operand in the new graph
+    std::unordered_map<int32_t, int32_t> places;  // of the members, by old index
     for (int32_t member : group.members) {
       Node node = rewrite_.old(size_t(member));
       for (Operand& operand : node.inputs) {
@@ -290,7 +291,7 @@ class Writer {
       body.outputs.push_back(Operand::of(size_t(places[member])));
       fused.types.push_back(rewrite_.old(size_t(member)).types[0]);
     }
-    fused.bodies.push_back(std::make_shared<const Graph>(std::move(body)));
+    fused.body = std::make_shared<const Graph>(std::move(body));
     const size_t at = rewrite_.append(std::move(fused));
     for (size_t k = 0; k < leaving.size(); ++k) rewrite_.replace(size_t(leaving[k]), 0, Operand::of(at, k));
   }
@@ -307,7 +308,7 @@ class Writer {
     return inside[key] = Operand::of(body.nodes.size() - 1);
   }
 
-  // Errors name the line of the fused node: that of a member that can raise one, else the last.
+  // Errors name the line of the fused node: the line of a member that can raise an error, else of the last member.
   void keep_line(Node& node, Graph& body, Node& fused) {
     const int32_t line = node.line;
     if (line < 0) return;

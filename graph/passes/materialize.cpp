@@ -1,7 +1,7 @@
-// Fills that are left: small `full` tensors, which simplification prefers to constants because pointwise ops take them
-// as a number, become constants once nobody can, so that no run fills them again.
+// Small `full` tensors that no pointwise op has taken as a number become constants, so that a run does not fill them
+// again. Simplification prefers `full` to constants because pointwise ops can take it as a number.
 //
-// The elements are those that the op gives. Only on the CPU and up to kBytes each.
+// The elements are those that the op computes. Applied only on the CPU and up to kBytes per tensor.
 #include "graph/passes/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -13,7 +13,7 @@ Graph materialize(Graph graph) {
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
-    if (filled_with(node) && node.types[0].device.is_cpu() && bytes_of(node.types[0]) <= kBytes)
+    if (filled_with(node) && host_reads(node.types[0].device) && bytes_of(node.types[0]) <= kBytes)
       if (const auto result = evaluate(node, {})) {
         Node constant;
         constant.kind = NodeKind::kConstant;

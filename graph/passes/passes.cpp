@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "graph/passes/rewrite.h"
-#include "tensor/error.h"
+#include "tensor/device_table.h"
 
 namespace pg {
 namespace {
@@ -27,7 +27,8 @@ constexpr Pass kPasses[] = {
     {"materialize", "makes constants of the fills that are left", materialize, Pass::kKernels},
 };
 
-// A round more than chains of rules have been seen to need; what is left is correct, only not as small.
+// One round more than any chain of rules is known to need. A graph after the last round is correct but may not be
+// minimal.
 constexpr int kMaxRounds = 6;
 
 bool names(const std::vector<std::string>& list, const char* pass) {
@@ -65,28 +66,33 @@ Device device_of(const Graph& graph, const Node& node) {
   return node.types.empty() ? Device{} : node.types[0].device;
 }
 
-// Whether f holds for a node of the graph or of its bodies.
+// Whether f holds for any node of the graph or of its bodies.
 template <class F>
 bool any_node(const Graph& graph, const F& f) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return f(graph, node) ||
-           std::any_of(node.bodies.begin(), node.bodies.end(), [&](const auto& body) { return any_node(*body, f); });
+    if (f(graph, node)) return true;
+    const auto bodies = bodies_of(node);
+    return std::any_of(bodies.begin(), bodies.end(), [&](const Graph* body) { return any_node(*body, f); });
   });
 }
 
 bool leaves_host(const Graph& graph) {
   return any_node(graph, [](const Graph&, const Node& node) {
-    return std::any_of(node.types.begin(), node.types.end(), [](const Type& type) { return !type.device.is_cpu(); });
+    return std::any_of(node.types.begin(), node.types.end(), [](const Type& type) { return !host_reads(type.device); });
   });
 }
 
 bool lacks_kernel(const Graph& graph) {
   return any_node(graph, [](const Graph& g, const Node& node) {
-    return node.kind == NodeKind::kOp && !node.op->view && !registry().kernel(*node.op, device_of(g, node)).fn;
+    if (node.kind != NodeKind::kOp || node.op->view || is_control(node)) return false;
+    std::vector<Type> inputs;
+    for (const Operand& operand : node.inputs)
+      if (operand.is_node()) inputs.push_back(g.type(operand));
+    return !kernel_row(*node.op, device_of(g, node), std::span<const Type>(inputs)).fn;
   });
 }
 
-// Which passes a call runs.
+// The passes that a call of optimize() runs.
 class Selection {
  public:
   explicit Selection(const PassOptions& options)
@@ -105,7 +111,7 @@ class Selection {
     return (pass.on || names(options_.enabled, pass.name)) && (options_.kernels || pass.stage != Pass::kKernels);
   }
 
-  // What a pass made that a device cannot run goes.
+  // Discards the result of a pass if a device lacks a kernel for it.
   Graph run(const Pass& pass, Graph graph) const {
     if (!leaves_host(graph)) return checked_run(pass, std::move(graph));
     Graph better = checked_run(pass, graph);
@@ -128,18 +134,20 @@ class Selection {
   bool verify_ = true;
 };
 
-// Puts what `better` makes of them in the place of the bodies of branches and loops.
+// Replaces the bodies of branches and loops by better(body).
 template <class Better>
 void improve_bodies(Graph& graph, const Better& better) {
   for (Node& node : graph.nodes) {
-    if (node.kind != NodeKind::kCond && node.kind != NodeKind::kLoop) continue;
-    for (auto& body : node.bodies)
-      if (Graph improved = better(*body); !same_graph(improved, *body))
-        body = std::make_shared<const Graph>(std::move(improved));
+    if (!is_control(node)) continue;
+    change_bodies(node, [&](const Graph& body) -> std::shared_ptr<const Graph> {
+      Graph improved = better(body);
+      if (same_graph(improved, body)) return nullptr;
+      return std::make_shared<const Graph>(std::move(improved));
+    });
   }
 }
 
-// Bodies first: what leaves them may leave the graph they stand in too.
+// Bodies come first: a node that leaves a body may leave the graph around it too.
 Graph clean(const Selection& selection, Graph graph) {
   for (int round = 0; round < kMaxRounds; ++round) {
     const Graph before = graph;

@@ -1,9 +1,10 @@
-// Passes: from a specialized graph (inputs, constants, ops, fused nodes) to a better one that computes the same.
+// Passes: each turns a specialized graph (inputs, constants, ops, fused nodes) into a better one that computes the
+// same.
 //
-// What every pass keeps: the inputs, all of them and in their order; the types of the outputs; ops with an effect,
-// their order too; NaN, infinities, the sign of zero and every other bit of the results. Where a pass may change the
-// last bits, the first lines of its file say how far. A run-time refusal (a singular matrix, an index out of range) of
-// a node whose outputs nobody needs goes with the node.
+// Every pass keeps all inputs in their order, the types of the outputs, ops with an effect and their order, and every
+// bit of the results, including NaN, infinities and the sign of zero. If a pass may change the last bits, the top of
+// its file says by how much. If nothing needs the outputs of a node, the node can be removed, and with it the error it
+// may raise at run time (a singular matrix, an index out of range).
 #pragma once
 #include <span>
 #include <string>
@@ -17,9 +18,9 @@ using PassFn = Graph (*)(Graph graph);
 
 struct Pass {
   enum Stage : uint8_t {
-    kClean,   // keeps plain ops, so that other transforms may follow; run to a fixed point
-    kShape,   // changes which ops compute; once, cleaned up after
-    kKernels  // makes fused nodes and ops for kernels alone: the last step before planning
+    kClean,   // keeps plain ops, so that other transforms may follow; runs to a fixed point
+    kShape,   // changes which ops compute; runs once, followed by kClean
+    kKernels  // makes fused nodes and ops that only kernels have: the last stage before planning
   };
   const char* name;
   const char* doc;
@@ -28,20 +29,20 @@ struct Pass {
   bool on = true;
 };
 
-// The explicit list, in the order in which the passes run.
+// All passes, in the order in which they run.
 std::span<const Pass> passes();
 
 struct PassOptions {
-  std::vector<std::string> disabled;  // names, besides those in PERIGEE_DISABLE_PASSES ("fuse,cse"; "all")
-  std::vector<std::string> enabled;   // of passes that are off by default
-  bool kernels = true;                // false: no stage kKernels. For graphs that will be split or joined first
-  bool verify = false;                // after each pass; always in debug builds and with PERIGEE_VERIFY_PASSES
+  std::vector<std::string> disabled;  // names, in addition to PERIGEE_DISABLE_PASSES ("fuse,cse"; "all")
+  std::vector<std::string> enabled;   // names of passes that are off by default
+  bool kernels = true;                // false skips the stage kKernels, for graphs that will be split or joined first
+  bool verify = false;  // verifies after each pass; always on in debug builds and with PERIGEE_VERIFY_PASSES
 };
 
-// Throws Error for a name that no pass has. The graph must be valid.
+// Throws Error for an unknown pass name. The graph must be valid.
 Graph optimize(Graph graph, const PassOptions& options = {});
 
-// The passes one by one; see their files.
+// The single passes. Their files describe them.
 Graph fold(Graph graph);
 Graph eliminate_common(Graph graph);
 Graph simplify(Graph graph);

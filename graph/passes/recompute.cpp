@@ -1,8 +1,9 @@
-// Recomputation: a large value that is needed again much later, as what forward keeps for backward is, and that a few
-// cheap ops make from values that stay in memory anyway, is made again there instead of kept: activations after a batch
-// normalisation, whose gradient needs the tensor before it, and sums with a tensor that others keep.
+// Rematerialization: a large value that is read again much later is computed again there instead of kept, if a few
+// cheap ops make it from values that stay in memory anyway. Such values are the residuals of backward: activations
+// after a batch normalization, whose gradient needs the tensor before it, and sums with a tensor that other nodes keep.
 //
-// Only from values that live that long in any case. Bits stay: batch_norm_apply computes what batch_norm_train does.
+// Only values that live that long in any case are used. The bits stay: batch_norm_apply computes what batch_norm_train
+// computes.
 #include <algorithm>
 
 #include "graph/passes/passes.h"
@@ -11,9 +12,9 @@
 namespace pg {
 namespace {
 
-constexpr Bytes kLarge = Bytes(256 << 10);  // bytes; less is not worth a step
-constexpr int32_t kFar = 16;                // nodes between a use and the next
-constexpr int kDepth = 3;                   // ops one after the other that make a value again
+constexpr Bytes kLarge = Bytes(256 << 10);  // smaller values are not worth a step
+constexpr int32_t kFar = 16;                // nodes between a use and the next use
+constexpr int kDepth = 3;                   // length of a chain of ops that recomputes a value
 
 class Recompute {
  public:
@@ -39,17 +40,17 @@ class Recompute {
   }
 
  private:
-  // What becomes of the first output of a node.
+  // What happens to the first output of a node.
   struct Plan {
     std::vector<int32_t> readers;  // ascending
     bool returned = false;
-    int32_t from = -1;  // readers from this one on take it made again; -1: it is kept
-    Operand made;       // in the new graph
+    int32_t from = -1;  // readers from this one on read the recomputed value; -1: the value is kept
+    Operand made;       // the recomputed value in the new graph
   };
   const Plan& plan(const Operand& value) const { return plans_[size_t(value.node)]; }
 
   static bool is_cheap(const Node& node) {
-    return node.has(kCheap) && node.types[0].device.is_cpu() &&
+    return node.has(kCheap) && fuses(node.types[0].device) &&
            (node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64);
   }
 
@@ -65,7 +66,7 @@ class Recompute {
     }
   }
 
-  // Whether the value is in memory when node `at` runs, whatever this pass does.
+  // Whether the value is in memory when node `at` runs, without any help of this pass.
   bool stays(const Operand& value, int32_t at) const {
     if (!value.is_node()) return true;
     const Node& node = source_.node(value);
@@ -75,7 +76,7 @@ class Recompute {
     return plan(value).from < 0 &&
            (plan(value).returned || (!plan(value).readers.empty() && plan(value).readers.back() >= at));
   }
-  // Whether it is made again, at the latest now; what is read from here on only can be made earlier than it was to be.
+  // Whether the value is recomputed for a reader at or after `at`. If so, it can also be recomputed earlier.
   bool is_planned(const Operand& value, int32_t at) const {
     return value.output == 0 && plan(value).from >= 0 && plan(value).readers.back() >= at;
   }
@@ -90,7 +91,7 @@ class Recompute {
     return true;
   }
 
-  // Sees to it that what the value is made from is there.
+  // Ensures that the operands of the recomputed value are available at `at`.
   void claim(const Operand& value, int32_t at) {
     for (const Operand& operand : source_.node(value).inputs) {
       if (stays(operand, at)) continue;

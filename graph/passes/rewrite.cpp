@@ -53,7 +53,7 @@ bool same_node(const Node& a, const Node& b) {
     if (!(a.inputs[i] == b.inputs[i])) return false;
   for (size_t i = 0; i < a.types.size(); ++i)
     if (!(a.types[i] == b.types[i])) return false;
-  if (a.bodies != b.bodies || !(a.loop == b.loop) || a.streams != b.streams) return false;
+  if (a.body != b.body) return false;
   if (a.kind == NodeKind::kConstant) return a.constant.array_ref().get() == b.constant.array_ref().get();
   return a.kind != NodeKind::kOp || same_attrs(a, b);
 }
@@ -94,7 +94,7 @@ Operand Rewrite::translated(const Operand& operand) const {
 
 Node Rewrite::take(size_t i) {
   Node node = std::move(from_.nodes[i]);
-  from_.nodes[i].types = node.types;  // replace() still compares with them
+  from_.nodes[i].types = node.types;  // replace() compares with these types
   from_.nodes[i].kind = node.kind;
   for (Operand& operand : node.inputs) operand = translated(operand);
   return node;

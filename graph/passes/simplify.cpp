@@ -1,11 +1,11 @@
 // Algebraic simplification: identities that keep dtype, shape and every bit.
 //
-// What follows from that: x * 0 stays (NaN, -0), x + 0 only goes for integers (-0 + 0 is 0) while x + -0 and x - 0 go
-// for all, products and sums of floats are not reordered, a conversion only goes where nothing was rounded. Nodes are
-// given a common form on the way: every fill is `full`, every change of shape `reshape_to`, every change of order
-// `permute`, every expansion `broadcast_to`. Operands of pointwise ops lose their expansions, and become numbers where
-// they are one. Kernels that add may follow the layout of what they read, so copies and expansions only move where that
-// stays: before pointwise ops, or between operands that are dense anyway.
+// Therefore x * 0 stays (NaN, -0). x + 0 is x only for integers (-0 + 0 is 0), but x + -0 and x - 0 are x for all
+// dtypes. Products and sums of floats are not reordered. A conversion is removed only if it rounds nothing. Nodes get a
+// common form: every fill is `full`, every change of shape `reshape_to`, every change of order `permute`, every
+// expansion `broadcast_to`. Operands of pointwise ops lose their expansions, and become numbers if all their elements
+// are equal. Kernels that add up may follow the layout of what they read. So copies and expansions move only if that
+// layout stays: before pointwise ops, or between dense operands.
 #include "graph/passes/simplify.h"
 
 #include <bit>
@@ -18,7 +18,7 @@
 namespace pg {
 namespace {
 
-constexpr int kMaxDepth = 16;  // of rules that emit what is simplified in turn
+constexpr int kMaxDepth = 16;  // of rules whose results are simplified in turn
 
 Operand none() { return {}; }
 
@@ -28,7 +28,7 @@ bool keeps_type(const Simplifier& s, const Operand& x, const Node& node) {
   return x.is_node() && s.type(x) == node.types[0];
 }
 
-// x where `number` is the neutral element at its side and the other operand already has the type of the result.
+// Returns x if the operand `at` is the neutral element `number` and x already has the type of the result.
 Operand other_if(const Simplifier& s, const Node& node, size_t at, double number) {
   const Operand& x = node.inputs[1 - at];
   return is_number(node.inputs[at], number) && keeps_type(s, x, node) ? x : none();
@@ -38,7 +38,7 @@ bool same_dtype(const Simplifier& s, const Operand& x, const Node& node) {
   return s.type(x).dtype == node.types[0].dtype;
 }
 
-// The operand of the `neg` behind an operand, computed in the dtype of the node.
+// Returns the operand of the `neg` behind an operand if it has the dtype of the node.
 Operand negated(const Simplifier& s, const Operand& x, const Node& node) {
   const Node* neg = s.producer<"neg">(x);
   return neg && same_dtype(s, x, node) ? neg->inputs[0] : none();
@@ -94,7 +94,7 @@ Operand simplify_pow(Simplifier& s, const Node& node) {
   return square ? s.emit<"square">({x}) : none();
 }
 
-// neg(neg(x)), logical_not(logical_not(x)) of a bool.
+// neg(neg(x)) and, for bool, logical_not(logical_not(x)).
 Operand simplify_involution(Simplifier& s, const Node& node) {
   const Node* inner = s.producer(node.inputs[0], *node.op);
   return inner && keeps_type(s, inner->inputs[0], node) ? inner->inputs[0] : none();
@@ -128,7 +128,7 @@ Operand simplify_where(Simplifier& s, const Node& node) {
   return s.emit<"where">({inverse->inputs[0], y, x});
 }
 
-// Whether every value of a stands unchanged among those of b.
+// Whether dtype b represents every value of dtype a exactly.
 bool holds_all(DType a, DType b) {
   if (a == b || a == DType::kBool) return true;
   if (is_float(a)) return is_float(b) && promote(a, b) == b;
@@ -139,8 +139,8 @@ bool holds_all(DType a, DType b) {
   return promote(a, b) == b && !(a == DType::kUInt8 && b == DType::kInt8);
 }
 
-// to(to(x)): one conversion where the first changed no value and the second does not treat its kind in another way
-// (integers wrap where floats saturate).
+// to(to(x)) is one conversion if the first changes no value and the second treats both source dtypes alike (integers
+// wrap where floats saturate).
 Operand simplify_to(Simplifier& s, const Node& node) {
   const Node* first = s.producer<"to">(node.inputs[0]);
   if (!first) return none();
@@ -157,15 +157,15 @@ Operand simplify_fill(Simplifier& s, const Node& node) {
   return s.full(node.types[0], node.op->fill(AttrReader(*node.op, node.attrs)));
 }
 
-// Sums of zeros.
+// A sum of zeros is 0.
 Operand simplify_sum(Simplifier& s, const Node& node) {
   const auto number = number_everywhere(s, node.inputs[0]);
   return number && same_bits(*number, 0) ? s.full(node.types[0], 0) : none();
 }
 
-// What a pointwise op makes of operands that are one number each is one number.
+// A pointwise op on operands that are each one number everywhere is one number everywhere.
 Operand simplify_known(Simplifier& s, const Node& node) {
-  if (!node.types[0].device.is_cpu() || !is_pure(node)) return none();
+  if (!host_reads(node.types[0].device) || !is_pure(node)) return none();
   Node small = node;
   small.types.clear();
   SmallVector<Value, 4> values;
@@ -190,7 +190,7 @@ Operand simplify_known(Simplifier& s, const Node& node) {
   return s.full(node.types[0], number);
 }
 
-// The source of an operand that pointwise ops may read directly: what was expanded, or got leading dims of size 1.
+// Returns the operand before an expansion or before leading dims of size 1. Pointwise ops may read it directly.
 Operand unexpanded(const Simplifier& s, const Operand& x) {
   if (const Node* node = s.producer<"broadcast_to">(x)) return node->inputs[0];
   const Node* node = s.producer<"reshape_to">(x);
@@ -203,7 +203,7 @@ Operand unexpanded(const Simplifier& s, const Operand& x) {
   return node->inputs[0];
 }
 
-// Whether the op still answers the same types, computing in the same dtype, on other operands.
+// Whether the op returns the same types on other operands, and computes in the same dtype.
 bool fits(const Simplifier& s, const Node& node, std::span<const Operand> inputs) {
   bool any = false;
   for (const Operand& operand : inputs) any |= operand.is_node();
@@ -233,7 +233,7 @@ std::optional<double> number_everywhere(const Simplifier& s, const Operand& oper
   double number;
   if (const auto given = filled_with(node)) {
     number = item(make_scalar(*given, dtype));
-  } else if (node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && numel(node.types[0].shape) == 1) {
+  } else if (node.kind == NodeKind::kConstant && host_reads(node.types[0].device) && numel(node.types[0].shape) == 1) {
     number = item(node.constant);
   } else {
     return std::nullopt;
@@ -284,7 +284,7 @@ Operand expand_after(Simplifier& s, const Node& node) {
   return s.emit<"broadcast_to">({s.simplified(inner)}, {{"shape", Ints(shape.begin(), shape.end())}});
 }
 
-// Expansions that a pointwise op does by itself, and numbers in place of tensors that are one everywhere.
+// Removes expansions that a pointwise op does by itself. Replaces tensors with one value everywhere by numbers.
 Operand simplify_any_pointwise(Simplifier& s, const Node& node) {
   const Operand known = simplify_known(s, node);
   if (!known.is_none()) return known;
@@ -329,7 +329,7 @@ std::span<const SimplifyRow> arithmetic_rules() {
 
 namespace {
 
-// The rules of each op, by its id.
+// The rules of each op, by the op's id.
 const std::vector<std::vector<SimplifyRule>>& rules_by_id() {
   static const auto* table = [] {
     auto* rules = new std::vector<std::vector<SimplifyRule>>(registry().ops().size());
@@ -361,7 +361,7 @@ Operand Simplifier::simplified(Node node) {
 
 namespace {
 
-// For each node, whether all that read it are pointwise.
+// For each node, whether only pointwise ops read it.
 std::vector<char> read_elementwise(const Graph& graph) {
   std::vector<char> only(graph.nodes.size(), true);
   for (const Node& node : graph.nodes)
@@ -380,7 +380,8 @@ Graph simplify(Graph graph) {
   Simplifier simplifier(rewrite.graph());
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
-    if (node.kind != NodeKind::kOp || node.types.size() != 1 || (node.op->traits & (kEffect | kDynamicShape))) {
+    if (node.kind != NodeKind::kOp || node.types.size() != 1 ||
+        (node.op->traits & (kEffect | kDynamicShape | kBodies))) {
       rewrite.keep(i, rewrite.append(std::move(node)));
       continue;
     }

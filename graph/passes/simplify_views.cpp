@@ -1,4 +1,4 @@
-// Rules for ops that show the same elements under another shape: one form for each kind, chains merged, no-ops dropped.
+// Rules for views. Each kind gets one form, chains are merged and no-ops are dropped.
 #include <algorithm>
 #include <utility>
 
@@ -10,10 +10,10 @@ namespace {
 
 Ints to_ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
 
-// reshape, flatten, squeeze and the like.
+// The ops that only change the shape: reshape, flatten, squeeze and others.
 Operand simplify_reshape(Simplifier& s, const Node& node) {
   Operand x = node.inputs[0];
-  // Behind a view the first change of shape may have been a copy.
+  // If the operand is a view, the first change of shape may have copied.
   if (const Node* inner = s.producer<"reshape_to">(x); inner && (s.read_elementwise || s.is_dense(inner->inputs[0])))
     x = inner->inputs[0];
   const Dims& shape = node.types[0].shape;
@@ -24,8 +24,8 @@ Operand simplify_reshape(Simplifier& s, const Node& node) {
   return s.emit<"reshape_to">({x}, {{"shape", to_ints(shape)}});
 }
 
-// Which dim of the input each dim of the output is: the op's own view of an array whose strides are the places of its
-// dims.
+// For each dim of the output, the dim of the input that it shows. The op's own view is applied to an array whose
+// strides are the numbers of its dims.
 Dims order_of(const Node& node, const Type& type) {
   const Ref<Array> marked = Array::make(type);
   for (int d = 0; d < type.shape.size(); ++d) marked->strides[d] = d;
@@ -40,7 +40,7 @@ bool is_identity(const Dims& order) {
   return true;
 }
 
-// Whether the dims of more than one element keep their order.
+// Whether the dims with more than one element keep their order.
 bool moves_nothing(const Dims& order, const Dims& shape) {
   int64_t last = -1;
   for (int64_t d : order) {
@@ -74,7 +74,7 @@ Operand simplify_expand(Simplifier& s, const Node& node) {
   const auto number = number_everywhere(s, x);
   if (number) return s.full(node.types[0], *number);
   if (numel(shape) == numel(s.type(x).shape)) return s.reshape(x, shape);
-  // Leading dims of size 1 come with the expansion.
+  // An expansion adds leading dims of size 1 by itself.
   if (const Node* inner = s.producer<"reshape_to">(x)) {
     const Dims from = s.type(inner->inputs[0]).shape, to = inner->types[0].shape;
     const int extra = to.size() - from.size();
@@ -86,7 +86,7 @@ Operand simplify_expand(Simplifier& s, const Node& node) {
   return s.emit<"broadcast_to">({x}, {{"shape", to_ints(shape)}});
 }
 
-// sum_to where nothing is summed.
+// sum_to that sums nothing.
 Operand simplify_sum_to(Simplifier& s, const Node& node) {
   const Operand& x = node.inputs[0];
   if (s.type(x) == node.types[0]) return x;
@@ -95,12 +95,12 @@ Operand simplify_sum_to(Simplifier& s, const Node& node) {
   return {};
 }
 
-// clone and contiguous: values have no identity here. Kept where the layout may be read.
+// clone and contiguous: values of a graph have no identity. A copy is kept if its layout matters to a reader.
 Operand simplify_copy(Simplifier& s, const Node& node) {
   return s.read_elementwise || s.is_dense(node.inputs[0]) ? node.inputs[0] : Operand();
 }
 
-// A view that has the type and the layout of what it views is that: detach, dropout that drops nothing, a slice of all.
+// A view with the type and the layout of its operand is the operand: detach, dropout that drops nothing, a full slice.
 Operand simplify_any_view(Simplifier& s, const Node& node) {
   if (node.is<"contiguous">()) return {};
   const Type& type = s.type(node.inputs[0]);

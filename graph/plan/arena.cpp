@@ -8,13 +8,13 @@
 namespace pg {
 namespace {
 
-// A block that has its place; kept in the order of offsets.
+// A block with an offset. Kept in the order of offsets.
 struct Placed {
   Bytes begin, end;
   int32_t first, last;
 };
 
-// The tightest gap among the blocks that live at the same time, else the end of the last of them.
+// Returns the smallest sufficient gap between the blocks that live at the same time, or the end of the last of them.
 Bytes best_fit(const std::vector<Placed>& placed, const ArenaBlock& block) {
   const Bytes bytes = arena_aligned(block.bytes);
   Bytes free_from, best;
@@ -32,7 +32,8 @@ Bytes best_fit(const std::vector<Placed>& placed, const ArenaBlock& block) {
   return found ? best : free_from;
 }
 
-// An order of blocks. In that of time, those that ended need no look any more: the cost is linear in the blocks.
+// An order in which blocks are placed. In order of time, blocks that have ended are not looked at again, so the cost is
+// linear.
 struct Order {
   std::vector<uint32_t> blocks;
   bool by_time = false;
@@ -74,7 +75,7 @@ double length_of(const ArenaBlock& b) { return double(b.last - b.first + 1); }
 Bytes arena_lower_bound(std::span<const ArenaBlock> blocks) {
   int32_t end = 0;
   for (const ArenaBlock& b : blocks) end = std::max(end, b.last + 1);
-  std::vector<double> change(size_t(end) + 1, 0);  // exact while memory can hold them
+  std::vector<double> change(size_t(end) + 1, 0);  // exact for sizes that fit in memory
   for (const ArenaBlock& b : blocks) {
     change[size_t(b.first)] += double(arena_aligned(b.bytes).count());
     change[size_t(b.last) + 1] -= double(arena_aligned(b.bytes).count());
@@ -91,7 +92,7 @@ Bytes place_blocks(std::span<ArenaBlock> blocks) {
   const auto by_area = [](const ArenaBlock& b) { return double(arena_aligned(b.bytes).count()) * length_of(b); };
   const auto by_length = [](const ArenaBlock& b) { return std::pair(length_of(b), double(b.bytes.count())); };
   const auto by_time = [](const ArenaBlock& b) { return std::pair(-double(b.first), double(b.bytes.count())); };
-  // The orders worth a try: as they come, large ones first, what holds most memory for longest first, long ones first.
+  // The orders to try: by time, by size, by size times lifetime, by lifetime.
   Order best = ordered(blocks, by_time);
   best.by_time = true;
   Bytes total = place_in_order(blocks, best);

@@ -1,4 +1,4 @@
-// Offsets in one block of memory for blocks that live during intervals of steps.
+// Assigns offsets within one block of memory to blocks that live during intervals of steps.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,10 +17,10 @@ struct ArenaBlock {
   Bytes offset = {};
 };
 
-// The largest sum of aligned sizes that live at one step: no placement needs less.
+// The largest sum of aligned sizes that live at one step. No placement needs less.
 Bytes arena_lower_bound(std::span<const ArenaBlock> blocks);
 
-// Fills the offsets so that no two blocks that live at one step overlap; answers the bytes needed.
+// Sets the offsets so that no two blocks that live at one step overlap. Returns the bytes needed.
 Bytes place_blocks(std::span<ArenaBlock> blocks);
 
 }  // namespace pg

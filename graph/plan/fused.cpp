@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "graph/plan/fused_body.h"
+#include "tensor/device_table.h"
 
 namespace pg {
 namespace {
@@ -11,24 +12,24 @@ std::atomic<FusedCompiler> other_compiler{nullptr};
 
 DType work_dtype(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t; }
 
-// The kernel of the vector machine.
+// A body that the device has compiled.
 class TiledBody final : public FusedKernel {
  public:
-  explicit TiledBody(TranslatedBody body)
+  TiledBody(TranslatedBody body, std::shared_ptr<const TileKernel> tiles)
       : constants_(std::move(body.constants)),
         order_(std::move(body.outputs)),
         checks_(std::move(body.checks)),
-        tiles_(make_tile_kernel(std::move(body.tiles))) {
+        tiles_(std::move(tiles)) {
     for (size_t i = 0; i < order_.size(); ++i) ordered_ &= order_[i] == int32_t(i);
   }
 
-  void run(std::span<const View> in, std::span<const View> out) const override {
+  void run(std::span<const View> in, std::span<const View> out, void* stream) const override {
     for (const DivisorCheck& c : checks_) check(c, in);
-    if (constants_.empty() && ordered_) return tiles_->run(in, out);
+    if (constants_.empty() && ordered_) return tiles_->run(in, out, stream);
     SmallVector<View, 16> all(in), sorted;
     for (const Value& v : constants_) all.push_back({&v.array().type, &v.array().strides, v.array().data()});
     for (int32_t k : order_) sorted.push_back(out[size_t(k)]);
-    tiles_->run(all, sorted);
+    tiles_->run(all, sorted, stream);
   }
 
  private:
@@ -51,22 +52,26 @@ class TiledBody final : public FusedKernel {
 }  // namespace
 
 bool fusable(const Node& node) {
-  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !node.types[0].device.is_cpu()) return false;
+  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !fuses(node.types[0].device)) return false;
   if (is_alias(node) || node.is<"to">()) return true;
   if (!node.op->has(kPointwise) || node.op->infer) return false;
-  const bool boolean = node.op->result == Result::kBool;  // from any dtype
+  const bool boolean = node.op->result == Result::kBool;  // the result is bool for operands of any dtype
   return tile_computes(*node.op, boolean ? DType::kFloat32 : work_dtype(node.types[0].dtype));
 }
 
 bool fusable_reduction(const Node& node, const Type& reduced) {
-  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !reduced.device.is_cpu()) return false;
+  if (node.kind != NodeKind::kOp || node.types.size() != 1 || !fuses(reduced.device)) return false;
   return tile_reduces(*node.op) && reduced_row(node, reduced) >= 0;
 }
 
-std::shared_ptr<const FusedKernel> FusedKernel::compile(const Graph& body) {
-  if (const FusedCompiler compiler = other_compiler.load(std::memory_order_relaxed))
+std::shared_ptr<const FusedKernel> FusedKernel::compile(const Graph& body, Device device) {
+  if (const FusedCompiler compiler = other_compiler.load(std::memory_order_relaxed); compiler && host_reads(device))
     if (auto kernel = compiler(body)) return kernel;
-  return std::make_shared<TiledBody>(translate_body(body));
+  TranslatedBody translated = translate_body(body);
+  if (!translated.checks.empty() && !host_reads(device)) return nullptr;
+  auto tiles = device_table(device).compile(device.index, translated.tiles);
+  if (!tiles) return nullptr;
+  return std::make_shared<TiledBody>(std::move(translated), std::move(tiles));
 }
 
 FusedCompiler set_fused_compiler(FusedCompiler compiler) { return other_compiler.exchange(compiler); }

@@ -1,5 +1,5 @@
 // FusedKernel: the body of a kFused node as one kernel. A body is a Graph of pointwise ops over inputs that broadcast
-// to one index space, with any number of outputs and at most one reduction, at its end.
+// to one index space. It has any number of outputs, and at most one reduction, at its end.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,44 +9,45 @@
 
 namespace pg {
 
-// Whether a node of a specialized graph on the CPU may stand inside a body: a pointwise op, `to` another dtype, or
-// `broadcast_to` and `detach`, which cost nothing there.
+// Whether a body may contain the node of a specialized graph, on a device that fuses. That is a pointwise op, `to`
+// another dtype, or `broadcast_to` and `detach`, which cost nothing in a body.
 bool fusable(const Node& node);
 
-// Whether a node may be the reduction that ends a body, given the type of what it reduces: sum, mean, prod, amax, amin,
-// sum_squares, count_nonzero, any, all and sum_to over trailing dims.
+// Whether the node may be the reduction at the end of a body, given the type of its operand: sum, mean, prod, amax,
+// amin, sum_squares, count_nonzero, any, all and sum_to over trailing dims.
 bool fusable_reduction(const Node& node, const Type& reduced);
 
-// Where larger bodies stop paying (registers and streams leave the first-level cache). Bodies whose tensors all have
-// one element may be larger, 8 times as large in each of these: they cost a nanosecond a step and a few an output.
+// Larger bodies do not pay, because registers and streams no longer fit in the first-level cache. A body whose tensors
+// all have one element costs a nanosecond per step and a few per output: it may have 8 times as many of each.
 inline constexpr int kMaxFusedInputs = 24;
 inline constexpr int kMaxFusedOutputs = 16;
 inline constexpr int kMaxFusedSteps = 256;  // nodes that are neither inputs nor constants
 
-// An immutable kernel; `run` may be called from several threads at once.
+// An immutable kernel. Several threads may call `run` at once.
 //
-// What a body must be, besides verify(body): every kOp node fusable, but for one fusable_reduction that no node reads;
-// kInput nodes of any shape, kConstant nodes; operands that are immediates; every output either of the index space's
-// shape (the joint shape of all nodes, without the reduction), of one element, or the reduction's. A node in between
-// may have any shape that broadcasts to the space.
+// Requirements on a body, besides verify(body): every kOp node is fusable, except for one fusable_reduction that no
+// node reads. kInput nodes have any shape. There may be kConstant nodes and immediates. Every output has the shape of
+// the index space (the joint shape of all nodes without the reduction), one element, or the shape of the reduction. An
+// intermediate node may have any shape that broadcasts to the index space.
 //
-// Results are the bits that the ops give one by one, for any number of threads; only the sign of a NaN, which copysign
-// can show, is left open.
+// The results have the same bits as the ops one by one, for any number of threads. Only the sign of a NaN, which
+// copysign can show, is unspecified.
 class FusedKernel {
  public:
-  // Throws Error "fused: …" for a body that breaks the rules above.
-  static std::shared_ptr<const FusedKernel> compile(const Graph& body);
+  // Throws Error "fused: …" for a body that breaks the rules above. Returns null for a body that the device does not
+  // compile, or that needs checks of memory that the host cannot read.
+  static std::shared_ptr<const FusedKernel> compile(const Graph& body, Device device = {});
   virtual ~FusedKernel() = default;
 
-  // `in` as the inputs of the body: the types it was compiled for, any strides. `out` as its outputs: contiguous. An
-  // output may be the memory of an input of the same shape and element size, element for element, and of no other.
-  // On an Error (an integer division by zero) nothing has been written.
-  virtual void run(std::span<const View> in, std::span<const View> out) const = 0;
+  // `in` has the types the body was compiled for, with any strides. `out` is contiguous. An output may use the memory
+  // of an input with the same shape and element size, element for element, but must not overlap any other input. If run
+  // throws Error (an integer division by zero), nothing has been written. `stream` is for devices other than the CPU.
+  virtual void run(std::span<const View> in, std::span<const View> out, void* stream = nullptr) const = 0;
 };
 
-// The seam for a tier that generates code: asked first by compile(); answers null for a body that it leaves to the
-// vector machine. The kernels it makes keep the contract of FusedKernel. Returns the one that was set before; null
-// for none. Set at start-up, before any graph is planned.
+// Hook for a compiler that generates code for the CPU. compile() calls it first. It returns null for a body that the
+// vector machine should run. Its kernels keep the contract of FusedKernel. Returns the previous compiler, or null. Must
+// be set at start-up, before any graph is planned.
 using FusedCompiler = std::shared_ptr<const FusedKernel> (*)(const Graph& body);
 FusedCompiler set_fused_compiler(FusedCompiler compiler);
 

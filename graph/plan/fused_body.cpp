@@ -10,7 +10,7 @@
 namespace pg {
 namespace {
 
-constexpr int64_t kExactInteger = int64_t(1) << 53;  // what a number keeps of an int64
+constexpr int64_t kExactInteger = int64_t(1) << 53;  // integers up to this are exact in a double
 
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 DType work_dtype(DType t) { return is_half(t) ? DType::kFloat32 : t; }
@@ -75,7 +75,7 @@ class Translator {
 
   const TileValue& tile_value(int32_t v) { return tiles().values[size_t(v)]; }
 
-  // The value as `dtype`, rounded to `stored` when that is a half.
+  // Converts the value to `dtype`, rounded to `stored` if that is a half.
   int32_t convert(int32_t from, DType dtype, DType stored) {
     const bool rounds = is_half(stored);
     if (tile_value(from).dtype == dtype && !rounds) return from;
@@ -125,7 +125,7 @@ class Translator {
     const Node& n = g_.nodes[i];
     const Value& v = n.constant;
     if (numel(n.types[0].shape) == 1 && v.is_array()) {
-      const double number = load_number(v.dtype(), v.array().data());
+      const double number = item(v);
       const bool exact = v.dtype() != DType::kInt64 || std::fabs(number) < double(kExactInteger);
       if (exact && !std::isnan(number)) {
         values_[i] = constant(work_dtype(v.dtype()), number);
@@ -151,7 +151,7 @@ class Translator {
     return convert(v, work_dtype(to), to);
   }
 
-  // The dtype that a pointwise node computes in.
+  // Returns the dtype that a pointwise node computes in.
   DType compute_of(size_t i) const {
     const Node& n = g_.nodes[i];
     SmallVector<Value, 3> inputs;
@@ -166,7 +166,7 @@ class Translator {
     return pointwise_compute_dtype(*n.op, inputs);
   }
 
-  // Operand k of a node that computes in `compute`.
+  // Returns operand k of a node that computes in `compute`.
   int32_t operand(size_t i, size_t k, DType compute) {
     const Node& n = g_.nodes[i];
     const bool condition = n.op->inputs[k].dtypes == kBoolOnly;
@@ -203,7 +203,7 @@ class Translator {
     return add(v);
   }
 
-  // The maximum with the lower bound, then the minimum with the upper one, which is how clamp is defined.
+  // By definition, clamp is the maximum with the lower bound, then the minimum with the upper bound.
   int32_t add_clamp(size_t i) {
     const DType compute = compute_of(i);
     int32_t x = operand(i, 0, compute);
@@ -242,7 +242,7 @@ class Translator {
     out_.checks.push_back(c);
   }
 
-  // A kernel that computes the divisor alone.
+  // Returns a kernel that computes only the divisor.
   std::shared_ptr<const FusedKernel> divisor_kernel(const Operand& o, const Type& type) const {
     Graph sub = g_;
     sub.outputs = {o};
@@ -300,12 +300,12 @@ class Translator {
 
   const Graph& g_;
   TranslatedBody out_;
-  std::vector<int32_t> values_;  // of nodes; -1: none
+  std::vector<int32_t> values_;  // by node; -1: none
   std::map<std::tuple<int32_t, DType, DType>, int32_t> converted_;
   int32_t reduction_node_ = -1;
 };
 
-// Bits of the dims that a reduction of `type` takes together.
+// Returns a bit mask of the dims that the node reduces.
 uint32_t reduced_mask(const Node& n, const Type& type) {
   const int rank = type.shape.size();
   uint32_t mask = 0;

@@ -1,4 +1,4 @@
-// A body of a fused node as the tiled vector machine takes it.
+// Translates the body of a fused node into the form of the tiled vector machine.
 #pragma once
 #include <memory>
 
@@ -7,28 +7,28 @@
 
 namespace pg {
 
-// An integer divisor or exponent whose elements are looked at before anything is written.
+// An integer divisor or exponent that is checked before anything is written.
 struct DivisorCheck {
   const OpDef* op = nullptr;
-  int32_t input = -1;  // of the tile body; -1: computed, by `kernel`
+  int32_t input = -1;  // input of the tile body; -1: `kernel` computes the divisor
   std::shared_ptr<const FusedKernel> kernel;
   Type type;
 };
 
 struct TranslatedBody {
   TileBody tiles;
-  std::vector<Value> constants;  // arrays, which follow the inputs of the graph among those of `tiles`
-  std::vector<int32_t> outputs;  // for each output of `tiles`, its reduction last: which output of the graph it is
+  std::vector<Value> constants;  // arrays; among the inputs of `tiles` they follow those of the graph
+  std::vector<int32_t> outputs;  // by output of `tiles`, the reduction last: the output of the graph
   std::vector<DivisorCheck> checks;
 };
 
-// Throws Error "fused: …".
+// Throws Error "fused: …" for a body that breaks the rules of FusedKernel.
 TranslatedBody translate_body(const Graph& body);
 
-// Whether the elements of a node are those of its operand, broadcast.
+// Whether the elements of the node are those of its operand, broadcast.
 bool is_alias(const Node& node);
 
-// Elements of one total when the node reduces trailing dims, else -1.
+// Returns the number of elements that one result takes if the node reduces trailing dims, else -1.
 int64_t reduced_row(const Node& node, const Type& reduced);
 
 }  // namespace pg

@@ -1,4 +1,5 @@
-// Planning: nodes become steps over values; values get storages; storages live from step to step and share one arena.
+// Planning: nodes become steps over values, values get storages, and storages with overlapping lifetimes get separate
+// places in the arena of their device.
 #include "graph/plan/plan.h"
 
 #include <algorithm>
@@ -9,21 +10,22 @@
 #include "graph/plan/arena.h"
 #include "graph/plan/fused.h"
 #include "tensor/context.h"
+#include "tensor/device_table.h"
 #include "tensor/work.h"
 
 namespace pg {
 namespace {
 
-constexpr Bytes kPollBytes = Bytes(32 << 10);  // steps that touch more may take over 10 µs
+constexpr Bytes kPollBytes = Bytes(32 << 10);  // a step that touches more bytes may take over 10 µs
 
-// What the planner knows of one output of a node.
+// What the planner knows about one output of a node.
 struct PlanValue {
   int32_t storage = -1;
-  int32_t root = -1;             // the value that the storage was made for; of a view another one
-  Ref<Array> layout;             // offset: elements from the start of the storage
-  int32_t contiguous_copy = -1;  // another value with the same elements
-  int32_t readers = 0;           // nodes that take it
-  int32_t view = -1;             // where its step writes it, of Plan::views
+  int32_t root = -1;             // the value that the storage was made for; for a view another value than itself
+  Ref<Array> layout;             // the offset counts elements from the start of the storage
+  int32_t contiguous_copy = -1;  // a contiguous value with the same elements
+  int32_t readers = 0;           // number of nodes that read it
+  int32_t view = -1;             // the view in Plan::views that its step writes
   bool returned = false;
 };
 
@@ -35,6 +37,7 @@ struct Draft {
   std::vector<int32_t> in;  // values; -1: absent
   std::vector<int32_t> out;
   bool commit = false;
+  Device device = {};
   std::shared_ptr<const FusedKernel> fused = nullptr;
   const Graph* body = nullptr;  // of a fused step
   std::shared_ptr<const PreparedKernel> prepared = nullptr;
@@ -63,7 +66,7 @@ class Planner {
   }
 
  private:
-  // --- values ------------------------------------------------------------------------------------------------------
+  // Values ----------------------------------------------------------------------------------------------------------
   int32_t add_storage(Storage::Kind kind, const Type& type, int32_t index = -1) {
     Storage s;
     s.kind = kind;
@@ -81,14 +84,14 @@ class Planner {
   int32_t add_array(const Type& type, Storage::Kind kind = Storage::kArena) {
     return add_value(add_storage(kind, type), Array::make(type));
   }
-  // More than a tensor may hold is more than a run can allocate, too.
+  // Capped at the largest size of a tensor: a run cannot allocate more anyway.
   int32_t add_scratch(Device device, Bytes bytes) {
     return add_array(Type{DType::kUInt8, device, {std::min(int64_t(bytes.count()), kMaxElements)}});
   }
   const Array& layout(int32_t value) const { return *values_[size_t(value)].layout; }
   Storage& storage_of(int32_t value) { return plan_->storages[size_t(values_[size_t(value)].storage)]; }
 
-  // The storage of input i is number i.
+  // Input i has storage i.
   void add_inputs(const Graph& graph) {
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const Type& type = graph.nodes[size_t(graph.inputs[i])].types[0];
@@ -119,10 +122,10 @@ class Planner {
     return value;
   }
 
-  // --- nodes
-  // ---------------------------------------------------------------------------------------------------------- Turns
-  // the nodes of a graph, or of the body of a fused node, into steps; answers the values of its outputs. `line`: of
-  // nodes without one.
+  // Nodes -----------------------------------------------------------------------------------------------------------
+  //
+  // Turns the nodes of a graph, or of the body of a fused node, into steps. Returns the values of its outputs. `line`
+  // is for nodes without a line.
   std::vector<int32_t> lower(const Graph& graph, const std::vector<int32_t>& inputs, int32_t line) {
     std::vector<std::vector<int32_t>> made(graph.nodes.size());
     size_t next_input = 0;
@@ -142,14 +145,10 @@ class Planner {
           made[n] = {add_constant(node.constant)};
           break;
         case NodeKind::kOp:
-          made[n] = lower_op(node, made, at);
+          made[n] = is_control(node) ? lower_control(node, made, at) : lower_op(node, made, at);
           break;
         case NodeKind::kFused:
           made[n] = lower_fused(node, made, at);
-          break;
-        case NodeKind::kCond:
-        case NodeKind::kLoop:
-          made[n] = lower_control(node, made, at);
           break;
         default:
           throw Error(fmt::format("plan: node {} is not of a specialized graph", n));
@@ -160,9 +159,9 @@ class Planner {
     return out;
   }
 
-  // The operands of a fused node; numbers in the dtype of the body's input.
+  // Returns the operands of a fused node. Numbers get the dtype of the body's input.
   std::vector<int32_t> fused_inputs(const Node& node, const std::vector<std::vector<int32_t>>& made) {
-    const Graph& body = *node.bodies[0];
+    const Graph& body = *node.body;
     std::vector<int32_t> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Operand& o = node.inputs[i];
@@ -175,12 +174,15 @@ class Planner {
   }
 
   std::vector<int32_t> lower_fused(const Node& node, const std::vector<std::vector<int32_t>>& made, int32_t line) {
-    const Graph& body = *node.bodies[0];
+    const Graph& body = *node.body;
     std::vector<int32_t> in = fused_inputs(node, made);
-    if (!plan_->options.fuse || !node.types[0].device.is_cpu()) return lower(body, in, line);
+    const Device device = node.types[0].device;
+    const auto fused = plan_->options.fuse ? FusedKernel::compile(body, device) : nullptr;
+    if (!fused) return lower(body, in, line);
     const OpDef* last = body.nodes[size_t(body.outputs.back().node)].op;
     Draft step{last, nullptr, keep_attrs({}), line, in, {}};
-    step.fused = FusedKernel::compile(body);
+    step.fused = fused;
+    step.device = device;
     fuses_ = true;
     step.body = &body;
     for (int32_t v : in)
@@ -195,13 +197,14 @@ class Planner {
     Draft step{nullptr, nullptr, nullptr, line, {}, {}};
     step.control = std::make_unique<ControlStep>();
     ControlStep& control = *step.control;
-    control.kind = node.kind;
-    control.loop = node.loop;
-    control.name = node.name;
-    control.streams = node.streams;
+    Control form = control_of(node);
+    control.is_loop = form.is_loop();
+    control.loop = form.loop;
+    control.name = std::move(form.name);
+    control.streams = std::move(form.streams);
     PlanOptions options = plan_->options;
     options.body = true;
-    for (const auto& body : node.bodies) {
+    for (const auto& body : form.bodies) {
       control.bodies.push_back(make_plan(*body, options));
       fuses_ |= control.bodies.back()->source != nullptr;
     }
@@ -212,14 +215,14 @@ class Planner {
       ++values_[size_t(step.in.back())].readers;
     }
     for (size_t k = 0; k < node.types.size(); ++k)
-      step.out.push_back(is_unlimited_stack(node, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
+      step.out.push_back(is_unlimited_stack(control, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
     for (const ScratchBlock& block : control.blocks) step.scratch.push_back(add_scratch(block.device, block.bytes));
     const std::vector<int32_t> out = step.out;
     drafts_.push_back(std::move(step));
     return out;
   }
-  static bool is_unlimited_stack(const Node& node, size_t output) {
-    return node.kind == NodeKind::kLoop && node.loop.limit < 0 && output > size_t(node.loop.carries);
+  static bool is_unlimited_stack(const ControlStep& control, size_t output) {
+    return control.is_loop && control.loop.limit < 0 && output > size_t(control.loop.carries);
   }
   int32_t add_stack(const Type& type) {
     return add_value(add_storage(Storage::kStack, type, plan_->stacks++), Array::make(type));
@@ -236,13 +239,13 @@ class Planner {
   static void lay_out(ControlStep& control) {
     for (const auto& body : control.bodies) {
       auto& places = control.arenas.emplace_back();
-      for (const Arena& a : body->arenas) {  // one a device
+      for (const Arena& a : body->arenas) {  // one per device
         places.push_back({block_on(control, a.device), 0});
         Bytes& bytes = control.blocks[size_t(places.back().block)].bytes;
         bytes = std::max(bytes, arena_aligned(a.bytes));
       }
     }
-    if (control.kind != NodeKind::kLoop) return;
+    if (!control.is_loop) return;
     auto place = [&](const Type& type) {
       const int32_t block = block_on(control, type.device);
       Bytes& bytes = control.blocks[size_t(block)].bytes;
@@ -255,7 +258,7 @@ class Planner {
       control.slots.push_back(place(body.input_types[size_t(1 + control.loop.slices + k)]));
   }
 
-  // What infer_types sees: arrays without buffers, numbers.
+  // The operands as infer_types takes them: arrays without buffers, numbers.
   SmallVector<Value, 4> infer_values(const Node& node, const std::vector<int32_t>& in) const {
     SmallVector<Value, 4> out;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -283,12 +286,14 @@ class Planner {
     SmallVector<Value, 4> types = infer_values(node, in);
     std::vector<int32_t> out;
     if (op.view && view_values(node, in[0], out)) return out;
-    const KernelRow row = registry().kernel(op, device_of(types, node));
+    const Device device = device_of(types, node);
+    const KernelRow row = kernel_row(op, device, types);
     if (!row.fn) {
       if (op.view && view_values(node, contiguous(in[0], line), out)) return out;
-      fail(op.name, "no kernel for device {}", name_of(device_of(types, node)));
+      fail(op.name, "no kernel for device {}", name_of(device));
     }
     Draft step{&op, row.fn, keep_attrs(node.attrs), line, {}, {}};
+    step.device = device;
     materialize(node, types, in);
     for (size_t i = 0; i < in.size(); ++i) {
       if (types[i].is_number())
@@ -337,7 +342,7 @@ class Planner {
     return (kind == Storage::kInput || kind == Storage::kConstant) && layout(value).contiguous;
   }
 
-  // As apply does: a number where the op is not pointwise or has no tensor to follow is a 0-dim float32 tensor.
+  // Does what apply does: a number becomes a 0-dim float32 tensor if the op is not pointwise or has no tensor operand.
   void materialize(const Node& node, SmallVector<Value, 4>& types, std::vector<int32_t>& in) {
     bool any_array = false;
     for (const Value& v : types) any_array |= v.is_array();
@@ -382,6 +387,7 @@ class Planner {
     if (!row.fn) fail(op.name, "no kernel for device {}", name_of(device));
     ++values_[size_t(from)].readers;
     drafts_.push_back({&op, row.fn, keep_attrs({}), line, {from}, {to}});
+    drafts_.back().device = device;
     return to;
   }
 
@@ -390,12 +396,13 @@ class Planner {
     return plan_->attributes.back().get();
   }
 
-  // --- commit section
-  // ------------------------------------------------------------------------------------------------- Steps whose only
-  // readers are the graph's outputs and that rewrite an input go last and may do so in the input's buffer. Of those
-  // that can fail (they check indices first) there may be one, and it goes first.
+  // Commit section --------------------------------------------------------------------------------------------------
+  //
+  // A step that rewrites an input and that only outputs of the graph read goes last. It may work in the buffer of the
+  // input. Only one of these steps may be able to fail (it checks indices before it writes). That step comes first in
+  // the section.
   void choose_commit(const std::vector<int32_t>& outputs) {
-    std::vector<int32_t> reads(plan_->input_types.size(), 0);  // of the storage of each input, by steps of the section
+    std::vector<int32_t> reads(plan_->input_types.size(), 0);  // by input: reads of its storage by steps of the section
     bool fallible = false;
     for (Draft& d : drafts_) {
       if (d.control || !rewrites_input(d)) continue;
@@ -416,7 +423,7 @@ class Planner {
     }
   }
 
-  // The input of the plan whose memory output i of a step may take, or -1.
+  // Returns the input of the plan whose memory output i of a step may take, or -1.
   int32_t rewritten(const Draft& d, size_t i) const {
     const size_t at = rewritten_input(*d.op, d.in.size(), i);
     if (at >= d.in.size() || d.in[at] < 0 || size_t(d.in[at]) >= plan_->input_types.size()) return -1;
@@ -444,13 +451,13 @@ class Planner {
                             drafts_.begin());
   }
 
-  // --- outputs -----------------------------------------------------------------------------------------------------
+  // Outputs ---------------------------------------------------------------------------------------------------------
   bool covers_storage(int32_t value) {
     return layout(value).contiguous && layout(value).offset == 0 &&
            bytes_of(layout(value).type) == storage_of(value).bytes;
   }
   void add_outputs(const std::vector<int32_t>& outputs) {
-    std::vector<int32_t> places(values_.size(), -1);  // of a value among the outputs
+    std::vector<int32_t> places(values_.size(), -1);  // by value: its position among the outputs
     for (int32_t v : outputs) {
       int32_t& place = places[size_t(v)];
       if (plan_->options.body || place < 0) {
@@ -463,8 +470,8 @@ class Planner {
       }
     }
   }
-  // Views of inputs and constants share their memory, as eagerly; of the program's own memory only whole arrays are
-  // given out.
+  // Views of inputs and constants share the memory of these, as in eager mode. Of the program's own memory only whole
+  // arrays are returned.
   PlanOutput output_of(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;
     const bool given = !plan_->options.body && (kind == Storage::kInput || kind == Storage::kConstant);
@@ -480,7 +487,7 @@ class Planner {
     return {values_[size_t(value)].storage, values_[size_t(value)].layout, values_[size_t(value)].root};
   }
 
-  // --- memory ------------------------------------------------------------------------------------------------------
+  // Memory ----------------------------------------------------------------------------------------------------------
   void find_lifetimes() {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       for (int32_t v : drafts_[s].out) {
@@ -495,7 +502,7 @@ class Planner {
       if (s.kind == Storage::kOutput) s.last = int32_t(drafts_.size());
   }
 
-  // A step writes over an operand that it is the last to use: the two storages become one.
+  // A step may write over an operand that no later step reads. The two storages become one.
   void share_in_place() {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       const Draft& d = drafts_[s];
@@ -523,7 +530,7 @@ class Planner {
       for (const Type& t : n.types) space = std::max(space, numel(t.shape));
     return numel(layout(d.out[out]).type.shape) == space;
   }
-  // `twice`: the step may read the operand in several places, each as the same value.
+  // `twice`: the step may read the same value through several operands.
   bool may_share(const Draft& d, size_t in, size_t out, int32_t step, bool twice) {
     if (in >= d.in.size() || d.in[in] < 0) return false;
     const int32_t from = values_[size_t(d.in[in])].storage;
@@ -536,7 +543,7 @@ class Planner {
         d.fused ? a.shape == b.shape && size_of(a.dtype) == size_of(b.dtype) && a.device == b.device : a == b;
     if (!fits) return false;
     for (int32_t v : d.out)
-      if (values_[size_t(v)].storage == from) return false;  // given to another output
+      if (values_[size_t(v)].storage == from) return false;  // taken by another output
     for (size_t k = 0; k < d.in.size(); ++k)
       if (k != in && d.in[k] >= 0 && values_[size_t(d.in[k])].storage == from && !(twice && d.in[k] == d.in[in]))
         return false;
@@ -580,7 +587,7 @@ class Planner {
     for (size_t i = 0; i < blocks.size(); ++i) plan_->storages[owners[i]].offset = blocks[i].offset.count();
   }
 
-  // --- steps -------------------------------------------------------------------------------------------------------
+  // Steps -----------------------------------------------------------------------------------------------------------
   int32_t emit_view(int32_t value) {
     if (value < 0) {
       plan_->views.emplace_back();
@@ -597,6 +604,9 @@ class Planner {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       const Draft& d = drafts_[s];
       Step step{.op = d.op, .kernel = d.kernel, .fused = d.fused.get(), .attrs = d.attrs, .line = d.line};
+      step.device = d.device;
+      if (!host_reads(d.device) && d.line >= 0)
+        step.place = kept_place(error_at(plan_->lines[size_t(d.line)], std::string(d.op->name) + ": "));
       if (d.fused) plan_->fused.push_back(d.fused);
       step.in = int32_t(plan_->views.size()), step.in_count = int32_t(d.in.size());
       Bytes bytes;
@@ -621,7 +631,15 @@ class Planner {
     for (PlanOutput& o : plan_->outputs) o.written = values_[size_t(o.written)].view;
     for (PlanValue& v : values_) plan_->layouts.push_back(std::move(v.layout));
     plan_->frames = std::make_unique<FramePool>(*plan_);
+    plan_->captures = can_capture();
     if (fuses_) plan_->source = std::make_shared<const Graph>(graph_);
+  }
+  bool can_capture() const {
+    const auto& steps = plan_->steps;
+    if (plan_->options.body || steps.empty() || !pg::captures(steps[0].device)) return false;
+    return std::all_of(steps.begin(), steps.end(), [&](const Step& s) {
+      return !s.control && s.device == steps[0].device && (s.fused || only_queues(*s.op, s.kernel));
+    });
   }
   void emit_scratch(const Draft& d, Step& step) {
     step.scratch_count = int32_t(d.scratch.size());

@@ -1,13 +1,13 @@
-// Plan: a specialized graph made ready to run: steps with resolved kernels, every value's place in memory, the section
-// that may overwrite inputs. Immutable but for its pool of frames; runs (graph/exec/exec.h) may share it between
-// threads.
+// Plan: a specialized graph made ready to run. It has steps with resolved kernels, a place in memory for every value,
+// and a commit section that may overwrite inputs. It is immutable except for its pool of frames, so runs on several
+// threads may share it (graph/exec/exec.h).
 #pragma once
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "graph/ir/ir.h"
+#include "graph/ir/control.h"
 
 namespace pg {
 
@@ -15,37 +15,37 @@ class FusedKernel;
 class Plan;
 
 struct PlanOptions {
-  bool fuse = true;          // kFused nodes as one kernel; false: node by node
-  bool in_place = true;      // a step may write over an operand that nobody reads later
-  bool prepare = true;       // prepared kernels
-  bool pack = true;          // packed weights; not for programs whose parameters change from run to run
+  bool fuse = true;          // run kFused nodes as one kernel; false: node by node
+  bool in_place = true;      // a step may write over an operand that no later step reads
+  bool prepare = true;       // use prepared kernels
+  bool pack = true;          // pack weights; not for programs whose parameters change from run to run
   bool static_alloc = true;  // frames keep their arena between runs
-  bool body = false;  // of a branch or loop: whoever runs it gives it its memory; every output is an array of its own
+  bool body = false;  // of a branch or loop: the caller provides its memory, and every output is a separate array
 };
 
-// Where the bytes of one or more values live.
+// A piece of memory that one or more values share.
 struct Storage {
   enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate, kStack };
   Kind kind = kArena;
   Device device;
   int32_t index = -1;  // of Plan's inputs, constants, immediates or fresh; of kStack: of Frame::stacks
-  int32_t arena = 0;   // of kArena: index of Plan::arenas
-  int32_t donor = -1;  // of kOutput: the input whose buffer it takes where that is writable
+  int32_t arena = 0;   // of kArena: index into Plan::arenas
+  int32_t donor = -1;  // of kOutput: the input whose buffer it takes if that is writable
   Bytes bytes = {};
   size_t offset = 0;              // of kArena
-  int32_t first = -1, last = -1;  // steps that write it first and use it last; of kOutput `last` is past the end
+  int32_t first = -1, last = -1;  // first step that writes it, last step that uses it (of kOutput: past the end)
 };
 
-// What a view of a step looks at: Plan::views has its type and strides, a frame its pointer.
+// The memory of a view of a step. Plan::views has its type and strides, a frame has its pointer.
 struct Slot {
   int32_t storage = -1;  // -1: an absent input
   int64_t offset = 0;    // bytes
-  int32_t written = -1;  // the view whose step made what stands there; -1: it stood there before the run
+  int32_t written = -1;  // the view whose step wrote the contents; -1: written before the run
 };
 
-// A place in the scratch memory of a branch or loop, which has one block on each device that its bodies work on.
+// A place in the scratch memory of a branch or loop. That memory has one block on each device that the bodies use.
 struct ScratchPlace {
-  int32_t block = -1;  // of ControlStep::blocks
+  int32_t block = -1;  // index into ControlStep::blocks
   size_t offset = 0;
 };
 struct ScratchBlock {
@@ -53,43 +53,44 @@ struct ScratchBlock {
   Bytes bytes = {};
 };
 
-// A branch or loop, with the plans of its bodies. Its views are its operands and outputs; its scratch memory is laid
-// out as here. See graph/exec/control.cpp.
+// A branch or loop, with the plans of its bodies. Its views are its operands and outputs. See graph/exec/control.cpp.
 struct ControlStep {
-  NodeKind kind = NodeKind::kLoop;
+  bool is_loop = true;
   LoopForm loop;
   std::string name;
   std::vector<BodyStream> streams;
   std::vector<std::shared_ptr<const Plan>> bodies;
   std::vector<ScratchBlock> blocks;
-  std::vector<std::vector<ScratchPlace>> arenas;  // by body and by its arenas; those of several bodies overlap
-  ScratchPlace index, flag;                       // of loops: int64, and bool of conditional ones
-  std::vector<ScratchPlace> slots;                // of loops: the second places of the carries
+  std::vector<std::vector<ScratchPlace>> arenas;  // by body and by its arenas; those of different bodies overlap
+  ScratchPlace index, flag;                       // of loops: int64; of conditional loops: bool
+  std::vector<ScratchPlace> slots;                // of loops: the second buffers of the carries
 };
 
 struct Step {
-  const OpDef* op = nullptr;  // of a fused step: the op that makes its last output
-  KernelFn kernel = nullptr;  // or, when null:
+  const OpDef* op = nullptr;  // of a fused step: the op of its last output
+  KernelFn kernel = nullptr;  // if null, one of the following:
   const FusedKernel* fused = nullptr;
-  const PreparedKernel* prepared = nullptr;  // used before kernel
+  const PreparedKernel* prepared = nullptr;  // used instead of kernel
   const ControlStep* control = nullptr;
   const Attrs* attrs = nullptr;
-  int32_t in = 0, in_count = 0, out = 0, out_count = 0;  // into Plan::views
-  int32_t random = -1;                                   // index of Plan::random
+  int32_t in = 0, in_count = 0, out = 0, out_count = 0;  // indices into Plan::views
+  int32_t random = -1;                                   // index into Plan::random
   int32_t scratch = -1,
-          scratch_count = 0;  // views of its scratch memory: one of a prepared step, one a block of a control step
-  int32_t pack = -1;          // index of Plan::packs
-  int32_t line = -1;          // into Plan::lines
-  bool poll = false;          // asks for cancellation first
+          scratch_count = 0;    // its scratch memory: one view of a prepared step, one per block of a control step
+  int32_t pack = -1;            // index into Plan::packs
+  int32_t line = -1;            // index into Plan::lines
+  Device device = {};           // the device of the kernel
+  const char* place = nullptr;  // KernelArgs::place, for devices other than the CPU
+  bool poll = false;            // checks for cancellation before it runs
 };
 
-// A random step: which generator and how many ticks after its state at the start of the run.
+// A random step: its generator, and its tick counted from the generator's state at the start of the run.
 struct RandomStep {
   int32_t step = 0;
   uint64_t generator = 0, tick = 0;
 };
 
-// An input of a prepared step that is kept packed while the array stays the same.
+// An input of a prepared step. Its packed form is kept until the array changes.
 struct PackedInput {
   int32_t view = -1;
   std::shared_ptr<const PreparedKernel> kernel;
@@ -99,10 +100,10 @@ struct PlanOutput {
   int32_t storage = -1;
   Ref<Array> layout;     // type, strides, offset in the storage; no buffer
   int32_t written = -1;  // as in Slot
-  int32_t same_as = -1;  // an earlier output that is the same value
+  int32_t same_as = -1;  // an earlier output with the same value
 };
 
-// A buffer that each run allocates: the storage, and the array that outputs are or are views of.
+// A buffer that each run allocates: its storage, and the array that outputs are or view.
 struct FreshOutput {
   int32_t storage = -1;
   Ref<Array> layout;
@@ -125,10 +126,10 @@ class Plan {
 
   PlanOptions options;
   std::vector<Step> steps;
-  int32_t commit = 0;  // steps from here on may overwrite inputs; none of them can fail half way
+  int32_t commit = 0;  // steps from here on may overwrite inputs; none of them fails after it has written
   std::vector<Storage> storages;
   std::vector<View> views;  // without pointers
-  std::vector<Slot> slots;  // one a view
+  std::vector<Slot> slots;  // one per view
   std::vector<Type> input_types;
   std::vector<PlanOutput> outputs;
   std::vector<FreshOutput> fresh;
@@ -137,38 +138,38 @@ class Plan {
   std::vector<RandomStep> random;
   std::vector<Arena> arenas;
   std::vector<std::string> lines;
-  std::vector<Ref<Array>> layouts;                 // what types and strides of views point to
-  std::vector<std::unique_ptr<Attrs>> attributes;  // what Step::attrs points to
+  std::vector<Ref<Array>> layouts;                 // targets of the pointers in views
+  std::vector<std::unique_ptr<Attrs>> attributes;  // targets of Step::attrs
   std::vector<std::shared_ptr<const FusedKernel>> fused;
   std::vector<std::shared_ptr<const PreparedKernel>> prepared;
   std::vector<PackedInput> packs;
   std::vector<std::unique_ptr<const ControlStep>> controls;
-  int32_t stacks = 0;  // storages of kind kStack
+  int32_t stacks = 0;     // number of storages of kind kStack
+  bool captures = false;  // all steps run on one device, which takes them as one program
   std::unique_ptr<FramePool> frames;
-  std::shared_ptr<const Graph> source;  // of a plan with fused steps: the graph
+  std::shared_ptr<const Graph> source;  // the graph of a plan with fused steps
 
-  // The same program node by node, to name the op and the line that anomaly detection looks for. Made when first asked
-  // for.
+  // The same program node by node. Anomaly detection uses it to name the op and the line. Made on first use.
   const Plan& node_by_node() const;
 
   Bytes arena_bytes() const;  // of one frame
-  size_t held_bytes() const;  // in arenas that frames keep at the moment
+  size_t held_bytes() const;  // in arenas that frames keep now
 
  private:
   mutable std::once_flag once_;
   mutable std::shared_ptr<const Plan> node_by_node_;
 };
 
-// Throws the errors of ops that have no kernel, and for nodes that are not of a specialized graph.
+// Throws the error of an op without a kernel, and Error for nodes that a specialized graph cannot have.
 std::shared_ptr<const Plan> make_plan(const Graph& specialized, const PlanOptions& options = {});
 
-// Checks what a plan must be: storages that live at one time do not overlap, every read has a write before it, offsets
-// are aligned and inside. Throws Error "plan: …". Runs over every plan in debug builds and after verify_plans(true) or
-// with PERIGEE_VERIFY_PLANS in the environment.
+// Checks the invariants of a plan: storages that live at the same time do not overlap, every read follows a write, and
+// offsets are aligned and in bounds. Throws Error "plan: …". Every plan is verified in debug builds, after
+// verify_plans(true), and with PERIGEE_VERIFY_PLANS in the environment.
 void verify(const Plan& plan);
 void verify_plans(bool on);
 
-// One line a step; for tests and for people.
+// One line per step, for tests and for debugging.
 std::string to_string(const Plan& plan);
 
 }  // namespace pg

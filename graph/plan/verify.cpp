@@ -1,4 +1,4 @@
-// The rules a plan must keep, recomputed from its steps, and its text.
+// Verifies the invariants of a plan, recomputed from its steps. Prints plans.
 #include <algorithm>
 
 #include "graph/plan/arena.h"
@@ -116,7 +116,7 @@ class Verifier {
       }
   }
 
-  // Only the commit section rewrites inputs, each once, and nobody reads one afterwards.
+  // Only the commit section rewrites inputs. Each input is rewritten at most once and not read afterwards.
   void check_commit() const {
     std::vector<int32_t> donated(plan_.input_types.size(), -1);
     for (size_t s = 0; s < plan_.storages.size(); ++s) {
@@ -136,7 +136,7 @@ class Verifier {
 
   const Plan& plan_;
   std::vector<Life> lives_;
-  std::vector<int32_t> written_;  // the last view that wrote each storage
+  std::vector<int32_t> written_;  // by storage: the last view that wrote it
 };
 
 std::string describe(const Plan& plan, int32_t view) {

@@ -1,6 +1,6 @@
-// Checkpointed loops (Chen et al. 2016, "Training deep nets with sublinear memory cost"): a loop over chunks of steps
-// whose gradient keeps the carries at the start of each chunk and runs the chunk again. Stacks of a chunk live while it
-// is gone back through.
+// Checkpointed loops (Chen et al. 2016, "Training deep nets with sublinear memory cost"). The steps are grouped into
+// chunks, and the loop becomes a loop over chunks. Its gradient keeps only the carries at the start of each chunk and
+// runs the chunk again. The stacks of a chunk live only while its gradient is computed.
 #include "graph/specialize/control.h"
 #include "tensor/rule.h"
 
@@ -9,11 +9,11 @@ namespace {
 
 using Parts = std::span<const Value>;
 
-// The operands of a loop in flag form, by kind.
+// The operands of a loop by kind. The condition, if any, is closed (see close_condition).
 struct Operands {
-  Operands(const Node& node, const Values& in) {
-    const size_t slices_at = size_t(node.loop.first_slice(false)), carries_at = slices_at + size_t(node.loop.slices);
-    const size_t captures_at = carries_at + size_t(node.loop.carries);
+  Operands(const LoopForm& form, const Values& in) {
+    const size_t slices_at = size_t(form.first_slice(false)), carries_at = slices_at + size_t(form.slices);
+    const size_t captures_at = carries_at + size_t(form.carries);
     for (size_t k = 0; k < in.size(); ++k)
       (k < slices_at ? first : k < carries_at ? slices : k < captures_at ? carries : captures).push_back(in[k]);
   }
@@ -26,7 +26,7 @@ struct Operands {
   }
 };
 
-// Writes the body of a loop: `write` gets index, slices, carries, captures and answers the outputs.
+// Writes the body of a loop. `write` takes the index, slices, carries and captures, and returns the outputs.
 template <class Write>
 std::shared_ptr<const Graph> body_graph(Context& ctx, const Operands& in, bool rows, Write write) {
   GraphBuilder builder(GraphBuilder::Stage::kTrace);
@@ -47,29 +47,23 @@ std::shared_ptr<const Graph> body_graph(Context& ctx, const Operands& in, bool r
   return std::make_shared<const Graph>(std::move(builder.graph));
 }
 
-// A loop node without operands' nodes; types as the body gives them.
-Node loop_node(const Node& like, LoopForm form, std::shared_ptr<const Graph> body) {
-  Node node;
-  node.kind = NodeKind::kLoop;
-  node.name = like.name;
-  node.loop = form;
-  const size_t flag = form.conditional;
-  node.types.push_back(index_type());
-  for (size_t k = flag; k < body->outputs.size(); ++k) {
-    const Type& type = body->type(body->outputs[k]);
-    node.types.push_back(k - flag < size_t(form.carries) ? type : stack_type(type, std::max<int64_t>(form.limit, 0)));
-  }
-  node.bodies = {std::move(body)};
-  return node;
+// A loop made from `like`: over some of its steps, or over chunks of them.
+Control loop_over(const Control& like, const LoopForm& form, std::shared_ptr<const Graph> body,
+                  std::vector<BodyStream> streams) {
+  Control out = like;
+  out.loop = form;
+  out.bodies = {std::move(body)};
+  out.streams = std::move(streams);
+  return out;
 }
 
-// Streams of the loop over chunks of so many steps.
+// The streams of the loop over chunks of `size` steps.
 std::vector<BodyStream> chunk_streams(std::vector<BodyStream> streams, int64_t size) {
   for (BodyStream& s : streams) s.chunk = uint64_t(size);
   return streams;
 }
 
-// Streams of the loop over the steps of a chunk.
+// The streams of the loop over the steps of a chunk.
 std::vector<BodyStream> inner_streams(const std::vector<BodyStream>& streams, std::vector<uint64_t>& ticks) {
   std::vector<BodyStream> inner;
   for (const BodyStream& s : streams) {
@@ -78,13 +72,6 @@ std::vector<BodyStream> inner_streams(const std::vector<BodyStream>& streams, st
     ticks[s.generator] = 1;
   }
   return inner;
-}
-
-// The node with room for so many operands.
-Node with_operands(Node node, size_t count) {
-  node.inputs.clear();
-  for (size_t k = 0; k < count; ++k) node.inputs.push_back({});
-  return node;
 }
 
 Values tail(const Values& values, size_t first) {
@@ -113,12 +100,12 @@ Dims in_rows(const Dims& shape) {
   return out;
 }
 
-// The number of the step before a chunk's first.
+// The number of steps before the first step of a chunk.
 Value chunk_base(Context& ctx, const Value& index, int64_t size) {
   return call<"mul">(call<"sub">(Var(ctx, index), Var(1.0)), Var(double(size))).value();
 }
 
-// A body whose last capture is the number of the steps before its first.
+// The body with one more capture, the last: the number of steps before the first. It is added to the index.
 std::shared_ptr<const Graph> with_base(Context& ctx, const Graph& body, const Operands& in) {
   Operands based = in;
   based.captures.push_back(Value(Array::make(index_type())));
@@ -132,18 +119,18 @@ std::shared_ptr<const Graph> with_base(Context& ctx, const Graph& body, const Op
 
 }  // namespace
 
-// A known number of steps: whole chunks, then the rest as a loop of its own.
-Values Specializer::checkpointed(const Node& node, const Values& in) {
-  const int64_t size = node.loop.checkpoint;
-  Node plain = node;
+// If the number of steps is known: a loop over whole chunks, then a loop over the remaining steps.
+Values Specializer::checkpointed(const Control& control, const Values& in) {
+  const int64_t size = control.loop.checkpoint;
+  Control plain = control;
   plain.loop.checkpoint = 0;
-  if (node.loop.conditional || node.loop.counted) return checkpointed_while(plain, in, size);
-  const Operands parts(node, in);
-  const int64_t steps = parts.slices.empty() ? node.loop.limit : parts.slices[0].shape()[0], chunks = steps / size,
+  if (plain.loop.conditional || plain.loop.counted) return checkpointed_while(plain, in, size);
+  const Operands parts(plain.loop, in);
+  const int64_t steps = parts.slices.empty() ? plain.loop.limit : parts.slices[0].shape()[0], chunks = steps / size,
                 rest = steps % size;
   if (chunks <= 1) return loop(plain, in);
   const size_t carries = parts.carries.size();
-  const std::shared_ptr<const Graph> body = with_base(ctx_, *node.bodies[0], parts);
+  const std::shared_ptr<const Graph> body = with_base(ctx_, *plain.bodies[0], parts);
   Operands whole = parts, last = parts;
   for (size_t k = 0; k < parts.slices.size(); ++k) {
     const Value& v = parts.slices[k];
@@ -153,8 +140,8 @@ Values Specializer::checkpointed(const Node& node, const Values& in) {
   LoopForm form = plain.loop;
   form.limit = size;
   std::vector<uint64_t> ticks;
-  Node inner = loop_node(node, form, body);
-  inner.streams = inner_streams(node.streams, ticks);
+  Control inner = loop_over(plain, form, body, inner_streams(plain.streams, ticks));
+  inner.line = -1;
   const auto chunk = body_graph(ctx_, whole, true, [&](GraphBuilder& builder, const Operands& inputs) {
     Operands own = inputs;
     own.captures.push_back(chunk_base(ctx_, inputs.first[0], size));
@@ -164,21 +151,16 @@ Values Specializer::checkpointed(const Node& node, const Values& in) {
   });
   form.limit = chunks;
   form.recompute = true;
-  Node outer = loop_node(node, form, chunk);
-  outer.line = node.line;
-  outer.streams = chunk_streams(node.streams, size);
-  Values out = loop(with_operands(outer, whole.all().size()), whole.all());
+  Values out = loop(loop_over(plain, form, chunk, chunk_streams(plain.streams, size)), whole.all());
   for (size_t k = 1 + carries; k < out.size(); ++k) out[k] = reshape(ctx_, out[k], in_rows(out[k].shape()));
   if (rest > 0) {
     for (size_t k = 0; k < carries; ++k) last.carries[k] = out[1 + k];
     last.captures.push_back(builder_.filled(ctx_, index_type(), double(chunks * size)));
     form = plain.loop;
     form.limit = rest;
-    Node remainder = loop_node(node, form, body);
-    remainder.line = node.line;
-    remainder.streams = node.streams;
+    Control remainder = loop_over(plain, form, body, plain.streams);
     for (BodyStream& stream : remainder.streams) stream.before = uint64_t(chunks * size);
-    const Values more = loop(with_operands(remainder, last.all().size()), last.all());
+    const Values more = loop(remainder, last.all());
     for (size_t k = 0; k < carries; ++k) out[1 + k] = more[1 + k];
     for (size_t k = 1 + carries; k < out.size(); ++k) {
       const Var both[2] = {Var(ctx_, out[k]), Var(ctx_, more[k])};
@@ -189,18 +171,18 @@ Values Specializer::checkpointed(const Node& node, const Values& in) {
   return out;
 }
 
-// A number of steps that a condition or a count decides. The chunks carry the condition and the number of steps.
-Values Specializer::checkpointed_while(const Node& node, const Values& in, int64_t size) {
-  Node traced = node;
+// If a condition or a count decides the number of steps: the loop over chunks carries the condition and that number.
+Values Specializer::checkpointed_while(const Control& control, const Values& in, int64_t size) {
+  Control traced = control;
   Values operands = in;
-  if (node.loop.counted) close_count(traced, operands);
+  if (traced.loop.counted) close_count(traced, operands);
   const int64_t limit = traced.loop.limit;
-  const size_t carries = size_t(traced.loop.carries), stacks = traced.types.size() - 1 - carries;
+  const size_t carries = size_t(traced.loop.carries), stacks = traced.bodies[0]->outputs.size() - 1 - carries;
   if (limit < 0 && stacks > 0) return loop(traced, operands);
-  Operands parts(traced, operands);
+  Operands parts(traced.loop, operands);
   const Value flag = parts.first[0], none = builder_.filled(ctx_, index_type(), 0);
 
-  Operands inner_in = parts;  // the flag is carried besides
+  Operands inner_in = parts;  // the flag is an additional carry
   inner_in.carries.push_back(flag);
   Operands chunk_in = inner_in;
   chunk_in.carries.push_back(none);
@@ -226,8 +208,8 @@ Values Specializer::checkpointed_while(const Node& node, const Values& in, int64
   form.limit = size;
   form.carries = int32_t(carries + 1);
   std::vector<uint64_t> ticks;
-  Node inner = loop_node(node, form, body);
-  inner.streams = inner_streams(node.streams, ticks);
+  Control inner = loop_over(traced, form, body, inner_streams(traced.streams, ticks));
+  inner.line = -1;
   const auto chunk = body_graph(ctx_, chunk_in, true, [&](GraphBuilder& builder, const Operands& inputs) {
     Operands own = inputs;
     own.captures.push_back(chunk_base(ctx_, inputs.first[0], size));
@@ -245,12 +227,9 @@ Values Specializer::checkpointed_while(const Node& node, const Values& in, int64
   form.limit = limit < 0 ? limit : (limit + size - 1) / size;
   form.carries = int32_t(carries + 2);
   form.recompute = true;
-  Node outer = loop_node(node, form, chunk);
-  outer.line = node.line;
-  outer.streams = chunk_streams(node.streams, size);
   Operands given = chunk_in;
   if (limit == 0) given.first = {builder_.filled(ctx_, flag.type(), 0)};
-  const Values found = loop(with_operands(outer, given.all().size()), given.all());
+  const Values found = loop(loop_over(traced, form, chunk, chunk_streams(traced.streams, size)), given.all());
   Values out{found[2 + carries]};
   append(out, Parts(found).subspan(1, carries));
   for (size_t k = 3 + carries; k < found.size(); ++k)
@@ -258,16 +237,16 @@ Values Specializer::checkpointed_while(const Node& node, const Values& in, int64
   return out;
 }
 
-// A counted loop as one whose condition compares the number of the step with the count.
-void Specializer::close_count(Node& node, Values& in) {
-  Operands parts(node, in);
+// Turns a counted loop into a conditional one, whose condition compares the number of the step with the count.
+void Specializer::close_count(Control& control, Values& in) {
+  Operands parts(control.loop, in);
   const Value count = parts.first[0];
-  const bool conditional = node.loop.conditional;
+  const bool conditional = control.loop.conditional;
   const Value some = call<"ge">(Var(ctx_, count), Var(1.0)).value();
   const Value flag = conditional ? call<"logical_and">(Var(ctx_, some), Var(ctx_, parts.first[1])).value() : some;
   parts.first = {flag};
   parts.captures.push_back(count);
-  const Graph& body = *node.bodies[0];
+  const Graph& body = *control.bodies[0];
   const auto counted = body_graph(ctx_, parts, true, [&](GraphBuilder& builder, const Operands& inputs) {
     Operands own = inputs;
     own.captures.pop_back();
@@ -278,11 +257,10 @@ void Specializer::close_count(Node& node, Values& in) {
     append(out, Parts(found).subspan(conditional));
     return out;
   });
-  node.bodies = {counted};
-  node.loop.counted = false;
-  node.loop.conditional = true;
+  control.bodies = {counted};
+  control.loop.counted = false;
+  control.loop.conditional = true;
   in = parts.all();
-  node = with_operands(node, in.size());
 }
 
 }  // namespace pg

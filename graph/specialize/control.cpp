@@ -1,5 +1,5 @@
-// Branches and loops in specialize(): a body is specialized as a program of its own, and the gradient of a branch or
-// loop is a branch or loop over the bodies' gradients, applied here like any other, so it has gradients in turn.
+// Branches and loops in specialize(). A body is specialized as a program of its own. The gradient of a branch or loop
+// is a branch or loop over the gradients of the bodies. It is applied like any other node, so it has gradients in turn.
 #include "graph/specialize/control.h"
 
 #include <algorithm>
@@ -24,19 +24,19 @@ Signature Specializer::body_signature(const Graph& body) const {
 
 Values Specializer::emit_control(std::shared_ptr<Applied> applied,
                                  Values (Specializer::*gradient)(const Applied&, std::span<const Value>)) {
-  Node node = applied->node;
-  node.bodies = applied->bodies;
-  node.training = node.recording = Mode::kAuto;
-  Values out = builder_.control(ctx_, node, applied->in, {});
+  Control control = applied->control;
+  control.bodies = applied->bodies;
+  Values out = builder_.control(ctx_, control, applied->in, {});
+  if (out.size() == 0) return out;  // the node runs only for its effects
   applied->at = builder_.symbol_of(out[0]).node;
-  if (node.kind == NodeKind::kLoop && node.loop.limit < 0)
-    for (size_t k = size_t(1 + node.loop.carries); k < out.size(); ++k) builder_.mark_unlimited(out[k], out[0]);
+  if (control.is_loop() && control.loop.limit < 0)
+    for (size_t k = size_t(1 + control.loop.carries); k < out.size(); ++k) builder_.mark_unlimited(out[k], out[0]);
   if (!ctx_.recording || applied->flowing.empty()) return out;
   Values linked(applied->in.size()), heads;
   for (size_t i = applied->first; i < applied->in.size(); ++i)
     if (is_float(applied->in[i].dtype())) linked[i] = applied->in[i];
   for (size_t k : applied->flowing) heads.push_back(out[k]);
-  record_custom(ctx_, node.name, linked, heads,
+  record_custom(ctx_, control.name, linked, heads,
                 [this, applied, gradient](Context&, TapeNode&, std::span<const Value> dys) {
                   return (this->*gradient)(*applied, dys);
                 });
@@ -46,13 +46,13 @@ Values Specializer::emit_control(std::shared_ptr<Applied> applied,
 
 // Branches ----------------------------------------------------------------------------------------------------------
 
-Values Specializer::cond(const Node& node, const Values& in) {
+Values Specializer::cond(const Control& control, const Values& in) {
   auto applied = std::make_shared<Applied>();
-  applied->node = node;
+  applied->control = control;
   applied->in = in;
   applied->first = 1;
-  std::vector<char> flowing(node.types.size());
-  for (const auto& trace : node.bodies) {
+  std::vector<char> flowing(control.bodies[0]->outputs.size());
+  for (const auto& trace : control.bodies) {
     Signature& signature = applied->signatures.emplace_back(body_signature(*trace));
     for (size_t k = 1; k < in.size(); ++k) {
       signature.types[k - 1] = in[k].type();
@@ -64,31 +64,25 @@ Values Specializer::cond(const Node& node, const Values& in) {
     for (size_t k = 0; k < flowing.size(); ++k) flowing[k] |= body.flows[k];
   }
   const Graph &a = *applied->bodies[0], &b = *applied->bodies[1];
-  for (size_t k = 0; k < node.types.size(); ++k) {
+  for (size_t k = 0; k < flowing.size(); ++k) {
     const Type &x = a.type(a.outputs[k]), &y = b.type(b.outputs[k]);
     if (!(x == y))
       throw Error(fmt::format("cond: the branches answer different types (result {}: then_f {}, else_f {})", k + 1,
                               to_string(x), to_string(y)));
-    applied->node.types[k] = x;
     if (flowing[k]) applied->flowing.push_back(k);
-  }
-  if (node.types.empty()) {  // only effects
-    Node effects = node;
-    effects.bodies = applied->bodies;
-    builder_.control(ctx_, effects, in, {});
-    return {};
   }
   return emit_control(applied, &Specializer::cond_gradient);
 }
 
-// A cond on the same predicate whose branches run the branch again and go back through it.
+// The gradient of a cond is a cond on the same predicate. Each branch runs the original branch again, then its
+// gradient.
 Values Specializer::cond_gradient(const Applied& applied, std::span<const Value> dys) {
-  const Node& node = applied.node;
-  const size_t captures = node.inputs.size() - 1;
+  const Control& control = applied.control;
+  const size_t captures = applied.in.size() - 1, outputs = control.bodies[0]->outputs.size();
   Heads heads;
-  heads.chosen.resize(node.types.size());
+  heads.chosen.resize(outputs);
   Values in = applied.in;
-  std::vector<size_t> places(node.types.size());  // of an output's cotangent among the captures
+  std::vector<size_t> places(outputs);  // by output: the position of its cotangent among the captures
   for (size_t k = 0; k < applied.flowing.size(); ++k) {
     if (!dys[k].defined()) continue;
     heads.chosen[applied.flowing[k]] = true;
@@ -98,15 +92,12 @@ Values Specializer::cond_gradient(const Applied& applied, std::span<const Value>
   std::vector<Specialized> joints;
   std::vector<char> wanted(captures);
   for (size_t b = 0; b < 2; ++b) {
-    joints.push_back(Specializer(*node.bodies[b], applied.signatures[b], heads).run());
+    joints.push_back(Specializer(*control.bodies[b], applied.signatures[b], heads).run());
     for (int32_t k : joints[b].wanted) wanted[size_t(k)] = true;
   }
-  Node gradient = node;
+  Control gradient = control;
   gradient.bodies.clear();
-  gradient.types.clear();
-  for (size_t k = 0; k < captures; ++k)
-    if (wanted[k]) gradient.types.push_back(in[1 + k].type());
-  if (gradient.types.empty()) return Values(applied.in.size());
+  if (std::find(wanted.begin(), wanted.end(), 1) == wanted.end()) return Values(applied.in.size());
   for (size_t b = 0; b < 2; ++b) {
     const Specialized& joint = joints[b];
     GraphBuilder builder(GraphBuilder::Stage::kReplay);
@@ -126,7 +117,6 @@ Values Specializer::cond_gradient(const Applied& applied, std::span<const Value>
     builder.graph.ticks = applied.bodies[b]->ticks;
     gradient.bodies.push_back(std::make_shared<const Graph>(std::move(builder.graph)));
   }
-  while (gradient.inputs.size() < in.size()) gradient.inputs.push_back({});
   const Values out = cond(gradient, in);
   Values grads(applied.in.size());
   size_t next = 0;
@@ -137,12 +127,12 @@ Values Specializer::cond_gradient(const Applied& applied, std::span<const Value>
 
 // Loops -------------------------------------------------------------------------------------------------------------
 
-// Makes the second body of a conditional loop of a trace an operand, what it says at first, and the first output of the
-// body.
-void Specializer::close_condition(Node& node, Values& in) {
-  const std::shared_ptr<const Graph> body = node.bodies[0], condition = node.bodies[1];
-  const size_t slices = size_t(node.loop.slices), carries = size_t(node.loop.carries),
-               first = size_t(node.loop.counted);
+// Closes the condition of a conditional loop of a trace, which is its second body. The value before the first step
+// becomes the operand `flag`. The value after each step becomes the first output of the body.
+void Specializer::close_condition(Control& control, Values& in) {
+  const std::shared_ptr<const Graph> body = control.bodies[0], condition = control.bodies[1];
+  const size_t slices = size_t(control.loop.slices), carries = size_t(control.loop.carries),
+               first = size_t(control.loop.counted);
   Values at_first{zeros(index_type())};
   append(at_first, std::span(in).subspan(first + slices));
   const Value flag = interpret(*condition, at_first)[0];
@@ -160,36 +150,36 @@ void Specializer::close_condition(Node& node, Values& in) {
   append(next, std::span(inputs).subspan(1 + slices + carries));
   joined.graph.outputs.push_back(joined.operand_of(joined.splice(ctx_, *condition, next)[0]));
   for (const Value& v : out) joined.graph.outputs.push_back(joined.operand_of(v));
-  node.bodies = {std::make_shared<const Graph>(std::move(joined.graph))};
-  node.inputs.push_back({});  // the flag
+  control.bodies = {std::make_shared<const Graph>(std::move(joined.graph))};
 }
 
 namespace {
 
-// The rows of the slices, which must be as many.
-int64_t count_rows(const Node& node, const Values& in, const Layout& at) {
+// Returns the number of rows of the slices. Throws Error unless all slices have the same number.
+int64_t count_rows(const Control& control, const Values& in, const Layout& at) {
   const int64_t rows = rows_of(in[at.first]);
   for (size_t k = 1; k < at.slices; ++k)
     if (rows_of(in[at.first + k]) != rows)
-      throw Error(fmt::format("{}: the data differ in length: {} and {}", node.name, rows, rows_of(in[at.first + k])));
+      throw Error(
+          fmt::format("{}: the data differ in length: {} and {}", control.name, rows, rows_of(in[at.first + k])));
   return rows;
 }
 
-void check_carry(const Node& node, size_t k, const Type& before, const Type& after) {
+void check_carry(const Control& control, size_t k, const Type& before, const Type& after) {
   if (!(before == after))
-    throw Error(fmt::format("{}: the body changed the type of state {} (expected {}, got {})", node.name, k + 1,
+    throw Error(fmt::format("{}: the body changed the type of state {} (expected {}, got {})", control.name, k + 1,
                             to_string(before), to_string(after)));
 }
 
 }  // namespace
 
-Values Specializer::loop(Node node, Values in) {
-  if (node.loop.conditional && node.bodies.size() == 2) close_condition(node, in);
-  if (node.loop.checkpoint > 0) return checkpointed(node, in);
-  const Layout at(node);
-  LoopForm& form = node.loop;
-  if (at.slices > 0 && !form.conditional && !form.counted) form.limit = count_rows(node, in, at);
-  const Graph& trace = *node.bodies[0];
+Values Specializer::loop(Control control, Values in) {
+  if (control.has_condition()) close_condition(control, in);
+  if (control.loop.checkpoint > 0) return checkpointed(control, in);
+  LoopForm& form = control.loop;
+  const Layout at(form, in.size());
+  if (at.slices > 0 && !form.conditional && !form.counted) form.limit = count_rows(control, in, at);
+  const Graph& trace = *control.bodies[0];
   Signature signature = body_signature(trace);
   signature.types[0] = index_type();
   for (size_t k = at.first; k < in.size(); ++k) {
@@ -200,32 +190,29 @@ Values Specializer::loop(Node node, Values in) {
   auto applied = std::make_shared<Applied>();
   applied->first = at.first;
   std::vector<char> flows;
-  for (bool again = true; again;) {  // until no further carry turns out to depend on what gradients flow to
+  for (bool again = true; again;) {  // until no further carry depends on an input that gradients flow to
     again = false;
     Specializer replay(trace, signature, {false, {}});
     const Graph body = replay.run().graph;
     flows = replay.flows;
     for (size_t k = 0; k < at.carries; ++k) {
       const size_t input = at.carry(k);
-      check_carry(node, k, signature.types[input], body.type(body.outputs[at.flag + k]));
+      check_carry(control, k, signature.types[input], body.type(body.outputs[at.flag + k]));
       if (flows[at.flag + k] && signature.flows[input] == Flow::kNone)
         signature.flows[input] = Flow::kHistory, again = true;
     }
     applied->bodies = {std::make_shared<const Graph>(body)};
   }
   const Graph& body = *applied->bodies[0];
-  node.types.clear();
-  node.types.push_back(index_type());
   for (size_t k = at.flag; k < body.outputs.size(); ++k) {
     const Type& type = body.type(body.outputs[k]);
-    node.types.push_back(k - at.flag < at.carries ? type : stack_type(type, std::max<int64_t>(form.limit, 0)));
-    // In no steps at all a carry is what it was.
+    // If no step runs, the loop returns the initial carries.
     const bool passes = k >= at.flag && k < at.flag + at.carries &&
                         requires_grad(in[at.operand(at.carry(k - at.flag))]) &&
                         (form.conditional || form.counted || form.limit == 0) && is_float(type.dtype);
     if (flows[k] || passes) applied->flowing.push_back(1 + k - at.flag);
   }
-  applied->node = std::move(node);
+  applied->control = std::move(control);
   applied->in = std::move(in);
   applied->signatures = {signature};
   applied->flows = {flows};

@@ -1,4 +1,4 @@
-// What graph/specialize/control.cpp and loop_gradient.cpp share.
+// Declarations that control.cpp, checkpoint.cpp and loop_gradient.cpp of graph/specialize share.
 #pragma once
 #include "graph/specialize/specializer.h"
 
@@ -8,21 +8,21 @@ inline void append(Values& to, std::span<const Value> more) {
   for (const Value& v : more) to.push_back(v);
 }
 
-// The parts of a loop's operands and of what belongs to them in its body; the condition is closed.
+// The layout of a loop's operands and of the corresponding inputs of its body. The condition, if any, is closed.
 struct Layout {
-  explicit Layout(const Node& node)
-      : flag(node.loop.conditional),
-        first(size_t(node.loop.first_slice(false))),
-        slices(size_t(node.loop.slices)),
-        carries(size_t(node.loop.carries)),
-        captures(node.inputs.size() - first - slices - carries) {}
+  Layout(const LoopForm& form, size_t operands)
+      : flag(form.conditional),
+        first(size_t(form.first_slice(false))),
+        slices(size_t(form.slices)),
+        carries(size_t(form.carries)),
+        captures(operands - first - slices - carries) {}
   size_t flag, first, slices, carries, captures;
 
   size_t body_input(size_t operand) const { return operand - first + 1; }
   size_t operand(size_t body_input) const { return body_input - 1 + first; }
   bool is_slice(size_t body_input) const { return body_input >= 1 && body_input < 1 + slices; }
   bool is_carry(size_t body_input) const { return body_input >= 1 + slices && body_input < 1 + slices + carries; }
-  size_t carry(size_t k) const { return 1 + slices + k; }  // as body input
+  size_t carry(size_t k) const { return 1 + slices + k; }  // as an input of the body
 };
 
 inline const Type& index_type() {
@@ -30,7 +30,7 @@ inline const Type& index_type() {
   return type;
 }
 
-// Uses another interpreter, without recording, for the extent of a C++ scope.
+// Uses another interpreter, without recording, until the end of the C++ scope.
 class Writing {
  public:
   Writing(Context& ctx, Interpreter& interpreter) : ctx_(ctx), before_(ctx.interpreter), quiet_(ctx.recording, false) {
@@ -45,22 +45,22 @@ class Writing {
   ScopedFlag quiet_;
 };
 
-// Only the gradients of a joint program.
+// Returns the joint program with only the gradients as outputs.
 inline Graph gradients_of(const Specialized& joint) {
   Graph graph = joint.graph;
   graph.outputs.erase(graph.outputs.begin(), graph.outputs.begin() + ptrdiff_t(joint.outputs));
   return without_dead_nodes(without_effects(graph));
 }
 
-// A branch or loop as it was applied, which its gradient needs to know.
+// An applied branch or loop, with what its gradient needs.
 struct Specializer::Applied {
-  Node node;                                         // as a trace has it, but for a closed condition
+  Control control;                                   // as in the trace, except that the condition is closed
   Values in;                                         // with their history
-  std::vector<Signature> signatures;                 // of the bodies, with the flows that were found
-  std::vector<std::vector<char>> flows;              // by body: which outputs gradients flow through
-  std::vector<std::shared_ptr<const Graph>> bodies;  // specialized
-  std::vector<size_t> flowing;                       // outputs of the node that gradients flow through
-  size_t first = 0;  // the operand that is the bodies' first input; of loops their second
+  std::vector<Signature> signatures;                 // of the bodies, with the flows that the fixed point found
+  std::vector<std::vector<char>> flows;              // by body: whether gradients flow through an output
+  std::vector<std::shared_ptr<const Graph>> bodies;  // the specialized bodies
+  std::vector<size_t> flowing;                       // the outputs of the node that gradients flow through
+  size_t first = 0;  // the operand of the first input of the bodies (of loops: of the second)
   int32_t at = -1;   // the node in the program
 };
 

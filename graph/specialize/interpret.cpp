@@ -9,7 +9,7 @@ namespace {
 
 bool flag_of(Mode mode, bool run) { return mode == Mode::kAuto ? run : mode == Mode::kOn; }
 
-// `values` from `first` on, `count` of them.
+// Returns `count` of the values, starting at `first`.
 Values part(const Values& values, size_t first, size_t count) {
   return Values(std::span<const Value>(values).subspan(first, count));
 }
@@ -88,6 +88,7 @@ Values TraceInterpreter::results(const Node& node) {
     case NodeKind::kConstant:
       return {node.constant};
     case NodeKind::kOp: {
+      if (is_control(node)) return control(node, in);
       Values out = apply(ctx_, *node.op, in, attrs_of(node));
       check_outputs(node, out.size(), graph());
       return out;
@@ -112,9 +113,6 @@ Values TraceInterpreter::results(const Node& node) {
     case NodeKind::kCustom:
       return custom(node, part(in, 0, heads), part(in, heads, outputs),
                     part(in, heads + outputs, in.size() - heads - outputs));
-    case NodeKind::kCond:
-    case NodeKind::kLoop:
-      return control(node, in);
     default:
       throw Error("graph: a trace cannot hold this kind of node");
   }
@@ -142,7 +140,7 @@ Value TraceInterpreter::write(const Node&, const Value& old, const Value& now) {
 
 Values TraceInterpreter::gradient(const Node& node, const Values& heads, const Values& cotangents, const Values& wanted,
                                   uint64_t first) {
-  Values flowing, with;  // heads without history contribute nothing
+  Values flowing, with;  // a head without history contributes nothing
   for (size_t k = 0; k < heads.size(); ++k)
     if (heads[k].has_node()) flowing.push_back(heads[k]), with.push_back(cotangents[k]);
   Values out = flowing.empty() ? Values(wanted.size())
@@ -154,7 +152,7 @@ Values TraceInterpreter::gradient(const Node& node, const Values& heads, const V
 
 Values TraceInterpreter::custom(const Node& node, const Values& inputs, Values outputs, const Values& saved) {
   for (Value& v : outputs) v = v.detached();
-  const Backward backward = backward_of(node.bodies[0]);
+  const Backward backward = backward_of(node.body);
   record_custom(
       ctx_, node.name, inputs, outputs,
       [backward](Context& ctx, TapeNode& entry, std::span<const Value> dys) {

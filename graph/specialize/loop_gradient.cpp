@@ -1,4 +1,27 @@
-// The gradient of a loop: a loop over its steps in reverse, over what they kept.
+// How a loop is differentiated.
+//
+// The forward loop runs steps 1 to n. Its gradient is another loop, which runs steps n to 1:
+//   loop          (index, slices…, carries…, captures…) → [flag] carries… stacked…
+//   reverse loop  slices:   rows of the slices, stacks of residuals and carries, cotangents of the stacked outputs
+//                 carries:  cotangents of the carries, then one sum per capture with a gradient
+//                 captures: the captures that a step back reads
+//                 stacked:  gradients of the slices
+// 1. loop_gradient() specializes the body with the outputs that have a cotangent as heads. The joint program computes a
+// step and its gradients. A carry is always a head if gradients flow through it, because later steps can contribute to
+// its cotangent even if its final value has none.
+// 2. Without create_graph, split() cuts the joint program of a step in two (step_back_kept). The values that backward
+// reads from forward are the residuals. The forward half becomes the new body of the loop: it returns the residuals and
+// the carries at the start of the step as further stacked outputs (keep_for_backward). The backward half becomes the
+// body of the reverse loop. If the loop has `recompute` (rematerialization), there are no residuals: a step back
+// computes them again from its inputs.
+// 3. With create_graph, gradients must flow through the reverse loop as well (step_back_again). The loop is applied a
+// second time, with the carries at the start of each step as further stacked outputs. Stacks of an applied loop have a
+// history. A step back computes everything else again from the inputs of the step.
+// 4. The reverse loop is applied like any other loop. Its carries start from the cotangents of the final carries, or
+// zeros. A cotangent after the last step back is the gradient of the initial carry. The gradient of a capture is the
+// sum over the steps: it starts from zeros.
+// A conditional or counted loop becomes a counted reverse loop. Its count is the output `steps`. Checkpointed loops are
+// cut into chunks before they come here (checkpoint.cpp).
 #include <algorithm>
 
 #include "graph/passes/passes.h"
@@ -8,7 +31,7 @@
 namespace pg {
 namespace {
 
-// A value of as many dims as there can be has no room for the dim of steps: it is kept flat.
+// A value of the maximal rank has no room for the dim of the steps. It is flattened before it is stacked.
 bool has_full_rank(const Type& type) { return type.shape.size() == kMaxRank; }
 
 Value reshaped(Context& ctx, const Value& v, const Dims& shape) {
@@ -27,7 +50,7 @@ Graph finished(GraphBuilder& builder, const Values& outputs, const Graph& from) 
   return std::move(builder.graph);
 }
 
-// The graph with those of its outputs flat that have full rank, from this one on.
+// Returns the graph with its outputs from number `from` on flattened if they have the maximal rank.
 Graph with_flat_outputs(Context& ctx, Graph graph, size_t from) {
   const auto is_full = [&](const Operand& output) { return has_full_rank(graph.type(output)); };
   if (std::none_of(graph.outputs.begin() + ptrdiff_t(from), graph.outputs.end(), is_full)) return graph;
@@ -39,7 +62,7 @@ Graph with_flat_outputs(Context& ctx, Graph graph, size_t from) {
   return finished(builder, out, graph);
 }
 
-// The graph which takes those of these inputs flat that have full rank.
+// Returns the graph with those of these inputs flattened that have the maximal rank.
 Graph with_flat_inputs(Context& ctx, Graph graph, std::span<const size_t> places) {
   const auto type_at = [&](size_t place) -> const Type& { return graph.nodes[size_t(graph.inputs[place])].types[0]; };
   if (std::none_of(places.begin(), places.end(), [&](size_t place) { return has_full_rank(type_at(place)); }))
@@ -60,15 +83,14 @@ Graph with_flat_inputs(Context& ctx, Graph graph, std::span<const size_t> places
 
 }  // namespace
 
-// Has the loop at a node of the program give out what backward wants of each step: the outputs of forward after the
-// first `outputs`, which are those of the body.
+// Makes the loop at node `at` of the program return what backward needs of each step: the outputs of `forward` after
+// the first `outputs`, which are those of the body.
 void Specializer::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
   Node& node = builder_.graph.nodes[size_t(at)];
-  const size_t flag = node.loop.conditional, had = flag + node.types.size() - 1;
-  for (size_t k = outputs; k < forward.outputs.size(); ++k)
-    node.types.push_back(stack_type(forward.type(forward.outputs[k]), std::max<int64_t>(node.loop.limit, 0)));
-  if (had > outputs) {  // it has given out more before
-    const Graph before = *node.bodies[0];
+  Control control = control_of(node);
+  const size_t had = control.bodies[0]->outputs.size();
+  if (had > outputs) {  // an earlier gradient has added outputs
+    const Graph& before = *control.bodies[0];
     GraphBuilder both(GraphBuilder::Stage::kReplay);
     const Values inputs = inputs_of(both, before);
     Values out = both.splice(ctx_, before, inputs);
@@ -76,26 +98,26 @@ void Specializer::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
     append(out, std::span(more).subspan(outputs));
     forward = finished(both, out, before);
   }
-  node.bodies = {std::make_shared<const Graph>(std::move(forward))};
+  control.bodies = {std::make_shared<const Graph>(std::move(forward))};
+  node = control_node(builder_.graph, control, node.inputs);
 }
 
-// What a step back is computed from: inputs of the body that it reads, residuals, cotangents.
+// How a step back is computed. The inputs of the graph are `kept` inputs of the body, then residuals, then cotangents.
 struct Specializer::StepBack {
   Graph graph;
   std::vector<int32_t> kept;
-  Values residuals;  // stacks
-  Values carries;    // stacks of what the steps took as carries; defined where they are kept
+  Values residuals;  // stacks, one row per step
+  Values carries;    // stacks of the carries at the start of each step; undefined for carries that are not kept
 };
 
-// For gradients that have gradients: the loop again, as one that they flow through, and steps back that compute all
-// anew.
+// For create_graph: applies the loop again, so that gradients flow through its stacks. A step back recomputes the rest.
 Specializer::StepBack Specializer::step_back_again(const Applied& applied, const Specialized& joint) {
-  const Layout at(applied.node);
+  const Layout at(applied.control.loop, applied.in.size());
   StepBack step;
   std::vector<size_t> stacked;
   for (size_t k = 0; k < 1 + at.slices + at.carries + at.captures; ++k) step.kept.push_back(int32_t(k));
-  Node again = applied.node;
-  Graph extended = without_effects(*applied.node.bodies[0]);
+  Control again = applied.control;
+  Graph extended = without_effects(*applied.control.bodies[0]);
   const size_t outputs = extended.outputs.size();
   for (size_t k = 0; k < at.carries; ++k) {
     stacked.push_back(at.carry(k));
@@ -108,18 +130,18 @@ Specializer::StepBack Specializer::step_back_again(const Applied& applied, const
   return step;
 }
 
-// The loop as it stands in the program gives out what split() chooses to keep.
+// Makes the loop of the program return the residuals that split() chooses.
 Specializer::StepBack Specializer::step_back_kept(const Applied& applied, Specialized joint) {
-  const Layout at(applied.node);
+  const Layout at(applied.control.loop, applied.in.size());
   PassOptions whole;
   whole.kernels = false;
   joint.graph = optimize(std::move(joint.graph), whole);
-  Split halves = split(joint, applied.node.loop.recompute);
+  Split halves = split(joint, applied.control.loop.recompute);
   StepBack step;
   step.kept = std::move(halves.kept);
   step.carries = Values(at.carries);
   const size_t residuals = halves.forward.outputs.size() - joint.outputs;
-  std::vector<size_t> stacked;  // inputs of a step back
+  std::vector<size_t> stacked;  // inputs of a step back that are rows of stacks
   for (size_t i = 0; i < step.kept.size(); ++i) {
     if (!at.is_carry(size_t(step.kept[i]))) continue;
     halves.forward.outputs.push_back(Operand::of(size_t(halves.forward.inputs[size_t(step.kept[i])])));
@@ -136,13 +158,13 @@ Specializer::StepBack Specializer::step_back_kept(const Applied& applied, Specia
   return step;
 }
 
-// A loop the other way round over what the steps kept. It carries the cotangents of the carries, and the sums of the
-// gradients of the captures; it stacks the gradients of the slices.
+// The loop over the steps in reverse order. It carries the cotangents of the carries and the sums of the gradients of
+// the captures. It stacks the gradients of the slices.
 class Specializer::ReverseLoop {
  public:
   ReverseLoop(const Applied& applied, const Specialized& joint, const StepBack& step, const Values& cotangents)
       : applied_(applied),
-        at_(applied.node),
+        at_(applied.control.loop, applied.in.size()),
         joint_(joint),
         step_(step),
         cotangents_(cotangents),
@@ -174,30 +196,26 @@ class Specializer::ReverseLoop {
     }
   }
 
-  Node node(Context& ctx) const {
-    Node node;
-    node.kind = NodeKind::kLoop;
-    node.name = applied_.node.name;
-    node.line = applied_.node.line;
-    node.streams = applied_.node.streams;
-    node.loop = applied_.node.loop;
-    node.loop.counted = applied_.node.loop.conditional || applied_.node.loop.counted;
-    node.loop.conditional = false;
-    node.loop.reverse = !applied_.node.loop.reverse;
-    node.loop.slices = int32_t(slices_.size());
-    node.loop.carries = int32_t(carries_.size());
-    node.bodies = {std::make_shared<const Graph>(body(ctx))};
-    return node;
+  Control control(Context& ctx) const {
+    Control control = applied_.control;
+    LoopForm& form = control.loop;
+    form.counted = form.conditional || form.counted;
+    form.conditional = false;
+    form.reverse = !form.reverse;
+    form.slices = int32_t(slices_.size());
+    form.carries = int32_t(carries_.size());
+    control.bodies = {std::make_shared<const Graph>(body(ctx))};
+    return control;
   }
 
   Values operands(const Value& steps) const {
     Values out;
-    if (applied_.node.loop.conditional || applied_.node.loop.counted) out.push_back(steps);
+    if (applied_.control.loop.conditional || applied_.control.loop.counted) out.push_back(steps);
     for (const Values* part : {&slices_, &carries_, &captures_}) append(out, *part);
     return out;
   }
 
-  // The gradients of the loop's operands.
+  // Returns the gradients of the loop's operands.
   Values gradients(const Values& out) const {
     Values grads(applied_.in.size());
     for (size_t k = 0; k < at_.carries; ++k)
@@ -212,7 +230,7 @@ class Specializer::ReverseLoop {
 
  private:
   const Value& outer(size_t input) const { return applied_.in[at_.operand(input)]; }
-  // Among the gradients of a step back, or -1.
+  // The position among the gradients of a step back, or -1.
   int32_t place_of(size_t input) const {
     const auto found = std::find(joint_.wanted.begin(), joint_.wanted.end(), int32_t(input));
     return found == joint_.wanted.end() ? -1 : int32_t(found - joint_.wanted.begin());
@@ -267,12 +285,12 @@ class Specializer::ReverseLoop {
   const StepBack& step_;
   const Values& cotangents_;
   Values slices_, carries_, captures_;
-  std::vector<int32_t> cotangent_of_;  // by carry of the loop: its place among the carries here, or -1
-  std::vector<size_t> summed_;         // captures, as body inputs; the last of the carries
+  std::vector<int32_t> cotangent_of_;  // by carry of the loop: its position among the carries here, or -1
+  std::vector<size_t> summed_;         // captures, as inputs of the body; their sums are the last carries
 };
 
 Values Specializer::loop_gradient(const Applied& applied, std::span<const Value> dys) {
-  const Layout at(applied.node);
+  const Layout at(applied.control.loop, applied.in.size());
   const size_t outputs = applied.flows[0].size();
   Heads heads;
   heads.chosen.resize(outputs);
@@ -282,7 +300,7 @@ Values Specializer::loop_gradient(const Applied& applied, std::span<const Value>
     cotangents[output] = dys[k];
     heads.chosen[output] = applied.flows[0][output] && (dys[k].defined() || output < at.flag + at.carries);
   }
-  const Specialized joint = Specializer(*applied.node.bodies[0], applied.signatures[0], heads).run();
+  const Specialized joint = Specializer(*applied.control.bodies[0], applied.signatures[0], heads).run();
   const bool any = std::any_of(cotangents.begin(), cotangents.end(), [](const Value& v) { return v.defined(); });
   if (!any) return Values(applied.in.size());
   const StepBack step = joint.heads.empty() ? StepBack()
@@ -291,9 +309,7 @@ Values Specializer::loop_gradient(const Applied& applied, std::span<const Value>
   ReverseLoop reverse(applied, joint, step, cotangents);
   reverse.gather(*this);
   const Values operands = reverse.operands(builder_.symbol({applied.at, 0, 0}));
-  Node node = reverse.node(ctx_);
-  for (size_t k = 0; k < operands.size(); ++k) node.inputs.push_back({});
-  return reverse.gradients(loop(node, operands));
+  return reverse.gradients(loop(reverse.control(ctx_), operands));
 }
 
 }  // namespace pg

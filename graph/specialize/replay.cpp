@@ -1,4 +1,4 @@
-// replay: a traced graph applied again, eagerly or as part of the trace under way.
+// replay: applies a traced graph again, eagerly or as part of the trace under construction.
 #include "graph/exec/program.h"
 #include "graph/io/model.h"
 #include "graph/ir/builder.h"
@@ -30,7 +30,7 @@ class EagerReplay : public TraceInterpreter {
     };
   }
 
-  // As a program of its own.
+  // Runs the branch or loop as a program of its own.
   Values control(const Node& node, const Values& in) override {
     Graph graph;
     graph.ticks = graph_.ticks;
@@ -56,7 +56,7 @@ class EagerReplay : public TraceInterpreter {
   std::vector<RandomKey> states_;
 };
 
-// What is open while a script is traced stays open: random keys, modes, gradients.
+// Leaves open what a trace leaves open: random keys, modes, gradients.
 class TracedReplay : public TraceInterpreter {
  public:
   TracedReplay(Context& ctx, GraphBuilder& builder, const Graph& graph, std::span<const Ref<Generator>> generators)
@@ -68,7 +68,7 @@ class TracedReplay : public TraceInterpreter {
   Values run(std::span<const Value> inputs) { return interpret(graph_, inputs); }
 
  private:
-  // The builder takes the modes and the name that the graph has fixed around the node.
+  // Passes to the builder the modes and the name that the graph fixed for the node.
   Values apply_node(const Node& node) override {
     struct Imposed {
       GraphBuilder& builder;
@@ -84,7 +84,7 @@ class TracedReplay : public TraceInterpreter {
     return TraceInterpreter::apply_node(node);
   }
 
-  // What this graph needs of types, the one that it becomes part of needs too.
+  // The guards of this graph become guards of the trace that it becomes part of.
   void held(const TypeGuard& guard, const Value& v) override {
     if (v.is_array() && builder_.owns(v)) builder_.guard(v, guard.kind, guard.dim, guard.value);
   }
@@ -104,10 +104,10 @@ class TracedReplay : public TraceInterpreter {
     return builder_.gradient(ctx_, heads, cotangents, wanted, node.create_graph, first);
   }
   Values custom(const Node& node, const Values& inputs, Values outputs, const Values& saved) override {
-    return builder_.custom(ctx_, node.name, inputs, outputs, saved, node.bodies[0]);
+    return builder_.custom(ctx_, node.name, inputs, outputs, saved, node.body);
   }
 
-  // A body for inputs of these types and histories, its outputs as symbols in it.
+  // Replays a body for inputs of these types and histories. Returns its outputs as symbols of `to`.
   Values replay_body(GraphBuilder& to, const Graph& body, const Values& inputs) {
     to.own_streams = true;
     to.imposed_training = builder_.imposed_training;
@@ -130,11 +130,10 @@ class TracedReplay : public TraceInterpreter {
     return out;
   }
 
-  // The ticks that name the node's streams are among those of this graph, taken at its start.
-  std::vector<BodyStream> streams_of(const Node& node) const {
+  // Ticks name the streams. They are ticks of this graph, counted from the state that replay took at its start.
+  std::vector<BodyStream> streams_of(const std::vector<BodyStream>& streams) const {
     std::vector<BodyStream> out;
-    for (const BodyStream& s : node.streams)
-      out.push_back({states_[s.generator].seed, states_[s.generator].tick + s.tick});
+    for (const BodyStream& s : streams) out.push_back({states_[s.generator].seed, states_[s.generator].tick + s.tick});
     return out;
   }
 
@@ -145,48 +144,48 @@ class TracedReplay : public TraceInterpreter {
   }
 
   Values control(const Node& node, const Values& in) override {
-    Node copy = node;
-    copy.line = -1;  // of this graph; the builder asks for its own
-    copy.bodies.clear();
-    copy.types.clear();
+    Control copy = control_of(node);
+    copy.line = -1;  // a line of this graph; the builder sets its own
+    copy.streams = streams_of(copy.streams);
     std::vector<char> flows;
-    auto add_output = [&](const Value& v, const Type& type) {
-      copy.types.push_back(type);
-      flows.push_back(requires_grad(v));
-    };
-    if (node.kind == NodeKind::kCond) {
-      GraphBuilder a(GraphBuilder::Stage::kTrace, &builder_), b(GraphBuilder::Stage::kTrace, &builder_);
-      Values captures;
-      for (size_t k = 1; k < in.size(); ++k) captures.push_back(in[k]);
-      const Values x = replay_body(a, *node.bodies[0], captures), y = replay_body(b, *node.bodies[1], captures);
-      for (size_t k = 0; k < x.size(); ++k) add_output(requires_grad(x[k]) ? x[k] : y[k], x[k].type());
-      copy.streams = streams_of(node);
-      for (GraphBuilder* body : {&a, &b}) copy.bodies.push_back(std::make_shared<const Graph>(std::move(body->graph)));
-      return builder_.control(ctx_, std::move(copy), in, flows);
-    }
-    LoopForm& form = copy.loop;
-    const bool condition = node.bodies.size() == 2;
-    const size_t first = size_t(form.first_slice(condition)), slices = size_t(form.slices),
-                 carries = size_t(form.carries);
+    GraphBuilder first(GraphBuilder::Stage::kTrace, &builder_), second(GraphBuilder::Stage::kTrace, &builder_);
+    if (copy.is_loop())
+      replay_loop(first, second, copy, in, flows);
+    else
+      replay_branches(first, second, copy, in, flows);
+    const size_t bodies = copy.bodies.size();
+    copy.bodies.clear();
+    for (GraphBuilder* body : {&first, &second})
+      if (copy.bodies.size() < bodies) copy.bodies.push_back(std::make_shared<const Graph>(std::move(body->graph)));
+    return builder_.control(ctx_, copy, in, flows);
+  }
+
+  // Both set `flows`: whether gradients flow through an output.
+  void replay_branches(GraphBuilder& then, GraphBuilder& other, const Control& control, const Values& in,
+                       std::vector<char>& flows) {
+    Values captures;
+    for (size_t k = 1; k < in.size(); ++k) captures.push_back(in[k]);
+    const Values x = replay_body(then, *control.bodies[0], captures),
+                 y = replay_body(other, *control.bodies[1], captures);
+    for (size_t k = 0; k < x.size(); ++k) flows.push_back(requires_grad(x[k]) || requires_grad(y[k]));
+  }
+
+  void replay_loop(GraphBuilder& body, GraphBuilder& condition, Control& control, const Values& in,
+                   std::vector<char>& flows) {
+    LoopForm& form = control.loop;
+    const bool traced = control.has_condition();
+    const size_t first = size_t(form.first_slice(traced)), slices = size_t(form.slices);
     if (slices > 0 && !form.counted && !form.conditional) form.limit = in[first].shape()[0];
-    GraphBuilder body(GraphBuilder::Stage::kTrace, &builder_), test(GraphBuilder::Stage::kTrace, &builder_);
     const Value index(Array::make(Type{DType::kInt64, {}, {}}));
     Values inputs{index}, tested{index};
     for (size_t k = first; k < in.size(); ++k) {
       inputs.push_back(k < first + slices ? row_of(in[k]) : in[k]);
       if (k >= first + slices) tested.push_back(in[k]);
     }
-    const Values out = replay_body(body, *node.bodies[0], inputs);
-    if (condition) replay_body(test, *node.bodies[1], tested);
-    const size_t flag = form.conditional && !condition;
-    add_output(index, index.type());
-    for (size_t k = flag; k < out.size(); ++k)
-      add_output(out[k],
-                 k < flag + carries ? out[k].type() : stack_type(out[k].type(), std::max<int64_t>(form.limit, 0)));
-    copy.streams = streams_of(node);
-    copy.bodies.push_back(std::make_shared<const Graph>(std::move(body.graph)));
-    if (condition) copy.bodies.push_back(std::make_shared<const Graph>(std::move(test.graph)));
-    return builder_.control(ctx_, std::move(copy), in, flows);
+    const Values out = replay_body(body, *control.bodies[0], inputs);
+    if (traced) replay_body(condition, *control.bodies[1], tested);
+    flows.push_back(false);
+    for (size_t k = form.conditional && !traced; k < out.size(); ++k) flows.push_back(requires_grad(out[k]));
   }
 
   Backward backward_of(const std::shared_ptr<const Graph>&) override { return {}; }  // custom() needs none

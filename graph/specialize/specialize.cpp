@@ -53,7 +53,7 @@ int64_t answer(const TypeGuard& guard, const Value& v) {
   return 0;
 }
 
-// The tape entries that backward from the heads comes to.
+// Returns the tape entries that backward from the heads visits.
 std::unordered_set<const TapeNode*> history_of(std::span<const Value> heads) {
   std::unordered_set<const TapeNode*> seen;
   std::vector<const TapeNode*> open;
@@ -116,7 +116,7 @@ Values Specializer::add_inputs() {
   return inputs;
 }
 
-// The nodes of the trace have lines of the script; those of a graph in it belong to the node that it is part of.
+// A node of the trace has a line of the script. The nodes of a nested graph get the line of the node that contains it.
 Values Specializer::apply_node(const Node& node) {
   if (&graph() != &trace_) return results(node);
   builder_.current_line = node.line;
@@ -171,7 +171,7 @@ void Specializer::differentiate(const Values& inputs, const Values& outputs, Spe
     out.wanted.push_back(int32_t(i));
     builder_.graph.outputs.push_back(builder_.operand_of(grad));
   }
-  if (out.reached.empty()) {  // the history ends inside
+  if (out.reached.empty()) {  // the history of the heads reaches no input
     builder_.graph.nodes.resize(nodes);
     builder_.graph.inputs.resize(inputs.size());
     out.heads.clear();

@@ -1,4 +1,4 @@
-// Specializer: the interpreter of traces behind specialize(). Private to graph/specialize*.cpp.
+// Specializer: the interpreter of traces that implements specialize(). Private to graph/specialize/.
 #pragma once
 #include <memory>
 #include <unordered_set>
@@ -9,17 +9,17 @@
 
 namespace pg {
 
-// Which outputs of a trace the joint program takes cotangents of.
+// The outputs of a trace that the joint program takes cotangents of.
 struct Heads {
   bool differentiate = true;
-  std::vector<char> chosen;  // by output; empty: all that gradients flow through
+  std::vector<char> chosen;  // by output; if empty, all outputs that gradients flow through
 };
 
 class Specializer : public TraceInterpreter {
  public:
   Specializer(const Graph& trace, const Signature& signature, Heads heads = {});
   Specialized run();
-  std::vector<char> flows;  // after run(): which outputs gradients flow through
+  std::vector<char> flows;  // set by run(): whether gradients flow through an output
 
  private:
   Values add_inputs();
@@ -30,25 +30,27 @@ class Specializer : public TraceInterpreter {
   Ref<TapeNode> new_leaf(const Type& type, GradReq req) override;
   Backward backward_of(const std::shared_ptr<const Graph>& body) override;
   Values control(const Node& node, const Values& in) override {
-    return node.kind == NodeKind::kCond ? cond(node, in) : loop(node, in);
+    Control control = control_of(node);
+    control.line = builder_.current_line;
+    return control.is_loop() ? loop(std::move(control), in) : cond(control, in);
   }
 
-  // Branches and loops: graph/specialize/control.cpp.
+  // Branches and loops: see control.cpp and loop_gradient.cpp.
   struct Applied;
-  Values cond(const Node& node, const Values& in);
+  Values cond(const Control& control, const Values& in);
   Values cond_gradient(const Applied& applied, std::span<const Value> dys);
-  Values loop(Node node, Values in);
-  void close_condition(Node& node, Values& in);
+  Values loop(Control control, Values in);
+  void close_condition(Control& control, Values& in);
   struct StepBack;
   class ReverseLoop;
   Values loop_gradient(const Applied& applied, std::span<const Value> dys);
   StepBack step_back_again(const Applied& applied, const Specialized& joint);
   StepBack step_back_kept(const Applied& applied, Specialized joint);
   void keep_for_backward(int32_t at, Graph forward, size_t outputs);
-  // graph/specialize/checkpoint.cpp
-  Values checkpointed(const Node& node, const Values& in);
-  Values checkpointed_while(const Node& node, const Values& in, int64_t size);
-  void close_count(Node& node, Values& in);
+  // Checkpointed loops: see checkpoint.cpp.
+  Values checkpointed(const Control& control, const Values& in);
+  Values checkpointed_while(const Control& control, const Values& in, int64_t size);
+  void close_count(Control& control, Values& in);
   Signature body_signature(const Graph& body) const;
   Values emit_control(std::shared_ptr<Applied> applied,
                       Values (Specializer::*gradient)(const Applied&, std::span<const Value>));
@@ -60,7 +62,7 @@ class Specializer : public TraceInterpreter {
   Context own_ctx_;
   GraphBuilder builder_;
   std::vector<Ref<TapeNode>> input_leaves_;
-  std::unordered_set<const TapeNode*> histories_;  // those of recorded values, which are no leaves to a script
+  std::unordered_set<const TapeNode*> histories_;  // tape nodes of recorded inputs, which are not leaves to a script
 };
 
 }  // namespace pg

@@ -1,4 +1,5 @@
-// The joint program cut in two: what forward computes for backward is kept, unless it is cheap to have again.
+// Splits the joint program into forward and backward. A value that both need becomes a residual, unless recomputing it
+// is cheap.
 #include <algorithm>
 
 #include "graph/passes/rewrite.h"
@@ -7,7 +8,7 @@
 namespace pg {
 namespace {
 
-// Copies nodes of a graph into another one, keeping where each went.
+// Copies nodes of a graph into another graph, and records where each node went.
 class Copier {
  public:
   explicit Copier(const Graph& from) : from_(from), places_(from.nodes.size(), -1) {
@@ -26,7 +27,7 @@ class Copier {
     return append(node, std::move(copied));
   }
 
-  // An input that stands for output `operand` of the source.
+  // Adds an input that replaces output `operand` of the source.
   void stand_in(const Operand& operand) {
     Node input;
     input.kind = NodeKind::kInput;
@@ -69,15 +70,15 @@ std::vector<char> ancestors(const Graph& graph, std::span<const Operand> outputs
   return live;
 }
 
-// What a value needs no memory for between forward and backward, because having it again costs nothing.
+// Whether the value needs no memory between forward and backward because computing it again costs nothing.
 bool is_cheap(const Node& node) { return (node.kind == NodeKind::kOp && node.op->view) || filled_with(node); }
 
-// What gives stacks of unknown length, which no run hands to another.
+// Whether the node is a loop that returns stacks of unknown length. Forward cannot pass such stacks to backward.
 bool is_unlimited(const Node& node) {
-  return node.kind == NodeKind::kLoop && node.loop.limit < 0 && node.types.size() > size_t(1 + node.loop.carries);
+  return node.is<"loop">() && loop_form(node).limit < 0 && node.types.size() > size_t(1 + loop_form(node).carries);
 }
 
-// The nodes that backward runs: what only gradients need, and what is cheap to have again.
+// Returns the nodes that backward runs: those that only gradients need, and those that are cheap to compute again.
 std::vector<char> backward_nodes(const Graph& graph, std::span<const Operand> gradients,
                                  const std::vector<char>& in_forward, bool recompute) {
   std::vector<char> asked(graph.nodes.size()), chosen(graph.nodes.size());
@@ -108,7 +109,7 @@ Split split(const Specialized& joint, bool recompute) {
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     if (in_forward[i] && graph.nodes[i].kind != NodeKind::kInput) forward.copy(int32_t(i));
   for (const Operand& output : results) forward.out.outputs.push_back(forward.place(output));
-  // Operands of backward from outside of it, in order of first use: inputs first, then residuals.
+  // The values that backward reads from outside, in order of first use: inputs first, then residuals.
   std::vector<char> read(graph.nodes.size());
   std::vector<Operand> residuals;
   auto use = [&](const Operand& operand) {

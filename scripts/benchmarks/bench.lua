@@ -1,8 +1,9 @@
--- Measures the cases of cases/*.lua, each in a process of its own. A file returns one case or an array of cases:
--- {name =, setup = function(pg) return fn, opts end}; opts.scale: units in one call of fn; opts.inner: calls in a block.
--- variant = "hybrid" or "jit" is another way to the same result: the rows of one name stand side by side.
--- A case with `measure = function(env)` measures itself and returns {us_min =, us_median =, n =, …}, or several of these with names.
--- A block holds about 20 ms of calls; minimum and median are taken over the blocks of one budget.
+-- Measures the cases of cases/*.lua, each in its own process. A file returns one case or an array of cases:
+-- {name =, setup = function(pg) return fn, opts end}; opts.scale: the units of work in one call of fn; opts.inner: the
+-- calls per block. variant = "hybrid" or "jit" computes the same result in another way; the table shows the variants of
+-- one name in one row. A case with `measure = function(env)` measures itself and returns {us_min =, us_median =, n =,
+-- …}, or a list of these with names. A block is about 20 ms of calls. Minimum and median are those of the blocks of one
+-- budget.
 local ffi = require "ffi"
 ffi.cdef "struct pg_bench_time { long s, ns; }; int clock_gettime(int, struct pg_bench_time *);"
 local stamp = ffi.new("struct pg_bench_time")
@@ -75,7 +76,7 @@ local function json(row)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- A line of /proc/self/status in MB.
+-- Returns a value of /proc/self/status in MB.
 local function status(key)
   for line in io.lines("/proc/self/status") do
     local kb = line:match("^" .. key .. ":%s+(%d+)")

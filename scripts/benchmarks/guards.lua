@@ -1,4 +1,4 @@
--- A table of what hits and traces cost in Lua, minima over passes; cases/guards.lua says what is measured.
+-- Prints a table of the costs of hits and traces in Lua, as minima over passes. See cases/guards.lua.
 -- build/perigee scripts/benchmarks/guards.lua [--budget=SECONDS] [--passes=N] [PATTERN]
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/../../?.lua;" .. package.path

@@ -1,5 +1,6 @@
--- What this machine allows, as rows of a peer: limits.lua THREADS BUDGET [PATTERN]. GEMM by oneDNN itself, and the traffic of
--- 1 M float operations over buffers used again and again: memchr reads, memcpy reads and writes, both together three streams.
+-- Measures the limits of this machine, as rows of a peer: limits.lua THREADS BUDGET [PATTERN]. GEMM uses oneDNN
+-- directly. Memory bandwidth is measured on buffers of 1 M floats that are reused: memchr reads, memcpy reads and
+-- writes, both make three streams.
 local ffi = require "ffi"
 ffi.cdef [[
   struct pg_limit_time { long s, ns; };

@@ -1,4 +1,4 @@
--- Networks that several cases measure: f(pg, …) -> an initialized one.
+-- Networks that several cases use: f(pg, …) -> an initialized network.
 local function mlp(pg, inputs, sizes)
   local net = pg.nn.HybridSequential{}
   for i = 1, #sizes - 1 do
@@ -23,7 +23,7 @@ local function conv(nn, channels, kernel, stride)
   return nn.Conv2D(channels, kernel, {strides = stride, padding = (kernel - 1) / 2, use_bias = false})
 end
 
--- {kernel, channels, stride} a convolution; the last has no activation before the sum.
+-- layers lists {kernel, channels, stride} of each convolution. The last one has no activation before the sum.
 local function unit(pg, layers, shortcut, stride)
   local nn, body = pg.nn, pg.nn.HybridSequential{}
   for i, layer in ipairs(layers) do

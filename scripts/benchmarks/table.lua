@@ -1,5 +1,5 @@
--- Turns the JSON lines of scripts/bench on standard input into a Markdown table: one row a case, a column for each way of
--- perigee, the best variant of each peer.
+-- Converts the JSON lines of scripts/bench on standard input to a Markdown table: one row per case, one column per
+-- variant of perigee, and one per peer with its best variant.
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/../../?.lua;" .. package.path
 local json = require "tests.json"

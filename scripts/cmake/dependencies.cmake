@@ -1,4 +1,4 @@
-# Finds every dependency, then reports all missing ones at once with the Debian packages that hold them.
+# Finds every dependency, then reports all missing ones together with their Debian packages.
 set(missing "")
 macro(require found what package)
   if(NOT ${found})
@@ -24,7 +24,7 @@ if(PERIGEE_TESTS)
   require(doctest_FOUND "doctest" doctest-dev)
 endif()
 
-# dnnl-config.cmake would also want OpenCL's development files, which nothing here uses.
+# Not by dnnl-config.cmake, which would also require OpenCL's development files.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp)
 find_library(DNNL_LIBRARY dnnl)
 set(dnnl_FOUND FALSE)

@@ -1,5 +1,5 @@
-# perigee_embed(TARGET FOLDER): adds vm/embedded.h's table of FOLDER's Lua files and of its data/ files to TARGET.
-# The assembler includes the bytes, so no generator runs at build time; a new file makes CMake configure again.
+# perigee_embed(TARGET FOLDER) adds the table of vm/embedded.h to TARGET, with the Lua files and data/ files of FOLDER.
+# The assembler includes their bytes, so no generator runs at build time. A new file makes CMake configure again.
 function(perigee_embed target folder)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}" "${folder}/*.lua" "${folder}/data/*")
   list(FILTER files EXCLUDE REGEX "^meta/")  # stubs for editors

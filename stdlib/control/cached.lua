@@ -1,10 +1,11 @@
--- Combinators outside of graphs: each call site runs a graph of its own. A cache belongs to the functions' code: closures are
--- fresh at each call, so what they hold (upvalues) are arguments of the graph, and what they assign are results of it.
+-- Runs combinators outside of graphs: each call site has a graph of its own. Its cache belongs to the code of the
+-- functions. Scripts make new closures at each call, so the upvalues of the closures are arguments of the graph, and
+-- assigned upvalues are results.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
 local caches = core.require("hybrid.cache")
-local logs = core.require("hybrid.log")
+local logs = core.require("hybrid.access_log")
 local place = core.require("hybrid.place")
 local tree = core.require("tree")
 local cached = {}
@@ -16,7 +17,7 @@ local function pack(...) return {n = select("#", ...), ...} end
 
 -- A trace for a single run -------------------------------------------------------------------------------------------------------
 
--- Tensors that the trace made, each with its place among the results of the run.
+-- Returns the tensors that the trace made, each with its position among the results of the run.
 local function number_outputs(trace, mark, results, places)
   local outputs = {}
   local function note(x)
@@ -40,7 +41,7 @@ local function run_trace(trace, mark, results, places)
   return tree.map(value_of, results)
 end
 
--- Where the script put tensors while it was traced.
+-- Returns the places to which the traced function assigned tensors.
 local function assigned(w)
   local places = {}
   for _, change in ipairs(w:difference()) do
@@ -52,7 +53,7 @@ local function assigned(w)
   return places
 end
 
---- cached.once(f, undo) -> what f() returns, traced and run one time. undo: what it assigned is put back.
+--- cached.once(f, undo) -> what f() returns, traced and run once. If undo is true, its assignments are undone.
 function cached.once(f, undo)
   local w = logs.new()
   local mark = inspect.next_serial()
@@ -75,7 +76,7 @@ end
 
 -- Call sites ---------------------------------------------------------------------------------------------------------------------
 
--- Texts that no script holds, by number.
+-- Numbered strings that do not occur in scripts.
 local function texts(prefix)
   return setmetatable({}, {__index = function(t, k)
     t[k] = prefix .. k
@@ -84,18 +85,18 @@ local function texts(prefix)
 end
 local function_texts, variable_texts = texts("\0function "), texts("\0variable ")
 
--- A text that stands for one of the call's functions.
+-- Returns the string that represents one of the call's functions, or nil.
 local function own(functions, value)
   for k, f in ipairs(functions) do if f == value then return function_texts[k] end end
 end
 
 local function is_script(value) return type(value) == "function" and inspect.kind(value) == "script" end
 
--- The arguments of the graph: those of the call, then what its functions hold, each variable once. `site` learns of variables that hold
--- another function than at the call before.
+-- Returns the arguments of the graph: those of the call, then the upvalues of its functions, each variable once. Sets
+-- site.deep if an upvalue holds another function of the script than at the last call.
 local function arguments_of(call, site)
   local list, n, functions = {}, call.n, call.functions
-  local first, holder, slot = {}, {}, {}  -- by value: where it was met first
+  local first, holder, slot = {}, {}, {}  -- by value: the first argument that held it, with its function and upvalue
   for i = 1, n do
     local value = call[i]
     list[i] = type(value) == "function" and own(functions, value) or value
@@ -136,7 +137,8 @@ local function each_upvalue(functions, visit)
   end
 end
 
--- The call as a traced function: answers which upvalues it assigned ("1.2,1.3"), then their values, then its results.
+-- The call as a traced function: returns a list of the upvalues that it assigned ("1.2,1.3"), their values, and its
+-- results.
 local function traced_call(site)
   local call = site.call
   local function run() return site.f(core.require("control.traced"), unpack(call, 1, call.n)) end
@@ -165,8 +167,8 @@ local function code_of(f)
   return ok and text or nil
 end
 
--- Whether the functions still have the code that the site was made for. Where all closures of a function are gone its
--- prototype may be another one's by now.
+-- Whether the functions have the code that the site was made for. Once all closures of a function are collected, the
+-- address of its prototype may be reused.
 local function is_same_code(site, functions)
   for i, f in ipairs(functions) do
     if not site.seen[i] then
@@ -190,11 +192,13 @@ local function make_site(f, functions)
   return site
 end
 
--- Those used since the last time that there were too many, and those used before that.
+-- Two generations of sites. When `sites` is full it becomes `old_sites`, and the sites that are not used again are
+-- dropped.
 local sites, old_sites, kept = {}, {}, 0
 local kMostSites = 256
 
--- Sites are told apart by the code of the functions, or by the class of an object that is called.
+-- Finds the level of the tree of sites for these functions. Its keys are the prototypes of the functions, or the class
+-- of an object.
 local function level_of(level, f, functions, call, add)
   for i = 0, math.max(1, #functions) do
     local key = i == 0 and f or functions[i] and (prototype(functions[i]) or functions[i])
@@ -232,7 +236,7 @@ end
 
 local kMostFunctions = 24
 
--- The functions and those that their variables hold, so that what all of these hold becomes arguments.
+-- Returns the functions and those that their upvalues hold, so that the upvalues of all of them become arguments.
 local function with_inner(functions)
   local all, known = {}, {}
   local function add(f)
@@ -253,7 +257,7 @@ end
 
 local function is_block(value) return type(value) == "table" and core.require("nn.discover").is_block(value) end
 
--- The first block among the arguments of a site, which is `self` as a rule.
+-- Finds the first block among the arguments of a site, usually `self`.
 local function find_block(site, list, n)
   site.block_at = false
   for i = 1, n do
@@ -264,7 +268,8 @@ local function find_block(site, list, n)
   end
 end
 
--- Blocks of one class come to the same site; all but the first have one of their own there, which lives as long as they do.
+-- All blocks of a class reach the same site. The first block uses it; each other block has a site of its own, which
+-- lives as long as the block.
 local function site_for(site, list, n, functions)
   if site.block_at == nil then find_block(site, list, n) end
   local block = site.block_at and list[site.block_at]
@@ -291,8 +296,8 @@ end
 local counts, known_counts = {}, 0
 local kMostChanges = 3
 
---- cached.count(body, count) -> the number of steps as the graph gets it: a number, which belongs to the graph, as long as it
---- hardly changes from call to call; a tensor from then on.
+--- cached.count(body, count) -> the number of steps as an argument of the graph: a number, which is a constant of the
+--- graph, until it has changed kMostChanges times; then a tensor.
 function cached.count(body, count)
   local key = type(body) == "function" and prototype(body) or body
   local seen = counts[key]
@@ -306,7 +311,8 @@ function cached.count(body, count)
   return core.pg.tensor(count, {dtype = "int64"})
 end
 
---- cached.call(f, …) -> what f(engine, …) answers, as a graph that is kept for the next call with functions of the same code.
+--- cached.call(f, …) -> what f(engine, …) returns, run as a graph that is cached for calls with functions of the same
+--- code.
 function cached.call(f, ...)
   local call = {n = select("#", ...), functions = {}, ...}
   for i = 1, call.n do

@@ -1,4 +1,4 @@
--- The flat forms of control.lua as plain Lua, for stepping through. Values can be read inside of bodies.
+-- Runs the flat forms of control.lua as plain Lua, for pg.debug. Bodies can read values.
 local core = ...
 local plain = {}
 
@@ -12,15 +12,16 @@ local function holds(op, name, pred)
   return value ~= 0 and value ~= false
 end
 
--- The same values in boxes of their own: what is written to them in place changes no other tensor.
+-- Returns the same values in new boxes, so that a write in place changes no other tensor.
 local function own_boxes(list)
   local boxes = {}
   for k, x in ipairs(list) do boxes[k] = x:reshape_as(x) end
   return boxes
 end
 
--- A trace of the branch that is not taken, beside what the other one gave: a graph checks that both agree, and takes a tick for
--- random numbers that either draws. What such a branch does in Lua is undone; one that cannot be traced is left out.
+-- Traces the branch that is not taken, with the results of the taken one, as a graph would: it checks that both agree,
+-- and takes ticks for the random numbers of either. The branch's assignments in Lua are undone. A branch that raises is
+-- skipped.
 local function try_untaken(b, taken, results)
   local other, branches, whole = 3 - taken, {}, false
   branches[taken] = function() return results end
@@ -77,7 +78,7 @@ local function check_types(l, old, new)
   end
 end
 
--- The rows one above the other, zeros for those that are missing.
+-- Stacks the rows and appends rows of zeros up to count.
 local function stack(rows, count, steps)
   local stacked = core.ops.stack(rows)
   if count <= steps or count == math.huge then return stacked end
@@ -86,7 +87,8 @@ local function stack(rows, count, steps)
   return core.ops.cat{stacked, core.pg.zeros(shape, {dtype = stacked.dtype, device = stacked.device})}
 end
 
---- plain.home(loop) -> the device on which scripts get the number of a step and of all steps: that of the first slice or carry.
+--- plain.home(loop) -> the device of the step number and the number of steps in scripts: that of the first slice or
+--- carry.
 function plain.home(l)
   local first = l.slices[1] or l.carries[1]
   return first and first.device or core.testing.default_device()

@@ -1,9 +1,9 @@
--- The flat forms of control.lua inside a trace: the functions are traced as bodies of a node. Locals and fields from outside
--- that held a tensor and that a body assigns are carried from step to step, or joined after a branch.
+-- Runs the flat forms of control.lua inside a trace: the functions are traced as bodies of a node. If a body assigns an
+-- outer local or field that held a tensor, the place becomes a carry of the loop, or a result of the branch.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
-local logs = core.require("hybrid.log")
+local logs = core.require("hybrid.access_log")
 local place = core.require("hybrid.place")
 local traced = {}
 
@@ -15,14 +15,15 @@ local function place_of(change)
   return {node = change.node, key = change.key}
 end
 
--- The changes that put one tensor in the place of another; a tensor in the place of anything else cannot leave the body.
+-- Returns the places where the body replaced a tensor by another tensor, and all changes. Raises if it put a tensor in
+-- a place that held something else.
 local function assigned_tensors(op, w)
   local found, changes = {}, w:difference()
   for _, change in ipairs(changes) do
     if is_tensor(change.after) then
       if not is_tensor(change.before) then
         core.fail(op, "the body assigns a tensor to %s, which held %s before: give it a tensor first (then it is carried from step to step), "
-          .. "or hand it on as a state: pg.%s(function(…, states) … return out, states end, …, states)",
+          .. "or pass it as a state: pg.%s(function(…, states) … return out, states end, …, states)",
           place.name(place_of(change)), place.show(change.before), op == "cond" and "foreach" or op)
       end
       found[#found + 1] = place_of(change)
@@ -33,7 +34,7 @@ end
 
 local function key_of(p) return p.cell or p.node end
 
--- Adds to `carried` the places in `more` that it lacks; answers whether there were any.
+-- Adds to `carried` the places in `more` that it lacks. Returns whether there were any.
 local function add_places(carried, more)
   local added = false
   for _, p in ipairs(more) do
@@ -47,7 +48,7 @@ local function add_places(carried, more)
   return added
 end
 
--- A condition runs before the step that it decides about, so what it assigns has nowhere to go.
+-- Raises if the condition assigns a tensor. It runs one time more than the body, so the value could not be carried.
 local function check_unassigned(op, w, carried, values)
   for i, p in ipairs(carried) do
     if not rawequal(place.read(p), values[i]) then core.fail(op, "the condition assigns %s; do that in the body", place.name(p)) end
@@ -89,7 +90,7 @@ local function names_of(places)
   return names
 end
 
--- Functions for C, through which an error that is no text does not pass: `keep` keeps it for the one who called C.
+-- Wraps f for C, which turns errors into text: an error of another type is stored in `keep`, from which raise takes it.
 local function errors_kept(keep, f)
   local function pass(ok, ...)
     if ok then return ... end
@@ -104,7 +105,7 @@ local function raise(keep, text)
   error(kept ~= nil and type(kept) ~= "string" and kept or text, 0)
 end
 
--- One attempt; nil where the body assigned places that are not carried yet.
+-- Traces the loop once. Returns nil if the body assigned places that are not carried yet; they are added to `carried`.
 local function try_loop(l, w, carried, home)
   local own, before, changes, again = #l.carries, read_all(carried), nil, false
   local count = own + #carried
@@ -129,7 +130,7 @@ local function try_loop(l, w, carried, home)
   local keep = {}
   form.step, form.cond = errors_kept(keep, step), errors_kept(keep, l.cond and cond)
   form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, names_of(carried))
-  local ok, finals, stacks, steps = pcall(core.trace_loop, form, form.slices, form.carries)  -- lists for symbols, which are known by the arguments
+  local ok, finals, stacks, steps = pcall(core.trace_loop, form, form.slices, form.carries)  -- the lists show C which symbols it gets
   if not ok then
     write_all(carried, before, #before)
     raise(keep, finals)
@@ -142,8 +143,9 @@ local function try_loop(l, w, carried, home)
   return cut(finals, 1, own), stacks, home == "cpu" and steps or steps:to(home)
 end
 
---- traced.loop{op =, functions =, slices =, carries =, step =, cond =, count =, limit =, checkpoint =} -> finals, stacks, steps.
---- step(index, items, carries) answers lists: new carries, what it gives out; cond(carries) a tensor; count, limit: see graph/ir/ir.h.
+--- traced.loop{op =, slices =, slice_names =, carries =, carry_names =, step =, cond =, count =, limit =, checkpoint =}
+--- -> finals, stacks, steps. step(index, items, carries) returns two lists: the new carries and the outputs.
+--- cond(carries) returns a tensor. count and limit: see graph/ir/ir.h.
 function traced.loop(l)
   local w, carried, home = logs.new(), {}, core.require("control.plain").home(l)
   while true do
@@ -186,8 +188,8 @@ local function try_branch(b, w, carried)
   return cut(results, 1, counts[1])
 end
 
---- traced.branch{op =, functions =, pred =, branches =, names =} -> what the branch taken answers. branches: two functions that answer
---- lists of tensors.
+--- traced.branch{op =, pred =, branches =, names =} -> the results of the taken branch. branches: two functions that
+--- return lists of tensors. names() returns the names of the results.
 function traced.branch(b)
   local w, carried = logs.new(), {}
   while true do

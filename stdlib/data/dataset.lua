@@ -1,12 +1,12 @@
--- Datasets: ds:len() and ds:get(i) -> the values of item i.
+-- Datasets: ds:len() -> the number of items, ds:get(i) -> the values of item i.
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
 local ops = core.ops
 local datasets = {}
 
---- pg.data.Dataset is the base class: define len() and get(i). A dataset may define get_batch(index), which gives the
---- values of many items at once for an int64 tensor of positions; loaders use it.
+--- pg.data.Dataset is the base class: define len() and get(i). A dataset may also define get_batch(index), which
+--- loaders use: it returns the batched values of the items at an int64 tensor of positions.
 local Dataset = class.new("Dataset")
 datasets.Dataset = Dataset
 
@@ -20,7 +20,7 @@ local function check_position(ds, i)
   return i < 0 and n + 1 + i or i
 end
 
---- pg.data.SimpleDataset(list): a list of items; an item that is a list itself has several values.
+--- pg.data.SimpleDataset(list): a list or tensor of items. An item that is a list has several values.
 local SimpleDataset = Dataset:extend("SimpleDataset")
 datasets.SimpleDataset = SimpleDataset
 
@@ -59,8 +59,8 @@ local function column(position, value)
   return value, numbers and value:size(1) or #value
 end
 
---- pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on, of tensors (cut along dim 1) or lists of one
---- length. Lists of numbers become tensors: int64 when all are whole, float32 otherwise.
+--- pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on. The arrays are tensors (indexed along dim 1) or
+--- lists, all of the same length. Lists of numbers become tensors: int64 if all are whole, else float32.
 local ArrayDataset = Dataset:extend("ArrayDataset")
 datasets.ArrayDataset = ArrayDataset
 
@@ -95,7 +95,7 @@ end
 
 function ArrayDataset:_batch(index) return rows_at(self.arrays, index, 1) end
 
--- Items of another dataset at chosen positions.
+-- The items of another dataset at a list of positions.
 local Subset = Dataset:extend("Subset")
 
 function Subset:init(source, positions)
@@ -118,7 +118,7 @@ local function range(first, last)
   return positions
 end
 
---- dataset:filter(f) -> the items for which f(values…) is true.
+--- dataset:filter(f) -> the dataset of the items for which f(values…) is true.
 function Dataset:filter(f)
   args.callable("filter", "f", f)
   local positions = {}
@@ -126,7 +126,7 @@ function Dataset:filter(f)
   return Subset(self, positions)
 end
 
---- dataset:shard(n, i) -> part i of n, 1-based; the first parts are one longer where the length does not divide.
+--- dataset:shard(n, i) -> part i of n. If n does not divide the length, the first parts have one item more.
 function Dataset:shard(n, i)
   args.count("shard", "n", n, 1)
   if args.count("shard", "i", i, 1) > n then core.arg_error("shard", "i", "a part in 1.." .. n, i) end
@@ -135,10 +135,10 @@ function Dataset:shard(n, i)
   return Subset(self, range(first + 1, first + each + (i <= rest and 1 or 0)))
 end
 
---- dataset:take(n) -> the first n items, or all when there are fewer.
+--- dataset:take(n) -> the dataset of the first n items, or of all if there are fewer.
 function Dataset:take(n) return Subset(self, range(1, math.min(args.count("take", "n", n), self:len()))) end
 
---- dataset:sample(sampler) -> the items at the positions a sampler gives.
+--- dataset:sample(sampler) -> the dataset of the items at the positions of one round of the sampler.
 function Dataset:sample(sampler)
   if type(sampler) ~= "table" or not sampler.iter then core.arg_error("sample", "sampler", "a sampler", sampler) end
   local positions = {}
@@ -179,7 +179,8 @@ local function transform(op, ds, f, opts, first)
   return result
 end
 
---- dataset:transform(f[, {lazy = true}]) -> the dataset of f(values…); computed once and kept when lazy is false.
+--- dataset:transform(f[, {lazy = true}]) -> the dataset whose items are f(values…). With lazy = false all items are
+--- computed now.
 function Dataset:transform(f, opts) return transform("transform", self, f, opts, false) end
 
 --- dataset:transform_first(f[, {lazy = true}]) -> the dataset with f applied to the first value of each item.

@@ -1,4 +1,4 @@
--- pg.data.digits: a small set of handwritten digits that is part of the program.
+-- pg.data.digits: a small set of handwritten digits, embedded in the program.
 local core = ...
 local args = core.require("support.args")
 local datasets = core.require("data.dataset")
@@ -8,10 +8,10 @@ local count, train_count, pixels = 1797, 1437, 64
 local classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
 --- pg.data.digits([{train=}]) -> an ArrayDataset of handwritten digits: images 1 x 8 x 8, float32 in [0, 1], and int64
---- labels 1..10 for the digits 0 to 9, named by dataset.classes. All 1797, or the first 1437 with train = true, the last
---- 360 with train = false. They are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin and
---- C. Kaynak, UCI Machine Learning Repository, 1998), in the order in which scikit-learn distributes it; data/digits.bin
---- holds 1797 images of 64 bytes (0 to 16) and then 1797 labels.
+--- labels 1..10 for the digits 0 to 9; dataset.classes holds their names. It has all 1797 digits, the first 1437 with
+--- train = true, or the last 360 with train = false. They are the test part of "Optical Recognition of Handwritten
+--- Digits" (E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998) in scikit-learn's order. data/digits.bin
+--- holds 1797 images of 64 bytes (0 to 16), then 1797 labels.
 local function digits(opts)
   local train = args.options("digits", opts, {train = args.none}).train
   if train ~= nil then args.boolean("digits", "train", train) end

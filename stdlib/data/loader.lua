@@ -25,7 +25,8 @@ local function stack_tables(values)
   return result
 end
 
--- Joins the values of many items: tensors are stacked, numbers make a tensor, tables are joined by key, others listed.
+-- Joins the values of many items: stacks tensors, makes a tensor of numbers, joins tables by key, and returns other
+-- values as a list.
 function stack(values)
   local first = values[1]
   if core.is_tensor(first) then return ops.stack(values, 1) end
@@ -49,18 +50,19 @@ end
 local function check_combination(o)
   if o.batch_sampler ~= nil then
     for _, name in ipairs{"batch_size", "sampler", "last_batch"} do
-      if o[name] ~= nil then core.arg_error("DataLoader", name, "nothing beside batch_sampler", o[name]) end
+      if o[name] ~= nil then core.arg_error("DataLoader", name, "no value together with batch_sampler", o[name]) end
     end
   elseif o.batch_size == nil then core.arg_error("DataLoader", "batch_size", "a whole number >= 1", nil) end
   if o.shuffle and (o.sampler ~= nil or o.batch_sampler ~= nil) then
-    core.arg_error("DataLoader", "shuffle", "false beside a sampler", true)
+    core.arg_error("DataLoader", "shuffle", "false together with a sampler", true)
   end
 end
 
 --- pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
---- batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` goes through the dataset once.
---- batchify(items) joins a list of items, each a list of values, and returns the values of the batch. Batches are made
---- in the calling thread whatever num_workers says.
+--- batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
+--- batchify(items) gets a list of items, each a list of values, and returns the values of the batch. num_workers has no
+--- effect:
+--- the calling thread makes the batches.
 function DataLoader:init(dataset, ...)
   if type(dataset) ~= "table" or not dataset.get or not dataset.len then
     core.arg_error("DataLoader", "dataset", "a dataset with len and get", dataset)
@@ -78,7 +80,7 @@ function DataLoader:init(dataset, ...)
   else self._batches = samplers.BatchSampler(sampler, args.count("DataLoader", "batch_size", o.batch_size, 1), o.last_batch) end
 end
 
---- loader:len() -> the number of batches of the next round.
+--- loader:len() -> the number of batches in the next round.
 function DataLoader:len() return self._batches:len() end
 
 local function pack(...) return {n = select("#", ...), ...} end

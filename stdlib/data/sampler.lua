@@ -1,4 +1,4 @@
--- Samplers: sampler:iter() gives positions (or lists of positions), sampler:len() how many.
+-- Samplers: sampler:iter() returns an iterator over positions (or lists of positions), sampler:len() their number.
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
@@ -17,7 +17,7 @@ local function iterate(list)
   end
 end
 
---- pg.data.SequentialSampler(length[, start = 1]): start, start + 1, …
+--- pg.data.SequentialSampler(length[, start = 1]): the positions start, start + 1, … of that number.
 local SequentialSampler = Sampler:extend("SequentialSampler")
 samplers.SequentialSampler = SequentialSampler
 
@@ -36,7 +36,7 @@ function SequentialSampler:iter()
   end
 end
 
---- pg.data.RandomSampler(length): the positions 1..length in a new random order each time.
+--- pg.data.RandomSampler(length): the positions 1..length, in a new random order in each round.
 local RandomSampler = Sampler:extend("RandomSampler")
 samplers.RandomSampler = RandomSampler
 function RandomSampler:init(length) self._length = args.count("RandomSampler", "length", length) end
@@ -63,7 +63,8 @@ end
 function FilterSampler:len() return #self._positions end
 function FilterSampler:iter() return iterate(self._positions) end
 
---- pg.data.IntervalSampler(length, interval[, {rollover = true}]): 1, 1 + interval, …, then from 2 on and so on.
+--- pg.data.IntervalSampler(length, interval[, {rollover = true}]): the positions 1, 1 + interval, …; with rollover then
+--- those from 2, from 3 and so on, until each position has come once.
 local IntervalSampler = Sampler:extend("IntervalSampler")
 samplers.IntervalSampler = IntervalSampler
 
@@ -80,8 +81,8 @@ end
 function IntervalSampler:len() return #self._positions end
 function IntervalSampler:iter() return iterate(self._positions) end
 
---- pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]) gives lists of positions. What does not fill a batch
---- is kept as a smaller one ("keep"), dropped ("discard") or put first in the next round ("rollover").
+--- pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]): lists of batch_size positions. The rest at the end
+--- becomes a smaller batch ("keep"), is dropped ("discard") or starts the next round ("rollover").
 local BatchSampler = Sampler:extend("BatchSampler")
 samplers.BatchSampler = BatchSampler
 

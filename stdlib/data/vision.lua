@@ -1,4 +1,4 @@
--- pg.data.vision: image datasets from files.
+-- pg.data.vision: image datasets read from files.
 local core = ...
 local args = core.require("support.args")
 local datasets = core.require("data.dataset")
@@ -9,8 +9,8 @@ local function malformed(path, position, text, ...)
   core.fail("MNIST", "%s: byte %d: " .. text, path, position, ...)
 end
 
---- vision.read_idx(path, rank) -> a uint8 tensor from an idx file, plain or gzipped, with this number of dims. Every
---- malformed file is an error with its path and the position.
+--- vision.read_idx(path, rank) -> a uint8 tensor from an idx file, plain or gzipped, with this number of dims. A
+--- malformed file is an error that names the path and the position.
 function vision.read_idx(path, rank)
   local x = core.load_idx(path)
   if x.dtype ~= "uint8" then malformed(path, 2, "expected unsigned bytes, got %s", x.dtype) end
@@ -31,8 +31,9 @@ local function find(root, name)
   core.fail("MNIST", "no file %s or %s.gz in the folder %s", name, name, root)
 end
 
---- pg.data.vision.MNIST{root=, train = true} -> the dataset in the idx files of a folder (train-images-idx3-ubyte and so
---- on, plain or .gz): images 1 x 28 x 28, float32 in [0, 1], labels int64 1..10, named by dataset.classes.
+--- pg.data.vision.MNIST{root=, train = true} -> the dataset in the idx files of a folder (train-images-idx3-ubyte and
+--- so on, plain or .gz). Images are 1 x 28 x 28, float32 in [0, 1]. Labels are int64 1..10; dataset.classes holds their
+--- names.
 local MNIST = datasets.Dataset:extend("MNIST")
 vision.MNIST = MNIST
 local classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
@@ -45,7 +46,7 @@ function MNIST:init(...)
   local images, labels = vision.read_idx(image_path, 3), vision.read_idx(label_path, 1)
   local n = images:size(1)
   if labels:size(1) ~= n then
-    malformed(label_path, 4, "expected %d labels as there are images, got %d", n, labels:size(1))
+    malformed(label_path, 4, "expected %d labels, one per image, got %d", n, labels:size(1))
   end
   if n > 0 and labels:max():item() > 9 then
     local at = ops.argmax(labels):item()

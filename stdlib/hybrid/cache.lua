@@ -1,4 +1,5 @@
--- The cache of a hybridized function: entries from the most recently used on, what happens when none fits, and what it tells.
+-- The cache of a hybridized function: its entries, most recently used first, what happens when none fits, and its
+-- statistics.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
@@ -9,8 +10,8 @@ local cache = {}
 
 local ipairs, type, next = ipairs, type, next
 
-cache.capacity = 16          -- entries
-cache.patience = 12          -- traces in a row without a hit
+cache.capacity = 16          -- the most entries
+cache.patience = 12          -- after as many traces in a row without a hit the function runs as plain Lua
 
 local Cache = {}
 Cache.__index = Cache
@@ -21,7 +22,8 @@ function Cache:warn_once(key, text, due)
   core.warn(self.name .. ": " .. text)
 end
 
---- cache:is_freed(name) -> whether the number there goes unguarded in traces like the present one.
+--- cache:is_freed(name) -> whether the number at the place is not guarded in traces with the signature of the present
+--- one.
 function Cache:is_freed(name) return self.freed[name] ~= nil and self.freed[name][self.signature] == true end
 
 -- Why an entry did not fit ----------------------------------------------------------------------------------------------------
@@ -42,17 +44,17 @@ local function explain(entry, id, arguments, n)
   local reason = entry.reasons[id]
   local p = reason.place
   if reason.kind == "existence" then return ("%s was %s, is %s"):format(place.name(p), reason.expected == nil and "nil" or "set", reason.expected == nil and "set" or "nil"), reason end
-  if reason.kind == "length" then return ("the length of %s was %d, is another"):format(place.node_name(reason.node), reason.expected), reason.node.table end
-  if reason.kind == "count" then return ("the number of entries of %s was %d, is another"):format(place.node_name(reason.node), reason.expected), reason.node.table end
+  if reason.kind == "length" then return ("the length of %s changed from %d"):format(place.node_name(reason.node), reason.expected), reason.node.table end
+  if reason.kind == "count" then return ("the number of entries of %s changed from %d"):format(place.node_name(reason.node), reason.expected), reason.node.table end
   if reason.kind == "metatable" then return place.node_name(reason.node) .. " has another metatable", reason.node.table end
   if reason.kind == "alias" then
-    return p and place.name(p) .. " no longer shares its tensor or table with the places that it did" or "two places share a tensor that did not", "alias"
+    return p and place.name(p) .. " no longer shares its tensor or table with the same places" or "two places now share one tensor", "alias"
   end
   local name = place.name(p)
   local key = trace.name_of(entry.cache.names, p)
   if reason.kind == "replaced" then return name .. " holds another tensor", key end
   if reason.kind == "tensor" then return name .. " was a tensor, is " .. place.show(place.read(p, arguments)), key end
-  if reason.kind == "structure" then return name .. " was a plain table, is another thing", key end
+  if reason.kind == "structure" then return name .. " is no longer a plain table", key end
   if reason.kind == "number" then return name .. " is no longer a number", key end
   if reason.kind == "scalar" then
     return ("%s was %s, is %s"):format(name, place.show(reason.expected), place.show(place.read(p, arguments))), key
@@ -63,16 +65,16 @@ end
 local function remedy(entry, id)
   if type(id) == "string" then
     return (id:find("size") or id:find("dim") or id:find("shape"))
-      and "write shapes so that they do not need the number, as in reshape{0, -1} instead of x:size(1)" or "keep the types of the arguments"
+      and "write shapes without the number, as in reshape{0, -1} instead of x:size(1)" or "keep the types of the arguments"
   end
   local reason = id ~= 0 and entry.reasons[id]
   if reason and reason.kind == "scalar" and type(reason.expected) == "number" then
-    return "hand the number over as a tensor or by pg.live(function() return … end)"
+    return "pass the number as a tensor or by pg.live(function() return … end)"
   end
   return "keep it the same between calls, or keep it in a field that forward does not read"
 end
 
--- Counts what failed in the entry used last, and warns of the third time.
+-- Counts guard failures of the most recently used entry by reason, and warns at the third one.
 local function count_reason(self, entry, id, arguments, n)
   local words, key = explain(entry, id, arguments, n)
   self.last_retrace = words
@@ -87,7 +89,7 @@ end
 
 local raw_metatable = inspect.raw_metatable
 
--- A plain table in the place of a plain table: from now on whatever table stands there is looked into.
+-- Where a plain table was replaced by another plain table, later traces guard its content instead of its identity.
 local function learn_paths(self, attempt, arguments)
   for _, note in ipairs(attempt) do
     local reason = type(note.id) == "number" and note.entry.reasons[note.id]
@@ -111,7 +113,7 @@ end
 local unknown = "perigee does not know the bytecode of this LuaJIT"
 local said_unknown = false
 
--- One warning for all caches.
+-- Makes the function run as plain Lua. Warns once for all caches.
 local function run_untraced(self)
   if not said_unknown then
     core.warn(unknown .. ": hybridized blocks and jitted functions run as plain Lua, and control flow traces its bodies at each call")
@@ -148,21 +150,21 @@ local function insert(self, entry)
   self:set_exec(entry.exec)
 end
 
--- Whether too many traces in a row were used by no other call. One that fails is none: its call raises the error.
+-- Whether cache.patience traces in a row had no hit. A trace that raised does not count: its call raised the error.
 local function is_fruitless(self)
   if total_hits(self) > self.hits_before then self.fruitless = 0 end
   return self.fruitless >= cache.patience
 end
 
--- An entry that asks for numbers before its run gets those of this call again, where a program has refused the call after they
--- were asked for. It takes the mark back at once.
+-- Sets self.refused if the program of another entry refused this call after its numbers were computed (pg.live). The
+-- next entry that computes numbers before its run then reuses them and clears the mark.
 local function ask_again(self, entry, attempt)
   self.refused = false
   if not entry.asks then return end
   for _, note in ipairs(attempt) do self.refused = self.refused or type(note.id) == "string" end
 end
 
--- The first run of a new entry is the call that traced it: not a hit.
+-- The first run of a new entry is the call that traced it. It does not count as a hit.
 local function first_run(self, entry, ok, ...)
   self.fresh = nil
   if not ok then error((select(1, ...)), 0) end
@@ -172,8 +174,8 @@ local function first_run(self, entry, ok, ...)
 end
 
 local function trace_anew(self, n, ...)
-  if core.symbols.any(...) then return self.body(...) end  -- part of the graph that the symbols belong to
-  if not inspect.knows_bytecode() then  -- what a function reads cannot be told, so no graph of it is safe to use again
+  if core.symbols.any(...) then return self.body(...) end  -- its ops become nodes of the graph of the symbols
+  if not inspect.knows_bytecode() then  -- the reads of a function cannot be logged, so no guards can be made
     return run_untraced(self)(...)
   end
   local arguments = {...}
@@ -203,7 +205,8 @@ local function trace_anew(self, n, ...)
   return first_run(self, entry, pcall(entry.exec, n, ...))
 end
 
--- What the call that failed filled in is taken back, and with it the graph over it.
+-- If the call failed, the parameter shapes that it inferred are undone, and the entries that depend on them are
+-- dropped.
 local function finish(self, ok, ...)
   param.log.depth = param.log.depth - 1
   if param.settle(ok) then self:forget() end
@@ -211,7 +214,7 @@ local function finish(self, ok, ...)
   return ...
 end
 
--- The n arguments; those that an entry hands on are filled up with nil to as many as it has.
+-- Traces a call with n arguments. An entry passes its own number of arguments, filled up with nil, so the rest is cut.
 local function trace_call(self, n, ...)
   param.log.depth = param.log.depth + 1
   return finish(self, pcall(trace_anew, self, n, unpack({...}, 1, n)))
@@ -226,13 +229,14 @@ local function promote(self, entry, position, hits, ...)
   return ...
 end
 
--- An entry did not fit (id: the check, 0 for the number of arguments, a text from the program): tries the next one.
+-- Called when an entry does not fit the call: tries the next entry. id: the number of the check that failed, 0 for the
+-- number of arguments, or a text from the program.
 local function miss(entry, id, n, ...)
   local self = entry.cache
   local order = self.order
   local position = 1
   while order[position] and order[position] ~= entry do position = position + 1 end
-  if self.fresh == entry then  -- the entry refuses the call that it was made for
+  if self.fresh == entry then  -- the entry refuses the call that it was traced for
     self.fresh = nil
     local words = explain(entry, id, {...}, n)
     run_eagerly(self, "a trace does not fit its own call: " .. words)
@@ -248,8 +252,11 @@ local function miss(entry, id, n, ...)
   return trace_call(self, n, ...)
 end
 
---- cache.new{root =, body =, name =, label =} -> a cache; cache.exec(n, …) is the call. root: the function or object that
---- is called, body(…): the plain Lua call, on_exec(f): told of the function to call from now on, on_trace(entry): told of entries.
+--- cache.new{root =, body =, name =, label =, options =, on_exec =, on_trace =, code =, quiet =} -> a cache.
+--- cache.exec(n, …) is the call. root: the function or object that is called, which messages name by label. body(…):
+--- the call as plain Lua. options: those of the program (name, static_alloc, static_shape). on_exec(f) receives the
+--- function to call from now on, on_trace(entry) each new entry. code() returns functions whose upvalues are arguments.
+--- quiet: no warning about repeated traces.
 function cache.new(options)
   local self = setmetatable(options, Cache)
   self.miss = miss

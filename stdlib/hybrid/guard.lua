@@ -1,10 +1,31 @@
--- Generates the code of a cache entry: functions that check the state of Lua, fetch tensors, run the program and assign what
--- the forward assigned.
+-- Why a cached trace whose guards hold gives what the script would give.
+--
+-- A cache entry holds the program that one call of a function traced, and guards. Claim: if all guards hold at a later
+-- call, running the function again would trace the same program and return and assign the same things. So the entry
+-- may run its program instead of the function.
+--
+-- Compare the traced run with the run that the script would make now, step by step. Lua is deterministic: the next step
+-- of a run depends only on the values that it has read so far. The traced run was executed by an interpreter
+-- (interpret.lua) that logged every read of state from before the call (access_log.lua): arguments, fields, upvalues,
+-- globals, lengths, metatables, keys, and comparisons of identity. Each logged read has a guard on the value: a scalar
+-- by value, a function or table by identity or by the content that was read. So both runs read the same values, take
+-- the same branches and call the same ops in the same order. Four kinds of reads have other reasons:
+-- * A place that the call wrote before it read it: the value follows from earlier reads, which have guards.
+-- * Elements of a tensor: they are inputs of the program, and a trace cannot read them (item raises an error). The
+--   properties of types that it read, such as a dim, are guarded in C++ (graph/exec/program.cpp).
+-- * Modules and classes of the library: scripts do not change them.
+-- * C functions: models (host_functions.lua) list what standard functions read; an unknown function is taken to read
+--   all that it is passed. What no guard can check (the clock, files, math.random) causes a warning.
+--
+-- Writes: the trace is rolled back, and each hit repeats the assignments (write_back.lua) after its program succeeded.
+-- A guard that fails only costs a new trace. So guards may be stricter than the claim needs, but never weaker.
+--
+-- This file generates the code of an entry: functions that check the guards, fetch tensors, run the program and assign.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
 local place = core.require("hybrid.place")
-local chunks = core.require("hybrid.chunk")
+local chunks = core.require("hybrid.codegen")
 local guard = {}
 
 local type, ipairs, rawget, rawequal, concat = type, ipairs, rawget, rawequal, table.concat
@@ -15,10 +36,10 @@ local join, resolve, names = chunks.join, chunks.resolve, chunks.names
 local Guards = {}
 Guards.__index = Guards
 
---- guard.new() collects the checks of an entry. Each has a number, under which `reasons` tells what it is about.
+--- guard.new() -> an empty list of checks. Each check has a number; reasons[number] describes what it checks.
 function guard.new() return setmetatable({items = {}, reasons = {}}, Guards) end
 
--- A check that answers its number where the condition holds. `reason` is a table for messages and retraces.
+-- Adds a check that returns its number if the condition holds. `reason` is a table for messages and retraces.
 function Guards:fail_if(refs, condition, reason)
   local id = #self.reasons + 1
   self.reasons[id] = reason
@@ -37,14 +58,15 @@ local function raw_text(p)
   return all, "rawget(" .. text .. ", " .. key .. ")"
 end
 
---- guards:absent(p, reason): the field must be absent from the table itself.
+--- guards:absent(p, reason): the table itself must not have the field; its metatable is not asked.
 function Guards:absent(p, reason)
   local refs, text
   if p.node.meta then refs, text = raw_text(p) else refs, text = place.address(p) end
   self:fail_if(refs, text .. " ~= nil", reason)
 end
 
---- guards:scalar(p, value, reason)
+--- guards:scalar(p, value, reason): the place must hold this number, string, boolean or nil. NaN equals itself; 0 is
+--- not -0.
 function Guards:scalar(p, value, reason)
   if value == nil and p.node then return self:absent(p, reason) end
   local refs, text = place.address(p)
@@ -59,7 +81,7 @@ function Guards:scalar(p, value, reason)
   self:fail_if(all, text .. " ~= $" .. #all, reason)
 end
 
---- guards:identical(p, value, reason): the very same object.
+--- guards:identical(p, value, reason): the place must hold this object.
 function Guards:identical(p, value, reason)
   local refs, text = place.address(p)
   local all = {unpack(refs)}
@@ -68,7 +90,7 @@ function Guards:identical(p, value, reason)
   self:fail_if(all, "not rawequal(" .. text .. ", $" .. #all .. ")", reason)
 end
 
---- guards:same_function(p, f, reason): f, or another closure of the same code over the same values.
+--- guards:same_function(p, f, reason): the place must hold f, or another closure of the same code over the same values.
 function Guards:same_function(p, f, reason)
   local refs, text = place.address(p)
   local all = {unpack(refs)}
@@ -92,7 +114,7 @@ function Guards:is_number(p, reason)
   self:fail_if(refs, "type(" .. text .. ") ~= \"number\"", reason)
 end
 
---- guards:equal(p, q, reason): the places hold the same.
+--- guards:equal(p, q, reason): both places must hold the same object.
 function Guards:equal(p, q, reason)
   local refs, text = place.address(p)
   local more, other = place.address(q)
@@ -105,7 +127,9 @@ function Guards:length(node, n, reason)
   self:fail_if(refs, "#" .. text .. " ~= " .. n, reason)
 end
 
---- guards:keys(node, reason): the keys are the same, in the order in which next gives them where the node is not `unordered`.
+--- guards:keys(node, reason): the keys must be the same, and in the same order of next. An `unordered` node checks only
+--- their number:
+--- each key has a check of its own.
 function Guards:keys(node, reason)
   local refs, text = place.node_address(node)
   local all = {unpack(refs)}
@@ -116,7 +140,7 @@ function Guards:keys(node, reason)
   self:fail_if(all, "not same_keys(" .. text .. (", $%d, "):format(n + 3) .. own .. ")", reason)
 end
 
---- guards:metatable(node, reason): the metatable is the one it was, as getmetatable gives it.
+--- guards:metatable(node, reason): getmetatable must return the same value as during the trace.
 function Guards:metatable(node, reason)
   local refs, text = place.node_address(node)
   local all, expected = {unpack(refs)}, getmetatable(node.table)
@@ -128,13 +152,13 @@ function Guards:metatable(node, reason)
   self:fail_if(all, "getmetatable(" .. text .. ") ~= $" .. #all, reason)
 end
 
---- guards:existence(p, exists, reason): whether there is something at the place.
+--- guards:existence(p, exists, reason): the place must hold a value (exists = true), or nil.
 function Guards:existence(p, exists, reason)
   local refs, text = place.address(p)
   self:fail_if(refs, text .. (exists and " == nil" or " ~= nil"), reason)
 end
 
---- guards:two(a, b, reason): the tables of two nodes are two.
+--- guards:two(a, b, reason): the nodes must be two different tables.
 function Guards:two(a, b, reason)
   local refs, text = place.node_address(a)
   local more, other = place.node_address(b)
@@ -142,8 +166,9 @@ function Guards:two(a, b, reason)
   self:fail_if(all, "rawequal(" .. one .. ", " .. two .. ")", reason)
 end
 
---- guards:distinct(fetches, check, reason): check(…) must hold for the tensors {refs, text}; few are compared in a chunk, many
---- by the function of the entry.
+--- guards:distinct(fetches, check, reason): check(…) must hold for the fetched tensors, a list of {refs, text}. Up to
+--- 40 tensors are an ordinary check; more are fetched and checked by the entry's main function, since a chunk cannot
+--- hold them.
 function Guards:distinct(fetches, check, reason)
   local refs, parts = {}, {}
   for i, fetch in ipairs(fetches) do
@@ -160,17 +185,16 @@ end
 
 -- The entry ------------------------------------------------------------------------------------------------------------------
 
-local live = core.require("hybrid.live")
+local run_hooks = core.require("hybrid.run_hooks")
 
-
--- The number of entries of t, without those that the library keeps for itself.
+-- Returns the number of entries of t without the library's own.
 local function count(t, skipped, untraced)
   local n = 0
   for key in next, t do if not skipped[key] and not untraced[key] then n = n + 1 end end
   return n
 end
 
--- Whether t has these keys in this order, beside those that the library keeps for itself.
+-- Whether t has these keys in this order, not counting the library's own.
 local function same_keys(t, keys, skipped, untraced)
   local n = 0
   for key in next, t do
@@ -184,8 +208,8 @@ end
 
 local base_names = {"type", "rawget", "rawequal", "getmetatable", "count", "same_keys", "same"}
 
--- A function that answers whether a is a closure of the same code as b over the same values. Variables that the forward
--- assigns must be the very same.
+-- Returns same(a, b): whether a is a closure of the same code as b over the same values. Variables in `written` (those
+-- that the function assigns) must be the same variables, not only hold the same values.
 local function make_same(written)
   local upvalue, cell, prototype, environment = inspect.upvalue, inspect.cell, inspect.prototype, inspect.environment
   local function same(a, b, open)
@@ -211,9 +235,10 @@ local function make_same(written)
   return same
 end
 
-local kGroup = 12   -- functions that one function calls
+local kGroup = 12   -- the most functions that one generated function calls
 
--- One function in the place of each kGroup functions, until they are few. combine(names) -> the text of its body.
+-- Replaces each kGroup functions by one that calls them, until at most kGroup are left. combine(names) returns the text
+-- of its body.
 local function group(functions, parameters, base, combine)
   while #functions > kGroup do
     local fewer = {}
@@ -254,7 +279,7 @@ local function list_refs(list)
   return n
 end
 
--- Functions f(a1 …, …) that put their tensors before what they are handed.
+-- Returns functions f(a1, …, ...) that return their tensors followed by ....
 local function build_fetches(fetches, parameters, base)
   local functions, i = {}, 1
   local vararg = parameters == "" and "..." or parameters .. ", ..."
@@ -275,7 +300,8 @@ local function build_fetches(fetches, parameters, base)
   end)
 end
 
--- Functions f(R, V, a1 …) that assign.
+-- Returns functions f(R, V, a1, …) that run the assignments. R holds the results of the program, V old tensors and new
+-- tables.
 local function build_writes(items, parameters, base)
   local functions = {}
   for _, chunk in ipairs(chunks.spread(items, chunks.compares)) do functions[#functions + 1] = chunk:build(parameters, base, base_names) end
@@ -287,7 +313,7 @@ local function build_writes(items, parameters, base)
 end
 
 local function run_before(functions, of)
-  live.begin(of.refused)
+  run_hooks.begin(of.refused)
   of.refused = false
   for i = 1, #functions do
     local reason = functions[i]()
@@ -299,9 +325,11 @@ local function run_after(functions) for i = 1, #functions do functions[i]() end 
 
 local changed = "an environment, a shared variable or a metatable of values was replaced"
 
---- guard.build(spec) -> exec, the function of an entry: exec(n, a1, …) answers the results, or what miss(entry, id, n, a1, …)
---- answers where a check or the program refuses. spec: entry, n (arguments), guards, program, run, fetches, writes (a template),
---- miss, epoch (of core.graphs, at the trace), written (variables that the forward assigns), before and after (functions called around each run, or nil).
+--- guard.build(spec) -> exec, the function of an entry. exec(n, a1, …) returns the results of the call. If a check
+--- fails or the program refuses the call, it returns what miss(entry, id, n, a1, …) returns. spec: entry, n (the number
+--- of arguments), guards, program, run, fetches, writes (a template of hybrid/write_back.lua), miss, epoch
+--- (core.graphs.epoch during the trace), written (variables that the function assigns), before and after (lists of
+--- functions called around each run, or nil).
 function guard.build(spec)
   local parameters = names("a", spec.n)
   local base = {type = type, rawget = rawget, rawequal = rawequal, getmetatable = getmetatable, count = count, same_keys = same_keys,

@@ -1,8 +1,8 @@
--- An interpreter of LuaJIT's bytecode with the semantics of Lua 5.1. It runs the one call that a trace is made of and tells a log
--- (hybrid/log.lua) each read and write of what was there before the call. Lua functions, the library's own among them, run
--- here; C functions run as they are, those of the host's standard library by the models of hybrid/models.lua.
--- Instructions: lj_bc.h and the vm_*.dasc files of LuaJIT. vm/dump.cpp reads them, at what numbers, and tests/lua/
--- test_interpret.lua compares each with the engine.
+-- An interpreter of LuaJIT's bytecode with the semantics of Lua 5.1. It runs the call that is traced and reports to a
+-- log (hybrid/access_log.lua) each read and write of state from before the call. Lua functions, including the library's
+-- own, are interpreted. C functions are called, those of the standard library through the models of
+-- hybrid/host_functions.lua. The instructions are described in LuaJIT's lj_bc.h and vm_*.dasc. vm/dump.cpp decodes them
+-- and checks their numbers, and tests/lua/test_interpret.lua compares each with the engine.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
@@ -17,20 +17,20 @@ local is_tensor = core.is_tensor
 
 local handlers = {}
 local current                  -- the innermost frame
-local log                      -- of the trace under way; nil where nothing is logged
-local models = {}              -- by C function: model(frame, …) in its place
-local natively = {}            -- Lua functions that run as they are
-local done = {}                -- what a handler returns where the outermost frame has returned
+local log                      -- of the trace in progress; nil if nothing is logged
+local models = {}              -- by C function: model(frame, …), called instead of it
+local natively = {}            -- Lua functions that the engine runs, not this interpreter
+local done = {}                -- a handler returns it when the outermost frame has returned
 
 -- Functions -----------------------------------------------------------------------------------------------------------------
 
 local used = core.graphs.used
 local by_key, by_value = {__mode = "k"}, {__mode = "v"}
 local infos = setmetatable({}, by_key)
-local by_prototype = {}        -- code by the identity of its prototype, which holds while a function of it lives
+local by_prototype = {}        -- code by the identity of its prototype, valid as long as one of its functions lives
 local known_prototypes, kMostPrototypes = 0, 1000
 
-local operands   -- by number of the instruction: sets the operands of its record
+local operands   -- by opcode: a function that sets the operands of an instruction's record
 
 local function make_code(f)
   local decoded = inspect.decode(f)
@@ -59,7 +59,8 @@ local function code_of(f)
   return code
 end
 
--- What is known of a function: {code = of a Lua function that is interpreted, library =, model = of a C function}.
+-- Makes the record of a function: {code = (if it is interpreted), library = (whether it is the library's), model = (of
+-- a C function), native = (whether the engine runs it)}.
 local function learn(f)
   local kind = inspect.kind(f)
   local info
@@ -76,10 +77,10 @@ end
 
 -- Frames --------------------------------------------------------------------------------------------------------------------
 
-local kMostSlots = 65500       -- of Lua's stack, as in the engine (LJ_STACK_MAX)
+local kMostSlots = 65500       -- slots of Lua's stack, as in the engine (LJ_STACK_MAX)
 
--- Registers are from 0 on. A local variable that a closure captured lives in a cell, a closure with one upvalue; reads and
--- writes of its register go there.
+-- R holds the registers, numbered from 0. A local variable that a closure has captured is stored in a cell, a closure
+-- with one upvalue; reads and writes of its register are redirected there.
 local function new_frame(f, info)
   return {f = f, code = info.code, library = info.library, pc = 1, R = {}, slots = (current and current.slots or 0) + info.code.slots}
 end
@@ -120,11 +121,11 @@ local function restore_frame(frame, ...)
   return ...
 end
 
---- interpret.call(f, …) -> what f(…) returns, interpreted where f is a Lua function.
+--- interpret.call(f, …) -> what f(…) returns. Lua functions are interpreted.
 local function enter(f, ...)
   local info = infos[f] or learn(f)
   if not info.code then
-    local frame = {outer = current, slots = current and current.slots or 0}   -- of C, without code
+    local frame = {outer = current, slots = current and current.slots or 0}   -- the frame of a C function has no code
     if info.model then return restore_frame(current, info.model(frame, ...)) end
     return f(...)
   end
@@ -134,7 +135,7 @@ local function enter(f, ...)
   return run(frame)
 end
 
--- The entry of a value's metatable, or nil.
+-- Returns the metamethod of a value for an event, or nil.
 local function metafield(value, event)
   local meta = raw_metatable(value)
   if type(meta) ~= "table" and type(value) ~= "table" then return nil end
@@ -149,7 +150,7 @@ local function metafield(value, event)
 end
 interpret.metafield = metafield
 
--- Any value that can be called.
+--- interpret.invoke(f, …) -> what f(…) returns, for any value that can be called.
 function invoke(f, ...)
   if type(f) == "function" then return enter(f, ...) end
   local call = metafield(f, "__call")
@@ -218,7 +219,7 @@ interpret.set = set
 
 -- Operators --------------------------------------------------------------------------------------------------------------------
 
--- The Lua function that an operator on these values calls, or nil where the engine can do it.
+-- Returns the Lua function that an operator on these values calls, or nil if the engine can run the operator.
 local function operator(x, y, event)
   local f
   if type(x) ~= "number" and not is_tensor(x) then f = metafield(x, event) end
@@ -309,7 +310,7 @@ end
 
 -- Calls and returns ----------------------------------------------------------------------------------------------------------
 
--- Ends the frame with n results in its registers from `first` on.
+-- Returns from the frame with n results, in its registers from `first` on.
 local function leave(frame, first, n)
   if frame.bottom then
     frame.first, frame.results = first, n
@@ -322,7 +323,7 @@ local function leave(frame, first, n)
   return back
 end
 
--- What a function that is not interpreted returned.
+-- Stores the results of a function that is not interpreted in the registers of its caller.
 local function place(frame, at, want, tail, ...)
   current = frame
   local R = frame.R
@@ -375,7 +376,7 @@ local jumps, strings, numbers_c, numbers_d, constants = {}, {}, {}, {}, {}
 
 local function op(number, f) handlers[number] = f end
 
--- A comparison is followed by a jump, which it takes where it holds.
+-- A comparison is followed by a jump, which is skipped if the comparison does not hold.
 local function compare(number, holds)
   op(number, function(frame, R, i) if not holds(R, i) then frame.pc = frame.pc + 1 end end)
 end
@@ -619,14 +620,14 @@ for number in pairs(constants) do operands[number] = function(i, decoded) i.k = 
 
 -- Positions ------------------------------------------------------------------------------------------------------------------
 
--- The frame around another one.
+-- Returns the calling frame.
 local function around(frame) return frame.back or frame.outer end
 interpret.around = around
 
---- interpret.current() -> the innermost frame, {f =, R =, …}; interpret.around(frame) -> the one that called it.
+--- interpret.current() -> the innermost frame, {f =, R =, …}. interpret.around(frame) -> the frame that called it.
 function interpret.current() return current end
 
---- interpret.line(frame) -> the line at which it is, or nil.
+--- interpret.line(frame) -> the line that the frame is at, or nil.
 local function line(frame) return frame.code and frame.code.lines[frame.pc - 1] end
 interpret.line = line
 
@@ -635,7 +636,8 @@ local function source_of(frame) return inspect.where(frame.f):match("^(.*):%-?%d
 local function where(frame) return source_of(frame) .. ":" .. (line(frame) or "?") end
 interpret.where = where
 
--- What a call's function was read as: a field, a global, a variable; nil where it came otherwise.
+-- Returns the name under which the called function was read: a field, a global or a variable; nil if it was none of
+-- these.
 local function callee(frame)
   if not frame.code then return nil end
   local last = frame.code[frame.pc - 1]
@@ -649,7 +651,8 @@ local function callee(frame)
   end
 end
 
--- The file and line of the innermost frame of a script, and what the innermost frame calls, for messages of C.
+-- For messages of C++: the file and line of the innermost script frame, and the name of the function that the innermost
+-- frame calls.
 inspect.set_interpreter(function()
   local frame = current
   while frame do
@@ -658,10 +661,11 @@ inspect.set_interpreter(function()
   end
 end)
 
--- The text of an error that the engine raised for an instruction, at the line of the script.
+-- Replaces the position of an error that the engine raised in this file or in the models by the line of the script.
+-- Both files are recognized by their names.
 local function at_script(message, frame)
   if type(message) ~= "string" then return message end
-  local text = message:match("^stdlib/hybrid/interpret%.lua:%d+: (.*)$") or message:match("^stdlib/hybrid/models%.lua:%d+: (.*)$")
+  local text = message:match("^stdlib/hybrid/interpret%.lua:%d+: (.*)$") or message:match("^stdlib/hybrid/host_functions%.lua:%d+: (.*)$")
   frame = frame or current
   while frame and not frame.code do frame = around(frame) end
   if not text or not frame then return message end
@@ -675,14 +679,14 @@ local function restore(frame, ok, ...)
   return false, message
 end
 
---- interpret.protected(f, …) -> as pcall.
+--- interpret.protected(f, …) is pcall(f, …), interpreted.
 function interpret.protected(f, ...)
   local frame = current
-  current = {outer = frame, slots = frame and frame.slots or 0}   -- pcall's own, without code
+  current = {outer = frame, slots = frame and frame.slots or 0}   -- the frame of pcall
   return restore(frame, pcall(invoke, f, ...))
 end
 
---- interpret.set_frame(frame) goes on in that frame, after a coroutine was left.
+--- interpret.set_frame(frame) makes frame the innermost one, after a switch between coroutines or an error.
 function interpret.set_frame(frame) current = frame end
 
 interpret.call, interpret.models, interpret.natively, interpret.at_script = enter, models, natively, at_script
@@ -690,7 +694,7 @@ interpret.info = function(f) return infos[f] or learn(f) end
 
 local callbacks = setmetatable({}, {__mode = "kv"})
 
---- interpret.callback(f) -> a function for C to call in the place of f: interpreted as long as a trace is under way.
+--- interpret.callback(f) -> a function that C can call instead of f. It interprets f while a trace is in progress.
 function interpret.callback(f)
   if type(f) ~= "function" or not (infos[f] or learn(f)).code then return f end
   local g = callbacks[f]
@@ -704,7 +708,7 @@ function interpret.callback(f)
   return g
 end
 
---- interpret.run(new_log, f, …) -> what f(…) returns, with reads and writes told to the log; nil: to none.
+--- interpret.run(new_log, f, …) -> what f(…) returns, interpreted. Reads and writes go to new_log; nil logs nothing.
 function interpret.run(new_log, f, ...)
   local outer_log, outer_frame, inner = log, current, nil
   local function undo()

@@ -1,4 +1,5 @@
--- What belongs to the library, so that guards leave it alone: its modules, its classes, and what their methods read.
+-- What belongs to the library and needs no guards: its modules, its classes, and the fields that their methods
+-- maintain.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
@@ -6,7 +7,7 @@ local library = {}
 
 local rawget, type, pairs = rawget, type, pairs
 
--- Fields of blocks that the library keeps for itself; no guard covers them and no trace writes them back.
+-- Fields of blocks that the library maintains. They are not guarded and not written back.
 library.own_fields = {
   _ready = true, _order = true, _hooks = true, _pre_hooks = true, _hybrid = true, _exec = true, _graphs = true,
   _hooks_told = true, _no_graph = true, _sites = true, _arguments = true,
@@ -14,7 +15,7 @@ library.own_fields = {
 
 local known, count = {}, -1
 
--- Modules load when first used, so the set grows.
+-- Updates the set of the library's tables. It grows because modules load when first used.
 local function refresh()
   local _, loaded = inspect.upvalue(core.require, 3)
   local n = 0
@@ -31,7 +32,7 @@ local function refresh()
   for _, module in pairs(loaded) do add(module) end
 end
 
---- library.refresh() takes in modules that were loaded since.
+--- library.refresh() adds modules that were loaded since the last call.
 library.refresh = refresh
 
 --- library.is_class(t) -> whether t is a class of the library.
@@ -42,9 +43,9 @@ function library.owns(t) return known[t] or rawget(t, "_library") == true end
 
 local untraced_of = setmetatable({}, {__mode = "k"})
 
---- library.untraced(class) -> the fields that a class keeps up to date itself around runs of graphs, in its objects and in the
---- plain tables they hold: true where nothing guards them, "shallow" where only the identity of what they hold is guarded.
---- Classes name them in `_untraced`.
+--- library.untraced(class) -> the fields that the class itself maintains around runs of graphs, in its objects and in
+--- the plain tables in them: a table from field to true (not guarded) or "shallow" (guarded by identity only). Classes
+--- list them in `_untraced`.
 function library.untraced(class)
   local found = untraced_of[class]
   if found then return found end

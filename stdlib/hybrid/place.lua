@@ -1,4 +1,5 @@
--- Places: where a Lua value lives (field, upvalue, argument), how generated code addresses it, and what errors call it.
+-- Places: where a Lua value is stored (field, upvalue, argument), how generated code addresses it, and its name in
+-- messages.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
@@ -12,7 +13,7 @@ for word in ("and break do else elseif end false for function goto if in local n
 
 local function is_name(key) return type(key) == "string" and key:find("^[%a_][%w_]*$") and not keywords[key] end
 
---- place.literal(value) -> its Lua text, or nil for what has none.
+--- place.literal(value) -> the value as Lua source text, or nil if it has no short one.
 function place.literal(value)
   local kind = type(value)
   if kind == "number" then
@@ -22,10 +23,9 @@ function place.literal(value)
   elseif kind == "string" and #value <= 80 and not value:find("[%c$\128-\255]") then return format("%q", value) end
 end
 
--- Code is text with $1, $2 … for refs, a list of what must be handed to the chunk, {object =} or {cell = f, index = i},
--- or is put into a variable of the chunk: {path = a table of the log that is found by its path}.
+-- Generated code is {refs, text}, see hybrid/codegen.lua.
 
---- place.key(refs, key) -> the text of an index, adding to refs where the key has no text.
+--- place.key(refs, key) -> the text of an index. Adds the key to refs if it has no literal.
 function place.key(refs, key)
   if is_name(key) then return "." .. key end
   local text = place.literal(key)
@@ -40,7 +40,7 @@ local function copy(list)
   return out
 end
 
--- The address of a table of a log: itself, or the path to it for one that is replaced by others.
+-- Returns refs, text of a table of the log: the table itself, or its path if it gets replaced.
 local function node_address(node)
   if node.by_path then
     if node.place.argument then return place.address(node.place) end
@@ -67,10 +67,10 @@ function place.address(p)
   return refs, text .. place.key(refs, p.key)
 end
 
---- place.node_address(node) -> refs, text of a table of the log.
+--- place.node_address(node) -> refs, text: an expression for a table of the log.
 place.node_address = node_address
 
---- place.read(p, arguments) -> the value there now, without metamethods.
+--- place.read(p, arguments) -> the present value of the place. Calls no metamethods.
 function place.read(p, arguments)
   if p.argument then return arguments and arguments[p.argument] end
   if p.cell then
@@ -84,13 +84,13 @@ function place.read(p, arguments)
   return rawget(t, p.key)
 end
 
---- place.write(p, value) puts a value there without metamethods; the tables on the way are those of the log.
+--- place.write(p, value) stores a value in the table of the log or the variable, without metamethods.
 function place.write(p, value)
   if p.cell then inspect.set_upvalue(p.owner, p.index, value)
   else rawset(p.node.table, p.key, value) end
 end
 
---- place.name(p) -> what messages call it: `self.fc.rate`, `upvalue 'scale'`, `argument 2`.
+--- place.name(p) -> the name of the place in messages: `self.fc.rate`, `upvalue 'scale'`, `argument 2`.
 function place.name(p)
   if p.argument then return "argument " .. p.argument end
   if p.cell then return "upvalue '" .. p.name .. "'" end
@@ -98,7 +98,8 @@ function place.name(p)
   return place.node_name(p.node) .. (is_name(p.key) and "." .. p.key or "[" .. (type(p.key) == "string" and format("%q", p.key) or tostring(p.key)) .. "]")
 end
 
--- A label is a text, or the name of another table and a text: put together only where a message needs it.
+--- place.node_name(node) -> the name of a table in messages. Its label is a text, or {of = another node, what = a
+--- suffix}, which is composed only when a message needs it.
 function place.node_name(node)
   local label = node.label
   if type(label) == "table" then return place.node_name(label.of) .. label.what end

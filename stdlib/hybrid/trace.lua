@@ -1,23 +1,23 @@
--- From one call to a cache entry: trace and log, roll back, guards and templates.
+-- Makes a cache entry of one call: traces and logs it, rolls back its assignments, then makes guards and templates.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
-local logs = core.require("hybrid.log")
+local logs = core.require("hybrid.access_log")
 local guard = core.require("hybrid.guard")
 local place = core.require("hybrid.place")
-local template = core.require("hybrid.template")
-local live = core.require("hybrid.live")
+local template = core.require("hybrid.write_back")
+local run_hooks = core.require("hybrid.run_hooks")
 local trace = {}
 
 local type, ipairs, next, rawget = type, ipairs, next, rawget
 
---- trace.backend: what traces and runs programs; tests put a model of it here.
+--- trace.backend: what traces and runs programs; pg.testing.graph_backend puts a model of it here.
 trace.backend = {
   trace = core.trace, run = core.run,
   is_tensor = core.is_tensor, serial = inspect.serial, next_serial = inspect.next_serial, distinct = inspect.distinct,
 }
 
--- Names of places that hold across traces ---------------------------------------------------------------------------------------
+-- Names of places, the same in all traces of a cache -----------------------------------------------------------------------------
 
 local function child(of, key)
   local name = of[key]
@@ -28,7 +28,8 @@ local function child(of, key)
   return name
 end
 
--- Variables are told apart by their address, which means another one once the function it was found in is gone.
+-- Variables are identified by their address. Once the function that held the variable is collected, the address may be
+-- that of another variable; then the name is made anew.
 local function cell_name(names, p)
   local known = child(names, "cells")[p.cell]
   if not known or not known.owner.f then
@@ -38,7 +39,8 @@ local function cell_name(names, p)
   return known
 end
 
--- The same table for the same place in every trace of a cache: tables by identity, or by path where they are replaced.
+-- Returns the name of a place: a table that is the same for the same place in every trace of the cache. Tables are
+-- identified by identity, or by their path if they get replaced.
 local function name_of(names, p)
   if p.argument then return child(child(names, "arguments"), p.argument) end
   if p.cell then return cell_name(names, p) end
@@ -59,7 +61,7 @@ trace.name_of = name_of
 --- trace.new_names() -> an empty set of such names.
 function trace.new_names() return {tables = setmetatable({}, {__mode = "k"})} end
 
--- Plain tables that were replaced by others before are addressed by their path from now on, with those inside them.
+-- Marks plain tables that were replaced before, and plain tables inside them, to be addressed by their path.
 local function apply_paths(cache, w)
   local changed
   repeat
@@ -86,7 +88,7 @@ local function add_table_guard(w, guards, p)
   guards:equal(p, node.place, describe("alias", p))
 end
 
--- Everything but tensors.
+-- Adds the guard of a place. Tensors are only collected in boxes; add_tensors guards them.
 local function add_place(cache, w, guards, p, boxes)
   if p.kind == "tensor" then
     local list = boxes.places[p.value]
@@ -117,7 +119,8 @@ local function add_node(cache, guards, node)
   if node.meta_read and not (node.by_path and node.plain) then guards:metatable(node, {kind = "metatable", node = node}) end
 end
 
--- A table found by its path must not become another one where either is written or compared.
+-- Two tables of the log must not become one table, where one of them is found by its path and one is written or
+-- compared.
 local function add_apart(w, guards)
   local touched = {}
   for i, node in ipairs(w.nodes) do
@@ -136,7 +139,8 @@ end
 
 -- Tensors --------------------------------------------------------------------------------------------------------------------
 
--- Chooses where the box is fetched from: an argument, a place that was seen to be replaced, the first place there is, or itself.
+-- Chooses where a hit fetches the tensor: from an argument, a confirmed place (see confirm), the first place that held
+-- it, or the box itself, which the entry then holds. Adds the guards of all places that held it.
 local function choose(cache, boxes, guards, box, needs_identity)
   local list = boxes.places[box] or {}
   local main, confirmed
@@ -150,8 +154,6 @@ local function choose(cache, boxes, guards, box, needs_identity)
       if not main and cache.confirmed[name_of(cache.names, p)] then main, confirmed = p, not boxes.keyed[box] end
     end
     main = main or list[1]
-  elseif not main then
-    main = nil
   end
   if main and not boxes.held[box] then
     if confirmed or not needs_identity then guards:is_userdata(main, describe("tensor", main))
@@ -175,7 +177,7 @@ local function fetch_of(boxes, box)
   return {refs = refs, text = text}
 end
 
--- No two of these tensors may be the same one; the program checks that only for its own inputs.
+-- Guards that all these tensors are different boxes. The program checks that for its own inputs only.
 local function add_distinct(guards, boxes, inputs, others)
   local fetches = {}
   for _, list in ipairs{inputs, others} do
@@ -194,16 +196,16 @@ local function add_tensors(cache, guards, boxes, captured, templates)
     end
   end
   for _, box in ipairs(boxes.order) do if not is_input[box] then others[#others + 1] = box end end
-  local answered = {}
+  local returned = {}
   for _, box in ipairs(templates.boxes) do
-    answered[box] = true
+    returned[box] = true
     if not is_input[box] and not boxes.places[box] then boxes.held[box] = true end
   end
-  for _, box in ipairs(others) do choose(cache, boxes, guards, box, answered[box]) end
+  for _, box in ipairs(others) do choose(cache, boxes, guards, box, returned[box]) end
   if #others > 0 then add_distinct(guards, boxes, inputs, others) end
 end
 
--- Numbers that the forward advances ------------------------------------------------------------------------------------------
+-- Numbers that the function advances -----------------------------------------------------------------------------------------
 
 local function is_counter(change) return type(change.before) == "number" and type(change.after) == "number" end
 
@@ -218,7 +220,7 @@ end
 
 local kRepeats = 8
 
--- Whether a number was another one in each of the traces.
+-- Whether the number had a different value in each of the traces.
 local function never_repeats(series, name)
   local seen = {}
   for _, row in ipairs(series) do
@@ -238,8 +240,9 @@ local function free(cache, change, name, signature)
     .. "it by %.14g"):format(label, kRepeats, change.after - change.before), true)
 end
 
--- Notes this trace and frees the numbers that have never repeated while traces in a row had this signature: for such
--- traces only, since a branch on the number gives another one.
+-- Records this trace, and stops guarding the numbers that never repeated in kRepeats traces in a row with the same
+-- signature. They stay unguarded only in traces with that signature: a script that branches on the number gives another
+-- signature.
 local function free_counters(cache, changes, signature)
   local numbers, any = {}, false
   for _, change in ipairs(changes) do
@@ -268,7 +271,7 @@ local function pack(...) return {n = select("#", ...), ...} end
 local function build_templates(w, t, changes, results, mark)
   local templates = template.new{log = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
   for _, change in ipairs(changes) do templates:assign(change) end
-  templates:answer(results.n - 3, {unpack(results, 4, results.n)})
+  templates:returns(results.n - 3, {unpack(results, 4, results.n)})
   templates.problem = w.problem or templates.problem
   return templates
 end
@@ -287,7 +290,7 @@ local function written_cells(changes)
   return written
 end
 
--- The tensors by the names of their places, to tell later that one was replaced.
+-- Returns the tensors by the names of their places, so that a later trace can see which were replaced.
 local function captured_places(cache, boxes, captured, templates)
   local found = {}
   local function note(box)
@@ -300,7 +303,8 @@ local function captured_places(cache, boxes, captured, templates)
   return found
 end
 
--- A place is trusted once a trace has used the tensor that replaced another there.
+-- Confirms the places where this trace found another tensor than the entries that did not fit. From now on the tensor
+-- is fetched from there at each call, without a guard on its identity.
 local function confirm(cache, attempt, captured)
   for _, note in ipairs(attempt) do
     for name, box in next, note.entry.captured do
@@ -310,7 +314,7 @@ local function confirm(cache, attempt, captured)
   end
 end
 
--- Names of the graph's inputs: parameters by their path, arguments as in an export, the rest by the place they were found in.
+-- Names the graph's inputs: parameters by their path, arguments as in an export, other tensors by their place.
 local function name_inputs(cache, w, t, captured)
   local at, arguments, names = {}, {}, {}
   for _, p in ipairs(w.places) do
@@ -364,34 +368,34 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   return entry
 end
 
--- Runs the function as a trace that is logged: what pcall returns of it, and what it wants done around each run.
+-- Traces and logs the function. Returns the packed results of pcall, and the hooks that it registered for each run.
 local function trace_body(cache, w, n, arguments)
   local graphs = core.graphs
   local off, hooks = graphs.off, nil
   local function undo()
     graphs.off = off
-    hooks = live.finish() or hooks
+    hooks = run_hooks.finish() or hooks
   end
   local results = pack(pcall(core.finally, undo, function()
     graphs.off = off + 1
-    live.collect()
+    run_hooks.collect()
     return trace.backend.trace(function(...) return logs.run(w, cache.body, ...) end, n, unpack(arguments, 1, n))
   end))
   return results, hooks
 end
-inspect.jit_off(trace_body)  -- a compiled call into C that runs Lua does not outlive a flush of compiled code below it
+inspect.jit_off(trace_body)  -- Lua code called from C may flush compiled code; a compiled caller below it would crash
 
--- What no guard can see.
+-- Warns of the calls whose results no guard can check.
 local function warn_of_outsiders(cache, w)
   for _, outsider in ipairs(w.outsiders) do
-    cache:warn_once("outside " .. outsider.name, ("calls %s%s, whose result belongs to the graph from then on; hand it over as an argument or by pg.live"):format(
+    cache:warn_once("outside " .. outsider.name, ("calls %s%s, whose result becomes a constant of the graph; pass it as an argument or by pg.live"):format(
       outsider.name, outsider.where and " at " .. outsider.where or ""))
   end
 end
 
---- trace.run(cache, n, arguments, attempt) -> an entry, or nil and why the function must run as plain Lua. Raises what the function raised.
---- All that the function changed is put back; an entry's exec does it again. attempt: the entries that did not
---- fit this call.
+--- trace.run(cache, n, arguments, attempt) -> an entry, or nil and the reason why the function must run as plain Lua.
+--- Raises what the function raised. Restores all that the function changed; the entry's exec makes the changes again.
+--- attempt: the entries that did not fit this call.
 function trace.run(cache, n, arguments, attempt)
   local backend = trace.backend
   local mark = backend.next_serial()

@@ -1592,32 +1592,34 @@ function Tensor:where(x, y) end
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:zeros_like(dtype, device) end
 
----x:allclose(y[, {rtol = 1e-5, atol = 1e-8, equal_nan = false}]) -> true when |x - y| <= atol + rtol * |y| everywhere.
+---x:allclose(y[, {rtol = 1e-5, atol = 1e-8, equal_nan = false}]) -> whether |x - y| <= atol + rtol * |y| for all
+---elements.
 ---@param y any
 ---@param options any
 ---@return any
 function Tensor:allclose(y, options) end
 
----x:attach_grad([request]) makes x a variable: backward leaves the gradient in x.grad. request is "write" (the
----default), "add" or "null".
+---x:attach_grad([request]) makes x a leaf and returns x: backward stores its gradient in x.grad. request is "write"
+---(the default), "add" or "null".
 ---@param request any
 ---@return any
 function Tensor:attach_grad(request) end
 
----x:backward{grad =, retain_graph =, create_graph =} flows gradients from x into `.grad` of the leaves below it. With
----create_graph the new `.grad` has a history that holds its leaf, and the leaf holds it: set x.grad = nil when done, or use
----pg.autograd.grad, which leaves `.grad` alone. A backward that fails, for want of memory say, writes no `.grad`; unless
----retain_graph is given what it went through is released.
+---x:backward{grad =, retain_graph =, create_graph =} computes the gradients of x and writes them to the `.grad` of its
+---leaves. With create_graph the new `.grad` has a history that refers to its leaf, and the leaf refers to it: set
+---x.grad = nil when done, or use pg.autograd.grad, which does not change `.grad`. A backward that fails writes no
+---`.grad`. The part of the history that it has processed is released unless retain_graph is true.
 ---@param options any
 ---@return any
 function Tensor:backward(options) end
 
----x:copy_(y) takes the elements of y, which is broadcast, converted and moved as needed, and returns x.
+---x:copy_(y) copies the elements of y into x and returns x. y is broadcast, converted and moved to the device of x as
+---needed.
 ---@param y any
 ---@return any
 function Tensor:copy_(y) end
 
----x:detach() -> the same values without history.
+---x:detach() -> a tensor with the same values and without history.
 ---@return any
 function Tensor:detach() end
 
@@ -1625,7 +1627,7 @@ function Tensor:detach() end
 ---@return any
 function Tensor:dim() end
 
----x:equal(y) -> true when dtype, shape and all elements are the same.
+---x:equal(y) -> whether dtype, shape and all elements are the same.
 ---@param y any
 ---@return any
 function Tensor:equal(y) end
@@ -1643,15 +1645,16 @@ function Tensor:gru(...) end
 ---@return any
 function Tensor:initialize(...) end
 
----x:is_contiguous() -> whether the elements lie in row-major order without gaps.
+---x:is_contiguous() -> whether the elements are stored in row-major order without gaps.
 ---@return any
 function Tensor:is_contiguous() end
 
----x:item() -> the one element of a tensor as a number or boolean; an int64 beyond 2^53 as an int64 cdata.
+---x:item() -> the element of a one-element tensor as a number or boolean. An int64 beyond 2^53 is returned as an int64
+---cdata.
 ---@return any
 function Tensor:item() end
 
----x:iter() -> an iterator over x[1], x[2], … to the last: for row in x:iter() do … end.
+---x:iter() -> an iterator over x[1], x[2], … x[#x]: for row in x:iter() do … end.
 ---@return any
 function Tensor:iter() end
 
@@ -1664,7 +1667,7 @@ function Tensor:lstm(...) end
 ---@return any
 function Tensor:numel() end
 
----x:release() gives the memory back now; any later use of x is an error.
+---x:release() frees the memory of x now. Any later use of x is an error.
 ---@return any
 function Tensor:release() end
 
@@ -1689,7 +1692,7 @@ function Tensor:size(dim) end
 ---@return any
 function Tensor:stride() end
 
----x:tap(f) calls f with the value of x and answers x: at once, and inside a hybridized block or pg.jit at every run.
+---x:tap(f) calls f with the value of x and returns x. Inside a hybridized block or pg.jit it calls f at every run.
 ---@param f any
 ---@return any
 function Tensor:tap(f) end
@@ -1698,7 +1701,7 @@ function Tensor:tap(f) end
 ---@return any
 function Tensor:to_bytes() end
 
----x:totable() -> the elements as nested tables; the bare value of a 0-dim tensor.
+---x:totable() -> the elements as nested tables, or the number or boolean of a 0-dim tensor.
 ---@return any
 function Tensor:totable() end
 
@@ -1713,55 +1716,55 @@ function Tensor:zero_grad() end
 ---@class perigee.Block
 local Block = {}
 
----Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it;
----`Class(…)` makes a block, `block(…)` calls forward.
+---Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it.
+---`Class(…)` makes a block; `block(…)` calls forward.
 ---@param name any
 ---@return any
 function Block:extend(name) end
 
----Block:init(…) is called by the constructor with its arguments; a class defines its own.
+---Block:init(…) is called by the constructor with its arguments. A class may define it.
 ---@param ... any
 ---@return any
 function Block:init(...) end
 
----Block:forward(…) computes the outputs; a class defines it, or hybrid_forward(self, F, …, params), which also gets
----the library as F and a table of the block's own parameters by field.
+---Block:forward(…) computes the outputs. A class defines it, or hybrid_forward(self, F, …, params), where F is the
+---library and params a table of the block's own parameters by field.
 ---@param ... any
 ---@return any
 function Block:forward(...) end
 
----block:initialize([init[, {force=, device=, dtype=}]]) gives every parameter its value and returns the block. init
----is an initializer of pg.init, its name or nothing (Uniform(0.07)). A parameter's own initializer goes first, then
----the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true; those
----with unknown dims wait for the first call.
+---block:initialize([init[, {force=, device=, dtype=}]]) gives every parameter its value and returns the block. init is
+---an initializer of pg.init or its name; the default is Uniform(0.07). A parameter's own initializer takes precedence,
+---then the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true.
+---Parameters with unknown dims get their value at the first call.
 ---@param init any
 ---@param options any
 ---@return any
 function Block:initialize(init, options) end
 
----block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once; pattern is a Lua
----pattern that the path must contain.
+---block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once. Only paths that
+---contain the Lua pattern are included.
 ---@param pattern any
 ---@return any
 function Block:parameters(pattern) end
 
----block:collect_params([pattern]) -> the parameters as a set: a table by path with the methods initialize, zero_grad,
----set(key, value), save(path), load(path), iter() and len().
+---block:collect_params([pattern]) -> a set of the parameters: a table indexed by path with the methods initialize,
+---zero_grad, set(key, value), save(path), load(path), iter() and len().
 ---@param pattern any
 ---@return any
 function Block:collect_params(pattern) end
 
----block:children() -> an iterator of name, child over the blocks it holds directly.
+---block:children() -> an iterator of name, child over the block's direct children.
 ---@return any
 function Block:children() end
 
----block:apply(f) calls f(block) for every block below it, children first, then for itself, each once; returns it.
+---block:apply(f) calls f(child) once for every block below this one, children first, then f(block). Returns the block.
 ---@param f any
 ---@return any
 function Block:apply(f) end
 
 ---block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
----parameters of normalization layers stay float32 when the dtype is a half type.
+---parameters of normalization layers stay float32 if the dtype is float16 or bfloat16.
 ---@param dtype any
 ---@return any
 function Block:to(dtype) end
@@ -1804,34 +1807,39 @@ function Block:load_parameters(path, options) end
 ---@return any
 function Block:summary(...) end
 
----block:export(path[, {epoch =, inputs =}]) writes the forward as path.json and its tensors as path.safetensors (path-0001… with
----epoch = 1), for prediction with all modes open, and returns both paths; see nn.SymbolBlock.imports. The block must have been called
----once; inputs = {…} are arguments of other types than those of the first call.
+---block:export(path[, {epoch =, inputs =}]) writes the graph of forward to path.json and its tensors to
+---path.safetensors (path-0001.safetensors with epoch = 1), and returns both paths. See nn.SymbolBlock.imports. Ops
+---that depend on the training mode keep that, so the import can be trained. The block must have been called once, or
+---inputs = {…} must give example arguments.
 ---@param path any
 ---@param options any
 ---@return any
 function Block:export(path, options) end
 
----block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors and may run in several threads and Lua states at once.
+---block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors. It may run in several threads and Lua
+---states at once.
 ---@param options any
 ---@return any
 function Block:freeze(options) end
 
----block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes the hybrid blocks from here down run as native
----graphs, forward and backward: the first call traces forward once, later calls do not enter Lua while all that the script
----read of shapes, types, fields, upvalues and arguments is the same; else forward is traced again. Sizes that were not read
----are free. Values of tensors cannot be read in forward. static_alloc (true) keeps the planned memory between calls,
----static_shape (false) promises one shape: another is an error. hybridize(false) goes back. Returns the block.
+---block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes this block and the hybrid blocks below
+---it run as native graphs, forward and backward, and returns the block. The first call traces forward. Later calls run
+---the graph without entering Lua, as long as the shapes, types, fields, upvalues and arguments that forward read are
+---the same; else forward is traced again. Sizes that forward did not read may change. forward cannot read the values
+---of tensors. static_alloc (default true) keeps the planned memory between calls. static_shape (default false)
+---promises one shape; another one is an error. hybridize(false) returns to plain Lua.
 ---@param options any
 ---@return any
 function Block:hybridize(options) end
 
----block:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a hybridized block: how often forward was traced, for
----how many sets of types a graph was made, how many calls ran one, and why the last trace was made.
+---block:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a hybridized block: the number of traces
+---of forward, of graphs specialized for a set of types, and of calls that ran one, and why forward was traced again
+---last.
 ---@return any
 function Block:cache_info() end
 
----block:graph() -> the graph of the call before, as a text with types and script lines; graph():dot() for Graphviz.
+---block:graph() -> the graph of the last call as text with types and script lines. graph():dot() returns it for
+---Graphviz.
 ---@return any
 function Block:graph() end
 
@@ -1849,22 +1857,23 @@ local Trainer = {}
 ---@return any
 function Trainer:update(batch_size, options) end
 
----trainer:allreduce_grads() sums gradients over devices; with one device there is nothing to sum.
+---trainer:allreduce_grads() sums gradients over devices. With one device it does nothing.
 ---@return any
 function Trainer:allreduce_grads() end
 
----trainer:step(batch_size[, {ignore_stale_grad = false}]) makes one update: allreduce_grads, then update. A parameter
----whose gradient backward has not written since the last step is an error unless ignore_stale_grad.
+---trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
+---not written the gradient of a parameter since the last step, unless ignore_stale_grad is true.
 ---@param batch_size any
 ---@param options any
 ---@return any
 function Trainer:step(batch_size, options) end
 
----trainer:learning_rate() -> the current learning rate; in a traced function a 0-dim tensor that is filled before each run.
+---trainer:learning_rate() -> the current learning rate. In a traced function it is a 0-dim tensor that is filled
+---before each run.
 ---@return any
 function Trainer:learning_rate() end
 
----trainer:set_learning_rate(v); an error where a scheduler decides.
+---trainer:set_learning_rate(v) sets the learning rate. Raises if the optimizer has a scheduler.
 ---@param v any
 ---@return any
 function Trainer:set_learning_rate(v) end
@@ -1874,8 +1883,8 @@ function Trainer:set_learning_rate(v) end
 ---@return any
 function Trainer:save_states(path) end
 
----trainer:load_states(path) reads what save_states wrote for the same optimizer and parameters; everything is checked
----before anything changes.
+---trainer:load_states(path) reads the state that save_states wrote for the same optimizer and parameters. An error
+---changes nothing.
 ---@param path any
 ---@return any
 function Trainer:load_states(path) end
@@ -1883,26 +1892,27 @@ function Trainer:load_states(path) end
 ---@class perigee.Cell: perigee.Block
 local Cell = {}
 
----cell:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry a state. A class defines its own.
+---cell:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry per state. Each class defines it.
 ---@param batch_size any
 ---@return any
 function Cell:state_info(batch_size) end
 
----cell:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states before the first step, made by
----func(shape, {dtype =, device =}).
+---cell:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states before the first step,
+---made by func(shape, {dtype =, device =}).
 ---@param batch_size any
 ---@param options any
 ---@return any
 function Cell:begin_state(batch_size, options) end
 
----cell:reset() forgets what the cell keeps from step to step besides its states; call it before a new sequence.
+---cell:reset() clears what the cell keeps from step to step besides its states. Call it before a new sequence.
 ---@return any
 function Cell:reset() end
 
----cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =, …}) -> outputs,
----states after all steps, run by pg.foreach. inputs is one tensor with the dims of layout ("NTC" or "TNC") or a list of the steps' tensors
----(batch, …); length may be nil. merge_outputs says whether the outputs are one tensor or a list (the form of inputs if absent).
----With valid_length (batch), the number of steps of each sequence, later outputs are zero and the states those of the last valid step.
+---cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =,
+---…}) -> outputs, states after all steps, run by pg.foreach. inputs is one tensor with the dims of layout ("NTC" or
+---"TNC"), or a list of one tensor (batch, …) per step. length is the number of steps, or nil. merge_outputs: true
+---returns the outputs as one tensor, false as a list; the default is the form of inputs. valid_length (batch) is the
+---number of steps of each sequence: later outputs are zero, and the states are those after the last valid step.
 ---@param length any
 ---@param inputs any
 ---@param begin_state any
@@ -1915,106 +1925,117 @@ function Cell:unroll(length, inputs, begin_state, layout, merge_outputs, valid_l
 ---@class perigee.rnn
 local rnn = {}
 
----nn.rnn.BidirectionalCell(l_cell, r_cell): one cell reads the sequence from its start, the other from its end; their outputs stand side
----by side in the last dim. It unrolls only. With valid_length each sequence is read from its own end.
+---nn.rnn.BidirectionalCell(l_cell, r_cell): l_cell reads the sequence from its start, r_cell from its end. Their
+---outputs are concatenated along the last dim. The cell supports only unroll. With valid_length r_cell starts at the
+---last valid step of each sequence.
 ---@param l_cell any
 ---@param r_cell any
 ---@return perigee.Cell
 function rnn.BidirectionalCell(l_cell, r_cell) end
 
----nn.rnn.DropoutCell(rate, {axes =}): dropout between cells, without states. axes lists dims of a step's input that share one mask.
+---nn.rnn.DropoutCell(rate, {axes =}): dropout between cells. It has no states. axes lists the dims of a step's input
+---that share one mask.
 ---@param rate any
 ---@param options any
 ---@return perigee.Cell
 function rnn.DropoutCell(rate, options) end
 
----nn.rnn.GRU(hidden_size, num_layers = 1, {as RNN but activation}): layers of gated recurrent units, called like RNN. The gates are packed
----reset, update, new; the reset gate acts after the product with the state.
+---nn.rnn.GRU(hidden_size, num_layers = 1, {the options of RNN except activation}): layers of gated recurrent units,
+---called like RNN. The gates are packed in the order reset, update, new. The reset gate acts after the product with
+---the state.
 ---@param hidden_size any
 ---@param num_layers any
 ---@param options any
 ---@return perigee.Block
 function rnn.GRU(hidden_size, num_layers, options) end
 
----nn.rnn.GRUCell(hidden_size, {as LSTMCell}): gated recurrent unit, gates packed reset, update, new; the reset gate acts after the product
----with the state. cell(x, {h}) -> h, {h}. Cho et al., Learning Phrase Representations, 2014.
+---nn.rnn.GRUCell(hidden_size, {the options of LSTMCell}): gated recurrent unit. The gates are packed in the order
+---reset, update, new. The reset gate acts after the product with the state. cell(x, {h}) -> h, {h}. Cho et al.,
+---Learning Phrase Representations, 2014.
 ---@param hidden_size any
 ---@param options any
 ---@return perigee.Cell
 function rnn.GRUCell(hidden_size, options) end
 
----nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self, batch_size) and
----forward(self, x, states) -> output, new states.
+---nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self,
+---batch_size) and forward(self, x, states) -> output, new states.
 ---@param self any
 ---@param batch_size any
 ---@return perigee.Cell
 function rnn.HybridRecurrentCell(self, batch_size) end
 
----nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells on top of each other; the states are those of all
----in one list. `cell[i]` is a child, `#cell` their number.
+---nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells in a row, each fed with the
+---output of the one before it. The states of all cells are one list. `cell[i]` is a child, `#cell` their number.
 ---@param options any
 ---@return perigee.Cell
 function rnn.HybridSequentialRNNCell(options) end
 
----nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and those of RNN but activation}): layers of long short-term memory, called
----like RNN, with the states h and c. The gates are packed in, forget, cell, out. projection_size gives h another size.
+---nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and the options of RNN except activation}): layers of
+---long short-term memory, called like RNN, with the states h and c. The gates are packed in the order in, forget,
+---cell, out. projection_size sets the size of h.
 ---@param hidden_size any
 ---@param num_layers any
 ---@param options any
 ---@return perigee.Block
 function rnn.LSTM(hidden_size, num_layers, options) end
 
----nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and those of RNNCell}): long short-term memory,
----gates packed in, forget, cell, out. cell(x, {h, c}) -> h, {h, c}. Hochreiter, Schmidhuber, Long Short-Term Memory, 1997.
+---nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and the options of RNNCell}):
+---long short-term memory. The gates are packed in the order in, forget, cell, out. cell(x, {h, c}) -> h, {h, c}.
+---Hochreiter, Schmidhuber, Long Short-Term Memory, 1997.
 ---@param hidden_size any
 ---@param options any
 ---@return perigee.Cell
 function rnn.LSTMCell(hidden_size, options) end
 
----nn.rnn.ModifierCell is the base class of cells around another one, the field base_cell, whose states they have.
+---nn.rnn.ModifierCell is the base class of cells that wrap another cell, the field base_cell. Their states are those
+---of base_cell.
 ---@return perigee.Cell
 function rnn.ModifierCell() end
 
----nn.rnn.RNN(hidden_size, num_layers = 1, {activation = "relu", layout = "TNC", dropout = 0, bidirectional = false, input_size = 0, dtype =,
----use_sequence_length = false, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =, h2h_bias_initializer =}):
----layers of h = activation(x i2hᵀ + h h2hᵀ + biases) over whole sequences. layer(x) -> outputs; layer(x, states) -> outputs, states;
----layer(x, states or nil, sequence_length) ends each sequence at its own step: later outputs are zero. x is (time, batch, size), or
----(batch, time, size) with layout "NTC"; states is a list as of begin_state, and comes back in the form it was given. dropout acts
----between layers. The parameters are l0_i2h_weight …, r0_… for the reverse direction.
+---nn.rnn.RNN(hidden_size, num_layers = 1, {activation = "relu", layout = "TNC", dropout = 0, bidirectional = false,
+---input_size = 0, dtype =, use_sequence_length = false, i2h_weight_initializer =, h2h_weight_initializer =,
+---i2h_bias_initializer =, h2h_bias_initializer =}):
+---layers of h = activation(x i2hᵀ + h h2hᵀ + biases) over whole sequences. layer(x) -> outputs; layer(x, states) ->
+---outputs, states; layer(x, states or nil, sequence_length) ends each sequence after its own number of steps: later
+---outputs are zero. x is (time, batch, size), or (batch, time, size) with layout "NTC". states is a list as
+---begin_state returns it, or a tensor where there is one state; the new states have the same form. dropout acts
+---between layers. The parameters are l0_i2h_weight …, and r0_… for the reverse direction.
 ---@param hidden_size any
 ---@param num_layers any
 ---@param options any
 ---@return perigee.Block
 function rnn.RNN(hidden_size, num_layers, options) end
 
----nn.rnn.RNNCell(hidden_size, {activation = "tanh", input_size = 0, dtype =, i2h_weight_initializer =, h2h_weight_initializer =,
----i2h_bias_initializer =, h2h_bias_initializer =}): h = activation(x i2hᵀ + h h2hᵀ + both biases). cell(x, {h}) -> h, {h}.
+---nn.rnn.RNNCell(hidden_size, {activation = "tanh", input_size = 0, dtype =, i2h_weight_initializer =,
+---h2h_weight_initializer =, i2h_bias_initializer =, h2h_bias_initializer =}): h = activation(x i2hᵀ + h h2hᵀ + both
+---biases). cell(x, {h}) -> h, {h}.
 ---@param hidden_size any
 ---@param options any
 ---@return perigee.Cell
 function rnn.RNNCell(hidden_size, options) end
 
----nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self, batch_size) and
----forward(self, x, states) -> output, new states.
+---nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self,
+---batch_size) and forward(self, x, states) -> output, new states.
 ---@param self any
 ---@param batch_size any
 ---@return perigee.Cell
 function rnn.RecurrentCell(self, batch_size) end
 
----nn.rnn.ResidualCell(base_cell) adds the input of base_cell to its output. Wu et al., Google's Neural Machine Translation System, 2016.
+---nn.rnn.ResidualCell(base_cell) adds the input of base_cell to its output. Wu et al., Google's Neural Machine
+---Translation System, 2016.
 ---@param base_cell any
 ---@return perigee.Cell
 function rnn.ResidualCell(base_cell) end
 
----nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells on top of each other; the states are those of all
----in one list. `cell[i]` is a child, `#cell` their number.
+---nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells in a row, each fed with the
+---output of the one before it. The states of all cells are one list. `cell[i]` is a child, `#cell` their number.
 ---@param options any
 ---@return perigee.Cell
 function rnn.SequentialRNNCell(options) end
 
----nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode elements of the output and of the states keep
----their value of the step before with these probabilities. The output before the first step is zero; reset() starts anew. Krueger et al.,
----Zoneout, 2016.
+---nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
+---output and of the states keeps its value of the step before with these probabilities. The output before the first
+---step is zero; reset() returns to that. Krueger et al., Zoneout, 2016.
 ---@param base_cell any
 ---@param options any
 ---@return perigee.Cell
@@ -2024,29 +2045,30 @@ function rnn.ZoneoutCell(base_cell, options) end
 local autograd = {}
 
 ---pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
----own gradient. backward gets a tensor for each output, zeros where nothing flowed, and returns one gradient (or nil) for
----each argument of forward; tensors in ctx.saved are kept. Save an output there rather than in a local that backward
----closes over: a function that holds its own output so is never collected.
+---own gradient. backward gets one gradient per output (zeros if none reached it) and returns one gradient or nil per
+---argument of forward. Tensors that forward stores in ctx.saved are available in backward. Store an output there and
+---not in an upvalue of backward: that would make a cycle, which is never collected.
 ---@param options any
 ---@return any
 function autograd.Function(options) end
 
----pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) flows gradients from several heads into `.grad`.
+---pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) computes the gradients of several heads and
+---writes them to the `.grad` of their leaves.
 ---@param heads any
 ---@param grads any
 ---@param options any
 ---@return any
 function autograd.backward(heads, grads, options) end
 
----pg.checkpoint(f, ...) runs f without keeping its intermediate results; backward computes them again, with the same
----flags and random numbers, and without writing state back a second time.
+---pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
+---again, with the same flags and random numbers, and without writing state back a second time.
 ---@param f any
 ---@param ... any
 ---@return any
 function autograd.checkpoint(f, ...) end
 
----pg.autograd.detect_anomaly(f) runs f and raises at the first op, forward or backward, that makes a NaN, with the
----script line.
+---pg.autograd.detect_anomaly(f) -> the results of f. Raises at the first op, forward or backward, that makes a NaN,
+---and names the script line.
 ---@param f any
 ---@return any
 function autograd.detect_anomaly(f) end
@@ -2055,8 +2077,8 @@ function autograd.detect_anomaly(f) end
 ---@return any
 function autograd.functional_grad(...) end
 
----pg.autograd.grad(heads, variables, {head_grads =, retain_graph =, create_graph =}) -> one gradient a variable,
----leaving `.grad` alone.
+---pg.autograd.grad(heads, variables, {head_grads =, retain_graph =, create_graph =}) -> one gradient per variable. It
+---does not change `.grad`.
 ---@return any
 function autograd.grad() end
 
@@ -2064,7 +2086,7 @@ function autograd.grad() end
 ---@return any
 function autograd.is_recording() end
 
----pg.is_training() -> whether dropout, batch_norm and the like train.
+---pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
 ---@return any
 function autograd.is_training() end
 
@@ -2076,28 +2098,28 @@ function autograd.jvp(...) end
 ---@return any
 function autograd.no_grad(...) end
 
----pg.pause(f) runs f with recording off; gradients do not flow through it. Alias pg.no_grad.
+---pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
 ---@param f any
 ---@return any
 function autograd.pause(f) end
 
----pg.predict_mode(f) runs f with training off; recording stays as it is.
+---pg.predict_mode(f) -> the results of f, run with training off. Recording does not change.
 ---@param f any
 ---@return any
 function autograd.predict_mode(f) end
 
----pg.record(f, {train = true}) runs f with recording on (and training, unless train = false); answers f's results.
+---pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
 ---@param f any
 ---@param options any
 ---@return any
 function autograd.record(f, options) end
 
----pg.train_mode(f) runs f with training on; recording stays as it is.
+---pg.train_mode(f) -> the results of f, run with training on. Recording does not change.
 ---@param f any
 ---@return any
 function autograd.train_mode(f) end
 
----pg.value_and_grad(f, argnum) -> a function that answers f's value, then the gradients.
+---pg.value_and_grad(f[, argnum = 1]) -> a function that returns the value of f, then the gradients. See pg.grad.
 ---@param f any
 ---@param argnum any
 ---@return any
@@ -2110,16 +2132,16 @@ function autograd.vjp(...) end
 ---@class perigee.data
 local data = {}
 
----pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on, of tensors (cut along dim 1) or lists of one
----length. Lists of numbers become tensors: int64 when all are whole, float32 otherwise.
+---pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on. The arrays are tensors (indexed along dim 1) or
+---lists, all of the same length. Lists of numbers become tensors: int64 if all are whole, else float32.
 ---@param a any
 ---@param b any
 ---@param ... any
 ---@return any
 function data.ArrayDataset(a, b, ...) end
 
----pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]) gives lists of positions. What does not fill a batch
----is kept as a smaller one ("keep"), dropped ("discard") or put first in the next round ("rollover").
+---pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]): lists of batch_size positions. The rest at the end
+---becomes a smaller batch ("keep"), is dropped ("discard") or starts the next round ("rollover").
 ---@param sampler any
 ---@param batch_size any
 ---@param last_batch any
@@ -2127,16 +2149,17 @@ function data.ArrayDataset(a, b, ...) end
 function data.BatchSampler(sampler, batch_size, last_batch) end
 
 ---pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
----batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` goes through the dataset once.
----batchify(items) joins a list of items, each a list of values, and returns the values of the batch. Batches are made
----in the calling thread whatever num_workers says.
+---batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
+---batchify(items) gets a list of items, each a list of values, and returns the values of the batch. num_workers has no
+---effect:
+---the calling thread makes the batches.
 ---@param dataset any
 ---@param options any
 ---@return any
 function data.DataLoader(dataset, options) end
 
----pg.data.Dataset is the base class: define len() and get(i). A dataset may define get_batch(index), which gives the
----values of many items at once for an int64 tensor of positions; loaders use it.
+---pg.data.Dataset is the base class: define len() and get(i). A dataset may also define get_batch(index), which
+---loaders use: it returns the batched values of the items at an int64 tensor of positions.
 ---@return any
 function data.Dataset() end
 
@@ -2146,14 +2169,15 @@ function data.Dataset() end
 ---@return any
 function data.FilterSampler(f, dataset) end
 
----pg.data.IntervalSampler(length, interval[, {rollover = true}]): 1, 1 + interval, …, then from 2 on and so on.
+---pg.data.IntervalSampler(length, interval[, {rollover = true}]): the positions 1, 1 + interval, …; with rollover then
+---those from 2, from 3 and so on, until each position has come once.
 ---@param length any
 ---@param interval any
 ---@param options any
 ---@return any
 function data.IntervalSampler(length, interval, options) end
 
----pg.data.RandomSampler(length): the positions 1..length in a new random order each time.
+---pg.data.RandomSampler(length): the positions 1..length, in a new random order in each round.
 ---@param length any
 ---@return any
 function data.RandomSampler(length) end
@@ -2162,22 +2186,22 @@ function data.RandomSampler(length) end
 ---@return any
 function data.Sampler() end
 
----pg.data.SequentialSampler(length[, start = 1]): start, start + 1, …
+---pg.data.SequentialSampler(length[, start = 1]): the positions start, start + 1, … of that number.
 ---@param length any
 ---@param start any
 ---@return any
 function data.SequentialSampler(length, start) end
 
----pg.data.SimpleDataset(list): a list of items; an item that is a list itself has several values.
+---pg.data.SimpleDataset(list): a list or tensor of items. An item that is a list has several values.
 ---@param list any
 ---@return any
 function data.SimpleDataset(list) end
 
 ---pg.data.digits([{train=}]) -> an ArrayDataset of handwritten digits: images 1 x 8 x 8, float32 in [0, 1], and int64
----labels 1..10 for the digits 0 to 9, named by dataset.classes. All 1797, or the first 1437 with train = true, the last
----360 with train = false. They are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin and
----C. Kaynak, UCI Machine Learning Repository, 1998), in the order in which scikit-learn distributes it; data/digits.bin
----holds 1797 images of 64 bytes (0 to 16) and then 1797 labels.
+---labels 1..10 for the digits 0 to 9; dataset.classes holds their names. It has all 1797 digits, the first 1437 with
+---train = true, or the last 360 with train = false. They are the test part of "Optical Recognition of Handwritten
+---Digits" (E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998) in scikit-learn's order. data/digits.bin
+---holds 1797 images of 64 bytes (0 to 16), then 1797 labels.
 ---@param options any
 ---@return any
 function data.digits(options) end
@@ -2185,7 +2209,7 @@ function data.digits(options) end
 ---@class perigee.init
 local init = {}
 
----pg.init.Bilinear() makes the weight of a transposed convolution interpolate.
+---pg.init.Bilinear() initializes the weight of a transposed convolution to bilinear interpolation.
 ---@return any
 function init.Bilinear() end
 
@@ -2199,71 +2223,77 @@ function init.Constant(value) end
 ---@return any
 function init.Initializer() end
 
----pg.init.LSTMBias(forget_bias = 1): zeros, and forget_bias for the forget gate (gates in, forget, cell, out).
+---pg.init.LSTMBias(forget_bias = 1): zeros, except forget_bias for the forget gate. The order of the gates is in,
+---forget, cell, out.
 ---@param forget_bias any
 ---@return any
 function init.LSTMBias(forget_bias) end
 
----pg.init.Load(file or table, default_init): values by path from a file written by save_parameters or pg.save; a
----path that is not there gets default_init.
+---pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters or
+---pg.save. Other paths get default_init.
 ---@param file any
 ---@param default_init any
 ---@return any
 function init.Load(file, default_init) end
 
----pg.init.MSRAPrelu(factor_type = "avg", slope = 0.25): Xavier for nets of rectifiers with this negative slope.
+---pg.init.MSRAPrelu(factor_type = "avg", slope = 0.25): Xavier with gaussian values for networks of leaky rectifiers
+---with this slope.
 ---@param factor_type any
 ---@param slope any
 ---@return any
 function init.MSRAPrelu(factor_type, slope) end
 
----pg.init.Mixed(patterns, initializers): the first Lua pattern found in a parameter's path decides. It goes before
----the rule of the name (bias 0, gamma 1), but for a pattern that fits all, such as ".*".
+---pg.init.Mixed(patterns, initializers): the initializer of the first Lua pattern that is found in a parameter's path.
+---It takes precedence over the rule of the name (bias 0, gamma 1), except for a pattern that matches every path, such
+---as ".*".
 ---@param patterns any
 ---@param initializers any
 ---@return any
 function init.Mixed(patterns, initializers) end
 
----pg.init.Normal(sigma = 0.01) draws from a normal distribution around 0.
+---pg.init.Normal(sigma = 0.01) draws from a normal distribution with mean 0 and standard deviation sigma.
 ---@param sigma any
 ---@return any
 function init.Normal(sigma) end
 
----pg.init.One() fills with 1.
+---pg.init.One() fills with ones.
 ---@return any
 function init.One() end
 
----pg.init.Orthogonal(scale = 1.414, rand_type = "uniform") makes rows or columns orthogonal, of length scale.
+---pg.init.Orthogonal(scale = 1.414, rand_type = "uniform" or "normal") makes rows or columns orthogonal with length
+---scale.
 ---@param scale any
 ---@param rand_type any
 ---@return any
 function init.Orthogonal(scale, rand_type) end
 
----pg.init.TruncatedNormal(mean = 0, stdev = 0.01) draws from a normal distribution cut at two standard deviations.
+---pg.init.TruncatedNormal(mean = 0, stdev = 0.01) draws from a normal distribution truncated at two standard
+---deviations.
 ---@param mean any
 ---@param stdev any
 ---@return any
 function init.TruncatedNormal(mean, stdev) end
 
----pg.init.Uniform(scale = 0.07) draws from [-scale, scale].
+---pg.init.Uniform(scale = 0.07) draws uniformly from [-scale, scale].
 ---@param scale any
 ---@return any
 function init.Uniform(scale) end
 
----pg.init.Xavier(rnd_type = "uniform", factor_type = "avg", magnitude = 3): the scale is sqrt(magnitude / fan), the
----fan being that in, out or their average; rnd_type may be "gaussian".
+---pg.init.Xavier(rnd_type = "uniform" or "gaussian", factor_type = "avg", "in" or "out", magnitude = 3): random values
+---with scale sqrt(magnitude / fan), where fan is the number of inputs, of outputs, or their average.
 ---@param rnd_type any
 ---@param factor_type any
 ---@param magnitude any
 ---@return any
 function init.Xavier(rnd_type, factor_type, magnitude) end
 
----pg.init.Zero() fills with 0.
+---pg.init.Zero() fills with zeros.
 ---@return any
 function init.Zero() end
 
----pg.init.make(own, default, path, shape, options) -> a value for a parameter: its own initializer goes first, then
----the rule of its name, then the default; Mixed and Load as the default choose by path before the rule.
+---pg.init.make(own, default, path, shape, options) -> a value for a parameter. Its own initializer takes precedence,
+---then the rule of its name, then the default. If the default is Mixed or Load, it chooses by path and takes
+---precedence over the rule.
 ---@param own any
 ---@param default any
 ---@param path any
@@ -2272,14 +2302,14 @@ function init.Zero() end
 ---@return any
 function init.make(own, default, path, shape, options) end
 
----pg.init.resolve(op, value) -> an initializer: from its name, a number, a tensor, an initializer, a class of
----pg.init, or a function(shape, options, path) -> tensor; nil gives Uniform(0.07).
+---pg.init.resolve(op, value) -> an initializer. value is a name, a number, a tensor, an initializer, a class of
+---pg.init, a function (shape, options, path) -> tensor, or nil for Uniform(0.07).
 ---@param op any
 ---@param value any
 ---@return any
 function init.resolve(op, value) end
 
----pg.init.rule(path) -> the initializer that the end of a parameter's path asks for (bias, beta, running_mean: 0;
+---pg.init.rule(path) -> the initializer for the name of a parameter, the end of its path (bias, beta, running_mean: 0;
 ---gamma, running_var: 1), or nil.
 ---@param path any
 ---@return any
@@ -2298,8 +2328,9 @@ function linalg.cholesky(a) end
 ---@return perigee.Tensor out
 function linalg.inv(a) end
 
----pg.linalg.norm(x[, ord[, dim[, keepdim]]]) -> the norm of vectors (one dim: any number, as x:norm{p =}) or matrices
----(two dims: "fro", 1, -1, math.huge, -math.huge). Without ord the root of the sum of squares over dim or all dims.
+---pg.linalg.norm(x[, ord[, dim[, keepdim]]]) -> the norm of vectors along one dim (ord is a number, as p in x:norm{p
+---=}) or of matrices along two dims (ord is "fro", 1, -1, math.huge or -math.huge). Without ord it is the root of the
+---sum of squares along dim, or along all dims.
 ---@param x any
 ---@param ord any
 ---@param dim any
@@ -2316,34 +2347,34 @@ function linalg.solve(a, b) end
 ---@class perigee.loss
 local loss = {}
 
----pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos where
----label is 1, max(0, cos - margin) where it is -1.
+---pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos if label
+---is 1, max(0, cos - margin) if it is -1.
 ---@param options any
 ---@return perigee.Block
 function loss.CosineEmbeddingLoss(options) end
 
----pg.loss.HingeLoss({margin = 1, weight=, batch_axis = 1}): max(0, margin - pred * label), labels -1 and 1.
+---pg.loss.HingeLoss({margin = 1, weight=, batch_axis = 1}): max(0, margin - pred * label), with labels -1 and 1.
 ---@param options any
 ---@return perigee.Block
 function loss.HingeLoss(options) end
 
----pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): squared below rho, linear above.
+---pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): quadratic for errors up to rho, linear above.
 ---@param options any
 ---@return perigee.Block
 function loss.HuberLoss(options) end
 
----pg.loss.KLDivLoss({from_logits = true, axis = -1, weight=, batch_axis = 1}): the sum over a sample of
----label * (log label - pred), pred being log-probabilities, or scores when from_logits is false.
+---pg.loss.KLDivLoss({from_logits = true, axis = -1, weight=, batch_axis = 1}): the sum of label * (log label - pred)
+---over each sample. pred holds log-probabilities, or scores if from_logits is false.
 ---@param options any
 ---@return perigee.Block
 function loss.KLDivLoss(options) end
 
----pg.loss.L1Loss({weight=, batch_axis = 1}): the mean over a sample of |pred - label|.
+---pg.loss.L1Loss({weight=, batch_axis = 1}): the mean of |pred - label| over each sample.
 ---@param options any
 ---@return perigee.Block
 function loss.L1Loss(options) end
 
----pg.loss.L2Loss({weight = 1, batch_axis = 1}): the mean over a sample of (pred - label)² / 2.
+---pg.loss.L2Loss({weight = 1, batch_axis = 1}): the mean of (pred - label)² / 2 over each sample.
 ---@param options any
 ---@return perigee.Block
 function loss.L2Loss(options) end
@@ -2353,13 +2384,13 @@ function loss.L2Loss(options) end
 ---@return perigee.Block
 function loss.LogisticLoss(options) end
 
----pg.loss.Loss is the base class of losses: the options weight (a factor) and batch_axis (default 1).
+---pg.loss.Loss is the base class of losses. All take the options weight (a factor) and batch_axis (default 1).
 ---@param a any
 ---@return perigee.Block
 function loss.Loss(a) end
 
 ---pg.loss.PoissonNLLLoss({weight=, from_logits = true, batch_axis = 1, compute_full = false}): the negative log
----likelihood of counts, averaged over everything; compute_full adds Stirling's term.
+---likelihood of counts, averaged over all elements. compute_full adds Stirling's approximation of log(label!).
 ---@param options any
 ---@return perigee.Block
 function loss.PoissonNLLLoss(options) end
@@ -2379,8 +2410,8 @@ function loss.SigmoidBinaryCrossEntropyLoss(options) end
 function loss.SoftmaxCELoss(...) end
 
 ---pg.loss.SoftmaxCrossEntropyLoss({axis = -1, sparse_label = true, from_logits = false, weight=, batch_axis = 1}):
----cross entropy with class labels 1..C, or with distributions when sparse_label is false. from_logits tells that pred
----holds log-probabilities.
+---cross entropy with class labels 1..C, or with distributions if sparse_label is false. from_logits = true means that
+---pred holds log-probabilities, as in Gluon.
 ---@param options any
 ---@return perigee.Block
 function loss.SoftmaxCrossEntropyLoss(options) end
@@ -2399,8 +2430,8 @@ function loss.TripletLoss(options) end
 ---@class perigee.metric
 local metric = {}
 
----pg.metric.Accuracy({axis = 2}): the share of labels that pred hits; pred holds class indices (the shape of labels) or
----scores with the classes along axis.
+---pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
+---or scores with the classes along axis.
 ---@param options any
 ---@return any
 function metric.Accuracy(options) end
@@ -2410,7 +2441,8 @@ function metric.Accuracy(options) end
 ---@return any
 function metric.CompositeEvalMetric(metrics) end
 
----pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log of the label's probability in pred (rows of probabilities).
+---pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log(p + eps), where p is the label's probability in pred (rows
+---of probabilities).
 ---@param options any
 ---@return any
 function metric.CrossEntropy(options) end
@@ -2421,13 +2453,14 @@ function metric.CrossEntropy(options) end
 ---@return any
 function metric.CustomMetric(f, name) end
 
----pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, of which 2 is the
----positive one: the mean over updates ("macro"), or the score of all counts together ("micro").
+---pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, where class 2 is the
+---positive one. "macro" is the mean of the scores of all updates, "micro" the score of the counts of all updates
+---together.
 ---@param options any
 ---@return any
 function metric.F1(options) end
 
----pg.metric.Loss(): the mean of all values given as preds; labels are not looked at.
+---pg.metric.Loss(): the mean of all values given as preds. It ignores labels.
 ---@return any
 function metric.Loss() end
 
@@ -2435,8 +2468,9 @@ function metric.Loss() end
 ---@return any
 function metric.MAE() end
 
----pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, of which 2 is the
----positive one: the mean over updates ("macro"), or the score of all counts together ("micro").
+---pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, where class 2 is the
+---positive one. "macro" is the mean of the scores of all updates, "micro" the score of the counts of all updates
+---together.
 ---@param options any
 ---@return any
 function metric.MCC(options) end
@@ -2445,15 +2479,15 @@ function metric.MCC(options) end
 ---@return any
 function metric.MSE() end
 
----pg.metric.Metric is the base class: a subclass defines measure(label, pred) -> sum, count, which update adds up; each is a
----number or a tensor of one element. It may define finish(sum, count) -> the value, from two numbers. A measure that gives
----tensors and reads none of their values runs inside pg.jit too.
+---pg.metric.Metric is the base class. A subclass defines measure(label, pred) -> sum, count, each a number or a tensor
+---of one element, which update accumulates. It may define finish(sum, count) -> the value, from two numbers. A measure
+---that returns tensors and reads none of their values also runs inside pg.jit.
 ---@param label any
 ---@param pred any
 ---@return any
 function metric.Metric(label, pred) end
 
----pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same measure under its other name.
+---pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same value as CrossEntropy, with the name nll-loss.
 ---@param options any
 ---@return any
 function metric.NegativeLogLikelihood(options) end
@@ -2462,8 +2496,8 @@ function metric.NegativeLogLikelihood(options) end
 ---@return any
 function metric.PearsonCorrelation() end
 
----pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability; labels equal to
----ignore_label do not count.
+---pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability. Labels equal
+---to ignore_label are skipped.
 ---@param options any
 ---@return any
 function metric.Perplexity(options) end
@@ -2477,7 +2511,8 @@ function metric.RMSE() end
 ---@return any
 function metric.TopKAccuracy(top_k) end
 
----pg.metric.create(value, …) -> a metric from its name (such as "acc"), a list of names, a function or a metric.
+---pg.metric.create(value, …) -> a metric. value is a name (such as "acc"), a list of names or metrics, a function or a
+---metric.
 ---@param value any
 ---@param ... any
 ---@return any
@@ -2492,37 +2527,46 @@ local nn = {}
 ---@return perigee.Block
 function nn.Activation(name) end
 
----nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
----ceil_mode = false}); average pooling takes count_include_pad = true too.
+---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
+---0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
 ---@return perigee.Block
 function nn.AvgPool1D(pool_size, strides, options) end
 
----@param ... any
+---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
+---0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---@param pool_size any
+---@param strides any
+---@param options any
 ---@return perigee.Block
-function nn.AvgPool2D(...) end
+function nn.AvgPool2D(pool_size, strides, options) end
 
----@param ... any
+---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
+---0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---@param pool_size any
+---@param strides any
+---@param options any
 ---@return perigee.Block
-function nn.AvgPool3D(...) end
+function nn.AvgPool3D(pool_size, strides, options) end
 
 ---nn.BatchNorm({axis = 2, momentum = 0.9, epsilon = 1e-5, center = true, scale = true, use_global_stats = false,
 ---in_channels = 0, beta_initializer=, gamma_initializer=, running_mean_initializer=, running_variance_initializer=})
----normalizes each channel: by the batch in training mode, when it also updates running_mean and running_var (momentum
----is the share that is kept; the variance is the biased one), by those otherwise.
+---normalizes each channel. In training mode it uses the statistics of the batch and updates running_mean and
+---running_var, where momentum is the share of the old value and the variance is the biased one. In predict mode it
+---uses the running statistics.
 ---@param options any
 ---@return perigee.Block
 function nn.BatchNorm(options) end
 
----nn.Block is the base class of blocks that run as plain Lua; see nn.HybridBlock for those that can be hybridized.
+---nn.Block is the base class of blocks that run as plain Lua. See nn.HybridBlock for blocks that can be hybridized.
 ---@return perigee.Block
 function nn.Block() end
 
 ---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
----activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}); Conv1DTranspose and so on
----take output_padding = 0 too. Sizes are a number or a list with one number a dim.
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
+---also take output_padding = 0. Sizes are a number or a list with one number per dim.
 ---@param channels any
 ---@param kernel_size any
 ---@param options any
@@ -2534,8 +2578,8 @@ function nn.Conv1D(channels, kernel_size, options) end
 function nn.Conv1DTranspose(...) end
 
 ---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
----activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}); Conv1DTranspose and so on
----take output_padding = 0 too. Sizes are a number or a list with one number a dim.
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
+---also take output_padding = 0. Sizes are a number or a list with one number per dim.
 ---@param channels any
 ---@param kernel_size any
 ---@param options any
@@ -2547,8 +2591,8 @@ function nn.Conv2D(channels, kernel_size, options) end
 function nn.Conv2DTranspose(...) end
 
 ---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
----activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}); Conv1DTranspose and so on
----take output_padding = 0 too. Sizes are a number or a list with one number a dim.
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
+---also take output_padding = 0. Sizes are a number or a list with one number per dim.
 ---@param channels any
 ---@param kernel_size any
 ---@param options any
@@ -2560,15 +2604,15 @@ function nn.Conv3D(channels, kernel_size, options) end
 function nn.Conv3DTranspose(...) end
 
 ---nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
----in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten joins all dims but the first; without it
----the layer acts on the last dim.
+---in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten = true flattens all dims of x except the
+---first; false applies the layer to the last dim.
 ---@param units any
 ---@param options any
 ---@return perigee.Block
 function nn.Dense(units, options) end
 
----nn.Dropout(rate, {axes=}) zeroes elements with probability rate in training mode and scales up the others. axes
----lists dims that share one mask.
+---nn.Dropout(rate, {axes=}): in training mode sets each element to zero with probability rate and scales the others by
+---1 / (1 - rate). axes lists the dims along which all elements share one mask.
 ---@param rate any
 ---@param options any
 ---@return perigee.Block
@@ -2579,24 +2623,26 @@ function nn.Dropout(rate, options) end
 ---@return perigee.Block
 function nn.ELU(alpha) end
 
----nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): rows of weight (input_dim,
----output_dim) by index.
+---nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): looks up rows of weight
+---(input_dim, output_dim) by index.
 ---@param input_dim any
 ---@param output_dim any
 ---@param options any
 ---@return perigee.Block
 function nn.Embedding(input_dim, output_dim, options) end
 
----nn.Flatten() joins all dims but the first.
+---nn.Flatten() flattens all dims except the first.
 ---@return perigee.Block
 function nn.Flatten() end
 
----nn.GELU(approximation = "erf" or "tanh"): x times the normal distribution function of x.
+---nn.GELU(approximation = "erf" or "tanh"): x times the cumulative distribution function of the standard normal
+---distribution at x.
 ---@param approximation any
 ---@return perigee.Block
 function nn.GELU(approximation) end
 
----nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number, keeping the dims as 1.
+---nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number and keep the reduced dims
+---with size 1.
 ---@return perigee.Block
 function nn.GlobalAvgPool1D() end
 
@@ -2608,7 +2654,8 @@ function nn.GlobalAvgPool2D(...) end
 ---@return perigee.Block
 function nn.GlobalAvgPool3D(...) end
 
----nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number, keeping the dims as 1.
+---nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number and keep the reduced dims
+---with size 1.
 ---@return perigee.Block
 function nn.GlobalMaxPool1D() end
 
@@ -2621,7 +2668,7 @@ function nn.GlobalMaxPool2D(...) end
 function nn.GlobalMaxPool3D(...) end
 
 ---nn.GroupNorm(num_groups = 1, {epsilon = 1e-5, center = true, scale = true, beta_initializer=, gamma_initializer=})
----normalizes groups of channels of one sample. gamma and beta hold one value a group, as in Gluon 1.x.
+---normalizes groups of channels of each sample. gamma and beta hold one value per group, as in Gluon 1.x.
 ---@param num_groups any
 ---@param options any
 ---@return perigee.Block
@@ -2631,13 +2678,14 @@ function nn.GroupNorm(num_groups, options) end
 ---@return perigee.Block
 function nn.HybridBlock() end
 
----nn.Lambda(f) and nn.HybridLambda(f) make a block of a function or of the name of an op.
+---nn.Lambda(f) and nn.HybridLambda(f) wrap a function in a block. f is a function or the name of an op.
 ---@param f any
 ---@return perigee.Block
 function nn.HybridLambda(f) end
 
----nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in turn; functions may stand among
----them. `net[i]` is a child, `#net` their number; the first child gets all arguments, each other one value.
+---nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in order. Children are blocks or
+---functions. The first child gets all arguments, each other child the result of the one before it. `net[i]` is a
+---child, `#net` their number.
 ---@param options any
 ---@return perigee.Block
 function nn.HybridSequential(options) end
@@ -2652,7 +2700,7 @@ function nn.Identity() end
 ---@return perigee.Block
 function nn.InstanceNorm(options) end
 
----nn.Lambda(f) and nn.HybridLambda(f) make a block of a function or of the name of an op.
+---nn.Lambda(f) and nn.HybridLambda(f) wrap a function in a block. f is a function or the name of an op.
 ---@param f any
 ---@return perigee.Block
 function nn.Lambda(f) end
@@ -2668,46 +2716,48 @@ function nn.LayerNorm(options) end
 ---@return perigee.Block
 function nn.LeakyReLU(alpha) end
 
----nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
----ceil_mode = false}); average pooling takes count_include_pad = true too.
+---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
+---0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
 ---@return perigee.Block
 function nn.MaxPool1D(pool_size, strides, options) end
 
----nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
----ceil_mode = false}); average pooling takes count_include_pad = true too.
+---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
+---0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
 ---@return perigee.Block
 function nn.MaxPool2D(pool_size, strides, options) end
 
----nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
----ceil_mode = false}); average pooling takes count_include_pad = true too.
+---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
+---0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
 ---@return perigee.Block
 function nn.MaxPool3D(pool_size, strides, options) end
 
----nn.PReLU({alpha_initializer = 0.25, in_channels = 1}): a leaky rectifier with a learnt slope, one or one a channel.
+---nn.PReLU({alpha_initializer = 0.25, in_channels = 1}): a leaky rectifier with one learned slope, or one per channel.
 ---@param options any
 ---@return perigee.Block
 function nn.PReLU(options) end
 
----nn.ReflectionPad2D(padding = 0) pads height and width by reflection; padding is one number, or left, right, top, bottom.
+---nn.ReflectionPad2D(padding = 0) pads height and width by reflection. padding is one number, or {left, right, top,
+---bottom}.
 ---@param padding any
 ---@return perigee.Block
 function nn.ReflectionPad2D(padding) end
 
----nn.SELU(): the scaled exponential unit of self-normalizing nets.
+---nn.SELU(): the scaled exponential linear unit of self-normalizing networks.
 ---@return perigee.Block
 function nn.SELU() end
 
----nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in turn; functions may stand among
----them. `net[i]` is a child, `#net` their number; the first child gets all arguments, each other one value.
+---nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in order. Children are blocks or
+---functions. The first child gets all arguments, each other child the result of the one before it. `net[i]` is a
+---child, `#net` their number.
 ---@param options any
 ---@return perigee.Block
 function nn.Sequential(options) end
@@ -2717,16 +2767,17 @@ function nn.Sequential(options) end
 ---@return perigee.Block
 function nn.Swish(beta) end
 
----nn.SymbolBlock(outputs, inputs[, params]) makes a block of a graph: outputs and inputs are symbols (pg.symbol) or internals of a
----Graph, params tensors by name in place of those that the graph has. Its parameters are ordinary ones under the names of the graph.
+---nn.SymbolBlock(outputs, inputs[, params]) makes a block that runs a graph. outputs and inputs are symbols
+---(pg.symbol) or internals of a Graph. params are tensors by name that replace those of the graph. The block's
+---parameters have the names of the graph.
 ---@param outputs any
 ---@param inputs any
 ---@param params any
 ---@return perigee.Block
 function nn.SymbolBlock(outputs, inputs, params) end
 
----nn.block{field = child or parameter, …, forward = function(self, …) … end} -> the same table as a block.
----hybrid = false makes it a plain nn.Block.
+---nn.block{field = child or parameter, …, forward = function(self, …) … end} makes the table a hybrid block and
+---returns it. hybrid = false makes it a plain nn.Block.
 ---@param options any
 ---@return perigee.Block
 function nn.block(options) end
@@ -2735,14 +2786,14 @@ function nn.block(options) end
 ---@field lr_scheduler table
 local optim = {}
 
----pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}, with epsilon outside the
----bias correction as in MXNet; wd is added to the gradient.
+---pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}. As in MXNet, epsilon is
+---outside of the bias correction, and wd * w is added to the gradient.
 ---@param options any
 ---@return any
 function optim.Adam(options) end
 
----pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam whose decay is
----w = w - lr * wd * w beside the step, as in PyTorch.
+---pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with decoupled
+---weight decay w = w - lr * wd * w, as in PyTorch.
 ---@param options any
 ---@return any
 function optim.AdamW(options) end
@@ -2752,16 +2803,16 @@ function optim.AdamW(options) end
 ---@return any
 function optim.NAG(options) end
 
----pg.optim.Optimizer is the base class. A subclass names its state tensors in `states` and defines
----update(group): group holds the lists weights, grads and one list of tensors for each state, their number n, and lr, wd
----and t (updates so far, this one included), each a number or a list with one a weight, rescale_grad and clip_gradient.
----In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim tensors in the place of numbers, filled
----before each run: write `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`, not math.sqrt or a Lua `if`. Lua
----itself says that a tensor and a number differ, so `group.t == 1` is false in a trace without a word: write
----`pg.where(pg.eq(group.t, 1), g, m)`. They have the dtype of the weights, float32 where some are float32 and some
----float64; other mixtures get lists.
----self:with(group) gives the options of a fused update op such as pg.sgd_update_, in a trace too.
----All take learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
+---pg.optim.Optimizer is the base class. A subclass lists the names of its state tensors in `states` and defines
+---update(group). group holds the lists weights, grads and one list of tensors per state, their length n, lr, wd and t
+---(the number of updates, including this one), each a number or a list with one per weight, and the numbers
+---rescale_grad and clip_gradient. In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim
+---tensors that are filled before each run. Use ops on them: `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`,
+---not math.sqrt or a Lua `if`. Lua compares a tensor and a number as different without calling the library, so
+---`group.t == 1` is always false in a trace: write `pg.where(pg.eq(group.t, 1), g, m)`. The tensors have the dtype of
+---the weights, or float32 if some weights are float32 and some float64. Other mixtures get lists. self:with(group)
+---returns the options of a fused update op such as pg.sgd_update_, in a trace too. All optimizers take learning_rate,
+---wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
 ---@param group any
 ---@return any
 function optim.Optimizer(group) end
@@ -2772,8 +2823,8 @@ function optim.Optimizer(group) end
 ---@return any
 function optim.SGD(options) end
 
----pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors;
----optimizer is a name such as "sgd" with its options {learning_rate=, momentum=, wd=, …}, or an optimizer.
+---pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
+---optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object.
 ---@param params any
 ---@param optimizer any
 ---@param options any
@@ -2789,25 +2840,25 @@ function optim.create(name, options) end
 ---@class perigee.tree
 local tree = {}
 
----pg.tree.flatten(t) -> leaves, spec: the leaves as a list in walking order, and what tree.unflatten needs.
+---pg.tree.flatten(t) -> leaves, spec: the leaves as a list in walking order, and the structure for tree.unflatten.
 ---@param t any
 ---@return any
 function tree.flatten(t) end
 
----pg.tree.leaves(t) -> an iterator over the leaves with their position.
+---pg.tree.leaves(t) -> an iterator over position, leaf.
 ---@param t any
 ---@return any
 function tree.leaves(t) end
 
----pg.tree.map(f, t, …) -> a tree of the same structure whose leaves are f(leaf, …). Further trees give f further
----arguments and must have the structure of the first. A leaf is anything but a plain table.
+---pg.tree.map(f, t, …) -> a tree of the same structure whose leaves are f(leaf, …). The leaves of further trees, which
+---must have the same structure, are further arguments of f. A leaf is any value that is not a plain table.
 ---@param f any
 ---@param t any
 ---@param ... any
 ---@return any
 function tree.map(f, t, ...) end
 
----pg.tree.unflatten(spec, leaves) -> the tree that tree.flatten took apart, with these leaves.
+---pg.tree.unflatten(spec, leaves) -> a tree with these leaves and the structure that tree.flatten returned.
 ---@param spec any
 ---@param leaves any
 ---@return any
@@ -2816,29 +2867,30 @@ function tree.unflatten(spec, leaves) end
 ---@class perigee.utils
 local utils = {}
 
----pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together, 0-dim. All of
----them are scaled in place by min(1, max_norm / (norm + 1e-8)). A norm that is not finite changes nothing, and is an error
----unless check_isfinite is false. The check is an op, so that pg.jit makes it at every run.
+---pg.utils.clip_global_norm(arrays, max_norm[, {check_isfinite = true}]) -> the norm of all tensors together, a 0-dim
+---tensor. All tensors are scaled in place by min(1, max_norm / (norm + 1e-8)). If the norm is not finite they do not
+---change, and it is an error unless check_isfinite is false. The check is an op, so it runs at every call in pg.jit
+---too.
 ---@param arrays any
 ---@param max_norm any
 ---@param options any
 ---@return any
 function utils.clip_global_norm(arrays, max_norm, options) end
 
----pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, plain lines about
----every tenth of the way elsewhere.
+---pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
+---tenth of the total.
 ---@param total any
 ---@param label any
 ---@return any
 function utils.progress(total, label) end
 
----pg.utils.seed_all(seed) seeds the random numbers of tensors and of math.random.
+---pg.utils.seed_all(seed) seeds the random numbers of tensors and math.random.
 ---@param seed any
 ---@return any
 function utils.seed_all(seed) end
 
----pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data. With
----even_split the size has to divide; else the last part takes the rest.
+---pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data.
+---With even_split num_slice must divide the size; without it the last part also gets the remainder.
 ---@param data any
 ---@param num_slice any
 ---@param options any
@@ -4659,23 +4711,23 @@ function pg.zeros(shape, dtype, device) end
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.zeros_like(x, dtype, device) end
 
----pg.record(f, {train = true}) runs f with recording on (and training, unless train = false); answers f's results.
+---pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
 ---@param f any
 ---@param options any
 ---@return any
 function pg.record(f, options) end
 
----pg.pause(f) runs f with recording off; gradients do not flow through it. Alias pg.no_grad.
+---pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
 ---@param f any
 ---@return any
 function pg.pause(f) end
 
----pg.train_mode(f) runs f with training on; recording stays as it is.
+---pg.train_mode(f) -> the results of f, run with training on. Recording does not change.
 ---@param f any
 ---@return any
 function pg.train_mode(f) end
 
----pg.predict_mode(f) runs f with training off; recording stays as it is.
+---pg.predict_mode(f) -> the results of f, run with training off. Recording does not change.
 ---@param f any
 ---@return any
 function pg.predict_mode(f) end
@@ -4684,33 +4736,34 @@ function pg.predict_mode(f) end
 ---@return any
 function pg.is_recording() end
 
----pg.is_training() -> whether dropout, batch_norm and the like train.
+---pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
 ---@return any
 function pg.is_training() end
 
----pg.grad(f, argnum) -> a function that answers the gradient of the scalar function f with respect to argument
----argnum (1 by default; a list gives several results). Arguments may be trees.
+---pg.grad(f[, argnum = 1]) -> a function that returns the gradient of the scalar function f with respect to argument
+---argnum. A list of argument numbers gives one result for each. Arguments may be trees.
 ---@param f any
 ---@param argnum any
 ---@return any
 function pg.grad(f, argnum) end
 
----pg.value_and_grad(f, argnum) -> a function that answers f's value, then the gradients.
+---pg.value_and_grad(f[, argnum = 1]) -> a function that returns the value of f, then the gradients. See pg.grad.
 ---@param f any
 ---@param argnum any
 ---@return any
 function pg.value_and_grad(f, argnum) end
 
----pg.checkpoint(f, ...) runs f without keeping its intermediate results; backward computes them again, with the same
----flags and random numbers, and without writing state back a second time.
+---pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
+---again, with the same flags and random numbers, and without writing state back a second time.
 ---@param f any
 ---@param ... any
 ---@return any
 function pg.checkpoint(f, ...) end
 
----pg.cond(pred, then_f, else_f, …) -> what then_f(…) answers where pred (a boolean, or a tensor of one element) is true, what else_f(…)
----answers otherwise. Only the branch taken runs. With a tensor both are traced once and must answer the same structure, shapes and
----dtypes; gradients flow through the branch taken, and what only the other one uses gets exact zeros.
+---pg.cond(pred, then_f, else_f, …) -> what then_f(…) returns if pred (a boolean, or a tensor of one element) is true,
+---else what else_f(…) returns. Only the taken branch runs. If pred is a tensor, both branches are traced once and must
+---return the same structure, shapes and dtypes. Gradients flow through the taken branch; inputs of the other branch
+---only get zeros.
 ---@param pred any
 ---@param then_f any
 ---@param else_f any
@@ -4718,9 +4771,10 @@ function pg.checkpoint(f, ...) end
 ---@return any
 function pg.cond(pred, then_f, else_f, ...) end
 
----pg.foreach(body, data, states[, {checkpoint =}]) -> outs, states. body(item, states) answers what the step gives out and the new
----states; data, a tree of tensors, is cut along dim 1, and what the steps give out is stacked along dim 1. States keep structure,
----shapes and dtypes. With checkpoint = k gradients keep the states of every k-th step and compute the rest again.
+---pg.foreach(body, data, states[, {checkpoint =}]) -> outs, states. data is a tree of tensors; body(item, states) runs
+---for each index along their dim 1 and returns the outputs of the step and the new states. The outputs of all steps
+---are stacked along dim 1. States keep structure, shapes and dtypes. With checkpoint = k the gradient stores the
+---states of every k-th step and recomputes the others.
 ---@param body any
 ---@param data any
 ---@param states any
@@ -4728,9 +4782,10 @@ function pg.cond(pred, then_f, else_f, ...) end
 ---@return any
 function pg.foreach(body, data, states, options) end
 
----pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) holds, body(vars…) answers
----what the step gives out (or nil) and the list of new variables. outs has max_iterations rows, zeros after the last step; n is
----the number of steps, a 0-dim int64 tensor. Without max_iterations a loop may run on but gives nothing out.
+---pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) is true,
+---body(vars…) runs and returns the outputs of the step (or nil) and the list of new variables. outs has max_iterations
+---rows, with zeros after the last step. n is the number of steps, a 0-dim int64 tensor. Without max_iterations the
+---number of steps has no limit, and a step has no outputs. checkpoint: see pg.foreach.
 ---@param cond any
 ---@param body any
 ---@param vars any
@@ -4738,8 +4793,8 @@ function pg.foreach(body, data, states, options) end
 ---@return any
 function pg.while_loop(cond, body, vars, options) end
 
----pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), i = 1 … count, a 0-dim int64
----tensor. count is a whole number >= 0 or a 0-dim tensor.
+---pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), where i is a
+---0-dim int64 tensor from 1 to count. count is a whole number >= 0 or a 0-dim tensor. checkpoint: see pg.foreach.
 ---@param count any
 ---@param body any
 ---@param state any
@@ -4747,36 +4802,37 @@ function pg.while_loop(cond, body, vars, options) end
 ---@return any
 function pg.loop(count, body, state, options) end
 
----pg.graph(outputs, inputs) -> a Graph from symbols (see pg.symbol) or internals of another Graph (see g:internals) to these outputs,
----a tree. inputs is a symbol or a list of them, in the order in which run takes them.
+---pg.graph(outputs, inputs) -> a Graph. outputs is a tree of symbols (see pg.symbol) or of internals of another Graph
+---(see g:internals). inputs is a symbol or a list of symbols, in the order of the arguments of run.
 ---@param outputs any
 ---@param inputs any
 ---@return any
 function pg.graph(outputs, inputs) end
 
----pg.help([what]) prints the signature, the document and an example of a function, an op, a class, a module or the
----name of one; without arguments an overview.
+---pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name.
+---Without arguments it prints an overview.
 ---@param what any
 ---@return any
 function pg.help(what) end
 
----pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> f as a native graph: a callable with cache_info() and graph(). f takes and answers
----tensors, numbers, booleans, strings and trees of them; a whole training step may be one. What f reads is guarded, see
----Block:hybridize.
+---pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
+---native graph. f takes and returns tensors, numbers, booleans, strings and trees of them. f may be a whole training
+---step. What f reads is guarded, see Block:hybridize.
 ---@param f any
 ---@param options any
 ---@return any
 function pg.jit(f, options) end
 
----pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua, every value
----can be read. The branch of a cond that is not taken is only traced, to check it and to draw the same random numbers.
+---pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
+---and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
+---numbers the same.
 ---@param f any
 ---@param ... any
 ---@return any
 function pg.debug(f, ...) end
 
----pg.live(f) -> a 0-dim float32 tensor with the number that f() answers. Inside a hybridized block or pg.jit, f is called
----before each run, so that a number that changes (a temperature, a schedule) traces nothing again.
+---pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside a hybridized block or pg.jit, f is
+---called before each run, so a changing number (a temperature, a schedule) causes no new trace.
 ---@param f any
 ---@return any
 function pg.live(f) end
@@ -4793,10 +4849,11 @@ function pg.save(path, tensors) end
 ---@return any
 function pg.load(path) end
 
----pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =, has_biases =,
----sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states is {h0, c0}, each (layers *
----directions, batch, hidden), or nil for zeros; weights lists w_ih, w_hh, b_ih, b_hh for each layer and direction, gates in, forget, cell,
----out. dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
+---pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
+---has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states
+---is {h0, c0}, each (layers * directions, batch, hidden), or nil for zeros. weights lists w_ih, w_hh, b_ih, b_hh for
+---each layer and direction, with the gates in the order in, forget, cell, out. dropout acts between layers if train is
+---true, or in training mode if train is nil. The tensors may also be passed one by one. See nn.rnn.LSTM.
 ---@param x any
 ---@param states any
 ---@param weights any
@@ -4804,7 +4861,8 @@ function pg.load(path) end
 ---@return any
 function pg.lstm(x, states, weights, options) end
 
----pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new; called like pg.lstm.
+---pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, called like pg.lstm. The
+---order of the gates is reset, update, new.
 ---@param x any
 ---@param h0 any
 ---@param weights any
@@ -4812,8 +4870,8 @@ function pg.lstm(x, states, weights, options) end
 ---@return any
 function pg.gru(x, h0, weights, options) end
 
----pg.rnn(x, h0, weights, {nonlinearity = "tanh", options of pg.lstm}) -> y, hn: layers of h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases),
----"tanh" or "relu"; called like pg.lstm.
+---pg.rnn(x, h0, weights, {nonlinearity = "tanh", options of pg.lstm}) -> y, hn: layers of h = nonlinearity(x w_ihᵀ + h
+---w_hhᵀ + biases), where nonlinearity is "tanh" or "relu". Called like pg.lstm.
 ---@param x any
 ---@param h0 any
 ---@param weights any
@@ -4822,38 +4880,40 @@ function pg.gru(x, h0, weights, options) end
 function pg.rnn(x, h0, weights, options) end
 
 ---pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
----its value from `initialize`. 0 in the shape is a dim not known before the first call. init is an initializer, its
----name, a number or a tensor; grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) starts with a
----copy of the tensor.
+---its value from `initialize`. A 0 in shape is a dim that the first call infers. init is an initializer, its name, a
+---number or a tensor. grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) makes a parameter
+---with a copy of the tensor as value.
 ---@param options any
 ---@return any
 function pg.param(options) end
 
----pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested table.
+---pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested
+---table.
 ---@param v any
 ---@return any
 function pg.constant(v) end
 
----pg.scope(f) runs f, frees every tensor that f made and did not return, and answers f's results.
+---pg.scope(f) runs f, frees every tensor that f made and did not return, and returns the results of f.
 ---@param f any
 ---@return any
 function pg.scope(f) end
 
----pg.keep(x) -> x, which survives every pg.scope around it.
+---pg.keep(x) -> x. No enclosing pg.scope frees it.
 ---@param x any
 ---@return any
 function pg.keep(x) end
 
----pg.memory() -> {live =, cached =, peak =, tensors =}: bytes held, kept for reuse, held at most so far; boxes alive.
+---pg.memory() -> {live =, cached =, peak =, tensors =}: bytes in use, bytes kept for reuse, the highest number of
+---bytes in use so far, and the number of tensors.
 ---@return any
 function pg.memory() end
 
----pg.set_num_threads(n): kernels use at most n threads.
+---pg.set_num_threads(n) limits kernels to n threads.
 ---@param n any
 ---@return any
 function pg.set_num_threads(n) end
 
----pg.get_num_threads() -> how many threads kernels use at most.
+---pg.get_num_threads() -> the most threads that kernels use.
 ---@return any
 function pg.get_num_threads() end
 
@@ -4861,12 +4921,12 @@ function pg.get_num_threads() end
 ---@return any
 function pg.devices() end
 
----pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2": what kernels on the CPU use. The environment variable
----PERIGEE_MAX_ISA sets a lower limit than the CPU's.
+---pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the instructions that kernels on the CPU use. The
+---environment variable PERIGEE_MAX_ISA can lower it.
 ---@return any
 function pg.instruction_set() end
 
----pg.synchronize(device) waits until the device has done what it was asked.
+---pg.synchronize(device) waits until the device has finished all its work.
 ---@param device any
 ---@return any
 function pg.synchronize(device) end
@@ -4876,18 +4936,19 @@ function pg.synchronize(device) end
 ---@return any
 function pg.manual_seed(seed) end
 
----pg.Generator(seed) -> a random stream of its own, for the option `generator`.
+---pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.
 ---@param seed any
 ---@return any
 function pg.Generator(seed) end
 
----pg.print(label, x) prints the label and the value of x; inside a hybridized block or pg.jit at every run.
+---pg.print(label, x) prints the label and the value of x. Inside a hybridized block or pg.jit it prints at every run.
 ---@param label any
 ---@param x any
 ---@return any
 function pg.print(label, x) end
 
----pg.live(f) -> a 0-dim tensor with the number f() answers, asked for before each run inside hybridized code.
+---pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside hybridized code f is called before
+---each run.
 ---@param f any
 ---@return any
 function pg.live(f) end
@@ -4897,8 +4958,8 @@ function pg.live(f) end
 function pg.ops() end
 
 ---pg.tensor(data[, {dtype =, device =}]) -> a tensor from a number, a boolean, nested tables of them, or a copy of a
----tensor. Numbers give float32, booleans bool. Ragged tables, tables with holes and numbers that the dtype cannot
----hold are errors.
+---tensor. The default dtype is float32 for numbers and bool for booleans. Ragged tables, tables with holes and numbers
+---that the dtype cannot represent are errors.
 ---@param data any
 ---@param options any
 ---@return any
@@ -4911,8 +4972,8 @@ function pg.tensor(data, options) end
 ---@return any
 function pg.from_bytes(bytes, dtype, shape) end
 
----pg.symbol(name, {shape =, dtype = "float32"}) -> a symbolic tensor: whatever ops, functions and blocks do with it becomes part of a
----graph, which pg.graph and nn.SymbolBlock make something of that runs.
+---pg.symbol(name, {shape =, dtype = "float32"}) -> a symbolic tensor. Ops, functions and blocks that are called with
+---it build a graph instead of computing. pg.graph and nn.SymbolBlock make a callable of that graph.
 ---@param name any
 ---@param options any
 ---@return any

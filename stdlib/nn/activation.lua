@@ -13,7 +13,8 @@ local functions = {
   logsigmoid = "logsigmoid", exp = "exp",
 }
 
---- activation.find(op, value) -> the function for the option `activation`: a name, a function, or false for nil.
+--- activation.find(op, value) -> the function for the option `activation`, which is a name, a function, false or nil.
+--- Returns false for false and nil.
 function layers.find(op, value)
   if value == nil or value == false then return false end
   if type(value) == "function" then return value end
@@ -52,7 +53,7 @@ end
 function LeakyReLU:forward(x) return ops.leaky_relu(x, self.alpha) end
 function LeakyReLU:describe() return tostring(self.alpha) end
 
---- nn.PReLU({alpha_initializer = 0.25, in_channels = 1}): a leaky rectifier with a learnt slope, one or one a channel.
+--- nn.PReLU({alpha_initializer = 0.25, in_channels = 1}): a leaky rectifier with one learned slope, or one per channel.
 local PReLU = HybridBlock:extend("PReLU")
 layers.PReLU = PReLU
 
@@ -76,14 +77,15 @@ end
 function ELU:forward(x) return ops.elu(x, self.alpha) end
 function ELU:describe() return tostring(self.alpha) end
 
---- nn.SELU(): the scaled exponential unit of self-normalizing nets.
+--- nn.SELU(): the scaled exponential linear unit of self-normalizing networks.
 local SELU = HybridBlock:extend("SELU")
 layers.SELU = SELU
 function SELU:init(...) args.read("SELU", {}, {}, ...) end
 function SELU:forward(x) return ops.selu(x) end
 function SELU:describe() return "" end
 
---- nn.GELU(approximation = "erf" or "tanh"): x times the normal distribution function of x.
+--- nn.GELU(approximation = "erf" or "tanh"): x times the cumulative distribution function of the standard normal
+--- distribution at x.
 local GELU = HybridBlock:extend("GELU")
 layers.GELU = GELU
 

@@ -17,8 +17,8 @@ local function product(shape, first)
 end
 
 --- nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
---- in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten joins all dims but the first; without it
---- the layer acts on the last dim.
+--- in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten = true flattens all dims of x except the
+--- first; false applies the layer to the last dim.
 local Dense = HybridBlock:extend("Dense")
 layers.Dense = Dense
 
@@ -63,8 +63,8 @@ function Dense:describe()
   return string.format("%s -> %d%s%s", shape[2] == 0 and "?" or shape[2], shape[1], self._text, self.bias and "" or ", no bias")
 end
 
---- nn.Dropout(rate, {axes=}) zeroes elements with probability rate in training mode and scales up the others. axes
---- lists dims that share one mask.
+--- nn.Dropout(rate, {axes=}): in training mode sets each element to zero with probability rate and scales the others by
+--- 1 / (1 - rate). axes lists the dims along which all elements share one mask.
 local Dropout = HybridBlock:extend("Dropout")
 layers.Dropout = Dropout
 
@@ -92,8 +92,8 @@ end
 
 function Dropout:describe() return tostring(self.rate) end
 
---- nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): rows of weight (input_dim,
---- output_dim) by index.
+--- nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): looks up rows of weight
+--- (input_dim, output_dim) by index.
 local Embedding = HybridBlock:extend("Embedding")
 layers.Embedding = Embedding
 
@@ -112,7 +112,7 @@ end
 function Embedding:forward(x) return ops.embedding(x, self.weight, self._options) end
 function Embedding:describe() return table.concat(param.shape(self.weight), " -> ") end
 
---- nn.Flatten() joins all dims but the first.
+--- nn.Flatten() flattens all dims except the first.
 local Flatten = HybridBlock:extend("Flatten")
 layers.Flatten = Flatten
 function Flatten:init(...) args.read("Flatten", {}, {}, ...) end
@@ -136,7 +136,7 @@ function Identity:describe() return "" end
 local function define_lambda(parent, name)
   local Lambda = parent:extend(name)
 
-  --- nn.Lambda(f) and nn.HybridLambda(f) make a block of a function or of the name of an op.
+  --- nn.Lambda(f) and nn.HybridLambda(f) wrap a function in a block. f is a function or the name of an op.
   function Lambda:init(...)
     local f = args.read(name, {"f"}, {f = args.required}, ...).f
     self._text = type(f) == "string" and f or "function"

@@ -2,20 +2,20 @@
 local core = ...
 local args = core.require("support.args")
 local discover = core.require("nn.discover")
-local calls = core.require("nn.call")
+local calls = core.require("nn.block_call")
 local param = core.require("param")
 local show = core.require("nn.show")
 local sets = core.require("nn.parameters")
 
 local rawget, rawset, type, setmetatable = rawget, rawset, type, setmetatable
 
--- Whether a new field may bring a parameter without a value, so that the next call has to look.
+-- Whether a new field may hold a parameter without a value, which the next call has to infer.
 local function may_wait(value)
   if type(value) == "userdata" then return param.is(value) and not core.has_value(value) end
   return args.plain(value)
 end
 
--- Remembers the order in which names were first assigned. Runs only for names that are absent.
+-- The __newindex of blocks: records the order in which names were first assigned.
 local function assign(self, key, value)
   if value ~= nil and type(key) == "string" and key:byte() ~= 95 then
     local order = rawget(self, "_order")
@@ -48,18 +48,18 @@ local function make_class(parent, name, of_library)
   return setmetatable(class, {__index = parent, __call = construct, __tostring = function() return name end, _class_meta = true})
 end
 
---- nn.Block is the base class of blocks that run as plain Lua; see nn.HybridBlock for those that can be hybridized.
+--- nn.Block is the base class of blocks that run as plain Lua. See nn.HybridBlock for blocks that can be hybridized.
 local Block = make_class(nil, "Block", true)
 Block._is_base = true
 
---- Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it;
---- `Class(…)` makes a block, `block(…)` calls forward.
+--- Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it.
+--- `Class(…)` makes a block; `block(…)` calls forward.
 function Block:extend(name)
   args.string("extend", "name", name)
   return make_class(self, name, core.introspect.called_from_library(1))
 end
 
---- Block:init(…) is called by the constructor with its arguments; a class defines its own.
+--- Block:init(…) is called by the constructor with its arguments. A class may define it.
 function Block:init() end
 
 local function own_parameters(block)
@@ -70,8 +70,8 @@ local function own_parameters(block)
   return params
 end
 
---- Block:forward(…) computes the outputs; a class defines it, or hybrid_forward(self, F, …, params), which also gets
---- the library as F and a table of the block's own parameters by field.
+--- Block:forward(…) computes the outputs. A class defines it, or hybrid_forward(self, F, …, params), where F is the
+--- library and params a table of the block's own parameters by field.
 function Block:forward(...)
   local hybrid_forward = self.hybrid_forward
   if not hybrid_forward then core.fail(self._name, "the block has no forward (define forward(self, …))") end
@@ -83,10 +83,10 @@ end
 
 local initialize_options = {force = false, device = args.none, dtype = args.none}
 
---- block:initialize([init[, {force=, device=, dtype=}]]) gives every parameter its value and returns the block. init
---- is an initializer of pg.init, its name or nothing (Uniform(0.07)). A parameter's own initializer goes first, then
---- the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true; those
---- with unknown dims wait for the first call.
+--- block:initialize([init[, {force=, device=, dtype=}]]) gives every parameter its value and returns the block. init is
+--- an initializer of pg.init or its name; the default is Uniform(0.07). A parameter's own initializer takes precedence,
+--- then the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true.
+--- Parameters with unknown dims get their value at the first call.
 function Block:initialize(init, opts)
   if opts == nil and args.plain(init) then init, opts = nil, init end
   opts = param.check_target("initialize", args.options("initialize", opts, initialize_options))
@@ -98,8 +98,8 @@ function Block:initialize(init, opts)
   return self
 end
 
---- block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once; pattern is a Lua
---- pattern that the path must contain.
+--- block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once. Only paths that
+--- contain the Lua pattern are included.
 function Block:parameters(pattern)
   if pattern ~= nil then args.string("parameters", "pattern", pattern) end
   local list, i = discover.parameters(self), 0
@@ -113,14 +113,14 @@ function Block:parameters(pattern)
   end
 end
 
---- block:collect_params([pattern]) -> the parameters as a set: a table by path with the methods initialize, zero_grad,
---- set(key, value), save(path), load(path), iter() and len().
+--- block:collect_params([pattern]) -> a set of the parameters: a table indexed by path with the methods initialize,
+--- zero_grad, set(key, value), save(path), load(path), iter() and len().
 function Block:collect_params(pattern)
   if pattern ~= nil then args.string("collect_params", "pattern", pattern) end
   return sets.collect(self, pattern)
 end
 
---- block:children() -> an iterator of name, child over the blocks it holds directly.
+--- block:children() -> an iterator of name, child over the block's direct children.
 function Block:children()
   local entries, i = discover.entries(self), 0
   return function()
@@ -133,7 +133,7 @@ function Block:children()
   end
 end
 
---- block:apply(f) calls f(block) for every block below it, children first, then for itself, each once; returns it.
+--- block:apply(f) calls f(child) once for every block below this one, children first, then f(block). Returns the block.
 function Block:apply(f)
   args.callable("apply", "f", f)
   discover.walk(self, function() end)                 -- raises for a block that holds itself
@@ -149,7 +149,7 @@ function Block:apply(f)
 end
 
 --- block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
---- parameters of normalization layers stay float32 when the dtype is a half type.
+--- parameters of normalization layers stay float32 if the dtype is float16 or bfloat16.
 function Block:to(target, more)
   target = param.target(target, more)
   for _, entry in ipairs(discover.parameters(self)) do param.convert(entry.tensor, target) end
@@ -193,17 +193,19 @@ end
 --- pass with these arguments in predict mode.
 function Block:summary(...) return show.summary(self, ...) end
 
---- block:export(path[, {epoch =, inputs =}]) writes the forward as path.json and its tensors as path.safetensors (path-0001… with
---- epoch = 1), for prediction with all modes open, and returns both paths; see nn.SymbolBlock.imports. The block must have been called
---- once; inputs = {…} are arguments of other types than those of the first call.
+--- block:export(path[, {epoch =, inputs =}]) writes the graph of forward to path.json and its tensors to
+--- path.safetensors (path-0001.safetensors with epoch = 1), and returns both paths. See nn.SymbolBlock.imports. Ops
+--- that depend on the training mode keep that, so the import can be trained. The block must have been called once, or
+--- inputs = {…} must give example arguments.
 function Block:export(path, opts) return core.require("nn.export").export(self, path, opts) end
 
---- block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors and may run in several threads and Lua states at once.
+--- block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors. It may run in several threads and Lua
+--- states at once.
 function Block:freeze(opts) return core.require("nn.export").freeze(self, opts) end
 
 local hybrid_options = {active = true, static_alloc = true, static_shape = false}
 
--- Every block of a hybrid one must be hybrid too.
+-- Raises if a hybrid block has a child that is not hybrid.
 local function check_hybrid(block)
   discover.walk(block, function(kind, path, child, owner)
     if kind == "block" and owner._is_hybrid and not child._is_hybrid then
@@ -219,11 +221,12 @@ local function read_hybrid_options(opts)
   return values
 end
 
---- block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes the hybrid blocks from here down run as native
---- graphs, forward and backward: the first call traces forward once, later calls do not enter Lua while all that the script
---- read of shapes, types, fields, upvalues and arguments is the same; else forward is traced again. Sizes that were not read
---- are free. Values of tensors cannot be read in forward. static_alloc (true) keeps the planned memory between calls,
---- static_shape (false) promises one shape: another is an error. hybridize(false) goes back. Returns the block.
+--- block:hybridize([{active=, static_alloc=, static_shape=} or boolean]) makes this block and the hybrid blocks below
+--- it run as native graphs, forward and backward, and returns the block. The first call traces forward. Later calls run
+--- the graph without entering Lua, as long as the shapes, types, fields, upvalues and arguments that forward read are
+--- the same; else forward is traced again. Sizes that forward did not read may change. forward cannot read the values
+--- of tensors. static_alloc (default true) keeps the planned memory between calls. static_shape (default false)
+--- promises one shape; another one is an error. hybridize(false) returns to plain Lua.
 function Block:hybridize(opts)
   local values = read_hybrid_options(opts)
   local blocks = discover.blocks(self)
@@ -235,11 +238,13 @@ function Block:hybridize(opts)
   return self
 end
 
---- block:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a hybridized block: how often forward was traced, for
---- how many sets of types a graph was made, how many calls ran one, and why the last trace was made.
+--- block:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a hybridized block: the number of traces
+--- of forward, of graphs specialized for a set of types, and of calls that ran one, and why forward was traced again
+--- last.
 function Block:cache_info() return core.require("hybrid").info(self) end
 
---- block:graph() -> the graph of the call before, as a text with types and script lines; graph():dot() for Graphviz.
+--- block:graph() -> the graph of the last call as text with types and script lines. graph():dot() returns it for
+--- Graphviz.
 function Block:graph() return core.require("hybrid").graph(self) end
 
 --- nn.HybridBlock is the base class of blocks that can be hybridized: `local Net = nn.HybridBlock:extend("Net")`.
@@ -249,8 +254,8 @@ HybridBlock._is_hybrid, HybridBlock._is_base = true, true
 local PlainTable, HybridTable = Block:extend("block"), HybridBlock:extend("block")
 PlainTable._is_base, HybridTable._is_base = true, true
 
---- nn.block{field = child or parameter, …, forward = function(self, …) … end} -> the same table as a block.
---- hybrid = false makes it a plain nn.Block.
+--- nn.block{field = child or parameter, …, forward = function(self, …) … end} makes the table a hybrid block and
+--- returns it. hybrid = false makes it a plain nn.Block.
 local function block(t)
   if not args.plain(t) then core.arg_error("block", "fields", "a table of fields", t) end
   local hybrid = t.hybrid

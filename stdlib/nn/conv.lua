@@ -23,7 +23,7 @@ local function specification(n, transposed)
   return spec
 end
 
--- Weights are (out, in / groups, k…), of transposed convolutions (in, out / groups, k…).
+-- The shape of the weight: (out, in / groups, k…), or (in, out / groups, k…) for transposed convolutions.
 local function weight_shape(block, inputs)
   local shape
   if block._transposed then shape = {inputs, block._channels / block._groups}
@@ -74,8 +74,8 @@ local function define(n, transposed)
   Conv._transposed = transposed
 
   --- nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
-  --- activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}); Conv1DTranspose and so on
-  --- take output_padding = 0 too. Sizes are a number or a list with one number a dim.
+  --- activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
+  --- also take output_padding = 0. Sizes are a number or a list with one number per dim.
   function Conv:init(...)
     local o = args.read(name, names, spec, ...)
     read_options(self, n, o)

@@ -1,4 +1,4 @@
--- Finds what a block holds: child blocks and parameters in its fields and in plain tables there, in a stable order.
+-- Finds the child blocks and parameters of a block, in its fields and in plain tables there, in a stable order.
 local core = ...
 local discover = {}
 
@@ -21,7 +21,7 @@ local function is_callable(v)
   return type(meta) == "table" and meta.__call ~= nil
 end
 
--- Keys of a table: whole numbers, the names in order of assignment as far as `order` knows it, the others sorted.
+-- Returns the keys of a table: numbers sorted, then the names listed in `order`, then the other names sorted.
 local function keys_of(t, order)
   local numbers, rest, keys = {}, {}, {}
   for key in pairs(t) do
@@ -47,7 +47,7 @@ end
 
 local scan
 
-local max_depth = 1000   -- of plain tables, far below what the stack of Lua holds
+local max_depth = 1000   -- of nested plain tables, far below the limit of Lua's stack
 
 local function visit(entries, value, path, seen, depth)
   local kind = type(value)
@@ -67,15 +67,16 @@ function scan(entries, t, prefix, seen, depth, order)
   for _, key in ipairs(keys_of(t, order)) do visit(entries, rawget(t, key), prefix .. key, seen, depth) end
 end
 
---- discover.entries(block) -> what the block itself holds, in order: a list of {kind = "block" or "param", path, value}.
---- Plain tables count with paths such as `layers.1`, each once; fields that start with `_` do not.
+--- discover.entries(block) -> the block's own children and parameters in order: a list of {kind = "block" or "param",
+--- path, value}. Items of plain tables are included, each table once, with paths such as `layers.1`. Fields that start
+--- with `_` are not.
 function discover.entries(block)
   local entries = {}
   scan(entries, block, "", {}, 0, rawget(block, "_order"))
   return entries
 end
 
---- discover.functions(block) -> the functions in the block's array part by position, for printing.
+--- discover.functions(block) -> the functions in the block's array part, by position.
 function discover.functions(block)
   local found = {}
   for key, value in pairs(block) do
@@ -86,7 +87,7 @@ end
 
 local function walk(block, prefix, open, f)
   if open[block] then
-    core.fail("Block", "the block '%s' holds itself (a block may not be among its own children)", prefix:sub(1, -2))
+    core.fail("Block", "the block '%s' holds itself (a block cannot be its own child)", prefix:sub(1, -2))
   end
   if open[block] == false then return end
   open[block] = true
@@ -98,11 +99,12 @@ local function walk(block, prefix, open, f)
   open[block] = false
 end
 
---- discover.walk(block, f) calls f(kind, path, value, owner) for all that block holds, parents before children.
---- A block that is reached again is told of again, but what it holds is not; a block that holds itself is an error.
+--- discover.walk(block, f) calls f(kind, path, value, owner) for all blocks and parameters below block, parents before
+--- children. A block that is reached again is reported again, but not its content. A block that holds itself is an
+--- error.
 function discover.walk(block, f) return walk(block, "", {}, f) end
 
--- The parameter at path:sub(from) below t, whose keys may have dots in them.
+-- Returns the parameter at path:sub(from) below t. Keys may contain dots.
 local function find(t, path, from)
   local stop = from - 1
   while stop do
@@ -118,11 +120,12 @@ local function find(t, path, from)
   end
 end
 
---- discover.at(block, path) -> the parameter that block holds under this path, which need not be its first one; or nil.
+--- discover.at(block, path) -> the parameter at this path, or nil. The path may be any of several to the same
+--- parameter.
 function discover.at(block, path) return find(block, path, 1) end
 
---- discover.parameters(block) -> a list of {path, tensor, owner}: each parameter once, under its first path; with
---- root = block.
+--- discover.parameters(block) -> a list of {path =, tensor =, owner =}: each parameter once, under its first path. The
+--- list also has the field root = block.
 function discover.parameters(block)
   local list, seen, paths = {root = block}, {}, {}
   discover.walk(block, function(kind, path, value, owner)
@@ -136,7 +139,8 @@ function discover.parameters(block)
   return list
 end
 
---- discover.blocks(block) -> a list of {path, block}: block itself under "", then all below it, each once.
+--- discover.blocks(block) -> a list of {path =, block =}: block itself with path "", then all blocks below it, each
+--- once.
 function discover.blocks(block)
   local list, seen = {{path = "", block = block}}, {[block] = true}
   discover.walk(block, function(kind, path, value)

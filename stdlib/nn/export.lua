@@ -1,11 +1,11 @@
--- block:export and block:freeze: the forward of a block as a graph for prediction.
+-- block:export and block:freeze: make a graph of a block's forward for prediction.
 local core = ...
 local args = core.require("support.args")
 local autograd = core.require("autograd")
-local called = core.require("nn.called")
-local calls = core.require("nn.call")
+local argument_types = core.require("nn.argument_types")
+local calls = core.require("nn.block_call")
 local discover = core.require("nn.discover")
-local logs = core.require("hybrid.log")
+local logs = core.require("hybrid.access_log")
 local graph = core.require("graph")
 local native = core.graph
 local export = {}
@@ -24,7 +24,7 @@ local function example(spec, seen)
   return t
 end
 
--- Arguments of the same types as those of the first call, or as those given: never the script's own tensors.
+-- Makes arguments of the types of the first call, or of `inputs`. They are new tensors, never the script's own.
 local function arguments_of(op, block, inputs)
   local types
   if inputs ~= nil then
@@ -32,9 +32,9 @@ local function arguments_of(op, block, inputs)
     if not args.plain(inputs) then core.arg_error(op, "inputs", "a list of arguments", inputs) end
     local n = table.maxn(inputs)
     types = {n = n}
-    for i = 1, n do types[i] = called.summary(inputs[i]) end
+    for i = 1, n do types[i] = argument_types.summary(inputs[i]) end
   else
-    types = called.types[block]
+    types = argument_types.first[block]
     if not types then core.fail(op, "call the block once first, so that its arguments are known (or pass inputs = {…})") end
   end
   local list, seen = {n = types.n}, {}
@@ -42,7 +42,7 @@ local function arguments_of(op, block, inputs)
   return list
 end
 
--- Names of the tensors among the arguments: those that the block has for them, else data, or data1, data2, ….
+-- Names the tensors among the arguments: by the block's own names for them, else data, or data1, data2, ….
 local function name_arguments(block, inputs, count, paths)
   local own = rawget(block, "_arguments") or {}
   for _, input in ipairs(inputs) do
@@ -61,7 +61,8 @@ local function describe_parameter(entry, position)
   }
 end
 
--- What each tensor of the program is: an argument, a parameter by its path, a constant, or a state that is written.
+-- Describes each input of the program: an argument, a parameter with its path, a constant, or a state that the program
+-- writes.
 local function describe_inputs(block, captured, argument_at)
   local inputs, paths, params, states = {}, {}, {}, 0
   for i, entry in ipairs(discover.parameters(block)) do
@@ -91,7 +92,8 @@ local function find_leaves(value, list)
   end
 end
 
--- One trace of forward in predict mode, with the gradients that Functions have. What forward assigns is put back. → the trace, pcall's answer
+-- Traces forward in predict mode, including the gradients of Functions, and undoes what forward assigned. Returns the
+-- trace and the packed results of pcall.
 local function run(block, arguments)
   local w = logs.new{root = block, n = arguments.n, arguments = arguments}
   local graphs = core.graphs
@@ -109,10 +111,11 @@ local function run(block, arguments)
   return outcome[3], outcome
 end
 
---- export.trace(op, block, inputs) -> model, boxes: the forward in predict mode, traced anew; boxes by input of the model.
+--- export.trace(op, block, inputs) -> model, boxes: a new trace of forward in predict mode, and its tensors by input of
+--- the model.
 function export.trace(op, block, inputs)
   local arguments = arguments_of(op, block, inputs)
-  if inputs ~= nil and not called.types[block] then
+  if inputs ~= nil and not argument_types.first[block] then
     autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
   end
   local trace, outcome = run(block, arguments)
@@ -140,7 +143,7 @@ function export.trace(op, block, inputs)
   local captured = trace:captured()
   local descriptions, paths = describe_inputs(block, captured, argument_at)
   name_arguments(block, descriptions, #leaves, paths)
-  -- A parameter or constant that is returned as it is stays an input.
+  -- A constant that is returned unchanged stays an input, as a state.
   local function keep(tree)
     if tree.kind == "input" and descriptions[tree.index].role == "constant" then
       local d = descriptions[tree.index]

@@ -1,4 +1,4 @@
--- Normalization layers. Their parameters are called gamma, beta, running_mean and running_var as in Gluon.
+-- Normalization layers. Their parameters have Gluon's names: gamma, beta, running_mean and running_var.
 local core = ...
 local args = core.require("support.args")
 local HybridBlock = core.require("nn.block").HybridBlock
@@ -17,7 +17,8 @@ local function check_axis(name, axis)
   return axis
 end
 
--- gamma and beta. Where scale or center is off they stay 1 and 0, but they exist, so that files keep one form.
+-- Sets gamma and beta. They exist even if scale or center is false, with the constant values 1 and 0, so that files
+-- always hold both.
 local function affine(block, o, size)
   local name = block._name
   args.boolean(name, "scale", o.scale)
@@ -54,8 +55,9 @@ end
 
 --- nn.BatchNorm({axis = 2, momentum = 0.9, epsilon = 1e-5, center = true, scale = true, use_global_stats = false,
 --- in_channels = 0, beta_initializer=, gamma_initializer=, running_mean_initializer=, running_variance_initializer=})
---- normalizes each channel: by the batch in training mode, when it also updates running_mean and running_var (momentum
---- is the share that is kept; the variance is the biased one), by those otherwise.
+--- normalizes each channel. In training mode it uses the statistics of the batch and updates running_mean and
+--- running_var, where momentum is the share of the old value and the variance is the biased one. In predict mode it
+--- uses the running statistics.
 local BatchNorm = HybridBlock:extend("BatchNorm")
 layers.BatchNorm = BatchNorm
 
@@ -86,7 +88,7 @@ local function normalize_batch(block, x)
   local fixed = block._global
   local running_mean, running_var = block.running_mean, block.running_var
   local y, mean, var = ops.batch_norm(x, running_mean, running_var, block.gamma, block.beta, fixed and block._fixed or block._options)
-  if not fixed and (core.tracing() or core.is_training() or core.symbols.any(mean)) then   -- in a graph each run decides; else the old ones come back
+  if not fixed and (core.tracing() or core.is_training() or core.symbols.any(mean)) then   -- in a graph each run decides whether it trains; if not, mean and var are the old ones
     core.bind(running_mean, mean)
     core.bind(running_var, var)
   end
@@ -131,7 +133,7 @@ function LayerNorm:forward(x)
 end
 
 --- nn.GroupNorm(num_groups = 1, {epsilon = 1e-5, center = true, scale = true, beta_initializer=, gamma_initializer=})
---- normalizes groups of channels of one sample. gamma and beta hold one value a group, as in Gluon 1.x.
+--- normalizes groups of channels of each sample. gamma and beta hold one value per group, as in Gluon 1.x.
 local GroupNorm = HybridBlock:extend("GroupNorm")
 layers.GroupNorm = GroupNorm
 

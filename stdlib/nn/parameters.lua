@@ -1,4 +1,4 @@
--- Sets of parameters by path, and their files.
+-- Sets of parameters by path, and reading and writing them as files.
 local core = ...
 local args = core.require("support.args")
 local discover = core.require("nn.discover")
@@ -6,7 +6,7 @@ local param = core.require("param")
 local hint = core.require("support.namespace").hint
 local sets = {}
 
--- What a set knows besides its fields: the ordered entries of discover.parameters. Fields of a set are paths only.
+-- By set: its ordered entries of discover.parameters. They are not fields of the set, since its fields are paths only.
 local entries_of = setmetatable({}, {__mode = "k"})
 
 local methods = {}
@@ -39,7 +39,7 @@ function sets.collect(block, pattern)
   return setmetatable(set, Set)
 end
 
---- sets.entries(v) -> the ordered list of {path, tensor} of a set, or nil when v is none.
+--- sets.entries(v) -> the ordered list of {path =, tensor =} of a set, or nil if v is no set.
 function sets.entries(v) return type(v) == "table" and entries_of[v] or nil end
 
 --- params:initialize([init[, {force=, device=, dtype=}]]) is block:initialize for these parameters.
@@ -79,7 +79,7 @@ function methods:iter()
   end
 end
 
---- params:len() -> how many there are.
+--- params:len() -> the number of parameters.
 function methods:len() return #entries_of[self] end
 
 local function save(entries, path)
@@ -95,7 +95,8 @@ end
 
 local load_options = {allow_missing = false, ignore_extra = false, cast_dtype = false, device = args.none}
 
--- The names of a file that are further paths to parameters: {name = parameter}, and the value by parameter.
+-- Returns the names in a file that are paths to parameters other than their first: {name = parameter}, and the values
+-- by parameter.
 local function find_aliases(entries, values)
   local first, aliases, by_tensor, names = {}, {}, {}, {}
   for _, entry in ipairs(entries) do first[entry.path] = true end
@@ -130,12 +131,12 @@ local function check_extra(path, entries, values, aliases)
   end
   table.sort(extra)
   if extra[1] then
-    core.fail("load_parameters", "%s holds '%s', which the block has not%s (pass ignore_extra = true to skip)", path, extra[1],
+    core.fail("load_parameters", "%s holds '%s', which the block does not have%s (pass ignore_extra = true to skip)", path, extra[1],
               hint(extra[1], known))
   end
 end
 
--- Reads and checks everything first, so that an error leaves the block as it was.
+-- Reads and checks everything before it changes a parameter, so an error leaves the block unchanged.
 local function load(entries, path, opts)
   opts = args.options("load_parameters", opts, load_options)
   local values = core.load_tensors(path, true)
@@ -158,7 +159,8 @@ end
 --- params:save(path) writes the parameters to a safetensors file, atomically.
 function methods:save(path) save(entries_of[self], args.string("save", "path", path)) end
 
---- params:load(path[, {allow_missing=, ignore_extra=, cast_dtype=, device=}]) reads them back.
+--- params:load(path[, {allow_missing=, ignore_extra=, cast_dtype=, device=}]) reads the parameters from a safetensors
+--- file.
 function methods:load(path, opts)
   load(entries_of[self], args.string("load", "path", path), opts)
   return self

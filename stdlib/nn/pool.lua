@@ -20,8 +20,8 @@ local function define(kind, n)
   end
   layers[name] = Pool
 
-  --- nn.MaxPool1D, MaxPool2D, MaxPool3D and AvgPool1D and so on (pool_size = 2, strides = pool_size, {padding = 0,
-  --- ceil_mode = false}); average pooling takes count_include_pad = true too.
+  --- nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
+  --- 0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
   function Pool:init(...)
     local o = args.read(name, names, spec, ...)
     args.choice(name, "layout", o.layout, {layouts[n]})
@@ -50,7 +50,8 @@ local function define_global(kind, n)
   for i = 1, n do dims[i] = i + 2 end
   layers[name] = Pool
 
-  --- nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number, keeping the dims as 1.
+  --- nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number and keep the reduced dims
+  --- with size 1.
   function Pool:init(...)
     local o = args.read(name, {"layout"}, {layout = layouts[n]}, ...)
     args.choice(name, "layout", o.layout, {layouts[n]})
@@ -71,7 +72,8 @@ for n = 1, 3 do
   end
 end
 
---- nn.ReflectionPad2D(padding = 0) pads height and width by reflection; padding is one number, or left, right, top, bottom.
+--- nn.ReflectionPad2D(padding = 0) pads height and width by reflection. padding is one number, or {left, right, top,
+--- bottom}.
 local ReflectionPad2D = HybridBlock:extend("ReflectionPad2D")
 layers.ReflectionPad2D = ReflectionPad2D
 
@@ -79,7 +81,7 @@ function ReflectionPad2D:init(padding, ...)
   if args.plain(padding) and padding[1] ~= nil then padding = {padding = padding} end  -- a list, not options
   local p = args.read("ReflectionPad2D", {"padding"}, {padding = 0}, padding, ...).padding
   if type(p) ~= "table" then p = {p, p, p, p} end
-  if #p ~= 4 then core.arg_error("ReflectionPad2D", "padding", "a number or four", p) end
+  if #p ~= 4 then core.arg_error("ReflectionPad2D", "padding", "a number or a list of 4", p) end
   local widths = {}
   for i = 1, 4 do widths[i] = args.count("ReflectionPad2D", "padding", p[i]) end
   self._options = {pad = widths, mode = "reflect"}

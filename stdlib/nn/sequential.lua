@@ -1,4 +1,4 @@
--- nn.Sequential and nn.HybridSequential: the children are the array part, called one after the other.
+-- nn.Sequential and nn.HybridSequential call the children in their array part in order.
 local core = ...
 local args = core.require("support.args")
 local base = core.require("nn.block")
@@ -27,8 +27,9 @@ end
 local function define(parent, name)
   local class = parent:extend(name)
 
-  --- nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in turn; functions may stand among
-  --- them. `net[i]` is a child, `#net` their number; the first child gets all arguments, each other one value.
+  --- nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in order. Children are blocks or
+  --- functions. The first child gets all arguments, each other child the result of the one before it. `net[i]` is a
+  --- child, `#net` their number.
   function class:init(...)
     local list = {...}
     if select("#", ...) == 1 and args.plain(list[1]) then list = list[1] end
@@ -50,8 +51,8 @@ local function define(parent, name)
     return self
   end
 
-  --- net:slice(a[, b]) -> a net of the same type with the children a to b, which both nets share; negative positions
-  --- count from the end.
+  --- net:slice(a[, b]) -> a net of the same type with the children a to b. Both nets share the children. Negative
+  --- positions count from the end.
   function class:slice(a, b)
     local n = #self
     local function position(argument, value)

@@ -1,4 +1,4 @@
--- Blocks as text: the indented tree of tostring and the table of summary.
+-- Text of blocks: the indented tree of tostring and the table of summary.
 local core = ...
 local discover = core.require("nn.discover")
 local param = core.require("param")
@@ -9,7 +9,7 @@ local function label(block) return block.describe and block:describe() or "" end
 
 local add_block
 
--- Children and functions by path, in order; functions stand where their position in the array part says.
+-- Adds a line per child, parameter and function, in order. Functions have a position in the array part.
 local function add_lines(lines, block, indent, seen)
   local functions = discover.functions(block)
   local positions = {}
@@ -33,7 +33,7 @@ local function add_lines(lines, block, indent, seen)
   functions_before(nil)
 end
 
--- A block with lines below its own is shown once; elsewhere `…` is in their place.
+-- Adds the lines of a block. A block that was already shown with children is shown with `…` instead of them.
 function add_block(lines, block, indent, head, seen)
   local at = #lines + 1
   lines[at] = head .. block._name .. "(" .. label(block)
@@ -73,7 +73,8 @@ local function shapes(outputs)
   return table.concat(list, " ")
 end
 
--- Runs the block once with a hook on every block below; returns rows {name, shape, parameters} in order of completion.
+-- Runs the block once with a hook on every block below it. Returns rows {name, shape, parameters} in the order in which
+-- the blocks returned, and the number of shared parameter elements.
 local function trace(block, counted, ...)
   local rows, handles, shared = {}, {}, 0
   for _, entry in ipairs(discover.blocks(block)) do
@@ -86,7 +87,7 @@ local function trace(block, counted, ...)
   end
   local autograd, list, n = core.require("autograd"), {...}, select("#", ...)
   local ok, message = pcall(autograd.pause, function()
-    autograd.predict_mode(function() core.require("hybrid").debug(block, unpack(list, 1, n)) end)  -- graphs have no hooks inside
+    autograd.predict_mode(function() core.require("hybrid").debug(block, unpack(list, 1, n)) end)  -- a graph runs no hooks of children
   end)
   for _, handle in ipairs(handles) do handle:detach() end
   if not ok then error(message, 0) end

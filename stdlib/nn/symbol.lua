@@ -1,4 +1,4 @@
--- nn.SymbolBlock: a block around a graph, from symbols or from files.
+-- nn.SymbolBlock: a block that runs a graph made of symbols or read from files.
 local core = ...
 local args = core.require("support.args")
 local HybridBlock = core.require("nn.block").HybridBlock
@@ -12,7 +12,7 @@ local SymbolBlock = HybridBlock:extend("SymbolBlock")
 
 local ipairs, rawset = ipairs, rawset
 
--- A parameter for an input of the model, with a value or to be initialized.
+-- Makes the parameter for an input of the model. Without a value it has to be initialized.
 local function make_parameter(input, value)
   local p = param.param{
     shape = input.shape, dtype = input.dtype, grad_req = input.grad_req, lr_mult = input.lr_mult, wd_mult = input.wd_mult,
@@ -39,7 +39,7 @@ local function make_boxes(block, model, values)
   return boxes
 end
 
--- Binds `params`, tensors by name, instead of what the graph has.
+-- Returns the values of the model's inputs, with those in `params` (tensors by name) replaced.
 local function override(model, values, params)
   local entries = sets.entries(params)
   if entries then
@@ -63,7 +63,7 @@ local function override(model, values, params)
   return out
 end
 
--- Parameters are fields of the block, and fetched from there at each call; boxes holds the rest.
+-- Makes the parameters fields of the block, from which each call fetches them; boxes holds the other tensors.
 local function set_up(block, model, values)
   local names, boxes, arguments = {}, make_boxes(block, model, values), {}
   for k, input in ipairs(native.inputs(model)) do
@@ -77,8 +77,9 @@ local function set_up(block, model, values)
   rawset(block, "_run", graph.caller("SymbolBlock", model, native.program(model), boxes, block, names))
 end
 
---- nn.SymbolBlock(outputs, inputs[, params]) makes a block of a graph: outputs and inputs are symbols (pg.symbol) or internals of a
---- Graph, params tensors by name in place of those that the graph has. Its parameters are ordinary ones under the names of the graph.
+--- nn.SymbolBlock(outputs, inputs[, params]) makes a block that runs a graph. outputs and inputs are symbols
+--- (pg.symbol) or internals of a Graph. params are tensors by name that replace those of the graph. The block's
+--- parameters have the names of the graph.
 function SymbolBlock:init(outputs, inputs, params)
   if outputs == nil then core.arg_error("SymbolBlock", "outputs", "symbols, internals or a Graph", nil) end
   local g = graph.make("SymbolBlock", outputs, inputs)
@@ -102,7 +103,7 @@ function SymbolBlock:graph()
   return graph.new(self._model, boxes)
 end
 
--- The model with its arguments in the order of the names.
+-- Checks that names are the arguments of the model, each once, and returns them as a list.
 local function check_names(model, names)
   if type(names) == "string" then names = {names} end
   if type(names) ~= "table" then core.arg_error("imports", "names", "a list of names", names) end
@@ -110,7 +111,7 @@ local function check_names(model, names)
   for _, input in ipairs(native.inputs(model)) do if input.role == "argument" then known[input.name] = true end end
   for i, name in ipairs(names) do
     if not known[name] then core.fail("imports", "the graph has no argument '%s'%s", tostring(name), hint(name, known)) end
-    if wanted[name] then core.fail("imports", "the name '%s' stands twice", name) end
+    if wanted[name] then core.fail("imports", "the name '%s' appears twice", name) end
     wanted[name] = i
   end
   for name in pairs(known) do
@@ -119,22 +120,24 @@ local function check_names(model, names)
   return names
 end
 
--- Arguments by name in another order than the graph's.
+-- Returns for each argument of the graph its position among names, or nil if the order is the same or an argument is
+-- nested.
 local function reordered(model, names)
   local arguments = native.trees(model)
   local inputs, position, any = native.inputs(model), {}, false
   for i, name in ipairs(names) do position[name] = i end
   local order = {}
   for i, tree in ipairs(arguments) do
-    if tree.kind ~= "input" then return nil end  -- nested arguments are named, not moved
+    if tree.kind ~= "input" then return nil end  -- nested arguments keep their order
     order[i] = position[inputs[tree.index].name]
     any = any or order[i] ~= i
   end
   return any and order or nil
 end
 
---- nn.SymbolBlock.imports(json[, names[, params]]) reads what block:export wrote. names are the arguments, in the order in which
---- the block takes them; params is the path of the tensors, without which the parameters have no values yet.
+--- nn.SymbolBlock.imports(json[, names[, params]]) -> a block that runs a graph written by block:export. names lists
+--- the arguments in the order in which the block takes them. params is the path of the tensors; without it the
+--- parameters have to be initialized.
 function SymbolBlock.imports(json, names, params)
   args.string("imports", "json", json)
   if params ~= nil then args.string("imports", "params", params) end

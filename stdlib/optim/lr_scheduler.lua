@@ -1,11 +1,11 @@
--- pg.optim.lr_scheduler: learning rates as functions of the number of updates, with MXNet's rules.
+-- pg.optim.lr_scheduler: learning rates as functions of the number of updates, with MXNet's formulas.
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
 local schedulers = {}
 
---- lr_scheduler.Scheduler is the base class; define rate(n), the learning rate at update n after the warm-up. All take
---- base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0 and warmup_mode = "linear" or "constant".
+--- lr_scheduler.Scheduler is the base class. Define rate(n), the learning rate at update n after the warm-up. All
+--- schedulers take base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0 and warmup_mode = "linear" or "constant".
 local Scheduler = class.new("Scheduler")
 schedulers.Scheduler = Scheduler
 
@@ -25,7 +25,7 @@ local function check_common(self)
   end
 end
 
--- scheduler(n) -> the learning rate at update n, which counts from 1 in a Trainer.
+-- scheduler(n) -> the learning rate at update n. A Trainer counts updates from 1.
 function Scheduler:__call(n)
   if n < self.warmup_steps then
     if self.warmup_mode == "constant" then return self.warmup_begin_lr end
@@ -34,7 +34,7 @@ function Scheduler:__call(n)
   return self:rate(n)
 end
 
---- scheduler:set_base_lr(v) changes the rate it starts from.
+--- scheduler:set_base_lr(v) sets the learning rate before any decay.
 function Scheduler:set_base_lr(v) self.base_lr = args.number(self.name, "base_lr", v, 0) end
 
 local function define(name, names, spec)
@@ -49,8 +49,8 @@ local function define(name, names, spec)
   return kind
 end
 
---- lr_scheduler.Factor(step, {factor = 1, stop_factor_lr = 1e-8, base_lr=, …}): times factor after each `step` updates,
---- never below stop_factor_lr.
+--- lr_scheduler.Factor(step, {factor = 1, stop_factor_lr = 1e-8, base_lr=, …}): multiplies the rate by factor after
+--- each `step` updates, down to stop_factor_lr.
 local Factor = define("Factor", {"step", "factor", "stop_factor_lr"}, {step = args.required, factor = 1, stop_factor_lr = 1e-8})
 
 function Factor:check()
@@ -64,7 +64,8 @@ function Factor:rate(n)
   return math.max(self.base_lr * self.factor ^ times, math.min(self.stop_factor_lr, self.base_lr))
 end
 
---- lr_scheduler.MultiFactor({s1, s2, …}, {factor = 1, base_lr=, …}): times factor after each of these update counts.
+--- lr_scheduler.MultiFactor({s1, s2, …}, {factor = 1, base_lr=, …}): multiplies the rate by factor after each of these
+--- updates.
 local MultiFactor = define("MultiFactor", {"step", "factor"}, {step = args.required, factor = 1})
 
 function MultiFactor:check()
@@ -82,7 +83,7 @@ function MultiFactor:rate(n)
   return lr
 end
 
--- The share of the way after the warm-up, 0 to 1.
+-- Returns the share of the updates after the warm-up that are done, from 0 to 1.
 local function progress(self, n)
   local steps = self.max_update - self.warmup_steps
   return math.min(1, (n - self.warmup_steps) / steps)
@@ -96,7 +97,7 @@ local function check_fall(self)
   end
 end
 
---- lr_scheduler.Poly(max_update, {base_lr=, pwr = 2, final_lr = 0, …}): falls to final_lr along a power.
+--- lr_scheduler.Poly(max_update, {base_lr=, pwr = 2, final_lr = 0, …}): decays to final_lr as (1 - progress) ^ pwr.
 local Poly = define("Poly", {"max_update", "base_lr", "pwr", "final_lr"}, {max_update = args.required, pwr = 2, final_lr = 0})
 
 function Poly:check()
@@ -106,7 +107,7 @@ end
 
 function Poly:rate(n) return self.final_lr + (self.base_lr - self.final_lr) * (1 - progress(self, n)) ^ self.pwr end
 
---- lr_scheduler.Cosine(max_update, {base_lr=, final_lr = 0, …}): falls to final_lr along half a cosine.
+--- lr_scheduler.Cosine(max_update, {base_lr=, final_lr = 0, …}): decays to final_lr along half a cosine.
 local Cosine = define("Cosine", {"max_update", "base_lr", "final_lr"}, {max_update = args.required, final_lr = 0})
 Cosine.check = check_fall
 

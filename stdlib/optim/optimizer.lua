@@ -1,24 +1,24 @@
--- Optimizers: what the fused update ops need, and the state each weight has.
+-- Optimizers: the options of their fused update ops, and the state per weight.
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
 local ops = core.ops
 local optimizers = {}
 
---- pg.optim.Optimizer is the base class. A subclass names its state tensors in `states` and defines
---- update(group): group holds the lists weights, grads and one list of tensors for each state, their number n, and lr, wd
---- and t (updates so far, this one included), each a number or a list with one a weight, rescale_grad and clip_gradient.
---- In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim tensors in the place of numbers, filled
---- before each run: write `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`, not math.sqrt or a Lua `if`. Lua
---- itself says that a tensor and a number differ, so `group.t == 1` is false in a trace without a word: write
---- `pg.where(pg.eq(group.t, 1), g, m)`. They have the dtype of the weights, float32 where some are float32 and some
---- float64; other mixtures get lists.
---- self:with(group) gives the options of a fused update op such as pg.sgd_update_, in a trace too.
---- All take learning_rate, wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
+--- pg.optim.Optimizer is the base class. A subclass lists the names of its state tensors in `states` and defines
+--- update(group). group holds the lists weights, grads and one list of tensors per state, their length n, lr, wd and t
+--- (the number of updates, including this one), each a number or a list with one per weight, and the numbers
+--- rescale_grad and clip_gradient. In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim
+--- tensors that are filled before each run. Use ops on them: `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`,
+--- not math.sqrt or a Lua `if`. Lua compares a tensor and a number as different without calling the library, so
+--- `group.t == 1` is always false in a trace: write `pg.where(pg.eq(group.t, 1), g, m)`. The tensors have the dtype of
+--- the weights, or float32 if some weights are float32 and some float64. Other mixtures get lists. self:with(group)
+--- returns the options of a fused update op such as pg.sgd_update_, in a trace too. All optimizers take learning_rate,
+--- wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
 local Optimizer = class.new("Optimizer")
 optimizers.Optimizer = Optimizer
 Optimizer.states = {}
--- Read before each run.
+-- Trainer reads these before each run, so they are not guarded.
 Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, rate = true, _options = true}
 
 local common = {wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none}
@@ -35,7 +35,7 @@ local function check_common(self)
   end
 end
 
---- Optimizer:init(options) reads the options that all optimizers share and those of self.options.
+--- Optimizer:init(options) reads the options that all optimizers share and those that the class lists in `options`.
 function Optimizer:init(options)
   local spec = {}
   for key, value in pairs(common) do spec[key] = value end
@@ -97,21 +97,21 @@ local function check_adam(self)
   args.number(self.name, "epsilon", self.epsilon, 0)
 end
 
---- pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}, with epsilon outside the
---- bias correction as in MXNet; wd is added to the gradient.
+--- pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}. As in MXNet, epsilon is
+--- outside of the bias correction, and wd * w is added to the gradient.
 local Adam = define("Adam", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
 Adam.check, Adam.states = check_adam, {"mean", "var"}
 
 function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
 
---- pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam whose decay is
---- w = w - lr * wd * w beside the step, as in PyTorch.
+--- pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with decoupled
+--- weight decay w = w - lr * wd * w, as in PyTorch.
 local AdamW = define("AdamW", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
 AdamW.check, AdamW.states = check_adam, {"mean", "var"}
 
 function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
 
---- optimizer:with(group) -> the options of a fused update op. A trace hands it the rates as a tensor.
+--- optimizer:with(group) -> the options of a fused update op. In a trace they hold the rates as one tensor.
 function Optimizer:with(group)
   local options = self._options
   if not options then
@@ -142,7 +142,7 @@ function optimizers.create(value, options)
   end
   if class.is(value, Optimizer) then
     if options ~= nil and next(options) ~= nil then
-      core.arg_error("Trainer", "options", "nothing, since the optimizer has its own", options)
+      core.arg_error("Trainer", "options", "nil, since the optimizer has its own options", options)
     end
     return value
   end

@@ -6,12 +6,13 @@ local discover = core.require("nn.discover")
 local sets = core.require("nn.parameters")
 local optimizers = core.require("optim.optimizer")
 local is_param = core.require("param").is
-local live = core.require("hybrid.live")
+local run_hooks = core.require("hybrid.run_hooks")
 local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
 local Trainer = class.new("Trainer")
 
--- What a trainer brings up to date itself around each run of a traced step, or only notes; see hybrid/library.lua.
+-- Fields that the trainer itself updates around each run of a traced step, or that do not change the graph; see
+-- hybrid/library.lua.
 Trainer._untraced = {
   _updates = true, count = true, _group = true, _lrs = true, _wds = true, _counts = true, states = "shallow",
   path = true, shape = true, init = true, name = true, pending = true, lr_mult = true, wd_mult = true,
@@ -27,7 +28,7 @@ local function add(list, seen, path, p)
   list[#list + 1] = {path = path, tensor = p, fields = is_param(p) and core.extra(p)}
 end
 
--- A set of collect_params, a block, a list of tensors, or a table of tensors by name.
+-- Reads the parameters: a set of collect_params, a block, a list of tensors, or a table of tensors by name.
 local function read_params(params)
   local list, seen = {}, {}
   if discover.is_block(params) then params = params:collect_params() end
@@ -45,8 +46,8 @@ local function read_params(params)
   return list
 end
 
---- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors;
---- optimizer is a name such as "sgd" with its options {learning_rate=, momentum=, wd=, …}, or an optimizer.
+--- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
+--- optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object.
 function Trainer:init(params, optimizer, options)
   if options ~= nil and type(options) ~= "table" then core.arg_error("Trainer", "options", "a table of options", options) end
   self._entries = read_params(params)
@@ -75,7 +76,7 @@ local function make_states(entry, names)
   end
 end
 
--- Whether a parameter whose gradient is not fresh is left alone; else an error.
+-- Whether to skip a parameter that has no new gradient. Raises if that is an error.
 local function is_idle(entry, ignore_stale)
   local p = entry.tensor
   if entry.fields and entry.fields.grad_req == "null" then return true end
@@ -85,17 +86,17 @@ local function is_idle(entry, ignore_stale)
   local request = grad_state(p)
   if request == nil or request == "null" or ignore_stale then return true end
   core.fail("Trainer", "the gradient of '%s' is stale: no backward reached it since the last step "
-            .. "(pass ignore_stale_grad = true to leave such parameters alone)", entry.path)
+            .. "(pass ignore_stale_grad = true to skip such parameters)", entry.path)
 end
 
--- Whether the parameter takes part in this step.
+-- Whether this step updates the parameter.
 local function is_due(entry, ignore_stale)
   local request, fresh = grad_state(entry.tensor)
   if fresh and request ~= "null" then return true end
   return not is_idle(entry, ignore_stale)
 end
 
--- What the optimizer updates in this step: lists by position, made once and refilled.
+-- Fills the group with what the optimizer updates in this step. The lists are reused from step to step.
 local function refill(self, ignore_stale)
   local states, group = self.optimizer.states, self._group
   local before, n = #group.weights, 0
@@ -117,14 +118,15 @@ local function refill(self, ignore_stale)
   return group
 end
 
--- A number where all parameters have the same value, else a list with one for each.
+-- Returns one number if all values are equal, else the list.
 local function condense(list, n)
   for i = n + 1, #list do list[i] = nil end
   for i = 2, n do if list[i] ~= list[1] then return list end end
   return list[1]
 end
 
--- ahead: how many steps that update the parameters come before this one in the same trace; a list where that differs.
+-- ahead: the number of earlier steps in the same trace that update the parameters, or a list with one number per
+-- parameter.
 local function set_rates(self, group, lr, ahead)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
   local differ = type(ahead) == "table"
@@ -146,9 +148,10 @@ end
 local function at(value, i) return type(value) == "table" and value[i] or value end
 local function is_list(value) return type(value) == "table" end
 
--- f() -> the learning rate of update `ahead` from here in runs of this trace, after a set_learning_rate in it.
+-- Returns a function that returns the learning rate of the update that is `ahead` updates later in a run of this trace.
+-- A set_learning_rate earlier in the trace counts.
 local function rate_reader(self, ahead)
-  local optimizer, given = self.optimizer, live.notes(self).rate
+  local optimizer, given = self.optimizer, run_hooks.notes(self).rate
   local function read()
     local n = self._updates + ahead
     if not given then return optimizer:rate(n) end
@@ -161,21 +164,21 @@ local function rate_reader(self, ahead)
   local plain = optimizer.rate == optimizers.Optimizer.rate
   return function()
     if plain and optimizer.lr_scheduler == nil then return given or optimizer.learning_rate end
-    return live.ask(self, read)
+    return run_hooks.ask(self, read)
   end
 end
 
--- The rates of a traced step: four rows, filled before each run, with a column a weight where `lists` says that any of them
--- differs by weight.
+-- Makes the rates of a traced step: a tensor of four rows that is filled before each run. It has one column, or one
+-- column per weight if a rate differs between weights (`lists`).
 local function make_rates(self, group, ahead, lists)
   local optimizer, read = self.optimizer, rate_reader(self, ahead + 1)
   local columns = (lists.lr or lists.wd or lists.t) and group.n or 1
   local rates, numbers = core.number_table(4, columns), {}
-  live.before_run(function()
+  run_hooks.before_run(function()
     set_rates(self, group, read(), group.ahead)
     local lr, wd, t = group.lr, group.wd, group.t
     if (is_list(lr) and not lists.lr) or (is_list(wd) and not lists.wd) or (is_list(t) and not lists.t) then
-      return "the rates of the parameters differ now"
+      return "the learning rate, decay or update count now differs between parameters"
     end
     local rescale = optimizer.rescale_grad / group.batch_size
     if columns == 1 then return core.set_numbers(rates, lr, wd, t, rescale) end
@@ -190,7 +193,7 @@ end
 
 local rows = {lr = 1, wd = 2, t = 3, rescale_grad = 4}
 
--- The dtype of a number that goes with each of the weights and leaves it its own; nil where none is exact.
+-- Returns the dtype for a 0-dim rate that promotes no weight to another dtype, or nil if there is none.
 local function common_dtype(weights)
   local first = weights[1] and weights[1].dtype or "float32"
   local equal, wide = true, true
@@ -201,7 +204,8 @@ local function common_dtype(weights)
   return equal and first or wide and "float32" or nil
 end
 
--- What a script's optimizer reads of a traced group: a 0-dim tensor that goes with all weights, or a list.
+-- Makes the rates readable as fields of a traced group, for optimizers of scripts: a 0-dim tensor, or a list with one
+-- per weight.
 local function read_rates(group, lists)
   local dtype = common_dtype(group.weights)
   return setmetatable(group, {__index = function(_, key)
@@ -220,17 +224,17 @@ local function read_rates(group, lists)
   end})
 end
 
--- In a traced function the rates are a tensor that is filled before each run, and the counters go on after it.
+-- An update in a traced function: the rates are filled before each run, and the counters advance after it.
 local function update_traced(self, group, batch_size)
-  local optimizer, notes = self.optimizer, live.notes(self)
+  local optimizer, notes = self.optimizer, run_hooks.notes(self)
   local ahead = notes.steps or 0
   notes.steps = ahead + 1
   local kept = {n = group.n, entries = {unpack(group.entries, 1, group.n)}, batch_size = batch_size}
-  live.after_run(function() count_up(self, kept) end)
+  run_hooks.after_run(function() count_up(self, kept) end)
   if group.n == 0 then return end
   local before = {}
   for i, entry in ipairs(kept.entries) do
-    local own = live.notes(entry)
+    local own = run_hooks.notes(entry)
     before[i], own.steps = own.steps or 0, (own.steps or 0) + 1
   end
   kept.ahead = condense(before, group.n)
@@ -260,7 +264,7 @@ function Trainer:update(batch_size, opts)
   end
   local optimizer, group = self.optimizer, refill(self, ignore)
   group.clip_gradient = optimizer.clip_gradient
-  local traced = live.tracing()
+  local traced = run_hooks.tracing()
   if traced then
     update_traced(self, group, batch_size)
   elseif group.n > 0 then
@@ -272,35 +276,36 @@ function Trainer:update(batch_size, opts)
   if not traced then count_up(self, group) end
 end
 
---- trainer:allreduce_grads() sums gradients over devices; with one device there is nothing to sum.
+--- trainer:allreduce_grads() sums gradients over devices. With one device it does nothing.
 function Trainer:allreduce_grads() end
 
---- trainer:step(batch_size[, {ignore_stale_grad = false}]) makes one update: allreduce_grads, then update. A parameter
---- whose gradient backward has not written since the last step is an error unless ignore_stale_grad.
+--- trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
+--- not written the gradient of a parameter since the last step, unless ignore_stale_grad is true.
 function Trainer:step(batch_size, opts)
   self:allreduce_grads()
   return self:update(batch_size, opts)
 end
 
---- trainer:learning_rate() -> the current learning rate; in a traced function a 0-dim tensor that is filled before each run.
+--- trainer:learning_rate() -> the current learning rate. In a traced function it is a 0-dim tensor that is filled
+--- before each run.
 function Trainer:learning_rate()
-  if not live.tracing() then return self.optimizer:rate(self._updates) end
-  return live.number(rate_reader(self, live.notes(self).steps or 0))
+  if not run_hooks.tracing() then return self.optimizer:rate(self._updates) end
+  return run_hooks.number(rate_reader(self, run_hooks.notes(self).steps or 0))
 end
 
---- trainer:set_learning_rate(v); an error where a scheduler decides.
+--- trainer:set_learning_rate(v) sets the learning rate. Raises if the optimizer has a scheduler.
 function Trainer:set_learning_rate(v)
   args.number("set_learning_rate", "v", v, 0)
   local optimizer = self.optimizer
   if optimizer.lr_scheduler ~= nil then
-    core.fail("set_learning_rate", "the optimizer has an lr_scheduler, which decides the learning rate")
+    core.fail("set_learning_rate", "the optimizer has an lr_scheduler, which sets the learning rate")
   end
-  if not live.tracing() then
+  if not run_hooks.tracing() then
     optimizer.learning_rate = v
     return
   end
-  live.notes(self).rate = v
-  live.after_run(function() optimizer.learning_rate = v end)
+  run_hooks.notes(self).rate = v
+  run_hooks.after_run(function() optimizer.learning_rate = v end)
 end
 
 local function header(self) return "@optimizer." .. self.optimizer.name end
@@ -343,8 +348,8 @@ local function check_state(path, entry, name, state)
   return keep(state)
 end
 
---- trainer:load_states(path) reads what save_states wrote for the same optimizer and parameters; everything is checked
---- before anything changes.
+--- trainer:load_states(path) reads the state that save_states wrote for the same optimizer and parameters. An error
+--- changes nothing.
 function Trainer:load_states(path)
   args.string("load_states", "path", path)
   local tensors = core.load_tensors(path, true)
@@ -360,7 +365,7 @@ function Trainer:load_states(path)
     end
   end
   for key in pairs(tensors) do
-    if not used[key] then core.fail("load_states", "%s holds '%s', which this trainer has not", path, tostring(key)) end
+    if not used[key] then core.fail("load_states", "%s holds '%s', which this trainer does not have", path, tostring(key)) end
   end
   for i, entry in ipairs(self._entries) do entry.count, entry.states = counts[i], states[i] end
   self._updates = counts[#counts]

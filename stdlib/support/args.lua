@@ -1,8 +1,8 @@
--- Reads the arguments of constructors: main values by position, then one table with options; checks what they hold.
+-- Reads and checks the arguments of constructors: values by position, then an optional table of options.
 local core = ...
 local args = {}
 
--- Marks in a specification: an option without a default, and one that must be given.
+-- Markers in a specification: an option without a default, and a required option.
 args.none = {}
 args.required = {}
 
@@ -29,8 +29,9 @@ local function defaults(spec)
   return values
 end
 
---- args.read(op, names, spec, …) -> a table with every option of spec. `names` is the order by position, spec maps
---- each option to its default (or args.none, args.required); a last table with string keys holds options by name.
+--- args.read(op, names, spec, …) -> a table with every option of spec. `names` lists the options in the order of their
+--- positions. spec maps each option to its default, args.none or args.required. A last table with string keys holds
+--- options by name.
 function args.read(op, names, spec, ...)
   local n = select("#", ...)
   local values = defaults(spec)
@@ -119,7 +120,7 @@ function args.tuple(op, name, value, n, least)
   return list
 end
 
---- args.choice(op, name, value, choices) -> value, which must be one of the strings of the list.
+--- args.choice(op, name, value, choices) -> value, one of the strings in the list choices.
 function args.choice(op, name, value, choices)
   for _, choice in ipairs(choices) do if value == choice then return value end end
   core.arg_error(op, name, '"' .. table.concat(choices, '", "') .. '"', value)

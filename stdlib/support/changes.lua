@@ -1,10 +1,11 @@
--- What a script can change of a function that no guard of a trace sees: its environment, the variables that it shares, the
--- metatables of all values of a type. The functions of the host that do so are replaced by ones that count: graphs.epoch is the
--- number of such changes to what traces have used. A script that kept one of them before it loaded the library is not noticed.
+-- Counts changes that no guard of a trace checks: of a function's environment or shared upvalues, and of the metatable
+-- of a type. The host's functions that make such changes are wrapped. graphs.epoch is the number of changes to
+-- functions that traces have used; entries of another epoch are not used. Calls through references that a script took
+-- before it loaded the library are not counted.
 local core = ...
 local graphs = core.graphs
 
-graphs.epoch, graphs.used = 0, setmetatable({}, {__mode = "k"})   -- used: the functions that traces ran
+graphs.epoch, graphs.used = 0, setmetatable({}, {__mode = "k"})   -- used: the set of functions that traces ran
 
 local function count(f) if type(f) ~= "function" or graphs.used[f] then graphs.epoch = graphs.epoch + 1 end end
 
@@ -33,7 +34,7 @@ replace(debug, "setfenv", function(setfenv)
     return setfenv(x, environment)
   end
 end)
--- LuaJIT compiles the values of variables that are assigned nowhere into its code, guards included.
+-- LuaJIT compiles the values of upvalues that no function assigns as constants, in generated guards too.
 for _, name in ipairs{"upvaluejoin", "setupvalue"} do
   replace(debug, name, function(change)
     return function(f, ...)

@@ -1,4 +1,4 @@
--- Small classes for samplers, optimizers, metrics and the like; blocks have their own in nn/block.lua.
+-- Classes of samplers, optimizers, metrics and so on. The classes of blocks are in nn/block.lua.
 local core = ...
 local class = {}
 
@@ -16,7 +16,7 @@ local function extend(parent, name)
   return setmetatable(child, {__index = parent, __call = construct, __tostring = function() return name end, _class_meta = true})
 end
 
---- class.new(name) -> a class: `C(…)` makes an object and calls C.init on it, `C:extend(name)` makes a subclass.
+--- class.new(name) -> a class C. `C(…)` makes an object and calls C.init on it; `C:extend(name)` makes a subclass.
 function class.new(name)
   local base = {name = name, extend = extend, __tostring = function(self) return self.name end, _library = true}
   base.__index = base

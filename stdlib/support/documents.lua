@@ -1,4 +1,5 @@
--- The library's own documentation: the `---` comments of its sources by name and by place, and the rows of ops as text.
+-- The library's documentation: the `---` comments of its sources, indexed by name and by position, and the rows of ops
+-- as text.
 local core = ...
 local documents = {}
 
@@ -35,8 +36,9 @@ end
 
 local built
 
---- documents.index() -> {list =, names =, short =, places =}: the entries {name, text, file, line} in the order of the
---- sources, by name ("optim.SGD", "block:to"), by the name's last part, and by "file:line" of what follows the comment.
+--- documents.index() -> {list =, names =, short =, places =}: the entries {name =, text =, file =, line =} in the order
+--- of the sources, by name ("optim.SGD", "block:to"), by the last part of the name, and by "file:line" of the line
+--- after the comment.
 function documents.index()
   if built then return built end
   built = {list = {}, names = {}, short = {}, places = {}}
@@ -46,7 +48,7 @@ function documents.index()
   return built
 end
 
---- documents.mentioning(name) -> the first entry that tells of several classes, this one among them, or nil.
+--- documents.mentioning(name) -> the first entry whose first line mentions this class, or nil.
 function documents.mentioning(name)
   if not name:find("^%u%w+$") then return nil end
   for _, entry in ipairs(documents.index().list) do
@@ -55,14 +57,15 @@ function documents.mentioning(name)
   end
 end
 
---- documents.of_function(f) -> the entry whose comment stands above the definition of a Lua function, or nil.
+--- documents.of_function(f) -> the entry whose comment is above the definition of a Lua function, or nil.
 function documents.of_function(f)
   local info = type(debug) == "table" and debug.getinfo(f, "S")
   local file = info and info.source:match("^@stdlib/(.*)$")
   return file and documents.index().places[file .. ":" .. info.linedefined] or nil
 end
 
---- documents.wrap(text, indent, width) -> the text filled into lines of at most `width`, all but the first indented.
+--- documents.wrap(text, indent, width) -> the text broken into lines of at most `width` characters. All lines except
+--- the first are indented.
 function documents.wrap(text, indent, width)
   local lines, line = {}, nil
   for word in text:gmatch("%S+") do
@@ -79,12 +82,12 @@ end
 
 local kinds = {
   {"any dtype", "bool uint8 int8 int32 int64 float16 bfloat16 float32 float64"},
-  {"any dtype but bool", "uint8 int8 int32 int64 float16 bfloat16 float32 float64"},
+  {"any dtype except bool", "uint8 int8 int32 int64 float16 bfloat16 float32 float64"},
   {"floating point", "float16 bfloat16 float32 float64"},
   {"integers", "uint8 int8 int32 int64"}, {"integers or bool", "bool uint8 int8 int32 int64"},
 }
 
---- documents.dtypes(input) -> which dtypes an input of an op takes, in words.
+--- documents.dtypes(input) -> the dtypes that an input of an op accepts, in words.
 function documents.dtypes(input)
   local names = {}
   for name in kinds[1][2]:gmatch("%S+") do if input.dtypes[name] then names[#names + 1] = name end end
@@ -93,13 +96,13 @@ function documents.dtypes(input)
   return (all:gsub(" ", ", "))
 end
 
---- documents.attribute(attr) -> its kind and default in words.
+--- documents.attribute(attr) -> the kind and default of an attribute in words.
 function documents.attribute(attr)
   local kind = attr.kind
   if #attr.choices > 0 then kind = '"' .. table.concat(attr.choices, '" or "') .. '"' end
   if kind == "random" then return "a Generator" end
   if attr.required then return kind .. ", required" end
-  if attr.optional or attr.default == "" or attr.default == "nil" then return kind .. ", may be absent" end
+  if attr.optional or attr.default == "" or attr.default == "nil" then return kind .. ", optional" end
   return kind .. ", default " .. attr.default
 end
 
@@ -116,7 +119,7 @@ function documents.op_parts(row)
   return parts
 end
 
---- documents.has_method(row) -> whether the op is a method of tensors too.
+--- documents.has_method(row) -> whether the op is also a method of tensors.
 function documents.has_method(row) return not row.hidden and core.tensor_methods[row.name] == core.ops[row.name] end
 
 return documents

@@ -1,8 +1,8 @@
--- Tables of the library's names: unknown names raise and point to the nearest one.
+-- The public tables of the library: an unknown field raises and suggests the nearest name.
 local core = ...
 local namespace = {}
 
---- namespace.hint(name, candidates, …) -> " (did you mean 'x'?)" or "" for the nearest key of the tables given.
+--- namespace.hint(name, candidates, …) -> " (did you mean 'x'?)" with the nearest key of the given tables, or "".
 function namespace.hint(name, ...)
   if type(name) == "string" then
     for i = 1, select("#", ...) do
@@ -13,10 +13,10 @@ function namespace.hint(name, ...)
   return ""
 end
 
---- namespace.seal(label, t[, lazy]) -> t, whose unknown fields are loaded by lazy[name]() or raise.
+--- namespace.seal(label, t[, lazy]) -> t. An absent field is loaded by lazy[name](); other absent fields raise.
 function namespace.seal(label, t, lazy)
   return setmetatable(t, {
-    __fields = {lazy or {}},  -- what Tab offers beside the fields of t
+    __fields = {lazy or {}},  -- for completion at the prompt: names besides the fields of t
     __index = function(self, key)
       local load = lazy and lazy[key]
       if load then

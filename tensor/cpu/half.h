@@ -1,6 +1,6 @@
 // Conversions between float and float16 or bfloat16, many elements a call.
 #pragma once
-#include "tensor/cpu/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/dtype.h"
 
 namespace pg::cpu {

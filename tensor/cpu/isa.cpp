@@ -14,7 +14,11 @@
 namespace pg::cpu {
 namespace {
 
+#if HWY_ARCH_X86
 constexpr const char* kNames[] = {"sse2", "sse4", "avx2", "avx512"};
+#else  // the baseline only, whatever PERIGEE_MAX_ISA allows
+constexpr const char* kNames[] = {HWY_ARCH_ARM ? "neon" : "scalar", "sse4", "avx2", "avx512"};
+#endif
 
 #if HWY_ARCH_X86
 // f16c and lzcnt, which clang 14's builtin does not know by name.

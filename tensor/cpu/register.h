@@ -9,7 +9,7 @@ void check_cpu_settings();
 
 void add_all_cpu_kernels(Registry& registry);
 
-// One a file tensor/cpu/kernels_*.cpp.
+// One a file tensor/cpu/*/kernels_*.cpp.
 void add_pointwise_kernels(Registry& registry);
 void add_reduce_kernels(Registry& registry);
 void add_shape_kernels(Registry& registry);

@@ -1,7 +1,7 @@
 // Pooling. Max pooling keeps the place of each maximum, from which its gradients of any order follow.
 #include <algorithm>
 
-#include "tensor/cpu/pool.h"
+#include "tensor/cpu/conv/pool.h"
 #include "tensor/ops/conv_rules.h"
 #include "tensor/ops/linalg_rules.h"
 #include "tensor/rule.h"

@@ -13,8 +13,7 @@ local pg = require "perigee"
 local twin = require "tests.twin"
 local end_after = require "tests.fuzz.end_after"
 local kinds = {script = require "tests.fuzz.make_script", step = require "tests.fuzz.make_step"}
-local core = pg.testing.core
-local cache = core.require("hybrid.cache")
+local testing = pg.testing
 
 local kTries = 150    -- runs to make one finding smaller
 local kPatience = 60  -- seconds of processor time that one run may take before the process is ended as a hang
@@ -86,12 +85,12 @@ end
 
 -- play with everything of the library and the globals as they are now, afterwards.
 local function contained(kind, script, traced, told)
-  local restore, warn, patience = twin.keep(), core.warn, cache.patience
+  local restore, warned = twin.keep(), testing.on_warning(function() end)
+  local patience = testing.patience(script.patient and 1000)
   end_after(kPatience)
-  core.warn = function() end
-  if script.patient then cache.patience = 1000 end
   local ok, texts, raised = xpcall(function() return play(kind, script, traced, told) end, debug.traceback)
-  core.warn, cache.patience = warn, patience
+  testing.on_warning(warned)
+  testing.patience(patience)
   restore()
   if not ok then error(texts, 0) end
   return texts, raised

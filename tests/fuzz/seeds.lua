@@ -150,7 +150,8 @@ dictionary("safetensors", with{'"dtype":', '"shape":[', '"data_offsets":[', '"__
 dictionary("npy", with{"\147NUMPY", "'descr':", "'fortran_order':", "'shape':", "True", "False", "'<f4'", "'>i2'",
   "'|b1'", "(1,)", "()"})
 dictionary("idx", {"\0\0\8", "\255\255\255\255", "\31\139\8"})
-local words = with{'"op":"', '"kind":"', '"loop":{', '"bodies":[', '"attrs":{', '"types":[', '"inputs":[',
+local words = with{'"op":"', '"op":"loop"', '"op":"cond"', '"kind":"', '"then_body":', '"condition":', '"body":',
+  '"bodies":[', '"attrs":{', '"types":[', '"inputs":[',
   '"outputs":[', '"guards":[',
   '"limit":', '"checkpoint":', '"streams":[', '"writes":[', '"counted":true', '"conditional":true', '"reverse":true',
     '"number":'}

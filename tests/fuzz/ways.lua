@@ -113,12 +113,13 @@ end
 -- x:op_(…) where there is such a method, on a copy: it may change.
 function ways.in_place(f, call)
   local x = call.args[1]
-  local method = is_live(x) and pg.testing.core.tensor_methods[call.row.name .. "_"]
-  if not method then return ways.eager(f, call) end
+  local ok, method = pcall(function() return x[call.row.name .. "_"] end)
+  if not (is_live(x) and ok) then return ways.eager(f, call) end
   local args = {unpack(call.args, 1, call.n)}
   args[1] = x:numel() <= kMost and x:clone() or x
   local before = x:numel() <= kMost and driver.snapshot{args[1]}
-  local ok, e = pcall(apply, method, call, args)
+  local e
+  ok, e = pcall(apply, method, call, args)
   if not ok and before and driver.changed({args[1]}, before) then error("changed by an error: " .. tostring(e), 0) end
   if not ok then error(e, 0) end
 end

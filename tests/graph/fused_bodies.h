@@ -1,4 +1,4 @@
-// What the tests of fused kernels share: bodies run as one kernel against the same ops one by one, bit for bit.
+// Shared by the tests of fused kernels: runs a body as one kernel and op by op, and compares every bit.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace pg::test {
 
 inline View view_of(const Value& v) { return {&v.type(), &v.array().strides, v.array().data()}; }
 
-// Elements that do not trouble the domain of most ops, with zeros, NaN and infinities strewn in when `special`.
+// Returns elements in the domain of most ops. With `special`, some of them are zeros, NaN and infinities.
 inline Value random_value(std::mt19937& rng, const Type& type, bool special = false, double low = -2, double high = 2) {
   Value v = make_array(type);
   std::uniform_real_distribution<double> uniform(low, high);
@@ -34,7 +34,7 @@ inline Value random_value(std::mt19937& rng, const Type& type, bool special = fa
   return v;
 }
 
-// The same elements with other strides: the dims in another order, or with gaps.
+// Returns the same elements with other strides: with the dims in another order, or with gaps.
 inline Value restrided(Context& ctx, const Value& v, bool turned) {
   const int rank = v.rank();
   if (rank == 0) return v;
@@ -51,7 +51,7 @@ inline Value restrided(Context& ctx, const Value& v, bool turned) {
   return Value(a);
 }
 
-// Position of the first element that differs in its bits (two NaN do not), or -1.
+// Returns the position of the first element that differs in its bits, or -1. Two NaN are equal.
 inline int64_t first_difference(const Value& a, const Value& b) {
   const int64_t size = size_of(a.dtype());
   const char *x = static_cast<const char*>(a.array().data()), *y = static_cast<const char*>(b.array().data());
@@ -91,7 +91,7 @@ inline void require_same(const Graph& body, const Values& got, const Values& exp
   }
 }
 
-// Contiguous and strided inputs, one thread and two.
+// Checks a body with contiguous and strided inputs, on one thread and on two.
 inline void check_body(const Graph& body, std::span<const Value> inputs) {
   Context ctx;
   const auto kernel = FusedKernel::compile(body);

@@ -1,4 +1,4 @@
-// Small helpers of the tests that make graphs by hand.
+// Helpers for tests that build graphs by hand.
 #pragma once
 #include "../tensor/arrays.h"
 #include "graph/ir/ir.h"
@@ -27,7 +27,7 @@ class GraphMaker {
     return add(std::move(node));
   }
 
-  // The first output; others are {node, i}.
+  // Returns the first output. Output i of the node is {node, i}.
   Operand op(const char* name, std::initializer_list<Operand> inputs, AttrList attrs = {}) {
     return op_list(name, std::span<const Operand>(inputs.begin(), inputs.size()), attrs);
   }
@@ -44,7 +44,7 @@ class GraphMaker {
     for (const Type& t : types) node.types.push_back(t);
     return add(std::move(node));
   }
-  // The script line of the last node.
+  // Sets the script line of the last node.
   void at(const std::string& line) {
     graph.nodes.back().line = int32_t(graph.lines.size());
     graph.lines.push_back(line);
@@ -58,7 +58,7 @@ class GraphMaker {
   }
 };
 
-// The graph, applied op by op.
+// Runs the graph op by op.
 inline Values run_eagerly(Context& ctx, const Graph& graph, std::span<const Value> inputs) {
   std::vector<Values> made(graph.nodes.size());
   size_t next = 0;

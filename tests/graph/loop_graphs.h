@@ -1,4 +1,4 @@
-// Loops and branches in graphs made by hand.
+// Builds loops and branches by hand.
 #pragma once
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace pg::test {
 
 inline const Type kIndexType{DType::kInt64, {}, {}};
 
-// A body: an index, then inputs of these types.
+// A body with an index, followed by inputs of these types.
 struct BodySketch : GraphSketch {
   std::vector<Operand> in;
   explicit BodySketch(std::initializer_list<Dims> shapes, bool index = true) {
@@ -22,24 +22,19 @@ struct BodySketch : GraphSketch {
   }
 };
 
-// Appends a loop or branch, its output types as its body says; answers its node.
-inline size_t add_control(GraphSketch& g, NodeKind kind, const LoopForm& form, std::vector<Operand> inputs,
+// Appends a loop or branch. Returns its node.
+inline size_t add_control(GraphSketch& g, Control control, std::vector<Operand> inputs,
                           std::vector<std::shared_ptr<const Graph>> bodies) {
-  Node node;
-  node.kind = kind;
-  node.loop = form;
-  for (const Operand& operand : inputs) node.inputs.push_back(operand);
-  if (kind == NodeKind::kLoop) node.types.push_back(kIndexType);
-  const Graph& body = *bodies[0];
-  const size_t flag = kind == NodeKind::kLoop && form.conditional,
-               carries = kind == NodeKind::kLoop ? size_t(form.carries) : body.outputs.size();
-  for (size_t k = flag; k < body.outputs.size(); ++k) {
-    const Type& type = body.type(body.outputs[k]);
-    node.types.push_back(k - flag < carries ? type : stack_type(type, std::max<int64_t>(form.limit, 0)));
-  }
-  node.bodies = std::move(bodies);
-  g.graph.nodes.push_back(std::move(node));
+  control.bodies = std::move(bodies);
+  g.graph.nodes.push_back(control_node(g.graph, control, inputs));
   return g.graph.nodes.size() - 1;
+}
+inline size_t add_loop(GraphSketch& g, const LoopForm& form, std::vector<Operand> inputs,
+                       std::vector<std::shared_ptr<const Graph>> bodies) {
+  return add_control(g, Control::loop_of("loop", form), std::move(inputs), std::move(bodies));
+}
+inline size_t add_cond(GraphSketch& g, std::vector<Operand> inputs, std::vector<std::shared_ptr<const Graph>> bodies) {
+  return add_control(g, Control::cond("cond"), std::move(inputs), std::move(bodies));
 }
 
 inline LoopForm loop_form(int32_t slices, int32_t carries, int64_t limit) {
@@ -50,7 +45,7 @@ inline LoopForm loop_form(int32_t slices, int32_t carries, int64_t limit) {
   return form;
 }
 
-// The outputs of a graph by its plan.
+// Plans and runs the graph. Returns its outputs.
 inline std::vector<Value> run_plan(const Graph& graph, std::span<const Value> inputs) {
   Context ctx;
   std::vector<Value> in(inputs.begin(), inputs.end()), out;

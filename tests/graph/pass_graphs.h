@@ -1,4 +1,4 @@
-// Building, running and comparing graphs in tests, without a planner.
+// Builds, runs and compares graphs in tests, without a planner.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 
 namespace pg::test {
 
-// Emits nodes: `g.op("add", {x, 2.0})`.
+// Appends nodes: `g.op("add", {x, 2.0})`.
 class GraphSketch {
  public:
   struct Arg : Operand {
@@ -56,18 +56,18 @@ class GraphSketch {
   }
 };
 
-// A fused node by its kernel.
+// Runs a fused node by its kernel.
 inline std::vector<Value> run_fused(const Node& node, std::span<const Value> inputs) {
   std::vector<View> in, out;
   std::vector<Value> results;
   for (const Value& v : inputs) in.push_back({&v.type(), &v.array().strides, v.array().data()});
   for (const Type& type : node.types) results.push_back(make_array(type));
   for (const Value& v : results) out.push_back({&v.type(), &v.array().strides, v.array().data()});
-  FusedKernel::compile(*node.bodies[0])->run(in, out);
+  FusedKernel::compile(*node.body)->run(in, out);
   return results;
 }
 
-// Runs a specialized graph node by node with the eager interpreter, fused nodes too or with their kernels.
+// Runs a specialized graph node by node in the eager interpreter. With `kernels`, fused nodes run by their kernels.
 inline std::vector<Value> evaluate_graph(const Graph& graph, std::span<const Value> inputs, bool kernels = false) {
   Context ctx;
   std::vector<std::vector<Value>> results(graph.nodes.size());
@@ -84,7 +84,7 @@ inline std::vector<Value> evaluate_graph(const Graph& graph, std::span<const Val
     } else if (node.kind == NodeKind::kConstant) {
       results[i] = {node.constant};
     } else if (node.kind == NodeKind::kFused) {
-      results[i] = kernels ? run_fused(node, in) : evaluate_graph(*node.bodies[0], in);
+      results[i] = kernels ? run_fused(node, in) : evaluate_graph(*node.body, in);
     } else {
       for (Value& v : apply(ctx, *node.op, in, node.attrs)) results[i].push_back(v.detached());
     }
@@ -94,8 +94,8 @@ inline std::vector<Value> evaluate_graph(const Graph& graph, std::span<const Val
   return out;
 }
 
-// Empty when two values are the same: of one type and, up to `tolerance` (relative and absolute), of the same elements.
-// With tolerance 0 to the bit, but for the payload of NaNs.
+// Returns "" if two values have the same type and the same elements up to `tolerance` (relative and absolute). With
+// tolerance 0 every bit must be equal, except for the payload of NaNs.
 inline std::string difference(const Value& a, const Value& b, double tolerance = 0) {
   if (!(a.type() == b.type())) return to_string(a.type()) + " and " + to_string(b.type());
   const int64_t size = size_of(a.dtype());
@@ -111,7 +111,7 @@ inline std::string difference(const Value& a, const Value& b, double tolerance =
   return "";
 }
 
-// The same of all outputs of two graphs on one set of inputs.
+// Compares all outputs of two graphs on the same inputs.
 inline std::string difference(const Graph& a, const Graph& b, std::span<const Value> inputs, double tolerance = 0) {
   const auto x = evaluate_graph(a, inputs);
   for (const bool kernels : {false, true}) {

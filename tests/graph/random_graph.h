@@ -1,5 +1,5 @@
 // Random specialized graphs: pointwise ops, reductions, products, views, creation and conversion over a few shapes and
-// dtypes, the same for the same seed. Types are valid by construction: a step that infer refuses is not taken.
+// dtypes. The same seed gives the same graph. A step whose types infer rejects is discarded, so all types are valid.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -12,8 +12,8 @@ struct RandomGraphOptions {
   int steps = 30;
   int inputs = 4;
   int outputs = 3;
-  bool floats_only = false;  // float32 alone
-  bool special = true;       // NaN, infinities and signed zeros among the elements of the inputs
+  bool floats_only = false;  // only float32
+  bool special = true;       // whether inputs have NaN, infinities and signed zeros among their elements
 };
 
 class RandomGraph {
@@ -22,7 +22,7 @@ class RandomGraph {
     for (int i = 0; i < options.inputs; ++i)
       pool_.push_back(maker_.input(fmt::format("x{}", i + 1).c_str(), shape(), dtype()));
     for (int tries = 0, taken = 0; taken < options.steps && tries < options.steps * 20; ++tries) taken += step();
-    // The last ones first: most of the graph hangs on them.
+    // The last values come first, because most of the graph leads to them.
     for (int k = 0; k < options.outputs; ++k) {
       const size_t back = size_t(k) + (k ? pick(4) : 0);
       maker_.graph.outputs.push_back(pool_[pool_.size() - 1 - std::min(back, pool_.size() - 1)]);
@@ -71,7 +71,7 @@ class RandomGraph {
   const Type& type(const Operand& x) const { return maker_.graph.type(x); }
   Operand any() {
     return pool_[pool_.size() - 1 - std::min(pick(pool_.size()), pick(pool_.size()))];
-  }  // late ones more often
+  }  // prefers late ones
   Arg number() { return one_of({0.0, -0.0, 1.0, 2.0, -1.0, 0.5, 3.0}); }
   Arg any_or_number() { return pick(4) ? Arg(any()) : number(); }
 

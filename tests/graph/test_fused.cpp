@@ -1,4 +1,5 @@
-// Fused kernels against the same ops one by one: every op, dtype and kind of broadcast; aliasing, reductions, checks.
+// Compares fused kernels with the same ops one by one: every op, dtype and kind of broadcast; aliasing, reductions,
+// checks.
 #include "fused_bodies.h"
 
 using namespace pg;
@@ -8,7 +9,7 @@ namespace {
 
 bool testable(const OpDef& op) { return op.has(kPointwise) && !op.infer; }
 
-// Applies `op` to inputs of `shapes` in dtype t where it is accepted; false where the op refuses the dtype.
+// Applies `op` to inputs of `shapes` in dtype t. Returns false if the op rejects the dtype.
 bool single_op_body(GraphMaker& g, const OpDef& op, DType t, std::span<const Dims> shapes, bool last_is_number) {
   SmallVector<Operand, 3> in;
   for (size_t k = 0; k < op.inputs.size(); ++k) {
@@ -263,7 +264,7 @@ TEST_CASE("fused: a reduction at the end") {
           REQUIRE(fusable_reduction(g.graph.nodes.back(), g.graph.type(z)));
           g.output(total);
           if (numel(c.shape) < 1000) g.output(z);
-        } catch (const Error&) {  // the op has no such dtype
+        } catch (const Error&) {  // the op does not support the dtype
           continue;
         }
         check_body(g.graph, inputs_of(rng, g.graph, true));
@@ -338,7 +339,7 @@ namespace {
 int tier_asked = 0;
 
 struct NothingKernel final : FusedKernel {
-  void run(std::span<const View>, std::span<const View> out) const override { *out[0].as<float>() = 42; }
+  void run(std::span<const View>, std::span<const View> out, void*) const override { *out[0].as<float>() = 42; }
 };
 
 std::shared_ptr<const FusedKernel> tier(const Graph& body) {

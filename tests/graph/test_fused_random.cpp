@@ -1,4 +1,4 @@
-// Random bodies of pointwise ops against the same ops one by one.
+// Compares random bodies of pointwise ops with the same ops one by one.
 #include <algorithm>
 
 #include "fused_bodies.h"

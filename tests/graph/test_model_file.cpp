@@ -1,4 +1,4 @@
-// Models as files: round trips, the golden file of each version, and whatever may be wrong with one.
+// Model files: round trips, the golden file of each version, and malformed files.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -14,7 +14,7 @@ namespace {
 
 Type floats(Dims shape) { return Type{DType::kFloat32, {}, shape}; }
 
-// linear, a constant, a random op with a mode, a state that is written, a guard, nested arguments and results.
+// A model with linear, a constant, a random op with a mode, a written state, a guard, nested arguments and results.
 Model sample_model() {
   GraphMaker m;
   const Operand x = m.input(floats({2, 3}), "data"), w = m.input(floats({4, 3}), "body.weight"),
@@ -75,7 +75,7 @@ std::shared_ptr<const Graph> body_of(GraphMaker& m, std::initializer_list<Operan
   return std::make_shared<const Graph>(std::move(m.graph));
 }
 
-// A foreach with a constant and dropout in its body.
+// The body of a foreach, with a constant and dropout.
 std::shared_ptr<const Graph> step_body() {
   GraphMaker m;
   m.input(kIndex, "");
@@ -91,7 +91,7 @@ std::shared_ptr<const Graph> scaled_body(double by) {
   return body_of(m, {m.op("mul", {m.input(floats({3}), ""), Operand::immediate(by)})});
 }
 
-// A while_loop: doubles what it carries.
+// The body of a while_loop, which doubles its carry.
 std::shared_ptr<const Graph> double_body() {
   GraphMaker m;
   m.input(kIndex, "");
@@ -107,17 +107,10 @@ std::shared_ptr<const Graph> below_body() {
   return body_of(m, {m.op("lt", {m.op("sum", {x}), bound})});
 }
 
-Operand add_node(GraphMaker& m, NodeKind kind, const char* name, std::initializer_list<Operand> inputs,
-                 std::initializer_list<Type> types, std::vector<std::shared_ptr<const Graph>> bodies,
-                 LoopForm loop = {}) {
-  Node node;
-  node.kind = kind;
-  node.name = name;
-  for (const Operand& o : inputs) node.inputs.push_back(o);
-  for (const Type& t : types) node.types.push_back(t);
-  node.bodies = std::move(bodies);
-  node.loop = loop;
-  m.graph.nodes.push_back(std::move(node));
+Operand add_control(GraphMaker& m, Control control, std::vector<std::shared_ptr<const Graph>> bodies,
+                    std::initializer_list<Operand> inputs) {
+  control.bodies = std::move(bodies);
+  m.graph.nodes.push_back(control_node(m.graph, control, {inputs.begin(), inputs.size()}));
   return Operand::of(m.graph.nodes.size() - 1);
 }
 
@@ -127,18 +120,18 @@ Model control_flow_model() {
                 w = m.input(floats({3, 3}), "weight");
   LoopForm each;
   each.slices = each.carries = 1, each.limit = 2, each.reverse = true, each.checkpoint = 5;
-  const Operand loop =
-      add_node(m, NodeKind::kLoop, "foreach", {x, h, w}, {kIndex, floats({3}), floats({2, 3})}, {step_body()}, each);
-  m.graph.nodes.back().streams = {{0, 1}};
+  Control foreach = Control::loop_of("foreach", each);
+  foreach
+    .streams = {{0, 1}};
+  const Operand loop = add_control(m, foreach, {step_body()}, {x, h, w});
   m.at("net.lua:9");
   const Operand bound = m.op("sum", {h});
   LoopForm when;
   when.carries = 1, when.conditional = true, when.limit = 4;
-  const Operand doubled = add_node(m, NodeKind::kLoop, "while_loop", {{loop.node, 1}, bound},
-                                   {kIndex, floats({3}), floats({4, 3})}, {double_body(), below_body()}, when);
+  const Operand doubled =
+      add_control(m, Control::loop_of("while_loop", when), {double_body(), below_body()}, {{loop.node, 1}, bound});
   const Operand predicate = m.op("gt", {bound, Operand::immediate(0)});
-  m.output(add_node(m, NodeKind::kCond, "cond", {predicate, {doubled.node, 1}}, {floats({3})},
-                    {scaled_body(2), scaled_body(3)}));
+  m.output(add_control(m, Control::cond("cond"), {scaled_body(2), scaled_body(3)}, {predicate, {doubled.node, 1}}));
   m.output({loop.node, 2});
   m.output({doubled.node, 2});
   m.graph.ticks = {2};
@@ -154,13 +147,16 @@ Model control_flow_model() {
   return model;
 }
 
+// The same model as written by perigee 0.1.0.
+std::string old_control_flow() { return get(PERIGEE_SOURCE_DIR "/tests/golden/control-v2.json"); }
+
 Sample control_flow_sample() { return Sample(control_flow_model(), {Value(), Value(), range({3, 3})}); }
 
 LoadedModel parse(const std::string& json, const NamedTensors& tensors) {
   return parse_model(json, {"m.json", &tensors, "m.safetensors", false});
 }
 
-// The error of a malformed text, which names the file; empty when there is none.
+// Returns the error for a malformed text, or "" if there is none. Checks that the error names the file.
 std::string refused(const std::string& json, const NamedTensors& tensors) {
   const std::string text = error_of([&] { parse(json, tensors); });
   if (!text.empty()) CHECK_MESSAGE(text.starts_with("load: m."), text);
@@ -191,23 +187,109 @@ TEST_CASE("a model comes back as it was") {
   CHECK(contains(error_of([&] { parse_model(s.json, {"m", nullptr, "", false}); }), "needs the file with the tensors"));
 }
 
-TEST_CASE("branches and loops come back as they were, as format version 2") {
+TEST_CASE("branches and loops come back as they were, as format version 4") {
   const Sample s = control_flow_sample();
   verify(s.model);
-  CHECK(contains(s.json, R"("version":2,"producer")"));
-  CHECK(
-      contains(s.json, R"("loop":{"slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5},"streams":[[0,1]])"));
-  CHECK(contains(s.json, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4}})"));
-  CHECK(contains(s.json, R"("bodies":[3,4]})"));
+  CHECK(contains(s.json, R"("version":4,"producer")"));
+  CHECK(contains(s.json, R"("attrs":{"name":"foreach","streams":[0,1,0,0,0],"body":0,"slices":1,"carries":1,)"
+                         R"("reverse":true,"limit":2,"checkpoint":5})"));
+  CHECK(contains(s.json, R"("attrs":{"name":"while_loop","body":1,"condition":2,"carries":1,"conditional":true,)"
+                         R"("limit":4})"));
+  CHECK(contains(s.json, R"("op":"cond","version":1,"in":[6,[5,1]],"attrs":{"then_body":3,"else_body":4})"));
   const LoadedModel back = parse(s.json, s.tensors);
   CHECK(model_json(back.model) == s.json);
   CHECK(to_string(back.model.graph) == to_string(s.model.graph));
-  CHECK(back.model.graph.nodes[3].streams == s.model.graph.nodes[3].streams);
+  CHECK(control_of(back.model.graph.nodes[3]).streams == control_of(s.model.graph.nodes[3]).streams);
   CHECK(contains(Sample().json, R"("version":1,"producer")"));
+}
+
+TEST_CASE("branches and loops of format version 2 load as what they are now") {
+  const Sample s = control_flow_sample();
+  const LoadedModel old = parse(old_control_flow(), s.tensors);
+  CHECK(to_string(old.model.graph) == to_string(s.model.graph));
+  CHECK(model_json(old.model) == s.json);
 }
 
 TEST_CASE("malformed branches and loops are refused with what is wrong") {
   const Sample s = control_flow_sample();
+  const char *loop = R"("slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5)",
+             *streams = R"("streams":[0,1,0,0,0])",
+             *condition = R"("body":1,"condition":2,"carries":1,"conditional":true,"limit":4)",
+             *branches = R"("then_body":3,"else_body":4)";
+  struct Case {
+    const char *from, *to, *error;
+  };
+  const Case cases[] = {
+      {R"("version":4,"producer")", R"("version":3,"producer")", "the op in a file of format version 3"},
+      {R"("op":"loop","version":1)", R"("kind":"loop")", "unknown kind of node 'loop'"},
+      {R"("op":"loop")", R"("op":"cond")", "unknown attribute 'body'"},
+      {R"("op":"cond")", R"("op":"loop")", "unknown attribute 'then_body'"},
+      {R"("op":"cond","version":1)", R"("op":"cond","version":2)", "version 2 of the op"},
+      {branches, R"("then_body":3)", "graph 4 is the body of no node"},
+      {branches, R"("then_body":3,"else_body":null)", "graph 4 is the body of no node"},
+      {branches, R"("then_body":3,"else_body":3)", "graph 3 is the body of two nodes"},
+      {branches, R"("then_body":3,"else_body":5)", "the body 5 is not an earlier graph"},
+      {branches, R"("then_body":3,"else_body":1)", "graph 1 is the body of two nodes"},
+      {branches, R"("then_body":3,"else_body":4.5)", "expected a whole number"},
+      {branches, R"("then_body":3,"else_body":[4])", "expected"},
+      {branches, R"("then_body":3,"else_body":4,"streams":[],"streams":[])", "duplicate key 'streams'"},
+      {R"("types":[["float32",[3]]]}],)"
+       "\n\"inputs\":[0,1,2],\n\"outputs\":[7",
+       R"("types":[["float32",[3]]],"bodies":[4]}],)"
+       "\n\"inputs\":[0,1,2],\n\"outputs\":[7",
+       "graph 4 is the body of two nodes"},
+      {loop, R"("slices":1)", "nothing says how many steps"},
+      {loop, R"("slices":-1,"carries":1)", "a negative count"},
+      {loop, R"("slices":2000000000,"carries":1)", "lacks operands"},
+      {loop, R"("slices":4294967297,"carries":1,"limit":2)", "from 0 to 268435456, got 4294967297"},
+      {loop, R"("slices":1,"carries":3,"limit":2)", "lacks operands"},
+      {loop, R"("slices":0,"carries":3,"limit":2)", "its body gives 2 outputs, needs 3"},
+      {loop, R"("slices":0,"carries":2)", "nothing says how many steps"},
+      {loop, R"("slices":1,"carries":2,"limit":2)", "carried output 2 of a body is float32 3 cpu"},
+      {loop, R"("slices":1,"carries":1,"limit":3)", "slice 1 has not 3 rows"},
+      {loop, R"("slices":1,"carries":1)", "nothing says how many steps"},
+      {loop, R"("slices":1,"carries":1,"limit":-2)", "a negative count"},
+      {loop, R"("slices":1,"carries":1,"limit":2,"checkpoint":-1)", "a negative count"},
+      {loop, R"("slices":1,"carries":1,"limit":2,"rows":0)", "unknown attribute 'rows'"},
+      {loop, R"("slices":1,"carries":1,"limit":2,"conditional":true)", "its body takes 4 inputs, gets 3"},
+      {loop, R"("slices":1,"carries":1,"limit":2,"counted":true)", "its body takes 4 inputs, gets 3"},
+      {loop, R"("slices":"1","carries":1,"limit":2)", "expected"},
+      {R"("in":[0,1,2])", R"("in":[0,0,1,2])", "its body takes 4 inputs, gets 5"},
+      {streams, R"("streams":[])", "the body has no stream of generator 0"},
+      {streams, R"("streams":[1,1,0,0,0])", "there is no generator 1"},
+      {streams, R"("streams":[0,2,0,0,0])", "tick 2 of generator 0 is beyond those of a run"},
+      {streams, R"("streams":[0,1,0,0,0,0,0,0,0,0])", "two streams of generator 0"},
+      {streams, R"("streams":[0,1])", "five numbers for each stream"},
+      {streams, R"("streams":[0,1,3,0,0])", "a stream of a part of a loop"},
+      {streams, R"("streams":[-1,1,0,0,0])", "there is no generator"},
+      {condition, R"("body":2,"condition":1,"carries":1,"conditional":true,"limit":4)",
+       "its condition gives more than one output"},
+      {condition, R"("body":1,"carries":1,"conditional":true,"limit":4)", "graph 2 is the body of no node"},
+      {condition, R"("condition":1,"body":2,"carries":1,"limit":4)", "has one body"},
+      {condition, R"("body":1,"condition":2,"carries":1,"conditional":true,"limit":5)",
+       "stacked output 1 has not 5 rows"},
+      {condition, R"("body":1,"condition":2,"carries":1,"conditional":true)", "stacked output 1 has not 0 rows"},
+      {R"("in":[0,1,2])", R"("in":[0,1,null])", "takes arrays only"},
+      {R"("in":[0,1,2])", R"("in":[0,2,1])", "carry 1 of a body is float32 3 cpu, expected float32 3x3"},
+      {R"("in":[6,[5,1]])", R"("in":[0,[5,1]])", "needs a predicate of one element"},
+      {R"("in":[6,[5,1]])", R"("in":[6])", "takes 1 inputs, gets 0"},
+      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[1]],["float32",[3]],["float32",[2,3]]])",
+       "its number of steps is"},
+      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[2,4]]])",
+       "output 2 is float32 2x4 cpu, its op gives float32 2x3 cpu"},
+      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[]]])",
+       "stacked output 1 has not 2 rows"},
+      {R"("tensor":"constant/1")", R"("tensor":"weight")", "the constant 'weight' is float32 3x3"},
+  };
+  for (const Case& c : cases) {
+    const std::string text = refused(replaced(s.json, c.from, c.to), s.tensors);
+    CHECK_MESSAGE(contains(text, c.error), c.to, ": ", text);
+  }
+}
+
+TEST_CASE("malformed branches and loops of format version 2 are refused with what is wrong") {
+  const Sample s = control_flow_sample();
+  const std::string json = old_control_flow();
   const char *loop = R"("loop":{"slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5})",
              *streams = R"("streams":[[0,1]])",
              *condition = R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})";
@@ -220,8 +302,8 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
       {R"("kind":"loop")", R"("kind":"cond")", "the form of a loop is what loops have"},
       {R"("kind":"loop")", R"("kind":"custom")", "the form of a loop is what loops have"},
       {R"("kind":"cond")", R"("kind":"loop")", "the form of a loop is what loops have"},
-      {R"("kind":"cond")", R"("kind":"detach")", "bodies are what branches, loops and custom nodes have"},
-      {R"("bodies":[3,4])", R"("line":0)", "bodies are what branches, loops and custom nodes have"},
+      {R"("kind":"cond")", R"("kind":"detach")", "custom nodes have one body"},
+      {R"("bodies":[3,4])", R"("line":0)", "branches have two bodies"},
       {R"("bodies":[3,4])", R"("bodies":[3])", "graph 4 is the body of no node"},
       {R"("bodies":[3,4])", R"("bodies":[3,3])", "graph 3 is the body of two nodes"},
       {R"("bodies":[3,4])", R"("bodies":[3,5])", "the body 5 is not an earlier graph"},
@@ -232,7 +314,7 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
       {loop, R"("loop":{"slices":2000000000,"carries":1})", "expected a whole number from 0"},
       {loop, R"("loop":{"slices":500000000,"carries":500000000})", "lacks operands"},
       {loop, R"("loop":{"slices":1,"carries":3,"limit":2})", "lacks operands"},
-      {loop, R"("loop":{"slices":0,"carries":3,"limit":2})", "lacks outputs"},
+      {loop, R"("loop":{"slices":0,"carries":3,"limit":2})", "its body gives 2 outputs, needs 3"},
       {loop, R"("loop":{"slices":0,"carries":2})", "nothing says how many steps"},
       {loop, R"("loop":{"slices":1,"carries":2,"limit":2})", "carried output 2 of a body is float32 3 cpu"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":3})", "slice 1 has not 3 rows"},
@@ -252,7 +334,7 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
       {streams, R"("streams":[[0,1,2]])", "expected a generator and a tick"},
       {streams, R"("streams":[0])", "expected an array, got 0"},
       {condition, R"("bodies":[2,1],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})",
-       "its body gives 1 outputs, needs 2"},
+       "its condition gives more than one output"},
       {condition, R"("bodies":[1],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})",
        "graph 2 is the body of no node"},
       {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"limit":4})", "has one body"},
@@ -261,19 +343,9 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
       {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true})",
        "stacked output 1 has not 0 rows"},
       {R"("in":[0,1,2])", R"("in":[0,1,null])", "takes arrays only"},
-      {R"("in":[0,1,2])", R"("in":[0,2,1])", "carry 1 of a body is float32 3 cpu, expected float32 3x3"},
-      {R"("in":[6,[5,1]])", R"("in":[0,[5,1]])", "needs a predicate of one element"},
-      {R"("in":[6,[5,1]])", R"("in":[6])", "takes 1 inputs, gets 0"},
-      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[1]],["float32",[3]],["float32",[2,3]]])",
-       "its number of steps is"},
-      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[2,4]]])",
-       "stacked output 1 of a body"},
-      {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[]]])",
-       "stacked output 1 has not 2 rows"},
-      {R"("tensor":"constant/1")", R"("tensor":"weight")", "the constant 'weight' is float32 3x3"},
   };
   for (const Case& c : cases) {
-    const std::string text = refused(replaced(s.json, c.from, c.to), s.tensors);
+    const std::string text = refused(replaced(json, c.from, c.to), s.tensors);
     CHECK_MESSAGE(contains(text, c.error), c.to, ": ", text);
   }
 }
@@ -308,8 +380,8 @@ TEST_CASE("malformed models are refused with what is wrong") {
     const char *from, *to, *error;
   };
   const Case cases[] = {
-      {R"("version":1,"producer")", R"("version":4,"more":1,"producer")",
-       "format version 4; this program reads up to 3"},
+      {R"("version":1,"producer")", R"("version":5,"more":1,"producer")",
+       "format version 5; this program reads up to 4"},
       {R"("version":1,"producer")", R"("version":-1,"producer")", "expected a whole number from 1"},
       {R"("format":"perigee graph")", R"("format":"onnx")", "the format is 'onnx'"},
       {R"("name":"sample")", R"("name":"sample","name":"b")", "duplicate key 'name'"},
@@ -396,7 +468,7 @@ TEST_CASE("models that nest deeply, hold cycles or lie about sizes") {
   CHECK(contains(refused(replaced(s.json, tree, tree + deep), s.tensors), ""));
   CHECK(contains(refused(many("[", 100000), s.tensors), "not a graph of perigee"));
   CHECK(contains(refused(many("{\"a\":", 100000), s.tensors), "nested more than 256 deep"));
-  // Bodies: of themselves, of later graphs, of two nodes, of nobody, within one another.
+  // Bodies that are their own body, come later, belong to two nodes or to none, or are nested.
   const std::string empty = R"({"nodes":[],"inputs":[],"outputs":[],"ticks":[],"guards":[],"lines":[]})";
   auto with_body = [](const std::string& g) {
     return R"({"nodes":[{"kind":"custom","types":[],"bodies":[)" + g +
@@ -417,7 +489,7 @@ TEST_CASE("models that nest deeply, hold cycles or lie about sizes") {
   std::string nested = empty;
   for (int i = 0; i < 3000; ++i) nested += "," + with_body(std::to_string(i));
   CHECK(contains(refused(document(nested), none), "more than 256 graphs within one another"));
-  // Branches double with each level: what is shared would grow, what is not is as large as the file.
+  // Each level of branches doubles the size. Shared bodies would grow exponentially, others are as large as the file.
   const std::string leaf =
       R"({"nodes":[{"kind":"input","types":[["bool",[]]]}],"inputs":[0],"outputs":[],"ticks":[],"guards":[],"lines":[]})";
   auto branch = [](int g) {
@@ -452,7 +524,7 @@ TEST_CASE("a model cut at any byte, or with any byte changed") {
   }
 }
 
-// Values of fields change places: the structure stays, the meaning does not.
+// Swaps the values of fields: the structure stays valid, the meaning does not.
 static void swap_values(const Sample& s, std::initializer_list<Dims> arguments) {
   std::vector<std::pair<size_t, size_t>> tokens;
   for (size_t i = 0; i < s.json.size(); ++i) {
@@ -475,7 +547,7 @@ static void swap_values(const Sample& s, std::initializer_list<Dims> arguments) 
     const std::string first = text.substr(a.first, a.second), second = text.substr(b.first, b.second);
     text.replace(b.first, b.second, first).replace(a.first, a.second, second);
     if (!refused(text, s.tensors).empty()) continue;
-    // What is accepted must run or say why not.
+    // An accepted model must run, or throw an Error.
     error_of([&] {
       const LoadedModel loaded = parse(text, s.tensors);
       Ref<FrozenGraph> graph(new FrozenGraph(loaded.model, loaded.values, {}));

@@ -1,4 +1,4 @@
-// Golden texts of what each pass makes, and random graphs that must compute the same with any pass on or off.
+// Golden texts of the result of each pass, and random graphs that must compute the same with any pass on or off.
 #include <algorithm>
 #include <cstdlib>
 
@@ -193,7 +193,7 @@ TEST_CASE("fuse: a diamond through another op is not closed") {
   const Operand around = g.op("matmul", {a, x});
   const Operand b = g.op("relu", {g.op("mul", {a, 2.0})});
   const Operand c = g.op("add", {b, around});
-  // c may not join a and b, which the product reads; it stays alone.
+  // The product reads a and b, so c must not join them.
   CHECK(to_string(fuse(g.done({c}))) ==
         "%0 = input \"x\" : float32 3x3\n"
         "%1 = fused(%0) : float32 3x3, float32 3x3\n"
@@ -212,8 +212,8 @@ TEST_CASE("fuse: two groups may not read each other") {
   GraphSketch g;
   const Operand x = g.input("x", {3, 3}), y = g.input("y", {3, 3});
   const Operand a = g.op("exp", {x}), b = g.op("tanh", {y});
-  const Operand c = g.op("mul", {b, g.op("matmul", {a, x})});  // b's group after a's
-  const Operand d = g.op("mul", {a, g.op("matmul", {b, y})});  // so a's may not come after b's
+  const Operand c = g.op("mul", {b, g.op("matmul", {a, x})});  // the group of b comes after that of a
+  const Operand d = g.op("mul", {a, g.op("matmul", {b, y})});  // so the group of a must not come after that of b
   const Graph fused = fuse(g.done({c, d}));
   verify(fused);
   CHECK(std::count_if(fused.nodes.begin(), fused.nodes.end(),
@@ -241,7 +241,7 @@ TEST_CASE("fuse: readers of one tensor join where neither waits for the other") 
   GraphSketch h;
   const Operand a = h.input("a", {3, 3});
   const Operand b = h.op("exp", {a});
-  const Operand c = h.op("mul", {h.op("matmul", {b, b}), a});  // reads a as b does, but after it
+  const Operand c = h.op("mul", {h.op("matmul", {b, b}), a});  // like b it reads a, but later
   CHECK(fuse(h.done({c})).nodes.size() == 4);
 }
 
@@ -350,7 +350,7 @@ TEST_CASE("epilogue: large convolutions keep NaN behind relu") {
 
 namespace {
 
-// A convolution, batch normalisation as specialization leaves it, and an activation.
+// A convolution, a batch normalization as specialization writes it, and an activation.
 Graph normalised(int64_t size, bool with_bias, bool reads_product) {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3, size, size}), w = g.input("w", {4, 3, 3, 3});
@@ -428,8 +428,8 @@ TEST_CASE("bn_fold: constant weights are scaled ahead, whatever their size") {
 
 namespace {
 
-// Two residual units of a training step without their products: relu(norm(a)), relu(norm(b) + first), then what
-// backward reads.
+// Two residual units of a training step without their products: relu(norm(a)), relu(norm(b) + first), and the nodes of
+// backward that read them.
 Graph kept_activations(int64_t positions, bool keep_source) {
   GraphSketch g;
   const Operand a = g.input("a", {2, 8, positions}), gamma = g.input("gamma", {8}), beta = g.input("beta", {8});
@@ -544,7 +544,7 @@ TEST_CASE("passes: a node without outputs stays where it is") {
 
 namespace {
 
-// The optimized graph, planned and run, gives the bits of the original.
+// Optimizes, plans and runs the graph, and compares every bit with the original.
 bool check_planned(const Graph& graph, const std::vector<Value>& inputs) {
   const auto plan = make_plan(optimize(graph, checked(true)));
   verify(*plan);
@@ -575,7 +575,7 @@ TEST_CASE("passes: random graphs keep every bit, with all passes, with each one 
     if (seed % 10 == 0) options.steps = 200, options.inputs = 8, options.outputs = 8;
     RandomGraph random(seed, options);
     const auto inputs = random.inputs();
-    // An op may refuse the values (a negative exponent of integers); nothing is to be compared then.
+    // An op may reject the values (a negative integer exponent). Then there is nothing to compare.
     if (error_text([&] { evaluate_graph(random.graph(), inputs); }) != "") continue;
     ++compared;
     const auto check = [&](const Graph& better, const std::string& how) {

@@ -1,4 +1,4 @@
-// Passes on branches and loops: golden texts, and results that agree with and without them.
+// Passes over branches and loops: golden texts, and results that agree with and without the passes.
 #include "graph/passes/passes.h"
 #include "graph/specialize/specialize.h"
 #include "loop_graphs.h"
@@ -21,7 +21,7 @@ PassOptions options(bool kernels, std::vector<std::string> disabled = {}) {
   return out;
 }
 
-// The outputs of a plan of the graph as it is and optimized, with each of the passes off.
+// Compares the outputs of the graph with those of the optimized graph, with each of the passes off.
 void check_results(const Graph& graph, std::span<const Value> inputs, double tolerance) {
   const auto plain = run_plan(graph, inputs);
   for (const char* off : {"", "steps", "prune", "hoist", "sink", "gather_gradients", "simplify", "fuse", "cse"}) {
@@ -36,7 +36,7 @@ void check_results(const Graph& graph, std::span<const Value> inputs, double tol
   }
 }
 
-// Forward and backward of a graph, for all of its inputs.
+// Returns the joint forward and backward of a graph, with gradients of all its inputs.
 Graph joint_of(const Graph& graph) {
   Signature signature;
   for (int32_t k : graph.inputs) {
@@ -47,7 +47,7 @@ Graph joint_of(const Graph& graph) {
   return specialize(graph, signature).graph;
 }
 
-// h' = tanh(x wᵀ + h uᵀ + b), with h' given out. Inputs: xs, h, w, u, b.
+// h' = tanh(x wᵀ + h uᵀ + b), with a stack of h'. Inputs: xs, h, w, u, b.
 std::shared_ptr<const Graph> rnn_body(int64_t batch, int64_t in, int64_t hidden) {
   BodySketch b({{batch, in}, {batch, hidden}, {hidden, in}, {hidden, hidden}, {hidden}});
   const Operand none;
@@ -74,8 +74,8 @@ TEST_CASE("prune: what nobody reads of a loop goes, and what does not change is 
   const Operand dead = body.op("mul", {in[4], in[2]});  // feeds only itself
   const Operand out = body.op("mul", {next, body.op("add", {in[5], in[6]})});
   const Operand twice = body.op("mul", {in[7], out});
-  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(2, 3, 3), {x, y, a, b, b, w, w},
-                                  {body.done({next, dead, in[5], out, dead, twice, in[1]})});
+  const size_t loop =
+      add_loop(g, loop_form(2, 3, 3), {x, y, a, b, b, w, w}, {body.done({next, dead, in[5], out, dead, twice, in[1]})});
   // steps, finals of a b b, stacks of out dead twice x
   const Graph graph = g.done(
       {Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 3), Operand::of(loop, 6), Operand::of(loop, 7)});
@@ -109,7 +109,7 @@ TEST_CASE("prune: unused results and captures of a branch go, fills go inside") 
   BodySketch a({{2}, {2}, {2}, {2}, {2}}, false), b({{2}, {2}, {2}, {2}, {2}}, false);
   const auto then = a.done({a.op("add", {a.in[0], a.in[3]}), a.op("exp", {a.in[1]}), a.in[2], a.op("neg", {a.in[4]})});
   const auto other = b.done({b.op("sub", {b.in[0], b.in[4]}), b.in[1], b.in[2], b.in[0]});
-  const size_t cond = add_control(g, NodeKind::kCond, {}, {p, x, y, z, ones, x}, {then, other});
+  const size_t cond = add_cond(g, {p, x, y, z, ones, x}, {then, other});
   const Graph graph = g.done({Operand::of(cond, 0), Operand::of(cond, 2), Operand::of(cond, 3)});
   CHECK(to_string(checked(prune(graph))) ==
         "%0 = input \"p\" : float32 scalar\n"
@@ -136,7 +136,7 @@ TEST_CASE("a recurrent loop: its input projection is one product before it") {
   GraphSketch g;
   const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}),
                 u = g.input("u", {5, 5}), b = g.input("b", {5});
-  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
+  const size_t loop = add_loop(g, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
   CHECK(to_string(optimize(graph, options(true))) ==
         "%0 = input \"xs\" : float32 4x2x3\n"
@@ -169,33 +169,34 @@ TEST_CASE("the gradient of a recurrent loop: one product for each weight and for
   GraphSketch g;
   const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}),
                 u = g.input("u", {5, 5}), b = g.input("b", {5});
-  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
+  const size_t loop = add_loop(g, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
   const Graph joint = joint_of(graph);
   const Graph better = optimize(joint, options(false));
   const std::string text = to_string(better);
   CHECK(to_string(optimize(better, options(false))) == text);
-  CHECK(text.substr(text.find("%11 =")) ==
-        "%11 = loop(%8:3, %10, %9, %3) {slices = 2, carries = 1, limit = 4, reverse} : int64 scalar, float32 2x5, "
-        "float32 4x2x5\n"
-        "  | %0 = input : int64 scalar\n"
-        "  | %1 = input : float32 2x5\n"
-        "  | %2 = input : float32 2x5\n"
-        "  | %3 = input : float32 2x5\n"
-        "  | %4 = input : float32 5x5\n"
-        "  | %5 = add(%3, %2) : float32 2x5\n"
-        "  | %6 = tanh_grad(%5, %1) : float32 2x5\n"
-        "  | %7 = matmul(%6, %4) : float32 2x5\n"
-        "  | return %7, %6\n"
-        "%12 = reshape_to(%11:3) {shape = {8, 5}} : float32 8x5\n"
-        "%13 = permute(%12) {dims = {2, 1}} : float32 5x8\n"
-        "%14 = matmul(%13, %5) : float32 5x3\n"
-        "%15 = reshape_to(%8:4) {shape = {8, 5}} : float32 8x5\n"
-        "%16 = matmul(%13, %15) : float32 5x5\n"
-        "%17 = sum(%11:3) {dim = {1, 2}} : float32 5\n"
-        "%18 = matmul(%12, %2) : float32 8x3\n"
-        "%19 = reshape_to(%18) {shape = {4, 2, 3}} : float32 4x2x3\n"
-        "return %8:2, %8:3, %19, %11:2, %14, %16, %17\n");
+  CHECK(
+      text.substr(text.find("%11 =")) ==
+      "%11 = loop(%8:3, %10, %9, %3) {slices = 2, carries = 1, reverse = true, limit = 4} : int64 scalar, float32 2x5, "
+      "float32 4x2x5\n"
+      "  | %0 = input : int64 scalar\n"
+      "  | %1 = input : float32 2x5\n"
+      "  | %2 = input : float32 2x5\n"
+      "  | %3 = input : float32 2x5\n"
+      "  | %4 = input : float32 5x5\n"
+      "  | %5 = add(%3, %2) : float32 2x5\n"
+      "  | %6 = tanh_grad(%5, %1) : float32 2x5\n"
+      "  | %7 = matmul(%6, %4) : float32 2x5\n"
+      "  | return %7, %6\n"
+      "%12 = reshape_to(%11:3) {shape = {8, 5}} : float32 8x5\n"
+      "%13 = permute(%12) {dims = {2, 1}} : float32 5x8\n"
+      "%14 = matmul(%13, %5) : float32 5x3\n"
+      "%15 = reshape_to(%8:4) {shape = {8, 5}} : float32 8x5\n"
+      "%16 = matmul(%13, %15) : float32 5x5\n"
+      "%17 = sum(%11:3) {dim = {1, 2}} : float32 5\n"
+      "%18 = matmul(%12, %2) : float32 8x3\n"
+      "%19 = reshape_to(%18) {shape = {4, 2, 3}} : float32 4x2x3\n"
+      "return %8:2, %8:3, %19, %11:2, %14, %16, %17\n");
   std::vector<Value> in = rnn_inputs(4, 2, 3, 5);
   in.push_back(range({2, 5}, 1));
   in.push_back(range({4, 2, 5}, -1));
@@ -211,11 +212,11 @@ TEST_CASE("the same of a batch of one, and of vectors") {
     BodySketch b({row, state, {5, 3}, {5, 5}});
     const Operand at = vectors ? b.op("matmul", {b.in[3], b.in[1]}) : b.op("linear", {b.in[1], b.in[3], Operand()});
     const Operand next = b.op("tanh", {b.op("add", {at, b.op("linear", {b.in[2], b.in[4], Operand()})})});
-    const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 1, 4), {xs, h, w, u}, {b.done({next, next})});
+    const size_t loop = add_loop(g, loop_form(1, 1, 4), {xs, h, w, u}, {b.done({next, next})});
     const Graph joint = joint_of(g.done({Operand::of(loop, 1), Operand::of(loop, 2)}));
     const std::string text = to_string(optimize(joint, options(false)));
     CHECK_MESSAGE(text.find("add(%3, %2)") != text.npos, text);
-    CHECK_MESSAGE(text.find("slices = 2, carries = 1, limit = 4, reverse} : int64 scalar, float32 " +
+    CHECK_MESSAGE(text.find("slices = 2, carries = 1, reverse = true, limit = 4} : int64 scalar, float32 " +
                             to_string(state)) != text.npos,
                   text);
     std::vector<Value> in = rnn_inputs(4, 1, 3, 5);
@@ -238,8 +239,7 @@ TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows
   const Operand next = body.op("add", {body.op("matmul", {carry, body.op("t", {scaled})}), quotient});
   LoopForm form = loop_form(0, 1, 8);
   form.counted = true;
-  const size_t loop =
-      add_control(g, NodeKind::kLoop, form, {n, x, w, k}, {std::make_shared<const Graph>(body.done({next, carry}))});
+  const size_t loop = add_loop(g, form, {n, x, w, k}, {std::make_shared<const Graph>(body.done({next, carry}))});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
   CHECK(to_string(checked(hoist(graph))) ==
         "%0 = input \"n\" : int64 scalar\n"
@@ -247,7 +247,7 @@ TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows
         "%2 = input \"w\" : float32 2x2\n"
         "%3 = input \"k\" : int32 2\n"
         "%4 = exp(%2) : float32 2x2\n"
-        "%5 = loop(%0, %1, %2, %3, %4) {counted, slices = 0, carries = 1, limit = 8} : int64 scalar, float32 2x2, "
+        "%5 = loop(%0, %1, %2, %3, %4) {carries = 1, counted = true, limit = 8} : int64 scalar, float32 2x2, "
         "float32 8x2x2\n"
         "  | %0 = input : int64 scalar\n"
         "  | %1 = input : float32 2x2\n"
@@ -277,8 +277,8 @@ TEST_CASE("a loop without carries is computed at once, its embedding and project
                 by = body.input("", {2});
   const Operand y = body.op("mul", {body.op("matmul", {body.op("embedding", {id, t}), body.op("t", {v})}),
                                     body.op("unsqueeze", {by}, {{"dim", int64_t(2)}})});
-  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 0, 3), {ids, table, w, s},
-                                  {std::make_shared<const Graph>(body.done({y}))});
+  const size_t loop =
+      add_loop(g, loop_form(1, 0, 3), {ids, table, w, s}, {std::make_shared<const Graph>(body.done({y}))});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 0)});
   CHECK(to_string(optimize(graph, options(false))) ==
         "%0 = input \"ids\" : int64 3x2\n"
@@ -306,7 +306,7 @@ TEST_CASE("sink: the projection of a recurrent loop's outputs is one product aft
   BodySketch b({{2, 2}, {2, 2}, {4, 2}, {4}});
   const Operand next = b.op("tanh", {b.op("add", {b.in[1], b.in[2]})});
   const Operand y = b.op("exp", {b.op("linear", {next, b.in[3], b.in[4]})});
-  const size_t loop = add_control(g, NodeKind::kLoop, loop_form(1, 1, 3), {xs, h, v, c}, {b.done({next, y})});
+  const size_t loop = add_loop(g, loop_form(1, 1, 3), {xs, h, v, c}, {b.done({next, y})});
   const Graph graph = g.done({Operand::of(loop, 2)});
   CHECK(to_string(checked(sink(prune(graph)))) ==
         "%0 = input \"xs\" : float32 3x2x2\n"
@@ -347,7 +347,7 @@ TEST_CASE("steps: a counter that is compared with a number makes a while loop on
     LoopForm form = loop_form(0, 2, 5);
     form.conditional = true;
     const auto done = std::make_shared<const Graph>(body.done({body.op("le", {next, double(last)}), next, sum, s, i}));
-    const size_t loop = add_control(g, NodeKind::kLoop, form, {yes, one, h, xs}, {done});
+    const size_t loop = add_loop(g, form, {yes, one, h, xs}, {done});
     const Graph graph = g.done(
         {Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
     const Graph better = optimize(graph, options(false));

@@ -1,4 +1,4 @@
-// The pass that counts steps: loops whose number of steps is known beforehand, and rows picked by a counter.
+// The pass that finds the number of steps: loops whose number of steps is known, and rows picked by a counter.
 #include "graph/passes/passes.h"
 #include "loop_graphs.h"
 
@@ -25,7 +25,7 @@ Operand whole(GraphSketch& g, double value, Dims shape = {}, DType dtype = DType
   return g.constant(make_filled(Type{dtype, {}, shape}, value));
 }
 
-// The outputs of plans of the graph as it is, after the pass, and optimized with and without it.
+// Compares the outputs of the graph before the pass, after it, and optimized with and without it.
 void check_results(const Graph& graph, std::span<const Value> inputs, double tolerance = 0) {
   const auto plain = run_plan(graph, inputs);
   const Graph once = optimize(graph, options(false));
@@ -47,13 +47,13 @@ LoopForm while_form(int32_t carries, int64_t limit) {
   return form;
 }
 
-// Takes steps of `s = s + xs[i]; i = i + by` from i = first as long as i `compare` last, and gives out s and i.
+// A loop of `s = s + xs[i]; i = i + by` from i = first, while i `compare` last. It returns s and i.
 struct Counting {
   double first = 1, last = 3;
   int64_t limit = 5, rows = 5;
   const char* compare = "le";
   bool swapped = false;
-  Dims shape{};  // of the counter
+  Dims shape{};  // shape of the counter
   DType dtype = DType::kInt64;
   bool flag = true, stacks = true;
   double by = 1;
@@ -74,7 +74,7 @@ struct Counting {
     if (shape.size() == 1) test = body.op("reshape_to", {test}, {{"shape", Ints{}}});
     const auto done =
         std::make_shared<const Graph>(stacks ? body.done({test, more, next, next, i}) : body.done({test, more, next}));
-    const size_t loop = add_control(g, NodeKind::kLoop, while_form(2, limit), {go, start, s, xs}, {done});
+    const size_t loop = add_loop(g, while_form(2, limit), {go, start, s, xs}, {done});
     if (!stacks) return g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2)});
     return g.done(
         {Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
@@ -172,7 +172,7 @@ TEST_CASE("steps: comparisons either way round, counters of one element, loops w
     const Graph graph = row.loop.graph();
     const std::string text = to_string(counted(graph));
     CAPTURE(text);
-    CHECK(text.find("while") == std::string::npos);
+    CHECK(text.find("conditional") == std::string::npos);
     CHECK((text.find("index_select") == std::string::npos) == (row.loop.by == 1 || row.steps == 0));
     CHECK((row.steps == 0 || text.find(fmt::format("limit = {}", row.steps)) != std::string::npos));
     check_results(graph, counting_inputs(5));
@@ -184,13 +184,13 @@ TEST_CASE("steps: what is not known beforehand stays, and a row that is not ther
   for (const Graph& graph : {Counting{.last = 4, .limit = -1, .rows = 3, .stacks = false}.graph(),
                              Counting{.first = 0}.graph(), Counting{.first = 3, .last = 7, .rows = 6}.graph()}) {
     CHECK(has(counted(graph), "index_select"));
-    CHECK(!has(counted(graph), "while"));
+    CHECK(!has(counted(graph), "conditional"));
     const auto inputs = counting_inputs(graph.nodes[0].types[0].shape[0]);
     CHECK_THROWS_WITH_AS(run_plan(optimize(graph, options(true)), inputs), doctest::Contains("index"), Error);
   }
   const Graph endless = Counting{.last = 2, .limit = -1, .compare = "ge", .stacks = false}.graph();
-  CHECK(has(counted(endless), "while"));
-  GraphSketch g;  // a counter that starts from an input, and one that does not count in ones
+  CHECK(has(counted(endless), "conditional"));
+  GraphSketch g;  // one counter starts from an input, the other does not count in ones
   const Operand i = g.input("i", {}, DType::kInt64), go = whole(g, 1, {}, DType::kBool), one = whole(g, 1);
   GraphSketch body;
   body.input("", {}, DType::kInt64);
@@ -198,13 +198,13 @@ TEST_CASE("steps: what is not known beforehand stays, and a row that is not ther
   const Operand next = body.op("add", {a, 1.0}), twice = body.op("add", {b, b});
   const auto done = std::make_shared<const Graph>(
       body.done({body.op("logical_and", {body.op("le", {next, 4.0}), body.op("lt", {twice, 9.0})}), next, twice}));
-  const size_t loop = add_control(g, NodeKind::kLoop, while_form(2, 9), {go, i, one}, {done});
+  const size_t loop = add_loop(g, while_form(2, 9), {go, i, one}, {done});
   const Graph graph = g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2)});
   CHECK(same_graph(count_steps(graph), graph));
 }
 
-// Takes three of five steps backwards; picks rows by the number of the step, by counters among the slices, and row
-// `index - before`.
+// A reverse loop over three of five steps. It picks rows by the number of the step, by counters among the slices, and
+// by `index - before`.
 static Graph counted_backwards(double before) {
   GraphSketch g;
   const Operand xs = g.input("xs", {5, 2}), s = g.input("s", {2}), table = g.input("table", {6, 2}),
@@ -226,8 +226,8 @@ static Graph counted_backwards(double before) {
   const Operand other = body.op("add", {pick(body.op("sub", {index, before})), pick(body.op("add", {2.0, index}))});
   LoopForm form = loop_form(2, 1, 5);
   form.counted = form.reverse = true;
-  const size_t loop = add_control(g, NodeKind::kLoop, form, {count, xs, places, s, table},
-                                  {std::make_shared<const Graph>(body.done({next, other}))});
+  const size_t loop =
+      add_loop(g, form, {count, xs, places, s, table}, {std::make_shared<const Graph>(body.done({next, other}))});
   return g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2)});
 }
 
@@ -246,10 +246,10 @@ TEST_CASE(
     const Operand next = body.op("add", {sum, body.op("reshape_to", {row}, {{"shape", Ints{2}}})});
     const auto done = std::make_shared<const Graph>(
         body.done({body.op("lt", {body.op("sum", {next}), 5.0}), body.op("add", {i, 1.0}), next, i}));
-    const size_t loop = add_control(g, NodeKind::kLoop, while_form(2, limit), {go, two, s, xs}, {done});
+    const size_t loop = add_loop(g, while_form(2, limit), {go, two, s, xs}, {done});
     const Graph graph =
         g.done({Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3)});
-    CHECK(has(counted(graph), "while"));
+    CHECK(has(counted(graph), "conditional"));
     CHECK(has(counted(graph), "index_select") == (limit == 4));
     CHECK(has(counted(graph), "carries = 1"));
     for (const double start : {0.0, 9.0})
@@ -276,7 +276,8 @@ TEST_CASE("steps: a known count, backwards and of fewer rows than there are, and
         "%8 = narrow(%2) {dim = 1, start = 3, length = 3} : float32 3x2\n"
         "%9 = reshape_to(%8) {shape = {3, 1, 2}} : float32 3x1x2\n"
         "%10 = full() {shape = {}, value = 3, dtype = int64} : int64 scalar\n"
-        "%11 = loop(%3, %5, %7, %9, %1, %2) {slices = 4, carries = 1, limit = 3, reverse} : int64 scalar, float32 2, "
+        "%11 = loop(%3, %5, %7, %9, %1, %2) {slices = 4, carries = 1, reverse = true, limit = 3} : int64 scalar, "
+        "float32 2, "
         "float32 3x2\n"
         "  | %0 = input : int64 scalar\n"
         "  | %1 = input : float32 2\n"
@@ -311,22 +312,21 @@ TEST_CASE("steps: rows of a loop without a limit have a size once its steps are 
   const Operand more = body.op("add", {i, 1.0});
   const auto forward =
       std::make_shared<const Graph>(body.done({body.op("lt", {more, 4.0}), more, body.op("sin", {x}), x}));
-  const size_t first = add_control(g, NodeKind::kLoop, while_form(2, -1), {go, one, s}, {forward});
+  const size_t first = add_loop(g, while_form(2, -1), {go, one, s}, {forward});
   BodySketch back({{2}, {2}});
   LoopForm form = loop_form(1, 1, -1);
   form.counted = form.reverse = true;
   const auto backward = back.done({back.op("mul", {back.in[2], back.op("cos", {back.in[1]})})});
-  const size_t second =
-      add_control(g, NodeKind::kLoop, form, {Operand::of(first, 0), Operand::of(first, 3), s}, {backward});
+  const size_t second = add_loop(g, form, {Operand::of(first, 0), Operand::of(first, 3), s}, {backward});
   const Graph graph = g.done({Operand::of(first, 2), Operand::of(second, 1)});
   CHECK(to_string(counted(graph)) ==
         "%0 = input \"s\" : float32 2\n"
-        "%1 = loop(%0) {slices = 0, carries = 1, limit = 3} : int64 scalar, float32 2, float32 3x2\n"
+        "%1 = loop(%0) {carries = 1, limit = 3} : int64 scalar, float32 2, float32 3x2\n"
         "  | %0 = input : int64 scalar\n"
         "  | %1 = input : float32 2\n"
         "  | %2 = sin(%1) : float32 2\n"
         "  | return %2, %1\n"
-        "%2 = loop(%1:3, %0) {slices = 1, carries = 1, limit = 3, reverse} : int64 scalar, float32 2\n"
+        "%2 = loop(%1:3, %0) {slices = 1, carries = 1, reverse = true, limit = 3} : int64 scalar, float32 2\n"
         "  | %0 = input : int64 scalar\n"
         "  | %1 = input : float32 2\n"
         "  | %2 = input : float32 2\n"

@@ -1,4 +1,4 @@
-// Plans and their runs on graphs made by hand.
+// Plans of graphs that are built by hand, and their runs.
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -307,7 +307,7 @@ TEST_CASE("a fused node runs as one kernel or node by node") {
   node.kind = NodeKind::kFused;
   node.inputs = {x, y};
   node.types = {m.graph.type(x)};
-  node.bodies.push_back(std::make_shared<const Graph>(body.graph));
+  node.body = std::make_shared<const Graph>(body.graph);
   m.graph.nodes.push_back(node);
   m.output(m.op("exp", {Operand::of(2)}));
   for (bool fuse : {true, false})
@@ -354,7 +354,7 @@ TEST_CASE("arenas of typical nets stay within 5 % of the lower bound") {
   };
   check(mlp(64, {784, 256, 128, 10}));
   check(mlp(1, {512, 256, 128, 2}));
-  GraphMaker m;  // residual blocks: each value is read by a chain and by the sum behind it
+  GraphMaker m;  // residual blocks: a chain and the sum after it read each value
   Operand x = m.op("conv2d", {m.input({2, 3, 32, 32}), m.input({8, 3, 3, 3}), Operand()}, {{"padding", Ints{1}}});
   for (int block = 0; block < 6; ++block) {
     const int64_t channels = 8 << block / 2;
@@ -515,7 +515,7 @@ void check_packing(const Graph& graph, size_t weight) {
   for (int i = 0; i < 4; ++i) CHECK(run_once(*plan) == expected);
   const size_t packed = held_packed_bytes();
   CHECK(packed > 0);
-  CHECK_FALSE(values[weight].array().writable());  // a packed array cannot change behind the plan's back
+  CHECK_FALSE(values[weight].array().writable());  // nothing can change a packed array while the plan uses it
   values[weight] = test::run(ctx, "mul", {values[weight], Value(-0.5)});
   const Numbers changed = numbers(run_eagerly(ctx, graph, values)[0]);
   CHECK(changed != expected);
@@ -524,7 +524,7 @@ void check_packing(const Graph& graph, size_t weight) {
   const auto other = make_plan(graph);
   for (int i = 0; i < 10; ++i) CHECK(run_once(*plan) == changed);
   for (int i = 0; i < 3; ++i) CHECK(run_once(*other) == changed);
-  CHECK(held_packed_bytes() == packed);  // both plans use one
+  CHECK(held_packed_bytes() == packed);  // both plans share one packed array
   const auto plain = make_plan(graph, {.pack = false});
   CHECK(plain->packs.empty());
   CHECK(run_once(*plain) == changed);

@@ -1,4 +1,4 @@
-// Plans of optimized graphs: fused kernels, memory taken in place, prepared kernels, against the graph op by op.
+// Plans of optimized graphs, with fused kernels, in-place steps and prepared kernels, compared with the graph op by op.
 #include <cmath>
 
 #include "graph/exec/exec.h"
@@ -15,7 +15,7 @@ std::string text_of(Context& ctx, const Value& v) {
   std::string out = to_string(host.type()) + ":";
   for (int64_t i = 0; i < host.numel(); ++i) {
     const double x = load_number(host.dtype(), static_cast<char*>(host.array().data()) + i * size_of(host.dtype()));
-    out += std::isnan(x) ? " nan" : fmt::format(" {}", x);  // the sign of a NaN is no part of a result
+    out += std::isnan(x) ? " nan" : fmt::format(" {}", x);  // the sign of a NaN is not part of a result
   }
   return out;
 }
@@ -47,7 +47,7 @@ TEST_CASE("optimized random graphs run to the same bits with every option of the
     const Graph optimized = optimize(random.graph());
     for (const Node& node : optimized.nodes) fused += node.kind == NodeKind::kFused;
     INFO("seed " << seed);
-    // An op that refuses its values and leads to nothing is dropped with its error.
+    // If nothing needs the outputs of an op that rejects its values, the op is removed, and with it its error.
     const std::string expected =
         results(without_dead_nodes(random.graph()), inputs, {.fuse = false, .in_place = false, .prepare = false});
     CHECK(results(optimized, inputs, {}) == expected);

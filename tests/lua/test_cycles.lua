@@ -2,7 +2,7 @@
 -- can still reach stays.
 local t = require "tests.support"
 local pg = require "perigee"
-local testing = pg.testing.core.testing
+local testing = pg.testing
 
 local rounds = t.mode == "gcstress" and 100 or 10000
 local kBytes = 4000  -- of one tensor below
@@ -53,8 +53,9 @@ t.test("so do those that come out of graphs", function()
   end, 0, 0)
 end)
 
--- The collector looks when as many functions again as were left the last time, and 64 more, live.
-local kPending = 64 + 16
+-- The collector looks when as many functions again as were left the last time, and 64 more, live. How many were left
+-- depends on where Lua's collector was: some hundreds of the rounds, where a leak keeps them all.
+local kPending = rounds == 10000 and 400 or 80
 
 local function held_by_function(through)
   local double = pg.autograd.Function

@@ -1,5 +1,5 @@
--- Structures that nest deep, hold themselves or hold one table at many places: each table is visited once, in linear time, and
--- what is too deep is an error of the script's line.
+-- Structures that nest deep, hold themselves or hold one table at many places: each table is visited once, in linear
+-- time, and what is too deep is an error of the script's line.
 local pg = require "perigee"
 local t = require "tests.support"
 local nn = pg.nn
@@ -146,7 +146,7 @@ t.test("a block at many places is one block", function()
   t.equal(weight:detach(), pg.full({2, 2}, 7))
   t.equal(bias:detach(), pg.full({2}, 8))
   pg.save(file, {[paths[1]] = pg.ones(2, 2), [paths[2]] = pg.ones(2), [("a."):rep(39) .. "c.weight"] = pg.ones(2, 2)})
-  t.error_contains(function() b:load_parameters(file) end, "which the block has not")
+  t.error_contains(function() b:load_parameters(file) end, "which the block does not have")
 end)
 
 t.test("tables that hold themselves", function()

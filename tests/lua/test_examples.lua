@@ -37,7 +37,7 @@ end)
 
 t.test("hybridize prints the time before and after", function()
   local out = example("hybridize", "20")
-  t.check(out:find("before hybridizing: .* µs a pass") and out:find("after hybridizing: .* µs a pass"), out)
+  t.check(out:find("before hybridizing: .* µs per pass") and out:find("after hybridizing: .* µs per pass"), out)
   t.check(out:find("traced 1 time%(s%), 21 passes did not enter Lua"), out)
   t.check(out:find("imported: the same result: true"), out)
 end)

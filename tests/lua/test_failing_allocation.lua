@@ -76,7 +76,8 @@ local function sweep(name, make, opts)
       until not failed or n > 3000
       t.check(n < 3000, "no end of requests")
     end
-    t.equal(live(), before, "live bytes afterwards")
+    local now = live()
+    t.check(now <= before, ("%d bytes live afterwards, %d before"):format(now, before))  -- garbage of earlier files may go
   end)
 end
 

@@ -3,7 +3,7 @@
 local t = require "tests.support"
 local pg = require "perigee"
 local driver = require "tests.ops.driver"
-local core = pg.testing.core
+local testing = pg.testing
 
 t.skip_in("gcstress", "programs are the same whenever the collector runs")
 
@@ -58,13 +58,13 @@ end
 
 -- A function that runs f as a program, and the program; nil and the reason where f cannot be one.
 local function traced(f)
-  local all = {core.trace(f, 0)}
+  local all = {testing.trace(f, 0)}
   if not all[1] then return nil, tostring(all[2]) end
   local trace, boxes = all[2], {}
   for i = 3, #all do trace:output(all[i]) end
   for i, captured in ipairs(trace:captured()) do boxes[i] = captured.box end
   local program = trace:finish{name = "test"}
-  return function() return core.run(program, unpack(boxes)) end, program
+  return function() return testing.run(program, unpack(boxes)) end, program
 end
 
 local function compare(make, row, case, dtype)

@@ -2,15 +2,15 @@
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
-local core = pg.testing.core
 
 -- Collects warnings and printed lines while f runs.
 local function watch(f)
-  local warnings, lines, warn, print_before = {}, {}, core.warn, print
-  core.warn = function(text) warnings[#warnings + 1] = text end
-  _G.print = function(...) core.unlogged(function(...) lines[#lines + 1] = table.concat({...}, "\t") end, ...) end
+  local warnings, lines, print_before = {}, {}, print
+  local warned = pg.testing.on_warning(function(text) warnings[#warnings + 1] = text end)
+  _G.print = function(...) pg.testing.unlogged(function(...) lines[#lines + 1] = table.concat({...}, "\t") end, ...) end
   local ok, e = xpcall(f, debug.traceback)
-  core.warn, _G.print = warn, print_before
+  pg.testing.on_warning(warned)
+  _G.print = print_before
   if not ok then error(e, 0) end
   return warnings, lines
 end

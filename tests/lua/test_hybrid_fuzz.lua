@@ -2,19 +2,17 @@
 -- The seed is fixed; a failure prints the source of the model and the calls that led to it.
 local t = require "tests.support"
 local pg = require "perigee"
-local core = pg.testing.core
+local testing = pg.testing
 local model = require "tests.hybrid_model"
-local trace, cache = core.require("hybrid.trace"), core.require("hybrid.cache")
 
 -- Ops of the model run as they are, as those of tensors do.
-local natively = core.require("hybrid.interpret").natively
-for _, f in ipairs(model.functions) do natively[f] = true end
+for _, f in ipairs(model.functions) do testing.runs_natively(f) end
 
 -- The tensors of the models: those of tests/hybrid_model.lua, or real ones.
 local kinds = {
   model = {backend = model.backend, tensor = model.tensor, is_tensor = model.is_tensor, value = model.value},
   real = {
-    backend = trace.backend, is_tensor = core.is_tensor,
+    backend = testing.graph_backend(), is_tensor = testing.is_tensor,
     tensor = function(number) return pg.tensor(number, {dtype = "float64"}) end,
     value = function(x)
       local v = x:item()
@@ -181,7 +179,7 @@ local function pack(...) return {n = select("#", ...), ...} end
 local function run_model(calls)
   local text = source()
   local eager, hybrid = instance(text), instance(text)
-  local c = cache.new{root = hybrid.self, label = "self", name = "fuzz", body = function(...) return hybrid.self:forward(...) end}
+  local c = pg.jit(function(...) return hybrid.self:forward(...) end)
   local log = {}
   local before = {}
   for call = 1, calls do
@@ -205,13 +203,13 @@ local function run_model(calls)
     local x, hx = argument(eager), argument(hybrid)
     local before_eager = show(eager.dump(), {n = 1}, 0)
     local a = pack(pcall(eager.self.forward, eager.self, x, s))
-    local b = pack(pcall(c.exec, 2, hx, s))
+    local b = pack(pcall(c, hx, s))
     if a[1] ~= b[1] then return text, log, "error: " .. tostring(a[2]) .. " against " .. tostring(b[2]) end
     if not a[1] then return nil, nil, tostring(a[2]) end   -- an eager failure keeps what it assigned, a cached one does not
     local want = show({pack(select(2, unpack(a, 1, a.n))), eager.dump(), eager.x}, {n = 1}, 0)
     local got = show({pack(select(2, unpack(b, 1, b.n))), hybrid.dump(), hybrid.x}, {n = 1}, 0)
     if want ~= got then
-      return text, log, "want " .. want .. "\ngot  " .. got .. "\nbefore " .. before_eager .. "\nlast retrace: " .. tostring(c.last_retrace)
+      return text, log, "want " .. want .. "\ngot  " .. got .. "\nbefore " .. before_eager .. "\nlast retrace: " .. tostring(c:cache_info().last_retrace)
     end
   end
   return nil, c
@@ -219,30 +217,32 @@ end
 
 local function fuzz(name, models)
   kind = kinds[name]
-  local backend, warn = trace.backend, core.warn
-  local patience = cache.patience
-  trace.backend, core.warn, cache.patience = kind.backend, function() end, 1000
+  local backend, warned, patience = testing.graph_backend(kind.backend), testing.on_warning(function() end), testing.patience(1000)
+  local function restore()
+    testing.graph_backend(backend)
+    testing.on_warning(warned)
+    testing.patience(patience)
+  end
   state = 12345
   models = tonumber(os.getenv("PERIGEE_FUZZ")) or (t.mode == "eager" and models or math.floor(models / 8))
-  local wrong, traces, hits, eager = 0, 0, 0, 0
+  local wrong, traces, hits = 0, 0, 0
   local failure
   for i = 1, models do
     local ok, text, log, problem = pcall(run_model, 30)
     if not ok then
-      trace.backend, core.warn, cache.patience = backend, warn, patience
+      restore()
       error("model " .. i .. ": " .. tostring(text))
     end
     if text then
       wrong = wrong + 1
       failure = failure or ("model " .. i .. "\n" .. text .. "\n" .. table.concat(log, "\n") .. "\n" .. problem)
     elseif log then
-      local info = log:info()
+      local info = log:cache_info()
       traces, hits = traces + info.traces, hits + info.hits
-      if log.eager then eager = eager + 1 end
     end
   end
-  trace.backend, core.warn, cache.patience = backend, warn, patience
-  if os.getenv("PERIGEE_FUZZ") then print(models .. " models, " .. wrong .. " wrong, " .. traces .. " traces, " .. hits .. " hits, " .. eager .. " ran as plain Lua") end
+  restore()
+  if os.getenv("PERIGEE_FUZZ") then print(models .. " models, " .. wrong .. " wrong, " .. traces .. " traces, " .. hits .. " hits") end
   if failure then error(wrong .. " wrong; " .. failure) end
   t.check(hits > models * 5, "only " .. hits .. " hits")
 end

@@ -2,16 +2,15 @@
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
-local core = pg.testing.core
 
 t.skip_in("hybrid", "hybridizes its blocks itself")
 
 -- Collects warnings while f runs.
 local function warnings(f)
-  local list, before = {}, core.warn
-  core.warn = function(text) list[#list + 1] = text end
+  local list = {}
+  local before = pg.testing.on_warning(function(text) list[#list + 1] = text end)
   local ok, e = pcall(f)
-  core.warn = before
+  pg.testing.on_warning(before)
   if not ok then error(e, 0) end
   return list
 end
@@ -412,7 +411,7 @@ t.test("pg.debug runs plain Lua, also inside jitted functions", function()
   t.equal(calls, before + 2)
   net(x)
   t.error_contains(function() pg.debug(function() error("inside") end) end, "inside")
-  t.check(core.graphs.off == 0)
+  t.check(not pg.testing.graphs_off())
 end)
 
 t.test("hooks: those of the root run at each call, those of children while tracing", function()
@@ -577,7 +576,7 @@ t.test("a training step under pg.jit: the losses of plain Lua, one trace", funct
 end)
 
 t.test("the identity of code: shared by the closures of one function expression only", function()
-  local prototype = pg.testing.core.introspect.prototype
+  local prototype = pg.testing.prototype
   local functions, seen = {}, {}
   for i = 1, 200 do  -- all of one form, so that their closures look alike but for the code
     local make = assert(loadstring("local u = ... return function() return u + " .. i .. " end"))

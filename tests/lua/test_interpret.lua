@@ -1,13 +1,12 @@
 -- The interpreter of traces against the engine: each piece of Lua gives the same results, or the same error, in both.
 local t = require "tests.support"
 local pg = require "perigee"
-local core = pg.testing.core
-local interpret = core.require("hybrid.interpret")
-core.require("hybrid.models")
+local interpret = pg.testing.interpret
 
 local function pack(...) return {n = select("#", ...), ...} end
 
--- Messages name no variables here, which the interpreter does not look for. Each returns some values; `...` is 1, 2.5, "x", nil, true.
+-- Messages name no variables here, which the interpreter does not look for. Each returns some values; `...` is 1, 2.5,
+-- "x", nil, true.
 local pieces = {
   arithmetic = "local a, b = ... return a + b, a - b, a * b, a / b, a % b, a ^ b, -a, a + 1, 1 - a, 2 * a, 2 / b, 7 % b, '3' + a, -'2'",
   comparisons = [[local a, b, c = ... return a < b, a <= b, a > b, a >= b, a == b, a ~= b, c < 'y', c == 'x', c ~= 'x', a == 1, a ~= 1,
@@ -73,7 +72,7 @@ for _, name in ipairs(names) do
   t.test("the interpreter as the engine: " .. name, function()
     local f = assert(loadstring(pieces[name], "=piece"))
     local want = pack(pcall(f, 1, 2.5, "x", nil, true))
-    local got = pack(pcall(interpret.run, nil, f, 1, 2.5, "x", nil, true))
+    local got = pack(pcall(interpret, f, 1, 2.5, "x", nil, true))
     t.check(want[1], tostring(want[2]))
     t.equal(got, want)
   end)
@@ -81,5 +80,5 @@ end
 
 t.test("the interpreter bounds the depth of calls", function()
   local function deep(n) return 1 + deep(n + 1) end
-  t.error_contains(function() interpret.run(nil, deep, 1) end, "stack overflow")
+  t.error_contains(function() interpret(deep, 1) end, "stack overflow")
 end)

@@ -283,7 +283,7 @@ end
 local function open_parameters(net)
   local n = 0
   for _, p in net:parameters() do
-    if not pcall(function() return p.shape end) or pg.testing.core.require("param").state(p) == "pending" then n = n + 1 end
+    if not pcall(function() return p + 0 end) then n = n + 1 end
   end
   return n
 end

@@ -5,6 +5,7 @@ local cases = require "tests.ops.cases"
 local driver = require "tests.ops.driver"
 local visit_calls = require "tests.ops.mutations"
 local with_limit = require "tests.ops.limit"
+local bounded = require "tests.ops.bounded"
 local pg = require "perigee"
 
 t.skip_in("gcstress", "thousands of wrong calls, most of which run no op")
@@ -12,17 +13,10 @@ t.skip_in("gcstress", "thousands of wrong calls, most of which run no op")
 local form = "^%S+test_registry_errors%.lua:%d+: ([%w_]+): bad argument '(.-)' %(expected .+, got .+%)$"
 
 local function invoke(f, args, n, attrs)
-  local start = os.clock()
-  local ok, e
-  if attrs then
-    local all = {unpack(args, 1, n)}
-    all[n + 1] = attrs
-    ok, e = pcall(function() return f(unpack(all, 1, n + 1)), true end)
-  else
-    ok, e = pcall(function() return f(unpack(args, 1, n)), true end)
-  end
-  t.check(os.clock() - start < 1, "took longer than a second")
-  return ok, e
+  if not attrs then return bounded(pcall, function() return f(unpack(args, 1, n)), true end) end
+  local all = {unpack(args, 1, n)}
+  all[n + 1] = attrs
+  return bounded(pcall, function() return f(unpack(all, 1, n + 1)), true end)
 end
 
 -- The complaint about the outcome of a call, or nil.

@@ -49,7 +49,7 @@ end
 function driver.run(row, case, args)
   if row.random then pg.manual_seed(7) end
   local f = pg.testing.ops[cases.field(row)]
-  if driver.jit and not pg.testing.core.tracing() and not row.dynamic_shape and not row.name:find("^mask_") then f = pg.jit(f) end
+  if driver.jit and not pg.testing.tracing() and not row.dynamic_shape and not row.name:find("^mask_") then f = pg.jit(f) end
   return driver.call(f, args or case.args, case.attrs)
 end
 

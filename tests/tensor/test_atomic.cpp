@@ -117,12 +117,17 @@ TEST_CASE("atomic write: a process killed at any time leaves one of both files")
   const std::string path = folder / "f", a(50000, 'a'), b(70000, 'b');
   write_text(path, a);
   for (int round = 0; round < 10; ++round) {
+    int written[2];
+    REQUIRE(::pipe(written) == 0);
     const pid_t child = ::fork();
     if (child == 0)
-      for (bool second = true;; second = !second) write_text(path, second ? b : a);
-    ::usleep(useconds_t(500 + 700 * round));
-    ::kill(child, SIGKILL);
+      for (bool second = true; ::write(written[1], "x", 1) == 1; second = !second) write_text(path, second ? b : a);
+    char byte;
+    for (int i = 0; i <= round; ++i) REQUIRE(::read(written[0], &byte, 1) == 1);
+    ::kill(child, SIGKILL);  // somewhere in its next file
     ::waitpid(child, nullptr, 0);
+    ::close(written[0]);
+    ::close(written[1]);
     const std::string now = get(path);
     CHECK((now == a || now == b));
   }

@@ -1,4 +1,4 @@
-#include "tensor/cpu/conv.h"
+#include "tensor/cpu/conv/conv.h"
 
 #include <doctest/doctest.h>
 

@@ -11,7 +11,8 @@
 #include <string>
 
 #include "tensor/context.h"
-#include "tensor/device.h"
+#include "tensor/device_abi.h"
+#include "tensor/device_table.h"
 #include "tensor/tape.h"
 
 namespace {
@@ -38,10 +39,11 @@ float element(pg::Context& ctx, const Value& v, int i) {
 }  // namespace
 
 TEST_CASE("a device is loaded by name on first use") {
+  const auto before = pg::device_names();  // other tests load devices too
   const pg::Device device = pg::device_from_name("test_device:1");
   CHECK(!device.is_cpu());
   CHECK(pg::name_of(device) == "test_device:1");
-  CHECK(pg::device_names().size() == 3);
+  CHECK(pg::device_names().size() == before.size() + 2);
   CHECK(pg::device_from_name("test_device") != device);
   CHECK_THROWS_WITH_AS(pg::device_from_name("test_device:2"),
                        "device: bad argument 'name' (expected a number below 2, got \"test_device:2\")", pg::Error);
@@ -84,7 +86,7 @@ TEST_CASE("what a device lacks or refuses is an error") {
   CHECK_THROWS_AS(run(ctx, "add", {x, vector({1, 2})}), pg::Error);
   CHECK_THROWS_AS(pg::make_array({pg::DType::kFloat32, device, {int64_t(1) << 25}}), pg::OutOfMemory);
   Value integers = pg::make_filled({pg::DType::kInt32, device, {2}}, 1);
-  CHECK_THROWS_WITH_AS(run(ctx, "neg", {integers}), "test_device: computes in float32 and float64 only", pg::Error);
+  CHECK_THROWS_WITH_AS(run(ctx, "neg", {integers}), "neg: no kernel for device test_device", pg::Error);
 }
 
 namespace {
@@ -132,7 +134,7 @@ std::string cannot_load(const std::string& device, const std::string& why) {
 
 TEST_CASE("plugins that are of no use are errors that say why, and take no slot") {
   PluginFolder folder;
-  const auto before = pg::device_names();
+  const auto before = pg::device_names();  // other tests load devices too
   CHECK(folder.load("absent").find(folder.file("absent") + ": cannot open shared object file") != std::string::npos);
   std::ofstream(folder.file("junk"))
       << "this is not a shared object, but long enough to be looked at as if it were one";
@@ -236,4 +238,101 @@ TEST_CASE("gradients of broadcast inputs are summed on the device") {
   pg::backward(ctx, heads, none, {});
   CHECK(leaf->grad->value.shape() == pg::Dims{});
   CHECK(pg::item(leaf->grad->value) == 6);
+}
+
+TEST_CASE("an error of work on a device arrives at the next wait, once, and drops what came after") {
+  pg::Context ctx;
+  const pg::Device device = pg::device_from_name("test_device");
+  const Value x = pg::to_device(ctx, vector({-1, 4}), device);
+  const Value root = run(ctx, "sqrt", {x});
+  const Value sum = run(ctx, "add", {root, Value(1.0)});
+  CHECK_THROWS_WITH_AS(pg::to_device(ctx, sum, {}), "sqrt: a negative number", pg::Error);
+  pg::synchronize(device);
+  CHECK(element(ctx, run(ctx, "sqrt", {run(ctx, "mul", {x, x})}), 1) == 4);
+}
+
+TEST_CASE("a late error follows its values to another device, and is thrown once") {
+  pg::Context ctx;
+  const pg::Device first = pg::device_from_name("test_device"), second = pg::device_from_name("test_device:1");
+  const Value root = run(ctx, "sqrt", {pg::to_device(ctx, vector({-1}), first)});
+  const Value there = pg::to_device(ctx, root, second);
+  CHECK_THROWS_WITH_AS(pg::item(there), "sqrt: a negative number", pg::Error);
+  pg::synchronize(first);
+  CHECK(pg::item(pg::make_scalar(3, pg::DType::kFloat32, first)) == 3);
+}
+
+TEST_CASE("a late error begins with its place in the script") {
+  pg::Context ctx;
+  const pg::Device device = pg::device_from_name("test_device");
+  const Value x = pg::to_device(ctx, vector({-1}), device), y = pg::make_array(x.type());
+  const pg::OpDef& op = pg::registry().require("sqrt");
+  const pg::View in{&x.type(), &x.array().strides, x.array().data()};
+  const pg::View out{&y.type(), &y.array().strides, y.array().data()};
+  const auto none = [](int, const pg::Dims&) -> pg::View { return {}; };
+  const char* place = pg::kept_place("model.lua:7: layer: ");
+  CHECK(place == pg::kept_place("model.lua:7: layer: "));
+  const pg::KernelRow row = pg::registry().kernel(op, device);
+  row.fn(pg::KernelArgs{op, {&in, 1}, {&out, 1}, {}, none, pg::stream_of(device), place});
+  CHECK_THROWS_WITH_AS(pg::synchronize(device), "model.lua:7: layer: a negative number", pg::PositionedError);
+}
+
+TEST_CASE("uploads of any size may change when the call returns") {
+  pg::Context ctx;
+  const pg::Device device = pg::device_from_name("test_device");
+  for (const int64_t n : {1, 1000, 65536, 65537, 1 << 20}) {
+    std::vector<Value> on_device;
+    for (int round = 0; round < 3; ++round) {
+      Value host = pg::make_filled({pg::DType::kFloat32, {}, {n}}, round);
+      on_device.push_back(pg::to_device(ctx, host, device));
+      std::fill_n(static_cast<float*>(host.array().data()), n, -1.0f);
+    }
+    for (int round = 0; round < 3; ++round) {
+      const Value back = pg::to_device(ctx, on_device[size_t(round)], {});
+      const float* data = static_cast<float*>(back.array().data());
+      CHECK(std::all_of(data, data + n, [&](float v) { return v == float(round); }));
+    }
+  }
+}
+
+TEST_CASE("copies between devices come after what they read and before its memory is used again") {
+  pg::Context ctx;
+  const pg::Device places[] = {pg::device_from_name("test_device"), pg::device_from_name("test_device:1")};
+  for (int round = 0; round < 50; ++round) {
+    Value x = pg::to_device(ctx, vector({float(round)}), places[0]);
+    for (int hop = 1; hop <= 6; ++hop) x = run(ctx, "add", {pg::to_device(ctx, x, places[hop % 2]), Value(1.0)});
+    CHECK(pg::item(x) == round + 6);
+  }
+}
+
+TEST_CASE("a device without the optional entries does everything with waits") {
+  PluginFolder folder;
+  std::filesystem::create_symlink(PERIGEE_TEST_DEVICE, folder.file("plain"));
+  REQUIRE(folder.load("plain", "plain") == "");
+  pg::Context ctx;
+  const pg::Device first = pg::device_from_name("plain"), second = pg::device_from_name("plain:1");
+  CHECK(!pg::fuses(first));
+  CHECK(!pg::host_reads(first));
+  Value x = pg::to_device(ctx, vector({1, 2}), first);
+  x = pg::to_device(ctx, run(ctx, "add", {x, x}), second);
+  CHECK(element(ctx, run(ctx, "mul", {x, Value(3.0)}), 1) == 12);
+  Value integers = pg::make_filled({pg::DType::kInt32, first, {2}}, 1);  // nobody says what it cannot
+  CHECK_THROWS_AS(pg::item(run(ctx, "sum", {run(ctx, "neg", {integers})})), pg::Error);
+}
+
+namespace {
+struct Sample {
+  int32_t a;
+  double b;
+};
+}  // namespace
+
+TEST_CASE("the ABI is made of names, places and sizes of fields, and a field left out shows") {
+  using pg::abi::Field;
+  constexpr Field all[] = {{"a", 0, 4, 4}, {"b", 8, 8, 8}}, renamed[] = {{"a", 0, 4, 4}, {"c", 8, 8, 8}};
+  constexpr Field first[] = {{"a", 0, 4, 4}}, last[] = {{"b", 8, 8, 8}};
+  CHECK(pg::abi::complete(all, sizeof(Sample), alignof(Sample)));
+  CHECK(!pg::abi::complete(first, sizeof(Sample), alignof(Sample)));
+  CHECK(!pg::abi::complete(last, sizeof(Sample), alignof(Sample)));
+  CHECK(pg::abi::mix(0, all) != pg::abi::mix(0, renamed));
+  CHECK(pg::abi::mix(0, all) != pg::abi::mix(0, first));
 }

@@ -1,4 +1,4 @@
-#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm/gemm.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "tensor/cpu/gemm_simd.h"
+#include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/dtype.h"
 #include "tensor/parallel.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <filesystem>
 #include <iterator>
 #include <mutex>
@@ -41,10 +42,22 @@ size_t threads_of_process() {
   return size_t(std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()));
 }
 
-// A joined thread stays listed for a moment.
-bool threads_become(size_t n) {
-  for (int i = 0; i < 2000 && threads_of_process() != n; ++i) ::usleep(1000);
-  return threads_of_process() == n;
+// How many threads have run run_on_all and have not ended: a joined thread stays in the list of the process for a
+// moment.
+std::atomic<int> alive{0};
+struct Presence {
+  Presence() { ++alive; }
+  ~Presence() { --alive; }
+};
+
+// A region of n pieces that wait for each other, so that each has a thread of its own.
+void run_on_all(int n) {
+  std::barrier all(n);
+  parallel_for(n, 1, [&](int64_t begin, int64_t end) {
+    thread_local const Presence presence;
+    REQUIRE(end - begin == 1);
+    all.arrive_and_wait();
+  });
 }
 
 }  // namespace
@@ -137,20 +150,23 @@ TEST_CASE("parallel_for: several callers at once") {
 TEST_CASE("threads: started by the first region, joined on request, started again") {
   Threads scope(3);
   stop_workers();
-  ::usleep(20000);
-  const size_t alone = threads_of_process();
+  const size_t before = threads_of_process();  // or more than there are
   set_num_threads(5);
-  CHECK(threads_become(alone));
-  partition(100, 1);
-  CHECK(threads_become(alone + 4));
+  CHECK(threads_of_process() <= before);
+  run_on_all(5);
+  CHECK(alive == 5);
+  run_on_all(5);
+  CHECK(alive == 5);
   set_num_threads(2);
   CHECK(num_threads() == 2);
-  CHECK(threads_become(alone));
-  CHECK(partition(100, 1).size() == 2);
+  CHECK(alive == 1);
+  run_on_all(2);
+  CHECK(alive == 2);
   stop_workers();
   stop_workers();
-  CHECK(threads_become(alone));
-  CHECK(partition(100, 1).size() == 2);
+  CHECK(alive == 1);
+  run_on_all(2);
+  CHECK(alive == 2);
 }
 
 TEST_CASE("set_num_threads: what it refuses") {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "tensor/cpu/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/op.h"
 
 using namespace pg;

@@ -1,4 +1,4 @@
-#include "tensor/cpu/pool.h"
+#include "tensor/cpu/conv/pool.h"
 
 #include <doctest/doctest.h>
 

@@ -51,6 +51,7 @@ bool has_type_of(const AttrDef& attr, const AttrValue& v) {
     case AttrKind::kFloats:
       return std::holds_alternative<Floats>(v);
     case AttrKind::kRandom:
+    case AttrKind::kGraph:
       return false;
   }
   return false;
@@ -81,7 +82,7 @@ TEST_CASE("registry: rows are documented and shown") {
 
 TEST_CASE("registry: every op can run on the CPU") {
   for (const OpDef* op : registry().ops()) {
-    const bool runs = registry().kernel(*op, {}).fn || op->decompose || op->view;
+    const bool runs = registry().kernel(*op, {}).fn || op->decompose || op->view || op->has(kBodies);
     EXPECT(runs, "neither kernel nor decomposition nor view");
     EXPECT(!op->has(kView) || op->view, "the trait kView without a view");
     EXPECT(!op->view || op->has(kView) || op->decompose || registry().kernel(*op, {}).fn,
@@ -92,7 +93,8 @@ TEST_CASE("registry: every op can run on the CPU") {
 
 TEST_CASE("registry: every op is differentiable or says that it is not") {
   for (const OpDef* op : registry().ops()) {
-    EXPECT(op->differentiable() || op->decompose || op->has(kNoGrad), "neither vjp nor decomposition nor kNoGrad");
+    EXPECT(op->differentiable() || op->decompose || op->has(kNoGrad) || op->has(kBodies),
+           "neither vjp nor decomposition nor kNoGrad");
     EXPECT(!(op->differentiable() && op->has(kNoGrad)), "a vjp and kNoGrad");
     EXPECT(!(!op->vjp.empty() && op->vjp_all), "vjp and vjp_all");
     EXPECT(op->vjp.empty() || op->vjp.size() == op->inputs.size(), "vjp has not one rule an input");

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "tensor/cpu/tile_gather.h"
-#include "tensor/cpu/tile_machine.h"
-#include "tensor/cpu/tile_simd.h"
+#include "tensor/cpu/pointwise/tile_gather.h"
+#include "tensor/cpu/pointwise/tile_machine.h"
+#include "tensor/cpu/pointwise/tile_simd.h"
 #include "tensor/parallel.h"
 
 using namespace pg;
@@ -227,7 +227,7 @@ TEST_CASE("tile: a machine run from several threads at once gives each its own r
       float s = float(t) / 64;
       std::vector<float> out(3000);
       const View in[] = {{&vector, &one, x.data()}, {&scalar, &none, &s}}, to[] = {{&vector, &one, out.data()}};
-      machine.run(in, to);
+      machine.run(in, to, nullptr);
       for (size_t i = 0; i < 3000; i += 7) {
         const double want = double(x[i]) * std::exp(double(s));
         wrong += std::fabs(out[i] - (want + std::log10(want))) > 1e-3;

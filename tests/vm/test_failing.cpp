@@ -259,7 +259,7 @@ void sweep(LuaState& L, Countdown& countdown, const char* script, bool persisten
   }
   REQUIRE(L.run(text.c_str()) == "");
   CHECK(live_bytes(L) == before);
-  CHECK(L.run("assert(pg.testing.core.graphs.off == 0 and not pg.is_recording() and not pg.is_training())") == "");
+  CHECK(L.run("assert(not pg.testing.graphs_off() and not pg.is_recording() and not pg.is_training())") == "");
 }
 
 }  // namespace

@@ -144,6 +144,21 @@ TEST_CASE("Ctrl-C ends compiled loops and says where they are") {
   ends("local n = 0 local function step() n = n + 1 end begin()\nwhile true do pcall(step) end", "script.lua:4");
 }
 
+TEST_CASE("Ctrl-C ends control flow, whatever catches its errors") {
+  const std::string again = "local function again(i) return nil, i * 1 end ";
+  ends(again + "begin() pg.while_loop(function(i) return i:lt(10) end, again, {1})");
+  ends(again +
+       "local f = pg.jit(function(s) return select(2, pg.while_loop(function(i) return i:sum():lt(10) end, again, "
+       "{s}))[1] end) f(pg.full({3}, 5)) begin() f(pg.zeros(3))");
+  ends("begin() pg.loop(1e9, function(_, s) return pg.loop(1e9, function(_, u) return u + 1 end, s) end, 0)");
+  ends(
+      "local s = pg.ones(1):attach_grad() begin() pg.record(function() "
+      "return pg.loop(1e12, function(_, u) return u * 0.5 end, s, {checkpoint = 1000000}) end)");
+  ends(again +
+       "local count = pg.zeros(1) begin() print(pcall(function() pg.while_loop(function(i) return i:lt(10) end, "
+       "function(i) count:add_(1) return again(i) end, {1}) end))");
+}
+
 TEST_CASE("Ctrl-C ends kernels") {
   ends("local x = pg.zeros(1):expand(2 ^ 40) begin() x:sum() print('on')");
   ends("local x = pg.zeros(1, 1):expand(2 ^ 24, 2 ^ 16) begin() x:sum{dim = 2} print('on')");

@@ -6,9 +6,9 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -17,12 +17,12 @@
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr int kPatience = 60000;  // milliseconds without a byte from a program that hangs; nothing else is timed
 
 // The program behind a pseudo terminal, with a home of its own. What it writes is kept as it comes.
 class Session {
  public:
-  explicit Session(const char* terminal = "xterm") {
+  explicit Session(const char* terminal = "xterm") : edits_(terminal != std::string("dumb")) {
     char home[] = "/tmp/perigee-prompt-XXXXXX";
     home_ = mkdtemp(home);
     winsize size = {40, 200, 0, 0};
@@ -45,50 +45,38 @@ class Session {
   void type(const std::string& text) { REQUIRE(write(terminal_, text.data(), text.size()) == ssize_t(text.size())); }
 
   // Waits until the text comes after what was waited for before. Typed text is echoed too, so wait for what it lacks.
-  bool wait(const std::string& text, int seconds = 60) {
-    const auto end = Clock::now() + std::chrono::seconds(seconds);
+  bool wait(const std::string& text) {
     for (;;) {
       if (const size_t at = seen_.find(text, from_); at != std::string::npos) {
         from_ = at + text.size();
         return true;
       }
-      pollfd p = {terminal_, POLLIN, 0};
-      if (Clock::now() > end || poll(&p, 1, 1000) < 0) break;
-      char buffer[4096];
-      const ssize_t n = p.revents ? read(terminal_, buffer, sizeof buffer) : 0;
-      if (n < 0) break;  // the program is gone
-      seen_.append(buffer, size_t(n));
+      if (!read_more()) break;
     }
     MESSAGE("no '" << text << "' in: " << seen_.substr(from_));
     return false;
   }
 
-  // The exit code; -1 when the program does not end within a minute.
-  int exit_code() {
-    char buffer[4096];
-    pollfd p = {terminal_, POLLIN, 0};
-    while (poll(&p, 1, 60000) > 0 && read(terminal_, buffer, sizeof buffer) > 0) {}
-    for (int tries = 0, status = 0; tries < 600; ++tries, usleep(100000)) {
-      if (waitpid(child_, &status, WNOHANG) != child_) continue;
-      child_ = -1;
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+  // Waits until a line can be typed. libedit takes the terminal over only after it has shown the prompt; a key that
+  // comes in between means what it means to the terminal.
+  bool wait_for_prompt() {
+    if (!wait("> ")) return false;
+    termios settings = {};
+    for (int i = 0; edits_ && i < kPatience; ++i) {
+      if (tcgetattr(terminal_, &settings) != 0 || !(settings.c_lflag & ICANON)) break;
+      poll(nullptr, 0, 1);
     }
-    return -1;
+    return true;
   }
 
-  // Types Ctrl-D until the program goes. libedit makes the terminal raw only after it has shown the prompt; a Ctrl-D
-  // that comes in between ends up in the line, which Ctrl-C drops.
+  // Types Ctrl-D at the prompt. Returns the exit code.
   int leave() {
-    for (int tries = 0; tries < 30; ++tries) {
-      usleep(300000);
-      type(tries > 0 ? "\003" : "\004");
-      if (tries > 0) usleep(300000), type("\004");
-      pollfd p = {terminal_, POLLIN, 0};
-      char buffer[4096];
-      while (poll(&p, 1, 1000) > 0)
-        if (read(terminal_, buffer, sizeof buffer) <= 0) return exit_code();
-    }
-    return -1;
+    type("\004");
+    while (read_more()) {}
+    int status = 0;
+    waitpid(child_, &status, 0);
+    child_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
   }
 
   const std::string& home() const { return home_; }
@@ -102,16 +90,27 @@ class Session {
   // Types a line that is accepted without a word.
   void accepts(const char* line) {
     type(line);
-    REQUIRE(wait("> "));
+    REQUIRE(wait_for_prompt());
   }
   // Types a line and waits for the answer.
   void answers(const char* line, const char* answer) {
     type(line);
     REQUIRE(wait(answer));
-    REQUIRE(wait("> "));
+    REQUIRE(wait_for_prompt());
   }
 
  private:
+  // Waits for bytes; false when the program is gone. One that writes none for too long is ended.
+  bool read_more() {
+    pollfd ready = {terminal_, POLLIN, 0};
+    if (poll(&ready, 1, kPatience) == 0) kill(child_, SIGKILL);
+    char buffer[4096];
+    const ssize_t n = read(terminal_, buffer, sizeof buffer);
+    if (n > 0) seen_.append(buffer, size_t(n));
+    return n > 0;
+  }
+
+  bool edits_;
   std::string home_, seen_;
   int terminal_ = -1;
   pid_t child_ = -1;
@@ -120,15 +119,15 @@ class Session {
 
 void check_conversation(Session& s) {
   REQUIRE(s.wait("Ctrl-D leaves."));
-  REQUIRE(s.wait("> "));
+  REQUIRE(s.wait_for_prompt());
   s.answers("20 + 22\n", "42\r");
   s.type("x = pg.tensor{{1, 2},\n");
-  REQUIRE(s.wait(">> "));
+  REQUIRE(s.wait_for_prompt());
   s.accepts("{3, 4}}\n");
   s.type("x\n");
   REQUIRE(s.wait("{{1, 2},"));
   REQUIRE(s.wait("[float32 2x2 cpu]"));
-  REQUIRE(s.wait("> "));
+  REQUIRE(s.wait_for_prompt());
   s.answers("error('on' .. ' purpose')\n", "on purpose");
   s.answers("_.shape\n", "{2, 2}\r");
 }
@@ -141,7 +140,7 @@ void interrupt_loop(Session& s, const std::string& loop, int number) {
   s.answers("\003", "interrupted");
   s.type("'alive' .. " + mark + "\n");
   REQUIRE(s.wait("alive" + mark));
-  REQUIRE(s.wait("> "));
+  REQUIRE(s.wait_for_prompt());
 }
 
 }  // namespace
@@ -168,7 +167,7 @@ TEST_CASE("the prompt on a terminal that cannot edit") {
 TEST_CASE("Ctrl-C comes back to the prompt") {
   Session s;
   if (!s.started()) return;
-  REQUIRE(s.wait("> "));
+  REQUIRE(s.wait_for_prompt());
   interrupt_loop(s, "while true do end", 1);
   interrupt_loop(s, "local x = pg.ones(100) while true do x = x + 1 end", 2);
   interrupt_loop(s, "while true do pcall(function() end) end", 3);
@@ -181,7 +180,7 @@ TEST_CASE("Ctrl-C comes back to the prompt") {
                  9);
   s.answers("tostring(pg.is_recording()) .. tostring(pg.is_training())\n", "falsefalse");
   s.type("for i = 1, 10 do\n");
-  REQUIRE(s.wait(">> "));
+  REQUIRE(s.wait_for_prompt());
   s.answers("\003", "^C");
   s.answers("'wh' .. 'ole'\n", "whole");
   CHECK(s.leave() == 0);
@@ -190,7 +189,7 @@ TEST_CASE("Ctrl-C comes back to the prompt") {
 TEST_CASE("Tab completes") {
   Session s;
   if (!s.started()) return;
-  REQUIRE(s.wait("> "));
+  REQUIRE(s.wait_for_prompt());
   s.accepts("value_of_mine = 7\n");
   s.answers("value_o\t + 1\n", "8\r");
   s.accepts("y = pg.tens\t{5}\n");

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,16 +61,33 @@ TEST_CASE("a state may be closed by another thread than the one that used it") {
   std::thread([&L] { lua_close(L.release()); }).join();
 }
 
-TEST_CASE("cancel ends a script at any place and leaves the state usable") {
+namespace {
+
+// step() of a script: counts, and tells who waits for the count.
+int count_step(lua_State* L) {
+  auto& steps = *static_cast<std::atomic<int>*>(lua_touserdata(L, lua_upvalueindex(1)));
+  ++steps;
+  steps.notify_all();
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("cancel from another thread ends a script at any place and leaves the state usable") {
   LuaState L;
+  std::atomic<int> steps{0};
+  lua_pushlightuserdata(L, &steps);
+  lua_pushcclosure(L, count_step, 1);
+  lua_setglobal(L, "step");
   CHECK(L.run("x = require 'perigee'.ones(3)") == "");
   std::atomic<bool>& cancel = pg::vm::find_state(L).ctx.cancel;
   for (int i = 0; i < 20; ++i) {
-    std::thread other([&cancel, i] {
-      std::this_thread::sleep_for(std::chrono::microseconds(300 * i));
+    steps = 0;
+    std::thread other([&cancel, &steps, i] {
+      for (int seen = 0; seen <= 100 * i; seen = steps) steps.wait(seen);
       cancel = true;
     });
-    const std::string error = L.run("for i = 1, 1e9 do x:mul_(1) end");
+    const std::string error = L.run("for i = 1, 1e9 do x:mul_(1) step() end");
     other.join();
     CHECK(error.find("interrupt") != std::string::npos);
     CHECK(L.run("assert(x:sum():item() == 3)") == "");

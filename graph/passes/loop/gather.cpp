@@ -1,11 +1,11 @@
-// Gathering of gradients: a loop that adds a product to a sum in each of its steps, as the gradient of a recurrent
-// cell's weights does, gives out the factors of all steps instead, and one product after it makes the whole sum.
+// Gathering of gradients: a loop that adds a product to a sum in each step, such as the gradient of a recurrent cell's
+// weights, returns the factors of all steps instead. One product after the loop computes the whole sum.
 //
-// Of a carry that starts from zeros, is read only by its own sum, and grows in each step by products of two matrices
-// that differ from step to step, by what index_select_backward scatters, or by sums of values whose rows are there
-// anyway (so a bias goes with its weight). Rows of steps that were not are zeros and add nothing. A new stack is at
-// most 512 MiB. Terms are added in another order: results differ by a few units in the last place of the largest term,
-// and a sum of zeros may have another sign.
+// The pass applies to a carry that starts from zeros, that only its own sum reads, and to which each step adds:
+// products of two matrices that both differ from step to step, scatters of index_select_backward, or sums of values
+// whose rows are available anyway (so a bias is gathered with its weight). The rows of steps that did not run are zeros
+// and add nothing. A new stack has at most 512 MiB. The terms are added in another order: results differ by a few units
+// in the last place of the largest term, and a zero sum may have another sign.
 #include <algorithm>
 
 #include "graph/passes/loop/loop.h"
@@ -15,13 +15,13 @@
 namespace pg {
 namespace {
 
-// What a step adds to a sum, in a form that can be summed over all steps.
+// The value that a step adds to a sum, in a form that can be summed over all steps.
 struct Term {
   enum Kind { kProduct, kScatter, kSum } kind = kSum;
-  Operand value;               // of the body: the product, the scatter, what is summed
-  std::vector<int64_t> dims;   // of kSum: dims of the row that are summed, too
-  Dims shape;                  // of the row's sum
-  std::vector<int32_t> views;  // of the body, from the innermost, behind the sum
+  Operand value;               // of the body: the product, the scatter, or the operand of the sum
+  std::vector<int64_t> dims;   // of kSum: dims of the row that are also summed
+  Dims shape;                  // of the sum of the row
+  std::vector<int32_t> views;  // nodes of the body that view the sum, innermost first
 };
 
 class Gather {
@@ -36,7 +36,7 @@ class Gather {
   LoopEdit loop;
   AfterLoop after;
 
-  // Sums of products and scatters first: the others take what these have the loop give out.
+  // Sums of products and scatters come first. The others use the stacks that these add to the loop.
   bool run(const Graph& graph) {
     for (const bool products : {true, false})
       for (size_t k = 0; k < loop.carries.size();)
@@ -85,7 +85,8 @@ class Gather {
     return true;
   }
 
-  // What is added to `sum` in an expression of nothing but additions; false where it is another.
+  // Collects the values that an expression of additions adds to `sum`. Returns false if the expression is not of that
+  // form.
   bool added(const Operand& operand, const Operand& sum, const Type& type, std::vector<Operand>& values) const {
     const Node& add = node(operand);
     if (!add.is<"add">() || uses(operand) != 1) return false;
@@ -139,7 +140,7 @@ class Gather {
     return term;
   }
 
-  // A product of matrices, both of them others in each step.
+  // Whether the node is a product of two matrices that both differ from step to step.
   bool is_product(const Node& n) const {
     if (!n.has(kProduct)) return false;
     for (const Operand& operand : n.inputs)
@@ -164,7 +165,7 @@ class Gather {
     return std::get<int64_t>(n.attrs[size_t(n.op->attr_index(name))]);
   }
 
-  // Whether each step scatters into the row of its own number.
+  // Whether each step scatters into the row with its own number.
   bool fills_rows(const Node& n) const {
     Operand index = n.inputs[1];
     while (node(index).is<"reshape_to">()) index = node(index).inputs[0];
@@ -172,7 +173,7 @@ class Gather {
            attr(n, "size") == loop.form().limit;
   }
 
-  // Whether the node sums over these dims of its operand.
+  // Whether the node sums over dims of its operand. Appends those dims.
   bool sums(const Node& n, std::vector<int64_t>& dims) const {
     if (!n.is<"sum">() && !n.is<"sum_to">()) return false;
     const Dims& from = shape(n.inputs[0]);
@@ -189,8 +190,8 @@ class Gather {
     return true;
   }
 
-  // Rows without a step hold zeros, which select nothing; their gradients are zeros too, so any place will do: the
-  // first.
+  // The rows of steps that did not run hold zeros, which are not valid indices. Their gradients are zeros too, so their
+  // index may be that of any row: it becomes the first.
   Operand valid_rows(const Operand& operand) {
     const Operand index = after.rows(operand);
     if (loop.runs_all()) return index;
@@ -221,7 +222,8 @@ class Gather {
     return at;
   }
 
-  // The sum of x y over the steps: their xᵀ below one another, transposed, times their y below one another.
+  // The sum of x y over the steps. The xᵀ of all steps, stacked along the rows, are transposed and multiplied with the
+  // stacked y.
   Operand product(const Node& n) {
     Operand x = n.inputs[0];
     const Dims left = shape(x), right = shape(n.inputs[1]);
@@ -239,7 +241,7 @@ class Gather {
     return after.lifter.emit<"matmul">({after.lifter.emit<"permute">({factor}, {{"dims", Ints{2, 1}}}), other});
   }
 
-  // Whether the node turns rows into columns.
+  // Whether the node is a transposition.
   static bool turns(const Node& permute) {
     const AttrReader c(*permute.op, permute.attrs);
     return c.dims("dims", 2)[0] == 1;
@@ -255,7 +257,7 @@ Graph gather_gradients(Graph graph) {
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
-    if (node.kind == NodeKind::kLoop && node.loop.limit > 0) {
+    if (node.is<"loop">() && loop_form(node).limit > 0) {
       Gather gather(node);
       if (gather.run(rewrite.graph())) {
         gather.write(rewrite, i);

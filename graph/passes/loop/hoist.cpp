@@ -1,12 +1,16 @@
-// Hoisting: what the steps of a loop need not wait for is computed before it.
+// Hoisting: values that do not depend on the carries of a loop are computed before it.
 //
-// What depends only on captures is computed once and captured: only ops that compute, not views; and in loops that may
-// take no step only ops that cannot fail. What depends on slices (and captures) is computed for all rows at once, the
-// result is a slice of its own: products (the input projection of a recurrent cell becomes one product over all steps)
-// and picks from tables, with what they need and what follows them alone, and what is given out as it is. Only where
-// every row is a step, all rows are at most 512 MiB, and not where the loop is to keep little (`recompute`). Products
-// of all rows may differ in the last bits, see loop_lift.cpp; all else gives the same bits. An error comes before the
-// loop, and names its line.
+// A value that depends only on captures is loop-invariant. It is computed once and captured. This applies only to ops
+// that compute, not to views, and in loops that may run no step only to ops that cannot fail.
+//
+// A value that depends only on slices and captures is computed for all rows at once, and the result is a new slice.
+// This applies to products (the input projection of a recurrent cell becomes one product over all steps), to picks from
+// tables, to the operands of these, to ops that are their only readers, and to values that the loop stacks. It
+// requires that every row is a step, that all rows take at most 512 MiB, and that the loop does not rematerialize
+// (`recompute`).
+//
+// Products of all rows may differ in the last bits (see lift.cpp). Everything else gives the same bits. An error is
+// raised before the loop, with its line.
 #include <algorithm>
 
 #include "graph/passes/loop/loop.h"
@@ -31,7 +35,7 @@ class Hoist {
  private:
   using Kind = Lifter::Kind;
 
-  // What has a counterpart outside.
+  // Finds the values of the body that have a counterpart outside.
   void find() {
     const bool rows = loop_.surely_runs() && !loop_.form().recompute;
     const auto put = [&](const std::vector<LoopEdit::Part>& parts, Kind kind) {
@@ -70,7 +74,7 @@ class Hoist {
       if (stack.row.output == 0 && body_.node(stack.row).kind == NodeKind::kOp &&
           kind(size_t(stack.row.node)) == Kind::kRows)
         chosen_[size_t(stack.row.node)] = true;
-    // What these are computed from is there as well.
+    // Their operands are computed outside as well.
     std::vector<char> asked = chosen_;
     for (size_t i = body_.nodes.size(); i-- > 0;) {
       if (!asked[i] || body_.nodes[i].kind != NodeKind::kOp) continue;
@@ -89,7 +93,7 @@ class Hoist {
     return uses;
   }
 
-  // Whether the node alone reads one that is chosen, and gives as many elements.
+  // Whether the node is the only reader of a chosen node and returns as many elements.
   bool follows(size_t i, const std::vector<int32_t>& uses) const {
     const Node& node = body_.nodes[i];
     if (!computes(i) && !node.is<"reshape_to">()) return false;
@@ -101,7 +105,7 @@ class Hoist {
   }
 
   bool move() {
-    // Chosen nodes that what stays in the body reads.
+    // Marks the chosen nodes that the remaining body reads.
     std::vector<char> needed(body_.nodes.size());
     for (const Operand& operand : loop_.wanted()) needed[size_t(operand.node)] = true;
     bool any = false;
@@ -142,7 +146,7 @@ Graph hoist(Graph graph) {
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
-    if (node.kind == NodeKind::kLoop) {
+    if (node.is<"loop">()) {
       LoopEdit loop(node);
       if (Hoist(rewrite, loop).run()) {
         loop.write(rewrite, i);

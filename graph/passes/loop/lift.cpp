@@ -1,8 +1,9 @@
-// Ops over the rows of all steps: for each kind of op how its application to one row becomes one application to all of
-// them.
+// Ops over the rows of all steps: for each kind of op, how its application to one row becomes one application to all
+// rows.
 //
-// Pointwise ops, conversions, sums along dims and picks from a table give the bits they give row by row. A product
-// becomes one product of all rows as one matrix, whose kernel may add up in another order: results differ by a few
+// Pointwise ops, conversions, sums along dims and picks from a table return the same bits as row by row. A product
+// becomes one product with all rows as one matrix. Its kernel may add in another order: results differ by a few units
+// in the last place of the largest term.
 // units in the last place of the largest term.
 #include <algorithm>
 
@@ -91,7 +92,8 @@ Dims Lifter::with_rows(const Dims& shape) const {
   return out;
 }
 
-// All rows of an operand as an array of one more dim than `rank`, so that it expands as a row does.
+// All rows of an operand as an array of rank + 1 dims. The rows are padded with dims of size 1, so that they broadcast
+// as one row does.
 Operand Lifter::aligned(const Operand& operand, int rank) {
   const Dims& row = row_shape(operand);
   if (!rows(operand) || row.size() == rank) return at(operand);
@@ -101,7 +103,7 @@ Operand Lifter::aligned(const Operand& operand, int rank) {
   return reshape(at(operand), shape);
 }
 
-// All but the last `keep` dims as one.
+// Flattens all but the last `keep` dims into one.
 Operand Lifter::flattened(const Operand& x, int keep) {
   const Dims& shape = type(x).shape;
   const int lead = shape.size() - keep;
@@ -119,7 +121,7 @@ Operand Lifter::over_rows(const Node& node) {
   return node.has(kRowwise) ? rowwise(node) : view(node);
 }
 
-// Other operands expand over the rows by themselves: none has more dims than the result.
+// Loop-invariant operands broadcast over the rows without a reshape: none has more dims than the result.
 Operand Lifter::pointwise(const Node& node) {
   const Dims& shape = node.types[0].shape;
   Operands inputs = node.inputs;
@@ -140,7 +142,7 @@ Operand Lifter::product(const Node& node) {
   if (!x.is_node() || !y.is_node()) return {};
   if (rows(x) && same(y) && row_shape(y).size() <= 2)
     return reshape(emit<"matmul">({flattened(at(x), 1), at(y)}), with_rows(node.types[0].shape));
-  // A matrix or vector times one column of each step: the columns as rows, times the transposed matrix.
+  // A matrix or vector times one column per step: the columns become rows, multiplied with the transposed matrix.
   const bool column = row_shape(y).size() == 1 || (row_shape(y).size() == 2 && row_shape(y)[1] == 1);
   if (!same(x) || !rows(y) || row_shape(x).size() > 2 || !column) return {};
   const Operand columns = reshape(at(y), Dims{rows_, row_shape(y)[0]});
@@ -176,7 +178,7 @@ Operand Lifter::slice(const Node& node) {
   return emit(*node.op, Operands{at(node.inputs[0])}, std::move(attrs));
 }
 
-// From a table that stays.
+// Picks from a loop-invariant table.
 Operand Lifter::pick(const Node& node) {
   const size_t index = node.op->inputs[0].dtypes == kIntegral ? 0 : 1;
   Operands inputs = node.inputs;

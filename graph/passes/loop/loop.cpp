@@ -1,22 +1,22 @@
-// Taking loops apart and putting them together.
+// Taking loops apart and assembling them again.
 #include "graph/passes/loop/loop.h"
 
 #include <algorithm>
 
 namespace pg {
 
-LoopEdit::LoopEdit(Node node) : body(*node.bodies[0]), node_(std::move(node)) {
-  const LoopForm& loop = node_.loop;
+LoopEdit::LoopEdit(const Node& node) : body(*body_at(node, 0)), control_(control_of(node)) {
+  const LoopForm& loop = form();
   size_t operand = 0, input = 1, output = 0;
   int32_t out = 1;
-  if (loop.counted) count = node_.inputs[operand++];
-  if (loop.conditional) flag = node_.inputs[operand++], next_flag = body.outputs[output++];
-  for (int32_t k = 0; k < loop.slices; ++k) slices.push_back({node_.inputs[operand++], body.inputs[input++]});
+  if (loop.counted) count = node.inputs[operand++];
+  if (loop.conditional) flag = node.inputs[operand++], next_flag = body.outputs[output++];
+  for (int32_t k = 0; k < loop.slices; ++k) slices.push_back({node.inputs[operand++], body.inputs[input++]});
   for (int32_t k = 0; k < loop.carries; ++k)
-    carries.push_back({node_.inputs[operand++], body.inputs[input++], body.outputs[output++], {out++}});
-  while (operand < node_.inputs.size()) captures.push_back({node_.inputs[operand++], body.inputs[input++]});
+    carries.push_back({node.inputs[operand++], body.inputs[input++], body.outputs[output++], {out++}});
+  while (operand < node.inputs.size()) captures.push_back({node.inputs[operand++], body.inputs[input++]});
   for (; output < body.outputs.size(); ++out)
-    stacks.push_back({body.outputs[output++], node_.types[size_t(out)], {out}});
+    stacks.push_back({body.outputs[output++], node.types[size_t(out)], {out}});
 }
 
 int32_t LoopEdit::make_input(int32_t at) {
@@ -55,34 +55,29 @@ std::vector<Operand> LoopEdit::wanted() const {
 }
 
 size_t LoopEdit::write(Rewrite& rewrite, size_t i) {
-  Node node = node_;
-  node.inputs.clear();
-  const Type steps = node.types[0];
-  node.types.clear();
-  node.types.push_back(steps);
+  Operands operands;
   const int32_t index = body.inputs[0];
   std::vector<char> stays(body.nodes.size());
   stays[size_t(index)] = true;
   body.inputs = {index};
-  if (form().counted) node.inputs.push_back(count);
-  if (form().conditional) node.inputs.push_back(flag);
+  if (form().counted) operands.push_back(count);
+  if (form().conditional) operands.push_back(flag);
   const auto add = [&](const Operand& from, int32_t input) {
-    node.inputs.push_back(from);
+    operands.push_back(from);
     body.inputs.push_back(input);
     stays[size_t(input)] = true;
   };
   for (const Part& part : slices) add(part.from, part.input);
-  for (const Carry& carry : carries)
-    add(carry.from, carry.input), node.types.push_back(body.nodes[size_t(carry.input)].types[0]);
+  for (const Carry& carry : carries) add(carry.from, carry.input);
   for (const Part& part : captures) add(part.from, part.input);
-  for (const Stack& stack : stacks) node.types.push_back(stack.type);
   body.outputs = wanted();
-  for (size_t k = 0; k < body.nodes.size(); ++k)  // dead code, which goes
+  for (size_t k = 0; k < body.nodes.size(); ++k)  // dead code, which is removed below
     if (body.nodes[k].kind == NodeKind::kInput && !stays[k]) body.nodes[k].kind = NodeKind::kConstant;
-  node.loop.slices = int32_t(slices.size());
-  node.loop.carries = int32_t(carries.size());
-  node.bodies = {std::make_shared<const Graph>(without_dead_nodes(body))};
-  const size_t at = rewrite.append(std::move(node));
+  Control control = control_;
+  control.loop.slices = int32_t(slices.size());
+  control.loop.carries = int32_t(carries.size());
+  control.bodies = {std::make_shared<const Graph>(without_dead_nodes(body))};
+  const size_t at = rewrite.append(control_node(rewrite.graph(), control, operands));
   rewrite.replace(i, 0, Operand::of(at, 0));
   for (size_t k = 0; k < carries.size(); ++k)
     for (int32_t output : carries[k].outputs) rewrite.replace(i, size_t(output), final_of(at, k));

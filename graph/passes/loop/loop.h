@@ -1,4 +1,4 @@
-// What the passes over loops share: a loop taken apart, and ops applied to the rows of all steps at once.
+// Declarations that the passes over loops share: a loop taken apart, and ops applied to the rows of all steps at once.
 #pragma once
 #include <optional>
 #include <utility>
@@ -7,18 +7,18 @@
 
 namespace pg {
 
-// A kLoop in parts that can be dropped, added and turned into one another; finish() makes a node of them again.
+// A loop in parts. Parts can be added, dropped and turned into one another. write() makes a node of them.
 class LoopEdit {
  public:
   struct Part {
-    Operand from;   // of the node
-    int32_t input;  // the node of the body that stands for it
+    Operand from;   // operand of the loop's node
+    int32_t input;  // the node of the body for it
   };
   struct Carry {
     Operand from;
     int32_t input;
     Operand next;
-    std::vector<int32_t> outputs;  // of the old node that it is
+    std::vector<int32_t> outputs;  // outputs of the old node that are its final value
   };
   struct Stack {
     Operand row;
@@ -26,32 +26,32 @@ class LoopEdit {
     std::vector<int32_t> outputs;
   };
 
-  explicit LoopEdit(Node node);
+  explicit LoopEdit(const Node& node);
 
   Graph body;
-  Operand count, flag, next_flag;  // none where the loop has none
+  Operand count, flag, next_flag;  // none if the loop has no such operand
   std::vector<Part> slices, captures;
   std::vector<Carry> carries;
   std::vector<Stack> stacks;
 
-  const LoopForm& form() const { return node_.loop; }
-  LoopForm& form() { return node_.loop; }
-  int32_t line() const { return node_.line; }
-  // Whether every row is a step.
+  const LoopForm& form() const { return control_.loop; }
+  LoopForm& form() { return control_.loop; }
+  int32_t line() const { return control_.line; }
+  // Whether every row is a step: the loop has neither a count nor a condition.
   bool runs_all() const { return !form().counted && !form().conditional && form().limit >= 0; }
   bool surely_runs() const { return runs_all() && form().limit > 0; }
 
-  // A node of the body is not computed any more: it is a slice or capture of this operand.
+  // Turns a node of the body into a slice or capture of this operand. The body no longer computes it.
   void make_slice(int32_t node, const Operand& from) { slices.push_back({from, make_input(node)}); }
   void make_capture(int32_t node, const Operand& from) { captures.push_back({from, make_input(node)}); }
-  // The place among the stacks of one with these rows, a new one if need be.
+  // Returns the position of the stack with these rows. Adds the stack if there is none.
   size_t add_stack(const Operand& row);
-  // The body's operands that name `from` name `to`.
+  // Replaces `from` by `to` in the operands of the body.
   void redirect(const Operand& from, const Operand& to);
-  // All that the body is asked for.
+  // The outputs that the body has to compute: the next flag, carries and rows of stacks.
   std::vector<Operand> wanted() const;
 
-  // The loop in a new graph; its outputs take the places of those of old node i. Answers its index.
+  // Appends the loop to the new graph, with its outputs in place of those of old node i. Returns its index.
   size_t write(Rewrite& rewrite, size_t i);
   Operand final_of(size_t at, size_t carry) const { return Operand::of(at, 1 + carry); }
   Operand stack_of(size_t at, size_t stack) const { return Operand::of(at, 1 + carries.size() + stack); }
@@ -59,30 +59,30 @@ class LoopEdit {
  private:
   int32_t make_input(int32_t node);
 
-  Node node_;
+  Control control_;
 };
 
-// The nodes that operands need, and effects.
+// Returns the nodes that the roots need, and those with an effect.
 std::vector<char> needed_nodes(const Graph& graph, std::span<const Operand> roots);
 
-// Copies lines of a body to the graph around it.
+// Copies a line of a body to the graph around it. Returns its index there.
 int32_t line_in(Graph& graph, const Graph& body, int32_t line);
 
-// A body on trial outside of its loop: a graph in which nodes of the body have a counterpart, either the same value,
-// where no step changes it, or all rows of it, where it depends on rows alone.
+// Moves a body, on trial, out of its loop. The Lifter holds a graph in which nodes of the body have a counterpart: the
+// value itself (kSame) if it is loop-invariant, or all its rows (kRows) if it depends only on rows.
 class Lifter {
  public:
   enum class Kind : uint8_t { kNone, kSame, kRows };
   Lifter(const Graph& body, int64_t rows) : body_(body), rows_(rows), places_(body.nodes.size()) {}
 
-  // Says what stands outside for an output of a node: a value that the caller names by `source`.
+  // Sets the counterpart of an output of a node: a value that the caller names by `source`.
   void put(const Operand& operand, Kind kind, int32_t source);
-  // Finds a counterpart for op node i if there is one.
+  // Adds a counterpart for op node i. Returns whether there is one.
   bool lift(size_t i);
   Kind kind(const Operand& operand) const;
   const Operand& at(const Operand& operand) const { return places_[size_t(operand.node)].at; }
 
-  // More computation there.
+  // Appends further nodes to the lifter's graph.
   template <OpName name>
   Operand emit(std::initializer_list<Operand> inputs, AttrList attrs = {}) {
     return emit(op_named<name>(), {inputs.begin(), inputs.size()}, make_attrs(op_named<name>(), attrs));
@@ -91,9 +91,9 @@ class Lifter {
   Operand reshape(const Operand& x, const Dims& shape);
   Operand add_input(const Type& type, int32_t source);
   const Type& type(const Operand& operand) const { return graph_.type(operand); }
-  int32_t line = -1;  // of the body, of what is emitted
+  int32_t line = -1;  // the line in the body, for emitted nodes
 
-  // Copies what `operand` needs into a graph, once; `source` says what stands for the inputs.
+  // Copies the nodes that `operand` needs into a graph, each once. `source` returns the operand for an input.
   template <class Source>
   Operand copy(const Operand& operand, Rewrite& to, const Source& source) {
     copied_.resize(graph_.nodes.size(), -1);
@@ -143,36 +143,36 @@ class Lifter {
   std::vector<int32_t> sources_, copied_;
 };
 
-// What stands after a loop for values of its body: the rows that all steps gave. Slices and views of them are there
-// anyway; of other values the loop is asked to stack the rows.
+// The values of a loop's body, seen after the loop: the rows of all steps. Rows of slices and of views of them are
+// available anyway. For other values the loop gets a further stack.
 class AfterLoop {
  public:
   explicit AfterLoop(LoopEdit& loop);
 
   Lifter lifter;
 
-  // All rows of an operand of the body.
+  // Returns all rows of an operand of the body.
   Operand rows(const Operand& operand);
-  // Whether they are there without a further stack.
+  // Whether the rows are available without a further stack.
   bool has_rows(const Operand& operand) const;
-  // Whether no step changes it.
+  // Whether the operand is loop-invariant.
   bool is_same(const Operand& operand) const { return lifter.kind(operand) == Lifter::Kind::kSame; }
-  // The operand of lifter's graph in that behind the loop, which stands at node `at`.
+  // Copies the operand of the lifter's graph into the graph around the loop. `at` is the node of the loop.
   Operand copy(const Operand& operand, Rewrite& to, size_t at);
 
  private:
   LoopEdit& loop_;
   std::vector<Operand> sources_;  // of captures and slices
-  std::vector<Operand> stacked_;  // of the body
+  std::vector<Operand> stacked_;  // operands of the body that are stacked
 };
 
-// Whether the rows of all steps may stand in memory where one did before.
+// Whether the rows of all steps may be in memory at once, instead of one row.
 bool affordable(const Type& row, int64_t rows);
 
-// Appends a fill.
+// Appends a fill and returns it.
 Operand fill(Rewrite& rewrite, const Type& type, double value);
 
-// Products, which over the rows of all steps become one.
+// Whether the node is a product. The products of all rows can be computed as one.
 bool is_product(const Node& node);
 
 }  // namespace pg

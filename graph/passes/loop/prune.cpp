@@ -1,10 +1,11 @@
-// Pruning of branches and loops: what nobody reads of them goes, with all that only it needs, in the body and among the
-// operands.
+// Pruning of branches and loops: removes the outputs that nothing reads, and what only they need, in the body and among
+// the operands.
 //
-// Of a loop: stacked outputs and carries without a reader (a carry that feeds only itself has none), slices and
-// captures that the body does not use or has twice. A carry that no step changes becomes a capture, and its final value
-// is the operand; a stacked output of unchanged rows is the slice itself; slices and captures of one number everywhere
-// are made inside. Bits stay. Steps go on as often as before; what may refuse its count or never end still does.
+// In loops the pass removes stacked outputs and carries without a reader (a carry that feeds only itself has none), and
+// slices and captures that the body does not use or has twice. A carry that no step changes becomes a capture, and its
+// final value is the operand. A stacked output of unchanged rows becomes the slice itself. Slices and captures with one
+// number everywhere are made inside the body. The bits and the number of steps stay. A loop that may reject its count
+// or may never end is kept.
 #include <algorithm>
 
 #include "graph/passes/loop/loop.h"
@@ -15,7 +16,7 @@ namespace {
 
 using Flags = std::vector<char>;
 
-// What is read of each node's outputs.
+// Which outputs of each node are read.
 class Liveness {
  public:
   explicit Liveness(const Graph& graph) : live_(graph.nodes.size()), needed_(graph.nodes.size()) {
@@ -27,9 +28,9 @@ class Liveness {
       needed_[i] = node.kind == NodeKind::kInput || has_effect(node) ||
                    std::find(live_[i].begin(), live_[i].end(), 1) != live_[i].end();
       if (!needed_[i]) continue;
-      if (node.kind == NodeKind::kLoop)
+      if (node.is<"loop">())
         mark_loop(node, live_[i]);
-      else if (node.kind == NodeKind::kCond)
+      else if (node.is<"cond">())
         mark_cond(node, live_[i]);
       else
         for (const Operand& operand : node.inputs) mark(operand);
@@ -37,10 +38,10 @@ class Liveness {
   }
 
   const Flags& outputs(size_t i) const { return live_[i]; }
-  // Whether node i is for anything. What is not may have operands that are gone.
+  // Whether node i is needed. The operands of a node that is not needed may have been removed.
   bool node(size_t i) const { return needed_[i]; }
 
-  // Which nodes of a loop's body any step is needed for.
+  // The nodes of a loop's body that at least one step needs.
   static Flags needed_in(const LoopEdit& loop, const Flags& outputs) {
     std::vector<Operand> roots;
     if (loop.form().conditional) roots.push_back(loop.next_flag);
@@ -85,7 +86,7 @@ class Liveness {
 
   void mark_cond(const Node& node, const Flags& outputs) {
     mark(node.inputs[0]);
-    for (const auto& body : node.bodies) {
+    for (const Graph* body : bodies_of(node)) {
       std::vector<Operand> roots;
       for (size_t k = 0; k < outputs.size(); ++k)
         if (outputs[k]) roots.push_back(body->outputs[k]);
@@ -99,13 +100,13 @@ class Liveness {
   Flags needed_;
 };
 
-// A node that is cheaper to have in a body than to hand in: a fill, or one number.
+// Whether the node is cheaper inside a body than as an operand: a fill, or one number.
 bool goes_inside(const Node& node) {
   return filled_with(node) ||
-         (node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && numel(node.types[0].shape) == 1);
+         (node.kind == NodeKind::kConstant && host_reads(node.types[0].device) && numel(node.types[0].shape) == 1);
 }
 
-// Puts a copy of such a node in the place of an input of a body; of a slice, a fill of its row.
+// Replaces an input of a body by a copy of such a node. For a slice the copy is a fill with the shape of the row.
 bool take_inside(Graph& body, int32_t input, const Node& source, bool slice) {
   if (!goes_inside(source) || (slice && !filled_with(source))) return false;
   Node node = source;
@@ -127,8 +128,7 @@ class Pruner {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       if (!live_.node(i)) continue;
       Node node = rewrite_.take(i);
-      const bool done =
-          node.kind == NodeKind::kLoop ? prune_loop(i, node) : node.kind == NodeKind::kCond && prune_cond(i, node);
+      const bool done = node.is<"loop">() ? prune_loop(i, node) : node.is<"cond">() && prune_cond(i, node);
       if (!done) rewrite_.keep(i, rewrite_.append(std::move(node)));
     }
     return rewrite_.finish();
@@ -148,7 +148,7 @@ class Pruner {
     merge_equal(loop);
     pass_through(i, loop);
     bool steps = false;
-    if (loop.runs_all() && outputs[0]) {  // known beforehand
+    if (loop.runs_all() && outputs[0]) {  // the number of steps is known
       rewrite_.replace(i, 0, fill(rewrite_, node.types[0], double(loop.form().limit)));
       changed_ = steps = true;
     }
@@ -175,7 +175,7 @@ class Pruner {
       });
   }
 
-  // Carries that every step hands on. A loop that may refuse its count, or never end, stays needed.
+  // Turns carries that no step changes into captures. A loop that may reject its count or may never end stays needed.
   void keep_unchanged(size_t i, LoopEdit& loop, const Flags& outputs) {
     size_t read = size_t(outputs[0]) + loop.stacks.size();
     for (const LoopEdit::Carry& carry : loop.carries) read += Liveness::any(carry.outputs, outputs);
@@ -190,7 +190,7 @@ class Pruner {
     });
   }
 
-  // Of two inputs that are the same the one that stands earlier in the body stays.
+  // Of two equal inputs, the one that comes first in the body is kept.
   void merge_parts(LoopEdit& loop, std::vector<LoopEdit::Part>& parts) {
     for (size_t a = 0; a < parts.size(); ++a)
       for (size_t b = a + 1; b < parts.size();) {
@@ -235,7 +235,7 @@ class Pruner {
       }
   }
 
-  // Rows that come out as they went in.
+  // Replaces stacks of unchanged rows by the slices they come from.
   void pass_through(size_t i, LoopEdit& loop) {
     if (!loop.runs_all()) return;
     drop(loop.stacks, [&](const LoopEdit::Stack& stack) {
@@ -253,9 +253,9 @@ class Pruner {
 
   bool prune_cond(size_t i, Node& node) {
     const Flags& outputs = live_.outputs(i);
-    Graph bodies[2] = {*node.bodies[0], *node.bodies[1]};
+    Graph bodies[2] = {*body_at(node, 0), *body_at(node, 1)};
     changed_ = false;
-    std::vector<size_t> kept;  // outputs
+    std::vector<size_t> kept;  // numbers of the outputs that stay
     for (size_t k = 0; k < node.types.size(); ++k) {
       if (!outputs[k])
         changed_ = true;
@@ -269,16 +269,14 @@ class Pruner {
     }
     drop_captures(node, bodies);
     if (!changed_) return false;
-    SmallVector<Type, 1> types;
-    for (size_t k : kept) types.push_back(node.types[k]);
-    node.types = types;
-    for (size_t b = 0; b < 2; ++b) node.bodies[b] = std::make_shared<const Graph>(without_dead_nodes(bodies[b]));
-    const size_t at = rewrite_.append(std::move(node));
+    Control control = control_of(node);
+    for (size_t b = 0; b < 2; ++b) control.bodies[b] = std::make_shared<const Graph>(without_dead_nodes(bodies[b]));
+    const size_t at = rewrite_.append(control_node(rewrite_.graph(), control, node.inputs));
     for (size_t k = 0; k < kept.size(); ++k) rewrite_.replace(i, kept[k], Operand::of(at, k));
     return true;
   }
 
-  // Output k where both branches answer one and the same capture.
+  // Replaces output k by a capture if both branches return that capture.
   bool same_as_before(size_t i, size_t k, const Node& node, const Graph (&bodies)[2]) {
     for (size_t c = 1; c < node.inputs.size(); ++c) {
       if (!(bodies[0].outputs[k] == Operand::of(size_t(bodies[0].inputs[c - 1]))) ||
@@ -290,7 +288,7 @@ class Pruner {
     return false;
   }
 
-  // The place among the captures before c of an equal one that both bodies know earlier.
+  // Returns the position of an equal earlier capture whose inputs come earlier in both bodies, or 0.
   static size_t twin(const Operands& inputs, const std::vector<int32_t> (&kept)[2], const Operand& from,
                      const int32_t (&in)[2]) {
     for (size_t c = 1; c < inputs.size(); ++c)
@@ -304,7 +302,7 @@ class Pruner {
         if (operand.node == from) operand.node = to;
     for (Operand& output : body.outputs)
       if (output.node == from) output.node = to;
-    body.nodes[size_t(from)].kind = NodeKind::kConstant;  // dead code, which goes
+    body.nodes[size_t(from)].kind = NodeKind::kConstant;  // dead code, which is removed later
   }
 
   void drop_captures(Node& node, Graph (&bodies)[2]) {
@@ -328,7 +326,7 @@ class Pruner {
       changed_ = true;
       for (size_t b = 0; b < 2; ++b)
         if (!read ||
-            !take_inside(bodies[b], in[b], source(node.inputs[c]), false))  // what nobody reads may have no source
+            !take_inside(bodies[b], in[b], source(node.inputs[c]), false))  // an unread capture may have no source
           bodies[b].nodes[size_t(in[b])].kind = NodeKind::kConstant;
     }
     node.inputs = inputs;

@@ -1,9 +1,9 @@
-// Sinking: products that only stacked outputs of a loop need are computed after it, over the rows of all steps at once,
-// with what follows them: the gradient of the slices of a recurrent cell, the projection of its outputs. The loop gives
-// out the rows they are computed from instead.
+// Sinking: products that only stacked outputs of a loop need are computed after the loop, over the rows of all steps at
+// once, with the ops that follow them. Examples are the gradient of the slices of a recurrent cell and the projection
+// of its outputs. The loop returns the rows of their operands instead.
 //
-// Only where every row is a step, and one side of the product is the same in all of them. Products of all rows may
-// differ in the last bits, see loop_lift.cpp. An error comes after the loop.
+// This requires that every row is a step and that one side of the product is loop-invariant. Products of all rows may
+// differ in the last bits (see lift.cpp). An error is raised after the loop.
 #include <algorithm>
 
 #include "graph/passes/evaluate.h"
@@ -49,10 +49,10 @@ class Sink {
   }
 
  private:
-  // Nodes that stacked outputs alone need, from products on.
+  // Chooses products that only stacked outputs need, and the nodes that follow them.
   void choose() {
     const std::vector<Node>& nodes = loop.body.nodes;
-    std::vector<int32_t> stays(nodes.size());  // how many of the readers stay in the loop
+    std::vector<int32_t> stays(nodes.size());  // by node: number of readers that stay in the loop
     chosen_.resize(nodes.size());
     if (loop.form().conditional) ++stays[size_t(loop.next_flag.node)];
     for (const LoopEdit::Carry& carry : loop.carries) ++stays[size_t(carry.next.node)];
@@ -98,7 +98,7 @@ class Sink {
 };
 
 bool sink_loop(Rewrite& rewrite, size_t i, const Node& node) {
-  std::vector<char> banned(node.bodies[0]->nodes.size());
+  std::vector<char> banned(body_at(node, 0)->nodes.size());
   for (;;) {
     Sink sink(node, banned);
     if (!sink.loop.surely_runs()) return false;
@@ -118,7 +118,7 @@ Graph sink(Graph graph) {
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
-    if (node.kind == NodeKind::kLoop && sink_loop(rewrite, i, node)) continue;
+    if (node.is<"loop">() && sink_loop(rewrite, i, node)) continue;
     rewrite.keep(i, rewrite.append(std::move(node)));
   }
   return rewrite.finish();

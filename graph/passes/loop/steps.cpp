@@ -1,15 +1,19 @@
-// Steps: what can be known of a loop beforehand. A loop whose steps can be counted becomes one that takes all its rows,
-// rows that it picks by a counter become its slices: a while_loop over the rows of a tensor becomes what a foreach is.
+// Steps: uses what is known about a loop before it runs. A loop with a known number of steps becomes a loop over all
+// its rows. Rows that it picks with an induction variable become its slices. So a while_loop over the rows of a tensor
+// becomes the same as a foreach.
 //
-// A counter is the number of the step, a carry that starts from a known whole number and grows by one known number in
-// each step, or what is a sum of these. A conditional loop whose flag compares a counter with a known number, and a
-// loop of a known count, takes a known number of steps: it loses flag and count, its limit is that number, and stacked
-// outputs of more rows get zeros behind what it gives; of no step, results are the operands. Of a loop without a limit
-// the stacked outputs, which slices of loops alone may read, get a type that says how many rows they have. Where a
-// counter grows by one it is no carry or slice any more but the number of the step and some number, its rows are a
-// range, and index_select of a capture along the first dim by it is a slice, if all rows that it may name are there:
-// else the step that fails still does. The scatter of rows that follow one another (index_select_backward, as gathering
-// makes it) is these rows between zeros: a zero in them keeps its sign. All else keeps every bit.
+// A counter (induction variable) is the number of the step, a carry that starts from a known integer and grows by a
+// known integer in each step, or a sum of these. A conditional loop whose flag compares a counter with a known number,
+// and a loop with a known count, have a known number of steps. Such a loop loses its flag and count, and its limit
+// becomes that number. Stacked outputs with more rows are padded with zeros after the loop. If the number of steps is
+// 0, the results are the operands. Stacked outputs of a loop without a limit, which only slices of loops may read, get
+// a type with the known number of rows.
+//
+// A counter that grows by one is no longer a carry or slice: it is computed from the number of the step, and a stack of
+// it is a range. If a step picks a row of a capture with such a counter (index_select along the first dim), the capture
+// becomes a slice. This requires that all rows exist: otherwise the step that fails must still fail. A scatter of
+// consecutive rows (index_select_backward, as gathering makes it) becomes these rows between zeros. A negative zero
+// among them keeps its sign. Everything else keeps every bit.
 #include <algorithm>
 #include <cmath>
 
@@ -20,26 +24,27 @@
 namespace pg {
 namespace {
 
-// Counters, what they are compared with and numbers of steps stay small enough for sums of them in int32.
+// Bounds counters, the numbers they are compared with and numbers of steps, so that their sums fit in int32.
 constexpr int64_t kMost = int64_t(1) << 29, kForever = kMost + 1;
-// Whole numbers up to here, and halves, are exact in float32.
+// Integers up to this bound, and halves, are exact in float32.
 constexpr double kExact = 1 << 22;
 
 bool counts(const Type& type) {
-  return (type.dtype == DType::kInt64 || type.dtype == DType::kInt32) && numel(type.shape) == 1 && type.device.is_cpu();
+  const bool integer = type.dtype == DType::kInt64 || type.dtype == DType::kInt32;
+  return integer && numel(type.shape) == 1 && host_reads(type.device);
 }
 
-// by * row + from, where rows count from 1.
+// The value by * row + from. Rows count from 1.
 struct Affine {
   int64_t by = 0, from = 0;
   bool operator==(const Affine&) const = default;
 };
 
 bool is_known(const Node& node) {
-  return node.kind == NodeKind::kConstant && node.types[0].device.is_cpu() && node.constant.array().buffer;
+  return node.kind == NodeKind::kConstant && host_reads(node.types[0].device) && node.constant.array().buffer;
 }
 
-// The number that all elements are, where it is known.
+// Returns the number that all elements have, if it is known.
 std::optional<double> number_of(const Graph& graph, const Operand& operand) {
   if (operand.is_number()) return operand.number;
   if (!operand.is_node()) return std::nullopt;
@@ -53,7 +58,7 @@ std::optional<int64_t> whole(const std::optional<double>& number) {
   return int64_t(*number);
 }
 
-// What the first of so many elements is where each is one more than that before it.
+// Returns the first of so many elements if each further element is one more than the one before.
 std::optional<int64_t> first_of_run(const Graph& graph, const Operand& operand, int64_t elements) {
   const Node& node = graph.node(operand);
   const Type& type = node.types[0];
@@ -77,11 +82,11 @@ bool compares(const Node& node, bool swapped) {
   return swapped ? node.is<mirrored>() : node.is<name>();
 }
 
-// How many steps a loop takes whose flag says after each step whether a counter compares so with a number; `swapped`:
-// the number with the counter.
+// Returns the number of steps of a loop whose flag, after each step, compares a counter with a number. `swapped`: the
+// number is the left operand.
 std::optional<int64_t> steps_while(const Node& compare, bool swapped, Affine counter, double number) {
   if (counter.by < 0) counter = {-counter.by, -counter.from}, number = -number, swapped = !swapped;
-  const double reach = (number - double(counter.from)) / double(counter.by);  // the row where they are equal
+  const double reach = (number - double(counter.from)) / double(counter.by);  // the row where both are equal
   if (compares<"le", "ge">(compare, swapped)) return int64_t(std::max(1.0, std::floor(reach) + 1));
   if (compares<"lt", "gt">(compare, swapped)) return int64_t(std::max(1.0, std::ceil(reach)));
   if (compares<"ge", "le">(compare, swapped)) return reach > 1 ? 1 : kForever;
@@ -92,14 +97,14 @@ std::optional<int64_t> steps_while(const Node& compare, bool swapped, Affine cou
   return std::nullopt;
 }
 
-// Whether a number that is compared with a counter is compared as the number it is.
+// Whether the comparison with a counter sees the exact value of the number.
 bool compares_exactly(const Graph& graph, const Operand& operand, double number) {
   const bool real = !operand.is_number() && is_float(graph.type(operand).dtype);
   if (std::fabs(number) <= kExact) return !real || size_of(graph.type(operand).dtype) >= 4;
   return std::fabs(number) <= double(kMost) && number == std::floor(number) && !real;
 }
 
-// Who reads an output of a node.
+// The readers of an output of a node.
 struct Readers {
   bool any = false, slices_only = true;
 };
@@ -113,9 +118,9 @@ class Steps {
         read_(read),
         loop_(node),
         body_(loop_.body),
-        rows_(node.loop.limit) {}
+        rows_(loop_form(node).limit) {}
 
-  // Puts something better in the place of the loop if there is.
+  // Replaces the loop if it can be improved. Returns whether it was.
   bool run() {
     find_counters();
     if (!loop_.runs_all())
@@ -135,7 +140,7 @@ class Steps {
 
   // Counters.
 
-  // A carry is taken for a counter until its next value shows otherwise.
+  // Assumes that a carry is a counter until its next value disproves it.
   void find_counters() {
     counters_.resize(loop_.carries.size());
     for (size_t k = 0; k < counters_.size(); ++k) {
@@ -165,7 +170,7 @@ class Steps {
     return 1;
   }
 
-  // What the nodes of the body are as sums of the number of the row.
+  // Finds the nodes of the body that are affine in the number of the row.
   void find_values() {
     values_.assign(body_.nodes.size(), std::nullopt);
     values_[size_t(index().node)] = Affine{1, 0};
@@ -204,7 +209,7 @@ class Steps {
     return v && v->by != 0;
   }
 
-  // The number that an operand in the body is in all steps.
+  // Returns the number that an operand of the body has in all steps, if it is known.
   std::optional<double> known(const Operand& operand) const {
     if (operand.is_node() && numel(body_.type(operand).shape) != 1) return std::nullopt;
     for (const LoopEdit::Part& part : loop_.captures)
@@ -212,7 +217,7 @@ class Steps {
     return number_of(body_, operand);
   }
 
-  // How many steps.
+  // The number of steps.
 
   std::optional<int64_t> steps_taken() const {
     const LoopForm& form = loop_.form();
@@ -251,7 +256,7 @@ class Steps {
     return std::nullopt;
   }
 
-  // Whether slices have so many rows, and stacks that had no size can have them.
+  // Whether the slices have so many rows, and whether stacks of unknown length may have so many.
   bool has_place(int64_t steps) const {
     for (const LoopEdit::Part& slice : loop_.slices)
       if (outside().type(slice.from).shape[0] < steps) return false;
@@ -265,7 +270,7 @@ class Steps {
     return true;
   }
 
-  // Every row is a step from now on.
+  // Makes every row a step.
   void settle(int64_t steps) {
     LoopForm& form = loop_.form();
     form.counted = form.conditional = false;
@@ -290,7 +295,7 @@ class Steps {
       return fill(rewrite_, stack_type(row_type(node.types[0]), rows), *number);
     if (node.is<"cat">() && AttrReader(*node.op, node.attrs).dim("dim", node.types[0].shape.size()) == 0 &&
         outside().type(node.inputs[0]) == stack_type(row_type(node.types[0]), rows))
-      return node.inputs[0];  // as this pass pads
+      return node.inputs[0];  // the padding that this pass adds
     return narrow(all, 0, rows);
   }
 
@@ -313,9 +318,9 @@ class Steps {
     return true;
   }
 
-  // What counters tell.
+  // Uses of counters.
 
-  // Rows of captures that a counter picks.
+  // Turns captures into slices if a counter picks their rows.
   bool pick_rows() {
     bool any = false;
     const int64_t rows = loop_.form().limit;
@@ -338,7 +343,7 @@ class Steps {
     return any;
   }
 
-  // Stacks of counters.
+  // Replaces stacks of counters by ranges.
   bool know_rows() {
     if (!loop_.runs_all() || !padded_.empty()) return false;
     return std::erase_if(loop_.stacks, [&](const LoopEdit::Stack& stack) {
@@ -353,7 +358,7 @@ class Steps {
            }) > 0;
   }
 
-  // The last values of counters.
+  // Replaces the final values of counters by numbers.
   bool know_finals() {
     bool any = false;
     for (size_t k = 0; k < counters_.size() && loop_.runs_all(); ++k) {
@@ -370,7 +375,7 @@ class Steps {
     return any;
   }
 
-  // Carries and slices that the number of the row tells.
+  // Removes carries and slices whose values follow from the number of the row.
   bool drop_counters() {
     bool any = false;
     for (size_t k = counters_.size(); k-- > 0;) {
@@ -386,7 +391,7 @@ class Steps {
     return any || dropped > 0;
   }
 
-  // Whether node `at` of the body could be made the index and a number.
+  // Makes node `at` of the body the index plus a number. Returns false if that is not possible.
   bool be_counter(int32_t at, const Affine& v) {
     if (v.by != 1 || index().node > at || !(body_.type(index()) == body_.nodes[size_t(at)].types[0])) return false;
     if (v.from == 0) {
@@ -419,14 +424,14 @@ class Steps {
   const std::vector<Readers>& read_;
   LoopEdit loop_;
   Graph& body_;
-  const int64_t rows_;  // the limit, before
+  const int64_t rows_;  // the limit before the pass
   bool changed_ = false, settled_ = false;
-  std::vector<std::optional<Affine>> values_, counters_;       // of nodes of the body; of carries
-  std::vector<std::pair<std::vector<int32_t>, Type>> padded_;  // outputs of the first stacks, and their types
-  std::vector<std::pair<int32_t, int64_t>> finals_;            // outputs that are so much more than `steps`
+  std::vector<std::optional<Affine>> values_, counters_;       // by node of the body; by carry
+  std::vector<std::pair<std::vector<int32_t>, Type>> padded_;  // of the first stacks: the old outputs and their type
+  std::vector<std::pair<int32_t, int64_t>> finals_;            // an output, and by how much it exceeds `steps`
 };
 
-// The rows that a scatter puts one after another, between zeros.
+// Returns the result of a scatter of consecutive rows: the rows between zeros.
 std::optional<Operand> scattered(Rewrite& rewrite, const Node& node) {
   if (!node.is<"index_select_backward">()) return std::nullopt;
   const AttrReader c(*node.op, node.attrs);
@@ -453,9 +458,9 @@ std::vector<std::vector<Readers>> readers_of(const Graph& graph) {
     of.slices_only &= slice;
   };
   for (const Node& node : graph.nodes) {
-    const size_t first = size_t(node.loop.first_slice(false)), end = first + size_t(node.loop.slices);
-    for (size_t k = 0; k < node.inputs.size(); ++k)
-      mark(node.inputs[k], node.kind == NodeKind::kLoop && k >= first && k < end);
+    const LoopForm form = node.is<"loop">() ? loop_form(node) : LoopForm();
+    const size_t first = size_t(form.first_slice(false)), end = first + size_t(form.slices);
+    for (size_t k = 0; k < node.inputs.size(); ++k) mark(node.inputs[k], k >= first && k < end);
   }
   for (const Operand& output : graph.outputs) mark(output, false);
   for (const TypeGuard& guard : graph.guards) mark(guard.of, false);
@@ -469,7 +474,7 @@ Graph count_steps(Graph graph) {
   Rewrite rewrite(std::move(graph));
   for (size_t i = 0; i < rewrite.size(); ++i) {
     Node node = rewrite.take(i);
-    if (node.kind == NodeKind::kLoop && Steps(rewrite, i, node, readers[i]).run()) continue;
+    if (node.is<"loop">() && Steps(rewrite, i, node, readers[i]).run()) continue;
     if (node.kind == NodeKind::kOp)
       if (const auto rows = scattered(rewrite, node)) {
         rewrite.replace(i, 0, *rows);

@@ -1,4 +1,4 @@
--- Large arrays, where memory or arithmetic is the limit.
+-- Large arrays, limited by memory bandwidth or arithmetic.
 local cases = {
   {name = "softmax_4096x1024", setup = function(pg)
     local x = pg.rand(4096, 1024) - 0.5

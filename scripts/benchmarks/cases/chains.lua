@@ -1,4 +1,4 @@
--- Ten pointwise ops in a row, as in the peers' programs: in one pass over memory where they are fused.
+-- Chains of ten pointwise ops, as in the peers' programs. Fused they need one pass over memory.
 local function arith(a, b, c)
   local t = a * b
   t = t + c

@@ -1,4 +1,4 @@
--- Recurrent networks of cells that a user writes under foreach and while_loop, scalar loops and branches; the peers' workloads.
+-- Recurrent networks of user-defined cells in foreach and while_loop, scalar loops and branches: the peers' workloads.
 local gates = {rnn = 1, gru = 3, lstm = 4}
 
 local cells = {}
@@ -27,7 +27,7 @@ end
 local loops = {}
 function loops.foreach(pg, step, xs, states) return (pg.foreach(step, xs, states)) end
 
--- As the documents' benchmark does: rows taken by a counter among the variables.
+-- As in the benchmark of the documentation, a counter among the variables selects the rows.
 function loops.while_loop(pg, step, xs, states)
   local n = #xs
   return (pg.while_loop(function(i) return i:le(n) end, function(i, ...)
@@ -59,7 +59,7 @@ local function layer(pg, kind, inputs, hidden)
   return net
 end
 
--- A row: T steps of n x inputs; variant: how it runs (nil: foreach as a script runs).
+-- Makes a case with T steps of n x inputs. variant: how it runs (nil: foreach, eagerly).
 local function recurrent(name, kind, shape, variant)
   local training = name:find("train") ~= nil
   return {name = name, variant = variant, setup = function(pg)
@@ -103,7 +103,7 @@ end
 rows("seed_foreach_rnn", "rnn", {100, 32, 256, 512}, "hybrid", "jit", "while", "fused", "lua")
 rows("lstm_t35_b32_h200_train", "lstm", {35, 32, 200, 200}, "hybrid", "jit", "fused")
 
--- A million steps of s = s + i; i = i + 1, a step of each.
+-- A million steps of s = s + i; i = i + 1.
 local steps = 1000000
 local function scalar(variant)
   return {name = "while_scalar_per_iter", variant = variant, setup = function(pg)

@@ -1,6 +1,6 @@
--- What a hit costs in Lua: the call, guards, inputs fetched, results and state written back, hooks of a trainer. A C
--- call and the outputs that one real run gave are in the place of the program; the time of these is taken off. And what
--- the call costs that traces, without the run and its plan.
+-- The cost of a hit in Lua: the call, guards, fetching inputs, writing results and state back, and the hooks of a
+-- trainer. The program is replaced by a C call and the outputs of one real run, and the time of these is subtracted.
+-- Also the cost of the call that traces, without the run and its plan.
 local networks = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/networks.lua")
 
 local function hybrid(net, ...)
@@ -62,7 +62,7 @@ function nets.adam_step(pg)
   end, pg.rand(8, 16), pg.randint(1, 4, {8}))
 end
 
--- 60 globals, 40 helpers that read them, of which each calls the one before.
+-- 60 globals and 40 helpers that read them. Each helper calls the one before.
 function nets.globals_and_helpers(pg)
   local parts = {"local pg = ...", "local helpers = {}"}
   for i = 1, 60 do parts[#parts + 1] = ("RATE_%d = %d"):format(i, i) end
@@ -77,7 +77,7 @@ function nets.globals_and_helpers(pg)
   return jitted(pg, chunk(pg), pg.rand(4))
 end
 
--- A data table of 100 rows beside a helper that uses pairs on its argument.
+-- A data table of 100 rows and a helper that uses pairs on its argument.
 function nets.helper_module(pg)
   local module, options = {data = {}}, {a = 1, b = 2}
   for i = 1, 100 do
@@ -98,7 +98,7 @@ local order = {
     "helper_module",
 }
 
--- A function that gives these values after a call of C, which no compiled loop can look through.
+-- Returns a function that returns these values after a call into C, so that the compiler cannot remove the call.
 local function giving(results)
   local parts = {}
   for i = 1, results.n do parts[i] = "o[" .. i .. "]" end
@@ -108,7 +108,7 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
--- Minimum over blocks of about 2 ms, in ns a call.
+-- Returns the minimum over blocks of about 2 ms, in ns per call.
 local function minimum(env, f)
   local n, best, start = 16, math.huge, env.now()
   for _ = 1, 200 do f() end
@@ -125,7 +125,7 @@ end
 local function measure(env, name)
   local pg = require "perigee"
   pg.set_num_threads(env.threads)
-  local backend = pg.testing.core.require("hybrid.trace").backend
+  local backend = pg.testing.graph_backend()
   local real, outputs = backend.run, nil
   local fresh = nets[name](pg)
   function backend.run(...)

@@ -1,4 +1,4 @@
--- Small networks, inference and whole training steps; architecture, batch and loss as in the peers' programs.
+-- Inference and training steps of small networks. Architecture, batch and loss are those of the peers' programs.
 local networks = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/networks.lua")
 local mlp, lenet = networks.mlp, networks.lenet
 
@@ -10,7 +10,7 @@ local function infer(name, batch, variant)
   end}
 end
 
--- One whole step. variant "hybrid": net and loss are hybridized; "jit": the step is one program.
+-- One training step. variant "hybrid": net and loss are hybridized; "jit": the step is one program.
 local function train(name, build, shape, optimizer, options, variant)
   return {name = name, variant = variant, setup = function(pg)
     local n = shape[1]

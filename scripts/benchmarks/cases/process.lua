@@ -1,4 +1,4 @@
--- Whole processes: start-up, resident memory, and what a loop of temporaries costs without help from the script.
+-- Whole processes: start-up time, resident memory, and a loop of temporaries that the script does not release.
 local function spawn(env, args, count)
   local times = {}
   for i = 1, count do
@@ -11,7 +11,7 @@ end
 
 return {
   {name = "startup", measure = function(env) return spawn(env, "-e 'return 1'", 20) end},
-  {name = "startup_shell_true", measure = function(env)  -- the cost of the shell between, to subtract
+  {name = "startup_shell_true", measure = function(env)  -- the cost of the shell, to subtract
     return spawn({program = "true", now = env.now, median = env.median, quote = env.quote}, "", 20)
   end},
   {name = "idle_rss", measure = function(env)

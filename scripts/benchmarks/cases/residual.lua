@@ -1,4 +1,4 @@
--- Residual networks: memory of a training step, and what making a graph costs.
+-- Residual networks: the memory of a training step, and the time to make a graph.
 local residual = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/networks.lua").residual
 
 local function train_step(pg, net, loss_fn, trainer, n)
@@ -9,7 +9,7 @@ local function train_step(pg, net, loss_fn, trainer, n)
   end
 end
 
--- The peers' training step of ResNet-18: its peak_rss_delta_mb is the memory that it takes.
+-- The peers' training step of ResNet-18. peak_rss_delta_mb is the memory that it needs.
 local function train(variant)
   return {name = "resnet18_n8_train", variant = variant, setup = function(pg)
     local net, x, y = residual(pg, {2, 2, 2, 2}, false), pg.rand(8, 3, 224, 224) - 0.5, pg.randint(1, 1000, {8})
@@ -39,7 +39,8 @@ local function row(env, name, times)
   return {name = name, us_min = math.min(unpack(times)), us_median = env.median(times), n = #times}
 end
 
--- The calls of f(x) that make something new, less the run itself: with a new graph each, and with new batch sizes of one graph.
+-- Measures calls of f(x) that make a new graph, or a new plan of one graph for another batch size, minus the time of
+-- the run.
 local function costs(env, pg, renew, f)
   local first, again = {}, {}
   for round = 1, 3 do
@@ -74,7 +75,7 @@ local function graph_costs(env)
   }
 end
 
--- 200 batch sizes in turn, twice: the growth after the first round.
+-- Runs 200 batch sizes twice and returns the growth of memory after the first round.
 local function batch_sizes(env)
   local pg = require "perigee"
   pg.set_num_threads(env.threads)

@@ -1,4 +1,4 @@
--- What one op costs beyond its arithmetic.
+-- The overhead of one op.
 local function chain100(pg, x)
   return function()
     local y = pg.record(function()

@@ -1,10 +1,10 @@
--- Recurrent cells: blocks with cell(x, states) -> output, states for one step, and unroll for many.
+-- Recurrent cells: blocks with cell(x, states) -> output, states for one step, and unroll for a sequence.
 local core = ...
 local args = core.require("support.args")
 local base = core.require("nn.block")
 local activation = core.require("nn.activation")
 local gates = core.require("nn.rnn.gates")
-local own = core.require("nn.rnn.own")
+local standalone = core.require("nn.rnn.standalone")
 local param = core.require("param")
 local sequence = core.require("nn.rnn.sequence")
 local ops = core.ops
@@ -17,7 +17,7 @@ function cells.is(v)
   return type(class) == "table" and rawget(class, "_is_class") == true and v._is_cell == true
 end
 
---- cell:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry a state. A class defines its own.
+--- cell:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry per state. Each class defines it.
 function methods:state_info() return {} end
 
 local begin_names = {"batch_size", "func"}
@@ -31,7 +31,7 @@ local function read_begin(cell, ...)
   return o
 end
 
---- cells.begin(cell, …) -> the first states for the arguments of begin_state.
+--- cells.begin(cell, …) -> the first states. The arguments are those of begin_state.
 function cells.begin(cell, ...)
   local o = read_begin(cell, ...)
   local func, states = o.func or ops.zeros, {}
@@ -39,8 +39,8 @@ function cells.begin(cell, ...)
   return states
 end
 
---- cell:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states before the first step, made by
---- func(shape, {dtype =, device =}).
+--- cell:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states before the first step,
+--- made by func(shape, {dtype =, device =}).
 function methods:begin_state(...) return cells.begin(self, ...) end
 
 function methods:_state_dtype()
@@ -48,7 +48,7 @@ function methods:_state_dtype()
   return first and param.dtype(first) or "float32"
 end
 
---- cell:reset() forgets what the cell keeps from step to step besides its states; call it before a new sequence.
+--- cell:reset() clears what the cell keeps from step to step besides its states. Call it before a new sequence.
 function methods:reset()
   for _, child in self:children() do
     if child.reset then child:reset() end
@@ -72,7 +72,8 @@ function methods:_output_like(x, states)
   return states[1] or ops.select(x, 1, 1)
 end
 
--- All steps of x (time, batch, …) -> outputs in the same layout, states. states may be nil, lengths too.
+-- Runs all steps of x (time, batch, …) and returns the outputs in the same layout and the states. states and lengths
+-- may be nil.
 function methods:_scan(x, states, lengths)
   local function step(item, s) return self(item, s) end
   return sequence.scan(step, x, states or self:_first_states(x), lengths)
@@ -101,7 +102,7 @@ local function check_length(o, steps)
   end
 end
 
--- The inputs as one tensor (time, batch, …).
+-- Returns the inputs as one tensor (time, batch, …).
 local function read_inputs(o)
   local inputs, by_batch = check_inputs(o), o.layout == "NTC"
   local tensor = is_tensor(inputs)
@@ -112,10 +113,11 @@ end
 
 local function scan(cell, x, states, lengths) return cell:_scan(x, states, lengths) end
 
---- cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =, …}) -> outputs,
---- states after all steps, run by pg.foreach. inputs is one tensor with the dims of layout ("NTC" or "TNC") or a list of the steps' tensors
---- (batch, …); length may be nil. merge_outputs says whether the outputs are one tensor or a list (the form of inputs if absent).
---- With valid_length (batch), the number of steps of each sequence, later outputs are zero and the states those of the last valid step.
+--- cell:unroll(length, inputs[, begin_state, layout = "NTC", merge_outputs, valid_length] or {begin_state =, layout =,
+--- …}) -> outputs, states after all steps, run by pg.foreach. inputs is one tensor with the dims of layout ("NTC" or
+--- "TNC"), or a list of one tensor (batch, …) per step. length is the number of steps, or nil. merge_outputs: true
+--- returns the outputs as one tensor, false as a list; the default is the form of inputs. valid_length (batch) is the
+--- number of steps of each sequence: later outputs are zero, and the states are those after the last valid step.
 function methods:unroll(...)
   local o = args.read("unroll", unroll_names, unroll_spec, ...)
   args.choice("unroll", "layout", o.layout, {"NTC", "TNC"})
@@ -123,7 +125,7 @@ function methods:unroll(...)
   local lengths = sequence.check_lengths("unroll", "valid_length", o.valid_length)
   local x = read_inputs(o)
   self:reset()
-  local outs, states = own.call(self, "_unrolled", scan, x, o.begin_state, lengths)
+  local outs, states = standalone.call(self, "_unrolled", scan, x, o.begin_state, lengths)
   local merge = o.merge_outputs
   if merge == nil then merge = is_tensor(o.inputs) end
   if not merge then return ops.unbind(outs, 1), states end
@@ -135,8 +137,8 @@ function cells.unroll(cell, x, states, lengths)
   return cell:unroll(nil, x, {begin_state = states, layout = "TNC", merge_outputs = true, valid_length = lengths})
 end
 
---- nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self, batch_size) and
---- forward(self, x, states) -> output, new states.
+--- nn.rnn.RecurrentCell and nn.rnn.HybridRecurrentCell are the base classes of cells: define state_info(self,
+--- batch_size) and forward(self, x, states) -> output, new states.
 local function define_base(parent, name)
   local Base = parent:extend(name)
   for key, method in pairs(methods) do Base[key] = method end
@@ -148,7 +150,8 @@ end
 define_base(base.Block, "RecurrentCell")
 local HybridRecurrentCell = define_base(base.HybridBlock, "HybridRecurrentCell")
 
---- cells.states(cell, states, count) -> the list of a cell's states, checked; a single one may come bare.
+--- cells.states(cell, states, count) -> the list of a cell's states, checked. A single state may be a tensor instead of
+--- a list.
 function cells.states(cell, states, count)
   if count == 1 and is_tensor(states) then return {states} end
   if not args.plain(states) or #states ~= count then
@@ -170,7 +173,7 @@ local function cell_spec(more)
   return spec
 end
 
--- The parameters of a cell whose products hold `count` gates.
+-- Sets the parameters of a cell whose products hold `count` gates.
 local function parameters(cell, count, o)
   local hidden, inputs = args.count(cell._name, "hidden_size", o.hidden_size, 1), args.count(cell._name, "input_size", o.input_size)
   local rows = count * hidden
@@ -204,14 +207,15 @@ local function define(name, states)
   return Cell
 end
 
--- The new state in the form of the old ones: a list, or the bare tensor.
+-- Returns the new state in the form of the old ones: a list or a tensor.
 local function like(states, h)
   if is_tensor(states) then return h end
   return {h}
 end
 
---- nn.rnn.RNNCell(hidden_size, {activation = "tanh", input_size = 0, dtype =, i2h_weight_initializer =, h2h_weight_initializer =,
---- i2h_bias_initializer =, h2h_bias_initializer =}): h = activation(x i2hᵀ + h h2hᵀ + both biases). cell(x, {h}) -> h, {h}.
+--- nn.rnn.RNNCell(hidden_size, {activation = "tanh", input_size = 0, dtype =, i2h_weight_initializer =,
+--- h2h_weight_initializer =, i2h_bias_initializer =, h2h_bias_initializer =}): h = activation(x i2hᵀ + h h2hᵀ + both
+--- biases). cell(x, {h}) -> h, {h}.
 local RNNCell = define("RNNCell", 1)
 local rnn_spec = cell_spec{}
 
@@ -224,8 +228,9 @@ function RNNCell:forward(x, states)
   return h, like(states, h)
 end
 
---- nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and those of RNNCell}): long short-term memory,
---- gates packed in, forget, cell, out. cell(x, {h, c}) -> h, {h, c}. Hochreiter, Schmidhuber, Long Short-Term Memory, 1997.
+--- nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and the options of RNNCell}):
+--- long short-term memory. The gates are packed in the order in, forget, cell, out. cell(x, {h, c}) -> h, {h, c}.
+--- Hochreiter, Schmidhuber, Long Short-Term Memory, 1997.
 local LSTMCell = define("LSTMCell", 2)
 local gated_spec = cell_spec{recurrent_activation = "sigmoid"}
 
@@ -238,8 +243,9 @@ function LSTMCell:forward(x, states)
   return h, {h, c}
 end
 
---- nn.rnn.GRUCell(hidden_size, {as LSTMCell}): gated recurrent unit, gates packed reset, update, new; the reset gate acts after the product
---- with the state. cell(x, {h}) -> h, {h}. Cho et al., Learning Phrase Representations, 2014.
+--- nn.rnn.GRUCell(hidden_size, {the options of LSTMCell}): gated recurrent unit. The gates are packed in the order
+--- reset, update, new. The reset gate acts after the product with the state. cell(x, {h}) -> h, {h}. Cho et al.,
+--- Learning Phrase Representations, 2014.
 local GRUCell = define("GRUCell", 1)
 
 function GRUCell:init(...) parameters(self, 3, args.read("GRUCell", cell_names, gated_spec, ...)) end

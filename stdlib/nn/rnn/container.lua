@@ -1,4 +1,4 @@
--- Cells made of cells: one after the other, or two that read the sequence from both ends.
+-- Cells made of cells: several in a row, or two that read the sequence from both ends.
 local core = ...
 local args = core.require("support.args")
 local cells = core.require("nn.rnn.cell")
@@ -17,14 +17,14 @@ local function append(list, more)
   return list
 end
 
--- What each child answers to state_info or begin_state, in one list.
+-- Joins the lists that the children return from `method` (state_info, begin_state or _first_states).
 local function gather(children, method, ...)
   local list = {}
   for _, child in ipairs(children) do append(list, child[method](child, ...)) end
   return list
 end
 
--- The states of each child, or nils where there are none yet.
+-- Splits the list of states among the children. Returns an empty table if states is nil.
 local function share(cell, children, states)
   local parts, at = {}, 0
   if states == nil then return parts end
@@ -41,8 +41,8 @@ local function define_sequential(parent, name)
   local class = parent:extend(name)
   containers[name] = class
 
-  --- nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells on top of each other; the states are those of all
-  --- in one list. `cell[i]` is a child, `#cell` their number.
+  --- nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells in a row, each fed with the
+  --- output of the one before it. The states of all cells are one list. `cell[i]` is a child, `#cell` their number.
   function class:init(...)
     local list = {...}
     if select("#", ...) == 1 and args.plain(list[1]) then list = list[1] end
@@ -96,8 +96,9 @@ end
 define_sequential(cells.RecurrentCell, "SequentialRNNCell")
 define_sequential(cells.HybridRecurrentCell, "HybridSequentialRNNCell")
 
---- nn.rnn.BidirectionalCell(l_cell, r_cell): one cell reads the sequence from its start, the other from its end; their outputs stand side
---- by side in the last dim. It unrolls only. With valid_length each sequence is read from its own end.
+--- nn.rnn.BidirectionalCell(l_cell, r_cell): l_cell reads the sequence from its start, r_cell from its end. Their
+--- outputs are concatenated along the last dim. The cell supports only unroll. With valid_length r_cell starts at the
+--- last valid step of each sequence.
 local BidirectionalCell = cells.HybridRecurrentCell:extend("BidirectionalCell")
 containers.BidirectionalCell = BidirectionalCell
 
@@ -116,7 +117,7 @@ function BidirectionalCell:begin_state(...) return gather(pair(self), "begin_sta
 function BidirectionalCell:_first_states(x) return gather(pair(self), "_first_states", x) end
 
 function BidirectionalCell:forward()
-  core.fail(self._name, "the cell reads sequences from both ends and cannot take single steps (use cell:unroll(length, inputs))")
+  core.fail(self._name, "the cell reads sequences from both ends and cannot run single steps (use cell:unroll(length, inputs))")
 end
 
 function BidirectionalCell:_scan(x, states, lengths)

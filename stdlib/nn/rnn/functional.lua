@@ -1,8 +1,8 @@
--- pg.lstm, pg.gru and pg.rnn: recurrent layers as functions of their weights, as torch has them.
+-- pg.lstm, pg.gru and pg.rnn: recurrent layers as functions of their weights, with torch's signatures.
 local core = ...
 local args = core.require("support.args")
 local layers = core.require("nn.rnn.layer")
-local own = core.require("nn.rnn.own")
+local standalone = core.require("nn.rnn.standalone")
 local sequence = core.require("nn.rnn.sequence")
 local ops, is_tensor = core.ops, core.is_tensor
 local functions = {}
@@ -17,7 +17,7 @@ for key, value in pairs(spec) do rnn_spec[key] = value end
 
 local function is_list(v) return args.plain(v) and v[1] ~= nil end
 
--- The tensors at the front, lists of them opened, and the position of what follows.
+-- Returns the tensors at the front of the list, with nested lists flattened, and the position after them.
 local function read_tensors(op, list, count)
   local tensors, at = {}, 1
   while at <= count and (is_tensor(list[at]) or is_list(list[at])) do
@@ -63,7 +63,7 @@ end
 
 local fields = {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"}
 
--- Runs the layers; each: how many weights there are to a layer and direction.
+-- Returns the function that runs the layers. each: the number of weights per layer and direction.
 local function compute(form, each, by_batch)
   local kinds = form.kind == "lstm" and 2 or 1
   return function(x, weights, states, lengths)
@@ -91,20 +91,22 @@ local function run(op, kind, x, states, weights, o)
   if args.tensor(op, "x", x):dim() ~= 3 then core.arg_error(op, "x", "3 dims (time, batch, size), or (batch, time, size) with batch_first", x) end
   local lengths = sequence.check_lengths(op, "sequence_length", o.sequence_length)
   local key = ("%s %s %d %d %d %.17g %s %s"):format(op, kind, o.each, form.count, form.directions, form.dropout, tostring(form.train), tostring(o.batch_first))
-  return own.run(key, compute(form, o.each, o.batch_first), x, weights, states, lengths)
+  return standalone.run(key, compute(form, o.each, o.batch_first), x, weights, states, lengths)
 end
 
---- pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =, has_biases =,
---- sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states is {h0, c0}, each (layers *
---- directions, batch, hidden), or nil for zeros; weights lists w_ih, w_hh, b_ih, b_hh for each layer and direction, gates in, forget, cell,
---- out. dropout acts between layers, train says whether (nil follows the mode). The tensors may also stand one by one. See nn.rnn.LSTM.
+--- pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
+--- has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states
+--- is {h0, c0}, each (layers * directions, batch, hidden), or nil for zeros. weights lists w_ih, w_hh, b_ih, b_hh for
+--- each layer and direction, with the gates in the order in, forget, cell, out. dropout acts between layers if train is
+--- true, or in training mode if train is nil. The tensors may also be passed one by one. See nn.rnn.LSTM.
 function functions.lstm(x, ...) return run("lstm", "lstm", x, read("lstm", 2, spec, ...)) end
 
---- pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, gates reset, update, new; called like pg.lstm.
+--- pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, called like pg.lstm. The
+--- order of the gates is reset, update, new.
 function functions.gru(x, ...) return run("gru", "gru", x, read("gru", 1, spec, ...)) end
 
---- pg.rnn(x, h0, weights, {nonlinearity = "tanh", options of pg.lstm}) -> y, hn: layers of h = nonlinearity(x w_ihᵀ + h w_hhᵀ + biases),
---- "tanh" or "relu"; called like pg.lstm.
+--- pg.rnn(x, h0, weights, {nonlinearity = "tanh", options of pg.lstm}) -> y, hn: layers of h = nonlinearity(x w_ihᵀ + h
+--- w_hhᵀ + biases), where nonlinearity is "tanh" or "relu". Called like pg.lstm.
 function functions.rnn(x, ...)
   local states, weights, o = read("rnn", 1, rnn_spec, ...)
   return run("rnn", args.choice("rnn", "nonlinearity", o.nonlinearity, {"tanh", "relu"}), x, states, weights, o)

@@ -1,19 +1,19 @@
--- Recurrent layers over whole sequences: several layers, one or both directions. The products with the inputs of all steps are one product
--- before the loop over the steps.
+-- Recurrent layers over whole sequences: several layers, one or both directions. One product before the loop multiplies
+-- the inputs of all steps by their weights.
 local core = ...
 local args = core.require("support.args")
 local HybridBlock = core.require("nn.block").HybridBlock
 local cells = core.require("nn.rnn.cell")
 local gates = core.require("nn.rnn.gates")
-local own = core.require("nn.rnn.own")
+local standalone = core.require("nn.rnn.standalone")
 local param = core.require("param")
 local sequence = core.require("nn.rnn.sequence")
 local ops = core.ops
 local linear, sigmoid, tanh, relu = ops.linear, ops.sigmoid, ops.tanh, ops.relu
 local layers = {}
 
--- One step by kind of layer: x is the product with the input and all biases but that of GRU's h2h, s the list of states.
-
+-- Makes the function of one step, by kind of layer: step(x, s) -> output, states. x is the product with the input plus
+-- all biases except GRU's h2h bias; s is the list of states.
 local steps = {}
 
 function steps.lstm(w)
@@ -50,8 +50,9 @@ local function plain(activation)
 end
 steps.tanh, steps.relu = plain(tanh), plain(relu)
 
---- layers.direction(kind, x, w, states, lengths) -> outputs, final states of one layer in one direction over x (time, batch, size).
---- kind is "lstm", "gru", "tanh" or "relu", w holds i2h_weight, h2h_weight, i2h_bias, h2h_bias (absent both or none), h2r_weight.
+--- layers.direction(kind, x, w, states, lengths) -> outputs, final states of one layer in one direction over x (time,
+--- batch, size). kind is "lstm", "gru", "tanh" or "relu". w holds i2h_weight, h2h_weight, and optionally both i2h_bias
+--- and h2h_bias, and h2r_weight.
 function layers.direction(kind, x, w, states, lengths)
   local bias = w.i2h_bias
   if bias and kind ~= "gru" then bias = bias + w.h2h_bias end
@@ -59,9 +60,10 @@ function layers.direction(kind, x, w, states, lengths)
   return sequence.scan(steps[kind](w), products, states, lengths)
 end
 
---- layers.stack(spec, x, weights, states, lengths) -> outputs (time, batch, size), a list of the final states by kind of state, each a list
---- over layers and directions. spec: kind, count (layers), directions, dropout, train (whether to drop; nil: as the mode says); weights(i)
---- answers those of the i-th layer and direction, states(i, x) its first states.
+--- layers.stack(spec, x, weights, states, lengths) -> outputs (time, batch, size), final states. The final states are a
+--- list by kind of state; each item is a list over layers and directions. spec: kind, count (layers), directions,
+--- dropout, train (whether dropout acts; nil: in training mode). weights(i) returns the weights of the i-th layer and
+--- direction, states(i, x) its first states.
 function layers.stack(spec, x, weights, states, lengths)
   local finals = {}
   for layer = 1, spec.count do
@@ -148,7 +150,7 @@ local function state_sizes(layer)
   return {layer._size}
 end
 
--- The states given, as a list; their sizes must be those of the layer.
+-- Returns the given states as a list. Raises if their sizes are not those of the layer.
 local function check_states(layer, states)
   local sizes, spec = state_sizes(layer), layer._spec
   states = cells.states(layer, states, #sizes)
@@ -184,7 +186,8 @@ local function check_input(layer, x)
   return x
 end
 
--- Said before any graph is made, in which the batch is no number.
+-- Raises if the batch of a state differs from that of x. Called outside of graphs only: in a graph the batch size is
+-- not a number.
 local function check_batch(layer, x, states)
   local batch = x:size(layer._by_batch and 1 or 2)
   for i, s in ipairs(check_states(layer, states)) do
@@ -215,15 +218,15 @@ local function define(name)
     end
   end
 
-  --- layer:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry a state.
+  --- layer:state_info([batch_size = 0]) -> a list of {shape =, layout =}, one entry per state.
   function Layer:state_info(batch_size)
     local list, rows = {}, self._spec.count * self._spec.directions
     for i, size in ipairs(state_sizes(self)) do list[i] = {shape = {rows, batch_size or 0, size}, layout = "LNC"} end
     return list
   end
 
-  --- layer:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states (layers * directions, batch, size) before
-  --- the first step.
+  --- layer:begin_state(batch_size[, {func = pg.zeros, dtype =, device =}]) -> the list of states (layers * directions,
+  --- batch, size) before the first step.
   function Layer:begin_state(...) return cells.begin(self, ...) end
   function Layer:_state_dtype() return param.dtype(self.l0_i2h_weight) end
 
@@ -233,8 +236,8 @@ local function define(name)
       core.arg_error(self._name, "sequence_length", "the number of steps of each sequence, as use_sequence_length asks", nil)
     end
     if states == false then states = nil end
-    if states and own.free() and not core.symbols.any(x, states) then check_batch(self, x, states) end
-    return own.call(self, "_run", run, x, states, sequence.check_lengths(self._name, "sequence_length", sequence_length))
+    if states and standalone.applies() and not core.symbols.any(x, states) then check_batch(self, x, states) end
+    return standalone.call(self, "_run", run, x, states, sequence.check_lengths(self._name, "sequence_length", sequence_length))
   end
 
   function Layer:describe()
@@ -248,12 +251,14 @@ local function define(name)
   return Layer
 end
 
---- nn.rnn.RNN(hidden_size, num_layers = 1, {activation = "relu", layout = "TNC", dropout = 0, bidirectional = false, input_size = 0, dtype =,
---- use_sequence_length = false, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =, h2h_bias_initializer =}):
---- layers of h = activation(x i2hᵀ + h h2hᵀ + biases) over whole sequences. layer(x) -> outputs; layer(x, states) -> outputs, states;
---- layer(x, states or nil, sequence_length) ends each sequence at its own step: later outputs are zero. x is (time, batch, size), or
---- (batch, time, size) with layout "NTC"; states is a list as of begin_state, and comes back in the form it was given. dropout acts
---- between layers. The parameters are l0_i2h_weight …, r0_… for the reverse direction.
+--- nn.rnn.RNN(hidden_size, num_layers = 1, {activation = "relu", layout = "TNC", dropout = 0, bidirectional = false,
+--- input_size = 0, dtype =, use_sequence_length = false, i2h_weight_initializer =, h2h_weight_initializer =,
+--- i2h_bias_initializer =, h2h_bias_initializer =}):
+--- layers of h = activation(x i2hᵀ + h h2hᵀ + biases) over whole sequences. layer(x) -> outputs; layer(x, states) ->
+--- outputs, states; layer(x, states or nil, sequence_length) ends each sequence after its own number of steps: later
+--- outputs are zero. x is (time, batch, size), or (batch, time, size) with layout "NTC". states is a list as
+--- begin_state returns it, or a tensor where there is one state; the new states have the same form. dropout acts
+--- between layers. The parameters are l0_i2h_weight …, and r0_… for the reverse direction.
 local RNN = define("RNN")
 local rnn_spec = spec_of{activation = "relu"}
 
@@ -262,15 +267,17 @@ function RNN:init(...)
   setup(self, args.choice("RNN", "activation", o.activation, {"relu", "tanh"}), o)
 end
 
---- nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and those of RNN but activation}): layers of long short-term memory, called
---- like RNN, with the states h and c. The gates are packed in, forget, cell, out. projection_size gives h another size.
+--- nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and the options of RNN except activation}): layers of
+--- long short-term memory, called like RNN, with the states h and c. The gates are packed in the order in, forget,
+--- cell, out. projection_size sets the size of h.
 local LSTM = define("LSTM")
 local lstm_spec = spec_of{projection_size = args.none, h2r_weight_initializer = args.none}
 
 function LSTM:init(...) setup(self, "lstm", args.read("LSTM", names, lstm_spec, ...)) end
 
---- nn.rnn.GRU(hidden_size, num_layers = 1, {as RNN but activation}): layers of gated recurrent units, called like RNN. The gates are packed
---- reset, update, new; the reset gate acts after the product with the state.
+--- nn.rnn.GRU(hidden_size, num_layers = 1, {the options of RNN except activation}): layers of gated recurrent units,
+--- called like RNN. The gates are packed in the order reset, update, new. The reset gate acts after the product with
+--- the state.
 local GRU = define("GRU")
 local gru_spec = spec_of{}
 

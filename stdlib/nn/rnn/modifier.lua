@@ -9,7 +9,8 @@ local tree = core.require("tree")
 local ops = core.ops
 local modifiers = {}
 
---- nn.rnn.DropoutCell(rate, {axes =}): dropout between cells, without states. axes lists dims of a step's input that share one mask.
+--- nn.rnn.DropoutCell(rate, {axes =}): dropout between cells. It has no states. axes lists the dims of a step's input
+--- that share one mask.
 local DropoutCell = cells.HybridRecurrentCell:extend("DropoutCell")
 modifiers.DropoutCell = DropoutCell
 
@@ -33,7 +34,8 @@ function DropoutCell:_scan(x, states, lengths) return sequence.mask((self._all o
 
 function DropoutCell:describe() return self._step:describe() end
 
---- nn.rnn.ModifierCell is the base class of cells around another one, the field base_cell, whose states they have.
+--- nn.rnn.ModifierCell is the base class of cells that wrap another cell, the field base_cell. Their states are those
+--- of base_cell.
 local ModifierCell = cells.HybridRecurrentCell:extend("ModifierCell")
 modifiers.ModifierCell = ModifierCell
 ModifierCell._is_base = true
@@ -44,7 +46,8 @@ function ModifierCell:begin_state(...) return self.base_cell:begin_state(...) en
 function ModifierCell:_first_states(x) return self.base_cell:_first_states(x) end
 function ModifierCell:_output_like(x, states) return self.base_cell:_output_like(x, states) end
 
---- nn.rnn.ResidualCell(base_cell) adds the input of base_cell to its output. Wu et al., Google's Neural Machine Translation System, 2016.
+--- nn.rnn.ResidualCell(base_cell) adds the input of base_cell to its output. Wu et al., Google's Neural Machine
+--- Translation System, 2016.
 local ResidualCell = ModifierCell:extend("ResidualCell")
 modifiers.ResidualCell = ResidualCell
 
@@ -58,16 +61,16 @@ function ResidualCell:_scan(x, states, lengths)
   return outs + sequence.mask(x, lengths), new
 end
 
---- nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode elements of the output and of the states keep
---- their value of the step before with these probabilities. The output before the first step is zero; reset() starts anew. Krueger et al.,
---- Zoneout, 2016.
+--- nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
+--- output and of the states keeps its value of the step before with these probabilities. The output before the first
+--- step is zero; reset() returns to that. Krueger et al., Zoneout, 2016.
 local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
 modifiers.ZoneoutCell = ZoneoutCell
 
 local zoneout_names = {"base_cell", "zoneout_outputs", "zoneout_states"}
 local zoneout_spec = {base_cell = args.required, zoneout_outputs = 0, zoneout_states = 0}
 
--- Whether a cell or one below it keeps outputs.
+-- Whether a cell or a cell inside it has zoneout_outputs.
 local function keeps_outputs(cell)
   local found = false
   cell:apply(function(block) found = found or (block._keeps_outputs or 0) > 0 end)
@@ -78,7 +81,7 @@ function ZoneoutCell:init(...)
   local o = args.read("ZoneoutCell", zoneout_names, zoneout_spec, ...)
   self.base_cell = check_cell("ZoneoutCell", "base_cell", o.base_cell)
   if modifiers.unrolls_only(o.base_cell) then
-    core.arg_error("ZoneoutCell", "base_cell", "a cell that takes single steps (put ZoneoutCell around the cells of BidirectionalCell)", o.base_cell)
+    core.arg_error("ZoneoutCell", "base_cell", "a cell that can run single steps (put ZoneoutCell around the cells of BidirectionalCell)", o.base_cell)
   end
   if keeps_outputs(o.base_cell) then core.arg_error("ZoneoutCell", "base_cell", "a cell without zoneout_outputs of its own", o.base_cell) end
   self._keeps_outputs = args.number("ZoneoutCell", "zoneout_outputs", o.zoneout_outputs, 0, 1)
@@ -86,14 +89,14 @@ function ZoneoutCell:init(...)
   self:reset()
 end
 
---- modifiers.unrolls_only(cell) -> whether a BidirectionalCell is in the cell.
+--- modifiers.unrolls_only(cell) -> whether the cell is or contains a BidirectionalCell, which cannot run single steps.
 function modifiers.unrolls_only(cell)
   local found = false
   cell:apply(function(block) found = found or block._name == "BidirectionalCell" end)
   return found
 end
 
--- new, with elements of old at probability p in training mode.
+-- Returns new; in training mode each element is replaced by that of old with probability p.
 local function zone(p, new, old) return ops.where(ops.ne(ops.dropout(ops.ones_like(new:detach()), p), 0), new, old) end
 
 local function step(cell, x, states, before)
@@ -104,8 +107,8 @@ local function step(cell, x, states, before)
   return out, new
 end
 
--- What stands for the output before the first step: it broadcasts against outputs of every shape and takes their dtype, so that a graph
--- made at the first step of a sequence serves the others.
+-- The output before the first step. It broadcasts to every shape and promotes to every dtype, so that the graph traced
+-- at the first step of a sequence serves the later steps.
 local function nothing() return ops.zeros({1, 1}, {dtype = "bool"}) end
 
 function ZoneoutCell:forward(x, states)

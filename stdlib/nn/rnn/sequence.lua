@@ -1,5 +1,5 @@
--- Sequences of steps: tensors (time, batch, …), where some sequences of the batch may end early. No size is read here, so that graphs
--- of them serve any number of steps and any batch.
+-- Sequences of steps: tensors (time, batch, …), where some sequences of the batch may end early. This file reads no
+-- size, so one graph serves any number of steps and any batch size.
 local core = ...
 local args = core.require("support.args")
 local tree = core.require("tree")
@@ -14,7 +14,8 @@ function sequence.foreach(...)
   return control.foreach(...)
 end
 
--- Zeros of shape (batch), or (time, batch) with time, which depend on no value of x.
+-- Returns zeros of shape (batch), or (time, batch) if `time` is true. They depend on the shape of x only, not on its
+-- values.
 local function blank(x, time)
   x = x:detach()
   local dims = {}
@@ -28,7 +29,7 @@ local function blank(x, time)
   return ops.sum(ops.narrow(x, 3, 1, 0), dims)
 end
 
---- sequence.zeros(x, size, …) -> zeros of shape (batch, size, …) with dtype and device of x (time, batch, …).
+--- sequence.zeros(x, size, …) -> zeros of shape (batch, size, …) with the dtype and device of x (time, batch, …).
 function sequence.zeros(x, ...)
   local flat, full = {-1}, {-1}
   for i = 1, select("#", ...) do
@@ -38,22 +39,23 @@ function sequence.zeros(x, ...)
   return ops.expand(ops.reshape(blank(x), flat), full)
 end
 
---- sequence.zeros_like(x, row) -> zeros of shape (batch, size of row), size being no number that a graph depends on.
+--- sequence.zeros_like(x, row) -> zeros of shape (batch, size of row). A graph of it does not depend on that size.
 function sequence.zeros_like(x, row) return ops.unsqueeze(blank(x), 2) + ops.zeros_like(row:detach()) end
 
---- sequence.reverse(x, lengths) -> x (time, batch, …) with its steps in reverse order, those of each sequence where lengths are given.
+--- sequence.reverse(x, lengths) -> x (time, batch, …) with its steps in reverse order. With lengths only the first
+--- lengths[i] steps of sequence i are reversed.
 function sequence.reverse(x, lengths)
   if lengths then return ops.sequence_reverse(x, lengths) end
   return ops.flip(x, 1)
 end
 
---- sequence.mask(x, lengths) -> x with zeros after the end of each sequence; x itself without lengths.
+--- sequence.mask(x, lengths) -> x with zeros after the end of each sequence. Without lengths it returns x.
 function sequence.mask(x, lengths)
   if lengths then return ops.sequence_mask(x, lengths) end
   return x
 end
 
--- new where the sequence still goes on, else old; going is (batch, 1).
+-- Returns new for the sequences that have not ended and old for the others. going has shape (batch, 1).
 local function keep(going, new, old)
   local rank = new:dim()
   if rank ~= 2 then
@@ -64,8 +66,9 @@ local function keep(going, new, old)
   return ops.where(going, new, old)
 end
 
---- sequence.scan(body, x, states, lengths) -> outs, states: body(item, states) for each step of x (time, batch, …). With lengths (batch)
---- outs are zero after the end of each sequence, and its states stay those of its last step.
+--- sequence.scan(body, x, states, lengths) -> outs, states: runs body(item, states) for each step of x (time, batch,
+--- …). With lengths (batch) outs are zero after the end of each sequence, and its final states are those after its last
+--- step.
 function sequence.scan(body, x, states, lengths)
   if not lengths then return sequence.foreach(body, x, states) end
   local going = ops.unsqueeze(ops.gt(ops.sequence_mask(blank(x, true) + 1, lengths), 0), 3)
@@ -76,7 +79,7 @@ function sequence.scan(body, x, states, lengths)
   return ops.sequence_mask(outs, lengths), finals
 end
 
---- sequence.check_lengths(op, name, lengths) -> lengths, a tensor made of a list too.
+--- sequence.check_lengths(op, name, lengths) -> lengths as an int64 tensor if it is a list, else lengths itself.
 function sequence.check_lengths(op, name, lengths)
   if lengths == nil or core.is_tensor(lengths) then return lengths end
   if not args.plain(lengths) then core.arg_error(op, name, "a tensor or a list with the number of steps of each sequence", lengths) end

@@ -1,0 +1,40 @@
+-- The argument types of each block's first call. export and freeze trace with arguments of these types.
+local core = ...
+local args = core.require("support.args")
+local argument_types = {}
+
+local pairs, select = pairs, select
+local max_depth = 1000  -- far below the limit of Lua's stack
+
+-- By block: the summaries of the arguments of its first call, with their number as n.
+argument_types.first = setmetatable({}, {__mode = "k"})
+
+--- argument_types.summary(value[, seen]) -> what a later trace needs to know of a value: types instead of tensors. Each
+--- table is visited once. `seen` maps visited tables to their summaries, since a table may hold itself.
+function argument_types.summary(value, seen)
+  if core.is_tensor(value) then
+    if not core.has_value(value) then return value end
+    return {tensor = true, shape = value.shape, dtype = value.dtype, device = value.device}
+  end
+  if not args.plain(value) then return {value = value} end
+  seen = seen or {depth = 0}
+  if seen[value] then return seen[value] end
+  seen.depth = seen.depth + 1
+  if seen.depth > max_depth then core.fail("call", "the arguments nest more than %d tables", max_depth) end
+  local entries = {}
+  local summary = {entries = entries}
+  seen[value] = summary
+  for key, entry in pairs(value) do entries[key] = argument_types.summary(entry, seen) end
+  seen.depth = seen.depth - 1
+  return summary
+end
+
+--- argument_types.note(block, …) records the types of the arguments of a block's first call.
+function argument_types.note(block, ...)
+  local n = select("#", ...)
+  local list, seen = {n = n}, {depth = 0}
+  for i = 1, n do list[i] = argument_types.summary((select(i, ...)), seen) end
+  argument_types.first[block] = list
+end
+
+return argument_types

@@ -1,0 +1,222 @@
+-- The call of a block: infers unknown shapes before the first forward, runs hooks, and adds the path of a failing child
+-- to errors.
+local core = ...
+local argument_types = core.require("nn.argument_types")
+local discover = core.require("nn.discover")
+local param = core.require("param")
+local calls = {}
+
+local rawget, rawset, select, xpcall, error, type, running = rawget, rawset, select, xpcall, error, type, coroutine.running
+local getinfo, getlocal = debug and debug.getinfo, debug and debug.getlocal
+
+-- `inside` is the coroutine in which a block runs (main for none), or false. Only the outermost call in a coroutine is
+-- protected.
+local main = {}
+local inside = false
+local told                        -- the last error message that already names its block
+
+local function pass(...) return ... end
+
+local function own_parameters_ready(block)
+  for _, entry in ipairs(discover.entries(block)) do
+    if entry.kind == "param" and param.state(entry.value) ~= "ready" then return false end
+  end
+  return true
+end
+
+-- Infers the unknown shapes of the block's own parameters. The block is ready once nothing has to run before forward.
+local function fill_in(block, ...)
+  local symbolic = core.symbols.any(...)
+  if not symbolic then argument_types.note(block, ...) end  -- reading a size of a symbol would fix it
+  local ready = own_parameters_ready(block)
+  if not ready and block.infer_shape then
+    block:infer_shape(...)
+    ready = own_parameters_ready(block)
+  end
+  if ready and not symbolic and not block._hooks and not block._pre_hooks then
+    param.note(nil, block)
+    rawset(block, "_ready", true)
+  end
+end
+
+-- Inside a trace the parameters get their values outside of it, and the shapes read here are not guarded.
+local function prepare(block, ...)
+  if core.tracing() then return core.untraced(fill_in, block, ...) end
+  return fill_in(block, ...)
+end
+core.introspect.jit_off(prepare)  -- see hybrid/trace.lua
+
+local function run_hooks(hooks, ...)
+  local snapshot = {}
+  for i, hook in ipairs(hooks) do snapshot[i] = hook end
+  for _, hook in ipairs(snapshot) do core.unlogged(hook.f, ...) end
+end
+
+local function collect(...) return select("#", ...), {...} end
+
+local warn_of_hooks
+
+local function with_hooks(block, ...)
+  if block._pre_hooks or block._hooks then warn_of_hooks(block) end
+  if block._pre_hooks then run_hooks(block._pre_hooks, block, {...}) end
+  if not block._hooks then return pass(block:forward(...)) end
+  local count, outputs = collect(block:forward(...))
+  local shown = outputs
+  if count == 1 then shown = outputs[1] end
+  run_hooks(block._hooks, block, {...}, shown)
+  return unpack(outputs, 1, count)
+end
+
+-- Warns once that the hooks of a block inside a traced one run during the trace only.
+function warn_of_hooks(block)
+  if not core.tracing() or block._hooks_told then return end
+  rawset(block, "_hooks_told", true)
+  core.warn(block._name .. ": the hooks of a block inside a hybridized one run only while the graph is made")
+end
+
+local outermost, call
+local log = param.log
+local graphs = core.graphs
+
+-- The __call of every block. This frame must stay on the stack, since the error handler reads the blocks from there: so
+-- no tail calls of forward (see pass). A hybridized block has the function of its graph in _exec (see hybrid.lua).
+function call(self, ...)
+  if graphs.off == 0 then
+    local exec = self._exec
+    if exec then return exec(select("#", ...), ...) end
+    if graphs.all and self._is_hybrid and not inside then return calls.hybridized(self, ...) end
+  end
+  if inside ~= (running() or main) then return outermost(self, ...) end
+  if not self._ready then
+    prepare(self, ...)
+    if not self._ready then return pass(with_hooks(self, ...)) end
+  end
+  return pass(self:forward(...))
+end
+
+local function name_in(parent, child)
+  for _, entry in ipairs(discover.entries(parent)) do if entry.value == child then return entry.path end end
+  return "<" .. child._name .. ">"
+end
+
+-- Returns the dotted path from the outermost block on the stack to the innermost, and the name of the innermost one's
+-- class.
+local function path_on_stack()
+  local chain, level = {}, 2
+  while true do
+    local info = getinfo(level, "f")
+    if not info then break end
+    if info.func == call or info.func == calls.body then
+      local _, block = getlocal(level, 1)
+      chain[#chain + 1] = block
+    end
+    level = level + 1
+  end
+  if #chain < 2 then return nil end
+  local names = {}
+  for i = #chain - 1, 1, -1 do names[#names + 1] = name_in(chain[i + 1], chain[i]) end
+  return table.concat(names, "."), chain[1]._name
+end
+
+local function explain(message)
+  if type(message) ~= "string" or message == told or not getlocal then return message end
+  local ok, path, kind = pcall(path_on_stack)
+  if ok and path then message = message .. " (in block '" .. path .. "', " .. kind .. ")" end
+  told = message
+  return message
+end
+
+local function finish(before, ok, ...)
+  inside = before
+  log.depth = log.depth - 1
+  if not ok or log[1] then param.settle(ok) end
+  if not ok then error((select(1, ...)), 0) end
+  return ...
+end
+
+function outermost(self, ...)
+  local before = inside
+  inside = running() or main
+  log.depth = log.depth + 1
+  return finish(before, xpcall(call, explain, self, ...))
+end
+
+calls.call = call
+
+-- Runs forward of a block that is being traced, without its hooks, which run around the graph (see calls.hooked).
+function calls.body(self, ...)
+  if not self._ready then prepare(self, ...) end
+  return pass(self:forward(...))
+end
+
+--- calls.traced(block, …) runs the block as Lua: during a trace, and for a hybridized block that has no graph.
+function calls.traced(self, ...)
+  local before = inside
+  inside = running() or main
+  log.depth = log.depth + 1
+  return finish(before, xpcall(calls.body, explain, self, ...))
+end
+
+-- What calls of outermost blocks do after pg.testing.hybridize_all(true).
+function calls.hybridized(self, ...)
+  graphs.all = false
+  local ok = not rawget(self, "_no_graph") and pcall(self.hybridize, self)
+  graphs.all = true
+  if not ok then
+    rawset(self, "_no_graph", true)
+    return outermost(self, ...)
+  end
+  return call(self, ...)
+end
+
+--- calls.hooked(block, exec) -> exec with the block's hooks around it.
+function calls.hooked(block, exec)
+  if not block._hooks and not block._pre_hooks then return exec end
+  return function(n, ...)
+    if block._pre_hooks then run_hooks(block._pre_hooks, block, {...}) end
+    local count, outputs = collect(exec(n, ...))
+    local shown = outputs
+    if count == 1 then shown = outputs[1] end
+    if block._hooks then run_hooks(block._hooks, block, {...}, shown) end
+    return unpack(outputs, 1, count)
+  end
+end
+
+local Handle = {}
+Handle.__index = Handle
+
+--- handle:detach() removes the hook.
+function Handle:detach()
+  local hooks = self.block[self.field]
+  for i, hook in ipairs(hooks or {}) do
+    if hook == self then
+      table.remove(hooks, i)
+      break
+    end
+  end
+  if hooks and #hooks == 0 then rawset(self.block, self.field, nil) end
+  rawset(self.block, "_ready", nil)
+  calls.hooks_changed(self.block)
+end
+
+-- Sets the call of a hybridized block anew, with its present hooks.
+function calls.hooks_changed(block)
+  local graph = rawget(block, "_graphs")
+  if graph then graph.on_exec(graph.exec) end
+end
+
+--- calls.add_hook(block, field, f) -> a handle; field is "_hooks" or "_pre_hooks".
+function calls.add_hook(block, field, f)
+  local hooks = rawget(block, field)
+  if not hooks then
+    hooks = {}
+    rawset(block, field, hooks)
+  end
+  local handle = setmetatable({block = block, field = field, f = f}, Handle)
+  hooks[#hooks + 1] = handle
+  rawset(block, "_ready", nil)
+  calls.hooks_changed(block)
+  return handle
+end
+
+return calls

@@ -1,0 +1,348 @@
+// Convolutions, pooling and resampling: from views and attributes to the kernels on plain arrays.
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/pointwise/epilogue.h"
+#include "tensor/cpu/reduce/lines.h"
+#include "tensor/cpu/conv/pool.h"
+#include "tensor/cpu/gemm/prepared.h"
+#include "tensor/cpu/register.h"
+#include "tensor/op.h"
+#include "tensor/ops/conv_rules.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+// Input i as a row-major array of T, converted where its dtype is another.
+template <class T>
+class Input {
+ public:
+  Input(const View& v, DType type) {
+    data_ = v.as<T>();
+    if (!v || v.dtype() == type) return;
+    converted_.resize(size_t(v.numel()));
+    cpu::convert(v.dtype(), v.data, type, converted_.data(), v.numel());
+    data_ = converted_.data();
+  }
+  const T* data() const { return data_; }
+
+ private:
+  std::vector<T> converted_;
+  const T* data_;
+};
+
+// Where a kernel in T writes: the output itself, or a buffer that is rounded to the output's dtype at the end.
+template <class T>
+class Output {
+ public:
+  Output(const View& v, DType type) : view_(v), type_(type) {
+    if (v.dtype() != type) buffer_.resize(size_t(v.numel()));
+  }
+  T* data() { return view_.dtype() == type_ ? view_.as<T>() : buffer_.data(); }
+  void finish() {
+    if (view_.dtype() != type_) cpu::convert(type_, buffer_.data(), view_.dtype(), view_.data, view_.numel());
+  }
+
+ private:
+  View view_;
+  DType type_;
+  std::vector<T> buffer_;
+};
+
+// Calls f(tag, dtype) with the type to compute in: float64 as it is, everything else in float32.
+template <class F>
+void visit_compute(DType type, F f) {
+  if (type == DType::kFloat64)
+    f(TypeTag<double>{}, DType::kFloat64);
+  else
+    f(TypeTag<float>{}, DType::kFloat32);
+}
+
+// The last `dims` values at the end of three.
+template <class V>
+void place(const V& values, int dims, std::array<int64_t, 3>* out) {
+  for (int d = 0; d < dims; ++d) (*out)[size_t(3 - dims + d)] = values[int(values.size()) - dims + d];
+}
+
+cpu::ConvShape conv_shape(const KernelArgs& args, const View& x, const View& w, const View& y) {
+  const AttrReader c(args.op, args.attrs);
+  const int dims = w.rank() - 2;
+  cpu::ConvShape s;
+  s.n = x.rank() == dims + 2 ? x.size(0) : 1;
+  s.ic = x.size(x.rank() - dims - 1);
+  s.oc = w.size(0);
+  s.groups = c.attr<int64_t>("groups");
+  place(x.shape(), dims, &s.in);
+  place(w.shape(), dims, &s.kernel);
+  place(y.shape(), dims, &s.out);
+  place(spatial(c, "stride", dims, 1), dims, &s.stride);
+  place(spatial(c, "padding", dims, 0), dims, &s.pad);
+  place(spatial(c, "dilation", dims, 1), dims, &s.dilation);
+  return s;
+}
+
+void convolve(const KernelArgs& args, bool relu) {
+  const View &x = args.in[0], &w = args.in[1], &y = args.out[0];
+  const cpu::ConvShape s = conv_shape(args, x, w, y);
+  visit_compute(y.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> px(x, type), pw(w, type), bias(args.in[2], type);
+    Output<T> out(y, type);
+    cpu::conv_forward<T>(s, px.data(), pw.data(), args.in[2] ? bias.data() : nullptr, relu, out.data());
+    out.finish();
+  });
+}
+
+void conv(const KernelArgs& args) { convolve(args, false); }
+
+void conv_act(const KernelArgs& args) {
+  const bool relu = cpu::asks_relu(args);
+  convolve(args, relu);
+  if (!relu) cpu::activate(args);
+}
+
+bool all_float32(const KernelArgs& args) {
+  for (const View& v : args.in)
+    if (v && v.dtype() != DType::kFloat32) return false;
+  return args.out[0].dtype() == DType::kFloat32;
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {
+  if (!all_float32(args)) return nullptr;
+  return cpu::prepare_conv(conv_shape(args, args.in[0], args.in[1], args.out[0]), bool(args.in[2]), lasting & 2,
+                           cpu::Finish(args));
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv_by_input(const KernelArgs& args, uint32_t) {
+  if (!all_float32(args)) return nullptr;
+  return cpu::prepare_conv_gradient(conv_shape(args, args.out[0], args.in[1], args.in[0]),
+                                    cpu::ConvPart::kInputGradient);
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv_by_weight(const KernelArgs& args, uint32_t) {
+  if (!all_float32(args)) return nullptr;
+  return cpu::prepare_conv_gradient(conv_shape(args, args.in[0], args.out[0], args.in[1]),
+                                    cpu::ConvPart::kWeightGradient);
+}
+
+void conv_by_input(const KernelArgs& args) {
+  const View &dy = args.in[0], &w = args.in[1], &dx = args.out[0];
+  const cpu::ConvShape s = conv_shape(args, dx, w, dy);
+  visit_compute(dx.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> pdy(dy, type), pw(w, type);
+    Output<T> out(dx, type);
+    cpu::conv_backward_data<T>(s, pdy.data(), pw.data(), out.data());
+    out.finish();
+  });
+}
+
+void conv_by_weight(const KernelArgs& args) {
+  const View &x = args.in[0], &dy = args.in[1], &dw = args.out[0];
+  const cpu::ConvShape s = conv_shape(args, x, dw, dy);
+  visit_compute(dw.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> px(x, type), pdy(dy, type);
+    Output<T> out(dw, type);
+    cpu::conv_backward_weights<T>(s, px.data(), pdy.data(), out.data());
+    out.finish();
+  });
+}
+
+cpu::PoolShape pool_shape(const KernelArgs& args, const View& x, const View& y, int dims) {
+  const Window w = window_of(AttrReader(args.op, args.attrs), dims);
+  cpu::PoolShape s;
+  s.planes = 1;
+  for (int d = 0; d + dims < x.rank(); ++d) s.planes *= x.size(d);
+  place(x.shape(), dims, &s.in);
+  place(y.shape(), dims, &s.out);
+  place(w.kernel, dims, &s.kernel);
+  place(w.stride, dims, &s.stride);
+  place(w.padding, dims, &s.pad);
+  place(w.dilation, dims, &s.dilation);
+  return s;
+}
+
+void max_pool(const KernelArgs& args) {
+  const View &x = args.in[0], &y = args.out[0];
+  const cpu::PoolShape s = pool_shape(args, x, y, int(args.attr<Ints>("kernel_size").size()));
+  visit_compute(y.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> px(x, type);
+    Output<T> out(y, type);
+    cpu::max_pool_forward<T>(s, px.data(), out.data(), args.out[1].as<int32_t>());
+    out.finish();
+  });
+}
+
+int64_t plane_of(const View& v, int dims) {
+  int64_t n = 1;
+  for (int d = v.rank() - dims; d < v.rank(); ++d) n *= v.size(d);
+  return n;
+}
+int64_t planes_of(const View& v, int dims) {
+  int64_t n = 1;
+  for (int d = 0; d + dims < v.rank(); ++d) n *= v.size(d);
+  return n;
+}
+
+// The places of maxima in planes of `plane` elements.
+const int32_t* checked_places(const KernelArgs& args, int64_t plane) {
+  const View& index = args.in[1];
+  const int32_t* places = index.as<const int32_t>();
+  for (int64_t i = 0, n = index.numel(); i < n; ++i)
+    if (places[i] < 0 || places[i] >= plane)
+      bad_argument(args.op.name, "index", fmt::format("places from 0 to {}", plane - 1),
+                   fmt::format("{} at element {}", places[i], i + 1));
+  return places;
+}
+
+void max_pool_backward(const KernelArgs& args) {
+  const View &dy = args.in[0], &dx = args.out[0];
+  const int dims = int(args.attr<Ints>("size").size());
+  const int32_t* places = checked_places(args, plane_of(dx, dims));
+  visit_compute(dx.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> pdy(dy, type);
+    Output<T> out(dx, type);
+    cpu::max_pool_backward<T>(planes_of(dx, dims), plane_of(dx, dims), plane_of(dy, dims), pdy.data(), places,
+                              out.data());
+    out.finish();
+  });
+}
+
+void max_pool_take(const KernelArgs& args) {
+  const View &x = args.in[0], &y = args.out[0];
+  const int dims = int(args.attr<int64_t>("dims"));
+  const int32_t* places = checked_places(args, plane_of(x, dims));
+  visit_compute(y.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> px(x, type);
+    Output<T> out(y, type);
+    cpu::max_pool_take<T>(planes_of(x, dims), plane_of(x, dims), plane_of(y, dims), px.data(), places, out.data());
+    out.finish();
+  });
+}
+
+cpu::Divisor divisor(const KernelArgs& args) {
+  cpu::Divisor d{0, args.attr<bool>("count_include_pad")};
+  if (args.has_attr("divisor_override")) d.fixed = args.attr<int64_t>("divisor_override");
+  return d;
+}
+
+template <int kDims>
+void avg_pool(const KernelArgs& args) {
+  const View &x = args.in[0], &y = args.out[0];
+  const cpu::PoolShape s = pool_shape(args, x, y, kDims);
+  visit_compute(y.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> px(x, type);
+    Output<T> out(y, type);
+    cpu::avg_pool_forward<T>(s, divisor(args), px.data(), out.data());
+    out.finish();
+  });
+}
+
+void avg_pool_backward(const KernelArgs& args) {
+  const View &dy = args.in[0], &dx = args.out[0];
+  const cpu::PoolShape s = pool_shape(args, dx, dy, int(args.attr<Ints>("size").size()));
+  visit_compute(dx.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> pdy(dy, type);
+    Output<T> out(dx, type);
+    cpu::avg_pool_backward<T>(s, divisor(args), pdy.data(), out.data());
+    out.finish();
+  });
+}
+
+// The two input elements that make one output element, and the share of the second.
+struct Tap {
+  int64_t first, second;
+  double share;
+};
+
+std::vector<Tap> taps(const std::string& kind, int64_t in, int64_t out, double step) {
+  std::vector<Tap> list;
+  for (int64_t o = 0; o < out; ++o) {
+    if (kind == "nearest" || kind == "nearest-exact") {
+      const double at = (double(o) + (kind == "nearest" ? 0 : 0.5)) * step;
+      const int64_t i = std::clamp<int64_t>(int64_t(at), 0, in - 1);
+      list.push_back({i, i, 0});
+      continue;
+    }
+    const double at = kind == "corners" ? double(o) * step : std::max(0.0, (double(o) + 0.5) * step - 0.5);
+    const int64_t i = std::clamp<int64_t>(int64_t(at), 0, in - 1);
+    list.push_back({i, std::min(i + 1, in - 1), std::clamp(at - double(i), 0.0, 1.0)});
+  }
+  return list;
+}
+
+// Resizes the middle of three dims; backward adds every output element to the inputs that made it.
+template <bool kBackward>
+void resample(const KernelArgs& args) {
+  const View &from = args.in[0], &to = args.out[0];
+  const int dim = args.dim("dim", from.rank());
+  const View &small = kBackward ? to : from, &large = kBackward ? from : to;  // the op's input and output side
+  if (to.numel() == 0) return;
+  const cpu::Lines lines(from.shape(), dim);
+  const int64_t outer = lines.outer, inner = lines.inner;
+  const int64_t in = small.size(dim), out = large.size(dim);
+  const std::vector<Tap> list = taps(args.attr<std::string>("kind"), in, out, args.attr<double>("step"));
+  visit_compute(to.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> source(from, type);
+    Output<T> target(to, type);
+    T* result = target.data();
+    if (kBackward) std::fill_n(result, to.numel(), T(0));
+    const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, out * inner));
+    parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; ++q)
+        for (int64_t o = 0; o < out; ++o) {
+          const Tap& t = list[size_t(o)];
+          const T share = T(t.share), rest = 1 - share;
+          const int64_t a = (q * in + t.first) * inner, b = (q * in + t.second) * inner, y = (q * out + o) * inner;
+          const T* x = source.data();
+          if (!kBackward && t.share == 0) {
+            for (int64_t i = 0; i < inner; ++i) result[y + i] = x[a + i];
+          } else if (!kBackward) {
+            for (int64_t i = 0; i < inner; ++i) result[y + i] = rest * x[a + i] + share * x[b + i];
+          } else {
+            for (int64_t i = 0; i < inner; ++i) result[a + i] += rest * x[y + i];
+            if (t.share != 0)
+              for (int64_t i = 0; i < inner; ++i) result[b + i] += share * x[y + i];
+          }
+        }
+    });
+    target.finish();
+  });
+}
+
+}  // namespace
+
+void add_conv_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"conv1d", conv, kContiguousInputs, prepare_conv},
+      {"conv2d", conv, kContiguousInputs, prepare_conv},
+      {"conv3d", conv, kContiguousInputs, prepare_conv},
+      {"conv_act", conv_act, kContiguousInputs, prepare_conv},
+      {"conv_by_input", conv_by_input, kContiguousInputs, prepare_conv_by_input},
+      {"conv_by_weight", conv_by_weight, kContiguousInputs, prepare_conv_by_weight},
+      {"max_pool", max_pool},
+      {"max_pool_backward", max_pool_backward},
+      {"max_pool_take", max_pool_take},
+      {"avg_pool1d", avg_pool<1>},
+      {"avg_pool2d", avg_pool<2>},
+      {"avg_pool3d", avg_pool<3>},
+      {"avg_pool_backward", avg_pool_backward},
+      {"resample", resample<false>},
+      {"resample_backward", resample<true>},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

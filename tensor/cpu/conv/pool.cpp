@@ -1,0 +1,172 @@
+#include "tensor/cpu/conv/pool.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "tensor/cpu/conv/pool_simd.h"
+#include "tensor/parallel.h"
+#include "tensor/size.h"
+
+namespace pg::cpu {
+namespace {
+
+constexpr int64_t kElementsPerTask = 1 << 15;
+
+int64_t planes_per_task(const PoolShape& s) {
+  const int64_t window = s.kernel[0] * s.kernel[1] * s.kernel[2];
+  return std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, s.out_plane() * window));
+}
+
+// The part of a window that lies inside the input: first, one past the last and the step.
+struct Span {
+  int64_t first, last, step;
+  int64_t full;  // elements of the window before clipping to the input, padding included
+};
+
+Span window(const PoolShape& s, int dim, int64_t o) {
+  const int64_t step = s.dilation[dim];
+  int64_t first = o * s.stride[dim] - s.pad[dim];
+  const int64_t full = std::min(first + s.kernel[dim], s.in[dim] + s.pad[dim]) - first;
+  const int64_t last = std::min(first + (s.kernel[dim] - 1) * step + 1, s.in[dim]);
+  if (first < 0) first += (-first + step - 1) / step * step;
+  return {first, last, step, full};
+}
+
+template <class F>
+void for_windows(const PoolShape& s, F f) {
+  int64_t o = 0;
+  for (int64_t z = 0; z < s.out[0]; ++z) {
+    const Span wz = window(s, 0, z);
+    for (int64_t y = 0; y < s.out[1]; ++y) {
+      const Span wy = window(s, 1, y);
+      for (int64_t x = 0; x < s.out[2]; ++x) f(wz, wy, window(s, 2, x), o++);
+    }
+  }
+}
+
+template <class F>
+void for_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, F f) {
+  for (int64_t z = wz.first; z < wz.last; z += wz.step)
+    for (int64_t y = wy.first; y < wy.last; y += wy.step) {
+      const int64_t row = (z * s.in[1] + y) * s.in[2];
+      for (int64_t x = wx.first; x < wx.last; x += wx.step) f(row + x);
+    }
+}
+
+template <class T>
+void max_plane(const PoolShape& s, const T* x, T* y, int32_t* index) {
+  for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
+    T best = -std::numeric_limits<T>::infinity();
+    int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
+    for_elements(s, wz, wy, wx, [&](int64_t i) {
+      if (x[i] > best || std::isnan(x[i])) {
+        best = x[i];
+        at = i;
+      }
+    });
+    y[o] = best;
+    if (index) index[o] = static_cast<int32_t>(at);
+  });
+}
+
+bool is_2x2(const PoolShape& s) {
+  const auto plain = [&](int i) {
+    return s.kernel[i] == 2 && s.stride[i] == 2 && s.pad[i] == 0 && s.dilation[i] == 1 && 2 * s.out[i] <= s.in[i];
+  };
+  return s.in[0] == 1 && s.kernel[0] == 1 && s.pad[0] == 0 && s.out[0] == 1 && plain(1) && plain(2);
+}
+
+int64_t divisor_of(Divisor d, const Span& wz, const Span& wy, const Span& wx) {
+  if (d.fixed) return d.fixed;
+  if (d.count_include_pad) return wz.full * wy.full * wx.full;
+  return (wz.last - wz.first) * (wy.last - wy.first) * (wx.last - wx.first);
+}
+
+}  // namespace
+
+int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, bool ceil_mode) {
+  const int64_t room = in + 2 * pad - plus(times(dilation, kernel - 1), 1);
+  if (room < 0 && !(ceil_mode && room > -stride)) return 0;
+  int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  if (ceil_mode && times(out - 1, stride) >= in + pad) --out;
+  return out;
+}
+
+template <class T>
+void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index) {
+  const int64_t in = s.in_plane(), out = s.out_plane();
+  parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      int32_t* at = index ? index + p * out : nullptr;
+      if constexpr (std::is_same_v<T, float>) {
+        if (is_2x2(s)) {
+          max_pool_2x2_plane(x + p * in, s.in[2], s.out[1], s.out[2], y + p * out, at);
+          continue;
+        }
+      }
+      max_plane(s, x + p * in, y + p * out, at);
+    }
+  });
+}
+
+template <class T>
+void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int32_t* index, T* dx) {
+  const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, in_plane));
+  parallel_for(planes, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      T* to = dx + p * in_plane;
+      std::fill_n(to, in_plane, T(0));
+      for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o) to[index[o]] += dy[o];
+    }
+  });
+}
+
+template <class T>
+void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T* x, const int32_t* index, T* out) {
+  for (int64_t p = 0; p < planes; ++p)
+    for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o) out[o] = x[p * in_plane + index[o]];
+}
+
+template <class T>
+void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y) {
+  parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const T* from = x + p * s.in_plane();
+      T* to = y + p * s.out_plane();
+      for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
+        T sum = 0;
+        for_elements(s, wz, wy, wx, [&](int64_t i) { sum += from[i]; });
+        to[o] = sum / T(divisor_of(divisor, wz, wy, wx));
+      });
+    }
+  });
+}
+
+template <class T>
+void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx) {
+  parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const T* from = dy + p * s.out_plane();
+      T* to = dx + p * s.in_plane();
+      std::fill_n(to, s.in_plane(), T(0));
+      for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
+        const T share = from[o] / T(divisor_of(divisor, wz, wy, wx));
+        for_elements(s, wz, wy, wx, [&](int64_t i) { to[i] += share; });
+      });
+    }
+  });
+}
+
+#define PG_POOL(T)                                                                             \
+  template void max_pool_forward<T>(const PoolShape&, const T*, T*, int32_t*);                 \
+  template void max_pool_backward<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*); \
+  template void max_pool_take<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);     \
+  template void avg_pool_forward<T>(const PoolShape&, Divisor, const T*, T*);                  \
+  template void avg_pool_backward<T>(const PoolShape&, Divisor, const T*, T*);
+PG_POOL(float)
+PG_POOL(double)
+#undef PG_POOL
+
+}  // namespace pg::cpu

@@ -1,0 +1,75 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv/pool_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "tensor/cpu/conv/pool_simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A later element wins when it is larger or NaN.
+template <class D, class V, class I>
+HWY_INLINE void take_larger(D, V next, I next_at, V& best, I& at) {
+  const auto wins = hn::Or(hn::Gt(next, best), hn::IsNaN(next));
+  best = hn::IfThenElse(wins, next, best);
+  at = hn::IfThenElse(hn::RebindMask(hn::RebindToSigned<D>(), wins), next_at, at);
+}
+
+template <class D>
+HWY_INLINE void windows(D d, const float* top, const float* bottom, int32_t first, int32_t width, float* y,
+                        int32_t* index) {
+  const hn::RebindToSigned<D> di;
+  hn::Vec<D> a, b, c, e;
+  hn::LoadInterleaved2(d, top, a, b);
+  hn::LoadInterleaved2(d, bottom, c, e);
+  const auto one = hn::Set(di, 1);
+  const auto start = hn::Iota(di, 0);
+  auto at = hn::Add(hn::Add(start, start), hn::Set(di, first));
+  const auto below = hn::Add(at, hn::Set(di, width));
+  auto best = a;
+  take_larger(d, b, hn::Add(at, one), best, at);
+  take_larger(d, c, below, best, at);
+  take_larger(d, e, hn::Add(below, one), best, at);
+  hn::StoreU(best, d, y);
+  if (index) hn::StoreU(at, di, index);
+}
+
+template <class D>
+HWY_INLINE int64_t run(D d, int64_t from, const float* top, const float* bottom, int64_t count, int32_t first,
+                       int32_t width, float* y, int32_t* index) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (; from + lanes <= count; from += lanes)
+    windows(d, top + 2 * from, bottom + 2 * from, first + static_cast<int32_t>(2 * from), width, y + from,
+            index ? index + from : nullptr);
+  return from;
+}
+
+void pool_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index) {
+  for (int64_t r = 0; r < out_rows; ++r, x += 2 * width, y += out_cols) {
+    const int32_t first = static_cast<int32_t>(2 * r * width), step = static_cast<int32_t>(width);
+    int32_t* at = index ? index + r * out_cols : nullptr;
+    int64_t i = run(hn::ScalableTag<float>(), 0, x, x + width, out_cols, first, step, y, at);
+    i = run(hn::CappedTag<float, 8>(), i, x, x + width, out_cols, first, step, y, at);
+    i = run(hn::CappedTag<float, 4>(), i, x, x + width, out_cols, first, step, y, at);
+    run(hn::CappedTag<float, 1>(), i, x, x + width, out_cols, first, step, y, at);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pg::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pg::cpu {
+
+HWY_EXPORT(pool_plane);
+
+void max_pool_2x2_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index) {
+  HWY_DYNAMIC_DISPATCH(pool_plane)(x, width, out_rows, out_cols, y, index);
+}
+
+}  // namespace pg::cpu
+#endif

@@ -1,0 +1,110 @@
+// Kernels that fill, copy and convert.
+#include <algorithm>
+
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/register.h"
+#include "tensor/device_table.h"
+#include "tensor/op.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+constexpr int64_t kGrain = 100'000;  // elements that take about 10 µs to write
+
+void fill(const View& out, double number) { cpu::fill_number(out.dtype(), out.data, out.numel(), number); }
+
+void zeros(const KernelArgs& a) { fill(a.out[0], 0); }
+void ones(const KernelArgs& a) { fill(a.out[0], 1); }
+void full(const KernelArgs& a) { fill(a.out[0], a.attr<double>("value")); }
+// What is not set still has to be a value of its dtype.
+void leave(const KernelArgs& a) {
+  if (a.out[0].dtype() == DType::kBool) fill(a.out[0], 0);
+}
+
+// out[i] = f(i).
+template <class F>
+void generate(const View& out, F f) {
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* data = out.as<T>();
+    parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) store_number(out.dtype(), data + i, f(i));
+    });
+  });
+}
+
+void range(const KernelArgs& a) {
+  const double start = a.attr<double>("start"), step = a.attr<double>("step");
+  generate(a.out[0], [&](int64_t i) { return start + double(i) * step; });
+}
+
+// From both ends, so that the middle is symmetric and the last element exact.
+void linspace(const KernelArgs& a) {
+  const double start = a.attr<double>("start"), stop = a.attr<double>("stop");
+  const int64_t n = a.out[0].numel();
+  const double step = n > 1 ? (stop - start) / double(n - 1) : 0;
+  generate(a.out[0],
+           [&](int64_t i) { return i < (n + 1) / 2 ? start + double(i) * step : stop - double(n - 1 - i) * step; });
+}
+
+void eye(const KernelArgs& a) {
+  const View& out = a.out[0];
+  fill(out, 0);
+  const int64_t size = size_of(out.dtype()), columns = out.size(1);
+  for (int64_t i = 0; i < std::min(out.size(0), columns); ++i)
+    store_number(out.dtype(), out.as<char>() + (i * columns + i) * size, 1);
+}
+
+void clone(const KernelArgs& a) { cpu::copy_strided(a.in[0], a.out[0].data); }
+
+void check_all(const KernelArgs& a) {
+  const View& in = a.in[0];
+  const int64_t n = in.numel();
+  visit_dtype(in.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < n; ++i)
+      if (double(in.as<T>()[i]) == 0) fail("assert", "{}", a.attr<std::string>("message"));
+  });
+  cpu::copy_bytes(a.out[0].data, in.data, n * size_of(in.dtype()));
+}
+
+// The input is contiguous on the host; the output may be elsewhere.
+void to(const KernelArgs& a) {
+  const View& in = a.in[0];
+  const View& out = a.out[0];
+  const int64_t n = out.numel(), from = size_of(in.dtype()), size = size_of(out.dtype());
+  const cpu::ConvertFn convert = cpu::converter(in.dtype(), out.dtype());
+  const Device device = out.type->device;
+  std::vector<char> staging(device.is_cpu() ? 0 : size_t(n * size));
+  char* target = device.is_cpu() ? out.as<char>() : staging.data();
+  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    convert(end - begin, in.as<char>() + begin * from, 1, target + begin * size);
+  });
+  if (!device.is_cpu()) upload(device, out.data, target, staging.size());
+}
+
+}  // namespace
+
+void add_create_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"zeros", zeros},
+      {"ones", ones},
+      {"full", full},
+      {"empty", leave},
+      {"zeros_like", zeros, kStridedInputs},
+      {"ones_like", ones, kStridedInputs},
+      {"full_like", full, kStridedInputs},
+      {"empty_like", leave, kStridedInputs},
+      {"range", range},
+      {"linspace", linspace},
+      {"eye", eye},
+      {"clone", clone, kStridedInputs},
+      {"to", to},
+      {"assert", check_all},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

@@ -1,0 +1,312 @@
+// Kernels of the random ops: Philox words, sixteen blocks at a time in vectors, turned into the asked distribution.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/fill/kernels_random.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tensor/cpu/loops.h"
+#include "tensor/cpu/register.h"
+#include "tensor/cpu/simd_math-inl.h"
+#include "tensor/kernels/philox.h"
+#include "tensor/op.h"
+#include "tensor/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu::HWY_NAMESPACE {
+
+using philox::kGroup;
+constexpr int64_t kGrain = 8192;  // elements that take about 10 µs
+
+// The words of one group of kGroup elements.
+struct Words {
+  alignas(64) uint32_t word[4][kGroup];
+  template <class Key>
+  HWY_INLINE void draw(const Key& key, int64_t group, int streams) {
+    for (int s = 0; s < streams; ++s) philox::group_words(key.seed, key.tick, uint32_t(s), uint64_t(group), word[s]);
+  }
+  uint64_t wide(int i, int stream = 0) const { return uint64_t(word[stream][i]) << 32 | word[stream + 1][i]; }
+};
+
+// Calls make(words, T* values) for each group and stores what falls into [0, n).
+template <class T, class Make>
+HWY_INLINE void generate(const RandomKey& key, int streams, int64_t n, T* out, Make make) {
+  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    Words words;
+    alignas(64) T values[kGroup];
+    for (int64_t pos = begin; pos < end;) {
+      const int64_t group = pos / kGroup, skip = pos - group * kGroup, count = std::min(end - pos, kGroup - skip);
+      words.draw(key, group, streams);
+      make(words, values);
+      std::copy_n(values + skip, count, out + pos);
+      pos += count;
+    }
+  });
+}
+
+// Uniform in [0, 1), on a grid that T represents exactly.
+template <class T>
+void uniform(const RandomKey& key, int64_t n, void* out) {
+  constexpr int bits = std::is_same_v<T, Half> ? 11 : std::is_same_v<T, BFloat16> ? 8 : 24;
+  generate(key, std::is_same_v<T, double> ? 2 : 1, n, static_cast<T*>(out), [](const Words& w, T* v) {
+    for (int i = 0; i < kGroup; ++i) {
+      if constexpr (std::is_same_v<T, double>)
+        v[i] = double(int64_t(w.wide(i) >> 11)) * 0x1p-53;
+      else
+        v[i] = T(float(int32_t(w.word[0][i] >> (32 - bits))) * (1.0f / float(1 << bits)));
+    }
+  });
+}
+
+// sqrt(-2 log u) cos(2 pi v) for u in (0, 1], v in [0, 1).
+HWY_INLINE void normal_group(const Words& w, float* v) {
+  const hn::CappedTag<float, kGroup> d;
+  for (int i = 0; i < kGroup; ++i) v[i] = float(int32_t(w.word[0][i] >> 8) + 1) * 0x1p-24f;
+  alignas(64) float angle[kGroup];
+  for (int i = 0; i < kGroup; ++i) angle[i] = float(int32_t(w.word[1][i] >> 8)) * (0x1p-24f * 6.28318530717958647692f);
+  for (size_t i = 0; i < size_t(kGroup); i += hn::Lanes(d)) {
+    const auto radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0f), vlog(d, hn::Load(d, v + i))));
+    hn::Store(hn::Mul(radius, vcos(d, hn::Load(d, angle + i))), d, v + i);
+  }
+}
+
+template <class T>
+void normal(const RandomKey& key, int64_t n, void* out) {
+  generate(key, std::is_same_v<T, double> ? 4 : 2, n, static_cast<T*>(out), [](const Words& w, T* v) {
+    if constexpr (std::is_same_v<T, double>) {
+      for (int i = 0; i < kGroup; ++i) {
+        const double u = double(int64_t(w.wide(i) >> 11) + 1) * 0x1p-53,
+                     a = double(int64_t(w.wide(i, 2) >> 11)) * 0x1p-53;
+        v[i] = std::sqrt(-2 * std::log(u)) * std::cos(6.28318530717958647692 * a);
+      }
+    } else if constexpr (std::is_same_v<T, float>) {
+      normal_group(w, v);
+    } else {
+      alignas(64) float wide[kGroup];
+      normal_group(w, wide);
+      for (int i = 0; i < kGroup; ++i) v[i] = T(wide[i]);
+    }
+  });
+}
+
+// Calls f with the C++ type of a floating dtype.
+template <class F>
+void visit_floating(DType t, F f) {
+  if (t == DType::kFloat32) return f(TypeTag<float>{});
+  if (t == DType::kFloat64) return f(TypeTag<double>{});
+  if (t == DType::kFloat16) return f(TypeTag<Half>{});
+  f(TypeTag<BFloat16>{});
+}
+
+void fill_uniform(DType t, const RandomKey& key, int64_t n, void* out) {
+  visit_floating(t, [&](auto tag) { uniform<typename decltype(tag)::type>(key, n, out); });
+}
+void fill_normal(DType t, const RandomKey& key, int64_t n, void* out) {
+  visit_floating(t, [&](auto tag) { normal<typename decltype(tag)::type>(key, n, out); });
+}
+
+// 53 random bits an element, for what runs element by element.
+void fill_bits(const RandomKey& key, int64_t n, uint64_t* out) {
+  generate(key, 2, n, out, [](const Words& w, uint64_t* v) {
+    for (int i = 0; i < kGroup; ++i) v[i] = w.wide(i);
+  });
+}
+
+// Drops an element when its word is below p 2^32.
+template <class T, class C>
+void dropout_typed(const RandomKey& key, double p, int64_t n, const T* x, T* out) {
+  const uint64_t threshold = uint64_t(std::ceil(p * 0x1p32));
+  const C scale = p < 1 ? C(1 / (1 - p)) : C(0);
+  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    Words words;
+    for (int64_t pos = begin; pos < end;) {
+      const int64_t group = pos / kGroup, skip = pos - group * kGroup, count = std::min(end - pos, kGroup - skip);
+      words.draw(key, group, 1);
+      const uint32_t* w = words.word[0] + skip;
+      PERIGEE_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[pos + i] = w[i] < threshold ? T(C(0)) : T(C(x[pos + i]) * scale);
+      pos += count;
+    }
+  });
+}
+void apply_dropout(DType t, const RandomKey& key, double p, int64_t n, const void* x, void* out) {
+  visit_floating(t, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    dropout_typed<T, C>(key, p, n, static_cast<const T*>(x), static_cast<T*>(out));
+  });
+}
+
+}  // namespace pg::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pg {
+namespace cpu {
+HWY_EXPORT(fill_uniform);
+HWY_EXPORT(fill_normal);
+HWY_EXPORT(fill_bits);
+HWY_EXPORT(apply_dropout);
+}  // namespace cpu
+namespace {
+
+const RandomKey& key_of(const KernelArgs& a) { return a.attr<RandomKey>("generator"); }
+
+void rand_kernel(const KernelArgs& a) {
+  using namespace cpu;
+  HWY_DYNAMIC_DISPATCH(fill_uniform)(a.out[0].dtype(), key_of(a), a.out[0].numel(), a.out[0].data);
+}
+
+void randn_kernel(const KernelArgs& a) {
+  using namespace cpu;
+  HWY_DYNAMIC_DISPATCH(fill_normal)(a.out[0].dtype(), key_of(a), a.out[0].numel(), a.out[0].data);
+}
+
+void dropout_kernel(const KernelArgs& a) {
+  using namespace cpu;
+  HWY_DYNAMIC_DISPATCH(apply_dropout)
+  (a.out[0].dtype(), key_of(a), a.attr<double>("p"), a.out[0].numel(), a.in[0].data, a.out[0].data);
+}
+
+std::vector<uint64_t> bits(const RandomKey& key, int64_t n) {
+  using namespace cpu;
+  std::vector<uint64_t> out(static_cast<size_t>(n));
+  HWY_DYNAMIC_DISPATCH(fill_bits)(key, n, out.data());
+  return out;
+}
+
+// A whole number below n from 64 random bits.
+uint64_t below(uint64_t n, uint64_t random) { return uint64_t((static_cast<unsigned __int128>(random) * n) >> 64); }
+
+void randint_kernel(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int64_t low = a.attr<int64_t>("low");
+  const uint64_t count = uint64_t(a.attr<int64_t>("high") - low) + 1;
+  const std::vector<uint64_t> random = bits(key_of(a), out.numel());
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* data = out.as<T>();
+    for (size_t i = 0; i < random.size(); ++i)
+      store_number(out.dtype(), data + i, double(low + int64_t(below(count, random[i]))));
+  });
+}
+
+// Fisher and Yates's shuffle.
+void randperm_kernel(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int64_t n = out.numel(), base = a.attr<int64_t>("index_base");
+  const std::vector<uint64_t> random = bits(key_of(a), n);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i + base;
+  in_polled_blocks(n - 1, 1 << 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = n - 1 - begin; i > n - 1 - end; --i)
+      std::swap(order[size_t(i)], order[below(uint64_t(i) + 1, random[size_t(i)])]);
+  });
+  for (int64_t i = 0; i < n; ++i)
+    store_number(out.dtype(), out.as<char>() + i * size_of(out.dtype()), double(order[size_t(i)]));
+}
+
+double unit(uint64_t random) { return double(random >> 11) * 0x1p-53; }
+
+void bernoulli_kernel(const KernelArgs& a) {
+  const View& p = a.in[0];
+  const View& out = a.out[0];
+  const int64_t n = out.numel(), size = size_of(out.dtype());
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = load_number(p.dtype(), p.as<char>() + i * size);
+    if (!(v >= 0 && v <= 1))
+      bad_argument("bernoulli", "p", "probabilities from 0 to 1", fmt::format("{} at element {}", v, i + 1));
+  }
+  const std::vector<uint64_t> random = bits(key_of(a), n);
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = load_number(p.dtype(), p.as<char>() + i * size);
+    store_number(out.dtype(), out.as<char>() + i * size, unit(random[size_t(i)]) < v);
+  }
+}
+
+// One row of weights in double precision, checked.
+struct Weights {
+  std::vector<double> w;
+  double sum = 0;
+  int64_t nonzero = 0;
+
+  void read(const View& p, int64_t row, int64_t choices) {
+    w.resize(size_t(choices));
+    sum = 0, nonzero = 0;
+    for (int64_t i = 0; i < choices; ++i) {
+      const double v = load_number(p.dtype(), p.as<char>() + (row * choices + i) * size_of(p.dtype()));
+      if (!(v >= 0) || std::isinf(v))
+        bad_argument("multinomial", "p", "finite weights of at least 0", fmt::format("{} at element {}", v, i + 1));
+      w[size_t(i)] = v;
+      sum += v;
+      nonzero += v > 0;
+    }
+  }
+};
+
+// Inverts the cumulative sums.
+void draw_with_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
+  std::vector<double> cumulative(weights.w.size());
+  double sum = 0;
+  for (size_t i = 0; i < cumulative.size(); ++i) cumulative[i] = sum += weights.w[i];
+  size_t last = cumulative.size() - 1;
+  while (last > 0 && weights.w[last] == 0) --last;
+  for (int64_t k = 0; k < n; ++k) {
+    const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), unit(random[k]) * sum);
+    out[k] = int64_t(std::min(size_t(at - cumulative.begin()), last)) + base;
+  }
+}
+
+// The n smallest of -log(u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+void draw_without_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
+  std::vector<std::pair<double, int64_t>> keys;
+  for (size_t i = 0; i < weights.w.size(); ++i)
+    if (weights.w[i] > 0) keys.emplace_back(-std::log1p(-unit(random[i])) / weights.w[i], int64_t(i));
+  std::partial_sort(keys.begin(), keys.begin() + n, keys.end());
+  for (int64_t k = 0; k < n; ++k) out[k] = keys[size_t(k)].second + base;
+}
+
+void multinomial_kernel(const KernelArgs& a) {
+  const View& p = a.in[0];
+  const View& out = a.out[0];
+  const int64_t n = a.attr<int64_t>("n"), base = a.attr<int64_t>("index_base");
+  if (out.numel() == 0) return;
+  const bool replacement = a.attr<bool>("replacement");
+  const int64_t choices = p.size(p.rank() - 1), rows = p.numel() / choices, words = replacement ? n : choices;
+  Weights weights;
+  for (int64_t row = 0; row < rows; ++row) {
+    weights.read(p, row, choices);
+    if (weights.sum == 0 || (!replacement && weights.nonzero < n))
+      bad_argument("multinomial", "p", fmt::format("at least {} weights above 0 in a row", replacement ? 1 : n),
+                   std::to_string(weights.nonzero));
+  }
+  const std::vector<uint64_t> random = bits(key_of(a), rows * words);
+  for (int64_t row = 0; row < rows; ++row) {
+    weights.read(p, row, choices);
+    (replacement ? draw_with_replacement : draw_without_replacement)(weights, random.data() + row * words, n, base,
+                                                                     out.as<int64_t>() + row * n);
+  }
+}
+
+}  // namespace
+
+void add_random_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"rand", rand_kernel},
+      {"randn", randn_kernel},
+      {"rand_like", rand_kernel, kStridedInputs},
+      {"randn_like", randn_kernel, kStridedInputs},
+      {"randint", randint_kernel},
+      {"randperm", randperm_kernel},
+      {"bernoulli", bernoulli_kernel},
+      {"multinomial", multinomial_kernel},
+      {"dropout", dropout_kernel},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg
+#endif

@@ -1,0 +1,244 @@
+#include "tensor/cpu/gemm/gemm.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tensor/cpu/gemm/gemm_simd.h"
+#include "tensor/cpu/gemm/gemv_simd.h"
+#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/scratch.h"
+#include "tensor/dtype.h"
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+namespace {
+
+// Below this much work a thread is not worth waking.
+constexpr int64_t kMacsPerTask = 1 << 20;
+
+struct Problem {
+  bool trans_a, trans_b;
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;
+};
+
+// Rows of a transposed operand side by side, so that the GEMV kernels see them contiguous.
+const float* contiguous_rows(int64_t rows, int64_t k, const float* x, int64_t ldx) {
+  float* out = scratch<float>(ScratchSlot::kConvert, rows * k);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < k; ++i) out[r * k + i] = x[i * ldx + r];
+  return out;
+}
+
+// How a product is computed. It depends on the whole product, not on the part that a thread computes, so that the bits
+// are the same with any number of threads.
+enum class Path { kRows, kColumns, kPrimitive, kOwn };
+
+// Up to so many rows, a product with a transposed right side is fastest as dot products of kGemvMaxRows rows at a time.
+constexpr int64_t kDotRows = 12;
+
+Path path_of(const Problem& p, const float*) {
+  if (p.m <= kGemvMaxRows || (p.m <= kDotRows && p.trans_b && !p.trans_a)) return Path::kRows;
+  if (p.n <= kGemvMaxRows) return Path::kColumns;
+  return p.trans_b && !p.trans_a && linear_prefers_primitive(p.m, p.n, p.k) ? Path::kPrimitive : Path::kOwn;
+}
+Path path_of(const Problem&, const double*) { return Path::kOwn; }
+
+// At most kGemvMaxRows rows at a time.
+void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
+  const float* x = p.trans_a && p.m * p.k > 1 ? contiguous_rows(p.m, p.k, a, p.lda) : a;
+  const int64_t ldx = p.trans_a ? p.k : p.lda;
+  const auto gemv = p.trans_b ? gemv_nt_f32 : gemv_nn_f32;
+  for (int64_t i = 0; i < p.m; i += kGemvMaxRows)
+    gemv(std::min(kGemvMaxRows, p.m - i), p.n, p.k, x + i * ldx, ldx, b, p.ldb, c + i * p.ldc, p.ldc, 1, {});
+}
+
+// The transposed product: c^T = b^T a^T.
+void multiply_columns(const Problem& p, const float* a, const float* b, float* c) {
+  const float* x = !p.trans_b && p.n * p.k > 1 ? contiguous_rows(p.n, p.k, b, p.ldb) : b;
+  const int64_t ldx = p.trans_b ? p.ldb : p.k;
+  const auto gemv = p.trans_a ? gemv_nn_f32 : gemv_nt_f32;
+  gemv(p.n, p.m, p.k, x, ldx, a, p.lda, c, 1, p.ldc, {});
+}
+
+void multiply(Path path, const Problem& p, const float* a, const float* b, float* c) {
+  if (path == Path::kRows) return multiply_rows(p, a, b, c);
+  if (path == Path::kColumns) return multiply_columns(p, a, b, c);
+  if (path == Path::kPrimitive && onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc))
+    return;
+  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
+}
+
+void multiply(Path, const Problem& p, const double* a, const double* b, double* c) {
+  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
+}
+
+template <class T>
+void clear(const Problem& p, T* c) {
+  for (int64_t i = 0; i < p.m; ++i) std::fill_n(c + i * p.ldc, p.n, T(0));
+}
+
+// Splits the longer of the two result dims over the pool in multiples of 16.
+template <class T>
+void product(const Problem& p, const T* a, const T* b, T* c) {
+  if (p.m == 0 || p.n == 0) return;
+  if (p.k == 0) return clear(p, c);
+  const Path path = path_of(p, a);
+  const int64_t macs = p.m * p.n * p.k;
+  if (macs < 2 * kMacsPerTask || num_threads() == 1) return multiply(path, p, a, b, c);
+  const bool by_rows = p.m > p.n;
+  const int64_t length = by_rows ? p.m : p.n, units = (length + 15) / 16;
+  const int64_t grain = std::max<int64_t>(1, kMacsPerTask * units / macs);
+  const int64_t parts = std::clamp<int64_t>(units / grain, 1, num_threads());
+  const auto work = [&](int64_t index) {
+    const int64_t first = units * index / parts * 16;
+    const int64_t count = std::min(length, units * (index + 1) / parts * 16) - first;
+    Problem part = p;
+    const T *pa = a, *pb = b;
+    T* pc = c;
+    if (by_rows) {
+      part.m = count;
+      pa += p.trans_a ? first : first * p.lda;
+      pc += first * p.ldc;
+    } else {
+      part.n = count;
+      pb += p.trans_b ? first * p.ldb : first;
+      pc += first;
+    }
+    multiply(path, part, pa, pb, pc);
+  };
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {  // a part an item: none is cut, since each packs all of b
+    for (int64_t i = begin; i < end; ++i) work(i);
+  });
+}
+
+template <class H>
+void widen(const uint16_t* from, int64_t rows, int64_t cols, int64_t ld, float* to) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < cols; ++i) {
+      H h;
+      h.bits = from[r * ld + i];
+      to[r * cols + i] = h;
+    }
+}
+
+template <class H>
+void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16_t* c) {
+  const int64_t a_rows = p.trans_a ? p.k : p.m, a_cols = p.trans_a ? p.m : p.k;
+  const int64_t b_rows = p.trans_b ? p.n : p.k, b_cols = p.trans_b ? p.k : p.n;
+  float* wa = scratch<float>(ScratchSlot::kPad, p.m * p.k + p.k * p.n + p.m * p.n);
+  float* wb = wa + p.m * p.k;
+  float* wc = wb + p.k * p.n;
+  widen<H>(a, a_rows, a_cols, p.lda, wa);
+  widen<H>(b, b_rows, b_cols, p.ldb, wb);
+  product<float>({p.trans_a, p.trans_b, p.m, p.n, p.k, a_cols, b_cols, p.n}, wa, wb, wc);
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
+}
+
+// Rows in calls that take a fraction of a second. False where the library has no such product; nothing is written then.
+bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda, const uint16_t* b,
+                   int64_t ldb, uint16_t* c, int64_t ldc) {
+  const int64_t rows = std::max<int64_t>(16, kOneDnnMacsPerCall / n / k);
+  for (int64_t i = 0; i < m; i += rows) {
+    poll_kernel();
+    const int64_t count = std::min(rows, m - i);
+    if (!onednn_matmul_bf16(trans_b, count, n, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc)) return false;
+  }
+  return true;
+}
+
+template <class T>
+void finish_rows(int64_t m, int64_t n, const T* bias, bool relu, T* y) {
+  for (int64_t i = 0; i < m; ++i) {
+    T* row = y + i * n;
+    if (bias)
+      for (int64_t j = 0; j < n; ++j) row[j] += bias[j];
+    if (relu)
+      for (int64_t j = 0; j < n; ++j) row[j] = row[j] <= 0 ? T(0) : row[j];
+  }
+}
+
+// A matrix-vector product is limited by reading w; each thread takes its share of the rows.
+constexpr int64_t kGemvWeightsPerTask = 1 << 17;
+
+void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias, bool relu,
+                 float* y) {
+  const int64_t units = (n + 15) / 16;
+  const int64_t grain = std::max<int64_t>(1, kGemvWeightsPerTask / std::max<int64_t>(1, 16 * k));
+  const auto part = [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * 16, count = std::min(n, end * 16) - first;
+    const GemvEpilogue e{bias ? bias + first : nullptr, relu};
+    gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, e);
+  };
+  if (n * k <= 2 * kGemvWeightsPerTask)
+    part(0, units);
+  else
+    parallel_for(units, grain, part);
+}
+
+}  // namespace
+
+// Elsewhere the own product is as fast. Products that are not of this form stay away from oneDNN: how it cuts the sums,
+// and so their bits, depends on the part of the product that a thread computes.
+bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) {
+  return m >= 16 && m <= 512 && m * n * k >= 100000 && m * n * k <= kOneDnnMacsPerCall && n > kGemvMaxRows;
+}
+
+template <class T>
+void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
+          T* c, int64_t ldc) {
+  product<T>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c);
+}
+
+void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a,
+               int64_t lda, const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
+  const bool brain = kind == HalfKind::kBFloat16;
+  if (brain && m * n * k >= kMacsPerTask && !trans_a && multiply_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc)) return;
+  const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+  if (brain)
+    gemm_widened<BFloat16>(p, a, b, c);
+  else
+    gemm_widened<Half>(p, a, b, c);
+}
+
+template <class T>
+void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                  const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+  if (m == 0 || n == 0) return;
+  const Path path = path_of(p, a);
+  const int64_t macs = std::max<int64_t>(1, m * n * k);
+  if (count < num_threads() && macs >= 2 * kMacsPerTask) {
+    for (int64_t i = 0; i < count; ++i) product(p, a + i * s.a, b + i * s.b, c + i * s.c);
+    return;
+  }
+  parallel_for(count, std::max<int64_t>(1, kMacsPerTask / macs), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (k == 0)
+        clear(p, c + i * s.c);
+      else
+        multiply(path, p, a + i * s.a, b + i * s.b, c + i * s.c);
+    }
+  });
+}
+
+template <class T>
+void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bias, bool relu, T* y) {
+  if (m == 0 || n == 0) return;
+  if constexpr (std::is_same_v<T, float>)
+    if (m <= kGemvMaxRows) return gemv_linear(m, n, k, x, w, bias, relu, y);
+  product<T>({false, true, m, n, k, std::max<int64_t>(k, 1), std::max<int64_t>(k, 1), n}, x, w, y);
+  finish_rows(m, n, bias, relu, y);
+}
+
+#define PG_GEMM(T)                                                                                                 \
+  template void gemm<T>(bool, bool, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, T*, int64_t); \
+  template void gemm_batched<T>(int64_t, BatchStrides, bool, bool, int64_t, int64_t, int64_t, const T*, int64_t,   \
+                                const T*, int64_t, T*, int64_t);                                                   \
+  template void linear<T>(int64_t, int64_t, int64_t, const T*, const T*, const T*, bool, T*);
+PG_GEMM(float)
+PG_GEMM(double)
+#undef PG_GEMM
+
+}  // namespace pg::cpu

@@ -1,0 +1,313 @@
+// Matrix products of strided operands, linear, and solvers.
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/gemm/solve.h"
+#include "tensor/cpu/pointwise/epilogue.h"
+#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/prepared.h"
+#include "tensor/cpu/register.h"
+#include "tensor/op.h"
+#include "tensor/ops/linalg_rules.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+// The elements of a view in another dtype, row-major. Owns the memory when it had to convert or to copy.
+class Contiguous {
+ public:
+  Contiguous(const View& v, DType dtype) {
+    const void* data = v.data;
+    if (!is_contiguous(v.shape(), *v.strides)) {
+      packed_.resize(size_t(v.numel()) * size_t(size_of(v.dtype())));
+      cpu::copy_strided(v, packed_.data());
+      data = packed_.data();
+    }
+    if (v.dtype() != dtype) {
+      converted_.resize(size_t(v.numel()) * size_t(size_of(dtype)));
+      cpu::convert(v.dtype(), data, dtype, converted_.data(), v.numel());
+      data = converted_.data();
+    }
+    data_ = data;
+  }
+  const void* data() const { return data_; }
+
+ private:
+  std::vector<char> packed_, converted_;
+  const void* data_;
+};
+
+// One operand of a product: matrices of rows x cols at `data`, the batch strides, and how a matrix lies.
+struct Operand {
+  const char* data;
+  int64_t rows, cols, ld;
+  bool transposed;
+  Dims batch, batch_strides;
+};
+
+// Reads the last two dims where gemm can; false when neither of them has stride 1.
+bool read_layout(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride, Operand* o) {
+  if (cols == 1) col_stride = row_stride >= 1 ? 1 : col_stride;
+  if (rows == 1) row_stride = col_stride == 1 ? cols : 1;
+  o->rows = rows;
+  o->cols = cols;
+  o->transposed = !(col_stride == 1 && row_stride >= cols);
+  o->ld = o->transposed ? col_stride : row_stride;
+  return !o->transposed || (row_stride == 1 && col_stride >= rows) || rows * cols == 0;
+}
+
+Operand operand(const View& v, bool left, DType dtype, std::vector<Contiguous>& kept) {
+  Dims shape = v.shape(), strides = *v.strides;
+  if (shape.size() == 1) {
+    shape.insert(left ? 0 : 1, 1);
+    strides.insert(left ? 0 : 1, left ? shape[1] * strides[0] : 1);
+  }
+  const int r = shape.size() - 2;
+  Operand o;
+  o.data = v.as<char>();
+  const bool usable = v.dtype() == dtype && read_layout(shape[r], shape[r + 1], strides[r], strides[r + 1], &o);
+  if (!usable) {
+    kept.emplace_back(v, dtype);
+    o.data = static_cast<const char*>(kept.back().data());
+    strides = contiguous_strides(shape);
+    read_layout(shape[r], shape[r + 1], strides[r], strides[r + 1], &o);
+  }
+  if (o.rows * o.cols == 0) o.transposed = false;
+  if (o.ld < 1) o.ld = 1;
+  for (int i = 0; i < r; ++i) {
+    o.batch.push_back(shape[i]);
+    o.batch_strides.push_back(strides[i]);
+  }
+  return o;
+}
+
+// Joins neighbouring batch dims that both operands walk with one stride.
+void join_dims(Dims& batch, Dims& a, Dims& b) {
+  for (int i = batch.size() - 2; i >= 0; --i) {
+    if (a[i] != a[i + 1] * batch[i + 1] || b[i] != b[i + 1] * batch[i + 1]) continue;
+    batch[i + 1] *= batch[i];
+    batch.erase(i);
+    a.erase(i);
+    b.erase(i);
+  }
+}
+
+struct Product {
+  int64_t m, n, k;
+  const Operand &a, &b;
+};
+
+template <class T>
+void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, const T* b, T* c) {
+  const int64_t a_row = p.a.transposed ? 1 : p.a.ld, a_col = p.a.transposed ? p.a.ld : 1;
+  const int64_t b_row = p.b.transposed ? 1 : p.b.ld, b_col = p.b.transposed ? p.b.ld : 1;
+  for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c)
+    for (int64_t i = 0; i < p.m; ++i) {
+      poll_kernel();
+      for (int64_t j = 0; j < p.n; ++j) {
+        uint64_t sum = 0;
+        for (int64_t l = 0; l < p.k; ++l)
+          sum += uint64_t(a[i * a_row + l * a_col]) * uint64_t(b[l * b_row + j * b_col]);
+        c[i * p.n + j] = static_cast<T>(sum);
+      }
+    }
+}
+
+template <class T>
+void multiply(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, const T* b, T* c) {
+  if constexpr (std::is_floating_point_v<T>) {
+    cpu::gemm_batched(count, s, p.a.transposed, p.b.transposed, p.m, p.n, p.k, a, p.a.ld, b, p.b.ld, c, p.n);
+  } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    const auto kind = std::is_same_v<T, Half> ? cpu::HalfKind::kFloat16 : cpu::HalfKind::kBFloat16;
+    for (int64_t i = 0; i < count; ++i)
+      cpu::gemm_half(
+          kind, p.a.transposed, p.b.transposed, p.m, p.n, p.k, reinterpret_cast<const uint16_t*>(a + i * s.a), p.a.ld,
+          reinterpret_cast<const uint16_t*>(b + i * s.b), p.b.ld, reinterpret_cast<uint16_t*>(c + i * s.c), p.n);
+  } else {
+    multiply_integers(count, s, p, a, b, c);
+  }
+}
+
+// All products of a batch: the innermost batch dim in one call, the others by counting.
+template <class T>
+void multiply_batches(const Product& p, Dims batch, Dims sa, Dims sb, const T* a, const T* b, T* c) {
+  join_dims(batch, sa, sb);
+  if (batch.empty()) return multiply<T>(1, {0, 0, 0}, p, a, b, c);
+  const int last = batch.size() - 1;
+  const cpu::BatchStrides inner{sa[last], sb[last], p.m * p.n};
+  int64_t outer = 1;
+  for (int i = 0; i < last; ++i) outer *= batch[i];
+  Dims index(last, 0);
+  for (int64_t q = 0; q < outer; ++q, c += batch[last] * p.m * p.n) {
+    int64_t at_a = 0, at_b = 0;
+    for (int i = 0; i < last; ++i) at_a += index[i] * sa[i], at_b += index[i] * sb[i];
+    multiply<T>(batch[last], inner, p, a + at_a, b + at_b, c);
+    for (int i = last - 1; i >= 0 && ++index[i] == batch[i]; --i) index[i] = 0;
+  }
+}
+
+void matmul(const KernelArgs& args) {
+  const View& out = args.out[0];
+  if (out.numel() == 0) return;
+  std::vector<Contiguous> kept;
+  kept.reserve(2);
+  const Operand a = operand(args.in[0], true, out.dtype(), kept);
+  const Operand b = operand(args.in[1], false, out.dtype(), kept);
+  const Product p{a.rows, b.cols, a.cols, a, b};
+  Dims batch;
+  broadcast(a.batch, b.batch, &batch);
+  const Dims sa = broadcast_strides(a.batch, a.batch_strides, batch);
+  const Dims sb = broadcast_strides(b.batch, b.batch_strides, batch);
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_same_v<T, bool>)
+      multiply_batches<T>(p, batch, sa, sb, reinterpret_cast<const T*>(a.data), reinterpret_cast<const T*>(b.data),
+                          out.as<T>());
+  });
+}
+
+template <class H>
+void linear_half(int64_t m, int64_t n, int64_t k, const H* x, const H* w, const H* bias, bool relu, H* y) {
+  std::vector<float> wide(size_t(m * n));
+  std::vector<float> fx(x, x + m * k), fw(w, w + n * k), fb;
+  if (bias) fb.assign(bias, bias + n);
+  cpu::linear<float>(m, n, k, fx.data(), fw.data(), bias ? fb.data() : nullptr, relu, wide.data());
+  for (size_t i = 0; i < wide.size(); ++i) y[i] = H(wide[i]);
+}
+
+void product_with_bias(const KernelArgs& args, bool relu) {
+  const View& out = args.out[0];
+  const DType type = out.dtype();
+  const Contiguous x(args.in[0], type), w(args.in[1], type);
+  std::optional<Contiguous> bias;
+  if (args.in[2]) bias.emplace(args.in[2], type);
+  const int64_t n = args.in[1].size(0), k = args.in[1].size(1);
+  const int64_t m = n == 0 ? 0 : out.numel() / n;
+  const void* b = bias ? bias->data() : nullptr;
+  visit_dtype(type, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T *px = static_cast<const T*>(x.data()), *pw = static_cast<const T*>(w.data()),
+            *pb = static_cast<const T*>(b);
+    if constexpr (std::is_floating_point_v<T>)
+      cpu::linear(m, n, k, px, pw, pb, relu, out.as<T>());
+    else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+      linear_half(m, n, k, px, pw, pb, relu, out.as<T>());
+  });
+}
+
+void linear(const KernelArgs& args) { product_with_bias(args, false); }
+
+void linear_act(const KernelArgs& args) {
+  const bool relu = cpu::asks_relu(args);
+  product_with_bias(args, relu);
+  if (!relu) cpu::activate(args);
+}
+
+bool is_plain_float(const View& v) { return v.dtype() == DType::kFloat32 && is_contiguous(v.shape(), *v.strides); }
+
+std::unique_ptr<const PreparedKernel> prepare_linear(const KernelArgs& args, uint32_t lasting) {
+  for (const View& v : args.in)
+    if (v && !is_plain_float(v)) return nullptr;
+  const int64_t n = args.in[1].size(0), k = args.in[1].size(1);
+  if (n * k == 0) return nullptr;
+  return cpu::prepare_linear(args.out[0].numel() / n, n, k, bool(args.in[2]), lasting & 2, cpu::Finish(args));
+}
+
+template <class F>
+void visit_real(DType type, F f) {
+  if (type == DType::kFloat32)
+    f(TypeTag<float>{});
+  else
+    f(TypeTag<double>{});
+}
+
+// Calls f(place of the matrix, place of the other operand) for every batch index of the result.
+template <class F>
+void for_batches(const Dims& batch, const Dims& sa, const Dims& sb, F f) {
+  Dims index(batch.size(), 0);
+  const int64_t count = numel(batch);
+  for (int64_t q = 0; q < count; ++q) {
+    int64_t at_a = 0, at_b = 0;
+    for (int i = 0; i < batch.size(); ++i) at_a += index[i] * sa[i], at_b += index[i] * sb[i];
+    f(q, at_a, at_b);
+    for (int i = batch.size() - 1; i >= 0 && ++index[i] == batch[i]; --i) index[i] = 0;
+  }
+}
+
+Dims leading(const Dims& v, int drop) {
+  Dims out;
+  for (int i = 0; i + drop < v.size(); ++i) out.push_back(v[i]);
+  return out;
+}
+
+void solve(const KernelArgs& args) {
+  const View &a = args.in[0], &b = args.in[1], &out = args.out[0];
+  const Contiguous ca(a, out.dtype()), cb(b, out.dtype());
+  const int64_t n = a.size(a.rank() - 1);
+  const int matrix_dims = is_vector_side(a.shape(), b.shape()) ? 1 : 2;
+  const int64_t columns = matrix_dims == 1 ? 1 : b.shape().back();
+  const Dims batch = leading(out.shape(), matrix_dims), ba = leading(a.shape(), 2),
+             bb = leading(b.shape(), matrix_dims);
+  const Dims sa = broadcast_strides(ba, leading(contiguous_strides(a.shape()), 2), batch);
+  const Dims sb = broadcast_strides(bb, leading(contiguous_strides(b.shape()), matrix_dims), batch);
+  visit_real(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_batches(batch, sa, sb, [&](int64_t q, int64_t at_a, int64_t at_b) {
+      if (!cpu::solve(n, columns, static_cast<const T*>(ca.data()) + at_a, static_cast<const T*>(cb.data()) + at_b,
+                      out.as<T>() + q * n * columns))
+        bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
+    });
+  });
+}
+
+// Calls f(source, target) with typed pointers for each n x n matrix.
+template <class F>
+void for_matrices(const KernelArgs& args, F f) {
+  const View &a = args.in[0], &out = args.out[0];
+  const int64_t n = a.shape().back();
+  if (n == 0) return;
+  visit_real(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t at = 0; at < a.numel(); at += n * n) f(n, a.as<T>() + at, out.as<T>() + at);
+  });
+}
+
+void inverse(const KernelArgs& args) {
+  for_matrices(args, [&](int64_t n, const auto* a, auto* out) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    std::vector<T> identity(size_t(n * n), T(0));
+    for (int64_t i = 0; i < n; ++i) identity[size_t(i * n + i)] = 1;
+    if (!cpu::solve<T>(n, n, a, identity.data(), out))
+      bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
+  });
+}
+
+void cholesky(const KernelArgs& args) {
+  for_matrices(args, [&](int64_t n, const auto* a, auto* out) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    if (!cpu::cholesky<T>(n, a, out)) bad_argument(args.op.name, "a", "positive definite matrices", "one that is not");
+  });
+}
+
+}  // namespace
+
+void add_linalg_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"matmul", matmul, kStridedInputs},
+      {"mm", matmul, kStridedInputs},
+      {"bmm", matmul, kStridedInputs},
+      {"mv", matmul, kStridedInputs},
+      {"linear", linear, kStridedInputs, prepare_linear},
+      {"linear_act", linear_act, kStridedInputs, prepare_linear},
+      {"linalg_solve", solve},
+      {"linalg_inv", inverse},
+      {"linalg_cholesky", cholesky},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

@@ -1,0 +1,139 @@
+#include "tensor/cpu/gemm/prepared.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tensor/cpu/pointwise/epilogue.h"
+#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+namespace {
+
+constexpr int64_t kMacsPerTask = 1 << 20;  // below this much work a thread is not worth waking
+
+using Primitive = std::shared_ptr<const OneDnnPrepared>;
+
+// A primitive for each share of the rows (or images), split evenly over the threads there are when it is made.
+class RowWise final : public PreparedKernel {
+ public:
+  // `make(rows)` prepares a share. False from `ready` when the library lacks one, or packs differently for another
+  // size.
+  template <class Make>
+  RowWise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row, const Finish& finish, Make make)
+      : rows_(rows), parts_(parts), x_row_(x_row), y_row_(y_row), finish_(finish) {
+    small_ = make(rows / parts);
+    large_ = rows % parts ? Primitive(make(rows / parts + 1)) : small_;
+    if (!ready()) return;
+    part_bytes_ = (std::max(small_->scratch_bytes, large_->scratch_bytes) + 63) / 64 * 64;
+    scratch_bytes = part_bytes_ * size_t(parts);
+    packed_bytes = small_->packed_bytes;
+    if (packed_bytes) packed_input = 1;
+  }
+  bool ready() const { return small_ && large_ && small_->packs_like(*large_); }
+
+  void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
+    const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
+    float* y = out[0].as<float>();
+    parallel_for(parts_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        poll_kernel();
+        const int64_t first = p * rows_ / parts_, count = (p + 1) * rows_ / parts_ - first;
+        const OneDnnPrepared& share = count == rows_ / parts_ ? *small_ : *large_;
+        share.run(x + first * x_row_, w, packed, bias, y + first * y_row_,
+                  static_cast<char*>(scratch) + size_t(p) * part_bytes_);
+      }
+    });
+    finish_(out);
+  }
+  void pack(const View& w, void* packed) const override { small_->pack(w.as<float>(), packed); }
+  bool packs_like(const PreparedKernel& other) const override {
+    const auto* o = dynamic_cast<const RowWise*>(&other);
+    return o && packed_bytes == o->packed_bytes && small_->packs_like(*o->small_);
+  }
+
+ private:
+  int64_t rows_, parts_, x_row_, y_row_;
+  Finish finish_;
+  Primitive small_, large_;
+  size_t part_bytes_ = 0;
+};
+
+class SmallLinear final : public PreparedKernel {
+ public:
+  SmallLinear(int64_t m, int64_t n, int64_t k, const Finish& finish) : m_(m), n_(n), k_(k), finish_(finish) {}
+  void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
+    const float* bias = in[2] ? in[2].as<float>() : nullptr;
+    linear(m_, n_, k_, in[0].as<float>(), in[1].as<float>(), bias, finish_.relu(), out[0].as<float>());
+    if (!finish_.relu()) finish_(out);
+  }
+
+ private:
+  int64_t m_, n_, k_;
+  Finish finish_;
+};
+
+class DirectConvKernel final : public PreparedKernel {
+ public:
+  DirectConvKernel(DirectConv conv, std::optional<Finish> finish)
+      : conv_(std::move(conv)), finish_(std::move(finish)) {}
+  void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
+    const float* bias = in.size() > 2 && in[2] ? in[2].as<float>() : nullptr;
+    const bool relu = finish_ && finish_->relu();
+    conv_.run(in[0].as<float>(), in[1].as<float>(), bias, relu, out[0].as<float>());
+    if (finish_ && !relu) (*finish_)(out);
+  }
+
+ private:
+  DirectConv conv_;
+  std::optional<Finish> finish_;
+};
+
+template <class Make>
+std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row,
+                                               const Finish& finish, Make make) {
+  auto kernel = std::make_unique<RowWise>(rows, parts, x_row, y_row, finish, make);
+  if (!kernel->ready()) return nullptr;
+  return kernel;
+}
+
+}  // namespace
+
+Finish::Finish(const KernelArgs& args)
+    : op_(args.op),
+      attrs_(args.attrs),
+      activates_(args.op.attr_index("activation") >= 0),
+      relu_(activates_ && asks_relu(args)) {}
+
+void Finish::operator()(std::span<const View> out) const {
+  if (relu_) return rectify(out[0].numel(), out[0].as<float>());
+  auto no_allocation = [](int, const Dims&) -> View { return {}; };
+  if (activates_) activate(KernelArgs{op_, out, out, attrs_, no_allocation});
+}
+
+std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
+                                                     const Finish& finish) {
+  if (!linear_prefers_primitive(m, n, k)) return std::make_unique<SmallLinear>(m, n, k, finish);
+  const int64_t parts = m * n * k < 2 * kMacsPerTask ? 1 : std::clamp<int64_t>(m / 16, 1, num_threads());
+  return row_wise(m, parts, k, n, finish, [&](int64_t rows) {
+    return Primitive(onednn_prepare_linear({rows, n, k, bias}, packs));
+  });
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
+  if (auto direct = DirectConv::make(s, ConvPart::kForward))
+    return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
+  if (!packs || !conv_forward_prefers_primitive(s)) return nullptr;
+  const int64_t parts = std::min<int64_t>(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
+  return row_wise(s.n, parts, s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
+                  [&](int64_t images) { return Primitive(onednn_prepare_conv(s, images, bias)); });
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {
+  auto direct = DirectConv::make(s, part);
+  if (!direct) return nullptr;
+  return std::make_unique<DirectConvKernel>(std::move(*direct), std::nullopt);
+}
+
+}  // namespace pg::cpu

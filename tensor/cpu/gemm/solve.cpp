@@ -1,0 +1,164 @@
+// Right-looking blocked factorizations (Golub and Van Loan, Matrix Computations, 3.2.11 and 4.2.9): blocks of kBlock
+// columns by Eigen, what is right of them and below by our products.
+#include "tensor/cpu/gemm/solve.h"
+
+#define EIGEN_DONT_PARALLELIZE
+#include <Eigen/Cholesky>
+#include <Eigen/LU>
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+namespace {
+
+constexpr int64_t kBlock = 64;
+constexpr int64_t kSmall = 384;  // up to here Eigen does all, in a few milliseconds
+
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using Block = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
+
+template <class T>
+Block<T> block(T* at, int64_t rows, int64_t columns, int64_t row_stride) {
+  return {at, rows, columns, Eigen::OuterStride<>(row_stride)};
+}
+
+// c -= a b, or a b^T, of m x k and k x n, in strips that stay in a cache.
+template <class T>
+void subtract_product(bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
+                      T* c, int64_t ldc, std::vector<T>& product) {
+  if (m == 0 || n == 0) return;
+  const int64_t rows = std::min(m, std::max<int64_t>(kBlock, (int64_t(1) << 18) / n));
+  product.resize(size_t(rows * n));
+  for (int64_t i = 0; i < m; i += rows) {
+    const int64_t count = std::min(rows, m - i);
+    gemm<T>(false, trans_b, count, n, k, a + i * lda, lda, b, ldb, product.data(), n);
+    block(c + i * ldc, count, n, ldc) -= block(product.data(), count, n, n);
+  }
+}
+
+// Factors columns [k, k + width) of an n x n matrix from row k down, and swaps whole rows. False where a pivot is 0.
+template <class T>
+bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, std::vector<int64_t>& order) {
+  for (int64_t j = k; j < k + width; ++j) {
+    int64_t pivot = j;
+    for (int64_t i = j + 1; i < n; ++i)
+      if (std::abs(a[i * n + j]) > std::abs(a[pivot * n + j])) pivot = i;
+    if (a[pivot * n + j] == T(0)) return false;
+    if (pivot != j) {
+      std::swap_ranges(a + j * n, a + j * n + n, a + pivot * n);
+      std::swap(order[size_t(j)], order[size_t(pivot)]);
+    }
+    const int64_t right = k + width - j - 1;
+    const T *row = a + j * n + j + 1, scale = T(1) / a[j * n + j];
+    for (int64_t i = j + 1; i < n; ++i) {
+      const T factor = a[i * n + j] *= scale;
+      for (int64_t c = 0; c < right; ++c) a[i * n + j + 1 + c] -= factor * row[c];
+    }
+  }
+  return true;
+}
+
+// a becomes L without its diagonal of ones, and U; row i of the product of both is row order[i] of a.
+template <class T>
+bool factor(int64_t n, T* a, std::vector<int64_t>& order, std::vector<T>& product) {
+  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
+  for (int64_t k = 0; k < n; k += kBlock) {
+    poll_kernel();
+    const int64_t width = std::min(kBlock, n - k), right = k + width, rest = n - right;
+    if (!factor_panel(n, k, width, a, order)) return false;
+    if (rest == 0) break;
+    const Block<T> corner = block(a + k * n + k, width, width, n);
+    Block<T> above = block(a + k * n + right, width, rest, n);
+    corner.template triangularView<Eigen::UnitLower>().solveInPlace(above);
+    subtract_product(false, rest, rest, width, a + right * n + k, n, a + k * n + right, n, a + right * n + right, n,
+                     product);
+  }
+  return true;
+}
+
+template <class T>
+bool solve_large(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
+  std::vector<T> lu(a, a + n * n), product;
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  if (!factor(n, lu.data(), order, product)) return false;
+  for (int64_t i = 0; i < n; ++i) std::copy_n(b + order[size_t(i)] * columns, columns, x + i * columns);
+  for (int64_t k = 0; k < n; k += kBlock) {
+    poll_kernel();
+    const int64_t width = std::min(kBlock, n - k), below = k + width;
+    Block<T> rows = block(x + k * columns, width, columns, columns);
+    block(&lu[size_t(k * n + k)], width, width, n).template triangularView<Eigen::UnitLower>().solveInPlace(rows);
+    subtract_product(false, n - below, columns, width, &lu[size_t(k)] + below * n, n, x + k * columns, columns,
+                     x + below * columns, columns, product);
+  }
+  for (int64_t k = (n - 1) / kBlock * kBlock; k >= 0; k -= kBlock) {
+    poll_kernel();
+    const int64_t width = std::min(kBlock, n - k);
+    Block<T> rows = block(x + k * columns, width, columns, columns);
+    block(&lu[size_t(k * n + k)], width, width, n).template triangularView<Eigen::Upper>().solveInPlace(rows);
+    subtract_product(false, k, columns, width, &lu[size_t(k)], n, x + k * columns, columns, x, columns, product);
+  }
+  return true;
+}
+
+template <class T>
+bool cholesky_large(int64_t n, T* l) {
+  std::vector<T> product;
+  for (int64_t k = 0; k < n; k += kBlock) {
+    poll_kernel();
+    const int64_t width = std::min(kBlock, n - k), below = k + width;
+    Block<T> corner = block(l + k * n + k, width, width, n);
+    const Eigen::LLT<Matrix<T>, Eigen::Lower> llt(corner);
+    if (llt.info() != Eigen::Success) return false;
+    corner = llt.matrixL();
+    if (below == n) break;
+    std::vector<T> left(size_t((n - below) * width));
+    Block<T> rows = block(left.data(), n - below, width, width);
+    rows = block(l + below * n + k, n - below, width, n);
+    corner.template triangularView<Eigen::Lower>().transpose().template solveInPlace<Eigen::OnTheRight>(rows);
+    block(l + below * n + k, n - below, width, n) = rows;
+    for (int64_t j = below; j < n; j += kBlock) {  // the lower triangle, by strips of columns
+      const T* strip = left.data() + (j - below) * width;
+      subtract_product(true, n - j, std::min(kBlock, n - j), width, strip, width, strip, width, l + j * n + j, n,
+                       product);
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) std::fill(l + i * n + i + 1, l + i * n + n, T(0));
+  return true;
+}
+
+}  // namespace
+
+template <class T>
+bool solve(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
+  if (n == 0 || columns == 0) return true;
+  if (n > kSmall) return solve_large(n, columns, a, b, x);
+  const Eigen::PartialPivLU<Matrix<T>> lu(Eigen::Map<const Matrix<T>>(a, n, n));
+  for (int64_t i = 0; i < n; ++i)
+    if (lu.matrixLU()(i, i) == T(0)) return false;
+  Eigen::Map<Matrix<T>>(x, n, columns) = lu.solve(Eigen::Map<const Matrix<T>>(b, n, columns));
+  return true;
+}
+
+template <class T>
+bool cholesky(int64_t n, const T* a, T* l) {
+  if (n == 0) return true;
+  if (n > kSmall) return std::copy_n(a, n * n, l), cholesky_large(n, l);
+  const Eigen::LLT<Matrix<T>, Eigen::Lower> llt(Eigen::Map<const Matrix<T>>(a, n, n));
+  if (llt.info() != Eigen::Success) return false;
+  Eigen::Map<Matrix<T>>(l, n, n) = llt.matrixL();
+  return true;
+}
+
+template bool solve<float>(int64_t, int64_t, const float*, const float*, float*);
+template bool solve<double>(int64_t, int64_t, const double*, const double*, double*);
+template bool cholesky<float>(int64_t, const float*, float*);
+template bool cholesky<double>(int64_t, const double*, double*);
+
+}  // namespace pg::cpu

@@ -1,0 +1,316 @@
+#include "tensor/cpu/move/copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+namespace {
+
+constexpr int64_t kParallelBytes = 256 << 10;  // a piece of work: about 10 µs of copying
+
+// Dims to walk, outermost first: sizes above 1, neighbours that form one run merged.
+struct Layout {
+  int rank = 0;
+  int64_t size[kMaxRank] = {}, from[kMaxRank] = {}, to[kMaxRank] = {};
+};
+
+int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
+
+// Orders dims by descending step of the target, so that writes run forwards, then merges them.
+Layout simplify(const Dims& shape, const Dims& from, const Dims& to) {
+  Layout all;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    int at = all.rank++;
+    for (; at > 0 && magnitude(all.to[at - 1]) < magnitude(to[i]); --at) {
+      all.size[at] = all.size[at - 1];
+      all.from[at] = all.from[at - 1];
+      all.to[at] = all.to[at - 1];
+    }
+    all.size[at] = shape[i];
+    all.from[at] = from[i];
+    all.to[at] = to[i];
+  }
+  const int count = std::exchange(all.rank, 0);
+  for (int i = 0; i < count; ++i) {
+    const int last = all.rank - 1;
+    const bool merges =
+        last >= 0 && all.from[last] == all.from[i] * all.size[i] && all.to[last] == all.to[i] * all.size[i];
+    const int at = merges ? last : all.rank++;
+    all.size[at] = merges ? all.size[at] * all.size[i] : all.size[i];
+    all.from[at] = all.from[i];
+    all.to[at] = all.to[i];
+  }
+  return all;
+}
+
+// Walks the first `rank` dims of a layout from a linear position on, keeping both offsets.
+class Walk {
+ public:
+  Walk(const Layout& layout, int rank, int64_t start) : layout_(layout), rank_(rank) {
+    for (int i = rank - 1; i >= 0; --i) {
+      index_[i] = start % layout.size[i];
+      start /= layout.size[i];
+      from += index_[i] * layout.from[i];
+      to += index_[i] * layout.to[i];
+    }
+  }
+  void next() {
+    for (int i = rank_ - 1; i >= 0; --i) {
+      from += layout_.from[i];
+      to += layout_.to[i];
+      if (++index_[i] < layout_.size[i]) return;
+      from -= layout_.from[i] * layout_.size[i];
+      to -= layout_.to[i] * layout_.size[i];
+      index_[i] = 0;
+    }
+  }
+  int64_t from = 0, to = 0;
+
+ private:
+  const Layout& layout_;
+  int rank_;
+  int64_t index_[kMaxRank];
+};
+
+template <class T>
+void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t n) {
+  if (to_step == 1 && from_step == 1) {
+    if (n * sizeof(T) >= 128) {
+      std::memcpy(to, from, n * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    }
+  } else if (to_step == 1 && from_step == 0) {
+    std::fill_n(to, n, *from);
+  } else if (to_step == 1 && from_step == -1) {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[-i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+  }
+}
+
+// Rows of the innermost dim; pieces are ranges of elements, so one long row is shared out too.
+template <class T>
+void copy_rows(const Layout& l, const T* from, T* to) {
+  const int inner = l.rank - 1;
+  const int64_t row = l.size[inner];
+  int64_t total = row;
+  for (int i = 0; i < inner; ++i) total *= l.size[i];
+  parallel_for(total, kParallelBytes / sizeof(T), [&](int64_t begin, int64_t end) {
+    Walk walk(l, inner, begin / row);
+    int64_t at = begin % row;
+    for (int64_t left = end - begin; left > 0; walk.next(), at = 0) {
+      const int64_t n = std::min(row - at, left);
+      copy_row(from + walk.from + at * l.from[inner], l.from[inner], to + walk.to + at * l.to[inner], l.to[inner], n);
+      left -= n;
+    }
+  });
+}
+
+// Transposes a block of 4 x 4 elements of four bytes, or 2 x 2 of eight, in vectors of 16 bytes.
+typedef uint32_t FourVector __attribute__((vector_size(16)));
+typedef uint64_t TwoVector __attribute__((vector_size(16)));
+
+template <class V, class T>
+V load(const T* from) {
+  V v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+inline void transpose_unit(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
+  FourVector r[4];
+  for (int i = 0; i < 4; ++i) r[i] = load<FourVector>(from + i * from_step);
+  const auto a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+  const auto c = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  const FourVector out[4] = {__builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
+                             __builtin_shufflevector(b, d, 0, 1, 4, 5), __builtin_shufflevector(b, d, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_step, &out[i], sizeof out[i]);
+}
+inline void transpose_unit(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
+  const auto a = load<TwoVector>(from), b = load<TwoVector>(from + from_step);
+  const TwoVector out[2] = {__builtin_shufflevector(a, b, 0, 2), __builtin_shufflevector(a, b, 1, 3)};
+  for (int i = 0; i < 2; ++i) std::memcpy(to + i * to_step, &out[i], sizeof out[i]);
+}
+template <class T>
+inline void transpose_unit(const T* from, int64_t, T* to, int64_t) {
+  *to = *from;
+}
+template <class T>
+constexpr int64_t kUnit = sizeof(T) == 4   ? 4
+                          : sizeof(T) == 8 ? 2
+                                           : 1;
+template <class T>
+constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
+
+// A square with sides of one cache line: every line of source and target is touched once, since lines a power
+// of two apart evict each other.
+template <class T>
+void transpose_square(const T* from, int64_t from_step, T* to, int64_t to_step) {
+  constexpr int64_t n = kLine<T>, unit = kUnit<T>;
+  T in[n * n], out[unit * n];
+  for (int64_t c = 0; c < n; ++c) std::memcpy(in + c * n, from + c * from_step, 64);
+  for (int64_t r = 0; r < n; r += unit) {
+    for (int64_t c = 0; c < n; c += unit) transpose_unit(in + c * n + r, n, out + c, n);
+    for (int64_t i = 0; i < unit; ++i) std::memcpy(to + (r + i) * to_step, out + i * n, 64);
+  }
+}
+
+// to[r * to_step + c] = from[c * from_step + r] for r < rows, c < columns.
+template <class T>
+void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+  if (rows == kLine<T> && columns == kLine<T>) return transpose_square(from, from_step, to, to_step);
+  constexpr int64_t unit = kUnit<T>;
+  const int64_t whole_rows = rows - rows % unit, whole_columns = columns - columns % unit;
+  for (int64_t r = 0; r < whole_rows; r += unit) {
+    for (int64_t c = 0; c < whole_columns; c += unit)
+      transpose_unit(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
+    for (int64_t c = whole_columns; c < columns; ++c)
+      for (int64_t i = r; i < r + unit; ++i) to[i * to_step + c] = from[c * from_step + i];
+  }
+  for (int64_t r = whole_rows; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
+}
+
+// The innermost dim of the target runs across the source, dim `run` runs along it: copied tile by tile.
+template <class T>
+void copy_transposed(const Layout& l, int run, const T* from, T* to) {
+  const int inner = l.rank - 1;
+  const int64_t rows = l.size[run], row_step = l.to[run];
+  const int64_t columns = l.size[inner], column_step = l.from[inner];
+  Layout outer_dims;
+  for (int i = 0; i < inner; ++i) {
+    if (i == run) continue;
+    const int at = outer_dims.rank++;
+    outer_dims.size[at] = l.size[i];
+    outer_dims.from[at] = l.from[i];
+    outer_dims.to[at] = l.to[i];
+  }
+  const int outer_rank = outer_dims.rank;
+  int64_t outer = 1;
+  for (int i = 0; i < outer_rank; ++i) outer *= outer_dims.size[i];
+  const int64_t tile = kLine<T>, strip = 2 * tile;  // two lines: what the prefetcher brings together is used together
+  const int64_t strips = (rows + strip - 1) / strip;
+  const int64_t strip_bytes = std::min(rows, strip) * columns * int64_t(sizeof(T));
+  parallel_for(outer * strips, kParallelBytes / 2 / strip_bytes + 1, [&](int64_t begin, int64_t end) {
+    Walk walk(outer_dims, outer_rank, begin / strips);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % strips * strip, last = std::min(rows, first + strip);
+      for (int64_t c = 0; c < columns; c += tile)
+        for (int64_t r = first; r < last; r += tile)
+          transpose_tile(from + walk.from + c * column_step + r, column_step, to + walk.to + r * row_step + c, row_step,
+                         std::min(tile, last - r), std::min(tile, columns - c));
+      if (i % strips == strips - 1) walk.next();
+    }
+  });
+}
+
+template <class T>
+void copy_layout(const Layout& l, const void* from, void* to) {
+  const T* source = static_cast<const T*>(from);
+  T* target = static_cast<T*>(to);
+  if (l.rank == 0) {
+    *target = *source;
+    return;
+  }
+  const int inner = l.rank - 1;
+  if (l.to[inner] == 1 && magnitude(l.from[inner]) > 1)
+    for (int i = 0; i < inner; ++i)
+      if (l.from[i] == 1) return copy_transposed(l, i, source, target);
+  copy_rows(l, source, target);
+}
+
+template <class From, class To>
+void convert_elements(const From* from, To* to, int64_t n) {
+  constexpr bool small_float = std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>;
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (small_float) {
+      to[i] = To(float(from[i]));
+    } else if constexpr (std::is_same_v<To, bool>) {
+      to[i] = from[i] != From(0);
+    } else {
+      to[i] = static_cast<To>(from[i]);
+    }
+  }
+}
+
+}  // namespace
+
+void copy_block(int size, const Dims& shape, const void* from, const Dims& from_strides, void* to,
+                const Dims& to_strides) {
+  if (numel(shape) == 0) return;
+  const Layout layout = simplify(shape, from_strides, to_strides);
+  switch (size) {
+    case 1:
+      return copy_layout<uint8_t>(layout, from, to);
+    case 2:
+      return copy_layout<uint16_t>(layout, from, to);
+    case 4:
+      return copy_layout<uint32_t>(layout, from, to);
+    default:
+      return copy_layout<uint64_t>(layout, from, to);
+  }
+}
+
+void copy_strided(const View& from, void* to) {
+  const int size = size_of(from.dtype());
+  if (is_contiguous(from.shape(), *from.strides)) return copy_bytes(to, from.data, from.numel() * size);
+  copy_block(size, from.shape(), from.data, *from.strides, to, contiguous_strides(from.shape()));
+}
+
+void copy_bytes(void* to, const void* from, int64_t bytes) {
+  parallel_for(bytes, kParallelBytes, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
+  });
+}
+
+void zero_bytes(void* to, int64_t bytes) {
+  parallel_for(bytes, kParallelBytes,
+               [&](int64_t begin, int64_t end) { std::memset(static_cast<char*>(to) + begin, 0, end - begin); });
+}
+
+void fill_number(DType dtype, void* to, int64_t n, double number) {
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T value;
+    store_number(dtype, &value, number);
+    parallel_for(n, kParallelBytes / sizeof(T), [&](int64_t begin, int64_t end) {
+      std::fill(static_cast<T*>(to) + begin, static_cast<T*>(to) + end, value);
+    });
+  });
+}
+
+void assign_block(const View& from, DType dtype, const Dims& shape, void* to, const Dims& to_strides) {
+  Dims own = from.shape(), strides = *from.strides;
+  while (own.size() > shape.size()) own.erase(0), strides.erase(0);
+  const void* data = from.data;
+  std::vector<char> contiguous, converted;
+  if (from.dtype() != dtype) {
+    const int64_t n = from.numel();
+    contiguous.resize(size_t(n * size_of(from.dtype())));
+    converted.resize(size_t(n * size_of(dtype)));
+    copy_strided(from, contiguous.data());
+    convert(from.dtype(), contiguous.data(), dtype, converted.data(), n);
+    data = converted.data();
+    strides = contiguous_strides(own);
+  }
+  copy_block(size_of(dtype), shape, data, broadcast_strides(own, strides, shape), to, to_strides);
+}
+
+void convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) {
+  if (from_type == to_type) return copy_bytes(to, from, n * size_of(from_type));
+  visit_dtype(from_type, [&](auto source) {
+    visit_dtype(to_type, [&](auto target) {
+      using From = typename decltype(source)::type;
+      using To = typename decltype(target)::type;
+      convert_elements(static_cast<const From*>(from), static_cast<To*>(to), n);
+    });
+  });
+}
+
+}  // namespace pg::cpu

@@ -1,0 +1,395 @@
+// Kernels of the index family. Every index value is checked before anything is written.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "tensor/cpu/move/index.h"
+#include "tensor/cpu/register.h"
+
+namespace pg {
+namespace cpu {
+
+namespace {
+
+template <class I>
+bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_t high, int64_t negative_low) {
+  bool bad = false;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t v = int64_t(values[i]);
+    bad |= v > high || (v < low && (v >= 0 || v < negative_low));
+  }
+  return !bad;
+}
+
+// "3", or "{2, 1}" in an index tensor of several dims.
+std::string position_text(const Dims& shape, int64_t i) {
+  if (shape.size() < 2) return std::to_string(i + 1);
+  std::string text;
+  for (int d = shape.size() - 1; d >= 0; --d) {
+    text = std::to_string(i % shape[d] + 1) + (text.empty() ? "" : ", ") + text;
+    i /= shape[d];
+  }
+  return "{" + text + "}";
+}
+
+}  // namespace
+
+void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative) {
+  const View& index = a.in[input];
+  const int64_t n = index.numel(), low = a.attr<int64_t>("index_base"), high = size - 1 + low;
+  const int64_t negative_low = negative ? -size : 0;
+  visit_dtype(index.dtype(), [&](auto tag) {
+    using I = typename decltype(tag)::type;
+    const I* values = index.as<I>();
+    std::atomic<bool> fine{true};
+    parallel_for(n, 64 << 10, [&](int64_t begin, int64_t end) {
+      if (!all_inside(values, begin, end, low, high, negative_low)) fine = false;
+    });
+    if (fine) return;
+    int64_t i = 0;
+    while (all_inside(values, i, i + 1, low, high, negative_low)) ++i;
+    const std::string range = size == 0 ? "no index values: the dim is empty"
+                                        : fmt::format("index values from {} to {}{}", low, high,
+                                                      negative ? fmt::format(" or -{} to -1", size) : "");
+    bad_argument(a.op.name, a.op.inputs[input].name, range,
+                 fmt::format("{} at position {}", int64_t(double(values[i])), position_text(index.shape(), i)));
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+using namespace cpu;
+
+constexpr int64_t kGrain = 8 << 10;  // indexed elements for about 10 µs
+
+// Where dim d of x moves with the index value: x seen with the shape of the index, standing still on d.
+struct Along {
+  Dims shape, strides;  // of the index; of x with 0 for dim d
+  int64_t step, rows, row;
+  int d;
+  Along(const Dims& index_shape, const Dims& x_strides, int dim)
+      : shape(index_shape), strides(x_strides), step(x_strides[dim]), row(index_shape.back()), d(dim) {
+    strides[d] = 0;
+    rows = row ? numel(shape) / row : 0;
+  }
+  // Rows that may meet: pieces of work must not share a position of any dim before d, and no dim but those.
+  int64_t apart() const { return d == 0 || shape.size() < 2 ? 1 : shape[0]; }
+};
+
+template <class T, class P>
+void gather_rows(const Along& along, const T* x, const Dims& index_strides, P position, T* out) {
+  const int64_t x_step = along.strides.back(), index_step = index_strides.back();
+  parallel_for(along.rows, kGrain / along.row + 1, [&](int64_t begin, int64_t end) {
+    RowWalk<2> walk(along.shape, {along.strides, index_strides}, begin);
+    for (int64_t r = begin; r < end; ++r, walk.next()) {
+      const T* from = x + walk.offset[0];
+      T* to = out + r * along.row;
+      for (int64_t j = 0; j < along.row; ++j)
+        to[j] = from[j * x_step + position(walk.offset[1] + j * index_step) * along.step];
+    }
+  });
+}
+
+void gather_along(const KernelArgs& a, const Dims& shape, int d, const Dims& x_strides, int64_t size,
+                  const Dims& index_strides) {
+  const View &x = a.in[0], &out = a.out[0];
+  check_positions(a, 1, size, true);
+  if (out.numel() == 0) return;
+  const Along along(shape, x_strides, d);
+  visit_size(size_of(x.dtype()), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_positions(a, 1, size,
+                   [&](auto position) { gather_rows(along, x.as<T>(), index_strides, position, out.as<T>()); });
+  });
+}
+
+void gather_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1];
+  const int d = a.dim("dim", x.rank());
+  gather_along(a, index.shape(), d, *x.strides, x.size(d), *index.strides);
+}
+
+void take_along_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
+  if (!a.has_attr("dim")) return gather_along(a, out.shape(), 0, {1}, x.numel(), {1});
+  const int d = a.dim("dim", x.rank());
+  Dims x_shape = x.shape();
+  x_shape[d] = 1;
+  Dims x_strides = broadcast_strides(x_shape, *x.strides, out.shape());
+  x_strides[d] = (*x.strides)[d];
+  gather_along(a, out.shape(), d, x_strides, x.size(d), broadcast_strides(index.shape(), *index.strides, out.shape()));
+}
+
+void pick_kernel(const KernelArgs& a) {
+  const View& x = a.in[0];
+  const int d = a.dim("dim", x.rank());
+  Dims shape = x.shape();
+  shape[d] = 1;
+  gather_along(a, shape, d, *x.strides, x.size(d), contiguous_strides(shape));
+}
+
+// out[position] = or += src, in the order of the index where positions may meet.
+template <class T, class P, class F>
+void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src,
+                  const Dims& src_strides, F write) {
+  const int64_t out_step = along.strides.back(), src_step = src_strides.back(), index_step = index_strides.back();
+  const int64_t apart = along.apart(), rows = along.rows / apart;
+  parallel_for(apart, kGrain / (rows * along.row) + 1, [&](int64_t begin, int64_t end) {
+    RowWalk<3> walk(along.shape, {along.strides, index_strides, src_strides}, begin * rows);
+    for (int64_t r = begin * rows; r < end * rows; ++r, walk.next()) {
+      T* to = out + walk.offset[0];
+      const T* from = src + walk.offset[2];
+      for (int64_t j = 0; j < along.row; ++j)
+        write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
+    }
+  });
+}
+
+template <class T>
+T plus(T a, T b) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return T(float(a) + float(b));
+  else
+    return T(a + b);
+}
+
+// A value input in the dtype of the output: itself or a converted copy.
+struct Converted {
+  const void* data;
+  Dims strides;
+  std::vector<char> copy;
+  Converted(const View& v, DType dtype) : data(v.data), strides(*v.strides) {
+    if (v.dtype() == dtype) return;
+    copy.resize(size_t(v.numel() * size_of(dtype)));
+    assign_block(v, dtype, v.shape(), copy.data(), contiguous_strides(v.shape()));
+    data = copy.data();
+    strides = contiguous_strides(v.shape());
+  }
+};
+
+// Adds src, which is indexed as the index is, into out.
+void scatter_add_into(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
+  const View &index = a.in[1], &out = a.out[0];
+  if (index.numel() == 0) return;
+  const Along along(index.shape(), *out.strides, d);
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_positions(a, 1, out.size(d), [&](auto position) {
+      scatter_rows(along, out.as<T>(), *index.strides, position, static_cast<const T*>(src), src_strides,
+                   [](T& to, T from) { to = plus(to, from); });
+    });
+  });
+}
+
+Dims src_strides_of(const View& src, const Converted& value, const Dims& index) {
+  return src.rank() == 0 ? Dims(index.size(), 0) : value.strides;
+}
+
+void scatter_add_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1], &src = a.in[2], &out = a.out[0];
+  const int d = a.dim("dim", x.rank());
+  check_positions(a, 1, x.size(d), true);
+  if (out.data != x.data) copy_strided(x, out.data);
+  const Converted value(src, out.dtype());
+  scatter_add_into(a, d, value.data, src_strides_of(src, value, index.shape()));
+}
+
+void gather_backward_kernel(const KernelArgs& a) {
+  const View &dy = a.in[0], &out = a.out[0];
+  const int d = a.dim("dim", out.rank());
+  check_positions(a, 1, out.size(d), true);
+  zero_bytes(out.data, out.numel() * size_of(out.dtype()));
+  scatter_add_into(a, d, dy.data, *dy.strides);
+}
+
+void scatter_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1], &src = a.in[2], &out = a.out[0];
+  const int d = a.dim("dim", x.rank());
+  check_positions(a, 1, x.size(d), true);
+  if (out.data != x.data) copy_strided(x, out.data);
+  if (index.numel() == 0) return;
+  const Converted value(src, out.dtype());
+  const Dims strides = src_strides_of(src, value, index.shape());
+  const Along along(index.shape(), *out.strides, d);
+  visit_size(size_of(out.dtype()), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_positions(a, 1, x.size(d), [&](auto position) {
+      scatter_rows(along, out.as<T>(), *index.strides, position, static_cast<const T*>(value.data), strides,
+                   [](T& to, T from) { to = from; });
+    });
+  });
+}
+
+// out[o][j] = x[o][position(j)], rows of `bytes` each.
+template <class P>
+void select_rows(const Lines& x, int64_t count, P position, const char* from, char* to, int64_t bytes) {
+  parallel_for(x.outer * count, (64 << 10) / bytes + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(to + i * bytes, from + (i / count * x.n + position(i % count)) * bytes, size_t(bytes));
+  });
+}
+
+template <class T, class P>
+void select_elements(const Lines& x, int64_t count, P position, const T* from, T* to) {
+  parallel_for(x.outer * count, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      const int64_t o = i / count, stop = std::min(end, (o + 1) * count);
+      for (; i < stop; ++i) to[i] = from[o * x.n + position(i - o * count)];
+    }
+  });
+}
+
+void select_positions(const KernelArgs& a, size_t x_input, size_t index_input, const Lines& x, bool negative) {
+  const View& out = a.out[0];
+  check_positions(a, index_input, x.n, negative);
+  if (out.numel() == 0) return;
+  const int size = size_of(out.dtype());
+  const int64_t count = a.in[index_input].numel();
+  with_positions(a, index_input, x.n, [&](auto position) {
+    if (x.inner > 1)
+      return select_rows(x, count, position, a.in[x_input].template as<char>(), out.as<char>(), x.inner * size);
+    visit_size(size, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      select_elements(x, count, position, a.in[x_input].template as<T>(), out.as<T>());
+    });
+  });
+}
+
+void index_select_kernel(const KernelArgs& a) {
+  select_positions(a, 0, 1, Lines(a.in[0].shape(), a.dim("dim", a.in[0].rank())), true);
+}
+void take_kernel(const KernelArgs& a) { select_positions(a, 0, 1, Lines({a.in[0].numel()}, 0), true); }
+void embedding_kernel(const KernelArgs& a) { select_positions(a, 1, 0, Lines(a.in[1].shape(), 0), false); }
+
+// out[o][position(j)] += alpha * src[o][j]. Threads own outer positions or columns, so sums keep their order.
+template <class T, class P>
+void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T alpha, bool scaled) {
+  auto add = [&](int64_t o, int64_t begin, int64_t end) {
+    for (int64_t j = 0; j < count; ++j) {
+      const T* from = src + (o * count + j) * x.inner;
+      T* to = out + (o * x.n + position(j)) * x.inner;
+      if (scaled) {
+        for (int64_t k = begin; k < end; ++k) to[k] = plus(to[k], T(from[k] * alpha));
+      } else {
+        for (int64_t k = begin; k < end; ++k) to[k] = plus(to[k], from[k]);
+      }
+    }
+  };
+  if (x.outer > 1 || x.inner < 32) {
+    parallel_for(x.outer, kGrain / (count * x.inner) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) add(o, 0, x.inner);
+    });
+  } else {
+    parallel_for(x.inner, std::max<int64_t>(16, kGrain / count + 1),
+                 [&](int64_t begin, int64_t end) { add(0, begin, end); });
+  }
+}
+
+void add_positions(const KernelArgs& a, const Lines& x, const void* src, double alpha) {
+  const View &index = a.in[1], &out = a.out[0];
+  const int64_t count = index.numel();
+  if (count == 0 || out.numel() == 0) return;
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T factor;
+    store_number(out.dtype(), &factor, alpha);
+    with_positions(a, 1, x.n, [&](auto position) {
+      add_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor, alpha != 1);
+    });
+  });
+}
+
+void index_select_backward_kernel(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const Lines lines(out.shape(), int(a.attr<int64_t>("dim")) - 1);
+  check_positions(a, 1, lines.n, true);
+  zero_bytes(out.data, out.numel() * size_of(out.dtype()));
+  add_positions(a, lines, a.in[0].data, 1);
+}
+
+// The value of an indexed write, broadcast to its region and contiguous.
+class Region {
+ public:
+  Region(const View& value, const View& out, int d, const Dims& index) : shape_() {
+    for (int i = 0; i < d; ++i) shape_.push_back(out.size(i));
+    for (int64_t n : index) shape_.push_back(n);
+    for (int i = d + 1; i < out.rank(); ++i) shape_.push_back(out.size(i));
+    const Dims strides = contiguous_strides(shape_);
+    if (value.dtype() == out.dtype() && value.shape() == shape_ && *value.strides == strides) {
+      data = value.data;
+      return;
+    }
+    copy_.resize(size_t(pg::numel(shape_) * size_of(out.dtype())));
+    assign_block(value, out.dtype(), shape_, copy_.data(), strides);
+    data = copy_.data();
+  }
+  const void* data;
+
+ private:
+  Dims shape_;
+  std::vector<char> copy_;
+};
+
+void index_add_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
+  const int d = a.dim("dim", x.rank());
+  check_positions(a, 1, x.size(d), true);
+  if (out.numel() == 0) return;
+  const Region source(a.in[2], out, d, index.shape());
+  if (out.data != x.data) copy_strided(x, out.data);
+  add_positions(a, Lines(out.shape(), d), source.data, a.attr<double>("alpha"));
+}
+
+void index_assign_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
+  const int d = a.dim("dim", x.rank());
+  check_positions(a, 1, x.size(d), true);
+  if (out.numel() == 0) return;
+  const Region value(a.in[2], out, d, index.shape());
+  if (out.data != x.data) copy_strided(x, out.data);
+  const Lines lines(out.shape(), d);
+  const int64_t count = index.numel(), bytes = lines.inner * size_of(out.dtype());
+  const char* from = static_cast<const char*>(value.data);
+  char* const to = out.as<char>();
+  Poller poll;
+  with_positions(a, 1, lines.n, [&](auto position) {
+    for (int64_t i = 0; i < lines.outer * count; ++i, poll())
+      std::memcpy(to + (i / count * lines.n + position(i % count)) * bytes, from + i * bytes, size_t(bytes));
+  });
+}
+
+void one_hot_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &out = a.out[0];
+  const int64_t classes = out.size(out.rank() - 1);
+  check_positions(a, 0, classes, false);
+  zero_bytes(out.data, out.numel() * 8);
+  with_positions(a, 0, classes, [&](auto position) {
+    for (int64_t i = 0; i < x.numel(); ++i) out.as<int64_t>()[i * classes + position(i)] = 1;
+  });
+}
+
+}  // namespace
+
+void add_index_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"gather", gather_kernel},
+      {"gather_backward", gather_backward_kernel},
+      {"take_along_dim", take_along_kernel},
+      {"pick", pick_kernel},
+      {"scatter", scatter_kernel},
+      {"scatter_add", scatter_add_kernel},
+      {"index_select", index_select_kernel},
+      {"index_select_backward", index_select_backward_kernel},
+      {"take", take_kernel},
+      {"embedding", embedding_kernel},
+      {"index_add", index_add_kernel},
+      {"index_assign", index_assign_kernel},
+      {"one_hot", one_hot_kernel},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

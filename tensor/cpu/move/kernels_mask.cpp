@@ -1,0 +1,188 @@
+// Kernels of ops that choose elements by a bool tensor.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "tensor/cpu/move/index.h"
+#include "tensor/cpu/register.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+using namespace cpu;
+
+// An input broadcast to `shape` and contiguous: itself where it already is.
+struct Broadcast {
+  const void* data;
+  std::vector<char> copy;
+  Broadcast(const View& v, const Dims& shape) : data(v.data) {
+    if (v.shape() == shape && is_contiguous(shape, *v.strides)) return;
+    copy.resize(size_t(numel(shape) * size_of(v.dtype())));
+    assign_block(v, v.dtype(), shape, copy.data(), contiguous_strides(shape));
+    data = copy.data();
+  }
+  template <class T>
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
+};
+
+int64_t count_true(const uint8_t* mask, int64_t n) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; ++i) count += mask[i];
+  return count;
+}
+
+void masked_fill_kernel(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const Broadcast x(a.in[0], out.shape()), mask(a.in[1], out.shape());
+  alignas(8) char number[8];
+  convert(a.in[2].dtype(), a.in[2].data, out.dtype(), number, 1);
+  visit_size(size_of(out.dtype()), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T value;
+    std::memcpy(&value, number, sizeof(T));
+    parallel_for(out.numel(), 32 << 10, [&](int64_t begin, int64_t end) {
+      const T* from = x.as<T>();
+      const uint8_t* chosen = mask.as<uint8_t>();
+      T* to = out.as<T>();
+      for (int64_t i = begin; i < end; ++i) {
+        const T keep = T(T(chosen[i]) - 1);  // all bits where the mask is false; no branch to predict
+        to[i] = T((from[i] & keep) | (value & ~keep));
+      }
+    });
+  });
+}
+
+// Copies the rows of `from` where mask is true, one after the other.
+void read_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (!mask[i]) continue;
+    std::memcpy(to, from + i * bytes, size_t(bytes));
+    to += bytes;
+  }
+}
+
+// Copies rows that stand one after the other to the rows of `to` where mask is true.
+void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (!mask[i]) continue;
+    std::memcpy(to + i * bytes, from, size_t(bytes));
+    from += bytes;
+  }
+}
+
+// The same for single elements: each is written and stays where mask is true, so there is no branch to predict.
+void read_elements(const uint8_t* mask, int64_t count, const void* from, const View& out) {
+  visit_size(size_of(out.dtype()), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    int64_t i = 0, at = 0;
+    in_polled_blocks(count, 1 << 20, [&](int64_t, int64_t end) {
+      for (; at < end; ++i) {
+        out.as<T>()[at] = static_cast<const T*>(from)[i];
+        at += mask[i];
+      }
+    });
+  });
+}
+
+void masked_select_kernel(const KernelArgs& a) {
+  Dims shape;
+  broadcast(a.in[0].shape(), a.in[1].shape(), &shape);
+  const Broadcast x(a.in[0], shape), mask(a.in[1], shape);
+  const int64_t n = numel(shape);
+  const View out = a.allocate(0, {count_true(mask.as<uint8_t>(), n)});
+  read_elements(mask.as<uint8_t>(), out.numel(), x.data, out);
+}
+
+Dims rest_of(const View& whole, const View& mask) {
+  Dims rest;
+  for (int d = mask.rank(); d < whole.rank(); ++d) rest.push_back(whole.size(d));
+  return rest;
+}
+
+void mask_get_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &mask = a.in[1];
+  Dims shape = rest_of(x, mask);
+  const int64_t bytes = numel(shape) * size_of(x.dtype());
+  shape.insert(0, count_true(mask.as<uint8_t>(), mask.numel()));
+  const View out = a.allocate(0, shape);
+  if (shape.size() == 1) return read_elements(mask.as<uint8_t>(), out.numel(), x.data, out);
+  read_rows(mask.as<uint8_t>(), mask.numel(), x.as<char>(), out.as<char>(), bytes);
+}
+
+void check_count(const KernelArgs& a, const char* name, int64_t rows, int64_t count) {
+  if (rows != count)
+    bad_argument(a.op.name, name, fmt::format("{} rows, one for each true element of the mask", count),
+                 std::to_string(rows));
+}
+
+void mask_get_backward_kernel(const KernelArgs& a) {
+  const View &dy = a.in[0], &mask = a.in[1], &out = a.out[0];
+  check_count(a, "dy", dy.size(0), count_true(mask.as<uint8_t>(), mask.numel()));
+  zero_bytes(out.data, out.numel() * size_of(out.dtype()));
+  write_rows(mask.as<uint8_t>(), mask.numel(), dy.as<char>(), out.as<char>(),
+             numel(rest_of(out, mask)) * size_of(out.dtype()));
+}
+
+void mask_assign_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &mask = a.in[1], &value = a.in[2], &out = a.out[0];
+  const uint8_t* flags = mask.as<uint8_t>();
+  Dims rest = rest_of(x, mask);
+  const int64_t bytes = numel(rest) * size_of(out.dtype());
+  const bool counted = value.rank() == rest.size() + 1 && value.size(0) != 1;
+  if (counted) {
+    check_count(a, "value", value.size(0), count_true(flags, mask.numel()));
+    rest.insert(0, value.size(0));
+  }
+  if (out.numel() == 0) return;
+  std::vector<char> source(size_t(numel(rest) * size_of(out.dtype())));
+  assign_block(value, out.dtype(), rest, source.data(), contiguous_strides(rest));
+  if (out.data != x.data) copy_strided(x, out.data);
+  if (counted) return write_rows(flags, mask.numel(), source.data(), out.as<char>(), bytes);
+  for (int64_t i = 0; i < mask.numel(); ++i)
+    if (flags[i]) std::memcpy(out.as<char>() + i * bytes, source.data(), size_t(bytes));
+}
+
+template <class T>
+void find_nonzero(const KernelArgs& a) {
+  const View& x = a.in[0];
+  const T* values = x.as<T>();
+  const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; ++i) count += values[i] != T(0);
+  const View out = a.allocate(0, {count, x.rank()});
+  int64_t* to = out.as<int64_t>();
+  in_polled_blocks(x.rank() > 0 ? n : 0, 1 << 20, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (!(values[i] != T(0))) continue;
+      int64_t left = i;
+      for (int d = x.rank() - 1; d >= 0; --d) {
+        to[d] = left % x.size(d) + base;
+        left /= x.size(d);
+      }
+      to += x.rank();
+    }
+  });
+}
+
+void nonzero_kernel(const KernelArgs& a) {
+  visit_dtype(a.in[0].dtype(), [&](auto tag) { find_nonzero<typename decltype(tag)::type>(a); });
+}
+
+}  // namespace
+
+void add_mask_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"masked_fill", masked_fill_kernel, kStridedInputs},
+      {"masked_select", masked_select_kernel, kStridedInputs},
+      {"mask_get", mask_get_kernel},
+      {"mask_get_backward", mask_get_backward_kernel},
+      {"mask_assign", mask_assign_kernel},
+      {"nonzero", nonzero_kernel},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

@@ -1,0 +1,293 @@
+// Kernels that order, find and count values. Values are mapped to unsigned keys of the same order, so that one
+// comparison of integers decides, ties and NaN included.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "tensor/cpu/move/index.h"
+#include "tensor/cpu/register.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+using namespace cpu;
+
+// Keys: -0 equals 0, NaN is above all.
+uint32_t key_of(float v) {
+  if (std::isnan(v)) return ~0u;
+  const uint32_t bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+uint64_t key_of(double v) {
+  if (std::isnan(v)) return ~uint64_t(0);
+  const uint64_t bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v), sign = uint64_t(1) << 63;
+  return bits & sign ? ~bits : bits | sign;
+}
+uint32_t key_of(Half v) { return key_of(float(v)); }
+uint32_t key_of(BFloat16 v) { return key_of(float(v)); }
+uint32_t key_of(bool v) { return v; }
+uint32_t key_of(uint8_t v) { return v; }
+uint32_t key_of(int8_t v) { return uint32_t(int32_t(v)) ^ 0x80000000u; }
+uint32_t key_of(int32_t v) { return uint32_t(v) ^ 0x80000000u; }
+uint64_t key_of(int64_t v) { return uint64_t(v) ^ (uint64_t(1) << 63); }
+
+// An element to sort: short keys share one word with the position.
+struct Packed {
+  uint64_t word;
+  Packed() = default;
+  Packed(uint32_t key, int64_t position) : word(uint64_t(key) << 32 | uint64_t(position)) {}
+  int64_t position() const { return int64_t(word & 0xffffffffu); }
+  bool operator<(const Packed& o) const { return word < o.word; }
+};
+struct Wide {
+  uint64_t key;
+  int64_t at;
+  Wide() = default;
+  Wide(uint64_t k, int64_t position) : key(k), at(position) {}
+  int64_t position() const { return at; }
+  bool operator<(const Wide& o) const { return key != o.key ? key < o.key : at < o.at; }
+};
+
+// An order that polls: what sorts with it may end half way.
+template <class Less>
+class PolledOrder {
+ public:
+  PolledOrder(const Less& less, Poller& poller) : less_(less), poller_(poller) {}
+  template <class V>
+  bool operator()(const V& a, const V& b) const {
+    poller_();
+    return less_(a, b);
+  }
+
+ private:
+  const Less& less_;
+  Poller& poller_;
+};
+
+// Sorts in runs, with polls between them, and merges these with polls within: cheaper than polls in every comparison.
+template <class It, class Order>
+void sort_in_runs(It begin, It end, const Order& order) {
+  constexpr int64_t kRun = 1 << 18;
+  const int64_t n = end - begin;
+  for (int64_t at = 0; at < n; at += kRun) {
+    if (at > 0) poll_kernel();
+    std::sort(begin + at, begin + std::min(n, at + kRun));
+  }
+  for (int64_t size = kRun; size < n; size *= 2)
+    for (int64_t at = 0; at + size < n; at += 2 * size)
+      std::inplace_merge(begin + at, begin + at + size, begin + std::min(n, at + 2 * size), order);
+}
+
+// Fills `items` with the first `keep` of n values (step apart) in order.
+template <class Item, class T>
+void order_line(const T* values, int64_t n, int64_t step, bool descending, int64_t keep, std::vector<Item>& items) {
+  Poller poll;
+  const std::less<Item> less;
+  const PolledOrder order(less, poll);
+  items.resize(size_t(n));
+  for (int64_t i = 0; i < n; ++i) {
+    poll();
+    const auto key = key_of(values[i * step]);
+    items[size_t(i)] = Item(descending ? decltype(key)(~key) : key, i);
+  }
+  if (keep < n) std::nth_element(items.begin(), items.begin() + keep, items.end(), order);
+  sort_in_runs(items.begin(), items.begin() + keep, order);
+}
+
+// Orders lines of dim d; writes the first `keep` values and positions. `values` may be absent.
+template <class Item, class T>
+void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, int64_t* indices) {
+  const View& x = a.in[0];
+  const Lines lines(x.shape(), x.rank() ? a.dim("dim", x.rank()) : 0);
+  const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
+  parallel_for(lines.outer * inner, 2048 / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
+    std::vector<Item> items;
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t o = line / inner, i = line % inner;
+      const T* from = x.as<T>() + o * n * inner + i;
+      order_line(from, n, inner, descending, keep, items);
+      Poller poll;
+      for (int64_t k = 0; k < keep; ++k) {
+        poll();
+        const int64_t to = (o * keep + k) * inner + i, position = items[size_t(k)].position();
+        if (values) values[to] = from[position * inner];
+        indices[to] = position + base;
+      }
+    }
+  });
+}
+
+void order_kernel(const KernelArgs& a, bool descending, int64_t keep, const View* values, const View& indices) {
+  if (indices.numel() == 0) return;
+  const View& x = a.in[0];
+  visit_dtype(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* to = values ? values->as<T>() : nullptr;
+    if (sizeof(key_of(T())) == 4 && x.numel() <= int64_t(0xffffffff)) {
+      if constexpr (sizeof(key_of(T())) == 4) order_lines<Packed>(a, descending, keep, to, indices.as<int64_t>());
+    } else {
+      order_lines<Wide>(a, descending, keep, to, indices.as<int64_t>());
+    }
+  });
+}
+
+int64_t line_size(const KernelArgs& a) { return a.in[0].rank() ? a.in[0].size(a.dim("dim", a.in[0].rank())) : 1; }
+
+void sort_kernel(const KernelArgs& a) {
+  order_kernel(a, a.attr<bool>("descending"), line_size(a), &a.out[0], a.out[1]);
+}
+void argsort_kernel(const KernelArgs& a) {
+  order_kernel(a, a.attr<bool>("descending"), line_size(a), nullptr, a.out[0]);
+}
+void topk_kernel(const KernelArgs& a) {
+  order_kernel(a, a.attr<bool>("largest"), a.attr<int64_t>("k"), &a.out[0], a.out[1]);
+}
+
+// Positions along the dim of `lines` with their slices in ascending order, element by element.
+template <class T>
+std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
+  const int64_t n = lines.n, inner = lines.inner;
+  const auto less = [&](int64_t a, int64_t b) {
+    for (int64_t o = 0; o < lines.outer; ++o) {
+      const T *p = x + (o * n + a) * inner, *q = x + (o * n + b) * inner;
+      for (int64_t i = 0; i < inner; ++i)
+        if (key_of(p[i]) != key_of(q[i])) return key_of(p[i]) < key_of(q[i]);
+    }
+    return false;
+  };
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), int64_t(0));
+  Poller poll;
+  std::stable_sort(order.begin(), order.end(), PolledOrder(less, poll));
+  return order;
+}
+
+template <class T>
+std::vector<int64_t> order_elements(const T* x, int64_t n) {
+  std::vector<Wide> items;
+  order_line(x, n, 1, false, n, items);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = items[size_t(i)].at;
+  return order;
+}
+
+template <class T>
+void find_unique(const KernelArgs& a) {
+  const View& x = a.in[0];
+  const T* from = x.as<T>();
+  const bool slices = a.has_attr("dim");
+  const int dim = slices ? a.dim("dim", x.rank()) : 0;
+  Lines lines(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
+  if (x.numel() == 0) lines.outer = 0;  // nothing to compare or to copy, however many slices there are
+  const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
+  const std::vector<int64_t> order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
+  const auto same = [&](int64_t p, int64_t q) {  // NaN differs from NaN
+    for (int64_t o = 0; o < lines.outer; ++o)
+      if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner))
+        return false;
+    return true;
+  };
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i < n; ++i)
+    if (i == 0 || !same(order[size_t(i)], order[size_t(i - 1)])) starts.push_back(i);
+  const int64_t count = int64_t(starts.size());
+  Dims shape = slices && x.rank() ? x.shape() : Dims{count};
+  shape[dim] = count;
+  const View values = a.allocate(0, shape);
+  for (int64_t o = 0; o < lines.outer; ++o)
+    for (int64_t u = 0; u < count; ++u)
+      std::copy_n(from + (o * n + order[size_t(starts[size_t(u)])]) * inner, inner,
+                  values.as<T>() + (o * count + u) * inner);
+  starts.push_back(n);
+  int next = 1;
+  if (a.attr<bool>("return_inverse")) {
+    const View inverse = a.allocate(next++, slices ? Dims{n} : x.shape());
+    for (int64_t u = 0; u < count; ++u)
+      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i)
+        inverse.as<int64_t>()[order[size_t(i)]] = u + base;
+  }
+  if (!a.attr<bool>("return_counts")) return;
+  const View counts = a.allocate(next, {count});
+  for (int64_t u = 0; u < count; ++u) counts.as<int64_t>()[u] = starts[size_t(u + 1)] - starts[size_t(u)];
+}
+
+void unique_kernel(const KernelArgs& a) {
+  visit_dtype(a.in[0].dtype(), [&](auto tag) { find_unique<typename decltype(tag)::type>(a); });
+}
+
+void bincount_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &weights = a.in[1];
+  const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
+  std::vector<int64_t> labels(static_cast<size_t>(n));
+  convert(x.dtype(), x.data, DType::kInt64, labels.data(), n);
+  int64_t size = a.attr<int64_t>("minlength");
+  for (int64_t i = 0; i < n; ++i) {
+    if (labels[size_t(i)] < base)
+      bad_argument(a.op.name, "x", fmt::format("labels from {} on", base),
+                   fmt::format("{} at position {}", labels[size_t(i)], i + 1));
+    if (labels[size_t(i)] - base >= (int64_t(1) << 40))
+      bad_argument(a.op.name, "x", "labels below 2^40", fmt::format("{} at position {}", labels[size_t(i)], i + 1));
+    size = std::max(size, labels[size_t(i)] - base + 1);
+  }
+  const View out = a.allocate(0, {size});
+  zero_bytes(out.data, size * size_of(out.dtype()));
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t bin = labels[size_t(i)] - base;
+    if (!weights) {
+      ++out.as<int64_t>()[bin];
+      continue;
+    }
+    const double w = load_number(weights.dtype(), weights.as<char>() + i * size_of(weights.dtype()));
+    if (out.dtype() == DType::kFloat32)
+      out.as<float>()[bin] += float(w);
+    else
+      out.as<double>()[bin] += w;
+  }
+}
+
+// An input as numbers that compare exactly.
+template <class T>
+std::vector<T> numbers(const View& v) {
+  std::vector<T> out(static_cast<size_t>(v.numel()));
+  convert(v.dtype(), v.data, std::is_same_v<T, double> ? DType::kFloat64 : DType::kInt64, out.data(), v.numel());
+  return out;
+}
+
+template <class T>
+void search_sorted(const KernelArgs& a) {
+  const View &sequence = a.in[0], &values = a.in[1], &out = a.out[0];
+  const std::vector<T> sorted = numbers<T>(sequence), wanted = numbers<T>(values);
+  const int64_t n = sequence.size(sequence.rank() - 1), base = a.attr<int64_t>("index_base");
+  const int64_t row = values.rank() ? values.size(values.rank() - 1) : 1;
+  const bool right = a.attr<bool>("right");
+  auto less = [](T x, T y) { return key_of(x) < key_of(y); };
+  for (int64_t i = 0; i < int64_t(wanted.size()); ++i) {
+    const auto begin = sorted.begin() + (sequence.rank() > 1 ? i / row * n : 0), end = begin + n;
+    const auto at = right ? std::upper_bound(begin, end, wanted[size_t(i)], less)
+                          : std::lower_bound(begin, end, wanted[size_t(i)], less);
+    out.as<int64_t>()[i] = (at - begin) + base;
+  }
+}
+
+void searchsorted_kernel(const KernelArgs& a) {
+  if (is_float(a.in[0].dtype()) || is_float(a.in[1].dtype()))
+    search_sorted<double>(a);
+  else
+    search_sorted<int64_t>(a);
+}
+
+}  // namespace
+
+void add_sort_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"sort", sort_kernel},     {"argsort", argsort_kernel},   {"topk", topk_kernel},
+      {"unique", unique_kernel}, {"bincount", bincount_kernel}, {"searchsorted", searchsorted_kernel},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

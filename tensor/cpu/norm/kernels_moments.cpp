@@ -1,0 +1,211 @@
+// var and logsumexp: reductions that look at an element twice while it is in the cache.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/norm/norm_simd.h"
+#include "tensor/cpu/reduce/reduce.h"
+#include "tensor/cpu/norm/softmax_simd.h"
+#include "tensor/cpu/norm/widen.h"
+#include "tensor/op.h"
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+namespace {
+
+constexpr int64_t kGrain = 64 << 10;   // elements worth a thread
+constexpr int64_t kChunk = 128 << 10;  // elements of a part that threads share
+constexpr int64_t kBlock = 4096;       // elements that stay in the cache
+constexpr int64_t kTile = 1024;        // columns taken together
+constexpr int64_t kRows = 64;          // rows of them that stay in the cache
+
+// A contiguous input seen as outer x n x inner, n the reduced elements; copied where its reduced dims do not lie
+// together.
+struct Reduced {
+  int64_t outer = 1, n = 1, inner = 1;
+  const void* data = nullptr;
+  std::vector<char> copy;
+};
+
+Reduced bring_together(const View& in, const Dims& dims) {
+  uint32_t mask = 0;
+  for (int64_t d : dims) mask |= 1u << d;
+  Reduced r;
+  r.data = in.data;
+  bool before = true, together = true;
+  for (int d = 0; d < in.rank(); ++d) {
+    if (in.size(d) == 1) continue;
+    if (mask >> d & 1) {
+      together &= r.inner == 1;
+      r.n *= in.size(d);
+      before = false;
+    } else {
+      (before ? r.outer : r.inner) *= in.size(d);
+    }
+  }
+  if (together) return r;
+  Dims shape, strides;
+  for (const bool reduced : {false, true})
+    for (int d = 0; d < in.rank(); ++d)
+      if (bool(mask >> d & 1) == reduced) shape.push_back(in.size(d)), strides.push_back((*in.strides)[d]);
+  r.outer *= r.inner;
+  r.inner = 1;
+  r.copy.resize(size_t(in.numel() * size_of(in.dtype())));
+  copy_block(int(size_of(in.dtype())), shape, in.data, strides, r.copy.data(), contiguous_strides(shape));
+  r.data = r.copy.data();
+  return r;
+}
+
+// Count, mean and squared deviations of some elements; parts are joined as Chan, Golub and LeVeque do.
+struct Moments {
+  double n = 0, mean = 0, squares = 0;
+
+  void join(double more, double more_mean, double more_squares) {
+    if (more == 0) return;
+    const double all = n + more, step = more_mean - mean;
+    mean += step * (more / all);
+    squares += more_squares + step * step * (n * more / all);
+    n = all;
+  }
+  void join(const Moments& m) { join(m.n, m.mean, m.squares); }
+};
+
+// Deviations were taken from the mean rounded to T.
+double corrected(double squares, double n, double mean, double rounded) {
+  return std::max(squares - n * (mean - rounded) * (mean - rounded), squares * 0);
+}
+
+template <class T>
+Moments moments_of_run(const NormLoops<T>& loops, const T* x, int64_t n) {
+  Moments all;
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    const double mean = loops.sum(x + i, m) / double(m), rounded = double(T(mean));
+    all.join(double(m), mean, corrected(loops.deviation(x + i, m, T(mean)), double(m), mean, rounded));
+  }
+  return all;
+}
+
+// Columns [0, width) of `rows` rows at x. They share their counts, so a join is a few products.
+template <class T>
+void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int64_t stride, int64_t width,
+                        Moments* out) {
+  T sums[kTile], means[kTile], squares[kTile];
+  double mean[kTile] = {}, all[kTile] = {};
+  for (int64_t r = 0; r < rows; r += kRows) {
+    const int64_t m = std::min(kRows, rows - r);
+    std::fill_n(sums, width, T(0));
+    std::fill_n(squares, width, T(0));
+    for (int64_t i = r; i < r + m; ++i) loops.sum_row(x + i * stride, sums, width);
+    for (int64_t j = 0; j < width; ++j) means[j] = sums[j] / T(m);
+    for (int64_t i = r; i < r + m; ++i) loops.deviation_row(x + i * stride, means, squares, width);
+    const double count = double(m), inverse = 1 / count, share = count / double(r + m), both = double(r) * share;
+    for (int64_t j = 0; j < width; ++j) {
+      const double own = double(sums[j]) * inverse, off = own - double(means[j]), step = own - mean[j];
+      mean[j] += step * share;
+      all[j] += (double(squares[j]) - count * off * off) + step * step * both;
+    }
+  }
+  for (int64_t j = 0; j < width; ++j) out[j] = {double(rows), mean[j], std::max(all[j], all[j] * 0)};
+}
+
+template <class T>
+void var_of(const KernelArgs& a) {
+  const View& in = a.in[0];
+  if (a.out[0].numel() == 0) return;
+  const Reduced r = bring_together(in, a.dims("dim", in.rank()));
+  const double left = double(r.n) - a.attr<double>("correction");
+  const NormLoops<T> loops = norm_loops<T>();
+  const T* x = static_cast<const T*>(r.data);
+  T* y = a.out[0].as<T>();
+  // Parts: a tile of columns (one column where rows are runs) over a chunk of n.
+  const int64_t width = std::min(r.inner, kTile), tiles = (r.inner + width - 1) / width;
+  const int64_t length = (kChunk / width + kRows - 1) / kRows * kRows,
+                chunks = std::max<int64_t>((r.n + length - 1) / length, 1);
+  std::vector<Moments> parts(size_t(r.outer * tiles * chunks * width));
+  parallel_for(
+      r.outer * tiles * chunks, kGrain / std::max<int64_t>(std::min(r.n, length) * width, 1) + 1,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t o = i / chunks / tiles, column = i / chunks % tiles * width, first = i % chunks * length;
+          const T* from = x + (o * r.n + first) * r.inner + column;
+          const int64_t n = std::min(length, r.n - first);
+          if (r.inner == 1)
+            parts[size_t(i)] = moments_of_run(loops, from, n);
+          else
+            moments_of_columns(loops, from, n, r.inner, std::min(width, r.inner - column), &parts[size_t(i * width)]);
+        }
+      });
+  for (int64_t i = 0; i < r.outer * r.inner; ++i) {
+    const int64_t o = i / r.inner, column = i % r.inner;
+    const size_t at = size_t((o * tiles + column / width) * chunks * width + column % width);
+    Moments all = parts[at];
+    for (int64_t c = 1; c < chunks; ++c) all.join(parts[at + size_t(c * width)]);
+    y[i] = T(all.squares / (left > 0 ? left : 0.0));
+  }
+}
+
+void var_kernel(const KernelArgs& a) {
+  run_widened(a,
+              [](const KernelArgs& w) { w.in[0].dtype() == DType::kFloat64 ? var_of<double>(w) : var_of<float>(w); });
+}
+
+void log_sum_exp_of(const double* x, double* y, const Reduced& r) {
+  parallel_for(r.outer * r.inner, kGrain / 8 / std::max<int64_t>(r.n, 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const double* from = x + i / r.inner * r.n * r.inner + i % r.inner;
+      double top = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (int64_t k = 0; k < r.n; ++k) top = from[k * r.inner] > top ? from[k * r.inner] : top;
+      if (!std::isfinite(top)) top = 0;
+      for (int64_t k = 0; k < r.n; ++k) sum += std::exp(from[k * r.inner] - top);
+      y[i] = top + std::log(sum);
+    }
+  });
+}
+
+void log_sum_exp_of(const float* x, float* y, const Reduced& r) {
+  const SoftmaxLoops loops = softmax_loops();
+  if (r.inner == 1)
+    return parallel_for(r.outer, kGrain / 4 / std::max<int64_t>(r.n, 1) + 1, [&](int64_t begin, int64_t end) {
+      loops.log_sum_exp(x + begin * r.n, y + begin, end - begin, r.n);
+    });
+  const int64_t width = std::min(r.inner, kSoftmaxTile), tiles = (r.inner + width - 1) / width;
+  parallel_for(r.outer * tiles, kGrain / 4 / std::max<int64_t>(r.n * width, 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t o = i / tiles, first = i % tiles * width;
+      loops.columns_log_sum_exp(x + o * r.n * r.inner + first, y + o * r.inner + first, r.n, r.inner,
+                                std::min(width, r.inner - first));
+    }
+  });
+}
+
+void log_sum_exp_kernel(const KernelArgs& a) {
+  if (a.out[0].numel() == 0) return;
+  run_widened(a, [](const KernelArgs& w) {
+    View in = w.in[0];
+    Type type = *in.type;
+    std::vector<float> floats;
+    if (!is_float(in.dtype())) {
+      floats.resize(size_t(in.numel()));
+      convert(in.dtype(), in.data, DType::kFloat32, floats.data(), in.numel());
+      type.dtype = DType::kFloat32;
+      in = {&type, in.strides, floats.data()};
+    }
+    const Reduced r = bring_together(in, w.dims("dim", in.rank()));
+    if (in.dtype() == DType::kFloat64)
+      log_sum_exp_of(static_cast<const double*>(r.data), w.out[0].as<double>(), r);
+    else
+      log_sum_exp_of(static_cast<const float*>(r.data), w.out[0].as<float>(), r);
+  });
+}
+
+}  // namespace
+
+void add_moment_kernels(Registry& registry) {
+  static const KernelRow kRows[] = {{"var", var_kernel}, {"logsumexp", log_sum_exp_kernel}};
+  registry.add_kernels(0, kRows);
+}
+
+}  // namespace pg::cpu

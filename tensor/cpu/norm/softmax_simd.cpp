@@ -1,0 +1,295 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/norm/softmax_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "tensor/cpu/simd_math-inl.h"
+#include "tensor/parallel.h"
+#include "tensor/cpu/norm/softmax_simd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// e^t for t <= 0 or NaN; 0 where the result would be subnormal.
+HWY_INLINE V exp_nonpositive(D d, V t) {
+  // Rounds t / ln(2) to a whole number n by its place in the mantissa, where n + 127 stands in the lowest bits.
+  const V magic = hn::Set(d, 0x1.8p23f + 127.0f);
+  const V shifted = hn::MulAdd(max_or_second(hn::Set(d, -88.02f), t), hn::Set(d, 1.442695041f), magic);
+  const V n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), max_or_second(hn::Set(d, -88.02f), t));
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  const V p = polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
+                         5.000000014e-01f, 1.0f, 1.0f);
+  const IntOf<D> di;
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
+HWY_INLINE V max_with_nan(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
+
+// The largest of a row; when there is a NaN any number or NaN, which the sum of exponentials brings out.
+HWY_INLINE float row_max(const float* x, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  V a = hn::Set(d, -kInfinity), b = a, c = a, e = a;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = hn::Max(a, hn::LoadU(d, x + i));
+    b = hn::Max(b, hn::LoadU(d, x + i + lanes));
+    c = hn::Max(c, hn::LoadU(d, x + i + 2 * lanes));
+    e = hn::Max(e, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  for (; i + lanes <= n; i += lanes) a = hn::Max(a, hn::LoadU(d, x + i));
+  if (i < n) b = hn::Max(b, load_part(d, x + i, n - i, -kInfinity));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
+}
+
+// sum(exp(x - top)); the terms go to y unless it is null.
+HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  const V m = hn::Set(d, top);
+  V a = hn::Zero(d), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), m));
+    const V f = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), m));
+    if (y) hn::StoreU(e, d, y + i), hn::StoreU(f, d, y + i + lanes);
+    a = hn::Add(a, e);
+    b = hn::Add(b, f);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), m));
+    if (y) hn::StoreU(e, d, y + i);
+    a = hn::Add(a, e);
+  }
+  if (i < n) {
+    const V e = exp_nonpositive(d, hn::Sub(load_part(d, x + i, n - i, -1e30f), m));
+    if (y) store_part(d, e, y + i, n - i);
+    b = hn::Add(b, hn::IfThenElseZero(hn::FirstN(d, size_t(n - i)), e));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+}
+
+// y = x * factor + term
+HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  const V f = hn::Set(d, factor), t = hn::Set(d, term);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), f, t), d, y + i);
+  if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i), f, t), y + i, n - i);
+}
+
+// Long rows in blocks, so that an interrupt need not wait for the end of one.
+constexpr int64_t kBlock = 1 << 20;
+
+HWY_INLINE float long_max(const float* x, int64_t n) {
+  if (n <= kBlock) return row_max(x, n);
+  float top = -kInfinity;
+  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
+    const float m = row_max(x + begin, end - begin);
+    if (m > top || m != m) top = m;
+  });
+  return top;
+}
+
+HWY_INLINE float long_exp_sum(const float* x, float* y, float top, int64_t n) {
+  if (n <= kBlock) return exp_sum(x, y, top, n);
+  double sum = 0;
+  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
+    sum += double(exp_sum(x + begin, y ? y + begin : nullptr, top, end - begin));
+  });
+  return float(sum);
+}
+
+void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
+  for (int64_t r = 0; r < count; ++r, x += n, y += n) {
+    const float top = long_max(x, n);
+    if (!(std::fabs(top) < kInfinity)) {
+      std::fill(y, y + n, std::numeric_limits<float>::quiet_NaN());
+    } else if (log) {
+      const float sum = long_exp_sum(x, nullptr, top, n), shift = std::log(sum);
+      const D d;
+      const V m = hn::Set(d, top), l = hn::Set(d, shift);
+      in_polled_blocks(n, kBlock, [&](int64_t i, int64_t end) HWY_ATTR {
+        for (; i + int64_t(hn::Lanes(d)) <= end; i += hn::Lanes(d))
+          hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), m), l), d, y + i);
+        for (; i < end; ++i) y[i] = x[i] - top - shift;
+      });
+    } else {
+      const float sum = long_exp_sum(x, y, top, n);
+      in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
+        scale_row(y + begin, y + begin, 1.0f / sum, 0.0f, end - begin);
+      });
+    }
+  }
+}
+
+void log_sum_exp(const float* x, float* out, int64_t count, int64_t n) {
+  for (int64_t r = 0; r < count; ++r, x += n) {
+    const float top = long_max(x, n);
+    const bool finite = std::fabs(top) < kInfinity;
+    if (!finite && std::any_of(x, x + n, [](float v) { return v != v; }))
+      out[r] = std::numeric_limits<float>::quiet_NaN();
+    else
+      out[r] = finite ? top + std::log(long_exp_sum(x, nullptr, top, n)) : top;
+  }
+}
+
+void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  const V l = hn::Set(d, lse), va = hn::Set(d, a), vb = hn::Set(d, b);
+  const auto value = [&](V v) HWY_ATTR { return hn::MulSub(va, vexp(d, hn::Sub(v, l)), vb); };
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(value(hn::LoadU(d, x + i)), d, dx + i);
+  if (i < n) store_part(d, value(load_part(d, x + i, n - i)), dx + i, n - i);
+}
+
+// The sum of y dy (softmax) or of dy (log_softmax) along a row.
+HWY_INLINE float backward_sum(bool log, const float* y, const float* dy, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  V a = hn::Zero(d), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V u = hn::LoadU(d, dy + i), v = hn::LoadU(d, dy + i + lanes);
+    a = log ? hn::Add(a, u) : hn::MulAdd(u, hn::LoadU(d, y + i), a);
+    b = log ? hn::Add(b, v) : hn::MulAdd(v, hn::LoadU(d, y + i + lanes), b);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+  for (; i < n; ++i) sum += log ? dy[i] : dy[i] * y[i];
+  return sum;
+}
+
+HWY_INLINE V backward_value(D d, bool log, V y, V dy, V sum) {
+  return log ? hn::NegMulAdd(vexp(d, y), sum, dy) : hn::Mul(y, hn::Sub(dy, sum));
+}
+
+void rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n) {
+  const D d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t r = 0; r < count; ++r, y += n, dy += n, dx += n) {
+    const V sum = hn::Set(d, backward_sum(log, y, dy, n));
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      hn::StoreU(backward_value(d, log, hn::LoadU(d, y + i), hn::LoadU(d, dy + i), sum), d, dx + i);
+    if (i < n) {
+      const V last = backward_value(d, log, load_part(d, y + i, n - i), load_part(d, dy + i, n - i), sum);
+      store_part(d, last, dx + i, n - i);
+    }
+  }
+}
+
+// Calls f(j, lanes) over a row of `width` in whole vectors, then f(j, rest).
+template <class F>
+HWY_INLINE void over_row(int64_t width, const F& f) {
+  const int64_t lanes = hn::Lanes(D());
+  int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) f(j, lanes);
+  if (j < width) f(j, width - j);
+}
+HWY_INLINE V load_some(D d, const float* p, int64_t n) {
+  return n == int64_t(hn::Lanes(d)) ? hn::LoadU(d, p) : load_part(d, p, n);
+}
+HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
+  if (n == int64_t(hn::Lanes(d)))
+    hn::StoreU(v, d, p);
+  else
+    store_part(d, v, p, n);
+}
+
+// The largest of each column, NaN where there is one. `top` has room for a whole vector at the end.
+HWY_INLINE void column_tops(const float* x, int64_t n, int64_t stride, int64_t width, float* top) {
+  const D d;
+  std::fill(top, top + width, -kInfinity);
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
+    });
+}
+
+void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width) {
+  const D d;
+  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
+  column_tops(x, n, stride, width, top);
+  std::fill(sum, sum + width, 0.0f);
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V t = hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j));
+      const V e = vexp(d, t);
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
+      if (!log) store_some(d, e, y + i * stride + j, m);
+    });
+  over_row(width, [&](int64_t j, int64_t) HWY_ATTR {
+    const V s = hn::LoadU(d, sum + j);
+    hn::StoreU(log ? vlog(d, s) : hn::Div(hn::Set(d, 1.0f), s), d, sum + j);
+  });
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V s = hn::LoadU(d, sum + j);
+      const V out = log ? hn::Sub(hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)), s)
+                        : hn::Mul(load_some(d, y + i * stride + j, m), s);
+      store_some(d, out, y + i * stride + j, m);
+    });
+}
+
+void columns_log_sum_exp(const float* x, float* out, int64_t n, int64_t stride, int64_t width) {
+  const D d;
+  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
+  column_tops(x, n, stride, width, top);
+  std::fill(sum, sum + width, 0.0f);
+  for (int64_t j = 0; j < width; ++j)
+    if (!(std::fabs(top[j]) < kInfinity)) top[j] = 0;  // the terms themselves say what comes out
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V e = vexp(d, hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)));
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
+    });
+  over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+    store_some(d, hn::Add(vlog(d, hn::LoadU(d, sum + j)), hn::LoadU(d, top + j)), out + j, m);
+  });
+}
+
+void columns_backward(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width) {
+  const D d;
+  HWY_ALIGN float sum[kSoftmaxTile + hn::MaxLanes(d)];
+  std::fill(sum, sum + width, 0.0f);
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const V g = load_some(d, dy + i * stride + j, m), s = hn::LoadU(d, sum + j);
+      hn::StoreU(log ? hn::Add(s, g) : hn::MulAdd(g, load_some(d, y + i * stride + j, m), s), d, sum + j);
+    });
+  for (int64_t i = 0; i < n; ++i)
+    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const int64_t at = i * stride + j;
+      store_some(d, backward_value(d, log, load_some(d, y + at, m), load_some(d, dy + at, m), hn::LoadU(d, sum + j)),
+                 dx + at, m);
+    });
+}
+
+SoftmaxLoops find_loops() {
+  return {rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_log_sum_exp, columns_backward};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pg::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pg::cpu {
+HWY_EXPORT(find_loops);
+SoftmaxLoops softmax_loops() { return HWY_DYNAMIC_DISPATCH(find_loops)(); }
+}  // namespace pg::cpu
+#endif

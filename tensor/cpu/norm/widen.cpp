@@ -1,0 +1,65 @@
+#include "tensor/cpu/norm/widen.h"
+
+#include <deque>
+#include <vector>
+
+#include "tensor/cpu/half.h"
+#include "tensor/op.h"
+#include "tensor/small_vector.h"
+
+namespace pg::cpu {
+namespace {
+
+bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
+
+void read_half(const View& from, float* to) {
+  if (from.dtype() == DType::kFloat16)
+    to_float(from.as<const Half>(), to, from.numel());
+  else
+    to_float(from.as<const BFloat16>(), to, from.numel());
+}
+
+void write_half(const float* from, const View& to) {
+  if (to.dtype() == DType::kFloat16)
+    from_float(from, to.as<Half>(), to.numel());
+  else
+    from_float(from, to.as<BFloat16>(), to.numel());
+}
+
+struct Wide {
+  Type type;
+  std::vector<float> data;
+};
+
+View widen(const View& v, std::deque<Wide>& kept) {
+  Wide& w = kept.emplace_back(Wide{*v.type, std::vector<float>(size_t(v.numel()))});
+  w.type.dtype = DType::kFloat32;
+  return {&w.type, v.strides, w.data.data()};
+}
+
+bool needs_widening(std::span<const View> views) {
+  for (const View& v : views)
+    if (v && is_half(v.dtype())) return true;
+  return false;
+}
+
+}  // namespace
+
+void run_widened(const KernelArgs& args, KernelFn kernel) {
+  if (!needs_widening(args.in) && !needs_widening(args.out)) return kernel(args);
+  std::deque<Wide> kept;
+  SmallVector<View, 6> in(args.in), out(args.out);
+  for (View& v : in) {
+    if (!v || !is_half(v.dtype())) continue;
+    const View narrow = v;
+    v = widen(v, kept);
+    read_half(narrow, v.as<float>());
+  }
+  for (View& v : out)
+    if (is_half(v.dtype())) v = widen(v, kept);
+  kernel(KernelArgs{args.op, in, out, args.attrs, args.allocate});
+  for (size_t i = 0; i < out.size(); ++i)
+    if (is_half(args.out[i].dtype())) write_half(out[i].as<const float>(), args.out[i]);
+}
+
+}  // namespace pg::cpu

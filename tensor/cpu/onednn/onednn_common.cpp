@@ -1,0 +1,170 @@
+#include "tensor/cpu/onednn/onednn_common.h"
+
+#include <sys/mman.h>
+
+#include <string_view>
+
+#include "tensor/cpu/isa.h"
+
+namespace pg::cpu::onednn {
+
+namespace {
+
+// The library reads its limit at its first use, so this comes before. Below AVX2 nobody comes here.
+dnnl::engine make_engine() {
+  if (isa() == Isa::kAvx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  return dnnl::engine(dnnl::engine::kind::cpu, 0);
+}
+
+}  // namespace
+
+dnnl::engine& engine() {
+  static dnnl::engine e = make_engine();
+  return e;
+}
+
+dnnl::stream& stream() {
+  thread_local dnnl::stream s(engine());
+  return s;
+}
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
+                                                            const memory::desc& b, const memory::desc& y,
+                                                            const ConvDims& d, const dnnl::primitive_attr& attr) {
+  return {engine(),
+          dnnl::prop_kind::forward_training,
+          dnnl::algorithm::convolution_direct,
+          x,
+          w,
+          b,
+          y,
+          d.strides,
+          d.dilates,
+          d.pad_lo,
+          d.pad_hi,
+          attr};
+}
+dnnl::convolution_backward_data::primitive_desc conv_data_desc(const memory::desc& x, const memory::desc& w,
+                                                               const memory::desc& y, const ConvDims& d,
+                                                               const dnnl::convolution_forward::primitive_desc& hint) {
+  return {
+      engine(),         dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
+      user_scratchpad()};
+}
+dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
+    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
+    const dnnl::convolution_forward::primitive_desc& hint) {
+  return {
+      engine(),         dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
+      user_scratchpad()};
+}
+static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
+dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
+                                         const memory::desc& c, const dnnl::primitive_attr& attr) {
+  return {engine(), a, b, bias, c, attr};
+}
+#else
+dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
+                                                            const memory::desc& b, const memory::desc& y,
+                                                            const ConvDims& d, const dnnl::primitive_attr& attr) {
+  return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, w,
+                                          b, y, d.strides, d.dilates, d.pad_lo, d.pad_hi),
+          attr, engine()};
+}
+dnnl::convolution_backward_data::primitive_desc conv_data_desc(const memory::desc& x, const memory::desc& w,
+                                                               const memory::desc& y, const ConvDims& d,
+                                                               const dnnl::convolution_forward::primitive_desc& hint) {
+  return {dnnl::convolution_backward_data::desc(dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates,
+                                                d.pad_lo, d.pad_hi),
+          user_scratchpad(), engine(), hint};
+}
+dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
+    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
+    const dnnl::convolution_forward::primitive_desc& hint) {
+  return {dnnl::convolution_backward_weights::desc(dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates,
+                                                   d.pad_lo, d.pad_hi),
+          user_scratchpad(), engine(), hint};
+}
+static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
+dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
+                                         const memory::desc& c, const dnnl::primitive_attr& attr) {
+  if (bias.data.ndims == 0) return {dnnl::matmul::desc(a, b, c), attr, engine()};
+  return {dnnl::matmul::desc(a, b, bias, c), attr, engine()};
+}
+#endif
+
+dnnl::primitive_attr with_relu(dnnl::primitive_attr attr) {
+  dnnl::post_ops ops;
+  append_relu(ops);
+  attr.set_post_ops(ops);
+  return attr;
+}
+
+void check_room() {
+  constexpr size_t kRoom = 16 << 20;
+  void* probe = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) throw NoRoom();
+  munmap(probe, kRoom);
+}
+
+void check_usable(const dnnl::primitive_desc_base& pd) {
+  const std::string_view name = pd.impl_info_str();
+  if (name.starts_with("gemm") || name.starts_with("ref"))
+    throw dnnl::error(dnnl_unimplemented, "no usable implementation");
+}
+
+namespace {
+
+// Spatial dims without the leading ones, at least `nd` of them.
+memory::dims tail_dims(const std::array<int64_t, 3>& v, int nd) { return memory::dims(v.begin() + (3 - nd), v.end()); }
+
+int spatial_dims(const ConvShape& s) {
+  const auto trivial = [&](int i) { return s.in[i] == 1 && s.kernel[i] == 1 && s.out[i] == 1 && s.pad[i] == 0; };
+  if (!trivial(0)) return 3;
+  return trivial(1) ? 1 : 2;
+}
+
+}  // namespace
+
+ConvDescs describe(const ConvShape& s, bool with_bias) {
+  const int nd = spatial_dims(s);
+  const Tag plain_x = nd == 1 ? Tag::ncw : nd == 2 ? Tag::nchw : Tag::ncdhw;
+  const Tag plain_w = s.groups > 1 ? (nd == 1   ? Tag::goiw
+                                      : nd == 2 ? Tag::goihw
+                                                : Tag::goidhw)
+                                   : (nd == 1   ? Tag::oiw
+                                      : nd == 2 ? Tag::oihw
+                                                : Tag::oidhw);
+  memory::dims x{s.n, s.ic}, y{s.n, s.oc}, w;
+  if (s.groups > 1)
+    w = {s.groups, s.oc / s.groups, s.ic / s.groups};
+  else
+    w = {s.oc, s.ic};
+  ConvDescs d;
+  for (int i = 3 - nd; i < 3; ++i) {
+    x.push_back(s.in[i]);
+    y.push_back(s.out[i]);
+    w.push_back(s.kernel[i]);
+    d.dims.dilates.push_back(s.dilation[i] - 1);
+    d.dims.pad_hi.push_back((s.out[i] - 1) * s.stride[i] + s.dilation[i] * (s.kernel[i] - 1) + 1 - s.in[i] - s.pad[i]);
+  }
+  d.dims.strides = tail_dims(s.stride, nd);
+  d.dims.pad_lo = tail_dims(s.pad, nd);
+  d.x = memory::desc(x, Type::f32, Tag::any);
+  d.w = memory::desc(w, Type::f32, Tag::any);
+  d.y = memory::desc(y, Type::f32, Tag::any);
+  d.b = with_bias ? memory::desc({s.oc}, Type::f32, Tag::a) : memory::desc();
+  d.px = memory::desc(x, Type::f32, plain_x);
+  d.pw = memory::desc(w, Type::f32, plain_w);
+  d.py = memory::desc(y, Type::f32, plain_x);
+  return d;
+}
+
+}  // namespace pg::cpu::onednn

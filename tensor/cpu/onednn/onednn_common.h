@@ -1,0 +1,79 @@
+// What the units of the oneDNN adapter share. Only they include this header.
+#pragma once
+#include <dnnl.hpp>
+
+#include "tensor/cpu/conv/conv.h"
+
+// Of the OpenMP that oneDNN runs on. Clang has no <omp.h> of GCC's.
+extern "C" int omp_get_max_threads();
+extern "C" void omp_set_num_threads(int count);
+
+namespace pg::cpu::onednn {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+using Type = memory::data_type;
+
+// oneDNN asks OpenMP for the team size of the calling thread; one keeps it from starting (and spinning) a team.
+class SingleThread {
+ public:
+  SingleThread() : before_(omp_get_max_threads()) {
+    if (before_ != 1) omp_set_num_threads(1);
+  }
+  ~SingleThread() {
+    if (before_ != 1) omp_set_num_threads(before_);
+  }
+  SingleThread(const SingleThread&) = delete;
+  SingleThread& operator=(const SingleThread&) = delete;
+
+ private:
+  int before_;
+};
+
+dnnl::engine& engine();
+dnnl::stream& stream();  // of the calling thread
+dnnl::primitive_attr user_scratchpad();
+dnnl::primitive_attr with_relu(dnnl::primitive_attr attr);
+
+// The library crashes where it gets no memory while it makes a primitive. Throws NoRoom unless there is plenty; called
+// before each one.
+struct NoRoom {};
+void check_room();
+
+// Throws dnnl::error where the implementation is a generated GEMM kernel (see onednn.h) or a plain loop. The library
+// tries those last, so there is nothing behind them to try.
+void check_usable(const dnnl::primitive_desc_base& pd);
+
+template <class Desc>
+Desc usable(Desc pd) {
+  check_usable(pd);
+  return pd;
+}
+
+struct ConvDims {
+  memory::dims strides, dilates, pad_lo, pad_hi;
+};
+
+// The differences between oneDNN 2.x (operation descriptors) and 3.x (arguments of the primitive descriptor). `bias`
+// may be an empty descriptor.
+dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
+                                         const memory::desc& c, const dnnl::primitive_attr& attr);
+dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
+                                                            const memory::desc& b, const memory::desc& y,
+                                                            const ConvDims& d, const dnnl::primitive_attr& attr);
+dnnl::convolution_backward_data::primitive_desc conv_data_desc(const memory::desc& x, const memory::desc& w,
+                                                               const memory::desc& y, const ConvDims& d,
+                                                               const dnnl::convolution_forward::primitive_desc& hint);
+dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
+    const memory::desc& x, const memory::desc& w, const memory::desc& y, const ConvDims& d,
+    const dnnl::convolution_forward::primitive_desc& hint);
+
+struct ConvDescs {
+  memory::desc x, w, b, y;  // with layouts left open
+  memory::desc px, pw, py;  // plain
+  ConvDims dims;
+};
+
+ConvDescs describe(const ConvShape& s, bool with_bias);
+
+}  // namespace pg::cpu::onednn

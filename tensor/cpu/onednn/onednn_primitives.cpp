@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/isa.h"
+#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/onednn/onednn_common.h"
+#include "tensor/cpu/scratch.h"
+
+namespace pg::cpu {
+namespace {
+
+using namespace onednn;  // NOLINT: the adapter's own
+
+// A bounded map that forgets the least recently used entry. One per thread, so that lookups take no lock;
+// oneDNN's own global cache makes the second thread's entry cheap.
+template <class Key, class Value>
+class LruCache {
+ public:
+  explicit LruCache(size_t capacity) : capacity_(capacity) {}
+
+  // The entry of `key`, made by `make` on a miss. `make` may throw; nothing is kept then.
+  template <class Make>
+  Value& get(const Key& key, Make make) {
+    const auto bytes = std::string_view(reinterpret_cast<const char*>(&key), sizeof(Key));
+    if (auto it = index_.find(bytes); it != index_.end()) {
+      order_.splice(order_.begin(), order_, it->second);
+      return it->second->value;
+    }
+    order_.push_front({key, make()});
+    Entry& entry = order_.front();
+    index_[std::string_view(reinterpret_cast<const char*>(&entry.key), sizeof(Key))] = order_.begin();
+    if (order_.size() > capacity_) {
+      index_.erase(std::string_view(reinterpret_cast<const char*>(&order_.back().key), sizeof(Key)));
+      order_.pop_back();
+    }
+    return entry.value;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    Value value;
+  };
+  size_t capacity_;
+  std::list<Entry> order_;
+  std::unordered_map<std::string_view, typename std::list<Entry>::iterator> index_;
+};
+
+constexpr size_t kCacheEntries = 128;
+
+struct MatmulKey {
+  int64_t m, n, k, lda, ldb, ldc, trans_a, trans_b, type;
+};
+
+struct PreparedMatmul {
+  dnnl::matmul primitive;
+  memory a, b, c;
+  size_t scratchpad_bytes;
+  memory::desc scratchpad;
+};
+
+std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
+  check_room();
+  try {
+    const Type type = static_cast<Type>(q.type);
+    const memory::desc a({q.m, q.k}, type, q.trans_a ? memory::dims{1, q.lda} : memory::dims{q.lda, 1});
+    const memory::desc b({q.k, q.n}, type, q.trans_b ? memory::dims{1, q.ldb} : memory::dims{q.ldb, 1});
+    const memory::desc c({q.m, q.n}, type, memory::dims{q.ldc, 1});
+    const auto pd = usable(matmul_desc(a, b, {}, c, user_scratchpad()));
+    const memory::desc pad = pd.scratchpad_desc();
+    return PreparedMatmul{dnnl::matmul(pd),
+                          memory(a, engine(), nullptr),
+                          memory(b, engine(), nullptr),
+                          memory(c, engine(), nullptr),
+                          pad.get_size(),
+                          pad};
+  } catch (const dnnl::error&) {
+    return std::nullopt;
+  }
+}
+
+bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) try {
+  thread_local LruCache<MatmulKey, std::optional<PreparedMatmul>> cache(kCacheEntries);
+  const SingleThread single;
+  auto& entry = cache.get(key, [&] { return make_matmul(key); });
+  if (!entry) return false;
+  entry->a.set_data_handle(const_cast<void*>(a));
+  entry->b.set_data_handle(const_cast<void*>(b));
+  entry->c.set_data_handle(c);
+  const memory pad(entry->scratchpad, engine(), scratch_bytes(ScratchSlot::kOneDnn, Bytes(entry->scratchpad_bytes)));
+  entry->primitive.execute(
+      stream(),
+      {{DNNL_ARG_SRC, entry->a}, {DNNL_ARG_WEIGHTS, entry->b}, {DNNL_ARG_DST, entry->c}, {DNNL_ARG_SCRATCHPAD, pad}});
+  return true;
+} catch (const NoRoom&) {
+  return false;
+}
+
+bool bfloat16_products() {
+  engine();  // sets the limit that the next line reads
+  return static_cast<int>(dnnl::get_effective_cpu_isa()) >= static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
+}
+
+enum class ConvKind : int64_t { kForward, kBackwardData, kBackwardWeights };
+
+struct ConvKey {
+  ConvShape shape;
+  ConvKind kind;
+  int64_t bias, relu;
+};
+
+// One convolution with the reorders between the plain layouts outside and the chosen ones inside. Roles: `first` and
+// `second` are the operands, `result` what is computed, each with the argument name of the primitive.
+struct ConvOperand {
+  int arg = 0;
+  memory::desc plain, inner;
+  bool same = true;
+  dnnl::reorder to_inner;  // or from it, for the result
+  size_t offset = 0;       // of the inner copy in the scratch memory
+};
+
+struct PreparedConv {
+  dnnl::primitive primitive;
+  ConvOperand first, second, result;
+  memory::desc bias, scratchpad;
+  size_t scratchpad_offset = 0, scratch_bytes = 0;
+};
+
+ConvOperand operand(int arg, const memory::desc& plain, const memory::desc& inner, bool is_result, size_t* total) {
+  ConvOperand o;
+  o.arg = arg;
+  o.plain = plain;
+  o.inner = inner;
+  o.same = plain == inner;
+  if (o.same) return o;
+  const memory from(is_result ? inner : plain, engine(), nullptr), to(is_result ? plain : inner, engine(), nullptr);
+  o.to_inner = dnnl::reorder(from, to);
+  o.offset = *total;
+  *total += (inner.get_size() + 63) / 64 * 64;
+  return o;
+}
+
+PreparedConv make_conv(const ConvKey& key) {
+  const ConvDescs d = describe(key.shape, key.bias);
+  const dnnl::primitive_attr attr = key.relu ? with_relu(user_scratchpad()) : user_scratchpad();
+  const auto forward = usable(conv_forward_desc(d.x, d.w, d.b, d.y, d.dims, attr));
+  PreparedConv p;
+  size_t* total = &p.scratch_bytes;
+  if (key.kind == ConvKind::kForward) {
+    p.primitive = dnnl::convolution_forward(forward);
+    p.first = operand(DNNL_ARG_SRC, d.px, forward.src_desc(), false, total);
+    p.second = operand(DNNL_ARG_WEIGHTS, d.pw, forward.weights_desc(), false, total);
+    p.result = operand(DNNL_ARG_DST, d.py, forward.dst_desc(), true, total);
+    p.bias = d.b;
+    p.scratchpad = forward.scratchpad_desc();
+  } else if (key.kind == ConvKind::kBackwardData) {
+    const auto pd = usable(conv_data_desc(d.x, d.w, d.y, d.dims, forward));
+    p.primitive = dnnl::convolution_backward_data(pd);
+    p.first = operand(DNNL_ARG_DIFF_DST, d.py, pd.diff_dst_desc(), false, total);
+    p.second = operand(DNNL_ARG_WEIGHTS, d.pw, pd.weights_desc(), false, total);
+    p.result = operand(DNNL_ARG_DIFF_SRC, d.px, pd.diff_src_desc(), true, total);
+    p.scratchpad = pd.scratchpad_desc();
+  } else {
+    const auto pd = usable(conv_weights_desc(d.x, d.w, d.y, d.dims, forward));
+    p.primitive = dnnl::convolution_backward_weights(pd);
+    p.first = operand(DNNL_ARG_SRC, d.px, pd.src_desc(), false, total);
+    p.second = operand(DNNL_ARG_DIFF_DST, d.py, pd.diff_dst_desc(), false, total);
+    p.result = operand(DNNL_ARG_DIFF_WEIGHTS, d.pw, pd.diff_weights_desc(), true, total);
+    p.scratchpad = pd.scratchpad_desc();
+  }
+  p.scratchpad_offset = *total;
+  *total += p.scratchpad.get_size();
+  return p;
+}
+
+// The operand as the primitive wants it, copied into its layout where that differs.
+memory bring_in(const ConvOperand& o, const float* data, char* scratch) {
+  memory plain(o.plain, engine(), const_cast<float*>(data));
+  if (o.same) return plain;
+  memory inner(o.inner, engine(), scratch + o.offset);
+  o.to_inner.execute(stream(), plain, inner);
+  return inner;
+}
+
+bool run_conv(const ConvKey& key, const float* first, const float* second, const float* bias, float* result) try {
+  if (isa() < Isa::kAvx2) return false;
+  thread_local LruCache<ConvKey, std::optional<PreparedConv>> cache(kCacheEntries);
+  const SingleThread single;
+  auto& entry = cache.get(key, [&]() -> std::optional<PreparedConv> {
+    check_room();
+    try {
+      return make_conv(key);
+    } catch (const dnnl::error&) {
+      return std::nullopt;
+    }
+  });
+  if (!entry) return false;
+  PreparedConv& p = *entry;
+  char* scratch = static_cast<char*>(scratch_bytes(ScratchSlot::kOneDnn, Bytes(p.scratch_bytes)));
+  std::unordered_map<int, memory> args;
+  args.emplace(p.first.arg, bring_in(p.first, first, scratch));
+  args.emplace(p.second.arg, bring_in(p.second, second, scratch));
+  memory plain(p.result.plain, engine(), result);
+  memory inner = p.result.same ? plain : memory(p.result.inner, engine(), scratch + p.result.offset);
+  args.emplace(p.result.arg, inner);
+  if (bias) args.emplace(DNNL_ARG_BIAS, memory(p.bias, engine(), const_cast<float*>(bias)));
+  args.emplace(DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, engine(), scratch + p.scratchpad_offset));
+  p.primitive.execute(stream(), args);
+  if (!p.result.same) p.result.to_inner.execute(stream(), inner, plain);
+  return true;
+} catch (const NoRoom&) {
+  return false;
+}
+
+ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, bool relu) {
+  ConvKey key{s, kind, bias, relu};
+  key.shape.n = images;
+  return key;
+}
+
+}  // namespace
+
+bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
+                       const float* b, int64_t ldb, float* c, int64_t ldc) {
+  if (isa() < Isa::kAvx512) return false;  // no BRGEMM
+  return run_matmul({m, n, k, lda, ldb, ldc, trans_a, trans_b, static_cast<int64_t>(Type::f32)}, a, b, c);
+}
+
+bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
+                        const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
+  if (isa() < Isa::kAvx512 || !bfloat16_products()) return false;
+  return run_matmul({m, n, k, lda, ldb, ldc, false, trans_b, static_cast<int64_t>(Type::bf16)}, a, b, c);
+}
+
+bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,
+                         bool relu, float* y) {
+  return run_conv(conv_key(s, images, ConvKind::kForward, bias != nullptr, relu), x, w, bias, y);
+}
+
+bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* dy, const float* w, float* dx) {
+  return run_conv(conv_key(s, images, ConvKind::kBackwardData, false, false), dy, w, nullptr, dx);
+}
+
+bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, const float* x, const float* dy, float* dw) {
+  return run_conv(conv_key(s, images, ConvKind::kBackwardWeights, false, false), x, dy, nullptr, dw);
+}
+
+}  // namespace pg::cpu

@@ -1,0 +1,139 @@
+// Optimizer updates: all parameters in one parallel pass over chunks of fixed size.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tensor/cpu/half.h"
+#include "tensor/cpu/optim/optim_simd.h"
+#include "tensor/cpu/register.h"
+#include "tensor/op.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+using cpu::UpdateRates;
+using cpu::UpdateRule;
+using cpu::UpdateRun;
+
+constexpr int64_t kChunk = 8 << 10;
+
+// The arrays of one parameter; w, g, then the states.
+struct Parameter {
+  const View *in[4], *out[3];
+  int64_t n, first_chunk;
+  UpdateRates rates;
+};
+
+template <class List>
+double pick(const List& list, size_t i) {
+  return double(list[list.size() == 1 ? 0 : i]);
+}
+
+UpdateRates rates_of(const KernelArgs& a, UpdateRule rule, size_t i) {
+  UpdateRates r{};
+  const View& given = a.in.back();
+  const auto row = [&](int k) {
+    return given.as<const double>()[k * given.size(1) + (given.size(1) == 1 ? 0 : int64_t(i))];
+  };
+  r.lr = given ? row(0) : pick(a.attr<Floats>("lr"), i);
+  r.wd = given ? row(1) : pick(a.attr<Floats>("wd"), i);
+  r.rescale = given ? row(3) : a.attr<double>("rescale_grad");
+  r.clip = a.has_attr("clip_gradient") ? a.attr<double>("clip_gradient") : std::numeric_limits<double>::infinity();
+  if (rule == UpdateRule::kMomentum || rule == UpdateRule::kNag) r.momentum = a.attr<double>("momentum");
+  if (rule < UpdateRule::kAdam) return r;
+  r.beta1 = a.attr<double>("beta1"), r.beta2 = a.attr<double>("beta2"), r.epsilon = a.attr<double>("epsilon");
+  const double t = given ? row(2) : pick(a.attr<Ints>("t"), i);
+  r.correct1 = 1 - std::pow(r.beta1, t), r.correct2 = 1 - std::pow(r.beta2, t);
+  return r;
+}
+
+void load(const View& v, int64_t at, int64_t n, float* to) {
+  switch (v.dtype()) {
+    case DType::kFloat16:
+      return cpu::to_float(v.as<const Half>() + at, to, n);
+    case DType::kBFloat16:
+      return cpu::to_float(v.as<const BFloat16>() + at, to, n);
+    default:
+      return void(std::copy_n(v.as<const float>() + at, n, to));
+  }
+}
+void save(const View& v, int64_t at, int64_t n, const float* from) {
+  switch (v.dtype()) {
+    case DType::kFloat16:
+      return cpu::from_float(from, v.as<Half>() + at, n);
+    case DType::kBFloat16:
+      return cpu::from_float(from, v.as<BFloat16>() + at, n);
+    default:
+      return void(std::copy_n(from, n, v.as<float>() + at));
+  }
+}
+
+template <class T>
+void update_direct(UpdateRule rule, const Parameter& p, int states, int64_t at, int64_t n) {
+  const auto in = [&](int k) { return k < 2 + states ? p.in[k]->as<const T>() + at : nullptr; };
+  const auto out = [&](int k) { return k < 1 + states ? p.out[k]->as<T>() + at : nullptr; };
+  cpu::update(rule, p.rates, UpdateRun<T>{in(0), in(1), in(2), in(3), out(0), out(1), out(2), n});
+}
+
+// Weights of float16 and bfloat16 are computed in float; their states may be of either type.
+void update_widened(UpdateRule rule, const Parameter& p, int states, int64_t at, int64_t n) {
+  constexpr int64_t kPart = 1024;
+  float buffer[4][kPart];
+  for (int64_t i = 0; i < n; i += kPart) {
+    const int64_t m = std::min(kPart, n - i);
+    for (int k = 0; k < 2 + states; ++k) load(*p.in[k], at + i, m, buffer[k]);
+    float *w = buffer[0], *m0 = buffer[2], *v = buffer[3];
+    cpu::update(rule, p.rates, UpdateRun<float>{w, buffer[1], m0, v, w, m0, v, m});
+    save(*p.out[0], at + i, m, w);
+    for (int k = 0; k < states; ++k) save(*p.out[1 + k], at + i, m, buffer[2 + k]);
+  }
+}
+
+template <UpdateRule rule, int states>
+void update_kernel(const KernelArgs& a) {
+  const size_t count = (a.in.size() - 1) / (2 + states);
+  std::vector<Parameter> all(count);
+  int64_t chunks = 0;
+  for (size_t i = 0; i < count; ++i) {
+    Parameter& p = all[i];
+    for (size_t k = 0; k < 2 + states; ++k) p.in[k] = &a.in[k * count + i];
+    for (size_t k = 0; k < 1 + states; ++k) p.out[k] = &a.out[k * count + i];
+    p.n = a.in[i].numel();
+    p.first_chunk = chunks;
+    p.rates = rates_of(a, rule, i);
+    chunks += (p.n + kChunk - 1) / kChunk;
+  }
+  parallel_for(chunks, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      const auto after =
+          std::upper_bound(all.begin(), all.end(), c, [](int64_t x, const Parameter& p) { return x < p.first_chunk; });
+      const Parameter& p = *std::prev(after);
+      const int64_t at = (c - p.first_chunk) * kChunk, n = std::min(kChunk, p.n - at);
+      bool plain = true;
+      for (int k = 0; k < 2 + states; ++k) plain &= p.in[k]->dtype() == DType::kFloat32;
+      if (p.in[0]->dtype() == DType::kFloat64)
+        update_direct<double>(rule, p, states, at, n);
+      else if (plain)
+        update_direct<float>(rule, p, states, at, n);
+      else
+        update_widened(rule, p, states, at, n);
+    }
+  });
+}
+
+}  // namespace
+
+void add_optim_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"sgd_update", update_kernel<UpdateRule::kSgd, 0>},
+      {"sgd_momentum_update", update_kernel<UpdateRule::kMomentum, 1>},
+      {"nag_update", update_kernel<UpdateRule::kNag, 1>},
+      {"adam_update", update_kernel<UpdateRule::kAdam, 2>},
+      {"adamw_update", update_kernel<UpdateRule::kAdamW, 2>},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

@@ -1,0 +1,142 @@
+// The code of a tile program: which value belongs to which level, where sources stand, and the levels in order.
+#include "tensor/cpu/reduce/reduce_simd.h"
+#include "tensor/cpu/pointwise/tile_level.h"
+
+namespace pg::cpu {
+namespace {
+
+using Kind = TileValue::Kind;
+
+void find_levels(TilePlan& p, const TileLayout& layout) {
+  using Access = TileLayout::Access;
+  for (size_t v = 0; v < p.level.size(); ++v) {
+    const TileValue& value = p.body.values[v];
+    if (value.kind == Kind::kInput) {
+      const Access access = layout.access[size_t(value.index)];
+      p.level[v] = access == Access::kSingle ? 0 : access == Access::kColumn ? 1 : 2;
+    }
+    for (int k = 0; k < value.count; ++k) p.level[v] = std::max(p.level[v], p.level[size_t(value.operands[k])]);
+    if (value.kind == Kind::kOp) p.row[v] = find_span(value.op->name);
+    p.form[v] = chain_form(p.body, value, p.level[v]);
+    int64_t weight = p.computed(int32_t(v)) ? 1 : 0;
+    for (int k = 0; k < p.form[v].operands; ++k)
+      if (p.level[size_t(value.operands[k])] == p.level[v]) weight += p.weight[size_t(value.operands[k])];
+    p.weight[v] = int32_t(std::min<int64_t>(weight, 1 << 20));
+  }
+}
+
+void find_needed(TilePlan& p) {
+  for (const TileOutput& out : p.body.outputs) p.needed[size_t(out.value)] = true;
+  if (p.body.reduction.op) p.needed[size_t(p.body.reduction.value)] = true;
+  for (size_t v = p.needed.size(); v-- > 0;)
+    for (int k = 0; p.needed[v] && k < p.form[v].operands; ++k) p.needed[size_t(p.body.values[v].operands[k])] = true;
+}
+
+// By dtype and bits.
+using KnownConstants = std::map<std::pair<DType, int64_t>, Cell>;
+
+Cell constant_cell(TilePlan& p, KnownConstants& known, const TileValue& value) {
+  int64_t bits = 0;
+  store_number(value.dtype, &bits, value.number);
+  const auto [found, fresh] = known.try_emplace({value.dtype, bits}, p.program.cells);
+  if (!fresh) return found->second;
+  p.program.constant_cells.push_back({p.new_cell(), int32_t(p.program.constants.size())});
+  p.program.constants.push_back(bits);
+  return found->second;
+}
+
+void place_sources(TilePlan& p) {
+  KnownConstants known;
+  for (size_t v = 0; v < p.place.size(); ++v) {
+    const TileValue& value = p.body.values[v];
+    if (value.kind == Kind::kInput) p.place[v] = p.program.input_cell(size_t(value.index));
+    if (value.kind == Kind::kConstant && p.needed[v]) p.place[v] = constant_cell(p, known, value);
+  }
+}
+
+std::vector<TileTarget> output_targets(const TilePlan& p, int level) {
+  std::vector<TileTarget> out;
+  const size_t inputs = p.body.inputs.size();
+  for (size_t i = 0; i < p.body.outputs.size(); ++i) {
+    const TileOutput& o = p.body.outputs[i];
+    if ((o.single ? 0 : 2) == level) out.push_back({o.value, Cell(inputs + i), o.dtype, int32_t(i)});
+  }
+  const TileReduction& r = p.body.reduction;
+  if (level == 2 && r.op) {
+    const DType dtype = r.storage == DType::kBool ? DType::kBool : reduce_compute_type(r.storage);
+    out.push_back({r.value, Cell(inputs + p.body.outputs.size()), dtype});
+  }
+  return out;
+}
+
+// Cells for the values of a lower level that others read.
+std::vector<TileTarget> crossing_targets(TilePlan& p, int level) {
+  std::vector<bool> crosses(p.level.size(), false);
+  for (size_t v = 0; v < p.level.size(); ++v)
+    for (int k = 0; p.needed[v] && p.level[v] > level && k < p.form[v].operands; ++k)
+      crosses[size_t(p.body.values[v].operands[k])] = true;
+  for (const TileTarget& t : output_targets(p, 2)) crosses[size_t(t.value)] = true;
+  std::vector<TileTarget> out;
+  for (size_t v = 0; v < p.level.size(); ++v) {
+    if (!crosses[v] || p.level[v] != level || !p.computed(int32_t(v))) continue;
+    const Cell cell = p.new_cell();
+    int64_t& bytes = level == 0 ? p.program.shared_bytes : p.program.local_bytes;
+    (level == 0 ? p.program.shared : p.program.local).push_back({cell, bytes});
+    bytes += kSingleBytes;
+    out.push_back({int32_t(v), cell, p.body.values[v].dtype});
+  }
+  return out;
+}
+
+void compile_level(TilePlan& p, int level) {
+  std::vector<TileTarget> targets = output_targets(p, level);
+  std::vector<TileTarget> crossing;
+  if (level < 2) crossing = crossing_targets(p, level);
+  targets.insert(targets.end(), crossing.begin(), crossing.end());
+  if (targets.empty()) return;
+  LevelCompiler compiler(p, level, p.program.levels[level], targets);
+  compiler.compile();
+  for (const TileTarget& t : crossing) p.place[size_t(t.value)] = t.cell;
+}
+
+// Large outputs of floats only.
+void compile_streaming(TilePlan& p) {
+  const bool floats = std::any_of(p.body.outputs.begin(), p.body.outputs.end(),
+                                  [](const TileOutput& o) { return !o.single && o.dtype == DType::kFloat32; });
+  if (!floats || !p.program.levels[2].pure) return;
+  LevelCompiler compiler(p, 2, p.program.streaming, output_targets(p, 2), true);
+  compiler.compile();
+}
+
+void find_hazards(TilePlan& p) {
+  for (size_t o = 0; o < p.first_write.size(); ++o)
+    for (size_t i = 0; i < p.last_read.size(); ++i)
+      if (p.last_read[i] > p.first_write[o]) p.program.hazards.push_back({int32_t(o), int32_t(i)});
+}
+
+}  // namespace
+
+TileProgram compile_tiles(const TileBody& body, const TileLayout& layout) {
+  TileProgram program;
+  const size_t count = body.values.size();
+  program.cells = int32_t(body.inputs.size() + body.outputs.size() + 1);
+  TilePlan p{body,
+             program,
+             std::vector<int8_t>(count, 0),
+             std::vector<ChainForm>(count),
+             std::vector<const SpanRow*>(count, nullptr),
+             std::vector<int32_t>(count, 0),
+             std::vector<bool>(count, false),
+             std::vector<Cell>(count, -1),
+             std::vector<int32_t>(body.inputs.size(), -1),
+             std::vector<int32_t>(body.outputs.size(), INT32_MAX)};
+  find_levels(p, layout);
+  find_needed(p);
+  place_sources(p);
+  for (int level = 0; level < 3; ++level) compile_level(p, level);
+  find_hazards(p);
+  compile_streaming(p);
+  return program;
+}
+
+}  // namespace pg::cpu

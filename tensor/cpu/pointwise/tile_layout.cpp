@@ -1,0 +1,71 @@
+#include <algorithm>
+
+#include "tensor/cpu/pointwise/tile_program.h"
+
+namespace pg::cpu {
+namespace {
+
+// Shorter runs are cheaper copied together than walked one by one.
+constexpr int64_t kShortestRun = 128;
+
+bool merges(const TileLayout& l, int outer) {
+  for (const Dims& s : l.strides)
+    if (s[outer] != s[outer + 1] * l.shape[outer + 1]) return false;
+  return true;
+}
+
+void collapse(TileLayout& l) {
+  for (int d = l.shape.size() - 1; d >= 0; --d) {
+    if (l.shape[d] != 1) continue;
+    l.shape.erase(d);
+    for (Dims& s : l.strides) s.erase(d);
+  }
+  for (int d = l.shape.size() - 2; d >= 0; --d) {
+    if (!merges(l, d)) continue;
+    l.shape[d] *= l.shape[d + 1];
+    l.shape.erase(d + 1);
+    for (Dims& s : l.strides) {
+      s[d] = s[d + 1];
+      s.erase(d + 1);
+    }
+  }
+}
+
+}  // namespace
+
+TileLayout::TileLayout(const TileBody& body) : shape(body.space), size(numel(body.space)) {
+  for (const TileInput& in : body.inputs)
+    strides.push_back(broadcast_strides(in.shape, contiguous_strides(in.shape), shape));
+  // Of a space without elements nothing is read.
+  if (size > 0) collapse(*this);
+  inner = shape.empty() ? 1 : shape.back();
+  const Dims dense = contiguous_strides(shape);
+  bool plain = true;
+  for (size_t k = 0; k < strides.size(); ++k) {
+    const Dims& s = strides[k];
+    const bool single = numel(body.inputs[k].shape) == 1;
+    access.push_back(single ? Access::kSingle : s == dense ? Access::kLinear : Access::kGather);
+    plain &= access[k] != Access::kGather;
+  }
+  runs = !plain && inner >= kShortestRun;
+  if (!runs) return;
+  for (size_t k = 0; k < access.size(); ++k)
+    if (access[k] == Access::kGather) access[k] = strides[k].back() == 0 ? Access::kColumn : Access::kRun;
+}
+
+int64_t TileLayout::offset(size_t input, int64_t position) const {
+  int64_t out = 0;
+  for (int d = shape.size() - 1; d >= 0; --d) {
+    out += position % shape[d] * strides[input][d];
+    position /= shape[d];
+  }
+  return out;
+}
+
+bool TileLayout::periodic(size_t input) const {
+  if (access[input] != Access::kGather) return false;
+  const Dims& s = strides[input];
+  return std::count(s.begin(), s.end(), 0) == s.size() - 1 && s.back() != 0;
+}
+
+}  // namespace pg::cpu

@@ -1,0 +1,91 @@
+// Programs of the tiled vector machine: the code for a TileBody.
+//
+// What is the same for the whole space is computed once (level 0), what is the same along the innermost dim once a run
+// of it (level 1), the rest for all elements (level 2).
+#pragma once
+#include <vector>
+
+#include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/pointwise/tile_simd.h"
+#include "tensor/tile.h"
+
+namespace pg::cpu {
+
+static_assert(kMaxTileOperands == kMaxSpanInputs && kMaxTileParams == kMaxSpanParams);
+
+// The index space with neighbouring dims merged where every input, without gaps, allows it.
+struct TileLayout {
+  Dims shape;
+  std::vector<Dims> strides;  // of each input
+  int64_t size = 1, inner = 1;
+  bool runs = false;  // tiles keep within a run of the innermost dim; some inputs are constant along it
+
+  enum class Access : uint8_t {
+    kSingle,  // one element for all
+    kLinear,  // as the space
+    kRun,     // with runs: linear along the innermost dim
+    kColumn,  // with runs: constant along the innermost dim
+    kGather,  // without: elements are copied together, tile by tile
+  };
+  std::vector<Access> access;
+
+  explicit TileLayout(const TileBody& body);
+  int64_t offset(size_t input, int64_t position) const;  // in elements of the input
+  bool periodic(size_t input) const;                     // kGather of the same elements for each run
+};
+
+// An entry of the table of addresses.
+using Cell = int32_t;
+
+struct TileInstruction {
+  enum class Kind : uint8_t { kChain, kSpan, kConvert };
+  Kind kind = Kind::kChain;
+  uint8_t scalars = 0;  // of kSpan; of kConvert: bit 0
+  int32_t first_step = 0;
+  SpanFn span = nullptr;
+  ConvertFn convert = nullptr;
+  Cell in[kMaxSpanInputs] = {}, out = 0;
+  double params[kMaxSpanParams] = {};
+};
+
+struct TileCode {
+  std::vector<TileInstruction> instructions;
+  std::vector<Step> steps;
+  bool pure = true;  // one chain, which needs no tiles
+  int64_t cost = 0;  // picoseconds an element
+};
+
+struct TileProgram {
+  TileCode levels[3];
+  // Level 2 with stores past the caches, for large outputs that stand at multiples of 64; empty where there is no such
+  // code.
+  TileCode streaming;
+
+  // The table: inputs, outputs, the reduction's elements, then the cells below.
+  int32_t cells = 0;
+  struct Constant {
+    Cell cell;
+    int32_t at;  // index into `constants`
+  };
+  struct Register {
+    Cell cell;
+    int64_t offset;  // bytes
+  };
+  std::vector<int64_t> constants;  // the bits of one element each
+  std::vector<Constant> constant_cells;
+  std::vector<Register> shared, local;  // of the run, of a thread of it
+  int64_t shared_bytes = 0, local_bytes = 0;
+  int64_t tile = kTile;  // elements of a register
+  // Pairs where a part of the output is written before the same part of the input is read for the last time.
+  struct Hazard {
+    int32_t output, input;
+  };
+  std::vector<Hazard> hazards;
+
+  Cell input_cell(size_t i) const { return Cell(i); }
+};
+
+// The code for a body. Throws nothing but std::bad_alloc for a body that keeps the rules above.
+TileProgram compile_tiles(const TileBody& body, const TileLayout& layout);
+
+}  // namespace pg::cpu

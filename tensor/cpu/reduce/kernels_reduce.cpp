@@ -1,0 +1,179 @@
+#include <algorithm>
+
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/reduce/extremes_simd.h"
+#include "tensor/cpu/reduce/reduce.h"
+#include "tensor/cpu/register.h"
+#include "tensor/op.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+using cpu::Finish;
+using cpu::Lines;
+using cpu::ReduceOp;
+using cpu::Reduction;
+
+uint32_t mask_of(const KernelArgs& a) {
+  const int rank = a.in[0].rank();
+  if (const auto* one = std::get_if<int64_t>(&AttrReader(a.op, a.attrs).raw("dim")))
+    return 1u << dim_index(a.op.name, "dim", *one, rank);
+  uint32_t mask = 0;
+  for (int64_t d : a.dims("dim", rank)) mask |= 1u << d;
+  return mask;
+}
+
+int64_t reduced_count(const View& in, uint32_t mask) {
+  int64_t n = 1;
+  for (int d = 0; d < in.rank(); ++d)
+    if (mask >> d & 1) n *= in.size(d);
+  return n;
+}
+
+template <ReduceOp op, Finish finish = Finish::kPlain>
+void plain_kernel(const KernelArgs& a) {
+  cpu::reduce(a.in[0], mask_of(a), a.out[0], {op, finish});
+}
+
+void mean_kernel(const KernelArgs& a) {
+  const uint32_t mask = mask_of(a);
+  const double n = double(reduced_count(a.in[0], mask));
+  cpu::reduce(a.in[0], mask, a.out[0], {ReduceOp::kSum, Finish::kScale, 1.0 / n});
+}
+
+void all_kernel(const KernelArgs& a) {
+  const uint32_t mask = mask_of(a);
+  cpu::reduce(a.in[0], mask, a.out[0], {ReduceOp::kCount, Finish::kAll, double(reduced_count(a.in[0], mask))});
+}
+
+void sum_to_kernel(const KernelArgs& a) {
+  const View &in = a.in[0], &out = a.out[0];
+  // Where nothing is summed the elements stay what they are: 0 + -0 would be 0.
+  if (in.dtype() == out.dtype() && in.numel() == out.numel()) return cpu::copy_strided(in, out.data);
+  const int lead = in.rank() - out.rank();
+  uint32_t mask = 0;
+  for (int d = 0; d < in.rank(); ++d)
+    if (d < lead || (out.size(d - lead) == 1 && in.size(d) != 1)) mask |= 1u << d;
+  cpu::reduce(in, mask, out, {ReduceOp::kSum});
+}
+
+// Whether x takes the place of best; NaN beats everything and is not beaten.
+template <bool kMax, class C>
+bool beats(C x, C best) {
+  if (best != best) return false;
+  return x != x || (kMax ? x > best : x < best);
+}
+
+template <class T>
+auto comparable(T v) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return float(v);
+  else
+    return v;
+}
+
+template <class T>
+constexpr bool kVectorized = std::is_same_v<T, float> || std::is_same_v<T, double>;
+
+template <bool kMax, class T>
+int64_t extreme_of_row(const T* x, int64_t n) {
+  if constexpr (kVectorized<T>) return cpu::extreme_loops(T()).row[kMax](x, n);
+  int64_t at = 0;
+  for (int64_t i = 1; i < n; ++i)
+    if (beats<kMax>(comparable(x[i]), comparable(x[at]))) at = i;
+  return at;
+}
+
+// Extremes of a tile of columns, row by row.
+template <bool kMax, class T>
+void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, int64_t* at) {
+  constexpr int64_t kTile = cpu::kExtremesTile;
+  using C = decltype(comparable(T()));
+  C best[kTile];
+  for (int64_t first = 0; first < width; first += kTile) {
+    const int64_t m = std::min(kTile, width - first);
+    if constexpr (kVectorized<T>) {
+      cpu::extreme_loops(T()).columns[kMax](x + first, n, stride, m, best, at + first);
+      continue;
+    }
+    for (int64_t j = 0; j < m; ++j) best[j] = comparable(x[first + j]), at[first + j] = 0;
+    for (int64_t i = 1; i < n; ++i)
+      for (int64_t j = 0; j < m; ++j) {
+        const C v = comparable(x[i * stride + first + j]);
+        const bool better = beats<kMax>(v, best[j]);
+        best[j] = better ? v : best[j];
+        at[first + j] = better ? i : at[first + j];
+      }
+  }
+}
+
+// Positions from `base` on to `indices` and, unless null, the elements there to `values`.
+template <bool kMax, class T>
+void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* indices) {
+  const auto [outer, n, inner] = lines;
+  parallel_for(outer, (64 << 10) / std::max<int64_t>(n * inner, 1) + 1,
+               [&, n = n, inner = inner](int64_t begin, int64_t end) {
+                 for (int64_t o = begin; o < end; ++o) {
+                   const T* from = x + o * n * inner;
+                   int64_t* to = indices + o * inner;
+                   if (inner == 1)
+                     *to = extreme_of_row<kMax>(from, n);
+                   else
+                     extremes_of_columns<kMax>(from, n, inner, inner, to);
+                   for (int64_t j = 0; j < inner; ++j) {
+                     if (values) values[o * inner + j] = from[to[j] * inner + j];
+                     to[j] += base;
+                   }
+                 }
+               });
+}
+
+template <bool kMax>
+void extremes_kernel(const KernelArgs& a, const View* values, const View& indices) {
+  const View& in = a.in[0];
+  const Lines lines = a.has_attr("dim") ? Lines(in.shape(), a.dim("dim", in.rank())) : Lines(Dims{in.numel()}, 0);
+  const int64_t base = a.attr<int64_t>("index_base");
+  visit_dtype(in.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    extremes<kMax, T>(in.as<const T>(), lines, base, values ? values->as<T>() : nullptr, indices.as<int64_t>());
+  });
+}
+
+template <bool kMax>
+void arg_kernel(const KernelArgs& a) {
+  extremes_kernel<kMax>(a, nullptr, a.out[0]);
+}
+
+template <bool kMax>
+void extreme_kernel(const KernelArgs& a) {
+  if (a.out.size() == 2) return extremes_kernel<kMax>(a, &a.out[0], a.out[1]);
+  cpu::reduce(a.in[0], mask_of(a), a.out[0], {kMax ? ReduceOp::kMax : ReduceOp::kMin});
+}
+
+}  // namespace
+
+void add_reduce_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"sum", plain_kernel<ReduceOp::kSum>, kStridedInputs},
+      {"mean", mean_kernel, kStridedInputs},
+      {"sum_squares", plain_kernel<ReduceOp::kSumSquares>, kStridedInputs},
+      {"prod", plain_kernel<ReduceOp::kProd>, kStridedInputs},
+      {"amax", plain_kernel<ReduceOp::kMax>, kStridedInputs},
+      {"amin", plain_kernel<ReduceOp::kMin>, kStridedInputs},
+      {"count_nonzero", plain_kernel<ReduceOp::kCount>, kStridedInputs},
+      {"any", plain_kernel<ReduceOp::kCount, Finish::kAny>, kStridedInputs},
+      {"all", all_kernel, kStridedInputs},
+      {"sum_to", sum_to_kernel, kStridedInputs},
+      {"max", extreme_kernel<true>},
+      {"min", extreme_kernel<false>},
+      {"argmax", arg_kernel<true>},
+      {"argmin", arg_kernel<false>},
+  };
+  r.add_kernels(0, kRows);
+  cpu::add_scan_kernels(r);
+  cpu::add_softmax_kernels(r);
+  cpu::add_moment_kernels(r);
+}
+
+}  // namespace pg

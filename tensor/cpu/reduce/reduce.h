@@ -1,0 +1,46 @@
+// Reductions of strided arrays over any set of dims.
+#pragma once
+#include "tensor/cpu/reduce/lines.h"
+#include "tensor/cpu/reduce/reduce_simd.h"
+#include "tensor/kernel.h"
+
+namespace pg {
+class Registry;
+}
+
+namespace pg::cpu {
+
+// What becomes of a total on its way to the output.
+enum class Finish : uint8_t {
+  kPlain,
+  kScale,  // times `factor`
+  kAny,    // of a count: not 0
+  kAll,    // of a count: equal to `factor`
+};
+
+struct Reduction {
+  ReduceOp op;
+  Finish finish = Finish::kPlain;
+  double factor = 1;
+};
+
+// Reduces `in` over the dims with a set bit in `mask` into the contiguous `out`, which has the other dims in order
+// (dims of size 1 in between do not matter). The result does not depend on the number of threads.
+void reduce(const View& in, uint32_t mask, const View& out, const Reduction& reduction);
+
+// Totals of elements of `from`, finished and stored as `to`, the i-th at out + i stride.
+void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from,
+                  const Reduction& reduction);
+
+inline constexpr int64_t kReduceChunk = 128 << 10;  // elements of a partial total, where there are few outputs
+inline constexpr int64_t kReduceGrain = 128 << 10;  // elements worth a thread
+
+// Whether `outputs` totals of `work` elements each are made of partial totals.
+inline bool reduces_in_chunks(int64_t outputs, int64_t work) { return outputs < 16 && work > 2 * kReduceChunk; }
+
+// Parts of the family, called by add_reduce_kernels.
+void add_scan_kernels(Registry& registry);
+void add_softmax_kernels(Registry& registry);
+void add_moment_kernels(Registry& registry);
+
+}  // namespace pg::cpu

@@ -1,0 +1,188 @@
+#include "queue.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "tensor/device_table.h"
+
+namespace queue {
+namespace {
+
+// A failure is thrown once, though several streams may be behind it.
+struct Failure {
+  std::exception_ptr error;
+  const char* place;
+  bool thrown = false;
+};
+
+struct Stream;
+
+// One recording of an event.
+struct Mark {
+  Stream* stream;
+  bool reached = false;
+  std::shared_ptr<Failure> failure;
+};
+
+struct Task {
+  std::function<void()> work;
+  const char* place = nullptr;
+  bool always = false;
+  std::shared_ptr<Mark> reaches, after;  // what it records, what it waits for
+};
+
+struct Stream {
+  std::deque<Task> tasks;
+  std::shared_ptr<Failure> failure;
+  std::unique_ptr<std::vector<Task>> program;  // what is being captured
+};
+
+struct Event {
+  std::shared_ptr<Mark> mark;  // the last recording
+};
+
+struct Queues {
+  Queues() {
+    const char* given = std::getenv("PERIGEE_TEST_DEVICE_SEED");
+    const unsigned seed = given ? unsigned(std::strtoul(given, nullptr, 10)) : std::random_device()();
+    std::fprintf(stderr, "test_device: PERIGEE_TEST_DEVICE_SEED=%u\n", seed);
+    random.seed(seed);
+  }
+  std::mutex lock;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::mt19937 random;
+};
+Queues& queues() {
+  static Queues* instance = [] {
+    std::atexit(drain);  // releases that nobody waited for
+    return new Queues;
+  }();
+  return *instance;
+}
+
+bool ready(const Stream& s) { return !s.tasks.empty() && (!s.tasks.front().after || s.tasks.front().after->reached); }
+
+void perform(Stream& s) {
+  const Task task = std::move(s.tasks.front());
+  s.tasks.pop_front();
+  if (task.after && task.after->failure && !s.failure) s.failure = task.after->failure;
+  if (task.work && (task.always || !s.failure)) try {
+      task.work();
+    } catch (...) {
+      s.failure = std::make_shared<Failure>(Failure{std::current_exception(), task.place});
+    }
+  if (!task.reaches) return;
+  task.reaches->reached = true;
+  task.reaches->failure = s.failure;
+}
+
+// Performs tasks of any streams until done() holds.
+template <class F>
+void perform_until(F done) {
+  Queues& all = queues();
+  while (!done()) {
+    std::vector<Stream*> able;
+    for (const auto& s : all.streams)
+      if (ready(*s)) able.push_back(s.get());
+    if (able.empty()) {
+      std::fprintf(stderr, "test_device: streams wait for each other, or for an event that nobody records\n");
+      std::abort();
+    }
+    perform(*able[all.random() % able.size()]);
+  }
+}
+
+void raise(std::shared_ptr<Failure> failure) {
+  if (!failure || std::exchange(failure->thrown, true)) return;
+  try {
+    std::rethrow_exception(failure->error);
+  } catch (const pg::Error& error) {
+    if (typeid(error) != typeid(pg::Error)) throw;
+    throw pg::LateError(error.what(), failure->place);
+  }
+}
+
+Stream& stream_at(void* stream) { return *static_cast<Stream*>(stream); }
+
+}  // namespace
+
+void* create_stream(int) {
+  const std::lock_guard hold(queues().lock);
+  return queues().streams.emplace_back(std::make_unique<Stream>()).get();
+}
+
+void* create_event(int) { return new Event; }
+void destroy_event(int, void* event) { delete static_cast<Event*>(event); }
+
+void record(int, void* stream, void* event) {
+  const std::lock_guard hold(queues().lock);
+  auto& mark = static_cast<Event*>(event)->mark;
+  mark = std::make_shared<Mark>(Mark{&stream_at(stream), false, nullptr});
+  Task task;
+  task.reaches = mark;
+  stream_at(stream).tasks.push_back(std::move(task));
+}
+
+void follow(int, void* stream, void* event) {
+  const std::lock_guard hold(queues().lock);
+  Task task;
+  task.after = static_cast<Event*>(event)->mark;
+  stream_at(stream).tasks.push_back(std::move(task));
+}
+
+void await(int, void* event) {
+  const std::lock_guard hold(queues().lock);
+  const std::shared_ptr<Mark> mark = static_cast<Event*>(event)->mark;
+  perform_until([&] { return mark->reached; });
+  if (mark->failure && mark->stream->failure == mark->failure) mark->stream->failure = nullptr;
+  raise(mark->failure);
+}
+
+void synchronize(int, void* stream) {
+  const std::lock_guard hold(queues().lock);
+  perform_until([&] { return stream_at(stream).tasks.empty(); });
+  raise(std::exchange(stream_at(stream).failure, nullptr));
+}
+
+void add(void* stream, std::function<void()> work, const char* place, bool always) {
+  const std::lock_guard hold(queues().lock);
+  Stream& s = stream_at(stream);
+  Task task{std::move(work), place, always, nullptr, nullptr};
+  if (s.program)
+    s.program->push_back(std::move(task));
+  else
+    s.tasks.push_back(std::move(task));
+}
+
+void begin_capture(int, void* stream) {
+  const std::lock_guard hold(queues().lock);
+  stream_at(stream).program = std::make_unique<std::vector<Task>>();
+}
+
+void* end_capture(int, void* stream) {
+  const std::lock_guard hold(queues().lock);
+  return stream_at(stream).program.release();
+}
+
+void launch(int, void* stream, void* program) {
+  const std::lock_guard hold(queues().lock);
+  for (const Task& task : *static_cast<std::vector<Task>*>(program)) stream_at(stream).tasks.push_back(task);
+}
+
+void destroy_program(int, void* program) { delete static_cast<std::vector<Task>*>(program); }
+
+void drain() {
+  const std::lock_guard hold(queues().lock);
+  perform_until([] {
+    for (const auto& s : queues().streams)
+      if (!s->tasks.empty()) return false;
+    return true;
+  });
+}
+
+}  // namespace queue

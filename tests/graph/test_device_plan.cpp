@@ -1,0 +1,134 @@
+// Plans on the test device, with fused bodies, programs and the kernels of the CPU.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "graph/exec/exec.h"
+#include "graph/passes/passes.h"
+#include "pass_graphs.h"
+#include "tensor/device_table.h"
+
+namespace {
+
+using namespace pg;
+using namespace pg::test;
+
+// Loads the plugin as the device "full".
+Device full_device() {
+  static const Device device = [] {
+    std::string name = (std::filesystem::temp_directory_path() / "perigee-plugins-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    std::filesystem::create_symlink(PERIGEE_TEST_DEVICE, std::filesystem::path(name) / "perigee_full.so");
+    ::setenv("PERIGEE_DEVICE_PATH", name.c_str(), 1);
+    ::setenv("PERIGEE_TEST_DEVICE_FAULT", "full", 1);
+    const Device found = device_from_name("full");
+    ::unsetenv("PERIGEE_DEVICE_PATH");
+    ::unsetenv("PERIGEE_TEST_DEVICE_FAULT");
+    std::filesystem::remove_all(name);
+    return found;
+  }();
+  return device;
+}
+
+Operand input_on(GraphSketch& g, Device device, const char* name, Dims shape, DType dtype = DType::kFloat32) {
+  const Operand x = g.input(name, shape, dtype);
+  g.graph.nodes.back().types[0].device = device;
+  return x;
+}
+
+Value floats(Device device, std::initializer_list<float> numbers) {
+  Value v = make_array({DType::kFloat32, device, {int64_t(numbers.size())}});
+  upload(device, v.array().data(), numbers.begin(), numbers.size() * sizeof(float));
+  return v;
+}
+
+std::vector<float> read(const Value& v) {
+  std::vector<float> out(size_t(v.numel()));
+  download(v.device(), out.data(), v.array().data(), out.size() * sizeof(float));
+  return out;
+}
+
+size_t fused_steps(const Plan& plan) {
+  return size_t(std::count_if(plan.steps.begin(), plan.steps.end(), [](const Step& s) { return s.fused != nullptr; }));
+}
+
+Graph chain_on(Device device, int length) {
+  GraphSketch g;
+  const Operand x = input_on(g, device, "x", {3}), y = input_on(g, device, "y", {3});
+  Operand z = g.op("mul", {x, y});
+  for (int i = 1; i < length; ++i) z = g.op("add", {z, double(i)});
+  return optimize(g.done({z}));
+}
+
+}  // namespace
+
+TEST_CASE("a device that fuses compiles bodies, and runs the ops of a body that it leaves") {
+  const Device device = full_device();
+  REQUIRE(fuses(device));
+  Context ctx;
+  for (const int length : {3, 40}) {
+    const auto plan = make_plan(chain_on(device, length));
+    CHECK((fused_steps(*plan) > 0) == (length == 3));
+    Value in[] = {floats(device, {1, 2, 3}), floats(device, {2, 2, -1})};
+    const float added = float((length - 1) * length / 2);
+    CHECK(read(run(*plan, ctx, in)[0]) == std::vector<float>{2 + added, 4 + added, -3 + added});
+  }
+}
+
+TEST_CASE("a plan of one device runs as one program while its memory stays") {
+  const Device device = full_device();
+  Context ctx;
+  const auto plan = make_plan(chain_on(device, 3));
+  CHECK(plan->captures);
+  const Value x = floats(device, {1, 2, 3}), y = floats(device, {2, 2, -1});
+  std::vector<Value> kept;
+  for (int round = 0; round < 12; ++round) {
+    const float first = float(round);
+    upload(device, x.array().data(), &first, sizeof first);  // the same memory with another number
+    Value in[] = {x, y};
+    Value out = run(*plan, ctx, in)[0];
+    CHECK(read(out) == std::vector<float>{2 * first + 3, 7, 0});
+    if (round % 4 == 3) kept.push_back(out);  // so that the next result gets other memory
+  }
+}
+
+TEST_CASE("a plan whose steps wait for the host is no program") {
+  const Device device = full_device();
+  GraphSketch g;
+  const Operand x = input_on(g, device, "x", {3});
+  const Operand host = g.op("to", {g.op("exp", {x})}, {{"device", Device{}}});
+  CHECK(!make_plan(g.done({host}))->captures);
+}
+
+TEST_CASE("the error of a step on a device comes late with the step's line") {
+  const Device device = full_device();
+  Context ctx;
+  GraphSketch g;
+  const Operand x = input_on(g, device, "x", {3}), i = input_on(g, device, "i", {1}, DType::kInt64);
+  const Operand row = g.op("take", {x, i});
+  g.graph.lines.push_back("model.lua:12");
+  g.graph.nodes.back().line = 0;
+  const auto plan = make_plan(g.done({row}));
+  Value index = make_filled({DType::kInt64, device, {1}}, 9);
+  Value in[] = {floats(device, {1, 2, 3}), index};
+  const Values out = run(*plan, ctx, in);
+  std::string text;
+  try {
+    read(out[0]);
+  } catch (const PositionedError& e) {
+    text = e.what();
+  }
+  CHECK_MESSAGE(text.find("model.lua:12: take: ") == 0, text);
+}
+
+TEST_CASE("anomaly detection reads what is on a device") {
+  const Device device = full_device();
+  Context ctx;
+  ctx.detect_anomaly = true;
+  GraphSketch g;
+  const Graph graph = g.done({g.op("log", {input_on(g, device, "x", {2})})});
+  Value in[] = {floats(device, {1, -1})};
+  CHECK_THROWS_WITH_AS(run(*make_plan(graph), ctx, in), "log: made a NaN", Error);
+}

@@ -1,0 +1,238 @@
+#include "vm/function.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <unordered_set>
+
+#include "vm/args.h"
+#include "vm/bindings.h"
+#include "vm/trace.h"
+
+namespace pg::vm {
+
+constexpr int kMaxGaps = 1 << 20;  // the greatest length of a list of gradients with gaps
+
+void remove_modes(State& state, uint64_t token) {
+  for (size_t i = state.modes.size(); i-- > 0;)
+    if (state.modes[i].token == token) return void(state.modes.erase(state.modes.begin() + ptrdiff_t(i)));
+}
+
+Values read_values(lua_State* L, State& state, int i, const char* op, const char* name, bool allow_nil) {
+  Values out;
+  if (lua_isnoneornil(L, i)) return out;
+  if (to_box(L, state, i)) {
+    out.push_back(check_value(L, state, i, op, name));
+    return out;
+  }
+  if (!lua_istable(L, i)) bad_argument(op, name, "a tensor or a table of tensors", describe(L, state, i));
+  int n = int(lua_objlen(L, i));
+  if (allow_nil && option(L, i, "n")) {
+    const double count = lua_tonumber(L, -1);
+    if (!(count >= 0 && count <= kMaxGaps))
+      bad_argument(op, name, fmt::format("a count n from 0 to {}", kMaxGaps), describe(L, state, -1));
+    n = int(count);
+    lua_pop(L, 1);
+  }
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    if (allow_nil && (lua_isnil(L, -1) || lua_isboolean(L, -1)))
+      out.emplace_back();
+    else
+      out.push_back(check_value(L, state, lua_gettop(L), op, name));
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+namespace {
+
+// Whether a missing cotangent is passed to a Lua function as zeros, as in a graph, or as nil.
+enum class Absent { kZeros, kNil };
+
+// The Lua function of a tape entry. The entry itself holds the saved tensors.
+class LuaBackward : public HostedFunction {
+ public:
+  LuaBackward(State& state, Reference function, std::vector<int> saved_outputs, Absent absent)
+      : state_(state), saved_outputs_(std::move(saved_outputs)), absent_(absent) {
+    reference = std::move(function);
+  }
+  LuaBackward(const LuaBackward&) = delete;
+  ~LuaBackward() {
+    if (node && !state_.closed) state_.disown(*this);
+  }
+
+  // Calls function(saved, dy…), which returns one gradient or nil per input.
+  Values run(Context& ctx, TapeNode& node, std::span<const Value> cotangents) {
+    lua_State* L = state_.running;
+    const int top = lua_gettop(L);
+    need_stack(L, int(cotangents.size()) + 8, "too many gradients");
+    push_function(L);
+    push_saved(L, node);
+    for (size_t k = 0; k < cotangents.size(); ++k) {
+      if (cotangents[k].defined())
+        push_box(L, state_, cotangents[k]);
+      else if (absent_ == Absent::kZeros)
+        push_box(L, state_, make_filled(node.outputs[k]->type, 0));
+      else
+        lua_pushnil(L);
+    }
+    state_.modes.push_back({L, ctx.recording, ctx.training, true, true, state_.next_token++});
+    const uint64_t token = state_.modes.back().token;
+    const bool recording = ctx.recording, training = ctx.training;
+    const int status = lua_pcall(L, int(cotangents.size()) + 1, LUA_MULTRET, 0);
+    remove_modes(state_, token);
+    ctx.recording = recording;
+    ctx.training = training;
+    if (status) {
+      const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "error in a backward function";
+      lua_settop(L, top);
+      throw PositionedError(text);
+    }
+    Values out;
+    const int results = lua_gettop(L) - top;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (int(i) >= results || lua_isnil(L, top + 1 + int(i)) || lua_isboolean(L, top + 1 + int(i))) {
+        out.emplace_back();
+        continue;
+      }
+      out.push_back(gradient_at(L, top + 1 + int(i), node, i));
+    }
+    lua_settop(L, top);
+    return out;
+  }
+
+ private:
+  // Returns gradient i of the results. Its shape must be that of the input or one that the input broadcasts to.
+  Value gradient_at(lua_State* L, int place, TapeNode& node, size_t i) {
+    const std::string name = fmt::format("gradient {}", i + 1);
+    const Value& dy = check_value(L, state_, place, node.custom_name.c_str(), name.c_str());
+    const Dims& shape = node.inputs[i].shape();
+    Dims joined;
+    if (!broadcast(shape, dy.shape(), &joined) || !(joined == dy.shape()))
+      bad_argument(node.custom_name.c_str(), name.c_str(), "a tensor of shape " + to_string(shape),
+                   to_string(dy.shape()));
+    return dy;
+  }
+
+  void push_function(lua_State* L) const {
+    if (reference) return reference.push(L);
+    kLoose.push_table(L);
+    lua_rawgeti(L, -1, int(place) + 1);
+    lua_remove(L, -2);
+  }
+
+  void push_saved(lua_State* L, TapeNode& node) {
+    const std::vector<Value> saved = node.held;
+    lua_createtable(L, int(saved.size()), 0);
+    for (size_t i = 0; i < saved.size(); ++i) {
+      Value v = saved[i];
+      if (saved_outputs_[i] >= 0) v.link(&node, uint32_t(saved_outputs_[i]));
+      push_box(L, state_, std::move(v));
+      lua_rawseti(L, -2, int(i) + 1);
+    }
+  }
+
+  State& state_;
+  std::vector<int> saved_outputs_;
+  Absent absent_;
+};
+
+void link_custom(State& state, const std::string& name, Values inputs, Values& outputs, Values saved,
+                 Reference function, Absent absent) {
+  std::vector<int> saved_outputs(saved.size(), -1);
+  for (size_t i = 0; i < saved.size(); ++i)
+    for (size_t k = 0; k < outputs.size(); ++k)
+      if (saved[i].array_ref() == outputs[k].array_ref()) saved_outputs[i] = int(k), saved[i] = saved[i].detached();
+  auto keep = std::make_shared<LuaBackward>(state, std::move(function), std::move(saved_outputs), absent);
+  TapeNode* node = record_custom(
+      state.ctx, name, inputs, outputs,
+      [keep](Context& ctx, TapeNode& entry, std::span<const Value> dys) { return keep->run(ctx, entry, dys); },
+      {saved.begin(), saved.end()});
+  if (node) state.adopt(*keep, *node);
+}
+
+void rebind_outputs(lua_State* L, State& state, int table, Values& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    lua_rawgeti(L, table, int(i) + 1);
+    Box& box = *to_box(L, state, lua_gettop(L));
+    set_value(box, outputs[i]);
+    if (outputs[i].has_node()) state.track(L, box);
+    lua_pop(L, 1);
+  }
+}
+
+// Removes the links of the values to the tape.
+void unlink(Values& values) {
+  for (Value& v : values) v = v.detached();
+}
+
+// record_custom(name, inputs, outputs, saved, backward) links the output boxes to a tape entry with the Lua function
+// backward(saved, dy…).
+int record_function(lua_State* L, State& state) {
+  state.update_modes();
+  const std::string name = check_string(L, state, 1, "Function", "name");
+  const Values inputs = read_values(L, state, 2, "Function", "inputs", false);
+  Values outputs = read_values(L, state, 3, "Function", "outputs", false);
+  const Values saved = read_values(L, state, 4, "Function", "saved", false);
+  unlink(outputs);
+  lua_pushvalue(L, 5);
+  link_custom(state, name, inputs, outputs, saved, Reference(L, state), Absent::kZeros);
+  rebind_outputs(L, state, 3, outputs);
+  return 0;
+}
+
+// tape_position() → the sequence number of the next tape entry.
+int tape_position(lua_State* L, State& state) {
+  lua_pushnumber(L, double(state.ctx.next_sequence));
+  return 1;
+}
+
+void collect_outside(const Values& outputs, uint64_t start, Values& outside) {
+  std::vector<TapeNode*> stack;
+  std::unordered_set<const TapeNode*> seen;
+  std::set<std::pair<const TapeNode*, uint32_t>> taken;
+  auto reach = [&](const Value& v) {
+    TapeNode* node = v.node();
+    if (!node) return;
+    if (!node->leaf && node->sequence >= start) {
+      if (seen.insert(node).second) stack.push_back(node);
+    } else if (taken.emplace(node, v.node_output()).second) {
+      outside.push_back(v);
+    }
+  };
+  for (const Value& v : outputs) reach(v);
+  while (!stack.empty()) {
+    TapeNode* node = stack.back();
+    stack.pop_back();
+    for (const Value& v : node->inputs) reach(v);
+  }
+}
+
+// record_checkpoint(outputs, mark, backward) replaces the entries since `mark` by one entry, whose inputs are the
+// earlier values that they use. backward({those values}, dy…) recomputes. Returns whether anything was recorded.
+int record_checkpoint(lua_State* L, State& state) {
+  state.update_modes();
+  Values outputs = read_values(L, state, 1, "checkpoint", "outputs", false);
+  Values outside;
+  collect_outside(outputs, uint64_t(lua_tonumber(L, 2)), outside);
+  lua_pushboolean(L, !outside.empty());
+  if (outside.empty()) return 1;
+  unlink(outputs);
+  lua_pushvalue(L, 3);
+  const Values saved = outside;
+  link_custom(state, "checkpoint", outside, outputs, saved, Reference(L, state), Absent::kNil);
+  rebind_outputs(L, state, 1, outputs);
+  return 1;
+}
+
+}  // namespace
+
+void open_functions(lua_State* L, State& state) {
+  register_functions(L, state,
+                     {{"record_custom", entry<record_function>},
+                      {"record_checkpoint", entry<record_checkpoint>},
+                      {"tape_position", entry<tape_position>}});
+}
+
+}  // namespace pg::vm
