@@ -92,6 +92,13 @@ end)
 
 -- Shapes -------------------------------------------------------------------------------------------------------------
 
+t.test("slices without elements that are too many to number are no memory", function()
+  for _, dtype in ipairs{"float32", "float64", "int64", "bool"} do
+    refused(function() pg.zeros({2 ^ 45, 0}, {dtype = dtype}):unique{dim = 1, return_inverse = true} end, "out of memory")
+    refused(function() pg.zeros({0, 2 ^ 45}, {dtype = dtype}):unique{dim = -1, return_counts = true} end, "out of memory")
+  end
+end)
+
 t.test("sizes of results are multiplied without overflow", function()
   local x, labels = pg.ones(2), pg.tensor({1, 2}, {dtype = "int64"})
   refused(function() pg.bincount(labels, {minlength = 2 ^ 62}) end, "minlength")
