@@ -14,10 +14,7 @@ function core.unlogged(f, ...) return f(...) end
 core.graphs = {off = 0}
 core.require("support.changes")
 
---- core.print_warning(text) prints a warning to standard error; core.warn calls what pg.testing.on_warning has put in its place.
-function core.print_warning(text)
-  if io and io.stderr then io.stderr:write("perigee: warning: ", text, "\n") end
-end
+--- core.print_warning(text) logs a warning; core.warn calls what pg.testing.on_warning has put in its place.
 core.tell_warning = core.print_warning
 function core.warn(text) core.tell_warning(text) end
 

@@ -9,11 +9,13 @@
 
 namespace pg {
 
+class Runtime;
+
 // A block of device memory; `data` is 64-byte aligned. Contents are shared and immutable except to the
 // one holder of a unique reference.
 class Buffer : public RefCounted<Buffer> {
  public:
-  // Throws OutOfMemory. Zero bytes give a valid, empty buffer.
+  // Memory of the current runtime (tensor/runtime.h). Throws OutOfMemory. Zero bytes give a valid, empty buffer.
   static Ref<Buffer> allocate(Device device, Bytes bytes);
   static void destroy(Buffer* buffer);
 
@@ -25,19 +27,8 @@ class Buffer : public RefCounted<Buffer> {
   friend struct BufferAccess;
   Buffer() = default;
   size_t capacity_ = 0;
+  Runtime* runtime_ = nullptr;  // whose memory this is; kept alive
 };
-
-struct MemoryStats {
-  int64_t live = 0;    // bytes in buffers that somebody holds
-  int64_t cached = 0;  // bytes kept for reuse
-  int64_t peak = 0;    // largest live so far
-  int64_t allocations = 0;
-};
-MemoryStats memory_stats();
-void reset_peak();
-
-// Gives cached memory back to the system.
-void flush_memory_cache();
 
 // Called once before an allocation is given up, outside of any lock; answers whether to try again.
 using OutOfMemoryHandler = bool (*)(void* context, size_t bytes);
@@ -56,5 +47,8 @@ struct ScopedOutOfMemoryHandler {
 void fail_allocation(int64_t nth, bool persistent = false);
 // True when the failure asked for has happened.
 bool allocation_failed();
+// For tests: requests of the calling thread for more than this many bytes fail as if there were no memory; 0 lifts the
+// limit.
+void limit_allocation(size_t bytes);
 
 }  // namespace pg

@@ -9,6 +9,7 @@
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"
+#include "tensor/runtime.h"
 
 namespace pg {
 
@@ -69,6 +70,7 @@ class Context {
  public:
   Context();
 
+  Ref<Runtime> runtime;  // the one that was current when the context was made
   Interpreter* interpreter;
   bool recording = false;
   bool training = false;

@@ -267,7 +267,7 @@ Interpreter& eager_interpreter() {
 
 Value Interpreter::filled(Context&, const Type& type, double number) { return make_filled(type, number); }
 
-Context::Context() : interpreter(&eager_interpreter()), generator(new Generator(0)) {}
+Context::Context() : runtime(&Runtime::current()), interpreter(&eager_interpreter()), generator(new Generator(0)) {}
 
 void Context::raise_cancelled() {
   cancel = cancels_all.load();

@@ -1,5 +1,4 @@
-// One pool of worker threads for all kernels. No thread exists before the first parallel region, none
-// is busy between regions.
+// Parallel loops of kernels, and the polls that let a request to stop end them.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -9,15 +8,14 @@
 
 namespace pg {
 
-// Threads a region may use, the caller included. Starts as the number of processors.
+// Threads that a region of the current runtime may use, the caller included.
 int num_threads();
-void set_num_threads(int n);  // n >= 1; throws Error otherwise
 
-// Calls body(begin, end) over a partition of [0, n) in pieces of at least `grain`, on the calling thread
-// alone when one piece is enough or a region is already running. Pieces do not depend on timing:
-// the same n, grain and thread count give the same partition. The first exception is rethrown.
-// Within a PollScope a piece is cut again, into calls of at most 64 grains (8 items where the grain is 1), with a poll
-// before each; an item that may take longer than a few milliseconds polls by itself.
+// Calls body(begin, end) over a partition of [0, n) in pieces of at least `grain`, on the threads of the current
+// runtime; only on the calling thread if one piece is enough or a region is already running. Pieces do not depend on
+// timing: the same n, grain and thread count give the same partition. Rethrows the first exception. Within a PollScope
+// a piece is cut again, into calls of at most 64 grains (8 items where the grain is 1), with a poll before each; an
+// item that may take longer than a few milliseconds polls by itself.
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
 // Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`. Null: nothing is
@@ -42,8 +40,10 @@ void delay_cancel(int64_t polls);
 // Whether a poll that sees a request obeys it. Asked by such polls only.
 bool cancel_is_due();
 
+// The flag that this thread watches, or null.
+const std::atomic<bool>* poll_flag();
 // Whether this thread runs a kernel that polls.
-bool inside_poll_scope();
+inline bool inside_poll_scope() { return poll_flag() != nullptr; }
 
 // A poll for inner loops: one call in 2^16 looks at the flag.
 class Poller {
@@ -64,8 +64,5 @@ void in_polled_blocks(int64_t n, int64_t block, const F& f) {
     f(begin, std::min(n, begin + block));
   }
 }
-
-// Joins the workers. Later regions start them again.
-void stop_workers();
 
 }  // namespace pg

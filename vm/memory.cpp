@@ -1,8 +1,8 @@
 // Memory and threads: scopes that free their tensors, statistics, limits for tests.
 #include <unordered_set>
 
+#include "tensor/runtime.h"
 #include "tensor/buffer.h"
-#include "tensor/buffer_limit.h"
 #include "tensor/device_table.h"
 #include "tensor/parallel.h"
 #include "vm/args.h"
@@ -131,7 +131,7 @@ int pop_scope(lua_State* L, State& state) {
 // memory() → {live =, cached =, peak =, tensors =}: three numbers of bytes, and the number of boxes
 int memory(lua_State* L, State& state) {
   break_cycles(state.ctx);
-  const MemoryStats stats = memory_stats();
+  const MemoryStats stats = Runtime::current().memory().stats();
   lua_createtable(L, 0, 4);
   const std::pair<const char*, int64_t> fields[] = {
       {"live", stats.live}, {"cached", stats.cached}, {"peak", stats.peak}, {"tensors", state.tensors}};
@@ -148,9 +148,7 @@ int get_num_threads(lua_State* L, State&) {
 }
 
 int use_threads(lua_State* L, State& state) {
-  const int64_t n = check_integer(L, state, 1, "set_num_threads", "n");
-  if (n < 1 || n > 1024) bad_argument("set_num_threads", "n", "a whole number from 1 to 1024", std::to_string(n));
-  set_num_threads(int(n));
+  Runtime::current().threads().resize(check_integer(L, state, 1, "set_num_threads", "n"));
   return 0;
 }
 
@@ -214,8 +212,14 @@ int cancel_after(lua_State* L, State& state) {
 }
 
 int allocations(lua_State* L, State&) {
-  lua_pushnumber(L, double(memory_stats().allocations));
+  lua_pushnumber(L, double(Runtime::current().memory().stats().allocations));
   return 1;
+}
+
+// print_warning(text) logs a warning, by default to standard error.
+int print_warning(lua_State* L, State& state) {
+  state.ctx.runtime->log(LogLevel::kWarning, check_string(L, state, 1, "warn", "text").c_str());
+  return 0;
 }
 
 }  // namespace
@@ -230,7 +234,8 @@ void open_memory(lua_State* L, State& state) {
                       {"set_num_threads", entry<use_threads>},
                       {"devices", entry<devices>},
                       {"instruction_set", entry<instruction_set>},
-                      {"synchronize", entry<synchronize>}});
+                      {"synchronize", entry<synchronize>},
+                      {"print_warning", entry<print_warning>}});
   lua_pushlightuserdata(L, &state);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, collect_guard);

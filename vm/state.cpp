@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "tensor/runtime.h"
 #include "tensor/buffer.h"
 #include "vm/trace.h"
 #include "vm/bindings.h"
@@ -265,7 +266,7 @@ void State::collect_garbage(lua_State* L) {
   const bool running = lua_gc(L, kGcIsRunning, 0);
   collect_cycles(L);
   if (!running) lua_gc(L, LUA_GCSTOP, 0);
-  flush_memory_cache();
+  Runtime::current().memory().flush();
 }
 
 std::string script_position(lua_State* L) {

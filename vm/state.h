@@ -215,6 +215,7 @@ int entry(lua_State* L) {
   if (!found) return refuse_upvalue(L);
   State& state = *found;
   try {
+    const ScopedRuntime runtime(*state.ctx.runtime);
     return state.symbols && !state.trace ? call_with_symbols(L, state, F) : F(L, state);
   } catch (const PositionedError& e) {
     lua_pushstring(L, e.what());

@@ -8,26 +8,23 @@ namespace pg {
 namespace {
 
 constexpr size_t kMaxResting = 16;
-std::atomic<size_t> all_held{0};
-std::atomic<size_t> held_limit{size_t(256) << 20};
-std::atomic<uint64_t> uses{0};
 
-// All pools, so that the one used least recently can free its memory.
+// The pools of a runtime, so that the one used least recently can free its memory.
 struct Pools {
+  std::atomic<size_t> held{0}, limit{size_t(256) << 20};  // bytes of arenas
+  std::atomic<uint64_t> uses{0};
   std::mutex lock;
   std::vector<FramePool*> all;
 };
-Pools& pools() {
-  static Pools* instance = new Pools;
-  return *instance;
-}
+PerRuntime<Pools> pools;
 
 }  // namespace
 
-size_t held_arena_bytes() { return all_held.load(std::memory_order_relaxed); }
-void limit_held_arenas(size_t bytes) { held_limit.store(bytes, std::memory_order_relaxed); }
+size_t held_arena_bytes() { return pools.of(Runtime::current()).held; }
+void limit_held_arenas(size_t bytes) { pools.of(Runtime::current()).limit = bytes; }
 
-FramePool::FramePool(const Plan& plan) : plan_(plan), starts_(plan.storages.size() + 1, 0), views_(plan.views.size()) {
+FramePool::FramePool(const Plan& plan)
+    : plan_(plan), runtime_(&Runtime::current()), starts_(plan.storages.size() + 1, 0), views_(plan.views.size()) {
   for (const Slot& s : plan.slots)
     if (s.storage >= 0) ++starts_[size_t(s.storage) + 1];
   for (size_t i = 1; i < starts_.size(); ++i) starts_[i] += starts_[i - 1];
@@ -35,25 +32,28 @@ FramePool::FramePool(const Plan& plan) : plan_(plan), starts_(plan.storages.size
   for (size_t v = 0; v < plan.slots.size(); ++v)
     if (plan.slots[v].storage >= 0) views_[size_t(next[size_t(plan.slots[v].storage)]++)] = int32_t(v);
   resting_.reserve(kMaxResting);
-  const std::lock_guard hold(pools().lock);
-  pools().all.push_back(this);
+  Pools& mine = pools.of(*runtime_);
+  const std::lock_guard hold(mine.lock);
+  mine.all.push_back(this);
 }
 
 FramePool::~FramePool() {
   {
-    const std::lock_guard hold(pools().lock);
-    std::erase(pools().all, this);
+    Pools& mine = pools.of(*runtime_);
+    const std::lock_guard hold(mine.lock);
+    std::erase(mine.all, this);
   }
   rest();
 }
 
-void FramePool::trim(const FramePool* keep, size_t limit) {
-  const std::lock_guard hold(pools().lock);
+void FramePool::trim(size_t limit) const {
+  Pools& mine = pools.of(*runtime_);
+  const std::lock_guard hold(mine.lock);
   const auto last_use = [](const FramePool* pool) { return pool->last_use_.load(std::memory_order_relaxed); };
-  for (uint64_t after = 0; all_held > limit;) {
+  for (uint64_t after = 0; mine.held > limit;) {
     FramePool* oldest = nullptr;
-    for (FramePool* pool : pools().all) {
-      if (pool == keep || pool->held_bytes() == 0 || last_use(pool) <= after) continue;
+    for (FramePool* pool : mine.all) {
+      if (pool == this || pool->held_bytes() == 0 || last_use(pool) <= after) continue;
       if (!oldest || last_use(pool) < last_use(oldest)) oldest = pool;
     }
     if (!oldest) return;
@@ -70,6 +70,7 @@ void FramePool::rest() {
 }
 
 std::unique_ptr<Frame> FramePool::take() {
+  std::atomic<uint64_t>& uses = pools.of(*runtime_).uses;
   const uint64_t now = uses.load(std::memory_order_relaxed) + 1;  // threads may lose a count, which is harmless
   uses.store(now, std::memory_order_relaxed);
   last_use_.store(now, std::memory_order_relaxed);
@@ -134,7 +135,7 @@ std::vector<Ref<Buffer>> FramePool::allocate() const {
       arenas.push_back(Buffer::allocate(a.device, a.bytes));
     } catch (const OutOfMemory&) {
       if (allocation_failed()) throw;  // a test injected the failure
-      trim(this, 0);
+      trim(0);
       arenas.push_back(Buffer::allocate(a.device, a.bytes));
     }
   }
@@ -148,15 +149,16 @@ void FramePool::attach(Frame& frame) {
   place_arenas(frame, bases);
   frame.arenas = std::move(arenas);
   held_ += plan_.arena_bytes().count();
-  all_held += plan_.arena_bytes().count();
-  if (all_held > held_limit) trim(this, held_limit);
+  Pools& mine = pools.of(*runtime_);
+  mine.held += plan_.arena_bytes().count();
+  if (mine.held > mine.limit) trim(mine.limit);
 }
 
 void FramePool::detach(Frame& frame) {
   if (frame.arenas.empty()) return;
   frame.arenas.clear();
   held_ -= plan_.arena_bytes().count();
-  all_held -= plan_.arena_bytes().count();
+  pools.of(*runtime_).held -= plan_.arena_bytes().count();
 }
 
 }  // namespace pg

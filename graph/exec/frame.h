@@ -8,6 +8,7 @@
 #include "graph/exec/pack.h"
 #include "graph/plan/plan.h"
 #include "tensor/device_table.h"
+#include "tensor/runtime.h"
 
 namespace pg {
 
@@ -62,9 +63,10 @@ class FramePool {
   std::vector<Ref<Buffer>> allocate() const;
   void rest();                              // frees the arenas of all frames that do not run
   void keep(std::unique_ptr<Frame> frame);  // requires the lock; allocates nothing
-  static void trim(const FramePool* keep, size_t limit);
+  void trim(size_t limit) const;            // frees arenas of other pools of the runtime
 
   const Plan& plan_;
+  const Ref<Runtime> runtime_;
   std::vector<int32_t> starts_, views_;  // views by storage
   std::atomic<Frame*> ready_{nullptr};   // one frame that can be taken without the lock
   std::mutex lock_;
@@ -73,7 +75,8 @@ class FramePool {
   std::atomic<uint64_t> last_use_{0};
 };
 
-// The bytes that the arenas of all frames hold, and their limit. Arenas of a plan that is running are not freed.
+// The bytes that the arenas of all frames of the current runtime hold, and their limit. Arenas of a plan that is
+// running are not freed.
 size_t held_arena_bytes();
 void limit_held_arenas(size_t bytes);
 }  // namespace pg

@@ -12,6 +12,7 @@ struct Packed {
   const void* data = nullptr;  // elements of the array
   std::shared_ptr<const PreparedKernel> kernel;
   Ref<Buffer> source, bytes;
+  struct PackedArrays* known = nullptr;  // the list that has it, of its runtime
   ~Packed();
 };
 
@@ -37,7 +38,7 @@ class PackSlot {
   std::shared_ptr<const Packed> packed_;
 };
 
-// Bytes of packed weights of all plans.
+// Bytes of packed weights of all plans of the current runtime.
 size_t held_packed_bytes();
 
 }  // namespace pg

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "tensor/buffer_limit.h"
+#include "tensor/buffer.h"
 #include "tensor/context.h"
 #include "tensor/io/file.h"
 #include "tensor/io/formats.h"

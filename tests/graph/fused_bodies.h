@@ -6,6 +6,7 @@
 
 #include "graph/plan/fused.h"
 #include "graphs.h"
+#include "tensor/runtime.h"
 #include "tensor/parallel.h"
 
 namespace pg::test {
@@ -98,9 +99,9 @@ inline void check_body(const Graph& body, std::span<const Value> inputs) {
   const Values expected = run_eagerly(ctx, body, inputs);
   require_same(body, run_fused(*kernel, body, inputs), expected, "contiguous");
   const int threads = num_threads();
-  set_num_threads(2);
+  Runtime::current().threads().resize(2);
   require_same(body, run_fused(*kernel, body, inputs), expected, "two threads");
-  set_num_threads(threads);
+  Runtime::current().threads().resize(threads);
   for (const bool turned : {false, true}) {
     std::vector<Value> strided;
     for (const Value& v : inputs) strided.push_back(restrided(ctx, v, turned));

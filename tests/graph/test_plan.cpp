@@ -328,9 +328,9 @@ TEST_CASE("a steady state allocates its outputs alone") {
   SmallVector<Value, 4> in;
   for (const Type& t : plan->input_types) in.push_back(range(t.shape, -0.5, 0.01));
   pg::run(*plan, ctx, in);
-  const int64_t before = memory_stats().allocations;
+  const int64_t before = Runtime::current().memory().stats().allocations;
   for (int i = 0; i < 10; ++i) pg::run(*plan, ctx, in);
-  CHECK(memory_stats().allocations - before == 10);
+  CHECK(Runtime::current().memory().stats().allocations - before == 10);
   CHECK(plan->held_bytes() == plan->arena_bytes().count());
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "tensor/runtime.h"
 #include "tensor/buffer.h"
 #include "tests/tensor/arrays.h"
 
@@ -50,24 +51,24 @@ TEST_CASE("buffer: any size is 64-byte aligned and its own") {
 }
 
 TEST_CASE("buffer: memory is kept for reuse and given back on request") {
-  flush_memory_cache();
-  const MemoryStats before = memory_stats();
+  Runtime::current().memory().flush();
+  const MemoryStats before = Runtime::current().memory().stats();
   CHECK(before.cached == 0);
   Ref<Buffer> b = Buffer::allocate({}, Bytes(kMega));
   const void* place = b->data;
-  CHECK(memory_stats().live == before.live + int64_t(kMega));
+  CHECK(Runtime::current().memory().stats().live == before.live + int64_t(kMega));
   b = {};
-  CHECK(memory_stats().live == before.live);
-  const int64_t cached = memory_stats().cached;
+  CHECK(Runtime::current().memory().stats().live == before.live);
+  const int64_t cached = Runtime::current().memory().stats().cached;
   CHECK(cached >= int64_t(kMega));
   CHECK(cached <= int64_t(kMega + kMega / 4));
   b = Buffer::allocate({}, Bytes(kMega + 100));  // of the same class
   CHECK(b->data == place);
-  CHECK(memory_stats().cached == 0);
+  CHECK(Runtime::current().memory().stats().cached == 0);
   b = {};
-  flush_memory_cache();
-  CHECK(memory_stats().cached == 0);
-  CHECK(memory_stats().allocations >= before.allocations + 2);
+  Runtime::current().memory().flush();
+  CHECK(Runtime::current().memory().stats().cached == 0);
+  CHECK(Runtime::current().memory().stats().allocations >= before.allocations + 2);
 }
 
 TEST_CASE("buffer: small blocks are reused by their thread and survive another one") {
@@ -76,13 +77,13 @@ TEST_CASE("buffer: small blocks are reused by their thread and survive another o
   b = {};
   b = Buffer::allocate({}, Bytes(90));
   CHECK(b->data == place);
-  const int64_t live = memory_stats().live;
+  const int64_t live = Runtime::current().memory().stats().live;
   std::thread([&] {
     Ref<Buffer> other = Buffer::allocate({}, Bytes(100));
     std::memset(other->data, 7, 100);
     b = {};
   }).join();
-  CHECK(memory_stats().live == live - 90);
+  CHECK(Runtime::current().memory().stats().live == live - 90);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([] {
@@ -92,28 +93,28 @@ TEST_CASE("buffer: small blocks are reused by their thread and survive another o
       }
     });
   for (std::thread& t : threads) t.join();
-  CHECK(memory_stats().live == live - 90);
+  CHECK(Runtime::current().memory().stats().live == live - 90);
 }
 
 TEST_CASE("buffer: the cache is bounded") {
-  flush_memory_cache();
+  Runtime::current().memory().flush();
   std::vector<Ref<Buffer>> many;
   for (int i = 0; i < 10; ++i) many.push_back(Buffer::allocate({}, Bytes(100 * kMega)));
   many.clear();
-  CHECK(memory_stats().cached <= int64_t(512 * kMega));
-  flush_memory_cache();
+  CHECK(Runtime::current().memory().stats().cached <= int64_t(512 * kMega));
+  Runtime::current().memory().flush();
 }
 
 TEST_CASE("buffer: what rests in the cache makes room for blocks of other sizes, but not for those of a loop") {
-  flush_memory_cache();
+  Runtime::current().memory().flush();
   std::vector<Ref<Buffer>> temporaries;
   for (int i = 0; i < 8; ++i) temporaries.push_back(Buffer::allocate({}, Bytes(3 * kMega)));
   temporaries.clear();
-  CHECK(memory_stats().cached >= int64_t(24 * kMega));
+  CHECK(Runtime::current().memory().stats().cached >= int64_t(24 * kMega));
   Ref<Buffer> arena = Buffer::allocate({}, Bytes(100 * kMega));
-  CHECK(memory_stats().cached < int64_t(12 * kMega));
+  CHECK(Runtime::current().memory().stats().cached < int64_t(12 * kMega));
   arena = {};
-  flush_memory_cache();
+  Runtime::current().memory().flush();
 
   const auto round = [] {
     std::vector<Ref<Buffer>> held;
@@ -121,24 +122,24 @@ TEST_CASE("buffer: what rests in the cache makes room for blocks of other sizes,
       for (int k = 0; k < 4; ++k) held.push_back(Buffer::allocate({}, Bytes(i * 2 * kMega)));
       held.clear();
     }
-    return memory_stats().cached;
+    return Runtime::current().memory().stats().cached;
   };
   for (int i = 0; i < 40; ++i) round();
   const int64_t cached = round();
   CHECK(cached >= int64_t(120 * kMega));
   CHECK(round() == cached);
-  flush_memory_cache();
+  Runtime::current().memory().flush();
 }
 
 TEST_CASE("buffer: the peak is the largest live amount since it was reset") {
-  reset_peak();
-  const int64_t start = memory_stats().live;
-  CHECK(memory_stats().peak == start);
+  Runtime::current().memory().reset_peak();
+  const int64_t start = Runtime::current().memory().stats().live;
+  CHECK(Runtime::current().memory().stats().peak == start);
   { Ref<Buffer> a = Buffer::allocate({}, Bytes(kMega)), b = Buffer::allocate({}, Bytes(2 * kMega)); }
   Ref<Buffer> c = Buffer::allocate({}, Bytes(kMega));
-  CHECK(memory_stats().peak == start + int64_t(3 * kMega));
-  reset_peak();
-  CHECK(memory_stats().peak == start + int64_t(kMega));
+  CHECK(Runtime::current().memory().stats().peak == start + int64_t(3 * kMega));
+  Runtime::current().memory().reset_peak();
+  CHECK(Runtime::current().memory().stats().peak == start + int64_t(kMega));
 }
 
 TEST_CASE("buffer: requests beyond any machine are errors") {

@@ -1,3 +1,4 @@
+#include "tensor/runtime.h"
 #include "tensor/cpu/conv/conv.h"
 
 #include <doctest/doctest.h>
@@ -138,7 +139,7 @@ TEST_CASE("convolution and its gradients agree with plain loops") {
 TEST_CASE("large convolutions agree with plain loops") {
   const int before = pg::num_threads();
   for (int threads : {1, 2}) {
-    pg::set_num_threads(threads);
+    pg::Runtime::current().threads().resize(threads);
     check<float>(shape(4, 16, 32, 1, {}, {18, 3, 1, 1}, {18, 3, 1, 1}));
     check<float>(shape(3, 32, 32, 2, {}, {18, 3, 1, 1}, {18, 3, 1, 1}));
     check<float>(shape(8, 32, 32, 32, {}, {15, 3, 1, 1}, {15, 3, 1, 1}));
@@ -146,7 +147,7 @@ TEST_CASE("large convolutions agree with plain loops") {
     check<float>(shape(4, 16, 32, 1, {}, {}, {600, 5, 1, 2}));
     check<float>(shape(64, 6, 16, 1, {}, {12, 5}, {12, 5}));
   }
-  pg::set_num_threads(before);
+  pg::Runtime::current().threads().resize(before);
 }
 
 TEST_CASE("the input gradient serves output paddings of transposed convolutions") {

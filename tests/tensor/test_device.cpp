@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "tensor/runtime.h"
 #include "tensor/context.h"
 #include "tensor/device_abi.h"
 #include "tensor/device_table.h"
@@ -171,11 +172,11 @@ TEST_CASE("names of devices are checked") {
 
 TEST_CASE("device memory is released when nobody holds it") {
   const pg::Device device = pg::device_from_name("test_device");
-  const int64_t live = pg::memory_stats().live;
+  const int64_t live = pg::Runtime::current().memory().stats().live;
   for (int i = 0; i < 1000; ++i)
     pg::make_array({pg::DType::kFloat32, device, {1 << 18}});  // 16 times the memory there is
   for (int i = 0; i < 1000; ++i) pg::make_array({pg::DType::kFloat32, device, {0}});
-  CHECK(pg::memory_stats().live == live);
+  CHECK(pg::Runtime::current().memory().stats().live == live);
   pg::make_array({pg::DType::kUInt8, device, {64 << 20}});  // all of it at once
 }
 

@@ -203,12 +203,12 @@ TEST_CASE("loading reads straight into the tensor") {
   const int64_t bytes = int64_t(payload(big).size());
   save_safetensors(folder / "s", {{{"big", big}}, {}});
   save_npy(folder / "n", big);
-  const int64_t start = memory_stats().live;
-  reset_peak();
+  const int64_t start = Runtime::current().memory().stats().live;
+  Runtime::current().memory().reset_peak();
   load_safetensors(folder / "s");
   load_npy(folder / "n");
-  CHECK(memory_stats().peak == start + bytes);
-  CHECK(memory_stats().live == start);
+  CHECK(Runtime::current().memory().stats().peak == start + bytes);
+  CHECK(Runtime::current().memory().stats().live == start);
 }
 
 TEST_CASE("loading and saving without memory are errors that leave nothing behind") {
@@ -216,7 +216,7 @@ TEST_CASE("loading and saving without memory are errors that leave nothing behin
   const NamedTensors content = {{{"a", transposed_sample(2, 3)}, {"b", sample(DType::kInt64, {4})}}, {}};
   save_safetensors(folder / "s", content);
   const std::string old = get(folder / "s");
-  const int64_t live = memory_stats().live;
+  const int64_t live = Runtime::current().memory().stats().live;
   const auto failures = [](auto f) {
     int count = 0;
     for (int64_t n = 1;; ++n) {
@@ -233,7 +233,7 @@ TEST_CASE("loading and saving without memory are errors that leave nothing behin
   CHECK(failures([&] { save_safetensors(folder / "s", {{{"a", transposed_sample(2, 3)}}, {}}); }) >= 2);
   save_safetensors(folder / "s", content);
   CHECK(get(folder / "s") == old);
-  CHECK(memory_stats().live == live);
+  CHECK(Runtime::current().memory().stats().live == live);
 }
 
 }  // namespace pg::test

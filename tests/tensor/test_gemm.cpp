@@ -1,3 +1,4 @@
+#include "tensor/runtime.h"
 #include "tensor/cpu/gemm/gemm.h"
 
 #include <doctest/doctest.h>
@@ -112,12 +113,12 @@ TEST_CASE_TEMPLATE("the own product handles every remainder of its blocks", T, f
 TEST_CASE("large gemm is the same product on one and on two threads") {
   const int before = pg::num_threads();
   for (int threads : {1, 2}) {
-    pg::set_num_threads(threads);
+    pg::Runtime::current().threads().resize(threads);
     for (bool ta : {false, true})
       for (bool tb : {false, true}) check<float>({ta, tb, 130, 220, 190});
     check<double>({false, true, 130, 220, 190});
   }
-  pg::set_num_threads(before);
+  pg::Runtime::current().threads().resize(before);
 }
 
 TEST_CASE("batched gemm repeats operands of stride 0") {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tensor/runtime.h"
 #include "tensor/parallel.h"
 #include "tests/tensor/arrays.h"
 
@@ -30,8 +31,8 @@ Pieces partition(int64_t n, int64_t grain) {
 // Sets the number of threads for a test.
 class Threads {
  public:
-  explicit Threads(int n) : saved_(num_threads()) { set_num_threads(n); }
-  ~Threads() { set_num_threads(saved_); }
+  explicit Threads(int n) : saved_(num_threads()) { Runtime::current().threads().resize(n); }
+  ~Threads() { Runtime::current().threads().resize(saved_); }
 
  private:
   int saved_;
@@ -149,21 +150,21 @@ TEST_CASE("parallel_for: several callers at once") {
 
 TEST_CASE("threads: started by the first region, joined on request, started again") {
   Threads scope(3);
-  stop_workers();
+  Runtime::current().threads().stop();
   const size_t before = threads_of_process();  // or more than there are
-  set_num_threads(5);
+  Runtime::current().threads().resize(5);
   CHECK(threads_of_process() <= before);
   run_on_all(5);
   CHECK(alive == 5);
   run_on_all(5);
   CHECK(alive == 5);
-  set_num_threads(2);
+  Runtime::current().threads().resize(2);
   CHECK(num_threads() == 2);
   CHECK(alive == 1);
   run_on_all(2);
   CHECK(alive == 2);
-  stop_workers();
-  stop_workers();
+  Runtime::current().threads().stop();
+  Runtime::current().threads().stop();
   CHECK(alive == 1);
   run_on_all(2);
   CHECK(alive == 2);
@@ -171,10 +172,10 @@ TEST_CASE("threads: started by the first region, joined on request, started agai
 
 TEST_CASE("set_num_threads: what it refuses") {
   const int before = num_threads();
-  CHECK(error_text([] { set_num_threads(0); }) ==
+  CHECK(error_text([] { Runtime::current().threads().resize(0); }) ==
         "set_num_threads: bad argument 'n' (expected a whole number from 1 to 1024, got 0)");
-  CHECK_THROWS_AS(set_num_threads(-3), Error);
-  CHECK_THROWS_AS(set_num_threads(100000), Error);
+  CHECK_THROWS_AS(Runtime::current().threads().resize(-3), Error);
+  CHECK_THROWS_AS(Runtime::current().threads().resize(100000), Error);
   CHECK(num_threads() == before);
 }
 

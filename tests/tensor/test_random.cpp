@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "tensor/runtime.h"
 #include "tensor/context.h"
 #include "tensor/kernels/philox.h"
 #include "tensor/op.h"
@@ -39,14 +40,14 @@ TEST_CASE("random: the same key gives the same numbers, with any number of threa
   for (const char* name : {"rand", "randn"}) {
     std::vector<std::vector<float>> runs;
     for (int threads : {1, 2, 3}) {
-      set_num_threads(threads);
+      Runtime::current().threads().resize(threads);
       Context ctx;
       runs.push_back(elements<float>(call_op(ctx, name, {}, {{"shape", Ints{50001}}})));
     }
     CHECK(runs[0] == runs[1]);
     CHECK(runs[0] == runs[2]);
   }
-  set_num_threads(before);
+  Runtime::current().threads().resize(before);
 }
 
 TEST_CASE("random: moments") {

@@ -64,7 +64,7 @@ TEST_CASE("tape: the second backward needs retain_graph") {
 
 TEST_CASE("tape: memory goes with the walk and with the graph") {
   Context ctx;
-  const int64_t before = memory_stats().live;
+  const int64_t before = Runtime::current().memory().stats().live;
   {
     Leaf x(large(2));
     ctx.recording = true;
@@ -72,12 +72,12 @@ TEST_CASE("tape: memory goes with the walk and with the graph") {
     Value z = run(ctx, "mul", {y, y});
     y = {};
     ctx.recording = false;
-    const int64_t recorded = memory_stats().live;
+    const int64_t recorded = Runtime::current().memory().stats().live;
     backward_from(ctx, z);
-    CHECK(memory_stats().live <= recorded);  // y went, the gradient stays
+    CHECK(Runtime::current().memory().stats().live <= recorded);  // y went, the gradient stays
     CHECK(numbers(x.grad())[0] == 32);
   }
-  CHECK(memory_stats().live == before);
+  CHECK(Runtime::current().memory().stats().live == before);
 }
 
 TEST_CASE("tape: what no rule reads is not kept") {
@@ -85,10 +85,10 @@ TEST_CASE("tape: what no rule reads is not kept") {
   ctx.recording = true;
   Leaf x(large(2));
   Value y = run(ctx, "neg", {x.value});
-  const int64_t live = memory_stats().live;
+  const int64_t live = Runtime::current().memory().stats().live;
   Value z = run(ctx, "neg", {y});
   y = {};
-  CHECK(memory_stats().live == live);  // z instead of y
+  CHECK(Runtime::current().memory().stats().live == live);  // z instead of y
   backward_from(ctx, z);
   CHECK(numbers(x.grad())[0] == 1);
 }

@@ -2,6 +2,7 @@
 // every op that has them.
 #include <cstring>
 
+#include "tensor/runtime.h"
 #include "tensor/buffer.h"
 #include "tests/tensor/rows.h"
 
@@ -48,9 +49,9 @@ TEST_CASE("traits: cheap ops read no more than two results, need no memory and g
               for (const Value& v : inputs) read += v.numel();
               const int64_t small = (*first)[0].numel() / 4;  // statistics and weights
               EXPECT(read <= 2 * (*first)[0].numel() + small, "reads ", read, " elements");
-              const int64_t before = memory_stats().allocations;
+              const int64_t before = Runtime::current().memory().stats().allocations;
               const auto again = applied(*op, inputs, some_attrs(*op, {}));
-              const int64_t allocated = memory_stats().allocations - before;
+              const int64_t allocated = Runtime::current().memory().stats().allocations - before;
               if (op->has(kPointwise)) EXPECT(allocated == 1, allocated, " allocations");
               EXPECT(bits((*again)[0]) == bits((*first)[0]), name_of(t));
             }

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "tensor/runtime.h"
 #include "tensor/buffer.h"
 #include "tests/vm/lua_state.h"
 #include "vm/box.h"
@@ -229,7 +230,7 @@ int64_t live_bytes(LuaState& L) {
     REQUIRE(lua_pcall(L, 0, 0, 0) == 0);
     lua_pop(L, 2);
   }
-  return pg::memory_stats().live;
+  return pg::Runtime::current().memory().stats().live;
 }
 
 // Runs the chunk with the k-th allocation failing, for k = 1, 2 … until none does.

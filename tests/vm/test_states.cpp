@@ -8,6 +8,7 @@
 
 #include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tensor/runtime.h"
 #include "tests/vm/lua_state.h"
 #include "vm/state.h"
 
@@ -47,9 +48,9 @@ TEST_CASE("states in threads at once, while the number of threads changes") {
       error = L.run(kTraining);
     });
   const int before = pg::num_threads();
-  for (int i = 0; i < 50; ++i) pg::set_num_threads(1 + i % 5);
+  for (int i = 0; i < 50; ++i) pg::Runtime::current().threads().resize(1 + i % 5);
   for (std::thread& t : threads) t.join();
-  pg::set_num_threads(before);
+  pg::Runtime::current().threads().resize(before);
   for (const std::string& error : errors) CHECK(error == "");
 }
 
@@ -92,4 +93,27 @@ TEST_CASE("cancel from another thread ends a script at any place and leaves the 
     CHECK(error.find("interrupt") != std::string::npos);
     CHECK(L.run("assert(x:sum():item() == 3)") == "");
   }
+}
+
+TEST_CASE("a state uses the runtime that was current when it was made") {
+  std::string text;
+  pg::RuntimeOptions options;
+  options.threads = 3;
+  options.log = [](void* user, pg::LogLevel, const char* line) { *static_cast<std::string*>(user) += line; };
+  options.log_user = &text;
+  const pg::Ref<pg::Runtime> runtime = pg::Runtime::create(options);
+  const int64_t before = pg::Runtime::process().memory().stats().allocations;
+  LuaState L;
+  {
+    const pg::ScopedRuntime scope(*runtime);
+    CHECK(L.run("pg = require 'perigee'") == "");
+  }
+  CHECK(L.run(kTraining) == "");
+  CHECK(L.run("assert(pg.get_num_threads() == 3); pg.set_num_threads(2)") == "");
+  CHECK(runtime->threads().size() == 2);
+  CHECK(L.run("local f = pg.jit(function(x) return (x * 2):sum() end); for n = 1, 4 do f(pg.ones(4)) end") == "");
+  CHECK(L.run("f = pg.jit(function(x, n) return x * n end); for n = 1, 4 do f(pg.ones(4), n) end") == "");
+  CHECK(text.find("traced again") != std::string::npos);
+  CHECK(pg::Runtime::process().memory().stats().allocations == before);
+  CHECK(runtime->memory().stats().allocations > 0);
 }
