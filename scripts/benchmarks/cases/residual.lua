@@ -1,4 +1,4 @@
--- Residual networks: the memory of a training step, and the time to make a graph.
+-- Residual networks: the memory of a training step, and the time and memory of plans for new batch sizes.
 local residual = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/networks.lua").residual
 
 local function train_step(pg, net, loss_fn, trainer, n)
@@ -35,27 +35,21 @@ local function best(env, f, ...)
   return us
 end
 
-local function row(env, name, times)
+-- Measures calls of f(x) that make a new plan of one graph for another batch size, minus the time of the run. What a
+-- trace and its guards cost is trace_us of guards_resnet50 (guards.lua).
+local function new_batch(env, pg, net, name, f)
+  local times = {}
+  for round = 1, 3 do
+    net:hybridize()
+    f(pg.rand(1, 3, 32, 32))
+    local x = pg.rand(1 + round, 3, 32, 32)
+    local us = timed(env, f, x)
+    times[round] = us - best(env, f, x)
+  end
   return {name = name, us_min = math.min(unpack(times)), us_median = env.median(times), n = #times}
 end
 
--- Measures calls of f(x) that make a new graph, or a new plan of one graph for another batch size, minus the time of
--- the run.
-local function costs(env, pg, renew, f)
-  local first, again = {}, {}
-  for round = 1, 3 do
-    renew()
-    local x = pg.rand(1, 3, 32, 32)
-    local t = timed(env, f, x)
-    first[round] = t - best(env, f, x)
-    x = pg.rand(1 + round, 3, 32, 32)
-    t = timed(env, f, x)
-    again[round] = t - best(env, f, x)
-  end
-  return first, again
-end
-
-local function graph_costs(env)
+local function new_batches(env)
   local pg = require "perigee"
   pg.set_num_threads(env.threads)
   local net = residual(pg, {3, 4, 6, 3}, true)
@@ -65,13 +59,9 @@ local function graph_costs(env)
     local y = pg.record(function() return net(x) end)
     y:backward()
   end
-  local first, again = costs(env, pg, function() net:hybridize() end, infer)
-  local _, training = costs(env, pg, function() net:hybridize() end, train_pass)
-  local tracing = {}
-  for i, us in ipairs(first) do tracing[i] = us - again[i] end
   return {
-    row(env, "residual50_trace_and_guards", tracing), row(env, "residual50_new_batch_infer", again),
-    row(env, "residual50_new_batch_train", training),
+    new_batch(env, pg, net, "residual50_new_batch_infer", infer),
+    new_batch(env, pg, net, "residual50_new_batch_train", train_pass),
   }
 end
 
@@ -91,14 +81,15 @@ local function batch_sizes(env)
     end
     peaks[round] = env.status("VmHWM") - rss
   end
-  local r = row(env, "residual_200_batch_sizes", times)
-  r.peak_rss_delta_mb, r.growth_after_first_round_mb = peaks[1], peaks[2] - peaks[1]
-  r.specializations = net:cache_info().specializations
-  return r
+  return {
+    name = "residual_200_batch_sizes", us_min = math.min(unpack(times)), us_median = env.median(times), n = #times,
+    peak_rss_delta_mb = peaks[1], growth_after_first_round_mb = peaks[2] - peaks[1],
+    specializations = net:cache_info().specializations,
+  }
 end
 
 return {
   train(), train("hybrid"), train("jit"),
-  {name = "residual50_graph_costs", measure = graph_costs},
+  {name = "residual50_new_batch", measure = new_batches},
   {name = "residual_200_batch_sizes", variant = "hybrid", measure = batch_sizes},
 }
