@@ -41,7 +41,7 @@ function testing.interpret(f, ...)
 end
 
 --- runs_natively(f): the interpreter of traces calls this Lua function and does not look inside.
-function testing.runs_natively(f) core.require("hybrid.interpret").natively[f] = true end
+function testing.runs_natively(f) core.require("hybrid.functions").natively[f] = true end
 
 --- patience([n]) -> how many traces in a row without a hit make a function run as plain Lua; n sets it.
 function testing.patience(n)

@@ -96,12 +96,9 @@ end
 --- repeat the count.
 function control.counter()
   local n = 0
-  return coroutine.wrap(function()
-    while true do
-      n = n + 1
-      coroutine.yield(n)
-    end
-  end), function() return n end
+  local function count() n = n + 1 end
+  pg.testing.runs_natively(count)
+  return count, function() return n end
 end
 
 --- control.each(f) calls f(way, wrap) for each way, where wrap(g) runs g in that way.

@@ -136,6 +136,7 @@ local function run_files(mode)
     f:close()
   end
   function t.on_start(name) note(t.file .. ": " .. name) end
+  pg.testing.on_warning(t.on_warning)
   if mode.setup then mode.setup(pg) end
   for _, path in ipairs(opts.file and {opts.file} or files_of(mode)) do
     t.file = path

@@ -26,25 +26,6 @@ local function handler(e)
   return debug.traceback(tostring(e), 2)
 end
 
--- Runs f, counts it, and prints a failure with its traceback.
-function t.protect(name, f)
-  t.on_start(name)
-  local ok, e = xpcall(t.way and t.way(f) or f, handler)
-  if ok then t.passed = t.passed + 1
-  elseif getmetatable(e) == SkipToken then count_skip(e.reason)
-  else
-    t.failed = t.failed + 1
-    io.write("FAILED [", t.mode, "] ", t.file, ": ", name, "\n  ", (tostring(e):gsub("\n", "\n  ")), "\n")
-    io.flush()
-  end
-  return ok
-end
-
-function t.test(name, f)
-  if t.filter and not (t.file .. ": " .. name):find(t.filter) then return end
-  return t.protect(name, f)
-end
-
 local function plain(v)
   if type(v) == "userdata" then return v:totable() end
   return v
@@ -65,6 +46,78 @@ local function show(v)
 end
 t.show = show
 
+local function fail(text, what) error((what and what .. ": " or "") .. text, 3) end
+
+-- Of the running test: {allowed = patterns, unexpected = warnings, list = where t.warnings collects, outer = of the file}
+local scope
+
+-- Takes a warning of the library. One that nobody expects fails the running test.
+function t.on_warning(text)
+  if scope.list then
+    scope.list[#scope.list + 1] = text
+    return
+  end
+  local s = scope
+  while s do
+    for _, pattern in ipairs(s.allowed) do if text:find(pattern) then return end end
+    s = s.outer
+  end
+  scope.unexpected[#scope.unexpected + 1] = text
+end
+
+-- Warnings that match the Lua pattern may come until the end of the running test; outside of a test, of the file.
+function t.may_warn(pattern) scope.allowed[#scope.allowed + 1] = pattern end
+
+-- Returns the warnings of f(…) as a list.
+function t.warnings(f, ...)
+  local list, before, inside = {}, scope.list, scope
+  inside.list = list
+  local ok, e = pcall(f, ...)
+  inside.list = before
+  if not ok then error(e, 0) end
+  return list
+end
+
+-- f(…) must warn, and each of its warnings must match the Lua pattern. Returns them.
+function t.warns(pattern, f, ...)
+  local list = t.warnings(f, ...)
+  if #list == 0 then fail("expected a warning, none came") end
+  for _, text in ipairs(list) do
+    if not text:find(pattern) then fail("warning " .. show(text) .. " does not match " .. show(pattern)) end
+  end
+  return list
+end
+
+-- Runs f. Returns true, or false and the error or the unexpected warnings.
+local function attempt(f)
+  local inside = {allowed = {}, unexpected = {}, outer = scope}
+  scope = inside
+  local ok, e = xpcall(t.way and t.way(f) or f, handler)
+  scope = inside.outer
+  local warned = inside.unexpected
+  if not ok or #warned == 0 then return ok, e end
+  return false, #warned .. " unexpected warnings:\n" .. table.concat(warned, "\n", 1, math.min(#warned, 5))
+end
+
+-- Runs f, counts it, and prints a failure with its traceback.
+function t.protect(name, f)
+  t.on_start(name)
+  local ok, e = attempt(f)
+  if ok then t.passed = t.passed + 1
+  elseif getmetatable(e) == SkipToken then count_skip(e.reason)
+  else
+    t.failed = t.failed + 1
+    io.write("FAILED [", t.mode, "] ", t.file, ": ", name, "\n  ", (tostring(e):gsub("\n", "\n  ")), "\n")
+    io.flush()
+  end
+  return ok
+end
+
+function t.test(name, f)
+  if t.filter and not (t.file .. ": " .. name):find(t.filter) then return end
+  return t.protect(name, f)
+end
+
 -- Returns the first difference of two plain values as text, or nil. same(a, b) compares leaves.
 local function difference(a, b, same, path)
   a, b = plain(a), plain(b)
@@ -80,8 +133,6 @@ local function difference(a, b, same, path)
     return string.format("%s: got %s, expected %s", path == "" and "value" or path, show(a), show(b))
   end
 end
-
-local function fail(text, what) error((what and what .. ": " or "") .. text, 3) end
 
 local function same_type(a, b)
   if type(a) ~= "userdata" or type(b) ~= "userdata" then return end
@@ -195,11 +246,14 @@ local function status_of(a, _, code)
   return code or (a and 0 or 1)
 end
 
--- Runs a shell command with the text on standard input. Returns standard output, standard error, exit code.
+-- Runs a shell command with the text on standard input. Returns standard output, standard error, exit code. Warnings of
+-- perigee on standard error count as those of the test.
 function t.shell(command, input)
   local out, err, inp = t.tmp("stdout"), t.tmp("stderr"), t.write(t.tmp("stdin"), input or "")
   local code = status_of(os.execute(string.format("{ %s ; } >'%s' 2>'%s' <'%s'", command, out, err, inp)))
-  return t.read(out), t.read(err), code
+  local errors = t.read(err)
+  for text in errors:gmatch("perigee: warning: ([^\n]*)") do t.on_warning(text) end
+  return t.read(out), errors, code
 end
 
 -- Whether the program may exit by os.exit, which does not close its Lua state. The leak checker then reports false

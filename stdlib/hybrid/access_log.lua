@@ -9,6 +9,7 @@ local inspect = core.introspect
 inspect.interpreted()
 local library = core.require("hybrid.library")
 local models = core.require("hybrid.host_functions")
+local frames = core.require("hybrid.frames")
 local interpret = core.require("hybrid.interpret")
 local log = {}
 
@@ -366,7 +367,7 @@ function Log:attribute(x, key)
   if self.parent then self.parent:attribute(x, key) end
   if type(key) == "table" then read_deeply(self, key, false, {}) end
   local value = x[key]
-  local frame = interpret.current()
+  local frame = frames.current()
   if type(key) ~= "string" or type(value) == "function" or of_type[key] or not frame or frame.library or self.serial(x) >= self.mark then return value end
   local seen = self.attributes[x]
   if not seen then

@@ -4,6 +4,7 @@ local core = ...
 local inspect = core.introspect
 inspect.interpreted()
 local models = core.require("hybrid.host_functions")
+local frames = core.require("hybrid.frames")
 local interpret = core.require("hybrid.interpret")
 
 local type, next, ipairs, select, unpack = type, next, ipairs, select, unpack
@@ -48,12 +49,12 @@ return function(Log, read_deeply)
     if core.graphs.exporting and models.shows[f] then return models.shows[f](...) end
     if models.pure[f] then return f(...) end
     if models.outside[f] then
-      self:outside(name_of(f) or "a function of the host", interpret.current())
+      self:outside(name_of(f) or "a function of the host", frames.current())
       return note_iterator(f(...))
     end
     if kind_of(f) ~= "C" then return f(...) end
     local own = inspect.is_own(f)
-    local frame = interpret.current()
+    local frame = frames.current()
     if not own and frame and frame.library then return f(...) end
     local functions = false
     for i = 1, n do
@@ -65,7 +66,7 @@ return function(Log, read_deeply)
       local value = (select(i, ...))
       if type(value) == "cdata" and self.node_of[value] then self:refuse("it hands memory of the FFI to a C function") end
     end
-    if not own then self:outside(name_of(f) or "a C function that perigee does not know", interpret.current()) end
+    if not own then self:outside(name_of(f) or "a C function that perigee does not know", frames.current()) end
     if functions and not models.keeps[f] then return f(with_callbacks(n, ...)) end
     return f(...)
   end

@@ -5,12 +5,15 @@
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
+local functions = core.require("hybrid.functions")
+local frames = core.require("hybrid.frames")
+local operators = core.require("hybrid.operators")
 local interpret = core.require("hybrid.interpret")
 local lib = {}
 
 local type, rawget, select, next, unpack, error, pairs = type, rawget, select, next, unpack, error, pairs
-local models, invoke, callback = interpret.models, interpret.invoke, interpret.callback
-local get, set, raw_set = interpret.get, interpret.set, interpret.raw_set
+local models, invoke, callback = functions.models, frames.invoke, interpret.callback
+local get, set, raw_set = operators.get, operators.set, operators.raw_set
 
 lib.log = nil            -- the log of the trace in progress
 local pure, outside = setmetatable({}, {__mode = "k"}), {}
@@ -137,7 +140,7 @@ model(table.sort, function(_, t, less)
   if type(t) ~= "table" then return table.sort(t, less) end
   local list = {}
   for i = 1, count(t) do list[i] = read(t, i) end
-  table.sort(list, less and callback(less) or interpret.less)
+  table.sort(list, less and callback(less) or operators.less)
   for i = 1, #list do raw_set(t, i, list[i]) end
 end)
 local function read_all(t)
@@ -175,20 +178,20 @@ end)
 model(xpcall, function(frame, f, handler, ...)
   local function at_error(message)
     message = interpret.at_script(message)
-    local inner = interpret.current()
+    local inner = frames.current()
     local results = {pcall(invoke, handler, message)}
-    interpret.set_frame(inner)
+    frames.set_current(inner)
     return results[2]
   end
   local function restore(...)
-    interpret.set_frame(frame)
+    frames.set_current(frame)
     return ...
   end
   return restore(xpcall(invoke, at_error, f, ...))
 end)
 
 local function frame_at(frame, level)
-  for _ = 2, level do frame = frame and interpret.around(frame) end
+  for _ = 2, level do frame = frame and frames.around(frame) end
   return frame
 end
 
@@ -222,7 +225,7 @@ model(setfenv, function(frame, f, environment)
 end)
 
 model(tostring, function(_, x)
-  local f = type(x) == "table" and interpret.metafield(x, "__tostring")
+  local f = type(x) == "table" and frames.metafield(x, "__tostring")
   if f then return (invoke(f, x)) end
   return tostring(x)
 end)
@@ -257,12 +260,12 @@ end)
 -- Coroutines ------------------------------------------------------------------------------------------------------------------
 
 local function resumed(frame, ...)
-  interpret.set_frame(frame)
+  frames.set_current(frame)
   return ...
 end
 local function body_of(f)
   return function(...)
-    interpret.set_frame(nil)
+    frames.set_current(nil)
     return invoke(f, ...)
   end
 end
@@ -282,8 +285,8 @@ model(coroutine.yield, function(frame, ...) return resumed(frame, coroutine.yiel
 -- The library's own -----------------------------------------------------------------------------------------------------------
 
 model(core.introspect.called_from_library, function(frame, level)
-  local at = frame and interpret.around(frame)
-  for _ = 1, level - 1 do at = at and interpret.around(at) end
+  local at = frame and frames.around(frame)
+  for _ = 1, level - 1 do at = at and frames.around(at) end
   return (at and at.library) or false
 end)
 model(core.untraced, function(_, ...) return core.untraced(...) end)
