@@ -40,8 +40,11 @@ function testing.interpret(f, ...)
   return core.require("hybrid.interpret").run(nil, f, ...)
 end
 
---- runs_natively(f): the interpreter of traces calls this Lua function and does not look inside.
-function testing.runs_natively(f) core.require("hybrid.functions").natively[f] = true end
+--- runs_natively(f): the interpreter of traces calls this function, of Lua or C, and takes it to read nothing.
+function testing.runs_natively(f)
+  core.require("hybrid.functions").natively[f] = true
+  core.require("hybrid.host_functions").pure[f] = true
+end
 
 --- patience([n]) -> how many traces in a row without a hit make a function run as plain Lua; n sets it.
 function testing.patience(n)

@@ -67,10 +67,21 @@ local function absolute(path)
   return cwd .. "/" .. path
 end
 
+-- The order in which the test device works. A failed run prints it.
+local function device_seed()
+  local given = os.getenv("PERIGEE_TEST_DEVICE_SEED")
+  if given then return given end
+  local f = assert(io.open("/dev/urandom", "rb"))
+  local a, b, c = f:read(3):byte(1, 3)
+  f:close()
+  return tostring(a + 256 * b + 65536 * c)
+end
+local seed = device_seed()
+
 -- Returns the command of a child process with these arguments. The child writes its counts to the file `report`; if it
 -- crashes, the file holds the name of the running test.
 local function command_of(mode, args, report)
-  local env = {"PERIGEE_TEST_REPORT=" .. quote(report)}
+  local env = {"PERIGEE_TEST_REPORT=" .. quote(report), "PERIGEE_TEST_DEVICE_SEED=" .. seed}
   for k, v in pairs(mode.env or {}) do env[#env + 1] = k .. "=" .. quote(v) end
   return ("env %s %s %s --mode=%s %s"):format(table.concat(env, " "), quote(program), quote(arg[0]), mode.name, args)
 end
@@ -177,11 +188,12 @@ local function run_children()
     closing(mode.name .. ": ", sums[mode])
     for k, v in pairs(sums[mode]) do total[k] = total[k] + v end
   end
+  if total.failed > 0 then io.write("PERIGEE_TEST_DEVICE_SEED=", seed, "\n") end
   closing("", total)
   os.exit(total.failed > 0 and 1 or 0, true)
 end
 
 local mode = opts.mode and find_mode(opts.mode)
-local ready = mode and (opts.file or not (opts.isolate or mode.isolate))
+local ready = mode and (opts.file or not (opts.isolate or mode.isolate)) and os.getenv("PERIGEE_TEST_DEVICE_SEED")
 for k, v in pairs(mode and mode.env or {}) do ready = ready and os.getenv(k) == v end
 if ready then run_files(mode) else run_children() end

@@ -66,7 +66,9 @@ function t.on_warning(text)
 end
 
 -- Warnings that match the Lua pattern may come until the end of the running test; outside of a test, of the file.
-function t.may_warn(pattern) scope.allowed[#scope.allowed + 1] = pattern end
+function t.may_warn(pattern)
+  if scope then scope.allowed[#scope.allowed + 1] = pattern end
+end
 
 -- Returns the warnings of f(…) as a list.
 function t.warnings(f, ...)

@@ -50,7 +50,7 @@ struct Queues {
   Queues() {
     const char* given = std::getenv("PERIGEE_TEST_DEVICE_SEED");
     const unsigned seed = given ? unsigned(std::strtoul(given, nullptr, 10)) : std::random_device()();
-    std::fprintf(stderr, "test_device: PERIGEE_TEST_DEVICE_SEED=%u\n", seed);
+    if (!given) std::fprintf(stderr, "test_device: PERIGEE_TEST_DEVICE_SEED=%u\n", seed);
     random.seed(seed);
   }
   std::mutex lock;

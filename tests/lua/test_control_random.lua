@@ -2,6 +2,8 @@
 local t = require "tests.support"
 local programs = require "tests.control_programs"
 
+t.may_warn("traced again for the third time")
+
 local slow = os.getenv("PERIGEE_SANITIZED")
 
 local function run(check, first, count)

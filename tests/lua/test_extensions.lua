@@ -74,6 +74,7 @@ t.test("an optimizer of one's own reads the live lr, wd, t and rescale_grad", fu
 end)
 
 t.test("an optimizer of one's own has states, counters and fields", function()
+  t.may_warn("traced again for the third time because trainer.optimizer.n")
   same(function(jit)
     local Momentum = kind(function(_, group, i, w, g)
       local m = group.m[i]
@@ -410,6 +411,7 @@ end)
 -- Blocks ------------------------------------------------------------------------------------------------------------------------
 
 t.test("blocks of one's own", function()
+  t.may_warn("traced again for the third time because self.calls")
   same(function(_, hybridize)
     local Mean = nn.HybridBlock:extend("Mean")
     function Mean:init() self.calls, self.mean, self.w = 0, pg.constant(T{0}), pg.param{shape = {0}, init = "ones"} end

@@ -28,3 +28,29 @@ t.test("json reads what the manifests hold", function()
   t.check(json.decode("null") == json.null)
   t.error_contains(json.decode, "at byte", "[1 2]")
 end)
+
+t.test("a warning that nobody expects fails the test that caused it", function()
+  local out, err, code = t.run("-", [[
+    package.path = "./?.lua;" .. package.path
+    local t, pg = require "tests.support", require "perigee"
+    pg.testing.on_warning(t.on_warning)
+    local warn, child = pg.testing.core.warn, "require 'perigee'.testing.core.warn('of a child')"
+    local function outcome(f) return t.protect("outcome", f) end
+    print(outcome(function() warn("one") end))
+    print(outcome(function() t.may_warn("^one$") warn("one") end))
+    print(outcome(function() t.may_warn("two") warn("one") end))
+    print(outcome(function() t.equal(t.warns("on", function() warn("one") end), {"one"}) end))
+    print(outcome(function() t.warns("two", warn, "one") end))
+    print(outcome(function() t.warns("two", function() end) end))
+    print(outcome(function() t.run("-", child) end))
+    print(outcome(function() t.may_warn("of a child") t.run("-", child) end))
+    t.cleanup()
+  ]])
+  t.equal({err, code}, {"", 0})
+  local passed = {}
+  for line in out:gmatch("[^\n]+") do
+    if line == "true" or line == "false" then passed[#passed + 1] = line == "true" end
+  end
+  t.equal(passed, {false, true, false, true, false, false, false, true})
+  t.check(out:find("1 unexpected warnings:\n  of a child", 1, true), out)
+end)

@@ -13,6 +13,8 @@ local function unknown(f)
   if not ok then error(message, 0) end
 end
 
+t.may_warn("^perigee does not know the bytecode of this LuaJIT")  -- once in a process
+
 t.test("jitted functions and hybridized blocks run as plain Lua", function()
   unknown(function()
     local scale = {2}
