@@ -55,6 +55,13 @@ end
 --- param.dtype(p) -> the dtype it has or will have.
 function param.dtype(p) return core.has_value(p) and p.dtype or extra(p).dtype end
 
+--- param.device(p) -> the device that p is on, or will be on.
+function param.device(p)
+  if core.has_value(p) then return p.device end
+  local pending = extra(p).pending
+  return pending and pending.device or core.testing.default_device()
+end
+
 --- param.is_complete(p) -> whether every dim is known.
 function param.is_complete(p)
   local shape = param.shape(p)

@@ -1,8 +1,8 @@
--- Runs tests/lua in one or all modes: build/perigee tests/run.lua [--mode=M] [--isolate] [--jobs=N] [--times] [--all]
--- [pattern] With another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee …, where --program
--- names the program under test. pattern is a Lua pattern for "tests/lua/test_file.lua: test name". --isolate runs every
--- file in its own process, as some modes do. --all runs all files in modes that run a sample. --jobs: the number of
--- modes (or files) that run at once; default one per processor, at most 4.
+-- Runs tests/lua in one or all modes: build/perigee tests/run.lua [--mode=M] [--file=PATH] [--isolate] [--jobs=N]
+-- [--times] [--all] [pattern]. With another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee …,
+-- where --program names the program under test. pattern is a Lua pattern for "tests/lua/test_file.lua: test name".
+-- --isolate runs every file in its own process, as some modes do. --all runs all files in modes that run a sample.
+-- --jobs: the number of modes (or files) that run at once; default one per processor, at most 4.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
 local t = require "tests.support"
@@ -173,7 +173,7 @@ local function run_children()
   local sums, total = {}, {passed = 0, failed = 0, skipped = 0}
   for _, mode in ipairs(order) do
     sums[mode] = {passed = 0, failed = 0, skipped = 0}
-    for _, file in ipairs((opts.isolate or mode.isolate) and files_of(mode) or {false}) do
+    for _, file in ipairs(opts.file and {opts.file} or (opts.isolate or mode.isolate) and files_of(mode) or {false}) do
       local run = {mode = mode, sum = sums[mode], report = t.tmp("report" .. #runs + 1)}
       run.command = command_of(mode, (file and "--file=" .. quote(file) .. " " or "") .. pass_on(), run.report)
       t.write(run.report, "")

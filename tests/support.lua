@@ -164,8 +164,19 @@ end
 
 function t.check(value, what) if not value then fail(what or "expected a true value, got " .. tostring(value)) end end
 
+local function settle(ok, ...)
+  if ok and t.mode == "device" then
+    local fine, e = pcall(require("perigee").synchronize, "test_device")
+    if not fine then return false, e end
+  end
+  return ok, ...
+end
+
+-- pcall(f, …) that also catches the errors that a device reports after f has returned.
+function t.pcall(f, ...) return settle(pcall(f, ...)) end
+
 local function message_of(f, ...)
-  local ok, e = pcall(f, ...)
+  local ok, e = t.pcall(f, ...)
   if ok then fail("expected an error, none was raised") end
   if getmetatable(e) == SkipToken then error(e, 0) end
   if type(e) ~= "string" then fail("expected a string as error, got " .. type(e)) end
@@ -192,6 +203,7 @@ function t.bad_argument(f, op, name, ...)
   local e = message_of(f, ...)
   local where, o, n = e:match("^(%S+:%d+): (.-): bad argument '(.-)' %(expected .+, got .+%)")
   if not where then fail("message " .. show(e) .. " has not the form of a bad argument") end
+  if t.mode == "device" and o .. "_" == op then o = op end  -- an error that comes late names the op, not the method
   if op and o ~= op then fail("message names op " .. show(o) .. ", expected " .. show(op) .. ": " .. e) end
   if name and n ~= name then fail("message names argument " .. show(n) .. ", expected " .. show(name) .. ": " .. e) end
   return e

@@ -75,7 +75,7 @@ void note_results(lua_State* L, State& state, int count) {
 int new_symbol(lua_State* L, State& state) {
   if (state.trace) throw Error("symbol: a trace is in progress");
   const std::string name = check_string(L, state, 1, "symbol", "name");
-  Type type{check_dtype(L, state, 3, "symbol", "dtype"), {}, {}};
+  Type type{check_dtype(L, state, 3, "symbol", "dtype"), state.default_device, {}};
   for (int d = 1, n = int(lua_objlen(L, 2)); d <= n; ++d) {
     lua_rawgeti(L, 2, d);
     type.shape.push_back(check_integer(L, state, lua_gettop(L), "symbol", "shape"));

@@ -77,7 +77,7 @@ function run_hooks.number(f)
   local key = type(f) == "function" and prototype(f) or f  -- each trace makes a new closure of the same prototype
   local t = core.number_table(1, 1)
   run_hooks.before_run(function() core.set_numbers(t, run_hooks.ask(key, read)) end)
-  return core.ops.reshape(core.ops.to(t, "float32"), {})
+  return core.ops.reshape(core.ops.to(t, {dtype = "float32", device = core.testing.default_device()}), {})
 end
 
 return run_hooks

@@ -183,7 +183,8 @@ function Block:save_parameters(path)
 end
 
 --- block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters.
---- Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block.
+--- Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block; without a
+--- device the parameters stay on theirs.
 function Block:load_parameters(path, opts)
   sets.load(self, args.string("load_parameters", "path", path), opts)
   return self

@@ -146,7 +146,7 @@ local function load(entries, path, opts)
     local value = values[entry.path] or by_tensor[entry.tensor]
     if value then
       value = check_value(path, entry, value, opts)
-      found[i] = opts.device and value:to(opts.device) or value
+      found[i] = value:to(opts.device or param.device(entry.tensor))
     elseif not opts.allow_missing then
       core.fail("load_parameters", "%s lacks the parameter '%s'%s (pass allow_missing = true to keep it)", path, entry.path,
                 hint(entry.path, values))
@@ -160,7 +160,7 @@ end
 function methods:save(path) save(entries_of[self], args.string("save", "path", path)) end
 
 --- params:load(path[, {allow_missing=, ignore_extra=, cast_dtype=, device=}]) reads the parameters from a safetensors
---- file.
+--- file. Without a device they stay on theirs.
 function methods:load(path, opts)
   load(entries_of[self], args.string("load", "path", path), opts)
   return self

@@ -63,8 +63,8 @@ local function check_layouts(row, case)
   for name, f in pairs(layouts) do same(run(row, case, on_tensors(f, case.args)), plain, name) end
   local args = on_tensors(repeated, case.args)
   local packed = on_tensors(function(x) return x:contiguous() end, args)
-  local ok, want = pcall(run, row, case, packed)
-  local ok2, got = pcall(run, row, case, args)
+  local ok, want = t.pcall(run, row, case, packed)
+  local ok2, got = t.pcall(run, row, case, args)
   t.equal(ok2, ok, "expanded inputs: " .. tostring(ok and got or want))
   if ok then same(got, want, "expanded") end
 end
@@ -83,7 +83,7 @@ end
 
 -- f() answers, or is an error of the usual form.
 local function answers_or_complains(f, what)
-  local ok, e = pcall(f)
+  local ok, e = t.pcall(f)
   if not ok and not tostring(e):find(message) then error(what .. ": " .. tostring(e), 0) end
   return ok and e or nil
 end
@@ -167,7 +167,7 @@ local function check_in_place(row, case)
   local before, own = driver.snapshot(others), driver.snapshot{x}
   args[1] = x
   if row.random then pg.manual_seed(7) end
-  local ok, e = pcall(driver.call, method, args, case.attrs)
+  local ok, e = t.pcall(driver.call, method, args, case.attrs)
   t.equal(driver.changed(others, before), nil, "another tensor changed")
   if ok then
     t.check(rawequal(e[1], x), "the box itself comes back")

@@ -610,8 +610,8 @@ test("what is wrong is said", function()
   if not pg.testing.graphs_off() and t.mode == "eager" then
     t.bad_argument(function() layer(x, layer:begin_state(3)) end, "LSTM", "states[1]")
   end
-  t.check(not pcall(layer, x, layer:begin_state(3)))
-  t.check(not pcall(layer, x, layer:begin_state(1)), "a batch of one is no batch of two")
+  t.check(not t.pcall(layer, x, layer:begin_state(3)))
+  t.check(not t.pcall(layer, x, layer:begin_state(1)), "a batch of one is no batch of two")
   t.bad_argument(function() layer(x, nil, {1, 2, 3}) end, nil, "lengths")
   t.bad_argument(function() layer(x, nil, {1, 6}) end, nil, "lengths")
   t.bad_argument(function() layer(x, nil, 3) end, "LSTM", "sequence_length")
