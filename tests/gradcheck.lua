@@ -33,13 +33,13 @@ end
 
 local function like(tensors)
   local out = {}
-  for i, x in ipairs(tensors) do out[i] = gradcheck.random(x.shape) end
+  for i, x in ipairs(tensors) do out[i] = gradcheck.random(x.shape):to(x.device) end
   return out
 end
 
 local function dot(a, b)
   local sum = 0
-  for i, x in ipairs(a) do if x then sum = sum + (x * b[i]):sum() end end
+  for i, x in ipairs(a) do if x then sum = sum + (x * b[i]):sum():to("cpu") end end
   return sum
 end
 

@@ -35,7 +35,10 @@ return {
   {name = "device", doc = "on a device that works late, in memory that the host cannot read",
    files = {"_autograd%.", "_control", "_fixtures_ops", "_norm%.", "_reduce%.", "_registry_hybrid"},
    env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
-   setup = function(pg) pg.testing.default_device("test_device") end},
+   setup = function(pg)
+     require("tests.support").device = "test_device"
+     pg.testing.default_device("test_device")
+   end},
   {name = "interpreted", doc = "tests run by the interpreter of traces",
    files = {"_api_", "_autograd%.", "_control%.", "_extensions", "_indexing", "_metric%.", "_nn%."}, setup = function(pg)
     require("tests.support").way = function(f) return function() return pg.testing.interpret(f) end end

@@ -1,6 +1,7 @@
 -- Functions for test files: local t = require "tests.support". tests/run.lua runs the files.
 local t = {
   mode = "eager", root = ".", program = "build/perigee", filter = nil,
+  device = "cpu",  -- of tensors that name none
   passed = 0, failed = 0, skipped = 0, reasons = {}, file = "?", on_start = function() end,
 }
 
@@ -165,8 +166,8 @@ end
 function t.check(value, what) if not value then fail(what or "expected a true value, got " .. tostring(value)) end end
 
 local function settle(ok, ...)
-  if ok and t.mode == "device" then
-    local fine, e = pcall(require("perigee").synchronize, "test_device")
+  if ok and t.device ~= "cpu" then
+    local fine, e = pcall(require("perigee").synchronize, t.device)
     if not fine then return false, e end
   end
   return ok, ...
@@ -203,7 +204,7 @@ function t.bad_argument(f, op, name, ...)
   local e = message_of(f, ...)
   local where, o, n = e:match("^(%S+:%d+): (.-): bad argument '(.-)' %(expected .+, got .+%)")
   if not where then fail("message " .. show(e) .. " has not the form of a bad argument") end
-  if t.mode == "device" and o .. "_" == op then o = op end  -- an error that comes late names the op, not the method
+  if t.device ~= "cpu" and o .. "_" == op then o = op end  -- an error that comes late names the op, not the method
   if op and o ~= op then fail("message names op " .. show(o) .. ", expected " .. show(op) .. ": " .. e) end
   if name and n ~= name then fail("message names argument " .. show(n) .. ", expected " .. show(name) .. ": " .. e) end
   return e

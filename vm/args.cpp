@@ -226,10 +226,17 @@ class Reader {
     }
     if (lua_isnil(L_, at) && def.arity == Arity::kOptional) return;
     if (lua_isboolean(L_, at)) {
-      place = make_scalar(lua_toboolean(L_, at), DType::kBool);
+      place = make_scalar(lua_toboolean(L_, at), DType::kBool, device_of_tensors());
       return;
     }
     place = check_value(L_, state_, at, op_.name, def.name);
+  }
+
+  // Of the first tensor among the arguments.
+  Device device_of_tensors() {
+    for (int at = 1; at <= lua_gettop(L_); ++at)
+      if (Box* box = to_box(L_, state_, at); box && box->get().is_array()) return box->get().type().device;
+    return {};
   }
 
   Value& single_place(int index) {

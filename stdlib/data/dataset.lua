@@ -90,7 +90,7 @@ function ArrayDataset:get(i) return values_at(self.arrays, check_position(self, 
 
 local function rows_at(arrays, index, k)
   if k > #arrays then return end
-  return ops.index_select(arrays[k], 1, index), rows_at(arrays, index, k + 1)
+  return ops.index_select(arrays[k], 1, index:to(arrays[k].device)), rows_at(arrays, index, k + 1)
 end
 
 function ArrayDataset:_batch(index) return rows_at(self.arrays, index, 1) end

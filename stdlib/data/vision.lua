@@ -67,6 +67,7 @@ function MNIST:get(i)
 end
 
 function MNIST:get_batch(index)
+  index = index:to(self._images.device)
   return ops.index_select(self._images, 1, index):to("float32") / 255, ops.index_select(self._labels, 1, index)
 end
 

@@ -345,7 +345,7 @@ local function check_state(path, entry, name, state)
   if core.has_value(p) and state.dtype ~= p.dtype then
     core.fail("load_states", "%s: '%s.%s' is %s, the parameter %s", path, name, entry.path, state.dtype, p.dtype)
   end
-  return keep(state)
+  return keep(state:to(core.require("param").device(p)))
 end
 
 --- trainer:load_states(path) reads the state that save_states wrote for the same optimizer and parameters. An error

@@ -303,7 +303,7 @@ t.test("scope, keep, memory", function()
   t.check(pg.get_num_threads() == 1)
   pg.set_num_threads(n)
   t.error_contains(function() pg.set_num_threads(0) end, "set_num_threads")
-  t.equal(pg.devices(), {"cpu"})
+  t.equal(pg.devices()[1], "cpu")
   pg.synchronize()
 end)
 

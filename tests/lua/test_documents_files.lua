@@ -75,8 +75,8 @@ t.test("net:export('my_mlp') and import without the script", function()
   local out, err, code = t.run("-", ([[
     local pg = require "perigee"
     local net = pg.nn.SymbolBlock.imports("%s", {"data"}, "%s")
-    print(net(pg.ones(1, 512)):size(2))
-  ]]):format(model, weights))
+    print(net(pg.ones(1, 512, {device = "%s"})):size(2))
+  ]]):format(model, weights, t.device))
   t.equal(code, 0, err)
   t.equal(out, "2\n")
 end)

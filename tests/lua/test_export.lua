@@ -333,7 +333,7 @@ t.test("hostile files", function()
   refused(text:gsub('%[2%]', '[-2]'), "expected a whole number from 0")
   refused(text:gsub('"version":1,"producer"', '"version":5,"producer"'), "format version 5")
   local memory = pg.memory().peak
-  refused(text:gsub('%[%["float32",%[2%]%]%]', '[["float32",[1000000000000]]]'), "bad.json")
+  refused(text:gsub('%[%["float32",%[2%]', '[["float32",[1000000000000]'), "bad.json")
   t.check(pg.memory().peak - memory < 1e6, "memory")
   t.error_contains(function() nn.SymbolBlock.imports(json, "data", t.write(t.tmp("bad.st"), bytes:sub(1, -2))) end, "bad.st")
   t.error_contains(function() nn.SymbolBlock.imports(json, "data", json) end, "not a safetensors file")

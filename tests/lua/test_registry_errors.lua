@@ -10,13 +10,14 @@ local pg = require "perigee"
 
 t.skip_in("gcstress", "thousands of wrong calls, most of which run no op")
 
-local form = "^%S+test_registry_errors%.lua:%d+: ([%w_]+): bad argument '(.-)' %(expected .+, got .+%)$"
+local position = t.device == "cpu" and "^%S+test_registry_errors%.lua:%d+" or "^%S+%.lua:%d+"  -- a late error has another
+local form = position .. ": ([%w_]+): bad argument '(.-)' %(expected .+, got .+%)$"
 
 local function invoke(f, args, n, attrs)
-  if not attrs then return bounded(pcall, function() return f(unpack(args, 1, n)), true end) end
+  if not attrs then return bounded(t.pcall, function() return f(unpack(args, 1, n)), true end) end
   local all = {unpack(args, 1, n)}
   all[n + 1] = attrs
-  return bounded(pcall, function() return f(unpack(all, 1, n + 1)), true end)
+  return bounded(t.pcall, function() return f(unpack(all, 1, n + 1)), true end)
 end
 
 -- The complaint about the outcome of a call, or nil.
@@ -52,7 +53,8 @@ local function check(row, case)
     local shown = driver.snapshot{target}
     ok, e = invoke(method, {target, unpack(args, 2, n)}, n, attrs)
     complain("in place, " .. what, judge(row.name, nil, ok, e, must))
-    if not ok and driver.changed({target}, shown) then complain("in place, " .. what, "the target changed") end
+    local late = t.device ~= "cpu"  -- a write that fails late leaves no value
+    if not ok and not late and driver.changed({target}, shown) then complain("in place, " .. what, "the target changed") end
   end)
   if #complaints > 0 then error(table.concat(complaints, "\n"), 0) end
 end

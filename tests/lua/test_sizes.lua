@@ -11,7 +11,7 @@ local ops = pg.testing.ops
 
 -- f raises an error that says one of the texts.
 local function refused(f, ...)
-  local ok, e = pcall(with_limit, 2 ^ 28, f)
+  local ok, e = t.pcall(with_limit, 2 ^ 28, f)
   t.check(not ok, "no error")
   for _, text in ipairs{...} do if e:find(text, 1, true) then return end end
   error("another error: " .. e, 0)
@@ -294,7 +294,7 @@ t.test("hidden ops check what they are given", function()
   }
   for name, list in pairs(calls) do
     for k, args in ipairs(list) do
-      local ok, e = pcall(ops[name], unpack(args, 1, table.maxn(args)))
+      local ok, e = t.pcall(ops[name], unpack(args, 1, table.maxn(args)))
       t.check(not ok, name .. " took wrong arguments " .. k)
       t.check(not e:find("attempt", 1, true), e)
     end
@@ -319,17 +319,17 @@ t.test("functions whose upvalues a script replaced raise errors", function()
         if not name then break end
         for k = 1, 13 do
           debug.setupvalue(f, i, junk[k])
-          pcall(f, x, x)
-          pcall(f, x, "shape")
-          pcall(f, x, {lr = 1})
-          pcall(f)
+          t.pcall(f, x, x)
+          t.pcall(f, x, "shape")
+          t.pcall(f, x, {lr = 1})
+          t.pcall(f)
         end
         debug.setupvalue(f, i, old)
       end
     end
   end
   debug.setupvalue(pg.add, 1, nil)
-  local ok, e = pcall(pg.add, x, x)
+  local ok, e = t.pcall(pg.add, x, x)
   debug.setupvalue(pg.add, 1, state)
   t.check(not ok and e:find("an upvalue of this function was replaced", 1, true), e)
   t.equal((pg.ones(2) + 1):sum():item(), 4)
@@ -339,7 +339,7 @@ end)
 
 local numeric = {int = true, dim = true, float = true, ints = true, dims = true, floats = true}
 local function attempt(row, _, args, attrs)
-  local ok, e = pcall(driver.run, row, {args = args, attrs = attrs}, args)
+  local ok, e = t.pcall(driver.run, row, {args = args, attrs = attrs}, args)
   if not ok then t.check(type(e) == "string" and not e:find("attempt to", 1, true), row.name .. ": " .. tostring(e)) end
 end
 
@@ -399,7 +399,7 @@ end
 local function attempt_both(row, case, args)
   attempt(row, case, args, case.attrs)
   if not row.differentiable then return end
-  local ok, e = pcall(function()
+  local ok, e = t.pcall(function()
     local leaves = driver.map(function(x)
       local floats = driver.is_tensor(x) and x.dtype:find("float")
       return floats and x:detach():attach_grad() or x
