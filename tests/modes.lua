@@ -12,6 +12,10 @@ local kernels = {
   "_conv%.", "_fixtures_ops", "_linalg", "_norm", "_pointwise", "_reduce", "_registry_values", "_registry_hybrid", "_rnn",
 }
 
+-- A full collection costs what lives, so files run faster in processes of their own; mode guard keeps one process. The
+-- start of a process is slow under the sanitizers.
+local isolate = not os.getenv("PERIGEE_SANITIZED")
+
 local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4}
 
 local function with_isa(name)
@@ -22,17 +26,20 @@ end
 
 -- The longest modes first, since modes run at the same time.
 return {
-  {name = "gcstress", doc = "a collection at each op", sanitized = true, isolate = true, setup = function(pg)  -- it costs what lives
+  {name = "gcstress", doc = "a collection at each op", sanitized = true, isolate = true, setup = function(pg)
     pg.testing.gc_stress(true)
   end},
-  {name = "eager", doc = "as a script runs", sanitized = true},
-  {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = true, setup = hybrid, env = {PERIGEE_VERIFY_PLANS = "1"}},
-  {name = "nofuse", doc = "hybrid without any pass", setup = hybrid, env = {PERIGEE_DISABLE_PASSES = "all", PERIGEE_VERIFY_PLANS = "1"}},
-  {name = "roundtrip", doc = "hybrid, every graph through the files of an export", env = {PERIGEE_VERIFY_PLANS = "1"}, setup = function(pg)
+  {name = "eager", doc = "as a script runs", sanitized = true, isolate = isolate},
+  {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = true, isolate = isolate, setup = hybrid,
+   env = {PERIGEE_VERIFY_PLANS = "1"}},
+  {name = "nofuse", doc = "hybrid without any pass", isolate = isolate, setup = hybrid,
+   env = {PERIGEE_DISABLE_PASSES = "all", PERIGEE_VERIFY_PLANS = "1"}},
+  {name = "roundtrip", doc = "hybrid, every graph through the files of an export", isolate = isolate,
+   env = {PERIGEE_VERIFY_PLANS = "1"}, setup = function(pg)
     hybrid(pg)
     pg.testing.roundtrip_all(true)
   end},
-  {name = "device", doc = "on a device that works late, in memory that the host cannot read",
+  {name = "device", doc = "on a device that works late, in memory that the host cannot read", isolate = isolate,
    files = {"_autograd%.", "_control", "_fixtures_ops", "_norm%.", "_reduce%.", "_registry_hybrid"},
    env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
    setup = function(pg)

@@ -1,7 +1,8 @@
 -- Runs tests/lua in one or all modes: build/perigee tests/run.lua [--mode=M] [--file=PATH] [--isolate] [--jobs=N]
 -- [--times] [--all] [pattern]. With another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee …,
 -- where --program names the program under test. pattern is a Lua pattern for "tests/lua/test_file.lua: test name".
--- --isolate runs every file in its own process, as some modes do. --all runs all files in modes that run a sample.
+-- --isolate runs every file in its own process, as most modes do. --all runs all files and cases in modes that run a
+-- sample.
 -- --jobs: the number of modes (or files) that run at once; default one per processor, at most 4.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
@@ -86,12 +87,40 @@ local function command_of(mode, args, report)
   return ("env %s %s %s --mode=%s %s"):format(table.concat(env, " "), quote(program), quote(arg[0]), mode.name, args)
 end
 
+local function new_sum() return {passed = 0, failed = 0, skipped = 0, reasons = {}} end
+
+local function add(sum, r)
+  for _, key in ipairs{"passed", "failed", "skipped"} do sum[key] = sum[key] + r[key] end
+  for reason, n in pairs(r.reasons) do sum.reasons[reason] = (sum.reasons[reason] or 0) + n end
+end
+
+-- The counts as a file of a child, and back; nil if the child did not come to its end.
+local function report_of(r)
+  local lines = {("done %d %d %d\n"):format(r.passed, r.failed, r.skipped)}
+  for reason, n in pairs(r.reasons) do lines[#lines + 1] = n .. " " .. reason .. "\n" end
+  return table.concat(lines)
+end
+
+local function counts_in(text)
+  local p, f, s, reasons = text:match("^done (%d+) (%d+) (%d+)\n(.*)$")
+  if not p then return nil end
+  local r = {passed = tonumber(p), failed = tonumber(f), skipped = tonumber(s), reasons = {}}
+  for n, reason in reasons:gmatch("(%d+) ([^\n]+)") do r.reasons[reason] = tonumber(n) end
+  return r
+end
+
+local function print_skipped(mode, reasons)
+  local lines = {}
+  for reason, n in pairs(reasons) do lines[#lines + 1] = ("skipped [%s] %d x %s\n"):format(mode, n, reason) end
+  table.sort(lines)
+  io.write(table.concat(lines))
+end
+
 -- Adds the counts of a finished child to those of its mode.
 local function collect(run)
   local text, sum = t.read(run.report), run.sum
-  local p, f, s = text:match("^done (%d+) (%d+) (%d+)$")
-  if p then
-    sum.passed, sum.failed, sum.skipped = sum.passed + p, sum.failed + f, sum.skipped + s
+  local counts = counts_in(text)
+  if counts then add(sum, counts)
   else
     sum.failed = sum.failed + 1
     io.write("FAILED [", run.mode.name, "] the process ended with code ", run.code, " in ",
@@ -139,6 +168,7 @@ end
 local function run_files(mode)
   local pg = require "perigee"
   t.mode, t.root, t.filter, t.program = mode.name, root, opts.pattern, absolute(opts.program or program)
+  t.all = opts.all
   local report = os.getenv("PERIGEE_TEST_REPORT")
   local function note(text)
     if not report then return end
@@ -162,17 +192,19 @@ local function run_files(mode)
     collectgarbage()
   end
   t.cleanup()
-  for reason, n in pairs(t.reasons) do io.write("skipped [", mode.name, "] ", n, " x ", reason, "\n") end
-  note(string.format("done %d %d %d", t.passed, t.failed, t.skipped))
-  if not report then closing("", t) end
+  note(report_of(t))
+  if not report then
+    print_skipped(mode.name, t.reasons)
+    closing("", t)
+  end
   os.exit(t.failed > 0 and 1 or 0, true)  -- closing the state runs every finalizer
 end
 
 local function run_children()
   local order, runs = opts.mode and {find_mode(opts.mode)} or all_modes(), {}
-  local sums, total = {}, {passed = 0, failed = 0, skipped = 0}
+  local sums, total = {}, new_sum()
   for _, mode in ipairs(order) do
-    sums[mode] = {passed = 0, failed = 0, skipped = 0}
+    sums[mode] = new_sum()
     for _, file in ipairs(opts.file and {opts.file} or (opts.isolate or mode.isolate) and files_of(mode) or {false}) do
       local run = {mode = mode, sum = sums[mode], report = t.tmp("report" .. #runs + 1)}
       run.command = command_of(mode, (file and "--file=" .. quote(file) .. " " or "") .. pass_on(), run.report)
@@ -185,8 +217,9 @@ local function run_children()
   for _, run in ipairs(runs) do collect(run) end
   t.cleanup()
   for _, mode in ipairs(order) do
+    print_skipped(mode.name, sums[mode].reasons)
     closing(mode.name .. ": ", sums[mode])
-    for k, v in pairs(sums[mode]) do total[k] = total[k] + v end
+    add(total, sums[mode])
   end
   if total.failed > 0 then io.write("PERIGEE_TEST_DEVICE_SEED=", seed, "\n") end
   closing("", total)

@@ -4,7 +4,7 @@ local t = require "tests.support"
 local pg = require "perigee"
 local testing = pg.testing
 
-local rounds = t.mode == "gcstress" and 100 or 10000
+local rounds = t.mode == "gcstress" and 100 or 2000
 local kBytes = 4000  -- of one tensor below
 
 local function collect()
@@ -55,7 +55,7 @@ end)
 
 -- The collector looks when as many functions again as were left the last time, and 64 more, live. How many were left
 -- depends on where Lua's collector was: some hundreds of the rounds, where a leak keeps them all.
-local kPending = rounds == 10000 and 400 or 80
+local kPending = rounds == 2000 and 200 or 80
 
 local function held_by_function(through)
   local double = pg.autograd.Function

@@ -436,6 +436,9 @@ local function try_shapes(row, case)
   end
 end
 
+-- Canaries and the sanitizers see writes past an end: there all cases run, elsewhere one per op.
+local most = (t.mode == "guard" or t.all or os.getenv("PERIGEE_SANITIZED")) and 3 or 1
+
 if t.mode ~= "gcstress" then
   for _, name in ipairs(pg.testing.op_names(true)) do
     local row = pg.testing.op_row(name)
@@ -443,7 +446,7 @@ if t.mode ~= "gcstress" then
       if row.effect then return end
       local cases = require("tests.ops.cases").of(row)
       with_limit(2 ^ 28, function()
-        for k = 1, math.min(#cases, 3) do
+        for k = 1, math.min(#cases, most) do
           try_edges(row, cases[k])
           try_shapes(row, cases[k])
           try_between(row, cases[k], attempt_both)
