@@ -47,7 +47,7 @@ return {
      pg.testing.default_device("test_device")
    end},
   {name = "interpreted", doc = "tests run by the interpreter of traces",
-   files = {"_api_", "_autograd%.", "_control%.", "_extensions", "_indexing", "_metric%.", "_nn%."}, setup = function(pg)
+   files = {"_api_", "_autograd%.", "_control%.", "_control_bodies", "_extensions", "_indexing", "_metric%.", "_nn%."}, setup = function(pg)
     require("tests.support").way = function(f) return function() return pg.testing.interpret(f) end end
   end},
   {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
