@@ -1,15 +1,17 @@
--- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process; sanitized: under
--- the sanitizers too; files: only those whose path has one of these Lua patterns, without --all; isolate: every file has a process
--- of its own.
+-- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
+-- sanitized: under the sanitizers too; files: only those whose path has one of these Lua patterns, without --all;
+-- isolate: every file has a process of its own.
+
 -- Blocks run hybridized and op calls jitted.
 local function hybrid(pg)
   pg.testing.hybridize_all(true)
   require("tests.ops.driver").jit = true
 end
 
--- Files that test kernels.
+-- Files that test kernels, and what scripts make of their own.
 local kernels = {
-  "_conv%.", "_fixtures_ops", "_linalg", "_norm", "_pointwise", "_reduce", "_registry_values", "_registry_hybrid", "_rnn",
+  "_conv%.", "_extensions", "_fixtures_ops", "_linalg", "_norm", "_pointwise", "_reduce",
+  "_registry_values", "_registry_hybrid", "_rnn",
 }
 
 -- A full collection costs what lives, so files run faster in processes of their own; mode guard keeps one process. The
@@ -19,7 +21,8 @@ local isolate = not os.getenv("PERIGEE_SANITIZED")
 local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4}
 
 local function with_isa(name)
-  return {name = name, doc = "kernels use at most " .. name, env = {PERIGEE_MAX_ISA = name}, files = kernels, setup = function(pg)
+  local env = {PERIGEE_MAX_ISA = name}
+  return {name = name, doc = "kernels use at most " .. name, env = env, files = kernels, setup = function(pg)
     assert(rank[pg.instruction_set()] <= rank[name], "PERIGEE_MAX_ISA is not obeyed")
   end}
 end
@@ -40,14 +43,15 @@ return {
     pg.testing.roundtrip_all(true)
   end},
   {name = "device", doc = "on a device that works late, in memory that the host cannot read", isolate = isolate,
-   files = {"_autograd%.", "_control", "_fixtures_ops", "_norm%.", "_reduce%.", "_registry_hybrid"},
+   files = {"_autograd%.", "_control", "_extensions", "_fixtures_ops", "_norm%.", "_reduce%.", "_registry_hybrid"},
    env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
    setup = function(pg)
      require("tests.support").device = "test_device"
      pg.testing.default_device("test_device")
    end},
   {name = "interpreted", doc = "tests run by the interpreter of traces",
-   files = {"_api_", "_autograd%.", "_control%.", "_control_bodies", "_extensions", "_indexing", "_metric%.", "_nn%."}, setup = function(pg)
+   files = {"_api_", "_autograd%.", "_control%.", "_control_bodies", "_extensions", "_indexing", "_metric%.", "_nn%."},
+   setup = function(pg)
     require("tests.support").way = function(f) return function() return pg.testing.interpret(f) end end
   end},
   {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
