@@ -1795,7 +1795,8 @@ function Block:register_forward_pre_hook(f) end
 function Block:save_parameters(path) end
 
 ---block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters.
----Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block.
+---Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block; without a
+---device the parameters stay on theirs.
 ---@param path any
 ---@param options any
 ---@return any
