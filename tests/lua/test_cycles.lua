@@ -55,7 +55,7 @@ end)
 
 -- The collector looks when as many functions again as were left the last time, and 64 more, live. How many were left
 -- depends on where Lua's collector was: some hundreds of the rounds, where a leak keeps them all.
-local kPending = rounds == 2000 and 200 or 80
+local kPending = rounds == 2000 and 300 or 80
 
 local function held_by_function(through)
   local double = pg.autograd.Function
