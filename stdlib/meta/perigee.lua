@@ -191,6 +191,7 @@ function Generator:seed(seed) end
 ---@field softmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field softmin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field softplus_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field softshrink_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field softsign_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sqrt_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field square_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -1415,6 +1416,12 @@ function Tensor:softmin(dim) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {beta?: number, threshold?: number}): perigee.Tensor
 function Tensor:softplus(beta, threshold) end
+
+---x moved towards 0 by lambda, and 0 where |x| is at most lambda.
+---@param lambda? number what is taken off |x|
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {lambda?: number}): perigee.Tensor
+function Tensor:softshrink(lambda) end
 
 ---x / (1 + |x|).
 ---@return perigee.Tensor out
@@ -4492,6 +4499,13 @@ function pg.softmin(x, dim) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor|number, options: {beta?: number, threshold?: number}): perigee.Tensor
 function pg.softplus(x, beta, threshold) end
+
+---x moved towards 0 by lambda, and 0 where |x| is at most lambda.
+---@param x perigee.Tensor|number
+---@param lambda? number what is taken off |x|
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {lambda?: number}): perigee.Tensor
+function pg.softshrink(x, lambda) end
 
 ---x / (1 + |x|).
 ---@param x perigee.Tensor|number

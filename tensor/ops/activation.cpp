@@ -163,6 +163,15 @@ static void add_rectifiers(Registry& r) {
           "hardtanh", "x limited to [min_val, max_val].", "return pg.tensor({-3, 0.5}):hardtanh()",
           {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit")},
           [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
+      activation(
+          "softshrink", "x moved towards 0 by lambda, and 0 where |x| is at most lambda.",
+          "return pg.tensor({-2, 0.3, 2}):softshrink()", {number("lambda", 0.5, "what is taken off |x|")},
+          [](Vjp& c) {
+            const double lambda = c.attr<double>("lambda");
+            const Var dead = call<"le">(call<"abs">(c.in(0)), lambda);
+            return call<"where">(dead, 0.0, c.dy());
+          },
+          "x", 0.7, 2),
       activation("hardsigmoid", "min(max(x + 3, 0), 6) / 6.", "return pg.tensor({-4, 0, 4}):hardsigmoid()", {},
                  hardsigmoid_grad, "x"),
       activation("hardswish", "x min(max(x + 3, 0), 6) / 6. Howard et al., Searching for MobileNetV3, 2019.",

@@ -6,7 +6,7 @@ local families = {
   unary = [[abs neg sign square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh
     cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma floor ceil round trunc isnan isinf isfinite clamp]],
   activation = [[relu relu6 leaky_relu prelu elu selu celu gelu silu mish sigmoid hardsigmoid hardswish hardtanh softplus
-    softsign logsigmoid softmax log_softmax softmin glu]],
+    softshrink softsign logsigmoid softmax log_softmax softmin glu]],
   binary = [[add sub mul div floor_divide remainder pow maximum minimum atan2 hypot lerp where eq ne lt le gt ge equal
     allclose logical_and logical_or logical_xor logical_not]],
   reduce = [[sum mean prod max min amax amin argmax argmin any all var std norm logsumexp count_nonzero cumsum cumprod

@@ -34,7 +34,7 @@ return function(pg, f)
     silu = one{f{3}}, mish = one{f{3}}, sigmoid = one{f{3}}, logsigmoid = one{f{3}},
     hardsigmoid = one{f{3}}, hardswish = one{f{3}}, hardtanh = one({f{3}}, {min_val = -0.5, max_val = 0.4}),
     softplus = {{args = {f{3}}}, {args = {f{3}}, attrs = {beta = 2, threshold = 1}}},
-    softsign = one{f{3}},
+    softsign = one{f{3}}, softshrink = {{args = {f({3}, 0.7, 2)}}, {args = {f({3}, -2, -0.7), 0.3}}},
     polygamma = {{args = {f({3}, 0.5, 4), 1}}, {args = {f({3}, 0.5, 4), 3}}},
     to = {{args = {f{2, 3}}}},
     clone = {{args = {f{2, 3}:t()}}},

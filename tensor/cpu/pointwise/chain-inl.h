@@ -217,7 +217,7 @@ template <class F, class K>
 struct BinaryCode {
   template <bool scalar>
   static void block(const Step* step, Memory memory, int64_t i, PERIGEE_BLOCK) {
-    const F f;
+    const F f = make_functor<F>(step->params);
     const WideTag d;
     const Source<K, scalar> a(memory, step->a, i, step->a_mask);
 #define PERIGEE_APPLY(x, k) x = f(d, x, a[k]);
@@ -226,11 +226,12 @@ struct BinaryCode {
     PERIGEE_NEXT_BLOCK;
   }
   static void part(const Step* step, Memory memory, int64_t i, size_t count, Wide x) {
-    x = F()(WideTag(), x, part_of<K>(memory, step->a, i, step->a_mask, step->a_scalar, count));
+    x = make_functor<F>(step->params)(WideTag(), x,
+                                      part_of<K>(memory, step->a, i, step->a_mask, step->a_scalar, count));
     PERIGEE_NEXT_PART;
   }
   static void one(const Step* step, Memory memory, One x) {
-    x = F()(OneTag(), x, one_of<K>(memory, step->a));
+    x = make_functor<F>(step->params)(OneTag(), x, one_of<K>(memory, step->a));
     PERIGEE_NEXT_ONE;
   }
   static constexpr Codes codes() { return {{block<false>, block<true>, block<false>, block<true>}, part, one}; }
@@ -240,7 +241,7 @@ template <class F, class A, class B>
 struct TernaryCode {
   template <bool scalar_a, bool scalar_b>
   static void block(const Step* step, Memory memory, int64_t i, PERIGEE_BLOCK) {
-    const F f;
+    const F f = make_functor<F>(step->params);
     const WideTag d;
     const Source<A, scalar_a> a(memory, step->a, i, step->a_mask);
     const Source<B, scalar_b> b(memory, step->b, i, step->b_mask);
@@ -250,12 +251,12 @@ struct TernaryCode {
     PERIGEE_NEXT_BLOCK;
   }
   static void part(const Step* step, Memory memory, int64_t i, size_t count, Wide x) {
-    x = F()(WideTag(), x, part_of<A>(memory, step->a, i, step->a_mask, step->a_scalar, count),
-            part_of<B>(memory, step->b, i, step->b_mask, step->b_scalar, count));
+    x = make_functor<F>(step->params)(WideTag(), x, part_of<A>(memory, step->a, i, step->a_mask, step->a_scalar, count),
+                                      part_of<B>(memory, step->b, i, step->b_mask, step->b_scalar, count));
     PERIGEE_NEXT_PART;
   }
   static void one(const Step* step, Memory memory, One x) {
-    x = F()(OneTag(), x, one_of<A>(memory, step->a), one_of<B>(memory, step->b));
+    x = make_functor<F>(step->params)(OneTag(), x, one_of<A>(memory, step->a), one_of<B>(memory, step->b));
     PERIGEE_NEXT_ONE;
   }
   static constexpr Codes codes() {
@@ -283,6 +284,53 @@ struct StoreCode {
   }
   static constexpr Codes codes() { return {{block, block, block, block}, part, one}; }
 };
+
+// --- The codes of a formula ---
+
+// With the accumulator as the second operand.
+template <class G>
+struct Swapped {
+  G g;
+  explicit Swapped(const double* params) : g(params) {}
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V y) const {
+    return g(d, y, x);
+  }
+};
+
+// On values as K reads them from memory.
+template <class F, const FormulaRow& row, template <class> class Value, class K>
+constexpr Codes codes_on(int operand) {
+  using G = OnVectors<F, Value>;
+  if constexpr (row.inputs == 1)
+    return UnaryCode<G>::codes();
+  else if constexpr (row.inputs == 2)
+    return operand == 0 ? BinaryCode<G, K>::codes() : BinaryCode<Swapped<G>, K>::codes();
+  else
+    return TernaryCode<G, K, K>::codes();
+}
+template <class F, const FormulaRow& row>
+Codes formula_codes([[maybe_unused]] bool bools, int operand) {
+  if constexpr (row.lanes && !row.condition) {
+    if constexpr (row.on_bools())
+      if (bools) return codes_on<F, row, formulas::Truth, Bools>(operand);
+    if constexpr (row.on_floats()) return codes_on<F, row, formulas::Lanes, Floats>(operand);
+  }
+  return {};
+}
+template <class List, int... k>
+Codes listed_codes(int index, bool bools, int operand, std::integer_sequence<int, k...>) {
+  using Fn = Codes (*)(bool, int);
+  static constexpr Fn kCodes[] = {
+      formula_codes<typename formulas::Listed<List, k>::F, formulas::Listed<List, k>::row>...};
+  return kCodes[index](bools, operand);
+}
+
+HWY_INLINE void fill_step(Step& step, const Codes& codes) {
+  step.block = reinterpret_cast<Step::Code>(codes.block[int(step.a_scalar) | int(step.b_scalar) << 1]);
+  step.part = reinterpret_cast<Step::Code>(codes.part);
+  step.one = reinterpret_cast<Step::Code>(codes.one);
+}
 
 }  // namespace pg::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

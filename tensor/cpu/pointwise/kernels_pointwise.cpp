@@ -17,13 +17,10 @@ void span_kernel(const KernelArgs& args) {
   cpu::run_pointwise(args, row);
 }
 
-inline constexpr size_t kMaxRows = 64;
-
 template <Table table, size_t... i>
 void add_table(Registry& r, std::index_sequence<i...>) {
   const std::span<const cpu::SpanRow> spans = table();
-  if (spans.size() > kMaxRows) throw Error("pointwise kernels: a span table has more rows than kMaxRows");
-  static constexpr std::array<KernelFn, kMaxRows> kFns = {span_kernel<table, i>...};
+  static constexpr std::array<KernelFn, cpu::kMaxSpans> kFns = {span_kernel<table, i>...};
   for (size_t k = 0; k < spans.size(); ++k) {
     const KernelRow row{spans[k].op, kFns[k], kStridedInputs};
     r.add_kernels(0, {&row, 1});
@@ -33,8 +30,8 @@ void add_table(Registry& r, std::index_sequence<i...>) {
 }  // namespace
 
 void add_pointwise_kernels(Registry& r) {
-  add_table<cpu::basic_spans>(r, std::make_index_sequence<kMaxRows>());
-  add_table<cpu::math_spans>(r, std::make_index_sequence<kMaxRows>());
+  add_table<cpu::basic_spans>(r, std::make_index_sequence<cpu::kMaxSpans>());
+  add_table<cpu::math_spans>(r, std::make_index_sequence<cpu::kMaxSpans>());
 }
 
 }  // namespace pg

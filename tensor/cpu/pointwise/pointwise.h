@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tensor/kernel.h"
+#include "tensor/kernels/formula.h"
 
 namespace pg::cpu {
 
@@ -16,19 +17,20 @@ inline constexpr int kMaxSpanInputs = 3;
 inline constexpr int kMaxSpanParams = 4;
 inline constexpr int64_t kTile = 512;  // elements
 
-// What a kernel refuses about the values of an integer divisor or exponent before anything is written.
-enum class SpanCheck : uint8_t { kNothing, kZeroDivisor, kNegativeExponent };
-
-struct SpanRow {
-  const char* op = nullptr;
-  int cost = 0;                 // picoseconds an element, roughly, for cutting work into pieces
+struct SpanRow : FormulaRow {
   SpanFn fn[kDTypeCount] = {};  // by compute dtype; float16 and bfloat16 go through float32
-  SpanCheck check = SpanCheck::kNothing;
+  int index = 0;                // see span_at
 };
 
-// The tables for the instruction set of this machine.
+// The tables for the instruction set of this machine: of formulas-inl.h and of math_formulas-inl.h. The indices of the
+// second start at kMaxSpans.
+inline constexpr int kMaxSpans = 64;
 std::span<const SpanRow> basic_spans();
 std::span<const SpanRow> math_spans();
+
+inline const SpanRow& span_at(int index) {
+  return index < kMaxSpans ? basic_spans()[size_t(index)] : math_spans()[size_t(index - kMaxSpans)];
+}
 
 // Row of an op, or nullptr.
 const SpanRow* find_span(std::string_view op);

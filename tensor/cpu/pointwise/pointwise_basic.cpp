@@ -1,16 +1,17 @@
 // Span kernels of arithmetic, comparisons, logic and rounding, and the conversions between dtypes: plain loops that
 // the compiler vectorises for each instruction set.
+#include <string_view>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/pointwise/pointwise_basic.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/pointwise/spans-inl.h"
 #include "tensor/cpu/targets-inl.h"
-#include "tensor/kernels/scalar_ops.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
-namespace s = pg::scalar;
+namespace f = formulas;
 
 // Powers with a common scalar exponent are products.
 template <class T>
@@ -18,74 +19,25 @@ void pow_span(int64_t n, void* out, const void* const* in, uint32_t scalars, con
   if (scalars == 2) {
     const double exponent = double(*static_cast<const T*>(in[1]));
     const auto cube = [](T v) { return v * v * v; };
-    if (exponent == 2) return unary_span<s::Square, T>(n, out, in, 0, params);
+    if (exponent == 2) return unary_span<f::Square, T>(n, out, in, 0, params);
     if (exponent == 3) return unary_span<decltype(cube), T>(n, out, in, 0, params);
-    if (exponent == 0.5) return unary_span<s::Sqrt, T>(n, out, in, 0, params);
-    if (exponent == -1) return unary_span<s::Reciprocal, T>(n, out, in, 0, params);
+    if (exponent == 0.5) return unary_span<f::Sqrt, T>(n, out, in, 0, params);
+    if (exponent == -1) return unary_span<f::Reciprocal, T>(n, out, in, 0, params);
   }
-  binary_span<s::Pow, T>(n, out, in, scalars, params);
+  binary_span<f::Pow, T>(n, out, in, scalars, params);
 }
 
-constexpr SpanRow pow_row() {
-  SpanRow row = numeric_row<BinaryOf, s::Pow>("pow", SpanCheck::kNegativeExponent, 8000);
-  row.fn[int(DType::kFloat32)] = pow_span<float>;
-  row.fn[int(DType::kFloat64)] = pow_span<double>;
-  return row;
+constexpr auto basic_rows() {
+  auto rows = span_rows<f::Basic>(0, f::BasicFormulas());
+  static_assert(rows.size() <= kMaxSpans);
+  for (SpanRow& row : rows) {
+    if (std::string_view(row.op) != "pow") continue;
+    row.fn[int(DType::kFloat32)] = pow_span<float>;
+    row.fn[int(DType::kFloat64)] = pow_span<double>;
+  }
+  return rows;
 }
-
-static constexpr SpanRow kRows[] = {
-    any_row<BinaryOf, s::Add>("add"),
-    numeric_row<BinaryOf, s::Sub>("sub"),
-    any_row<BinaryOf, s::Mul>("mul"),
-    float_row<BinaryOf, s::Div>("div"),
-    numeric_row<BinaryOf, s::FloorDivide>("floor_divide", SpanCheck::kZeroDivisor, 4000),
-    numeric_row<BinaryOf, s::Remainder>("remainder", SpanCheck::kZeroDivisor, 4000),
-    numeric_row<BinaryOf, s::Fmod>("fmod", SpanCheck::kZeroDivisor, 4000),
-    any_row<BinaryOf, s::Maximum>("maximum"),
-    any_row<BinaryOf, s::Minimum>("minimum"),
-    pow_row(),
-    any_row<BinaryOf, s::Eq>("eq"),
-    any_row<BinaryOf, s::Ne>("ne"),
-    any_row<BinaryOf, s::Lt>("lt"),
-    any_row<BinaryOf, s::Le>("le"),
-    any_row<BinaryOf, s::Gt>("gt"),
-    any_row<BinaryOf, s::Ge>("ge"),
-    any_row<BinaryOf, s::LogicalAnd>("logical_and"),
-    any_row<BinaryOf, s::LogicalOr>("logical_or"),
-    any_row<BinaryOf, s::LogicalXor>("logical_xor"),
-    any_row<UnaryOf, s::LogicalNot>("logical_not"),
-    integer_row<BinaryOf, s::BitwiseAnd>("bitwise_and"),
-    integer_row<BinaryOf, s::BitwiseOr>("bitwise_or"),
-    integer_row<BinaryOf, s::BitwiseXor>("bitwise_xor"),
-    integer_row<UnaryOf, s::BitwiseNot>("bitwise_not"),
-    numeric_row<UnaryOf, s::Neg>("neg"),
-    numeric_row<UnaryOf, s::Abs>("abs"),
-    numeric_row<UnaryOf, s::Sign>("sign"),
-    numeric_row<UnaryOf, s::Square>("square"),
-    float_row<UnaryOf, s::Sqrt>("sqrt", 150),
-    float_row<UnaryOf, s::Rsqrt>("rsqrt", 250),
-    float_row<UnaryOf, s::Reciprocal>("reciprocal"),
-    numeric_row<UnaryOf, s::Floor>("floor"),
-    numeric_row<UnaryOf, s::Ceil>("ceil"),
-    numeric_row<UnaryOf, s::Round>("round"),
-    numeric_row<UnaryOf, s::Trunc>("trunc"),
-    any_row<UnaryOf, s::IsNan>("isnan"),
-    any_row<UnaryOf, s::IsInf>("isinf"),
-    any_row<UnaryOf, s::IsFinite>("isfinite"),
-    any_row<SelectOf, s::Where>("where"),
-    float_row<TernaryOf, s::Lerp>("lerp"),
-    numeric_row<TernaryOf, s::Clamp>("clamp"),
-    numeric_row<UnaryOf, s::Relu>("relu"),
-    numeric_row<UnaryOf, s::Relu6>("relu6"),
-    numeric_row<BinaryOf, s::ReluGrad>("relu_grad"),
-    float_row<BinaryOf, s::TanhGrad>("tanh_grad"),
-    float_row<BinaryOf, s::SigmoidGrad>("sigmoid_grad"),
-    float_row<UnaryOf, s::LeakyRelu>("leaky_relu"),
-    float_row<UnaryOf, s::Hardtanh>("hardtanh"),
-    float_row<UnaryOf, s::Hardsigmoid>("hardsigmoid"),
-    float_row<UnaryOf, s::Hardswish>("hardswish"),
-    float_row<UnaryOf, s::Softsign>("softsign"),
-};
+static constexpr auto kRows = basic_rows();
 std::span<const SpanRow> basic_table() { return kRows; }
 
 // Half and BFloat16 with inline conversions.

@@ -6,10 +6,13 @@
 #define PERIGEE_SPANS_INL_H
 #endif
 
+#include <array>
 #include <type_traits>
+#include <utility>
 
 #include "hwy/highway.h"
 #include "tensor/cpu/loops.h"
+#include "tensor/cpu/pointwise/formulas-inl.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/targets-inl.h"
 
@@ -107,69 +110,49 @@ void simd_span(int64_t n, void* to, const void* const* in, uint32_t scalars, con
   store_part(d, g(d, load_part(d, x + i, n - i)), out + i, n - i);
 }
 
-// Rows: which compute dtypes a functor serves.
-template <template <class, class> class Wrap, class F>
-constexpr void fill_floats(SpanRow& row) {
-  row.fn[int(DType::kFloat32)] = Wrap<F, float>::fn;
-  row.fn[int(DType::kFloat64)] = Wrap<F, double>::fn;
-}
-template <template <class, class> class Wrap, class F>
-constexpr void fill_integers(SpanRow& row) {
-  row.fn[int(DType::kUInt8)] = Wrap<F, uint8_t>::fn;
-  row.fn[int(DType::kInt8)] = Wrap<F, int8_t>::fn;
-  row.fn[int(DType::kInt32)] = Wrap<F, int32_t>::fn;
-  row.fn[int(DType::kInt64)] = Wrap<F, int64_t>::fn;
-}
-template <class F, class T>
-struct UnaryOf {
-  static constexpr SpanFn fn = unary_span<F, T>;
-};
-template <class F, class T>
-struct BinaryOf {
-  static constexpr SpanFn fn = binary_span<F, T>;
-};
-template <class F, class T>
-struct TernaryOf {
-  static constexpr SpanFn fn = ternary_span<F, T, T>;
-};
-template <class F, class T>
-struct SelectOf {
-  static constexpr SpanFn fn = ternary_span<F, bool, T>;
+// A formula as a function of vectors; Value is what their lanes mean.
+template <class F, template <class> class Value = formulas::Lanes>
+struct OnVectors {
+  F f;
+  explicit OnVectors(const double* params) : f(make_functor<F>(params)) {}
+  template <class D, class... V>
+  HWY_INLINE hn::Vec<D> operator()(D, V... x) const {
+    return formulas::raw(f(Value<D>{x}...));
+  }
 };
 
-template <template <class, class> class Wrap, class F>
-constexpr SpanRow float_row(const char* op, int cost = 100) {
-  SpanRow row{op, cost, {}, SpanCheck::kNothing};
-  fill_floats<Wrap, F>(row);
-  return row;
+template <class F, const FormulaRow& row, class T>
+constexpr SpanFn span_of() {
+  if constexpr (row.simd && std::is_same_v<T, float>)
+    return simd_span<OnVectors<F>>;
+  else if constexpr (row.inputs == 1)
+    return unary_span<F, T>;
+  else if constexpr (row.inputs == 2)
+    return binary_span<F, T>;
+  else
+    return ternary_span<F, std::conditional_t<row.condition, bool, T>, T>;
 }
-template <template <class, class> class Wrap, class F>
-constexpr SpanRow numeric_row(const char* op, SpanCheck check = SpanCheck::kNothing, int cost = 100) {
-  SpanRow row = float_row<Wrap, F>(op, cost);
-  fill_integers<Wrap, F>(row);
-  row.check = check;
-  return row;
+
+template <class F, const FormulaRow& row>
+constexpr SpanRow span_row(int index) {
+  SpanRow out{row, {}, index};
+  if constexpr (row.on_floats()) {
+    out.fn[int(DType::kFloat32)] = span_of<F, row, float>();
+    out.fn[int(DType::kFloat64)] = span_of<F, row, double>();
+  }
+  if constexpr (row.on_integers()) {
+    out.fn[int(DType::kUInt8)] = span_of<F, row, uint8_t>();
+    out.fn[int(DType::kInt8)] = span_of<F, row, int8_t>();
+    out.fn[int(DType::kInt32)] = span_of<F, row, int32_t>();
+    out.fn[int(DType::kInt64)] = span_of<F, row, int64_t>();
+  }
+  if constexpr (row.on_bools()) out.fn[int(DType::kBool)] = span_of<F, row, bool>();
+  return out;
 }
-template <template <class, class> class Wrap, class F>
-constexpr SpanRow any_row(const char* op) {
-  SpanRow row = numeric_row<Wrap, F>(op);
-  row.fn[int(DType::kBool)] = Wrap<F, bool>::fn;
-  return row;
-}
-template <template <class, class> class Wrap, class F>
-constexpr SpanRow integer_row(const char* op) {
-  SpanRow row{op, 100, {}, SpanCheck::kNothing};
-  fill_integers<Wrap, F>(row);
-  row.fn[int(DType::kBool)] = Wrap<F, bool>::fn;
-  return row;
-}
-// float32 by the vector functor G, float64 by F.
-template <class G, class F>
-constexpr SpanRow simd_row(const char* op, int cost) {
-  SpanRow row{op, cost, {}, SpanCheck::kNothing};
-  row.fn[int(DType::kFloat32)] = simd_span<G>;
-  row.fn[int(DType::kFloat64)] = unary_span<F, double>;
-  return row;
+// The rows of a list, of which the first one has the index `first`.
+template <class List, int... k>
+constexpr std::array<SpanRow, sizeof...(k)> span_rows(int first, std::integer_sequence<int, k...>) {
+  return {span_row<typename formulas::Listed<List, k>::F, formulas::Listed<List, k>::row>(first + k)...};
 }
 
 }  // namespace pg::cpu::HWY_NAMESPACE

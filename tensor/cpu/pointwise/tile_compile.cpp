@@ -17,7 +17,7 @@ void find_levels(TilePlan& p, const TileLayout& layout) {
     }
     for (int k = 0; k < value.count; ++k) p.level[v] = std::max(p.level[v], p.level[size_t(value.operands[k])]);
     if (value.kind == Kind::kOp) p.row[v] = find_span(value.op->name);
-    p.form[v] = chain_form(p.body, value, p.level[v]);
+    p.form[v] = chain_form(p.body, value, p.row[v], p.level[v]);
     int64_t weight = p.computed(int32_t(v)) ? 1 : 0;
     for (int k = 0; k < p.form[v].operands; ++k)
       if (p.level[size_t(value.operands[k])] == p.level[v]) weight += p.weight[size_t(value.operands[k])];

@@ -3,83 +3,45 @@
 namespace pg::cpu {
 namespace {
 
-struct BinaryForm {
+// Ops whose steps may be one with another op's.
+struct PairedForm {
   const char* op;
   ChainOp first, second;
 };
-
-// Of floats. With the second operand in the accumulator a comparison is the mirrored one.
-constexpr BinaryForm kFloatForms[] = {
+constexpr PairedForm kPaired[] = {
     {"add", ChainOp::kAdd, ChainOp::kAdd},
     {"sub", ChainOp::kSub, ChainOp::kSubOf},
     {"mul", ChainOp::kMul, ChainOp::kMul},
-    {"div", ChainOp::kDiv, ChainOp::kDivOf},
-    {"maximum", ChainOp::kMaximum, ChainOp::kMaximumOf},
-    {"minimum", ChainOp::kMinimum, ChainOp::kMinimumOf},
-    {"eq", ChainOp::kEq, ChainOp::kEq},
-    {"ne", ChainOp::kNe, ChainOp::kNe},
-    {"lt", ChainOp::kLt, ChainOp::kGt},
-    {"le", ChainOp::kLe, ChainOp::kGe},
-    {"gt", ChainOp::kGt, ChainOp::kLt},
-    {"ge", ChainOp::kGe, ChainOp::kLe},
-    {"relu_grad", ChainOp::kReluGrad, ChainOp::kReluGradOf},
-    {"tanh_grad", ChainOp::kTanhGrad, ChainOp::kTanhGradOf},
-    {"sigmoid_grad", ChainOp::kSigmoidGrad, ChainOp::kSigmoidGradOf},
-    {"copysign", ChainOp::kCopysign, ChainOp::kCopysignOf},
 };
-constexpr BinaryForm kBoolForms[] = {
-    {"logical_and", ChainOp::kAnd, ChainOp::kAnd}, {"bitwise_and", ChainOp::kAnd, ChainOp::kAnd},
-    {"mul", ChainOp::kAnd, ChainOp::kAnd},         {"minimum", ChainOp::kAnd, ChainOp::kAnd},
-    {"logical_or", ChainOp::kOr, ChainOp::kOr},    {"bitwise_or", ChainOp::kOr, ChainOp::kOr},
-    {"add", ChainOp::kOr, ChainOp::kOr},           {"maximum", ChainOp::kOr, ChainOp::kOr},
-    {"logical_xor", ChainOp::kXor, ChainOp::kXor}, {"bitwise_xor", ChainOp::kXor, ChainOp::kXor},
-    {"ne", ChainOp::kXor, ChainOp::kXor},
-};
-struct UnaryForm {
-  const char* op;
-  ChainOp step;
-};
-constexpr UnaryForm kUnaryForms[] = {
-#define X(name, text) {text, ChainOp::k##name},
-    PERIGEE_CHAIN_UNARY(X) PERIGEE_CHAIN_MATH(X)
-#undef X
-};
+
+ChainForm of_formula(const TileValue& v, const SpanRow& row, bool bools) {
+  ChainForm out{row.lanes && !row.condition && v.count == row.inputs, v.count};
+  for (int k = 0; out.chained && k < (row.inputs == 2 ? 2 : 1); ++k)
+    out.by_operand[k] = formula_step(row.index, bools, k);
+  return out;
+}
 
 ChainForm unary(ChainOp op) { return {true, 1, {op, ChainOp::kCount, ChainOp::kCount}, ChainOp::kCount}; }
-
-ChainForm binary(std::span<const BinaryForm> forms, std::string_view op, int8_t operands) {
-  for (const BinaryForm& f : forms)
-    if (op == f.op) return {true, operands, {f.first, f.second, ChainOp::kCount}, ChainOp::kCount};
-  return {false, operands, {}, ChainOp::kCount};
-}
 
 // Powers that the span kernel, too, computes as products when the exponent is one number.
 ChainOp power(const TileValue& exponent, int level) {
   if (level == 0 || exponent.kind != TileValue::Kind::kConstant) return ChainOp::kCount;
   if (exponent.number == 2) return ChainOp::kSquare;
   if (exponent.number == 3) return ChainOp::kCube;
-  if (exponent.number == 0.5) return ChainOp::kSqrt;
-  return exponent.number == -1 ? ChainOp::kReciprocal : ChainOp::kCount;
+  if (exponent.number == 0.5) return formula_step(find_span("sqrt")->index, false, 0);
+  return exponent.number == -1 ? formula_step(find_span("reciprocal")->index, false, 0) : ChainOp::kCount;
 }
 
-ChainForm of_floats(const TileBody& body, const TileValue& v, int level) {
-  const std::string_view op = v.op->name;
+ChainForm of_floats(const TileBody& body, const TileValue& v, const SpanRow& row, int level) {
+  const std::string_view op = row.op;
   if (op == "where") return {true, 3, {ChainOp::kWhereMask, ChainOp::kWhere, ChainOp::kWhereOf}, ChainOp::kCount};
-  if (op == "lerp") return {true, 3, {ChainOp::kLerp, ChainOp::kCount, ChainOp::kCount}, ChainOp::kCount};
   if (op == "pow") {
     const ChainOp step = power(body.values[size_t(v.operands[1])], level);
     if (step != ChainOp::kCount) return unary(step);
   }
-  if (v.count == 1)
-    for (const UnaryForm& f : kUnaryForms)
-      if (op == f.op) return unary(f.step);
-  return binary(kFloatForms, op, v.count);
-}
-
-ChainForm of_bools(const TileValue& v) {
-  const std::string_view op = v.op->name;
-  if (op == "logical_not" || op == "bitwise_not") return unary(ChainOp::kNot);
-  return binary(kBoolForms, op, v.count);
+  for (const PairedForm& p : kPaired)
+    if (op == p.op) return {true, 2, {p.first, p.second, ChainOp::kCount}, ChainOp::kCount};
+  return of_formula(v, row, false);
 }
 
 ChainForm of_convert(const TileBody& body, const TileValue& v) {
@@ -95,11 +57,11 @@ ChainForm of_convert(const TileBody& body, const TileValue& v) {
 
 }  // namespace
 
-ChainForm chain_form(const TileBody& body, const TileValue& v, int level) {
+ChainForm chain_form(const TileBody& body, const TileValue& v, const SpanRow* row, int level) {
   if (v.kind == TileValue::Kind::kConvert) return of_convert(body, v);
   if (v.kind != TileValue::Kind::kOp) return {};
-  if (v.compute == DType::kFloat32) return of_floats(body, v, level);
-  if (v.compute == DType::kBool) return of_bools(v);
+  if (row && v.compute == DType::kFloat32) return of_floats(body, v, *row, level);
+  if (row && v.compute == DType::kBool) return of_formula(v, *row, true);
   return {false, v.count, {}, ChainOp::kCount};
 }
 

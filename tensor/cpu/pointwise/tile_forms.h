@@ -12,8 +12,8 @@ struct ChainForm {
   ChainOp load = ChainOp::kCount;  // instead: the operand is loaded so
 };
 
-// `level`: of the value.
-ChainForm chain_form(const TileBody& body, const TileValue& value, int level);
+// `row`: of the value's op. `level`: of the value.
+ChainForm chain_form(const TileBody& body, const TileValue& value, const SpanRow* row, int level);
 
 // The steps between the accumulator and memory; kCount where there is none.
 ChainOp load_op(DType memory);

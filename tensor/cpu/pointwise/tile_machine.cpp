@@ -490,7 +490,7 @@ void tile_params(const OpDef& op, const Attrs& attrs, double* params) { cpu::spa
 
 bool tile_checks(const OpDef& op) {
   const cpu::SpanRow* row = cpu::find_span(op.name);
-  return row && row->check != cpu::SpanCheck::kNothing;
+  return row && row->check != SpanCheck::kNothing;
 }
 
 void tile_check(const OpDef& op, const View& divisor) {

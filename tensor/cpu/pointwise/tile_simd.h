@@ -13,28 +13,12 @@
 namespace pg::cpu {
 
 // clang-format off
-// Ops of one operand, the accumulator: name and name in the registry.
-#define PERIGEE_CHAIN_UNARY(X)                                                                                     \
-  X(Neg, "neg") X(Abs, "abs") X(Sign, "sign") X(Square, "square") X(Cube, "") X(Sqrt, "sqrt") X(Rsqrt, "rsqrt")    \
-  X(Reciprocal, "reciprocal") X(Floor, "floor") X(Ceil, "ceil") X(Round, "round") X(Trunc, "trunc")                \
-  X(Relu, "relu") X(Relu6, "relu6") X(LeakyRelu, "leaky_relu") X(Hardtanh, "hardtanh")                             \
-  X(Hardsigmoid, "hardsigmoid") X(Hardswish, "hardswish") X(Softsign, "softsign")                                  \
-  X(IsNan, "isnan") X(IsInf, "isinf") X(IsFinite, "isfinite")                                                      \
-  X(Not, "") X(FromBool, "") X(NonZero, "") X(RoundHalf, "") X(RoundBFloat16, "")
-#define PERIGEE_CHAIN_MATH(X)                                                                                      \
-  X(Exp, "exp") X(Exp2, "exp2") X(Expm1, "expm1") X(Log, "log") X(Log2, "log2") X(Log1p, "log1p") X(Tanh, "tanh")  \
-  X(Sigmoid, "sigmoid") X(Erf, "erf") X(Sin, "sin") X(Cos, "cos") X(Tan, "tan") X(Silu, "silu") X(Mish, "mish")    \
-  X(Gelu, "gelu") X(Elu, "elu") X(Celu, "celu") X(Selu, "selu") X(Softplus, "softplus")                            \
-  X(Logsigmoid, "logsigmoid")
-// The accumulator is the first operand; of the names with Of it is the second.
-#define PERIGEE_CHAIN_BINARY(X)                                                                                    \
-  X(Add) X(Sub) X(SubOf) X(Mul) X(Div) X(DivOf) X(Maximum) X(MaximumOf) X(Minimum) X(MinimumOf)                    \
-  X(Eq) X(Ne) X(Lt) X(Le) X(Gt) X(Ge)                                                                              \
-  X(ReluGrad) X(ReluGradOf) X(TanhGrad) X(TanhGradOf) X(SigmoidGrad) X(SigmoidGradOf) X(Copysign) X(CopysignOf)
-// Both operands bools.
-#define PERIGEE_CHAIN_LOGIC(X) X(And) X(Or) X(Xor)
-// Operands a and b from memory: where(a bool, acc, b), where(a bool, b, acc), where(acc, a, b), lerp(acc, a, b).
-#define PERIGEE_CHAIN_TERNARY(X) X(Where) X(WhereOf) X(WhereMask) X(Lerp)
+// Of the accumulator.
+#define PERIGEE_CHAIN_UNARY(X) X(Square) X(Cube) X(FromBool) X(NonZero) X(RoundHalf) X(RoundBFloat16)
+// The accumulator is the first operand; of SubOf it is the second.
+#define PERIGEE_CHAIN_BINARY(X) X(Add) X(Sub) X(SubOf) X(Mul)
+// Operands a and b from memory: where(a bool, acc, b), where(a bool, b, acc), where(acc, a, b).
+#define PERIGEE_CHAIN_TERNARY(X) X(Where) X(WhereOf) X(WhereMask)
 
 // Two steps as one: the accumulator (or a) and a by the first op, then b by the second. With two roundings.
 #define PERIGEE_CHAIN_PAIRS(X)                                              \
@@ -51,7 +35,7 @@ namespace pg::cpu {
   X(Sub, Add) X(Sub, Sub) X(Sub, SubOf) X(Sub, Mul)
 // clang-format on
 
-enum class ChainOp : uint8_t {
+enum class ChainOp : uint16_t {
   kEnd,
   // Between memory, operand a, and the accumulator.
   kLoad,
@@ -64,7 +48,7 @@ enum class ChainOp : uint8_t {
   kStoreBool,
   kStream,  // a store of floats past the caches, to addresses that are multiples of 64
 #define X(name, ...) k##name,
-  PERIGEE_CHAIN_UNARY(X) PERIGEE_CHAIN_MATH(X) PERIGEE_CHAIN_BINARY(X) PERIGEE_CHAIN_LOGIC(X) PERIGEE_CHAIN_TERNARY(X)
+  PERIGEE_CHAIN_UNARY(X) PERIGEE_CHAIN_BINARY(X) PERIGEE_CHAIN_TERNARY(X)
 #undef X
 #define X(first, second) k##first##Then##second,
       PERIGEE_CHAIN_PAIRS(X)
@@ -72,8 +56,14 @@ enum class ChainOp : uint8_t {
 #define X(first, second) kJoin##first##By##second,
           PERIGEE_CHAIN_JOINS(X)
 #undef X
-              kCount
+              kCount,
+  kFormula = 256,  // the first one of formula_step
 };
+
+// The step that applies the formula of a span row, with the accumulator as `operand`. `bools`: to bools.
+constexpr ChainOp formula_step(int row, bool bools, int operand) {
+  return ChainOp(int(ChainOp::kFormula) + row * 4 + int(bools) * 2 + operand);
+}
 
 struct Step {
   using Code = void (*)();  // of the types that the instruction set gives; only run_chain calls them

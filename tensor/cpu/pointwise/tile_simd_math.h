@@ -1,9 +1,9 @@
-// The steps of chains that apply elementary functions (PERIGEE_CHAIN_MATH); a part of set_code.
+// The steps of chains for the formulas of math_formulas-inl.h; a part of set_code.
 #pragma once
 #include "tensor/cpu/pointwise/tile_simd.h"
 
 namespace pg::cpu {
 
-void set_math_code(Step& step, ChainOp op);
+void set_math_code(Step& step, int index, int operand);
 
 }  // namespace pg::cpu

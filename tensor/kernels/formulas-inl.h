@@ -1,0 +1,105 @@
+// The formulas of arithmetic, comparison, rounding and of the activations made of them, each written once for all kinds
+// of values: scalars of every dtype and vectors. An op needs its row in tensor/ops/ and its formula here; kernels and
+// steps of fused chains are made from the list.
+//
+// Included once for each compilation target, in the namespace PERIGEE_FORMULAS with the vocabulary of values-inl.h for
+// all kinds of values. The includer defines PERIGEE_FORMULA (before a struct), PERIGEE_UNARY of x, PERIGEE_BINARY of x
+// and y, PERIGEE_TERNARY of x, y and z: name, op, dtypes, expression, and what else FormulaRow says. V is the kind of
+// value, `params` are the op's attributes in order.
+namespace PERIGEE_FORMULAS {
+
+PERIGEE_BINARY(Add, "add", kAll, add(x, y))
+PERIGEE_BINARY(Sub, "sub", kNumbers, sub(x, y))
+PERIGEE_BINARY(Mul, "mul", kAll, mul(x, y))
+PERIGEE_BINARY(Div, "div", kFloats, x / y, .step_cost = 80)
+PERIGEE_BINARY(FloorDivide, "floor_divide", kNumbers, scalar::FloorDivide()(x, y), .cost = 4000,
+               .check = SpanCheck::kZeroDivisor, .lanes = false)
+PERIGEE_BINARY(Remainder, "remainder", kNumbers, scalar::Remainder()(x, y), .cost = 4000,
+               .check = SpanCheck::kZeroDivisor, .lanes = false)
+PERIGEE_BINARY(Fmod, "fmod", kNumbers, scalar::Fmod()(x, y), .cost = 4000, .check = SpanCheck::kZeroDivisor,
+               .lanes = false)
+PERIGEE_BINARY(Pow, "pow", kNumbers, scalar::Pow()(x, y), .cost = 8000, .check = SpanCheck::kNegativeExponent,
+               .lanes = false)
+PERIGEE_BINARY(Maximum, "maximum", kAll, maximum(x, y))
+PERIGEE_BINARY(Minimum, "minimum", kAll, minimum(x, y))
+PERIGEE_TERNARY(Clamp, "clamp", kNumbers, minimum(maximum(x, y), z))
+PERIGEE_TERNARY(Lerp, "lerp", kFloats,
+                select(abs(z) < V(0.5), x + z * (y - x), y - (y - x) * (V(1) - z)))  // exact ends
+PERIGEE_BINARY(Copysign, "copysign", kFloats, copysign(x, y))
+
+PERIGEE_BINARY(Eq, "eq", kAll, x == y)
+PERIGEE_BINARY(Ne, "ne", kAll, x != y)
+PERIGEE_BINARY(Lt, "lt", kAll, x < y)
+PERIGEE_BINARY(Le, "le", kAll, x <= y)
+PERIGEE_BINARY(Gt, "gt", kAll, x > y)
+PERIGEE_BINARY(Ge, "ge", kAll, x >= y)
+PERIGEE_BINARY(LogicalAnd, "logical_and", kAll, bits_and(nonzero(x), nonzero(y)))
+PERIGEE_BINARY(LogicalOr, "logical_or", kAll, bits_or(nonzero(x), nonzero(y)))
+PERIGEE_BINARY(LogicalXor, "logical_xor", kAll, bits_xor(nonzero(x), nonzero(y)))
+PERIGEE_UNARY(LogicalNot, "logical_not", kAll, bits_not(nonzero(x)))
+PERIGEE_BINARY(BitwiseAnd, "bitwise_and", kIntegers, bits_and(x, y))
+PERIGEE_BINARY(BitwiseOr, "bitwise_or", kIntegers, bits_or(x, y))
+PERIGEE_BINARY(BitwiseXor, "bitwise_xor", kIntegers, bits_xor(x, y))
+PERIGEE_UNARY(BitwiseNot, "bitwise_not", kIntegers, bits_not(x))
+PERIGEE_UNARY(IsNan, "isnan", kAll, is_nan(x))
+PERIGEE_UNARY(IsInf, "isinf", kAll, is_inf(x))
+PERIGEE_UNARY(IsFinite, "isfinite", kAll, is_finite(x))
+PERIGEE_FORMULA(Where, "where", 3, kAll, .condition = true)
+struct Where {
+  template <class C, class V>
+  PERIGEE_FORMULA_INLINE V operator()(C condition, V x, V y) const {
+    return select(condition, x, y);
+  }
+};
+
+PERIGEE_UNARY(Neg, "neg", kNumbers, neg(x))
+PERIGEE_UNARY(Abs, "abs", kNumbers, abs(x))
+PERIGEE_UNARY(Sign, "sign", kNumbers, sub(select_or_zero(x > V(0), V(1)), select_or_zero(x < V(0), V(1))))
+PERIGEE_UNARY(Square, "square", kNumbers, mul(x, x))
+PERIGEE_UNARY(Sqrt, "sqrt", kFloats, sqrt(x), .cost = 150, .step_cost = 80)
+PERIGEE_UNARY(Rsqrt, "rsqrt", kFloats, V(1) / sqrt(x), .cost = 250, .step_cost = 80)
+PERIGEE_UNARY(Reciprocal, "reciprocal", kFloats, V(1) / x, .step_cost = 80)
+PERIGEE_UNARY(Floor, "floor", kNumbers, floor(x))
+PERIGEE_UNARY(Ceil, "ceil", kNumbers, ceil(x))
+PERIGEE_UNARY(Round, "round", kNumbers, round(x))
+PERIGEE_UNARY(Trunc, "trunc", kNumbers, trunc(x))
+
+PERIGEE_UNARY(Relu, "relu", kNumbers, select(x <= V(0), V(0), x))
+PERIGEE_UNARY(Relu6, "relu6", kNumbers, select(x <= V(0), V(0), select(x >= V(6), V(6), x)))
+PERIGEE_UNARY(Hardsigmoid, "hardsigmoid", kFloats, Relu6()(x + V(3)) / V(6))
+PERIGEE_UNARY(Hardswish, "hardswish", kFloats, Relu6()(x + V(3)) * x / V(6))
+PERIGEE_UNARY(Softsign, "softsign", kFloats, x / (V(1) + abs(x)))
+// Derivatives: of the cotangent x and the op's output y.
+PERIGEE_BINARY(ReluGrad, "relu_grad", kNumbers, select_or_zero(y > V(0), x))
+PERIGEE_BINARY(TanhGrad, "tanh_grad", kFloats, (V(1) - y * y) * x)
+PERIGEE_BINARY(SigmoidGrad, "sigmoid_grad", kFloats, (V(1) - y) * y * x)
+
+PERIGEE_FORMULA(LeakyRelu, "leaky_relu", 1, kFloats)
+struct LeakyRelu {
+  double slope;
+  explicit constexpr LeakyRelu(const double* params) : slope(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(x > V(0), x, x * V(slope));
+  }
+};
+PERIGEE_FORMULA(Hardtanh, "hardtanh", 1, kFloats)
+struct Hardtanh {
+  double low, high;
+  explicit constexpr Hardtanh(const double* params) : low(params[0]), high(params[1]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(x < V(low), V(low), select(x > V(high), V(high), x));
+  }
+};
+PERIGEE_FORMULA(Softshrink, "softshrink", 1, kFloats)
+struct Softshrink {
+  double lambda;
+  explicit constexpr Softshrink(const double* params) : lambda(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(x < V(-lambda), x + V(lambda), select(x <= V(lambda), V(0), x - V(lambda)));  // NaN stays
+  }
+};
+
+}  // namespace PERIGEE_FORMULAS

@@ -1,0 +1,112 @@
+// The formulas of the elementary functions and of the activations built on them; see formulas-inl.h. Vectors have
+// polynomials of their own for exp, log and so on: those are in the vocabulary, with libm's for scalars.
+#include <cmath>
+
+namespace PERIGEE_FORMULAS {
+
+#define PERIGEE_SIMD(cost_) .cost = cost_, .step_cost = 250, .simd = true
+#define PERIGEE_LIBM(cost_) .cost = cost_, .lanes = false
+PERIGEE_UNARY(Exp, "exp", kFloats, exp(x), PERIGEE_SIMD(400))
+PERIGEE_UNARY(Exp2, "exp2", kFloats, exp2(x), PERIGEE_SIMD(400))
+PERIGEE_UNARY(Expm1, "expm1", kFloats, expm1(x), PERIGEE_SIMD(400))
+PERIGEE_UNARY(Log, "log", kFloats, log(x), PERIGEE_SIMD(500))
+PERIGEE_UNARY(Log2, "log2", kFloats, log2(x), PERIGEE_SIMD(500))
+PERIGEE_UNARY(Log1p, "log1p", kFloats, log1p(x), PERIGEE_SIMD(600))
+PERIGEE_UNARY(Tanh, "tanh", kFloats, tanh(x), PERIGEE_SIMD(500))
+PERIGEE_UNARY(Erf, "erf", kFloats, erf(x), PERIGEE_SIMD(800))
+PERIGEE_UNARY(Sin, "sin", kFloats, sin(x), PERIGEE_SIMD(600))
+PERIGEE_UNARY(Cos, "cos", kFloats, cos(x), PERIGEE_SIMD(600))
+PERIGEE_UNARY(Tan, "tan", kFloats, tan(x), PERIGEE_SIMD(1300))
+PERIGEE_UNARY(Log10, "log10", kFloats, std::log10(x), PERIGEE_LIBM(6000))
+PERIGEE_UNARY(Asin, "asin", kFloats, std::asin(x), PERIGEE_LIBM(6000))
+PERIGEE_UNARY(Acos, "acos", kFloats, std::acos(x), PERIGEE_LIBM(6000))
+PERIGEE_UNARY(Atan, "atan", kFloats, std::atan(x), PERIGEE_LIBM(6000))
+PERIGEE_UNARY(Sinh, "sinh", kFloats, std::sinh(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Cosh, "cosh", kFloats, std::cosh(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Asinh, "asinh", kFloats, std::asinh(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Acosh, "acosh", kFloats, std::acosh(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Atanh, "atanh", kFloats, std::atanh(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Erfc, "erfc", kFloats, std::erfc(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Erfinv, "erfinv", kFloats, scalar::Erfinv()(x), PERIGEE_LIBM(60000))
+PERIGEE_UNARY(Lgamma, "lgamma", kFloats, scalar::Lgamma()(x), PERIGEE_LIBM(20000))
+PERIGEE_UNARY(Digamma, "digamma", kFloats, scalar::Digamma()(x), PERIGEE_LIBM(30000))
+PERIGEE_FORMULA(Polygamma, "polygamma", 1, kFloats, PERIGEE_LIBM(300000))
+struct Polygamma : scalar::Polygamma {
+  using scalar::Polygamma::Polygamma;
+};
+PERIGEE_BINARY(Atan2, "atan2", kFloats, std::atan2(x, y), PERIGEE_LIBM(15000))
+PERIGEE_BINARY(Hypot, "hypot", kFloats, std::hypot(x, y), PERIGEE_LIBM(5000))
+PERIGEE_BINARY(Logaddexp, "logaddexp", kFloats, scalar::Logaddexp()(x, y), PERIGEE_LIBM(15000))
+
+PERIGEE_FORMULA(Sigmoid, "sigmoid", 1, kFloats, PERIGEE_SIMD(500))
+struct Sigmoid {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    const V e = exp_below(-abs(x));
+    return select_negative(x, e, V(1)) / (V(1) + e);
+  }
+};
+PERIGEE_UNARY(Silu, "silu", kFloats, Sigmoid()(x) * x, PERIGEE_SIMD(500))
+// x tanh(log(1 + e^x)), where tanh(log(u)) = (u^2 - 1) / (u^2 + 1).
+PERIGEE_FORMULA(Mish, "mish", 1, kFloats, PERIGEE_SIMD(600))
+struct Mish {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    const V e = exp(at_most(x, 20)), m = e * (e + V(2));
+    return select(x > V(20), x, x * (m / (m + V(2))));
+  }
+};
+PERIGEE_FORMULA(Gelu, "gelu", 1, kFloats, PERIGEE_SIMD(800))
+struct Gelu {
+  bool tanh_form;
+  explicit constexpr Gelu(const double* params) : tanh_form(params[0] != 0) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    if (!tanh_form) return times_normal(x);
+    // x (1 + tanh(t)) / 2 = x / (1 + exp(-2 t))
+    const V exponent = V(-2 * 0.79788456080286535588) * x * multiply_add(V(0.044715), x * x, V(1));
+    return x / (V(1) + exp(exponent));
+  }
+};
+// PERIGEE_LAZY: what scalars above zero need not compute.
+PERIGEE_FORMULA(Elu, "elu", 1, kFloats, PERIGEE_SIMD(400))
+struct Elu {
+  double alpha;
+  explicit constexpr Elu(const double* params) : alpha(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(x > V(0), x, PERIGEE_LAZY(V(alpha) * expm1(x)));
+  }
+};
+PERIGEE_FORMULA(Celu, "celu", 1, kFloats, PERIGEE_SIMD(400))
+struct Celu {
+  double alpha;
+  explicit constexpr Celu(const double* params) : alpha(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(x > V(0), x, PERIGEE_LAZY(V(alpha) * expm1(alpha == 1 ? x : x / V(alpha))));
+  }
+};
+PERIGEE_FORMULA(Selu, "selu", 1, kFloats, PERIGEE_SIMD(400))
+struct Selu {
+  static constexpr double kScale = 1.0507009873554804934193349852946, kAlpha = 1.6732632423543772848170429916717;
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(x > V(0), V(kScale) * x, PERIGEE_LAZY(V(kScale * kAlpha) * expm1(x)));
+  }
+};
+PERIGEE_FORMULA(Softplus, "softplus", 1, kFloats, PERIGEE_SIMD(900))
+struct Softplus {
+  double beta, threshold;
+  explicit constexpr Softplus(const double* params) : beta(params[0]), threshold(params[1]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    const V scaled = x * V(beta);
+    return select(scaled > V(threshold), x, PERIGEE_LAZY(log1p(exp(scaled)) / V(beta)));
+  }
+};
+PERIGEE_UNARY(Logsigmoid, "logsigmoid", kFloats, select(x > V(0), V(0), x) - log1p(exp(-abs(x))), PERIGEE_SIMD(900))
+#undef PERIGEE_SIMD
+#undef PERIGEE_LIBM
+
+}  // namespace PERIGEE_FORMULAS

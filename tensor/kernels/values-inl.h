@@ -1,0 +1,196 @@
+// The vocabulary of formulas on scalars. Included once for each compilation target, in the namespace PERIGEE_FORMULAS;
+// the includer gives the same functions to its other kinds of values. PERIGEE_FORMULA_INLINE declares a function.
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace PERIGEE_FORMULAS {
+
+template <class T>
+concept Scalar = std::is_arithmetic_v<T>;
+template <class T>
+inline constexpr bool kIsBool = std::is_same_v<T, bool>;
+template <class T>
+inline constexpr bool kIsFloat = std::is_floating_point_v<T>;
+template <class T>
+inline constexpr bool kIsInteger = std::is_integral_v<T> && !kIsBool<T>;
+
+// a where the condition holds, else b. A function in place of a value is called only for scalars that need it.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T select(bool condition, T a, T b) {
+  return condition ? a : b;
+}
+template <class F, Scalar T>
+requires std::is_invocable_v<F> PERIGEE_FORMULA_INLINE T select(bool condition, T a, F b) {
+  return condition ? a : b();
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T select_or_zero(bool condition, T a) {
+  return condition ? a : T(0);
+}
+// a where x is below zero, else b; NaN and -0 may go either way.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T select_negative(T x, T a, T b) {
+  return x < T(0) ? a : b;
+}
+
+// Integer arithmetic wraps around, as two's complement does. Bools add as or and multiply as and.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T add(T a, T b) {
+  if constexpr (kIsInteger<T>)
+    return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
+  else if constexpr (kIsBool<T>)
+    return a | b;
+  else
+    return a + b;
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T sub(T a, T b) {
+  if constexpr (kIsInteger<T>)
+    return T(std::make_unsigned_t<T>(a) - std::make_unsigned_t<T>(b));
+  else
+    return a - b;
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T mul(T a, T b) {
+  if constexpr (kIsInteger<T>)
+    return T(std::make_unsigned_t<T>(a) * std::make_unsigned_t<T>(b));
+  else if constexpr (kIsBool<T>)
+    return a & b;
+  else
+    return a * b;
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T neg(T a) {
+  if constexpr (kIsFloat<T>)
+    return -a;
+  else
+    return T(-std::make_unsigned_t<T>(a));
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T abs(T a) {
+  if constexpr (kIsFloat<T>)
+    return std::fabs(a);
+  else
+    return a < 0 ? neg(a) : a;
+}
+
+// NaN wins, that of a first.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T maximum(T a, T b) {
+  if constexpr (kIsFloat<T>)
+    return ((a > b) | (a != a)) ? a : b;
+  else
+    return a > b ? a : b;
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T minimum(T a, T b) {
+  if constexpr (kIsFloat<T>)
+    return ((a < b) | (a != a)) ? a : b;
+  else
+    return a < b ? a : b;
+}
+// A limit that NaN passes.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T at_most(T x, double high) {
+  return T(high) < x ? T(high) : x;
+}
+
+template <Scalar T>
+PERIGEE_FORMULA_INLINE bool nonzero(T a) {
+  return a != T(0);
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T bits_and(T a, T b) {
+  return T(a & b);
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T bits_or(T a, T b) {
+  return T(a | b);
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T bits_xor(T a, T b) {
+  return T(a ^ b);
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T bits_not(T a) {
+  if constexpr (kIsBool<T>)
+    return !a;
+  else
+    return T(~a);
+}
+
+// Integers are their own floor, ceiling and so on.
+#define PERIGEE_ROUNDING(name, function) \
+  template <Scalar T>                    \
+  PERIGEE_FORMULA_INLINE T name(T a) {   \
+    if constexpr (kIsFloat<T>)           \
+      return function(a);                \
+    else                                 \
+      return a;                          \
+  }
+PERIGEE_ROUNDING(floor, std::floor)
+PERIGEE_ROUNDING(ceil, std::ceil)
+PERIGEE_ROUNDING(round, std::rint)  // halves to even
+PERIGEE_ROUNDING(trunc, std::trunc)
+#undef PERIGEE_ROUNDING
+
+template <Scalar T>
+PERIGEE_FORMULA_INLINE bool is_nan(T a) {
+  return a != a;
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE bool is_inf(T a) {
+  if constexpr (kIsFloat<T>)
+    return std::fabs(a) == std::numeric_limits<T>::infinity();
+  else
+    return false;
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE bool is_finite(T a) {
+  if constexpr (kIsFloat<T>)
+    return std::fabs(a) <= std::numeric_limits<T>::max();
+  else
+    return true;
+}
+
+#define PERIGEE_LIBM(name)             \
+  template <Scalar T>                  \
+  PERIGEE_FORMULA_INLINE T name(T x) { \
+    return std::name(x);               \
+  }
+PERIGEE_LIBM(sqrt)
+PERIGEE_LIBM(exp)
+PERIGEE_LIBM(exp2)
+PERIGEE_LIBM(expm1)
+PERIGEE_LIBM(log)
+PERIGEE_LIBM(log2)
+PERIGEE_LIBM(log1p)
+PERIGEE_LIBM(tanh)
+PERIGEE_LIBM(erf)
+PERIGEE_LIBM(sin)
+PERIGEE_LIBM(cos)
+PERIGEE_LIBM(tan)
+#undef PERIGEE_LIBM
+
+// e^x for x at most 0; vectors may lose 2 ulp where the result is below 1e-30.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T exp_below(T x) {
+  return std::exp(x);
+}
+// a b + c; vectors may round once.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T multiply_add(T a, T b, T c) {
+  return a * b + c;
+}
+// x times the normal distribution function of x.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T times_normal(T x) {
+  return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440)));
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T copysign(T x, T y) {
+  return std::copysign(x, y);
+}
+
+}  // namespace PERIGEE_FORMULAS
