@@ -4,8 +4,8 @@
 //
 // Included once for each compilation target, in the namespace PERIGEE_FORMULAS with the vocabulary of values-inl.h for
 // all kinds of values. The includer defines PERIGEE_FORMULA (before a struct), PERIGEE_UNARY of x, PERIGEE_BINARY of x
-// and y, PERIGEE_TERNARY of x, y and z: name, op, dtypes, expression, and what else FormulaRow says. V is the kind of
-// value, `params` are the op's attributes in order.
+// and y, PERIGEE_TERNARY of x, y and z: name, op, dtypes, expression, and what else FormulaRow says; PERIGEE_EXPRESSION
+// for helpers. V is the kind of value, `params` are the op's attributes in order.
 namespace PERIGEE_FORMULAS {
 
 PERIGEE_BINARY(Add, "add", kAll, add(x, y))
@@ -48,7 +48,7 @@ PERIGEE_FORMULA(Where, "where", 3, kAll, .condition = true)
 struct Where {
   template <class C, class V>
   PERIGEE_FORMULA_INLINE V operator()(C condition, V x, V y) const {
-    return select(condition, x, y);
+    return choose(condition, x, y);
   }
 };
 
@@ -56,6 +56,7 @@ PERIGEE_UNARY(Neg, "neg", kNumbers, neg(x))
 PERIGEE_UNARY(Abs, "abs", kNumbers, abs(x))
 PERIGEE_UNARY(Sign, "sign", kNumbers, sub(select_or_zero(x > V(0), V(1)), select_or_zero(x < V(0), V(1))))
 PERIGEE_UNARY(Square, "square", kNumbers, mul(x, x))
+PERIGEE_EXPRESSION(Cube, x* x* x, V x)  // not an op: pow with exponent 3
 PERIGEE_UNARY(Sqrt, "sqrt", kFloats, sqrt(x), .cost = 150, .step_cost = 80)
 PERIGEE_UNARY(Rsqrt, "rsqrt", kFloats, V(1) / sqrt(x), .cost = 250, .step_cost = 80)
 PERIGEE_UNARY(Reciprocal, "reciprocal", kFloats, V(1) / x, .step_cost = 80)

@@ -1,6 +1,8 @@
 // The vocabulary of formulas on scalars. Included once for each compilation target, in the namespace PERIGEE_FORMULAS;
 // the includer gives the same functions to its other kinds of values. PERIGEE_FORMULA_INLINE declares a function.
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
@@ -8,6 +10,8 @@ namespace PERIGEE_FORMULAS {
 
 template <class T>
 concept Scalar = std::is_arithmetic_v<T>;
+template <class F>
+concept Lazy = std::is_invocable_v<F>;
 template <class T>
 inline constexpr bool kIsBool = std::is_same_v<T, bool>;
 template <class T>
@@ -20,13 +24,25 @@ template <Scalar T>
 PERIGEE_FORMULA_INLINE T select(bool condition, T a, T b) {
   return condition ? a : b;
 }
-template <class F, Scalar T>
-requires std::is_invocable_v<F> PERIGEE_FORMULA_INLINE T select(bool condition, T a, F b) {
+template <Scalar T, Lazy F>
+PERIGEE_FORMULA_INLINE T select(bool condition, T a, F b) {
   return condition ? a : b();
 }
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T select_or_zero(bool condition, T a) {
   return condition ? a : T(0);
+}
+// The same for a condition from memory: by bits, which compilers make vectors of.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T choose(bool condition, T a, T b) {
+  if constexpr (kIsBool<T>) return (condition & a) | (!condition & b);
+  if constexpr (kIsInteger<T>) {
+    using U = std::make_unsigned_t<T>;
+    const U mask = U(-U(condition));
+    return T((U(a) & mask) | (U(b) & U(~mask)));
+  }
+  using U = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  if constexpr (kIsFloat<T>) return std::bit_cast<T>(choose(condition, std::bit_cast<U>(a), std::bit_cast<U>(b)));
 }
 // a where x is below zero, else b; NaN and -0 may go either way.
 template <Scalar T>

@@ -16,6 +16,8 @@ using namespace pg::cpu;
 
 namespace {
 
+ChainOp formula(const char* op, bool bools = false) { return formula_step(find_span(op)->index, bools, 0); }
+
 Step step(ChainOp op, int32_t a = 0, bool scalar = false, int32_t b = 0) {
   Step s;
   s.a = a;
@@ -60,8 +62,8 @@ TEST_CASE("tile: a chain of any length touches its elements and no others") {
       float two = 2;
       char* memory[] = {reinterpret_cast<char*>(x.data()), reinterpret_cast<char*>(y.data()),
                         reinterpret_cast<char*>(out.data() + 1), reinterpret_cast<char*>(&two)};
-      const Step steps[] = {step(ChainOp::kLoad, 0),    step(ChainOp::kMul, 3, true), step(ChainOp::kSubOf, 1),
-                            step(ChainOp::kMaximum, 0), step(ChainOp::kStore, 2),     step(ChainOp::kEnd)};
+      const Step steps[] = {step(ChainOp::kLoad, 0),     step(ChainOp::kMul, 3, true), step(ChainOp::kSubOf, 1),
+                            step(formula("maximum"), 0), step(ChainOp::kStore, 2),     step(ChainOp::kEnd)};
       run_chain(steps, memory, n, repeatable);
       bool right = out.front() == -1 && out.back() == -1;
       for (size_t i = 0; i < size_t(n); ++i) right &= out[i + 1] == std::max(y[i] - 2 * x[i], x[i]);
@@ -80,12 +82,18 @@ TEST_CASE("tile: halves, bools and masks in chains") {
                       reinterpret_cast<char*>(mask.data()), reinterpret_cast<char*>(out.data()), nullptr};
     std::vector<float> wide(static_cast<size_t>(n));
     memory[4] = reinterpret_cast<char*>(wide.data());
-    const Step steps[] = {step(ChainOp::kLoadHalf, 0),     step(ChainOp::kStore, 4),
-                          step(ChainOp::kLoadBFloat16, 1), step(ChainOp::kLt, 4),
-                          step(ChainOp::kStoreBool, 2),    step(ChainOp::kNot),
-                          step(ChainOp::kAnd, 2),          step(ChainOp::kOr, 2),
-                          step(ChainOp::kFromBool),        step(ChainOp::kWhere, 2, false, 4),
-                          step(ChainOp::kStoreHalf, 3),    step(ChainOp::kEnd)};
+    const Step steps[] = {step(ChainOp::kLoadHalf, 0),
+                          step(ChainOp::kStore, 4),
+                          step(ChainOp::kLoadBFloat16, 1),
+                          step(formula("lt"), 4),
+                          step(ChainOp::kStoreBool, 2),
+                          step(formula("logical_not", true)),
+                          step(formula("logical_and", true), 2),
+                          step(formula("logical_or", true), 2),
+                          step(ChainOp::kFromBool),
+                          step(ChainOp::kWhere, 2, false, 4),
+                          step(ChainOp::kStoreHalf, 3),
+                          step(ChainOp::kEnd)};
     run_chain(steps, memory, n);
     CHECK(mask.back() == 7);
     for (size_t i = 0; i < size_t(n); ++i) {

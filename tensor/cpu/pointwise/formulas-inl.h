@@ -9,7 +9,9 @@
 #define PERIGEE_FORMULAS_INL_H
 #endif
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -204,8 +206,14 @@ template <class D>
 HWY_INLINE Lanes<D> select(Mask<D> c, Lanes<D> a, Lanes<D> b) {
   return hn::IfThenElse(c.m, a.v, b.v);
 }
-template <class D, class F>
-requires std::is_invocable_v<F> HWY_INLINE Lanes<D> select(Mask<D> c, Lanes<D> a, F b) { return select(c, a, b()); }
+template <class D>
+HWY_INLINE Lanes<D> choose(Mask<D> c, Lanes<D> a, Lanes<D> b) {
+  return select(c, a, b);
+}
+template <class D, Lazy F>
+HWY_INLINE Lanes<D> select(Mask<D> c, Lanes<D> a, F b) {
+  return select(c, a, b());
+}
 template <class D>
 HWY_INLINE Lanes<D> select_or_zero(Mask<D> c, Lanes<D> a) {
   return hn::IfThenElseZero(c.m, a.v);

@@ -18,9 +18,8 @@ template <class T>
 void pow_span(int64_t n, void* out, const void* const* in, uint32_t scalars, const double* params) {
   if (scalars == 2) {
     const double exponent = double(*static_cast<const T*>(in[1]));
-    const auto cube = [](T v) { return v * v * v; };
     if (exponent == 2) return unary_span<f::Square, T>(n, out, in, 0, params);
-    if (exponent == 3) return unary_span<decltype(cube), T>(n, out, in, 0, params);
+    if (exponent == 3) return unary_span<f::Cube, T>(n, out, in, 0, params);
     if (exponent == 0.5) return unary_span<f::Sqrt, T>(n, out, in, 0, params);
     if (exponent == -1) return unary_span<f::Reciprocal, T>(n, out, in, 0, params);
   }

@@ -18,6 +18,7 @@ using FSub = OnVectors<f::Sub>;
 using FSubOf = Swapped<FSub>;
 using FMul = OnVectors<f::Mul>;
 using FSquare = OnVectors<f::Square>;
+using FCube = OnVectors<f::Cube>;
 
 #define PERIGEE_FUNCTOR1(Name, ...)                            \
   struct Name {                                                \
@@ -39,14 +40,18 @@ HWY_INLINE V round_half(D d, V x) {
   store_halves(d, x, halves);
   return load_halves(d, halves);
 }
-PERIGEE_FUNCTOR1(FCube, hn::Mul(hn::Mul(x, x), x))
+template <class D, class V>
+HWY_INLINE V where(D, V condition, V x, V y) {
+  using Lanes = f::Lanes<D>;
+  return f::raw(f::Where()(f::Mask<D>{hn::MaskFromVec(condition)}, Lanes(x), Lanes(y)));
+}
 PERIGEE_FUNCTOR1(FFromBool, hn::And(x, hn::Set(d, 1.0f)))
 PERIGEE_FUNCTOR1(FNonZero, f::raw(f::nonzero(f::Lanes<D>(x))))
 PERIGEE_FUNCTOR1(FRoundHalf, round_half(d, x))
 PERIGEE_FUNCTOR1(FRoundBFloat16, hn::BitCast(d, bfloat16_bits(d, x)))
-PERIGEE_FUNCTOR3(FWhere, hn::IfThenElse(hn::MaskFromVec(a), x, b))
-PERIGEE_FUNCTOR3(FWhereOf, hn::IfThenElse(hn::MaskFromVec(a), b, x))
-PERIGEE_FUNCTOR3(FWhereMask, hn::IfThenElse(hn::MaskFromVec(x), a, b))
+PERIGEE_FUNCTOR3(FWhere, where(d, a, x, b))
+PERIGEE_FUNCTOR3(FWhereOf, where(d, a, b, x))
+PERIGEE_FUNCTOR3(FWhereMask, where(d, x, a, b))
 
 struct FLoad {
   template <class D, class V>
