@@ -1,5 +1,5 @@
-// Attributes of ops: typed values, stored in the order of the op's AttrDefs, in the user's convention
-// (dims count from 1, negative from the end; see dim_index).
+// Attributes of ops: typed values in the order of the op's AttrDefs. Dims are stored as the user writes them: they
+// count from 1, negative ones from the end (see dim_index).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,8 +28,8 @@ enum class AttrKind : uint8_t {
   kFloats,  // list of numbers
   kDim,     // one dim in the user's convention
   kDims,    // list of dims in the user's convention; a single number is a list of one
-  kRandom,  // hidden: filled with the next tick when an op with kRandom is applied; scripts pass `generator`
-  kGraph,   // a program that the op runs (kBodies); never given by scripts
+  kRandom,  // hidden: the next tick of the generator, taken when the op is applied; scripts pass `generator`
+  kGraph,   // a program that the op runs (kBodies); scripts cannot set it
 };
 
 using Ints = std::vector<int64_t>;
@@ -42,18 +42,18 @@ using AttrValue = std::variant<std::monostate, bool, int64_t, double, std::strin
 struct AttrDef {
   const char* name;
   AttrKind kind;
-  AttrValue fallback = {};  // monostate together with !optional: required
+  AttrValue fallback = {};  // monostate and !optional: the attribute is required
   const char* doc = "";
-  bool optional = false;  // may be absent without a default
+  bool optional = false;  // may be absent although it has no default
   double min = -1e300, max = 1e300;
-  std::vector<const char*> choices = {};  // of a kString
-  // Of a kInts, what scripts may give besides:
-  bool from_tensor = false;    // a tensor of integers, whose values are read
+  std::vector<const char*> choices = {};  // for kString
+  // What else scripts may pass for a kInts:
+  bool from_tensor = false;    // an integer tensor, whose values are read
   bool padding_names = false;  // "valid" for {0}, "same" for {kSamePadding}, which OpDef::complete replaces
 };
 inline constexpr int64_t kSamePadding = INT64_MIN;
 
-// The attribute values of one application. Copying is cheap when there are none.
+// The attribute values of one application of an op. Copying is cheap when there are none.
 class Attrs {
  public:
   Attrs() = default;
@@ -67,8 +67,8 @@ class Attrs {
   std::vector<AttrValue> values_;
 };
 
-// User dim (1-based or negative) to 0-based index into `rank` dims. Throws
-// `op: bad argument 'name' (expected a dim from 1 to R or -R to -1, got D)`.
+// Converts a user dim (1-based or negative) into a 0-based index into `rank` dims. Throws `op: bad argument 'name'
+// (expected a dim from 1 to R or -R to -1, got D)`.
 int dim_index(const char* op, const char* name, int64_t dim, int rank);
 
 std::string to_string(const AttrValue& value);

@@ -1,11 +1,11 @@
-// The bounds of attributes, wherever they come from.
+// Checks attributes against their definitions, whatever their source: scripts, C++ or files.
 #pragma once
 #include "tensor/op.h"
 
 namespace pg {
 
-// Throws `op: bad argument …` for a whole number beyond kMaxElements, and for what is outside of the bounds and
-// choices of its definition. Absent values pass.
+// Throws `op: bad argument …` when a whole number is beyond kMaxElements, or when the value is outside the bounds or
+// choices of `def`. Absent values pass.
 void check_attr(const OpDef& op, const AttrDef& def, const AttrValue& value);
 
 }  // namespace pg

@@ -1,4 +1,4 @@
-// Devices by name, and what the core asks of one. The functions that a device offers: tensor/device_table.h.
+// Devices by name. tensor/device_table.h declares the functions that a device provides.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pg {
 
-// A device as stored in every tensor type: kind is an index into the table of loaded devices (0 = cpu).
+// A device as stored in every tensor type. `kind` is an index into the table of loaded devices (0: cpu).
 struct Device {
   uint8_t kind = 0;
   uint8_t index = 0;
@@ -19,23 +19,22 @@ struct Device {
 inline constexpr int kMaxDeviceKinds = 16;
 inline constexpr int kMaxDeviceIndex = 100;
 
-// Questions of passes, planner and execution.
-// Whether the host may follow pointers to the device's memory, at once and without waiting.
+// Whether the host can read the device's memory through its pointers, without copies or waiting.
 inline bool host_reads(Device device) { return device.kind == 0; }
 // Whether the device compiles fused bodies.
 bool fuses(Device device);
 
-// Parses "cpu", "cuda", "cuda:1" (numbers count from 0 as the vendors do), loading the plugin
-// `perigee_NAME.so` (beside this library, or in $PERIGEE_DEVICE_PATH) on first use. Throws Error with the
-// loader's text when it cannot be had.
+// Parses "cpu", "cuda" or "cuda:1"; indices count from 0 as in the vendors' tools. The first use loads the plugin
+// `perigee_NAME.so` from the folder of this library or from $PERIGEE_DEVICE_PATH. Throws Error with the loader's
+// message when it cannot be loaded.
 Device device_from_name(std::string_view name);
 std::string name_of(Device device);
 
-// "avx512", "avx2", "sse4" or "sse2": what the CPU's kernels use. The environment variable PERIGEE_MAX_ISA sets a lower
-// limit than the CPU's.
+// Returns the instruction set of the CPU kernels: "avx512", "avx2", "sse4" or "sse2". The environment variable
+// PERIGEE_MAX_ISA can only lower it.
 const char* cpu_instruction_set();
 
-// Names of the devices that are loaded, "cpu" first.
+// Returns the names of the loaded devices, "cpu" first.
 std::vector<std::string> device_names();
 
 }  // namespace pg

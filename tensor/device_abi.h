@@ -1,6 +1,5 @@
-// The ABI between the core and a plugin as a number: a hash of the names, places and sizes of all fields of the
-// structures that cross. Every field must be listed, which the static_asserts check: a structure with a gap is an
-// error.
+// The ABI between the core and a plugin as one number: a hash of the names, offsets and sizes of all fields of the
+// shared structures. Every field must be listed; static_asserts reject a structure with a gap.
 #pragma once
 #include "tensor/device_table.h"
 #include "tensor/op.h"
@@ -76,7 +75,7 @@ PG_COMPLETE(kTile, TileValue);
 inline constexpr Field kBody[] = {F(space), F(inputs), F(values), F(outputs), F(reduction)};
 PG_COMPLETE(kBody, TileBody);
 #undef F
-// Fields between private or reference members are covered by the size of the whole.
+// OpDef is listed in part: sizeof(OpDef) covers its other fields.
 #define F(field) PG_FIELD(OpDef, field)
 inline constexpr Field kOp[] = {F(name), F(inputs), F(attrs), F(outputs), F(traits), F(version), F(id), F(cpu_kernel)};
 #undef F

@@ -1,12 +1,13 @@
-// What a device offers: a table of functions and kernel rows. All devices but the CPU are loaded late from a shared
-// object through one C entry.
+// What a device provides: a table of functions and kernel rows. All devices but the CPU are plugins, loaded on first
+// use.
 //
 // Work is asynchronous. Kernels, copies, clears and releases are queued on a stream and run in the order of the stream;
-// an event orders streams. The core queues all work of a device on one stream (`stream_of`). A device keeps what it
-// needs of the arguments of a call: views, attributes and numbers are gone when the call returns. Work that fails after
-// its call returned is an error that arrives late: the device drops the work of that stream that follows, and throws
-// LateError from the next call that waits for the stream or for an event behind it. Memory written in between holds
-// anything.
+// events order streams. The core queues all work of a device on one stream (`stream_of`). A device must copy what it
+// needs of the arguments of a call: views, attributes and numbers are invalid once the call returned.
+//
+// Work may fail after its call returned. The device then drops the work that follows on the stream, and throws
+// LateError from the next call that waits for the stream or for a later event. Memory written by such work has
+// unspecified contents.
 #pragma once
 #include <memory>
 #include <span>
@@ -18,93 +19,94 @@
 
 namespace pg {
 
-// An error of work that was queued before. `place`: KernelArgs::place of the call, null when unknown.
+// An error of work that was queued earlier. `place` is KernelArgs::place of that call, or null when unknown.
 class LateError : public Error {
  public:
   LateError(const std::string& text, const char* place) : Error(text), place(place) {}
   const char* place;
 };
 
-// Every function may throw pg::Error; release, release_pinned, destroy_… must not. Entries are required unless marked
-// optional: null there means that the device cannot do it, and the core does without.
+// Every function may throw pg::Error except release, release_pinned and destroy_…. Entries are required unless marked
+// optional. A null optional entry means that the device lacks the feature; the core then works without it.
 struct DeviceTable {
   uint64_t abi = 0;          // kDeviceAbi of tensor/device_abi.h
-  const char* name = "";     // as in the name of the plugin's file
-  int (*count)() = nullptr;  // how many devices of this kind are usable
+  const char* name = "";     // as in the file name of the plugin
+  int (*count)() = nullptr;  // returns how many devices of this kind are usable
 
   // Streams and events.
   void* (*create_stream)(int index) = nullptr;
   void (*synchronize)(int index, void* stream) = nullptr;  // the host waits for all work of the stream
   void* (*create_event)(int index) = nullptr;
   void (*destroy_event)(int index, void* event) = nullptr;
-  void (*record)(int index, void* stream, void* event) = nullptr;  // the event happens after the work so far
-  void (*follow)(int index, void* stream, void* event) = nullptr;  // later work of the stream comes after the event
-  void (*await)(int index, void* event) = nullptr;                 // the host waits
+  void (*record)(int index, void* stream, void* event) = nullptr;  // the event completes after the work queued so far
+  void (*follow)(int index, void* stream, void* event) = nullptr;  // later work of the stream waits for the event
+  void (*await)(int index, void* event) = nullptr;                 // the host waits for the event
 
-  // Memory. It may be used by work of the stream from allocate on; release comes after the work queued before it.
-  void* (*allocate)(int index, void* stream, size_t bytes) = nullptr;            // nullptr when there is no memory
-  void (*release)(int index, void* stream, void* data, size_t bytes) = nullptr;  // with the bytes asked for
-  // Host memory stays as it is until the stream has come by.
+  // Memory. Work of the stream may use it from allocate on. release takes effect after the work queued before it.
+  void* (*allocate)(int index, void* stream, size_t bytes) = nullptr;  // returns nullptr when memory has run out
+  void (*release)(int index, void* stream, void* data, size_t bytes) = nullptr;  // `bytes` as passed to allocate
+  // The caller keeps the host memory valid and unchanged until the stream has done the copy.
   void (*copy_in)(int index, void* stream, void* to, const void* from_host, size_t bytes) = nullptr;
   void (*copy_out)(int index, void* stream, void* to_host, const void* from, size_t bytes) = nullptr;
-  void (*copy)(int index, void* stream, void* to, const void* from, size_t bytes) = nullptr;  // no overlap
-  void (*clear)(int index, void* stream, void* to, size_t bytes) = nullptr;                   // to zero bytes
-  // Optional: from device `from_index` of this kind to device `index`, on a stream of the latter.
+  void (*copy)(int index, void* stream, void* to, const void* from, size_t bytes) = nullptr;  // without overlap
+  void (*clear)(int index, void* stream, void* to, size_t bytes) = nullptr;                   // sets all bytes to zero
+  // Optional: copies from device `from_index` to device `index`, both of this kind, on a stream of `index`.
   void (*copy_between)(int index, void* stream, void* to, int from_index, const void* from, size_t bytes) = nullptr;
-  // Optional, both or none: host memory that copies read without the CPU's help.
-  void* (*allocate_pinned)(size_t bytes) = nullptr;  // nullptr when there is none
+  // Optional, both or neither: pinned host memory, which copies read without the CPU.
+  void* (*allocate_pinned)(size_t bytes) = nullptr;  // returns nullptr when memory has run out
   void (*release_pinned)(void* data, size_t bytes) = nullptr;
 
-  // Kernels. Numbers among the inputs come as 0-dim views of host memory (device cpu).
+  // Kernels. Numbers among the inputs are 0-dim views of host memory (device cpu).
   std::span<const KernelRow> kernels;
-  KernelRow (*kernel_for)(const OpDef& op) = nullptr;  // optional: for each op that `kernels` lacks; fn null: none
-  // Optional: whether the op's kernel computes these inputs (those that are tensors); null: it computes all.
+  KernelRow (*kernel_for)(const OpDef& op) = nullptr;  // optional: for ops that `kernels` lacks; fn null: no kernel
+  // Optional: whether the kernel of `op` accepts these input types (of tensors only). Null: it accepts all.
   bool (*supports)(const OpDef& op, std::span<const Type> inputs) = nullptr;
-  // Optional: fused bodies. Null for a body that the device leaves: its ops then run one by one.
+  // Optional: compiles a fused body. Returns null for a body that it does not support, whose ops then run one by one.
   std::shared_ptr<const TileKernel> (*compile)(int index, const TileBody& body) = nullptr;
 
-  // Optional, all or none: work as a program that is queued with one call. Kernels and fused bodies queued on a stream
-  // between begin and end belong to the program and are not done. It reads and writes the same addresses at each
-  // launch.
+  // Optional, all or none: a program is work that one call queues. Kernels and fused bodies queued on the stream
+  // between begin_capture and end_capture become part of the program and do not run. Each launch reads and writes the
+  // same addresses.
   void (*begin_capture)(int index, void* stream) = nullptr;
   void* (*end_capture)(int index, void* stream) = nullptr;
   void (*launch)(int index, void* stream, void* program) = nullptr;
-  void (*destroy_program)(int index, void* program) = nullptr;  // what was launched is done all the same
+  void (*destroy_program)(int index, void* program) = nullptr;  // launches that are queued still run
 };
 
-// The one symbol a plugin exports: extern "C" const pg::DeviceTable* perigee_device(uint64_t abi, const
-// pg::DeviceTable* host); it returns nullptr when it was built for another ABI. `host` is the CPU's table.
+// The one symbol that a plugin exports: extern "C" const pg::DeviceTable* perigee_device(uint64_t abi, const
+// pg::DeviceTable* host). It returns nullptr when it was built for another ABI. `host` is the CPU's table.
 using DeviceEntry = const DeviceTable* (*)(uint64_t abi, const DeviceTable* host);
 
 const DeviceTable& device_table(Device device);
 
-// The row of a device's kernel for such inputs; fn is null when the device has none.
+// Returns the row of the device's kernel for these inputs; fn is null when the device has none.
 KernelRow kernel_row(const OpDef& op, Device device, std::span<const Value> inputs);
 KernelRow kernel_row(const OpDef& op, Device device, std::span<const Type> inputs);
 
-// The stream that the core queues the work of a device on; null for the CPU.
+// Returns the stream that the core uses for all work of a device; null for the CPU.
 void* device_stream(Device device);
 inline void* stream_of(Device device) { return device.is_cpu() ? nullptr : device_stream(device); }
 
-// Copies. The host's bytes may change or go when a call returns.
+// Copies. The host's bytes may change or be freed as soon as the call returns.
 void upload(Device device, void* to, const void* from_host, size_t bytes);
-void download(Device device, void* to_host, const void* from, size_t bytes);  // waits
-void copy_within(Device device, void* to, const void* from, size_t bytes);    // no overlap
+void download(Device device, void* to_host, const void* from, size_t bytes);  // waits for the device
+void copy_within(Device device, void* to, const void* from, size_t bytes);    // without overlap
 void copy_across(Device to_device, void* to, Device from_device, const void* from, size_t bytes);
 void clear_bytes(Device device, void* to, size_t bytes);
-// Waits for all work of the device; throws what failed.
+// Waits for all work of the device. Throws the error of work that failed.
 void synchronize(Device device);
 
-// The start of an error's text, as in `file:line: op: `, as KernelArgs::place; kept for the life of the process.
+// Keeps the start of an error message (`file:line: op: `) for the life of the process, for KernelArgs::place.
 const char* kept_place(const std::string& start);
 
-// Whether kernels of this row are queued and nothing else, so that a program may hold them.
+// Whether kernels of this row only queue work, so that a program may contain them.
 bool only_queues(const OpDef& op, KernelFn fn);
 
 // Work on a device that is launched as one program.
 class CapturedWork {
  public:
-  // `queue` queues the work on the stream that it gets; when it throws there is no program.
+  // `queue` must queue the work on the stream that it is passed. If it throws, there is no program and the constructor
+  // throws.
   CapturedWork(Device device, FunctionRef<void(void* stream)> queue);
   ~CapturedWork();
   CapturedWork(const CapturedWork&) = delete;
@@ -116,10 +118,10 @@ class CapturedWork {
 };
 bool captures(Device device);
 
-// Whether an element is a NaN; waits for the device.
+// Whether any element is NaN. Waits for the device.
 bool has_nan(const View& contiguous);
 
-// One number in memory of a device.
+// One number in the memory of a device.
 template <class T>
 class RemoteNumber {
  public:

@@ -1,4 +1,4 @@
-// Element types, their scalar representations and the promotion rules of the script API (section 1).
+// Element types, their C++ representations and the promotion rules of the script API (section 1).
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace pg {
 
-// In the order of promotion within a kind.
+// Within a kind (integers, floats) in the order of promotion.
 enum class DType : uint8_t { kBool, kUInt8, kInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
 inline constexpr int kDTypeCount = 9;
 
-// IEEE binary16. Arithmetic happens in float.
+// IEEE binary16. Arithmetic is done in float.
 struct Half {
   uint16_t bits = 0;
   Half() = default;
@@ -33,21 +33,21 @@ constexpr int size_of(DType t) {
   return sizes[int(t)];
 }
 constexpr bool is_float(DType t) { return t >= DType::kFloat16; }
-constexpr bool is_integer(DType t) { return t >= DType::kUInt8 && t <= DType::kInt64; }  // bool is not
+constexpr bool is_integer(DType t) { return t >= DType::kUInt8 && t <= DType::kInt64; }  // false for bool
 const char* name_of(DType t);
 std::optional<DType> dtype_from_name(std::string_view name);
 
-// The dtype of an operation on two tensors; numbers are weak and handled by promote_number.
+// Returns the dtype of an operation on two tensors. For numbers, which are weak, see promote_number.
 DType promote(DType a, DType b);
 
-// True when the integer or bool dtype t can hold `number` exactly.
+// Whether the integer or bool dtype t represents `number` exactly.
 bool holds(DType t, double number);
 
-// The dtype that a tensor of dtype t takes together with the Lua number; throws nothing. An integer
-// tensor with a whole number that does not fit answers nullopt.
+// Returns the dtype of an operation on a tensor of dtype t and a Lua number. Returns nullopt when t is an integer dtype
+// and the number is whole but does not fit.
 std::optional<DType> promote_number(DType t, double number);
 
-// The dtype of float results (division, mean, unary maths) from t.
+// The dtype of float results (division, mean, elementary functions) for operands of dtype t.
 constexpr DType float_result(DType t) { return is_float(t) ? t : DType::kFloat32; }
 
 template <class T>
@@ -80,7 +80,7 @@ decltype(auto) visit_dtype(DType t, F&& f) {
   }
 }
 
-// Reads or writes one element of dtype t. Writing to an integer truncates.
+// Read or write one element of dtype t. Writing to an integer truncates.
 double load_number(DType t, const void* at);
 void store_number(DType t, void* at, double number);
 

@@ -1,4 +1,5 @@
-// What ops with an effect outside of tensors call: set once by the host that has a terminal and callbacks.
+// Callbacks for ops with an effect outside of tensors. The host that owns the terminal and the callbacks sets them
+// once.
 #pragma once
 #include <string>
 

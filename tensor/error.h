@@ -1,4 +1,4 @@
-// Errors of perigee: one exception type whose text is part of the API.
+// The errors of perigee. Their texts are part of the API.
 #pragma once
 #include <fmt/format.h>
 
@@ -9,49 +9,49 @@
 
 namespace pg {
 
-// Carries the text after `file:line: `; the binding adds the script position.
+// The text is the part after `file:line: `; the binding adds the script position.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& text) : std::runtime_error(text) {}
 };
 
-// Carries its own `file:line: ` in front of the text; the binding adds nothing.
+// The text starts with its own `file:line: `; the binding adds nothing.
 class PositionedError : public Error {
  public:
   using Error::Error;
 };
 
-// Raised when memory for a tensor cannot be had, after the cache was flushed.
+// Memory for a tensor could not be allocated, even after the cache was flushed.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-// A value was asked of an array that has only a type: a tensor that is being traced.
+// A value was read from an array that has only a type: a tensor that is being traced.
 class NoValue : public Error {
  public:
   NoValue() : Error("a traced tensor has no value to read") {}
 };
 
-// Raised at a poll point after a cancel request (Ctrl-C).
+// Thrown at a poll point after a cancel request (Ctrl-C).
 class Cancelled : public Error {
  public:
   Cancelled() : Error("interrupted") {}
 };
 
-// How long the name is that a text begins with, as in "name: text"; 0: it begins with none.
+// Returns the length of the name at the start of a text, as in "name: text"; 0 when there is no name.
 inline size_t name_length(std::string_view text) {
   const size_t n = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
   return n != text.npos && text.substr(n).starts_with(": ") ? n : 0;
 }
 
-// The text with another name at its start.
+// Replaces the name at the start of the text. A text without a name stays as it is.
 inline std::string renamed(std::string_view text, std::string_view name) {
   const size_t n = name_length(text);
   return fmt::format("{}{}", n ? name : "", text.substr(n));
 }
 
-// What f() returns; the errors of ops in it get that name.
+// Returns f(). If f throws an Error of an op, the error is rethrown with `name` in place of the op's name.
 template <class F>
 auto with_name(std::string_view name, F&& f) {
   try {
@@ -67,7 +67,7 @@ template <class... Args>
   throw Error(fmt::format("{}: {}", op, fmt::format(text, std::forward<Args>(args)...)));
 }
 
-// `op: bad argument 'name' (expected …, got …)`
+// Throws `op: bad argument 'name' (expected …, got …)`.
 [[noreturn]] inline void bad_argument(const char* op, const char* name, const std::string& expected,
                                       const std::string& got) {
   throw Error(fmt::format("{}: bad argument '{}' (expected {}, got {})", op, name, expected, got));

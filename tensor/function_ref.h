@@ -1,4 +1,4 @@
-// A non-owning reference to a callable; lives no longer than the call it is passed to.
+// A non-owning reference to a callable. It must not be kept after the call that it is passed to.
 #pragma once
 #include <memory>
 #include <type_traits>

@@ -1,4 +1,4 @@
-// How kernels are called: resolved views in, resolved views out.
+// The calling convention of kernels: views of the inputs in, views of the outputs out.
 #pragma once
 #include <memory>
 #include <span>
@@ -11,11 +11,11 @@ namespace pg {
 
 struct OpDef;
 
-// A non-owning look at an array (or at a number, as a 0-dim array of the dtype the kernel computes in).
+// A non-owning reference to an array, or to a number as a 0-dim array of the dtype that the kernel computes in.
 struct View {
   const Type* type = nullptr;
   const Dims* strides = nullptr;  // in elements
-  void* data = nullptr;           // first element; nullptr for an optional input that is absent
+  void* data = nullptr;           // the first element; nullptr for an absent optional input
 
   explicit operator bool() const { return type != nullptr; }
   DType dtype() const { return type->dtype; }
@@ -31,53 +31,53 @@ struct View {
 
 struct KernelArgs {
   const OpDef& op;
-  std::span<const View> in;   // flattened: list inputs in a row; absent optional inputs are empty views
-  std::span<const View> out;  // allocated and contiguous; of an output with dynamic shape: empty until resized
+  std::span<const View> in;   // flattened: the elements of list inputs in order; absent optional inputs are empty views
+  std::span<const View> out;  // allocated and contiguous; an output of dynamic shape is empty until `allocate`
   const Attrs& attrs;
-  // For ops with the trait kDynamicShape: allocates output i.
+  // For ops with the trait kDynamicShape: allocates output i and returns it.
   FunctionRef<View(int i, const Dims& shape)> allocate;
-  // Of a device other than the CPU: the stream to queue the work on, and the start of the text of an
-  // error that arrives late (see tensor/device_table.h); null when unknown.
+  // For devices other than the CPU: the stream to queue the work on, and the start of the text of an error that arrives
+  // late (see tensor/device_table.h; null when unknown).
   void* stream = nullptr;
   const char* place = nullptr;
 
   template <class T>
   const T& attr(const char* name) const;        // throws std::bad_variant_access on a wrong type
-  bool has_attr(const char* name) const;        // not nil
-  int dim(const char* name, int rank) const;    // a kDim attribute as a 0-based index
+  bool has_attr(const char* name) const;        // the attribute is not nil
+  int dim(const char* name, int rank) const;    // a kDim attribute as 0-based index
   Dims dims(const char* name, int rank) const;  // a kDims attribute as 0-based indices; all dims when nil or empty
 };
 
 using KernelFn = void (*)(const KernelArgs& args);
 
 enum KernelFlags : uint8_t {
-  kContiguousInputs = 0,  // inputs arrive row-major without gaps, never as numbers
+  kContiguousInputs = 0,  // inputs are row-major without gaps, never numbers
   kStridedInputs = 1,     // any strides
 };
 
-// A kernel made ready for the types and attributes of one node of a plan. Immutable; runs may overlap, each with
-// scratch memory of its own.
+// A kernel prepared for the types and attributes of one node of a plan. Immutable: runs may overlap when each has its
+// own scratch memory.
 class PreparedKernel {
  public:
   virtual ~PreparedKernel() = default;
   virtual void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const = 0;
 
-  // Brings input `packed_input`, row-major, in the layout that `run` may be given as `packed` instead; the results are
-  // the same bits. Called once for many runs on one array.
+  // Converts input `packed_input`, which is row-major, into the layout that `run` takes as `packed`. The results of
+  // `run` are the same bits. Called once for many runs on one array.
   virtual void pack(const View&, void*) const {}
-  // Whether the other packs an array of the same type into the same bytes.
+  // Whether the other kernel packs an array of the same type into the same bytes.
   virtual bool packs_like(const PreparedKernel&) const { return false; }
 
   size_t scratch_bytes = 0;
-  int packed_input = -1;  // -1: none pays
+  int packed_input = -1;  // -1: packing no input is worthwhile
   size_t packed_bytes = 0;
 };
 
-// Null where the kernel itself is as good. The views of `args` have types and strides but no data. Bit i of `lasting`:
-// input i may stay the same over many runs, so that packing it pays.
+// Returns null when the unprepared kernel is as fast. The views of `args` have types and strides but no data. Bit i of
+// `lasting`: input i may stay the same over many runs, so that packing it is worthwhile.
 using PrepareFn = std::unique_ptr<const PreparedKernel> (*)(const KernelArgs& args, uint32_t lasting);
 
-// One row of a device's explicit list of kernels.
+// One row of a device's list of kernels.
 struct KernelRow {
   const char* op;
   KernelFn fn;

@@ -1,10 +1,10 @@
-// What differs between processors outside of vector code (which is Highway's).
+// What differs between processors outside of vector code, which uses Highway.
 #pragma once
 #include <ucontext.h>
 
 namespace pg {
 
-// Tells the core that it waits in a loop for another one.
+// Tells the core that this loop waits for another thread.
 inline void spin_pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -13,7 +13,7 @@ inline void spin_pause() {
 #endif
 }
 
-// The address of the instruction that a signal interrupted.
+// Returns the address of the instruction that a signal interrupted.
 inline const void* interrupted_at(const ucontext_t& context) {
 #if defined(__x86_64__)
   return reinterpret_cast<const void*>(context.uc_mcontext.gregs[REG_RIP]);

@@ -1,5 +1,5 @@
-// Counter-based random state. Every random op takes one tick of a generator when it is applied; its
-// numbers are a pure function of (seed, tick, element), so any execution order gives the same draw.
+// Counter-based random state. Every random op takes one tick of a generator when it is applied. Its numbers are a pure
+// function of (seed, tick, element), so they do not depend on the order of execution.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Intrusive reference counting. Counts are atomic, so values may be shared between threads.
+// Intrusive reference counts. They are atomic, so that threads may share values.
 #pragma once
 #include <sys/single_threaded.h>
 
@@ -8,9 +8,9 @@
 
 namespace pg {
 
-// Base of shared objects. T must offer `static void destroy(T*)`, called when the last reference goes. Until the
-// process starts a second thread (glibc tells) counting needs no atomic instruction, which is a third of the cost of a
-// tiny op.
+// The base of shared objects. T must have `static void destroy(T*)`, which is called when the last reference is
+// released. Counting uses no atomic instructions until the process starts a second thread (glibc's
+// __libc_single_threaded): they are a third of the cost of a small op.
 template <class T>
 class RefCounted {
  public:
@@ -30,7 +30,7 @@ class RefCounted {
   }
   uint32_t count() const { return count_.load(std::memory_order_acquire); }
   bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
-  // Drops a reference without destroying the object: the caller becomes its owner.
+  // Drops the last reference without destroying the object. The caller then owns it.
   void forget_last() const { count_.store(0, std::memory_order_relaxed); }
 
  private:

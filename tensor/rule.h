@@ -1,5 +1,5 @@
-// Writing derivatives and decompositions with ops: Var is a Value with its Context and arithmetic,
-// call<"name"> applies any op of the registry.
+// For derivatives and decompositions, which are written with ops. A Var is a Value with its Context and arithmetic;
+// call<"name"> applies an op of the registry.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -30,7 +30,7 @@ class Var {
 Values apply_vars(const OpDef& op, std::initializer_list<Var> inputs, AttrList attrs);
 Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs);
 
-// The first output of an op without attributes; absent optional inputs may be left out at the end.
+// Returns the first output of an op without attributes. Absent optional inputs may be omitted at the end.
 Var apply_refs(const OpDef& op, std::span<const Var* const> inputs);
 
 inline const Var& as_var(const Var& v) { return v; }
@@ -42,8 +42,8 @@ Var call_refs(const Vars&... vars) {
   return apply_refs(op_named<name>(), all);
 }
 
-// call<"mul">(x, 2.0), call<"sum">(x, {{"dim", Ints{1}}, {"keepdim", true}}): first output of the op.
-// An undefined Var stands for an absent optional input. At least one Var must carry a context.
+// call<"mul">(x, 2.0), call<"sum">(x, {{"dim", Ints{1}}, {"keepdim", true}}): returns the first output of the op. An
+// undefined Var is an absent optional input. At least one Var must have a context.
 template <OpName name, class... Vars>
 Var call(const Var& first, const Vars&... rest) requires(std::is_convertible_v<Vars, Var>&&...) {
   return call_refs<name>(first, as_var(rest)...);
@@ -67,7 +67,7 @@ template <OpName name>
 Var call(const Var& x, const Var& y, const Var& z, AttrList attrs) {
   return call<name>({x, y, z}, attrs);
 }
-// All outputs of an op.
+// Returns all outputs of an op.
 template <OpName name>
 std::vector<Var> call_all(std::initializer_list<Var> inputs, AttrList attrs = {}) {
   Context* ctx = nullptr;
@@ -77,7 +77,7 @@ std::vector<Var> call_all(std::initializer_list<Var> inputs, AttrList attrs = {}
   for (Value& v : apply_vars(op_named<name>(), inputs, attrs)) out.emplace_back(*ctx, std::move(v));
   return out;
 }
-// The same with a run-time list of inputs.
+// Returns the first output, for a list of inputs whose length is known at run time.
 template <OpName name>
 Var call_list(std::span<const Var> inputs, AttrList attrs = {}) {
   Context* ctx = nullptr;
@@ -86,7 +86,7 @@ Var call_list(std::span<const Var> inputs, AttrList attrs = {}) {
   return Var(*ctx, apply_vars(op_named<name>(), inputs, attrs)[0]);
 }
 
-// Arithmetic of two numbers stays a number, in double precision.
+// Arithmetic of two numbers returns a number, computed in double precision.
 inline bool both_numbers(const Var& a, const Var& b) { return a.value().is_number() && b.value().is_number(); }
 inline Var number_like(const Var& a, const Var& b, double number) {
   Context* ctx = a.context() ? a.context() : b.context();
@@ -108,7 +108,7 @@ inline Var operator-(const Var& a) {
   return both_numbers(a, a) ? number_like(a, a, -a.value().number()) : call<"neg">(a);
 }
 
-// Shape as an attribute value, and dims as the user writes them (1-based).
+// A shape as an attribute value; dims as the user writes them (1-based).
 inline Ints ints(const Dims& dims) { return Ints(dims.begin(), dims.end()); }
 inline int64_t user_dim(int index) { return index + 1; }
 inline Ints user_dims(const Dims& indices) {
@@ -117,7 +117,7 @@ inline Ints user_dims(const Dims& indices) {
   return out;
 }
 
-// What a decomposition sees.
+// The arguments of a decomposition.
 class Rule : public AttrReader {
  public:
   Rule(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs)
@@ -128,15 +128,14 @@ class Rule : public AttrReader {
   Var in(size_t i) const { return Var(ctx_, inputs_[i]); }
   const Value& input(size_t i) const { return inputs_[i]; }
   Var wrap(Value v) const { return Var(ctx_, std::move(v)); }
-  // An attribute by name, to be handed on: {"dim", c.raw("dim")}.
 
  protected:
   Context& ctx_;
   std::span<const Value> inputs_;
 };
 
-// What a derivative rule sees. Inputs and outputs not named in vjp_uses have a type but no values.
-// Gradients come back broadcast and in any dtype: backward sums and casts them to the input's type.
+// The arguments of a derivative rule. Inputs and outputs that vjp_uses does not name have a type but no values. A rule
+// may return gradients of a broadcast shape and of any dtype: backward sums and casts them to the input's type.
 class Vjp : public Rule {
  public:
   Vjp(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs, std::span<const Value> outputs,
@@ -144,7 +143,7 @@ class Vjp : public Rule {
       : Rule(ctx, op, attrs, inputs), outputs_(outputs), cotangents_(cotangents), needs_(needs), grads_(grads) {}
   Var out(size_t i = 0) const { return Var(ctx_, outputs_[i]); }
   bool has_dy(size_t i) const { return cotangents_[i].defined(); }
-  Var dy(size_t i = 0) const;  // zeros of the output's type where nothing flowed
+  Var dy(size_t i = 0) const;  // zeros of the output's type when there is no cotangent
   // For vjp_all:
   bool needs(size_t i) const { return needs_[i]; }
   void set(size_t i, const Var& grad) { grads_[i] = grad.value(); }

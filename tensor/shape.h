@@ -1,4 +1,4 @@
-// Dims: a short list of int64 stored inline. Used for shapes, strides and lists of dims.
+// Dims: a short list of int64 that is stored inline. For shapes, strides and lists of dims.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -24,7 +24,7 @@ class Dims {
     for (int i = 0; i < count; ++i) push_back(value);
   }
   Dims(const Dims& other) { *this = other; }
-  Dims& operator=(const Dims& other) {  // copies only what is used
+  Dims& operator=(const Dims& other) {  // copies only the values in use
     size_ = other.size_;
     for (int i = 0; i < size_; ++i) values_[i] = other.values_[i];
     return *this;
@@ -49,22 +49,23 @@ class Dims {
   int64_t values_[kMaxRank];
 };
 
-// The number of elements. Throws Error for a shape that no tensor has: checked_numel says of which op.
+// Returns the number of elements. Throws Error for a shape that no tensor can have; use checked_numel for an error that
+// names the op.
 int64_t numel(const Dims& shape);
 
-// The same; throws Error `op: …` for negative dims and more than kMaxElements elements, dims of 0 left out.
+// The same. Throws Error `op: …` for negative dims and for more than kMaxElements elements, where dims of 0 count as 1.
 int64_t checked_numel(const char* op, const Dims& shape);
 
 Dims contiguous_strides(const Dims& shape);
 bool is_contiguous(const Dims& shape, const Dims& strides);
 
-// "2x3", "scalar" for 0-dim.
+// Returns "2x3", or "scalar" for 0 dims.
 std::string to_string(const Dims& shape);
 
-// NumPy broadcasting of two shapes into out; false when they do not fit.
+// Sets `out` to the two shapes broadcast as in NumPy; returns false when they do not match.
 bool broadcast(const Dims& a, const Dims& b, Dims* out);
 
-// The strides of an array of `shape` seen as the broader `target` (0 on broadcast dims).
+// Returns the strides of an array of `shape` broadcast to `target`: 0 on broadcast dims.
 Dims broadcast_strides(const Dims& shape, const Dims& strides, const Dims& target);
 
 }  // namespace pg

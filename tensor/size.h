@@ -1,6 +1,6 @@
-// Sizes: the one place where counts of elements and bytes are multiplied and added. Sums and products stay within a
-// range whose ends no tensor and no memory reaches, so that what is too large never looks small: checked_numel refuses
-// such a count of elements, Buffer::allocate such a count of bytes.
+// Sizes: all products and sums of element and byte counts are computed here. They saturate at limits that no tensor and
+// no memory reaches, so an overflow never looks like a small size. checked_numel then refuses the number of elements,
+// Buffer::allocate the number of bytes.
 #pragma once
 #include <algorithm>
 #include <compare>
@@ -9,10 +9,10 @@
 
 namespace pg {
 
-// Of a tensor; also bounds every dim and every attribute that is a whole number.
+// The maximum for the elements of a tensor, for a dim and for an attribute that is a whole number.
 inline constexpr int64_t kMaxElements = int64_t(1) << 56;
 
-// a * b and a + b, kept from -2^62 to 2^62.
+// a * b and a + b, saturated at -2^62 and 2^62.
 inline constexpr int64_t kMostSize = int64_t(1) << 62;
 constexpr int64_t times(int64_t a, int64_t b) {
   int64_t product = 0;
@@ -25,12 +25,12 @@ constexpr int64_t plus(int64_t a, int64_t b) {
   return std::clamp(sum, -kMostSize, kMostSize);
 }
 
-// A count of bytes, at most 2^62.
+// A number of bytes, saturated at 2^62.
 class Bytes {
  public:
   constexpr Bytes() = default;
   explicit constexpr Bytes(uint64_t count) : count_(std::min(count, uint64_t(kMostSize))) {}
-  // `count` things of `size` bytes; a negative count is one that cannot be.
+  // Returns the bytes of `count` objects of `size` bytes each. A negative count is an overflow: it returns the maximum.
   static constexpr Bytes of(int64_t count, uint64_t size) {
     return count < 0 ? Bytes(~uint64_t(0))
                      : Bytes(uint64_t(times(count, int64_t(std::min(size, uint64_t(kMostSize))))));

@@ -1,4 +1,4 @@
-// A vector whose first N elements live inside the object.
+// A vector that stores its first N elements inside the object.
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -1,5 +1,5 @@
-// Value: what flows through `apply`: an immutable strided array, or an immediate number; together with
-// its place on the gradient tape. A script's tensor is a box that holds one Value.
+// Value: the operand and result of `apply`. It is an immutable strided array or a number, with its place on the
+// gradient tape. A script's tensor is a box that holds one Value.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,9 +13,9 @@ namespace pg {
 
 class TapeNode;
 
-// The counted part of a TapeNode, so that values can hold nodes before TapeNode is complete.
+// The reference-counted part of a TapeNode, so that values can hold nodes before TapeNode is defined.
 struct TapeLink : RefCounted<TapeLink> {
-  static void destroy(TapeLink* link);  // iterative: tapes may be 10^5 deep
+  static void destroy(TapeLink* link);  // iterative, because tapes may be 10^5 nodes deep
 };
 
 struct Type {
@@ -25,34 +25,35 @@ struct Type {
   bool operator==(const Type&) const = default;
 };
 std::string to_string(const Type& type);  // "float32 2x3 cpu"
-// Of all elements.
+// The bytes of all elements.
 inline Bytes bytes_of(const Type& type) { return Bytes::of(numel(type.shape), uint64_t(size_of(type.dtype))); }
 
-// Which output of which node an array stands for while a program is written; see graph/ir/builder.h.
+// The output of a graph node that an array represents while a program is being traced; see graph/ir/builder.h.
 struct Symbol {
   uint64_t builder = 0;  // 0: none
   int32_t node = -1;
   int32_t output = 0;
 };
 
-// An array: type, strides in elements, and a buffer; without buffer only a type (see OpDef::vjp_uses), or a symbol.
+// An array: type, strides in elements, and a buffer. Without a buffer it is only a type (see OpDef::vjp_uses) or a
+// symbol.
 class Array : public RefCounted<Array> {
  public:
   Type type;
   Dims strides;
-  int64_t offset = 0;  // elements from the start of the buffer
+  int64_t offset = 0;  // in elements, from the start of the buffer
   Ref<Buffer> buffer;
   bool contiguous = true;  // row-major without gaps
   Symbol symbol;
 
-  static Ref<Array> make(const Type& type);  // contiguous, without buffer
+  static Ref<Array> make(const Type& type);  // contiguous, without a buffer
   static void destroy(Array* array);
 
   void* data() const {
     if (!buffer) no_data();
     return static_cast<char*>(buffer->data) + offset * size_of(type.dtype);
   }
-  bool writable() const { return unique() && buffer && buffer->unique(); }  // nobody else can see a write
+  bool writable() const { return unique() && buffer && buffer->unique(); }  // a write would be visible nowhere else
 
  private:
   [[noreturn]] static void no_data();
@@ -79,7 +80,7 @@ class Value {
   int rank() const { return shape().size(); }
   int64_t numel() const { return pg::numel(shape()); }
 
-  // The tape node that made this value (or the leaf it belongs to) and which of its outputs it is.
+  // The tape node that made this value (or the leaf that it is), and which output of the node it is.
   TapeNode* node() const;  // inline in tape.h
   bool has_node() const { return bool(node_); }
   uint32_t node_output() const { return node_output_; }

@@ -6,8 +6,8 @@
 
 namespace pg {
 
-// False where no input and no output holds an element: there is nothing to compute or to refuse, and no kernel has to
-// mind dims of any length beside one of 0.
+// Returns false when no input and no output has elements: there is nothing to compute or to refuse. Kernels therefore
+// never see arrays whose dims are large although one of them is 0.
 inline bool has_work(const OpDef& op, std::span<const View> in, std::span<const View> out) {
   if (op.traits & (kEffect | kDynamicShape) || in.empty()) return true;
   const auto holds_some = [](const View& v) { return v && v.numel() > 0; };

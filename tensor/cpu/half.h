@@ -1,4 +1,4 @@
-// Conversions between float and float16 or bfloat16, many elements a call.
+// Converts many elements per call between float and float16 or bfloat16.
 #pragma once
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/dtype.h"

@@ -1,10 +1,10 @@
-// Advice for the loop that follows, as each compiler spells it.
+// Pragmas for the loop that follows, in the spelling of each compiler.
 #pragma once
 
 #if defined(__clang__)
-#define PERIGEE_UNROLL _Pragma("clang loop unroll(full)")  // the count is a constant of at most 16
+#define PERIGEE_UNROLL _Pragma("clang loop unroll(full)")  // needs a constant count of at most 16
 #define PERIGEE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define PERIGEE_UNROLL _Pragma("GCC unroll 16")
-#define PERIGEE_INDEPENDENT _Pragma("GCC ivdep")  // no iteration reads what another one writes
+#define PERIGEE_INDEPENDENT _Pragma("GCC ivdep")  // no iteration may read what another one writes
 #endif

@@ -1,15 +1,15 @@
-// The explicit list of the CPU's kernels.
+// The list of the CPU's kernels.
 #pragma once
 
 namespace pg {
 class Registry;
 
-// Throws Error where PERIGEE_MAX_ISA names no instruction set.
+// Throws Error when PERIGEE_MAX_ISA names no instruction set.
 void check_cpu_settings();
 
 void add_all_cpu_kernels(Registry& registry);
 
-// One a file tensor/cpu/*/kernels_*.cpp.
+// One function per file tensor/cpu/*/kernels_*.cpp.
 void add_pointwise_kernels(Registry& registry);
 void add_reduce_kernels(Registry& registry);
 void add_shape_kernels(Registry& registry);

@@ -7,11 +7,12 @@
 
 namespace pg::cpu {
 
-// One buffer per thread and slot; nested kernels use different slots.
+// There is one buffer per thread and slot. Nested kernels must use different slots.
 enum class ScratchSlot { kPad, kPanel, kGrad, kTile, kConvert, kReduce, kOneDnn, kFused, kFusedShared, kCount };
 
-// Returns 64-byte aligned memory of at least `bytes`, valid until the same thread asks for the same slot again.
-// Contents are unspecified; throws std::bad_alloc. Buffers above 32 MiB are given back when a smaller one is asked for.
+// Returns at least `bytes` bytes, aligned to 64 bytes, with unspecified contents. They are valid until the same thread
+// asks for the same slot again. Throws std::bad_alloc. A buffer above 32 MiB is freed when less than half of it is
+// asked for.
 void* scratch_bytes(ScratchSlot slot, Bytes bytes);
 
 template <class T>

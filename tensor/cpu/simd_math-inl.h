@@ -1,5 +1,6 @@
-// Elementary functions on Highway vectors of float, at most 2-4 ulp off, with the right answers for NaN, infinities,
-// zeros and subnormals. A lane's result depends on that lane alone. Include after highway.h, once a target.
+// Elementary functions on Highway vectors of float. Errors are at most 2 to 4 ulp; NaN, infinities, zeros and
+// subnormals give the correct results. The result of a lane does not depend on the other lanes. Include after
+// highway.h, once per target.
 #if defined(PERIGEE_SIMD_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_SIMD_MATH_INL_H
 #undef PERIGEE_SIMD_MATH_INL_H
@@ -20,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using IntOf = hn::RebindToSigned<D>;
 
-// Horner's scheme; the highest coefficient first.
+// Horner's scheme, from the highest coefficient down.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V polynomial(D, V, V highest) {
   return highest;
@@ -30,7 +31,7 @@ HWY_INLINE V polynomial(D d, V x, V high, float next, Rest... rest) {
   return polynomial(d, x, hn::MulAdd(high, x, hn::Set(d, next)), rest...);
 }
 
-// 2^n for integral n in [-126, 127].
+// 2^n for whole n in [-126, 127].
 template <class D, class VI>
 HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   const IntOf<D> di;
@@ -45,7 +46,7 @@ HWY_INLINE V expm1_reduced(D d, V r) {
   return hn::MulAdd(hn::Mul(r, r), q, r);
 }
 
-// r and n with x = n ln(2) + r.
+// Returns r, and n such that x = n ln(2) + r.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V reduce_ln2(D d, V x, V* n) {
   *n = hn::Round(hn::Mul(x, hn::Set(d, 1.442695041f)));
@@ -53,7 +54,7 @@ HWY_INLINE V reduce_ln2(D d, V x, V* n) {
   return hn::NegMulAdd(*n, hn::Set(d, -2.12194440e-4f), r);
 }
 
-// p 2^n for integral n, rounded once: subnormal results, 0 and infinity come out right.
+// p 2^n for whole n, rounded once. Subnormal results, 0 and infinity are correct.
 #if HWY_TARGET == HWY_AVX3
 HWY_INLINE hn::Vec512<float> scale_vector(hn::Vec512<float> p, hn::Vec512<float> n) {
   return hn::Vec512<float>{_mm512_scalef_ps(p.raw, n.raw)};
@@ -84,7 +85,7 @@ HWY_INLINE V keep_nan(V x, V y) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
-// Limits that NaN passes.
+// Lower and upper limits that keep NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_least(D d, V x, float low) {
   return max_or_second(hn::Set(d, low), x);
@@ -105,7 +106,7 @@ HWY_INLINE V exp_reduced(D d, V r) {
                     5.000000014e-01f, 1.0f, 1.0f);
 }
 
-// e^x for x in [-104, 89], and NaN.
+// e^x for x in [-104, 89] or NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_within(D d, V x) {
   V n;
@@ -131,23 +132,23 @@ HWY_INLINE V vexpm1(D d, V x) {
   V n;
   const V r = reduce_ln2(d, clip(d, x, -18.0f, 89.0f), &n);
   const V half = hn::Set(d, 0.5f);
-  // 2 (2^(n-1) (p + 1) - 1/2) stays finite as long as the result does.
+  // The form 2 (2^(n-1) (p + 1) - 1/2) overflows only where the result does.
   const V s = scale(d, half, n);
   const V y = hn::MulAdd(s, expm1_reduced(d, r), hn::Sub(s, half));
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Add(y, y));  // keeps -0
 }
 
-// The parts of log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and y = log(1 + f) - f.
+// x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and y = log(1 + f) - f.
 template <class V>
 struct LogParts {
   V e, f, y;
 };
-// Of positive normal numbers.
+// For positive normal numbers only.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE LogParts<V> log_parts(D d, V x) {
   const IntOf<D> di;
   const auto bits = hn::BitCast(di, x);
-  // Biased so that the mantissa lands in [sqrt(1/2), sqrt(2)).
+  // The bias puts the mantissa into [sqrt(1/2), sqrt(2)).
   const auto shifted = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
   const auto exponent = hn::ShiftRight<23>(shifted);
   const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(exponent)));
@@ -177,7 +178,7 @@ struct BinaryLog {
   }
 };
 
-// Any lanes: subnormal ones are scaled; at and below zero, at infinity and NaN logarithms have answers of their own.
+// For any x: subnormal lanes are scaled first; lanes <= 0, infinite or NaN are replaced at the end.
 template <class Log, class D, class V = hn::Vec<D>>
 HWY_NOINLINE V log_of_any(D d, V x) {
   const auto subnormal = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
@@ -190,7 +191,8 @@ HWY_NOINLINE V log_of_any(D d, V x) {
   return keep_nan<D>(x, out);
 }
 
-// Vectors of positive normal numbers alone, as nearly all are, take the short way; a lane's result is the same on both.
+// Nearly all vectors hold only positive normal numbers and take the short path. A lane has the same result on both
+// paths.
 template <class Log, class D, class V = hn::Vec<D>>
 HWY_INLINE V logarithm(D d, V x) {
   const auto normal = hn::And(hn::Ge(x, hn::Set(d, std::numeric_limits<float>::min())),
@@ -213,19 +215,19 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vlog1p(D d, V x) {
   const V one = hn::Set(d, 1.0f), infinity = hn::Set(d, std::numeric_limits<float>::infinity());
   const V u = hn::Add(one, x);
-  const V correction = hn::Div(hn::Sub(x, hn::Sub(u, one)), u);  // what rounding 1 + x lost
+  const V correction = hn::Div(hn::Sub(x, hn::Sub(u, one)), u);  // the rounding error of 1 + x
   const V y = vlog(d, u);
   const auto plain = hn::Or(hn::Eq(u, infinity), hn::Eq(u, hn::Zero(d)));
   const V out = hn::IfThenElse(plain, y, hn::Add(y, correction));
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, out);
 }
 
-// With t = e^2|x| - 1: t / (t + 2) is exact to a few ulp near 0, and 1 from 10 on.
+// With t = e^2|x| - 1, t / (t + 2) is accurate to a few ulp near 0. It is 1 from |x| = 10 on.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vtanh(D d, V x) {
   const V a = at_most(d, hn::Abs(x), 10.0f), one = hn::Set(d, 1.0f);
   const V b = hn::Add(a, a), n = hn::Round(hn::Mul(b, hn::Set(d, 1.442695041f)));
-  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693147181f), b);  // n is small: its product needs no second part
+  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693147181f), b);  // n is small: a one-part ln(2) is exact enough
   const V s = scale(d, one, n);
   const V t = hn::MulAdd(s, expm1_reduced(d, r), hn::Sub(s, one));
   return hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
@@ -256,7 +258,7 @@ HWY_INLINE V verf(D d, V x) {
   return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, one), small, large));
 }
 
-// x - q pi/2 in double precision, and q.
+// Returns x - q pi/2, computed in double precision, and q.
 template <class D64, class V32, class DI, class V64 = hn::Vec<D64>>
 HWY_INLINE V32 reduce_quadrant(D64 d64, V32 x, DI di, hn::Vec<DI>* quadrant) {
   const hn::Rebind<float, D64> df;
@@ -284,7 +286,7 @@ HWY_INLINE V reduce_quadrants([[maybe_unused]] D d, V x, hn::Vec<IntOf<D>>* quad
 #endif
 }
 
-inline constexpr float kTrigLimit = 1e6f;  // quadrants beyond it would lose bits
+inline constexpr float kTrigLimit = 1e6f;  // beyond it the quadrant number loses bits
 
 // sin(x + shift pi/2) for |x| <= kTrigLimit.
 template <class D, class V = hn::Vec<D>>
@@ -306,7 +308,7 @@ HWY_INLINE V sin_shifted(D d, V x, int shift) {
   return hn::BitCast(d, hn::Xor(hn::BitCast(di, y), sign));
 }
 
-// Lanes beyond kTrigLimit (and NaN, infinities) go through libm one by one.
+// Lanes beyond kTrigLimit, infinite or NaN are computed by libm one by one.
 template <class D, class V = hn::Vec<D>, class F>
 HWY_INLINE V trigonometric(D d, V x, int shift, F libm) {
   const auto small = hn::Le(hn::Abs(x), hn::Set(d, kTrigLimit));

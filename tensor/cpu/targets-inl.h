@@ -1,4 +1,5 @@
-// What Highway's targets do differently, made the same. Include after highway.h, once a target.
+// Functions that Highway's targets compute differently, with the same result on all of them. Include after highway.h,
+// once per target.
 #if defined(PERIGEE_TARGETS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_TARGETS_INL_H
 #undef PERIGEE_TARGETS_INL_H
@@ -9,7 +10,7 @@
 #include "hwy/highway.h"
 #include "tensor/dtype.h"
 
-// Max and Min of x86 vectors return the second operand where either is NaN; those of the scalar target do not.
+// Max and Min of x86 vectors return the second operand when either is NaN. Those of the scalar target do not.
 #undef PERIGEE_SECOND_WINS
 #define PERIGEE_SECOND_WINS (HWY_ARCH_X86 && HWY_TARGET < HWY_EMU128)
 
@@ -17,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The larger of two; b where either is NaN.
+// The larger of the two; b when either is NaN.
 template <class V>
 HWY_INLINE V max_or_second(V a, V b) {
 #if PERIGEE_SECOND_WINS
@@ -27,7 +28,7 @@ HWY_INLINE V max_or_second(V a, V b) {
 #endif
 }
 
-// The smaller of two; b where either is NaN.
+// The smaller of the two; b when either is NaN.
 template <class V>
 HWY_INLINE V min_or_second(V a, V b) {
 #if PERIGEE_SECOND_WINS
@@ -37,8 +38,8 @@ HWY_INLINE V min_or_second(V a, V b) {
 #endif
 }
 
-// The first `count` lanes of a vector in memory; the others are `fill`. Neither touches the memory of the others, as
-// Highway's masked load does before AVX2.
+// load_part reads the first `count` lanes and sets the others to `fill`; store_part writes only the first `count`. They
+// touch no other memory; Highway's masked loads do before AVX2.
 template <class D>
 HWY_INLINE hn::Vec<D> load_part(D d, const hn::TFromD<D>* from, int64_t count, hn::TFromD<D> fill = 0) {
 #if HWY_TARGET <= HWY_AVX2
@@ -63,8 +64,8 @@ HWY_INLINE void store_part(D d, hn::Vec<D> v, hn::TFromD<D>* to, int64_t count) 
 #endif
 }
 
-// One vector of floats from and to halves, rounded to nearest even. Below AVX2 there is no instruction for it, and
-// Highway's own code saturates.
+// Converts one vector of floats from and to float16, rounded to nearest even. CPUs below AVX2 have no instruction for
+// it, and Highway's replacement saturates.
 template <class D>
 HWY_INLINE hn::Vec<D> load_halves(D d, const uint16_t* from) {
 #if HWY_TARGET <= HWY_AVX2

@@ -1,4 +1,4 @@
-// Files below the formats: sequential reading with positions (gzip is seen through) and atomic writing.
+// File access below the formats: sequential reading with positions, through gzip, and atomic writing.
 #pragma once
 #include <fmt/format.h>
 #include <zlib.h>
@@ -14,7 +14,7 @@
 
 namespace pg {
 
-// A closed-on-destruction file descriptor.
+// A file descriptor, closed by the destructor.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
@@ -22,14 +22,14 @@ class FileDescriptor {
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   int get() const { return fd_; }
-  int close();  // the result of ::close
+  int close();  // returns the result of ::close
 
  private:
   int fd_;
 };
 
-// A regular file, read once from front to back. Positions count bytes of the content, which for a gzipped
-// file are those after decompression.
+// A regular file, read once from front to back. Positions count bytes of the content; for a gzipped file that is the
+// decompressed content.
 class FileSource {
  public:
   enum class Gzip { kNever, kAllowed };
@@ -41,21 +41,21 @@ class FileSource {
   const std::string& path() const { return path_; }
   uint64_t position() const { return position_; }
   bool compressed() const { return bool(stream_); }
-  // The content is at most this long: the size of a plain file, a cap on the expansion of a gzipped one.
+  // An upper bound of the content's length in bytes: the size of a plain file, the allowed expansion of a gzipped one.
   uint64_t limit() const { return limit_; }
 
-  // Exactly `bytes` bytes, or an error that says that the file ends within `what`.
+  // Reads exactly `bytes` bytes. Throws an error that the file ends within `what` when there are fewer.
   void read(void* to, size_t bytes, std::string_view what);
-  // As many as there are, up to `bytes`.
+  // Reads up to `bytes` bytes and returns how many there were.
   size_t read_some(void* to, size_t bytes);
 
-  // To be called before anything is allocated for the `bytes` bytes that follow and end the file: refuses what the
-  // file cannot hold, and trailing bytes where the size is known.
+  // Call this before allocating memory for the last `bytes` bytes of the file. Throws when the file cannot hold them,
+  // and for trailing bytes when the size is known.
   void check_payload(uint64_t bytes) const;
-  // Refuses trailing bytes.
+  // Throws for trailing bytes.
   void require_end();
 
-  // `load: FILE: at byte N: …`
+  // Throws `load: FILE: at byte N: …`.
   template <class... Args>
   [[noreturn]] void fail_at(uint64_t at, fmt::format_string<Args...> text, Args&&... args) const {
     throw_at(at, fmt::format(text, std::forward<Args>(args)...));
@@ -76,20 +76,20 @@ class FileSource {
   bool ended_ = false;
 };
 
-// The bytes that an array of `shape` and elements of `size` bytes takes, in checked arithmetic.
+// Returns the size in bytes of an array of `shape` with elements of `size` bytes. Throws at byte `at` on overflow.
 uint64_t payload_bytes(const FileSource& file, uint64_t at, const Dims& shape, uint64_t size);
 
-// Turns `count` elements of `size` bytes between big- and little-endian.
+// Reverses the bytes of each of `count` elements of `size` bytes.
 void swap_bytes(void* data, int64_t count, int size);
 
-// A contiguous CPU array, read from the file. Bytes of bool other than 0 and 1 are refused.
+// Reads a contiguous CPU array. Throws for bytes of bool other than 0 and 1.
 Value read_array(FileSource& file, DType dtype, const Dims& shape, std::string_view what);
 
-// The whole content of a file, unpacked when it is gzipped.
+// Returns the whole content of a file, decompressed if it is gzipped.
 std::string read_file(const std::string& path);
 
-// What is written goes to the disk in pieces, each on its way while the next one is made, with polls between them: a
-// sync of all of it at the end could take seconds that nothing interrupts.
+// Writes in pieces. While one piece goes to the disk the next one is prepared, with polls between them. One sync at the
+// end could take seconds that cannot be interrupted.
 class FileSink {
  public:
   FileSink(const std::string& path, int fd) : path_(path), fd_(fd) {}
@@ -104,19 +104,19 @@ class FileSink {
 
   const std::string& path_;
   int fd_;
-  uint64_t written_ = 0, piece_ = 0;  // bytes; where the piece that is being written begins
+  uint64_t written_ = 0, piece_ = 0;  // bytes; the start of the current piece
   std::string pending_;
 };
 
-// Writes `path` through a temporary file in the same folder that is synced and then renamed, so that at any
-// moment the old or the new content stands there. A symbolic link stays and its target is written; the mode bits
-// of an existing file stay. On an exception (from `body` too, and from the polls) the temporary file is removed.
+// Writes `path` through a temporary file in the same folder, which is synced and then renamed: at any moment the path
+// has either the old or the new content. If `path` is a symbolic link, its target is written. The mode bits of an
+// existing file are kept. On an exception (also from `body` or a poll) the temporary file is removed.
 void write_file_atomic(const std::string& path, FunctionRef<void(FileSink&)> body);
 
-// The elements of a value in row-major order, on the CPU.
+// Returns the elements of a value in row-major order, on the CPU.
 Value host_array(const Value& value);
 
-// `cannot open: No such file or directory`, from errno.
+// Returns the text for an errno, as in `cannot open: No such file or directory`.
 std::string errno_text(int error);
 
 }  // namespace pg

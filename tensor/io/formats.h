@@ -1,5 +1,5 @@
-// Reading and writing tensors as files. Every malformed file is an Error `load: FILE: at byte N: …`;
-// nothing a file claims is believed before it was checked against the file's size.
+// Reads and writes tensors as files. Every malformed file throws an Error `load: FILE: at byte N: …`. Sizes in a file
+// are checked against the size of the file before they are used.
 #pragma once
 #include <map>
 #include <string>
@@ -16,12 +16,12 @@ struct NamedTensors {
   std::map<std::string, std::string> metadata;
 };
 
-// All loaded tensors are contiguous and on the CPU. Npy and idx files may be gzipped.
+// Loaded tensors are contiguous and on the CPU. Npy and idx files may be gzipped.
 NamedTensors load_safetensors(const std::string& path);
 Value load_npy(const std::string& path);  // versions 1.0 to 3.0; arrays in Fortran order are transposed
 Value load_idx(const std::string& path);  // the format of MNIST; 16-bit integers become int32
 
-// Atomic: on an exception the old file is untouched. Values may be strided and on any device.
+// Writes are atomic: on an exception the old file is unchanged. Values may be strided and on any device.
 void save_safetensors(const std::string& path, const NamedTensors& content);
 void save_npy(const std::string& path, const Value& value);
 

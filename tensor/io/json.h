@@ -1,5 +1,5 @@
-// Reading and writing JSON without a tree: that of nlohmann's library takes memory to be destroyed, which ends a
-// process that has none left.
+// Reads and writes JSON without building a tree: destroying the tree of nlohmann's library allocates memory, which ends
+// a process that has none left.
 #pragma once
 #include <fmt/format.h>
 
@@ -17,31 +17,32 @@
 
 namespace pg {
 
-// A text as a row of tokens that a format's reader takes one by one: it says what it expects next, and every refusal
-// names the byte where it happened. The whole text is parsed before anything of it is read.
+// A text as a sequence of tokens. The reader of a format states what it expects next, and every error names the byte.
+// The whole text is parsed before the first token is read.
 class JsonReader {
  public:
   enum class Kind : uint8_t { kNull, kBoolean, kNumber, kString, kArray, kObject };
   static constexpr size_t kAbsent = size_t(-1);
   static constexpr size_t kMaxNesting = 256;
 
-  // `source` names the text in errors, in which its bytes count from `first`. Throws Error where it is no JSON.
+  // `source` names the text in errors; byte positions in errors start at `first`. Throws Error when the text is not
+  // JSON.
   JsonReader(std::string source, std::string_view text, size_t first = 0);
   virtual ~JsonReader() = default;
 
-  Kind kind() const { return token().kind; }  // of what comes next
+  Kind kind() const { return token().kind; }  // of the next value
   bool boolean();
-  double number();                               // "nan", "inf" and "-inf" too
-  int64_t integer(int64_t low, int64_t high);    // exact
-  uint64_t natural();                            // up to 2^64 - 1
+  double number();                               // also accepts "nan", "inf" and "-inf"
+  int64_t integer(int64_t low, int64_t high);    // must be whole and within [low, high]
+  uint64_t natural();                            // from 0 to 2^64 - 1
   std::string string(size_t longest = 1 << 20);  // UTF-8
   void null();
-  // Calls f(i) for each element, which must read it.
+  // Calls f(i) for each element. f must read the element.
   void array(FunctionRef<void(size_t)> f);
-  // Calls f(key, its place) in front of each value, which f must read.
+  // Calls f(key, its place) before each value. f must read the value.
   void object(FunctionRef<void(const std::string&, size_t)> f);
-  // The places of the values of the object's fields, kAbsent where there are none; then the reader is behind the
-  // object. Unknown and duplicate fields are refused.
+  // Reads an object and returns the places of the values of the named fields, kAbsent for those that are missing. The
+  // reader is then behind the object. Throws for unknown and duplicate fields.
   template <size_t N>
   std::array<size_t, N> fields(const char* const (&names)[N]) {
     std::array<size_t, N> at;
@@ -57,9 +58,9 @@ class JsonReader {
     });
     return at;
   }
-  void skip() { next_ = token().next; }  // one value, of any kind
+  void skip() { next_ = token().next; }  // skips one value of any kind
 
-  size_t place() const { return next_; }  // of what comes next, to seek and for errors
+  size_t place() const { return next_; }  // of the next token; for seek and for errors
   void seek(size_t place) { next_ = place; }
   const std::string& source() const { return source_; }
 
@@ -68,20 +69,20 @@ class JsonReader {
   size_t byte_of(size_t place) const { return first_ + tokens_[place].begin; }
 
  protected:
-  // What the reader is at, in front of an error's text: "node 12: ".
+  // Where the reader is, as a prefix of error texts: "node 12: ".
   virtual std::string context() const { return ""; }
 
  private:
   class Parser;
-  struct Token {     // small: a text has at most one for each two bytes
-    uint32_t begin;  // in the text
-    uint32_t next;   // the token behind the whole value; of a key, its value
+  struct Token {     // small: a text has at most one token per two bytes
+    uint32_t begin;  // offset in the text
+    uint32_t next;   // the token after the whole value; for a key, its value
     Kind kind;
   };
   const Token& token() const { return tokens_[next_]; }
-  std::string_view written(size_t place) const;  // of what is no array or object
+  std::string_view written(size_t place) const;  // the text of a value that is not an array or object
   std::string_view take(Kind kind,
-                        const char* expected);  // what is written there; then the reader is in it or behind it
+                        const char* expected);  // returns the text of the next token and moves into or behind it
   template <class T>
   T whole(T low, T high);
   [[noreturn]] void fail_at_byte(size_t byte, const std::string& text) const;
@@ -93,15 +94,15 @@ class JsonReader {
   size_t next_ = 0;
 };
 
-// A value as text. Arrays and objects grow at their end; nothing is checked but that strings are UTF-8.
+// A JSON value as text. Arrays and objects can only grow at their end. Only the UTF-8 of strings is checked.
 class Json {
  public:
   Json(std::nullptr_t) : text_("null") {}
   Json(std::same_as<bool> auto value) : text_(value ? "true" : "false") {}
   template <std::integral T>
   requires(!std::same_as<T, bool>) Json(T value) : text_(fmt::format("{}", value)) {}
-  Json(double value);            // "nan", "inf" and "-inf" where it is no number
-  Json(std::string_view value);  // throws Error where it is no UTF-8
+  Json(double value);            // written as "nan", "inf" or "-inf" when not finite
+  Json(std::string_view value);  // throws Error when it is not UTF-8
   Json(const std::string& value) : Json(std::string_view(value)) {}
   Json(const char* value) : Json(std::string_view(value)) {}
 
@@ -120,7 +121,7 @@ class Json {
     for (const auto& [name, value] : fields) out.set(name, value);
     return out;
   }
-  // A string of any bytes: what is no UTF-8 becomes U+FFFD.
+  // A string of any bytes; invalid UTF-8 becomes U+FFFD.
   static Json any_bytes(std::string_view bytes);
 
   Json& push(const Json& item) { return separate(), item.write(text_), *this; }
@@ -130,7 +131,7 @@ class Json {
     text_ += ':';
     return value.write(text_), *this;
   }
-  bool empty() const { return text_.size() == 1; }  // of an array or object
+  bool empty() const { return text_.size() == 1; }  // for arrays and objects only
 
   std::string text() const {
     std::string out;

@@ -1,21 +1,21 @@
-// Philox4x32-10, the counter-based generator of Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011).
-// A draw is a pure function of (seed, tick, element): key = seed, counter = (block, tick). Host and device share this
+// Philox4x32-10, the counter-based generator of Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011). A
+// draw is a pure function of (seed, tick, element): key = seed, counter = (block, tick). Host and devices share this
 // file.
 #pragma once
 #include <cstdint>
 
 namespace pg::philox {
 
-inline constexpr int kGroup = 64;  // elements whose words come from kLanes neighbouring blocks
+inline constexpr int kGroup = 64;  // elements whose words come from kLanes consecutive blocks
 inline constexpr int kLanes = 16;
 
-// Words 0 to 3 of kLanes consecutive blocks, word by word: out[word * kLanes + lane]. Stream 0 to 3 gives an op that
-// needs several words an element independent ones.
+// Computes words 0 to 3 of kLanes consecutive blocks: out[word * kLanes + lane]. An op that needs several independent
+// words per element uses streams 0 to 3.
 constexpr void group_words(uint64_t seed, uint64_t tick, uint32_t stream, uint64_t group, uint32_t* out) {
   uint32_t c0[kLanes]{}, c1[kLanes]{}, c2[kLanes]{}, c3[kLanes]{};
   const uint64_t first = group * kLanes;
   for (int i = 0; i < kLanes; ++i) {
-    c0[i] = uint32_t(first) + uint32_t(i);  // kLanes divides 2^32: no carry
+    c0[i] = uint32_t(first) + uint32_t(i);  // no carry: kLanes divides 2^32
     c1[i] = uint32_t(first >> 32);
     c2[i] = uint32_t(tick);
     c3[i] = uint32_t(tick >> 32) ^ (stream << 30);

@@ -1,4 +1,4 @@
-// The explicit list of op families. A family is one function that adds its rows.
+// The list of op families. A family is one function that adds its rows to the registry.
 #pragma once
 
 namespace pg {
@@ -6,7 +6,7 @@ class Registry;
 
 void add_all_ops(Registry& registry);
 
-// One a file in tensor/ops/.
+// One function per file in tensor/ops/.
 void add_pointwise_ops(Registry& registry);
 void add_math_ops(Registry& registry);
 void add_activation_ops(Registry& registry);

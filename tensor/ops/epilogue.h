@@ -1,11 +1,11 @@
-// What products and convolutions may do to their results before they leave the cache: the attributes of linear_act and
-// conv_act, which graph passes make and scripts do not see.
+// The epilogue that the kernels of products and convolutions can apply to their results: the attributes of linear_act
+// and conv_act. Graph passes create these ops; scripts cannot.
 #pragma once
 #include "tensor/rule.h"
 
 namespace pg {
 
-// `slope` is leaky_relu's; gelu_tanh is gelu{approximate = 'tanh'}.
+// `slope` is the factor of leaky_relu. gelu_tanh is gelu{approximate = 'tanh'}.
 inline AttrDef activation_attr() {
   return {.name = "activation",
           .kind = AttrKind::kString,
@@ -20,7 +20,7 @@ inline AttrDef slope_attr() {
           .doc = "the factor below 0 of leaky_relu"};
 }
 
-// The activation that the attributes name, applied to x.
+// Applies the activation that the attributes name to x.
 Var activated(const AttrReader& c, const Var& x);
 
 }  // namespace pg

@@ -1,14 +1,14 @@
-// What the linear algebra and convolution rules share.
+// Shared by the rules of linear algebra and convolutions.
 #pragma once
 #include "tensor/rule.h"
 
 namespace pg {
 
-Var matrix_transpose(const Var& v);               // of the last two dims
-Var with_shape(const Var& v, const Dims& shape);  // reshape, sizes taken literally
+Var matrix_transpose(const Var& v);               // swaps the last two dims
+Var with_shape(const Var& v, const Dims& shape);  // reshape in which 0 is a size
 
-// Whether the right-hand side b of a solve with matrices a holds vectors: where it has their shape without the last
-// dim.
+// Whether the right-hand side b of a solve holds vectors, not matrices: its shape is that of the matrices a without the
+// last dim.
 bool is_vector_side(const Dims& a, const Dims& b);
 
 void add_einsum_op(Registry& registry);  // parts of the family, called by add_linalg_ops

@@ -1,4 +1,4 @@
-// What the rules of reductions, scans and norms share.
+// Shared by the rules of reductions, scans and norms.
 #pragma once
 #include <algorithm>
 
@@ -10,32 +10,32 @@ namespace pg {
 void add_scan_ops(Registry& registry);
 void add_softmax_ops(Registry& registry);
 
-// The dims of attribute `dim`, which is one dim or a list of them; all when absent or empty. 0-based.
+// Returns the 0-based dims that attribute `dim` names, as one dim or a list. Absent or empty: all dims.
 Dims reduced_dims(const AttrReader& c, int rank);
 
-// The inferred shape of a reduction of input 1 with attributes `dim` and `keepdim`.
+// Returns the result shape of a reduction of input 1, from the attributes `dim` and `keepdim`.
 Dims reduced_shape(const Infer& c);
 
-// The number of elements that one output of the reduction covers.
+// Returns the number of elements that one output of the reduction covers.
 double reduced_count(const AttrReader& c, const Dims& shape);
 
-// A result of the reduction of input i of the op, with the reduced dims back as dims of size 1.
+// Reshapes a result of the reduction of input i so that the reduced dims have size 1.
 Var restore_dims(const Vjp& c, const Var& v, size_t i);
 
-// The same, repeated to the shape of input 1.
+// The same, broadcast to the shape of input 1.
 Var spread(const Vjp& c, const Var& v);
 
 // Removes the reduced dims, which have size 1.
 Var drop_dims(const AttrReader& c, const Var& v);
 
-Var reshaped(const Var& v, const Dims& shape);  // takes 0 literally
+Var reshaped(const Var& v, const Dims& shape);  // reshape in which 0 is a size
 Var as_dtype(const Var& v, DType t);
 
-// v moved by one place along dim d (0-based), towards the end when by = 1, towards the start when by = -1; the free
-// place gets `fill`.
+// Returns v shifted by one position along dim d (0-based): towards the end for by = 1, towards the start for by = -1.
+// The free position gets `fill`.
 Var shifted(const Var& v, int d, int by, double fill);
 
-// 0-dim or broadcastable constants on the device of `like`: base, base + 1, … along dim d of its shape, 1 elsewhere.
+// Returns constants on the device of `like`: base, base + 1, … along dim d of its shape, size 1 on other dims.
 Var positions(const Rule& c, const Value& like, int d, int base);
 
 }  // namespace pg

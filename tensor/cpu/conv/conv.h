@@ -1,4 +1,4 @@
-// Convolution kernels on contiguous N C spatial arrays, weights (out, in / groups, k...).
+// Convolution kernels. Arrays are contiguous: images (n, channels, spatial...), weights (out, in / groups, kernel...).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace pg::cpu {
 
-// Always three spatial dims: 1-d and 2-d shapes have leading ones (stride 1, dilation 1, padding 0).
+// There are always three spatial dims: 1-d and 2-d shapes get leading dims of size 1 (stride 1, dilation 1, padding 0).
 // `out` must fit: (out - 1) * stride + dilation * (kernel - 1) + 1 - pad may exceed `in` only by zero padding.
 struct ConvShape {
   int64_t n = 0, ic = 0, oc = 0, groups = 1;
@@ -21,17 +21,17 @@ struct ConvShape {
   int64_t macs() const { return n * oc * out_plane() * (ic / groups) * taps(); }
 };
 
-// Number of outputs of one dim, 0 where the kernel does not fit.
+// Returns the number of outputs along one dim; 0 when the kernel does not fit.
 int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation);
 
-// y = conv(x, w) + bias, then relu where asked. bias may be null. T is float or double.
+// y = conv(x, w) + bias, followed by relu if `relu`. bias may be null. T is float or double.
 template <class T>
 void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y);
 
-// Whether conv_forward<float> of this shape is best done by a primitive of oneDNN.
+// Whether a oneDNN primitive computes conv_forward<float> of this shape faster.
 bool conv_forward_prefers_primitive(const ConvShape& s);
 
-// dx = the gradient with respect to the input; also the forward of a transposed convolution.
+// dx = the gradient with respect to the input. It is also the forward pass of a transposed convolution.
 template <class T>
 void conv_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx);
 
@@ -39,21 +39,23 @@ void conv_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx);
 template <class T>
 void conv_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw);
 
-// db[c] = the sum of dy over images and positions.
+// db[c] = the sum of dy over all images and positions.
 template <class T>
 void conv_backward_bias(const ConvShape& s, const T* dy, T* db);
 
 enum class ConvPart { kForward, kInputGradient, kWeightGradient };
 
-// A float32 convolution by the own direct kernel, with all that follows from the shape made once. Runs may overlap.
+// A float32 convolution by the direct kernel, with everything that depends only on the shape computed once. Immutable:
+// `run` may be called from several threads at once.
 class DirectConv {
  public:
-  // Nothing where a primitive of oneDNN is better, or for empty arrays.
+  // Returns nothing for empty arrays and where a oneDNN primitive is faster.
   static std::optional<DirectConv> make(const ConvShape& s, ConvPart part);
   DirectConv(DirectConv&&) noexcept;
   ~DirectConv();
 
-  // As conv_forward(x, w, bias, relu, y), conv_backward_data(dy, w, dx), conv_backward_weights(x, dy, dw).
+  // The arguments are those of conv_forward(x, w, bias, relu, y), conv_backward_data(dy, w, dx) or
+  // conv_backward_weights(x, dy, dw).
   void run(const float* a, const float* b, const float* bias, bool relu, float* out) const;
 
  private:

@@ -1,11 +1,11 @@
-// Pooling over contiguous planes (images times channels). T is float or double.
+// Pooling over contiguous planes. The number of planes is images times channels. T is float or double.
 #pragma once
 #include <array>
 #include <cstdint>
 
 namespace pg::cpu {
 
-// Always three spatial dims; 1-d and 2-d shapes have leading ones.
+// There are always three spatial dims; 1-d and 2-d shapes get leading dims of size 1.
 struct PoolShape {
   int64_t planes = 0;
   std::array<int64_t, 3> in{1, 1, 1}, kernel{1, 1, 1}, out{1, 1, 1};
@@ -15,15 +15,16 @@ struct PoolShape {
   int64_t out_plane() const { return out[0] * out[1] * out[2]; }
 };
 
-// Number of windows along one dim, 0 where none fits. With `ceil_mode` a last window may hang over the far side, but
-// must start inside the input or its near padding.
+// Returns the number of windows along one dim; 0 when none fits. With `ceil_mode` the last window may reach past the
+// end, but it must start inside the input or the padding before it.
 int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, bool ceil_mode);
 
-// y = the largest element of each window, index = its flat place in the plane. A NaN wins. index may be null.
+// y = the largest element of each window, index = its flat position in the plane. NaN is larger than everything. index
+// may be null.
 template <class T>
 void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index);
 
-// dx = zeros plus dy at the places of index.
+// dx = zeros, plus dy added at the positions in `index`.
 template <class T>
 void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int32_t* index, T* dx);
 
@@ -31,14 +32,14 @@ void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, cons
 template <class T>
 void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T* x, const int32_t* index, T* out);
 
-// What the sum of a window is divided by: `fixed` unless that is 0, else the number of elements of the window, those
-// in the padding included or not.
+// What the sum of a window is divided by: `fixed`, unless it is 0. Otherwise the number of elements in the window, with
+// or without those in the padding.
 struct Divisor {
   int64_t fixed = 0;
   bool count_include_pad = true;
 };
 
-// y = the sum of each window over its divisor.
+// y = the sum of each window divided by its divisor.
 template <class T>
 void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y);
 template <class T>

@@ -1,4 +1,4 @@
-// Matrix products with few rows, on unpacked row-major operands. Each matrix element is read once.
+// Matrix products with few rows, on unpacked row-major operands. Each element of the matrix is read once.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@ namespace pg::cpu {
 
 constexpr int64_t kGemvMaxRows = 4;
 
-// What happens to a finished sum s at (row m, column n): y = s + bias[n], then relu.
+// The epilogue of a finished sum s at (row m, column n): y = s + bias[n], followed by relu if `relu`.
 struct GemvEpilogue {
   const float* bias = nullptr;  // indexed by n
   bool relu = false;

@@ -1,4 +1,4 @@
-// Prepared kernels of the CPU (PreparedKernel) around primitives of oneDNN.
+// Prepared kernels (PreparedKernel) of the CPU, made of oneDNN primitives.
 #pragma once
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace pg::cpu {
 
-// What happens to a finished result: the activation of linear_act and conv_act, if the call is one of those.
+// The epilogue of a call: the activation of linear_act and conv_act; nothing for other ops.
 class Finish {
  public:
   explicit Finish(const KernelArgs& args);
@@ -21,14 +21,14 @@ class Finish {
   bool activates_, relu_;
 };
 
-// Of (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n]; row-major float32.
+// For inputs (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n], row-major float32.
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
                                                      const Finish& finish);
 
-// Of (x, w, bias), a convolution. Null where only packed weights would make a difference and there are none.
+// A convolution of inputs (x, w, bias). Returns null when only packed weights would be faster and `packs` is false.
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish);
 
-// Of (dy, w) and of (x, dy). Null where the kernel is as good.
+// The gradients, of inputs (dy, w) or (x, dy). Returns null when the unprepared kernel is as fast.
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part);
 
 }  // namespace pg::cpu

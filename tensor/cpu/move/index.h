@@ -1,4 +1,4 @@
-// Reading and checking index values, and walking the rows of several arrays at once.
+// Reads and checks index values, and walks the rows of several arrays at once.
 #pragma once
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 
 namespace pg::cpu {
 
-// Index values of type I as 0-based positions below `size`.
+// Turns index values of type I into 0-based positions below `size`.
 template <class I>
 struct Positions {
   const I* values;
@@ -20,11 +20,12 @@ struct Positions {
   }
 };
 
-// Throws `op: bad argument 'name' (expected index values from … to …, got V at position P)` for the first value
-// that is no position below `size`. `negative` lets values count from the end.
+// Checks that all values of an index input are positions below `size`. Throws `op: bad argument 'name' (expected index
+// values from … to …, got V at position P)` for the first one that is not. If `negative`, values may count from the
+// end.
 void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative);
 
-// Calls f(Positions<I>) for the dtype of an index input. Check it first.
+// Calls f(Positions<I>) for the dtype of an index input. The input must have passed check_positions.
 template <class F>
 void with_positions(const KernelArgs& a, size_t input, int64_t size, F&& f) {
   const int64_t base = a.attr<int64_t>("index_base");
@@ -41,7 +42,7 @@ void with_positions(const KernelArgs& a, size_t input, int64_t size, F&& f) {
   }
 }
 
-// Calls f(TypeTag<U>{}) with an unsigned type of `size` bytes, for kernels that only move elements.
+// Calls f(TypeTag<U>{}) with the unsigned type of `size` bytes. For kernels that only move elements.
 template <class F>
 void visit_size(int size, F&& f) {
   switch (size) {
@@ -56,7 +57,7 @@ void visit_size(int size, F&& f) {
   }
 }
 
-// Walks the rows (runs of the last dim) of `shape`, keeping the offsets of N arrays.
+// Walks the rows (runs of the last dim) of `shape` and keeps the offsets of N arrays.
 template <int N>
 class RowWalk {
  public:

@@ -1,5 +1,5 @@
-// The inner loops of normalisations on float and double. Moments are taken in two passes over data that stays in the
-// cache: first the sum, then the squared deviations.
+// The inner loops of normalizations, for float and double. Moments take two passes over data that is in the cache:
+// first the sum, then the squared deviations.
 #pragma once
 #include <cstdint>
 
@@ -7,14 +7,15 @@ namespace pg::cpu {
 
 template <class T>
 struct NormLoops {
-  // A row of n: its mean (0 unless centered) and 1 / sqrt(var + eps), and y = (x - mean) rstd weight + bias.
+  // One row of n elements: its mean (0 unless `centered`), rstd = 1 / sqrt(var + eps), and y = (x - mean) rstd weight +
+  // bias.
   void (*row)(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean, T* rstd);
   // dx of such a row.
   void (*row_dx)(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight);
   // dw += dy (x - mean) rstd and db += dy over a row.
   void (*row_dw)(const T* x, const T* dy, T* dw, T* db, int64_t n, T mean, T rstd);
 
-  // One channel in runs of n contiguous elements.
+  // One channel, as runs of n contiguous elements.
   double (*sum)(const T* x, int64_t n);
   double (*deviation)(const T* x, int64_t n, T mean);  // sum((x - mean)^2)
   void (*products)(const T* x, const T* dy, int64_t n, T mean, double* dot,
@@ -22,7 +23,7 @@ struct NormLoops {
   void (*affine)(const T* x, T* y, int64_t n, T scale, T shift);            // y = x scale + shift
   void (*blend)(const T* x, const T* dy, T* dx, int64_t n, T a, T b, T c);  // dx = a dy + b x + c
 
-  // The same for rows in which every element is a channel of its own.
+  // The same for rows in which every element belongs to a different channel.
   void (*sum_row)(const T* x, T* sums, int64_t n);
   void (*deviation_row)(const T* x, const T* mean, T* sums, int64_t n);
   void (*products_row)(const T* x, const T* dy, const T* mean, T* dots, T* totals, int64_t n);

@@ -1,4 +1,4 @@
-// The inner loops of softmax, log_softmax and their derivatives on floats.
+// The inner loops of softmax, log_softmax and their derivatives, for float. `log` chooses log_softmax.
 #pragma once
 #include <cstdint>
 
@@ -10,9 +10,10 @@ struct SoftmaxLoops {
   void (*rows_backward)(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n);
   // logsumexp of each row.
   void (*log_sum_exp)(const float* x, float* out, int64_t count, int64_t n);
-  // dx = scale (a exp(x - lse) - b) along a row; the part of the cross entropy gradient that no label changes.
+  // dx = scale (a exp(x - lse) - b) along a row: the part of the cross entropy gradient that does not depend on the
+  // label.
   void (*scaled_exp)(const float* x, float lse, float a, float b, float* dx, int64_t n);
-  // `width` <= kSoftmaxTile neighbouring columns of n elements, `stride` elements from row to row.
+  // `width` <= kSoftmaxTile adjacent columns of n elements; rows are `stride` elements apart.
   void (*columns)(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width);
   void (*columns_log_sum_exp)(const float* x, float* out, int64_t n, int64_t stride, int64_t width);
   void (*columns_backward)(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride,

@@ -1,10 +1,10 @@
-// What the units of the oneDNN adapter share. Only they include this header.
+// Shared by the files of the oneDNN adapter. No other file includes this header.
 #pragma once
 #include <dnnl.hpp>
 
 #include "tensor/cpu/conv/conv.h"
 
-// Of the OpenMP that oneDNN runs on. Clang has no <omp.h> of GCC's.
+// A function of the OpenMP library that oneDNN runs on. Clang does not find GCC's <omp.h>.
 extern "C" int omp_get_max_threads();
 extern "C" void omp_set_num_threads(int count);
 
@@ -14,7 +14,8 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 using Type = memory::data_type;
 
-// oneDNN asks OpenMP for the team size of the calling thread; one keeps it from starting (and spinning) a team.
+// Sets the calling thread's OpenMP team size to 1 while it exists. oneDNN would otherwise start a team, whose threads
+// spin.
 class SingleThread {
  public:
   SingleThread() : before_(omp_get_max_threads()) {
@@ -35,13 +36,13 @@ dnnl::stream& stream();  // of the calling thread
 dnnl::primitive_attr user_scratchpad();
 dnnl::primitive_attr with_relu(dnnl::primitive_attr attr);
 
-// The library crashes where it gets no memory while it makes a primitive. Throws NoRoom unless there is plenty; called
-// before each one.
+// Throws NoRoom unless plenty of memory is free. Call it before making a primitive: the library crashes when an
+// allocation fails while it makes one.
 struct NoRoom {};
 void check_room();
 
-// Throws dnnl::error where the implementation is a generated GEMM kernel (see onednn.h) or a plain loop. The library
-// tries those last, so there is nothing behind them to try.
+// Throws dnnl::error when the implementation is a generated GEMM kernel (see onednn.h) or a plain loop. The library
+// tries those last, so there is no better one left.
 void check_usable(const dnnl::primitive_desc_base& pd);
 
 template <class Desc>
@@ -54,8 +55,8 @@ struct ConvDims {
   memory::dims strides, dilates, pad_lo, pad_hi;
 };
 
-// The differences between oneDNN 2.x (operation descriptors) and 3.x (arguments of the primitive descriptor). `bias`
-// may be an empty descriptor.
+// Hide the differences between oneDNN 2.x (operation descriptors) and 3.x (arguments of the primitive descriptor).
+// `bias` may be an empty descriptor.
 dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
                                          const memory::desc& c, const dnnl::primitive_attr& attr);
 dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
@@ -69,8 +70,8 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
     const dnnl::convolution_forward::primitive_desc& hint);
 
 struct ConvDescs {
-  memory::desc x, w, b, y;  // with layouts left open
-  memory::desc px, pw, py;  // plain
+  memory::desc x, w, b, y;  // layouts are left to the library
+  memory::desc px, pw, py;  // plain layouts
   ConvDims dims;
 };
 

@@ -1,4 +1,4 @@
-// Optimizer updates of a run of elements: gradient, weight and states are read once and written once.
+// Optimizer updates of a run of elements. Each gradient, weight and state is read once and written once.
 #pragma once
 #include <cstdint>
 
@@ -6,14 +6,14 @@ namespace pg::cpu {
 
 enum class UpdateRule : uint8_t { kSgd, kMomentum, kNag, kAdam, kAdamW };
 
-// The numbers of an update of one weight.
+// The numbers of one update.
 struct UpdateRates {
-  double lr, wd, rescale, clip;  // clip is infinite where nothing is clipped
+  double lr, wd, rescale, clip;  // clip is infinity when nothing is clipped
   double momentum, beta1, beta2, epsilon;
-  double correct1 = 1, correct2 = 1;  // 1 - beta^t
+  double correct1 = 1, correct2 = 1;  // 1 - beta1^t and 1 - beta2^t
 };
 
-// New weights and states may stand in the place of the old ones. Rules without a state ignore m and v.
+// New weights and states may be written over the old ones. Rules without a state ignore m and v.
 template <class T>
 struct UpdateRun {
   const T *w, *g, *m, *v;

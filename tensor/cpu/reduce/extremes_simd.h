@@ -1,5 +1,4 @@
-// Positions of extremes along rows and columns of floats, for the instruction set of this machine. NaN beats
-// everything, the first of equals wins.
+// The first positions of extremes along rows and columns. NaN counts as the extreme.
 #pragma once
 #include <cstdint>
 
@@ -9,14 +8,14 @@ inline constexpr int64_t kExtremesTile = 1024;  // columns
 
 template <class T>
 struct ExtremeLoops {
-  // The first position of the extreme of x[0], …, x[n - 1], n > 0.
+  // Returns the first position of the extreme of x[0], …, x[n - 1]. n > 0.
   int64_t (*row[2])(const T* x, int64_t n);
-  // at[j] = the first row r < n with the extreme of x[r * stride + j], for j < width <= kExtremesTile; best[j] = that
-  // extreme.
+  // For each column j < width <= kExtremesTile: best[j] = the extreme of x[r * stride + j] over the rows r < n, and
+  // at[j] = its first row.
   void (*columns[2])(const T* x, int64_t n, int64_t stride, int64_t width, T* best, int64_t* at);
 };
 
-// Index 0 of the members is the smallest, 1 the largest.
+// Index 0 of the members is for the smallest, 1 for the largest element.
 ExtremeLoops<float> extreme_loops(float);
 ExtremeLoops<double> extreme_loops(double);
 

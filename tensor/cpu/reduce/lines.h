@@ -1,10 +1,11 @@
-// A dim of a contiguous array between the products of the sizes before and after it.
+// A contiguous array as outer x n x inner, around one dim.
 #pragma once
 #include "tensor/shape.h"
 
 namespace pg::cpu {
 
-// outer x n x inner, with n the size of dim d. A 0-dim tensor is one line of one.
+// n is the size of dim d; outer and inner are the products of the sizes before and after it. A 0-dim tensor is 1 x 1 x
+// 1.
 struct Lines {
   int64_t outer = 1, n = 1, inner = 1;
   Lines(const Dims& shape, int d) {

@@ -10,12 +10,12 @@ class Registry;
 
 namespace pg::cpu {
 
-// What becomes of a total on its way to the output.
+// What is stored of a total.
 enum class Finish : uint8_t {
   kPlain,
-  kScale,  // times `factor`
-  kAny,    // of a count: not 0
-  kAll,    // of a count: equal to `factor`
+  kScale,  // multiplied by `factor`
+  kAny,    // whether a count is not 0
+  kAll,    // whether a count equals `factor`
 };
 
 struct Reduction {
@@ -24,18 +24,18 @@ struct Reduction {
   double factor = 1;
 };
 
-// Reduces `in` over the dims with a set bit in `mask` into the contiguous `out`, which has the other dims in order
-// (dims of size 1 in between do not matter). The result does not depend on the number of threads.
+// Reduces `in` over the dims whose bit is set in `mask`. `out` is contiguous and has the other dims in order; dims of
+// size 1 do not matter. The result does not depend on the number of threads.
 void reduce(const View& in, uint32_t mask, const View& out, const Reduction& reduction);
 
-// Totals of elements of `from`, finished and stored as `to`, the i-th at out + i stride.
+// Applies reduction.finish to n totals of elements of type `from` and stores the i-th at out + i * stride as type `to`.
 void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from,
                   const Reduction& reduction);
 
-inline constexpr int64_t kReduceChunk = 128 << 10;  // elements of a partial total, where there are few outputs
-inline constexpr int64_t kReduceGrain = 128 << 10;  // elements worth a thread
+inline constexpr int64_t kReduceChunk = 128 << 10;  // elements per partial total, when there are few outputs
+inline constexpr int64_t kReduceGrain = 128 << 10;  // elements that make a thread worthwhile
 
-// Whether `outputs` totals of `work` elements each are made of partial totals.
+// Whether `outputs` totals of `work` elements each are computed from partial totals.
 inline bool reduces_in_chunks(int64_t outputs, int64_t work) { return outputs < 16 && work > 2 * kReduceChunk; }
 
 // Parts of the family, called by add_reduce_kernels.

@@ -1,4 +1,4 @@
-// The inner loops of reductions, by operation and element type, for the instruction set of this machine.
+// The inner loops of reductions, by operation and element type.
 #pragma once
 #include <cstdint>
 
@@ -8,20 +8,20 @@ namespace pg::cpu {
 
 enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kCount, kSumSquares };
 
-// What a reduction accumulates in across blocks: doubles for floats, int64 for the other types. max and min of
-// both kinds are exact in them. Within a block the element type is used (float for float32).
+// The accumulator across blocks: double for floats, int64 for the other types. Both hold max and min exactly. Within a
+// block the accumulator has the element type (float for float32).
 union Total {
   double f;
   int64_t i;
 };
 
-// Loops over elements of one compute type (see reduce_compute_type). All of them join their
-// result into `totals`, which the caller starts with `init`. The order of operations depends on sizes alone.
+// Loops over elements of one compute type (see reduce_compute_type). They combine their result with `totals`, which the
+// caller sets to `init` first. The order of operations depends only on sizes.
 struct ReduceLoops {
   Total init;
-  // totals[k] joins the n contiguous elements at p + k * stride, for k < count.
+  // For k < count: combines the n contiguous elements at p + k * stride into totals[k].
   void (*runs)(Total* totals, const void* p, int64_t n, int64_t count, int64_t stride);
-  // totals[j] joins p[r * stride + j] for r < rows, for j < width. width <= kReduceTile, rows <= kReduceRows.
+  // For j < width: combines p[r * stride + j] over r < rows into totals[j]. width <= kReduceTile, rows <= kReduceRows.
   void (*rows)(Total* totals, const void* p, int64_t stride, int64_t rows, int64_t width);
   void (*join)(Total* totals, const Total* more, int64_t n);
 };
@@ -29,10 +29,10 @@ struct ReduceLoops {
 inline constexpr int64_t kReduceTile = 1024;
 inline constexpr int64_t kReduceRows = 256;
 
-// compute: one of uint8, int64, float32, float64.
+// `compute` is uint8, int64, float32 or float64.
 ReduceLoops reduce_loops(ReduceOp op, DType compute);
 
-// The compute type of a storage type: elements of other types are converted block by block.
+// The compute type for a storage type. Elements of other types are converted block by block.
 inline DType reduce_compute_type(DType t) {
   if (t == DType::kBool || t == DType::kUInt8) return DType::kUInt8;
   if (t == DType::kInt8 || t == DType::kInt32 || t == DType::kInt64) return DType::kInt64;
