@@ -12,7 +12,7 @@ std::string join(const List& list) {
   return "{" + text + "}";
 }
 
-// With control characters written out: messages are C strings of one line.
+// Escapes control characters: messages are C strings of one line.
 std::string quoted(const std::string& s) {
   std::string text;
   for (const unsigned char c : s)

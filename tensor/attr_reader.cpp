@@ -1,4 +1,4 @@
-// The readers of attributes. Plugins are linked with this file too, so it uses nothing else of the core.
+// Reads attributes. Plugins link this file too, so it must not use other files of the core.
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -37,7 +37,7 @@ Loaded& loaded() {
   return *instance;
 }
 
-// The folder of this library or program.
+// Returns the folder of this library or program.
 std::string own_folder() {
   Dl_info info;
   if (!dladdr(reinterpret_cast<void*>(&own_folder), &info) || !info.dli_fname) return ".";
@@ -57,7 +57,8 @@ bool complete(const DeviceTable& t) {
          !t.begin_capture == !t.launch && !t.begin_capture == !t.destroy_program;
 }
 
-// A plugin that was of use is never unloaded: tensors and tables point into it.
+// Closes the library unless `keep` was called. A plugin in use is never unloaded, because tensors and tables point into
+// it.
 class Library {
  public:
   Library(const std::string& name, const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -75,14 +76,14 @@ class Library {
   void* handle_;
 };
 
-// One operand of a kernel of the CPU, with a copy of what it shows where that is elsewhere.
+// One operand of a CPU kernel. If the operand is not in host memory, `view` shows a copy.
 struct Staged {
   explicit Staged(const View& v) : type{v.dtype(), {}, v.shape()}, original(v), view{&type, v.strides, v.data} {
     if (host_reads(v.type->device)) return;
     bytes.resize(size_t(v.numel()) * size_t(size_of(v.dtype())));
     view.data = bytes.data();
   }
-  Staged(const Staged&) = delete;  // its view shows its own type
+  Staged(const Staged&) = delete;  // `view` points to `type`
   Device device() const { return original.type->device; }
 
   Type type;
@@ -90,7 +91,7 @@ struct Staged {
   std::vector<char> bytes;
 };
 
-// Runs the CPU's kernel of an op that moves values between devices, shows them on the host, or makes them of nothing.
+// Runs the CPU kernel of an op through host copies. For ops that move values between devices, show them or create them.
 void run_by_host(const KernelArgs& a) {
   std::vector<Staged> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
   SmallVector<View, 2> inputs, outputs;
@@ -103,7 +104,7 @@ void run_by_host(const KernelArgs& a) {
   for (Staged& s : out) upload(s.device(), s.original.data, s.view.data, s.bytes.size());
 }
 
-// The rows of a device: what it lists goes before what it says of an op, and that before what every device can do.
+// Returns the kernel rows of a device. Later rows replace earlier ones: defaults, then `kernel_for`, then `kernels`.
 std::vector<KernelRow> rows_of(const DeviceTable& table) {
   std::vector<KernelRow> rows;
   for (const char* op : {"to", "assert", "print_value", "call_value", "empty", "full", "zeros", "ones"})

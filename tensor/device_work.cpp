@@ -1,4 +1,4 @@
-// Streams and copies as the core uses them: one stream per device, uploads through a ring of pinned blocks.
+// Streams and copies as the core uses them: one stream per device, and uploads through a ring of pinned blocks.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,7 +14,8 @@
 namespace pg {
 namespace {
 
-// Calls f, which waits. A late error that knows its place in the script gets it in front instead of the op's name.
+// Calls f, which waits for the device. A late error gets its position in the script in place of the op's name, if
+// known.
 template <class F>
 void wait(F&& f) {
   try {
@@ -45,7 +46,7 @@ class Event {
   void* event_;
 };
 
-// Blocks of pinned memory that uploads go through in turn.
+// A ring of pinned memory blocks for uploads.
 class UploadRing {
  public:
   UploadRing(const DeviceTable& table, int index, void* stream) : table_(table), index_(index), stream_(stream) {
@@ -86,16 +87,16 @@ class UploadRing {
   size_t next_ = 0;
 };
 
-// What the core has on a device. Made at its first use, for the life of the process.
+// The streams and buffers of one device. Created on first use and kept for the life of the process.
 struct Work {
   explicit Work(Device device) : table(device_table(device)), stream(table.create_stream(device.index)) {
     if (table.allocate_pinned) ring = std::make_unique<UploadRing>(table, device.index, stream);
   }
   const DeviceTable& table;
   void* stream;
-  std::unique_ptr<UploadRing> ring;  // null without pinned memory
+  std::unique_ptr<UploadRing> ring;  // null when the device has no pinned memory
   std::mutex capturing;
-  void* capture_stream = nullptr;  // apart, so that other threads' work does not get into a program
+  void* capture_stream = nullptr;  // a separate stream, so that work of other threads does not become part of a program
 };
 
 Work& work_of(Device device) {
@@ -137,8 +138,8 @@ void clear_bytes(Device device, void* to, size_t bytes) {
   device_table(device).clear(device.index, stream_of(device), to, bytes);
 }
 
-// Between two devices of one kind: the copy comes after the work that makes the bytes, and their memory is not used
-// again before it is done.
+// Between two devices of one kind the copy waits for the work that produces the bytes, and later work of the source
+// waits for the copy.
 void copy_across(Device to_device, void* to, Device from_device, const void* from, size_t bytes) {
   if (bytes == 0) return;
   if (host_reads(from_device)) return upload(to_device, to, from, bytes);

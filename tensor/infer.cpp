@@ -1,4 +1,4 @@
-// Type inference: input checks common to all ops, the rule of pointwise ops, and error texts.
+// Type inference: input checks that all ops share, the rule of pointwise ops, and error texts.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +24,7 @@ std::string dtype_list(uint16_t mask) {
   return text;
 }
 
-// An input restricted to bool (a condition) takes no part in promotion.
+// An input that must be bool (a condition) takes no part in promotion.
 bool promotes(const InputDef& def) { return def.dtypes != kBoolOnly; }
 
 const InputDef& definition(const OpDef& op, std::span<const Value> inputs, size_t i) {
@@ -73,7 +73,7 @@ void check_whole(const OpDef& op, const AttrDef& def, int64_t number) {
   bad_argument(op.name, def.name, range, std::to_string(number));
 }
 
-// Without bounds infinities and NaN are numbers like others; NaN is outside of every bound.
+// Without bounds infinities and NaN are accepted; with bounds NaN is always outside.
 void check_number(const OpDef& op, const AttrDef& def, double v) {
   if ((def.min <= -1e300 || v >= def.min) && (def.max >= 1e300 || v <= def.max)) return;
   bad_argument(op.name, def.name, fmt::format("a number from {:g} to {:g}", def.min, def.max), fmt::format("{:g}", v));

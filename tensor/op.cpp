@@ -19,7 +19,7 @@ uint32_t mask_of(const OpDef& op, const char* name, uint32_t& outputs) {
   return 0;
 }
 
-// vjp_uses "x out" to bit masks.
+// Converts vjp_uses, as in "x out", to bit masks.
 void parse_uses(OpDef& op) {
   if (!op.vjp_uses) return;
   op.saved_inputs = op.saved_outputs = 0;
@@ -35,7 +35,7 @@ void parse_uses(OpDef& op) {
   }
 }
 
-// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+// Counts insertions, deletions, replacements and swaps of neighbors (optimal string alignment).
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = int(i);
@@ -155,7 +155,7 @@ bool over_rows(const OpDef& op, int rank, Attrs& attrs) {
 
 namespace {
 
-// The length of the lists among `count` flattened inputs.
+// Returns the length of the list inputs among `count` flattened inputs.
 size_t list_length(const OpDef& op, size_t count) {
   size_t singles = 0, lists = 0;
   for (const InputDef& def : op.inputs) (def.arity == Arity::kList ? lists : singles)++;

@@ -29,7 +29,7 @@ bool Dims::operator==(const Dims& other) const {
 
 namespace {
 
-// -1 for what is no shape. The dims beside a 0 are bounded too: strides are made of them.
+// Returns -1 for an invalid shape. Dims beside a 0 are limited too, because strides are computed from them.
 int64_t count_elements(const Dims& shape) {
   int64_t n = 1;
   bool zero = false;

@@ -1,5 +1,5 @@
-// Reverse mode: nodes are visited in descending sequence, each once; rules are written in ops, so the
-// walk is itself recorded when create_graph asks for it.
+// Reverse mode: visits each node once, in descending sequence. Rules are written in ops, so the walk is itself recorded
+// with create_graph.
 #include "tensor/tape.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace pg {
 namespace {
 
-// Arrays up to this size are kept whole even where a rule reads only their type.
+// Arrays up to this size are kept even if a rule reads only their type.
 constexpr size_t kKeepBytes = 4096;
 
 Value type_only(const Value& v) {
@@ -63,11 +63,11 @@ Value call_op(Context& ctx, const OpDef& op, Value x, AttrList attrs) {
   return apply(ctx, op, in, make_attrs(op, attrs))[0];
 }
 
-// One walk over the tape below some heads.
+// One walk over the part of the tape that some heads depend on.
 class Walk {
  public:
   Walk(Context& ctx, BackwardOptions options) : ctx_(ctx), options_(options), id_(ctx.next_walk++) {}
-  // A walk around this one, whose rule ran it, finds its marks again.
+  // Restores the marks of the enclosing walk, whose rule started this one.
   ~Walk() {
     for (const Visit& v : visits_) v.node->walk = v.walk, v.node->slot = v.slot, v.node->needed = v.needed;
   }
@@ -96,7 +96,7 @@ class Walk {
   bool reached(const TapeNode* node) const { return node->walk == id_; }
   void need(const TapeNode* node) { needed_[node->slot] = true; }
 
-  // A node is needed when one of its inputs is; inputs have lower sequence, so they stand later.
+  // A node is needed when one of its inputs is. Inputs have a lower sequence, so they come later in the list.
   void spread_needs() {
     for (size_t i = nodes_.size(); i-- > 0;) {
       if (leads_on(*nodes_[i])) needed_[i] = true;
@@ -110,20 +110,20 @@ class Walk {
     add(*head.node(), head.node_output(), std::move(start));
   }
 
-  // Runs all rules; `keep` is called with a node just before its cotangents are dropped.
+  // Runs all rules. Calls `keep` with a node just before its cotangents are dropped.
   void run(FunctionRef<void(TapeNode&, std::span<Value>)> keep) {
     ScopedFlag recording(ctx_.recording, options_.create_graph);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       TapeNode& node = *nodes_[i];
       if (needed_[i]) keep(node, cotangents_[i]);
-      const bool onward = needed_[i] && leads_on(node);  // not where only the node's own gradient is wanted
+      const bool onward = needed_[i] && leads_on(node);  // false when only the node's own gradient is wanted
       if (onward) propagate(node, cotangents_[i]);
       cotangents_[i].clear();
       if (onward && !options_.retain_graph) release(node);
     }
   }
 
-  // Releases the tape without running it: a trace goes through it again for each set of types.
+  // Releases the tape without running it. A trace needs this, because it walks the tape once per set of types.
   void release_needed() {
     if (options_.retain_graph) return;
     for (size_t i = 0; i < nodes_.size(); ++i)
@@ -176,12 +176,12 @@ class Walk {
     for (const Value& v : cotangents) flows |= v.defined();
     if (!flows) return;
     while (cotangents.size() < node.outputs.size()) cotangents.emplace_back();
-    // A backward function may itself have walked over this node without retain_graph.
+    // The backward function may have walked over this node itself, without retain_graph.
     if (node.released)
       throw Error(
           "backward: the graph was released by a backward function that ran backward over it; pass retain_graph = true "
           "there");
-    const TapeNode::CustomBackward custom = node.custom;  // lives on when the call releases the node
+    const TapeNode::CustomBackward custom = node.custom;  // a copy, because the call may release the node
     Values grads = custom ? custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
     for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i) {
       const Value& input = node.inputs[i];
@@ -239,14 +239,14 @@ class Walk {
     node.outputs.clear();
     node.custom = nullptr;
     node.held.clear();
-    // Links stay until the node goes, so that a second backward finds the released node; payloads go now.
+    // The links stay, so that a second backward finds the released node. Large arrays are freed now.
     for (Value& v : node.inputs)
       if (v.is_array() && v.array().buffer && v.array().buffer->bytes > kKeepBytes) v = type_only(v);
   }
 
   struct Visit {
     TapeNode* node;
-    uint64_t walk;  // the marks of before
+    uint64_t walk;  // the previous marks
     uint32_t slot;
     bool needed;
   };
@@ -255,7 +255,7 @@ class Walk {
   BackwardOptions options_;
   uint64_t id_;
   std::vector<Visit> visits_;
-  std::set<Place> places_;  // of nodes whose outputs go back to different inputs
+  std::set<Place> places_;  // for nodes whose outputs lead to different inputs
   std::vector<Ref<TapeNode>> nodes_;
   std::vector<Cotangents> cotangents_;
   std::vector<char> needed_;
@@ -299,10 +299,10 @@ void suspect(Context& ctx, TapeNode& leaf, const Value& grad) {
 
 }  // namespace
 
-// A node that dies while another one is taken apart waits its turn, whatever held it: an input, a value that a
-// custom backward kept, the gradient of a leaf.
+// Destroys nodes one after the other, without recursion. A node that loses its last reference while another one is
+// destroyed is queued, whether an input, a value of a custom backward or the gradient of a leaf held it.
 void TapeLink::destroy(TapeLink* link) {
-  thread_local TapeNode* doomed = nullptr;  // the ones that wait, chained
+  thread_local TapeNode* doomed = nullptr;  // the queue
   thread_local bool busy = false;
   auto* node = static_cast<TapeNode*>(link);
   node->next_doomed = std::exchange(doomed, node);
@@ -399,7 +399,7 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
   walk.spread_needs();
   if (Tracer* tracer = ctx.interpreter->tracer()) return trace_backward(ctx, *tracer, walk, heads, cotangents, options);
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
-  // Leaves change together, after the last thing that can fail.
+  // All leaves are written together, after the last step that can throw.
   std::vector<std::pair<TapeNode*, Value>> writes;
   walk.run([&](TapeNode& node, std::span<Value> grads) {
     if (node.leaf && node.req != GradReq::kNull)

@@ -1,5 +1,5 @@
-// Rings of the tape, which reference counts cannot free, by trial deletion (Bacon and Rajan 2001): what is held from
-// inside of the part that some nodes reach, and from nowhere else, is garbage.
+// Finds reference cycles of the tape by trial deletion (Bacon and Rajan 2001): nodes that are referenced only from the
+// part of the tape that they reach themselves are garbage.
 #include "tensor/tape.h"
 
 namespace pg {
@@ -39,7 +39,7 @@ void TapeReach::find_outside() {
 
 namespace {
 
-// The leaves among the suspects whose gradient still has a history; the others are suspects no more.
+// Returns the suspects whose gradient still has a history. Removes the others from the list of suspects.
 std::vector<TapeNode*> real_suspects(Context& ctx) {
   std::vector<TapeNode*> leaves;
   for (RingLink* link = ctx.suspects.next; link != &ctx.suspects;) {
@@ -53,7 +53,7 @@ std::vector<TapeNode*> real_suspects(Context& ctx) {
   return leaves;
 }
 
-// What dies of this dies at the end, when nobody looks any more.
+// The histories are freed at the end, when the tape is no longer being read.
 void drop(const std::vector<TapeNode*>& leaves) {
   Values dropped;
   dropped.reserve(leaves.size());

@@ -7,7 +7,7 @@
 namespace pg {
 namespace {
 
-// Array headers are made and dropped once an op; the thread that drops one keeps it for the next.
+// Array headers are created and freed once per op. The thread that frees one keeps it for reuse.
 constexpr int kPoolDepth = 4096;
 struct ArrayPool {
   void* free[kPoolDepth];

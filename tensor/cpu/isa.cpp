@@ -16,12 +16,12 @@ namespace {
 
 #if HWY_ARCH_X86
 constexpr const char* kNames[] = {"sse2", "sse4", "avx2", "avx512"};
-#else  // the baseline only, whatever PERIGEE_MAX_ISA allows
+#else  // only the baseline, whatever PERIGEE_MAX_ISA is
 constexpr const char* kNames[] = {HWY_ARCH_ARM ? "neon" : "scalar", "sse4", "avx2", "avx512"};
 #endif
 
 #if HWY_ARCH_X86
-// f16c and lzcnt, which clang 14's builtin does not know by name.
+// Tests for f16c and lzcnt, which the builtin of clang 14 does not know by name.
 bool has_late_features() {
   unsigned a, b, c, d, extended;
   return __get_cpuid(1, &a, &b, &c, &d) && __get_cpuid(0x80000001, &a, &b, &extended, &d) && (c >> 29 & 1) &&
@@ -45,7 +45,7 @@ Isa detect() {
 Isa detect() { return Isa::kSse2; }
 #endif
 
-// The place of PERIGEE_MAX_ISA in kNames; their number where it is not set, -1 where it is none of them.
+// Returns the index of PERIGEE_MAX_ISA in kNames; the size of kNames when it is not set, -1 when it is unknown.
 int asked() {
   const char* name = std::getenv("PERIGEE_MAX_ISA");
   if (!name || !*name) return int(std::size(kNames));
@@ -69,8 +69,8 @@ const char* isa_error() { return asked() < 0 ? "PERIGEE_MAX_ISA: expected avx512
 
 }  // namespace pg::cpu
 
-// Highway's own library has these two functions too, but measures the resolution of the clock whenever it is loaded: 3
-// ms that every start of the program would pay. With these only Highway's headers are used.
+// Highway's library defines these two functions too, but measures the resolution of the clock when it is loaded. That
+// would cost every start of the program 3 ms. With these definitions only Highway's headers are used.
 namespace hwy {
 
 int64_t SupportedTargets() {

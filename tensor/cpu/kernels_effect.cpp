@@ -1,4 +1,4 @@
-// Kernels that hand values to the host.
+// Kernels that pass values to the host.
 #include "tensor/cpu/register.h"
 #include "tensor/effects.h"
 #include "tensor/error.h"

@@ -1,7 +1,7 @@
-// write_file_atomic: the new content is complete and on the disk before it takes the name.
+// write_file_atomic: the new content is complete and synced to the disk before it gets its name.
 //
-// A process that is killed leaves its temporary file behind. Each is named after its target and locked (flock) as long
-// as its process lives, so the next write to the same target takes away those that nobody locks.
+// A process that is killed leaves its temporary file behind. These files are named after their target and locked
+// (flock) while their process lives. The next write to the same target removes those that are not locked.
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,26 +29,26 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Where a write to `path` lands: links are followed by hand, since the last one may dangle.
+// Returns the path that a write to `path` goes to. Follows links itself, because the last one may dangle.
 std::string resolve_links(const std::string& path) {
   std::string at = path;
   for (int depth = 0; depth < 40; ++depth) {
     char target[PATH_MAX];
     const ssize_t n = ::readlink(at.c_str(), target, sizeof target);
-    if (n < 0) return at;  // not a link, or not there
+    if (n < 0) return at;  // not a link, or it does not exist
     const std::string next(target, size_t(n));
     at = next[0] == '/' ? next : folder_of(at) + "/" + next;
   }
   fail_save(path, "cannot open", ELOOP);
 }
 
-// What the names of a target's temporary files start with; ".<pid>.<number>.tmp" follows.
+// Returns the start of the names of a target's temporary files; ".<pid>.<number>.tmp" follows.
 std::string temporary_stem(const std::string& target) {
-  constexpr size_t kLongest = 200;  // of the target's name, so that all fits into 255 bytes
+  constexpr size_t kLongest = 200;  // bytes of the target's name, so that the whole fits into 255
   std::string name = target.substr(target.rfind('/') + 1);
   if (name.size() > kLongest) {
     size_t end = kLongest;
-    while (end > 0 && (name[end] & 0xc0) == 0x80) --end;  // not within a character
+    while (end > 0 && (name[end] & 0xc0) == 0x80) --end;  // do not cut a UTF-8 character
     name.resize(end);
   }
   return "." + name;
@@ -61,7 +61,7 @@ bool is_temporary(std::string_view name, std::string_view stem) {
   return numbers[0] == '.' && numbers.find_first_not_of(".0123456789") == numbers.npos;
 }
 
-// Whether the lock is had now. Where the file system has no locks nobody has one, and nothing is ever stale.
+// Tries to lock the file. Returns false on a file system without locks, where no file is ever treated as stale.
 bool lock_now(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 bool is_linked(int fd) {
@@ -69,7 +69,7 @@ bool is_linked(int fd) {
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink > 0;
 }
 
-// Failures are ignored: what cannot be removed stays.
+// Ignores failures: a file that cannot be removed stays.
 void remove_stale(const std::string& folder, const std::string& stem) {
   DIR* entries = ::opendir(folder.c_str());
   if (!entries) return;
@@ -81,7 +81,7 @@ void remove_stale(const std::string& folder, const std::string& stem) {
   ::closedir(entries);
 }
 
-// A fresh, locked file beside `target` that goes away unless it was renamed.
+// A new, locked file in the folder of `target`. It is removed unless it was renamed.
 class TemporaryFile {
  public:
   TemporaryFile(const std::string& target, const std::string& path) {
@@ -93,7 +93,7 @@ class TemporaryFile {
       fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
       if (fd_ >= 0) {
         while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {}
-        if (is_linked(fd_)) return;  // else another process saw it before it was locked, and took it away
+        if (is_linked(fd_)) return;  // otherwise another process removed it before it was locked
         ::close(std::exchange(fd_, -1));
       } else if (errno != EEXIST && errno != EINTR) {
         break;
@@ -113,7 +113,7 @@ class TemporaryFile {
     while (::fsync(fd_) != 0)
       if (errno != EINTR) fail_save(path, "cannot write", errno);
     if (::rename(name_.c_str(), target.c_str()) != 0) fail_save(path, "cannot replace", errno);
-    kept_ = true;  // closed, and so unlocked, after the rename
+    kept_ = true;  // the descriptor is closed, which unlocks it, only after the rename
   }
 
  private:
@@ -122,7 +122,7 @@ class TemporaryFile {
   bool kept_ = false;
 };
 
-// What stands at the target decides about permission, owner and mode, as a write to it would.
+// Copies owner and mode from an existing target, and throws when the target cannot be written.
 void take_after(const std::string& target, const std::string& path, int fd) {
   struct stat info;
   if (::stat(target.c_str(), &info) != 0) {
@@ -137,7 +137,7 @@ void take_after(const std::string& target, const std::string& path, int fd) {
   if (::fchmod(fd, info.st_mode & 07777) != 0) fail_save(path, "cannot keep the mode bits", errno);
 }
 
-// Makes the rename itself durable. File systems that cannot sync a folder are left alone.
+// Makes the rename itself durable. Ignores file systems that cannot sync a folder.
 void sync_folder(const std::string& folder) {
   FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() >= 0) ::fsync(fd.get());

@@ -18,8 +18,8 @@ static_assert(std::endian::native == std::endian::little, "the formats are littl
 namespace {
 
 constexpr size_t kPackedChunk = size_t(64) << 10;
-constexpr size_t kPiece = size_t(8) << 20;  // of a file, between two polls
-// A gzipped file may expand this much; deflate's own maximum is 1032.
+constexpr size_t kPiece = size_t(8) << 20;  // bytes of a file between two polls
+// The allowed expansion of a gzipped file: this factor, or this many bytes. The maximum of deflate is a factor of 1032.
 constexpr uint64_t kMaxExpansion = 256, kAlwaysAllowed = uint64_t(64) << 20;
 constexpr unsigned char kGzipMagic[3] = {0x1f, 0x8b, 8};
 
@@ -34,7 +34,7 @@ int FileDescriptor::close() {
   return ::close(std::exchange(fd_, -1));
 }
 
-// O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused below.
+// O_NONBLOCK: opening a FIFO must not wait for a writer. FIFOs are refused below.
 FileSource::FileSource(const std::string& path, Gzip gzip)
     : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) {
   if (path.find('\0') != path.npos) throw Error(fmt::format("load: {}: a path with a zero byte", path.c_str()));
@@ -80,7 +80,7 @@ bool FileSource::refill() {
   return stream_->avail_in > 0;
 }
 
-// After the end of a gzip member: another one may follow, nothing else.
+// Called after the end of a gzip member. Only another member may follow.
 void FileSource::next_member() {
   if (stream_->avail_in == 0 && !refill()) {
     ended_ = true;
@@ -124,7 +124,7 @@ void FileSource::read(void* to, size_t bytes, std::string_view what) {
 }
 
 void FileSource::check_payload(uint64_t bytes) const {
-  const uint64_t room = limit_ - position_;  // read_some keeps position_ <= limit_
+  const uint64_t room = limit_ - position_;  // not negative: read_some keeps position_ <= limit_
   if (bytes > room)
     throw_at(position_, fmt::format("the file is too short: {} bytes of data are described, it holds {}{}", bytes,
                                     compressed() ? "at most " : "", room));
@@ -189,7 +189,7 @@ void FileSink::write_raw(const char* data, size_t bytes) {
   }
 }
 
-// Starts to send the piece to the disk and waits for the one before.
+// Starts writing the current piece to the disk and waits for the previous one.
 void FileSink::end_piece() {
   poll_kernel();
   sync_piece(piece_, SYNC_FILE_RANGE_WRITE);
@@ -198,10 +198,10 @@ void FileSink::end_piece() {
   poll_kernel();
 }
 
-// A file system that cannot do this does it all in the sync at the end.
+// File systems that do not support this write everything in the sync at the end.
 void FileSink::sync_piece(uint64_t from, unsigned flags) {
   if (::sync_file_range(fd_, off64_t(from), off64_t(kPiece), flags) == 0) return;
-  if (errno == EIO || errno == ENOSPC || errno == EDQUOT)  // said only once
+  if (errno == EIO || errno == ENOSPC || errno == EDQUOT)  // reported only once by the system
     throw Error(fmt::format("save: {}: cannot write: {}", path_, errno_text(errno)));
 }
 

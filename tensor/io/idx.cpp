@@ -1,4 +1,4 @@
-// idx, the format of MNIST: 0, 0, a dtype code, the number of dims, the dims, the elements; all big-endian.
+// idx, the format of MNIST: two zero bytes, a dtype code, the number of dims, the dims, the elements; all big-endian.
 #include <algorithm>
 #include <bit>
 
@@ -9,7 +9,7 @@
 namespace pg {
 namespace {
 
-// 16-bit integers, which tensors do not have, are widened.
+// Tensors have no 16-bit integers, so these are widened.
 struct IdxType {
   int code;
   DType dtype;

@@ -8,17 +8,17 @@
 
 namespace pg {
 
-// Makes tokens of the parser's events, which come without positions: it follows the text itself.
+// Turns the parser's events into tokens. Events have no positions, so this class follows the text itself.
 class JsonReader::Parser : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Parser(JsonReader& reader) : reader_(reader), text_(reader.text_) {}
 
   void parse() {
     if (text_.size() > std::numeric_limits<uint32_t>::max()) fail(0, "a text of more than 4 GiB");
-    // The parser would take a zero byte for the end of its input.
+    // The parser would treat a zero byte as the end of its input.
     if (const size_t zero = text_.find('\0'); zero != text_.npos) fail(zero, "malformed JSON: a zero byte");
     nlohmann::json::sax_parse(text_.begin(), text_.end(), this);
-    push(Kind::kNull);  // behind everything
+    push(Kind::kNull);  // the token after the whole text
   }
 
   bool null() override { return scalar(Kind::kNull); }

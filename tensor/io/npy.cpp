@@ -63,7 +63,7 @@ class HeaderReader {
   void once(bool& seen, std::string_view key) const {
     if (std::exchange(seen, true)) fail("duplicate key '{}'", key);
   }
-  char peek() {  // the next character after white space, 0 at the end
+  char peek() {  // returns the next character after white space, 0 at the end
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
   }
@@ -120,7 +120,7 @@ class HeaderReader {
       out_.shape.push_back(dim);
       if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // written by Python 2
       if (peek() == ')' && out_.shape.size() > 1) break;
-      expect(',');  // (3) is a number in Python, (3,) a shape
+      expect(',');  // in Python (3) is a number and (3,) a shape
     }
     ++at_;
   }
@@ -150,7 +150,7 @@ Description read_description(FileSource& file) {
   return HeaderReader(file, text, start).read();
 }
 
-// The value seen with its dims reversed, in row-major order.
+// Returns the value with its dims reversed, in row-major order.
 Value transposed(const Value& value) {
   const Dims& shape = value.shape();
   const Dims strides = contiguous_strides(shape);

@@ -1,4 +1,4 @@
-// safetensors: u64 length of a JSON header, the header, then the bytes of all tensors without gap or overlap.
+// safetensors: the length of a JSON header as u64, the header, then the bytes of all tensors without gaps or overlaps.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -29,7 +29,7 @@ struct Entry {
   DType dtype = DType::kFloat32;
   Dims shape;
   uint64_t begin = 0, end = 0;
-  uint64_t at = 0;  // where the header describes it
+  uint64_t at = 0;  // position in the file of its entry in the header
 };
 
 struct Header {
@@ -90,7 +90,7 @@ class HeaderReader : public JsonReader {
     return out;
   }
 
-  std::string tensor_;  // at which it is
+  std::string tensor_;  // name of the tensor that is being read
 };
 
 Header read_header(FileSource& file) {
@@ -106,7 +106,7 @@ Header read_header(FileSource& file) {
   return HeaderReader(file, text).read();
 }
 
-// The order in which the tensors lie in the file, proven to be without gaps and overlaps up to its end.
+// Returns the tensors in the order of their bytes. Throws unless these have no gaps or overlaps and end with the file.
 std::vector<size_t> check_layout(const FileSource& file, const std::vector<Entry>& entries) {
   std::vector<size_t> order(entries.size());
   std::iota(order.begin(), order.end(), 0);
@@ -177,7 +177,7 @@ void save_safetensors(const std::string& path, const NamedTensors& content) {
   check_names(path, content);
   std::vector<Value> values;
   for (const auto& [name, value] : content.tensors) values.push_back(host_array(value));
-  // Wide elements first, so that every tensor is aligned in the file.
+  // Wide elements come first, so that every tensor is aligned in the file.
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),

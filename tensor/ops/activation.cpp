@@ -33,7 +33,7 @@ Var inside(Vjp& c, double low, double high) {
   return call<"where">(mask, c.dy(), 0.0);
 }
 
-// x Phi(x): Phi(x) + x phi(x). Its tanh form: 0.5 (1 + t) + 0.5 x (1 - t^2) u'.
+// d/dx (x Phi(x)) = Phi(x) + x phi(x). For the tanh form: 0.5 (1 + t) + 0.5 x (1 - t^2) u'.
 Var gelu_grad(Vjp& c) {
   const Var x = c.in(0);
   if (c.attr<std::string>("approximate") == "none") {
@@ -57,7 +57,7 @@ Var mish_grad(Vjp& c) {
   return c.dy() * (t + c.in(0) * (1.0 - t * t) * call<"sigmoid">(c.in(0)));
 }
 
-// The slope is the float nearest 1/6 in every dtype, as torch has it.
+// The slope is the float nearest to 1/6 in every dtype, as in PyTorch.
 Var hardsigmoid_grad(Vjp& c) { return inside(c, -3, 3) * double(1.0f / 6.0f); }
 
 Var hardswish_grad(Vjp& c) {

@@ -1,5 +1,5 @@
-// Convolutions. The gradient of one is again a convolution of the same kind, so three ops close the family:
-// forward, by the input, by the weights.
+// Convolutions. The gradient of a convolution is again a convolution, so three ops are enough for all derivatives:
+// forward, by the input, and by the weights.
 #include "tensor/ops/all.h"
 #include "tensor/ops/conv_rules.h"
 #include "tensor/ops/epilogue.h"
@@ -29,7 +29,7 @@ const AttrDef kGroups = {"groups", AttrKind::kInt, int64_t(1), "groups of channe
                          1,        kLimit};
 const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
 
-// Inputs may come without the batch dim.
+// Inputs may omit the batch dim.
 void require_image(Infer& c, size_t i, int dims) {
   if (c.rank(i) != dims + 2 && c.rank(i) != dims + 1)
     c.bad_input(i, fmt::format("{} dims (batch, channels, {} spatial) or one less", dims + 2, dims));
@@ -53,8 +53,8 @@ DType common_dtype(const Infer& c) {
   return type;
 }
 
-// The kernels copy an image with its border; a border that dwarfs any image is a mistake, not a reason to take all
-// memory.
+// The kernels copy an image with its padding. Padding that is far larger than any image is a mistake and must not use
+// up all memory.
 constexpr double kPaddedElements = 1 << 28;
 
 void require_modest_padding(Infer& c, const Dims& x, const Dims& padding) {
@@ -140,7 +140,7 @@ Var grad_conv_bias(Vjp& c) {
   return call<"sum">(dy, {{"dim", dims}});
 }
 
-// The spatial sizes of an image or kernel that a hidden op is told.
+// The spatial sizes of an image or kernel, from the attribute of a hidden op.
 const Ints& told_size(const Infer& c) {
   const Ints& size = c.attr<Ints>("size");
   if (size.empty() || size.size() > 3) c.bad_attr("size", "1 to 3 spatial sizes");
@@ -149,7 +149,7 @@ const Ints& told_size(const Infer& c) {
   return size;
 }
 
-// That windows of `kernel` over the last dims of `x` are as many as the last dims of `y`, input 0 or 1.
+// Checks that windows of `kernel` over the last dims of `x` are as many as the last dims of `y`, which is input 0 or 1.
 void require_windows(const Infer& c, const Dims& x, const Dims& kernel, size_t y) {
   const int dims = kernel.size();
   const Dims stride = spatial(c, "stride", dims, 1), padding = spatial(c, "padding", dims, 0),
@@ -256,12 +256,12 @@ void infer_conv_act(Infer& c) {
   else if (c.rank(1) == 4)
     infer_conv<2>(c);
   else
-    infer_conv<3>(c);  // says what rank there is to be
+    infer_conv<3>(c);  // throws an error that names the expected rank
 }
 
 int64_t of_dim(const Ints& list, int d) { return list.size() == 1 ? list[0] : list[size_t(d)]; }
 
-// Zeros on both sides so that the result has the size of x.
+// Returns the zero padding of both sides for which the result has the size of x.
 Ints same_padding(const AttrReader& c, const Dims& weight) {
   const Ints &stride = c.attr<Ints>("stride"), &dilation = c.attr<Ints>("dilation");
   const int dims = std::max(weight.size() - 2, 0);
@@ -278,7 +278,7 @@ Ints same_padding(const AttrReader& c, const Dims& weight) {
   return out.empty() ? Ints{0} : out;
 }
 
-// padding = "same". A weight that is no tensor is left to infer.
+// Replaces padding = "same". A weight that is not a tensor is an error that infer reports.
 void complete_conv(Context&, const OpDef& op, std::span<const Value> inputs, Attrs& attrs) {
   AttrValue& padding = attrs[size_t(op.attr_index("padding"))];
   if (std::get<Ints>(padding) != Ints{kSamePadding}) return;

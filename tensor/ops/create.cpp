@@ -1,4 +1,4 @@
-// Making tensors from nothing or like another, copies and conversions.
+// Ops that create tensors, with given sizes or those of another tensor; copies and conversions.
 #include <cmath>
 
 #include "tensor/ops/all.h"
@@ -29,7 +29,7 @@ void output_of(Infer& c, Dims shape) {
 
 void infer_shape(Infer& c) { output_of(c, Dims(std::span<const int64_t>(c.attr<Ints>("shape")))); }
 
-// A number that goes into every element or stands at an end.
+// Checks that the dtype can hold a number that becomes an element.
 void check_holds(Infer& c, const char* name, DType t) {
   const double v = c.attr<double>(name);
   if (!is_float(t) && !holds(t, v)) c.bad_attr(name, fmt::format("a number that {} can hold", name_of(t)));
@@ -53,7 +53,7 @@ void infer_full_like(Infer& c) {
   c.outputs.push_back(type);
 }
 
-// As many steps as a Lua `for` takes, forgiving a rounding error in the step.
+// Has as many steps as a Lua `for` loop, with tolerance for a rounding error in the step.
 void infer_range(Infer& c) {
   const double start = c.attr<double>("start"), stop = c.attr<double>("stop"), step = c.attr<double>("step");
   if (!std::isfinite(start)) c.bad_attr("start", "a finite number");
@@ -86,7 +86,7 @@ double zero(const AttrReader&) { return 0; }
 double one(const AttrReader&) { return 1; }
 double value(const AttrReader& c) { return c.attr<double>("value"); }
 
-// Without `fill` the elements are not set.
+// Without `fill` the elements are not initialized.
 OpDef filled(const char* name, const char* doc, const char* example, FillFn fill = nullptr) {
   return {.name = name,
           .doc = doc,

@@ -8,7 +8,7 @@
 namespace pg {
 namespace {
 
-// The two dims that span the matrices, and where the diagonal starts and how long it is.
+// The two dims of the matrices, and the start and length of the diagonal.
 struct Diagonal {
   int rows, columns;
   int64_t row = 0, column = 0, length = 0;
@@ -52,7 +52,7 @@ void infer_diagonal_backward(Infer& c) {
   c.output(c.dtype(0), shape);
 }
 
-// The shape of diag_embed's result.
+// Returns the shape of the result of diag_embed.
 Dims embedded(const AttrReader& c, const Dims& x) {
   if (x.empty()) bad_argument(c.op().name, "x", "at least 1 dim", "0");
   const int rank = x.size() + 1;

@@ -1,4 +1,4 @@
-// Ops that show a value to the outside at every run. They have no outputs, so nothing depends on them.
+// Ops that show a value to the host each time they run. They have no outputs, so no other op depends on them.
 #include "tensor/effects.h"
 
 #include "tensor/ops/all.h"

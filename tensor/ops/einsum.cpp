@@ -1,4 +1,4 @@
-// einsum: parsed once, then a chain of permutes, reshapes and matrix products.
+// einsum: the equation is parsed once and becomes a chain of permutes, reshapes and matrix products.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -8,14 +8,14 @@
 namespace pg {
 namespace {
 
-// Letters are labels 0 to 51; the dims behind an ellipsis, counted from the right, are 52 and on.
+// Letters have labels 0 to 51. The dims of an ellipsis, counted from the right, have labels from 52 on.
 constexpr int kLetters = 52, kLabels = kLetters + kMaxRank;
 using Labels = std::vector<int>;
 
 struct Equation {
   std::vector<Labels> inputs;
   Labels output;
-  std::array<int64_t, kLabels> size;  // -1: does not occur
+  std::array<int64_t, kLabels> size;  // -1: the label does not occur
 };
 
 int letter(char c) {
@@ -53,7 +53,7 @@ class Parser {
     bad_argument(op_, "equation", expected, to_string(AttrValue(text_)));
   }
 
-  // An ellipsis stands for `rank` minus the letters dims.
+  // An ellipsis covers the dims of `rank` that have no letter.
   Labels labels(const std::string& term, int rank) {
     int letters = 0;
     for (char c : term) letters += c != '.';
@@ -130,7 +130,7 @@ struct Operand {
   Labels labels;
 };
 
-// Dims that occur twice in one operand become their diagonal.
+// Replaces dims that occur twice in one operand by their diagonal.
 void take_diagonals(Operand& o) {
   for (size_t i = 0; i < o.labels.size(); ++i)
     for (size_t j = i + 1; j < o.labels.size(); ++j) {
@@ -145,7 +145,7 @@ void take_diagonals(Operand& o) {
     }
 }
 
-// Dims of size 1 that stand for a longer one elsewhere are dropped: the product broadcasts them.
+// Drops dims of size 1 that are longer in another operand: the product broadcasts them.
 void drop_broadcast_dims(Operand& o, const Equation& e) {
   Dims shape;
   Labels kept;
@@ -193,7 +193,7 @@ int64_t extent(const Equation& e, const Labels& labels) {
   return n;
 }
 
-// The product of two operands, summed over what nothing later needs.
+// Returns the product of two operands, summed over the labels that are not needed later.
 Operand contract(const Equation& e, Operand a, Operand b, const Labels& needed) {
   sum_out(a, joined(needed, b.labels));
   sum_out(b, joined(needed, a.labels));

@@ -1,5 +1,5 @@
-// Ops that read and write at positions given by index tensors. Index values count from `index_base` (1 unless an
-// imported graph says 0); negative ones count from the end, but for the labels of embedding and one_hot.
+// Ops that read and write at positions given by index tensors. Index values count from `index_base`, which is 1 except
+// in imported graphs. Negative values count from the end, except the labels of embedding and one_hot.
 #include <algorithm>
 
 #include "tensor/ops/index.h"
@@ -36,7 +36,7 @@ namespace {
 const AttrDef kDim = {"dim", AttrKind::kDim, {}, "the dim that the index values are positions of"};
 const AttrDef kShape = {"shape", AttrKind::kInts, {}, "sizes of the result"};
 
-// The index has the rank of x and, but for dim d, at most its sizes.
+// Checks that the index has the rank of x and, except for dim d, at most its sizes.
 void check_index_inside(const Infer& c, int d) {
   const Dims &x = c.shape(0), &index = c.shape(1);
   bool fits = x.size() == index.size();
@@ -74,7 +74,7 @@ void infer_scatter(Infer& c) {
   c.output(c.dtype(0), c.shape(0));
 }
 
-// Gradient of the src of scatter: zeros where src is larger than the index.
+// The gradient for the src of scatter: zeros where src is larger than the index.
 Var grad_scattered(Vjp& c) {
   const Var dy = call<"gather">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
   const Dims &src = c.input(2).shape(), &index = c.input(1).shape();
@@ -84,7 +84,7 @@ Var grad_scattered(Vjp& c) {
   return call<"pad">(dy, {{"pad", widths}});
 }
 
-// x with dim d replaced by the dims of the index.
+// Returns the shape of x with dim d replaced by the dims of the index.
 Dims indexed_shape(const Dims& x, int d, const Dims& index) {
   Dims out;
   for (int i = 0; i < d; ++i) out.push_back(x[i]);
@@ -98,7 +98,7 @@ void infer_index_select(Infer& c) {
   c.output(c.dtype(0), indexed_shape(c.shape(0), d, c.shape(1)));
 }
 
-// dy has the dims of the index from dim `dim` on; the result has one dim of `size` there.
+// dy has the dims of the index from dim `dim` on. The result has one dim of `size` instead.
 void infer_index_select_backward(Infer& c) {
   const int64_t d = c.attr<int64_t>("dim") - 1;
   const Dims &dy = c.shape(0), &index = c.shape(1);
@@ -130,7 +130,7 @@ Var select_dy(Vjp& c) {
   return call<"index_select">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
 }
 
-// Shapes of x and index broadcast against each other but for dim d.
+// Broadcasts the shapes of x and index against each other, except for dim d.
 Dims along_shape(const AttrReader& c, const Dims& x, const Dims& index, int d, bool of_x) {
   Dims a = x, b = index, out;
   bool fits = x.size() == index.size();
@@ -310,10 +310,10 @@ std::vector<OpDef> gather_rows() {
   };
 }
 
-// one_hot without num_classes: as many as the largest label says.
+// one_hot without num_classes uses the largest label.
 void complete_one_hot(Context& ctx, const OpDef& op, std::span<const Value> inputs, Attrs& attrs) {
   AttrValue& classes = attrs[size_t(op.attr_index("num_classes"))];
-  if (classes.index() != 0 || !inputs[0].is_array()) return;  // infer refuses what is no tensor
+  if (classes.index() != 0 || !inputs[0].is_array()) return;  // infer reports an input that is not a tensor
   const Var labels(ctx, inputs[0]);
   if (labels.numel() == 0) bad_argument(op.name, "num_classes", "a value where x is empty", "nil");
   const double largest = item(to_device(ctx, call<"amax">(labels).value().detached(), Device{}));

@@ -1,4 +1,4 @@
-// Ops that put pieces together, repeat, reorder or surround them.
+// Ops that concatenate, repeat, reorder or pad.
 #include <algorithm>
 
 #include "tensor/ops/all.h"
@@ -58,7 +58,7 @@ void grad_stack(Vjp& c) {
     if (c.needs(i)) c.set(i, call<"select">(c.dy(), {{"dim", user_dim(d)}, {"index", int64_t(i + 1)}}));
 }
 
-// Counts of tile, aligned with the dims of the result.
+// The counts of tile, aligned with the dims of the result.
 Dims tile_counts(const AttrReader& c, int rank) {
   Dims counts{std::span<const int64_t>(c.attr<Ints>("dims"))};
   for (int64_t n : counts)
@@ -74,7 +74,7 @@ void infer_tile(Infer& c) {
   c.output(c.dtype(0), out);
 }
 
-// Shows every repeated dim as two, the count and the size, and joins them again.
+// Expands every repeated dim to two, the count and the size, and merges them again.
 std::vector<Var> decompose_tile(Rule& c) {
   const Dims& x = c.input(0).shape();
   const Dims counts = tile_counts(c, x.size());
@@ -94,7 +94,7 @@ std::vector<Var> decompose_tile(Rule& c) {
                              {{"shape", out}})};
 }
 
-// The shape that repeat_interleave works on: x, or x flattened when there is no dim.
+// The shape that repeat_interleave works on: x, or flattened x when `dim` is absent.
 Dims repeat_shape(const AttrReader& c, const Dims& x, int* d) {
   *d = 0;
   if (!c.has_attr("dim")) return {numel(x)};

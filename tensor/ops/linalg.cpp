@@ -15,7 +15,8 @@ Dims batch_of(const Dims& shape, int matrix_dims) {
   return out;
 }
 
-// [batch, m, k] x [batch, k, n]; a 1-D operand is a row on the left and a column on the right, and leaves no dim.
+// [batch, m, k] x [batch, k, n]. A 1-dim operand is a row on the left and a column on the right; the result then lacks
+// that dim.
 void infer_matmul(Infer& c) {
   const Dims &x = c.shape(0), &y = c.shape(1);
   if (x.empty()) c.bad_input(0, "at least 1 dim");
@@ -41,7 +42,7 @@ void infer_ranks(Infer& c) {
 
 Var insert_dim(const Var& v, int64_t dim) { return call<"unsqueeze">(v, {{"dim", dim}}); }
 
-// The cotangent with the dims that 1-D operands left out.
+// The cotangent with the dims that 1-dim operands removed.
 Var full_cotangent(Vjp& c) {
   Var dy = c.dy();
   if (c.input(1).rank() == 1) dy = insert_dim(dy, -1);
@@ -55,7 +56,7 @@ Var grad_left(Vjp& c) {
   return c.input(0).rank() == 1 ? call<"squeeze">(g, {{"dim", Ints{-2}}}) : g;
 }
 
-// v as one matrix of its rows.
+// Reshapes v to one matrix of its rows.
 Var rows_of(const Var& v) {
   const Dims& s = v.shape();
   return with_shape(v, {numel(batch_of(s, 1)), s.back()});
@@ -64,7 +65,7 @@ Var rows_of(const Var& v) {
 Var grad_right(Vjp& c) {
   const Var x = c.input(0).rank() == 1 ? insert_dim(c.in(0), -2) : c.in(0);
   const Var dy = full_cotangent(c);
-  if (c.input(1).rank() <= 2 && x.rank() > 2) {  // one product over all rows
+  if (c.input(1).rank() <= 2 && x.rank() > 2) {  // one product for all rows
     const Var g = call<"matmul">(matrix_transpose(rows_of(x)), rows_of(dy));
     return c.input(1).rank() == 1 ? call<"squeeze">(g, {{"dim", Ints{-1}}}) : g;
   }
@@ -125,7 +126,7 @@ void infer_outer(Infer& c) {
   c.output(promote(c.dtype(0), c.dtype(1)), {c.shape(0)[0], c.shape(1)[0]});
 }
 
-// input + a product of the other two; `rank` is that of the product.
+// input + the product of the other two inputs; `rank` is that of the product.
 template <int kRank>
 void infer_add_product(Infer& c) {
   const Dims &a = c.shape(1), &b = c.shape(2);
@@ -253,7 +254,8 @@ Var grad_inv(Vjp& c) {
   return -call<"matmul">(t, call<"matmul">(c.dy(), t));
 }
 
-// dA = L^-T phi(L^T dL) L^-1, symmetrised; phi keeps the lower triangle and halves the diagonal.
+// dA = L^-T phi(L^T dL) L^-1, symmetrized. phi keeps the lower triangle and halves the diagonal (Murray,
+// Differentiation of the Cholesky decomposition, 2016).
 Var grad_cholesky(Vjp& c) {
   const Var t = matrix_transpose(c.out());
   const Var p = call<"matmul">(t, call<"tril">(c.dy()));

@@ -1,4 +1,4 @@
-// Losses. Elementwise ones are compositions; cross_entropy and nll_loss have fused forms that answer what their
+// Losses. Elementwise ones are compositions. cross_entropy and nll_loss have fused forms that also return what their
 // derivatives need.
 #include "tensor/ops/all.h"
 #include "tensor/ops/reduce_rules.h"
@@ -56,7 +56,7 @@ std::vector<Var> decompose_smooth_l1(Rule& c) {
       c, call<"where">(call<"lt">(size, Var(beta)), call<"square">(d) * Var(0.5 / beta), size - Var(0.5 * beta)))};
 }
 
-// (1 - t) x - (1 + (p - 1) t) log(sigmoid(x)), with p the weight of positives.
+// (1 - t) x - (1 + (p - 1) t) log(sigmoid(x)), where p is the weight of positives.
 std::vector<Var> decompose_bce_logits(Rule& c) {
   const Var x = c.in(0), t = c.in(1);
   Var log_part = call<"logsigmoid">(x);
@@ -66,7 +66,7 @@ std::vector<Var> decompose_bce_logits(Rule& c) {
   return {reduced(c, loss)};
 }
 
-// Logarithms are cut off at -100, as PyTorch's.
+// Logarithms are limited to at least -100, as in PyTorch.
 std::vector<Var> decompose_bce(Rule& c) {
   const Var x = c.in(0), t = c.in(1), low(-100.0);
   const Var on = call<"maximum">(call<"log">(x), low), off = call<"maximum">(call<"log">(Var(1.0) - x), low);
@@ -75,7 +75,7 @@ std::vector<Var> decompose_bce(Rule& c) {
   return {reduced(c, loss)};
 }
 
-// t (log t - x), which is 0 where t is.
+// t (log t - x), which is 0 where t is 0.
 std::vector<Var> decompose_kl_div(Rule& c) {
   const Var x = c.in(0), t = c.in(1);
   Var loss;
@@ -92,7 +92,7 @@ std::vector<Var> decompose_kl_div(Rule& c) {
 
 // --- Classes ---
 
-// The dim of the classes: the second, or the only one.
+// The dim of the classes: dim 2, or dim 1 if it is the only one.
 int class_dim(int rank) { return rank > 1 ? 1 : 0; }
 
 Dims sample_shape(const Dims& shape) {
@@ -144,7 +144,7 @@ void infer_cross_entropy(Infer& c) {
   c.output(promote(c.dtype(0), c.dtype(1)), reduces(c) ? Dims{} : sample_shape(c.shape(0)));
 }
 
-Var by_class(const Var& weight, int rank) {  // (C) to the dims of x
+Var by_class(const Var& weight, int rank) {  // reshapes (C) to the rank of x
   Dims shape(rank, 1);
   shape[class_dim(rank)] = weight.shape()[0];
   return reshaped(weight, shape);
@@ -175,7 +175,7 @@ std::vector<Var> decompose_nll_loss(Rule& c) {
                                                           {"index_base", c.raw("index_base")}})};
 }
 
-// What the gradient of each sample is multiplied with.
+// The factor of the gradient of each sample.
 Var sample_scale(Vjp& c, size_t norm) {
   return c.attr<std::string>("reduction") == "mean" ? c.dy(0) / c.out(norm) : c.dy(0);
 }
@@ -187,7 +187,7 @@ void vjp_nll(Vjp& c) {
                                                                    {"index_base", c.raw("index_base")}}));
 }
 
-// Labels, the input `weight` and the scale of each sample, for logits of `shape` and `dtype`.
+// Checks labels, the input `weight` and the scale of each sample, for logits of `shape` and `dtype`.
 void check_label_derivative(Infer& c, const Dims& shape, DType dtype, size_t labels, size_t scale) {
   const size_t weight = labels + 1;
   if (!is_integer(c.dtype(labels))) c.bad_input(labels, "labels of an integer dtype");
@@ -214,7 +214,7 @@ void infer_nll_dx(Infer& c) {
   c.output(c.dtype(2), shape);
 }
 
-// nll_dx is linear in the scale: its transpose reads the same places.
+// nll_dx is linear in the scale. Its transpose reads the same positions.
 void vjp_nll_dx(Vjp& c) {
   if (!c.needs(2)) return;
   c.set(2, call<"nll_fused">({c.dy(), c.in(0), c.in(1)}, {{"reduction", std::string("none")},
@@ -238,7 +238,7 @@ void vjp_cross_entropy(Vjp& c) {
   c.set(0, dx);
 }
 
-// The factor of each sample: the weight of its class, 0 for ignored ones.
+// The factor per sample: the weight of its class, 0 for ignored samples.
 Var label_weights(const Rule& c, const Var& target, const Var& weight, const Var& like) {
   const Var minus = call<"expand">(call<"sum">(like) * Var(0.0) - Var(1.0), {{"shape", ints(like.shape())}});
   return call<"nll_fused">({call<"detach">(minus), target, weight}, {{"reduction", std::string("none")},

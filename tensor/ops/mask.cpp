@@ -1,4 +1,4 @@
-// Ops that choose elements by a bool tensor.
+// Ops that select elements by a bool tensor.
 #include "tensor/ops/all.h"
 #include "tensor/ops/index.h"
 #include "tensor/rule.h"
@@ -19,7 +19,7 @@ void infer_masked_fill(Infer& c) {
   c.output(c.dtype(0), out);
 }
 
-// The dims that a mask over the leading dims of `shape` leaves.
+// Returns the dims of `shape` that a mask over its leading dims does not cover.
 Dims rest_of(const Infer& c, size_t mask_input, const Dims& shape) {
   const Dims& mask = c.shape(mask_input);
   bool fits = mask.size() <= shape.size();
@@ -44,7 +44,7 @@ void infer_mask_get_backward(Infer& c) {
   c.output(c.dtype(0), shape);
 }
 
-// The value may have a leading dim for the number of true elements, which the kernel checks.
+// The value may have a leading dim for the number of true elements, which only the kernel can check.
 void infer_mask_assign(Infer& c) {
   Dims target = rest_of(c, 1, c.shape(0));
   const bool counted = !c.is_number(2) && c.rank(2) == target.size() + 1;

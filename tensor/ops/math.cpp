@@ -14,7 +14,7 @@ struct Domain {
   double low = -2, high = 2;
 };
 
-// Float results, integers promoted to float32.
+// For functions with float results; integers are promoted to float32.
 OpDef function(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses, Domain domain = {},
                EpilogueFn epilogue = nullptr) {
   return {.name = name,
@@ -28,7 +28,7 @@ OpDef function(const char* name, const char* doc, const char* example, GradFn vj
           .epilogue = epilogue};
 }
 
-// Integers keep their dtype, bool is refused.
+// For functions that keep integer dtypes; bool is refused.
 OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp, const char* uses, Domain domain = {},
               uint32_t traits = kIdempotent) {
   return {.name = name,

@@ -1,5 +1,5 @@
-// Normalisations. A public op decomposes into a fused one that also answers the statistics its derivative needs;
-// every fused op stands beside the composition that defines it and that higher derivatives go through.
+// Normalizations. A public op decomposes into a fused op, which also returns the statistics that its derivative needs.
+// Every fused op also has a composition, which defines it and which higher derivatives use.
 #include "tensor/ops/all.h"
 #include "tensor/ops/reduce_rules.h"
 
@@ -13,7 +13,7 @@ const InputDef kX = {"x", kFloating};
 const InputDef kWeight = {"weight", kFloating, Arity::kOptional, 0.5, 2, "factors"};
 const InputDef kBias = {"bias", kFloating, Arity::kOptional, -2, 2, "terms"};
 
-// Kernels compute in double for float64 and in float for the other floats.
+// The compute dtype of kernels: double for float64, float for other floats.
 DType stat_dtype(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
 
 void check_precision(Infer& c, size_t i) {
@@ -25,14 +25,14 @@ void check_precision(Infer& c, size_t i) {
 
 int normalized_rank(const AttrReader& c) { return int(c.attr<Ints>("normalized_shape").size()); }
 
-// 1-based last `normalized_shape` dims of a rank.
+// Returns the last dims of `rank` that `normalized_shape` covers, 1-based.
 Ints row_dims(const AttrReader& c, int rank) {
   Ints dims;
   for (int d = rank - normalized_rank(c); d < rank; ++d) dims.push_back(user_dim(d));
   return dims;
 }
 
-Dims row_shape(const AttrReader& c, const Dims& full) {  // of the statistics
+Dims row_shape(const AttrReader& c, const Dims& full) {  // the shape of the statistics
   Dims shape = full;
   for (int d = full.size() - normalized_rank(c); d < full.size(); ++d) shape[d] = 1;
   return shape;
@@ -65,7 +65,7 @@ void infer_row_norm(Infer& c) {
 
 Var mean_over(const Var& v, const Ints& dims) { return call<"mean">(v, {{"dim", dims}, {"keepdim", true}}); }
 
-// weight * xhat + bias, where they are given
+// weight * xhat + bias, if they are present
 Var affine(const Rule& c, Var xhat, size_t weight, size_t bias) {
   if (c.has(weight)) xhat = xhat * c.in(weight);
   if (bias && c.has(bias)) xhat = xhat + c.in(bias);
@@ -83,7 +83,7 @@ std::vector<Var> decompose_row_norm(Rule& c) {
   return {as_dtype(affine(c, d * rstd, 1, 2), t), mean, rstd};
 }
 
-// The row statistics depend on x as well, and cotangents of them appear in second derivatives.
+// The row statistics depend on x too, and second derivatives have cotangents of them.
 Var row_stat_terms(Vjp& c) {
   const Var x = c.in(0), mean = c.out(1), rstd = c.out(2);
   const double n = double(x.numel()) / double(std::max<int64_t>(mean.numel(), 1));
@@ -117,7 +117,7 @@ void vjp_row_norm(Vjp& c) {
   }
 }
 
-// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy weight; without the middle term when not centered.
+// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy weight. Without centering the term mean(g) is absent.
 std::vector<Var> decompose_row_norm_dx(Rule& c) {
   const DType t = c.input(0).dtype();
   const Var x = as_dtype(c.in(0), stat_dtype(t)), rstd = c.in(2);
@@ -131,19 +131,19 @@ std::vector<Var> decompose_row_norm_dx(Rule& c) {
   return {as_dtype(rstd * inner, t)};
 }
 
-// A cotangent of x.
+// Checks a cotangent of x.
 void check_cotangent(const Infer& c, size_t i) {
   if (!(c.shape(i) == c.shape(0))) c.bad_input(i, "the shape of x, " + to_string(c.shape(0)));
 }
 
-// Statistics that the forward op gave: inputs `first` and the next.
+// Checks the statistics of the forward op: inputs `first` and `first + 1`.
 void check_stats(const Infer& c, size_t first, const Dims& shape) {
   for (size_t i = first; i < first + 2; ++i)
     if (!(c.shape(i) == shape) || c.dtype(i) != stat_dtype(c.dtype(0)))
       c.bad_input(i, fmt::format("{} {}", name_of(stat_dtype(c.dtype(0))), to_string(shape)));
 }
 
-// x, mean, rstd, dy, in row_norm_dx also weight.
+// Inputs: x, mean, rstd, dy; row_norm_dx also has weight.
 void check_row_derivative(Infer& c) {
   check_rows(c, 4);
   check_stats(c, 1, row_shape(c, c.shape(0)));
@@ -210,7 +210,7 @@ void infer_instance_norm(Infer& c) {
   c.output(c.dtype(0), c.shape(0));
 }
 
-Var per_channel(const Var& v, int rank) {  // (C) to (C, 1, …)
+Var per_channel(const Var& v, int rank) {  // reshapes (C) to (C, 1, …)
   Dims shape(rank - 1, 1);
   shape[0] = v.shape()[0];
   return reshaped(v, shape);
@@ -269,7 +269,7 @@ bool uses_batch(const AttrReader& c, bool running) {
   return !running || (c.has_attr("training") && c.attr<bool>("training"));
 }
 
-// x, running statistics, weight and bias.
+// Inputs: x, running statistics, weight and bias.
 void check_batch(Infer& c) {
   if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
   if (c.has(1) != c.has(2)) c.bad_input(c.has(1) ? 2 : 1, "both running statistics or none");
@@ -373,7 +373,7 @@ std::vector<Var> decompose_batch_norm_apply(Rule& c) {
   return {as_dtype(out, t)};
 }
 
-// x, mean, rstd, and what else has an element a channel from input `first` on.
+// Inputs: x, mean, rstd, and from input `first` on arrays with one element per channel.
 void check_batch_stats(Infer& c, size_t first) {
   if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
   check_stats(c, 1, {c.shape(0)[1]});

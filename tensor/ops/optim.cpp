@@ -1,5 +1,5 @@
-// Fused optimizer updates over lists of parameters. They are pure; pg.NAME_(…) rebinds weights and states to the
-// results and writes their buffers in place.
+// Fused optimizer updates for lists of parameters. The ops are pure; pg.NAME_(…) assigns the results to weights and
+// states and reuses their buffers.
 #include "tensor/ops/all.h"
 #include "tensor/rule.h"
 

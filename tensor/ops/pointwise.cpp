@@ -1,4 +1,4 @@
-// Arithmetic, comparisons, logic and selection.
+// Arithmetic, comparisons, logic and selection, per element.
 #include <cmath>
 
 #include "tensor/ops/all.h"
@@ -18,7 +18,7 @@ Var log_of(const Var& x) {
   return Var(*x.context(), Value(std::log(x.value().number())));
 }
 
-// d x^y / dx = y x^(y - 1), which is 0 for y = 0 even at x = 0.
+// d x^y / dx = y x^(y - 1). It is 0 for y = 0, even at x = 0.
 Var pow_base_grad(Vjp& c) {
   const Var x = c.in(0), y = c.in(1);
   if (is_number(y, 0)) return Var();
@@ -28,7 +28,7 @@ Var pow_base_grad(Vjp& c) {
   return y.value().is_number() ? grad : call<"where">(call<"eq">(y, 0.0), 0.0, grad);
 }
 
-// d x^y / dy = x^y log(x), which is 0 at x = 0 for y >= 0.
+// d x^y / dy = x^y log(x). It is 0 at x = 0 for y >= 0.
 Var pow_exponent_grad(Vjp& c) {
   const Var x = c.in(0), y = c.in(1);
   if (x.value().is_number() && x.value().number() == 0)
@@ -38,7 +38,7 @@ Var pow_exponent_grad(Vjp& c) {
   return call<"where">(call<"logical_and">(call<"eq">(x, 0.0), call<"ge">(y, 0.0)), 0.0, grad);
 }
 
-// The winner of maximum and minimum takes the cotangent; equals share it.
+// The operand that maximum or minimum selects gets the cotangent; equal operands share it.
 Var winner(Vjp& c, const Var& wins) {
   return call<"where">(wins, c.dy(), call<"where">(call<"eq">(c.in(0), c.in(1)), c.dy() * 0.5, 0.0));
 }

@@ -1,4 +1,4 @@
-// Pooling. Max pooling keeps the place of each maximum, from which its gradients of any order follow.
+// Pooling. Max pooling also returns the position of each maximum, from which its gradients of any order follow.
 #include <algorithm>
 
 #include "tensor/cpu/conv/pool.h"
@@ -22,14 +22,14 @@ const AttrDef kCountPad = {"count_include_pad", AttrKind::kBool, true, "count th
 const AttrDef kDivisor = {
     "divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kLimit};
 const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
-constexpr uint16_t kPlaces = 1 << int(DType::kInt32);  // what max_pool gives
+constexpr uint16_t kPlaces = 1 << int(DType::kInt32);  // of the positions from max_pool
 
 void require_planes(Infer& c, int dims) {
   if (c.rank(0) != dims + 2 && c.rank(0) != dims + 1)
     c.bad_input(0, fmt::format("{} dims (batch, channels, {} spatial) or one less", dims + 2, dims));
 }
 
-// How many windows a plane of spatial sizes `size` has.
+// Returns the number of windows per dim of a plane of spatial sizes `size`.
 Dims windows_of(Infer& c, const Dims& size) {
   const Window w = window_of(c, size.size());
   Dims out;
@@ -58,7 +58,7 @@ void infer_pool(Infer& c) {
   c.output(c.dtype(0), pooled_shape(c, kDims));
 }
 
-// How many spatial dims a list attribute of a hidden op speaks of.
+// Returns the number of spatial dims from the length of a list attribute of a hidden op.
 int listed_dims(const Infer& c, const char* name) {
   const Ints& list = c.attr<Ints>(name);
   if (list.empty() || list.size() > 3) c.bad_attr(name, "1 to 3 numbers");
@@ -172,7 +172,7 @@ OpDef avg_pool(const char* name, const char* example) {
           .vjp_uses = ""};
 }
 
-// One size is meant for every spatial dim of a batch of images or volumes.
+// A single size applies to every spatial dim of images or volumes.
 Ints adaptive_size(const Ints& size, int rank) {
   return size.size() == 1 && (rank == 4 || rank == 5) ? Ints(size_t(rank - 2), size[0]) : size;
 }
@@ -187,12 +187,13 @@ void infer_adaptive(Infer& c) {
   c.output(c.dtype(0), with_tail(c.shape(0), size));
 }
 
-// Window o of `out` over `in` elements, as torch cuts them: they overlap where `in` is no multiple of `out`.
+// Window o of `out` windows over `in` elements starts here, as in PyTorch. Windows overlap when `in` is not a multiple
+// of `out`.
 int64_t window_first(int64_t o, int64_t in, int64_t out) { return o * in / out; }
 int64_t window_last(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
 
-// Reduces dim d (0-based, of `dims` spatial ones) window by window; `reduce` gets a piece and leaves the dim with
-// size 1.
+// Reduces dim d (0-based, of `dims` spatial dims) window by window. `reduce` gets the elements of a window and must
+// keep the dim, with size 1.
 template <class F>
 Var by_windows(const Var& x, int d, int64_t out, F reduce) {
   std::vector<Var> pieces;
@@ -268,7 +269,7 @@ void infer_lp_pool(Infer& c) {
   c.output(c.dtype(0), out);
 }
 
-// As torch: the mean of the powers times the window's size, negative sums keeping their sign.
+// As in PyTorch: the mean of the powers times the window size; negative sums keep their sign.
 std::vector<Var> decompose_lp_pool(Rule& c) {
   const double p = c.attr<double>("norm_type");
   const int dims = image_dims(c);

@@ -1,5 +1,5 @@
-// Random tensors and dropout. Each application takes one tick of a generator; its numbers depend on seed, tick and
-// element alone.
+// Random tensors and dropout. Each application takes one tick of a generator. Its numbers depend only on seed, tick and
+// element.
 #include <cmath>
 
 #include "tensor/ops/all.h"

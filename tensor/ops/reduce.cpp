@@ -24,7 +24,7 @@ void infer_same(Infer& c) { c.output(c.dtype(0), reduced_shape(c)); }
 void infer_bool(Infer& c) { c.output(DType::kBool, reduced_shape(c)); }
 void infer_count(Infer& c) { c.output(DType::kInt64, reduced_shape(c)); }
 
-// An extreme of nothing does not exist.
+// An empty set has no extreme.
 void require_elements(Infer& c) {
   if (c.has_attr("dim")) {
     for (int64_t d : reduced_dims(c, c.rank(0)))
@@ -44,20 +44,20 @@ void infer_extreme_index(Infer& c) {
   c.output(DType::kInt64, reduced_shape(c));
 }
 
-// With a dim: values and indices; else the value alone.
+// With `dim` the outputs are values and indices; otherwise only the value.
 void infer_extreme_pair(Infer& c) {
   infer_extreme(c);
   if (c.has_attr("dim")) c.output(DType::kInt64, c.outputs[0].shape);
 }
 
-// Elements that are equal to the extreme share the gradient evenly.
+// Elements equal to the extreme share the gradient evenly.
 Var vjp_shared_extreme(Vjp& c) {
   const Var tied = call<"eq">(c.in(0), restore_dims(c, c.out(), 0));
   const Var count = call<"sum">(tied, {{"dim", c.raw("dim")}, {"keepdim", true}});
   return call<"where">(tied, restore_dims(c, c.dy(), 0) / count, Var(0.0));
 }
 
-// Without dim shared; with dim the element that the index names takes it all.
+// Without `dim` elements share the gradient. With `dim` the element at the index gets all of it.
 Var vjp_extreme_pair(Vjp& c) {
   const Var dy = c.dy(0);
   if (!c.has_attr("dim")) {
@@ -72,7 +72,7 @@ Var vjp_extreme_pair(Vjp& c) {
 Var vjp_prod(Vjp& c) {
   const Var x = c.in(0);
   if (x.rank() == 0) return c.dy();
-  // Reduced dims go last and become one, so that the products of all other elements are two scans.
+  // Moves the reduced dims to the end and merges them, so that the products of all other elements are two scans.
   const Dims dims = reduced_dims(c, x.rank());
   Dims order, back(x.rank(), 0);
   for (int d = 0; d < x.rank(); ++d)
@@ -112,7 +112,7 @@ std::vector<Var> decompose_std(Rule& c) {
       c.in(0), {{"dim", c.raw("dim")}, {"correction", c.raw("correction")}, {"keepdim", c.raw("keepdim")}}))};
 }
 
-// 0 where the deviation is 0, as PyTorch.
+// 0 where the deviation is 0, as in PyTorch.
 Var vjp_std(Vjp& c) {
   const Var x = c.in(0), s = c.out();
   const double left = reduced_count(c, x.shape()) - c.attr<double>("correction");

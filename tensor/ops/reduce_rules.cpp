@@ -5,7 +5,7 @@ namespace pg {
 Dims reduced_dims(const AttrReader& c, int rank) {
   const auto* one = std::get_if<int64_t>(&c.raw("dim"));
   const Dims dims = one ? Dims{dim_index(c.op().name, "dim", *one, rank)} : c.dims("dim", rank);
-  return rank == 0 ? Dims() : dims;  // a 0-dim tensor takes dim 1, which it does not have
+  return rank == 0 ? Dims() : dims;  // a 0-dim tensor accepts dim 1, which it does not have
 }
 
 Dims reduced_shape(const Infer& c) {

@@ -1,4 +1,4 @@
-// Interpolation along spatial dims, and the shuffles between channels and space.
+// Interpolation along spatial dims, and shuffles between channels and space.
 #include <cmath>
 
 #include "tensor/ops/conv_rules.h"
@@ -54,7 +54,7 @@ void infer_interpolate(Infer& c) {
   c.output(c.dtype(0), out);
 }
 
-// Input elements a step of the output covers. A given factor counts itself, not the rounded sizes.
+// Returns the input elements per output element. Uses the given scale_factor rather than the ratio of rounded sizes.
 double step(const Rule& c, int d, int64_t in, int64_t out, bool corners) {
   if (corners) return out > 1 ? double(in - 1) / double(out - 1) : 0;
   if (!c.has_attr("scale_factor")) return double(in) / double(out);
@@ -130,7 +130,7 @@ void infer_unshuffle(Infer& c) {
   c.output(c.dtype(0), out);
 }
 
-// x reshaped to leading dims and five more, those permuted, and reshaped to `out`.
+// Reshapes x to its leading dims and five more, permutes these, and reshapes to `out`.
 Var shuffled(const Var& x, const Dims& five, std::initializer_list<int> order, const Dims& out) {
   const int lead = x.rank() - 3;
   Dims split;

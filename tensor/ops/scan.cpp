@@ -39,7 +39,7 @@ void infer_scan_affine(Infer& c) {
   c.output(c.dtype(0), c.shape(0));
 }
 
-// The scan whose matrix is the transpose of this one's.
+// The scan whose matrix is the transpose of this scan's matrix.
 Var adjoint_scan(Vjp& c) {
   return call<"scan_affine">(
       c.in(0), c.dy(),

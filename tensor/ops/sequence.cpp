@@ -1,4 +1,4 @@
-// Ops on batches of sequences of different lengths: time on dim `dim` (1 or 2), the batch on the other of the two.
+// Ops on batches of sequences of different lengths. Time is dim `dim` (1 or 2), the batch is the other one of the two.
 #include "tensor/ops/all.h"
 #include "tensor/ops/index.h"
 #include "tensor/rule.h"
@@ -6,7 +6,7 @@
 namespace pg {
 namespace {
 
-// The 0-based time dim; checks the lengths, one for each of the batch.
+// Returns the 0-based time dim. Checks that there is one length per sequence.
 int time_dim(const Infer& c) {
   if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims, time and batch");
   const int d = c.dim("dim", c.rank(0));

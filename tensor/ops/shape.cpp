@@ -1,4 +1,4 @@
-// Ops that show the same elements under another shape: views wherever the layout allows it.
+// Ops that return the same elements with another shape: views wherever the layout allows it.
 #include <algorithm>
 
 #include "tensor/ops/all.h"
@@ -9,7 +9,8 @@ namespace {
 
 void same_type(Infer& c) { c.output(c.dtype(0), c.shape(0)); }
 
-// Strides under which an array of `shape` and `strides` reads as `target`; false when no strides do.
+// Computes the strides with which an array of `shape` and `strides` reads as `target`. Returns false when there are
+// none.
 bool view_strides(const Dims& shape, const Dims& strides, const Dims& target, Dims* out) {
   *out = contiguous_strides(target);
   if (numel(shape) == 0 || is_contiguous(shape, strides)) return true;
@@ -38,12 +39,12 @@ bool view_same(ViewArgs& c) {
   return true;
 }
 
-// Target shape of reshape: 0 copies the dim at its place, one -1 takes what is left.
+// The target shape of reshape: 0 copies the dim at that position, one -1 gets the remaining elements.
 Dims reshaped(const Infer& c) {
   const Dims& x = c.shape(0);
   Dims out;
   int infer_at = -1;
-  int64_t left = 1, fixed = 1;  // elements of the dims that are not copied, and of the given ones
+  int64_t left = 1, fixed = 1;  // elements of the dims that are not copied, and of the given dims
   const Ints& wanted = c.attr<Ints>("shape");
   for (int i = int(wanted.size()); i < x.size(); ++i) left *= x[i];
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -106,7 +107,7 @@ void infer_unsqueeze(Infer& c) {
   c.output(c.dtype(0), out);
 }
 
-// The order of dims that an op of the permute kind asks for: out dim i is dim order[i] of the input.
+// The order of dims of an op of the permute kind: output dim i is input dim order[i].
 Dims identity_order(int rank) {
   Dims order;
   for (int i = 0; i < rank; ++i) order.push_back(i);
@@ -198,7 +199,7 @@ bool view_expand(ViewArgs& c) {
 }
 
 Var grad_reshape(Vjp& c) { return call<"reshape_to">(c.dy(), {{"shape", ints(c.input(0).shape())}}); }
-Var grad_same(Vjp& c) { return c.dy(); }  // backward sums what was broadcast
+Var grad_same(Vjp& c) { return c.dy(); }  // backward sums broadcast dims
 
 const AttrDef kShape = {"shape", AttrKind::kInts, {}, "sizes of the result"};
 

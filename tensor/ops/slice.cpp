@@ -1,4 +1,4 @@
-// Ops that cut pieces out of a tensor, and their inverses.
+// Ops that take parts of a tensor, and their inverses.
 #include <algorithm>
 #include <numeric>
 
@@ -9,8 +9,8 @@
 namespace pg {
 namespace {
 
-// A rectangular region: on dim d the `length[d]` elements start[d], start[d] + step[d], … (0-based).
-// Dims flagged in `drop` have length 1 and do not stand in the piece.
+// A rectangular region: on dim d, the `length[d]` elements start[d], start[d] + step[d], … (0-based). Dims flagged in
+// `drop` have length 1 and are removed from the part.
 struct Region {
   Dims start, length, step, drop;
   explicit Region(const Dims& whole)
@@ -47,7 +47,7 @@ bool view_region(ViewArgs& c, const Region& region) {
   return true;
 }
 
-// The region that slice's attributes name: a negative start counts from the end, a length of -1 goes to the end.
+// The region from the attributes of slice. A negative start counts from the end; a length of -1 extends to the end.
 Region given_region(const AttrReader& c, const Dims& whole) {
   Region region(c);
   for (int d = 0; d < std::min({whole.size(), region.start.size(), region.length.size(), region.step.size()}); ++d) {
@@ -64,7 +64,7 @@ Region checked_region(const Infer& c, const Dims& whole) {
   return region;
 }
 
-// Zeros of the shape of the input but for the region, which is dy.
+// Zeros of the shape of the input, with dy in the region.
 Var place(const Vjp& c, const Var& dy, const Region& region) {
   return call<"slice_backward">(dy, {{"shape", ints(c.input(0).shape())},
                                      {"start", ints(region.start)},
@@ -73,7 +73,7 @@ Var place(const Vjp& c, const Var& dy, const Region& region) {
                                      {"drop", ints(region.drop)}});
 }
 
-// User position (1-based or negative) to 0-based; `past_end` also accepts one after the last.
+// Converts a user position (1-based or negative) to a 0-based one. `past_end` also accepts the position after the last.
 int64_t position(const AttrReader& c, const char* name, int64_t size, bool past_end) {
   const int64_t given = c.attr<int64_t>(name);
   const int64_t at = given > 0 ? given - 1 : given + size;
@@ -127,9 +127,9 @@ const AttrDef kLength = {"length", AttrKind::kInts, {}, "number of positions in 
 const AttrDef kStep = {"step", AttrKind::kInts, {}, "distance of positions in each dim"};
 const AttrDef kDrop = {"drop", AttrKind::kInts, {}, "1 for a dim of length 1 that the piece does not keep, else 0"};
 
-constexpr int64_t kMaxPieces = 1 << 20;  // a long dim without elements could be cut into any number
+constexpr int64_t kMaxPieces = 1 << 20;  // a long dim without elements could be cut into any number of parts
 
-// Sizes of the pieces of split, chunk and unbind along dim d.
+// The sizes of the pieces of split, chunk and unbind along dim d.
 std::vector<int64_t> split_sizes(const AttrReader& c, int64_t n) {
   const Ints& sizes = c.attr<Ints>("split_size");
   auto bad = [&](const std::string& expected) {
@@ -171,7 +171,7 @@ void infer_pieces(Infer& c) {
     c.output(c.dtype(0), shape);
   }
 }
-// Where piece i of dim size n starts, without listing the sizes for each of many pieces.
+// Returns the start of piece i of a dim of size n, without building the list of sizes for every piece.
 int64_t split_start(const AttrReader& c, int64_t, int i) {
   const Ints& sizes = c.attr<Ints>("split_size");
   return sizes.size() == 1 ? i * sizes[0] : std::accumulate(sizes.begin(), sizes.begin() + i, int64_t(0));

@@ -1,4 +1,4 @@
-// softmax and its relatives. The fused kernels stand beside compositions that define them.
+// softmax and related ops. Each fused kernel also has a composition that defines it.
 #include "tensor/ops/all.h"
 #include "tensor/ops/reduce_rules.h"
 
@@ -36,7 +36,7 @@ std::vector<Var> decompose_glu(Rule& c) {
   const int d = c.dim("dim", x.rank());
   const int64_t n = x.shape()[d] / 2;
   const Var a = call<"narrow">(x, {{"dim", user_dim(d)}, {"start", int64_t(1)}, {"length", n}});
-  // An empty half has no first position.
+  // An empty half has no first position, so narrow cannot be used.
   const Var b = n == 0 ? a : call<"narrow">(x, {{"dim", user_dim(d)}, {"start", n + 1}, {"length", n}});
   return {a * call<"sigmoid">(b)};
 }

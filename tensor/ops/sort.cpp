@@ -1,4 +1,4 @@
-// Ops that order, find and count values.
+// Ops that sort, search and count values.
 #include "tensor/ops/all.h"
 #include "tensor/ops/index.h"
 #include "tensor/rule.h"
@@ -25,7 +25,7 @@ void infer_topk(Infer& c) {
   c.output(DType::kInt64, out);
 }
 
-// Every output came from the position that output `indices` names.
+// Every output comes from the position in the output `indices`.
 Var grad_order(Vjp& c) {
   const Dims& x = c.input(0).shape();
   if (x.empty()) return c.dy();

@@ -1,5 +1,5 @@
-// Small and float64 convolutions by an own direct kernel (pack a block of input patches, multiply in registers),
-// large float32 ones by oneDNN.
+// Small and float64 convolutions use the direct kernel here: it packs a block of input patches and multiplies in
+// registers. Large float32 ones use oneDNN.
 #include "tensor/cpu/conv/conv.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace pg::cpu {
 namespace {
 
-// Below this much work a thread is not worth waking.
+// Less work than this does not repay waking a thread.
 constexpr int64_t kMacsPerTask = 1 << 19;
 
 bool is_empty(const ConvShape& s) { return s.n * s.oc * s.out_plane() == 0 || s.ic * s.taps() == 0; }
@@ -31,7 +31,7 @@ void fill_rows(const ConvShape& s, const T* bias, bool relu, T* y) {
   }
 }
 
-// Images numbered together, so that small planes fill whole blocks.
+// Returns how many images are numbered together, so that small planes fill whole blocks.
 int64_t images_per_group(const ConvShape& s, int64_t wanted_cols) {
   const int64_t plane = s.out_plane();
   return std::clamp<int64_t>(wanted_cols / plane, 1, s.n);
@@ -43,7 +43,7 @@ int64_t forward_group(const ConvShape& s) {
   return images_per_group(s, 4 * kBlockCols<T> + s.out_plane() / 2);
 }
 
-// The images of group `g` with their border, copied to scratch memory unless there is none.
+// Returns the images of group `g` with their zero border. They are copied to scratch memory only if there is a border.
 template <class T>
 const T* group_input(const ConvPlan& plan, const ConvShape& s, const T* x, int64_t g) {
   const T* from = x + g * plan.group() * s.ic * s.in_plane();
@@ -53,7 +53,7 @@ const T* group_input(const ConvPlan& plan, const ConvShape& s, const T* x, int64
   return padded;
 }
 
-// A block's columns q0 .. q0 + cols of a [images][oc][plane] array, as pieces that lie in one image.
+// Splits columns q0 .. q0 + cols of a [images][oc][plane] array into pieces that lie in one image each.
 template <class F>
 void for_pieces(const ConvShape& s, int64_t q0, int64_t cols, F piece) {
   const int64_t plane = s.out_plane();
@@ -71,7 +71,7 @@ void copy_rows(const T* from, int64_t from_stride, T* to, int64_t to_stride, int
     std::memcpy(to + r * to_stride, from + r * from_stride, static_cast<size_t>(len) * sizeof(T));
 }
 
-// Columns of `rows` output channels as a packed block; columns past `cols` are zero.
+// Packs columns of `rows` output channels as a block. Columns past `cols` are zero.
 template <class T>
 void gather_block(const ConvShape& s, const T* dy, int64_t q0, int64_t cols, int64_t rows, T* block) {
   if (cols < kBlockCols<T>) std::memset(block, 0, static_cast<size_t>(rows * kBlockCols<T>) * sizeof(T));
@@ -80,7 +80,7 @@ void gather_block(const ConvShape& s, const T* dy, int64_t q0, int64_t cols, int
   });
 }
 
-// One direct convolution: the shape, its plan and the sizes used everywhere.
+// One direct convolution: its shape, its plan and the sizes derived from them.
 template <class T>
 struct Direct {
   const ConvShape s;
@@ -122,7 +122,7 @@ struct Direct {
     }
   }
 
-  // Adds the block's part to the (padded) input gradient.
+  // Adds the block's contribution to the (padded) input gradient.
   void data_block(const T* dy, int64_t group, int64_t block, const T* w, T* dx) const {
     const int64_t cols = block_cols(group, block), q0 = block * kBlockCols<T>;
     T* panel = scratch<T>(ScratchSlot::kPanel, depth * kBlockCols<T> + kBlockSlack<T>);
@@ -136,7 +136,7 @@ struct Direct {
     }
   }
 
-  // Adds the part of blocks [first, last) of one group to dw.
+  // Adds the contribution of blocks [first, last) of one group to dw.
   void weight_blocks(const T* input, const T* dy, int64_t group, int64_t first, int64_t last, T* dw) const {
     const int64_t count = last - first, panel_size = depth * kBlockCols<T>;
     T* panel = scratch<T>(ScratchSlot::kPanel, count * panel_size + kBlockSlack<T>);
@@ -155,7 +155,7 @@ struct Direct {
     }
   }
 
-  // Packing may leave garbage behind the last column, which the zeros of the other factor do not cancel if it is NaN.
+  // Clears the columns past `cols`: packing leaves unspecified values there, and 0 * NaN is not 0.
   void clear_tail(T* panel, int64_t cols) const {
     for (int64_t r = 0; r < depth; ++r)
       std::fill(panel + r * kBlockCols<T> + cols, panel + (r + 1) * kBlockCols<T>, T(0));
@@ -200,12 +200,13 @@ void direct_backward_data(const Direct<T>& conv, const T* dy, const T* w, T* dx)
                });
 }
 
-// Enough columns per product to hide the horizontal sums at its end, within the second-level cache.
+// The number of blocks per product: enough columns to hide the horizontal sums at the end of a product, and few enough
+// for the second-level cache.
 constexpr int64_t kWeightBlocks = 8;
 constexpr int64_t kWeightPanelBytes = 384 << 10;
 
-// Weight gradients are summed in this many shares, however many threads there are, so that the bits are the same; fewer
-// where the weights are large, since each share but one has an array of its own.
+// Returns the number of partial sums of a weight gradient. It does not depend on the number of threads, so that the
+// bits do not either. Large weights have fewer, because each partial sum but one needs an array.
 int64_t weight_parts(int64_t size, int64_t most) {
   constexpr int64_t kParts = 4, kElements = 1 << 16;
   return std::min(most, std::clamp<int64_t>(kElements / std::max<int64_t>(size, 1), 2, kParts));
@@ -246,7 +247,8 @@ void direct_backward_weights(const Direct<T>& conv, const T* x, const T* dy, T* 
   add_parts(dw, partial, parts, size);
 }
 
-// Whether oneDNN's layouts pay for the reorders and for preparing a primitive at the first use of a shape.
+// From this much work on, oneDNN's layouts repay the reorders and the preparation of a primitive at the first use of a
+// shape.
 constexpr int64_t kLargeMacs = int64_t(4) << 20;
 
 bool is_depthwise(const ConvShape& s) { return s.groups >= 8 && s.ic == s.groups && s.oc == s.groups; }
@@ -258,7 +260,7 @@ bool prefers_onednn(const ConvShape& s, bool data) {
   return icg >= 16 || (!data && s.macs() >= 8 * kLargeMacs);
 }
 
-// Calls run(part, first image, images) for `parts` shares in parallel; false if any of them was false.
+// Calls run(part, first image, images) for `parts` shares in parallel. Returns false if any call did.
 template <class F>
 bool split_images(const ConvShape& s, int64_t parts, F run) {
   std::atomic<bool> ok{true};
@@ -272,7 +274,7 @@ bool split_images(const ConvShape& s, int64_t parts, F run) {
   return ok;
 }
 
-// Shares for the threads, or more where a share would take longer than a fraction of a second.
+// Returns one share per thread, or more so that no share takes longer than a fraction of a second.
 int64_t image_parts(const ConvShape& s) {
   return std::min(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
 }
@@ -281,7 +283,7 @@ bool large_forward(const ConvShape& s, const float* x, const float* w, const flo
   return split_images(s, image_parts(s), [&](int64_t, int64_t first, int64_t images) {
     float* out = y + first * s.oc * s.out_plane();
     if (!onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, false, out)) return false;
-    if (relu) rectify(images * s.oc * s.out_plane(), out);  // oneDNN's own turns NaN into 0
+    if (relu) rectify(images * s.oc * s.out_plane(), out);  // not by oneDNN, whose relu turns NaN into 0
     return true;
   });
 }

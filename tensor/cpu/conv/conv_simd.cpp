@@ -11,14 +11,14 @@
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/targets-inl.h"
 
-// Loops over register tiles carry an unroll pragma: an index the compiler cannot see as constant would put the
+// Loops over register tiles have an unroll pragma. If an index is not a compile-time constant, the compiler puts the
 // whole tile into memory.
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// AVX-512 has 32 registers, the others 16.
+// AVX-512 has 32 vector registers, the other targets 16.
 constexpr int kWide = HWY_TARGET == HWY_AVX3;
 constexpr int kTileRows = 6;
 constexpr int kTileVectors = kWide ? 4 : 2;
@@ -47,7 +47,7 @@ void pack_rows(D d, const BlockRuns& runs, const T* x, const int64_t* offsets, i
   }
 }
 
-// Full blocks of equal short runs, whose starts stay in registers for all rows.
+// For full blocks of short runs of equal length. The starts of the runs stay in registers for all rows.
 template <int kLen, bool kAdd, class T>
 void move_pieces(const BlockRuns& runs, T* x, const int64_t* offsets, int64_t rows, T* block) {
   const hn::CappedTag<T, kLen> d;
@@ -122,7 +122,7 @@ struct Product {
   int64_t ldc;
 };
 
-// MR rows times NV vectors of columns, of which the last holds `tail` valid lanes.
+// MR rows times NV vectors of columns. The last vector has `tail` valid lanes.
 template <class T, int MR, int NV>
 void multiply_tile(const Product<T>& p, int64_t tail) {
   const hn::ScalableTag<T> d;
@@ -192,7 +192,7 @@ void multiply_vectors(int64_t rows, int64_t vectors, const Product<T>& p, int64_
   multiply_rows<T, 1>(rows, p, tail);
 }
 
-// Splits `total` into the fewest parts of at most `limit`, as even as can be; the size of the part that starts at `at`.
+// Splits `total` into the fewest parts of at most `limit`, as evenly as possible. Returns the size of the part at `at`.
 HWY_INLINE int64_t even_part(int64_t total, int64_t limit, int64_t at) {
   const int64_t left = total - at;
   const int64_t parts = (left + limit - 1) / limit;
@@ -219,7 +219,8 @@ void multiply(int64_t m, int64_t cols, int64_t k, const T* a, int64_t a_row, int
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// (a, b) folded to four lanes, or two if vectors have four: the even lanes sum to a's sum, the odd ones to b's.
+// Folds a and b into four lanes (two when vectors have four): the even lanes sum to the sum of a, the odd ones to that
+// of b.
 template <class D, class V>
 HWY_INLINE auto fold_pair([[maybe_unused]] D d, V a, V b) {
   const hn::Half<D> h;
@@ -233,7 +234,7 @@ HWY_INLINE auto fold_pair([[maybe_unused]] D d, V a, V b) {
 
 #endif
 
-// Adds the sums of lanes of v[0..3] to to[0], to[ld], ...; only the first `rows` of them are wanted.
+// Adds the lane sums of v[0], …, v[3] to to[0], to[ld], …. Only the first `rows` of them are stored.
 template <class D, class V, class T>
 HWY_INLINE void add_sums(D d, const V (&v)[4], int rows, T* to, int64_t ld) {
 #if HWY_TARGET != HWY_SCALAR
@@ -254,7 +255,7 @@ HWY_INLINE void add_sums(D d, const V (&v)[4], int rows, T* to, int64_t ld) {
 
 template <class T>
 struct Dots {
-  int64_t m, n, blocks;  // rows of all of a and b: the distances between blocks
+  int64_t m, n, blocks;  // rows of all of a and b, which set the distances between blocks
   const T *a, *b;
   T* c;
   int64_t ldc;

@@ -1,4 +1,4 @@
-// Convolutions, pooling and resampling: from views and attributes to the kernels on plain arrays.
+// Kernels of convolutions, pooling and resampling. They turn views and attributes into calls on plain arrays.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -18,7 +18,7 @@
 namespace pg {
 namespace {
 
-// Input i as a row-major array of T, converted where its dtype is another.
+// Input i as a row-major array of T. Converts it when its dtype differs.
 template <class T>
 class Input {
  public:
@@ -36,7 +36,7 @@ class Input {
   const T* data_;
 };
 
-// Where a kernel in T writes: the output itself, or a buffer that is rounded to the output's dtype at the end.
+// The target of a kernel in T: the output itself, or a buffer that is rounded to the output's dtype at the end.
 template <class T>
 class Output {
  public:
@@ -54,7 +54,7 @@ class Output {
   std::vector<T> buffer_;
 };
 
-// Calls f(tag, dtype) with the type to compute in: float64 as it is, everything else in float32.
+// Calls f(tag, dtype) with the compute type: float64 for float64, float32 for all others.
 template <class F>
 void visit_compute(DType type, F f) {
   if (type == DType::kFloat64)
@@ -63,7 +63,7 @@ void visit_compute(DType type, F f) {
     f(TypeTag<float>{}, DType::kFloat32);
 }
 
-// The last `dims` values at the end of three.
+// Returns three values, of which the last `dims` are `values`.
 template <class V>
 void place(const V& values, int dims, std::array<int64_t, 3>* out) {
   for (int d = 0; d < dims; ++d) (*out)[size_t(3 - dims + d)] = values[int(values.size()) - dims + d];
@@ -191,7 +191,7 @@ int64_t planes_of(const View& v, int dims) {
   return n;
 }
 
-// The places of maxima in planes of `plane` elements.
+// Returns the positions of maxima after checking that they lie in planes of `plane` elements.
 const int32_t* checked_places(const KernelArgs& args, int64_t plane) {
   const View& index = args.in[1];
   const int32_t* places = index.as<const int32_t>();
@@ -260,7 +260,7 @@ void avg_pool_backward(const KernelArgs& args) {
   });
 }
 
-// The two input elements that make one output element, and the share of the second.
+// The two input elements that one output element interpolates, and the weight of the second.
 struct Tap {
   int64_t first, second;
   double share;
@@ -282,12 +282,12 @@ std::vector<Tap> taps(const std::string& kind, int64_t in, int64_t out, double s
   return list;
 }
 
-// Resizes the middle of three dims; backward adds every output element to the inputs that made it.
+// Resizes the middle one of three dims. The backward form adds every output element to its two inputs.
 template <bool kBackward>
 void resample(const KernelArgs& args) {
   const View &from = args.in[0], &to = args.out[0];
   const int dim = args.dim("dim", from.rank());
-  const View &small = kBackward ? to : from, &large = kBackward ? from : to;  // the op's input and output side
+  const View &small = kBackward ? to : from, &large = kBackward ? from : to;  // input and output of the op
   if (to.numel() == 0) return;
   const cpu::Lines lines(from.shape(), dim);
   const int64_t outer = lines.outer, inner = lines.inner;

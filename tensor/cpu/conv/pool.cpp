@@ -19,10 +19,10 @@ int64_t planes_per_task(const PoolShape& s) {
   return std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, s.out_plane() * window));
 }
 
-// The part of a window that lies inside the input: first, one past the last and the step.
+// The part of a window that lies inside the input: first position, one past the last, and the step.
 struct Span {
   int64_t first, last, step;
-  int64_t full;  // elements of the window before clipping to the input, padding included
+  int64_t full;  // elements of the whole window, including padding
 };
 
 Span window(const PoolShape& s, int dim, int64_t o) {

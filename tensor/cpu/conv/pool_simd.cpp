@@ -10,7 +10,7 @@ namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A later element wins when it is larger or NaN.
+// A later element replaces the best so far when it is larger or NaN.
 template <class D, class V, class I>
 HWY_INLINE void take_larger(D, V next, I next_at, V& best, I& at) {
   const auto wins = hn::Or(hn::Gt(next, best), hn::IsNaN(next));

@@ -18,7 +18,7 @@ void fill(const View& out, double number) { cpu::fill_number(out.dtype(), out.da
 void zeros(const KernelArgs& a) { fill(a.out[0], 0); }
 void ones(const KernelArgs& a) { fill(a.out[0], 1); }
 void full(const KernelArgs& a) { fill(a.out[0], a.attr<double>("value")); }
-// What is not set still has to be a value of its dtype.
+// Elements without a value still have to be valid for their dtype.
 void leave(const KernelArgs& a) {
   if (a.out[0].dtype() == DType::kBool) fill(a.out[0], 0);
 }
@@ -40,7 +40,7 @@ void range(const KernelArgs& a) {
   generate(a.out[0], [&](int64_t i) { return start + double(i) * step; });
 }
 
-// From both ends, so that the middle is symmetric and the last element exact.
+// Computes from both ends, so that the middle is symmetric and the last element is exact.
 void linspace(const KernelArgs& a) {
   const double start = a.attr<double>("start"), stop = a.attr<double>("stop");
   const int64_t n = a.out[0].numel();
@@ -70,7 +70,7 @@ void check_all(const KernelArgs& a) {
   cpu::copy_bytes(a.out[0].data, in.data, n * size_of(in.dtype()));
 }
 
-// The input is contiguous on the host; the output may be elsewhere.
+// The input is contiguous and on the host. The output may be on a device.
 void to(const KernelArgs& a) {
   const View& in = a.in[0];
   const View& out = a.out[0];

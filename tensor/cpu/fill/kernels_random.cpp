@@ -1,4 +1,5 @@
-// Kernels of the random ops: Philox words, sixteen blocks at a time in vectors, turned into the asked distribution.
+// Kernels of the random ops. They turn Philox words, computed sixteen blocks at a time in vectors, into the requested
+// distribution.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/fill/kernels_random.cpp"
 #include "hwy/foreach_target.h"
@@ -21,7 +22,7 @@ namespace pg::cpu::HWY_NAMESPACE {
 using philox::kGroup;
 constexpr int64_t kGrain = 8192;  // elements that take about 10 µs
 
-// The words of one group of kGroup elements.
+// The random words of one group of kGroup elements.
 struct Words {
   alignas(64) uint32_t word[4][kGroup];
   template <class Key>
@@ -31,7 +32,7 @@ struct Words {
   uint64_t wide(int i, int stream = 0) const { return uint64_t(word[stream][i]) << 32 | word[stream + 1][i]; }
 };
 
-// Calls make(words, T* values) for each group and stores what falls into [0, n).
+// Calls make(words, T* values) for each group and stores the values whose index is in [0, n).
 template <class T, class Make>
 HWY_INLINE void generate(const RandomKey& key, int streams, int64_t n, T* out, Make make) {
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
@@ -61,7 +62,7 @@ void uniform(const RandomKey& key, int64_t n, void* out) {
   });
 }
 
-// sqrt(-2 log u) cos(2 pi v) for u in (0, 1], v in [0, 1).
+// The Box-Muller transform: sqrt(-2 log u) cos(2 pi v) for u in (0, 1], v in [0, 1).
 HWY_INLINE void normal_group(const Words& w, float* v) {
   const hn::CappedTag<float, kGroup> d;
   for (int i = 0; i < kGroup; ++i) v[i] = float(int32_t(w.word[0][i] >> 8) + 1) * 0x1p-24f;
@@ -108,7 +109,7 @@ void fill_normal(DType t, const RandomKey& key, int64_t n, void* out) {
   visit_floating(t, [&](auto tag) { normal<typename decltype(tag)::type>(key, n, out); });
 }
 
-// 53 random bits an element, for what runs element by element.
+// 53 random bits per element, for kernels that run element by element.
 void fill_bits(const RandomKey& key, int64_t n, uint64_t* out) {
   generate(key, 2, n, out, [](const Words& w, uint64_t* v) {
     for (int i = 0; i < kGroup; ++i) v[i] = w.wide(i);
@@ -178,7 +179,7 @@ std::vector<uint64_t> bits(const RandomKey& key, int64_t n) {
   return out;
 }
 
-// A whole number below n from 64 random bits.
+// Turns 64 random bits into a whole number below n (Lemire's multiplication, without rejection).
 uint64_t below(uint64_t n, uint64_t random) { return uint64_t((static_cast<unsigned __int128>(random) * n) >> 64); }
 
 void randint_kernel(const KernelArgs& a) {
@@ -194,7 +195,7 @@ void randint_kernel(const KernelArgs& a) {
   });
 }
 
-// Fisher and Yates's shuffle.
+// The Fisher-Yates shuffle.
 void randperm_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
   const int64_t n = out.numel(), base = a.attr<int64_t>("index_base");
@@ -227,7 +228,7 @@ void bernoulli_kernel(const KernelArgs& a) {
   }
 }
 
-// One row of weights in double precision, checked.
+// One row of weights in double precision, after the checks.
 struct Weights {
   std::vector<double> w;
   double sum = 0;
@@ -247,7 +248,7 @@ struct Weights {
   }
 };
 
-// Inverts the cumulative sums.
+// Inverts the cumulative sums of the weights.
 void draw_with_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
   std::vector<double> cumulative(weights.w.size());
   double sum = 0;
@@ -260,7 +261,7 @@ void draw_with_replacement(const Weights& weights, const uint64_t* random, int64
   }
 }
 
-// The n smallest of -log(u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+// Takes the n smallest of -log(u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
 void draw_without_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
   std::vector<std::pair<double, int64_t>> keys;
   for (size_t i = 0; i < weights.w.size(); ++i)

@@ -13,7 +13,7 @@
 namespace pg::cpu {
 namespace {
 
-// Below this much work a thread is not worth waking.
+// Less work than this does not repay waking a thread.
 constexpr int64_t kMacsPerTask = 1 << 20;
 
 struct Problem {
@@ -22,7 +22,7 @@ struct Problem {
   int64_t lda, ldb, ldc;
 };
 
-// Rows of a transposed operand side by side, so that the GEMV kernels see them contiguous.
+// Packs the rows of a transposed operand, because the GEMV kernels need contiguous rows.
 const float* contiguous_rows(int64_t rows, int64_t k, const float* x, int64_t ldx) {
   float* out = scratch<float>(ScratchSlot::kConvert, rows * k);
   for (int64_t r = 0; r < rows; ++r)
@@ -30,11 +30,12 @@ const float* contiguous_rows(int64_t rows, int64_t k, const float* x, int64_t ld
   return out;
 }
 
-// How a product is computed. It depends on the whole product, not on the part that a thread computes, so that the bits
-// are the same with any number of threads.
+// How a product is computed. The choice depends on the whole product, not on the part of a thread, so that the bits are
+// the same for any number of threads.
 enum class Path { kRows, kColumns, kPrimitive, kOwn };
 
-// Up to so many rows, a product with a transposed right side is fastest as dot products of kGemvMaxRows rows at a time.
+// Up to this many rows, products with a transposed right side are fastest as dot products of kGemvMaxRows rows at a
+// time.
 constexpr int64_t kDotRows = 12;
 
 Path path_of(const Problem& p, const float*) {
@@ -44,7 +45,7 @@ Path path_of(const Problem& p, const float*) {
 }
 Path path_of(const Problem&, const double*) { return Path::kOwn; }
 
-// At most kGemvMaxRows rows at a time.
+// Multiplies at most kGemvMaxRows rows at a time.
 void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
   const float* x = p.trans_a && p.m * p.k > 1 ? contiguous_rows(p.m, p.k, a, p.lda) : a;
   const int64_t ldx = p.trans_a ? p.k : p.lda;
@@ -53,7 +54,7 @@ void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
     gemv(std::min(kGemvMaxRows, p.m - i), p.n, p.k, x + i * ldx, ldx, b, p.ldb, c + i * p.ldc, p.ldc, 1, {});
 }
 
-// The transposed product: c^T = b^T a^T.
+// Computes the transposed product c^T = b^T a^T.
 void multiply_columns(const Problem& p, const float* a, const float* b, float* c) {
   const float* x = !p.trans_b && p.n * p.k > 1 ? contiguous_rows(p.n, p.k, b, p.ldb) : b;
   const int64_t ldx = p.trans_b ? p.ldb : p.k;
@@ -78,7 +79,7 @@ void clear(const Problem& p, T* c) {
   for (int64_t i = 0; i < p.m; ++i) std::fill_n(c + i * p.ldc, p.n, T(0));
 }
 
-// Splits the longer of the two result dims over the pool in multiples of 16.
+// Splits the longer of the two result dims over the thread pool, in multiples of 16.
 template <class T>
 void product(const Problem& p, const T* a, const T* b, T* c) {
   if (p.m == 0 || p.n == 0) return;
@@ -107,7 +108,7 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
     }
     multiply(path, part, pa, pb, pc);
   };
-  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {  // a part an item: none is cut, since each packs all of b
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
     for (int64_t i = begin; i < end; ++i) work(i);
   });
 }
@@ -136,7 +137,8 @@ void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16
     for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
 }
 
-// Rows in calls that take a fraction of a second. False where the library has no such product; nothing is written then.
+// Splits the rows into calls that take a fraction of a second. Returns false, with nothing written, where the library
+// has no such product.
 bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda, const uint16_t* b,
                    int64_t ldb, uint16_t* c, int64_t ldc) {
   const int64_t rows = std::max<int64_t>(16, kOneDnnMacsPerCall / n / k);
@@ -159,7 +161,7 @@ void finish_rows(int64_t m, int64_t n, const T* bias, bool relu, T* y) {
   }
 }
 
-// A matrix-vector product is limited by reading w; each thread takes its share of the rows.
+// A matrix-vector product is limited by reading w, so each thread gets a share of the rows of w.
 constexpr int64_t kGemvWeightsPerTask = 1 << 17;
 
 void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias, bool relu,
@@ -179,8 +181,8 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 
 }  // namespace
 
-// Elsewhere the own product is as fast. Products that are not of this form stay away from oneDNN: how it cuts the sums,
-// and so their bits, depends on the part of the product that a thread computes.
+// Outside these sizes our own product is as fast. Products of other forms do not use oneDNN: it cuts the sums depending
+// on the part that a thread computes, so the bits would depend on the number of threads.
 bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) {
   return m >= 16 && m <= 512 && m * n * k >= 100000 && m * n * k <= kOneDnnMacsPerCall && n > kGemvMaxRows;
 }

@@ -1,6 +1,6 @@
-// The loops are those of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008):
-// a block of b that fits the last-level cache and a block of a that fits the second-level cache are packed in the order
-// in which the register tile reads them, so that the innermost loop only loads forward.
+// The loops follow Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008): a
+// block of b that fits the last-level cache and a block of a that fits the second-level cache are packed in the order
+// in which the register tile reads them. The innermost loop then reads memory sequentially.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/gemm/gemm_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -20,18 +20,18 @@ namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A register tile has kRows x kVectors accumulators: 24 of AVX-512's 32 registers, 12 of the 16 of the others.
+// A register tile has kRows x kVectors accumulators: 24 of the 32 registers of AVX-512, 12 of 16 on other targets.
 constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int kVectors = 2;
 template <class T>
 constexpr int64_t kCols = kVectors* int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
 
-// Sizes of the packed blocks: kDepth x kCols of b stay in the first-level cache, kBlockRows x kDepth of a in the
-// second.
+// Sizes of the packed blocks: kDepth x kCols of b fit the first-level cache, kBlockRows x kDepth of a the second-level
+// cache.
 constexpr int64_t kDepth = 256, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
 
-// An operand as it is stored: element (i, l) is at data[i * row + l * col], and one of the strides is 1.
+// An operand as it is stored: element (i, l) is at data[i * row + l * col]. One of the strides is 1.
 template <class T>
 struct Operand {
   const T* data;
@@ -39,7 +39,7 @@ struct Operand {
   Operand at(int64_t i, int64_t l) const { return {data + i * row + l * col, row, col}; }
 };
 
-// to[l * ld + i] = from[i * stride + l], a square of 128 bits by 128 bits.
+// to[l * ld + i] = from[i * stride + l] for a square of 128 x 128 bits.
 HWY_INLINE void transpose_square(const float* from, int64_t stride, float* to, int64_t ld) {
 #if HWY_TARGET == HWY_SCALAR
   for (int i = 0; i < 4; ++i)
@@ -68,7 +68,7 @@ HWY_INLINE void transpose_square(const double* from, int64_t stride, double* to,
 #endif
 }
 
-// to[l * kWidth + i] = from(i, l) for i < width, l < depth, and 0 for the rest of the kWidth.
+// to[l * kWidth + i] = from(i, l) for i < width, l < depth, and 0 for width <= i < kWidth.
 template <int64_t kWidth, class T>
 void pack_panel(const Operand<T>& from, int64_t width, int64_t depth, T* to) {
   if (width < kWidth) std::fill_n(to, kWidth * depth, T(0));
@@ -95,7 +95,7 @@ void pack_panel(const Operand<T>& from, int64_t width, int64_t depth, T* to) {
     for (int64_t l = 0; l < depth; ++l) to[l * kWidth + i] = from.data[i * from.row + l];
 }
 
-// All panels of a block, one behind the other.
+// Packs all panels of a block, one after the other.
 template <int64_t kWidth, class T>
 void pack_block(const Operand<T>& from, int64_t count, int64_t depth, T* to) {
   for (int64_t i = 0; i < count; i += kWidth, to += kWidth * depth)
@@ -105,14 +105,14 @@ void pack_block(const Operand<T>& from, int64_t count, int64_t depth, T* to) {
 template <class T>
 struct Tile {
   int64_t depth;
-  const T *a, *b;  // a packed panel, and a panel whose rows are b_row apart
+  const T *a, *b;  // a packed panel of a, and a panel of b with rows b_row apart
   int64_t b_row;
   T* c;
-  int64_t ldc, rows, cols;  // of c, at most kRows x kCols
-  bool adds;                // to what c holds
+  int64_t ldc, rows, cols;  // rows and columns of c, at most kRows x kCols
+  bool adds;                // adds to c instead of overwriting it
 };
 
-// R rows of a tile; the panel of a has kRows all the same.
+// Computes R rows of a tile. The panel of a is packed for kRows rows even if R is less.
 template <class T, int R>
 void multiply_tile(const Tile<T>& p) {
   const hn::ScalableTag<T> d;
@@ -152,14 +152,14 @@ void multiply_tile(const Tile<T>& p) {
   }
 }
 
-// Panels of kCols columns, `panel` elements apart, each with rows that are `row` apart.
+// Panels of kCols columns, `panel` elements apart. The rows of each are `row` elements apart.
 template <class T>
 struct Panels {
   const T* data;
   int64_t row, panel;
 };
 
-// A packed block of a times panels of b.
+// Multiplies a packed block of a by panels of b.
 template <class T>
 void multiply_blocks(int64_t m, int64_t n, int64_t depth, const T* a, const Panels<T>& b, T* c, int64_t ldc,
                      bool adds) {
@@ -197,7 +197,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operan
   const bool in_place = b.row == 1 && m <= kGemmUnpackedRows;
   for (int64_t j = 0; j < n; j += kBlockCols) {
     const int64_t cols = std::min(kBlockCols, n - j);
-    const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read where they are
+    const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing
     for (int64_t l = 0; l < k; l += kDepth) {
       const int64_t depth = std::min(kDepth, k - l);
       pack_block<kCols<T>>(b.at(j + whole, l), cols - whole, depth, packed_b);
@@ -214,7 +214,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operan
   }
 }
 
-// The columns of op(b) are the rows of its operand.
+// op(b) is packed by columns, which are the rows of the operand with the strides swapped.
 #define PG_GEMM_SIMD(NAME, T)                                                                                        \
   void gemm_##NAME(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
                    int64_t ldb, T* c, int64_t ldc) {                                                                 \

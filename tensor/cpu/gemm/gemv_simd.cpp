@@ -18,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Up to this many rows a tile is eight wide: with AVX-512 the accumulators are at most 24 of 32 registers.
+// Up to this many rows a tile is eight columns wide. With AVX-512 the accumulators then use at most 24 of 32 registers.
 constexpr int kWideRows = HWY_TARGET == HWY_AVX3 ? 3 : 1;
 HWY_INLINE float finish(float sum, int64_t n, const GemvEpilogue& e) {
   const float v = e.bias ? sum + e.bias[n] : sum;
@@ -44,7 +44,7 @@ HWY_INLINE V4 fold_to_4([[maybe_unused]] Tag d, hn::Vec<Tag> v) {
   }
 }
 
-// Finishes the sums of lanes of a, b, c, d: four neighbouring columns of one row.
+// Applies the epilogue to the lane sums of a, b, c and d: four consecutive columns of one row.
 HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col, const GemvEpilogue& e) {
   const D tag;
   const D4 d4;
@@ -65,7 +65,7 @@ HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col,
 }
 #endif
 
-// R rows of w (R a multiple of 4) against M rows of x.
+// R rows of w (R is a multiple of 4) times M rows of x.
 template <int M, int R>
 HWY_INLINE void nt_tile(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
                         int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
@@ -158,7 +158,7 @@ HWY_INLINE void finish_vector(V sum, int64_t n, int64_t count, float* y, int64_t
   for (int64_t i = 0; i < count; ++i) y[i * y_col] = finish(s[i], n + i, e);
 }
 
-// `count` <= C * lanes columns of w; all columns of the tile stay in registers while k runs.
+// `count` <= C * lanes columns of w. All columns of the tile stay in registers for the whole loop over k.
 template <int M, int C>
 HWY_INLINE void nn_tile(int64_t n, int64_t count, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw,
                         float* y, int64_t y_row, int64_t y_col, const GemvEpilogue& e) {

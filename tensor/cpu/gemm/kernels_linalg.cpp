@@ -1,4 +1,4 @@
-// Matrix products of strided operands, linear, and solvers.
+// Kernels of matrix products with strided operands, of linear, and of solvers.
 #include <algorithm>
 #include <optional>
 #include <type_traits>
@@ -17,7 +17,7 @@
 namespace pg {
 namespace {
 
-// The elements of a view in another dtype, row-major. Owns the memory when it had to convert or to copy.
+// The elements of a view as row-major array of another dtype. It owns memory only if it had to convert or copy.
 class Contiguous {
  public:
   Contiguous(const View& v, DType dtype) {
@@ -41,7 +41,7 @@ class Contiguous {
   const void* data_;
 };
 
-// One operand of a product: matrices of rows x cols at `data`, the batch strides, and how a matrix lies.
+// One operand of a product: matrices of rows x cols at `data`, the batch strides, and the layout of a matrix.
 struct Operand {
   const char* data;
   int64_t rows, cols, ld;
@@ -49,7 +49,7 @@ struct Operand {
   Dims batch, batch_strides;
 };
 
-// Reads the last two dims where gemm can; false when neither of them has stride 1.
+// Reads the strides of the last two dims as a layout that gemm accepts. Returns false when neither stride is 1.
 bool read_layout(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride, Operand* o) {
   if (cols == 1) col_stride = row_stride >= 1 ? 1 : col_stride;
   if (rows == 1) row_stride = col_stride == 1 ? cols : 1;
@@ -85,7 +85,7 @@ Operand operand(const View& v, bool left, DType dtype, std::vector<Contiguous>& 
   return o;
 }
 
-// Joins neighbouring batch dims that both operands walk with one stride.
+// Merges adjacent batch dims that both operands traverse with one stride.
 void join_dims(Dims& batch, Dims& a, Dims& b) {
   for (int i = batch.size() - 2; i >= 0; --i) {
     if (a[i] != a[i + 1] * batch[i + 1] || b[i] != b[i + 1] * batch[i + 1]) continue;
@@ -132,7 +132,7 @@ void multiply(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, 
   }
 }
 
-// All products of a batch: the innermost batch dim in one call, the others by counting.
+// Multiplies all matrices of a batch: one call per run of the innermost batch dim.
 template <class T>
 void multiply_batches(const Product& p, Dims batch, Dims sa, Dims sb, const T* a, const T* b, T* c) {
   join_dims(batch, sa, sb);
@@ -225,7 +225,7 @@ void visit_real(DType type, F f) {
     f(TypeTag<double>{});
 }
 
-// Calls f(place of the matrix, place of the other operand) for every batch index of the result.
+// Calls f(index of the matrix, index of the other operand) for every batch index of the result.
 template <class F>
 void for_batches(const Dims& batch, const Dims& sa, const Dims& sb, F f) {
   Dims index(batch.size(), 0);

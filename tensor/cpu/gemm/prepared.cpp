@@ -11,15 +11,15 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kMacsPerTask = 1 << 20;  // below this much work a thread is not worth waking
+constexpr int64_t kMacsPerTask = 1 << 20;  // less work than this does not repay waking a thread
 
 using Primitive = std::shared_ptr<const OneDnnPrepared>;
 
-// A primitive for each share of the rows (or images), split evenly over the threads there are when it is made.
+// One primitive per share of the rows (or images). Rows are split evenly over the threads that exist when it is made.
 class RowWise final : public PreparedKernel {
  public:
-  // `make(rows)` prepares a share. False from `ready` when the library lacks one, or packs differently for another
-  // size.
+  // `make(rows)` prepares the primitive of a share. ready() returns false when the library has none, or when the two
+  // sizes of shares pack differently.
   template <class Make>
   RowWise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row, const Finish& finish, Make make)
       : rows_(rows), parts_(parts), x_row_(x_row), y_row_(y_row), finish_(finish) {

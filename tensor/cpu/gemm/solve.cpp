@@ -1,5 +1,5 @@
-// Right-looking blocked factorizations (Golub and Van Loan, Matrix Computations, 3.2.11 and 4.2.9): blocks of kBlock
-// columns by Eigen, what is right of them and below by our products.
+// Right-looking blocked factorizations (Golub and Van Loan, Matrix Computations, 3.2.11 and 4.2.9). Eigen factors
+// blocks of kBlock columns; our own products update the rest.
 #include "tensor/cpu/gemm/solve.h"
 
 #define EIGEN_DONT_PARALLELIZE
@@ -17,7 +17,7 @@ namespace pg::cpu {
 namespace {
 
 constexpr int64_t kBlock = 64;
-constexpr int64_t kSmall = 384;  // up to here Eigen does all, in a few milliseconds
+constexpr int64_t kSmall = 384;  // up to this size Eigen does everything, in a few milliseconds
 
 template <class T>
 using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -29,7 +29,7 @@ Block<T> block(T* at, int64_t rows, int64_t columns, int64_t row_stride) {
   return {at, rows, columns, Eigen::OuterStride<>(row_stride)};
 }
 
-// c -= a b, or a b^T, of m x k and k x n, in strips that stay in a cache.
+// c -= a b, or c -= a b^T, for m x k and k x n matrices, in strips that fit a cache.
 template <class T>
 void subtract_product(bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
                       T* c, int64_t ldc, std::vector<T>& product) {
@@ -43,7 +43,8 @@ void subtract_product(bool trans_b, int64_t m, int64_t n, int64_t k, const T* a,
   }
 }
 
-// Factors columns [k, k + width) of an n x n matrix from row k down, and swaps whole rows. False where a pivot is 0.
+// Factors columns [k, k + width) of an n x n matrix from row k down, and swaps whole rows. Returns false when a pivot
+// is 0.
 template <class T>
 bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, std::vector<int64_t>& order) {
   for (int64_t j = k; j < k + width; ++j) {
@@ -65,7 +66,7 @@ bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, std::vector<int64_t
   return true;
 }
 
-// a becomes L without its diagonal of ones, and U; row i of the product of both is row order[i] of a.
+// Overwrites a with L, without its diagonal of ones, and U. Row i of L U is row order[i] of a.
 template <class T>
 bool factor(int64_t n, T* a, std::vector<int64_t>& order, std::vector<T>& product) {
   for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
@@ -123,7 +124,7 @@ bool cholesky_large(int64_t n, T* l) {
     rows = block(l + below * n + k, n - below, width, n);
     corner.template triangularView<Eigen::Lower>().transpose().template solveInPlace<Eigen::OnTheRight>(rows);
     block(l + below * n + k, n - below, width, n) = rows;
-    for (int64_t j = below; j < n; j += kBlock) {  // the lower triangle, by strips of columns
+    for (int64_t j = below; j < n; j += kBlock) {  // only the lower triangle, in strips of columns
       const T* strip = left.data() + (j - below) * width;
       subtract_product(true, n - j, std::min(kBlock, n - j), width, strip, width, strip, width, l + j * n + j, n,
                        product);

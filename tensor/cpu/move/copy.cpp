@@ -10,9 +10,9 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kParallelBytes = 256 << 10;  // a piece of work: about 10 µs of copying
+constexpr int64_t kParallelBytes = 256 << 10;  // of work per task: about 10 µs of copying
 
-// Dims to walk, outermost first: sizes above 1, neighbours that form one run merged.
+// The dims to walk, outermost first. Dims of size 1 are dropped, and adjacent dims that form one run are merged.
 struct Layout {
   int rank = 0;
   int64_t size[kMaxRank] = {}, from[kMaxRank] = {}, to[kMaxRank] = {};
@@ -20,7 +20,7 @@ struct Layout {
 
 int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
 
-// Orders dims by descending step of the target, so that writes run forwards, then merges them.
+// Orders the dims by descending stride of the target, so that writes go forward, then merges them.
 Layout simplify(const Dims& shape, const Dims& from, const Dims& to) {
   Layout all;
   for (int i = 0; i < shape.size(); ++i) {
@@ -48,7 +48,7 @@ Layout simplify(const Dims& shape, const Dims& from, const Dims& to) {
   return all;
 }
 
-// Walks the first `rank` dims of a layout from a linear position on, keeping both offsets.
+// Walks the first `rank` dims of a layout from a linear position on, and keeps both offsets.
 class Walk {
  public:
   Walk(const Layout& layout, int rank, int64_t start) : layout_(layout), rank_(rank) {
@@ -94,7 +94,7 @@ void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t 
   }
 }
 
-// Rows of the innermost dim; pieces are ranges of elements, so one long row is shared out too.
+// Copies rows of the innermost dim. Tasks are ranges of elements, so one long row is shared out too.
 template <class T>
 void copy_rows(const Layout& l, const T* from, T* to) {
   const int inner = l.rank - 1;
@@ -112,7 +112,7 @@ void copy_rows(const Layout& l, const T* from, T* to) {
   });
 }
 
-// Transposes a block of 4 x 4 elements of four bytes, or 2 x 2 of eight, in vectors of 16 bytes.
+// Transposes a block of 4 x 4 elements of four bytes, or of 2 x 2 elements of eight, in vectors of 16 bytes.
 typedef uint32_t FourVector __attribute__((vector_size(16)));
 typedef uint64_t TwoVector __attribute__((vector_size(16)));
 
@@ -146,10 +146,10 @@ constexpr int64_t kUnit = sizeof(T) == 4   ? 4
                           : sizeof(T) == 8 ? 2
                                            : 1;
 template <class T>
-constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
+constexpr int64_t kLine = 64 / sizeof(T);  // elements per cache line
 
-// A square with sides of one cache line: every line of source and target is touched once, since lines a power
-// of two apart evict each other.
+// Copies a square with sides of one cache line, so that every line of source and target is loaded once. Lines that are
+// a power of two apart would evict each other.
 template <class T>
 void transpose_square(const T* from, int64_t from_step, T* to, int64_t to_step) {
   constexpr int64_t n = kLine<T>, unit = kUnit<T>;
@@ -177,7 +177,8 @@ void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, in
     for (int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
 }
 
-// The innermost dim of the target runs across the source, dim `run` runs along it: copied tile by tile.
+// For layouts in which the innermost dim of the target is not contiguous in the source, but dim `run` is. Copies tile
+// by tile.
 template <class T>
 void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int inner = l.rank - 1;
@@ -194,7 +195,7 @@ void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int outer_rank = outer_dims.rank;
   int64_t outer = 1;
   for (int i = 0; i < outer_rank; ++i) outer *= outer_dims.size[i];
-  const int64_t tile = kLine<T>, strip = 2 * tile;  // two lines: what the prefetcher brings together is used together
+  const int64_t tile = kLine<T>, strip = 2 * tile;  // a strip is two lines, which the prefetcher loads together
   const int64_t strips = (rows + strip - 1) / strip;
   const int64_t strip_bytes = std::min(rows, strip) * columns * int64_t(sizeof(T));
   parallel_for(outer * strips, kParallelBytes / 2 / strip_bytes + 1, [&](int64_t begin, int64_t end) {

@@ -1,4 +1,4 @@
-// Kernels of the index family. Every index value is checked before anything is written.
+// Kernels of the index family. They check every index value before they write anything.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -22,7 +22,7 @@ bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_
   return !bad;
 }
 
-// "3", or "{2, 1}" in an index tensor of several dims.
+// Returns "3", or "{2, 1}" for an index tensor of several dims.
 std::string position_text(const Dims& shape, int64_t i) {
   if (shape.size() < 2) return std::to_string(i + 1);
   std::string text;
@@ -63,11 +63,11 @@ namespace {
 
 using namespace cpu;
 
-constexpr int64_t kGrain = 8 << 10;  // indexed elements for about 10 µs
+constexpr int64_t kGrain = 8 << 10;  // indexed elements that take about 10 µs
 
-// Where dim d of x moves with the index value: x seen with the shape of the index, standing still on d.
+// How dim d of x follows the index values: x with the shape of the index, and stride 0 on d.
 struct Along {
-  Dims shape, strides;  // of the index; of x with 0 for dim d
+  Dims shape, strides;  // shape of the index; strides of x, with 0 for dim d
   int64_t step, rows, row;
   int d;
   Along(const Dims& index_shape, const Dims& x_strides, int dim)
@@ -75,7 +75,8 @@ struct Along {
     strides[d] = 0;
     rows = row ? numel(shape) / row : 0;
   }
-  // Rows that may meet: pieces of work must not share a position of any dim before d, and no dim but those.
+  // Returns the number of groups of rows that never write to a common element: one per position of the first dim,
+  // unless d is the first dim.
   int64_t apart() const { return d == 0 || shape.size() < 2 ? 1 : shape[0]; }
 };
 
@@ -131,7 +132,7 @@ void pick_kernel(const KernelArgs& a) {
   gather_along(a, shape, d, *x.strides, x.size(d), contiguous_strides(shape));
 }
 
-// out[position] = or += src, in the order of the index where positions may meet.
+// out[position] = or += src. Elements that may share a position are processed in the order of the index.
 template <class T, class P, class F>
 void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src,
                   const Dims& src_strides, F write) {
@@ -156,7 +157,7 @@ T plus(T a, T b) {
     return T(a + b);
 }
 
-// A value input in the dtype of the output: itself or a converted copy.
+// A value input in the dtype of the output. Copies only to convert.
 struct Converted {
   const void* data;
   Dims strides;
@@ -170,7 +171,7 @@ struct Converted {
   }
 };
 
-// Adds src, which is indexed as the index is, into out.
+// Adds src into out; src is indexed like the index.
 void scatter_add_into(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
   const View &index = a.in[1], &out = a.out[0];
   if (index.numel() == 0) return;
@@ -223,7 +224,7 @@ void scatter_kernel(const KernelArgs& a) {
   });
 }
 
-// out[o][j] = x[o][position(j)], rows of `bytes` each.
+// out[o][j] = x[o][position(j)], for rows of `bytes` bytes.
 template <class P>
 void select_rows(const Lines& x, int64_t count, P position, const char* from, char* to, int64_t bytes) {
   parallel_for(x.outer * count, (64 << 10) / bytes + 1, [&](int64_t begin, int64_t end) {
@@ -264,7 +265,8 @@ void index_select_kernel(const KernelArgs& a) {
 void take_kernel(const KernelArgs& a) { select_positions(a, 0, 1, Lines({a.in[0].numel()}, 0), true); }
 void embedding_kernel(const KernelArgs& a) { select_positions(a, 1, 0, Lines(a.in[1].shape(), 0), false); }
 
-// out[o][position(j)] += alpha * src[o][j]. Threads own outer positions or columns, so sums keep their order.
+// out[o][position(j)] += alpha * src[o][j]. Each thread owns outer positions or columns, so the order of the sums is
+// fixed.
 template <class T, class P>
 void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T alpha, bool scaled) {
   auto add = [&](int64_t o, int64_t begin, int64_t end) {
@@ -310,7 +312,7 @@ void index_select_backward_kernel(const KernelArgs& a) {
   add_positions(a, lines, a.in[0].data, 1);
 }
 
-// The value of an indexed write, broadcast to its region and contiguous.
+// The value of an indexed write, broadcast to the region it is written to and contiguous.
 class Region {
  public:
   Region(const View& value, const View& out, int d, const Dims& index) : shape_() {

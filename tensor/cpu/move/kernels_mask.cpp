@@ -1,4 +1,4 @@
-// Kernels of ops that choose elements by a bool tensor.
+// Kernels of ops that select elements by a bool tensor.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace cpu;
 
-// An input broadcast to `shape` and contiguous: itself where it already is.
+// An input broadcast to `shape` and contiguous. Copies only if it is not so already.
 struct Broadcast {
   const void* data;
   std::vector<char> copy;
@@ -48,14 +48,14 @@ void masked_fill_kernel(const KernelArgs& a) {
       const uint8_t* chosen = mask.as<uint8_t>();
       T* to = out.as<T>();
       for (int64_t i = begin; i < end; ++i) {
-        const T keep = T(T(chosen[i]) - 1);  // all bits where the mask is false; no branch to predict
+        const T keep = T(T(chosen[i]) - 1);  // all bits set where the mask is false; avoids a branch
         to[i] = T((from[i] & keep) | (value & ~keep));
       }
     });
   });
 }
 
-// Copies the rows of `from` where mask is true, one after the other.
+// Copies the rows of `from` where mask is true to consecutive rows of `to`.
 void read_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
   for (int64_t i = 0; i < n; ++i) {
     if (!mask[i]) continue;
@@ -64,7 +64,7 @@ void read_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64
   }
 }
 
-// Copies rows that stand one after the other to the rows of `to` where mask is true.
+// Copies consecutive rows of `from` to the rows of `to` where mask is true.
 void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
   for (int64_t i = 0; i < n; ++i) {
     if (!mask[i]) continue;
@@ -73,7 +73,8 @@ void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int6
   }
 }
 
-// The same for single elements: each is written and stays where mask is true, so there is no branch to predict.
+// The same for single elements. Every element is written, but the target advances only where mask is true: this avoids
+// a branch.
 void read_elements(const uint8_t* mask, int64_t count, const void* from, const View& out) {
   visit_size(size_of(out.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;

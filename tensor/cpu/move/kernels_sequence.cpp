@@ -1,4 +1,4 @@
-// Kernels on batches of sequences of different lengths.
+// Kernels for batches of sequences of different lengths.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace cpu;
 
-// A (time, batch, rest) or (batch, time, rest) array: steps are `bytes` long.
+// A (time, batch, rest) or (batch, time, rest) array. Each step has `bytes` bytes.
 struct Batch {
   int64_t steps, count, bytes, time_step, batch_step;
   Batch(const View& whole, int time) {
@@ -27,7 +27,7 @@ struct Batch {
   int64_t at(int64_t t, int64_t b) const { return t * time_step + b * batch_step; }
 };
 
-// The lengths of the sequences, whole numbers from `least` to `steps`.
+// Returns the lengths of the sequences. Throws unless they are whole numbers from `least` to the number of steps.
 std::vector<int64_t> lengths_of(const KernelArgs& a, const Batch& batch, int64_t least) {
   std::vector<int64_t> out(size_t(batch.count), batch.steps);
   const View& lengths = a.in[1];

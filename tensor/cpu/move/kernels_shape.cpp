@@ -1,4 +1,4 @@
-// Kernels of the shape family: almost all are blocks of one strided copy.
+// Kernels of the shape family. Almost all are blocks of one strided copy.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -49,7 +49,7 @@ void flip_kernel(const KernelArgs& a) {
   copy_block(size_of(in.dtype()), in.shape(), at(in, offset), strides, a.out[0].data, *a.out[0].strides);
 }
 
-// Copies the block of `shape` at the two offsets, split in two along each of dims[i...] that is rolled.
+// Copies the block of `shape` at the two offsets. Splits it in two along each of dims[i...], which are rolled.
 void roll_blocks(const View& in, const View& out, std::span<const int64_t> dims, std::span<const int64_t> shifts,
                  Dims shape, int64_t from, int64_t to) {
   if (dims.empty()) return copy_block(size_of(in.dtype()), shape, at(in, from), *in.strides, at(out, to), *out.strides);
@@ -76,7 +76,7 @@ void roll_kernel(const KernelArgs& a) {
   copy_bytes(out.data, at(in, n - shift), shift * size);
 }
 
-// Where the positions of a padded dim come from: a position of the source, or -1 for outside.
+// For each position of a padded dim, returns the position in the source, or -1 for outside.
 std::vector<int64_t> pad_table(const std::string& mode, int64_t size, int64_t before, int64_t out_size) {
   std::vector<int64_t> table(static_cast<size_t>(out_size));
   for (int64_t o = 0; o < out_size; ++o) {
@@ -96,11 +96,11 @@ std::vector<int64_t> pad_table(const std::string& mode, int64_t size, int64_t be
   return table;
 }
 
-// How rows (runs of the last dim) of a padded tensor map to those of its source.
+// Maps the rows (runs of the last dim) of a padded tensor to the rows of its source.
 struct PadMap {
-  std::vector<std::vector<int64_t>> tables;  // one a dim
-  Dims strides, shape;                       // strides of the source, shape of the padded
-  int64_t lo = 0, hi = 0, shift = 0;         // in a row positions lo to hi come from position - shift
+  std::vector<std::vector<int64_t>> tables;  // one per dim
+  Dims strides, shape;                       // strides of the source, shape of the padded tensor
+  int64_t lo = 0, hi = 0, shift = 0;         // in a row, positions lo to hi come from position - shift
 
   PadMap(const KernelArgs& a, const Dims& source, const Dims& source_strides, const Dims& padded)
       : strides(source_strides), shape(padded) {
@@ -118,7 +118,7 @@ struct PadMap {
   }
   int64_t row_size() const { return shape.back(); }
   int64_t row_count() const { return row_size() ? numel(shape) / row_size() : 0; }
-  // Offset of the source row, or -1 when the row lies outside.
+  // Returns the offset of the source row, or -1 when the row is outside.
   int64_t source_row(int64_t row) const {
     int64_t offset = 0;
     for (int d = shape.size() - 2; d >= 0; --d) {
@@ -189,7 +189,7 @@ void pad_backward_kernel(const KernelArgs& a) {
   if (dy.numel() == 0 || out.numel() == 0) return;
   const PadMap map(a, out.shape(), *out.strides, dy.shape());
   const Ints& pad = a.attr<Ints>("pad");
-  int64_t apart = 1;  // leading dims without padding: their rows never meet
+  int64_t apart = 1;  // product of the leading dims without padding; their rows have different sources
   for (int d = 0; d < out.rank() - int(pad.size() / 2) && d < out.rank() - 1; ++d) apart *= out.size(d);
   const int64_t rows = map.row_count() / apart;
   auto run = [&](auto* sums, auto load) {
@@ -205,8 +205,8 @@ void pad_backward_kernel(const KernelArgs& a) {
   convert(DType::kFloat32, sums.data(), out.dtype(), out.data, out.numel());
 }
 
-// The region that the attributes start, length, step and drop describe in a contiguous `whole`: a negative start counts
-// from the end, a length of -1 goes to the end.
+// The region of a contiguous `whole` that the attributes start, length, step and drop describe. A negative start counts
+// from the end; a length of -1 extends to the end.
 struct Block {
   Dims shape, strides;
   int64_t offset = 0;
@@ -254,7 +254,7 @@ void diagonal_backward_kernel(const KernelArgs& a) {
              at(out, offset < 0 ? -offset * all[rows] : offset * all[columns]), strides);
 }
 
-// Keeps columns [0, row + diagonal] of each row, or those from row + diagonal on.
+// Keeps columns [0, row + diagonal] of each row (`lower`), or the columns from row + diagonal on.
 template <bool lower>
 void triangle_kernel(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];

@@ -1,5 +1,5 @@
-// Kernels that order, find and count values. Values are mapped to unsigned keys of the same order, so that one
-// comparison of integers decides, ties and NaN included.
+// Kernels that sort, search and count values. They map values to unsigned keys of the same order, so that one integer
+// comparison also handles ties and NaN.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace cpu;
 
-// Keys: -0 equals 0, NaN is above all.
+// In keys -0 equals 0, and NaN is larger than everything.
 uint32_t key_of(float v) {
   if (std::isnan(v)) return ~0u;
   const uint32_t bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
@@ -35,7 +35,7 @@ uint32_t key_of(int8_t v) { return uint32_t(int32_t(v)) ^ 0x80000000u; }
 uint32_t key_of(int32_t v) { return uint32_t(v) ^ 0x80000000u; }
 uint64_t key_of(int64_t v) { return uint64_t(v) ^ (uint64_t(1) << 63); }
 
-// An element to sort: short keys share one word with the position.
+// An element to sort. Short keys share one word with the position.
 struct Packed {
   uint64_t word;
   Packed() = default;
@@ -52,7 +52,7 @@ struct Wide {
   bool operator<(const Wide& o) const { return key != o.key ? key < o.key : at < o.at; }
 };
 
-// An order that polls: what sorts with it may end half way.
+// A comparison that polls, so that a sort with it can be interrupted.
 template <class Less>
 class PolledOrder {
  public:
@@ -68,7 +68,8 @@ class PolledOrder {
   Poller& poller_;
 };
 
-// Sorts in runs, with polls between them, and merges these with polls within: cheaper than polls in every comparison.
+// Sorts in runs with polls between them, then merges the runs with polling comparisons. This costs less than polls in
+// every comparison.
 template <class It, class Order>
 void sort_in_runs(It begin, It end, const Order& order) {
   constexpr int64_t kRun = 1 << 18;
@@ -82,7 +83,7 @@ void sort_in_runs(It begin, It end, const Order& order) {
       std::inplace_merge(begin + at, begin + at + size, begin + std::min(n, at + 2 * size), order);
 }
 
-// Fills `items` with the first `keep` of n values (step apart) in order.
+// Sets `items` to the first `keep` of n sorted values; the values are `step` elements apart.
 template <class Item, class T>
 void order_line(const T* values, int64_t n, int64_t step, bool descending, int64_t keep, std::vector<Item>& items) {
   Poller poll;
@@ -98,7 +99,7 @@ void order_line(const T* values, int64_t n, int64_t step, bool descending, int64
   sort_in_runs(items.begin(), items.begin() + keep, order);
 }
 
-// Orders lines of dim d; writes the first `keep` values and positions. `values` may be absent.
+// Sorts the lines of dim d and writes the first `keep` values and positions of each. `values` may be absent.
 template <class Item, class T>
 void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, int64_t* indices) {
   const View& x = a.in[0];
@@ -147,7 +148,7 @@ void topk_kernel(const KernelArgs& a) {
   order_kernel(a, a.attr<bool>("largest"), a.attr<int64_t>("k"), &a.out[0], a.out[1]);
 }
 
-// Positions along the dim of `lines` with their slices in ascending order, element by element.
+// Returns the positions along the dim of `lines`, with their slices in lexicographic order.
 template <class T>
 std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
   const int64_t n = lines.n, inner = lines.inner;
@@ -182,10 +183,10 @@ void find_unique(const KernelArgs& a) {
   const bool slices = a.has_attr("dim");
   const int dim = slices ? a.dim("dim", x.rank()) : 0;
   Lines lines(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
-  if (x.numel() == 0) lines.outer = 0;  // nothing to compare or to copy, however many slices there are
+  if (x.numel() == 0) lines.outer = 0;  // no element to compare or copy, whatever the number of slices
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
   const std::vector<int64_t> order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
-  const auto same = [&](int64_t p, int64_t q) {  // NaN differs from NaN
+  const auto same = [&](int64_t p, int64_t q) {  // NaN is not equal to NaN
     for (int64_t o = 0; o < lines.outer; ++o)
       if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner))
         return false;

@@ -1,4 +1,4 @@
-// Losses over class labels. Labels are checked before anything is written.
+// Losses over class labels. The labels are checked before anything is written.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,12 +17,12 @@ namespace {
 
 using cpu::Lines;
 
-constexpr int64_t kGrain = 16 << 10;  // elements worth a thread
+constexpr int64_t kGrain = 16 << 10;  // elements that make a thread worthwhile
 constexpr int64_t kIgnored = -1;
 
 int class_dim(int rank) { return rank > 1 ? 1 : 0; }
 
-// Labels as positions of classes from 0 on, kIgnored for samples that do not count. Throws for other labels.
+// Returns the labels as 0-based classes, kIgnored for ignored samples. Throws for other labels.
 std::vector<int64_t> read_labels(const KernelArgs& a, const char* op, const View& labels, int64_t classes) {
   const int64_t ignore = a.attr<int64_t>("ignore_index"), base = a.attr<int64_t>("index_base");
   std::vector<int64_t> out(size_t(labels.numel()));
@@ -58,16 +58,16 @@ struct Classes {
         weight(w ? w.as<const T>() : nullptr),
         labels(read_labels(a, op, target, lines.n)) {}
   int64_t samples() const { return lines.outer * lines.inner; }
-  T factor(int64_t sample) const {  // of a sample that may be ignored
+  T factor(int64_t sample) const {  // 0 for an ignored sample
     const int64_t label = labels[size_t(sample)];
     return label == kIgnored ? T(0) : weight ? weight[label] : T(1);
   }
-  // Where class 0 of the sample stands; further classes follow at distance lines.inner.
+  // Returns the offset of class 0 of the sample. The other classes follow at distance lines.inner.
   int64_t place(int64_t sample) const { return sample / lines.inner * lines.n * lines.inner + sample % lines.inner; }
   T weight_sum() const { return weight ? T(std::accumulate(weight, weight + lines.n, 0.0)) : T(lines.n); }
 };
 
-// Writes the reduced losses and the divisor of the mean.
+// Writes the reduced losses, and the divisor of the mean.
 template <class T>
 void reduce_losses(const KernelArgs& a, const Classes<T>& k, const std::vector<T>& losses, T* out, T* norm) {
   const std::string& how = a.attr<std::string>("reduction");
@@ -111,7 +111,7 @@ double log_sum_exp(const double* x, int64_t n, int64_t stride) {
   return top + std::log(sum);
 }
 
-// logsumexp of samples [begin, end).
+// Computes logsumexp of the samples [begin, end).
 void all_log_sum_exp(const double* x, double* lse, const Classes<double>& k, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) lse[i] = log_sum_exp(x + k.place(i), k.lines.n, k.lines.inner);
 }
@@ -166,7 +166,7 @@ struct EntropyGradient {
   const Classes<T>& k;
   T smoothing, weight_sum;
 
-  // dx of sample i; classes at distance 1 in both arrays.
+  // Computes dx of sample i. Classes are adjacent in both arrays.
   void row(const T* x, T lse, T scale, int64_t i, T* dx) const {
     const int64_t label = k.labels[size_t(i)], n = k.lines.n;
     if (label == kIgnored) return void(std::fill(dx, dx + n, T(0)));
@@ -202,7 +202,7 @@ void cross_entropy_dx(const KernelArgs& a) {
   });
 }
 
-// infer sees to it that all floats are of one type once they are widened.
+// infer guarantees that all floats have the same type once they are widened.
 template <KernelFn float_kernel, KernelFn double_kernel, int decider>
 void dispatch(const KernelArgs& a) {
   cpu::run_widened(a, [](const KernelArgs& wide) {

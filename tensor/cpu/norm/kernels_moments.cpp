@@ -1,4 +1,4 @@
-// var and logsumexp: reductions that look at an element twice while it is in the cache.
+// var and logsumexp: reductions that read each element twice while it is in the cache.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,14 +15,14 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kGrain = 64 << 10;   // elements worth a thread
-constexpr int64_t kChunk = 128 << 10;  // elements of a part that threads share
-constexpr int64_t kBlock = 4096;       // elements that stay in the cache
-constexpr int64_t kTile = 1024;        // columns taken together
-constexpr int64_t kRows = 64;          // rows of them that stay in the cache
+constexpr int64_t kGrain = 64 << 10;   // elements that make a thread worthwhile
+constexpr int64_t kChunk = 128 << 10;  // elements per part when threads share one output
+constexpr int64_t kBlock = 4096;       // elements that fit the cache
+constexpr int64_t kTile = 1024;        // columns per tile
+constexpr int64_t kRows = 64;          // rows of a tile that fit the cache
 
-// A contiguous input seen as outer x n x inner, n the reduced elements; copied where its reduced dims do not lie
-// together.
+// A contiguous input as outer x n x inner, where n counts the reduced elements. It is copied when the reduced dims are
+// not adjacent.
 struct Reduced {
   int64_t outer = 1, n = 1, inner = 1;
   const void* data = nullptr;
@@ -58,7 +58,7 @@ Reduced bring_together(const View& in, const Dims& dims) {
   return r;
 }
 
-// Count, mean and squared deviations of some elements; parts are joined as Chan, Golub and LeVeque do.
+// Count, mean and sum of squared deviations of some elements. join uses the formula of Chan, Golub and LeVeque.
 struct Moments {
   double n = 0, mean = 0, squares = 0;
 
@@ -72,7 +72,7 @@ struct Moments {
   void join(const Moments& m) { join(m.n, m.mean, m.squares); }
 };
 
-// Deviations were taken from the mean rounded to T.
+// Corrects the sum of squares, because deviations were taken from the mean rounded to T.
 double corrected(double squares, double n, double mean, double rounded) {
   return std::max(squares - n * (mean - rounded) * (mean - rounded), squares * 0);
 }
@@ -88,7 +88,7 @@ Moments moments_of_run(const NormLoops<T>& loops, const T* x, int64_t n) {
   return all;
 }
 
-// Columns [0, width) of `rows` rows at x. They share their counts, so a join is a few products.
+// Columns [0, width) of `rows` rows at x. They share their count, so a join takes few products.
 template <class T>
 void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int64_t stride, int64_t width,
                         Moments* out) {
@@ -120,7 +120,7 @@ void var_of(const KernelArgs& a) {
   const NormLoops<T> loops = norm_loops<T>();
   const T* x = static_cast<const T*>(r.data);
   T* y = a.out[0].as<T>();
-  // Parts: a tile of columns (one column where rows are runs) over a chunk of n.
+  // A part is a tile of columns (one column when rows are runs) and a chunk of n.
   const int64_t width = std::min(r.inner, kTile), tiles = (r.inner + width - 1) / width;
   const int64_t length = (kChunk / width + kRows - 1) / kRows * kRows,
                 chunks = std::max<int64_t>((r.n + length - 1) / length, 1);

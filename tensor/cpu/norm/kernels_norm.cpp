@@ -14,7 +14,7 @@ namespace {
 using cpu::norm_loops;
 using cpu::NormLoops;
 
-constexpr int64_t kGrain = 16 << 10;  // elements worth a thread
+constexpr int64_t kGrain = 16 << 10;  // elements that make a thread worthwhile
 
 template <class T>
 const T* data_or_null(const View& v) {
@@ -65,7 +65,7 @@ void row_norm_dx(const KernelArgs& a) {
   });
 }
 
-// Rows in chunks of fixed size, each with its own sums, which are added in order.
+// Rows in chunks of fixed size. Each chunk has its own sums, which are added in order.
 template <class T>
 void row_norm_dw(const KernelArgs& a) {
   const int64_t n = row_length(a), rows = n ? a.in[0].numel() / n : 0;
@@ -92,18 +92,18 @@ void row_norm_dw(const KernelArgs& a) {
 
 // --- Channels ---
 
-// batch x channels x positions; without elements the batch is empty, however long its dim.
+// batch x channels x positions. Without elements `batch` is 0, whatever its dim is.
 struct Layout {
   int64_t batch, channels, positions;
   explicit Layout(const Dims& shape) : batch(numel(shape) ? shape[0] : 0), channels(shape[1]), positions(1) {
     for (int d = 2; d < shape.size(); ++d) positions *= shape[d];
   }
-  int64_t count() const { return batch * positions; }  // elements of a channel
+  int64_t count() const { return batch * positions; }  // elements per channel
 };
 
-constexpr int64_t kTile = 512;  // channels of rows without positions that are handled together
+constexpr int64_t kTile = 512;  // channels per tile, for rows without positions
 
-// Sums over a tile of channels, in blocks of rows that are added in double.
+// Sums over a tile of channels. Blocks of rows are added in double.
 template <class T, class F>
 void sum_rows(int64_t rows, int64_t width, double* totals, const F& add_row) {
   constexpr int64_t kRows = 256;
@@ -151,7 +151,7 @@ void channel_moments(const T* x, const Layout& l, int64_t first, int64_t count, 
   }
 }
 
-// y = x scale + shift for the channels [first, first + count).
+// y = x scale + shift for channels [first, first + count).
 template <class T>
 void scale_channels(const T* x, T* y, const Layout& l, int64_t first, int64_t count, const T* scale, const T* shift) {
   const NormLoops<T> loops = norm_loops<T>();
@@ -166,14 +166,14 @@ void scale_channels(const T* x, T* y, const Layout& l, int64_t first, int64_t co
   }
 }
 
-// A new running statistic.
+// Updates a running statistic.
 void update_running(const View& old, const View& out, int64_t c, double batch, double keep) {
   const int64_t size = size_of(old.dtype());
   store_number(out.dtype(), out.as<char>() + c * size,
                load_number(old.dtype(), old.as<char>() + c * size) * keep + batch * (1 - keep));
 }
 
-// Of y = x scale + shift.
+// The coefficients of y = x scale + shift.
 template <class T>
 void coefficients(T mean, T rstd, const T* weight, const T* bias, T* scale, T* shift) {
   *scale = weight ? rstd * *weight : rstd;
@@ -239,7 +239,7 @@ void batch_norm_sums(const KernelArgs& a) {
   });
 }
 
-// dx = a dy + b x + c with coefficients by channel.
+// dx = a dy + b x + c, with one a, b and c per channel.
 template <class T>
 void batch_norm_dx(const KernelArgs& args) {
   const Layout l(args.in[0].shape());
@@ -289,7 +289,7 @@ void scale_shift(const KernelArgs& a) {
                      a.in[2].as<const T>());
 }
 
-// The bits of batch_norm_train.
+// Must return the same bits as batch_norm_train.
 template <class T>
 void batch_norm_apply(const KernelArgs& a) {
   const Layout l(a.in[0].shape());
@@ -301,7 +301,7 @@ void batch_norm_apply(const KernelArgs& a) {
   scale_and_shift<T>(a.in[0].as<const T>(), a.out[0].as<T>(), l, scale.data(), shift.data());
 }
 
-// infer sees to it that all arrays are of one type once they are widened.
+// infer guarantees that all arrays have the same type once they are widened.
 template <KernelFn float_kernel, KernelFn double_kernel>
 void dispatch(const KernelArgs& a) {
   cpu::run_widened(

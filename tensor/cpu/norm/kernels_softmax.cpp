@@ -11,9 +11,9 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kGrain = 16 << 10;  // elements worth a thread
+constexpr int64_t kGrain = 16 << 10;  // elements that make a thread worthwhile
 
-// Columns of a tile: so few that it stays in the cache, but enough to use the pages that it touches.
+// Returns the columns per tile: few enough to fit the cache, and enough to use the pages that they touch.
 int64_t tile_width(int64_t n) {
   return std::clamp<int64_t>((32 << 10) / std::max<int64_t>(n, 1) / 16 * 16, 256, kSoftmaxTile);
 }
@@ -34,7 +34,7 @@ void over_lines(const Lines& lines, const Rows& rows, const Columns& columns) {
                });
 }
 
-// The same in double, one line at a time.
+// The same in double, line by line.
 template <class F>
 void over_strided_lines(const Lines& lines, const F& f) {
   parallel_for(lines.outer * lines.inner, kGrain / 8 / std::max<int64_t>(lines.n, 1) + 1,

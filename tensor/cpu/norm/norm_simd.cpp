@@ -16,7 +16,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Tag = hn::ScalableTag<T>;
 
-// The sum over i < n of a term: four vector accumulators by vec(i), the rest by one(i).
+// Returns the sum of a term over i < n: vec(i) for whole vectors in four accumulators, one(i) for the rest.
 template <class T, class Vec, class One>
 HWY_INLINE T accumulate(int64_t n, const Vec& vec, const One& one) {
   const Tag<T> d;
@@ -35,7 +35,7 @@ HWY_INLINE T accumulate(int64_t n, const Vec& vec, const One& one) {
   return sum;
 }
 
-// A long sum in blocks, whose results are added in double.
+// Returns a long sum as blocks, whose results are added in double.
 template <class T, class Vec, class One>
 HWY_INLINE double accumulate_blocks(int64_t n, const Vec& vec, const One& one) {
   constexpr int64_t kBlock = 4096;
@@ -100,7 +100,7 @@ void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight
   fill_row(y, n, hat, [&](int64_t i) HWY_ATTR { return (x[i] - m) * r; });
 }
 
-// The sums over a row of g = dy weight and of g (x - mean).
+// Returns the sums of g = dy weight and of g (x - mean) over a row.
 template <class T, bool kWeight>
 HWY_INLINE void row_sums(const T* x, const T* dy, int64_t n, T mean, const T* weight, T* total, T* dot) {
   const Tag<T> d;
@@ -161,7 +161,7 @@ template <class T>
 void products(const T* x, const T* dy, int64_t n, T mean, double* dot, double* total) {
   const Tag<T> d;
   const auto m = hn::Set(d, mean);
-  constexpr int64_t kBlock = 2048;  // of both inputs, so that the second sum finds them in the cache
+  constexpr int64_t kBlock = 2048;  // of both inputs, so that they are in the cache for the second sum
   for (int64_t s = 0; s < n; s += kBlock) {
     const int64_t k = std::min(kBlock, n - s);
     const T *p = x + s, *q = dy + s;

@@ -21,9 +21,9 @@ using V = hn::Vec<D>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// e^t for t <= 0 or NaN; 0 where the result would be subnormal.
+// e^t for t <= 0 or NaN; 0 when the result would be subnormal.
 HWY_INLINE V exp_nonpositive(D d, V t) {
-  // Rounds t / ln(2) to a whole number n by its place in the mantissa, where n + 127 stands in the lowest bits.
+  // Rounds t / ln(2) to a whole number n with a magic constant: n + 127 is then in the lowest bits of the mantissa.
   const V magic = hn::Set(d, 0x1.8p23f + 127.0f);
   const V shifted = hn::MulAdd(max_or_second(hn::Set(d, -88.02f), t), hn::Set(d, 1.442695041f), magic);
   const V n = hn::Sub(shifted, magic);
@@ -37,7 +37,8 @@ HWY_INLINE V exp_nonpositive(D d, V t) {
 
 HWY_INLINE V max_with_nan(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
 
-// The largest of a row; when there is a NaN any number or NaN, which the sum of exponentials brings out.
+// Returns the largest element of a row. If the row contains NaN, the result is any number or NaN; the sum of
+// exponentials then becomes NaN.
 HWY_INLINE float row_max(const float* x, int64_t n) {
   const D d;
   const int64_t lanes = hn::Lanes(d);
@@ -54,7 +55,7 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
 }
 
-// sum(exp(x - top)); the terms go to y unless it is null.
+// Returns sum(exp(x - top)). Stores the terms in y unless it is null.
 HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
   const D d;
   const int64_t lanes = hn::Lanes(d);
@@ -91,7 +92,7 @@ HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, in
   if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i), f, t), y + i, n - i);
 }
 
-// Long rows in blocks, so that an interrupt need not wait for the end of one.
+// Long rows are processed in blocks with polls between them, so that they can be interrupted.
 constexpr int64_t kBlock = 1 << 20;
 
 HWY_INLINE float long_max(const float* x, int64_t n) {
@@ -157,7 +158,7 @@ void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t 
   if (i < n) store_part(d, value(load_part(d, x + i, n - i)), dx + i, n - i);
 }
 
-// The sum of y dy (softmax) or of dy (log_softmax) along a row.
+// Returns the sum of y dy (softmax) or of dy (log_softmax) along a row.
 HWY_INLINE float backward_sum(bool log, const float* y, const float* dy, int64_t n) {
   const D d;
   const int64_t lanes = hn::Lanes(d);
@@ -192,7 +193,7 @@ void rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t
   }
 }
 
-// Calls f(j, lanes) over a row of `width` in whole vectors, then f(j, rest).
+// Calls f(j, lanes) for each whole vector of a row of `width` elements, then f(j, rest).
 template <class F>
 HWY_INLINE void over_row(int64_t width, const F& f) {
   const int64_t lanes = hn::Lanes(D());
@@ -210,7 +211,7 @@ HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
     store_part(d, v, p, n);
 }
 
-// The largest of each column, NaN where there is one. `top` has room for a whole vector at the end.
+// top = the largest element of each column, NaN if it contains one. `top` needs room for one more vector at the end.
 HWY_INLINE void column_tops(const float* x, int64_t n, int64_t stride, int64_t width, float* top) {
   const D d;
   std::fill(top, top + width, -kInfinity);
@@ -251,7 +252,7 @@ void columns_log_sum_exp(const float* x, float* out, int64_t n, int64_t stride, 
   column_tops(x, n, stride, width, top);
   std::fill(sum, sum + width, 0.0f);
   for (int64_t j = 0; j < width; ++j)
-    if (!(std::fabs(top[j]) < kInfinity)) top[j] = 0;  // the terms themselves say what comes out
+    if (!(std::fabs(top[j]) < kInfinity)) top[j] = 0;  // the terms then decide the result
   for (int64_t i = 0; i < n; ++i)
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const V e = vexp(d, hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)));

@@ -10,7 +10,7 @@ namespace pg::cpu::onednn {
 
 namespace {
 
-// The library reads its limit at its first use, so this comes before. Below AVX2 nobody comes here.
+// Sets the library's limit before its first use, when the library reads it. Not called below AVX2.
 dnnl::engine make_engine() {
   if (isa() == Isa::kAvx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
   return dnnl::engine(dnnl::engine::kind::cpu, 0);
@@ -122,7 +122,7 @@ void check_usable(const dnnl::primitive_desc_base& pd) {
 
 namespace {
 
-// Spatial dims without the leading ones, at least `nd` of them.
+// Returns the spatial dims without leading ones, but at least `nd` of them.
 memory::dims tail_dims(const std::array<int64_t, 3>& v, int nd) { return memory::dims(v.begin() + (3 - nd), v.end()); }
 
 int spatial_dims(const ConvShape& s) {

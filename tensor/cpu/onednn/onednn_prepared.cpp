@@ -1,4 +1,4 @@
-// Primitives that live in a plan: made once, with weights packed once.
+// Primitives that a plan keeps. They are made once, and their weights are packed once.
 #include <algorithm>
 #include <atomic>
 #include <unordered_map>
@@ -10,13 +10,13 @@
 namespace pg::cpu {
 namespace {
 
-using namespace onednn;  // NOLINT: the adapter's own
+using namespace onednn;  // internal to the adapter
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 memory empty_memory(const memory::desc& desc) { return memory(desc, engine(), nullptr); }
 
-// The arguments of a primitive, as objects of the library, whose making costs more than a small product.
+// The arguments of a primitive as objects of the library. Making them costs more than a small product.
 class Arguments {
  public:
   void add(int name, const memory::desc& desc) { map_.emplace(name, empty_memory(desc)); }
@@ -28,7 +28,7 @@ class Arguments {
   std::unordered_map<int, memory> map_;
 };
 
-// One set of arguments that a run borrows; a run at the same time makes its own.
+// Lends one set of arguments to a run. A concurrent run makes its own set.
 template <class Make>
 class Borrowed {
  public:
@@ -131,7 +131,7 @@ class PreparedLinear final : public OneDnnPrepared {
   dnnl::reorder to_packed_;
 };
 
-// Images and results are brought in the layout that the library chose and back; weights that are not packed as well.
+// Reorders images into the layout that the library chose, and results back. Weights too, unless they are packed.
 class PreparedConv final : public OneDnnPrepared {
  public:
   PreparedConv(const ConvShape& shape, int64_t images, bool bias) : has_bias_(bias) {

@@ -14,16 +14,16 @@
 namespace pg::cpu {
 namespace {
 
-using namespace onednn;  // NOLINT: the adapter's own
+using namespace onednn;  // internal to the adapter
 
-// A bounded map that forgets the least recently used entry. One per thread, so that lookups take no lock;
-// oneDNN's own global cache makes the second thread's entry cheap.
+// A bounded least-recently-used cache. Each thread has its own, so lookups need no lock. oneDNN's global cache makes
+// the entry of a second thread cheap.
 template <class Key, class Value>
 class LruCache {
  public:
   explicit LruCache(size_t capacity) : capacity_(capacity) {}
 
-  // The entry of `key`, made by `make` on a miss. `make` may throw; nothing is kept then.
+  // Returns the entry of `key`; calls `make` for a new one. If `make` throws, nothing is stored.
   template <class Make>
   Value& get(const Key& key, Make make) {
     const auto bytes = std::string_view(reinterpret_cast<const char*>(&key), sizeof(Key));
@@ -114,14 +114,14 @@ struct ConvKey {
   int64_t bias, relu;
 };
 
-// One convolution with the reorders between the plain layouts outside and the chosen ones inside. Roles: `first` and
-// `second` are the operands, `result` what is computed, each with the argument name of the primitive.
+// One operand of a convolution, with its reorder between the plain layout and the one the library chose. `first` and
+// `second` are the operands and `result` is the result, each under the primitive's argument name.
 struct ConvOperand {
   int arg = 0;
   memory::desc plain, inner;
   bool same = true;
-  dnnl::reorder to_inner;  // or from it, for the result
-  size_t offset = 0;       // of the inner copy in the scratch memory
+  dnnl::reorder to_inner;  // from the chosen layout, for the result
+  size_t offset = 0;       // of the reordered copy in the scratch memory
 };
 
 struct PreparedConv {
@@ -178,7 +178,7 @@ PreparedConv make_conv(const ConvKey& key) {
   return p;
 }
 
-// The operand as the primitive wants it, copied into its layout where that differs.
+// Returns the operand in the primitive's layout; copies it only if the layouts differ.
 memory bring_in(const ConvOperand& o, const float* data, char* scratch) {
   memory plain(o.plain, engine(), const_cast<float*>(data));
   if (o.same) return plain;
@@ -227,7 +227,7 @@ ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, b
 
 bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
                        const float* b, int64_t ldb, float* c, int64_t ldc) {
-  if (isa() < Isa::kAvx512) return false;  // no BRGEMM
+  if (isa() < Isa::kAvx512) return false;  // the library has no BRGEMM kernels there
   return run_matmul({m, n, k, lda, ldb, ldc, trans_a, trans_b, static_cast<int64_t>(Type::f32)}, a, b, c);
 }
 

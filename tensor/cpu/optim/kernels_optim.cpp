@@ -1,4 +1,4 @@
-// Optimizer updates: all parameters in one parallel pass over chunks of fixed size.
+// Optimizer updates: one parallel pass over all parameters, in chunks of fixed size.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,7 +19,7 @@ using cpu::UpdateRun;
 
 constexpr int64_t kChunk = 8 << 10;
 
-// The arrays of one parameter; w, g, then the states.
+// The arrays of one parameter: w, g, then the states.
 struct Parameter {
   const View *in[4], *out[3];
   int64_t n, first_chunk;
@@ -77,7 +77,7 @@ void update_direct(UpdateRule rule, const Parameter& p, int states, int64_t at, 
   cpu::update(rule, p.rates, UpdateRun<T>{in(0), in(1), in(2), in(3), out(0), out(1), out(2), n});
 }
 
-// Weights of float16 and bfloat16 are computed in float; their states may be of either type.
+// float16 and bfloat16 weights are updated in float. Their states may be float32 or of the weight's type.
 void update_widened(UpdateRule rule, const Parameter& p, int states, int64_t at, int64_t n) {
   constexpr int64_t kPart = 1024;
   float buffer[4][kPart];

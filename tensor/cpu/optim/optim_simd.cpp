@@ -12,7 +12,7 @@ namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Constants of one update as vectors of the tag D.
+// The constants of one update as vectors of tag D.
 template <class D>
 struct Consts {
   using T = hn::TFromD<D>;
@@ -34,7 +34,8 @@ struct Consts {
   }
 };
 
-// One vector of each array; w, m and v are rewritten. `plain`: gradients are neither clipped nor joined by decay.
+// Updates one vector of each array; w, m and v are overwritten. `plain`: no clipping and no weight decay in the
+// gradient.
 template <UpdateRule rule, bool plain, class D, class V = hn::Vec<D>>
 HWY_INLINE void step(const Consts<D>& c, V g, V& w, V& m, V& v) {
   g = hn::Mul(g, c.rescale);

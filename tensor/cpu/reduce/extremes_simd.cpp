@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <bool kMax, class V>
-HWY_INLINE auto beaten(V x, V best) {  // not by NaN
+HWY_INLINE auto beaten(V x, V best) {  // NaN is ignored
   return kMax ? hn::Gt(x, best) : hn::Lt(x, best);
 }
 template <bool kMax, class V>
@@ -27,7 +27,7 @@ HWY_INLINE bool beats(T x, T best) {
   return x != x || (kMax ? x > best : x < best);
 }
 
-// The first position with x[i] == value, or with NaN when value is NaN; there is one.
+// Returns the first position with x[i] == value, or the first NaN when value is NaN. There must be one.
 template <class T>
 HWY_INLINE int64_t find_first(const T* HWY_RESTRICT x, int64_t n, T value) {
   const hn::ScalableTag<T> d;
@@ -49,14 +49,14 @@ HWY_INLINE int64_t find_first(const T* HWY_RESTRICT x, int64_t n, T value) {
   return i;
 }
 
-// The extreme of the whole vectors of a block without NaN or infinities; false when there may be one of them.
+// Sets the extreme of the whole vectors of a block. Returns false when the block may contain NaN or infinity.
 template <bool kMax, class T>
 HWY_INLINE bool finite_extreme(const T* HWY_RESTRICT x, int64_t n, T* best) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = hn::Lanes(d);
   const auto pick = [](auto p, auto q) HWY_ATTR { return kMax ? hn::Max(p, q) : hn::Min(p, q); };
   auto a = hn::LoadU(d, x), b = a, c = a, e = a;
-  auto s = hn::Zero(d), t = s;  // x * 0 summed up: NaN when there was a NaN or an infinity
+  auto s = hn::Zero(d), t = s;  // sums of x * 0, which are NaN if a NaN or infinity occurred
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     const auto p = hn::LoadU(d, x + i), q = hn::LoadU(d, x + i + lanes);
@@ -73,7 +73,7 @@ HWY_INLINE bool finite_extreme(const T* HWY_RESTRICT x, int64_t n, T* best) {
   return true;
 }
 
-// The same for any values; NaN when there is one.
+// The same for any values; the result is NaN if there is one.
 template <bool kMax, class T>
 HWY_INLINE T any_extreme(const T* HWY_RESTRICT x, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -116,7 +116,8 @@ int64_t row_extreme(const T* x, int64_t n) {
   return first + find_first(x + first, std::min(kBlock, n - first), best);
 }
 
-// Rows r, …, r + count - 1 against the best so far. Most vectors beat nothing, which one comparison a row shows.
+// Compares rows r, …, r + count - 1 with the best so far. Most vectors contain no better element, which one comparison
+// per row shows.
 template <bool kMax, class T, class I>
 HWY_INLINE void take_rows(const T* HWY_RESTRICT x, int64_t stride, int64_t r, int count, int64_t width,
                           T* HWY_RESTRICT best, I* HWY_RESTRICT at) {
@@ -150,7 +151,7 @@ HWY_INLINE void take_rows(const T* HWY_RESTRICT x, int64_t stride, int64_t r, in
 template <bool kMax, class T>
 void column_extremes(const T* x, int64_t n, int64_t stride, int64_t width, T* best, int64_t* at) {
   using I = hwy::MakeSigned<T>;
-  constexpr int64_t kRows = int64_t(1) << 30;  // what a lane can count
+  constexpr int64_t kRows = int64_t(1) << 30;  // the most rows that a lane can count
   I local[kExtremesTile];
   for (int64_t first = 0; first < n; first += kRows) {
     T top[kExtremesTile];

@@ -49,7 +49,7 @@ void all_kernel(const KernelArgs& a) {
 
 void sum_to_kernel(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
-  // Where nothing is summed the elements stay what they are: 0 + -0 would be 0.
+  // With one element per output, copies the elements unchanged: 0 + -0 would be 0.
   if (in.dtype() == out.dtype() && in.numel() == out.numel()) return cpu::copy_strided(in, out.data);
   const int lead = in.rank() - out.rank();
   uint32_t mask = 0;
@@ -58,7 +58,7 @@ void sum_to_kernel(const KernelArgs& a) {
   cpu::reduce(in, mask, out, {ReduceOp::kSum});
 }
 
-// Whether x takes the place of best; NaN beats everything and is not beaten.
+// Whether x replaces best. NaN replaces everything and is never replaced.
 template <bool kMax, class C>
 bool beats(C x, C best) {
   if (best != best) return false;
@@ -85,7 +85,7 @@ int64_t extreme_of_row(const T* x, int64_t n) {
   return at;
 }
 
-// Extremes of a tile of columns, row by row.
+// Computes the extremes of a tile of columns, row by row.
 template <bool kMax, class T>
 void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, int64_t* at) {
   constexpr int64_t kTile = cpu::kExtremesTile;
@@ -108,7 +108,7 @@ void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, i
   }
 }
 
-// Positions from `base` on to `indices` and, unless null, the elements there to `values`.
+// Writes positions, which count from `base`, to `indices`, and the elements there to `values` unless it is null.
 template <bool kMax, class T>
 void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* indices) {
   const auto [outer, n, inner] = lines;

@@ -1,4 +1,4 @@
-// Running reductions. Along the last dim a scan is a chain of dependent steps; along other dims whole rows move.
+// Running reductions. Along the last dim a scan is a chain of dependent steps; along other dims it works on whole rows.
 #include <algorithm>
 
 #include "tensor/cpu/reduce/reduce.h"
@@ -8,7 +8,7 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kTile = 256;       // columns that are scanned together
+constexpr int64_t kTile = 256;       // columns per tile
 constexpr int64_t kBlock = 1 << 20;  // elements between two polls
 
 template <class T>
@@ -31,7 +31,7 @@ Out rounded(A v) {
     return static_cast<Out>(v);
 }
 
-// One more element; integers wrap around.
+// Combines one more element. Integers wrap around.
 template <bool kProduct, class A>
 A advance(A total, A v) {
   if constexpr (std::is_same_v<A, double>)
@@ -40,7 +40,7 @@ A advance(A total, A v) {
     return A(kProduct ? uint64_t(total) * uint64_t(v) : uint64_t(total) + uint64_t(v));
 }
 
-// Calls f(offset, width) for every tile of columns; offset is that of its first element.
+// Calls f(offset, width) for every tile of columns; offset is that of the first element.
 template <class F>
 void over_columns(const Lines& lines, const F& f) {
   const int64_t tiles = (lines.inner + kTile - 1) / kTile, width = std::min(kTile, lines.inner);
@@ -53,8 +53,8 @@ void over_columns(const Lines& lines, const F& f) {
                });
 }
 
-// `count` elements from `total` on, with `step` 1 or -1 from one to the next. Returns the last total.
-// Out of line: within a lambda GCC takes the loop for cold and keeps a false dependency between its conversions.
+// Scans `count` elements, starting with `total`; `step` is 1 or -1. Returns the last total.
+// Not inlined: inside a lambda GCC treats the loop as cold and keeps a false dependency between its conversions.
 template <bool kProduct, class In, class Out, class A>
 [[gnu::noinline]] A running_block(const In* x, Out* y, int64_t count, int64_t step, A total) {
   for (int64_t k = 0; k < count; ++k, x += step, y += step) {
@@ -73,7 +73,7 @@ void running_line(const In* x, Out* y, int64_t n, bool reverse) {
   });
 }
 
-// Calls f(k) for the rows 0 to lines.n - 1 of a tile.
+// Calls f(k) for rows 0 to lines.n - 1 of a tile.
 template <class F>
 void over_rows(const Lines& lines, int64_t width, const F& f) {
   in_polled_blocks(lines.n, kBlock / width, [&](int64_t begin, int64_t end) {

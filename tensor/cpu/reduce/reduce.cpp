@@ -17,8 +17,8 @@ struct Axis {
 
 using Axes = SmallVector<Axis, 6>;
 
-// The axes of `in`, longest stride first, neighbours united where both sides allow it, without dims of size 1.
-// Repeated axes (stride 0) come first: the last one is the best to run along.
+// Returns the axes of `in` by descending stride, without dims of size 1. Adjacent axes are merged when both sides allow
+// it. Repeated axes (stride 0) come first, because the last axis is the best for an inner loop.
 Axes sorted_axes(const View& in, uint32_t mask) {
   Axes axes;
   int64_t out_stride = 1;
@@ -54,7 +54,7 @@ int64_t total_size(const Axes& axes) {
   return n;
 }
 
-// The input and output offsets of linear position i over the axes.
+// The input and output offsets of a linear position over the axes.
 struct Place {
   int64_t in = 0, out = 0;
 };
@@ -165,7 +165,7 @@ class Reducer {
     for (int64_t i = 0; i < outputs_; ++i) store(i, 1, &loops_.init, 1);
   }
 
-  // --- The innermost axis is reduced: every output is a sum over runs ---
+  // --- The innermost axis is reduced: every output is a sum of runs ---
 
   static constexpr int64_t kRunBlock = 4096;
 
@@ -179,7 +179,7 @@ class Reducer {
     }
   }
 
-  // Joins the runs at all reduced positions, a batch a call where they are at equal distances.
+  // Combines the runs at all reduced positions. Runs at equal distances share one call.
   void add_runs(Total* total, int64_t in_offset) const {
     if (!direct_ || reduced_.empty()) {
       for (int64_t r = 0; r < reduced_count_; ++r) add_run(total, in_offset + place_of(reduced_, r).in, inner_.size);
@@ -211,7 +211,7 @@ class Reducer {
     });
   }
 
-  // One run an output, outputs at equal distances: many runs a call.
+  // One run per output, with outputs at equal distances: many runs share one call.
   void reduce_rows_of_runs() const {
     const Axis& last = kept_[kept_.size() - 1];
     const int64_t batches = (last.size + kBatch - 1) / kBatch;
@@ -228,9 +228,9 @@ class Reducer {
                  });
   }
 
-  // Few outputs with much work each: partial totals over chunks of fixed size, joined in order.
+  // Few outputs with much work each: partial totals over chunks of fixed size, combined in order.
   void reduce_inner_in_chunks() const {
-    const int64_t pieces = (inner_.size + kChunk - 1) / kChunk;  // of one run
+    const int64_t pieces = (inner_.size + kChunk - 1) / kChunk;  // per run
     const int64_t chunks = reduced_count_ * pieces;
     std::vector<Total> partial(kept_count_ * chunks, loops_.init);
     parallel_for(int64_t(partial.size()), kGrain / std::min(kChunk, inner_.size) + 1, [&](int64_t begin, int64_t end) {
@@ -247,9 +247,9 @@ class Reducer {
     }
   }
 
-  // --- The innermost axis stays: totals of a tile of outputs take row after row ---
+  // --- The innermost axis is kept: the totals of a tile of outputs accumulate row after row ---
 
-  // Joins rows [begin, end) of the reduced positions, `width` outputs from in_offset on.
+  // Combines rows [begin, end) of the reduced positions, for `width` outputs from in_offset on.
   void add_rows(Total* totals, int64_t in_offset, int64_t begin, int64_t end, int64_t width) const {
     const Axis row = reduced_.empty() ? Axis{1, 0, 0, true} : reduced_[reduced_.size() - 1];
     const int64_t last = row.size, stride = row.in_stride;
@@ -268,7 +268,7 @@ class Reducer {
       loops_.rows(totals, at(in_offset + r * stride), stride, std::min(kReduceRows, n - r), width);
   }
 
-  // Rows without gaps that are shorter than the vectors pay for: several rows make a long one.
+  // For gapless rows that are too short for vectors: several rows are treated as one long row.
   void add_narrow_rows(Total* totals, int64_t in_offset, int64_t n, int64_t width) const {
     const int64_t group = std::min(n / 2, kReduceTile / 2 / width), wide = group * width, wide_rows = n / group;
     Total sums[kReduceTile];
@@ -330,7 +330,7 @@ class Reducer {
   }
 
   static constexpr int64_t kChunk = kReduceChunk, kGrain = kReduceGrain;
-  static constexpr int64_t kBatch = 256;  // outputs stored together
+  static constexpr int64_t kBatch = 256;  // outputs that are stored together
 
   Reduction reduction_;
   DType in_type_, out_type_, compute_;

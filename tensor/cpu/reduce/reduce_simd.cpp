@@ -20,8 +20,8 @@ constexpr bool kIsFloat = std::is_floating_point_v<T>;
 template <class T>
 using TotalOf = std::conditional_t<kIsFloat<T>, double, int64_t>;
 
-// The larger of two, NaN when either is (as PyTorch). The processor has the first choice as one instruction, and NaN is
-// rare: no branch here depends on the values.
+// Returns the larger of two, or NaN if either is NaN (as in PyTorch). Without branches: the processor has one
+// instruction for the comparison.
 template <class T>
 HWY_INLINE T larger(T a, T x) {
   const T best = x > a ? x : a;
@@ -33,9 +33,8 @@ HWY_INLINE T smaller(T a, T x) {
   return HWY_LIKELY(x == x) ? best : x;
 }
 
-// `step` takes one more element into an accumulator, `join` unites two accumulators. Acc is the type of an
-// accumulator within a block.
-// Integers wrap around, as everywhere.
+// `step` adds one element to an accumulator, `join` combines two accumulators. Acc is the type of an accumulator within
+// a block. Integers wrap around.
 template <class A>
 HWY_INLINE A plus(A a, A b) {
   if constexpr (kIsFloat<A>)
@@ -51,7 +50,7 @@ HWY_INLINE A times(A a, A b) {
     return A(uint64_t(a) * uint64_t(b));
 }
 
-// All elements joined by one operation.
+// Combines all elements by one operation.
 template <class Two>
 struct Fold {
   template <class T>
@@ -132,7 +131,7 @@ struct Extreme {
     return kMax ? larger(a, b) : smaller(a, b);
   }
   template <class V>
-  static HWY_INLINE V vec_step(V a, V x) {  // NaN of either wins
+  static HWY_INLINE V vec_step(V a, V x) {  // the result is NaN if either is
     return hn::IfThenElse(hn::IsNaN(x), x, kMax ? max_or_second(x, a) : min_or_second(x, a));
   }
   template <class V>
@@ -143,7 +142,7 @@ struct Extreme {
 using Max = Extreme<true>;
 using Min = Extreme<false>;
 
-// Elements that are not zero; NaN counts. A block has fewer elements than an int32 can count.
+// Counts the elements that are not zero, including NaN. A block has fewer elements than an int32 can count.
 struct Count {
   template <class T>
   using Acc = int32_t;
@@ -188,7 +187,7 @@ HWY_INLINE void take(Total& total, A value) {
   field<F>(total) = Op::join(field<F>(total), F(value));
 }
 
-// The lanes of v united, half with half.
+// Combines the two halves of v.
 template <class Op, class D, class V>
 HWY_INLINE hn::TFromD<D> join_halves([[maybe_unused]] D d, V v) {
 #if HWY_TARGET != HWY_SCALAR
@@ -200,7 +199,7 @@ HWY_INLINE hn::TFromD<D> join_halves([[maybe_unused]] D d, V v) {
   return hn::GetLane(v);
 }
 
-// All lanes of v united.
+// Combines all lanes of v.
 template <class Op, class D, class V>
 HWY_INLINE hn::TFromD<D> join_lanes(D d, V v) {
   using T = hn::TFromD<D>;
@@ -212,14 +211,14 @@ HWY_INLINE hn::TFromD<D> join_lanes(D d, V v) {
   return join_halves<Op>(d, v);
 }
 
-// The extreme of a block without NaN or infinities; false when there may be one of them.
+// Sets the extreme of a block. Returns false when the block may contain NaN or infinity.
 template <class Op, class T>
 HWY_INLINE bool fast_extreme(const T* HWY_RESTRICT p, int64_t n, T* out) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = hn::Lanes(d);
   const auto zero = hn::Zero(d);
   auto a = hn::LoadU(d, p), b = a, c = a, e = a;
-  auto s = zero, t = zero;  // x * 0 summed up: NaN when there was a NaN or an infinity
+  auto s = zero, t = zero;  // sums of x * 0, which are NaN if a NaN or infinity occurred
   const auto pick = [](auto x, auto y) HWY_ATTR { return std::is_same_v<Op, Max> ? hn::Max(x, y) : hn::Min(x, y); };
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
@@ -249,7 +248,7 @@ HWY_INLINE T short_block(const T* HWY_RESTRICT p, int64_t n) {
   return result;
 }
 
-// Eight vector accumulators over n elements, united in a fixed tree.
+// Combines n elements in eight vector accumulators, and these in a fixed tree.
 template <class Op, class T>
 HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -292,7 +291,7 @@ HWY_INLINE typename Op::template Acc<T> block(const T* HWY_RESTRICT p, int64_t n
 
 template <class Op, class T>
 void runs(Total* totals, const void* data, int64_t n, int64_t count, int64_t stride) {
-  // At most 64 steps for each of the lanes of eight accumulators, so that short vectors round no more than long ones.
+  // At most 64 steps per lane of the eight accumulators, so that short vectors do not round more than long ones.
   constexpr int64_t kBlock = std::min<int64_t>(4096, 512 * int64_t(hn::MaxLanes(hn::ScalableTag<T>())));
   for (int64_t k = 0; k < count; ++k) {
     const T* p = static_cast<const T*>(data) + k * stride;
@@ -300,10 +299,10 @@ void runs(Total* totals, const void* data, int64_t n, int64_t count, int64_t str
   }
 }
 
-// Rows taken together. More would fall into one set of the first-level cache when their distance is a page.
+// The number of rows per pass. More rows would share one set of the first-level cache when they are a page apart.
 constexpr int64_t kRowsAtOnce = 4;
 
-// acc[j] takes the elements of kRowsAtOnce rows.
+// acc[j] combines the elements of kRowsAtOnce rows.
 template <class Op, class T>
 HWY_INLINE void several_rows(T* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t stride, int64_t width) {
   const hn::ScalableTag<T> d;
