@@ -1,6 +1,6 @@
-// A device that exists to prove the seam. Its memory is host memory behind pointers that fault when the host
-// follows them, so a core that forgets to copy dies at once. All work is done late (queue.h). It has few kernels; the
-// rest must come from decompositions or be an error.
+// A device plugin for tests of the device interface. Its memory is host memory behind tagged pointers, which fault when
+// the host follows them: a core that forgets a copy crashes at once. All work is done late (queue.h). The device has
+// few kernels; other ops must be decomposed or throw.
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -21,7 +21,7 @@ std::atomic<size_t> used[kCount];
 
 void* tagged(void* p) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) | kTag); }
 template <class T>
-T* plain(const pg::View& v) {  // numbers of a call come untagged
+T* plain(const pg::View& v) {  // numbers among the inputs have untagged pointers
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(v.data) & ~kTag);
 }
 void* plain(const void* p) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) & ~kTag); }
@@ -47,7 +47,7 @@ void move_bytes(void* stream, void* to, const void* from, size_t bytes) {
   queue::add(stream, [=] { std::memcpy(plain(to), plain(from), bytes); });
 }
 
-// What a call's views show, for later: types and strides of its own, numbers of the host by value.
+// Copies of a call's views for work that is done later: own types and strides, and numbers of the host by value.
 struct KeptViews {
   explicit KeptViews(std::span<const pg::View> from) : types(from.size()), strides(from.size()), views(from.size()) {
     for (size_t i = 0; i < from.size(); ++i) {
@@ -82,7 +82,7 @@ void late(const pg::KernelArgs& a) {
   call_late(a, fn);
 }
 
-// Element by element with broadcasting; the core hands over contiguous inputs.
+// Works element by element with broadcasting. The core passes contiguous inputs.
 template <class T, class F>
 void loop(const pg::KernelArgs& args, F f) {
   const pg::View& out = args.out[0];
@@ -175,7 +175,7 @@ void mul(const pg::KernelArgs& a) {
 void neg(const pg::KernelArgs& a) {
   pointwise(a, [](auto x, auto) { return -x; });
 }
-// Refuses numbers that are negative, late.
+// Throws late for negative numbers.
 void sqrt_of(const pg::KernelArgs& a) {
   pointwise(a, [](auto x, auto) {
     if (x < 0) throw pg::Error("sqrt: a negative number");
@@ -199,8 +199,7 @@ bool computes_floats(const pg::OpDef& op, std::span<const pg::Type> inputs) {
   return true;
 }
 
-// With PERIGEE_TEST_DEVICE=full it has the kernels of the CPU instead, and its fused bodies, which get its memory by
-// addresses that they may follow.
+// With PERIGEE_TEST_DEVICE=full the device has all kernels and fused bodies of the CPU, which get untagged addresses.
 void untag(KeptViews& kept) {
   for (pg::View& v : kept.views) v.data = plain(v.data);
 }
@@ -225,7 +224,7 @@ void by_host(const pg::KernelArgs& a) {
 }
 
 pg::KernelRow host_kernel(const pg::OpDef& op) {
-  const bool moves = !std::strcmp(op.name, "to");  // the core does that
+  const bool moves = !std::strcmp(op.name, "to");  // the core copies between devices
   return {op.name, op.cpu_kernel.fn && !moves && !op.has(pg::kEffect) ? by_host : nullptr, op.cpu_kernel.flags};
 }
 
@@ -244,7 +243,7 @@ class LateTiles final : public pg::TileKernel {
 
 const pg::DeviceTable* host_table;
 
-// Leaves large bodies, as a device may.
+// Does not compile large bodies, as a real device may not.
 std::shared_ptr<const pg::TileKernel> compile(int, const pg::TileBody& body) {
   constexpr size_t kMaxValues = 24;
   if (body.values.size() > kMaxValues) return nullptr;
@@ -293,7 +292,7 @@ const pg::DeviceTable* full_table(const char* name) {
   return &table;
 }
 
-// Faults and kinds that the tests ask for in the environment.
+// Faulty tables, which tests select through the environment.
 const pg::DeviceTable* faulty_table(const char* fault) {
   static pg::DeviceTable table;
   static const pg::KernelRow unknown[] = {{"no_such_op", contiguous}};
@@ -304,7 +303,7 @@ const pg::DeviceTable* faulty_table(const char* fault) {
   if (!std::strcmp(fault, "unknownop")) table.kernels = unknown;
   if (!std::strcmp(fault, "refuses")) return nullptr;
   if (!std::strcmp(fault, "full")) return full_table("full");
-  if (!std::strcmp(fault, "plain")) {  // nothing that is optional
+  if (!std::strcmp(fault, "plain")) {  // without the optional entries
     table.copy_between = nullptr;
     table.allocate_pinned = nullptr;
     table.release_pinned = nullptr;

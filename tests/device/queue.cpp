@@ -13,7 +13,7 @@
 namespace queue {
 namespace {
 
-// A failure is thrown once, though several streams may be behind it.
+// A failure is thrown only once, even if several streams depend on it.
 struct Failure {
   std::exception_ptr error;
   const char* place;
@@ -33,13 +33,13 @@ struct Task {
   std::function<void()> work;
   const char* place = nullptr;
   bool always = false;
-  std::shared_ptr<Mark> reaches, after;  // what it records, what it waits for
+  std::shared_ptr<Mark> reaches, after;  // the mark that it records, the mark that it waits for
 };
 
 struct Stream {
   std::deque<Task> tasks;
   std::shared_ptr<Failure> failure;
-  std::unique_ptr<std::vector<Task>> program;  // what is being captured
+  std::unique_ptr<std::vector<Task>> program;  // the program that is being captured
 };
 
 struct Event {
@@ -59,7 +59,7 @@ struct Queues {
 };
 Queues& queues() {
   static Queues* instance = [] {
-    std::atexit(drain);  // releases that nobody waited for
+    std::atexit(drain);  // for releases that no test waited for
     return new Queues;
   }();
   return *instance;
@@ -81,7 +81,7 @@ void perform(Stream& s) {
   task.reaches->failure = s.failure;
 }
 
-// Performs tasks of any streams until done() holds.
+// Runs tasks of any streams until done() returns true.
 template <class F>
 void perform_until(F done) {
   Queues& all = queues();

@@ -1,5 +1,5 @@
-// Streams whose work is done late: nothing runs before the host waits, and then in a random order that the streams and
-// events allow.
+// Streams that do their work late: nothing runs before the host waits. Then tasks run in a random order that respects
+// streams and events.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -15,15 +15,15 @@ void follow(int index, void* stream, void* event);
 void await(int index, void* event);
 void synchronize(int index, void* stream);
 
-// `place`: of a LateError. Work that comes after a failure is dropped; with `always` it is done all the same.
+// `place`: LateError::place. Work after a failure is dropped unless `always` is set.
 void add(void* stream, std::function<void()> work, const char* place = nullptr, bool always = false);
-// Programs: work that is queued again at each launch.
+// Programs: work that each launch queues again.
 void begin_capture(int index, void* stream);
 void* end_capture(int index, void* stream);
 void launch(int index, void* stream, void* program);
 void destroy_program(int index, void* program);
 
-// Does all work of all streams; failures wait for who waits for the stream.
+// Runs all work of all streams. A failure is thrown later, to the caller that waits for its stream.
 void drain();
 
 }  // namespace queue

@@ -1,5 +1,5 @@
-// Bytes as an exported graph, its JSON and then, after a byte of 0, its tensors. What loads is written as text again,
-// frozen and run with inputs of several sizes, and differentiated.
+// The input is an exported graph: JSON, a byte of 0, tensors. A graph that loads is written as text again, frozen, run
+// with inputs of several sizes, and differentiated.
 #include <atomic>
 #include <chrono>
 #include <iterator>
@@ -21,8 +21,7 @@ namespace {
 
 constexpr int64_t kMostElements = 1 << 14;
 
-// Asks for the end of a run that takes long: a loop may count to 2^53. A run that does not heed it is a finding of
-// -timeout.
+// Cancels a run that takes long, because a loop may count to 2^53. A run that ignores the request is found by -timeout.
 class Watchdog {
  public:
   Watchdog() : thread_([this] { watch(); }) { thread_.detach(); }
@@ -61,7 +60,7 @@ Watchdog& watchdog() {
   return *dog;
 }
 
-// How the dims of inputs differ from those of the file.
+// How the dims of the inputs differ from those in the file.
 struct Sizes {
   const char* name;
   int64_t (*of)(int64_t dim, size_t input, int place);
@@ -87,7 +86,7 @@ Value filled(const Type& type, size_t seed) {
   return v;
 }
 
-// One value for each argument; empty when these sizes are too much.
+// Returns one value per argument, or nothing when these sizes are too large.
 Values arguments_of(const Model& model, const Sizes& sizes) {
   Values out;
   for (size_t k = 0; k < model.inputs.size(); ++k) {
@@ -120,7 +119,7 @@ void check_outputs(const Values& out) {
     if (!v.is_array() || v.numel() > kMostElements) continue;
     Context ctx;
     const Value whole = to_contiguous(ctx, v.detached());
-    // Reads every byte, which AddressSanitizer looks at.
+    // Reads every byte, so that AddressSanitizer checks it.
     [[maybe_unused]] static volatile char sink;
     const char* bytes = static_cast<const char*>(whole.array().data());
     for (int64_t i = 0; i < whole.numel() * size_of(whole.dtype()); ++i) sink = bytes[i];
@@ -168,7 +167,7 @@ void run_recorded(const LoadedModel& loaded) {
   });
 }
 
-// Refused is what cannot be parsed; the text of what can be is one that can be parsed to the same.
+// Throws when the graph cannot be parsed. The text of a parsed graph must parse to the same graph.
 void check_text(const LoadedModel& loaded, const NamedTensors& tensors) {
   const std::string text = model_json(loaded.model);
   try {
@@ -228,7 +227,7 @@ void change(Json& place, const std::vector<Json*>& all, std::mt19937& random) {
   } else if (place.is_object() && place.size() > 0 && draw(2)) {
     place.erase(std::next(place.begin(), std::ptrdiff_t(draw(place.size()))));
   } else {
-    const Json other = *all[draw(all.size())];  // something from elsewhere in the file
+    const Json other = *all[draw(all.size())];  // from another place in the file
     place = other;
   }
 }
@@ -238,7 +237,7 @@ void change(Json& place, const std::vector<Json*>& all, std::mt19937& random) {
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
-// Mostly whole changes of the JSON, which stays JSON; else those of bytes.
+// Usually mutates the JSON so that it stays JSON; otherwise mutates bytes.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   std::mt19937 random(seed);
   const std::string_view bytes = pg::test::text_of(data, size);

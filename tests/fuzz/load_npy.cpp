@@ -1,4 +1,4 @@
-// Bytes as a npy file, plain or gzipped.
+// The input is an npy file, plain or gzipped.
 #include "tests/fuzz/loader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

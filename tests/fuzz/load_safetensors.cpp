@@ -1,4 +1,4 @@
-// Bytes as a safetensors file. What loads is saved and loaded again and must be the same.
+// The input is a safetensors file. Content that loads is saved and loaded again, and must be the same.
 #include "tests/fuzz/loader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

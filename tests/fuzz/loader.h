@@ -1,5 +1,5 @@
-// What the targets of libFuzzer share. A target is given bytes, loads them as a file and checks that they are refused
-// with an ordinary error or that what was loaded is sound.
+// Shared by the libFuzzer targets. A target loads its input as a file and checks that it throws an ordinary error or
+// returns valid content.
 #pragma once
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@
 
 namespace pg::test {
 
-// Requests for more memory than this fail: a small file must not need more, and a fuzzer must not wait for it.
+// Larger allocations fail: a small file must not need them, and they would slow the fuzzer down.
 inline constexpr size_t kLargestRequest = size_t(4) << 20;
 
 // A file in memory that is rewritten for each input.
@@ -58,7 +58,7 @@ inline bool same_bytes(const Value& a, const Value& b) {
   return bytes == 0 || std::memcmp(a.array().data(), b.array().data(), bytes) == 0;
 }
 
-// Runs load(path); an error must say which file it is about, and lack of memory must be an error too.
+// Calls load(path). Errors must name the file, and running out of memory must be an error too.
 template <class Load>
 void load_bytes(std::string_view bytes, Load&& load) {
   static MemoryFile file;

@@ -1,4 +1,4 @@
-// Small helpers of the tests that drive the core without Lua.
+// Helpers for tests that use the core without Lua.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ inline Value array(std::initializer_list<double> numbers, DType dtype = DType::k
   return v;
 }
 
-// The elements in row-major order, fetched from the value's device.
+// Returns the elements in row-major order, copied from the value's device.
 inline std::vector<double> numbers(Context& ctx, const Value& value) {
   const Value host = to_contiguous(ctx, to_device(ctx, value.detached(), {}));
   std::vector<double> out;

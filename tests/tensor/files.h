@@ -1,4 +1,4 @@
-// What the tests of file formats share: a folder that goes away, and files made of bytes.
+// Shared by the tests of file formats: a temporary folder, and files made of bytes.
 #pragma once
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ std::string bytes_of(std::initializer_list<T> values) {
   return out;
 }
 
-// An array of the type with recognisable content.
+// Returns an array of this type whose elements differ.
 inline Value sample(DType dtype, const Dims& shape, int seed = 1) {
   Value v = make_array(Type{dtype, {}, shape});
   for (int64_t i = 0; i < v.numel(); ++i)
@@ -82,7 +82,7 @@ inline std::string payload(const Value& v) {
 
 inline bool same(const Value& a, const Value& b) { return a.type() == b.type() && payload(a) == payload(b); }
 
-// The text of the Error that f throws; empty when it throws none.
+// Returns the text of the Error that f throws, or "" when it throws none.
 template <class F>
 std::string error_of(F&& f) {
   try {
@@ -95,7 +95,7 @@ std::string error_of(F&& f) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
-// The folder of data beside the repository (or in $PERIGEE_SHARED), or empty. Where CI runs it must be there.
+// Returns the data folder beside the repository (or $PERIGEE_SHARED), or "". On CI it must exist.
 inline fs::path shared_data() {
   const char* other = std::getenv("PERIGEE_SHARED");
   const fs::path path = (other ? fs::path(other) : fs::path(PERIGEE_SOURCE_DIR) / ".." / "shared") / "data";

@@ -1,5 +1,5 @@
-// What tests of the rows of ops share: inputs at which kernels go wrong, attributes without a default, calls that may
-// be refused.
+// Shared by the tests of the registry's rows: inputs that are likely to break kernels, attributes without a default,
+// calls that may be refused.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@ namespace pg::test {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Elements at which kernels go wrong.
+// Elements that are likely to break kernels.
 inline std::vector<double> edges(DType t) {
   if (t == DType::kBool) return {0, 1};
   if (is_float(t)) return {0, -0.0, 1, -1, 0.5, -2.5, 2, 3, 1e-7, 6e4, -6e4, kInf, -kInf, kNaN, 1e-45, 12};
@@ -30,7 +30,7 @@ Value tensor(DType t, const Dims& shape, const Number& number) {
   return v;
 }
 
-// All pairs of edges: their first or second elements.
+// The first (or second) elements of all pairs of edges.
 inline Value pairs(DType t, bool second) {
   const std::vector<double> e = edges(t);
   const int64_t n = int64_t(e.size());
@@ -42,7 +42,7 @@ inline Value edge_tensor(DType t, const Dims& shape, size_t phase) {
   return tensor(t, shape, [&](int64_t i) { return e[(size_t(i) + phase) % e.size()]; });
 }
 
-// Numbers of many magnitudes, whose sums depend on their order.
+// Numbers of many magnitudes, whose sums depend on the order.
 inline Value mixed(DType t, const Dims& shape) {
   return tensor(t, shape, [&](int64_t i) {
     const double x = std::sin(double(i) * 12.9898) * 437.585;
@@ -57,7 +57,7 @@ inline std::vector<DType> dtypes_of(const InputDef& input) {
   return out;
 }
 
-// The bytes, all NaNs as one.
+// Returns the bytes, with all NaNs made equal.
 inline std::string bits(const Value& value) {
   Context ctx;
   const Value v = to_contiguous(ctx, value.detached());
@@ -68,7 +68,7 @@ inline std::string bits(const Value& value) {
   return out;
 }
 
-// Attributes without a default: every size is `size`, every position the first.
+// Returns attributes for those without a default: every size is `size`, every position is the first one.
 inline Attrs some_attrs(const OpDef& op, const Ints& sizes) {
   Attrs attrs = make_attrs(op);
   for (size_t i = 0; i < op.attrs.size(); ++i) {
@@ -84,7 +84,7 @@ inline Attrs some_attrs(const OpDef& op, const Ints& sizes) {
   return attrs;
 }
 
-// The results, nothing where the types or attributes are refused. Throws what the kernel refuses.
+// Returns the results, or nothing when the types or attributes are refused. Lets errors of kernels through.
 inline std::optional<Values> applied(const OpDef& op, std::vector<Value> inputs, const Attrs& attrs) {
   Context ctx;
   SmallVector<Type, 2> types;

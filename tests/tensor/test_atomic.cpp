@@ -1,4 +1,4 @@
-// At any moment the old or the new file stands under the name.
+// At any moment the path has either the old or the new file.
 #include <csignal>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -124,7 +124,7 @@ TEST_CASE("atomic write: a process killed at any time leaves one of both files")
       for (bool second = true; ::write(written[1], "x", 1) == 1; second = !second) write_text(path, second ? b : a);
     char byte;
     for (int i = 0; i <= round; ++i) REQUIRE(::read(written[0], &byte, 1) == 1);
-    ::kill(child, SIGKILL);  // somewhere in its next file
+    ::kill(child, SIGKILL);  // while it writes some file
     ::waitpid(child, nullptr, 0);
     ::close(written[0]);
     ::close(written[1]);
@@ -135,7 +135,7 @@ TEST_CASE("atomic write: a process killed at any time leaves one of both files")
 
 namespace {
 
-// A child that has written a part of a file when this returns, and waits to be killed.
+// Returns when the child has written part of a file. The child then waits to be killed.
 pid_t start_half_written(const std::string& path) {
   int ready[2];
   REQUIRE(::pipe(ready) == 0);
@@ -174,7 +174,7 @@ TEST_CASE("atomic write: the files of killed processes go with the next write, t
     kill_child(other);
     CHECK(folder.count() == 5);
     write_text(path, "new");
-    CHECK(folder.count() == 3);  // the file, the live one, the sibling's
+    CHECK(folder.count() == 3);  // the file, the temporary file of a live process, the sibling's
     kill_child(live);
     write_text(path, "newer");
     CHECK(folder.count() == 2);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMega = size_t(1) << 20;
 
-// Runs one test case of this program in a child with PERIGEE_GUARD set; answers its exit status and output.
+// Runs one test case of this program in a child process with PERIGEE_GUARD set. Returns its exit status and output.
 std::pair<int, std::string> run_guarded(const std::string& test_case) {
   const std::string command = "PERIGEE_GUARD=1 PERIGEE_TEST_CHILD=1 /proc/" + std::to_string(::getpid()) +
                               "/exe --test-case='" + test_case + "' 2>&1";
@@ -62,7 +62,7 @@ TEST_CASE("buffer: memory is kept for reuse and given back on request") {
   const int64_t cached = Runtime::current().memory().stats().cached;
   CHECK(cached >= int64_t(kMega));
   CHECK(cached <= int64_t(kMega + kMega / 4));
-  b = Buffer::allocate({}, Bytes(kMega + 100));  // of the same class
+  b = Buffer::allocate({}, Bytes(kMega + 100));  // in the same size class
   CHECK(b->data == place);
   CHECK(Runtime::current().memory().stats().cached == 0);
   b = {};

@@ -40,7 +40,7 @@ ConvShape shape(int64_t n, int64_t ic, int64_t oc, int64_t groups, Dim d, Dim h,
   return s;
 }
 
-// Calls f(output, input, weight) with the flat places of every product of the convolution.
+// Calls f(output, input, weight) with the flat positions of every product of the convolution.
 template <class F>
 void for_products(const ConvShape& s, F f) {
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, rows = s.out[1], cols = s.out[2];

@@ -1,4 +1,4 @@
-// The loadable seam: perigee_test_device.so beside the test program is loaded as a real device would be.
+// Loads the plugin perigee_test_device.so from the folder of the test program, as a real device is loaded.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -92,7 +92,7 @@ TEST_CASE("what a device lacks or refuses is an error") {
 
 namespace {
 
-// A folder of plugins that $PERIGEE_DEVICE_PATH names for the extent of a test.
+// A folder of plugins that $PERIGEE_DEVICE_PATH names while it exists.
 class PluginFolder {
  public:
   PluginFolder() {
@@ -109,7 +109,7 @@ class PluginFolder {
   }
   std::string file(const std::string& device) const { return (path_ / ("perigee_" + device + ".so")).string(); }
 
-  // The error of loading `device`; the plugin behaves as the fault of the same name asks.
+  // Returns the error of loading `device`. The plugin has the fault of this name.
   std::string load(const std::string& device, const char* fault = nullptr) {
     if (fault)
       ::setenv("PERIGEE_TEST_DEVICE_FAULT", fault, 1);
@@ -174,10 +174,10 @@ TEST_CASE("device memory is released when nobody holds it") {
   const pg::Device device = pg::device_from_name("test_device");
   const int64_t live = pg::Runtime::current().memory().stats().live;
   for (int i = 0; i < 1000; ++i)
-    pg::make_array({pg::DType::kFloat32, device, {1 << 18}});  // 16 times the memory there is
+    pg::make_array({pg::DType::kFloat32, device, {1 << 18}});  // in total 16 times the memory of the device
   for (int i = 0; i < 1000; ++i) pg::make_array({pg::DType::kFloat32, device, {0}});
   CHECK(pg::Runtime::current().memory().stats().live == live);
-  pg::make_array({pg::DType::kUInt8, device, {64 << 20}});  // all of it at once
+  pg::make_array({pg::DType::kUInt8, device, {64 << 20}});  // all memory at once
 }
 
 TEST_CASE("strided device tensors are gathered on the device") {
@@ -316,7 +316,7 @@ TEST_CASE("a device without the optional entries does everything with waits") {
   Value x = pg::to_device(ctx, vector({1, 2}), first);
   x = pg::to_device(ctx, run(ctx, "add", {x, x}), second);
   CHECK(element(ctx, run(ctx, "mul", {x, Value(3.0)}), 1) == 12);
-  Value integers = pg::make_filled({pg::DType::kInt32, first, {2}}, 1);  // nobody says what it cannot
+  Value integers = pg::make_filled({pg::DType::kInt32, first, {2}}, 1);  // the device has no `supports` entry
   CHECK_THROWS_AS(pg::item(run(ctx, "sum", {run(ctx, "neg", {integers})})), pg::Error);
 }
 

@@ -19,8 +19,8 @@ T from_bits(uint32_t bits) {
   return value;
 }
 
-// Every bit pattern survives, and so does every neighbourhood: what lies between two values goes to the
-// nearer one, and the middle to the even one.
+// Every bit pattern survives a round trip. Numbers between two values are rounded to the nearer one, and the midpoint
+// to the even one.
 template <class T>
 void check_rounding(uint32_t infinity) {
   int wrong = 0;

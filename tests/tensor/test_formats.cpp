@@ -1,4 +1,4 @@
-// What is saved comes back, and what other programs wrote is read.
+// Saved tensors load again, and files of other programs load.
 #include "tests/tensor/files.h"
 
 namespace pg::test {
@@ -19,7 +19,7 @@ NamedTensors everything() {
   return out;
 }
 
-// A transposed view of a fresh 2-D array.
+// A transposed view of a new 2-dim array.
 Value transposed_sample(int64_t rows, int64_t columns) {
   const Value base = sample(DType::kFloat32, {columns, rows});
   Ref<Array> view = Array::make(Type{DType::kFloat32, {}, {rows, columns}});

@@ -1,4 +1,4 @@
-// Malformed files are errors with file and position, whatever is wrong with them.
+// Every malformed file is an error that names the file and a position.
 #include <algorithm>
 #include <random>
 
@@ -29,7 +29,7 @@ const Loader kSafetensors = {"safetensors", [](const std::string& path) { load_s
 const Loader kNpy = {"npy", [](const std::string& path) { load_npy(path); }};
 const Loader kIdx = {"idx", [](const std::string& path) { load_idx(path); }};
 
-// The error of loading a file of these bytes; it must name the file and a position within it.
+// Returns the error of loading a file of these bytes. It must name the file and a position within it.
 std::string refused(const Loader& loader, const std::string& bytes) {
   static Folder folder;
   const std::string path = folder / "bad";
@@ -222,7 +222,7 @@ TEST_CASE("paths that are no files") {
   }
 }
 
-// Mutations of valid files: either they load, or they are an Error; nothing else may happen.
+// Mutations of valid files either load or throw an Error.
 TEST_CASE("fuzz: mutated files load or are refused") {
   Folder folder;
   NamedTensors content;

@@ -31,7 +31,7 @@ struct Case {
   int64_t m, n, k;
 };
 
-// Leading dims exceed the rows, so that strides are used and nothing outside of c is touched.
+// Leading dims are longer than the rows, to test that strides are used and nothing outside c is written.
 template <class T, class Product>
 void check(const Case& q, Product product) {
   CAPTURE(q.ta);
@@ -99,7 +99,7 @@ TEST_CASE("gemm agrees with plain loops") {
   check_sizes<double>();
 }
 
-// Sizes below, at and above those of the register tile and of the packed blocks, in each of the three dims.
+// Uses sizes below, at and above those of the register tile and of the packed blocks, in each of the three dims.
 TEST_CASE_TEMPLATE("the own product handles every remainder of its blocks", T, float, double) {
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {

@@ -1,5 +1,5 @@
-// Solvers, products of unusual operands, and which gradients are computed. (Derivatives:
-// tests/lua/test_registry_gradients.lua.)
+// Solvers, products of unusual operands, and which gradients are computed. tests/lua/test_registry_gradients.lua tests
+// the derivatives.
 #include "tests/tensor/arrays.h"
 
 namespace pg::test {

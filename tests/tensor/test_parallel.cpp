@@ -43,15 +43,14 @@ size_t threads_of_process() {
   return size_t(std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()));
 }
 
-// How many threads have run run_on_all and have not ended: a joined thread stays in the list of the process for a
-// moment.
+// The number of threads that have run run_on_all and have not ended. /proc lists a joined thread for a moment longer.
 std::atomic<int> alive{0};
 struct Presence {
   Presence() { ++alive; }
   ~Presence() { --alive; }
 };
 
-// A region of n pieces that wait for each other, so that each has a thread of its own.
+// Runs a region of n tasks that wait for each other, so that each has its own thread.
 void run_on_all(int n) {
   std::barrier all(n);
   parallel_for(n, 1, [&](int64_t begin, int64_t end) {
@@ -125,7 +124,7 @@ TEST_CASE("parallel_for: a region inside a region runs on its own thread, in one
   });
   CHECK(inner == 4000);
   CHECK(pieces == 4);
-  CHECK(partition(100, 1).size() == 4);  // the nesting is over
+  CHECK(partition(100, 1).size() == 4);  // the nested region has ended
 }
 
 TEST_CASE("parallel_for: an exception inside a nested region does not leave the pool locked") {
@@ -151,7 +150,7 @@ TEST_CASE("parallel_for: several callers at once") {
 TEST_CASE("threads: started by the first region, joined on request, started again") {
   Threads scope(3);
   Runtime::current().threads().stop();
-  const size_t before = threads_of_process();  // or more than there are
+  const size_t before = threads_of_process();  // or more than exist
   Runtime::current().threads().resize(5);
   CHECK(threads_of_process() <= before);
   run_on_all(5);
@@ -204,7 +203,7 @@ TEST_CASE("parallel: a region ends early once the watched flag is set") {
       }
       CHECK(!inside_poll_scope());
       done = 0;
-      parallel_for(kItems, grain, body);  // nobody watches
+      parallel_for(kItems, grain, body);  // no flag is watched
       CHECK(done == kItems);
       poll_kernel();
     }
@@ -246,7 +245,7 @@ TEST_CASE("a cancel request ends one kernel, or all while it stays") {
 }
 
 TEST_CASE("what a cancelled kernel rewrites in place is whole") {
-  // The array is moved in, so that the kernel takes its buffer: then the request waits until the kernel is done.
+  // The array is moved in, so that the kernel takes its buffer. The request then has to wait until the kernel is done.
   Context ctx;
   constexpr int64_t kSize = 1 << 20;
   Value in[1] = {make_filled(Type{DType::kFloat32, {}, {kSize}}, 1)};

@@ -1,4 +1,4 @@
-// The pointwise driver against a naive reference: strides, broadcasting, dtypes, run boundaries.
+// Compares pointwise kernels with a naive reference: strides, broadcasting, dtypes, boundaries of runs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ Data make(DType t, Dims shape, Dims strides, std::mt19937& rng) {
   return out;
 }
 
-// Element of `v` at the multi-index of position `pos` in `shape`.
+// Returns the element of `v` at the multi-index of position `pos` in `shape`.
 double element(const Data& v, const Dims& shape, int64_t pos) {
   const Dims s = broadcast_strides(v.type.shape, v.strides, shape);
   int64_t offset = 0;

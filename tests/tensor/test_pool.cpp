@@ -27,7 +27,7 @@ PoolShape shape(int64_t planes, std::array<int64_t, 3> in, std::array<int64_t, 3
   return s;
 }
 
-// Visits the elements of the window of output (z, y, x); f gets the flat place in the plane.
+// Calls f with the flat position in the plane for each element in the window of output (z, y, x).
 template <class F>
 void visit(const PoolShape& s, int64_t z, int64_t y, int64_t x, F f) {
   for (int64_t a = 0; a < s.kernel[0]; ++a)

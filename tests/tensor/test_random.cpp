@@ -1,4 +1,4 @@
-// Random kernels: the reference vectors of Philox, distributions, independence of how the work is cut.
+// Random kernels: reference vectors of Philox, distributions, independence of how the work is split.
 #include <doctest/doctest.h>
 
 #include <cmath>

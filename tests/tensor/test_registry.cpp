@@ -1,4 +1,4 @@
-// The audit: what every row of the registry must have.
+// Checks the properties that every row of the registry must have.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -29,7 +29,7 @@ std::set<std::string> input_names(const OpDef& op) {
   return names;
 }
 
-// The alternative of AttrValue that holds a value of the kind.
+// Whether `v` holds the AttrValue alternative of this kind.
 bool has_type_of(const AttrDef& attr, const AttrValue& v) {
   switch (attr.kind) {
     case AttrKind::kBool:

@@ -1,4 +1,4 @@
-// Shape ops through apply: values and gradients that the Lua tests build on.
+// Values and gradients of shape ops through apply. The Lua tests rely on them.
 #include <doctest/doctest.h>
 
 #include "tensor/rule.h"

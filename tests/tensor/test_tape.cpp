@@ -14,7 +14,7 @@ Value chain(Context& ctx, Value x, int length) {
   return x;
 }
 
-// Arrays above this size are dropped by the tape where no rule reads them.
+// The tape drops arrays above this size when no rule reads them.
 Value large(double number) { return make_filled(Type{DType::kFloat32, {}, {4096}}, number); }
 
 }  // namespace
@@ -29,7 +29,7 @@ TEST_CASE("tape: a hundred thousand nodes are walked and destroyed on a small st
       backward_from(ctx, y, {.retain_graph = true});
       CHECK(numbers(x.grad()) == Numbers{1, 1});
       backward_from(ctx, y);
-      y = chain(ctx, x.value, 100000);  // and one that nobody walks
+      y = chain(ctx, x.value, 100000);  // destroyed without a walk
     }
     CHECK(x.node->unique() == false);
   }).join();
@@ -57,7 +57,7 @@ TEST_CASE("tape: the second backward needs retain_graph") {
   CHECK(numbers(x.grad()) == Numbers{4});
   CHECK(error_text([&] { backward_from(ctx, y); }) == kReleased);
   CHECK(numbers(x.grad()) == Numbers{4});
-  // A new result on top of a released one, too.
+  // The same for a new result on top of a released one.
   const Value z = run(ctx, "neg", {y});
   CHECK(error_text([&] { backward_from(ctx, z); }) == kReleased);
 }
@@ -74,7 +74,7 @@ TEST_CASE("tape: memory goes with the walk and with the graph") {
     ctx.recording = false;
     const int64_t recorded = Runtime::current().memory().stats().live;
     backward_from(ctx, z);
-    CHECK(Runtime::current().memory().stats().live <= recorded);  // y went, the gradient stays
+    CHECK(Runtime::current().memory().stats().live <= recorded);  // y is freed, the gradient is not
     CHECK(numbers(x.grad())[0] == 32);
   }
   CHECK(Runtime::current().memory().stats().live == before);
@@ -88,7 +88,7 @@ TEST_CASE("tape: what no rule reads is not kept") {
   const int64_t live = Runtime::current().memory().stats().live;
   Value z = run(ctx, "neg", {y});
   y = {};
-  CHECK(Runtime::current().memory().stats().live == live);  // z instead of y
+  CHECK(Runtime::current().memory().stats().live == live);  // y is freed, z is allocated
   backward_from(ctx, z);
   CHECK(numbers(x.grad())[0] == 1);
 }
@@ -115,7 +115,7 @@ TEST_CASE("tape: leaves that are not reached keep their gradient, those without 
   x.node->grad->value = array({7, 7});
   backward_from(ctx, run(ctx, "neg", {x.value}));
   CHECK(numbers(other.grad()) == Numbers{7});
-  // A custom node that lets nothing through.
+  // A custom node that passes no cotangent on.
   Value in[] = {x.value}, out[] = {array({3})};
   record_custom(ctx, "wall", in, out, [](auto&&...) { return Values(1); });
   backward_from(ctx, out[0]);
@@ -135,7 +135,7 @@ TEST_CASE("tape: heads outside of the tape and gradients of a wrong shape are er
   CHECK(error_text([] {
           make_leaf(Type{DType::kInt32, {}, {2}}, GradReq::kWrite);
         }) == "attach_grad: bad argument 'x' (expected a tensor of a floating dtype, got int32 2 cpu)");
-  backward_from(ctx, heads[0]);  // the graph was not touched by the failed call
+  backward_from(ctx, heads[0]);  // the failed call did not change the tape
   CHECK(numbers(x.grad()) == Numbers{-1, -1});
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("tape: an input that a derivative reads is not overwritten in place") 
   Context ctx;
   ctx.recording = true;
   Leaf w(array({5}));
-  Value in[2] = {array({3}), w.value};  // nobody else holds the 3
+  Value in[2] = {array({3}), w.value};  // no other reference to the 3
   const OpDef& mul = registry().require("mul");
   const Value y = apply(ctx, mul, in, {})[0];
   backward_from(ctx, y);

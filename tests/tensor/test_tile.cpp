@@ -1,4 +1,4 @@
-// The parts of the tiled vector machine: chains, gathering, layouts, the code of programs.
+// The parts of the tiled vector machine: chains, gathering, layouts, generated code.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -161,7 +161,7 @@ TEST_CASE("tile: values flow through the accumulator, registers are reused") {
   CHECK(chain.local.empty());
   CHECK(chain.levels[0].instructions.empty());
 
-  // Each value twice: one register at a time is enough.
+  // Each value is used twice: one register at a time is enough.
   body.values.resize(4);
   for (int32_t i = 0; i < 20; ++i) {
     const int32_t last = int32_t(body.values.size()) - 1;
@@ -171,7 +171,7 @@ TEST_CASE("tile: values flow through the accumulator, registers are reused") {
   body.outputs[0].value = int32_t(body.values.size()) - 1;
   const TileProgram pairs = compile_tiles(body, TileLayout(body));
   CHECK(pairs.levels[2].pure);
-  CHECK(pairs.local.size() == 2);  // one of them is the streaming code's
+  CHECK(pairs.local.size() == 2);  // one of them belongs to the streaming code
 }
 
 TEST_CASE("tile: products that are added need no register") {

@@ -1,5 +1,4 @@
-// The contracts of the traits and functions of rows that graph passes rely on (tensor/op.h), checked by running every
-// op that has them.
+// Runs every op that has a trait or row function that graph passes rely on (tensor/op.h), and checks its contract.
 #include <cstring>
 #include <set>
 
@@ -111,7 +110,7 @@ TEST_CASE("traits: row-wise ops give the rows of all rows") {
                 Dims whole{kRows};
                 for (int64_t size : row) whole.push_back(size);
                 for (const Value& x : {mixed(t, whole), edge_tensor(t, whole, 0)})
-                  for (int d = -1; d < row.size(); ++d) {  // the dims that attributes name; all of them at first
+                  for (int d = -1; d < row.size(); ++d) {  // the dims that attributes name; first without any
                     Attrs attrs = some_attrs(*op, {});
                     for (size_t i = 0; i < op->attrs.size(); ++i) {
                       if (op->attrs[i].kind == AttrKind::kDim) attrs[i] = int64_t(std::max(d, 0) + 1);

@@ -1,5 +1,5 @@
-// The contracts of traits that say which memory an op reads and what its result holds (tensor/op.h), checked by running
-// every op that has them.
+// Runs every op that has a trait about memory (tensor/op.h), and checks which memory it reads and what its result
+// contains.
 #include <cstring>
 
 #include "tensor/runtime.h"
@@ -47,7 +47,7 @@ TEST_CASE("traits: cheap ops read no more than two results, need no memory and g
               REQUIRE(first);
               int64_t read = 0;
               for (const Value& v : inputs) read += v.numel();
-              const int64_t small = (*first)[0].numel() / 4;  // statistics and weights
+              const int64_t small = (*first)[0].numel() / 4;  // for statistics and weights
               EXPECT(read <= 2 * (*first)[0].numel() + small, "reads ", read, " elements");
               const int64_t before = Runtime::current().memory().stats().allocations;
               const auto again = applied(*op, inputs, some_attrs(*op, {}));
@@ -60,7 +60,7 @@ TEST_CASE("traits: cheap ops read no more than two results, need no memory and g
 
 namespace {
 
-// Runs f where the memory that it gets holds this byte: blocks of all sizes up to 4 KiB are given back with it in them.
+// Runs f when newly allocated memory contains this byte: blocks of all sizes up to 4 KiB are freed with it first.
 template <class F>
 auto in_memory_of(int byte, const F& f) {
   {

@@ -1,4 +1,4 @@
-// A Lua state that can require perigee, as a host makes it.
+// A Lua state that can require perigee, as a host creates it.
 #pragma once
 #include <lua.hpp>
 #include <string>
@@ -9,13 +9,13 @@ extern "C" int luaopen_perigee(lua_State* L);
 class LuaState {
  public:
   LuaState() : L(luaL_newstate()) { open(L); }
-  explicit LuaState(lua_State* made) : L(made) {}  // takes it over; null is none
+  explicit LuaState(lua_State* made) : L(made) {}  // takes ownership; null means no state
   LuaState(const LuaState&) = delete;
   ~LuaState() {
     if (L) lua_close(L);
   }
 
-  // Makes `require "perigee"` find the library, and a global TOP with the folder of the sources. Raises Lua errors.
+  // Lets `require "perigee"` find the library, and sets the global TOP to the folder of the sources. Raises Lua errors.
   static int open(lua_State* L) {
     luaL_openlibs(L);
     lua_getglobal(L, "package");
@@ -27,10 +27,10 @@ class LuaState {
     lua_setglobal(L, "TOP");
     return 0;
   }
-  // Runs a chunk; returns its error or "".
+  // Runs a chunk and returns its error, or "".
   std::string run(const char* text) { return result(luaL_loadstring(L, text) || lua_pcall(L, 0, 0, 0)); }
 
-  // The message of an error on top of the stack, which it pops; "" where nothing failed.
+  // Pops the error on top of the stack and returns its message; returns "" if nothing failed.
   std::string result(bool failed) {
     if (!failed) return "";
     const char* message = lua_tostring(L, -1);

@@ -1,5 +1,5 @@
-// The k-th allocation fails, for every k that a script makes: what it asks of Lua, and what the library asks of C++.
-// Each failure is an error that a host catches, and the state goes on.
+// Makes the k-th allocation of a script fail, for every k: allocations of Lua, and of the library in C++. Each failure
+// must be an error that the host can catch, and the state must stay usable.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace {
 
-// Counts down the allocations of a thread; the one that reaches 0 fails, and with `persistent` all after it.
+// Counts down the allocations of a thread. The one that reaches 0 fails; with `persistent`, so do all later ones.
 struct Countdown {
   long left = 0;  // 0: off
   bool persistent = false, happened = false;
@@ -39,7 +39,7 @@ thread_local Countdown cpp, lua;
 
 }  // namespace
 
-#ifndef PERIGEE_SANITIZED  // the sanitizers have operators of their own
+#ifndef PERIGEE_SANITIZED  // the sanitizers define their own operators
 __attribute__((noinline)) void* operator new(size_t size) {
   void* block = cpp.fails() ? nullptr : std::malloc(size ? size : 1);
   if (!block) throw std::bad_alloc();
@@ -61,10 +61,11 @@ __attribute__((noinline)) void operator delete(void* block, size_t, std::align_v
 
 namespace {
 
-size_t last_size = 0, header = 0;  // of the last block that Lua asked for; of a userdata, its metatable included
+// The size of the last block that Lua asked for, and the bytes of a userdata before its content.
+size_t last_size = 0, header = 0;
 
-// LuaJIT drops a finalizer for which its stack cannot grow, and the tensor stays for good. It is let go of here, so
-// that the test sees what else stays.
+// LuaJIT drops a finalizer when its stack cannot grow, and then the tensor is never freed. This function frees it, so
+// that the test detects other leaks.
 void release_dropped(void* block) {
   auto* box = reinterpret_cast<pg::vm::Box*>(static_cast<char*>(block) + header);
   if (!box->state || !pg::vm::is_live(box->state) || box->collected) return;
@@ -89,7 +90,7 @@ void measure_header(lua_State* L) {
   lua_pop(L, 1);
 }
 
-// Each returns nothing and works in a state in which it failed before.
+// Each script returns nothing and runs in a state in which it has failed before.
 const char* const kScripts[] = {
     R"(-- ops
       local x, w = pg.range(1, 24):reshape(2, 3, 4), pg.range(1, 12):reshape(3, 4)
@@ -214,9 +215,9 @@ bool fails_from_memory(const std::string& error) {
   return error.find("memory") != std::string::npos || error.find("bad_alloc") != std::string::npos;
 }
 
-// Bytes in use when everything dead has gone. Compiled traces keep the closures they were made from, and a frame's
-// unused slots hold what older frames left there: both go first. Each collection runs one level of finalizers, and what
-// a dead Function kept goes at the next op.
+// Returns the bytes in use after everything dead has been freed. Compiled traces keep the closures they were made from,
+// and unused slots of a frame keep values of older frames, so both are cleared first. Each collection runs one level of
+// finalizers. Objects kept by a dead Function are freed at the next op.
 int64_t live_bytes(LuaState& L) {
   REQUIRE(L.run("jit.flush()") == "");
   for (int i = 0; i < 8; ++i) {
@@ -233,7 +234,7 @@ int64_t live_bytes(LuaState& L) {
   return pg::Runtime::current().memory().stats().live;
 }
 
-// Runs the chunk with the k-th allocation failing, for k = 1, 2 … until none does.
+// Runs the chunk with the k-th allocation failing, for k = 1, 2 … until no allocation fails.
 void sweep(LuaState& L, Countdown& countdown, const char* script, bool persistent) {
   REQUIRE(L.run("pg = require 'perigee'") == "");
   const std::string text = script;
@@ -242,7 +243,7 @@ void sweep(LuaState& L, Countdown& countdown, const char* script, bool persisten
   std::set<std::string> seen;
   CAPTURE(text);
   CAPTURE(persistent);
-  // A call is traced up to each k; PERIGEE_EVERY_ALLOCATION leaves none out.
+  // Every run costs a trace, so slow sweeps skip some k. PERIGEE_EVERY_ALLOCATION includes all.
   const bool all = std::getenv("PERIGEE_EVERY_ALLOCATION") != nullptr;
   const long step = all ? 1 : std::getenv("PERIGEE_SANITIZED") ? 7 : persistent ? 3 : 1;
   for (long k = 1;; k += step) {
@@ -275,7 +276,7 @@ TEST_CASE("every allocation of Lua may fail") {
       }
       LuaState::open(L);
       measure_header(L);
-      REQUIRE(L.run("jit.off()") == "");  // LuaJIT itself crashes where its compiler finds no memory, in plain Lua too
+      REQUIRE(L.run("jit.off()") == "");  // LuaJIT's compiler crashes without memory, in plain Lua too
       sweep(L, lua, script, persistent);
     }
 }

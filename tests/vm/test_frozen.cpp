@@ -1,4 +1,4 @@
-// Frozen graphs in several threads and Lua states at once.
+// Frozen graphs in several threads and Lua states at the same time.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ const char* const kMake = R"(
   net.body[1].weight:zero_()
 )";
 
-// Runs the graph on inputs of several sizes; the result must be a function of the input alone.
+// Runs the graph on inputs of several sizes. The result must depend only on the input.
 const char* const kUse = R"(
   local pg = require "perigee"
   local seen = {}
@@ -57,7 +57,7 @@ pg::Ref<pg::FrozenGraph> take(lua_State* L) {
   return graph;
 }
 
-// Runs the chunk in so many threads, each with a state of its own and the graph as a global.
+// Runs the chunk in `count` threads. Each has its own state, with the graph as a global.
 void run_in_threads(int count, const pg::Ref<pg::FrozenGraph>& graph, const char* chunk) {
   std::vector<std::string> errors{size_t(count)};
   std::vector<std::thread> threads;
@@ -77,7 +77,7 @@ TEST_CASE("one frozen graph in several threads, each with a Lua state of its own
   LuaState L;
   REQUIRE(L.run(kMake) == "");
   const pg::Ref<pg::FrozenGraph> graph = take(L);
-  lua_close(L.release());  // the graph outlives the state that made it
+  lua_close(L.release());  // the graph outlives the state that created it
   run_in_threads(4, graph, R"(
     local pg = require "perigee"
     local x = pg.ones(2, 16)
@@ -85,7 +85,7 @@ TEST_CASE("one frozen graph in several threads, each with a Lua state of its own
     for i = 1, 100 do assert((graph:run(x)):equal(y), "another result") end
     assert((y:abs():sum():item()) > 0)
   )");
-  // Each run adds one to what it found; the last to finish leaves what it made.
+  // Each run adds one to the value that it read, and the last run to finish sets the final value.
   LuaState last;
   give(graph, last);
   CHECK(last.run("local _, runs = graph:run(require('perigee').ones(1, 16)); assert(runs:item() >= 2 and runs:item() "

@@ -1,4 +1,4 @@
-// Ctrl-C in scripts: runs the program, waits until the script says that its work begins, and sends the signal.
+// Ctrl-C in scripts: runs the program, waits until the script reports that its work has started, and sends the signal.
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +13,8 @@
 
 namespace {
 
-constexpr int kPatience = 60000;  // milliseconds without a byte from a program that hangs; nothing else is timed
+// Milliseconds without output until a program counts as hanging. Nothing else is timed.
+constexpr int kPatience = 60000;
 
 class Script {
  public:
@@ -54,14 +55,14 @@ class Script {
   }
   void press() { kill(child_, SIGINT); }
 
-  // Waits until the program has computed for a while since it said that it begins.
+  // Waits until the program has computed for a while since its report.
   void wait_for_work() {
     const double before = processor_time();
     pollfd ended = {out_, 0, 0};
     while (processor_time() < before + 0.1 && poll(&ended, 1, 1) == 0) {}
   }
 
-  // The exit code, or 256 and the number of a signal.
+  // Returns the exit code, or 256 plus the number of a signal.
   int finish() {
     while (read_more(out_, output)) {}
     while (read_more(err_, errors)) {}
@@ -96,7 +97,7 @@ class Script {
   int in_ = -1, out_ = -1, err_ = -1;
 };
 
-// One press ends the script with the message, where it was, and 130.
+// One signal must end the script with the message, the position, and exit code 130.
 void ends(const std::string& text, const char* where = "script.lua:", bool works = true) {
   CAPTURE(text);
   Script script(text);

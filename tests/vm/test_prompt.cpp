@@ -1,5 +1,5 @@
-// The prompt on a terminal: runs the program on a pseudo terminal and types, each time when the prompt is there, since
-// what is typed before is read by the terminal's own rules.
+// Runs the program on a pseudo terminal and types at its prompt. It waits for each prompt, because earlier input is
+// processed by the rules of the terminal.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,9 +17,10 @@
 
 namespace {
 
-constexpr int kPatience = 60000;  // milliseconds without a byte from a program that hangs; nothing else is timed
+// Milliseconds without output until a program counts as hanging. Nothing else is timed.
+constexpr int kPatience = 60000;
 
-// The program behind a pseudo terminal, with a home of its own. What it writes is kept as it comes.
+// The program behind a pseudo terminal, with its own home folder. Keeps all output.
 class Session {
  public:
   explicit Session(const char* terminal = "xterm") : edits_(terminal != std::string("dumb")) {
@@ -44,7 +45,8 @@ class Session {
 
   void type(const std::string& text) { REQUIRE(write(terminal_, text.data(), text.size()) == ssize_t(text.size())); }
 
-  // Waits until the text comes after what was waited for before. Typed text is echoed too, so wait for what it lacks.
+  // Waits until the text appears after the text of the previous wait. Typed text is echoed, so wait for text that it
+  // does not contain.
   bool wait(const std::string& text) {
     for (;;) {
       if (const size_t at = seen_.find(text, from_); at != std::string::npos) {
@@ -57,8 +59,8 @@ class Session {
     return false;
   }
 
-  // Waits until a line can be typed. libedit takes the terminal over only after it has shown the prompt; a key that
-  // comes in between means what it means to the terminal.
+  // Waits until a line can be typed. libedit switches the terminal's mode only after it has shown the prompt; the
+  // terminal itself would handle a key before that.
   bool wait_for_prompt() {
     if (!wait("> ")) return false;
     termios settings = {};
@@ -81,18 +83,18 @@ class Session {
 
   const std::string& home() const { return home_; }
 
-  // False on a machine without pseudo terminals, such as a bare chroot: there is nothing to test there.
+  // False on a machine without pseudo terminals, such as a bare chroot. The test is then skipped.
   bool started() const {
     if (child_ < 0) MESSAGE("skipped: no pseudo terminal can be had here");
     return child_ >= 0;
   }
 
-  // Types a line that is accepted without a word.
+  // Types a line that prints nothing.
   void accepts(const char* line) {
     type(line);
     REQUIRE(wait_for_prompt());
   }
-  // Types a line and waits for the answer.
+  // Types a line and waits for its output.
   void answers(const char* line, const char* answer) {
     type(line);
     REQUIRE(wait(answer));
@@ -100,7 +102,7 @@ class Session {
   }
 
  private:
-  // Waits for bytes; false when the program is gone. One that writes none for too long is ended.
+  // Waits for output. Returns false when the program has ended. Kills a program that writes nothing for too long.
   bool read_more() {
     pollfd ready = {terminal_, POLLIN, 0};
     if (poll(&ready, 1, kPatience) == 0) kill(child_, SIGKILL);
@@ -132,7 +134,7 @@ void check_conversation(Session& s) {
   s.answers("_.shape\n", "{2, 2}\r");
 }
 
-// Ctrl-C ends the loop, and the prompt answers again.
+// Ctrl-C must end the loop, and the prompt must work again.
 void interrupt_loop(Session& s, const std::string& loop, int number) {
   const std::string mark = std::to_string(number);
   s.type("io.write('started', " + mark + ", ' ') io.flush() " + loop + "\n");

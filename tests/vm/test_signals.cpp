@@ -1,5 +1,5 @@
-// A host whose timer raises signals that run on the thread's own stack (no SA_ONSTACK), as game engines and profilers
-// have them.
+// A host whose timer raises signals that run on the thread's own stack (no SA_ONSTACK), as in game engines and
+// profilers.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -15,7 +15,7 @@ std::atomic<int> ticks{0};
 
 void count(int) { ++ticks; }
 
-// A timer signal every half millisecond for the extent of a scope.
+// Raises a signal every half millisecond while it exists.
 class Timer {
  public:
   Timer() {
@@ -43,7 +43,8 @@ int take_ticks(lua_State* L) {
   return 1;
 }
 
-// Each piece of work runs until so many signals have hit it, and always gives the bits that it gave before the first.
+// Runs each piece of work until enough signals have interrupted it. Its results must always be the bits of the first
+// run.
 const char kScript[] = R"(
   local take_ticks, start, stop = ...
   package.path = TOP .. "/?.lua;" .. package.path

@@ -1,4 +1,4 @@
-// Several Lua states in one process, in turn and at once, and orders from other threads.
+// Several Lua states in one process, one after the other and at the same time, and cancel requests from other threads.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -64,7 +64,7 @@ TEST_CASE("a state may be closed by another thread than the one that used it") {
 
 namespace {
 
-// step() of a script: counts, and tells who waits for the count.
+// step() of a script: counts, and wakes the thread that waits for the count.
 int count_step(lua_State* L) {
   auto& steps = *static_cast<std::atomic<int>*>(lua_touserdata(L, lua_upvalueindex(1)));
   ++steps;
