@@ -22,7 +22,7 @@ mode_t mode_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("atomic write: new and old files, small and large pieces") {
+TEST_CASE("atomic write: writes and replaces files in small and large pieces") {
   Folder folder;
   const std::string path = folder / "f";
   write_text(path, "one");
@@ -37,7 +37,7 @@ TEST_CASE("atomic write: new and old files, small and large pieces") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("atomic write: an exception of the writer leaves the old file and nothing else") {
+TEST_CASE("atomic write: an exception of the writer leaves only the old file") {
   Folder folder;
   write_text(folder / "f", "old");
   CHECK_THROWS_AS(write_file_atomic(folder / "f",
@@ -50,7 +50,7 @@ TEST_CASE("atomic write: an exception of the writer leaves the old file and noth
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("atomic write: a request to stop while a large file is written or read") {
+TEST_CASE("atomic write: a stop request ends the writing and reading of a large file") {
   Folder folder;
   const std::string large(20 << 20, 'n');
   write_text(folder / "f", "old");
@@ -75,7 +75,7 @@ TEST_CASE("atomic write: a request to stop while a large file is written or read
   write_text(folder / "f", "a small file is written all the same");
 }
 
-TEST_CASE("atomic write: a full device") {
+TEST_CASE("atomic write: a full disk is an error that leaves the old file") {
   Folder folder;
   write_text(folder / "f", "old");
   rlimit saved{};
@@ -92,7 +92,7 @@ TEST_CASE("atomic write: a full device") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("atomic write: a process killed in the middle leaves the old file whole") {
+TEST_CASE("atomic write: a process killed while it writes leaves the old file complete") {
   Folder folder;
   NamedTensors content;
   content.tensors = {{"a", sample(DType::kFloat32, {1000})}};
@@ -112,7 +112,7 @@ TEST_CASE("atomic write: a process killed in the middle leaves the old file whol
   CHECK(same(load_safetensors(folder / "f").tensors[0].second, content.tensors[0].second));
 }
 
-TEST_CASE("atomic write: a process killed at any time leaves one of both files") {
+TEST_CASE("atomic write: a process killed at any time leaves the old or the new file") {
   Folder folder;
   const std::string path = folder / "f", a(50000, 'a'), b(70000, 'b');
   write_text(path, a);
@@ -163,7 +163,7 @@ void kill_child(pid_t child) {
 
 }  // namespace
 
-TEST_CASE("atomic write: the files of killed processes go with the next write, those of live ones stay") {
+TEST_CASE("atomic write: the next write removes temporary files of killed processes only") {
   for (const std::string& name : {std::string("f"), std::string(255, 'n')}) {
     CAPTURE(name);
     Folder folder;
@@ -184,7 +184,7 @@ TEST_CASE("atomic write: the files of killed processes go with the next write, t
   }
 }
 
-TEST_CASE("atomic write: only what is a temporary file of the target is taken away") {
+TEST_CASE("atomic write: only temporary files of the target are removed") {
   Folder folder;
   for (const char* name : {".f.tmp", ".f.1.2.tmp.txt", ".f.a.1.tmp", ".g.1.1.tmp", "f.1.1.tmp", ".f.x.1.1.tmp"})
     write_text(folder / name, "mine");
@@ -195,7 +195,7 @@ TEST_CASE("atomic write: only what is a temporary file of the target is taken aw
   CHECK(folder.count() == before + 1);
 }
 
-TEST_CASE("atomic write: links stay, modes stay, other kinds of files are refused") {
+TEST_CASE("atomic write: links and modes are kept, and only regular files are written") {
   Folder folder;
   write_text(folder / "real", "old");
   ::chmod((folder / "real").c_str(), 0640);

@@ -30,7 +30,7 @@ bool guarded_child() { return std::getenv("PERIGEE_TEST_CHILD") != nullptr; }
 
 }  // namespace
 
-TEST_CASE("buffer: any size is 64-byte aligned and its own") {
+TEST_CASE("buffer: blocks of any size are 64-byte aligned and do not overlap") {
   std::vector<size_t> sizes = {0, 1, 63, 64, 65, 1023, 1024, 1025, 1279, 1280, 1281};
   for (size_t power = 2048; power <= 16 * kMega; power *= 2)
     for (size_t size : {power - 129, power - 65, power - 64, power - 1, power, power + 1, power + power / 4})
@@ -50,7 +50,7 @@ TEST_CASE("buffer: any size is 64-byte aligned and its own") {
   }
 }
 
-TEST_CASE("buffer: memory is kept for reuse and given back on request") {
+TEST_CASE("buffer: memory is kept for reuse and freed on request") {
   Runtime::current().memory().flush();
   const MemoryStats before = Runtime::current().memory().stats();
   CHECK(before.cached == 0);
@@ -71,7 +71,7 @@ TEST_CASE("buffer: memory is kept for reuse and given back on request") {
   CHECK(Runtime::current().memory().stats().allocations >= before.allocations + 2);
 }
 
-TEST_CASE("buffer: small blocks are reused by their thread and survive another one") {
+TEST_CASE("buffer: a thread reuses its small blocks, which survive other threads") {
   Ref<Buffer> b = Buffer::allocate({}, Bytes(100));
   const void* place = b->data;
   b = {};
@@ -105,7 +105,7 @@ TEST_CASE("buffer: the cache is bounded") {
   Runtime::current().memory().flush();
 }
 
-TEST_CASE("buffer: what rests in the cache makes room for blocks of other sizes, but not for those of a loop") {
+TEST_CASE("buffer: cached blocks are freed for other sizes, but not those that a loop uses") {
   Runtime::current().memory().flush();
   std::vector<Ref<Buffer>> temporaries;
   for (int i = 0; i < 8; ++i) temporaries.push_back(Buffer::allocate({}, Bytes(3 * kMega)));
@@ -131,7 +131,7 @@ TEST_CASE("buffer: what rests in the cache makes room for blocks of other sizes,
   Runtime::current().memory().flush();
 }
 
-TEST_CASE("buffer: the peak is the largest live amount since it was reset") {
+TEST_CASE("buffer: the peak is the most live memory since the last reset") {
   Runtime::current().memory().reset_peak();
   const int64_t start = Runtime::current().memory().stats().live;
   CHECK(Runtime::current().memory().stats().peak == start);
@@ -142,7 +142,7 @@ TEST_CASE("buffer: the peak is the largest live amount since it was reset") {
   CHECK(Runtime::current().memory().stats().peak == start + int64_t(kMega));
 }
 
-TEST_CASE("buffer: requests beyond any machine are errors") {
+TEST_CASE("buffer: impossibly large requests are errors") {
   for (int power = 47; power < 62; ++power) {
     const size_t bytes = (size_t(1) << power) + 1;
     CHECK(error_text([&] { Buffer::allocate({}, Bytes(bytes)); }) ==
@@ -164,7 +164,7 @@ TEST_CASE("buffer: requests beyond any machine are errors") {
         "add: bad argument 'shape' (expected at most 2^56 elements, got 1073741824x1073741824, too many elements)");
 }
 
-TEST_CASE("buffer: the handler is asked once before a request is given up") {
+TEST_CASE("buffer: the out-of-memory handler is called once before a request fails") {
   struct Asked {
     int times = 0;
     size_t bytes = 0;
@@ -182,7 +182,7 @@ TEST_CASE("buffer: the handler is asked once before a request is given up") {
   CHECK(asked.bytes == size_t(1) << 50);
 }
 
-TEST_CASE("buffer: injected failures") {
+TEST_CASE("buffer: injected failures are errors") {
   fail_allocation(2);
   CHECK(Buffer::allocate({}, Bytes(10))->bytes == 10);
   CHECK(!allocation_failed());
@@ -215,7 +215,7 @@ TEST_CASE("guard mode child: fresh memory is poisoned") {
   CHECK(numbers(run(ctx, "add", {array({1, 2}), array({3, 4})})) == Numbers{4, 6});
 }
 
-TEST_CASE("guard mode: writes outside of a buffer end the program, others do not") {
+TEST_CASE("guard mode: only writes outside a buffer end the program") {
   if (guarded_child()) return;
   for (const char* bad : {"guard mode child: a write behind the end", "guard mode child: a write before the start"}) {
     const auto [status, output] = run_guarded(bad);

@@ -50,7 +50,7 @@ TEST_CASE("a device is loaded by name on first use") {
                        "device: bad argument 'name' (expected a number below 2, got \"test_device:2\")", pg::Error);
 }
 
-TEST_CASE("a missing device is an error with the loader's text") {
+TEST_CASE("a missing device is an error with the loader's message") {
   try {
     pg::device_from_name("absent");
     FAIL("no error");
@@ -79,7 +79,7 @@ TEST_CASE("ops run, broadcast and differentiate on a loaded device") {
   CHECK(element(ctx, leaf->grad->value, 2) == 7);
 }
 
-TEST_CASE("what a device lacks or refuses is an error") {
+TEST_CASE("ops that a device lacks or refuses are errors") {
   pg::Context ctx;
   const pg::Device device = pg::device_from_name("test_device");
   const Value x = pg::to_device(ctx, vector({1, 2}), device);
@@ -133,7 +133,7 @@ std::string cannot_load(const std::string& device, const std::string& why) {
 
 }  // namespace
 
-TEST_CASE("plugins that are of no use are errors that say why, and take no slot") {
+TEST_CASE("unusable plugins are errors that give the reason and use no slot") {
   PluginFolder folder;
   const auto before = pg::device_names();  // other tests load devices too
   CHECK(folder.load("absent").find(folder.file("absent") + ": cannot open shared object file") != std::string::npos);
@@ -162,7 +162,7 @@ TEST_CASE("plugins that are of no use are errors that say why, and take no slot"
   CHECK(pg::device_names() == before);
 }
 
-TEST_CASE("names of devices are checked") {
+TEST_CASE("invalid device names are errors") {
   for (const char* bad : {"", ":", "cpu:", "cpu:x", "cpu:-1", "cpu:1.5", "CPU", "../evil", "a/b", "cpu:999", "cpu:1"})
     CHECK_THROWS_AS(pg::device_from_name(bad), pg::Error);
   CHECK(pg::device_from_name("cpu").is_cpu());
@@ -170,7 +170,7 @@ TEST_CASE("names of devices are checked") {
   CHECK(pg::device_names()[0] == "cpu");
 }
 
-TEST_CASE("device memory is released when nobody holds it") {
+TEST_CASE("device memory is released with its last reference") {
   const pg::Device device = pg::device_from_name("test_device");
   const int64_t live = pg::Runtime::current().memory().stats().live;
   for (int i = 0; i < 1000; ++i)
@@ -195,7 +195,7 @@ TEST_CASE("strided device tensors are gathered on the device") {
   CHECK(element(ctx, run(ctx, "add", {transposed, Value(10.0)}), 1) == 14);
 }
 
-TEST_CASE("tensors move between devices and never mix") {
+TEST_CASE("tensors can be moved between devices but not mixed in an op") {
   pg::Context ctx;
   const pg::Device first = pg::device_from_name("test_device"), second = pg::device_from_name("test_device:1");
   const Value x = pg::to_device(ctx, vector({1, 2}), first), y = pg::to_device(ctx, x, second);
@@ -211,7 +211,7 @@ TEST_CASE("tensors move between devices and never mix") {
   }
 }
 
-TEST_CASE("ops without a kernel on a device are decomposed, and views need none") {
+TEST_CASE("ops without a device kernel are decomposed, and views need no kernel") {
   pg::Context ctx;
   const pg::Device device = pg::device_from_name("test_device");
   const Value x = pg::to_device(ctx, vector({1, 2, 3}), device);
@@ -241,7 +241,7 @@ TEST_CASE("gradients of broadcast inputs are summed on the device") {
   CHECK(pg::item(leaf->grad->value) == 6);
 }
 
-TEST_CASE("an error of work on a device arrives at the next wait, once, and drops what came after") {
+TEST_CASE("the next wait throws an error of device work once, and later work is dropped") {
   pg::Context ctx;
   const pg::Device device = pg::device_from_name("test_device");
   const Value x = pg::to_device(ctx, vector({-1, 4}), device);
@@ -262,7 +262,7 @@ TEST_CASE("a late error follows its values to another device, and is thrown once
   CHECK(pg::item(pg::make_scalar(3, pg::DType::kFloat32, first)) == 3);
 }
 
-TEST_CASE("a late error begins with its place in the script") {
+TEST_CASE("a late error starts with its position in the script") {
   pg::Context ctx;
   const pg::Device device = pg::device_from_name("test_device");
   const Value x = pg::to_device(ctx, vector({-1}), device), y = pg::make_array(x.type());
@@ -277,7 +277,7 @@ TEST_CASE("a late error begins with its place in the script") {
   CHECK_THROWS_WITH_AS(pg::synchronize(device), "model.lua:7: layer: a negative number", pg::PositionedError);
 }
 
-TEST_CASE("uploads of any size may change when the call returns") {
+TEST_CASE("the source of an upload may change when the call returns") {
   pg::Context ctx;
   const pg::Device device = pg::device_from_name("test_device");
   for (const int64_t n : {1, 1000, 65536, 65537, 1 << 20}) {
@@ -295,7 +295,7 @@ TEST_CASE("uploads of any size may change when the call returns") {
   }
 }
 
-TEST_CASE("copies between devices come after what they read and before its memory is used again") {
+TEST_CASE("copies between devices are ordered with the work on their memory") {
   pg::Context ctx;
   const pg::Device places[] = {pg::device_from_name("test_device"), pg::device_from_name("test_device:1")};
   for (int round = 0; round < 50; ++round) {
@@ -305,7 +305,7 @@ TEST_CASE("copies between devices come after what they read and before its memor
   }
 }
 
-TEST_CASE("a device without the optional entries does everything with waits") {
+TEST_CASE("a device without optional entries runs every op with waits") {
   PluginFolder folder;
   std::filesystem::create_symlink(PERIGEE_TEST_DEVICE, folder.file("plain"));
   REQUIRE(folder.load("plain", "plain") == "");
@@ -327,7 +327,7 @@ struct Sample {
 };
 }  // namespace
 
-TEST_CASE("the ABI is made of names, places and sizes of fields, and a field left out shows") {
+TEST_CASE("the ABI depends on names, offsets and sizes of fields, and needs all of them") {
   using pg::abi::Field;
   constexpr Field all[] = {{"a", 0, 4, 4}, {"b", 8, 8, 8}}, renamed[] = {{"a", 0, 4, 4}, {"c", 8, 8, 8}};
   constexpr Field first[] = {{"a", 0, 4, 4}}, last[] = {{"b", 8, 8, 8}};

@@ -3,7 +3,7 @@
 
 namespace pg::test {
 
-TEST_CASE("dims: a list of at most 12") {
+TEST_CASE("dims: a list holds at most 12 dims") {
   Dims d;
   CHECK(d.empty());
   for (int i = 0; i < kMaxRank; ++i) d.push_back(i);
@@ -45,7 +45,7 @@ TEST_CASE("shapes: element counts are checked") {
   CHECK_THROWS_AS(checked_numel("f", {0, large, large, large}), Error);
 }
 
-TEST_CASE("sizes: products and sums never look small") {
+TEST_CASE("sizes: products and sums saturate") {
   const int64_t large = int64_t(1) << 40;
   CHECK(times(3, -4) == -12);
   CHECK(times(large, large) == kMostSize);
@@ -60,7 +60,7 @@ TEST_CASE("sizes: products and sums never look small") {
   CHECK(error_text([] { numel({2, -1}); }).find("not negative") != std::string::npos);
 }
 
-TEST_CASE("bytes: what no memory holds stays at the end of the range") {
+TEST_CASE("bytes: sizes saturate") {
   CHECK(Bytes::of(3, 4).count() == 12);
   CHECK(Bytes::of(int64_t(1) << 61, 4) == Bytes(uint64_t(kMostSize)));
   CHECK(Bytes::of(-1, 4) == Bytes(uint64_t(kMostSize)));
@@ -71,7 +71,7 @@ TEST_CASE("bytes: what no memory holds stays at the end of the range") {
   CHECK_THROWS_AS(Buffer::allocate({}, 8 * Bytes(uint64_t(kMostSize))), OutOfMemory);
 }
 
-TEST_CASE("shapes: strides") {
+TEST_CASE("shapes: strides are row-major") {
   CHECK(contiguous_strides({}) == Dims{});
   CHECK(contiguous_strides({2, 3, 4}) == Dims{12, 4, 1});
   CHECK(is_contiguous({}, {}));
@@ -85,14 +85,14 @@ TEST_CASE("shapes: strides") {
   CHECK(!is_contiguous({2}, {2}));
 }
 
-TEST_CASE("shapes: text") {
+TEST_CASE("shapes: text joins the sizes with x") {
   CHECK(to_string(Dims{}) == "scalar");
   CHECK(to_string(Dims{5}) == "5");
   CHECK(to_string(Dims{2, 0, 3}) == "2x0x3");
   CHECK(to_string(Type{DType::kFloat32, {}, {2, 3}}) == "float32 2x3 cpu");
 }
 
-TEST_CASE("shapes: broadcasting is NumPy's") {
+TEST_CASE("shapes: broadcasting follows NumPy") {
   const auto joined = [](const Dims& a, const Dims& b) {
     Dims out, back;
     CHECK(broadcast(a, b, &out));
@@ -116,7 +116,7 @@ TEST_CASE("shapes: broadcasting is NumPy's") {
   CHECK(broadcast_strides({}, {}, {2}) == Dims{0});
 }
 
-TEST_CASE("shapes: dims of the user count from 1 or from the end") {
+TEST_CASE("shapes: user dims count from 1 or from the end") {
   CHECK(dim_index("f", "dim", 1, 3) == 0);
   CHECK(dim_index("f", "dim", 3, 3) == 2);
   CHECK(dim_index("f", "dim", -1, 3) == 2);
@@ -127,7 +127,7 @@ TEST_CASE("shapes: dims of the user count from 1 or from the end") {
     CHECK_THROWS_AS(dim_index("f", "dim", bad, 3), Error);
 }
 
-TEST_CASE("elements and shapes agree in ops: broadcasting of values") {
+TEST_CASE("ops broadcast values and shapes alike") {
   Context ctx;
   const Value scalar = make_scalar(10, DType::kFloat32), empty = make_array(Type{DType::kFloat32, {}, {0}});
   CHECK(numbers(run(ctx, "add", {array({1, 2}), scalar})) == Numbers{11, 12});

@@ -44,7 +44,7 @@ void check_rounding(uint32_t infinity) {
 
 }  // namespace
 
-TEST_CASE("float16: all bit patterns and all roundings") {
+TEST_CASE("float16: all bit patterns survive and all roundings are to nearest even") {
   check_rounding<Half>(0x7c00);
   CHECK(float(Half(65504.f)) == 65504.f);
   CHECK(float(Half(65519.99f)) == 65504.f);
@@ -57,18 +57,18 @@ TEST_CASE("float16: all bit patterns and all roundings") {
   CHECK(std::signbit(float(Half(-1e-30f))));
 }
 
-TEST_CASE("bfloat16: all bit patterns and all roundings") {
+TEST_CASE("bfloat16: all bit patterns survive and all roundings are to nearest even") {
   check_rounding<BFloat16>(0x7f80);
   CHECK(std::isinf(float(BFloat16(std::numeric_limits<float>::max()))));
   CHECK(std::isnan(float(BFloat16(std::bit_cast<float>(0x7f800001u)))));
 }
 
-TEST_CASE("dtypes: names") {
+TEST_CASE("dtypes: names convert back to their dtype") {
   for (DType t : kAll) CHECK(dtype_from_name(name_of(t)) == t);
   for (const char* bad : {"", "float", "Float32", "float32 ", "half", "double"}) CHECK(!dtype_from_name(bad));
 }
 
-TEST_CASE("promotion of two tensors") {
+TEST_CASE("two tensors are promoted to their common dtype") {
   const auto check = [](DType a, DType b, DType expected) {
     CHECK_MESSAGE(promote(a, b) == expected, name_of(a), name_of(b));
     CHECK_MESSAGE(promote(b, a) == expected, name_of(b), name_of(a));
@@ -90,7 +90,7 @@ TEST_CASE("promotion of two tensors") {
   check(kFloat16, kBFloat16, kFloat32);
 }
 
-TEST_CASE("promotion of a tensor and a number") {
+TEST_CASE("a number adapts to the dtype of the tensor") {
   for (DType t : kAll) {
     if (is_float(t)) {
       for (double n : {0.0, 1.0, 1.5, 1e300, -1e9, double(NAN), double(INFINITY)}) CHECK(promote_number(t, n) == t);
@@ -110,11 +110,11 @@ TEST_CASE("promotion of a tensor and a number") {
   CHECK(!promote_number(kBool, 0x1p63));
 }
 
-TEST_CASE("float results") {
+TEST_CASE("ops with float results turn integers into float32") {
   for (DType t : kAll) CHECK(float_result(t) == (is_float(t) ? t : kFloat32));
 }
 
-TEST_CASE("elements: what is stored is loaded") {
+TEST_CASE("elements: stored numbers load again") {
   alignas(8) char slot[8];
   for (DType t : kAll)
     for (double n : {0.0, 1.0, 2.0, 100.0, -100.0}) {
@@ -130,7 +130,7 @@ TEST_CASE("elements: what is stored is loaded") {
   CHECK(load_number(kInt64, slot) == 0x1p62);
 }
 
-TEST_CASE("ops take the promoted dtype") {
+TEST_CASE("ops use the promoted dtype") {
   Context ctx;
   for (DType a : kAll)
     for (DType b : kAll) CHECK(run(ctx, "add", {array({1}, a), array({0}, b)}).dtype() == promote(a, b));

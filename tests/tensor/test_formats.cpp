@@ -31,7 +31,7 @@ Value transposed_sample(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-TEST_CASE("safetensors: names, order, types, shapes, bytes and metadata come back") {
+TEST_CASE("safetensors: names, order, types, shapes, bytes and metadata survive") {
   Folder folder;
   const NamedTensors saved = everything();
   save_safetensors(folder / "t.safetensors", saved);
@@ -58,7 +58,7 @@ TEST_CASE("safetensors: the header is padded to 8 bytes and every tensor is alig
   CHECK(bytes.size() == 8 + length + 19);
 }
 
-TEST_CASE("safetensors: no tensor at all, numbers, strided tensors") {
+TEST_CASE("safetensors: empty files, numbers and strided tensors survive") {
   Folder folder;
   save_safetensors(folder / "t", {});
   CHECK(load_safetensors(folder / "t").tensors.empty());
@@ -70,7 +70,7 @@ TEST_CASE("safetensors: no tensor at all, numbers, strided tensors") {
   CHECK(payload(loaded.tensors[1].second) == bytes_of<float>({1, 15, 29, 8, 22, 36}));
 }
 
-TEST_CASE("safetensors: what cannot be saved says why and writes nothing") {
+TEST_CASE("safetensors: unsupported content is an error that writes nothing") {
   Folder folder;
   const Value x = sample(DType::kFloat32, {2});
   const auto error = [&](NamedTensors content) { return error_of([&] { save_safetensors(folder / "t", content); }); };
@@ -82,7 +82,7 @@ TEST_CASE("safetensors: what cannot be saved says why and writes nothing") {
   CHECK(folder.count() == 0);
 }
 
-TEST_CASE("npy: types, shapes and bytes come back") {
+TEST_CASE("npy: types, shapes and bytes survive") {
   Folder folder;
   for (DType dtype : kAll) {
     if (dtype == DType::kBFloat16) continue;
@@ -115,7 +115,7 @@ std::string dict(const std::string& descr, const std::string& order, const std::
 
 }  // namespace
 
-TEST_CASE("npy: versions, byte orders, Fortran order, spellings") {
+TEST_CASE("npy: every version, byte order and spelling loads, and Fortran order") {
   Folder folder;
   const auto load = [&](const std::string& bytes) {
     put(folder / "t.npy", bytes);
@@ -139,7 +139,7 @@ TEST_CASE("npy: versions, byte orders, Fortran order, spellings") {
   CHECK(payload(load(gzip(npy(dict("<i4", "False", "(6,)"), data)))) == data);
 }
 
-TEST_CASE("idx: every type, plain and gzipped") {
+TEST_CASE("idx: every type loads, plain and gzipped") {
   Folder folder;
   const auto load = [&](const std::string& bytes) {
     put(folder / "plain", bytes);
@@ -185,7 +185,7 @@ TEST_CASE("files of other programs: every fixture loads and survives saving") {
   CHECK(arrays > 20);
 }
 
-TEST_CASE("files of other programs: the genuine MNIST") {
+TEST_CASE("files of other programs: the original MNIST files load") {
   const fs::path data = shared_data();
   if (data.empty()) return;
   const Value images = load_idx((data / "mnist" / "t10k-images-idx3-ubyte.gz").string());
@@ -197,7 +197,7 @@ TEST_CASE("files of other programs: the genuine MNIST") {
   CHECK(same(load_idx(folder / "plain"), images));
 }
 
-TEST_CASE("loading reads straight into the tensor") {
+TEST_CASE("loading reads directly into the tensor") {
   Folder folder;
   const Value big = sample(DType::kFloat64, {1000, 500});
   const int64_t bytes = int64_t(payload(big).size());
@@ -211,7 +211,7 @@ TEST_CASE("loading reads straight into the tensor") {
   CHECK(Runtime::current().memory().stats().live == start);
 }
 
-TEST_CASE("loading and saving without memory are errors that leave nothing behind") {
+TEST_CASE("loading and saving without memory are errors that leave no files") {
   Folder folder;
   const NamedTensors content = {{{"a", transposed_sample(2, 3)}, {"b", sample(DType::kInt64, {4})}}, {}};
   save_safetensors(folder / "s", content);

@@ -50,13 +50,13 @@ struct BadHeader {
 
 }  // namespace
 
-TEST_CASE("safetensors: a file cut at any byte") {
+TEST_CASE("safetensors: a file cut at any byte is refused") {
   const std::string whole = safetensors(kTwo, std::string(11, '\1'));
   for (size_t n = 0; n < whole.size(); ++n) refused(kSafetensors, whole.substr(0, n));
   CHECK(contains(refused(kSafetensors, whole + "x"), "1 trailing bytes"));
 }
 
-TEST_CASE("safetensors: headers that lie or do not follow the format") {
+TEST_CASE("safetensors: wrong and malformed headers are refused") {
   const std::string deep(100000, '[');
   const std::string deep_objects = [] {
     std::string text;
@@ -129,7 +129,7 @@ TEST_CASE("safetensors: headers that lie or do not follow the format") {
   CHECK(contains(refused(kSafetensors, safetensors("{\"a\":" + deep, "")), "nested more than 256 deep"));
 }
 
-TEST_CASE("safetensors: lengths of the header") {
+TEST_CASE("safetensors: wrong lengths of the header are refused") {
   for (uint64_t length :
        {uint64_t(0), uint64_t(1), uint64_t(3), uint64_t(100'000'000), uint64_t(100'000'001), ~uint64_t(0)}) {
     std::string file(reinterpret_cast<const char*>(&length), 8);
@@ -137,13 +137,13 @@ TEST_CASE("safetensors: lengths of the header") {
   }
 }
 
-TEST_CASE("npy: a file cut at any byte, trailing bytes") {
+TEST_CASE("npy: a file cut at any byte or with trailing bytes is refused") {
   const std::string whole = npy_of("'<f4'", "(2, 3)", std::string(24, 'x'));
   for (size_t n = 0; n < whole.size(); ++n) refused(kNpy, whole.substr(0, n));
   CHECK(contains(refused(kNpy, whole + "yz"), "2 trailing bytes"));
 }
 
-TEST_CASE("npy: headers that lie or do not follow the format") {
+TEST_CASE("npy: wrong and malformed headers are refused") {
   CHECK(contains(refused(kNpy, npy_of("'|O'", "(1,)", "12345678")), "Python objects are refused"));
   CHECK(contains(refused(kNpy, npy_of("[('a', '<f4')]", "(1,)", "1234")), "structured"));
   CHECK(contains(refused(kNpy, npy_of("'<c8'", "(1,)", "12345678")), "'<c8' is not supported"));
@@ -174,7 +174,7 @@ TEST_CASE("npy: headers that lie or do not follow the format") {
   CHECK(contains(refused(kNpy, "PK\3\4 an npz archive"), "not an npy file"));
 }
 
-TEST_CASE("idx: malformed files") {
+TEST_CASE("idx: malformed files are refused") {
   const std::string whole = std::string("\0\0\x08\2\0\0\0\2\0\0\0\3", 12) + "abcdef";
   for (size_t n = 0; n < whole.size(); ++n) refused(kIdx, whole.substr(0, n));
   CHECK(contains(refused(kIdx, whole + "g"), "1 trailing bytes"));
@@ -187,7 +187,7 @@ TEST_CASE("idx: malformed files") {
   CHECK(contains(refused(kIdx, std::string("\0\0\x0e\1\x7f\xff\xff\xff", 8)), "too short"));
 }
 
-TEST_CASE("gzip: damaged streams") {
+TEST_CASE("gzip: damaged streams are refused") {
   const std::string plain = std::string("\0\0\x08\1\0\0\x10\0", 8) + std::string(4096, 'a');
   const std::string packed = gzip(plain);
   for (size_t n = 3; n < packed.size(); ++n) refused(kIdx, packed.substr(0, n));
@@ -200,7 +200,7 @@ TEST_CASE("gzip: damaged streams") {
   CHECK(contains(refused(kIdx, gzip(std::string("\0\0\x08\1\x7f\xff\xff\xff", 8))), "too short"));
 }
 
-TEST_CASE("gzip: members in a row are one content, bombs are refused") {
+TEST_CASE("gzip: consecutive members are one content, and bombs are refused") {
   Folder folder;
   put(folder / "two", gzip("abc") + gzip("def"));
   CHECK(read_file(folder / "two") == "abcdef");
@@ -210,7 +210,7 @@ TEST_CASE("gzip: members in a row are one content, bombs are refused") {
   CHECK(contains(error_of([&] { read_file(folder / "bomb"); }), "longer than"));
 }
 
-TEST_CASE("paths that are no files") {
+TEST_CASE("paths that are not files are errors") {
   Folder folder;
   for (const Loader& loader : {kSafetensors, kNpy, kIdx}) {
     const auto error = [&](const std::string& path) { return error_of([&] { loader.load(path); }); };

@@ -100,7 +100,7 @@ TEST_CASE("gemm agrees with plain loops") {
 }
 
 // Uses sizes below, at and above those of the register tile and of the packed blocks, in each of the three dims.
-TEST_CASE_TEMPLATE("the own product handles every remainder of its blocks", T, float, double) {
+TEST_CASE_TEMPLATE("the Highway product handles every remainder of its blocks", T, float, double) {
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {
       for (int64_t m = 1; m <= 25; ++m) check_simd<T>({ta, tb, m, 2 * m + 9, m + 3});
@@ -110,7 +110,7 @@ TEST_CASE_TEMPLATE("the own product handles every remainder of its blocks", T, f
     }
 }
 
-TEST_CASE("large gemm is the same product on one and on two threads") {
+TEST_CASE("large gemm has the same result on one and on two threads") {
   const int before = pg::num_threads();
   for (int threads : {1, 2}) {
     pg::Runtime::current().threads().resize(threads);
@@ -121,7 +121,7 @@ TEST_CASE("large gemm is the same product on one and on two threads") {
   pg::Runtime::current().threads().resize(before);
 }
 
-TEST_CASE("batched gemm repeats operands of stride 0") {
+TEST_CASE("batched gemm reuses operands with stride 0") {
   const int64_t m = 5, n = 6, k = 7, count = 4;
   const auto a = numbers<float>(count * m * k), b = numbers<float>(k * n, 4);
   std::vector<float> c(count * m * n), one(m * n);

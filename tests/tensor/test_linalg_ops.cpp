@@ -24,7 +24,7 @@ Value spd(int64_t n) {
 
 }  // namespace
 
-TEST_CASE("solvers") {
+TEST_CASE("solvers solve, and refuse singular matrices") {
   Context ctx;
   const Value l = run(ctx, "linalg_cholesky", {spd(4)});
   const auto product = numbers(run(ctx, "matmul", {l, run(ctx, "t", {l})})), want = numbers(spd(4));
@@ -37,7 +37,7 @@ TEST_CASE("solvers") {
          }).empty());
 }
 
-TEST_CASE("no gradient is computed that nobody asked for") {
+TEST_CASE("only the requested gradients are computed") {
   Context ctx;
   ctx.recording = true;
   const Value x = pattern({2, 3, 5, 5}, 1);
@@ -47,7 +47,7 @@ TEST_CASE("no gradient is computed that nobody asked for") {
   CHECK(w.grad().shape() == w.value.shape());
 }
 
-TEST_CASE("products of strided, broadcast and empty operands") {
+TEST_CASE("products accept strided, broadcast and empty operands") {
   Context ctx;
   const Value a = pattern({3, 4}, 1), b = pattern({5, 4}, 2);
   const auto direct = numbers(run(ctx, "matmul", {a, run(ctx, "t", {b})}));

@@ -62,7 +62,7 @@ void run_on_all(int n) {
 
 }  // namespace
 
-TEST_CASE("parallel_for: pieces cover the range once, are large enough, and do not depend on timing") {
+TEST_CASE("parallel_for: tasks cover the range once, have the minimum size and do not depend on timing") {
   for (int threads : {1, 2, 3, 7}) {
     Threads scope(threads);
     for (int64_t n : {1, 2, 10, 99, 100, 101, 1000}) {
@@ -94,7 +94,7 @@ TEST_CASE("parallel_for: huge ranges do not overflow") {
   CHECK(pieces.back().second == n);
 }
 
-TEST_CASE("parallel_for: the first exception comes out and the pool goes on") {
+TEST_CASE("parallel_for: throws the first exception, and the pool keeps working") {
   Threads scope(4);
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> done{0};
@@ -109,7 +109,7 @@ TEST_CASE("parallel_for: the first exception comes out and the pool goes on") {
   }
 }
 
-TEST_CASE("parallel_for: a region inside a region runs on its own thread, in one piece") {
+TEST_CASE("parallel_for: a nested region runs on the calling thread as one task") {
   Threads scope(4);
   std::atomic<int> inner{0}, pieces{0};
   parallel_for(4, 1, [&](int64_t begin, int64_t end) {
@@ -127,7 +127,7 @@ TEST_CASE("parallel_for: a region inside a region runs on its own thread, in one
   CHECK(partition(100, 1).size() == 4);  // the nested region has ended
 }
 
-TEST_CASE("parallel_for: an exception inside a nested region does not leave the pool locked") {
+TEST_CASE("parallel_for: an exception in a nested region does not leave the pool locked") {
   Threads scope(3);
   CHECK_THROWS_AS(
       parallel_for(3, 1, [](int64_t, int64_t) { parallel_for(9, 1, [](int64_t, int64_t) { throw Error("x"); }); }),
@@ -135,7 +135,7 @@ TEST_CASE("parallel_for: an exception inside a nested region does not leave the 
   CHECK(partition(9, 1).size() == 3);
 }
 
-TEST_CASE("parallel_for: several callers at once") {
+TEST_CASE("parallel_for: several threads can call it at once") {
   Threads scope(3);
   std::vector<std::thread> callers;
   std::atomic<int64_t> sum{0};
@@ -147,7 +147,7 @@ TEST_CASE("parallel_for: several callers at once") {
   CHECK(sum == 4 * 200 * 100);
 }
 
-TEST_CASE("threads: started by the first region, joined on request, started again") {
+TEST_CASE("threads: start with the first region, are joined on request and start again") {
   Threads scope(3);
   Runtime::current().threads().stop();
   const size_t before = threads_of_process();  // or more than exist
@@ -169,7 +169,7 @@ TEST_CASE("threads: started by the first region, joined on request, started agai
   CHECK(alive == 2);
 }
 
-TEST_CASE("set_num_threads: what it refuses") {
+TEST_CASE("set_num_threads: refuses invalid numbers of threads") {
   const int before = num_threads();
   CHECK(error_text([] { Runtime::current().threads().resize(0); }) ==
         "set_num_threads: bad argument 'n' (expected a whole number from 1 to 1024, got 0)");
@@ -210,7 +210,7 @@ TEST_CASE("parallel: a region ends early once the watched flag is set") {
   }
 }
 
-TEST_CASE("parallel: a watched region covers all items once") {
+TEST_CASE("parallel: a region with a watched flag covers all items once") {
   const std::atomic<bool> flag{false};
   const PollScope watch(&flag);
   for (const int threads : {1, 3}) {
@@ -227,7 +227,7 @@ TEST_CASE("parallel: a watched region covers all items once") {
   }
 }
 
-TEST_CASE("a cancel request ends one kernel, or all while it stays") {
+TEST_CASE("a cancel request ends one kernel, or all kernels while cancels_all is set") {
   Context ctx;
   const auto kernel = [&] {
     ctx.cancel = true;
@@ -244,7 +244,7 @@ TEST_CASE("a cancel request ends one kernel, or all while it stays") {
   CHECK(numbers(run(ctx, "neg", {array({1})})) == Numbers{-1});
 }
 
-TEST_CASE("what a cancelled kernel rewrites in place is whole") {
+TEST_CASE("a cancel request never leaves an array half rewritten in place") {
   // The array is moved in, so that the kernel takes its buffer. The request then has to wait until the kernel is done.
   Context ctx;
   constexpr int64_t kSize = 1 << 20;

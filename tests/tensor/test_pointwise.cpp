@@ -55,7 +55,7 @@ void check_sub(Data& x, Data& y, const Dims& shape, DType t) {
 
 }  // namespace
 
-TEST_CASE("pointwise: strides and broadcasting agree with a naive walk") {
+TEST_CASE("pointwise: strides and broadcasting agree with a naive loop") {
   std::mt19937 rng(1);
   const DType dtypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt32,
                           DType::kInt64,   DType::kFloat16, DType::kBFloat16};
@@ -84,7 +84,7 @@ TEST_CASE("pointwise: mixed dtypes are promoted") {
   check_sub(i, f, shape, DType::kFloat32);
 }
 
-TEST_CASE("pointwise: a value gives the same bits at any place of a span") {
+TEST_CASE("pointwise: the result for a value has the same bits at any position of a span") {
   std::mt19937 rng(3);
   std::uniform_real_distribution<float> uniform(-3, 3);
   std::vector<float> x(300), whole(300), part(300);
@@ -126,7 +126,7 @@ TEST_CASE("pointwise: vector functions stay within a few ulp of double precision
   }
 }
 
-TEST_CASE("pointwise: integer division by zero leaves the output alone") {
+TEST_CASE("pointwise: integer division by zero does not write the output") {
   std::mt19937 rng(4);
   Data x = make(DType::kInt32, Dims{4}, Dims{1}, rng), y = x;
   store_number(DType::kInt32, y.bytes.data() + 8, 0);

@@ -96,7 +96,7 @@ TEST_CASE("pooling agrees with plain loops") {
   check_all<double>();
 }
 
-TEST_CASE("the number of windows follows torch") {
+TEST_CASE("the number of windows is that of PyTorch") {
   CHECK(pool_out_dim(5, 2, 2, 0, 1, false) == 2);
   CHECK(pool_out_dim(5, 2, 2, 0, 1, true) == 3);
   CHECK(pool_out_dim(5, 2, 3, 1, 1, true) == 2);
@@ -105,7 +105,7 @@ TEST_CASE("the number of windows follows torch") {
   CHECK(pool_out_dim(2, 3, 1, 0, 1, false) == 0);
 }
 
-TEST_CASE("a NaN wins the window") {
+TEST_CASE("the maximum of a window with NaN is NaN") {
   for (int64_t width : {8, 9, 34}) {
     const PoolShape s = shape(1, {1, 4, width}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false);
     auto x = numbers<float>(4 * width);

@@ -28,14 +28,14 @@ std::vector<T> elements(const Value& v) {
 
 }  // namespace
 
-TEST_CASE("random: Philox gives the words of its authors' test vectors") {
+TEST_CASE("random: Philox returns its authors' test vectors") {
   uint32_t words[philox::kGroup];
   philox::group_words(0, 0, 0, 0, words);
   const uint32_t zeros[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   for (int i = 0; i < 4; ++i) CHECK(words[i * philox::kLanes] == zeros[i]);
 }
 
-TEST_CASE("random: the same key gives the same numbers, with any number of threads") {
+TEST_CASE("random: the same key draws the same numbers with any number of threads") {
   const int before = num_threads();
   for (const char* name : {"rand", "randn"}) {
     std::vector<std::vector<float>> runs;
@@ -50,7 +50,7 @@ TEST_CASE("random: the same key gives the same numbers, with any number of threa
   Runtime::current().threads().resize(before);
 }
 
-TEST_CASE("random: moments") {
+TEST_CASE("random: samples have the moments of their distribution") {
   Context ctx;
   for (DType t : {DType::kFloat32, DType::kFloat64}) {
     for (const bool normal : {false, true}) {
@@ -68,7 +68,7 @@ TEST_CASE("random: moments") {
   }
 }
 
-TEST_CASE("random: whole numbers and permutations") {
+TEST_CASE("random: whole numbers are uniform and permutations complete") {
   Context ctx;
   const std::vector<int64_t> dice = elements<int64_t>(
       call_op(ctx, "randint", {}, {{"low", int64_t(1)}, {"high", int64_t(6)}, {"shape", Ints{6000}}}));

@@ -69,7 +69,7 @@ bool within_bounds(const AttrDef& attr, const AttrValue& v) {
 
 #define EXPECT(condition, ...) CHECK_MESSAGE((condition), std::string(op->name), ": ", __VA_ARGS__)
 
-TEST_CASE("registry: rows are documented and shown") {
+TEST_CASE("registry: rows have documentation and examples") {
   CHECK(!registry().ops().empty());
   for (const OpDef* op : registry().ops()) {
     EXPECT(snake_case(op->name), "the name is not snake_case");
@@ -80,7 +80,7 @@ TEST_CASE("registry: rows are documented and shown") {
   }
 }
 
-TEST_CASE("registry: every op can run on the CPU") {
+TEST_CASE("registry: every op runs on the CPU") {
   for (const OpDef* op : registry().ops()) {
     const bool runs = registry().kernel(*op, {}).fn || op->decompose || op->view || op->has(kBodies);
     EXPECT(runs, "neither kernel nor decomposition nor view");
@@ -91,7 +91,7 @@ TEST_CASE("registry: every op can run on the CPU") {
   }
 }
 
-TEST_CASE("registry: every op is differentiable or says that it is not") {
+TEST_CASE("registry: every op has a derivative or is marked as without") {
   for (const OpDef* op : registry().ops()) {
     EXPECT(op->differentiable() || op->decompose || op->has(kNoGrad) || op->has(kBodies),
            "neither vjp nor decomposition nor kNoGrad");
@@ -101,7 +101,7 @@ TEST_CASE("registry: every op is differentiable or says that it is not") {
   }
 }
 
-TEST_CASE("registry: vjp_uses names inputs and outputs") {
+TEST_CASE("registry: vjp_uses names only inputs and outputs") {
   for (const OpDef* op : registry().ops()) {
     std::set<std::string> known = input_names(*op);
     for (const char* name : op->outputs) known.insert(name);
@@ -111,7 +111,7 @@ TEST_CASE("registry: vjp_uses names inputs and outputs") {
   }
 }
 
-TEST_CASE("registry: names of inputs, attributes and outputs") {
+TEST_CASE("registry: names of inputs, attributes and outputs are valid and unique") {
   for (const OpDef* op : registry().ops()) {
     std::set<std::string> seen;
     for (const InputDef& input : op->inputs) {
@@ -130,7 +130,7 @@ TEST_CASE("registry: names of inputs, attributes and outputs") {
   }
 }
 
-TEST_CASE("registry: the signature names every input once and attributes that exist") {
+TEST_CASE("registry: the signature names every input once and only existing attributes") {
   for (const OpDef* op : registry().ops()) {
     if (!op->signature) continue;
     std::set<std::string> seen;
@@ -143,7 +143,7 @@ TEST_CASE("registry: the signature names every input once and attributes that ex
   }
 }
 
-TEST_CASE("registry: attributes have documents, defaults of their kind and within their bounds") {
+TEST_CASE("registry: attributes have documentation and valid defaults") {
   for (const OpDef* op : registry().ops()) {
     bool random = false;
     for (const AttrDef& attr : op->attrs) {
@@ -158,7 +158,7 @@ TEST_CASE("registry: attributes have documents, defaults of their kind and withi
   }
 }
 
-TEST_CASE("registry: list inputs") {
+TEST_CASE("registry: a list input is the only list") {
   for (const OpDef* op : registry().ops()) {
     size_t lists = 0;
     for (const InputDef& input : op->inputs) lists += input.arity == Arity::kList;
@@ -168,7 +168,7 @@ TEST_CASE("registry: list inputs") {
   }
 }
 
-TEST_CASE("registry: lookup") {
+TEST_CASE("registry: lookup finds every op and suggests names") {
   CHECK(registry().find("add") != nullptr);
   CHECK(registry().find("no_such_op") == nullptr);
   CHECK(registry().find("") == nullptr);
@@ -178,7 +178,7 @@ TEST_CASE("registry: lookup") {
   for (size_t i = 1; i < ops.size(); ++i) CHECK(std::strcmp(ops[i - 1]->name, ops[i]->name) < 0);
 }
 
-TEST_CASE("registry: wrong calls of every op are errors") {
+TEST_CASE("registry: wrong calls are errors for every op") {
   Context ctx;
   for (const OpDef* op : registry().ops()) {
     std::vector<Value> many(op->inputs.size() + 40);

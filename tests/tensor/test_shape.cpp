@@ -47,7 +47,7 @@ std::string all(const char* name, std::vector<Value> in, AttrList attrs = {}) {
 
 }  // namespace
 
-TEST_CASE("views and copies of shapes") {
+TEST_CASE("views share memory and copies do not") {
   const Value x = range({2, 3});
   CHECK(first("reshape", {x}, {{"shape", Ints{0, -1, 1}}}) == "2x3x1: 1 2 3 4 5 6");
   CHECK(first("reshape", {range({0, 6})}, {{"shape", Ints{0, -1}}}) == "0x6:");
@@ -65,7 +65,7 @@ TEST_CASE("views and copies of shapes") {
   CHECK(all("unbind", {x}, {{"dim", int64_t(2)}}) == "2: 1 4 | 2: 2 5 | 2: 3 6");
 }
 
-TEST_CASE("joins, repeats, reorderings and padding") {
+TEST_CASE("joins, repeats, reorderings and padding have the expected values") {
   const Value x = range({2, 3}), t = run("t", {x})[0];
   CHECK(first("cat", {t, tensor({1, 2}, {7, 8}, DType::kInt32)}) == "4x2: 1 4 2 5 3 6 7 8");
   CHECK(first("stack", {x, x}, {{"dim", int64_t(2)}}) == "2x2x3: 1 2 3 1 2 3 4 5 6 4 5 6");

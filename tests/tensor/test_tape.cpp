@@ -19,7 +19,7 @@ Value large(double number) { return make_filled(Type{DType::kFloat32, {}, {4096}
 
 }  // namespace
 
-TEST_CASE("tape: a hundred thousand nodes are walked and destroyed on a small stack") {
+TEST_CASE("tape: 100000 nodes are walked and destroyed without recursion") {
   std::thread([] {
     Context ctx;
     ctx.recording = true;
@@ -47,7 +47,7 @@ TEST_CASE("tape: gradients of shared values add up") {
   CHECK(x.node->fresh);
 }
 
-TEST_CASE("tape: the second backward needs retain_graph") {
+TEST_CASE("tape: a second backward needs retain_graph") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({2}));
@@ -62,7 +62,7 @@ TEST_CASE("tape: the second backward needs retain_graph") {
   CHECK(error_text([&] { backward_from(ctx, z); }) == kReleased);
 }
 
-TEST_CASE("tape: memory goes with the walk and with the graph") {
+TEST_CASE("tape: the walk and the end of the graph free memory") {
   Context ctx;
   const int64_t before = Runtime::current().memory().stats().live;
   {
@@ -80,7 +80,7 @@ TEST_CASE("tape: memory goes with the walk and with the graph") {
   CHECK(Runtime::current().memory().stats().live == before);
 }
 
-TEST_CASE("tape: what no rule reads is not kept") {
+TEST_CASE("tape: arrays that no rule reads are freed") {
   Context ctx;
   ctx.recording = true;
   Leaf x(large(2));
@@ -93,7 +93,7 @@ TEST_CASE("tape: what no rule reads is not kept") {
   CHECK(numbers(x.grad())[0] == 1);
 }
 
-TEST_CASE("tape: write, add and null") {
+TEST_CASE("tape: gradients are written, added or ignored as requested") {
   Context ctx;
   ctx.recording = true;
   Leaf write(array({1})), add(array({1}), GradReq::kAdd), null(array({1}), GradReq::kNull);
@@ -107,7 +107,7 @@ TEST_CASE("tape: write, add and null") {
   CHECK(!null.node->fresh);
 }
 
-TEST_CASE("tape: leaves that are not reached keep their gradient, those without flow get zeros") {
+TEST_CASE("tape: unreached leaves keep their gradient, reached leaves without cotangent get zeros") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({1, 2})), other(array({5}));
@@ -122,7 +122,7 @@ TEST_CASE("tape: leaves that are not reached keep their gradient, those without 
   CHECK(numbers(x.grad()) == Numbers{0, 0});
 }
 
-TEST_CASE("tape: heads outside of the tape and gradients of a wrong shape are errors") {
+TEST_CASE("tape: heads outside the tape and gradients of a wrong shape are errors") {
   Context ctx;
   CHECK(error_text([&] {
           backward_from(ctx, array({1}));
@@ -139,7 +139,7 @@ TEST_CASE("tape: heads outside of the tape and gradients of a wrong shape are er
   CHECK(numbers(x.grad()) == Numbers{-1, -1});
 }
 
-TEST_CASE("tape: gradients() leaves .grad alone and answers undefined where nothing is reached") {
+TEST_CASE("tape: gradients() does not change .grad and returns undefined for unreached values") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({3})), y(array({4})), apart(array({1}));
@@ -153,7 +153,7 @@ TEST_CASE("tape: gradients() leaves .grad alone and answers undefined where noth
   CHECK(numbers(x.grad()) == Numbers{0});
 }
 
-TEST_CASE("tape: a head may be a leaf, be wanted itself, or stand there twice") {
+TEST_CASE("tape: a head may be a leaf, be wanted itself or be repeated") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({3}));
@@ -167,7 +167,7 @@ TEST_CASE("tape: a head may be a leaf, be wanted itself, or stand there twice") 
   CHECK(numbers(grads[2]) == Numbers{66});
 }
 
-TEST_CASE("tape: what was only wanted is not used up") {
+TEST_CASE("tape: nodes that were only wanted are not released") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({3}));
@@ -178,7 +178,7 @@ TEST_CASE("tape: what was only wanted is not used up") {
   CHECK(numbers(x.grad()) == Numbers{6});
 }
 
-TEST_CASE("tape: cotangents take the type of their head; numbers fill it") {
+TEST_CASE("tape: cotangents are cast to the type of their head, and numbers fill it") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({1, 2}));
@@ -191,7 +191,7 @@ TEST_CASE("tape: cotangents take the type of their head; numbers fill it") {
   CHECK(numbers(x.grad()) == Numbers{3, 3});
 }
 
-TEST_CASE("tape: a custom backward may answer too few gradients") {
+TEST_CASE("tape: a custom backward may return too few gradients") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({1})), y(array({1}));
@@ -202,7 +202,7 @@ TEST_CASE("tape: a custom backward may answer too few gradients") {
   CHECK(numbers(y.grad()) == Numbers{0});
 }
 
-TEST_CASE("tape: derivatives of any order") {
+TEST_CASE("tape: derivatives of every order are exact") {
   Context ctx;
   ctx.recording = true;
   Leaf x(array({2}, DType::kFloat64));
@@ -241,7 +241,7 @@ TEST_CASE("tape: an input that a derivative reads is not overwritten in place") 
   CHECK(numbers(w.grad()) == Numbers{3});
 }
 
-TEST_CASE("tape: buffers that nobody else holds are reused, others never") {
+TEST_CASE("tape: only buffers with a single reference are reused") {
   Context ctx;
   const OpDef& mul = registry().require("mul");
   Value alone[2] = {large(3), Value(2.0)};

@@ -55,7 +55,7 @@ std::vector<float> ramp(int64_t n, float first = 0) {
 
 }  // namespace
 
-TEST_CASE("tile: a chain of any length touches its elements and no others") {
+TEST_CASE("tile: a chain of any length writes only its elements") {
   for (const bool repeatable : {false, true})
     for (int64_t n = 1; n < 700; n += n < 300 ? 1 : 37) {
       std::vector<float> x = ramp(n), y = ramp(n, 5), out(size_t(n) + 2, -1);
@@ -71,7 +71,7 @@ TEST_CASE("tile: a chain of any length touches its elements and no others") {
     }
 }
 
-TEST_CASE("tile: halves, bools and masks in chains") {
+TEST_CASE("tile: chains handle halves, bools and masks") {
   for (const int64_t n : {1, 3, 130, 300}) {
     std::vector<Half> h;
     std::vector<BFloat16> b;
@@ -104,7 +104,7 @@ TEST_CASE("tile: halves, bools and masks in chains") {
   }
 }
 
-TEST_CASE("tile: gathering agrees with a walk over indices") {
+TEST_CASE("tile: gathering agrees with a loop over indices") {
   const Dims shape{3, 4, 5};
   std::vector<int32_t> data(500);
   std::iota(data.begin(), data.end(), 0);
@@ -122,7 +122,7 @@ TEST_CASE("tile: gathering agrees with a walk over indices") {
   }
 }
 
-TEST_CASE("tile: layouts merge what they can and keep runs apart where an input repeats") {
+TEST_CASE("tile: layouts merge dims except where an input repeats") {
   using Access = TileLayout::Access;
   TileBody body;
   body.space = {4, 6, 200};
@@ -145,7 +145,7 @@ TEST_CASE("tile: layouts merge what they can and keep runs apart where an input 
   CHECK_FALSE(gathered.periodic(2));
 }
 
-TEST_CASE("tile: values flow through the accumulator, registers are reused") {
+TEST_CASE("tile: values pass through the accumulator, and registers are reused") {
   TileBody body;
   body.space = {1000};
   body.inputs = {{DType::kFloat32, {1000}}, {DType::kFloat32, {1000}}};
@@ -174,7 +174,7 @@ TEST_CASE("tile: values flow through the accumulator, registers are reused") {
   CHECK(pairs.local.size() == 2);  // one of them belongs to the streaming code
 }
 
-TEST_CASE("tile: products that are added need no register") {
+TEST_CASE("tile: sums of products need no register") {
   TileBody body;
   body.space = {1000};
   for (int32_t i = 0; i < 4; ++i) {
@@ -190,7 +190,7 @@ TEST_CASE("tile: products that are added need no register") {
   CHECK(program.local.empty());
 }
 
-TEST_CASE("tile: many registers make the tile smaller") {
+TEST_CASE("tile: programs with many registers have smaller tiles") {
   TileBody body;
   body.space = {10000};
   body.inputs = {{DType::kFloat32, {10000}}};
@@ -219,7 +219,7 @@ TEST_CASE("tile: many registers make the tile smaller") {
   CHECK(program.local_bytes <= 64 << 10);
 }
 
-TEST_CASE("tile: a machine run from several threads at once gives each its own results") {
+TEST_CASE("tile: several threads can run one machine at once") {
   TileBody body;
   body.space = {3000};
   body.inputs = {{DType::kFloat32, {3000}}, {DType::kFloat32, {}}};

@@ -7,7 +7,7 @@
 
 namespace pg::test {
 
-TEST_CASE("traits: ops that cannot fail take every element") {
+TEST_CASE("traits: ops that cannot fail accept every element") {
   const auto wanted = [](const OpDef& op) {
     return !op.has(kRandom) && (cannot_fail(op, DType::kFloat32) || cannot_fail(op, DType::kInt32));
   };
@@ -46,11 +46,11 @@ TEST_CASE("traits: ops that cannot fail take every element") {
   });
 }
 
-TEST_CASE("traits: the ops that refuse integers are those whose operands fused kernels look at") {
+TEST_CASE("traits: fused kernels check the operands of exactly the ops that refuse integers") {
   for (const OpDef* op : registry().ops()) EXPECT(op->has(kRefuses) == tile_checks(*op), "kRefuses");
 }
 
-TEST_CASE("traits: commutative ops give the same bits in either order") {
+TEST_CASE("traits: commutative ops return the same bits in either order") {
   each_op([](const OpDef& op) { return op.has(kCommutative); },
           [](const OpDef* op) {
             size_t ran = 0;
@@ -65,7 +65,7 @@ TEST_CASE("traits: commutative ops give the same bits in either order") {
           });
 }
 
-TEST_CASE("traits: idempotent ops and involutions, applied twice") {
+TEST_CASE("traits: idempotent ops and involutions hold when applied twice") {
   const auto wanted = [](const OpDef& op) { return op.has(kIdempotent) || op.has(kInvolution); };
   each_op(wanted, [](const OpDef* op) {
     size_t ran = 0;
@@ -81,7 +81,7 @@ TEST_CASE("traits: idempotent ops and involutions, applied twice") {
   });
 }
 
-TEST_CASE("rows: the bits of pointwise ops do not depend on whether an operand is one number for all elements") {
+TEST_CASE("rows: pointwise ops return the same bits for a number as for a tensor of it") {
   const auto wanted = [](const OpDef& op) { return op.has(kPointwise) && op.inputs.size() == 2; };
   each_op(wanted, [](const OpDef* op) {
     for (DType t : dtypes_of(op->inputs[1])) {
@@ -97,7 +97,7 @@ TEST_CASE("rows: the bits of pointwise ops do not depend on whether an operand i
   });
 }
 
-TEST_CASE("traits: row-wise ops give the rows of all rows") {
+TEST_CASE("traits: row-wise ops commute with stacking") {
   each_op([](const OpDef& op) { return op.has(kRowwise); },
           [](const OpDef* op) {
             EXPECT(op->inputs.size() == 1, "more than one input");
@@ -146,7 +146,7 @@ TEST_CASE("traits: reshapes keep the order of the elements") {
           });
 }
 
-TEST_CASE("traits: expansions show the input broadcast") {
+TEST_CASE("traits: expansions are the broadcast input") {
   each_op([](const OpDef& op) { return op.has(kExpand); },
           [](const OpDef* op) {
             const Value x = mixed(DType::kFloat32, {2, 1, 3});
@@ -161,7 +161,7 @@ TEST_CASE("traits: expansions show the input broadcast") {
           });
 }
 
-TEST_CASE("traits: permutations show the dims of the input in another order") {
+TEST_CASE("traits: permutations only reorder the dims of the input") {
   each_op([](const OpDef& op) { return op.has(kPermute); },
           [](const OpDef* op) {
             std::optional<Value> y;
@@ -188,7 +188,7 @@ TEST_CASE("traits: permutations show the dims of the input in another order") {
           });
 }
 
-TEST_CASE("rows: fills say what their elements are") {
+TEST_CASE("rows: fills return the number that their row gives") {
   each_op([](const OpDef& op) { return op.fill != nullptr; },
           [](const OpDef* op) {
             for (int t = 0; t < kDTypeCount; ++t) {
@@ -205,7 +205,7 @@ TEST_CASE("rows: fills say what their elements are") {
           });
 }
 
-TEST_CASE("traits: picks read each position by itself") {
+TEST_CASE("traits: picks read each position independently") {
   each_op([](const OpDef& op) { return op.has(kPick); },
           [](const OpDef* op) {
             const size_t index = op->inputs[0].dtypes == kIntegral ? 0 : 1;
@@ -227,7 +227,7 @@ TEST_CASE("traits: picks read each position by itself") {
           });
 }
 
-TEST_CASE("traits: products are those of matmul") {
+TEST_CASE("traits: products agree with matmul") {
   each_op([](const OpDef& op) { return op.has(kProduct); },
           [](const OpDef* op) {
             size_t ran = 0;
@@ -245,7 +245,7 @@ TEST_CASE("traits: products are those of matmul") {
           });
 }
 
-TEST_CASE("traits: factors of channels may go into weight and bias") {
+TEST_CASE("traits: factors of channels can be moved into weight and bias") {
   const double factors[] = {2, 0.25, -1, 8};  // exact
   each_op([](const OpDef& op) { return op.has(kChannels); },
           [&](const OpDef* op) {
@@ -272,7 +272,7 @@ TEST_CASE("traits: factors of channels may go into weight and bias") {
           });
 }
 
-TEST_CASE("rows: products end with every activation that has an epilogue") {
+TEST_CASE("rows: products support every activation with an epilogue") {
   std::set<std::string> named, known;
   each_op([](const OpDef& op) { return op.epilogue != nullptr; },
           [&](const OpDef* op) {

@@ -8,7 +8,7 @@
 
 namespace pg::test {
 
-TEST_CASE("traits: copies have the elements of the input, as a view of it where there is one") {
+TEST_CASE("traits: copies have the elements of the input, as a view where possible") {
   each_op([](const OpDef& op) { return op.has(kCopies); },
           [](const OpDef* op) {
             EXPECT((op->has(kView) && op->view), "no view");
@@ -35,7 +35,7 @@ TEST_CASE("traits: copies have the elements of the input, as a view of it where 
           });
 }
 
-TEST_CASE("traits: cheap ops read no more than two results, need no memory and give the same bits again") {
+TEST_CASE("traits: cheap ops read at most twice their result, allocate nothing else and repeat their bits") {
   each_op([](const OpDef& op) { return op.has(kCheap); },
           [](const OpDef* op) {
             EXPECT(!(op->traits & (kRandom | kEffect | kUnset | kDynamicShape | kReduction)), "not the same again");
@@ -76,7 +76,7 @@ auto in_memory_of(int byte, const F& f) {
 
 }  // namespace
 
-TEST_CASE("traits: the elements of all ops are determined, but for those that say that they are not") {
+TEST_CASE("traits: only ops marked as unset return undefined elements") {
   size_t unset = 0;
   for (const OpDef* op : registry().ops()) {
     if (op->traits & (kRandom | kEffect | kBodies)) continue;
@@ -111,7 +111,7 @@ TEST_CASE("traits: the elements of all ops are determined, but for those that sa
   CHECK(unset > 0);
 }
 
-TEST_CASE("traits: indexing reads elements of x where they are, and writes some of them and no others") {
+TEST_CASE("traits: indexing reads views of x and writes only the indexed elements") {
   each_op([](const OpDef& op) { return op.has(kIndexing); },
           [](const OpDef* op) {
             const Value x = tensor(DType::kFloat32, {3, 3}, [](int64_t i) { return double(i + 1); });

@@ -16,7 +16,7 @@ std::string read(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("the embedded stdlib is sorted and equals the folder it was made of") {
+TEST_CASE("the embedded stdlib is sorted and equals its source folder") {
   const char* previous = "";
   REQUIRE(!pg::embedded_files().empty());
   for (const pg::EmbeddedFile& file : pg::embedded_files()) {

@@ -281,7 +281,7 @@ TEST_CASE("every allocation of Lua may fail") {
     }
 }
 
-TEST_CASE("opening the library where an allocation fails") {
+TEST_CASE("every allocation may fail while the library is opened") {
   for (Countdown* countdown : {&lua, &cpp})
     for (long k = 1;; ++k) {
       LuaState L(lua_newstate(lua_allocate, nullptr));

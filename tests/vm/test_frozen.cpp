@@ -73,7 +73,7 @@ void run_in_threads(int count, const pg::Ref<pg::FrozenGraph>& graph, const char
 
 }  // namespace
 
-TEST_CASE("one frozen graph in several threads, each with a Lua state of its own") {
+TEST_CASE("one frozen graph runs in several threads with a Lua state each") {
   LuaState L;
   REQUIRE(L.run(kMake) == "");
   const pg::Ref<pg::FrozenGraph> graph = take(L);
@@ -92,7 +92,7 @@ TEST_CASE("one frozen graph in several threads, each with a Lua state of its own
                  "<= 410, runs:item())") == "");
 }
 
-TEST_CASE("training and predicting runs of one frozen graph at once") {
+TEST_CASE("one frozen graph trains and predicts in several threads at once") {
   LuaState L;
   REQUIRE(L.run(kMake) == "");
   CHECK(L.run(kUse) == "");
@@ -134,7 +134,7 @@ TEST_CASE("16 states in 16 threads train and share one frozen graph") {
   )");
 }
 
-TEST_CASE("what is no frozen graph") {
+TEST_CASE("values that are not frozen graphs are refused") {
   LuaState L;
   REQUIRE(L.run("require 'perigee'") == "");
   lua_newtable(L);

@@ -137,7 +137,7 @@ TEST_CASE("Ctrl-C ends a script that catches errors") {
       kTraceback);
 }
 
-TEST_CASE("Ctrl-C ends compiled loops and says where they are") {
+TEST_CASE("Ctrl-C ends compiled loops and reports their line") {
   ends("begin()\nwhile true do end", "script.lua:4: in a compiled loop");
   ends("local i = 0\nbegin()\nwhile true do i = i + 1 end", "script.lua:5: in a compiled loop");
   ends("local s = 0\nbegin()\nfor i = 1, 1e15 do s = s + i % 3 end", "script.lua:5: in a compiled loop");
@@ -145,7 +145,7 @@ TEST_CASE("Ctrl-C ends compiled loops and says where they are") {
   ends("local n = 0 local function step() n = n + 1 end begin()\nwhile true do pcall(step) end", "script.lua:4");
 }
 
-TEST_CASE("Ctrl-C ends control flow, whatever catches its errors") {
+TEST_CASE("Ctrl-C ends control flow even where errors are caught") {
   const std::string again = "local function again(i) return nil, i * 1 end ";
   ends(again + "begin() pg.while_loop(function(i) return i:lt(10) end, again, {1})");
   ends(again +
@@ -173,14 +173,14 @@ TEST_CASE("Ctrl-C ends kernels") {
   ends("local x = pg.rand(2e6) begin() while true do x:sort() end");
 }
 
-TEST_CASE("Ctrl-C ends what writes and reads large files") {
+TEST_CASE("Ctrl-C ends the writing and reading of large files") {
   const std::string large = "local path = arg[0]:gsub('[^/]*$', 'x') local x = pg.rand(2 ^ 26) ";
   ends(large + "begin() while true do pg.save(path .. '.npy', x) end");
   ends(large + "begin() while true do pg.save(path .. '.safetensors', {x = x:reshape{2, -1}:t()}) end");
   ends(large + "pg.save(path .. '.npy', x) begin() while true do pg.load(path .. '.npy') end");
 }
 
-TEST_CASE("Ctrl-C ends what waits or cannot be stopped") {
+TEST_CASE("Ctrl-C ends scripts that wait or cannot be stopped") {
   ends("begin() io.read() print('on')", "script.lua:", false);
   ends("local s = ('a'):rep(30000) begin() s:find(('.-'):rep(31) .. 'b')", "interrupted");
 }

@@ -147,7 +147,7 @@ void interrupt_loop(Session& s, const std::string& loop, int number) {
 
 }  // namespace
 
-TEST_CASE("the prompt on a terminal") {
+TEST_CASE("the prompt works on a terminal") {
   Session s;
   if (!s.started()) return;
   check_conversation(s);
@@ -158,7 +158,7 @@ TEST_CASE("the prompt on a terminal") {
   CHECK(line == "20 + 22");
 }
 
-TEST_CASE("the prompt on a terminal that cannot edit") {
+TEST_CASE("the prompt works on a terminal without editing") {
   Session s("dumb");
   if (!s.started()) return;
   check_conversation(s);
@@ -166,7 +166,7 @@ TEST_CASE("the prompt on a terminal that cannot edit") {
   CHECK(s.leave() == 0);
 }
 
-TEST_CASE("Ctrl-C comes back to the prompt") {
+TEST_CASE("Ctrl-C returns to the prompt") {
   Session s;
   if (!s.started()) return;
   REQUIRE(s.wait_for_prompt());
@@ -188,7 +188,7 @@ TEST_CASE("Ctrl-C comes back to the prompt") {
   CHECK(s.leave() == 0);
 }
 
-TEST_CASE("Tab completes") {
+TEST_CASE("Tab completes names") {
   Session s;
   if (!s.started()) return;
   REQUIRE(s.wait_for_prompt());

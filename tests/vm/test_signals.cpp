@@ -72,7 +72,7 @@ int stop_timer(lua_State*) { return delete timer, timer = nullptr, 0; }
 
 }  // namespace
 
-TEST_CASE("signals on the thread's own stack destroy nothing") {
+TEST_CASE("signals on the thread's own stack do not change results") {
   LuaState L;
   std::string error = L.result(luaL_loadstring(L, kScript));
   if (error.empty()) {

@@ -28,7 +28,7 @@ const char* const kTraining = R"(
 
 }  // namespace
 
-TEST_CASE("states side by side, closed in any order") {
+TEST_CASE("states are independent and close in any order") {
   std::unique_ptr<LuaState> states[3];
   for (auto& state : states) state = std::make_unique<LuaState>();
   for (int round = 0; round < 2; ++round)
@@ -39,7 +39,7 @@ TEST_CASE("states side by side, closed in any order") {
   CHECK(states[2]->run(kTraining) == "");
 }
 
-TEST_CASE("states in threads at once, while the number of threads changes") {
+TEST_CASE("states run in threads while the number of threads changes") {
   std::vector<std::string> errors(4);
   std::vector<std::thread> threads;
   for (std::string& error : errors)
@@ -54,7 +54,7 @@ TEST_CASE("states in threads at once, while the number of threads changes") {
   for (const std::string& error : errors) CHECK(error == "");
 }
 
-TEST_CASE("a state may be closed by another thread than the one that used it") {
+TEST_CASE("states may be closed by another thread than their user") {
   LuaState L;
   CHECK(L.run(kTraining) == "");
   CHECK(L.run("local pg = require 'perigee'; kept = pg.record(function() return pg.ones(9):attach_grad() * 2 end)") ==
@@ -74,7 +74,7 @@ int count_step(lua_State* L) {
 
 }  // namespace
 
-TEST_CASE("cancel from another thread ends a script at any place and leaves the state usable") {
+TEST_CASE("cancel from another thread ends a script anywhere and leaves the state usable") {
   LuaState L;
   std::atomic<int> steps{0};
   lua_pushlightuserdata(L, &steps);
