@@ -30,7 +30,7 @@ class Buffer : public RefCounted<Buffer> {
   Runtime* runtime_ = nullptr;  // whose memory this is; kept alive
 };
 
-// Called once before an allocation is given up, outside of any lock; answers whether to try again.
+// Called once, outside of any lock, before an allocation fails. Returns whether to try again.
 using OutOfMemoryHandler = bool (*)(void* context, size_t bytes);
 struct ScopedOutOfMemoryHandler {
   ScopedOutOfMemoryHandler(OutOfMemoryHandler handler, void* context);
@@ -41,13 +41,13 @@ struct ScopedOutOfMemoryHandler {
   void* saved_context_;
 };
 
-// For tests: the n-th allocation from here on fails (1 = the next) whatever the out-of-memory handler does, and
-// with `persistent` all later ones too; 0 switches it off. Applies to every request for tensor memory of the calling
-// thread.
+// For tests: the n-th allocation from now on (1: the next) fails, whatever the out-of-memory handler does. With
+// `persistent` all later ones fail too. 0 switches this off. Applies to the tensor memory that the calling thread
+// allocates.
 void fail_allocation(int64_t nth, bool persistent = false);
-// True when the failure asked for has happened.
+// Whether the requested failure has happened.
 bool allocation_failed();
-// For tests: requests of the calling thread for more than this many bytes fail as if there were no memory; 0 lifts the
+// For tests: allocations of the calling thread above this many bytes fail as if memory had run out. 0 removes the
 // limit.
 void limit_allocation(size_t bytes);
 

@@ -14,7 +14,7 @@ namespace pg {
 namespace {
 
 constexpr size_t kAlign = 64, kHuge = size_t(2) << 20;
-constexpr size_t kCacheLimit = size_t(512) << 20;  // what would make the cache larger goes back to the source
+constexpr size_t kCacheLimit = size_t(512) << 20;  // larger caches return blocks to the source
 
 size_t class_step(size_t bytes) { return size_t(1) << (std::bit_width(bytes - 1) - 3); }
 
@@ -25,7 +25,7 @@ int class_index(size_t size) {
   return 16 + (top - 11) * 4 + int((size - (size_t(1) << (top - 1))) / step) - 1;
 }
 
-// Blocks from here on are mapped one by one, so that what is given back leaves the process at once.
+// Blocks from this size on are mapped one by one, so that freeing them returns their pages to the system at once.
 constexpr size_t kMapped = size_t(256) << 10;
 
 // Returns a whole number of pages, aligned to huge pages if it holds some.
@@ -54,7 +54,8 @@ void system_free(void* block, size_t size) {
     std::free(block);
 }
 
-// Blocks up to kLocalSize rest in lists of the thread that freed them; a thread keeps at most kLocalBytes per class.
+// Blocks up to kLocalSize are kept in lists of the thread that freed them; a thread keeps at most kLocalBytes per
+// class.
 constexpr size_t kLocalSize = 1024;
 constexpr int kLocalBytes = 512 << 10;
 
@@ -119,7 +120,7 @@ void MemoryPool::give(void* block, size_t size) {
   if (!local_cache.give(block, size)) release(block, size);
 }
 
-// On a miss, blocks that nobody took for long are released first, as many bytes as are to come from the source.
+// On a miss, first releases blocks that were idle for long: as many bytes as the request takes from the source.
 void* MemoryPool::take_shared(size_t size) {
   std::vector<Idle> stale;
   {
@@ -161,9 +162,9 @@ void MemoryPool::flush() {
   given_back_ = {};
 }
 
-// The last of a list is taken first, so the first has rested longest. A block is stale when `patience_` times the
-// bytes in the cache have been asked for since it came. Patience grows whenever a block given back would have been of
-// use, so that a loop that comes round to the same sizes soon keeps them all.
+// Blocks are reused last in, first out, so the first block of a list has been idle longest. A block is stale when
+// `patience_` times the bytes in the cache have been requested since it was freed. Patience grows whenever a released
+// block could have been reused, so that a loop that repeats its sizes soon keeps all its blocks.
 std::vector<MemoryPool::Idle> MemoryPool::make_room(size_t size) {
   int64_t& missed = given_back_[size_t(class_index(size))];
   if (missed > 0) --missed, patience_ = std::min(patience_ * 1.25, kMostPatience);

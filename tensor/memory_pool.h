@@ -17,16 +17,16 @@ struct MemorySource {
 };
 
 struct MemoryStats {
-  int64_t live = 0;    // bytes in buffers that somebody holds
+  int64_t live = 0;    // bytes in live buffers
   int64_t cached = 0;  // bytes kept for reuse
-  int64_t peak = 0;    // largest live so far
+  int64_t peak = 0;    // largest `live` so far
   int64_t allocations = 0;
 };
 
 class MemoryPool {
  public:
-  // With `per_thread`, small free blocks rest in lists of the thread that freed them. Only a pool that is never
-  // destroyed may do this, since it cannot reach the lists of other threads.
+  // With `per_thread`, small free blocks are kept in lists of the thread that freed them. Only a pool that is never
+  // destroyed may do this, because it cannot reach the lists of other threads.
   MemoryPool(const MemorySource& source, bool per_thread) : source_(source), per_thread_(per_thread) {}
   ~MemoryPool() { flush(); }
   MemoryPool(const MemoryPool&) = delete;
@@ -36,11 +36,12 @@ class MemoryPool {
   // slack). At most 2^48.
   static size_t class_size(size_t bytes);
 
-  // A block of `size` bytes (a class_size), 64-byte aligned with unspecified contents, or null.
+  // Returns a block of `size` bytes (a class_size), 64-byte aligned with unspecified contents; null when there is no
+  // memory.
   void* take(size_t size);
-  // Gives back a block of take(size). Keeps it for reuse within limits.
+  // Takes back a block of take(size). Keeps it for reuse within limits.
   void give(void* block, size_t size);
-  // Gives cached memory back to the source.
+  // Returns cached memory to the source.
   void flush();
 
   // Counts a buffer of `bytes`.
@@ -68,8 +69,8 @@ class MemoryPool {
   const bool per_thread_;
   std::atomic<int64_t> live_{0}, cached_{0}, peak_{0}, allocations_{0};
 
-  std::mutex lock_;     // of what follows
-  uint64_t asked_ = 0;  // bytes, so far
+  std::mutex lock_;     // guards the members below
+  uint64_t asked_ = 0;  // bytes requested so far
   double patience_ = kLeastPatience;
   std::array<int64_t, kClasses> given_back_{};  // blocks of each class
   std::array<std::vector<Idle>, kClasses> lists_;

@@ -35,9 +35,9 @@ class PollScope {
 // Throws Cancelled when the watched flag is set. The flag stays set; Context::cancellable decides about it.
 void poll_kernel();
 
-// For tests: the next `polls` polls that see a request to stop pass over it, of kernels and of Context::poll alike.
+// For tests: the next `polls` polls that see a cancel request ignore it, those of kernels and Context::poll alike.
 void delay_cancel(int64_t polls);
-// Whether a poll that sees a request obeys it. Asked by such polls only.
+// Whether a poll that sees a cancel request must obey it. Only such polls call this.
 bool cancel_is_due();
 
 // The flag that this thread watches, or null.

@@ -1,4 +1,4 @@
-// AddressSanitizer's marks on memory that nobody may touch; nothing in other builds.
+// AddressSanitizer marks for memory that must not be accessed. They do nothing in other builds.
 #pragma once
 
 #if __has_include(<sanitizer/asan_interface.h>)

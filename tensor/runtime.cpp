@@ -53,7 +53,7 @@ Runtime& Runtime::process() {
 int Runtime::next_part() {
   static std::atomic<int> count{0};
   const int index = count++;
-  if (index >= kMaxParts) std::abort();  // at start, before anything runs
+  if (index >= kMaxParts) std::abort();  // at program start, before anything runs
   return index;
 }
 

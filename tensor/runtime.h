@@ -1,5 +1,5 @@
-// What the library lends from its process, or from one of several hosts in it: threads, memory of tensors, caches and a
-// log. A process starts with one runtime; an embedding API can make more, and nothing is shared between them but code.
+// A runtime owns what a host shares between its states: threads, tensor memory, caches and a log. A process starts with
+// one runtime; a host can create more. Runtimes share nothing but code.
 #pragma once
 #include <array>
 #include <atomic>
@@ -16,10 +16,10 @@ namespace pg {
 enum class LogLevel { kError = 1, kWarning, kInfo };
 
 struct RuntimeOptions {
-  int threads = 0;      // that a kernel may use, the caller included; 0: one per processor
+  int threads = 0;      // threads that a kernel may use, including the caller; 0: one per processor
   JobSystem jobs;       // runs the parts of kernels instead of the runtime's own threads
   MemorySource memory;  // where tensor memory comes from instead of the system
-  void (*log)(void* user, LogLevel level, const char* text) = nullptr;  // null: nothing is logged
+  void (*log)(void* user, LogLevel level, const char* text) = nullptr;  // null: messages are dropped
   void* log_user = nullptr;
 };
 
@@ -85,8 +85,8 @@ class ScopedRuntime {
   Runtime* outer_;
 };
 
-// An object of an upper layer of which each runtime has one, made when it is first asked for. Define it at namespace
-// scope; there is room for Runtime::kMaxParts.
+// One object of an upper layer per runtime, created on first use. Define it at namespace scope. At most
+// Runtime::kMaxParts can be defined.
 template <class T>
 class PerRuntime {
  public:

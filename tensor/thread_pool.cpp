@@ -17,9 +17,9 @@
 namespace pg {
 namespace {
 
-thread_local bool inside_region = false;  // a region within a region runs on the thread that meets it
+thread_local bool inside_region = false;  // a nested region runs on its calling thread
 
-// [begin, end) in one call, or in short ones where someone may ask to stop.
+// Runs [begin, end) in one call, or in short ones with polls between them when a cancel flag is watched.
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
   if (!inside_poll_scope()) return body(begin, end);
   const int64_t step = grain > 1 ? grain > INT64_MAX / 64 ? INT64_MAX : grain * 64 : 8;
@@ -123,7 +123,7 @@ void ThreadPool::run_on_workers(Region& region) {
   wait_until_done(region);
 }
 
-// The caller can do all the work, so a thread that cannot be had is no failure.
+// A thread that cannot be started is no error: the caller can do all the work.
 void ThreadPool::grow() {
   if (int(threads_.size()) + 1 >= size()) return;
   sigset_t all, before;

@@ -21,8 +21,8 @@ struct JobSystem {
   void* user = nullptr;
 };
 
-// No thread exists before the first parallel region, and none is busy between regions. Workers take no signals: a
-// handler of the host runs on a thread of the host.
+// Threads start with the first parallel region and sleep between regions. Workers block signals: a handler of the host
+// runs on a thread of the host.
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 1024;
@@ -54,7 +54,7 @@ class ThreadPool {
   std::atomic<int> size_;
   std::mutex region_lock_;  // held by the thread that runs a region on the workers
 
-  std::mutex lock_;  // of what follows
+  std::mutex lock_;  // guards the members below
   std::condition_variable wake_, done_;
   std::vector<std::thread> threads_;
   Region* region_ = nullptr;

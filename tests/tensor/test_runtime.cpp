@@ -15,7 +15,7 @@
 namespace pg::test {
 namespace {
 
-// A host's allocator that knows what is out.
+// A host's allocator that tracks its live blocks.
 struct Heap {
   std::mutex lock;
   std::map<void*, size_t> out;
@@ -115,7 +115,7 @@ TEST_CASE("tensors come from the memory of their runtime, go back to it, and kee
   CHECK(heap.requests > 0);
   CHECK(!heap.out.empty());
   CHECK(kept.numel() == 7);
-  std::thread([&] { kept = {}; }).join();  // the last reference may go on any thread
+  std::thread([&] { kept = {}; }).join();  // the last reference may be dropped on any thread
   CHECK(heap.out.empty());
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("the job system of a host runs the pieces of a region") {
   });
   CHECK(foreign == 0);
   CHECK(nested == 400);
-  CHECK(jobs.calls == 2);  // a region within a region runs on the thread that meets it
+  CHECK(jobs.calls == 2);  // a nested region runs on its calling thread
 
   CHECK_THROWS_WITH(parallel_for(4, 1,
                                  [](int64_t begin, int64_t) {
