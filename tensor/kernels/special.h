@@ -100,7 +100,7 @@ struct Logaddexp {
   }
 };
 
-// The reentrant form: plain lgamma writes a global.
+// Uses the reentrant function: plain lgamma writes a global variable.
 struct Lgamma {
   double operator()(double x) const {
     int sign;
@@ -112,8 +112,8 @@ struct Lgamma {
   }
 };
 
-// Recurrence up to 10, then the asymptotic series; reflection below zero.
-// Abramowitz and Stegun, Handbook of Mathematical Functions, 6.3.
+// Uses the recurrence up to 10, then the asymptotic series; below zero the reflection formula. Abramowitz and Stegun,
+// Handbook of Mathematical Functions, 6.3.
 struct Digamma {
   template <class T>
   constexpr T operator()(T value) const {
@@ -145,7 +145,7 @@ struct Polygamma {
     const double x = double(value), s = n + 1, factorial = std::tgamma(s);
     if (x <= 0 && x == std::floor(x)) return std::numeric_limits<T>::infinity();
     double sum = 0;
-    if (x < 0) {  // the terms left of 0 are those of another zeta function, up to where the series begins
+    if (x < 0) {  // the terms left of 0 form another zeta function, which ends where this series begins
       const double fraction = x - std::floor(x), left = zeta(s, 1 - fraction) - zeta(s, 1 - x);
       sum = n % 2 ? zeta(s, fraction) + left : zeta(s, fraction) - left;
     } else {
@@ -154,7 +154,7 @@ struct Polygamma {
     return T(n % 2 ? factorial * sum : -factorial * sum);
   }
 
-  // Hurwitz's, of positive x: summed up to 12 and continued by Euler and Maclaurin's formula.
+  // The Hurwitz zeta function of positive x: summed directly up to 12, then by the Euler-Maclaurin formula.
   static constexpr double zeta(double s, double x) {
     double sum = 0;
     for (; x < 12; x += 1) sum += std::pow(x, -s);
@@ -169,7 +169,7 @@ struct Polygamma {
   }
 };
 
-// A rational start (Giles, Approximating the erfinv function, 2011) and two steps of Halley's method.
+// A rational approximation (Giles, Approximating the erfinv function, 2011), improved by two steps of Halley's method.
 struct Erfinv {
   static constexpr double start(double x) {
     double w = -std::log((1 - x) * (1 + x));
