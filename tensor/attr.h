@@ -2,6 +2,7 @@
 // count from 1, negative ones from the end (see dim_index).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -66,6 +67,9 @@ class Attrs {
  private:
   std::vector<AttrValue> values_;
 };
+
+// Attributes by name, as a file holds them: absent where the writer left out a default.
+using NamedAttrs = std::map<std::string, AttrValue>;
 
 // Converts a user dim (1-based or negative) into a 0-based index into `rank` dims. Throws `op: bad argument 'name'
 // (expected a dim from 1 to R or -R to -1, got D)`.

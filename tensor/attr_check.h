@@ -8,4 +8,18 @@ namespace pg {
 // choices of `def`. Absent values pass.
 void check_attr(const OpDef& op, const AttrDef& def, const AttrValue& value);
 
+// Whether the value is of the kind that the row asks for. Programs hold a RandomKey for kRandom, calls a generator.
+bool has_kind(const AttrDef& def, const AttrValue& value);
+
+// Returns the value as one of the kind if it can stand for one: a whole number for a number, whole numbers for a list
+// of numbers, the name of a dtype or device. Otherwise returns the value itself.
+AttrValue as_kind(const AttrDef& def, AttrValue value);
+
+// A complete Attrs: the given values by name, defaults for the others. Throws `op: bad argument …` for an unknown name,
+// and for a value that is missing, of another kind or out of bounds.
+Attrs checked_attrs(const OpDef& op, const NamedAttrs& given);
+
+// Throws `op: bad argument 'key' (expected one of the options …, got an unknown option; did you mean …)`.
+[[noreturn]] void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known);
+
 }  // namespace pg

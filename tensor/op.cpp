@@ -70,6 +70,8 @@ Registry& registry() {
     add_all_ops(*r);
     for (const MoreRows* more = MoreRows::first; more; more = more->next) r->add(more->rows());
     add_all_cpu_kernels(*r);
+    for (const MoreRows* more = MoreRows::first; more; more = more->next)
+      if (more->kernels) r->add_kernels(0, more->kernels());
     for (const NamedOp* use = NamedOp::first; use; use = use->next) r->require(use->name);
     return r;
   }();
@@ -81,6 +83,7 @@ void Registry::add(std::span<const OpDef> rows) {
   for (const OpDef& row : rows) {
     OpDef& op = storage.emplace_back(row);
     op.id = int(by_id_.size());
+    if (op.version > 1 && !op.upgrade) throw Error(fmt::format("op {} has no upgrade from version 1", op.name));
     parse_uses(op);
     for (size_t i = 0; i < op.attrs.size(); ++i)
       if (op.attrs[i].kind == AttrKind::kRandom) op.random_attr = int(i);

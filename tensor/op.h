@@ -19,9 +19,11 @@ struct OpDef;
 enum Traits : uint32_t {
   kPointwise = 1 << 0,  // inputs broadcast; numbers allowed; dtype by `result`; infer may be null
   kReduction = 1 << 1,
-  kView = 1 << 2,          // `view` makes an alias of input 1
-  kRandom = 1 << 3,        // has an AttrDef of kind kRandom; takes one tick when applied
-  kEffect = 1 << 4,        // must not be dropped, merged or reordered
+  kView = 1 << 2,    // `view` makes an alias of input 1
+  kRandom = 1 << 3,  // has an AttrDef of kind kRandom; takes one tick when applied
+  // Runs once per run, in the order of the script, whether or not its outputs are read. No pass drops, merges or moves
+  // it. Only a gradient that computes forward again (create_graph) runs an effect with outputs again.
+  kEffect = 1 << 4,
   kNoGrad = 1 << 5,        // not differentiable: the tape treats outputs as constants
   kCommutative = 1 << 6,   // f(x, y) has the same bits as f(y, x), except for the bits of NaNs
   kDynamicShape = 1 << 7,  // the output's shape depends on values (infer sets -1 dims): eager only
@@ -149,6 +151,10 @@ using GradFn = Var (*)(Vjp& c);
 using GradAllFn = void (*)(Vjp& c);
 using DecomposeFn = std::vector<Var> (*)(Rule& c);
 using FillFn = double (*)(const AttrReader& c);
+// Turns the attributes of version `version` of the op into those of version + 1. Whole numbers are int64_t, others
+// double, lists Ints or Floats; names of dtypes and devices are strings. Sets the old default of an absent attribute
+// if the default has changed. May throw Error.
+using UpgradeFn = void (*)(int version, NamedAttrs& attrs);
 using CompleteFn = void (*)(Context& ctx, const OpDef& op, std::span<const Value> inputs, Attrs& attrs);
 
 // An activation that the kernel of a product applies at its end: the attributes of linear_act and conv_act.
@@ -182,7 +188,8 @@ struct OpDef {
   // For such a product: returns the op of product and activation. Its first attributes are those of the product.
   const OpDef& (*with_epilogue)() = nullptr;
   CompleteFn complete = nullptr;  // sets attributes that depend on the inputs; only for calls from scripts
-  int version = 1;
+  int version = 1;                // of the meaning of the inputs and attributes; files store it
+  UpgradeFn upgrade = nullptr;    // required if the version is above 1
 
   // Set by the registry.
   int id = -1;
@@ -215,12 +222,14 @@ class Registry {
 };
 Registry& registry();
 
-// Adds the rows of a layer above tensor/ to the registry. Use it for static objects only.
+// Adds rows of a layer above tensor/, and their CPU kernels, to the registry. Use it for static objects only.
 struct MoreRows {
   using Rows = std::vector<OpDef> (*)();
+  using Kernels = std::vector<KernelRow> (*)();
   Rows rows;
+  Kernels kernels;
   const MoreRows* next;
-  explicit MoreRows(Rows f) : rows(f), next(first) { first = this; }
+  explicit MoreRows(Rows f, Kernels k = nullptr) : rows(f), kernels(k), next(first) { first = this; }
   static inline constinit const MoreRows* first = nullptr;
 };
 

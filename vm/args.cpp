@@ -473,14 +473,6 @@ bool option(lua_State* L, int table, const char* name) {
   return false;
 }
 
-void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known) {
-  std::string list;
-  for (std::string_view k : known) list += (list.empty() ? "" : ", ") + std::string(k);
-  const std::string near = suggest(key, known);
-  bad_argument(op, key.c_str(), known.empty() ? "no options" : "one of the options " + list,
-               near.empty() ? "an unknown option" : "an unknown option; did you mean '" + near + "'?");
-}
-
 void check_options(lua_State* L, State& state, int i, const char* op, std::initializer_list<std::string_view> known) {
   if (lua_isnoneornil(L, i)) return;
   if (!is_plain_table(L, i)) bad_argument(op, "options", "a table of options", describe(L, state, i));

@@ -50,7 +50,6 @@ bool flag_option(lua_State* L, int table, const char* name);
 
 // Throws if the table at `i` has a key outside of `known`.
 void check_options(lua_State* L, State& state, int i, const char* op, std::initializer_list<std::string_view> known);
-[[noreturn]] void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known);
 
 Generator* to_generator(lua_State* L, State& state, int i);
 

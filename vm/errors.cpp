@@ -1,6 +1,7 @@
 // Error functions for the stdlib. Their positions are those of the script, not of the library.
 #include <algorithm>
 
+#include "tensor/attr_check.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 

@@ -314,6 +314,35 @@ int32_t Model::find_input(std::string_view input) const {
 
 bool is_for_programs(const OpDef& op) { return !op.has(kHidden) || (op.traits & (kIndexing | kBodies)); }
 
+const OpDef& op_for_programs(std::string_view name, bool hidden_ops) {
+  const OpDef* op = registry().find(name);
+  if (!op) {
+    std::vector<std::string_view> known;
+    for (const OpDef* each : registry().ops())
+      if (!each->has(kHidden)) known.push_back(each->name);
+    const std::string near = suggest(name, known);
+    throw Error(fmt::format("unknown op '{}'{}", name.substr(0, 60),
+                            near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+  }
+  if (!is_for_programs(*op) && !hidden_ops) fail(op->name, "this op is not for programs");
+  return *op;
+}
+
+void describe_input(Node& node, const ModelInput& input) {
+  node.name = input.name;
+  node.req = input.role == ModelInput::Role::kParameter && input.differentiable ? input.req : GradReq::kNull;
+}
+
+std::vector<ModelGenerator> describe_generators(std::span<const Ref<Generator>> generators,
+                                                const Ref<Generator>& default_generator) {
+  std::vector<ModelGenerator> out;
+  for (const Ref<Generator>& generator : generators) {
+    const bool is_default = generator == default_generator;
+    out.push_back({is_default, is_default ? RandomKey() : generator->state()});
+  }
+  return out;
+}
+
 void verify(const Model& model, bool hidden_ops) {
   const Graph& graph = model.graph;
   depth_of(graph, 0);

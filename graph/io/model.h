@@ -64,6 +64,13 @@ struct Model {
 
 // Whether a traced graph can contain the op: it is not hidden, or it belongs to indexing, branches or loops.
 bool is_for_programs(const OpDef& op);
+// Returns the op of this name. Throws Error, with a suggestion, if a traced graph cannot contain it.
+const OpDef& op_for_programs(std::string_view name, bool hidden_ops = false);
+
+// Gives an input node the name and the gradient request that the model has for it.
+void describe_input(Node& node, const ModelInput& input);
+std::vector<ModelGenerator> describe_generators(std::span<const Ref<Generator>> generators,
+                                                const Ref<Generator>& default_generator);
 
 // Checks everything that a file could get wrong, so that running the model is as safe as running a script:
 // verify(Graph), operands and attributes by the rows of the ops, inferred types, names, trees, writes and generators.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/ir/control.h"
+#include "tensor/attr_check.h"
 #include "tensor/context.h"
 #include "tensor/error.h"
 
@@ -48,34 +49,6 @@ void verify_operand(const Graph& graph, size_t i, const Operand& operand) {
     bad_node(graph, i, fmt::format("node {} has no output {}", operand.node, operand.output));
 }
 
-bool fits(const AttrDef& def, const AttrValue& value) {
-  switch (def.kind) {
-    case AttrKind::kBool:
-      return std::holds_alternative<bool>(value);
-    case AttrKind::kInt:
-    case AttrKind::kDim:
-      return std::holds_alternative<int64_t>(value);
-    case AttrKind::kFloat:
-      return std::holds_alternative<double>(value);
-    case AttrKind::kString:
-      return std::holds_alternative<std::string>(value);
-    case AttrKind::kDType:
-      return std::holds_alternative<DType>(value);
-    case AttrKind::kDevice:
-      return std::holds_alternative<Device>(value);
-    case AttrKind::kInts:
-    case AttrKind::kDims:
-      return std::holds_alternative<Ints>(value);
-    case AttrKind::kFloats:
-      return std::holds_alternative<Floats>(value);
-    case AttrKind::kRandom:
-      return std::holds_alternative<RandomKey>(value);
-    case AttrKind::kGraph:
-      return std::holds_alternative<std::shared_ptr<const Graph>>(value);
-  }
-  return false;
-}
-
 void verify_attrs(const Graph& graph, size_t i) {
   const Node& node = graph.nodes[i];
   if (node.attrs.size() == 0) return;  // every attribute has its default, or the op has no attributes
@@ -83,7 +56,7 @@ void verify_attrs(const Graph& graph, size_t i) {
     bad_node(graph, i, fmt::format("has {} attributes, its op {}", node.attrs.size(), node.op->attrs.size()));
   for (size_t k = 0; k < node.attrs.size(); ++k) {
     const AttrDef& def = node.op->attrs[k];
-    if (node.attrs[k].index() != 0 && !fits(def, node.attrs[k]))
+    if (node.attrs[k].index() != 0 && !has_kind(def, node.attrs[k]))
       bad_node(graph, i, fmt::format("attribute '{}' is of another kind: {}", def.name, to_string(node.attrs[k])));
   }
 }

@@ -113,13 +113,21 @@ void JsonReader::null() { take(Kind::kNull, "null"); }
 
 bool JsonReader::boolean() { return take(Kind::kBoolean, "true or false") == "true"; }
 
+bool JsonReader::is_whole() const {
+  return kind() == Kind::kNumber && written(next_).find_first_of(".eE") == std::string_view::npos;
+}
+
+std::optional<double> JsonReader::special_number(std::string_view text) {
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  if (text == "-inf") return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
 double JsonReader::number() {
   const size_t at = next_;
   if (kind() == Kind::kString) {
-    const std::string text = string(8);
-    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (text == "inf") return std::numeric_limits<double>::infinity();
-    if (text == "-inf") return -std::numeric_limits<double>::infinity();
+    if (const auto special = special_number(string(8))) return *special;
     fail_at(at, "expected a number");
   }
   const std::string_view text = take(Kind::kNumber, "a number");

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,11 +32,13 @@ class JsonReader {
   virtual ~JsonReader() = default;
 
   Kind kind() const { return token().kind; }  // of the next value
+  bool is_whole() const;                      // whether it is a number without a fraction and an exponent
   bool boolean();
-  double number();                               // also accepts "nan", "inf" and "-inf"
-  int64_t integer(int64_t low, int64_t high);    // must be whole and within [low, high]
-  uint64_t natural();                            // from 0 to 2^64 - 1
-  std::string string(size_t longest = 1 << 20);  // UTF-8
+  double number();                                                     // also accepts "nan", "inf" and "-inf"
+  static std::optional<double> special_number(std::string_view text);  // one of these three
+  int64_t integer(int64_t low, int64_t high);                          // must be whole and within [low, high]
+  uint64_t natural();                                                  // from 0 to 2^64 - 1
+  std::string string(size_t longest = 1 << 20);                        // UTF-8
   void null();
   // Calls f(i) for each element. f must read the element.
   void array(FunctionRef<void(size_t)> f);

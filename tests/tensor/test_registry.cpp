@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "tensor/attr_check.h"
 #include "tests/tensor/arrays.h"
 
 namespace pg::test {
@@ -27,34 +28,6 @@ std::set<std::string> input_names(const OpDef& op) {
   std::set<std::string> names;
   for (const InputDef& input : op.inputs) names.insert(input.name);
   return names;
-}
-
-// Whether `v` holds the AttrValue alternative of this kind.
-bool has_type_of(const AttrDef& attr, const AttrValue& v) {
-  switch (attr.kind) {
-    case AttrKind::kBool:
-      return std::holds_alternative<bool>(v);
-    case AttrKind::kInt:
-    case AttrKind::kDim:
-      return std::holds_alternative<int64_t>(v);
-    case AttrKind::kFloat:
-      return std::holds_alternative<double>(v);
-    case AttrKind::kString:
-      return std::holds_alternative<std::string>(v);
-    case AttrKind::kDType:
-      return std::holds_alternative<DType>(v);
-    case AttrKind::kDevice:
-      return std::holds_alternative<Device>(v);
-    case AttrKind::kInts:
-    case AttrKind::kDims:
-      return std::holds_alternative<Ints>(v);
-    case AttrKind::kFloats:
-      return std::holds_alternative<Floats>(v);
-    case AttrKind::kRandom:
-    case AttrKind::kGraph:
-      return false;
-  }
-  return false;
 }
 
 bool within_bounds(const AttrDef& attr, const AttrValue& v) {
@@ -150,7 +123,7 @@ TEST_CASE("registry: attributes have documentation and valid defaults") {
       random = random || attr.kind == AttrKind::kRandom;
       if (attr.kind != AttrKind::kRandom) EXPECT(attr.doc && *attr.doc, "attribute ", attr.name, " has no doc");
       if (attr.fallback.index() == 0) continue;
-      EXPECT(has_type_of(attr, attr.fallback), "the default of ", attr.name, " is of another kind");
+      EXPECT(has_kind(attr, attr.fallback), "the default of ", attr.name, " is of another kind");
       EXPECT(within_bounds(attr, attr.fallback), "the default of ", attr.name, " is out of bounds");
       EXPECT(!attr.optional, attr.name, " has a default and is optional");
     }

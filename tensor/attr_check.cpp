@@ -1,0 +1,115 @@
+#include "tensor/attr_check.h"
+
+namespace pg {
+namespace {
+
+const char* kind_text(AttrKind kind) {
+  switch (kind) {
+    case AttrKind::kBool:
+      return "true or false";
+    case AttrKind::kInt:
+      return "a whole number";
+    case AttrKind::kFloat:
+      return "a number";
+    case AttrKind::kString:
+      return "a string";
+    case AttrKind::kDType:
+      return "the name of a dtype";
+    case AttrKind::kDevice:
+      return "the name of a device that is present";
+    case AttrKind::kInts:
+      return "a list of whole numbers";
+    case AttrKind::kFloats:
+      return "a list of numbers";
+    case AttrKind::kDim:
+      return "a dim, a whole number";
+    case AttrKind::kDims:
+      return "a list of dims";
+    case AttrKind::kRandom:
+      return "a generator";
+    case AttrKind::kGraph:
+      return "a graph";
+  }
+  return "";
+}
+
+AttrValue device_named(const std::string& name) {
+  try {
+    return device_from_name(name);
+  } catch (const Error&) {
+    return name;
+  }
+}
+
+}  // namespace
+
+bool has_kind(const AttrDef& def, const AttrValue& value) {
+  switch (def.kind) {
+    case AttrKind::kBool:
+      return std::holds_alternative<bool>(value);
+    case AttrKind::kInt:
+    case AttrKind::kDim:
+      return std::holds_alternative<int64_t>(value);
+    case AttrKind::kFloat:
+      return std::holds_alternative<double>(value);
+    case AttrKind::kString:
+      return std::holds_alternative<std::string>(value);
+    case AttrKind::kDType:
+      return std::holds_alternative<DType>(value);
+    case AttrKind::kDevice:
+      return std::holds_alternative<Device>(value);
+    case AttrKind::kInts:
+    case AttrKind::kDims:
+      return std::holds_alternative<Ints>(value);
+    case AttrKind::kFloats:
+      return std::holds_alternative<Floats>(value);
+    case AttrKind::kRandom:
+      return std::holds_alternative<RandomKey>(value);
+    case AttrKind::kGraph:
+      return std::holds_alternative<std::shared_ptr<const Graph>>(value);
+  }
+  return false;
+}
+
+AttrValue as_kind(const AttrDef& def, AttrValue value) {
+  if (const auto* whole = std::get_if<int64_t>(&value); whole && def.kind == AttrKind::kFloat) return double(*whole);
+  if (const auto* list = std::get_if<Ints>(&value); list && def.kind == AttrKind::kFloats)
+    return Floats(list->begin(), list->end());
+  const auto* name = std::get_if<std::string>(&value);
+  if (name && def.kind == AttrKind::kDevice) return device_named(*name);
+  if (name && def.kind == AttrKind::kDType)
+    if (const auto dtype = dtype_from_name(*name)) return *dtype;
+  return value;
+}
+
+Attrs checked_attrs(const OpDef& op, const NamedAttrs& given) {
+  Attrs attrs = make_attrs(op);
+  for (const auto& [name, value] : given) {
+    const int k = op.attr_index(name.c_str());
+    if (k < 0) {
+      std::vector<std::string_view> known;
+      for (const AttrDef& def : op.attrs) known.push_back(def.name);
+      unknown_option(op.name, name, known);
+    }
+    if (value.index() != 0) attrs[size_t(k)] = as_kind(op.attrs[size_t(k)], value);
+  }
+  for (size_t k = 0; k < op.attrs.size(); ++k) {
+    const AttrDef& def = op.attrs[k];
+    const bool random = def.kind == AttrKind::kRandom, absent = attrs[k].index() == 0;
+    if (absent && !random && !def.optional) bad_argument(op.name, def.name, "a value", "nil");
+    if (!absent && !has_kind(def, attrs[k]) && !(random && std::holds_alternative<Ref<Generator>>(attrs[k])))
+      bad_argument(op.name, def.name, kind_text(def.kind), to_string(attrs[k]));
+    check_attr(op, def, attrs[k]);
+  }
+  return attrs;
+}
+
+void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known) {
+  std::string list;
+  for (std::string_view k : known) list += (list.empty() ? "" : ", ") + std::string(k);
+  const std::string near = suggest(key, known);
+  bad_argument(op, key.c_str(), known.empty() ? "no options" : "one of the options " + list,
+               near.empty() ? "an unknown option" : "an unknown option; did you mean '" + near + "'?");
+}
+
+}  // namespace pg
