@@ -54,15 +54,6 @@ GradReq request_of(const std::string& text) {
 }
 // From a program ----------------------------------------------------------------------------------------------------
 
-std::vector<ModelGenerator> generators_of(const State& state, const Program& program) {
-  std::vector<ModelGenerator> out;
-  for (const Ref<Generator>& generator : program.generators()) {
-    const bool is_default = generator == state.ctx.generator;
-    out.push_back({is_default, is_default ? RandomKey() : generator->state()});
-  }
-  return out;
-}
-
 ModelInput read_input(lua_State* L, int table) {
   ModelInput input;
   input.name = text_field(L, table, "name");
@@ -93,7 +84,7 @@ class ProgramReader {
       throw Error("export: the function reads or writes .grad of its tensors, which a graph for prediction cannot do");
     model_.name = text_field(L_, description_, "name");
     model_.graph = call_.program->trace();
-    model_.generators = generators_of(state_, *call_.program);
+    model_.generators = describe_generators(call_.program->generators(), state_.ctx.generator);
     std::erase_if(model_.graph.guards, [](const TypeGuard& g) { return g.kind == TypeGuard::kRequiresGrad; });
     take_inputs();
     for (const auto& w : call_.writes) model_.writes.push_back({input_of_box_[size_t(w.box)], w.output});
@@ -143,8 +134,7 @@ class ProgramReader {
       return;
     }
     ModelInput input = read_input(L_, table);
-    node.name = input.name;
-    node.req = input.role == ModelInput::Role::kParameter && input.differentiable ? input.req : GradReq::kNull;
+    describe_input(node, input);
     input_of_box_[size_t(box)] = int32_t(model_.inputs.size());
     boxes.push_back(box);
     model_.graph.inputs.push_back(index);
@@ -251,7 +241,7 @@ int roundtrip(lua_State* L, State& state) {
   Model model;
   model.name = old.program->options().name;
   model.graph = old.program->trace();
-  model.generators = generators_of(state, *old.program);
+  model.generators = describe_generators(old.program->generators(), state.ctx.generator);
   Values values;
   for (size_t k = 0; k < model.graph.inputs.size(); ++k) {
     model.inputs.push_back({});
