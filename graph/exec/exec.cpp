@@ -31,14 +31,12 @@ const Ref<Buffer>& Execution::source_of_view(int32_t view) const {
   return s.kind == Storage::kInput ? source_(storage) : none;
 }
 
-void Execution::operator()() {
-  const size_t count = plan_.steps.size();
-  size_t at = 0;
+void Execution::run(size_t at, size_t end) {
   try {
     if (ctx_.detect_anomaly)
-      for (; at < count; ++at) run_step(plan_.steps[at]), check_anomaly(plan_.steps[at]);
+      for (; at < end; ++at) run_step(plan_.steps[at]), check_anomaly(plan_.steps[at]);
     else
-      for (; at < count; ++at) run_step(plan_.steps[at]);
+      for (; at < end; ++at) run_step(plan_.steps[at]);
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Cancelled&) {
@@ -120,6 +118,30 @@ class Run {
     return take_outputs();
   }
 
+  // Returns the buffer of an input, or null if the input was copied for this run.
+  const Ref<Buffer>& source_of(int32_t input) const {
+    static const Ref<Buffer> none;
+    const Array& array = inputs_[size_t(input)].array();
+    return array.contiguous ? array.buffer : none;
+  }
+
+  // Must not fail: the inputs may have been rewritten.
+  Values take_outputs() {
+    for (const FreshOutput& f : plan_.fresh) {
+      const int32_t donor = plan_.storages[size_t(f.storage)].donor;
+      if (donor >= 0 && inputs_[size_t(donor)].array_ref() == fresh_[size_t(&f - plan_.fresh.data())].array_ref())
+        inputs_[size_t(donor)] = Value();
+    }
+    Values out;
+    out.reserve(plan_.outputs.size());
+    for (const PlanOutput& o : plan_.outputs)
+      out.push_back(o.same_as >= 0 ? out[size_t(o.same_as)] : alias(o, whole_of(plan_.storages[size_t(o.storage)])));
+    return out;
+  }
+
+  const Plan& plan() const { return plan_; }
+  Frame& frame() { return frame_; }
+
  private:
   void bind_inputs() {
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -130,13 +152,6 @@ class Run {
       }
       plan_.frames->patch(frame_, int32_t(i), static_cast<char*>(array->data()));
     }
-  }
-
-  // Returns the buffer of an input, or null if the input was copied for this run.
-  const Ref<Buffer>& source_of(int32_t input) const {
-    static const Ref<Buffer> none;
-    const Array& array = inputs_[size_t(input)].array();
-    return array.contiguous ? array.buffer : none;
   }
 
   void bind_outputs() {
@@ -153,20 +168,6 @@ class Run {
     }
   }
   bool donates(size_t input) const { return inputs_[input].array().contiguous && inputs_[input].array().writable(); }
-
-  // Must not fail: the inputs may have been rewritten.
-  Values take_outputs() {
-    for (const FreshOutput& f : plan_.fresh) {
-      const int32_t donor = plan_.storages[size_t(f.storage)].donor;
-      if (donor >= 0 && inputs_[size_t(donor)].array_ref() == fresh_[size_t(&f - plan_.fresh.data())].array_ref())
-        inputs_[size_t(donor)] = Value();
-    }
-    Values out;
-    out.reserve(plan_.outputs.size());
-    for (const PlanOutput& o : plan_.outputs)
-      out.push_back(o.same_as >= 0 ? out[size_t(o.same_as)] : alias(o, whole_of(plan_.storages[size_t(o.storage)])));
-    return out;
-  }
 
   Value whole_of(const Storage& s) const {
     if (s.kind == Storage::kOutput) return fresh_[size_t(s.index)];
@@ -205,12 +206,75 @@ class Run {
   SmallVector<Value, 4> fresh_;  // one per entry of Plan::fresh; the input's own array if it is donated
 };
 
+const Plan& checked_plan(const Plan& plan, Context& ctx, size_t inputs) {
+  if (inputs != plan.input_types.size())
+    throw Error(fmt::format("plan: takes {} inputs, got {}", plan.input_types.size(), inputs));
+  return ctx.detect_anomaly ? plan.node_by_node() : plan;
+}
+
 }  // namespace
 
 Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators) {
-  if (inputs.size() != plan.input_types.size())
-    throw Error(fmt::format("plan: takes {} inputs, got {}", plan.input_types.size(), inputs.size()));
-  return Run(ctx.detect_anomaly ? plan.node_by_node() : plan, ctx, inputs, generators)();
+  return Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators)();
+}
+
+// What a suspended run holds. Members of a later line refer to those of an earlier one.
+struct SuspendableRun::State {
+  std::shared_ptr<const Plan> plan;
+  Values inputs;
+  std::vector<RandomKey> generators;
+  Run run;
+  std::function<const Ref<Buffer>&(int32_t)> source;
+  Execution execution;
+
+  State(std::shared_ptr<const Plan> of, Context& ctx, Values in, std::span<const RandomKey> states)
+      : plan(std::move(of)),
+        inputs(std::move(in)),
+        generators(states.begin(), states.end()),
+        run(checked_plan(*plan, ctx, inputs.size()), ctx, inputs, generators),
+        source([this](int32_t input) -> const Ref<Buffer>& { return run.source_of(input); }),
+        execution(run.plan(), ctx, run.frame(), source) {
+    execution.refresh_packs();
+    execution.bind_generators(generators);
+  }
+};
+
+SuspendableRun::SuspendableRun(std::shared_ptr<const Plan> plan, Context& ctx, Values inputs,
+                               std::span<const RandomKey> generators)
+    : state_(new State(std::move(plan), ctx, std::move(inputs), generators)) {}
+SuspendableRun::SuspendableRun(SuspendableRun&&) noexcept = default;
+SuspendableRun& SuspendableRun::operator=(SuspendableRun&&) noexcept = default;
+SuspendableRun::~SuspendableRun() = default;
+
+size_t SuspendableRun::steps() const { return live().run.plan().steps.size(); }
+
+SuspendableRun::State& SuspendableRun::live() const {
+  if (!state_) throw Error("plan: this run has failed, or its outputs were taken");
+  return *state_;
+}
+
+bool SuspendableRun::run(FunctionRef<bool(size_t next)> stop) {
+  State& state = live();
+  const size_t count = steps(), commit = size_t(state.run.plan().commit);
+  try {
+    while (next_ < count) {
+      const size_t end = next_ < commit ? next_ + 1 : count;
+      state.execution.run(next_, end);
+      next_ = end;
+      if (next_ < count && stop(next_)) return false;
+    }
+  } catch (...) {
+    state_.reset();
+    throw;
+  }
+  return true;
+}
+
+Values SuspendableRun::take() {
+  if (next_ < steps()) throw Error(fmt::format("plan: {} of {} steps have run", next_, steps()));
+  Values out = live().run.take_outputs();
+  state_.reset();
+  return out;
 }
 
 }  // namespace pg

@@ -32,8 +32,9 @@ class Execution {
   void bind_generators(std::span<const RandomKey> states);
   void refresh_packs();
 
-  // Runs all steps. Errors of kernels get the script's line.
-  void operator()();
+  // Runs all steps, or those from `at` to `end`. Errors of kernels get the script's line.
+  void operator()() { run(0, plan_.steps.size()); }
+  void run(size_t at, size_t end);
   // Runs all steps as one program of the device, if the plan captures and the memory is the same as in the run before.
   void run_captured();
 
