@@ -66,7 +66,7 @@ Value call_op(Context& ctx, const OpDef& op, Value x, AttrList attrs) {
 // One walk over the part of the tape that some heads depend on.
 class Walk {
  public:
-  Walk(Context& ctx, BackwardOptions options) : ctx_(ctx), options_(options), id_(ctx.next_walk++) {}
+  Walk(Context& ctx, const BackwardOptions& options) : ctx_(ctx), options_(options), id_(ctx.next_walk++) {}
   // Restores the marks of the enclosing walk, whose rule started this one.
   ~Walk() {
     for (const Visit& v : visits_) v.node->walk = v.walk, v.node->slot = v.slot, v.node->needed = v.needed;
@@ -85,8 +85,9 @@ class Walk {
       else
         for (const Value& input : node->inputs) reach(input, stack);
     }
-    std::sort(nodes_.begin(), nodes_.end(),
-              [](const Ref<TapeNode>& a, const Ref<TapeNode>& b) { return a->sequence > b->sequence; });
+    // Stable, so that leaves, which have no sequence, keep the order in which they were met.
+    std::stable_sort(nodes_.begin(), nodes_.end(),
+                     [](const Ref<TapeNode>& a, const Ref<TapeNode>& b) { return a->sequence > b->sequence; });
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i]->slot = uint32_t(i);
     cotangents_.resize(nodes_.size());
     needed_.resize(nodes_.size(), false);
@@ -96,12 +97,30 @@ class Walk {
   bool reached(const TapeNode* node) const { return node->walk == id_; }
   void need(const TapeNode* node) { needed_[node->slot] = true; }
 
-  // A node is needed when one of its inputs is. Inputs have a lower sequence, so they come later in the list.
+  // A node is needed when one of its inputs is. Inputs have a lower sequence, so they come later in the list. The first
+  // node that is found here to read a leaf is therefore the last one of the walk that contributes to it.
   void spread_needs() {
+    std::vector<char> read(nodes_.size(), false);
     for (size_t i = nodes_.size(); i-- > 0;) {
-      if (leads_on(*nodes_[i])) needed_[i] = true;
-      nodes_[i]->needed = needed_[i];
+      TapeNode& node = *nodes_[i];
+      for (size_t k = ends_at(node) ? 0 : node.inputs.size(); k-- > 0;) {
+        const TapeNode* input = node.inputs[k].node();
+        if (!input || !needs(node.inputs[k])) continue;
+        needed_[i] = true;
+        if (input->leaf && !std::exchange(read[input->slot], true)) finals_.push_back({i + 1, input->slot});
+      }
+      node.needed = needed_[i];
     }
+    for (size_t i = nodes_.size(); i-- > 0;)
+      if (nodes_[i]->leaf && needed_[i] && !read[i]) finals_.push_back({0, uint32_t(i)});
+    std::reverse(finals_.begin(), finals_.end());
+  }
+
+  // The needed leaves, in the order in which their gradients become final.
+  std::vector<TapeNode*> leaves() const {
+    std::vector<TapeNode*> out;
+    for (const Final& final : finals_) out.push_back(nodes_[final.leaf].get());
+    return out;
   }
 
   void seed(const Value& head, const Value& cotangent) {
@@ -110,15 +129,25 @@ class Walk {
     add(*head.node(), head.node_output(), std::move(start));
   }
 
-  // Runs all rules. Calls `keep` with a node just before its cotangents are dropped.
+  // Runs all rules. Calls `keep` with each needed node as soon as its cotangents are final, before they are dropped.
   void run(FunctionRef<void(TapeNode&, std::span<Value>)> keep) {
     ScopedFlag recording(ctx_.recording, options_.create_graph);
+    auto final = finals_.begin();
+    const auto keep_leaves = [&](size_t after) {
+      for (; final != finals_.end() && final->after == after; ++final) {
+        keep(*nodes_[final->leaf], cotangents_[final->leaf]);
+        cotangents_[final->leaf].clear();
+      }
+    };
+    keep_leaves(0);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       TapeNode& node = *nodes_[i];
+      if (node.leaf) continue;
       if (needed_[i]) keep(node, cotangents_[i]);
       const bool onward = needed_[i] && leads_on(node);  // false when only the node's own gradient is wanted
       if (onward) propagate(node, cotangents_[i]);
       cotangents_[i].clear();
+      keep_leaves(i + 1);
       if (onward && !options_.retain_graph) release(node);
     }
   }
@@ -251,14 +280,21 @@ class Walk {
     bool needed;
   };
 
+  // A leaf, and how many nodes of the walk come before its gradient is final.
+  struct Final {
+    size_t after;
+    uint32_t leaf;
+  };
+
   Context& ctx_;
-  BackwardOptions options_;
+  const BackwardOptions& options_;
   uint64_t id_;
   std::vector<Visit> visits_;
   std::set<Place> places_;  // for nodes whose outputs lead to different inputs
   std::vector<Ref<TapeNode>> nodes_;
   std::vector<Cotangents> cotangents_;
   std::vector<char> needed_;
+  std::vector<Final> finals_;  // in the order of the walk
 };
 
 void check_cotangents(std::span<const Value> heads, std::span<const Value> cotangents) {
@@ -369,28 +405,34 @@ TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const V
   return node->count() > 1 ? node.get() : nullptr;
 }
 
+// The gradient of a leaf as the hook gives it.
+static Value finished(Context& ctx, TapeNode& leaf, Value gradient, const BackwardOptions& options) {
+  if (!options.on_final) return gradient;
+  gradient = options.on_final(ctx, leaf, std::move(gradient));
+  check_gradient_type(leaf, gradient.type());
+  return gradient;
+}
+
 static void trace_backward(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Value> heads,
-                           std::span<const Value> cotangents, BackwardOptions options) {
-  std::vector<TapeNode*> leaves;
+                           std::span<const Value> cotangents, const BackwardOptions& options) {
+  const std::vector<TapeNode*> leaves = walk.leaves();
   Values wanted;
-  for (const Ref<TapeNode>& node : walk.nodes()) {
-    if (!node->leaf || node->req == GradReq::kNull) continue;
-    leaves.push_back(node.get());
-    wanted.push_back(tracer.value_of(node.get()));
-  }
+  for (TapeNode* leaf : leaves) wanted.push_back(tracer.value_of(leaf));
   Values grads = tracer.gradient(ctx, heads, cotangents, wanted, options.create_graph, options.first);
   walk.release_needed();
+  ScopedFlag recording(ctx.recording, options.create_graph);
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (leaves[i]->req == GradReq::kAdd) {
-      ScopedFlag recording(ctx.recording, options.create_graph);
       Value in[2] = {std::move(grads[i]), tracer.read_gradient(*leaves[i])};
       grads[i] = apply(ctx, op_named<"add">(), in, {})[0];
     }
+    grads[i] = finished(ctx, *leaves[i], std::move(grads[i]), options);
     tracer.write_gradient(*leaves[i], std::move(grads[i]));
   }
 }
 
-void backward(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents, BackwardOptions options) {
+void backward(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
+              const BackwardOptions& options) {
   check_cotangents(heads, cotangents);
   Walk walk(ctx, options);
   walk.collect(heads);
@@ -403,7 +445,7 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
   std::vector<std::pair<TapeNode*, Value>> writes;
   walk.run([&](TapeNode& node, std::span<Value> grads) {
     if (node.leaf && node.req != GradReq::kNull)
-      writes.emplace_back(&node, new_gradient(ctx, node, grads, options.create_graph));
+      writes.emplace_back(&node, finished(ctx, node, new_gradient(ctx, node, grads, options.create_graph), options));
   });
   for (auto& [leaf, grad] : writes) {
     if (grad.has_node()) suspect(ctx, *leaf, grad);
@@ -414,7 +456,7 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
 
 static Values trace_gradients(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Value> heads,
                               std::span<const Value> cotangents, std::span<const Value> wanted,
-                              BackwardOptions options) {
+                              const BackwardOptions& options) {
   Values reached, out(wanted.size());
   std::vector<size_t> places;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -430,7 +472,7 @@ static Values trace_gradients(Context& ctx, Tracer& tracer, Walk& walk, std::spa
 }
 
 Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
-                 std::span<const Value> wanted, BackwardOptions options) {
+                 std::span<const Value> wanted, const BackwardOptions& options) {
   check_cotangents(heads, cotangents);
   Walk walk(ctx, options);
   walk.collect(heads);

@@ -92,20 +92,30 @@ void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const 
 TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
                         TapeNode::CustomBackward backward, std::vector<Value> held = {});
 
+// Called with a leaf and the value that its `.grad` takes when the walk has ended: every contribution is in it, and for
+// GradReq::kAdd what `.grad` held. Returns the value to store instead, of the same type.
+using LeafHook = std::function<Value(Context&, TapeNode& leaf, Value gradient)>;
+
 struct BackwardOptions {
   bool retain_graph = false;
   bool create_graph = false;
   uint64_t first = 0;  // the walk stops at nodes with a lower sequence, as if they were leaves
+  // Only for backward. Runs for each leaf as soon as no node that is still to come contributes to it. Leaves among the
+  // heads that no node reads come first. Leaves that the same node makes final come in the order of its inputs. If it
+  // throws, no `.grad` changes. While tracing it runs in the same order, on symbols.
+  LeafHook on_final = nullptr;
 };
 
 // Accumulates into `.grad` of the leaves that the heads depend on. `cotangents` are those of the heads (ones where
-// undefined). Leaves that no cotangent reaches get exact zeros.
-void backward(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents, BackwardOptions options);
+// undefined). Leaves that no cotangent reaches get exact zeros. All leaves change together, after the last step that
+// can fail.
+void backward(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
+              const BackwardOptions& options);
 
 // Returns the gradients of the heads with respect to `wanted` (leaves or recorded values) and does not change `.grad`.
 // They are undefined for values that the heads do not depend on.
 Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
-                 std::span<const Value> wanted, BackwardOptions options);
+                 std::span<const Value> wanted, const BackwardOptions& options);
 
 // Calls f with each node that this node keeps alive, once per link.
 template <class F>

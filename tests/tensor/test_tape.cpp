@@ -294,4 +294,87 @@ TEST_CASE("tape: anomaly mode names the op that made a NaN") {
   CHECK(text.starts_with("div: made a NaN"));
 }
 
+namespace {
+
+// Backward from a head, with a hook that writes down the leaves in the order of its calls.
+std::vector<int> final_order(Context& ctx, std::initializer_list<Value> heads, std::span<const Leaf> leaves) {
+  std::vector<int> order;
+  BackwardOptions options;
+  options.on_final = [&](Context&, TapeNode& leaf, Value gradient) {
+    for (size_t i = 0; i < leaves.size(); ++i)
+      if (leaves[i].node.get() == &leaf) order.push_back(int(i));
+    return gradient;
+  };
+  const std::vector<Value> none(heads.size());
+  backward(ctx, std::span(heads.begin(), heads.size()), none, options);
+  return order;
+}
+
+}  // namespace
+
+TEST_CASE("tape: the hook of a leaf runs as soon as its gradient is final") {
+  Context ctx;
+  ctx.recording = true;
+  // Layer k: y = tanh(y * w[k] + b[k]). w[0] is used by the last layer too.
+  std::vector<Leaf> leaves;
+  for (int i = 0; i < 7; ++i) leaves.emplace_back(array({1, 2}), i == 6 ? GradReq::kNull : GradReq::kWrite);
+  Value y = array({0.5, 0.25});
+  for (int layer : {0, 2, 4, 0}) {
+    const Value product = run(ctx, "mul", {y, leaves[size_t(layer)].value});
+    y = run(ctx, "tanh", {run(ctx, "add", {product, leaves[size_t(layer + 1)].value})});
+  }
+  y = run(ctx, "add", {y, leaves[6].value});
+  using Order = std::vector<int>;
+  CHECK(final_order(ctx, {y}, leaves) == Order{5, 4, 3, 2, 1, 0});
+}
+
+TEST_CASE("tape: leaves that one entry makes final come in the order of its inputs, heads without readers first") {
+  Context ctx;
+  ctx.recording = true;
+  std::vector<Leaf> leaves;
+  for (int i = 0; i < 40; ++i) leaves.emplace_back(array({1, 2}));
+  std::vector<Value> parts;
+  for (int i = 39; i > 1; --i) parts.push_back(leaves[size_t(i)].value);
+  parts.push_back(leaves[20].value);
+  const OpDef& op = registry().require("cat");
+  const Value all = apply(ctx, op, parts, make_attrs(op))[0];
+  std::vector<int> expected = {1, 0};
+  for (int i = 39; i > 1; --i)
+    if (i != 20) expected.push_back(i);
+  expected.push_back(20);
+  CHECK(final_order(ctx, {leaves[1].value, all, leaves[0].value, leaves[39].value}, leaves) == expected);
+}
+
+TEST_CASE("tape: the hook of a leaf sees all of its gradient and may replace it") {
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(array({1, 2})), sum(array({3}), GradReq::kAdd), unread(array({5}));
+  sum.node->grad->value = array({100});
+  Value y = run(ctx, "mul", {x.value, x.value});
+  y = run(ctx, "add", {run(ctx, "mul", {y, x.value}), sum.value});
+  Value in[] = {unread.value}, out[] = {array({3})};
+  record_custom(ctx, "wall", in, out, [](auto&&...) { return Values(1); });
+  y = run(ctx, "add", {y, out[0]});
+  const auto square = [](Context& c, TapeNode&, Value gradient) {
+    CHECK(!c.recording);
+    return run(c, "mul", {gradient, gradient});
+  };
+  backward_from(ctx, y, {.retain_graph = true, .on_final = square});
+  CHECK(numbers(x.grad()) == Numbers{9, 144});
+  CHECK(numbers(sum.grad()) == Numbers{102.0 * 102});
+  CHECK(numbers(unread.grad()) == Numbers{0});
+  // A hook that throws, or that returns another type, leaves every gradient as it was.
+  int calls = 0;
+  const auto second_fails = [&](Context&, TapeNode&, Value gradient) {
+    if (++calls == 2) throw Error("no peer");
+    return gradient;
+  };
+  CHECK(error_text([&] { backward_from(ctx, y, {.retain_graph = true, .on_final = second_fails}); }) == "no peer");
+  const auto other = [](Context&, TapeNode&, Value) { return array({1, 2, 3}); };
+  CHECK(error_text([&] { backward_from(ctx, y, {.retain_graph = true, .on_final = other}); }) ==
+        "grad: bad argument 'value' (expected a tensor of type float32 1 cpu, got float32 3 cpu)");
+  CHECK(numbers(x.grad()) == Numbers{9, 144});
+  CHECK(numbers(sum.grad()) == Numbers{102.0 * 102});
+}
+
 }  // namespace pg::test
