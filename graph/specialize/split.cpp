@@ -1,5 +1,6 @@
 // Splits the joint program into forward and backward. A value that both need becomes a residual, unless recomputing it
-// is cheap.
+// is cheap. An effect belongs to the one half that can run it: to backward if it depends on a cotangent, else to
+// forward.
 #include <algorithm>
 
 #include "graph/passes/rewrite.h"
@@ -19,9 +20,12 @@ class Copier {
 
   bool has(int32_t node) const { return places_[size_t(node)] >= 0; }
 
-  int32_t copy(int32_t node) {
+  // `again`: another graph runs the node too, with its effects.
+  int32_t copy(int32_t node, bool again = false) {
     if (has(node)) return places_[size_t(node)];
     Node copied = from_.nodes[size_t(node)];
+    if (again && is_control(copied))
+      change_bodies(copied, [](const Graph& body) { return std::make_shared<const Graph>(without_effects(body)); });
     for (Operand& operand : copied.inputs)
       if (operand.is_node()) operand = place(operand);
     return append(node, std::move(copied));
@@ -57,12 +61,23 @@ class Copier {
   std::vector<std::pair<Operand, Operand>> stand_ins_;
 };
 
-std::vector<char> ancestors(const Graph& graph, std::span<const Operand> outputs, bool effects) {
+// Returns the nodes that depend on an input from position `first` on.
+std::vector<char> behind_inputs(const Graph& graph, size_t first) {
+  std::vector<char> out(graph.nodes.size());
+  for (size_t k = first; k < graph.inputs.size(); ++k) out[size_t(graph.inputs[k])] = true;
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    for (const Operand& operand : graph.nodes[i].inputs)
+      if (operand.is_node() && out[size_t(operand.node)]) out[i] = true;
+  return out;
+}
+
+// Returns the nodes that forward runs: what the outputs and the effects need, except for effects that are `late`.
+std::vector<char> forward_nodes(const Graph& graph, std::span<const Operand> outputs, const std::vector<char>& late) {
   std::vector<char> live(graph.nodes.size());
   for (const Operand& output : outputs) live[size_t(output.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (effects && has_effect(node)) live[i] = true;
+    if (has_effect(node) && !late[i]) live[i] = true;
     if (!live[i]) continue;
     for (const Operand& operand : node.inputs)
       if (operand.is_node()) live[size_t(operand.node)] = true;
@@ -78,15 +93,18 @@ bool is_unlimited(const Node& node) {
   return node.is<"loop">() && loop_form(node).limit < 0 && node.types.size() > size_t(1 + loop_form(node).carries);
 }
 
-// Returns the nodes that backward runs: those that only gradients need, and those that are cheap to compute again.
+// Returns the nodes that backward runs: those that only gradients and late effects need, and those that are cheap to
+// compute again.
 std::vector<char> backward_nodes(const Graph& graph, std::span<const Operand> gradients,
-                                 const std::vector<char>& in_forward, bool recompute) {
+                                 const std::vector<char>& in_forward, const std::vector<char>& late, bool recompute) {
   std::vector<char> asked(graph.nodes.size()), chosen(graph.nodes.size());
   for (const Operand& gradient : gradients) asked[size_t(gradient.node)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
+    if (late[i] && has_effect(node)) asked[i] = true;
     if (!asked[i] || node.kind == NodeKind::kInput) continue;
-    chosen[i] = recompute || !in_forward[i] || node.kind == NodeKind::kConstant || is_cheap(node) || is_unlimited(node);
+    chosen[i] = (recompute && !has_effect(node)) || !in_forward[i] || node.kind == NodeKind::kConstant ||
+                is_cheap(node) || is_unlimited(node);
     if (!chosen[i]) continue;
     for (const Operand& operand : node.inputs)
       if (operand.is_node()) asked[size_t(operand.node)] = true;
@@ -101,8 +119,8 @@ Split split(const Specialized& joint, bool recompute) {
   const std::span<const Operand> all(graph.outputs);
   const auto results = all.subspan(0, joint.outputs), gradients = all.subspan(joint.outputs);
   const size_t call_inputs = graph.inputs.size() - joint.heads.size();
-  const std::vector<char> in_forward = ancestors(graph, results, true);
-  const std::vector<char> in_backward = backward_nodes(graph, gradients, in_forward, recompute);
+  const std::vector<char> late = behind_inputs(graph, call_inputs), in_forward = forward_nodes(graph, results, late);
+  const std::vector<char> in_backward = backward_nodes(graph, gradients, in_forward, late, recompute);
   Split out;
   Copier forward(graph), backward(graph);
   for (size_t k = 0; k < call_inputs; ++k) forward.copy(graph.inputs[k]);
@@ -134,10 +152,10 @@ Split split(const Specialized& joint, bool recompute) {
   }
   for (size_t k = call_inputs; k < graph.inputs.size(); ++k) backward.copy(graph.inputs[k]);
   for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (in_backward[i]) backward.copy(int32_t(i));
+    if (in_backward[i]) backward.copy(int32_t(i), in_forward[i]);
   for (const Operand& output : gradients) backward.out.outputs.push_back(backward.place(output));
   out.forward = std::move(forward.out);
-  out.backward = without_dead_nodes(without_effects(backward.out));
+  out.backward = without_dead_nodes(backward.out);
   return out;
 }
 

@@ -1,0 +1,123 @@
+// Effects that programs must run once each and in order, as the collective operations of several processes need: a row
+// whose kernel writes down its number.
+#include "graph/exec/program.h"
+#include "graph/passes/passes.h"
+#include "tensor/rule.h"
+#include "tests/graph/loop_graphs.h"
+#include "tests/tensor/arrays.h"
+
+namespace pg::test {
+namespace {
+
+std::vector<int64_t>& events() {
+  static std::vector<int64_t> list;
+  return list;
+}
+
+std::vector<OpDef> rows() {
+  return {{.name = "test_reduce",
+           .doc = "x, and a number in the list of events",
+           .inputs = {{"x", kFloating}},
+           .attrs = {{.name = "event", .kind = AttrKind::kInt, .fallback = int64_t(0), .doc = "the number"}},
+           .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
+           .vjp = {[](Vjp& c) {
+             return call<"test_reduce">(c.dy(), {{"event", -c.attr<int64_t>("event")}});
+           }},
+           .vjp_uses = "",
+           .traits = kEffect | kHidden}};
+}
+
+void reduce(const KernelArgs& k) {
+  events().push_back(k.attr<int64_t>("event"));
+  std::memcpy(k.out[0].data, k.in[0].data, bytes_of(*k.in[0].type).count());
+}
+
+const MoreRows kRows(rows, [] { return std::vector<KernelRow>{{"test_reduce", reduce}}; });
+
+std::vector<int64_t> events_of(const Graph& graph, const std::vector<Value>& inputs) {
+  events().clear();
+  run_plan(graph, inputs);
+  return events();
+}
+
+using Events = std::vector<int64_t>;
+
+// A program with effects that nothing reads, that are equal, that do not depend on the step of their loop, and between
+// ops that passes move.
+Graph busy_graph() {
+  GraphSketch g;
+  const Operand x = g.input("x", {3, 4}), w = g.input("w", {4, 4}), h = g.input("h", {4});
+  const Operand first = g.op("test_reduce", {g.op("add", {x, Operand::immediate(1)})}, {{"event", int64_t(1)}});
+  g.op("test_reduce", {x}, {{"event", int64_t(2)}});
+  BodySketch body({{4}, {4}, {4, 4}, {4}});
+  const Operand same = body.op("test_reduce", {body.in[4]}, {{"event", int64_t(10)}});
+  const Operand row = body.op("test_reduce", {body.in[1]}, {{"event", int64_t(11)}});
+  body.op("test_reduce", {body.in[4]}, {{"event", int64_t(12)}});
+  const Operand product = body.op("matmul", {body.in[3], row});
+  const Operand next = body.op("add", {body.op("add", {body.in[2], same}), product});
+  const size_t loop = add_loop(g, loop_form(1, 1, 3), {x, h, w, h}, {body.done({next, product})});
+  BodySketch yes({{4}}, false), no({{4}}, false);
+  const auto then = yes.done({yes.op("test_reduce", {yes.in[0]}, {{"event", int64_t(20)}})});
+  const auto other = no.done({no.op("test_reduce", {no.in[0]}, {{"event", int64_t(30)}})});
+  const Operand positive = g.op("gt", {g.op("sum", {x}), Operand::immediate(0)});
+  add_cond(g, {positive, h}, {then, other});  // nothing reads its output
+  BodySketch silent({{4}});
+  silent.op("test_reduce", {silent.in[1]}, {{"event", int64_t(40)}});
+  add_loop(g, loop_form(0, 1, 2), {h}, {silent.done({silent.in[1]})});  // nothing reads its output either
+  g.op("test_reduce", {g.constant(range({2}))}, {{"event", int64_t(4)}});
+  const Operand a = g.op("test_reduce", {first}, {{"event", int64_t(3)}});
+  const Operand b = g.op("test_reduce", {first}, {{"event", int64_t(3)}});
+  return g.done({g.op("mul", {a, b}), Operand::of(loop, 1), Operand::of(loop, 2)});
+}
+
+}  // namespace
+
+TEST_CASE("effects run once each and in order, whatever the passes do") {
+  const Graph graph = busy_graph();
+  const std::vector<Value> inputs = {range({3, 4}), range({4, 4}, 1), range({4}, 2)};
+  const Events expected = {1, 2, 10, 11, 12, 10, 11, 12, 10, 11, 12, 20, 40, 40, 4, 3, 3};
+  CHECK(events_of(graph, inputs) == expected);
+  CHECK(events_of(optimize(graph), inputs) == expected);
+  for (const Pass& pass : passes()) {
+    PassOptions all_but_one;
+    all_but_one.disabled = {pass.name};
+    CHECK_MESSAGE(events_of(optimize(graph, all_but_one), inputs) == expected, pass.name);
+    CHECK_MESSAGE(events_of(pass.run(graph), inputs) == expected, pass.name);
+  }
+}
+
+TEST_CASE("effects in a gradient run in the half of the program that can run them") {
+  GraphMaker m;
+  const Operand x = m.input({3, 4}), w = m.input({4, 4}), h = m.input({4});
+  const Operand sum = m.op("test_reduce", {m.op("tanh", {x})}, {{"event", int64_t(1)}});
+  m.op("test_reduce", {x}, {{"event", int64_t(2)}});
+  BodySketch body({{4}, {4}, {4, 4}});
+  const Operand shared = body.op("test_reduce", {body.op("matmul", {body.in[3], body.in[1]})}, {{"event", int64_t(5)}});
+  const Operand next = body.op("tanh", {body.op("add", {body.in[2], shared})});
+  Control control = Control::loop_of("foreach", loop_form(1, 1, 3));
+  control.bodies = {body.done({next, shared})};
+  const Operand operands[] = {sum, h, w};
+  m.graph.nodes.push_back(control_node(m.graph, control, operands));
+  const int32_t loop = int32_t(m.graph.nodes.size()) - 1;
+  const Operand square = m.op("mul", {Operand{loop, 2}, Operand{loop, 2}});
+  m.output(m.op("test_reduce", {m.op("sum", {square})}, {{"event", int64_t(7)}}));
+  for (bool recompute : {false, true}) {
+    Graph trace = m.graph;
+    control.loop.recompute = recompute;
+    trace.nodes[size_t(loop)] = control_node(trace, control, operands);
+    Ref<Program> program(new Program(trace, {}, {}));
+    Context ctx;
+    ctx.recording = true;
+    Leaf leaf_x(range({3, 4}, 0.1, 0.01)), leaf_w(range({4, 4}, 0.1, 0.02));
+    Value inputs[] = {leaf_x.value, leaf_w.value, range({4})};
+    events().clear();
+    const Value out = program->run(ctx, inputs)[0];
+    CHECK(events() == Events{1, 2, 5, 5, 5, 7});
+    events().clear();
+    backward_from(ctx, out);
+    CHECK(events() == Events{-7, -5, -5, -5, -1});
+    CHECK(numbers(leaf_w.grad())[0] != 0);
+  }
+}
+
+}  // namespace pg::test
