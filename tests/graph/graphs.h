@@ -58,6 +58,19 @@ class GraphMaker {
   }
 };
 
+// Linear layers of these widths with relu between them.
+inline Graph mlp(int64_t batch, std::initializer_list<int64_t> widths) {
+  GraphMaker m;
+  Operand x = m.input({batch, *widths.begin()});
+  for (auto w = widths.begin(); w + 1 != widths.end(); ++w) {
+    const Operand weight = m.input({w[1], w[0]}), bias = m.input({w[1]});
+    x = m.op("linear", {x, weight, bias});
+    if (w + 2 != widths.end()) x = m.op("relu", {x});
+  }
+  m.output(x);
+  return m.graph;
+}
+
 // Runs the graph op by op.
 inline Values run_eagerly(Context& ctx, const Graph& graph, std::span<const Value> inputs) {
   std::vector<Values> made(graph.nodes.size());

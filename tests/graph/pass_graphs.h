@@ -2,16 +2,31 @@
 #pragma once
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/plan/fused.h"
 #include "graphs.h"
 
 namespace pg::test {
+
+inline PassOptions pass_options(bool kernels, std::vector<std::string> disabled = {}) {
+  PassOptions out;
+  out.kernels = kernels;
+  out.disabled = std::move(disabled);
+  out.verify = true;
+  return out;
+}
+
+inline bool has_op(const Graph& graph, const char* name) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const Node& n) { return n.op == &registry().require(name); });
+}
 
 // Appends nodes: `g.op("add", {x, 2.0})`.
 class GraphSketch {

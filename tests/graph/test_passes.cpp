@@ -1,26 +1,11 @@
-// Golden texts of the result of each pass, and random graphs that must compute the same with any pass on or off.
+// Golden texts of the result of each pass.
 #include <algorithm>
-#include <cstdlib>
 
-#include "graph/exec/exec.h"
 #include "graph/passes/passes.h"
-#include "graph/plan/plan.h"
-#include "random_graph.h"
+#include "pass_graphs.h"
 
 using namespace pg;
 using namespace pg::test;
-
-namespace {
-
-PassOptions checked(bool kernels, std::vector<std::string> disabled = {}) {
-  PassOptions options;
-  options.kernels = kernels;
-  options.disabled = std::move(disabled);
-  options.verify = true;
-  return options;
-}
-
-}  // namespace
 
 TEST_CASE("fold: ops on constants become constants") {
   GraphSketch g;
@@ -50,7 +35,7 @@ TEST_CASE("fold: a large constant weight stays as it lies, and its product becom
   const Operand x = g.input("x", {2, 32});
   const Operand w = g.constant(range({16, 32})), b = g.constant(range({16}));
   const Operand y = g.op("add", {g.op("matmul", {x, g.op("t", {g.op("reshape", {w}, {{"shape", Ints{16, 32}}})})}), b});
-  CHECK(to_string(optimize(g.done({y}), checked(true))) ==
+  CHECK(to_string(optimize(g.done({y}), pass_options(true))) ==
         "%0 = input \"x\" : float32 2x32\n"
         "%1 = constant … : float32 16x32\n"
         "%2 = constant … : float32 16\n"
@@ -143,7 +128,7 @@ TEST_CASE("simplify: the gradient of a mean reads numbers, not expanded tensors"
   const Operand dx = g.op("mul", {dy, y});
   const Operand row = g.op(
       "mul", {x, g.op("expand", {g.op("sum", {x}, {{"dim", Ints{1}}, {"keepdim", true}})}, {{"shape", Ints{4, 3}}})});
-  CHECK(to_string(optimize(g.done({dx, row}), checked(false))) ==
+  CHECK(to_string(optimize(g.done({dx, row}), pass_options(false))) ==
         "%0 = input \"x\" : float32 4x3\n"
         "%1 = input \"y\" : float32 4x3\n"
         "%2 = mul(0.0833333358168602, %1) : float32 4x3\n"
@@ -275,157 +260,6 @@ TEST_CASE("fuse: forward and backward of an activation stay apart where the rest
                       [](const Node& n) { return n.kind == NodeKind::kFused; }) == 2);
 }
 
-TEST_CASE("epilogue: bias and activation become part of the product") {
-  GraphSketch g;
-  const Operand x = g.input("x", {2, 3}), w = g.input("w", {4, 3}), b = g.input("b", {4}), v = g.input("v", {5, 4});
-  const Operand product = g.op("matmul", {x, g.op("permute", {w}, {{"dims", Ints{2, 1}}})});
-  const Operand hidden = g.op("leaky_relu", {g.op("add", {b, product})}, {{"negative_slope", 0.2}});
-  const Operand out = g.op("gelu", {g.op("linear", {hidden, v, Operand()})}, {{"approximate", std::string("tanh")}});
-  CHECK(to_string(attach_epilogues(g.done({out}))) ==
-        "%0 = input \"x\" : float32 2x3\n"
-        "%1 = input \"w\" : float32 4x3\n"
-        "%2 = input \"b\" : float32 4\n"
-        "%3 = input \"v\" : float32 5x4\n"
-        "%4 = linear_act(%0, %1, %2) {activation = \"leaky_relu\", slope = 0.2} : float32 2x4\n"
-        "%5 = linear_act(%4, %3, nil) {activation = \"gelu_tanh\"} : float32 2x5\n"
-        "return %5\n");
-}
-
-TEST_CASE("epilogue: not where the value in between is read as well") {
-  GraphSketch g;
-  const Operand x = g.input("x", {2, 3}), w = g.input("w", {4, 3});
-  const Operand product = g.op("linear", {x, w, Operand()});
-  const Graph graph = g.done({g.op("silu", {product}), g.op("sum", {product})});
-  CHECK(same_graph(attach_epilogues(graph), graph));
-}
-
-TEST_CASE("epilogue: the same bits for every activation, dtype and number of rows") {
-  const char* names[] = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu"};
-  for (const char* name : names)
-    for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16})
-      for (const int64_t rows : {1, 4, 5, 33}) {
-        GraphSketch g;
-        const Operand x = g.input("x", {rows, 19}, dtype), w = g.input("w", {21, 19}, dtype),
-                      b = g.input("b", {21}, dtype);
-        const Operand image = g.input("image", {2, 3, rows, 9}, dtype), kernel = g.input("kernel", {5, 3, 1, 3}, dtype);
-        const Operand product = g.op(name, {g.op("add", {g.op("linear", {x, w, Operand()}), b})});
-        const Operand plain = g.op(name, {g.op("linear", {x, w, b})});
-        const Operand map = g.op(name, {g.op("conv2d", {image, kernel, Operand()}, {{"padding", Ints{0, 1}}})});
-        const Graph graph = g.done({product, plain, map});
-        const Graph better = attach_epilogues(graph);
-        verify(better);
-        std::vector<Value> in;
-        uint32_t state = 1;
-        for (int32_t i : graph.inputs) {
-          Value v = make_array(graph.nodes[size_t(i)].types[0]);
-          for (int64_t k = 0; k < v.numel(); ++k) {
-            state = state * 1664525u + 1013904223u;
-            store_number(dtype, static_cast<char*>(v.array().data()) + k * size_of(dtype),
-                         double(state >> 8) / (1 << 23) - 1);
-          }
-          in.push_back(v);
-        }
-        store_number(dtype, in[0].array().data(), NAN);
-        store_number(dtype, in[3].array().data(), NAN);
-        CAPTURE(name);
-        CAPTURE(name_of(dtype));
-        CAPTURE(rows);
-        CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) {
-                return n.is<"linear_act">() || n.is<"conv_act">();
-              }) == (size_of(dtype) == 2 ? 2 : 3));
-        CHECK(difference(graph, better, in) == "");
-      }
-}
-
-TEST_CASE("epilogue: large convolutions keep NaN behind relu") {
-  GraphSketch g;
-  const Operand x = g.input("x", {2, 16, 40, 40}), w = g.input("w", {32, 16, 3, 3});
-  const Graph graph = g.done({g.op("relu", {g.op("conv2d", {x, w, Operand()})})});
-  const Graph better = attach_epilogues(graph);
-  std::vector<Value> in = {range({2, 16, 40, 40}, -1, 1e-4), range({32, 16, 3, 3}, -0.5, 2e-4)};
-  store_number(DType::kFloat32, in[0].array().data(), NAN);
-  CHECK(better.nodes.size() == 3);
-  CHECK(difference(graph, better, in) == "");
-}
-
-namespace {
-
-// A convolution, a batch normalization as specialization writes it, and an activation.
-Graph normalised(int64_t size, bool with_bias, bool reads_product) {
-  GraphSketch g;
-  const Operand x = g.input("x", {2, 3, size, size}), w = g.input("w", {4, 3, 3, 3});
-  const Operand b = with_bias ? g.input("b", {4}) : Operand();
-  const Operand mean = g.input("mean", {4}), var = g.input("var", {4}), gamma = g.input("gamma", {4}),
-                beta = g.input("beta", {4});
-  const Operand scale = g.op("mul", {g.op("rsqrt", {g.op("add", {var, 1e-5})}), gamma});
-  const Operand shift = g.op("sub", {beta, g.op("mul", {mean, scale})});
-  const Operand product = g.op("conv2d", {x, w, b});
-  const Operand y = g.op("relu", {g.op("scale_shift", {product, scale, shift})});
-  return reads_product ? g.done({y, product}) : g.done({y});
-}
-
-bool has_op(const Graph& graph, const char* name) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [&](const Node& n) { return n.op == &registry().require(name); });
-}
-
-}  // namespace
-
-TEST_CASE("bn_fold: scales the weights where that is less work") {
-  const Graph graph = normalised(12, true, false);
-  CHECK(to_string(optimize(graph, checked(true, {"fuse"}))) ==
-        "%0 = input \"x\" : float32 2x3x12x12\n"
-        "%1 = input \"w\" : float32 4x3x3x3\n"
-        "%2 = input \"b\" : float32 4\n"
-        "%3 = input \"mean\" : float32 4\n"
-        "%4 = input \"var\" : float32 4\n"
-        "%5 = input \"gamma\" : float32 4\n"
-        "%6 = input \"beta\" : float32 4\n"
-        "%7 = add(%4, 1e-05) : float32 4\n"
-        "%8 = rsqrt(%7) : float32 4\n"
-        "%9 = mul(%8, %5) : float32 4\n"
-        "%10 = mul(%3, %9) : float32 4\n"
-        "%11 = sub(%6, %10) : float32 4\n"
-        "%12 = reshape_to(%9) {shape = {4, 1, 1, 1}} : float32 4x1x1x1\n"
-        "%13 = mul(%1, %12) : float32 4x3x3x3\n"
-        "%14 = mul(%2, %9) : float32 4\n"
-        "%15 = add(%14, %11) : float32 4\n"
-        "%16 = conv_act(%0, %13, %15) : float32 2x4x10x10\n"
-        "return %16\n");
-}
-
-TEST_CASE("bn_fold: else plain arithmetic that fuses, close to the original in all forms") {
-  for (const bool bias : {false, true})
-    for (const bool reads_product : {false, true})
-      for (const int64_t size : {3, 12}) {
-        const Graph graph = normalised(size, bias, reads_product);
-        const Graph better = optimize(graph, checked(true));
-        std::vector<Value> in = {range({2, 3, size, size}, -1, 0.01), range({4, 3, 3, 3}, -0.6, 0.01)};
-        if (bias) in.push_back(range({4}, 0.1, 0.3));
-        for (const double start : {0.5, 1.0, -0.4, 0.2}) in.push_back(range({4}, start, 0.25));
-        CHECK(!has_op(better, "scale_shift"));
-        CHECK(has_op(better, "conv_act") == (size == 12 && !reads_product));
-        CHECK(difference(graph, better, in, 1e-5) == "");
-      }
-}
-
-TEST_CASE("bn_fold: constant weights are scaled ahead, whatever their size") {
-  GraphSketch g;
-  const Operand x = g.input("x", {1, 3, 3, 3});
-  const Operand w = g.constant(range({4, 3, 3, 3}, -0.5, 0.01)), scale = g.constant(range({4}, 0.5)),
-                shift = g.constant(range({4}, 1));
-  const Graph graph = g.done({g.op("scale_shift", {g.op("conv2d", {x, w, Operand()}), scale, shift})});
-  const Graph better = optimize(graph, checked(true));
-  CHECK(to_string(better) ==
-        "%0 = input \"x\" : float32 1x3x3x3\n"
-        "%1 = constant … : float32 4\n"
-        "%2 = constant … : float32 4x3x3x3\n"
-        "%3 = conv2d(%0, %2, %1) : float32 1x4x1x1\n"
-        "return %3\n");
-  const std::vector<Value> in = {range({1, 3, 3, 3}, -1, 0.1)};
-  CHECK(difference(graph, better, in, 1e-5) == "");
-}
-
 namespace {
 
 // Two residual units of a training step without their products: relu(norm(a)), relu(norm(b) + first), and the nodes of
@@ -469,7 +303,7 @@ TEST_CASE("recompute: the same bits") {
     const std::vector<Value> in = {range({2, 8, positions}, -3, 0.7e-4), range({8}, -0.6, 0.3), range({8}, 0.1, -0.2)};
     CHECK(has_op(recompute(graph), "batch_norm_apply") == (positions > 4096));
     CHECK(difference(graph, recompute(graph), in) == "");
-    CHECK(difference(graph, optimize(graph, checked(true)), in) == "");
+    CHECK(difference(graph, optimize(graph, pass_options(true)), in) == "");
   }
 }
 
@@ -492,7 +326,7 @@ TEST_CASE("recompute: a chain of sums is made again from its start") {
   verify(better);
   const std::vector<Value> in = {range({2, 8, 5000}, -3, 0.7e-4)};
   CHECK(difference(graph, better, in) == "");
-  CHECK(difference(graph, optimize(graph, checked(true)), in) == "");
+  CHECK(difference(graph, optimize(graph, pass_options(true)), in) == "");
 }
 
 TEST_CASE("materialize: a fill that a product reads is a constant, one that arithmetic reads a number") {
@@ -500,102 +334,10 @@ TEST_CASE("materialize: a fill that a product reads is a constant, one that arit
   const Operand x = g.input("x", {2, 3});
   const Operand ones = g.op("ones", {}, {{"shape", Ints{3, 2}}});
   const Operand half = g.op("full", {}, {{"shape", Ints{2, 3}}, {"value", 0.5}});
-  CHECK(to_string(optimize(g.done({g.op("matmul", {g.op("mul", {x, half}), ones})}), checked(true))) ==
+  CHECK(to_string(optimize(g.done({g.op("matmul", {g.op("mul", {x, half}), ones})}), pass_options(true))) ==
         "%0 = input \"x\" : float32 2x3\n"
         "%1 = constant … : float32 3x2\n"
         "%2 = mul(%0, 0.5) : float32 2x3\n"
         "%3 = matmul(%2, %1) : float32 2x2\n"
         "return %3\n");
-}
-
-TEST_CASE("passes: an unknown name is refused with a suggestion") {
-  GraphSketch g;
-  const Graph graph = g.done({g.input("x", {2})});
-  CHECK(error_text([&] { optimize(graph, checked(true, {"simplfy"})); }) ==
-        "optimize: no pass 'simplfy'; did you mean 'simplify'?");
-}
-
-TEST_CASE("passes: the environment switches them off by name") {
-  GraphSketch g;
-  const Graph graph = g.done({g.op("neg", {g.op("exp", {g.op("mul", {g.input("x", {2}), 1.0})})})});
-  ::setenv("PERIGEE_DISABLE_PASSES", "fuse, simplify", 1);
-  const Graph plain = optimize(graph, checked(true));
-  ::setenv("PERIGEE_DISABLE_PASSES", "fused", 1);
-  const std::string wrong = error_text([&] { optimize(graph); });
-  ::unsetenv("PERIGEE_DISABLE_PASSES");
-  CHECK(same_graph(plain, graph));
-  CHECK(wrong == "PERIGEE_DISABLE_PASSES: no pass 'fused'; did you mean 'fuse'?");
-  CHECK(optimize(graph, checked(true)).nodes.size() == 2);
-}
-
-TEST_CASE("passes: a node without outputs stays where it is") {
-  GraphSketch g;
-  const Operand x = g.input("x", {2});
-  const Operand y = g.op("exp", {x});
-  g.op("print_value", {g.op("neg", {y})}, {{"label", std::string("y")}});
-  g.op("print_value", {y}, {{"label", std::string("again")}});
-  const Graph better = optimize(g.done({g.op("mul", {y, 2.0})}), checked(true));
-  CHECK(std::count_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) { return n.is<"print_value">(); }) ==
-        2);
-  CHECK(std::get<std::string>(std::find_if(better.nodes.begin(), better.nodes.end(), [](const Node& n) {
-                                return n.is<"print_value">();
-                              })->attrs[0]) == "y");
-}
-
-namespace {
-
-// Optimizes, plans and runs the graph, and compares every bit with the original.
-bool check_planned(const Graph& graph, const std::vector<Value>& inputs) {
-  const auto plan = make_plan(optimize(graph, checked(true)));
-  verify(*plan);
-  Context ctx;
-  std::vector<Value> in = inputs;
-  const Values out = run(*plan, ctx, in);
-  const auto expected = evaluate_graph(graph, inputs);
-  for (size_t k = 0; k < expected.size(); ++k) {
-    const std::string text = difference(expected[k], to_contiguous(ctx, out[k]));
-    if (text.empty()) continue;
-    MESSAGE(to_string(graph), "became\n", to_string(optimize(graph)), to_string(*plan));
-    CHECK_MESSAGE(text.empty(), "planned: output ", k + 1, ": ", text);
-    return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-TEST_CASE("passes: random graphs keep every bit, with all passes, with each one off, and one by one") {
-  std::vector<std::vector<std::string>> choices = {{}, {"all"}};
-  for (const Pass& pass : passes()) choices.push_back({pass.name});
-  const char* wanted = std::getenv("PERIGEE_TEST_SEEDS");
-  const uint32_t seeds = wanted ? uint32_t(std::atoi(wanted)) : 200;
-  uint32_t compared = 0;
-  for (uint32_t seed = 1; seed <= seeds; ++seed) {
-    RandomGraphOptions options;
-    if (seed % 10 == 0) options.steps = 200, options.inputs = 8, options.outputs = 8;
-    RandomGraph random(seed, options);
-    const auto inputs = random.inputs();
-    // An op may reject the values (a negative integer exponent). Then there is nothing to compare.
-    if (error_text([&] { evaluate_graph(random.graph(), inputs); }) != "") continue;
-    ++compared;
-    const auto check = [&](const Graph& better, const std::string& how) {
-      const std::string text = difference(random.graph(), better, inputs);
-      if (text.empty()) return true;
-      MESSAGE("seed ", seed, "\n", to_string(random.graph()), "became\n", to_string(better));
-      CHECK_MESSAGE(text.empty(), how, ": ", text);
-      return false;
-    };
-    bool good = true;
-    for (const auto& disabled : choices)
-      good &= check(optimize(random.graph(), checked(true, disabled)),
-                    disabled.empty() ? "all passes" : "without " + disabled[0]);
-    for (const Pass& pass : passes()) {
-      const Graph better = pass.run(random.graph());
-      verify(better);
-      good &= check(better, pass.name);
-    }
-    good &= check_planned(random.graph(), inputs);
-    if (!good) break;
-  }
-  CHECK(compared > seeds / 2);
 }

@@ -13,20 +13,12 @@ Graph checked(Graph graph) {
   return graph;
 }
 
-PassOptions options(bool kernels, std::vector<std::string> disabled = {}) {
-  PassOptions out;
-  out.kernels = kernels;
-  out.disabled = std::move(disabled);
-  out.verify = true;
-  return out;
-}
-
 // Compares the outputs of the graph with those of the optimized graph, with each of the passes off.
 void check_results(const Graph& graph, std::span<const Value> inputs, double tolerance) {
   const auto plain = run_plan(graph, inputs);
   for (const char* off : {"", "steps", "prune", "hoist", "sink", "gather_gradients", "simplify", "fuse", "cse"}) {
     const Graph better =
-        optimize(graph, options(true, *off ? std::vector<std::string>{off} : std::vector<std::string>{}));
+        optimize(graph, pass_options(true, *off ? std::vector<std::string>{off} : std::vector<std::string>{}));
     const auto found = run_plan(better, inputs);
     REQUIRE(found.size() == plain.size());
     for (size_t k = 0; k < plain.size(); ++k) {
@@ -138,7 +130,7 @@ TEST_CASE("a recurrent loop: its input projection is one product before it") {
                 u = g.input("u", {5, 5}), b = g.input("b", {5});
   const size_t loop = add_loop(g, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
-  CHECK(to_string(optimize(graph, options(true))) ==
+  CHECK(to_string(optimize(graph, pass_options(true))) ==
         "%0 = input \"xs\" : float32 4x2x3\n"
         "%1 = input \"h\" : float32 2x5\n"
         "%2 = input \"w\" : float32 5x3\n"
@@ -172,9 +164,9 @@ TEST_CASE("the gradient of a recurrent loop: one product for each weight and for
   const size_t loop = add_loop(g, loop_form(1, 1, 4), {xs, h, w, u, b}, {rnn_body(2, 3, 5)});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2)});
   const Graph joint = joint_of(graph);
-  const Graph better = optimize(joint, options(false));
+  const Graph better = optimize(joint, pass_options(false));
   const std::string text = to_string(better);
-  CHECK(to_string(optimize(better, options(false))) == text);
+  CHECK(to_string(optimize(better, pass_options(false))) == text);
   CHECK(
       text.substr(text.find("%11 =")) ==
       "%11 = loop(%8:3, %10, %9, %3) {slices = 2, carries = 1, reverse = true, limit = 4} : int64 scalar, float32 2x5, "
@@ -214,7 +206,7 @@ TEST_CASE("the same of a batch of one, and of vectors") {
     const Operand next = b.op("tanh", {b.op("add", {at, b.op("linear", {b.in[2], b.in[4], Operand()})})});
     const size_t loop = add_loop(g, loop_form(1, 1, 4), {xs, h, w, u}, {b.done({next, next})});
     const Graph joint = joint_of(g.done({Operand::of(loop, 1), Operand::of(loop, 2)}));
-    const std::string text = to_string(optimize(joint, options(false)));
+    const std::string text = to_string(optimize(joint, pass_options(false)));
     CHECK_MESSAGE(text.find("add(%3, %2)") != text.npos, text);
     CHECK_MESSAGE(text.find("slices = 2, carries = 1, reverse = true, limit = 4} : int64 scalar, float32 " +
                             to_string(state)) != text.npos,
@@ -280,7 +272,7 @@ TEST_CASE("a loop without carries is computed at once, its embedding and project
   const size_t loop =
       add_loop(g, loop_form(1, 0, 3), {ids, table, w, s}, {std::make_shared<const Graph>(body.done({y}))});
   const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 0)});
-  CHECK(to_string(optimize(graph, options(false))) ==
+  CHECK(to_string(optimize(graph, pass_options(false))) ==
         "%0 = input \"ids\" : int64 3x2\n"
         "%1 = input \"table\" : float32 4x3\n"
         "%2 = input \"w\" : float32 2x3\n"
@@ -350,9 +342,9 @@ TEST_CASE("steps: a counter that is compared with a number makes a while loop on
     const size_t loop = add_loop(g, form, {yes, one, h, xs}, {done});
     const Graph graph = g.done(
         {Operand::of(loop, 0), Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3), Operand::of(loop, 4)});
-    const Graph better = optimize(graph, options(false));
+    const Graph better = optimize(graph, pass_options(false));
     const std::string text = to_string(better);
-    CHECK(to_string(optimize(better, options(false))) == text);
+    CHECK(to_string(optimize(better, pass_options(false))) == text);
     CHECK_MESSAGE(text.find("while") == text.npos, text);
     if (last == 5)
       CHECK(text.substr(text.find("%2 =")) ==

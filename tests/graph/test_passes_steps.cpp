@@ -7,14 +7,6 @@ using namespace pg::test;
 
 namespace {
 
-PassOptions options(bool kernels, std::vector<std::string> disabled = {}) {
-  PassOptions out;
-  out.kernels = kernels;
-  out.disabled = std::move(disabled);
-  out.verify = true;
-  return out;
-}
-
 Graph counted(Graph graph) {
   graph = without_dead_nodes(count_steps(std::move(graph)));
   verify(graph);
@@ -28,10 +20,10 @@ Operand whole(GraphSketch& g, double value, Dims shape = {}, DType dtype = DType
 // Compares the outputs of the graph before the pass, after it, and optimized with and without it.
 void check_results(const Graph& graph, std::span<const Value> inputs, double tolerance = 0) {
   const auto plain = run_plan(graph, inputs);
-  const Graph once = optimize(graph, options(false));
-  CHECK(to_string(optimize(once, options(false))) == to_string(once));
+  const Graph once = optimize(graph, pass_options(false));
+  CHECK(to_string(optimize(once, pass_options(false))) == to_string(once));
   for (const Graph& better :
-       {counted(graph), optimize(graph, options(true)), optimize(graph, options(true, {"steps"}))}) {
+       {counted(graph), optimize(graph, pass_options(true)), optimize(graph, pass_options(true, {"steps"}))}) {
     const auto found = run_plan(better, inputs);
     REQUIRE(found.size() == plain.size());
     for (size_t k = 0; k < plain.size(); ++k) {
@@ -186,7 +178,7 @@ TEST_CASE("steps: what is not known beforehand stays, and a row that is not ther
     CHECK(has(counted(graph), "index_select"));
     CHECK(!has(counted(graph), "conditional"));
     const auto inputs = counting_inputs(graph.nodes[0].types[0].shape[0]);
-    CHECK_THROWS_WITH_AS(run_plan(optimize(graph, options(true)), inputs), doctest::Contains("index"), Error);
+    CHECK_THROWS_WITH_AS(run_plan(optimize(graph, pass_options(true)), inputs), doctest::Contains("index"), Error);
   }
   const Graph endless = Counting{.last = 2, .limit = -1, .compare = "ge", .stacks = false}.graph();
   CHECK(has(counted(endless), "conditional"));
@@ -258,7 +250,7 @@ TEST_CASE(
     if (limit == 3)
       check_results(graph, far);
     else
-      CHECK_THROWS_WITH_AS(run_plan(optimize(graph, options(true)), far), doctest::Contains("index"), Error);
+      CHECK_THROWS_WITH_AS(run_plan(optimize(graph, pass_options(true)), far), doctest::Contains("index"), Error);
   }
 }
 
@@ -299,8 +291,8 @@ TEST_CASE("steps: a known count, backwards and of fewer rows than there are, and
   const std::vector<Value> inputs{range({5, 2}, 0.5, 0.25), range({2}), range({6, 2}, -1, 0.5)};
   check_results(graph, inputs);
   const Graph fails = counted_backwards(1);
-  CHECK(has(optimize(fails, options(true)), "index_select"));
-  CHECK_THROWS_WITH_AS(run_plan(optimize(fails, options(true)), inputs), doctest::Contains("index"), Error);
+  CHECK(has(optimize(fails, pass_options(true)), "index_select"));
+  CHECK_THROWS_WITH_AS(run_plan(optimize(fails, pass_options(true)), inputs), doctest::Contains("index"), Error);
 }
 
 TEST_CASE("steps: rows of a loop without a limit have a size once its steps are known") {
