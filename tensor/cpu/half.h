@@ -1,7 +1,8 @@
-// Converts many elements per call between float and float16 or bfloat16.
+// Converts many elements per call between float and float16 or bfloat16, and runs float32 kernels on such tensors.
 #pragma once
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/dtype.h"
+#include "tensor/kernel.h"
 
 namespace pg::cpu {
 
@@ -17,5 +18,9 @@ inline void from_float(const float* from, Half* to, int64_t n) {
 inline void from_float(const float* from, BFloat16* to, int64_t n) {
   converter(DType::kFloat32, DType::kBFloat16)(n, from, 1, to);
 }
+
+// Calls `kernel` with float32 copies in place of float16 and bfloat16 arrays, and rounds the results back once. Inputs
+// must be contiguous.
+void run_widened(const KernelArgs& args, KernelFn kernel);
 
 }  // namespace pg::cpu

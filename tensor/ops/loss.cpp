@@ -10,8 +10,8 @@ const AttrDef kHow = {"reduction", AttrKind::kString,      std::string("mean"), 
                       0,           {"none", "mean", "sum"}};
 const AttrDef kIgnore = {"ignore_index", AttrKind::kInt, int64_t(-100), "label of samples that do not count"};
 const AttrDef kSmoothing = {
-    "label_smoothing", AttrKind::kFloat, 0.0, "share of the target that goes to all classes evenly", false, 0, 1};
-const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "what the first class is called", false, 0, 1};
+    "label_smoothing", AttrKind::kFloat, 0.0, "share of the target spread evenly over all classes", false, 0, 1};
+const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "the number of the first class", false, 0, 1};
 const InputDef kClassWeight = {"weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for each class"};
 
 bool reduces(const AttrReader& c) { return c.attr<std::string>("reduction") != "none"; }
@@ -29,7 +29,7 @@ void infer_elementwise(Infer& c) {
   for (size_t i = 1; i < c.count(); ++i) {
     if (!c.has(i)) continue;
     Dims joined;
-    if (!broadcast(shape, c.shape(i), &joined)) c.bad_input(i, "a shape that goes with " + to_string(shape));
+    if (!broadcast(shape, c.shape(i), &joined)) c.bad_input(i, "a shape that broadcasts with " + to_string(shape));
     shape = joined;
     t = promote(t, c.dtype(i));
   }
@@ -117,8 +117,6 @@ void check_labels(Infer& c) {
   if (!(c.shape(2) == classes)) c.bad_input(2, "shape " + to_string(classes));
   if ((c.dtype(2) == DType::kFloat64) != (c.dtype(0) == DType::kFloat64)) c.bad_input(2, "the dtype of x");
 }
-
-DType stat_dtype(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
 
 void infer_nll(Infer& c) {
   check_labels(c);
@@ -333,8 +331,7 @@ void add_loss_ops(Registry& r) {
        .decompose = decompose_bce},
       {.name = "kl_div",
        .doc = "t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; "
-              "batchmean divides "
-              "the sum by the size of dim 1.",
+              "batchmean divides the sum by the size of dim 1.",
        .example = "return pg.kl_div(pg.tensor({0.5, 0.5}):log(), pg.tensor({0.25, 0.75}), {reduction = \"sum\"})",
        .inputs = {{"x", kFloating}, {"target", kFloating, Arity::kOne, 0.1, 0.9}},
        .attrs = {kl_reduction, {"log_target", AttrKind::kBool, false, "whether target holds logarithms"}},
@@ -342,9 +339,8 @@ void add_loss_ops(Registry& r) {
        .decompose = decompose_kl_div},
       {.name = "cross_entropy",
        .doc = "The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or "
-              "equal to "
-              "ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels "
-              "that count.",
+              "equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of "
+              "the labels that count.",
        .example = kLabelExample,
        .inputs = {fx, {"target", kAnyDType, Arity::kOne, 0.1, 0.9, "labels or probabilities"}, kClassWeight},
        .attrs = {kHow, kIgnore, kSmoothing, kBase},
@@ -353,8 +349,7 @@ void add_loss_ops(Registry& r) {
        .decompose = decompose_cross_entropy},
       {.name = "nll_loss",
        .doc = "-x at the label of each sample times the weight of its class, for log-probabilities x with classes "
-              "along dim 2. Labels and "
-              "reductions as in cross_entropy.",
+              "along dim 2. Labels and reductions as in cross_entropy.",
        .example = "return pg.nll_loss(pg.tensor({{-1, -2}, {-3, -0.1}}), pg.tensor({1, 2}, {dtype = \"int64\"}))",
        .inputs = {fx, label, kClassWeight},
        .attrs = {kHow, kIgnore, kBase},

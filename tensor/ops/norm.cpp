@@ -1,25 +1,51 @@
-// Normalizations. A public op decomposes into a fused op, which also returns the statistics that its derivative needs.
-// Every fused op also has a composition, which defines it and which higher derivatives use.
+// Normalizations of rows and of groups of channels. A public op decomposes into a fused op, which also returns the
+// statistics that its derivative needs. Every fused op also has a composition, which defines it and which higher
+// derivatives use.
+#include "tensor/ops/norm_rules.h"
+
 #include "tensor/ops/all.h"
-#include "tensor/ops/reduce_rules.h"
 
 namespace pg {
-namespace {
-
-const AttrDef kEps = {"eps", AttrKind::kFloat, 1e-5, "added to the variance", false, 0, 1e300};
-const AttrDef kRmsEps = {"eps", AttrKind::kFloat, 1e-6, "added to the mean square", false, 0, 1e300};
-const AttrDef kShape = {"normalized_shape", AttrKind::kInts, {}, "the last dims, which are normalised together"};
-const InputDef kX = {"x", kFloating};
-const InputDef kWeight = {"weight", kFloating, Arity::kOptional, 0.5, 2, "factors"};
-const InputDef kBias = {"bias", kFloating, Arity::kOptional, -2, 2, "terms"};
-
-// The compute dtype of kernels: double for float64, float for other floats.
-DType stat_dtype(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
 
 void check_precision(Infer& c, size_t i) {
   if (stat_dtype(c.dtype(i)) != stat_dtype(c.dtype(0)))
     c.bad_input(i, c.dtype(0) == DType::kFloat64 ? "float64, as x is" : "no float64, as x is not");
 }
+
+void check_cotangent(const Infer& c, size_t i) {
+  if (!(c.shape(i) == c.shape(0))) c.bad_input(i, "the shape of x, " + to_string(c.shape(0)));
+}
+
+void check_stats(const Infer& c, size_t first, const Dims& shape) {
+  for (size_t i = first; i < first + 2; ++i)
+    if (!(c.shape(i) == shape) || c.dtype(i) != stat_dtype(c.dtype(0)))
+      c.bad_input(i, fmt::format("{} {}", name_of(stat_dtype(c.dtype(0))), to_string(shape)));
+}
+
+void check_channels(Infer& c, size_t first, int64_t channels) {
+  for (size_t i = first; i < c.count(); ++i) {
+    if (!c.has(i)) continue;
+    if (!(c.shape(i) == Dims{channels})) c.bad_input(i, "shape " + to_string(Dims{channels}));
+    check_precision(c, i);
+  }
+}
+
+Var per_channel(const Var& v, int rank) {
+  Dims shape(rank - 1, 1);
+  shape[0] = v.shape()[0];
+  return reshaped(v, shape);
+}
+
+Ints all_but_channels(int rank) {
+  Ints dims = {1};
+  for (int d = 2; d < rank; ++d) dims.push_back(user_dim(d));
+  return dims;
+}
+
+namespace {
+
+const AttrDef kRmsEps = {"eps", AttrKind::kFloat, 1e-6, "added to the mean square", false, 0, 1e300};
+const AttrDef kShape = {"normalized_shape", AttrKind::kInts, {}, "the last dims, which are normalized together"};
 
 // --- Rows: layer_norm and rms_norm ---
 
@@ -131,18 +157,6 @@ std::vector<Var> decompose_row_norm_dx(Rule& c) {
   return {as_dtype(rstd * inner, t)};
 }
 
-// Checks a cotangent of x.
-void check_cotangent(const Infer& c, size_t i) {
-  if (!(c.shape(i) == c.shape(0))) c.bad_input(i, "the shape of x, " + to_string(c.shape(0)));
-}
-
-// Checks the statistics of the forward op: inputs `first` and `first + 1`.
-void check_stats(const Infer& c, size_t first, const Dims& shape) {
-  for (size_t i = first; i < first + 2; ++i)
-    if (!(c.shape(i) == shape) || c.dtype(i) != stat_dtype(c.dtype(0)))
-      c.bad_input(i, fmt::format("{} {}", name_of(stat_dtype(c.dtype(0))), to_string(shape)));
-}
-
 // Inputs: x, mean, rstd, dy; row_norm_dx also has weight.
 void check_row_derivative(Infer& c) {
   check_rows(c, 4);
@@ -185,14 +199,6 @@ std::vector<Var> decompose_rms_norm(Rule& c) {
 
 // --- Groups of channels ---
 
-void check_channels(Infer& c, size_t first, int64_t channels) {
-  for (size_t i = first; i < c.count(); ++i) {
-    if (!c.has(i)) continue;
-    if (!(c.shape(i) == Dims{channels})) c.bad_input(i, "shape " + to_string(Dims{channels}));
-    check_precision(c, i);
-  }
-}
-
 void infer_group_norm(Infer& c) {
   if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
   const int64_t channels = c.shape(0)[1];
@@ -208,12 +214,6 @@ void infer_instance_norm(Infer& c) {
   if (!c.attr<bool>("use_input_stats") && !(c.has(1) && c.has(2)))
     c.bad_attr("use_input_stats", "true where running statistics are absent");
   c.output(c.dtype(0), c.shape(0));
-}
-
-Var per_channel(const Var& v, int rank) {  // reshapes (C) to (C, 1, …)
-  Dims shape(rank - 1, 1);
-  shape[0] = v.shape()[0];
-  return reshaped(v, shape);
 }
 
 std::vector<Var> normalize_groups(Rule& c, int64_t groups, size_t weight, size_t bias) {
@@ -249,12 +249,6 @@ std::vector<Var> decompose_scale_shift(Rule& c) {
   return {as_dtype(c.in(0) * per_channel(c.in(1), rank) + per_channel(c.in(2), rank), c.input(0).dtype())};
 }
 
-Ints all_but_channels(int rank) {
-  Ints dims = {1};
-  for (int d = 2; d < rank; ++d) dims.push_back(user_dim(d));
-  return dims;
-}
-
 void vjp_scale_shift(Vjp& c) {
   const int rank = c.in(0).rank();
   const Ints dims = all_but_channels(rank);
@@ -263,191 +257,17 @@ void vjp_scale_shift(Vjp& c) {
   if (c.needs(2)) c.set(2, call<"sum">(c.dy(), {{"dim", dims}}));
 }
 
-// --- Batches ---
-
-bool uses_batch(const AttrReader& c, bool running) {
-  return !running || (c.has_attr("training") && c.attr<bool>("training"));
-}
-
-// Inputs: x, running statistics, weight and bias.
-void check_batch(Infer& c) {
-  if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
-  if (c.has(1) != c.has(2)) c.bad_input(c.has(1) ? 2 : 1, "both running statistics or none");
-  check_channels(c, 1, c.shape(0)[1]);
-}
-
-void infer_batch_norm(Infer& c) {
-  check_batch(c);
-  c.output(c.dtype(0), c.shape(0));
-  if (!c.has(1)) return;
-  c.output(c.dtype(1), c.shape(1));
-  c.output(c.dtype(2), c.shape(2));
-}
-
-std::vector<Var> decompose_batch_norm(Rule& c) {
-  const bool running = c.has(1);
-  if (uses_batch(c, running)) {
-    const AttrList attrs = {{"momentum", c.raw("momentum")},
-                            {"eps", c.raw("eps")},
-                            {"running_var_correction", c.raw("running_var_correction")}};
-    std::vector<Var> all = call_all<"batch_norm_train">({c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)}, attrs);
-    if (!running) return {all[0]};
-    return {all[0], all[3], all[4]};
-  }
-  const Var factor = call<"rsqrt">(c.in(2) + Var(c.attr<double>("eps")));
-  const Var scale = c.has(3) ? factor * c.in(3) : factor;
-  const Var moved = c.in(1) * scale;
-  const Var shift = c.has(4) ? c.in(4) - moved : -moved;
-  return {call<"scale_shift">({c.in(0), scale, shift}, {}), call<"detach">(c.in(1)), call<"detach">(c.in(2))};
-}
-
-void infer_batch_norm_train(Infer& c) {
-  check_batch(c);
-  const Dims channels = {c.shape(0)[1]};
-  const DType t = stat_dtype(c.dtype(0));
-  c.output(c.dtype(0), c.shape(0));
-  c.output(t, channels);
-  c.output(t, channels);
-  if (!c.has(1)) return;
-  c.output(c.dtype(1), channels);
-  c.output(c.dtype(2), channels);
-}
-
-std::vector<Var> decompose_batch_norm_train(Rule& c) {
-  const DType t = c.input(0).dtype();
-  const Var x = as_dtype(c.in(0), stat_dtype(t));
-  const Ints dims = all_but_channels(x.rank());
-  const int rank = x.rank();
-  const Var mean = call<"mean">(x, {{"dim", dims}});
-  const Var d = x - per_channel(mean, rank);
-  const Var var = call<"mean">(d * d, {{"dim", dims}});
-  const Var rstd = call<"rsqrt">(var + Var(c.attr<double>("eps")));
-  Var out = d * per_channel(rstd, rank);
-  if (c.has(3)) out = out * per_channel(c.in(3), rank);
-  if (c.has(4)) out = out + per_channel(c.in(4), rank);
-  std::vector<Var> all = {as_dtype(out, t), mean, rstd};
-  if (!c.has(1)) return all;
-  const double keep = c.attr<double>("momentum"), n = double(x.numel()) / double(std::max<int64_t>(mean.numel(), 1));
-  const double correction = c.attr<double>("running_var_correction"),
-               unbias = n > correction ? n / (n - correction) : 1;
-  all.push_back(call<"detach">(as_dtype(c.in(1) * Var(keep) + mean * Var(1 - keep), c.input(1).dtype())));
-  all.push_back(call<"detach">(as_dtype(c.in(2) * Var(keep) + var * Var(unbias * (1 - keep)), c.input(2).dtype())));
-  return all;
-}
-
-Var batch_stat_terms(Vjp& c) {
-  const Var x = c.in(0), mean = c.out(1), rstd = c.out(2);
-  const double n = double(x.numel()) / double(std::max<int64_t>(mean.numel(), 1));
-  Var sum;
-  if (c.has_dy(1)) sum = per_channel(c.dy(1), x.rank()) / Var(n);
-  if (c.has_dy(2)) {
-    const Var slope = per_channel(c.dy(2) * rstd * rstd * rstd, x.rank());
-    const Var part = -slope * (x - per_channel(mean, x.rank())) / Var(n);
-    sum = sum.defined() ? sum + part : part;
-  }
-  return sum;
-}
-
-void vjp_batch_norm_train(Vjp& c) {
-  const Var x = c.in(0), mean = c.out(1), rstd = c.out(2);
-  Var dx = c.needs(0) ? batch_stat_terms(c) : Var();
-  if (c.has_dy(0)) {
-    const Var dy = c.dy(0);
-    const std::vector<Var> sums = call_all<"batch_norm_sums">({x, mean, rstd, dy});
-    if (c.has(3) && c.needs(3)) c.set(3, sums[0]);
-    if (c.has(4) && c.needs(4)) c.set(4, sums[1]);
-    if (c.needs(0)) {
-      const Var direct = call<"batch_norm_dx">({x, mean, rstd, dy, sums[0], sums[1], c.in(3)}, {});
-      dx = dx.defined() ? dx + direct : direct;
-    }
-  }
-  if (c.needs(0)) c.set(0, dx);
-}
-
-std::vector<Var> decompose_batch_norm_apply(Rule& c) {
-  const DType t = c.input(0).dtype();
-  const Var x = as_dtype(c.in(0), stat_dtype(t));
-  Var out = (x - per_channel(c.in(1), x.rank())) * per_channel(c.in(2), x.rank());
-  if (c.has(3)) out = out * per_channel(c.in(3), x.rank());
-  if (c.has(4)) out = out + per_channel(c.in(4), x.rank());
-  return {as_dtype(out, t)};
-}
-
-// Inputs: x, mean, rstd, and from input `first` on arrays with one element per channel.
-void check_batch_stats(Infer& c, size_t first) {
-  if (c.rank(0) < 2) c.bad_input(0, "at least 2 dims: batch and channels");
-  check_stats(c, 1, {c.shape(0)[1]});
-  check_channels(c, first, c.shape(0)[1]);
-}
-
-void infer_batch_norm_apply(Infer& c) {
-  check_batch_stats(c, 3);
-  c.output(c.dtype(0), c.shape(0));
-}
-
-void infer_batch_norm_dx(Infer& c) {
-  check_batch_stats(c, 4);
-  check_stats(c, 4, {c.shape(0)[1]});
-  check_cotangent(c, 3);
-  check_precision(c, 3);
-  c.output(c.dtype(0), c.shape(0));
-}
-
-void infer_batch_norm_sums(Infer& c) {
-  check_batch_stats(c, 4);
-  check_cotangent(c, 3);
-  check_precision(c, 3);
-  const DType t = stat_dtype(c.dtype(0));
-  c.output(t, c.shape(1));
-  c.output(t, c.shape(1));
-}
-
-std::vector<Var> decompose_batch_norm_sums(Rule& c) {
-  const DType t = stat_dtype(c.input(0).dtype());
-  const Var x = as_dtype(c.in(0), t), dy = as_dtype(c.in(3), t);
-  const Ints dims = all_but_channels(x.rank());
-  const Var xhat = (x - per_channel(c.in(1), x.rank())) * per_channel(c.in(2), x.rank());
-  return {call<"sum">(dy * xhat, {{"dim", dims}}), call<"sum">(dy, {{"dim", dims}})};
-}
-
-// dx = weight rstd (dy - sum(dy) / n - xhat sum(dy xhat) / n)
-std::vector<Var> decompose_batch_norm_dx(Rule& c) {
-  const DType t = c.input(0).dtype();
-  const Var x = as_dtype(c.in(0), stat_dtype(t)), dy = as_dtype(c.in(3), stat_dtype(t));
-  const int rank = x.rank();
-  const double n = double(x.numel()) / double(std::max<int64_t>(x.shape()[1], 1));
-  const Var rstd = per_channel(c.in(2), rank), xhat = (x - per_channel(c.in(1), rank)) * rstd;
-  const Var inner = dy - per_channel(c.in(5), rank) / Var(n) - xhat * (per_channel(c.in(4), rank) / Var(n));
-  const Var scale = c.has(6) ? rstd * per_channel(c.in(6), rank) : rstd;
-  return {as_dtype(scale * inner, t)};
-}
-
 const char* const kRowExample = "return pg.tensor({{1, 2, 3}}):layer_norm{3}";
-const char* const kBatchExample =
-    "return (pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), nil, nil, nil, nil, {training = true}))";
 
 }  // namespace
 
 void add_norm_ops(Registry& r) {
-  const AttrDef centered = {"centered", AttrKind::kBool, true, "whether the mean is taken off"};
+  const AttrDef centered = {"centered", AttrKind::kBool, true, "whether the mean is subtracted"};
   const AttrDef groups = {"num_groups", AttrKind::kInt, {}, "number of groups of channels", false, 1, 1e9};
-  const AttrDef momentum = {"momentum", AttrKind::kFloat, 0.9, "share of the running statistics that is kept", false, 0,
-                            1};
-  const AttrDef correction = {"running_var_correction",
-                              AttrKind::kFloat,
-                              0.0,
-                              "taken from the count in the divisor of the running variance",
-                              false,
-                              0,
-                              1e15};
-  const InputDef mean = {"mean", kFloating}, rstd = {"rstd", kFloating, Arity::kOne, 0.5, 2}, dy = {"dy", kFloating};
-  const InputDef running_mean = {"running_mean", kFloating, Arity::kOptional, -2, 2, "of each channel"};
-  const InputDef running_var = {"running_var", kFloating, Arity::kOptional, 0.5, 2, "of each channel"};
   const OpDef rows[] = {
       {.name = "layer_norm",
        .doc = "(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). "
-              "weight and bias "
-              "have the shape of those dims.",
+              "weight and bias have the shape of those dims.",
        .example = kRowExample,
        .inputs = {kX, kWeight, kBias},
        .attrs = {kShape, kEps},
@@ -478,7 +298,7 @@ void add_norm_ops(Registry& r) {
       {.name = "row_norm_dx",
        .doc = "The derivative of row_norm for x.",
        .example = kRowExample,
-       .inputs = {kX, mean, rstd, dy, kWeight},
+       .inputs = {kX, kMean, kRstd, kCotangent, kWeight},
        .attrs = {kShape, centered},
        .infer = infer_row_norm_dx,
        .decompose = decompose_row_norm_dx,
@@ -486,16 +306,15 @@ void add_norm_ops(Registry& r) {
       {.name = "row_norm_dw",
        .doc = "The derivatives of row_norm for weight and bias.",
        .example = kRowExample,
-       .inputs = {kX, mean, rstd, dy},
+       .inputs = {kX, kMean, kRstd, kCotangent},
        .attrs = {kShape, centered},
        .outputs = {"dweight", "dbias"},
        .infer = infer_row_norm_dw,
        .decompose = decompose_row_norm_dw,
        .traits = kHidden},
       {.name = "group_norm",
-       .doc = "Normalises each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, "
-              "He 2018). "
-              "x is batch x channels x …; weight and bias have one element a channel.",
+       .doc = "Normalizes each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, "
+              "He 2018). x is batch x channels x …; weight and bias have one element per channel.",
        .example = "return pg.randn(2, 4, 3):group_norm(2)",
        .inputs = {kX, kWeight, kBias},
        .attrs = {groups, kEps},
@@ -503,16 +322,16 @@ void add_norm_ops(Registry& r) {
        .infer = infer_group_norm,
        .decompose = [](Rule& c) { return normalize_groups(c, c.attr<int64_t>("num_groups"), 1, 2); }},
       {.name = "instance_norm",
-       .doc = "Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, "
-              "Vedaldi, "
-              "Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.",
+       .doc = "Normalizes each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, "
+              "Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without "
+              "use_input_stats.",
        .example = "return pg.randn(2, 4, 3):instance_norm()",
-       .inputs = {kX, running_mean, running_var, kWeight, kBias},
+       .inputs = {kX, kRunningMean, kRunningVar, kWeight, kBias},
        .attrs = {{"use_input_stats", AttrKind::kBool, true, "whether to use the statistics of x"}, kEps},
        .infer = infer_instance_norm,
        .decompose = decompose_instance_norm},
       {.name = "scale_shift",
-       .doc = "x times scale plus shift, both with one element a channel (dim 2).",
+       .doc = "x times scale plus shift, both with one element per channel (dim 2).",
        .example = "return pg.randn(2, 4, 3):instance_norm()",
        .inputs = {kX, {"scale", kFloating}, {"shift", kFloating}},
        .infer = infer_scale_shift,
@@ -520,65 +339,9 @@ void add_norm_ops(Registry& r) {
        .vjp_uses = "x scale",
        .decompose = decompose_scale_shift,
        .traits = kHidden},
-      {.name = "batch_norm",
-       .doc =
-           "Normalises each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, "
-           "Szegedy 2015). In "
-           "training with the statistics of the batch, else with the running ones. Answers the result and the new "
-           "running mean "
-           "and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. "
-           "Without running statistics it answers the result alone and always uses the batch. training follows the "
-           "mode "
-           "(pg.record, pg.train_mode) when absent.",
-       .example = "local y, mean, var = pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), pg.zeros(2), pg.ones(2), nil, nil, "
-                  "{training = true})\nreturn mean",
-       .inputs = {kX, running_mean, running_var, kWeight, kBias},
-       .attrs = {{"training",
-                  AttrKind::kBool,
-                  {},
-                  "whether to use the statistics of the batch; by the mode when absent",
-                  true},
-                 momentum,
-                 kEps,
-                 correction},
-       .outputs = {"out", "new_running_mean", "new_running_var"},
-       .infer = infer_batch_norm,
-       .decompose = decompose_batch_norm},
-      {.name = "batch_norm_train",
-       .doc = "batch_norm with the statistics of the batch, which it answers as well, before the new running ones.",
-       .example = kBatchExample,
-       .inputs = {kX, running_mean, running_var, kWeight, kBias},
-       .attrs = {momentum, kEps, correction},
-       .outputs = {"out", "mean", "rstd", "new_running_mean", "new_running_var"},
-       .infer = infer_batch_norm_train,
-       .vjp_all = vjp_batch_norm_train,
-       .vjp_uses = "x weight mean rstd",
-       .decompose = decompose_batch_norm_train,
-       .traits = kHidden | kCheap},
-      {.name = "batch_norm_apply",
-       .doc = "What batch_norm_train gives for x, from the statistics that it gave.",
-       .example = kBatchExample,
-       .inputs = {kX, mean, rstd, kWeight, kBias},
-       .infer = infer_batch_norm_apply,
-       .decompose = decompose_batch_norm_apply,
-       .traits = kHidden},
-      {.name = "batch_norm_sums",
-       .doc = "The sums over each channel of dy xhat and of dy: the derivatives of batch_norm for weight and bias.",
-       .example = kBatchExample,
-       .inputs = {kX, mean, rstd, dy},
-       .outputs = {"dweight", "dbias"},
-       .infer = infer_batch_norm_sums,
-       .decompose = decompose_batch_norm_sums,
-       .traits = kHidden},
-      {.name = "batch_norm_dx",
-       .doc = "The derivative of batch_norm for x, from the sums of batch_norm_sums.",
-       .example = kBatchExample,
-       .inputs = {kX, mean, rstd, dy, {"dweight", kFloating}, {"dbias", kFloating}, kWeight},
-       .infer = infer_batch_norm_dx,
-       .decompose = decompose_batch_norm_dx,
-       .traits = kHidden},
   };
   r.add(rows);
+  add_batch_norm_ops(r);
 }
 
 }  // namespace pg

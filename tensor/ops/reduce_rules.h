@@ -1,4 +1,4 @@
-// Shared by the rules of reductions, scans and norms.
+// Shared by the rules of reductions, scans, norms and losses.
 #pragma once
 #include <algorithm>
 
@@ -24,6 +24,9 @@ Var restore_dims(const Vjp& c, const Var& v, size_t i);
 
 // The same, broadcast to the shape of input 1.
 Var spread(const Vjp& c, const Var& v);
+
+// The compute dtype of kernels: float64 for float64, float32 for the other floats.
+inline DType stat_dtype(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
 
 // Removes the reduced dims, which have size 1.
 Var drop_dims(const AttrReader& c, const Var& v);

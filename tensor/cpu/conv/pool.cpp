@@ -5,7 +5,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "tensor/cpu/conv/pool_simd.h"
 #include "tensor/parallel.h"
 #include "tensor/size.h"
 

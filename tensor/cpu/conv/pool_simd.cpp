@@ -3,7 +3,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "tensor/cpu/conv/pool_simd.h"
+#include "tensor/cpu/conv/pool.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {

@@ -8,7 +8,7 @@
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/norm/softmax_simd.h"
-#include "tensor/cpu/norm/widen.h"
+#include "tensor/cpu/half.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 

@@ -1,9 +1,8 @@
-#include "tensor/cpu/norm/widen.h"
+#include "tensor/cpu/half.h"
 
 #include <deque>
 #include <vector>
 
-#include "tensor/cpu/half.h"
 #include "tensor/op.h"
 #include "tensor/small_vector.h"
 
