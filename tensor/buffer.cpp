@@ -13,8 +13,8 @@
 
 namespace pg {
 
-// The header stands in front of the data in one block on the CPU, so that a tiny tensor costs one
-// allocation; elsewhere it is a block of its own.
+// On the CPU the header and the data are one block, so that a tiny tensor costs one allocation. On other devices the
+// header is a separate block.
 struct BufferAccess {
   static Buffer* construct(void* at) { return new (at) Buffer; }
   static size_t& capacity(Buffer* b) { return b->capacity_; }
@@ -46,7 +46,7 @@ bool injected_failure() {
   return true;
 }
 
-// Under AddressSanitizer: only the bytes asked for may be touched, and none of a block that waits to be used again.
+// Under AddressSanitizer: makes only the requested bytes accessible, and none of a block that waits for reuse.
 void poison_unasked(const Buffer* b, size_t size) {
   const char* end = static_cast<const char*>(b->data) + b->bytes;
   ASAN_POISON_MEMORY_REGION(end, size_t(reinterpret_cast<const char*>(b) + size - end));

@@ -1,5 +1,5 @@
-// Context: everything an application of an op depends on besides its inputs. One a Lua state; no part of
-// it is a global.
+// Context: everything that the application of an op depends on besides its inputs. Each Lua state has one; there are no
+// globals.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -17,36 +17,36 @@ using Values = SmallVector<Value, 2>;
 
 class Tracer;
 
-// What happens to an op that is applied: it is run (EagerInterpreter) or becomes a node of a program (GraphBuilder).
+// How an applied op is handled: it runs (EagerInterpreter) or becomes a node of a program (GraphBuilder).
 class Interpreter {
  public:
   virtual ~Interpreter() = default;
-  // May move out of `inputs` to let an in-place kernel reuse a buffer, only after the last point of failure.
+  // May move out of `inputs`, so that an in-place kernel reuses a buffer, but only after the last point of failure.
   virtual Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) = 0;
-  // An array with one number everywhere.
+  // Returns an array with one number everywhere.
   virtual Value filled(Context& ctx, const Type& type, double number);
-  // The interpreter itself while a script is traced: then all that a run decides stays open (random keys, modes, and
-  // gradients, whose rules read shapes).
+  // Returns the interpreter itself while a script is traced, else null. A trace leaves open what a run decides: random
+  // keys, modes, and gradients, whose rules read shapes.
   virtual Tracer* tracer() { return nullptr; }
 };
 
-// What the gradient tape asks of a trace.
+// The functions of a trace that the gradient tape calls.
 class Tracer : public Interpreter {
  public:
   Tracer* tracer() override { return this; }
   virtual Value detach(Context& ctx, const Value& value) = 0;
-  virtual Value leaf(Context& ctx, const Value& value, TapeNode* leaf) = 0;  // the value as the leaf
-  // What a tensor that held `old` holds after op has stored `now` in it. A leaf stays one. See check_write.
+  virtual Value leaf(Context& ctx, const Value& value, TapeNode* leaf) = 0;  // returns the value as a leaf
+  // Returns the content of a tensor with content `old` after op stored `now` in it. A leaf stays one. See check_write.
   virtual Value write(Context& ctx, const std::string& op, const Value& old, const Value& now) = 0;
   virtual Value value_of(TapeNode* leaf) = 0;
-  // One gradient for each of `wanted`, zeros where nothing flows. Tape entries below the sequence `first` end the walk.
+  // Returns one gradient per value in `wanted`, zeros where none flows. The walk ends below the sequence `first`.
   virtual Values gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
                           std::span<const Value> wanted, bool create_graph, uint64_t first) = 0;
   virtual Value read_gradient(TapeNode& leaf) = 0;
   virtual void write_gradient(TapeNode& leaf, Value gradient) = 0;
 };
 
-// A place in a ring, which it leaves when it goes.
+// A link of a circular list. The destructor unlinks it.
 struct RingLink {
   RingLink *previous = this, *next = this;
   RingLink() = default;
@@ -70,27 +70,27 @@ class Context {
  public:
   Context();
 
-  Ref<Runtime> runtime;  // the one that was current when the context was made
+  Ref<Runtime> runtime;  // the runtime that was current when the context was made
   Interpreter* interpreter;
   bool recording = false;
   bool training = false;
-  Ref<Generator> generator;              // the default one
-  std::atomic<bool> cancel{false};       // a request to stop, taken back when the error Cancelled is raised,
-  std::atomic<bool> cancels_all{false};  // but not while this is set: then every op from now on raises it
+  Ref<Generator> generator;              // the default generator
+  std::atomic<bool> cancel{false};       // a cancel request; cleared when Cancelled is thrown,
+  std::atomic<bool> cancels_all{false};  // except while this is set: then every op throws it
   bool detect_anomaly = false;
-  std::function<std::string()> script_position;  // "file:line", asked when a tape entry is made in anomaly mode
-  uint64_t next_sequence = 1;                    // of tape nodes
-  uint64_t next_walk = 1;                        // of walks over the tape
+  std::function<std::string()> script_position;  // returns "file:line"; called for tape entries in anomaly mode
+  uint64_t next_sequence = 1;                    // number of the next tape node
+  uint64_t next_walk = 1;                        // number of the next walk over the tape
 
-  // Leaves whose gradient has a history, which may go back to them: see break_cycles in tape.h.
+  // Leaves whose gradient has a history that may refer to them: see break_cycles in tape.h.
   RingLink suspects;
-  size_t new_suspects = 0, suspect_bytes = 0;  // since the last look
+  size_t new_suspects = 0, suspect_bytes = 0;  // since the last check
 
   void poll() {
     if (cancel.load(std::memory_order_relaxed) && cancel_is_due()) raise_cancelled();
   }
 
-  // Runs a kernel that may stop half way: its outputs are new, nobody misses them.
+  // Runs a kernel that may stop half way: its outputs are new, so nothing else refers to them.
   template <class F>
   void cancellable(F&& kernel) {
     const PollScope scope(&cancel);
@@ -116,28 +116,28 @@ class ScopedFlag {
   bool saved_;
 };
 
-// The one door: checks, infers, runs or records. Inputs are flattened in the order of the row: a list
-// input in a row (several lists of one op have equal lengths); absent optional inputs are undefined Values.
-// On an exception the inputs are as they were; what a device still had to do may have failed later (LateError), see
-// tensor/device_table.h.
+// Applies an op: checks, infers, and runs or records it. Every op goes through this function. Inputs are flattened in
+// the order of the row, and the elements of a list follow each other (all lists of an op have the same length). Absent
+// optional inputs are undefined Values. An exception leaves the inputs unchanged. Work that is queued on a device may
+// fail after the call: see LateError in tensor/device_table.h.
 Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs);
 
 // Runs the op's kernel, or its decomposition, without recording. Used by interpreters.
 Interpreter& eager_interpreter();
 
-// Type inference alone, the same that apply does. Throws the op's errors.
+// Infers only the types, as apply does. Throws the op's errors.
 void infer_types(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, SmallVector<Type, 2>& out);
 
-// The dtype in which a pointwise op computes on these inputs (before a comparison answers bool).
+// Returns the dtype in which a pointwise op computes on these inputs (before a comparison returns bool).
 DType pointwise_compute_dtype(const OpDef& op, std::span<const Value> inputs);
 
-// Values from scalars, and element access; all synchronous.
-Value make_array(const Type& type);  // uninitialised
+// Values from numbers, and access to elements. All functions wait for the device.
+Value make_array(const Type& type);  // with unspecified elements
 Value make_filled(const Type& type, double number);
 Value make_scalar(double number, DType dtype, Device device = {});
-bool has_nan(const Value& value);                       // of a contiguous floating array on the CPU
-double item(const Value& value);                        // the one element of a one-element array
-Value to_contiguous(Context& ctx, const Value& value);  // itself when it is
+bool has_nan(const Value& value);                       // for a contiguous floating array on the CPU
+double item(const Value& value);                        // returns the element of a one-element array
+Value to_contiguous(Context& ctx, const Value& value);  // returns the value itself when it is contiguous
 Value to_device(Context& ctx, const Value& value, Device device);
 
 }  // namespace pg

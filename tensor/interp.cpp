@@ -1,4 +1,4 @@
-// apply, the one door, and the eager interpreter behind it.
+// apply, through which every op goes, and the eager interpreter.
 #include <cmath>
 
 #include "tensor/context.h"
@@ -11,11 +11,11 @@
 namespace pg {
 namespace {
 
-constexpr size_t kPolledBytes = 256 << 10;  // a pointwise op that writes less is done before a poll would pay
+constexpr size_t kPolledBytes = 256 << 10;  // a pointwise op that writes less than this ends before a poll would pay
 
 View view_of(const Array& a) { return {&a.type, &a.strides, a.data()}; }
 
-// Numbers of a call, as 0-dim arrays of the compute dtype that live during the call.
+// Numbers of a call as 0-dim arrays of the compute dtype. They live during the call.
 struct Immediate {
   Type type;
   Dims strides;
@@ -49,7 +49,7 @@ Values run_decomposition(Context& ctx, const OpDef& op, std::span<Value> inputs,
   return out;
 }
 
-// The views of one kernel call and what keeps them alive.
+// The views of one kernel call and their owners.
 class Call {
  public:
   Call(Context& ctx, const OpDef& op, std::span<Value> inputs, const KernelRow& row) {
@@ -100,8 +100,8 @@ class EagerInterpreter final : public Interpreter {
   }
 
  private:
-  // The common case of a pointwise op, without general inference: one tensor and numbers, or tensors of one type, all
-  // row-major on the CPU. Answers false, having done nothing, when the call is not of this kind.
+  // Runs the common case of a pointwise op without general inference: one tensor and numbers, or tensors of one type,
+  // all row-major on the CPU. Returns false, with nothing done, when the call is not of this kind.
   static bool apply_alike(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs, Values& out) {
     if (op.infer || !op.cpu_kernel.fn || inputs.size() > 3 || !inputs[0].is_array()) return false;
     const Array& first = inputs[0].array();
@@ -175,7 +175,7 @@ class EagerInterpreter final : public Interpreter {
     return true;
   }
 
-  // On a device without a kernel for a view that this layout cannot be: a view of a contiguous copy.
+  // For a device without a kernel, and a view that this layout does not allow: makes a view of a contiguous copy.
   static bool view_of_copy(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs,
                            std::span<const Type> types, Values& out) {
     if (!op.view || inputs[0].array().contiguous) return false;
@@ -183,7 +183,7 @@ class EagerInterpreter final : public Interpreter {
     return make_views(op, to_contiguous(ctx, inputs[0].detached()), attrs, types, out);
   }
 
-  // Output i takes the buffer of the input it may rewrite, when nobody else holds it.
+  // Output i takes the buffer of the input that it may rewrite, if there is no other reference to it.
   static bool reuse(Context& ctx, const OpDef& op, std::span<Value> inputs, const Type& type, size_t i) {
     if (!op.has(kInPlace) && !(op.has(kPointwise) && i == 0)) return false;
     i = rewritten_input(op, inputs.size(), i);
@@ -240,7 +240,7 @@ void check_count(const OpDef& op, size_t count) {
     fail(op.name, "takes {} inputs, got {}", op.inputs.size(), count);
 }
 
-// A number stands for a 0-dim tensor where the op is not pointwise or has no tensor to follow.
+// Replaces a number by a 0-dim tensor when the op is not pointwise or has no tensor whose dtype the number follows.
 void materialize_numbers(const OpDef& op, std::span<Value> inputs) {
   bool any_array = false, any_number = false;
   Device device;

@@ -1,4 +1,4 @@
-// What differs between processors outside of vector code, which uses Highway.
+// Differences between processors outside of vector code, which uses Highway.
 #pragma once
 #include <ucontext.h>
 

@@ -73,7 +73,7 @@ void check_write(const char* op, const Type& old, const Type& now);
 void check_leaf_type(const Type& type);
 void check_gradient_type(const TapeNode& leaf, const Type& type);
 
-// Whether no leaf that the value depends on wants a gradient.
+// Whether no leaf that the value depends on requests a gradient.
 inline bool is_frozen(const Value& v) {
   return v.node() && (v.node()->leaf ? v.node()->req == GradReq::kNull : v.node()->frozen);
 }

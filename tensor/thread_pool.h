@@ -15,7 +15,7 @@ namespace pg {
 class Runtime;
 
 // A host's job system. Runs task(arg, i) for each i < count, on any threads in any order, and returns when all are
-// done. Tasks do not throw. Null: the pool starts threads of its own.
+// done. Tasks do not throw. Null: the pool starts its own threads.
 struct JobSystem {
   void (*parallel_for)(void* user, size_t count, void (*task)(void* arg, size_t index), void* arg) = nullptr;
   void* user = nullptr;
