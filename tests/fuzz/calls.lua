@@ -1,12 +1,13 @@
--- Makes random calls of every op of the registry, hidden ones too, in every way a script can, with right arguments,
--- edges and nonsense: build/perigee tests/fuzz/calls.lua [--seed=N] [--seconds=N | --calls=N] [--first=N] [--op=NAME]
--- [--way=NAME] [--show] Each call returns or raises an ordinary error, and changes nothing when it raises. A fresh
--- seed each time, which it prints. Calls are numbered; --seed=N --first=K --calls=1 makes call K again, --show prints
--- the calls. They run in child processes, so that a crash or a hang is a finding with a number and not the end.
+-- Makes random calls of every op of the registry, including hidden ones, in every way that a script can, with valid
+-- arguments, edge cases and nonsense: build/perigee tests/fuzz/calls.lua [--seed=N] [--seconds=N | --calls=N]
+-- [--first=N] [--op=NAME] [--way=NAME] [--show] Each call must return or raise an ordinary error, and must change
+-- nothing when it raises. The seed is new in each run and is printed. Calls are numbered: --seed=N --first=K --calls=1
+-- repeats call K. --show prints the calls. They run in child processes, so that a crash or a hang is a finding with a
+-- number and does not end the run.
 local root = arg[0]:match("^(.*)/tests/fuzz/calls%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 
-local kBatch = 2000        -- calls of a child
+local kBatch = 2000  -- calls per child
 local kMostFindings = 20
 local kPatience = 60       -- seconds of processor time that a call may take before it is ended as a hang
 local kLargest = 2 ^ 22    -- bytes of one tensor
@@ -27,7 +28,7 @@ end
 
 local function quote(s) return "'" .. tostring(s):gsub("'", "'\\''") .. "'" end
 
--- The parent: starts children, tells which call a dead one was at ---------------------------------------------------
+-- The parent: starts children and finds the call at which one died ---------------------------------------------------
 
 local program = arg[-1] or "build/perigee"
 
@@ -51,7 +52,7 @@ end
 
 local function tell(text) io.stderr:write(text, "\n") end
 
--- Runs calls first to last; returns how many were made and how many findings there were.
+-- Runs calls first to last. Returns the number of calls and of findings.
 local function batch(report, first, last, deadline)
   local made, findings, at = 0, 0, first
   while at <= last do
@@ -105,14 +106,14 @@ local driver = require "tests.ops.driver"
 local cases = require "tests.ops.cases"
 local make_call = require "tests.fuzz.make_call"
 
--- Anew for each call: a place in a script that keeps making new graphs runs as plain Lua after a while.
+-- Loads the file again for each call: a place in a script that keeps making new graphs runs as plain Lua after a while.
 local function ways() return assert(loadfile(root .. "/tests/fuzz/ways.lua"))() end
 
 local way_names = {}
 for name in pairs(ways()) do way_names[#way_names + 1] = name end
 table.sort(way_names)
 
--- What an error of the library does not say: it comes from inside.
+-- Texts of errors that come from inside the library instead of from its checks.
 local inside = {"attempt to ", "bad argument #", "assertion failed!", "stack overflow", "not enough memory", "std::",
   "vector::", "internal error",
   "bad_alloc", "basic_string", "map::at", "changed by an error"}
@@ -122,7 +123,7 @@ local function complaint(e)
   for _, text in ipairs(inside) do if e:find(text, 1, true) then return "raised: " .. e end end
 end
 
-local kWatched = 2 ^ 16  -- elements; tensors of more are not compared
+local kWatched = 2 ^ 16  -- elements; larger tensors are not compared
 
 local function watched(args)
   local out = {}
@@ -133,7 +134,7 @@ local function watched(args)
   return out
 end
 
--- Makes call number k; returns what is wrong, or nil.
+-- Makes call number k. Returns what is wrong, or nil.
 local function attempt(call)
   local f = pg.testing.ops[cases.field(call.row)]
   local tensors = watched(call.args)

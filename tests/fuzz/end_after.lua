@@ -1,5 +1,5 @@
--- end_after(seconds) ends the process after so many seconds of processor time from now, as a hang: by SIGPROF, which
--- the program does not use. 0 takes that back.
+-- end_after(seconds) ends the process as a hang after that many seconds of processor time, by SIGPROF, which the
+-- program does not use. 0 cancels this.
 local ffi = require "ffi"
 ffi.cdef[[
 struct pg_fuzz_timer { long every[2], first[2]; };

@@ -1,5 +1,5 @@
--- The call that belongs to a seed and a number: make(seed, number, {op =, way =, ways =}) -> {row, way, args, n,
--- attrs, choose}.
+-- Makes the call for a seed and a number: make(seed, number, {op =, way =, ways =}) -> {row, way, args, n, attrs,
+-- choose}.
 local pg = require "perigee"
 local driver = require "tests.ops.driver"
 local cases = require "tests.ops.cases"
@@ -53,7 +53,7 @@ local function set_option(call, known, choose)
   else call.attrs[def.kind == "random" and "generator" or def.name] = value_for(known[def.name], make.values) end
 end
 
--- One change of a right call.
+-- Makes one change to a correct call.
 local function mutate(call, known, v, choose)
   local kind = choose(8)
   if kind <= 3 and call.n > 0 then
@@ -66,7 +66,7 @@ local function mutate(call, known, v, choose)
       call.args[k] = list
     else call.args[k] = value_for(known[call.row.signature[k]], v) end
   elseif kind <= 5 then set_option(call, known, choose)
-  elseif kind == 6 then  -- all tensors alike
+  elseif kind == 6 then  -- all tensors the same
     local how, dtype = choose(12), v.dtype()
     call.args = driver.map(function(x)
       if not driver.is_tensor(x) then return x end
@@ -133,7 +133,7 @@ local function show_value(x)
   return "{" .. table.concat(out, ", ") .. "}"
 end
 
--- The call as a text.
+-- Returns the call as text.
 function make.show(call)
   local out = {}
   for k = 1, call.n do out[k] = show_value(call.args[k]) end

@@ -3,7 +3,7 @@
 -- {mutate = index into mutations, r = 1..4} or {call = a text of arguments}. make_script.source(script) -> Lua text.
 local make_script = {}
 
--- State that forward reads as a number; what is no number counts as 2.
+-- State that forward reads as a number; a value that is not a number counts as 2.
 local numbers = {
   "o.n", "o.absent", "o.cfg.a", "o.cfg[o.key]", "o.list[1]", "o.list[3]", "#o.list", "o[o.key]",
   "o.list[o.key or 1]", "o.cfg[true]", "o.list[0]",
@@ -45,7 +45,7 @@ local tensors = {
   "o.w1", "o.w2", "up_t", "G_t", "up_tab.w", "o.ws[1]", "o.ws[2]", "a.w or 1", "o.lazy_t or 1", "x",
   "pg.tensor({num(o.n), 3}, {dtype = 'float64'})", "o.last or 1", "o.child.w",
 }
--- What bodies of combinators read: nothing that may raise or write, for plain Lua runs other bodies than a trace.
+-- What bodies of combinators may read. Nothing here raises or writes, because plain Lua runs other bodies than a trace.
 local calm = {
   "o.n", "o.absent", "o.cfg.a", "up_n", "G_n", "GG.G_n", "math.myk", "#o.empty", "Net.shared", "o.obj.k", "peek()",
   "rawget(_G, 'G_n')", "env_read()", "count(o.empty)", "o.v ~= o.v and 5 or 6", "s.a", "o.t1 == o.t2 and 5 or 6",
@@ -58,8 +58,8 @@ local writable = {
   "up_tab.a", "a.n", "b.n", "math.myk", "o.t1.v", "o.t2.v", "o.obj.k", "o.pair.first.v", "GG.G_n",
 }
 
--- Lists keep no holes: of one with holes # may be any border. Compiled code goes where a variable that no function assigns is
--- changed: LuaJIT has its value in it.
+-- Lists have no holes, because # of a list with holes may be any border. A mutation of a variable that no function assigns
+-- flushes compiled code, because LuaJIT inlines the value of such a variable.
 local mutations = {
   "o.n = r", "o.n = nil", "o.n = 'text'", "o.n = -r", "o.n = 0.5 * r", "o.n = false", "o.absent = r",
   "o.absent = nil", "o.cfg.a = r", "o.cfg.b = r", "o.cfg.b = nil", "o.cfg.c = r", "o.cfg.d = r", "o.cfg = {a = r}",
@@ -177,7 +177,7 @@ function Base:inherited_method() return num(self.inherited) end
 local shared_n, other_n = 1, 7
 local function peek() return shared_n end
 local function env_read2() return other_n end
-local function _assign() other_n = 7 end  -- else compiled code would hold its value, whatever debug.setupvalue does
+local function _assign() other_n = 7 end  -- otherwise compiled code would inline its value, even after debug.setupvalue
 local function bump() shared_n = num(shared_n) % 3 + 1 return shared_n end
 local function env_read() return G_env end
 setfenv(env_read, setmetatable({G_env = 2}, {__index = _G}))
@@ -198,7 +198,7 @@ local run
 
 -- Expressions and statements ----------------------------------------------------------------------------------------
 
--- statement(depth) -> the text of a random one.
+-- statement(depth) -> the text of a random statement.
 local function grammar(random, pick)
   local number, statement
 
@@ -267,7 +267,7 @@ local function grammar(random, pick)
   return statement
 end
 
--- Words by which mutations and statements are known to concern the same thing.
+-- Words that tell which mutations and statements concern the same state.
 local function words_of(text)
   local set = {}
   for word in text:gmatch("[%a_][%w_]*") do set[word] = true end
@@ -302,7 +302,7 @@ function make_script.new(random)
   return script
 end
 
---- make_script.source(script) -> the text of a chunk: chunk(pg, ffi) -> run, steps (a function an event), dump.
+--- make_script.source(script) -> the text of a chunk: chunk(pg, ffi) -> run, steps (one function per event), dump.
 function make_script.source(script)
   local parts = {prelude, "run = function(x, k, a, b, ...)", "  a, b = a or {}, b or {}", "  local y = x"}
   for _, s in ipairs(script.statements) do parts[#parts + 1] = "  " .. s end
@@ -319,7 +319,7 @@ function make_script.source(script)
   return table.concat(parts, "\n")
 end
 
---- make_script.describe(script) -> what is random of it, as text.
+--- make_script.describe(script) -> the random parts of the script, as text.
 function make_script.describe(script)
   local parts = {"forward(x, k, a, b, ...), " .. script.way .. (script.own_env and ", an environment of its own" or "")}
   for _, s in ipairs(script.statements) do parts[#parts + 1] = "  " .. s end

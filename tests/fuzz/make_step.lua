@@ -107,7 +107,7 @@ end
 local run
 ]]
 
---- make_step.source(script) -> the text of a chunk, as make_script.source.
+--- make_step.source(script) -> the text of a chunk, like make_script.source.
 function make_step.source(script)
   local parts = {prelude:format(script.activation, script.optimizers[1], script.single and "net" or "other",
     script.optimizers[2]),
@@ -123,7 +123,7 @@ function make_step.source(script)
   return table.concat(parts, "\n")
 end
 
---- make_step.describe(script) -> what is random of it, as text.
+--- make_step.describe(script) -> the random parts of the script, as text.
 function make_step.describe(script)
   local parts = {"step(x, y): " .. script.activation .. "; trainer " .. script.optimizers[1] .. "; second, of "
     .. (script.single and "net" or "other") .. ": " .. script.optimizers[2]}

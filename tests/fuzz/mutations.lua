@@ -1,10 +1,10 @@
--- Random scripts whose state changes in every way between calls of a traced function, and random training steps: each
--- runs as plain Lua and traced. Any difference of results, of state afterwards or of raising is a finding, made smaller
--- and printed. build/perigee tests/fuzz/mutations.lua [--seed=N] [--seconds=N | --scripts=N] [--first=N]
--- [--kind=script | step] [--without=PATTERN] [--most=N] [--show] Scripts are numbered; --seed=N --first=K --scripts=1
--- runs script K again. --without leaves out statements and mutations with this Lua pattern in them. --most: how many
--- findings end the run. --show prints each script first: the last one is that of a crash or a hang. --plain runs
--- both as plain Lua: what that finds is wrong in the fuzzer.
+-- Random scripts whose state changes between calls of a traced function, and random training steps. Each runs as plain
+-- Lua and traced. Any difference in results, in the state afterwards or in errors is a finding, which is reduced and
+-- printed: build/perigee tests/fuzz/mutations.lua [--seed=N] [--seconds=N | --scripts=N] [--first=N] [--kind=script |
+-- step] [--without=PATTERN] [--most=N] [--show] Scripts are numbered: --seed=N --first=K --scripts=1 repeats script K.
+-- --without leaves out statements and mutations that contain this Lua pattern. --most: the number of findings that ends
+-- the run. --show prints each script first, so that the last one printed is that of a crash or a hang. --plain runs
+-- both sides as plain Lua: its findings are errors of the fuzzer.
 local root = arg[0]:match("^(.*)/tests/fuzz/mutations%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 
@@ -15,7 +15,7 @@ local end_after = require "tests.fuzz.end_after"
 local kinds = {script = require "tests.fuzz.make_script", step = require "tests.fuzz.make_step"}
 local testing = pg.testing
 
-local kTries = 150    -- runs to make one finding smaller
+local kTries = 150  -- runs to reduce one finding
 local kPatience = 60  -- seconds of processor time that one run may take before the process is ended as a hang
 
 local opts = {most = 20, first = 1}
@@ -25,7 +25,7 @@ for _, a in ipairs(arg) do
   opts[key] = tonumber(value) or value
 end
 
--- Random numbers: the same on every machine for a seed and the number of a script.
+-- Random numbers: the same on every machine for a seed and a script number.
 local function generator(seed, k)
   local state = (seed * 48271 + k * 16807 + 12345) % 2147483646 + 1
   local function random(n)
@@ -52,14 +52,14 @@ local function outcome(seen, dump, ok, ...)
   return twin.show(seen, ...) .. "; state " .. twin.show(seen, dump())
 end
 
--- The FFI keeps each struct that a text declares, so every text is read once.
+-- The FFI keeps every struct that a text declares, so each text is compiled once.
 local types = {}
 local scripts_ffi = setmetatable({new = function(text, ...)
   types[text] = types[text] or ffi.typeof(text)
   return ffi.new(types[text], ...)
 end}, {__index = ffi})
 
--- The texts of all events, up to the first that raised, and what it raised; told: whether to count.
+-- Returns the texts of all events up to the first error, and that error. told: whether to count.
 local function play(kind, script, traced, told)
   pg.manual_seed(script.seed)
   local chunk = assert(loadstring(kind.source(script), "=script"))
@@ -83,7 +83,7 @@ local function play(kind, script, traced, told)
   return texts, raised
 end
 
--- play with everything of the library and the globals as they are now, afterwards.
+-- Runs play, and restores the library and the globals afterwards.
 local function contained(kind, script, traced, told)
   local restore, warned = twin.keep(), testing.on_warning(function() end)
   local patience = testing.patience(script.patient and 1000)
@@ -96,7 +96,7 @@ local function contained(kind, script, traced, told)
   return texts, raised
 end
 
--- What two texts have where they differ first.
+-- Returns the parts where two texts first differ.
 local function apart(want, got)
   local i = 1
   while i <= #want and want:byte(i) == got:byte(i) do i = i + 1 end
@@ -104,7 +104,7 @@ local function apart(want, got)
   return ("expected … %s\n           got … %s"):format(want:sub(from, i + 60), got:sub(from, i + 60))
 end
 
--- What differs and at which event, or nil.
+-- Returns the difference and its event, or nil.
 local function difference(kind, script, told)
   local want, e = contained(kind, script, false)
   local got, e2 = contained(kind, script, true, told)
@@ -131,7 +131,7 @@ end
 
 local function reduce(kind, script)
   local tries = 0
-  -- Keeps the script where it differs still, without what comes after.
+  -- Keeps the script if it still differs, without the events after the difference.
   local function try(other)
     tries = tries + 1
     if tries > kTries then return false end
@@ -162,7 +162,7 @@ local function reduce(kind, script)
   return script
 end
 
--- Findings with the same mutations count as one; those without any, with the same statements.
+-- Findings with the same mutations count as one; findings without mutations, those with the same statements.
 local function signature(kind, script)
   local parts = {}
   for _, e in ipairs(script.events) do if e.mutate then parts[#parts + 1] = kind.mutations[e.mutate] end end

@@ -1,5 +1,5 @@
--- Writes what libFuzzer starts from: build/perigee tests/fuzz/seeds.lua FOLDER. A folder of small files a target,
--- FOLDER/graph/… and so on, and a dictionary each, FOLDER/graph.dict.
+-- Writes the initial corpus of libFuzzer: build/perigee tests/fuzz/seeds.lua FOLDER. Each target gets a folder of small
+-- files, such as FOLDER/graph/…, and a dictionary, such as FOLDER/graph.dict.
 local root = arg[0]:match("^(.*)/tests/fuzz/seeds%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 local pg = require "perigee"
@@ -57,7 +57,7 @@ end
 
 -- Graphs ------------------------------------------------------------------------------------------------------------
 
--- A block whose forward is f.
+-- Returns a block whose forward is f.
 local function block_of(f, make)
   local class = pg.nn.HybridBlock:extend("Seed")
   function class:forward(...) return f(self, ...) end

@@ -1,5 +1,5 @@
--- Random arguments of ops: right ones, edges and nonsense. values(choose) takes a function choose(n) -> 1..n and
--- returns the generators by kind; the same choices give the same values.
+-- Random arguments of ops: valid ones, edge cases and nonsense. values(choose) takes a function choose(n) -> 1..n and
+-- returns the generators by kind. The same choices give the same values.
 local pg = require "perigee"
 local edges = require "tests.ops.edges"
 
@@ -56,7 +56,7 @@ return function(choose)
     return pg.tensor(list, {dtype = dtype}):reshape(shape)
   end
 
-  -- The same elements in another layout, or others of them.
+  -- Returns the same elements in another layout, or other elements.
   local function laid_out(x)
     local rank = #x.shape
     if rank == 0 or x:numel() == 0 then return x end
@@ -69,7 +69,7 @@ return function(choose)
     return x:narrow(d, 1, 1):expand(shape)
   end
 
-  -- Of a shape and a dtype, or of any.
+  -- Returns a tensor of a shape and a dtype; both are random if nil.
   function v.tensor(shape, dtype)
     local x = filled(shape or v.shape(), dtype or pick(one_in(2) and floats or dtypes))
     return one_in(4) and laid_out(x) or x
@@ -117,7 +117,7 @@ return function(choose)
     return x
   end
 
-  -- Of no kind that is asked for.
+  -- Returns a value of a kind that no argument has.
   function v.nonsense()
     local kind = choose(14)
     if kind == 1 then return nil end
@@ -136,7 +136,7 @@ return function(choose)
     return pick{nan, 1.5, 0, 1, -1}
   end
 
-  -- For an input with this row: a tensor, a number, a list, sometimes nothing.
+  -- Returns a value for an input with this row: a tensor, a number, a list, sometimes nil.
   function v.input(def)
     if one_in(25) then return v.nonsense() end
     if def.arity == "list" then
@@ -149,7 +149,7 @@ return function(choose)
     return v.tensor()
   end
 
-  -- For an attribute with this row.
+  -- Returns a value for an attribute with this row.
   function v.attribute(def)
     if one_in(25) then return v.nonsense() end
     if #def.choices > 0 and not one_in(6) then return pick(def.choices) end
@@ -165,7 +165,8 @@ return function(choose)
     return v.tensor(nil, dtype)
   end
 
-  -- A tensor in place of x: of another shape, dtype, layout or value. x may be what is no tensor any more.
+  -- Returns a tensor of another shape, dtype, layout or value in place of x. x may already be something else than a
+  -- tensor.
   function v.instead_of(x)
     if one_in(12) then return v.nonsense() end
     local ok, y = pcall(changed, x)

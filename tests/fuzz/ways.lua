@@ -1,10 +1,10 @@
--- The ways in which a generated call is made: ways[name](f, call, choose) where f is the op, call = {row, args, n,
--- attrs}. Each makes the call at least once; what it raises is the call's error.
+-- The ways to make a generated call: ways[name](f, call, choose), where f is the op and call = {row, args, n, attrs}.
+-- Each makes the call at least once; errors that it raises are those of the call.
 local pg = require "perigee"
 local driver = require "tests.ops.driver"
 
 local ways = {}
-local kMost = 2 ^ 16  -- larger results (views take no memory) are not computed with
+local kMost = 2 ^ 16  -- larger results (views use no memory) are not computed with
 
 local function is_live(x)
   local ok, dtype = pcall(function() return driver.is_tensor(x) and x.dtype end)
@@ -16,7 +16,7 @@ local function is_float(x)
   return dtype and dtype:find("float", 1, true)
 end
 
--- Arguments by place, holes and attributes included.
+-- Returns the arguments by position, including holes and attributes.
 local function arguments(call, args)
   local all, n = {unpack(args or call.args, 1, call.n)}, call.n
   if call.attrs then
@@ -50,7 +50,7 @@ local function with_leaves(args)
   return mapped, leaves
 end
 
--- Of the results: those that gradients flow from, as far as they are of a size to compute with.
+-- Returns the results that have gradients and are small enough to compute with.
 local function heads_of(results)
   local heads = {}
   for _, y in ipairs(results) do
@@ -77,8 +77,7 @@ function ways.second_order(f, call)
   end)
 end
 
--- The tensors of the arguments, one row longer where that can be, to run a graph with types that it was not traced
--- with.
+-- Returns the tensors of the arguments, one row longer where possible, to run a graph with types that were not traced.
 local function longer(args)
   return driver.map(function(x)
     if not is_live(x) or #x.shape == 0 or x.shape[1] == 0 or x:numel() > kMost then return x end
@@ -110,7 +109,7 @@ function ways.hybrid(f, call, choose)
   pcall(apply, block, call, longer(call.args))
 end
 
--- x:op_(…) where there is such a method, on a copy: it may change.
+-- Calls x:op_(…) on a copy if the method exists: the copy may change.
 function ways.in_place(f, call)
   local x = call.args[1]
   local ok, method = pcall(function() return x[call.row.name .. "_"] end)
@@ -124,7 +123,7 @@ function ways.in_place(f, call)
   if not ok then error(e, 0) end
 end
 
--- Inside a body: the first tensor comes in slices, the rest are captured.
+-- Calls the op in a body: the first tensor is sliced, the others are captured.
 local function sliced(call)
   for k = 1, call.n do
     local x = call.args[k]
@@ -132,7 +131,7 @@ local function sliced(call)
   end
 end
 
--- Bodies hold nothing but the call: what a body reaches is walked for each trace.
+-- The body contains only the call, because each trace walks everything that a body reaches.
 function ways.foreach(f, call, choose)
   local place, x = sliced(call)
   if not place then return ways.eager(f, call) end

@@ -1,5 +1,5 @@
--- A process that may not have more address space ends with an error, never by a signal, wherever memory fails: in the loader, in
--- Lua, in tensors, or in a library that makes code.
+-- A process that reaches its limit of address space ends with an error, never by a signal, wherever memory runs out: in
+-- the loader, in Lua, in tensors, or in a library that generates code.
 local t = require "tests.support"
 
 local script = [[

@@ -1,4 +1,4 @@
--- Sections 4 and 7 (parameters and tensors) of the script API, one test a claim.
+-- Sections 4 and 7 (parameters and tensors) of the script API, one test per claim.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
@@ -28,7 +28,7 @@ t.test("extend, init, forward, tostring", function()
   t.check(text:find("Net") and text:find("HybridSequential") and text:find("Conv2D") and text:find("\n"), text)
 end)
 
-t.test("nn.block from a table literal", function()
+t.test("nn.block takes a table literal", function()
   local tiny = nn.block{
     fc = nn.Dense(4), gain = pg.param{shape = {1}, init = "ones"},
     forward = function(self, x) return self.fc(x) * self.gain end,
@@ -41,7 +41,7 @@ t.test("nn.block from a table literal", function()
   t.equal(paths(tiny), {"fc.weight", "fc.bias", "gain"})
 end)
 
-t.test("children: order, tables of blocks, replacement, private fields", function()
+t.test("children have an order, may be in tables and can be replaced", function()
   local net = nn.Block:extend("Plain")()
   net.z = nn.Dense(1, {in_units = 1})
   net.a = nn.Dense(1, {in_units = 1})
@@ -117,7 +117,7 @@ t.test("a parameter is a tensor with fields that can be set", function()
   t.check(c.c.grad_req == "null")
 end)
 
-t.test("initializer priority", function()
+t.test("a parameter's own initializer comes first", function()
   local net = nn.HybridSequential{nn.Dense(2, {in_units = 2, weight_initializer = "ones"}), nn.BatchNorm{in_channels = 2}}
   net:initialize("zeros")
   t.equal(net[1].weight, pg.ones(2, 2))
@@ -180,7 +180,7 @@ t.test("apply, to, summary, hooks", function()
   t.bad_argument(function() net:to("flot64") end, "to", "dtype")
 end)
 
-t.test("an error inside a child says path, file and line", function()
+t.test("an error inside a child has its path, file and line", function()
   local net = nn.block{body = nn.HybridSequential{nn.Dense(2, {in_units = 3})}, forward = function(self, x) return self.body(x) end}
   net:initialize()
   local e = t.error_contains(function() net(pg.ones(1, 4)) end, "body.1")
@@ -190,7 +190,7 @@ t.test("an error inside a child says path, file and line", function()
   t.check(e:find("sub") and e:find("test_api_blocks.lua:%d+"), e)
 end)
 
-t.test("layers run with Gluon's options", function()
+t.test("layers accept Gluon's options", function()
   local x1, x2, x3 = pg.randn(2, 4, 8), pg.randn(2, 4, 8, 8), pg.randn(2, 4, 4, 4, 4)
   local function run(block, x, ...)
     block:initialize()

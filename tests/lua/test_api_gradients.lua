@@ -1,4 +1,4 @@
--- Section 3 of the script API, one test a claim.
+-- Section 3 of the script API, one test per claim.
 local t = require "tests.support"
 local pg = require "perigee"
 local nan = 0 / 0
@@ -44,7 +44,7 @@ t.test("backward takes grad, retain_graph and create_graph", function()
   t.equal(w.grad, T{2 * 3 * 6, 2 * 12 * 12})
 end)
 
-t.test("autograd.grad leaves .grad alone and nests", function()
+t.test("autograd.grad does not change .grad, and nests", function()
   local w = T{1, 2}:attach_grad()
   local y = pg.record(function() return (w * w * w):sum() end)
   local g = pg.autograd.grad({y}, {w}, {create_graph = true})
@@ -96,7 +96,7 @@ t.test("heads and grads of autograd.backward", function()
   pg.autograd.backward(a)
 end)
 
-t.test("exact zeros to leaves without flow, others alone", function()
+t.test("leaves without flow get exact zeros, other leaves keep their gradient", function()
   local w, u, v = T{1, nan}:attach_grad(), T{1, 2}:attach_grad(), T{1, 2}:attach_grad()
   v.grad = T{5, 5}
   u.grad = T{7, 7}
@@ -109,7 +109,7 @@ t.test("exact zeros to leaves without flow, others alone", function()
   t.equal(a.grad, T{0})
 end)
 
-t.test("in-place writes to a leaf", function()
+t.test("leaves may be written in place, except while recording", function()
   local w = T{1, 2}:attach_grad()
   w:add_(1)
   w[1] = 5

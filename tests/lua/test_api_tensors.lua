@@ -1,4 +1,4 @@
--- Sections 1 and 2 of the script API, one test a claim.
+-- Sections 1 and 2 of the script API, one test per claim.
 local t = require "tests.support"
 local pg = require "perigee"
 local nan, inf = 0 / 0, math.huge
@@ -177,7 +177,7 @@ t.test("promotion of two tensors", function()
   both("int64", "float32", "float32") both("bool", "float64", "float64") both("int32", "int64", "int64")
 end)
 
-t.test("integers: / mean and unary maths give float32, % floors, sums give int64", function()
+t.test("integers: /, mean and unary maths return float32, % floors, sums return int64", function()
   local x = T({7, -7}, "int32")
   t.equal(x / 2, T{3.5, -3.5})
   t.equal(x:mean(), T(0))

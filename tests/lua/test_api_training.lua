@@ -1,4 +1,4 @@
--- Sections 8 and 9 of the script API as far as they exist, one test a claim.
+-- Sections 8 and 9 of the script API, one test per claim.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn, loss, optim, data = pg.nn, pg.loss, pg.optim, pg.data
@@ -29,7 +29,7 @@ end)
 
 -- pg.loss
 
-t.test("losses give one value a sample and take sample weights", function()
+t.test("losses return one value per sample and accept sample weights", function()
   local pred, label = pg.randn(3, 4), pg.randn(3, 4)
   local labels = i64{1, 4, 2}
   for _, l in ipairs{loss.L2Loss(), loss.L1Loss(), loss.SigmoidBinaryCrossEntropyLoss(), loss.HuberLoss()} do
@@ -307,7 +307,7 @@ t.test("scope, keep, memory", function()
   pg.synchronize()
 end)
 
-t.test("errors have a position and leave tensors alone", function()
+t.test("errors have a position and do not change tensors", function()
   local x = pg.ones(2)
   local e = t.error_matches(function() x:add_(pg.ones(3)) end, "^%S*test_api_training.lua:%d+: add_: ")
   t.check(e)

@@ -33,7 +33,7 @@ t.test("recording and training are two flags that nest", function()
   t.bad_argument(function() pg.record(function() end, {trian = false}) end, "record", "trian")
 end)
 
-t.test("a scope holds while its coroutine is not suspended", function()
+t.test("a scope is active while its coroutine is not suspended", function()
   local step = coroutine.wrap(function()
     pg.record(function()
       coroutine.yield(pg.is_recording())
@@ -72,7 +72,7 @@ t.test("write, add and null", function()
   t.bad_argument(function() w:attach_grad("wrote") end, "attach_grad", "grad_req")
 end)
 
-t.test("a leaf reached without flow gets exact zeros, others are left alone", function()
+t.test("a leaf reached without flow gets exact zeros, others keep their gradient", function()
   local a, b, c = pg.tensor({1}):attach_grad(), pg.tensor({2}):attach_grad(), pg.tensor({3}):attach_grad()
   pg.record(function() return a * b + c end):backward()
   local y = pg.record(function() local parts = pg.cat({a, b}):split(1); return parts[1] end)
@@ -104,7 +104,7 @@ t.test("backward takes head gradients and several heads", function()
   t.bad_argument(function() u:backward{retain_grpah = true} end, "backward", "retain_grpah")
 end)
 
-t.test("autograd.grad leaves .grad alone", function()
+t.test("autograd.grad does not change .grad", function()
   local w = pg.tensor({2}):attach_grad()
   local y = pg.record(function() return w * w * w end)
   local g = pg.autograd.grad({y}, {w}, {create_graph = true})
@@ -120,7 +120,7 @@ t.test("create_graph through backward", function()
   pg.record(function() y:backward{create_graph = true} end)
   local g = w.grad:clone()
   t.close(g, {math.cos(0.5)})
-  w.grad = nil  -- a gradient with a history holds its leaf
+  w.grad = nil  -- a gradient with a history refers to its leaf
 end)
 
 t.test("functional transforms nest to any order", function()
@@ -231,7 +231,7 @@ t.test("detect_anomaly names the op and the line", function()
   end, "NaN")
 end)
 
-t.test("in place: leaves stay leaves outside recording, and refuse inside", function()
+t.test("leaves may be written outside recording, and refuse writes inside", function()
   local w = pg.tensor({1, 2}):attach_grad()
   w:add_(1)
   t.check(w.requires_grad)
@@ -256,7 +256,7 @@ t.test("saved values are never corrupted by in-place writes", function()
   t.equal(w.grad, pg.tensor({5}))
 end)
 
-t.test("deep tapes neither overflow nor stay", function()
+t.test("deep tapes do not overflow and are freed", function()
   t.skip_in("gcstress", "a chain of 20000 ops")
   local w = pg.tensor({1}):attach_grad()
   local y = pg.record(function()
@@ -338,7 +338,7 @@ for _, case in ipairs(cases) do
   end)
 end
 
--- Frozen leaves and leaves that a head does not reach, in each way to run a function -------------------------------------------
+-- Frozen leaves and leaves that a head does not reach, in each way to run a function ------------------------------------
 
 local ways = {
   plain = function(f) return f end,
@@ -368,7 +368,7 @@ t.test("backward through frozen parameters only does nothing", function()
   end
 end)
 
-t.test("pg.autograd.grad by a frozen parameter", function()
+t.test("pg.autograd.grad accepts a frozen parameter", function()
   for _, hybridized in ipairs{false, true} do
     local net = product(hybridized)
     net.a.grad_req = "null"
@@ -380,7 +380,8 @@ t.test("pg.autograd.grad by a frozen parameter", function()
   end
 end)
 
--- y:backward() for the first result of f(a, b)(x), with b.grad = 7 before; whether b's gradient is stale for a trainer.
+-- Calls backward on the first result of f(a, b)(x), with b.grad = 7 before. Returns whether a trainer finds b's
+-- gradient stale.
 local function one_head(way, request, f)
   local a, b = pg.tensor{1}:attach_grad(request), pg.tensor{2}:attach_grad(request)
   local g = way(f(a, b))
@@ -391,7 +392,7 @@ local function one_head(way, request, f)
   return a.grad, b.grad, not pcall(trainer.step, trainer, 1)
 end
 
-t.test("backward from one of several heads does not touch what it does not reach", function()
+t.test("backward from one of several heads does not change unreached gradients", function()
   local several = {
     results = function(a, b) return function(x) return a * x, b * x end end,
     branch = function(a, b)
@@ -437,7 +438,7 @@ t.test("backward from one of several heads does not touch what it does not reach
   end
 end)
 
-t.test("a whole step from one of several heads does not touch what it does not reach", function()
+t.test("a whole step from one of several heads does not change unreached gradients", function()
   for _, way in pairs(ways) do
     local a, b = pg.tensor{1}:attach_grad(), pg.tensor{2}:attach_grad()
     b.grad = pg.tensor{7}

@@ -1,4 +1,5 @@
--- Combinators called again and again: what traces anew, what does not, effects inside of bodies, coroutines, scopes, memory.
+-- Repeated calls of combinators: what is traced again, what is not, effects inside bodies, coroutines, scopes and
+-- memory.
 local t = require "tests.support"
 local control = require "tests.control"
 local pg = require "perigee"
@@ -35,7 +36,7 @@ t.test("a body whose trace is cached is not entered", function()
   t.check(entered() - before <= 6, entered() - before .. " entries for three numbers")
 end)
 
-t.test("two blocks of one class, in turn, have a trace each", function()
+t.test("two blocks of one class, called in turn, have one trace each", function()
   local enter, entered = control.counter()
   local Net = pg.nn.HybridBlock:extend("Net")
   function Net:init(units) self.dense = pg.nn.Dense(units, {in_units = units}) end
@@ -56,7 +57,7 @@ t.test("two blocks of one class, in turn, have a trace each", function()
   t.check(entered() <= 6, entered() .. " entries")
 end)
 
-t.test("what a body reads of Lua is never stale", function()
+t.test("the Lua values that a body reads are never stale", function()
   local config, factor, mode = {gain = 2, names = {"a"}}, 3, "double"
   local function transform(x) return mode == "double" and x * 2 or x end
   local function run(xs)
@@ -81,7 +82,7 @@ t.test("what a body reads of Lua is never stale", function()
   config = {gain = 1, names = {}} expect(7)
 end)
 
-t.test("tensors that closures reach are fetched at each call", function()
+t.test("tensors that closures reach are read at each call", function()
   local box, own = {w = pg.ones(2)}, pg.ones(2)
   local function run() return pg.loop(2, function(_, s) return s * box.w + own end, pg.ones(2)) end
   t.equal(run(), pg.tensor{3, 3})
@@ -165,7 +166,7 @@ t.test("memory stays bounded over many shapes, prototypes and calls", function()
   t.check(lua2 - lua < 600, ("%.0f KB of Lua more"):format(lua2 - lua))
 end)
 
-t.test("recorded loops that are never walked back do not pile up", function()
+t.test("recorded loops without backward do not accumulate memory", function()
   t.skip_in("guard", "canaries count as memory")
   local w = pg.ones(1000):attach_grad()
   local function run() return pg.record(function() return pg.loop(20, function(_, s) return (s * w):tanh() end, pg.ones(1000)) end) end
@@ -220,7 +221,7 @@ t.test("combinators in coroutines, generators and pcall", function()
   t.equal(pg.loop(2, function(_, s) return s + 1 end, 0), int(2))
 end)
 
-t.test("pg.scope frees what loops made and keeps what they gave", function()
+t.test("pg.scope frees what loops made except their results", function()
   local outs, s = pg.scope(function()
     local a = pg.ones(4) * 2
     return pg.foreach(function(x, u) return x * u, u + a:sum() end, a, 1.5)
@@ -243,7 +244,7 @@ t.test("pg.live in a body is read before each run", function()
   t.equal(f:cache_info().traces, 1)
 end)
 
-t.test("jitted functions with combinators: hits do not enter Lua, whatever the number of steps", function()
+t.test("hits of jitted functions with combinators do not enter Lua for any number of steps", function()
   local enter, entered = control.counter()
   local f = pg.jit(function(xs, n, s)
     enter()
@@ -289,7 +290,7 @@ each("descent inside of a loop: pg.grad and writes to a parameter", function(wra
   t.check(w.requires_grad)
 end)
 
-each("backward to a tensor from outside of the body is an error that says what to use", function(wrap, way)
+each("backward to a tensor from outside the body is an error that names the alternative", function(wrap, way)
   if way == "debug" then return end
   local w = pg.ones(2):attach_grad()
   local f = wrap(function(v)

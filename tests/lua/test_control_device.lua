@@ -1,9 +1,9 @@
--- Control flow, moves and refusals on a device with few kernels, whose memory the host cannot follow.
+-- Control flow, moves and refusals on a device that has few kernels and whose memory the host cannot read.
 local t = require "tests.support"
 local pg = require "perigee"
 
 local device = "test_device"
-local few = t.mode ~= "device"  -- there it has all kernels
+local few = t.mode ~= "device"  -- that device has all kernels
 
 local function both(name, f)
   t.test(name .. ", eager", function() f(function(g) return g end) end)
@@ -14,7 +14,7 @@ local function here(x) return x:to(device) end
 local function back(x) return x:to("cpu") end
 local function source() return pg.range(1, 12, {dtype = "float32", device = "cpu"}):reshape{4, 3} / 10 end
 
--- f(tensors of a device) gives the same values and gradients there as on the host.
+-- f must give the same values and gradients for tensors of a device as for those of the host.
 local function agree(way, f, inputs)
   local seen = {}
   for i, place in ipairs{"cpu", device} do

@@ -1,11 +1,12 @@
--- What bad input to control flow gets: errors that name the combinator, the leaf and the line of the script; and loops that never end.
+-- Errors of control flow for wrong input name the combinator, the leaf and the line of the script. Endless loops can be
+-- interrupted.
 local t = require "tests.support"
 local control = require "tests.control"
 local pg = require "perigee"
 
 local here = "test_control_errors%.lua:%d+:"
 
--- f must fail with all of these plain texts, in every way, and the message must have the position of this file.
+-- f must fail with all of these plain texts in every way, and the message must start with a position in this file.
 local function fails_but_in(left_out, f, ...)
   local texts = {...}
   control.each(function(way, wrap)
@@ -33,7 +34,7 @@ t.test("bodies that change the structure of the state", function()
   fails(function() pg.while_loop(function(i) return i:lt(3) end, function(i) return i + 1 end, {0}) end, "while_loop")
 end)
 
-t.test("bodies that change a shape or a dtype name the leaf and both types", function()
+t.test("bodies that change a shape or a dtype are errors that name the leaf and both types", function()
   fails(function() pg.foreach(function(x, h) return x, h:matmul(w) end, xs, s) end, "foreach", "states", "2", "4")
   fails(function() pg.foreach(function(x, h) return x, {a = h.a, b = {h.b[1]:to("float64")}} end, xs, {a = s, b = {s}}) end, "foreach", "states.b[1]", "float32", "float64")
   fails(function() pg.loop(3, function(i, h) return h + i * 0.5 end, 1) end, "loop", "state", "int64", "float32")
@@ -42,7 +43,7 @@ t.test("bodies that change a shape or a dtype name the leaf and both types", fun
   fails(function() pg.loop(3, function(_, h) return h:sum() end, s) end, "loop", "state")
 end)
 
-t.test("branches that answer different structures, shapes or dtypes show both", function()
+t.test("branches that return different structures, shapes or dtypes are errors that show both", function()
   local p = pg.tensor(1)
   local function differ(then_f, else_f, ...) fails_but_in("debug", function() pg.cond(p, then_f, else_f) end, "cond", ...) end
   differ(function() return s end, function() return {s} end, "structure", "then_f", "else_f")
@@ -87,7 +88,7 @@ t.test("an outer variable that changes its type is named", function()
   fails_but_in("debug", function() pg.loop(2, function(_, u) box.h = box.h:to("float64") return u end, s) end, "loop", "h", "float64")
 end)
 
-t.test("a count that is no whole number", function()
+t.test("a count that is not a whole number is an error", function()
   local function double(_, h) return h * 2 end
   t.error_contains(function() pg.loop(pg.tensor(2.5), double, s) end, "count")
   t.error_contains(pg.jit(function(n) return pg.loop(n, double, s) end), "count", pg.tensor(0.5))
@@ -100,7 +101,7 @@ t.test("data of different lengths name both", function()
   fails(function() pg.foreach(function(x) return x[1] end, {xs, pg.tensor(2)}) end, "foreach", "data[2]")
 end)
 
-t.test("outputs that change or that are no tensors", function()
+t.test("outputs that change or are not tensors are errors", function()
   fails(function() pg.foreach(function(x) return {h = x, n = "text"} end, xs) end, "foreach", "outputs.n")
   fails(function() pg.foreach(function() return print end, xs) end, "foreach", "outputs")
   fails(function() pg.while_loop(function() return "yes" end, function(i) return nil, i end, {0}) end, "while_loop", "cond")
@@ -114,7 +115,7 @@ t.test("errors inside of bodies keep their position", function()
   fails(function() pg.loop(2, function(_, h) return pg.loop(2, function(_, u) return u + nil end, h) end, s) end, "nil")
 end)
 
-t.test("reading a value inside of a body is an error that points at the alternatives, and sticks", function()
+t.test("reading a value inside a body is an error that names the alternatives and cannot be caught", function()
   for _, f in ipairs{
     function() return (pg.foreach(function(x) return x * x:sum():item() end, xs)) end,
     function() return pg.cond(pg.tensor(1), function() return s * s:totable()[1] end, function() return s end) end,
@@ -128,7 +129,7 @@ t.test("reading a value inside of a body is an error that points at the alternat
   t.equal(pg.debug(function() return (pg.foreach(function(x) return x * x:sum():item() end, xs)) end), pg.full({3, 2}, 2))
 end)
 
-t.test("after an error everything is as before", function()
+t.test("an error leaves everything as before", function()
   local count, net = pg.zeros(1), pg.nn.BatchNorm{in_channels = 2}
   net:initialize()
   local function bad(v)
@@ -224,7 +225,7 @@ local function in_each_way(f)
   }
 end
 
-t.test("pg.debug draws what a graph draws, whichever branch is taken", function()
+t.test("pg.debug draws the same numbers as a graph, for either branch", function()
   local function cases(then_n, else_n)
     return function(x)
       local function drawing(n)
@@ -265,7 +266,7 @@ t.test("pg.debug refuses branches that differ", function()
   end
 end)
 
-t.test("pg.debug leaves no trace of a branch that is not taken", function()
+t.test("pg.debug undoes the branch that is not taken", function()
   local log, total, plain = {}, pg.tensor(0), 0
   local function f(x)
     return pg.cond(x:gt(2), function()

@@ -1,4 +1,5 @@
--- Every program of ../shared/data/fixtures/control_flow as plain Lua, eagerly, in pg.jit and hybridized: values and gradients of MXNet.
+-- Every program of ../shared/data/fixtures/control_flow as plain Lua, eagerly, in pg.jit and hybridized: values and
+-- gradients are MXNet's.
 local t = require "tests.support"
 local json = require "tests.json"
 local control = require "tests.control"
@@ -251,7 +252,7 @@ local function check(case, way)
   return outputs, grads
 end
 
--- What the other branch, or no step, uses gets zeros that are exact.
+-- Inputs that only the other branch uses, or no step, get exact zeros.
 local exact = {while_zero = {"x"}, cond_basic_then = {"b"}, cond_basic_else = {"a"}, cond_pred_from_x_then = {"k"}}
 
 for _, way in ipairs(control.names) do

@@ -42,7 +42,7 @@ each("the predicate gets no gradient, and zeros where nothing else flows", funct
   t.equal(y.grad, pg.tensor{2, 2})
 end)
 
-each("nested branches: zeros for all that is not on the way", function(wrap, way)
+each("nested branches: inputs of branches that are not taken get zeros", function(wrap, way)
   if way == "debug" then t.skip("plain Lua does not enter the other branch") end
   local f = wrap(function(v)
     return {pg.cond(v.p, function()
@@ -61,7 +61,7 @@ each("nested branches: zeros for all that is not on the way", function(wrap, way
   end
 end)
 
-each("zero steps: zeros for everything but the initial states", function(wrap, way)
+each("zero steps: everything but the initial states gets zeros", function(wrap, way)
   if way == "debug" then t.skip("plain Lua does not enter the body") end
   local f = wrap(function(v)
     local outs, s = pg.foreach(function(x, s) return (x * v.w):log() + s, s * v.u end, v.xs, v.s)
@@ -83,7 +83,7 @@ each("zero steps: zeros for everything but the initial states", function(wrap, w
   t.equal(v.s.grad, pg.tensor{8, 9})
 end)
 
-each("heads of rows after the last step do not matter, NaN or not", function(wrap)
+each("heads of rows after the last step are ignored, NaN or not", function(wrap)
   local f = wrap(function(v)
     return {(pg.while_loop(function(i) return i:lt(v.n) end, function(i, s) return s * v.w, {i + 1, s + 1} end, {int(0), v.s}, {max_iterations = 5}))}
   end)
@@ -138,7 +138,7 @@ end)
 
 -- All orders -------------------------------------------------------------------------------------------------------------------
 
--- Programs of one list of float64 tensors, smooth.
+-- Smooth programs of one list of float64 tensors.
 local smooth = {
   foreach = {function(x)
     local outs, s = pg.foreach(function(row, s) return (row * x[3]):sin() * s, (s * x[3] + row):tanh() end, x[1], x[2])
@@ -200,7 +200,7 @@ for name, program in pairs(smooth) do
   end)
 end
 
--- The n-th derivative of a scalar function of one number, by grad of grad.
+-- Returns the n-th derivative of a scalar function of one number, by nested grad.
 local function derivative(f, order)
   for _ = 1, order do
     local inner = f
@@ -274,7 +274,7 @@ each("pg.grad, value_and_grad, vjp and jvp inside of bodies", function(wrap)
   t.close(y[5], {{4, 12}, {12, 24}})
 end)
 
-each("gradient descent inside a loop, and the gradient of where it ends", function(wrap)
+each("gradient descent inside a loop has a gradient of its result", function(wrap)
   local function fit(v)  -- steps of descent on (a x - 1)^2 from x0: x_n - 1/a = (1 - 2 a^2 r)^n (x0 - 1/a)
     return pg.loop(6, function(_, x)
       return x - pg.grad(function(y) return ((v.a * y - 1) ^ 2):sum() end)(x) * 0.1
@@ -420,7 +420,7 @@ for name, expected in pairs(checkpointed(nil)) do
   end)
 end
 
-t.test("checkpoint needs less memory", function()
+t.test("checkpoint uses less memory", function()
   local function peak(options)
     local w = (pg.eye(64) * 0.9):attach_grad()
     local function run()
@@ -457,7 +457,7 @@ end)
 
 -- Sizes ------------------------------------------------------------------------------------------------------------------------
 
-each("many steps, and then few and many again", function(wrap)
+each("the number of steps may change between calls", function(wrap)
   local f = wrap(function(v)
     local _, vars, n = pg.while_loop(function(i) return i:lt(v.n) end, function(i, s) return nil, {i + 1, s * v.w} end, {int(0), v.s})
     return {vars[2], n}

@@ -1,4 +1,5 @@
--- Control flow under strain: requests for memory that fail, numbers of threads, frozen graphs, symbols, networks of the documents.
+-- Control flow under stress: failing allocations, numbers of threads, frozen graphs, symbols, networks of the
+-- documents.
 local t = require "tests.support"
 local control = require "tests.control"
 local pg = require "perigee"
@@ -6,7 +7,7 @@ local nn = pg.nn
 
 local function int(x) return pg.tensor(x, {dtype = "int64"}) end
 
--- What a run with loops, branches, gradients and writes leaves behind.
+-- Returns a run with loops, branches, gradients and writes, whose effects are compared.
 local function make_run(way)
   pg.manual_seed(4)
   local count, w, xs = pg.zeros(1), (pg.randn(8, 8) * 0.3):attach_grad(), pg.randn(5, 2, 8):attach_grad()
@@ -66,7 +67,7 @@ for _, way in ipairs{"eager", "jit"} do
   end)
 end
 
-t.test("the same bits with any number of threads", function()
+t.test("results have the same bits with any number of threads", function()
   t.skip_in("gcstress", "large tensors")
   local before, reference = pg.get_num_threads(), nil
   for _, n in ipairs{1, 2, 3} do
@@ -165,7 +166,7 @@ t.test("the documents' ForeachRNN, as hybrid_forward with F", function()
   t.equal(rnn:cache_info().traces, 1)
 end)
 
-t.test("a decoder that stops by itself, inside of a hybridized network", function()
+t.test("a decoder that decides when to stop runs inside a hybridized network", function()
   local Net = nn.HybridBlock:extend("Net")
   function Net:init() self.cell, self.out = nn.rnn.GRUCell(8, {input_size = 5}), nn.Dense(5, {in_units = 8}) end
   function Net:forward(h)
@@ -201,7 +202,7 @@ t.test("deep nests: eight loops in each other", function()
   t.close(x.grad:item(), 1.01 ^ 32, {rtol = 1e-5})
 end)
 
--- What the steps of loops keep for backward has one dim more at each level, and a tensor has at most 12.
+-- The residuals of loops get one more dim at each level, and a tensor has at most 12.
 local loops = {
   loop = function(f, x) return (pg.loop(1, function(_, s) return f(s) end, x)) end,
   foreach = function(f, x)
@@ -244,7 +245,7 @@ for name, innermost in pairs(loops) do
   end)
 end
 
-t.test("gradients through a loop over a state of 12 dims", function()
+t.test("a loop over a state of 12 dims has gradients", function()
   local shape = {2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}
   local function f(x) return pg.loop(3, function(i, s) return (s * s * 0.5 + i):tanh() end, x):sum() end
   local x = pg.tensor({0.1, 0.4, -0.3, 0.2}):reshape(shape)
@@ -256,7 +257,7 @@ t.test("gradients through a loop over a state of 12 dims", function()
   end
 end)
 
-t.test("wide states: two hundred carries, a hundred outputs", function()
+t.test("loops may have two hundred carries and a hundred outputs", function()
   local states = {}
   for k = 1, 200 do states[k] = pg.full({2}, k):attach_grad() end
   local outs, last = pg.record(function()

@@ -1,5 +1,5 @@
--- MXNet's own tests of control flow (test_contrib_control_flow.py), written for this library: each program in all ways against the
--- same loop written out in Lua.
+-- MXNet's own tests of control flow (test_contrib_control_flow.py), rewritten for this library: each program in all
+-- ways against the same loop written in Lua.
 local t = require "tests.support"
 local control = require "tests.control"
 local pg = require "perigee"
@@ -10,7 +10,7 @@ local function rand(...) return pg.rand{...} - 0.5 end
 local function f64(x) return x:to("float64") end
 local function unpack_or(x) if type(x) == "table" then return unpack(x) end return x end
 
--- f(inputs) in all ways gives what plain(inputs) gives, with its gradients.
+-- f(inputs) must return the results of plain(inputs) in all ways, with the same gradients.
 local function same(f, plain, inputs, opts)
   local expected, grads = control.see("eager", plain, inputs)
   for _, way in ipairs(control.names) do
@@ -25,7 +25,7 @@ local function same(f, plain, inputs, opts)
   end
 end
 
--- The combinators written out, over flat lists or single tensors.
+-- The combinators written in Lua, over flat lists or single tensors.
 local function at(data, k) return type(data) == "table" and pg.tree.map(function(x) return x[k] end, data) or data[k] end
 local function collect(outs)
   if outs[1] == nil then return nil end
@@ -112,7 +112,7 @@ t.test("while_loop_simple_forward", function()
   end
 end)
 
--- foreach by while_loop: data taken by a counter among the variables.
+-- foreach by while_loop: a counter among the variables selects the data.
 local function scan_by_while(cf, step, data, states, length, most)
   local vars = {pg.tensor(1, {dtype = "int64"}), unpack(states)}
   local outs, finals = cf.while_loop(function(i) return i:le(length) end, function(i, ...)
@@ -123,7 +123,7 @@ local function scan_by_while(cf, step, data, states, length, most)
   return outs, finals
 end
 
-t.test("while_loop_for_foreach: orders of what goes in and out", function()
+t.test("while_loop_for_foreach: inputs and outputs in any order", function()
   local orders = {
     function(x, a, b, f) return {x + a, b * f}, {a, b} end,
     function(x, a, b, f) return {b * f, x + a}, {a, b} end,
@@ -150,7 +150,7 @@ t.test("while_loop_for_foreach: orders of what goes in and out", function()
   end
 end)
 
-t.test("while_loop_for_foreach: never true, outputs that nothing is taken from, dot", function()
+t.test("while_loop_for_foreach: a false condition, unused outputs, dot", function()
   both(function(cf, v)
     local _, finals = cf.while_loop(function(a) return a:sum():gt(1e6) end, function(a, b) return nil, {a * v.f, b + a} end, {v.a, v.b}, {max_iterations = 5})
     return finals
@@ -159,7 +159,7 @@ t.test("while_loop_for_foreach: never true, outputs that nothing is taken from, 
     local function step(x, s) return s[1]:matmul(v.w), {(x + s[1]:matmul(v.w)):tanh()} end
     return flat(scan_by_while(cf, step, v.xs, {v.h}, 3, 3))
   end, {xs = rand(3, 2, 4), h = rand(2, 4), w = rand(4, 4)})
-  both(function(cf, v)  -- four states of their own shapes
+  both(function(cf, v)  -- four states of different shapes
     local function step(x, s)
       return {s[1]:sum() * x, s[4]}, {s[1] + x, s[2] * x:sum(), s[3]:matmul(v.w), s[4] + s[2]:sum()}
     end
@@ -167,7 +167,7 @@ t.test("while_loop_for_foreach: never true, outputs that nothing is taken from, 
   end, {xs = rand(5, 3), a = rand(3), b = rand(2, 2), c = rand(1, 4), d = rand(1), w = rand(4, 4)})
 end)
 
-t.test("while_loop_nested: gradients of what the inner loop closes over", function()
+t.test("while_loop_nested: gradients of the captures of the inner loop", function()
   both(function(cf, v)
     local _, vars = cf.while_loop(function(i) return i:lt(4) end, function(i, s)
       local _, inner = cf.while_loop(function(j) return j:lt(3) end, function(j, u) return nil, {j + 1, u * v.a + v.b * i} end, {v.zero, s}, {max_iterations = 3})
@@ -214,7 +214,7 @@ local branches = {
 
 local function invert(p) return function(...) return p(...):ne(0):logical_not() end end
 
-t.test("cond: predicates x branches x branches, as they stand and inverted", function()
+t.test("cond: predicates x branches x branches, plain and inverted", function()
   local inputs = {a = rand(2, 3), b = rand(2, 3)}
   for _, p in ipairs(predicates) do
     for x, then_f in ipairs(branches) do
@@ -308,7 +308,7 @@ t.test("foreach_nested", function()
   end, {xs = rand(3, 4, 2), s = rand(2), f = rand(2)})
 end)
 
-t.test("cut_subgraph: bodies that use what another combinator gave", function()
+t.test("cut_subgraph: bodies use the results of another combinator", function()
   both(function(cf, v)
     local _, first = cf.foreach(function(x, s) return nil, {s[1] + x} end, v.xs, {v.s})
     local outs, last = cf.foreach(function(x, s) return x * first[1] + s[1], {s[1] * first[1]} end, v.xs, first)
@@ -338,7 +338,7 @@ t.test("uniq_name, scope: many combinators of one graph, of one function", funct
   end, {xs = rand(3, 2), s = rand(2)})
 end)
 
--- Whether two trees have one structure; leaves are tensors.
+-- Whether two trees have the same structure; leaves are tensors.
 local function structure(tree)
   if type(tree) ~= "table" then return "*" end
   local keys = {}
@@ -353,7 +353,7 @@ local formats = {
   function(a, b) return {h = a, c = b} end, function(a, b) return {{a}, {x = {b, a}}} end, function(a, b) return {{{b}}, a, z = {a}} end,
 }
 
-t.test("output_format: containers of outputs and states come back as they were given", function()
+t.test("output_format: containers of outputs and states keep their structure", function()
   control.each(function(way, wrap)
     local x = rand(3, 2)
     for number, format in ipairs(formats) do

@@ -1,5 +1,5 @@
--- Random networks whose forward is made of loops and branches over layers and cells, trained, changed and called again: as plain Lua,
--- eagerly, hybridized and as one jitted step.
+-- Random networks whose forward consists of loops and branches over layers and cells. They are trained, changed and
+-- called again: as plain Lua, eagerly, hybridized and as one jitted step.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
@@ -14,7 +14,7 @@ local function pick(list) return list[random(#list)] end
 local width = 6
 
 -- Layers of batch x width -> batch x width.
-local drawing, branching  -- then graphs do not do what plain Lua does: streams of random numbers, gradients of the other branch
+local drawing, branching  -- graphs then differ: in random numbers, or in gradients of the branch not taken
 local layers = {
   function() return nn.Dense(width, {activation = pick{"tanh", "relu", "sigmoid"}}) end,
   function() return nn.Dense(width, {use_bias = false, flatten = false}) end,
@@ -45,7 +45,7 @@ local wholes = {
       end, xs, pg.ones_like(xs[1])))
     end}
   end,
-  function()  -- as often as values say, at each step
+  function()  -- the number of steps depends on values, at each step
     return nn.block{layer = nn.Dense(width, {activation = "tanh"}), forward = function(self, xs)
       return (pg.foreach(function(x)
         local _, vars = pg.while_loop(function(i, y) return i:lt(3):logical_and(y:sum():lt(4)) end, function(i, y)
@@ -55,7 +55,7 @@ local wholes = {
       end, xs))
     end}
   end,
-  function()  -- one layer several times over all steps, with a total beside
+  function()  -- one layer several times over all steps, with a running total
     return nn.block{layer = pick(layers)(), gain = pg.param{shape = {width}, init = "ones"}, forward = function(self, xs)
       local total = pg.zeros(width)
       local n, m = xs:size(1), xs:size(2)

@@ -1,4 +1,5 @@
--- Random nests of cond, foreach, while_loop and loop: all ways against plain Lua, in values, gradients, second order and written state.
+-- Random nests of cond, foreach, while_loop and loop: all ways against plain Lua, in values, gradients, second
+-- derivatives and written state.
 local t = require "tests.support"
 local programs = require "tests.control_programs"
 

@@ -1,10 +1,10 @@
--- Programs that once went wrong in a look through control flow from outside.
+-- Regression tests of control flow.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
 local control = require "tests.control"
 
-t.test("a jitted function answers the .grad that it computed", function()
+t.test("a jitted function returns the .grad that it computed", function()
   local x = pg.tensor{1, 2}:attach_grad()
   local step = pg.jit(function(k)
     pg.record(function() return (x * x * k):sum() end):backward()
@@ -90,7 +90,7 @@ t.test("functions that bodies call are closures made anew at each call", functio
     t.equal({outs, last}, {pg.tensor{k + 1, 2 * k + 2}, pg.tensor(2 * k + 2)})
   end
   t.check(entered() <= 3, entered() .. " traces")
-  -- which of two functions of the same code calls the other
+  -- the result depends on which of two functions of the same code calls the other
   local function make(w) return function(x, other) return other and other(x) * w or x * w end end
   for k = 1, 8 do
     local a, b = make(pg.tensor(k)), make(pg.tensor(10 * k))
@@ -104,7 +104,7 @@ t.test("functions that bodies call are closures made anew at each call", functio
   end
 end)
 
-t.test("variables of two branches may be one or two", function()
+t.test("two branches may assign one variable or two", function()
   local function run(share, p)
     local a, b = pg.tensor(1), pg.tensor(1)
     local function add() a = a + 1 end
@@ -202,7 +202,7 @@ t.test("a site that makes a graph for each call leaves everything as it was afte
   end
 end)
 
-t.test("errors that are no texts pass through bodies", function()
+t.test("errors that are not strings pass through bodies", function()
   local thing = {}
   local function fail() error(thing) end
   local x = pg.ones(2)
@@ -219,7 +219,7 @@ t.test("errors that are no texts pass through bodies", function()
   end
 end)
 
-t.test("what a jitted function records can be differentiated by its caller", function()
+t.test("the caller of a jitted function can differentiate what it recorded", function()
   local w = pg.tensor{1, 2}:attach_grad()
   local recorded = pg.jit(function(v) return pg.record(function() return pg.loop(2, function(_, s) return s * v end, v):sum() end), v * 2 end)
   for _ = 1, 3 do
@@ -290,7 +290,7 @@ t.test("the second gradient of a loop in parts draws the same numbers", function
   for _, size in ipairs{2, 3} do t.close(second{checkpoint = size}, whole) end
 end)
 
-t.test("many blocks of one class keep a graph each, as long as they live", function()
+t.test("many blocks of one class keep one graph each while they live", function()
   t.skip_in("gcstress", "many traces")
   local enter, entered = control.counter()
   local Layer = nn.HybridBlock:extend("Layer")
@@ -323,7 +323,7 @@ t.test("many blocks of one class keep a graph each, as long as they live", funct
   t.check(left <= 8, left .. " of 45 blocks are held")
 end)
 
-t.test("bodies that answer too many values", function()
+t.test("bodies that return too many values are errors", function()
   local x = pg.ones(3)
   for _, way in ipairs{pg.jit, function(f) return f end, function(f) return function() return pg.debug(f) end end} do
     t.error_contains(way(function() return pg.foreach(function(a, s) return a, s, s end, x, x) end), "foreach: the body returned 3 values (expected outputs and states)")

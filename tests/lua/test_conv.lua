@@ -1,4 +1,4 @@
--- Convolution, pooling and resampling as scripts see them.
+-- Convolution, pooling and resampling as scripts use them.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -44,7 +44,7 @@ t.test("pooling", function()
   t.check(pg.lp_pool(x, 1, 2):allclose(x:avg_pool2d(2) * 4), "1-norm")
 end)
 
-t.test("max pooling sends the gradient to one element a window", function()
+t.test("max pooling sends the gradient to one element per window", function()
   local x = pg.ones(1, 1, 4, 4):attach_grad()
   local y = pg.record(function() return x:max_pool2d(2):sum() end)
   y:backward()
@@ -62,7 +62,7 @@ t.test("interpolate and pixel_shuffle", function()
   t.equal(y:pixel_unshuffle(2):totable(), range(1, 4, 1, 2):totable())
 end)
 
-t.test("wrong operands name what was expected", function()
+t.test("errors of wrong operands say what was expected", function()
   local x, w = pg.ones(1, 2, 5, 5), pg.ones(3, 2, 3, 3)
   t.error_contains(function() x:conv2d(pg.ones(3, 4, 3, 3)) end, "conv2d: bad argument 'x' (expected 4 channels (weight 3x4x3x3, groups 1), got float32 1x2x5x5 ")
   t.error_contains(function() x:conv2d(pg.ones(3, 2, 7, 3)) end, "conv2d: bad argument 'x'")
@@ -74,7 +74,7 @@ t.test("wrong operands name what was expected", function()
   t.error_contains(function() pg.interpolate(x, {size = {2, 2}, scale_factor = 2}) end, "interpolate: bad argument 'size' (expected either size or scale_factor, got both)")
 end)
 
-t.test("one size serves every spatial dim of adaptive pools", function()
+t.test("adaptive pools use one size for all spatial dims", function()
   local x = range(2, 3, 6, 4)
   for _, op in ipairs{"adaptive_avg_pool", "adaptive_max_pool"} do
     t.equal(x[op](x, 2), x[op](x, {2, 2}))

@@ -1,5 +1,5 @@
--- Rings through histories are freed: leaf, gradient, history, leaf; and tensor, history, backward function, tensor. What a script
--- can still reach stays.
+-- Cycles through histories are freed: leaf, gradient, history, leaf; and tensor, history, backward function, tensor.
+-- Tensors that a script can still reach are kept.
 local t = require "tests.support"
 local pg = require "perigee"
 local testing = pg.testing
@@ -13,7 +13,7 @@ local function collect()
   return memory.live, memory.tensors
 end
 
--- Runs f many times; what is left then is at most `most` bytes and tensors more than after the first runs.
+-- Runs f many times. Afterwards there may be at most `most` bytes and tensors more than after the first runs.
 local function flat(f, most, most_tensors)
   for _ = 1, 200 do f() end
   testing.collect()
@@ -28,12 +28,12 @@ end
 
 local function leaf() return pg.ones(kBytes / 4):attach_grad() end
 
-t.test("gradients with a history go with their leaves", function()
+t.test("gradients with a history are freed with their leaves", function()
   flat(function()
     local x = leaf()
     pg.record(function() (x * x * x):sum():backward{create_graph = true} end)
   end, 0, 0)
-  flat(function()  -- several leaves whose gradients lead to each other
+  flat(function()  -- several leaves whose gradients refer to each other
     local x, y = leaf(), leaf()
     pg.record(function() (x * y * x):sum():backward{create_graph = true} end)
     pg.record(function() (x.grad * y.grad):sum():backward{create_graph = true} end)
@@ -45,7 +45,7 @@ t.test("gradients with a history go with their leaves", function()
   end, 0, 0)
 end)
 
-t.test("so do those that come out of graphs", function()
+t.test("gradients from graphs are freed with their leaves", function()
   local f = pg.jit(function(x) return (x * x * x):sum() end)
   flat(function()
     local x = leaf()
@@ -66,7 +66,7 @@ local function held_by_function(through)
   end
 end
 
-t.test("a Function that holds its output", function()
+t.test("a Function that refers to its output is freed", function()
   flat(held_by_function(function(y) return y end), kPending * 6 * kBytes, kPending * 6)
   flat(held_by_function(function(y) return (y * y):sum() end), kPending * 8 * kBytes, kPending * 8)
   flat(function()  -- two that hold each other's
@@ -78,7 +78,7 @@ t.test("a Function that holds its output", function()
   end, kPending * 8 * kBytes, kPending * 8)
 end)
 
-t.test("a Function that holds its input, whose gradient has a history", function()
+t.test("a Function that refers to its input is freed with the gradient's history", function()
   flat(function()
     local x = leaf()
     local f = pg.autograd.Function{name = "f", forward = function(_, v) return v * 2 end,
@@ -90,7 +90,7 @@ t.test("a Function that holds its input, whose gradient has a history", function
   end, kPending * 8 * kBytes, kPending * 8)
 end)
 
-t.test("a checkpoint that holds its output", function()
+t.test("a checkpoint that refers to its output is freed", function()
   flat(function()
     local x, out = leaf(), nil
     local function f(v) return (v * v):tanh(), out and nil end
@@ -100,13 +100,13 @@ end)
 
 -- What is still of use --------------------------------------------------------------------------------------------------------
 
--- y = scale * x by a Function that nothing but the history of y holds.
+-- y = scale * x by a Function that only the history of y refers to.
 local function scaled(x, scale)
   local f = pg.autograd.Function{name = "scaled", forward = function(_, v) return v * scale end, backward = function(_, dy) return dy * scale end}
   return f(x)
 end
 
-t.test("functions live as long as a tensor leads to them", function()
+t.test("functions live while a tensor refers to them", function()
   local xs, ys = {}, {}
   for i = 1, 20 do
     xs[i] = leaf()
@@ -117,7 +117,7 @@ t.test("functions live as long as a tensor leads to them", function()
     end)
   end
   for _ = 1, 3 do testing.collect() end
-  for i = 1, 20 do  -- histories that are made after the last look
+  for i = 1, 20 do  -- histories that are made after the last check
     pg.record(function() ys[i] = (ys[i] * 3):sum() end)
     testing.collect()
     ys[i]:backward()
@@ -126,7 +126,7 @@ t.test("functions live as long as a tensor leads to them", function()
   end
 end)
 
-t.test("functions live in gradients with a history", function()
+t.test("functions live while a gradient's history refers to them", function()
   local x = leaf()
   pg.record(function()
     local y = scaled(x, 2)
@@ -139,7 +139,7 @@ t.test("functions live in gradients with a history", function()
   t.equal(x.grad[1]:item(), 48)
 end)
 
-t.test("gradients with a history stay where something leads to them", function()
+t.test("gradients with a history live while something refers to them", function()
   local function make()
     local x = leaf()
     local y = pg.record(function() return (x * x * x):sum() end)
@@ -162,7 +162,7 @@ t.test("gradients with a history stay where something leads to them", function()
   y:backward()
 end)
 
-t.test("a leaf that comes back keeps the history of its gradient", function()
+t.test("a leaf that only a history refers to keeps the history of its gradient", function()
   local seen
   local function make()
     local x = leaf()

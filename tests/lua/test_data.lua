@@ -40,7 +40,7 @@ t.test("filter, shard, take, sample, transform", function()
   t.error_contains(function() ds:shard(3, 4) end, "'i'")
 end)
 
-t.test("loaders keep, discard or roll over what is left", function()
+t.test("loaders keep, discard or roll over the last incomplete batch", function()
   local ds = numbers(7)
   t.equal(firsts(data.DataLoader(ds, {batch_size = 3})), {{1, 2, 3}, {4, 5, 6}, {7}})
   t.equal(firsts(data.DataLoader(ds, {batch_size = 3, last_batch = "discard"})), {{1, 2, 3}, {4, 5, 6}})
@@ -152,7 +152,7 @@ t.test("MNIST reads idx files and refuses malformed ones with file and position"
   t.error_contains(function() data.vision.MNIST{} end, "root")
 end)
 
-t.test("MNIST reads the genuine gzipped files", function()
+t.test("MNIST reads the original gzipped files", function()
   local path = t.shared("data/mnist/t10k-labels-idx1-ubyte.gz")
   local ds = data.vision.MNIST{root = path:match("^(.*)/"), train = false}
   t.equal(ds:len(), 10000)

@@ -1,5 +1,5 @@
--- Structures that nest deep, hold themselves or hold one table at many places: each table is visited once, in linear
--- time, and what is too deep is an error of the script's line.
+-- Structures that nest deeply, contain themselves or contain one table many times. Each table is visited once, in
+-- linear time, and too much depth is an error with the line of the script.
 local pg = require "perigee"
 local t = require "tests.support"
 local nn = pg.nn
@@ -10,14 +10,14 @@ local function chain(n, last)
   return top
 end
 
--- Tables whose paths are 2^levels.
+-- Returns tables with 2^levels paths.
 local function shared(levels)
   local v = {}
   for _ = 1, levels do v = {v, v} end
   return v
 end
 
--- Instructions of Lua that f runs, in thousands.
+-- Returns the number of Lua instructions that f runs, in thousands.
 local function cost(f)
   local count = 0
   local on = jit and jit.status()
@@ -30,7 +30,7 @@ local function cost(f)
   return count
 end
 
--- make(n) -> the function to measure. Four times the size may take five times the instructions.
+-- make(n) -> the function to measure. Four times the size may take at most five times the instructions.
 local function is_linear(what, n, make)
   local small, large = cost(make(n)), cost(make(4 * n))
   t.check(large <= 5 * small + 20, ("%s: %d thousand instructions for %d, %d for %d"):format(what, small, n, large, 4 * n))
@@ -41,7 +41,7 @@ local function end_of(node)
   return node
 end
 
-t.test("tables that nest deep in upvalues and arguments take linear time", function()
+t.test("deeply nested tables in upvalues and arguments take linear time", function()
   if t.mode == "gcstress" then t.skip("collects at every step") end
   is_linear("upvalue", 500, function(n)
     local deep = chain(n)
@@ -83,7 +83,7 @@ local Wrap = nn.HybridBlock:extend("Wrap")
 function Wrap:init(child) self.child = child end
 function Wrap:forward(x) return self.child(x) * 1 end
 
-t.test("blocks that nest deep take linear time", function()
+t.test("deeply nested blocks take linear time", function()
   if t.mode == "gcstress" then t.skip("collects at every step") end
   is_linear("blocks", 60, function(n)
     local b = nn.Dense(2, {in_units = 2})
@@ -97,7 +97,7 @@ t.test("blocks that nest deep take linear time", function()
   end)
 end)
 
-t.test("what one table holds at many places is visited once", function()
+t.test("a table that occurs many times is visited once", function()
   local v = shared(40)
   local dense = nn.Dense(3, {in_units = 3}):initialize()
   t.error_matches(function() dense(v) end, "^%S+test_deep.lua:%d+: ")
@@ -123,7 +123,7 @@ t.test("what one table holds at many places is visited once", function()
   end
 end)
 
-t.test("a block at many places is one block", function()
+t.test("a block that occurs many times is one block", function()
   local Pair = nn.HybridBlock:extend("Pair")
   function Pair:init(child)
     self.a = child
@@ -149,7 +149,7 @@ t.test("a block at many places is one block", function()
   t.error_contains(function() b:load_parameters(file) end, "which the block does not have")
 end)
 
-t.test("tables that hold themselves", function()
+t.test("tables that contain themselves are visited once", function()
   local dense = nn.Dense(3, {in_units = 3}):initialize()
   local o = {}
   o.a, o.b, o[1] = o, {o, o}, o
@@ -181,7 +181,7 @@ end)
 
 -- Control flow that nests ---------------------------------------------------------------------------------------------
 
--- x * 1.01 within `depth` bodies of one kind.
+-- Computes x * 1.01 inside `depth` nested bodies of one kind.
 local nests = {}
 function nests.cond(x, inner)
   return pg.cond(x:sum():gt(-1), function() return inner(x) end, function() return x * 1 end)
@@ -237,11 +237,11 @@ local function check_nested(kind, depth, what)
   end
 end
 
-t.test("bodies nest to 200", function()
+t.test("bodies nest 200 deep", function()
   t.skip_in("gcstress", "many traces")
-  -- Each loop around a value that its gradient needs adds a dim to it, and there are 12. The passes take loops of one
-  -- step away.
-  local whole = t.mode == "eager" and not os.getenv("PERIGEE_SANITIZED")   -- every pass verifies all of it
+  -- Each loop around a value that its gradient needs adds a dim to it, and a tensor has at most 12. The passes remove
+  -- loops of one step.
+  local whole = t.mode == "eager" and not os.getenv("PERIGEE_SANITIZED")  -- every pass verifies the whole graph
   for kind in pairs(nests) do check_nested(kind, whole and 65 or 8) end
   if not whole then return end
   check_nested("while_loop", 200, {eager = true})

@@ -1,10 +1,10 @@
--- The programs of Gluon's documents on hybridizing, in their order: each gives hybridized what it gives eagerly, and prints
--- where they say that it prints. Loops of a hybridized block (foreach) have tests of their own.
+-- The programs of Gluon's documents on hybridizing, in their order. Each has the same results hybridized and eagerly,
+-- and prints where the documents say so. Loops of a hybridized block (foreach) have tests of their own.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
 
--- Runs a script in a process of its own; its lines.
+-- Runs a script in a separate process and returns its lines.
 local function lines_of(script)
   local out, err, code = t.run("-", script)
   t.check(code == 0, "code " .. code .. ": " .. err .. out)
@@ -67,7 +67,7 @@ t.test("hybrid: add and fancy_func", function()
   end
 end)
 
-t.test("hybrid: a program made of text", function()
+t.test("hybrid: a program can be loaded from text", function()
   local function add_str() return "local function add(a, b) return a + b end\n" end
   local function fancy_func_str()
     return "local function fancy_func(a, b, c, d)\n local e = add(a, b)\n local f = add(c, d)\n local g = add(e, f)\n return g\nend\n"

@@ -1,4 +1,4 @@
--- The programs of Gluon's documents that look at the symbolic program, write it and read it back.
+-- The programs of Gluon's documents that inspect, write and read the symbolic program.
 local t = require "tests.support"
 local json = require "tests.json"
 local pg = require "perigee"
@@ -121,7 +121,7 @@ t.test("an export keeps several inputs, their nesting and the nesting of outputs
   t.close(z.parts, y.parts)
 end)
 
-t.test("an internal as output: features of a net", function()
+t.test("an internal value can be the output: features of a net", function()
   local net, x = mlp(), pg.randn(2, 512)
   net(x)
   local data = pg.symbol("data", {shape = {2, 512}})
@@ -132,7 +132,7 @@ t.test("an internal as output: features of a net", function()
   t.close(features(x), net[2](net[1](x)), {rtol = 1e-4, atol = 1e-5})
 end)
 
-t.test("an export keeps the gradient of a Function and what forward adds up", function()
+t.test("an export keeps the gradient of a Function and the state that forward updates", function()
   local twice = pg.autograd.Function{
     name = "twice", forward = function(_, x) return x * 2 end, backward = function(_, dy) return dy * 20 end,
   }

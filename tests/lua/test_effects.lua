@@ -1,4 +1,4 @@
--- pg.print, x:tap and pg.live: at every run, hybridized too.
+-- pg.print, x:tap and pg.live act in every run, hybridized too.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -41,7 +41,7 @@ t.test("print prints at every run", function()
   t.check(out:find("h\n{1, 2}", 1, true) and out:find("h\n{3, 4}", 1, true) and out:find("eager 7", 1, true), out)
 end)
 
-t.test("live numbers never trace again", function()
+t.test("live numbers do not trace again", function()
   local rate = 0.5
   local f = pg.jit(function(x) return x * pg.live(function() return rate end) end)
   t.equal(f(pg.tensor{2}):totable(), {1})
@@ -51,7 +51,7 @@ t.test("live numbers never trace again", function()
   t.equal(pg.live(function() return 4 end):item(), 4)
 end)
 
-t.test("the value of a traced tensor cannot be read, whoever catches the error", function()
+t.test("reading the value of a traced tensor fails even if the error is caught", function()
   for name, read in pairs{
     item = function(x) return x:sum():item() end, totable = function(x) return x:totable() end,
     equal = function(x) return x:equal(x) end, allclose = function(x) return x:allclose(x) end,

@@ -1,4 +1,4 @@
--- Every example runs, in a small size.
+-- Every example runs with small sizes.
 local t = require "tests.support"
 
 local function example(name, args)
@@ -19,13 +19,13 @@ t.test("mnist", function()
   t.check(out:find("epoch 1: test accuracy"), out)
 end)
 
-t.test("mnist without a folder says how to call it", function()
+t.test("mnist without a folder prints its usage", function()
   local _, err, code = t.run("examples/mnist.lua")
   t.equal(code, 1)
   t.check(err:find("usage"))
 end)
 
-t.test("linear_regression finds the line", function()
+t.test("linear_regression fits the line", function()
   local out = example("linear_regression", "--tiny")
   local loss = tonumber(out:match("epoch 10: loss (%S+)"))
   t.check(loss and loss < 0.1, out)

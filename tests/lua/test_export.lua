@@ -1,4 +1,4 @@
--- Exports and imports of blocks, and the graphs that come of them.
+-- Exports and imports of blocks, and the resulting graphs.
 local t = require "tests.support"
 local pg = require "perigee"
 local cases = require "tests.ops.cases"
@@ -91,7 +91,7 @@ t.test("fine-tuning an import is training the original", function()
   end
 end)
 
-t.test("a hybridized net exports what it computes", function()
+t.test("the export of a hybridized net computes the same", function()
   local net, x = small()
   local want = net(x)
   net:hybridize()
@@ -115,7 +115,7 @@ function Nested:forward(a, t2, flag)
   return {y, first = t2.x - t2.list[1], n = 3, name = "r", flag = flag, same = a}, t2.list[2], nil, self.scale
 end
 
-t.test("nesting of arguments and results, values, passing through", function()
+t.test("exports keep nested arguments and results, values and arguments that are returned", function()
   local net = Nested()
   net:initialize()
   local a, b, c, d = pg.randn(2, 3), pg.randn(3), pg.randn(3), pg.randn(4)
@@ -145,7 +145,7 @@ function Counter:forward(x)
   return self.total * 2
 end
 
-t.test("tensors that forward rewrites are states of the graph", function()
+t.test("tensors that forward writes are states of the graph", function()
   local net = Counter()
   net(pg.ones(2))
   local back, frozen = roundtrip(net), net:freeze()
@@ -157,14 +157,14 @@ t.test("tensors that forward rewrites are states of the graph", function()
   t.equal(net(pg.ones(2)), pg.tensor{4, 4})
 end)
 
-t.test("tracing for an export leaves Lua fields alone", function()
+t.test("tracing for an export does not change Lua fields", function()
   local net = nn.block{calls = 0, forward = function(self, x) self.calls = self.calls + 1; return x + 1 end}
   net(pg.ones(2))
   net:export(t.tmp("model"))
   t.equal(net.calls, 1)
 end)
 
-t.test("random ops draw what the original draws", function()
+t.test("random ops draw the same numbers as the original", function()
   local net = nn.block{forward = function(_, x) return x + pg.rand(3), pg.randn(2) end}
   net(pg.ones(3))
   local back = roundtrip(net)
@@ -177,7 +177,7 @@ t.test("random ops draw what the original draws", function()
   t.check(not e:equal(c), "another draw")
 end)
 
-t.test("what a script read of shapes is a constraint of the graph", function()
+t.test("shapes that a script read are constraints of the graph", function()
   local net = nn.block{forward = function(_, x) return x:reshape{x:size(1) * x:size(2)} end}
   net(pg.ones(2, 3))
   local back = roundtrip(net)
@@ -232,7 +232,7 @@ t.test("names of arguments", function()
   t.error_contains(function() nn.SymbolBlock.imports(json, {"data1", "data1"}, tensors) end, "appears twice")
 end)
 
-t.test("looking into a graph", function()
+t.test("graphs can be inspected, cut and optimized", function()
   local net, x = small()
   local g = net:freeze()
   t.equal(g:inputs()[1], "data")
@@ -268,7 +268,7 @@ t.test("a Function and a gradient inside forward", function()
   t.close(roundtrip(net)(x), want)
 end)
 
--- Every op on every call: the program, its round trip through the files' text, and the eager result agree.
+-- For every op and every call, the program, its round trip through the files' text and the eager result agree.
 driver.each(function(row, case, k)
   if case.values == false or row.dynamic_shape or row.effect then return end
   if t.mode == "gcstress" and k > 1 then return end
@@ -317,7 +317,7 @@ t.test("the golden export of format version 1", function()
   t.equal(paths, {"cell.weight", "cell.bias", "norm.gamma", "norm.beta", "norm.running_mean", "norm.running_var"})
 end)
 
-t.test("hostile files", function()
+t.test("malformed files are errors", function()
   local net = nn.block{forward = function(_, x) return x * 2 + pg.tensor{1, 2} end}
   net(pg.ones(2))
   local json, tensors = net:export(t.tmp("hostile"))

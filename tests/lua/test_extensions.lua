@@ -1,5 +1,5 @@
--- What a script makes of its own (initializers, Functions, blocks, losses, metrics, datasets, samplers) gives the same
--- numbers as plain Lua, jitted and hybridized.
+-- Extensions in a script (optimizers, schedulers, initializers, Functions, blocks, datasets) have the same results as
+-- plain Lua, jitted and hybridized.
 local t = require "tests.support"
 local same = require "tests.plain_and_graph"
 local pg = require "perigee"
@@ -8,7 +8,7 @@ local T = pg.tensor
 
 -- Initializers -----------------------------------------------------------------------------------------------------------------
 
-t.test("initializers of one's own, run at the first call", function()
+t.test("custom initializers run at the first call", function()
   local x = pg.range(1, 6):reshape{2, 3}
   same(function(_, hybridize)
     local net = nn.HybridSequential{nn.Dense(4), nn.Dropout(0.5), nn.Dense(2)}
@@ -49,7 +49,7 @@ local function product()
   }
 end
 
--- Losses and gradients of three steps of f(w, x).
+-- Returns the losses and gradients of three steps of f(w, x).
 local function steps(jit, f)
   local w = T{1, -2, 3}:attach_grad()
   local step = jit(function(x)
@@ -65,7 +65,7 @@ local function steps(jit, f)
   return out
 end
 
-t.test("Functions with gradients of their own", function()
+t.test("Functions have custom gradients", function()
   local F = product()
   local cases = {
     plain = function(w, x) return F(w, x) end,
@@ -94,7 +94,7 @@ t.test("Functions with gradients of their own", function()
   end)
 end)
 
-t.test("a Function gets zeros for outputs that nothing flowed to", function()
+t.test("a Function gets zeros for outputs without a gradient", function()
   local F = pg.autograd.Function{
     forward = function(_, a) return a * 2, a * 3 end,
     backward = function(_, d1, d2) return d1 * 20 + d2 * 30 end,
@@ -226,7 +226,7 @@ local function batches(loader)
   return out
 end
 
-t.test("datasets of one's own that run graphs", function()
+t.test("custom datasets may run graphs", function()
   same(function(_, hybridize)
     local Made = data.Dataset:extend("Made")
     local net = hybridize(nn.Dense(2):initialize("xavier"))

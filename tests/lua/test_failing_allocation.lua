@@ -1,5 +1,5 @@
--- The n-th request for tensor memory fails, for every n that a script makes: each failure is an error that pcall catches,
--- every tensor is as it was before the call or as it is after, the script then runs, and nothing stays allocated.
+-- The n-th allocation of tensor memory fails, for every n of a script. Each failure is an error that pcall catches;
+-- every tensor has its value from before the call or from after it; the script can run again; and no memory leaks.
 local t = require "tests.support"
 local driver = require "tests.ops.driver"
 local pg = require "perigee"
@@ -8,9 +8,9 @@ local nn = pg.nn
 t.skip_in("gcstress", "every script runs once an allocation")
 t.skip_in("hybrid", "a graph allocates what its plan says")
 
--- Bytes in use when everything dead has gone: compiled traces keep the closures they were made from and go first; each
--- collection runs one level of finalizers, and what a dead Function kept goes at the next call, so collects until nothing
--- changed for a while.
+-- Returns the bytes in use after all garbage was freed. Compiled traces refer to the closures they were made from and
+-- are flushed first. Each collection runs one level of finalizers, and what a dead Function kept is freed by the next
+-- call, so this collects until nothing changes for a while.
 local function live()
   local bytes, same = nil, 0
   if jit then jit.flush() end
@@ -33,7 +33,7 @@ local function attempt(body, n, persistent)
   return ok, e, failed
 end
 
--- Each of these tensors has the bytes of `old` or of `new`; together they are one or the other where all_or_none.
+-- Each tensor must have the bytes of `old` or of `new`; with all_or_none, all of them the same.
 local function old_or_new(tensors, old, new, all_or_none)
   local now, count = driver.snapshot(tensors), 0
   for i, x in ipairs(now) do
@@ -45,7 +45,8 @@ local function old_or_new(tensors, old, new, all_or_none)
   if all_or_none then t.check(count == #now or count == #now - changed, "some of the tensors changed, some did not") end
 end
 
--- make() answers a function to run and the tensors that it changes. Runs it with the n-th allocation failing, until none does.
+-- make() returns a function and the tensors that it changes. Runs the function with the n-th allocation failing, until
+-- none fails.
 local function sweep(name, make, opts)
   opts = opts or {}
   local function once(n, persistent, new)
@@ -66,7 +67,7 @@ local function sweep(name, make, opts)
   end
   t.test(name, function()
     local new = after()
-    once(1, false, new)  -- what is made on first use exists now
+    once(1, false, new)  -- afterwards, everything that is made on first use exists
     local before = live()
     for _, persistent in ipairs{false, true} do
       local n = 0

@@ -1,8 +1,8 @@
--- pg.save and pg.load: what was saved comes back, and nothing is lost by a call that fails.
+-- pg.save and pg.load: saved tensors load again, and a failing call loses nothing.
 local t = require "tests.support"
 local pg = require "perigee"
 
-t.test("tensors by name come back with shape, dtype and values", function()
+t.test("named tensors keep shape, dtype and values in a file", function()
   local path = t.tmp
   local saved = {
     weight = pg.range(1, 6):reshape{2, 3}, ["layers.1.bias"] = pg.tensor({1, -2}, {dtype = "int64"}), mask = pg.tensor{true, false},
@@ -31,7 +31,7 @@ t.test("one tensor in an npy file", function()
   t.equal(pg.load(path "x.npy").shape, {3, 2})
 end)
 
-t.test("calls that cannot be served say why", function()
+t.test("unsupported calls are errors that give the reason", function()
   local path = t.tmp
   local p, x = path "t.safetensors", pg.ones(2)
   pg.save(p, {x = x})
@@ -73,7 +73,7 @@ t.test("a cut or changed file is an error with file and position", function()
   end
 end)
 
-t.test("pg.load returns one value, whatever the format", function()
+t.test("pg.load returns one value for every format", function()
   local x = pg.tensor{1, 2}
   for _, case in ipairs{{"one.safetensors", {a = x}}, {"one.npy", x}} do
     local path = t.tmp(case[1])

@@ -1,4 +1,4 @@
--- Values and gradients of every op for which ../shared holds torch's results, in float32 and float64.
+-- Values and gradients of every op with results of torch in ../shared, in float32 and float64.
 local t = require "tests.support"
 local json = require "tests.json"
 local torch = require "tests.torch_names"
@@ -22,7 +22,7 @@ local function inputs_of(case, data)
   return inputs, leaves
 end
 
--- The reference files hold results without dims as one element.
+-- The reference files store results without dims as one element.
 local function scalar_like(x, stored)
   if x:dim() == 0 and stored:dim() == 1 and stored:numel() == 1 then return stored:reshape{} end
   return stored
@@ -64,4 +64,4 @@ for _, case in ipairs(manifest.cases) do
   end
 end
 
-t.test("the reference data covers what the registry has", function() t.check(left_out < 150, left_out .. " cases left out") end)
+t.test("the reference data covers the registry", function() t.check(left_out < 150, left_out .. " cases left out") end)

@@ -1,4 +1,4 @@
--- Gradients of gradients by tensors whose request is "null", through graphs: the same as without.
+-- Second gradients with respect to tensors whose grad_req is "null", through graphs: the same as without graphs.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
@@ -32,7 +32,7 @@ local function parameters(net)
   return list
 end
 
--- All that one set of requests gives: requests[i] is that of parameter i, requests[0] that of x.
+-- Returns the results for one set of requests: requests[i] is that of parameter i, requests[0] that of x.
 local function run(make, hybrid, requests, order)
   pg.manual_seed(5)
   local net = make()
@@ -71,7 +71,7 @@ for name, make in pairs(nets) do
   end)
 end
 
-t.test("backward goes from a frozen graph to what asks for a gradient behind another", function()
+t.test("backward passes through a frozen graph to the leaves of another", function()
   local function attempt(hybrid)
     pg.manual_seed(2)
     local first, second = nets.mlp(), nn.HybridSequential{nn.Dense(3, {in_units = 2, activation = "tanh"})}

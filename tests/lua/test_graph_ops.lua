@@ -1,5 +1,5 @@
--- Every op as a program: a traced call, its value and its gradients, gives the bits of the eager one. Traced by the core's own
--- function, so that no guard walks through what the tests are made of.
+-- Every op as a program: a traced call has the bits of the eager one, in its value and its gradients. The core's own
+-- trace function is used, so that no guard walks through the objects of the tests.
 local t = require "tests.support"
 local pg = require "perigee"
 local driver = require "tests.ops.driver"
@@ -9,7 +9,8 @@ t.skip_in("gcstress", "programs are the same whenever the collector runs")
 
 local function is_float(x) return driver.is_tensor(x) and x.dtype:match("float") end
 
--- The case's arguments in another float dtype, with rows without gaps: programs read their inputs so, and sums follow the layout.
+-- Returns the case's arguments in another float dtype and contiguous: programs read their inputs so, and sums depend on
+-- the layout.
 local function arguments(case, dtype)
   return driver.map(function(x)
     if not driver.is_tensor(x) then return x end
@@ -19,8 +20,8 @@ end
 
 local function bits(x) return x.dtype .. " " .. table.concat(x.shape, "x") .. " " .. x:contiguous():to_bytes() end
 
--- The sum of the squares of all float results that have gradients (which ones: found by the first, eager call), so that
--- gradients depend on values.
+-- Returns the sum of the squares of all float results that have gradients, so that gradients depend on values. The
+-- first, eager call finds which results have one.
 local function loss_of(results, counted)
   local total
   for i, v in ipairs(results) do
@@ -56,7 +57,7 @@ local function outcome(f, leaves)
   return out
 end
 
--- A function that runs f as a program, and the program; nil and the reason where f cannot be one.
+-- Returns a function that runs f as a program, and the program; nil and the reason if f cannot be a program.
 local function traced(f)
   local all = {testing.trace(f, 0)}
   if not all[1] then return nil, tostring(all[2]) end
@@ -70,7 +71,7 @@ end
 local function compare(make, row, case, dtype)
   local f, leaves = make(row, case, arguments(case, dtype))
   local ok, eager = pcall(outcome, f, leaves)
-  if not ok then return end  -- not for this dtype, or not differentiable
+  if not ok then return end  -- the dtype is not supported, or the op has no derivative
   local run, program = traced(f)
   if not run then
     if program:match("depends on values") then return end
@@ -79,7 +80,7 @@ local function compare(make, row, case, dtype)
   for _ = 1, 2 do
     local done, result = pcall(outcome, run, leaves)
     if not done then
-      if tostring(result):match("depends on values") then return end  -- of the gradient's ops
+      if tostring(result):match("depends on values") then return end  -- in an op of the gradient
       error(result, 0)
     end
     t.equal(#result, #eager)

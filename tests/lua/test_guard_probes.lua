@@ -1,4 +1,4 @@
--- What a traced function read and the script changed since: globals, standard tables, environments, upvalues, numbers.
+-- The script changes values that a traced function read: globals, standard tables, environments, upvalues, numbers.
 -- Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
 -- luacheck: ignore 111 112 113 121 122 142 143
 local probe = require "tests.probes"
@@ -137,7 +137,7 @@ probe("a user's field of table, absent at first", function()
     mutate = {function() table.myk = 3 end, function() table.myk = nil end}}
 end)
 
--- The library goes on with it.
+-- The library must keep working with it.
 local function replace_floor()
   local before = math.floor
   math.floor = function(v) return v == 1.5 and 7 or before(v) end
@@ -266,7 +266,7 @@ probe("debug.upvaluejoin of variables that are assigned nowhere", function()
   return {f = f, mutate = function() debug.upvaluejoin(f, 1, g, 1) end}
 end)
 
--- Variables that are assigned later: LuaJIT compiles the values of others into its code, whatever debug functions do.
+-- Variables that are assigned later: LuaJIT inlines the values of other variables, whatever debug functions do.
 probe("debug.setupvalue", function()
   local rate
   rate = 2

@@ -1,5 +1,5 @@
--- What a traced function read and the script changed since: state that closures, coroutines, callbacks and loops read.
--- Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
+-- The script changes state that the closures, coroutines, callbacks and loops of a traced function read. Each probe is
+-- a function, a change and a comparison with plain Lua (tests/probes.lua).
 local probe = require "tests.probes"
 local pg = require "perigee"
 

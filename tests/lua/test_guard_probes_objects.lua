@@ -1,5 +1,5 @@
--- What a traced function read and the script changed since: sharing, fields of tensors, C data and userdata.
--- Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
+-- The script changes what a traced function read: sharing, fields of tensors, C data and userdata. Each probe is a
+-- function, a change and a comparison with plain Lua (tests/probes.lua).
 local probe = require "tests.probes"
 local pg = require "perigee"
 local ffi = require "ffi"

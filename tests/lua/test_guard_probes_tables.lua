@@ -1,5 +1,5 @@
--- What a traced function read and the script changed since: lengths, keys, iteration, metatables. What it did not
--- read. Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
+-- The script changes tables that a traced function read: lengths, keys, iteration, metatables. Tables that it did not
+-- read may change freely. Each probe is a function, a change and a comparison with plain Lua (tests/probes.lua).
 -- luacheck: ignore 111 112 113
 local probe = require "tests.probes"
 local pg = require "perigee"
@@ -7,7 +7,7 @@ local nn = pg.nn
 
 -- Lengths -----------------------------------------------------------------------------------------------------------
 
--- Each reads the length of t in another way; f(x, t) -> results.
+-- Each reads the length of t in a different way; f(x, t) -> results.
 local lengths = {
   {"#t", function(x, t) return x + #t end},
   {"ipairs", function(x, t)
@@ -195,7 +195,7 @@ probe("next after a key", function()
 end)
 
 probe("the order of pairs after an entry went and another came", function()
-  local all, names = {}, {}   -- a name that is collected and made again lies elsewhere in its table
+  local all, names = {}, {}  -- a name that is collected and created again has another place in its table
   for i = 1, 24 do
     all[i] = {}
     for k = 1, 9 do names[i * 10 + k] = "n" .. i * 10 + k end
@@ -368,7 +368,7 @@ probe("a method replaced in an object, a class and a parent", function()
   }}
 end)
 
--- What forward does not read is free --------------------------------------------------------------------------------
+-- Values that forward does not read may change ----------------------------------------------------------------------
 
 local function free(name, make) probe("free: " .. name, make, {traces = 1}) end
 

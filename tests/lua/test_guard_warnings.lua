@@ -1,4 +1,4 @@
--- What a traced function cannot guard, and what it tells of that; what traces nothing again.
+-- Warnings about reads that a traced function cannot guard, and actions that must not trace again.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
@@ -13,7 +13,7 @@ local function watch(f)
   return warnings, lines
 end
 
--- Functions that read what no guard can see: a warning at the trace, with the line, and none later.
+-- Functions that read values without a guard: the trace warns with the line, later calls do not.
 local unseen = {
   ["os.time"] = function() return os.time() * 0 end,
   ["os.clock"] = function() return os.clock() * 0 end,
@@ -46,7 +46,7 @@ for name, read in pairs(unseen) do
   end)
 end
 
-t.test("what can be guarded does not warn", function()
+t.test("reads that can be guarded do not warn", function()
   local o = {list = {3, 1, 2}, s = "a b", n = 2.5}
   local f = pg.jit(function(x)
     local copy = {unpack(o.list)}
@@ -90,7 +90,7 @@ t.test("the third trace for a field, a global, a length warns with guard and lin
   _G.RATE_ = nil
 end)
 
-t.test("the warning of traces in a row that were used once names a remedy", function()
+t.test("the warning about traces that are used once names a remedy", function()
   local f = pg.jit(function(x) return x * x:size(1) end)
   local list = watch(function() for n = 1, 20 do t.equal(f(pg.ones(n)), pg.full({n}, n)) end end)
   local last = list[#list] or ""
@@ -159,7 +159,7 @@ t.test("export of a hybridized net does not trace again, print or warn", functio
   t.equal(net:cache_info().traces, 1)
 end)
 
-t.test("what forward shows, export does not show again", function()
+t.test("export does not repeat the output of forward", function()
   local path = t.write(t.tmp("shows.lua"), ([[
     local pg = require "perigee"
     local net = pg.nn.block{fc = pg.nn.Dense(2, {in_units = 3}), forward = function(self, x)

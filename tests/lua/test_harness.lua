@@ -1,15 +1,15 @@
--- The test helpers themselves: that they see differences, and that the reader of test data reads.
+-- Tests of the test helpers: they detect differences, and the JSON reader reads test data.
 local t = require "tests.support"
 local json = require "tests.json"
 
-t.test("equal compares nested tables and NaN", function()
+t.test("t.equal compares nested tables and NaN", function()
   t.equal({1, {2, 0 / 0}, a = "x"}, {1, {2, 0 / 0}, a = "x"})
   t.error_contains(function() t.equal({1, {2, 3}}, {1, {2, 4}}) end, "[2][2]: got 3, expected 4")
   t.error_contains(function() t.equal({1, 2}, {1}) end, "[2]: got 2, expected nothing")
   t.error_contains(function() t.equal(1, true) end, "got 1, expected true")
 end)
 
-t.test("close respects both tolerances and infinities", function()
+t.test("t.close respects both tolerances and infinities", function()
   t.close({1.0000001, 1 / 0}, {1, 1 / 0})
   t.error_contains(function() t.close(1.1, 1) end, "got 1.1, expected 1")
   t.error_contains(function() t.close(1 / 0, -1 / 0) end, "got inf, expected -inf")
@@ -17,12 +17,12 @@ t.test("close respects both tolerances and infinities", function()
   t.close(1.1, 1, {atol = 0.2})
 end)
 
-t.test("bad_argument wants the whole form", function()
+t.test("t.bad_argument requires the whole form", function()
   t.bad_argument(function() error("add: bad argument 'y' (expected a tensor or number, got nil)", 1) end, "add", "y")
   t.error_contains(function() t.bad_argument(function() error("no", 1) end) end, "has not the form")
 end)
 
-t.test("json reads what the manifests hold", function()
+t.test("json reads the manifests", function()
   t.equal(json.decode('{"a": [1, -2.5e3, "x\\n\\u00e9"], "b": {}, "c": [true, false]}'),
           {a = {1, -2500, "x\n\195\169"}, b = {}, c = {true, false}})
   t.check(json.decode("null") == json.null)

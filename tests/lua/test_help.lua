@@ -1,7 +1,7 @@
 local t = require "tests.support"
 local pg = require "perigee"
 
--- What pg.help prints, but for the last line's end.
+-- Returns the output of pg.help without its final newline.
 local function text(what)
   local write, parts = io.write, {}
   io.write = function(...) for _, part in ipairs{...} do parts[#parts + 1] = part end end  -- luacheck: ignore
@@ -22,7 +22,7 @@ local function has(what, ...)
   end
 end
 
-t.test("ops by function, method and name say the same", function()
+t.test("help for an op is the same by function, method and name", function()
   t.equal(text(pg.sum), text("sum"))
   t.equal(text(pg.tensor{1}.sum), text("sum"))
   t.equal(text("pg.sum"), text("sum"))
@@ -52,7 +52,7 @@ t.test("classes, their objects and modules", function()
   has(pg.loss.L2Loss, "pg.loss.L2Loss")
 end)
 
-t.test("without arguments an overview", function()
+t.test("help without arguments is an overview", function()
   has(nil, "pg.nn", "softmax", "pg.help")
   has(pg, "softmax")
 end)

@@ -1,10 +1,10 @@
--- What an op refuses eagerly, a graph that was traced with other types refuses too, with the same words.
+-- A graph that was traced with other types refuses the same arguments as the eager op, with the same message.
 local t = require "tests.support"
 local pg = require "perigee"
 local T = pg.tensor
 
--- f runs once with `good`; with `bad` it then fails as plain Lua does: jitted, in an eager call of its own, and in one that was traced
--- with the bad arguments first. Nothing is written.
+-- f runs once with `good`, then fails with `bad` like plain Lua: jitted, in a separate eager call, and in a function
+-- that was traced with the bad arguments first. Nothing is written.
 local function refuses(name, f, good, bad, text)
   t.test(name, function()
     local function attempt(g, arguments)
@@ -79,7 +79,7 @@ t.test("a leaf while recording, and a gradient of another type", function()
   end
 end)
 
-t.test("numbers and tensors are written to every dtype that holds them", function()
+t.test("numbers and tensors are written to every dtype that can represent them", function()
   local write = pg.jit(function(y) y[{1}] = 7 return y * 1 end)
   local mask = pg.jit(function(y) y[y:gt(0)] = 0 return y * 1 end)
   local store = pg.jit(function(y, v) y[{1}] = v return y * 1 end)

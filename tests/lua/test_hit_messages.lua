@@ -1,4 +1,4 @@
--- A graph that was traced with other types refuses what plain Lua refuses, in the words of what the script wrote.
+-- A graph that was traced with other types refuses what plain Lua refuses, and its messages name what the script wrote.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -14,7 +14,7 @@ local function words(ok, e)
   return table.concat(e.shape, "x") .. " " .. e.dtype
 end
 
--- f gives the same with `wrong` whether it runs as plain Lua or as a graph that was traced with `good`.
+-- f must behave the same with `wrong` as plain Lua and as a graph that was traced with `good`.
 local function same(text, f, good, wrong)
   local plain, jitted = words(t.pcall(f, unpack(wrong))), pg.jit(f)
   if t.device ~= "cpu" then text = text:gsub("^[%w_]+: ", "") end
@@ -26,7 +26,7 @@ local function same(text, f, good, wrong)
   end
 end
 
--- key(a, b) → the key that is read, with the tensors behind x.
+-- key(a, b) -> the key to read, with tensors besides x.
 local function reads(text, key, good, wrong)
   same(text, function(x, ...) return x[key(...)] * 1 end, good, wrong)
 end
@@ -49,7 +49,7 @@ t.test("positions and ranges", function()
     {{{1, 3}}, {T(4, 4)}, {T(2, 4)}, "(expected a range from 1 to 2 in a dim of size 2, got {1, 3})"},
     {{{}, {2, 4}}, {T(4, 4)}, {T(4, 2)}, "'dim 2' (expected a range"},
     {{{1, 4, 2}}, {T(4, 4)}, {T(2, 4)}, "got {1, 4, 2})"},
-    {{{1, 4, 2}}, {T(4, 4)}, {T(3, 4)}, "got {1, 4, 2})"},  -- what is taken would fit
+    {{{1, 4, 2}}, {T(4, 4)}, {T(3, 4)}, "got {1, 4, 2})"},  -- the selected elements would fit
     {{{1, 3, 2}}, {T(4, 4)}, {T(3, 4)}, "2x4"},
     {{{1, -1, 3}}, {T(4, 4)}, {T(7, 4)}, "3x4"},
     {{{-3, -1, 2}}, {T(4, 4)}, {T(2, 4)}, "got {-3, -1, 2})"},
@@ -114,7 +114,7 @@ t.test("methods that write in place", function()
   method("cumsum_", "", {T(2, 3), 2}, {T(3), 2})
 end)
 
-t.test("bodies name what is around them", function()
+t.test("errors in bodies name the combinators around them", function()
   same("got 3) (in the branch then_f of cond)", function(p, x)
     return pg.cond(p, function() return x[3] * 1 end, function() return x[1] * 1 end)
   end, {mask(1), T(3)}, {mask(1), T(2)})
@@ -140,7 +140,7 @@ t.test("bodies name what is around them", function()
   end, {T(3)}, {T(2)})
 end)
 
-t.test("values that a run finds wrong", function()
+t.test("values that only a run can check have the same errors", function()
   local function at(name, f)
     same(name .. ": bad argument 'index' (expected index values from 1 to 3 or -3 to -1, got 7 at position 2)",
       function(x, i)

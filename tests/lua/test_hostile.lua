@@ -1,9 +1,9 @@
--- What scripts do to break the process: finalizers that reach collected tensors, backward over a graph that is being
--- walked, chains of thousands of entries, scopes across coroutines, tables that hold themselves.
+-- Scripts that try to break the process: finalizers that reach collected tensors, backward over a graph that is being
+-- walked, chains of thousands of entries, scopes across coroutines, tables that contain themselves.
 local pg = require "perigee"
 local t = require "tests.support"
 
--- Runs a script in a process of its own, which must end well.
+-- Runs a script in a separate process, which must end normally.
 local function survives(script, expected)
   local out, err, code = t.run("'" .. t.write(t.tmp("hostile.lua"), script) .. "'")
   t.equal(code, 0, err)
@@ -56,7 +56,7 @@ t.test("finalizers called by hand", function()
   t.error_contains(function() return pg.rand(2, {generator = g}) end, "expected a Generator")
 end)
 
-t.test("a backward function that releases the graph under the walk", function()
+t.test("a backward function may release the graph that is being walked", function()
   for _, keep in ipairs{false, true} do
     local head
     local deep = 0
@@ -77,7 +77,7 @@ t.test("a backward function that releases the graph under the walk", function()
   end
 end)
 
-t.test("a backward function that runs itself for ever is an error", function()
+t.test("endless recursion of a backward function is an error", function()
   local head
   local f = pg.autograd.Function{
     forward = function(_, x) return x * 2 end,
@@ -88,7 +88,7 @@ t.test("a backward function that runs itself for ever is an error", function()
   t.error_contains(function() head:backward{retain_graph = true} end, "nested calls of backward")
 end)
 
-t.test("long chains of entries with backward functions go without recursion", function()
+t.test("long chains of entries with backward functions do not recurse", function()
   local n = t.mode == "eager" and 20000 or 100
   local x = pg.ones(1):attach_grad()
   local f = pg.autograd.Function{
@@ -112,7 +112,7 @@ t.test("long chains of entries with backward functions go without recursion", fu
   end
 end)
 
-t.test("tables that hold themselves come out of a scope", function()
+t.test("tables that contain themselves may be returned from a scope", function()
   local function knot()
     local a, b = {}, {}
     for i = 1, 5 do a[i], b[i] = b, a end
@@ -131,7 +131,7 @@ t.test("tables that hold themselves come out of a scope", function()
   t.equal(e.x:sum():item(), 2)
 end)
 
-t.test("a scope owns what its coroutine makes, and ends with it", function()
+t.test("a scope owns the tensors of its coroutine and ends with it", function()
   local mine
   local co = coroutine.create(function()
     pg.scope(function()
@@ -165,7 +165,7 @@ t.test("long dims without elements", function()
   t.error_contains(function() return x:split(2 ^ 10) end, "split: bad argument")
 end)
 
-t.test("gradient lists with a count of their own", function()
+t.test("gradient lists with an invalid field n are refused", function()
   local x = pg.ones(1):attach_grad()
   local y = pg.record(function() return x * 2 end)
   for _, n in ipairs{2 ^ 40, -1, 0 / 0, 1 / 0} do
@@ -228,7 +228,7 @@ t.test("other userdata with the metatable of tensors or generators", function()
   end
 end)
 
-t.test("what looks at its arguments before the op does takes anything", function()
+t.test("functions that inspect their arguments before the op survive any argument", function()
   local x, dead = pg.ones(1, 2, 4, 4), pg.ones(2)
   dead:release()
   for _, odd in ipairs{3, true, "text", {}, dead, pg.ones(2), pg.ones(2, {dtype = "int64"})} do
@@ -252,8 +252,8 @@ t.test("unbounded numbers may be infinite", function()
   t.equal(pg.ones(1):pad({1, 0}, {value = -1 / 0}):totable(), {-1 / 0, 1})
 end)
 
--- Where a table grows and finds no memory, LuaJIT may lose integer keys that it held; a script may take out any.
-t.test("the registry without entries of ours", function()
+-- When a table cannot grow for lack of memory, LuaJIT may lose integer keys that it had. A script may remove any entry.
+t.test("the library survives the loss of its registry entries", function()
   local registry, x, entries = debug.getregistry(), pg.ones(2), {}
   for k, v in pairs(registry) do
     if type(k) == "userdata" or type(k) == "number" then entries[#entries + 1] = {k, v} end

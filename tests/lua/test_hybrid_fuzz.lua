@@ -1,11 +1,11 @@
--- Random models whose fields, upvalues, tables, classes and globals change between calls: the cached call against plain Lua.
--- The seed is fixed; a failure prints the source of the model and the calls that led to it.
+-- Random models whose fields, upvalues, tables, classes and globals change between calls: the cached call against plain
+-- Lua. The seed is fixed. A failure prints the source of the model and the calls before it.
 local t = require "tests.support"
 local pg = require "perigee"
 local testing = pg.testing
 local model = require "tests.hybrid_model"
 
--- Ops of the model run as they are, as those of tensors do.
+-- Ops of the model run natively, like those of tensors.
 for _, f in ipairs(model.functions) do testing.runs_natively(f) end
 
 -- The tensors of the models: those of tests/hybrid_model.lua, or real ones.
@@ -146,7 +146,7 @@ local function source()
   }, "\n")
 end
 
--- A text of values: tensors by number and by where they first stood, functions left out.
+-- Returns values as text: tensors by number and by their first position, without functions.
 local function show(value, seen, depth)
   if kind.is_tensor(value) then
     seen[value] = seen[value] or seen.n
@@ -205,7 +205,7 @@ local function run_model(calls)
     local a = pack(pcall(eager.self.forward, eager.self, x, s))
     local b = pack(pcall(c, hx, s))
     if a[1] ~= b[1] then return text, log, "error: " .. tostring(a[2]) .. " against " .. tostring(b[2]) end
-    if not a[1] then return nil, nil, tostring(a[2]) end   -- an eager failure keeps what it assigned, a cached one does not
+    if not a[1] then return nil, nil, tostring(a[2]) end  -- only an eager failure keeps its assignments
     local want = show({pack(select(2, unpack(a, 1, a.n))), eager.dump(), eager.x}, {n = 1}, 0)
     local got = show({pack(select(2, unpack(b, 1, b.n))), hybrid.dump(), hybrid.x}, {n = 1}, 0)
     if want ~= got then

@@ -1,8 +1,8 @@
--- Index ops: the index base, negative positions, what happens to bad values, ordering and NaN.
+-- Index ops: the index base, negative positions, wrong values, ordering and NaN.
 local t = require "tests.support"
 local pg = require "perigee"
 
--- f raises a bad argument of op that also says `text`.
+-- f must raise a bad argument of op whose message contains `text`.
 local function bad(f, op, name, text)
   t.bad_argument(f, op, name)
   if text then t.error_contains(f, text) end
@@ -39,7 +39,7 @@ t.test("index_select and embedding copy rows", function()
   t.equal(index{1}:one_hot(2).dtype, "int64")
 end)
 
-t.test("a bad index value is named with its place and the range", function()
+t.test("the error of a bad index value has its position and the range", function()
   bad(function() return x23:gather(2, index{{1, 4}, {1, 1}}) end, "gather", "index",
                  "index values from 1 to 3 or -3 to -1, got 4 at position {1, 2}")
   bad(function() return x23:gather(2, index{{1, 1}, {0, 1}}) end, "gather", "index", "got 0 at position {2, 1}")
@@ -57,7 +57,7 @@ t.test("a bad index value is named with its place and the range", function()
   bad(function() return x23:pick(index{1, 1, 1}) end, "pick", "index")
 end)
 
-t.test("a failed write leaves everything as it was", function()
+t.test("a failed write changes nothing", function()
   local x = pg.zeros(3)
   bad(function() x:scatter_(1, index{1, 9}, 5) end, "scatter_", "index")
   bad(function() x:scatter_add_(1, index{1, 9}, pg.ones(2)) end, "scatter_add_", "index")
@@ -81,7 +81,7 @@ t.test("scatter, scatter_add and index_add", function()
   bad(function() return pg.zeros(2):scatter(1, 1, 1) end, "scatter", "index")
 end)
 
-t.test("many equal positions add up in every thread count", function()
+t.test("many equal positions are summed with any number of threads", function()
   local n, rows = 20000, 7
   local idx = (pg.linspace(0, n - 1, n):to("int64") % rows) + 1
   local src = pg.randn(n, 64)
@@ -185,7 +185,7 @@ t.test("the gradient of repeated rows adds up, and a padding row gets none", fun
   is(w.grad, {3, 2}, {{1, 1}, {0, 0}, {0, 0}})
 end)
 
-t.test("one_hot counts the classes itself when nobody says how many", function()
+t.test("one_hot infers the number of classes", function()
   local x = pg.tensor({1, 3}, {dtype = "int64"})
   t.equal(x:one_hot(), x:one_hot(3))
   t.equal(pg.one_hot(x, {index_base = 0}), x:one_hot(4, {index_base = 0}))
@@ -193,7 +193,7 @@ t.test("one_hot counts the classes itself when nobody says how many", function()
   t.error_matches(function() return pg.tensor({0, 2}, {dtype = "int64"}):one_hot() end, "one_hot: ")
 end)
 
-t.test("unique slices along a dim, with their places and counts", function()
+t.test("unique returns slices along a dim, with their positions and counts", function()
   local x = pg.tensor{{2, 1, 2}, {1, 9, 1}, {2, 1, 2}, {1, 3, 1}}
   local values, inverse, counts = x:unique{dim = 1, return_inverse = true, return_counts = true}
   t.equal(values:totable(), {{1, 3, 1}, {1, 9, 1}, {2, 1, 2}})

@@ -79,7 +79,7 @@ t.test("other tensors keep their elements", function()
   is(x, {2, 3}, {{0, 0, 0}, {8, 10, 12}})
 end)
 
-t.test("bad keys and values are errors, and the tensor stays", function()
+t.test("bad keys and values are errors that do not change the tensor", function()
   local x = iota(2, 3)
   local function stays()
     is(x, {2, 3}, {{1, 2, 3}, {4, 5, 6}})

@@ -17,7 +17,7 @@ t.test("constants", function()
   t.error_contains(function() make(pg.ones(3), {2}) end, "shape")
 end)
 
-t.test("random ones have the right scale", function()
+t.test("random initializers have the right scale", function()
   pg.manual_seed(1)
   local u = make(nil, {100, 100})
   t.check(u:max():item() <= 0.07 and u:max():item() > 0.069 and u:min():item() < -0.069)
@@ -47,7 +47,7 @@ t.test("Bilinear and LSTMBias", function()
   t.equal(make(init.LSTMBias(), {8}):totable(), {0, 0, 1, 1, 0, 0, 0, 0})
 end)
 
-t.test("the parameter's own initializer, then its name, then the default", function()
+t.test("the parameter's own initializer precedes its name and the default", function()
   local net = nn.block{
     bias = pg.param{shape = {2}}, gamma = pg.param{shape = {2}}, weight = pg.param{shape = {2}},
     beta = pg.param{shape = {2}, init = 5}, forward = function() end,
@@ -71,7 +71,7 @@ t.test("Mixed and Load choose by path", function()
   t.error_contains(function() init.Mixed({"a"}, {}) end, "initializer")
 end)
 
-t.test("functions and classes of one's own", function()
+t.test("custom functions and classes are initializers", function()
   t.equal(make(function(shape) return pg.full(shape, 4) end, {2}):totable(), {4, 4})
   local Ramp = init.Initializer:extend("Ramp")
   function Ramp:make(shape) return pg.range(1, shape[1]) end

@@ -1,12 +1,12 @@
--- The interpreter of traces against the engine: each piece of Lua gives the same results, or the same error, in both.
+-- The interpreter of traces against the engine: each piece of Lua has the same results, or the same error, in both.
 local t = require "tests.support"
 local pg = require "perigee"
 local interpret = pg.testing.interpret
 
 local function pack(...) return {n = select("#", ...), ...} end
 
--- Messages name no variables here, which the interpreter does not look for. Each returns some values; `...` is 1, 2.5,
--- "x", nil, true.
+-- The messages here name no variables, because the interpreter does not look for them. Each piece returns some values;
+-- `...` is 1, 2.5, "x", nil, true.
 local pieces = {
   arithmetic = "local a, b = ... return a + b, a - b, a * b, a / b, a % b, a ^ b, -a, a + 1, 1 - a, 2 * a, 2 / b, 7 % b, '3' + a, -'2'",
   comparisons = [[local a, b, c = ... return a < b, a <= b, a > b, a >= b, a == b, a ~= b, c < 'y', c == 'x', c ~= 'x', a == 1, a ~= 1,

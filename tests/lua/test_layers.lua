@@ -1,4 +1,4 @@
--- Layers: shapes, modes, and values by hand.
+-- Layers: shapes, modes, and values computed by hand.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn

@@ -1,10 +1,11 @@
--- Traced functions that write to tensors with attach_grad and take gradients afterwards: the same numbers as eagerly.
+-- Traced functions that write to tensors with attach_grad and take gradients afterwards have the same results as
+-- eagerly.
 local t = require "tests.support"
 local pg = require "perigee"
 local T = pg.tensor
 
--- Calls make() twice: one function runs as it is, the other through pg.jit, `calls` times each. make returns the function and the
--- tensors to compare; what it returns is compared too.
+-- Calls make() twice. One function runs as plain Lua and the other through pg.jit, `calls` times each. make returns the
+-- function and the tensors to compare; the results of the function are also compared.
 local function same(make, calls, arguments)
   local plain, one = make()
   local inner, two = make()
@@ -22,7 +23,7 @@ end
 
 local function leaf(...) return T{...}:attach_grad() end
 
-t.test("a write, then record and backward", function()
+t.test("a write may precede record and backward", function()
   for _, write in ipairs{
     function(w) w:sub_(0.125) end,
     function(w) w:sub_(0.125) w:mul_(2) end,
@@ -43,7 +44,7 @@ t.test("a write, then record and backward", function()
   end
 end)
 
-t.test("gradients flow to what a leaf held before and after a write", function()
+t.test("gradients flow to the values of a leaf before and after a write", function()
   same(function()
     local w = leaf(1, 2)
     return function(x)
@@ -87,7 +88,7 @@ t.test("two optimizer steps in one call", function()
   end
 end)
 
-t.test("two trainers in turn, each with the other's weights in its loss", function()
+t.test("two trainers may use each other's weights in their losses", function()
   same(function()
     local g, d = leaf(0.5, 1), leaf(1, -1)
     local of_g = pg.optim.Trainer({g = g}, "sgd", {learning_rate = 0.0625, momentum = 0.5})
@@ -175,7 +176,7 @@ t.test("an exported forward that writes to its parameter", function()
   end
 end)
 
-t.test("a step that updates nothing does not count for the parameters", function()
+t.test("a step that updates nothing does not count as an update", function()
   for _, name in ipairs{"sgd", "adam"} do
     local results = {}
     for _, jit in ipairs{false, true} do

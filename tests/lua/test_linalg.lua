@@ -1,4 +1,4 @@
--- Products, einsum and solvers as scripts see them.
+-- Products, einsum and solvers as scripts use them.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -66,7 +66,7 @@ t.test("solvers", function()
   t.error_contains(function() pg.linalg.solv(a, b) end, "unknown field 'solv' (did you mean 'solve'?)")
 end)
 
-t.test("wrong operands name what was expected", function()
+t.test("errors of wrong operands say what was expected", function()
   local a = pg.ones(2, 3)
   t.error_contains(function() a:matmul(a) end, "matmul: bad argument 'y' (expected 3 rows to go with 2x3, got float32 2x3 ")
   t.error_contains(function() a:mm(pg.ones(3)) end, "mm: bad argument 'y' (expected 2 dims, got float32 3 ")
@@ -81,7 +81,7 @@ t.test("large solvers: several blocks, a rest, pivots far below", function()
       local options = {dtype = dtype}
       local eye = pg.eye(n, options)
       local a = (pg.range(1, n * n):to(dtype):reshape(n, n) * 0.7):sin() + eye * 0.5
-      local shuffled = a:flip(1) * 3  -- the largest of a column lies far from the diagonal
+      local shuffled = a:flip(1) * 3  -- the largest of a column is far from the diagonal
       for _, m in ipairs{a, shuffled} do
         local b = pg.range(1, 3 * n):to(dtype):reshape(n, 3):cos()
         local x = pg.linalg.solve(m, b)

@@ -3,7 +3,7 @@ local t = require "tests.support"
 local json = require "tests.json"
 local pg = require "perigee"
 
--- Arguments of each loss in order; labels that are classes count from 0 there.
+-- The arguments of each loss in order. Labels that are classes count from 0 there.
 local order = {
   TripletLoss = {"pred", "positive", "negative"}, PoissonNLLLoss = {"pred", "target"},
   CosineEmbeddingLoss = {"pred", "b", "label"},
@@ -63,7 +63,7 @@ t.test("BatchNorm as MXNet's", function()
   end
 end)
 
-t.test("one value a sample; weights a sample of either form", function()
+t.test("losses return one value per sample, with weights of either form", function()
   local pred, label = pg.tensor{{1, 2}, {3, 4}}, pg.tensor{{0, 0}, {0, 0}}
   local l2 = pg.loss.L2Loss()
   t.equal(l2(pred, label):totable(), {1.25, 6.25})

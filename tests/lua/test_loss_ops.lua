@@ -35,7 +35,7 @@ t.test("ignored samples count neither in the loss nor in the mean nor in the gra
   t.check(x:cross_entropy(labels{0, 0, 0}, {ignore_index = 0}):isnan():item())
 end)
 
-t.test("classes stand in dim 2 of images, and alone in 1-D", function()
+t.test("classes are dim 2 of images and dim 1 of 1-D inputs", function()
   local x, y = pg.randn(2, 3, 4, 5), pg.randint(1, 3, {2, 4, 5})
   local flat = x:permute{1, 3, 4, 2}:reshape{-1, 3}
   t.close(x:cross_entropy(y), flat:cross_entropy(y:reshape{-1}), {atol = 1e-6})
@@ -50,7 +50,7 @@ t.test("one-hot probabilities are the same as labels", function()
   end
 end)
 
-t.test("half precision computes in float", function()
+t.test("half precision computes in float32", function()
   local x, y = pg.randn(4, 5), labels{1, 5, 3, 2}
   local half = x:to("float16"):cross_entropy(y)
   t.equal(half.dtype, "float16")

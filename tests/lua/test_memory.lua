@@ -1,7 +1,7 @@
 local t = require "tests.support"
 local pg = require "perigee"
 
--- Runs a script under a limit of address space (KiB); answers its output.
+-- Runs a script with a limit of address space (KiB) and returns its output.
 local function limited(kib, source)
   if os.getenv("PERIGEE_SANITIZED") then t.skip("sanitizers reserve more address space than the limit") end
   local path = os.tmpname()
@@ -15,7 +15,7 @@ local function limited(kib, source)
   return text
 end
 
-t.test("temporaries in a loop do not pile up", function()
+t.test("temporaries in a loop do not accumulate", function()
   t.skip_in("gcstress", "collects at each op anyway")
   local x = pg.zeros(262144)
   pg.scope(function() end)
@@ -52,7 +52,7 @@ t.test("scope frees what it made and did not return", function()
   t.bad_argument(function() return leaked + 1 end, "add", "x")
 end)
 
-t.test("keep survives scopes, release ends a tensor", function()
+t.test("kept tensors survive scopes, released tensors cannot be used", function()
   local x
   pg.scope(function() pg.scope(function() x = pg.keep(pg.ones(2)) end) end)
   t.equal(x, pg.ones(2))

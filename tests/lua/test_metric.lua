@@ -3,7 +3,7 @@ local t = require "tests.support"
 local json = require "tests.json"
 local pg = require "perigee"
 
--- These take class labels, which count from 0 in the fixtures.
+-- Metrics of class labels, which count from 0 in the fixtures.
 local classes = {acc = true, f1 = true, mcc = true, top_k_accuracy = true, ce = true, nll_loss = true, perplexity = true}
 local known = {acc = true, top_k_accuracy = true, mae = true, mse = true, rmse = true, ce = true, nll_loss = true, perplexity = true, pearsonr = true, f1 = true, mcc = true}
 
@@ -70,7 +70,7 @@ t.test("tree.map and tree.flatten keep the structure", function()
   t.error_contains(function() pg.tree.flatten(loop) end, "holds itself")
 end)
 
--- f as a script calls it, and jitted: both at once, since the boxes that f writes are its own.
+-- Runs f as a script calls it and jitted, both at once, because f writes to its own boxes.
 local function both(f)
   f(function(g) return g end)
   f(function(g) return pg.jit(g) end)

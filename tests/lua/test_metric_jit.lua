@@ -1,14 +1,14 @@
--- Metrics, a script's own and the library's, measure the same as plain Lua and inside jitted functions.
+-- Metrics of a script and of the library measure the same as plain Lua and inside jitted functions.
 local t = require "tests.support"
 local pg = require "perigee"
 local T = pg.tensor
 
--- Runs make(jit) -> a table of results as plain Lua and jitted; the results of both are equal.
+-- Runs make(jit) -> a table of results as plain Lua and jitted. The results must be equal.
 local function same(make, opts) t.close(make(pg.jit), make(function(f) return f end), opts) end
 
 -- Metrics --------------------------------------------------------------------------------------------------------------------
 
--- The values after each of four updates, with a reset after the second.
+-- Returns the values after each of four updates, with a reset after the second.
 local function measured(jit, metric, cases)
   local update = jit(function(label, pred)
     metric:update(label, pred)

@@ -1,4 +1,4 @@
--- perigee.so in a LuaJIT that is not ours.
+-- perigee.so in a stock LuaJIT.
 local t = require "tests.support"
 
 local build = t.program:match("^(.*)/[^/]*$") or "build"

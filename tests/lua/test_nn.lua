@@ -1,4 +1,4 @@
--- Blocks: discovery, names, shapes filled in late, files, hooks, errors.
+-- Blocks: discovery, names, deferred shapes, files, hooks, errors.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
@@ -47,7 +47,7 @@ t.test("nn.block takes a table literal; unknown order is sorted order", function
   t.error_contains(function() nn.block(3) end, "block: bad argument 'fields'")
 end)
 
-t.test("a block that holds itself is an error", function()
+t.test("a block that contains itself is an error", function()
   local b = nn.Sequential()
   b.child = nn.Sequential()
   b.child.parent = b
@@ -135,7 +135,7 @@ t.test("parameters are tensors with fields that can be set", function()
   t.error_contains(function() pg.param{shape = {2.5}} end, "shape")
 end)
 
-t.test("collect_params is a set by path", function()
+t.test("collect_params returns parameters by path", function()
   local net = nn.HybridSequential{nn.Dense(2, {in_units = 2}), nn.BatchNorm{in_channels = 2}}
   local all = net:collect_params()
   t.equal(all:len(), 6)
@@ -244,7 +244,7 @@ t.test("blocks with several inputs and outputs, and in coroutines", function()
   t.check(not ok and e:find("late"))
 end)
 
-t.test("unknown names point to the nearest", function()
+t.test("unknown names suggest the nearest name", function()
   t.error_contains(function() return nn.Dence end, "Dense")
   t.error_contains(function() return pg.loss.L2los end, "L2Loss")
   t.error_contains(function() nn.Dense(3, {activaton = "relu"}) end, "activation")
@@ -254,7 +254,7 @@ t.test("unknown names point to the nearest", function()
   t.error_contains(function() nn.Conv2D(2) end, "kernel_size")
 end)
 
-t.test("a parameter without value tells its planned shape and dtype", function()
+t.test("a parameter without a value prints its planned shape and dtype", function()
   local p = pg.param{shape = {3, 0}, dtype = "float64"}
   t.equal(p.shape, {3, 0})
   t.equal(p.dtype, "float64")
@@ -263,7 +263,7 @@ t.test("a parameter without value tells its planned shape and dtype", function()
   t.error_contains(function() return p + 1 end, "initialize")
 end)
 
-t.test("blocks stay floating", function()
+t.test("blocks refuse integer dtypes", function()
   local net = nn.Dense(2, {in_units = 3})
   net:initialize()
   t.bad_argument(function() net:to("int64") end, "to", "dtype")
@@ -272,7 +272,7 @@ end)
 
 -- A call that fails ------------------------------------------------------------------------------------------------------------
 
--- A net whose first part is filled in before its second part fails.
+-- Returns a net whose first part is initialized before its second part fails.
 local function failing(fail)
   return nn.block{
     body = nn.HybridSequential{nn.Dense(3), nn.BatchNorm()}, last = nn.Dense(2),
@@ -312,7 +312,7 @@ t.test("a call that fails leaves deferred shapes open", function()
         t.check(not pcall(call, pg.full({3, 5}, 7)), what)
         t.check(open_parameters(net) == 6, what .. ": " .. open_parameters(net) .. " open")
       end
-      t.equal(call(pg.full({2, 4}, 1)):size(), {2, 2}, what)  -- of other sizes
+      t.equal(call(pg.full({2, 4}, 1)):size(), {2, 2}, what)  -- with other sizes
       t.equal(net.body[1].weight:size(), {3, 4}, what)
       t.check(open_parameters(net) == 0, what)
       local before = net.body[1].weight:clone()
@@ -323,7 +323,7 @@ t.test("a call that fails leaves deferred shapes open", function()
   end
 end)
 
-t.test("what a call inside of a failing one filled in is taken back with it", function()
+t.test("a failing call undoes the shapes that its inner calls filled in", function()
   local inner = nn.Dense(2):initialize("ones")
   local outer = nn.block{hybrid = false, forward = function(self, x)
     inner(x)

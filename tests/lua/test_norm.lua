@@ -1,4 +1,4 @@
--- Normalisations: statistics, modes, errors, and fused kernels against their compositions.
+-- Normalizations: statistics, modes, errors, and fused kernels against their compositions.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -19,7 +19,7 @@ t.test("layer_norm takes weight and bias in PyTorch's order", function()
   t.close(x:to("bfloat16"):layer_norm({4}, w, b):to("float32"), plain * w + b, {atol = 0.1})
 end)
 
-t.test("batch_norm answers new running statistics and changes nothing in place", function()
+t.test("batch_norm returns new running statistics and changes nothing in place", function()
   local x = pg.randn(8, 3, 5)
   local mean, var = pg.zeros(3), pg.ones(3)
   local y, new_mean, new_var = pg.batch_norm(x, mean, var, nil, nil, {training = true, momentum = 0.75})
@@ -67,7 +67,7 @@ t.test("gradients of fused norms are those of the compositions", function()
   end, pg.randn(6, 40), w)
 end)
 
-t.test("wrong shapes and groups are named", function()
+t.test("errors of wrong shapes and groups name them", function()
   local x = pg.zeros(2, 3, 4)
   t.error_contains(function() return x:layer_norm{3} end, "layer_norm: bad argument 'normalized_shape'")
   t.error_contains(function() return x:layer_norm({4}, pg.zeros(3)) end, "layer_norm: bad argument 'weight'")

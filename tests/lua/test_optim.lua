@@ -219,7 +219,7 @@ t.test("parameters, gradients and the trainer's state survive pg.scope", functio
   t.equal(net.weight.grad:totable(), {{1, 1}})
 end)
 
-t.test("a scheduler is asked for each update of a traced step, also after one that froze all", function()
+t.test("a scheduler is called for each update of a traced step, also after a step without updates", function()
   local function run(wrap)
     local asked, w = {}, pg.ones(2):attach_grad()
     local net = pg.nn.Dense(1, {in_units = 2})

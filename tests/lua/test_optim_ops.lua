@@ -1,4 +1,4 @@
--- Fused optimizer updates: formulas against MXNet's and torch's trajectories, rebinding, mixed precision, errors.
+-- Fused optimizer updates: formulas against the trajectories of MXNet and torch, rebinding, mixed precision, errors.
 local t = require "tests.support"
 local json = require "tests.json"
 local pg = require "perigee"
@@ -15,7 +15,7 @@ t.test("sgd_update rebinds the weights it is given", function()
   near(b, pg.full({20000}, 3 - 1.3))
 end)
 
-t.test("other names of the buffer keep what they hold", function()
+t.test("other tensors of the buffer keep their values", function()
   local w = pg.tensor({1, 2})
   local view, alias = w:reshape{2, 1}, w:detach()
   pg.sgd_update_({w}, {pg.ones(2)}, {lr = 1})
@@ -56,7 +56,7 @@ t.test("float16 weights may have float32 states", function()
   t.equal(m:totable(), {-0.5, -0.5})
 end)
 
-t.test("wrong calls leave everything as it was", function()
+t.test("wrong calls change nothing", function()
   local w, m = pg.tensor({1, 2}), pg.zeros(2)
   t.error_contains(function() pg.sgd_update_({w}, {pg.ones(3)}, {lr = 1}) end, "sgd_update_: bad argument 'grads'")
   t.error_contains(function() pg.sgd_update_({w, w}, {m, m}, {lr = 1}) end, "sgd_update_: bad argument 'weights'")
@@ -72,7 +72,7 @@ end)
 
 local function is_null(v) return v == nil or v == json.null end
 
--- The whole trajectory of one reference case; states is the number of state lists.
+-- Compares the whole trajectory of one reference case. `states` is the number of state lists.
 local function follow(data, params, grads, trajectory, op, states, options, tolerance)
   local weights, lists = {}, {}
   for k = 1, states do lists[k] = {} end

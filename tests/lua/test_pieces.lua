@@ -1,5 +1,5 @@
--- How many tensors split, chunk and unbind give belongs to a graph: other sizes that give as many run it, others are traced again
--- or, where there is no script to trace, refused.
+-- The number of results of split, chunk and unbind is part of a graph. Other sizes with the same number of results run
+-- the graph; others are traced again or, where there is no script to trace, refused.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
@@ -10,7 +10,7 @@ local kRows = {6, 4, 2, 8, 6, 5, 1}
 
 local function rows(n) return pg.range(1, 3 * n, {dtype = "float32"}):reshape{n, 3} end
 
--- What each op cuts off: its first and last piece, and how many there are.
+-- The pieces of each op that are read: the first, the last, and the number of pieces.
 local cuts = {
   split = function(x) return x:split(2, 1) end,
   chunk = function(x) return x:chunk(5, 1) end,
@@ -86,7 +86,7 @@ for name, cut in pairs(cuts) do
         return select(2, pg.while_loop(function(i) return i:lt(2) end,
           function(i, s) return {}, {i + 1, s + select(2, f(x)):sum()} end, {pg.zeros{}, pg.zeros{}}, {max_iterations = 3}))[2]
       end,
-      rows = function(x)  -- the slices themselves are cut
+      rows = function(x)  -- slices that are cut again
         return (pg.foreach(function(item, state) return cut(item)[1] + #cut(item), state end, x:unsqueeze(1):tile{2, 1, 1}, pg.zeros{}))
       end,
     }
@@ -152,7 +152,7 @@ for name, cut in pairs(cuts) do
   end)
 end
 
-t.test("files: a guard that is not there, or says another number", function()
+t.test("files: a missing guard or one with another number is refused", function()
   local block = nn.block{forward = function(_, x) return x:split(2, 1)[2] end}
   block:hybridize()
   block(pg.ones(4, 3))
@@ -162,9 +162,9 @@ t.test("files: a guard that is not there, or says another number", function()
     t.equal(count, 1)
     return nn.SymbolBlock.imports(t.write(t.tmp("changed.json"), text))
   end
-  local bare = changed('{[^{}]*"kind":"outputs"[^{}]*}', "")  -- as files from before there were such guards
+  local bare = changed('{[^{}]*"kind":"outputs"[^{}]*}', "")  -- like files from before such guards existed
   t.equal(bare(rows(4)), rows(4):split(2, 1)[2])
   t.error_contains(function() bare(rows(2)) end, "got 2 outputs of split, now there are 1")
-  t.error_contains(function() changed('("kind":"outputs","value":)2', "%13") end, "a guard of 3 outputs of a node that has 2")
+  t.error_contains(function() changed('("kind":"outputs","value":)2', "%13") end, "a guard expects 3 outputs of a node that has 2")
   t.error_contains(function() changed('"of":1(,"kind":"outputs")', '"of":[1,3]%1') end, "a guard of a node that does not exist")
 end)

@@ -39,7 +39,7 @@ t.test("numbers are weak", function()
   t.equal(ints{1, 3}:lt(2.5), pg.tensor{true, false})
 end)
 
-t.test("bools add as or, multiply as and, and are refused where they mean nothing", function()
+t.test("bools add as or, multiply as and, and are refused by other arithmetic", function()
   local a, b = pg.tensor{true, true, false}, pg.tensor{true, false, false}
   t.equal(a + b, pg.tensor{true, true, false})
   t.equal(a * b, pg.tensor{true, false, false})
@@ -153,7 +153,7 @@ t.test("creation", function()
   t.bad_argument(function() return pg.zeros(-1) end, "zeros", "shape")
 end)
 
-t.test("broadcasting says which shapes do not fit", function()
+t.test("errors of broadcasting name the shapes that do not fit", function()
   local e = t.bad_argument(function() return pg.zeros(2, 3) + pg.zeros(2) end, "add", "y")
   t.check(e:find("2x3", 1, true), e)
 end)
@@ -166,7 +166,7 @@ t.test("in-place methods keep other tensors as they were", function()
   t.equal(y, pg.tensor{1, 2, 3})
 end)
 
-t.test("assert answers its condition or raises its message", function()
+t.test("assert returns its condition or raises its message", function()
   local x = pg.tensor{1, 2}
   t.equal(pg.assert(x:gt(0), "not positive"), pg.tensor{true, true})
   t.error_contains(function() pg.assert(x:gt(1), "not above 1") end, "assert: not above 1")

@@ -7,12 +7,12 @@ local function prints(x, lines)
   if got ~= wanted then error("got\n" .. got .. "\nexpected\n" .. wanted, 2) end
 end
 
--- Every line without the footer is at most 80 columns wide ("…" is one).
+-- Every line except the footer must be at most 80 columns wide; "…" is one column.
 local function check_width(text)
   for line in text:gmatch("[^\n]+") do t.check(#line:gsub("…", ".") <= 80, "too long: " .. line) end
 end
 
-t.test("scalars stand beside their type", function()
+t.test("scalars are printed beside their type", function()
   prints(pg.tensor(5), {"5 [float32 scalar cpu]"})
   prints(pg.tensor(1 / 3), {"0.3333 [float32 scalar cpu]"})
   prints(pg.tensor(true), {"true [bool scalar cpu]"})
@@ -29,11 +29,11 @@ t.test("columns are aligned and have the decimals they need", function()
   prints(pg.tensor{{{1, 2}}, {{3, 4}}}, {"{{{1, 2}},", "", " {{3, 4}}}", "[float32 2x1x2 cpu]"})
 end)
 
-t.test("nan and infinities do not decide the form", function()
+t.test("nan and infinities do not change the number format", function()
   prints(pg.tensor{0 / 0, 1 / 0, -1 / 0, 1.5}, {"{ nan,  inf, -inf,  1.5}", "[float32 4 cpu]"})
 end)
 
-t.test("scientific where fixed decimals would hide a number", function()
+t.test("numbers that fixed decimals would hide are printed in scientific form", function()
   prints(pg.tensor{1e-6, 1}, {"{1.0000e-06, 1.0000e+00}", "[float32 2 cpu]"})
   prints(pg.tensor({1e10, 1}, {dtype = "float64"}), {"{1.0000e+10, 1.0000e+00}", "[float64 2 cpu]"})
   prints(pg.tensor{100000, 1}, {"{100000,      1}", "[float32 2 cpu]"})
@@ -50,7 +50,7 @@ t.test("int64 keeps every digit", function()
   prints(pg.from_bytes(bytes, "int64", {1}), {"{9223372036854775807}", "[int64 1 cpu]"})
 end)
 
-t.test("without elements", function()
+t.test("tensors without elements are printed", function()
   prints(pg.zeros(0), {"{}", "[float32 0 cpu]"})
   prints(pg.zeros(2, 0, 3), {"{}", "[float32 2x0x3 cpu]"})
 end)
@@ -73,7 +73,7 @@ t.test("1000 elements are printed whole, more are shortened", function()
   t.check(text:find("1598, 1599, 1600}}\n[float32 40x40 " .. t.device .. "]", 1, true), text)
 end)
 
-t.test("views print what they show", function()
+t.test("views print their elements", function()
   local x = pg.tensor{{1, 2, 3}, {4, 5, 6}}
   prints(x:t(), {"{{1, 4},", " {2, 5},", " {3, 6}}", "[float32 3x2 cpu]"})
   prints(x[2], {"{4, 5, 6}", "[float32 3 cpu]"})
@@ -88,12 +88,12 @@ t.test("a huge tensor costs no more than a small one", function()
   t.check(#text < 10000 and text:find("1000000x1000000x1000", 1, true), text)
 end)
 
-t.test("many dims stay short", function()
+t.test("many dims are printed briefly", function()
   local text = tostring(pg.zeros(7, 7, 7, 7, 7, 7))
   t.check(#text < 20000, "length " .. #text)
 end)
 
-t.test("tensors without a value", function()
+t.test("tensors without a value print their type", function()
   local x = pg.tensor{1}
   x:release()
   t.equal(tostring(x), "[released tensor]")

@@ -21,7 +21,7 @@ end
 
 local function script(name, text) return "'" .. t.write(t.tmp(name), text) .. "'" end
 
-t.test("tensors have the same methods and fields whatever has been used", function()
+t.test("tensors always have the same methods and fields", function()
   local path = t.write(t.tmp("fields.lua"), [[
     local pg = require "perigee"
     local before = pg.testing.tensor_names()
@@ -93,7 +93,7 @@ outer()
   expect([[-e 'error()']], "", containing("(error object is a nil value)"), 1)
 end)
 
-t.test("a misspelt method of an object in sight gets a suggestion", function()
+t.test("a misspelt method of a visible object gets a suggestion", function()
   local hint = "attempt to call method '%s' (a nil value) (did you mean '%s'?)"
   expect([[-e 'net = pg.nn.Dense(2) net:hybridise()']], "", containing(hint:format("hybridise", "hybridize")), 1)
   expect([[-e 'local d = pg.data.ArrayDataset(pg.ones(3)) d:take_(1)']], "", containing(hint:format("take_", "take")), 1)

@@ -1,4 +1,4 @@
--- Random numbers: reproducible, independent of each other, of the right distribution; dropout and its gradient.
+-- Random numbers are reproducible, independent and correctly distributed; dropout and its gradient.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -16,7 +16,7 @@ t.test("the same seed gives the same numbers", function()
   t.check(not pg.rand(5):equal(pg.rand(5)), "two calls draw different numbers")
 end)
 
-t.test("a generator of its own leaves the default one alone", function()
+t.test("a separate generator does not change the default one", function()
   pg.manual_seed(1)
   local expected = pg.rand(3)
   pg.manual_seed(1)

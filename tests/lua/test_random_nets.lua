@@ -50,7 +50,7 @@ local function make_net(seed)
   return net
 end
 
--- The same actions for one seed; each adds what can be seen of it.
+-- Performs the same actions for one seed. Each action adds its observable effects.
 local function act(seed, way)
   local net = make_net(seed)
   local loss_fn = pg.loss.SoftmaxCrossEntropyLoss()

@@ -1,4 +1,5 @@
--- Random programs in graphs against plain Lua: results, gradients, state and random numbers, with all passes and with each off.
+-- Random programs in graphs against plain Lua: results, gradients, state and random numbers, with all passes and with
+-- each one off.
 local t = require "tests.support"
 local programs = require "tests.programs"
 

@@ -1,4 +1,4 @@
--- Reductions, scans and softmax: dtypes, edges, errors, and vector loops against plain ones.
+-- Reductions, scans and softmax: dtypes, edge cases, errors, and vector loops against plain loops.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -30,7 +30,7 @@ t.test("dims count from 1 or from the end, in any order", function()
   t.equal(pg.tensor(3):sum():item(), 3)
 end)
 
-t.test("any layout gives what a copy gives", function()
+t.test("reductions of any layout equal those of a copy", function()
   local x = pg.range(1, 60):reshape{3, 4, 5}
   for _, y in ipairs{x:permute{3, 1, 2}, x:transpose(1, 3), x[{{}, {1, 4, 2}, {2, 5}}], x[{{1, 3, 2}}], pg.tensor({1, 2, 3}):expand{4, 3}} do
     local z = y:contiguous()
@@ -93,7 +93,7 @@ t.test("extremes: NaN wins, infinities, first of equals, indices", function()
   t.equal(int({3, -7}):amin():item(), -7)
 end)
 
-t.test("reductions of nothing", function()
+t.test("reductions of no elements", function()
   local x = pg.zeros{0, 3}
   t.equal(x:sum():item(), 0)
   t.equal(x:sum(1):totable(), {0, 0, 0})
@@ -121,7 +121,7 @@ t.test("norm of every order", function()
   t.equal(zero.grad:totable(), {0, 0})
 end)
 
-t.test("running extremes answer the last of equals", function()
+t.test("running extremes return the last of equal elements", function()
   local v, i = pg.tensor({1, 3, 3, 2, 4}):cummax(1)
   t.equal(v:totable(), {1, 3, 3, 3, 4})
   t.equal(i:totable(), {1, 2, 3, 3, 5})
@@ -146,7 +146,7 @@ t.test("softmax survives large, infinite and missing values", function()
   end
 end)
 
-t.test("wrong dims are named", function()
+t.test("errors name wrong dims", function()
   local x = pg.zeros(2, 3)
   t.error_contains(function() return x:sum(3) end, "sum: bad argument 'dim'")
   t.error_contains(function() return x:sum{dim = {1, -2}} end, "sum: bad argument 'dim'")
@@ -155,7 +155,8 @@ t.test("wrong dims are named", function()
   t.error_contains(function() return x:sum_to{2} end, "sum_to: bad argument 'shape'")
 end)
 
--- The position of the extreme of get(1), …, get(n): NaN beats everything, the first of equals wins.
+-- Returns the position of the extreme of get(1), …, get(n): NaN is the extreme of all, and the first of equals is
+-- returned.
 local function extreme_place(n, largest, get)
   local at = 1
   for i = 2, n do

@@ -1,5 +1,5 @@
--- Wrong calls of every op, generated from its row: each is an error of one form that names the argument, or a right answer;
--- no input changes, nothing large is asked for, and in-place variants keep their target.
+-- Wrong calls of every op, generated from its row. Each must raise an error of the usual form that names the argument,
+-- or return a correct result. No input changes, nothing large is allocated, and in-place variants keep their target.
 local t = require "tests.support"
 local cases = require "tests.ops.cases"
 local driver = require "tests.ops.driver"
@@ -20,7 +20,7 @@ local function invoke(f, args, n, attrs)
   return bounded(t.pcall, function() return f(unpack(all, 1, n + 1)), true end)
 end
 
--- The complaint about the outcome of a call, or nil.
+-- Returns a complaint about the outcome of a call, or nil.
 local function judge(op, name, ok, e, must)
   if ok then return must and "answered" or nil end
   if type(e) ~= "string" then return "raised a " .. type(e) end

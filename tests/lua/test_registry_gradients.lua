@@ -1,4 +1,4 @@
--- Derivatives of every differentiable op against central differences: gradient and jvp, then the gradient's gradient.
+-- Derivatives of every differentiable op against central differences: gradient and jvp, then the second gradient.
 local t = require "tests.support"
 local gradcheck = require "tests.gradcheck"
 local driver = require "tests.ops.driver"
@@ -7,7 +7,7 @@ t.skip_in("gcstress", "central differences do not depend on collections")
 
 local function symmetric(x) return (x + x:transpose(-1, -2)) / 2 end
 
--- Every float64 tensor of the call varies but those in case.fixed.
+-- Every float64 tensor of the call varies except those in case.fixed.
 local function check(row, case)
   local inputs, fixed = {}, {}
   for _, x in ipairs(case.fixed or {}) do fixed[x] = true end
@@ -21,7 +21,7 @@ local function check(row, case)
       k = k + 1
       return case.symmetric and symmetric(list[k]) or list[k]
     end, case.args))
-    return {unpack(out, 1, case.outputs or #out)}  -- the first that are differentiable
+    return {unpack(out, 1, case.outputs or #out)}  -- the differentiable ones come first
   end
   gradcheck.check(f, inputs, {order = case.order})
 end

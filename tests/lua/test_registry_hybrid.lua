@@ -1,4 +1,5 @@
--- Every op of the registry inside pg.jit: the values and gradients of eager calls, and no second trace for a second call.
+-- Every op of the registry inside pg.jit has the values and gradients of eager calls, and a second call does not trace
+-- again.
 local t = require "tests.support"
 local driver = require "tests.ops.driver"
 local cases = require "tests.ops.cases"
@@ -30,7 +31,7 @@ local function check_values(row, case)
   t.equal(f:cache_info().traces, 1, "traces")
 end
 
--- Gradients of the sum of the floating outputs.
+-- Returns the gradients of the sum of the floating outputs.
 local function gradients(f, row, case)
   local leaves = {}
   local args = driver.map(function(x)

@@ -1,5 +1,5 @@
--- Every op of the registry on every call that is listed or derived for it: there is one, the example runs, float32 agrees with
--- float64, and results depend neither on the layout of the inputs, nor on being in place, nor on threads.
+-- Every op of the registry on all its calls: there is at least one, the example runs, float32 agrees with float64, and
+-- results do not depend on the layout of the inputs, on running in place or on threads.
 local t = require "tests.support"
 local gradcheck = require "tests.gradcheck"
 local cases = require "tests.ops.cases"
@@ -28,7 +28,7 @@ for _, name in ipairs(pg.testing.op_names()) do
   end)
 end
 
--- Elements apart by two, last dim first in memory, behind an offset: the same values in another layout.
+-- Every second element, stored with the last dim first and an offset: the same values in another layout.
 local layouts = {
   gaps = function(x) return pg.stack({x, x}, -1):select(-1, 1) end,
   transposed = function(x) return x:dim() < 2 and x or x:transpose(1, -1):contiguous():transpose(1, -1) end,
@@ -38,14 +38,14 @@ local layouts = {
   end,
 }
 
-local function repeated(x)  -- the first row again and again, without strides
+local function repeated(x)  -- the first row repeated, with stride 0
   if x:dim() == 0 or x:size(1) == 0 then return x end
   return x:narrow(1, 1, 1):expand(x.shape)
 end
 
 local function on_tensors(f, args) return map(function(x) return is_tensor(x) and f(x) or x end, args) end
 
--- The order of a sum may differ between layouts, nothing else.
+-- Only the order of a sum may differ between layouts.
 local function same(a, b, what)
   t.equal(#a, #b, what .. ": number of outputs")
   for k, y in ipairs(b) do
@@ -81,14 +81,15 @@ local function check_float32(row, case)
   end
 end
 
--- f() answers, or is an error of the usual form.
+-- f() must return, or raise an error of the usual form.
 local function answers_or_complains(f, what)
   local ok, e = t.pcall(f)
   if not ok and not tostring(e):find(message) then error(what .. ": " .. tostring(e), 0) end
   return ok and e or nil
 end
 
--- Every dtype: an answer or an error that names the argument; halves agree with float64 as far as they can.
+-- Every dtype returns a result or raises an error that names the argument. Halves agree with float64 within their
+-- precision.
 local function check_dtypes(row, case)
   if row.effect then return end
   for _, dtype in ipairs{"float16", "bfloat16", "bool", "uint8", "int8", "int32", "int64"} do
@@ -111,7 +112,7 @@ local function check_dtypes(row, case)
 end
 
 local function check_degenerate(row, case)
-  if row.hidden then return end  -- only called by rules, with what they know to be right
+  if row.hidden then return end  -- only rules call them, with valid dtypes
   local shapes = {
     ["0-dim"] = function(x) return x:dim() == 0 and x or (x:numel() > 0 and x:reshape{-1}:select(1, 1) or x) end,
     ["no rows"] = function(x) return x:dim() == 0 and x or x:narrow(1, 1, 0) end,
@@ -123,7 +124,7 @@ local function check_degenerate(row, case)
     local tensors = driver.tensors(case.args)
     local args = on_tensors(f, case.args)
     answers_or_complains(function() run(row, case, args) end, what)
-    for k = 1, #tensors do  -- one input alone
+    for k = 1, #tensors do  -- only one input
       local seen = 0
       local mixed = on_tensors(function(x) seen = seen + 1; return seen == k and f(x) or x end, case.args)
       answers_or_complains(function() run(row, case, mixed) end, what .. " of tensor " .. k)
@@ -179,8 +180,8 @@ local function check_in_place(row, case)
 end
 
 driver.each(function(row, case, k)
-  if case.values == false then return end  -- memory as it is found
-  if t.mode == "gcstress" and k > 1 then return end  -- one call an op meets every collection
+  if case.values == false then return end  -- the elements are unspecified
+  if t.mode == "gcstress" and k > 1 then return end  -- one call per op reaches every collection
   local label = row.name .. " " .. k
   local function test(what, f)
     t.test(label .. " " .. what, function()
@@ -192,7 +193,7 @@ driver.each(function(row, case, k)
     end)
   end
   test("layouts", check_layouts)
-  if t.mode ~= "gcstress" then  -- mostly wrong calls, which leave nothing to collect
+  if t.mode ~= "gcstress" then  -- mostly wrong calls, which leave no garbage
     if not row.random then test("in float32", check_float32) end
     test("dtypes", check_dtypes)
     test("degenerate shapes", check_degenerate)

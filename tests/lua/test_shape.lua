@@ -2,7 +2,7 @@
 local t = require "tests.support"
 local pg = require "perigee"
 
--- f raises a bad argument of op that also says `text`.
+-- f must raise a bad argument of op whose message contains `text`.
 local function bad(f, op, name, text)
   t.bad_argument(f, op, name)
   if text then t.error_contains(f, text) end
@@ -33,7 +33,7 @@ t.test("reshape copies dims with 0 and infers one -1", function()
   is(pg.zeros(0, 3):reshape_as(pg.zeros(3, 0)), {3, 0})
 end)
 
-t.test("reshape refuses what does not fit", function()
+t.test("reshape refuses shapes that do not fit", function()
   bad(function() return iota(2, 3):reshape(4) end, "reshape", "shape", "as many elements as 2x3")
   bad(function() return iota(2, 3):reshape(-1, -1) end, "reshape", "shape")
   bad(function() return iota(2, 3):reshape(-1, 4) end, "reshape", "shape")
@@ -102,7 +102,7 @@ t.test("narrow and select", function()
   t.error_contains(function() return pg.ones{}:select(1, 1) end, "select")
 end)
 
-t.test("split, chunk and unbind answer array tables", function()
+t.test("split, chunk and unbind return array tables", function()
   local function sizes(pieces)
     local out = {}
     for i, p in ipairs(pieces) do out[i] = p:size(1) end
@@ -211,7 +211,7 @@ t.test("diagonals and triangles", function()
   bad(function() return iota(2, 2, 2):diag() end, "diag", "x")
 end)
 
-t.test("every dtype moves", function()
+t.test("every dtype can be moved", function()
   for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"} do
     local x = pg.tensor({{1, 0, 1}, {0, 1, 1}}):to(dtype)
     for _, y in ipairs{x:t(), x:flip{1, 2}:flip{1, 2}:t(), x:roll({1}, {1}):roll({1}, {1}):t(), pg.cat({x, x}, 2):narrow(2, 4, 3):t(),

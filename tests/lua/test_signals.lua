@@ -1,7 +1,8 @@
--- The program under a timer whose signals run on the thread's own stack; tests/vm/test_signals.cpp does it in a host.
+-- The program under a timer whose signals run on the thread's own stack. tests/vm/test_signals.cpp tests the same in a
+-- host.
 local t = require "tests.support"
 
-t.test("timer signals during library code destroy nothing", function()
+t.test("timer signals during library code do not change results", function()
   t.skip_in("gcstress", "signals do not depend on collections")
   t.skip_in("guard", "a process of its own")
   t.skip_in("hybrid", "a process of its own")

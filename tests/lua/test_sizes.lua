@@ -1,5 +1,5 @@
--- Sizes that no memory holds and dims that mean nothing beside a 0: each is an error or ends at once, and nothing is
--- written past the end of a buffer that is too small.
+-- Sizes that exceed all memory, and huge dims beside a dim of 0. Each is an error or ends at once, and nothing is
+-- written past the end of a buffer.
 local t = require "tests.support"
 local driver = require "tests.ops.driver"
 local edges = require "tests.ops.edges"
@@ -9,7 +9,7 @@ local pg = require "perigee"
 local nan = 0 / 0
 local ops = pg.testing.ops
 
--- f raises an error that says one of the texts.
+-- f must raise an error that contains one of the texts.
 local function refused(f, ...)
   local ok, e = t.pcall(with_limit, 2 ^ 28, f)
   t.check(not ok, "no error")
@@ -19,7 +19,7 @@ end
 
 -- Loops --------------------------------------------------------------------------------------------------------------
 
-t.test("the rows a loop keeps are counted", function()
+t.test("the rows that a loop stacks are limited", function()
   local function run(cap, options)
     local function step(i) return i, {i + 1} end
     return pg.while_loop(function(i) return i:lt(3) end, step, {0}, options or {max_iterations = cap})
@@ -37,7 +37,7 @@ t.test("the rows a loop keeps are counted", function()
   refused(wide(1024), "2^56 elements")
 end)
 
-t.test("what the gradient of a loop keeps is counted", function()
+t.test("the residuals of a loop are limited", function()
   for _, wide in ipairs{1, 4, 1024} do
     refused(function()
       local x = pg.ones(wide):attach_grad()
@@ -46,7 +46,7 @@ t.test("what the gradient of a loop keeps is counted", function()
   end
 end)
 
-t.test("an imported loop is counted again for the sizes it runs with", function()
+t.test("the limits of an imported loop are checked for the sizes of each run", function()
   local function f(x)
     local function step(i, v) return v, {i + 1, v * 2} end
     return (pg.while_loop(function(i) return i:lt(3) end, step, {pg.tensor(0), x}, {max_iterations = 4}))
@@ -65,7 +65,7 @@ t.test("an imported loop is counted again for the sizes it runs with", function(
   refused(function() loaded(pg.ones(1024)) end, "2^56 elements")
 end)
 
-t.test("attributes of a file are checked as those of a call are", function()
+t.test("attributes in a file are checked like those of a call", function()
   local net = pg.nn.HybridBlock:extend("Windows")
   function net:forward(x) return pg.conv1d(x, pg.ones(2, 1, 1), {groups = 2, stride = 3}) end
   local block = net()
@@ -92,7 +92,7 @@ end)
 
 -- Shapes -------------------------------------------------------------------------------------------------------------
 
-t.test("slices without elements that are too many to number are no memory", function()
+t.test("too many slices without elements are an error", function()
   for _, dtype in ipairs{"float32", "float64", "int64", "bool"} do
     refused(function() pg.zeros({2 ^ 45, 0}, {dtype = dtype}):unique{dim = 1, return_inverse = true} end, "out of memory")
     refused(function() pg.zeros({0, 2 ^ 45}, {dtype = dtype}):unique{dim = -1, return_counts = true} end, "out of memory")
@@ -148,7 +148,7 @@ end)
 
 -- Kernels over nothing -----------------------------------------------------------------------------------------------
 
-t.test("kernels do not walk dims beside one of 0", function()
+t.test("kernels do not loop over dims beside a dim of 0", function()
   local long, wide = pg.zeros{2 ^ 53, 0}, pg.zeros{0, 2 ^ 53}
   for _, x in ipairs{long, wide} do
     for dim = 1, 2 do
@@ -192,7 +192,7 @@ t.test("kernels do not walk dims beside one of 0", function()
   end
 end)
 
-t.test("an index is checked even where there is nothing to read", function()
+t.test("an index is checked even if nothing is read", function()
   t.error_contains(function() return pg.zeros{5, 0}:index_select(1, pg.tensor({9}, {dtype = "int64"})) end,
     "index_select")
 end)
@@ -218,7 +218,7 @@ end)
 
 -- Tables and pieces --------------------------------------------------------------------------------------------------
 
-t.test("totable of a long dim of nothing is refused", function()
+t.test("totable of a long dim without elements is refused", function()
   t.error_contains(function() pg.zeros{1e7, 0}:totable() end,
     "totable: bad argument 'x' (expected a tensor that fits a Lua table, got")
   t.equal(#pg.zeros{1000, 0}:totable(), 1000)
@@ -245,7 +245,7 @@ end)
 
 -- Hidden ops ---------------------------------------------------------------------------------------------------------
 
-t.test("hidden ops check what they are given", function()
+t.test("hidden ops check their arguments", function()
   local x, v, m = pg.ones(4, 3, 5), pg.ones(3), pg.ones(2, 2)
   local places = pg.tensor({0, 100, -5, 3}, {dtype = "int32"}):reshape{1, 1, 2, 2}
   local image = pg.ones(1, 1, 2, 2)
@@ -365,7 +365,7 @@ local function try_edges(row, case)
   end
 end
 
--- The case with its dim, by position or by name, as 2, and what the dim was; nothing for an op without one.
+-- Returns the case with its dim, by position or by name, set to 2, and the original dim; nil for an op without one.
 local function along_two(row, case)
   local takes_dim = false
   for _, attr in ipairs(row.attrs) do takes_dim = takes_dim or attr.name == "dim" end
@@ -381,11 +381,11 @@ local function along_two(row, case)
   return args, with_option(case.attrs, "dim", 2), 1
 end
 
--- The inputs of the case with a dim, huge or 0, on either side of the one that it works along.
+-- Tries the inputs of the case with a dim, huge or 0, on either side of the dim that the op works along.
 local function try_between(row, case, attempt_both)
   local args, attrs, dim = along_two(row, case)
   if type(dim) ~= "number" then return end
-  for place = 0, #driver.tensors(args) do  -- all, or only one of them
+  for place = 0, #driver.tensors(args) do  -- all inputs, or only one
     local n = 0
     attempt_both(row, {attrs = attrs}, driver.map(function(x)
       if not driver.is_tensor(x) then return x end
@@ -395,7 +395,7 @@ local function try_between(row, case, attempt_both)
   end
 end
 
--- The call and its gradient.
+-- Tries the call and its gradient.
 local function attempt_both(row, case, args)
   attempt(row, case, args, case.attrs)
   if not row.differentiable then return end
@@ -421,7 +421,7 @@ local function try_shapes(row, case)
   for k = 0, 5 do
     local function all(x) return driver.is_tensor(x) and edges.stretched(x, k) or x end
     attempt_both(row, case, driver.map(all, case.args))
-    for place = 1, #driver.tensors(case.args) do  -- only one of them
+    for place = 1, #driver.tensors(case.args) do  -- only one input
       local n = 0
       attempt_both(row, case, driver.map(function(x)
         if not driver.is_tensor(x) then return x end

@@ -41,7 +41,7 @@ t.test("nets compose", function()
   t.equal(#paths, 8)
   net[1].bias:fill_(1)
   t.close(block(x), net(x), {what = "sees the change"})
-  -- Training updates the running statistics of the net that it was composed of.
+  -- Training updates the running statistics of the net that it was composed from.
   local before = net[2].running_mean:clone()
   pg.record(function() block(x) end)
   t.check(not net[2].running_mean:equal(before))
@@ -75,7 +75,7 @@ t.test("wrong calls", function()
   t.error_contains(function() return a + pg.ones(3) end, "broadcast")
 end)
 
-t.test("symbols go when nobody holds them", function()
+t.test("symbols without references are freed", function()
   local live = pg.memory().tensors
   for _ = 1, 3 do
     do
@@ -124,7 +124,7 @@ t.test("a SymbolBlock takes the parameters of collect_params", function()
   local value = pg.rand(2, 3)
   t.close(block(value), net(value))
   t.check(block["1.weight"] == net[1].weight)
-  net:hybridize()  -- its first call with a value
+  net:hybridize()  -- the first call with a value
   net(value)
   t.check(net:export(t.tmp("composed")))
   t.error_contains(function() nn.SymbolBlock(y, {x}, 5) end, "SymbolBlock: bad argument 'params'")

@@ -1,4 +1,4 @@
--- Results and gradients have the same bits with any number of threads, on tensors large enough to be shared out.
+-- Results and gradients have the same bits with any number of threads, for tensors large enough to be split.
 local t = require "tests.support"
 local pg = require "perigee"
 
@@ -17,7 +17,7 @@ end
 
 local function is_float(x) return x.dtype:find("float") ~= nil end
 
--- The outputs of f on args, and the gradients of those that are floats.
+-- Returns the outputs of f on args, and the gradients of the floating args.
 local function results(f, args, differentiable)
   pg.manual_seed(5)
   local leaves = {}

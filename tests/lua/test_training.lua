@@ -1,4 +1,4 @@
--- Whole trainings against MXNet's curves, from the same weights and batches.
+-- Complete trainings against MXNet's curves, with the same weights and batches.
 local t = require "tests.support"
 local json = require "tests.json"
 local pg = require "perigee"

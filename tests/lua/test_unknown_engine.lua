@@ -1,11 +1,11 @@
--- A LuaJIT whose bytecode and closures have a form that perigee does not know: graphs are off, results are the same.
+-- In a LuaJIT whose bytecode and closures perigee does not know, graphs are off and results are the same.
 local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
 
 -- luacheck: globals global_total
 
--- Runs f as if nothing were known of this LuaJIT.
+-- Runs f as if this LuaJIT were unknown.
 local function unknown(f)
   pg.testing.unknown_engine(true)
   local ok, message = pcall(f)
@@ -31,7 +31,7 @@ t.test("jitted functions and hybridized blocks run as plain Lua", function()
   end)
 end)
 
-t.test("a training step has the results that it has otherwise", function()
+t.test("a training step has the same results", function()
   local function train()
     local w = pg.ones(2):attach_grad()
     local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.5})
@@ -72,7 +72,7 @@ t.test("control flow carries what its bodies assign, globals too", function()
   end)
 end)
 
-t.test("one warning says what is lost", function()
+t.test("one warning names the features that are off", function()
   local out, err, code = t.run("-", [[
     local pg = require "perigee"
     pg.testing.unknown_engine(true)

@@ -1,6 +1,6 @@
--- What is no op of the registry, called with values of every kind that a slip may put there: constructors, functions of the
--- modules, methods. A call answers or raises a string with the position of the script; it neither crashes nor fails inside
--- the library. (Ops: test_registry_errors.lua.)
+-- Functions that are not ops of the registry, called with wrong values of every kind: constructors, functions of the
+-- modules, methods. A call must return or raise a string with the position of the script. It must not crash or fail
+-- inside the library. (Ops: test_registry_errors.lua.)
 local t = require "tests.support"
 local with_limit = require "tests.ops.limit"
 local bounded = require "tests.ops.bounded"
@@ -67,7 +67,7 @@ local function check_module(name, module, except)
   for _, key in ipairs(names) do check(name .. "." .. key, module[key]) end
 end
 
-local opaque = {unflatten = true}  -- takes what flatten made
+local opaque = {unflatten = true}  -- its argument must come from flatten
 for _, name in ipairs{"nn", "loss", "optim", "init", "data", "metric", "utils", "tree", "autograd", "linalg"} do
   check_module("pg." .. name, pg[name], opaque)
 end

@@ -1,8 +1,9 @@
--- A defect of LuaJIT's trace stitching, in Debian 12's as in v2.1 of 2026-08: ends in a segmentation fault. Trace 1 starts
--- in g and is stitched at clock; trace 2 goes on from there, returns to f and is stitched at gsub, in which g is dropped.
--- While its successor is recorded the collector frees traces 1 and 2 with g's prototype, as it traverses no predecessor of a
--- recording (lj_gc.c: gc_traverse_curtrace), and trace_stop (lj_trace.c) writes through traceref(J, J->exitno), now NULL.
--- With -Ominstitch=100000 it prints "done". Run it by hand to see whether a LuaJIT has the defect.
+-- A defect of LuaJIT's trace stitching, in Debian 12 and in v2.1 of 2026-08: this script ends in a segmentation fault.
+-- Trace 1 starts in g and is stitched at clock. Trace 2 continues there, returns to f and is stitched at gsub, in which
+-- g is dropped. While the next trace is recorded, the collector frees traces 1 and 2 with g's prototype, because it
+-- does not traverse the predecessors of a recording (lj_gc.c: gc_traverse_curtrace). trace_stop (lj_trace.c) then
+-- writes through traceref(J, J->exitno), which is NULL. With -Ominstitch=100000 the script prints "done". Run it by
+-- hand to see whether a LuaJIT has the defect.
 jit.opt.start("hotloop=2", "hotexit=2")
 local clock, load = os.clock, loadstring
 local h, drop = {}, false

@@ -1,6 +1,6 @@
--- A defect of Debian 12's LuaJIT (GC64, before 6bda30d8), only with trace stitching: after a call into C, in a trace that
--- starts in a vararg function, `...` cut to a fixed number of results gives the next ones, or the function itself. Prints how
--- many of 200 calls were wrong: 142 of each there, 0 where it is mended or with -Ominstitch=100000.
+-- A defect of Debian 12's LuaJIT (GC64, before 6bda30d8) with trace stitching: after a call into C, in a trace that
+-- starts in a vararg function, `...` cut to a fixed number of results returns the next values, or the function itself.
+-- Prints how many of 200 calls were wrong: 142 there, 0 with the fix or with -Ominstitch=100000.
 local clock = os.clock
 local function first(...) clock() local x = ... return x end
 local numbers, functions = 0, 0

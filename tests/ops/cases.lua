@@ -1,7 +1,8 @@
 -- The calls that the generated tests make of every op, in float64: those listed in tests/ops/cases_*.lua, and one
--- derived from the op's row. A call is {args = by position, attrs = by name} with, where needed, order (the highest that is
--- differentiable), outputs (only the first that many are), fixed (a list of args that have no derivative), symmetric (the
--- op reads half of a symmetric matrix), values = false (memory as it is found), rtol (of float32).
+-- derived from the op's row. A call is {args = by position, attrs = by name}. Optional fields: order (the highest order
+-- that is differentiable), outputs (only that many outputs are differentiable), fixed (a list of args without a
+-- derivative), symmetric (the op reads half of a symmetric matrix), values = false (the elements are unspecified), rtol
+-- (for float32).
 local pg = require "perigee"
 local gradcheck = require "tests.gradcheck"
 
@@ -10,14 +11,14 @@ local families = {"pointwise", "shape", "index", "linalg", "create", "reduce", "
 local listed, complete = {}, {}
 
 for _, family in ipairs(families) do
-  gradcheck.seed(1)  -- the same numbers whatever ran before
+  gradcheck.seed(1)  -- the same numbers in any order of the tests
   for name, list in pairs(require("tests.ops.cases_" .. family)(pg, gradcheck.random)) do
     listed[name] = listed[name] or {}
     for _, case in ipairs(list) do table.insert(listed[name], case) end
   end
 end
 
--- The field of pg under which an op is found: hidden ops have an underscore in front.
+-- Returns the field of pg that has the op: hidden ops have an underscore in front.
 function cases.field(row) return (row.hidden and "_" or "") .. row.name end
 
 local function operand(def, i)
@@ -28,7 +29,7 @@ local function operand(def, i)
   return x:gt((def.low + def.high) / 2)
 end
 
--- Pointwise ops, and those whose only input says all.
+-- Derives a call of pointwise ops and of ops whose only input determines the call.
 local function derived(row)
   if #row.inputs == 0 or not (row.pointwise or #row.inputs == 1) then return {} end
   for _, attr in ipairs(row.attrs) do if attr.required then return {} end end
@@ -42,10 +43,10 @@ local function derived(row)
   return {{args = args}}
 end
 
--- Ops that only show values to the host: tests/lua/test_effects.lua has them.
+-- Ops that only show values to the host. tests/lua/test_effects.lua tests them.
 local shown = {print_value = true, call_value = true}
 
--- Calls of the op with this row; empty when nobody lists any and none can be derived.
+-- Returns the calls of the op with this row; empty when none is listed and none can be derived.
 function cases.of(row)
   if shown[row.name] then return {} end
   local field = cases.field(row)
@@ -60,7 +61,7 @@ end
 
 function cases.needed(row) return not shown[row.name] end
 
--- Names in the lists that no op has.
+-- Returns the names in the lists that are not ops.
 function cases.strays()
   local known, out = {}, {}
   for _, name in ipairs(pg.testing.op_names(true)) do known[cases.field(pg.testing.op_row(name))] = true end

@@ -1,4 +1,4 @@
--- Calls of normalisations. f is gradcheck.random.
+-- Calls of normalizations. f is gradcheck.random.
 return function(_, f)
   local function positive(shape) return f(shape, 0.5, 2) end
   local rows = {normalized_shape = {4}}

@@ -1,4 +1,4 @@
--- Makes the calls of tests/ops/cases.lua: with other inputs, and with what came out as an array of tensors.
+-- Makes the calls of tests/ops/cases.lua: with other inputs, and with the results as an array of tensors.
 local pg = require "perigee"
 local cases = require "tests.ops.cases"
 
@@ -9,7 +9,7 @@ local is_tensor = driver.is_tensor
 
 function driver.is_double(x) return is_tensor(x) and x.dtype == "float64" end
 
--- args with f(x, place) in place of every x, tables (lists of tensors, shapes) walked, holes kept.
+-- Replaces every x in args by f(x, place). Tables (lists of tensors, shapes) are walked, holes are kept.
 function driver.map(f, args)
   local out = {}
   for k = 1, table.maxn(args) do
@@ -19,7 +19,7 @@ function driver.map(f, args)
   return out
 end
 
--- All tensors in args, in order.
+-- Returns all tensors in args, in order.
 function driver.tensors(args)
   local out = {}
   driver.map(function(x) if is_tensor(x) then out[#out + 1] = x end end, args)
@@ -36,7 +36,7 @@ local function results(...)
   return out
 end
 
--- Calls f with args and then, where there are any, the attributes.
+-- Calls f with args and then, if there are any, the attributes.
 function driver.call(f, args, attrs)
   local n = table.maxn(args)
   if not attrs then return results(f(unpack(args, 1, n))) end
@@ -45,7 +45,7 @@ function driver.call(f, args, attrs)
   return results(f(unpack(all, 1, n + 1)))
 end
 
--- The outputs of the case with these args (its own by default). Random ops start from one seed.
+-- Returns the outputs of the case with these args (its own by default). Random ops always start from the same seed.
 function driver.run(row, case, args)
   if row.random then pg.manual_seed(7) end
   local f = pg.testing.ops[cases.field(row)]
@@ -53,7 +53,7 @@ function driver.run(row, case, args)
   return driver.call(f, args or case.args, case.attrs)
 end
 
--- Bytes, type and strides of tensors, to tell whether anything changed.
+-- Returns the bytes, types and strides of tensors, to detect changes.
 function driver.snapshot(tensors)
   local out = {}
   for i, x in ipairs(tensors) do
@@ -66,7 +66,7 @@ function driver.changed(tensors, before)
   for i, x in ipairs(driver.snapshot(tensors)) do if x ~= before[i] then return i end end
 end
 
--- Calls visit(row, case, number) for the calls of every op, hidden ones included.
+-- Calls visit(row, case, number) for the calls of every op, including hidden ones.
 function driver.each(visit)
   for _, name in ipairs(pg.testing.op_names(true)) do
     local row = pg.testing.op_row(name)

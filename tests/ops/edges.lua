@@ -1,4 +1,4 @@
--- Numbers and shapes at the edges of what sizes can be.
+-- Numbers and shapes at the limits of sizes.
 local pg = require "perigee"
 
 local edges = {
@@ -8,7 +8,7 @@ local edges = {
     {2 ^ 53, 2, 0, 3}},
 }
 
--- x with 0 and a huge size in place of two of its dims; k says which.
+-- Returns x with 0 and a huge size in place of two of its dims; k chooses them.
 function edges.stretched(x, k)
   local shape = {unpack(x.shape)}
   if #shape < 2 then return pg.zeros({0}, {dtype = x.dtype}) end
@@ -18,7 +18,8 @@ function edges.stretched(x, k)
   return pg.zeros(shape, {dtype = x.dtype})
 end
 
--- A huge dim, the size that x has along `dim`, and a dim of 0: a walk over what comes before dim 2 never ends.
+-- Returns a tensor with a huge dim, the size of x along `dim`, and a dim of 0: a loop over the dims before dim 2 never
+-- ends.
 function edges.between(x, dim)
   local size = x:dim() > 0 and x:size(math.max(-x:dim(), math.min(dim, x:dim()))) or 1
   return pg.zeros({2 ^ 45, size, 0}, {dtype = x.dtype})

@@ -1,6 +1,6 @@
--- Runs f while no tensor may take more than `bytes`, nor the process more address space than it has and that many, so
--- that a request for too much is an error at once and not a machine that swaps. Where the address space says nothing
--- (sanitizers reserve it) only tensors are held to the limit.
+-- Runs f while no tensor may be larger than `bytes` and the process may use only that much more address space. A
+-- request for too much is then an error at once instead of a machine that swaps. Under sanitizers, which reserve the
+-- address space, only tensors are limited.
 local ffi = require "ffi"
 local testing = require("perigee").testing
 ffi.cdef[[

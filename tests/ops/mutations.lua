@@ -1,13 +1,14 @@
--- Wrong calls of an op, made from a right one: each argument replaced by what it may not be.
+-- Wrong calls of an op, made from a correct one: each argument is replaced by invalid values.
 local pg = require "perigee"
 local driver = require "tests.ops.driver"
 
 local nan, inf = 0 / 0, math.huge
-local nothing = {}  -- stands for nil in a list of replacements
+local nothing = {}  -- represents nil in a list of replacements
 
 local dtypes = {"bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 
--- Replacements of an attribute by its kind: `must` fail, `may` fail (an answer is right too), but neither crash nor hang.
+-- Replacements of an attribute by its kind. Those in `must` have to fail. Those in `may` can fail or succeed, but must
+-- not crash or hang.
 local function f() end
 local wild = {-1, -2 ^ 40, 2 ^ 40, 2 ^ 53, 0}
 local bad_lists = {{1.5}, {nan}, {inf}, {"1"}, {2 ^ 63}, {[2] = 3}, {{1}}, {1, true}, f}
@@ -91,8 +92,9 @@ local function by_name(list)
   return out
 end
 
--- Calls visit(what, name, args, n, attrs, must) for every wrong call: args[1..n], then attrs where not nil. name is the
--- argument that an error has to name, nil where several are right: what is no tensor ends a list of them.
+-- Calls visit(what, name, args, n, attrs, must) for every wrong call: args[1..n], then attrs unless nil. name is the
+-- argument that an error has to name; nil if several are possible, because a value that is not a tensor ends a list of
+-- tensors.
 local function visit_calls(row, case, visit)
   local inputs, known = by_name(row.inputs), by_name(row.attrs)
   local n, lists = table.maxn(case.args), false
