@@ -125,7 +125,7 @@ void load(Loaded& all, const std::string& name, int kind) {
   if (!entry) fail_load(name, path + " has no entry perigee_device");
   const DeviceTable* table = entry(kDeviceAbi, &cpu_table());
   if (!table || table->abi != kDeviceAbi) fail_load(name, path + " was built for another version of perigee");
-  if (name != table->name) fail_load(name, fmt::format("{} holds the device '{}'", path, table->name));
+  if (name != table->name) fail_load(name, fmt::format("{} provides the device '{}'", path, table->name));
   if (!complete(*table)) fail_load(name, path + " lacks a function of the device table");
   try {
     registry().add_kernels(kind, rows_of(*table));

@@ -287,7 +287,7 @@ int set_numbers(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "set_numbers", "t");
   const int n = lua_gettop(L) - 1;
   if (!box.get().is_array() || box.get().dtype() != DType::kFloat64 || box.get().numel() != n)
-    throw Error("set_numbers: the tensor has another number of elements");
+    throw Error("set_numbers: the tensor has a different number of elements");
   if (!box.get().array().writable()) set_value(box, make_array(box.get().type()));
   double* to = static_cast<double*>(box.get().array().data());
   for (int i = 0; i < n; ++i) to[i] = lua_tonumber(L, i + 2);

@@ -127,7 +127,7 @@ void GraphReader::read_node(const Graph& graph, Node& node) {
   array([&](size_t) { node.types.push_back(read_type()); });
   if (at[4] != kAbsent) seek(at[4]), read_constant(node);
   if (op_) node.attrs = read_attrs(*op_, op_version_, at[6], at[0]);
-  if (!node.op && at[6] != kAbsent) fail_at(at[6], "attributes of what is no op");
+  if (!node.op && at[6] != kAbsent) fail_at(at[6], "only ops have attributes");
   std::vector<std::shared_ptr<const Graph>> bodies;
   if (at[8] != kAbsent) seek(at[8]), bodies = read_bodies();
   if (at[9] != kAbsent) seek(at[9]), node.heads = int32_t(integer(0, kMaxIndex / 4));
@@ -183,19 +183,19 @@ void GraphReader::read_kind(size_t op_at, size_t version_at, size_t kind_at, Nod
 // Checks what verify(Graph) and other code rely on.
 void GraphReader::check_kind(const Node& node, size_t tensor_at) {
   if ((node.kind == NodeKind::kConstant) != (tensor_at != kAbsent))
-    fail("a tensor is what constants have, and nothing else");
+    fail("constants, and only constants, have a field 'tensor'");
   if (node.heads != 0 && node.kind != NodeKind::kGradient && node.kind != NodeKind::kCustom)
-    fail("heads of what takes no gradient");
+    fail("only gradients and custom nodes have heads");
   if ((node.create_graph && node.kind != NodeKind::kGradient && node.kind != NodeKind::kLeaf) ||
       (node.first && node.kind != NodeKind::kGradient))
-    fail("a walk of what takes no gradient");
+    fail("only gradients and leaves have a walk");
 }
 
 void GraphReader::set_body(Node& node, const std::vector<std::shared_ptr<const Graph>>& bodies, size_t loop_at,
                            size_t streams_at) {
   if (bodies.size() != size_t(node.kind == NodeKind::kCustom))
-    fail("custom nodes have one body, and nothing else has a field 'bodies'");
-  if (loop_at != kAbsent || streams_at != kAbsent) fail("the form of a loop is what loops have, and nothing else");
+    fail("custom nodes have one body, and other nodes have no field 'bodies'");
+  if (loop_at != kAbsent || streams_at != kAbsent) fail("loops, and only loops, have a field 'loop'");
   if (!bodies.empty()) node.body = bodies[0];
 }
 
@@ -207,7 +207,7 @@ void GraphReader::read_old_control(Node& node, std::vector<std::shared_ptr<const
   control.name = node.name.empty() ? old_control_->name : std::exchange(node.name, "");
   if (bodies.empty() || bodies.size() > 2) fail("branches have two bodies, loops one or two");
   control.bodies = std::move(bodies);
-  if (control.is_loop() != (loop_at != kAbsent)) fail("the form of a loop is what loops have, and nothing else");
+  if (control.is_loop() != (loop_at != kAbsent)) fail("loops, and only loops, have a field 'loop'");
   if (loop_at != kAbsent) seek(loop_at), read_loop(control.loop);
   if (streams_at != kAbsent) seek(streams_at), array([&](size_t) { control.streams.push_back(read_stream()); });
   node.op = control.op;

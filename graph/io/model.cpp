@@ -40,7 +40,7 @@ struct Place {
 // Ticks of a body count from the start of the stream of a step. Their number per step is not stored.
 void check_tick(const Place& at, size_t i, uint64_t generator, uint64_t tick) {
   if (generator >= at.model.generators.size())
-    bad_node(at.graph, i, fmt::format("there is no generator {}", generator));
+    bad_node(at.graph, i, fmt::format("generator {} does not exist", int64_t(generator)));
   if (at.owner) {
     const auto& streams = at.owner->streams;
     if (std::none_of(streams.begin(), streams.end(), [&](const BodyStream& s) { return s.generator == generator; }))
@@ -117,7 +117,7 @@ void check_custom(const Graph& graph, size_t i) {
   if (inputs + outputs > node.inputs.size()) bad_node(graph, i, "has fewer operands than inputs and outputs");
   const size_t saved = node.inputs.size() - inputs - outputs;
   if (body.inputs.size() != saved + outputs || body.outputs.size() != inputs)
-    bad_node(graph, i, "its backward takes or gives another number of tensors");
+    bad_node(graph, i, "its backward takes or returns a wrong number of tensors");
   for (const Operand& operand : node.inputs)
     if (!operand.is_node()) bad_node(graph, i, "an operand is no node");
   for (size_t k = 0; k < outputs; ++k) require_same_type(graph, i, node.inputs[inputs + k], node.types[k]);
@@ -165,14 +165,14 @@ void check_loop(const Graph& graph, size_t i, const Control& control) {
   const size_t first = size_t(loop.first_slice(true)), slices = size_t(loop.slices), carries = size_t(loop.carries);
   for (size_t k = 0; k < slices; ++k)
     if (graph.type(node.inputs[first + k]).shape[0] != rows)
-      bad_node(graph, i, fmt::format("slice {} has not {} rows", k + 1, rows));
+      bad_node(graph, i, fmt::format("slice {} does not have {} rows", k + 1, rows));
   for (size_t k = 1 + carries; k < node.types.size(); ++k)
     if (node.types[k].shape.size() == 0 || node.types[k].shape[0] != rows)
-      bad_node(graph, i, fmt::format("stacked output {} has not {} rows", k - carries, rows));
+      bad_node(graph, i, fmt::format("stacked output {} does not have {} rows", k - carries, rows));
   if (!loop.conditional) return;
   const Graph& condition = *control.bodies[1];
   if (numel(condition.type(condition.outputs[0]).shape) != 1)
-    bad_node(graph, i, "its condition gives more than one element");
+    bad_node(graph, i, "its condition returns more than one element");
   for (size_t k = 1; k < condition.inputs.size(); ++k)
     if (!(input(condition, k) == input(body, slices + k)))
       bad_node(graph, i, fmt::format("input {} of its condition is of another type", k + 1));
@@ -187,9 +187,11 @@ void check_control(const Place& at, size_t i, bool hidden_ops) {
 void check_guards(const Graph& graph) {
   for (const TypeGuard& guard : graph.guards) {
     const Node* node = operand_node(graph, guard.of);
-    if (!node || guard.dim < 0 || guard.line >= int32_t(graph.lines.size())) throw Error("graph: a guard of nothing");
+    if (!node || guard.dim < 0 || guard.line >= int32_t(graph.lines.size()))
+      throw Error("graph: a guard names a node, a dim or a line that does not exist");
     if (guard.kind == TypeGuard::kOutputs && guard.value != int64_t(node->types.size()))
-      throw Error(fmt::format("graph: a guard of {} outputs of a node that has {}", guard.value, node->types.size()));
+      throw Error(
+          fmt::format("graph: a guard expects {} outputs of a node that has {}", guard.value, node->types.size()));
   }
 }
 
@@ -247,7 +249,7 @@ void check_tree(const Model& model, const Tree& tree, bool arguments, std::vecto
       if (arguments && model.inputs[size_t(tree.index)].role != ModelInput::Role::kArgument)
         throw Error(fmt::format("graph: arguments: '{}' is no argument", model.inputs[size_t(tree.index)].name));
       if (arguments && seen[size_t(tree.index)]++)
-        throw Error(fmt::format("graph: arguments: input {} stands twice", tree.index));
+        throw Error(fmt::format("graph: arguments: input {} occurs twice", tree.index));
       break;
     case Tree::Kind::kOutput:
       if (arguments || tree.index < 0 || size_t(tree.index) >= model.graph.outputs.size())

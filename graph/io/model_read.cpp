@@ -183,7 +183,8 @@ class ModelReader : public GraphReader {
       if (input.role == ModelInput::Role::kArgument) continue;
       const Value* value = find_tensor(input.name);
       if (!value)
-        throw Error(fmt::format("load: {}: lacks the tensor '{}' of {}", source_.tensors_name, input.name, source()));
+        throw Error(
+            fmt::format("load: {}: does not have the tensor '{}' of {}", source_.tensors_name, input.name, source()));
       const Type& type = model.input_type(k);
       if (!alike(value->type(), type))
         throw Error(fmt::format("load: {}: '{}' is {}, in {} it is {}", source_.tensors_name, input.name,
@@ -192,7 +193,7 @@ class ModelReader : public GraphReader {
     }
     for (size_t k = 0; k < source_.tensors->tensors.size(); ++k)
       if (!taken_.count(k))
-        throw Error(fmt::format("load: {}: holds '{}', which {} has not", source_.tensors_name,
+        throw Error(fmt::format("load: {}: has the tensor '{}', which {} does not have", source_.tensors_name,
                                 source_.tensors->tensors[k].first, source()));
   }
 

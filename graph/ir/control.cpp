@@ -80,9 +80,9 @@ const Type& input_type(const Graph& body, size_t k) { return body.nodes[size_t(b
 void check_body(const Control& control, size_t b, size_t inputs, size_t outputs) {
   const Graph& body = *control.bodies[b];
   if (body.inputs.size() != inputs)
-    refuse(control, fmt::format("its body takes {} inputs, gets {}", body.inputs.size(), inputs));
+    refuse(control, fmt::format("its body takes {} inputs, got {}", body.inputs.size(), inputs));
   if (body.outputs.size() < outputs)
-    refuse(control, fmt::format("its body gives {} outputs, needs {}", body.outputs.size(), outputs));
+    refuse(control, fmt::format("its body returns {} outputs, expected {}", body.outputs.size(), outputs));
 }
 
 void check_same(const Control& control, const char* what, size_t k, const Type& given, const Type& expected) {
@@ -142,7 +142,10 @@ AttrDef body_row(const char* name, const char* doc, bool optional = false) {
   return {.name = name, .kind = AttrKind::kGraph, .doc = doc, .optional = optional};
 }
 AttrDef name_row(const char* name) {
-  return {.name = "name", .kind = AttrKind::kString, .fallback = std::string(name), .doc = "what the script called"};
+  return {.name = "name",
+          .kind = AttrKind::kString,
+          .fallback = std::string(name),
+          .doc = "name of the call in the script"};
 }
 AttrDef flag_row(const char* name, const char* doc) {
   return {.name = name, .kind = AttrKind::kBool, .fallback = false, .doc = doc};
@@ -254,16 +257,17 @@ void check_layout(const Control& control, size_t operands) {
   if (loop.slices < 0 || loop.carries < 0 || loop.limit < LoopForm::kNoLimit || loop.checkpoint < 0)
     refuse(control, "a negative count");
   if (control.bodies.empty() || (condition && !loop.conditional))
-    refuse(control, "has one body, in a trace a second one for its condition");
+    refuse(control, "needs one body, and in a trace a second one for its condition");
   const size_t first = size_t(loop.first_slice(condition)), slices = size_t(loop.slices),
                carries = size_t(loop.carries);
   if (operands < first + slices + carries) refuse(control, "lacks operands");
-  if (!loop.counted && !loop.conditional && loop.limit < 0) refuse(control, "nothing says how many steps it takes");
+  if (!loop.counted && !loop.conditional && loop.limit < 0)
+    refuse(control, "has neither a count, a condition nor a limit of steps");
   const size_t captures = operands - first - slices - carries;
   check_body(control, 0, 1 + operands - first, size_t(loop.conditional && !condition) + carries);
   if (!condition) return;
   check_body(control, 1, 1 + carries + captures, 1);
-  if (control.bodies[1]->outputs.size() != 1) refuse(control, "its condition gives more than one output");
+  if (control.bodies[1]->outputs.size() != 1) refuse(control, "its condition returns more than one output");
 }
 
 Type row_type(const Type& whole) {

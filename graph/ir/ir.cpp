@@ -79,7 +79,7 @@ void verify_types(const Graph& graph, size_t i) {
   for (size_t k = 0; k < types.size(); ++k)
     if (!(types[k] == node.types[k]))
       bad_node(graph, i,
-               fmt::format("output {} is {}, its op gives {}", k, to_string(node.types[k]), to_string(types[k])));
+               fmt::format("output {} is {}, its op returns {}", k, to_string(node.types[k]), to_string(types[k])));
 }
 
 // Verifies the bodies, and that the node has the operands and outputs that they require.
@@ -103,7 +103,7 @@ void verify_control(const Graph& graph, size_t i, bool types) {
       body.outputs.size() + control.is_loop() - (control.loop.conditional && !control.has_condition());
   if (node.types.size() < outputs) bad_node(graph, i, "lacks outputs");
   if (node.types.size() > outputs)
-    bad_node(graph, i, fmt::format("has {} outputs, its body gives {}", node.types.size(), outputs));
+    bad_node(graph, i, fmt::format("has {} outputs, its body returns {}", node.types.size(), outputs));
 }
 
 void verify_node(const Graph& graph, size_t i, bool types) {
@@ -123,7 +123,7 @@ void verify_node(const Graph& graph, size_t i, bool types) {
     case NodeKind::kConstant:
       if (!node.inputs.empty() || node.types.size() != 1 || !node.constant.is_array() ||
           !(node.constant.type() == node.types[0]))
-        bad_node(graph, i, "a constant holds a value of its type");
+        bad_node(graph, i, "a constant has no operands and one value of its type");
       break;
     case NodeKind::kFused:
     case NodeKind::kCustom:
@@ -142,15 +142,15 @@ void verify_node(const Graph& graph, size_t i, bool types) {
     case NodeKind::kGradient:
       if (node.heads < 1 || node.inputs.size() < size_t(2 * node.heads) ||
           node.types.size() != node.inputs.size() - size_t(2 * node.heads))
-        bad_node(graph, i, "takes heads, as many cotangents, and gives one gradient for each of the rest");
+        bad_node(graph, i, "needs heads, one cotangent per head, and one output per other operand");
       break;
   }
   if (node.kind != NodeKind::kFused) return;
   const Graph& body = *node.body;
   if (body.inputs.size() != node.inputs.size() || body.outputs.size() != node.types.size())
-    bad_node(graph, i, "its body has other inputs or outputs");
+    bad_node(graph, i, "its body has a different number of inputs or outputs");
   for (size_t k = 0; k < node.types.size(); ++k)
-    if (!(body.type(body.outputs[k]) == node.types[k])) bad_node(graph, i, "its body gives other types");
+    if (!(body.type(body.outputs[k]) == node.types[k])) bad_node(graph, i, "its body returns other types");
 }
 
 std::string operand_text(const Operand& operand, const Graph& graph) {

@@ -10,21 +10,20 @@ namespace pg {
 namespace {
 
 constexpr Pass kPasses[] = {
-    {"fold", "computes what depends on constants alone", fold, Pass::kClean},
-    {"cse", "computes equal things once", eliminate_common, Pass::kClean},
-    {"simplify", "applies identities that keep every bit", simplify, Pass::kClean},
-    {"dce", "drops what nobody needs", eliminate_dead, Pass::kClean},
-    {"steps", "finds out how many steps loops take, and which rows they read", count_steps, Pass::kClean},
-    {"prune", "drops what nobody needs of branches and loops", prune, Pass::kClean},
-    {"hoist", "computes before a loop what its steps need not wait for", hoist, Pass::kClean},
-    {"sink", "computes after a loop, for all steps at once, what no step needs", sink, Pass::kClean},
+    {"fold", "computes ops on constants", fold, Pass::kClean},
+    {"cse", "merges nodes that compute the same value", eliminate_common, Pass::kClean},
+    {"simplify", "applies identities that preserve every bit", simplify, Pass::kClean},
+    {"dce", "removes unused nodes", eliminate_dead, Pass::kClean},
+    {"steps", "finds the number of steps of loops and the rows that they read", count_steps, Pass::kClean},
+    {"prune", "removes unused parts of branches and loops", prune, Pass::kClean},
+    {"hoist", "moves work that does not depend on earlier steps before a loop", hoist, Pass::kClean},
+    {"sink", "moves work that no later step needs after a loop, for all steps at once", sink, Pass::kClean},
     {"gather_gradients", "sums the gradients of all steps in one product after a loop", gather_gradients, Pass::kClean},
-    {"bn_fold", "takes batch normalisation at inference into the weights before it", fold_batch_norm, Pass::kShape},
-    {"recompute", "makes large values again where cheap ops can instead of keeping them for long", recompute,
-     Pass::kShape},
-    {"epilogue", "takes bias and activation into the product before them", attach_epilogues, Pass::kKernels},
-    {"fuse", "makes one kernel of pointwise ops that feed each other", fuse, Pass::kKernels},
-    {"materialize", "makes constants of the fills that are left", materialize, Pass::kKernels},
+    {"bn_fold", "folds batch normalization at inference into the weights before it", fold_batch_norm, Pass::kShape},
+    {"recompute", "rematerializes large values with cheap ops instead of keeping them", recompute, Pass::kShape},
+    {"epilogue", "makes bias and activation the epilogue of the product before them", attach_epilogues, Pass::kKernels},
+    {"fuse", "fuses connected pointwise ops into one kernel", fuse, Pass::kKernels},
+    {"materialize", "replaces the remaining fills by constants", materialize, Pass::kKernels},
 };
 
 // One round more than any chain of rules is known to need. A graph after the last round is correct but may not be

@@ -108,7 +108,7 @@ class Translator {
       case NodeKind::kOp:
         break;
       default:
-        refuse(i, "only inputs, constants and ops may stand in a body");
+        refuse(i, "only inputs, constants and ops may be in a body");
     }
     if (reduces(n)) return add_reduction(i);
     if (is_alias(n))
@@ -262,7 +262,7 @@ class Translator {
   void add_reduction(size_t i) {
     const Node& n = g_.nodes[i];
     if (tiles().reduction.op) refuse(i, "a second reduction");
-    if (n.inputs.empty() || !n.inputs[0].is_node()) refuse(i, "may not stand in a body");
+    if (n.inputs.empty() || !n.inputs[0].is_node()) refuse(i, "must not be in a body");
     const Type& type = g_.type(n.inputs[0]);
     if (!fusable_reduction(n, type)) refuse(i, "neither pointwise nor a reduction of trailing dims");
     TileReduction r;

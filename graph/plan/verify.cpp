@@ -62,7 +62,7 @@ class Verifier {
       if (made_by_run(slot.storage) && written_[size_t(slot.storage)] < 0)
         bad("step {} reads storage {} before it is written", index, slot.storage);
       if (written_[size_t(slot.storage)] != slot.written)
-        bad("step {} reads what view {} wrote to storage {}, where view {} wrote later", index, slot.written,
+        bad("step {} expects the write of view {} in storage {}, but view {} wrote later", index, slot.written,
             slot.storage, written_[size_t(slot.storage)]);
       touch(slot.storage, index);
     }
@@ -101,7 +101,7 @@ class Verifier {
     for (size_t s = 0; s < plan_.storages.size(); ++s) {
       const Storage& a = plan_.storages[s];
       if (a.kind != Storage::kArena || lives_[s].first < 0 || a.bytes == Bytes()) continue;
-      if (a.offset % kArenaAlignment) bad("storage {} stands at offset {}, which is not aligned", s, a.offset);
+      if (a.offset % kArenaAlignment) bad("the offset of storage {}, {}, is not aligned", s, a.offset);
       if (Bytes(a.offset) + a.bytes > plan_.arenas[size_t(a.arena)].bytes) bad("storage {} leaves the arena", s);
       order.push_back(int32_t(s));
     }

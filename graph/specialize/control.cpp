@@ -67,7 +67,7 @@ Values Specializer::cond(const Control& control, const Values& in) {
   for (size_t k = 0; k < flowing.size(); ++k) {
     const Type &x = a.type(a.outputs[k]), &y = b.type(b.outputs[k]);
     if (!(x == y))
-      throw Error(fmt::format("cond: the branches answer different types (result {}: then_f {}, else_f {})", k + 1,
+      throw Error(fmt::format("cond: the branches return different types (result {}: then_f {}, else_f {})", k + 1,
                               to_string(x), to_string(y)));
     if (flowing[k]) applied->flowing.push_back(k);
   }

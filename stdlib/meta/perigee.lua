@@ -224,12 +224,12 @@ function Tensor:acos() end
 ---@return perigee.Tensor out
 function Tensor:acosh() end
 
----Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
+---Means over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
 function Tensor:adaptive_avg_pool(size) end
 
----Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
+---Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
 function Tensor:adaptive_max_pool(size) end
@@ -279,7 +279,7 @@ function Tensor:any(dim, keepdim) end
 ---The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
 function Tensor:argmax(dim, keepdim, index_base) end
@@ -287,7 +287,7 @@ function Tensor:argmax(dim, keepdim, index_base) end
 ---The index of the first smallest element along dim, of the flattened tensor without dim; int64, from 1 on.
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
 function Tensor:argmin(dim, keepdim, index_base) end
@@ -296,7 +296,7 @@ function Tensor:argmin(dim, keepdim, index_base) end
 ---@param dim? integer the dim to order along
 ---@param descending? boolean the largest first
 ---@param stable? boolean accepted; equal values always keep their order
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor
 function Tensor:argsort(dim, descending, stable, index_base) end
@@ -332,7 +332,7 @@ function Tensor:atanh() end
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@param count_include_pad? boolean count the padding in the mean
 ---@param divisor_override? integer divides the sums instead of the window's size
 ---@return perigee.Tensor out
@@ -343,7 +343,7 @@ function Tensor:avg_pool1d(kernel_size, stride, padding, ceil_mode, count_includ
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@param count_include_pad? boolean count the padding in the mean
 ---@param divisor_override? integer divides the sums instead of the window's size
 ---@return perigee.Tensor out
@@ -354,7 +354,7 @@ function Tensor:avg_pool2d(kernel_size, stride, padding, ceil_mode, count_includ
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@param count_include_pad? boolean count the padding in the mean
 ---@param divisor_override? integer divides the sums instead of the window's size
 ---@return perigee.Tensor out
@@ -370,7 +370,7 @@ function Tensor:avg_pool3d(kernel_size, stride, padding, ceil_mode, count_includ
 ---@overload fun(self: perigee.Tensor, batch1: perigee.Tensor, batch2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
 function Tensor:baddbmm(batch1, batch2, beta, alpha) end
 
----Normalises each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Answers the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it answers the result alone and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
+---Normalizes each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Returns the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it returns only the result and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
 ---@param running_mean? perigee.Tensor of each channel
 ---@param running_var? perigee.Tensor of each channel
 ---@param weight? perigee.Tensor factors
@@ -385,7 +385,7 @@ function Tensor:baddbmm(batch1, batch2, beta, alpha) end
 ---@overload fun(self: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, training?: boolean, momentum?: number, eps?: number, running_var_correction?: number}): perigee.Tensor, perigee.Tensor, perigee.Tensor
 function Tensor:batch_norm(running_mean, running_var, weight, bias, training, momentum, eps, running_var_correction) end
 
----1 with the probability that p gives for each element, else 0, in the dtype of p. A probability outside [0, 1] is an error.
+---1 with the probability of each element of p, else 0, in the dtype of p. A probability outside [0, 1] is an error.
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {generator?: perigee.Generator}): perigee.Tensor
 function Tensor:bernoulli() end
@@ -410,7 +410,7 @@ function Tensor:binary_cross_entropy_with_logits(target, weight, reduction, pos_
 ---How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its occurrences: int64 (float32 or float64 with weights) up to the largest label, at least minlength long. The size depends on values: eager only.
 ---@param weights? perigee.Tensor
 ---@param minlength? integer least size of the result
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {weights?: perigee.Tensor, minlength?: integer, index_base?: integer}): perigee.Tensor
 function Tensor:bincount(weights, minlength, index_base) end
@@ -472,7 +472,7 @@ function Tensor:clamp(min, max) end
 ---@return perigee.Tensor out
 function Tensor:clone() end
 
----x itself when its elements lie row-major without gaps, else a copy laid out so.
+---x itself when it is contiguous (row-major, without gaps), else a contiguous copy.
 ---@return perigee.Tensor out
 function Tensor:contiguous() end
 
@@ -576,15 +576,15 @@ function Tensor:cov(correction) end
 ---@param weight? perigee.Tensor a factor for each class
 ---@param ignore_index? integer label of samples that do not count
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
----@param label_smoothing? number share of the target that goes to all classes evenly
----@param index_base? integer what the first class is called
+---@param label_smoothing? number share of the target spread evenly over all classes
+---@param index_base? integer the number of the first class
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", label_smoothing?: number, index_base?: integer}): perigee.Tensor
 function Tensor:cross_entropy(target, weight, ignore_index, reduction, label_smoothing, index_base) end
 
 ---The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.
 ---@param dim integer the dim to run along
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -592,7 +592,7 @@ function Tensor:cummax(dim, index_base) end
 
 ---The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any number.
 ---@param dim integer the dim to run along
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -613,13 +613,13 @@ function Tensor:cumprod(dim, reverse) end
 function Tensor:cumsum(dim, reverse) end
 
 ---The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.
----@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@param diagonal? integer 0 is the main diagonal, positive ones are above it
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function Tensor:diag(diagonal) end
 
----Square matrices, spanned by dims dim1 and dim2 of the result, that are zero but for a diagonal, which holds the last dim of x.
----@param offset? integer 0 is the main diagonal, positive ones lie above
+---Square matrices, spanned by dims dim1 and dim2 of the result, that are zero except for a diagonal, which is the last dim of x.
+---@param offset? integer 0 is the main diagonal, positive ones are above it
 ---@param dim1? integer a dim that spans the matrices
 ---@param dim2? integer a dim that spans the matrices
 ---@return perigee.Tensor out
@@ -627,7 +627,7 @@ function Tensor:diag(diagonal) end
 function Tensor:diag_embed(offset, dim1, dim2) end
 
 ---The diagonal of the matrices that dims dim1 and dim2 span, as a new last dim. A view.
----@param offset? integer 0 is the main diagonal, positive ones lie above
+---@param offset? integer 0 is the main diagonal, positive ones are above it
 ---@param dim1? integer a dim that spans the matrices
 ---@param dim2? integer a dim that spans the matrices
 ---@return perigee.Tensor out
@@ -667,14 +667,14 @@ function Tensor:elu(alpha) end
 ---Rows of `weight` (2-dim) at the positions `indices`, whose shape the result has in front. Positions are labels: negative ones are errors. The gradient of row padding_idx is zero.
 ---@param weight perigee.Tensor
 ---@param padding_idx? integer a row of weight (1-based or negative) that gets no gradient
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {padding_idx?: integer, index_base?: integer}): perigee.Tensor
 function Tensor:embedding(weight, padding_idx, index_base) end
 
 ---A tensor of the shape of x whose elements are not set.
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:empty_like(dtype, device) end
@@ -747,15 +747,15 @@ function Tensor:fmod(y) end
 ---The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:full_like(value, dtype, device) end
 
----The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for dim 1. index has the rank of x and, but for dim, at most its sizes; the result has the shape of index.
+---The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for dim 1. index has the rank of x and at most its sizes except in dim; the result has the shape of index.
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:gather(dim, index, index_base) end
@@ -777,7 +777,7 @@ function Tensor:gelu(approximate) end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
 function Tensor:glu(dim) end
 
----Normalises each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element a channel.
+---Normalizes each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element per channel.
 ---@param num_groups integer number of groups of channels
 ---@param weight? perigee.Tensor factors
 ---@param bias? perigee.Tensor terms
@@ -824,7 +824,7 @@ function Tensor:hypot(y) end
 ---@param index perigee.Tensor
 ---@param source perigee.Tensor
 ---@param alpha? number factor of source
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {alpha?: number, index_base?: integer}): perigee.Tensor
 function Tensor:index_add(dim, index, source, alpha, index_base) end
@@ -832,12 +832,12 @@ function Tensor:index_add(dim, index, source, alpha, index_base) end
 ---The positions `index` of dim `dim`, in that order; the dims of index (1, or any number) replace that dim.
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:index_select(dim, index, index_base) end
 
----Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
+---Normalizes each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
 ---@param running_mean? perigee.Tensor of each channel
 ---@param running_var? perigee.Tensor of each channel
 ---@param weight? perigee.Tensor factors
@@ -852,7 +852,7 @@ function Tensor:instance_norm(running_mean, running_var, weight, bias, use_input
 ---@param size? integer|integer[] new spatial sizes
 ---@param scale_factor? number[] or the factors
 ---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area" how elements between others arise
----@param align_corners? boolean let the first and last elements keep their places
+---@param align_corners? boolean keep the first and last elements at their positions
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
 function Tensor:interpolate(size, scale_factor, mode, align_corners) end
@@ -885,7 +885,7 @@ function Tensor:kl_div(target, reduction, log_target) end
 function Tensor:l1_loss(target, reduction) end
 
 ---(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). weight and bias have the shape of those dims.
----@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param normalized_shape integer|integer[] the last dims, which are normalized together
 ---@param weight? perigee.Tensor factors
 ---@param bias? perigee.Tensor terms
 ---@param eps? number added to the variance
@@ -981,7 +981,7 @@ function Tensor:logsumexp(dim, keepdim) end
 ---@param norm_type? number the exponent p
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {norm_type?: number, stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function Tensor:lp_pool(norm_type, kernel_size, stride, ceil_mode) end
@@ -1010,7 +1010,7 @@ function Tensor:matmul(y) end
 ---The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. The first of equal elements counts, NaN is larger than any number.
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -1021,7 +1021,7 @@ function Tensor:max(dim, keepdim, index_base) end
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function Tensor:max_pool1d(kernel_size, stride, padding, dilation, ceil_mode) end
@@ -1031,7 +1031,7 @@ function Tensor:max_pool1d(kernel_size, stride, padding, dilation, ceil_mode) en
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function Tensor:max_pool2d(kernel_size, stride, padding, dilation, ceil_mode) end
@@ -1041,7 +1041,7 @@ function Tensor:max_pool2d(kernel_size, stride, padding, dilation, ceil_mode) en
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function Tensor:max_pool3d(kernel_size, stride, padding, dilation, ceil_mode) end
@@ -1051,7 +1051,7 @@ function Tensor:max_pool3d(kernel_size, stride, padding, dilation, ceil_mode) en
 ---@return perigee.Tensor out
 function Tensor:maximum(y) end
 
----The mean over dims; NaN of nothing. bool and integers give float32.
+---The mean over dims; NaN for no elements. bool and integers give float32.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
@@ -1061,7 +1061,7 @@ function Tensor:mean(dim, keepdim) end
 ---The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. The first of equal elements counts, NaN is smaller than any number.
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -1081,7 +1081,7 @@ function Tensor:mish() end
 ---@return perigee.Tensor out
 function Tensor:mm(y) end
 
----x with the dims `source` moved to the places `destination`; the others keep their order. A view.
+---x with the dims `source` moved to the positions `destination`; the others keep their order. A view.
 ---@param source integer|integer[] dims of x to move
 ---@param destination integer|integer[] where they go in the result
 ---@return perigee.Tensor out
@@ -1105,9 +1105,9 @@ function Tensor:mse_loss(target, reduction) end
 ---@return perigee.Tensor out
 function Tensor:mul(y) end
 
----n indices (from 1) drawn with probabilities proportional to the weights p, a list or one list a row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
----@param n integer draws a row
----@param replacement? boolean whether an index may come again
+---n indices (from 1) drawn with probabilities proportional to the weights p, one list or one list per row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
+---@param n integer draws per row
+---@param replacement? boolean whether an index may be drawn more than once
 ---@param index_base? integer the first index, 1 or 0
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, n: integer, options: {replacement?: boolean, index_base?: integer, generator?: perigee.Generator}): perigee.Tensor
@@ -1139,13 +1139,13 @@ function Tensor:neg() end
 ---@param weight? perigee.Tensor a factor for each class
 ---@param ignore_index? integer label of samples that do not count
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
----@param index_base? integer what the first class is called
+---@param index_base? integer the number of the first class
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
 function Tensor:nll_loss(target, weight, ignore_index, reduction, index_base) end
 
 ---The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor of shape (count, dims of x). The size depends on values: eager only.
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:nonzero(index_base) end
@@ -1160,14 +1160,14 @@ function Tensor:norm(p, dim, keepdim) end
 
 ---int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x (eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.
 ---@param num_classes? integer size of the new dim
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {num_classes?: integer, index_base?: integer}): perigee.Tensor
 function Tensor:one_hot(num_classes, index_base) end
 
 ---Ones of the shape of x.
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:ones_like(dtype, device) end
@@ -1179,8 +1179,8 @@ function Tensor:outer(y) end
 
 ---x with its last dims widened by the pairs of `pad` (before and after; the last dim first).
 ---@param pad integer|integer[] widths before and after, the last dim first; negative ones cut
----@param mode? "constant"|"reflect"|"replicate"|"circular" what stands outside: `value`, a mirror image, the nearest element, or the other end
----@param value? number what mode "constant" fills with
+---@param mode? "constant"|"reflect"|"replicate"|"circular" source of the new elements: `value`, a mirror image, the nearest element, or the other end
+---@param value? number the number for mode "constant"
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, pad: integer|integer[], options: {mode?: "constant"|"reflect"|"replicate"|"circular", value?: number}): perigee.Tensor
 function Tensor:pad(pad, mode, value) end
@@ -1194,7 +1194,7 @@ function Tensor:permute(dims) end
 ---@param index perigee.Tensor
 ---@param dim? integer the dim that the index values are positions of
 ---@param keepdim? boolean keep dim with size 1
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
 function Tensor:pick(index, dim, keepdim, index_base) end
@@ -1220,12 +1220,12 @@ function Tensor:polygamma(n) end
 ---@return perigee.Tensor out
 function Tensor:pow(y) end
 
----x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving deep into rectifiers, 2015.
+---x where it is positive, else weight x: one weight for all, or one per channel (dim 2). He et al., Delving deep into rectifiers, 2015.
 ---@param weight perigee.Tensor
 ---@return perigee.Tensor out
 function Tensor:prelu(weight) end
 
----The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements are 0.
+---The product over dims; 1 for no elements. bool and integers give int64. The gradient is exact where elements are 0.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
@@ -1234,14 +1234,14 @@ function Tensor:prod(dim, keepdim) end
 
 ---Uniform random numbers in [0, 1) in the shape of x.
 ---@param dtype? perigee.DType a floating dtype; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function Tensor:rand_like(dtype, device) end
 
 ---Normal random numbers in the shape of x.
 ---@param dtype? perigee.DType a floating dtype; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function Tensor:randn_like(dtype, device) end
@@ -1264,13 +1264,13 @@ function Tensor:relu6() end
 function Tensor:remainder(y) end
 
 ---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
----@param repeats integer|integer[] a count, or one count a position: a list, or a tensor whose values are read
+---@param repeats integer|integer[] a count, or one count per position: a list, or a tensor whose values are read
 ---@param dim? integer the dim to repeat along
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, repeats: integer|integer[], options: {dim?: integer}): perigee.Tensor
 function Tensor:repeat_interleave(repeats, dim) end
 
----The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 takes what is left. A view where the strides of x allow it. Shares no writes with x.
+---The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 is computed from the other sizes. A view where the strides of x allow it. Shares no writes with x.
 ---@param shape integer|integer[] sizes of the result
 ---@return perigee.Tensor out
 function Tensor:reshape(shape) end
@@ -1281,14 +1281,14 @@ function Tensor:reshape(shape) end
 function Tensor:reshape_as(other) end
 
 ---x / sqrt(mean(x^2) + eps) over the last dims, times weight (Zhang, Sennrich 2019).
----@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param normalized_shape integer|integer[] the last dims, which are normalized together
 ---@param weight? perigee.Tensor factors
 ---@param eps? number added to the mean square
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, eps?: number}): perigee.Tensor
 function Tensor:rms_norm(normalized_shape, weight, eps) end
 
----x moved by shifts[i] along dims[i]; what leaves at one end comes in at the other. Without dims the flattened elements move.
+---x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. Without dims the flattened elements move.
 ---@param shifts integer|integer[] how far to move, negative backwards
 ---@param dims? integer|integer[] along which dims
 ---@return perigee.Tensor out
@@ -1303,7 +1303,7 @@ function Tensor:round() end
 ---@return perigee.Tensor out
 function Tensor:rsqrt() end
 
----softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps what is true, a floating one is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
 ---@param key perigee.Tensor
 ---@param value perigee.Tensor
 ---@param attn_mask? perigee.Tensor
@@ -1318,7 +1318,7 @@ function Tensor:scaled_dot_product_attention(key, value, attn_mask, dropout_p, i
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
 ---@param src perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:scatter(dim, index, src, index_base) end
@@ -1327,7 +1327,7 @@ function Tensor:scatter(dim, index, src, index_base) end
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
 ---@param src perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:scatter_add(dim, index, src, index_base) end
@@ -1335,7 +1335,7 @@ function Tensor:scatter_add(dim, index, src, index_base) end
 ---Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the position of the first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the leading sizes of values.
 ---@param values perigee.Tensor
 ---@param right? boolean insert after equal elements
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, values: perigee.Tensor, options: {right?: boolean, index_base?: integer}): perigee.Tensor
 function Tensor:searchsorted(values, right, index_base) end
@@ -1359,7 +1359,7 @@ function Tensor:sequence_last(lengths, dim) end
 
 ---x with `value` in the steps after the end of each sequence.
 ---@param lengths? perigee.Tensor steps of each sequence; all without
----@param value? number what stands after the end
+---@param value? number the number stored after the end
 ---@param dim? integer the time dim, 1 or 2
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {lengths?: perigee.Tensor, value?: number, dim?: integer}): perigee.Tensor
@@ -1427,11 +1427,11 @@ function Tensor:softshrink(lambda) end
 ---@return perigee.Tensor out
 function Tensor:softsign() end
 
----x in ascending order along `dim`, and where each element stood. Equal elements keep their order; NaN counts as the largest value.
+---x in ascending order along `dim`, and the original position of each element. Equal elements keep their order; NaN counts as the largest value.
 ---@param dim? integer the dim to order along
 ---@param descending? boolean the largest first
 ---@param stable? boolean accepted; equal values always keep their order
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -1471,7 +1471,7 @@ function Tensor:std(dim, correction, keepdim) end
 ---@return perigee.Tensor out
 function Tensor:sub(y) end
 
----The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
+---The sum over dims; 0 for no elements. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
@@ -1489,15 +1489,15 @@ function Tensor:t() end
 
 ---The elements of the flattened x at the positions `index`; the result has the shape of index.
 ---@param index perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:take(index, index_base) end
 
----The elements of x at the positions that `index` names along `dim`, as argsort and argmax give them; the other sizes broadcast. Without dim both are flattened.
+---The elements of x at the positions that `index` names along `dim`, as argsort and argmax return them; the other sizes broadcast. Without dim both are flattened.
 ---@param index perigee.Tensor
 ---@param dim? integer the dim that the index values are positions of
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, index_base?: integer}): perigee.Tensor
 function Tensor:take_along_dim(index, dim, index_base) end
@@ -1517,17 +1517,17 @@ function Tensor:tile(dims) end
 
 ---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:to(dtype, device) end
 
----The k largest (or smallest) elements along `dim` in order, and where they stood. NaN counts as the largest value.
+---The k largest (or smallest) elements along `dim` in order, and their positions in x. NaN counts as the largest value.
 ---@param k integer how many
 ---@param dim? integer the dim to order along
 ---@param largest? boolean the largest elements, else the smallest
 ---@param sorted? boolean accepted; the result is always in order
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -1540,13 +1540,13 @@ function Tensor:topk(k, dim, largest, sorted, index_base) end
 function Tensor:transpose(dim0, dim1) end
 
 ---The lower triangle of the matrices in the last two dims; elements above diagonal `diagonal` become 0.
----@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@param diagonal? integer 0 is the main diagonal, positive ones are above it
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function Tensor:tril(diagonal) end
 
 ---The upper triangle of the matrices in the last two dims; elements below diagonal `diagonal` become 0.
----@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@param diagonal? integer 0 is the main diagonal, positive ones are above it
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function Tensor:triu(diagonal) end
@@ -1563,10 +1563,10 @@ function Tensor:unbind(dim) end
 
 ---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. Every NaN is different. The size depends on values: eager only.
 ---@param sorted? boolean accepted; the result is always in order
----@param return_inverse? boolean also give `inverse`
----@param return_counts? boolean also give `counts`
+---@param return_inverse? boolean also return `inverse`
+---@param return_counts? boolean also return `counts`
 ---@param dim? integer the dim whose slices to compare
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor inverse
 ---@return perigee.Tensor counts
@@ -1574,7 +1574,7 @@ function Tensor:unbind(dim) end
 function Tensor:unique(sorted, return_inverse, return_counts, dim, index_base) end
 
 ---x with a new dim of size 1 that becomes dim `dim` of the result.
----@param dim integer place of the new dim in the result
+---@param dim integer position of the new dim in the result
 ---@return perigee.Tensor out
 function Tensor:unsqueeze(dim) end
 
@@ -1586,7 +1586,7 @@ function Tensor:unsqueeze(dim) end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
 function Tensor:var(dim, correction, keepdim) end
 
----x where the bool condition holds, else y, with broadcasting of all three. The condition gets no gradient.
+---x where the bool condition is true, else y, with broadcasting of all three. The condition gets no gradient.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -1594,7 +1594,7 @@ function Tensor:where(x, y) end
 
 ---Zeros of the shape of x.
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function Tensor:zeros_like(dtype, device) end
@@ -2970,13 +2970,13 @@ function pg.adam_update(weights, grads, means, vars, rates, lr, wd, rescale_grad
 ---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
 function pg.adamw_update(weights, grads, means, vars, rates, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
 
----Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
+---Means over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.
 ---@param x perigee.Tensor
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
 function pg.adaptive_avg_pool(x, size) end
 
----Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is the number of spatial dims; one number stands for all of them where x has 4 dims or more.
+---Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.
 ---@param x perigee.Tensor
 ---@param size integer|integer[] spatial sizes of the result
 ---@return perigee.Tensor out
@@ -3034,7 +3034,7 @@ function pg.any(x, dim, keepdim) end
 ---@param x perigee.Tensor
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
 function pg.argmax(x, dim, keepdim, index_base) end
@@ -3043,7 +3043,7 @@ function pg.argmax(x, dim, keepdim, index_base) end
 ---@param x perigee.Tensor
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
 function pg.argmin(x, dim, keepdim, index_base) end
@@ -3053,7 +3053,7 @@ function pg.argmin(x, dim, keepdim, index_base) end
 ---@param dim? integer the dim to order along
 ---@param descending? boolean the largest first
 ---@param stable? boolean accepted; equal values always keep their order
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor
 function pg.argsort(x, dim, descending, stable, index_base) end
@@ -3096,7 +3096,7 @@ function pg.atanh(x) end
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@param count_include_pad? boolean count the padding in the mean
 ---@param divisor_override? integer divides the sums instead of the window's size
 ---@return perigee.Tensor out
@@ -3108,7 +3108,7 @@ function pg.avg_pool1d(x, kernel_size, stride, padding, ceil_mode, count_include
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@param count_include_pad? boolean count the padding in the mean
 ---@param divisor_override? integer divides the sums instead of the window's size
 ---@return perigee.Tensor out
@@ -3120,7 +3120,7 @@ function pg.avg_pool2d(x, kernel_size, stride, padding, ceil_mode, count_include
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@param count_include_pad? boolean count the padding in the mean
 ---@param divisor_override? integer divides the sums instead of the window's size
 ---@return perigee.Tensor out
@@ -3137,7 +3137,7 @@ function pg.avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include
 ---@overload fun(input: perigee.Tensor, batch1: perigee.Tensor, batch2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
 function pg.baddbmm(input, batch1, batch2, beta, alpha) end
 
----Normalises each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Answers the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it answers the result alone and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
+---Normalizes each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Returns the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it returns only the result and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
 ---@param x perigee.Tensor
 ---@param running_mean? perigee.Tensor of each channel
 ---@param running_var? perigee.Tensor of each channel
@@ -3153,7 +3153,7 @@ function pg.baddbmm(input, batch1, batch2, beta, alpha) end
 ---@overload fun(x: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, training?: boolean, momentum?: number, eps?: number, running_var_correction?: number}): perigee.Tensor, perigee.Tensor, perigee.Tensor
 function pg.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, running_var_correction) end
 
----1 with the probability that p gives for each element, else 0, in the dtype of p. A probability outside [0, 1] is an error.
+---1 with the probability of each element of p, else 0, in the dtype of p. A probability outside [0, 1] is an error.
 ---@param p perigee.Tensor
 ---@return perigee.Tensor out
 ---@overload fun(p: perigee.Tensor, options: {generator?: perigee.Generator}): perigee.Tensor
@@ -3182,7 +3182,7 @@ function pg.binary_cross_entropy_with_logits(x, target, weight, reduction, pos_w
 ---@param x perigee.Tensor
 ---@param weights? perigee.Tensor
 ---@param minlength? integer least size of the result
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {weights?: perigee.Tensor, minlength?: integer, index_base?: integer}): perigee.Tensor
 function pg.bincount(x, weights, minlength, index_base) end
@@ -3262,7 +3262,7 @@ function pg.clamp(x, min, max) end
 ---@return perigee.Tensor out
 function pg.clone(x) end
 
----x itself when its elements lie row-major without gaps, else a copy laid out so.
+---x itself when it is contiguous (row-major, without gaps), else a contiguous copy.
 ---@param x perigee.Tensor
 ---@return perigee.Tensor out
 function pg.contiguous(x) end
@@ -3379,8 +3379,8 @@ function pg.cov(x, correction) end
 ---@param weight? perigee.Tensor a factor for each class
 ---@param ignore_index? integer label of samples that do not count
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
----@param label_smoothing? number share of the target that goes to all classes evenly
----@param index_base? integer what the first class is called
+---@param label_smoothing? number share of the target spread evenly over all classes
+---@param index_base? integer the number of the first class
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", label_smoothing?: number, index_base?: integer}): perigee.Tensor
 function pg.cross_entropy(x, target, weight, ignore_index, reduction, label_smoothing, index_base) end
@@ -3388,7 +3388,7 @@ function pg.cross_entropy(x, target, weight, ignore_index, reduction, label_smoo
 ---The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.
 ---@param x perigee.Tensor
 ---@param dim integer the dim to run along
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -3397,7 +3397,7 @@ function pg.cummax(x, dim, index_base) end
 ---The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any number.
 ---@param x perigee.Tensor
 ---@param dim integer the dim to run along
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, dim: integer, options: {index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -3426,14 +3426,14 @@ function pg.detach(x) end
 
 ---The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.
 ---@param x perigee.Tensor
----@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@param diagonal? integer 0 is the main diagonal, positive ones are above it
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function pg.diag(x, diagonal) end
 
----Square matrices, spanned by dims dim1 and dim2 of the result, that are zero but for a diagonal, which holds the last dim of x.
+---Square matrices, spanned by dims dim1 and dim2 of the result, that are zero except for a diagonal, which is the last dim of x.
 ---@param x perigee.Tensor
----@param offset? integer 0 is the main diagonal, positive ones lie above
+---@param offset? integer 0 is the main diagonal, positive ones are above it
 ---@param dim1? integer a dim that spans the matrices
 ---@param dim2? integer a dim that spans the matrices
 ---@return perigee.Tensor out
@@ -3442,7 +3442,7 @@ function pg.diag_embed(x, offset, dim1, dim2) end
 
 ---The diagonal of the matrices that dims dim1 and dim2 span, as a new last dim. A view.
 ---@param x perigee.Tensor
----@param offset? integer 0 is the main diagonal, positive ones lie above
+---@param offset? integer 0 is the main diagonal, positive ones are above it
 ---@param dim1? integer a dim that spans the matrices
 ---@param dim2? integer a dim that spans the matrices
 ---@return perigee.Tensor out
@@ -3477,7 +3477,7 @@ function pg.dot(x, y, transpose_a, transpose_b) end
 ---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
 function pg.dropout(x, p, training) end
 
----Sums of products by Einstein's convention: one letter a dim of each tensor, terms separated by commas, then "->" and the letters of the result (by default those that occur once, in alphabetic order). "..." stands for leading dims that broadcast; a letter twice in a term takes the diagonal.
+---Sums of products by Einstein's convention: one letter per dim of each tensor, terms separated by commas, then "->" and the letters of the result (by default those that occur once, in alphabetic order). "..." is for leading dims that broadcast; a letter that occurs twice in a term selects the diagonal.
 ---@param equation string the terms
 ---@param tensors perigee.Tensor[]
 ---@return perigee.Tensor out
@@ -3494,15 +3494,15 @@ function pg.elu(x, alpha) end
 ---@param indices perigee.Tensor
 ---@param weight perigee.Tensor
 ---@param padding_idx? integer a row of weight (1-based or negative) that gets no gradient
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(indices: perigee.Tensor, weight: perigee.Tensor, options: {padding_idx?: integer, index_base?: integer}): perigee.Tensor
 function pg.embedding(indices, weight, padding_idx, index_base) end
 
----A tensor whose elements are not set: they hold anything until written.
+---A tensor whose elements are not set: their values are unspecified until written.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.empty(shape, dtype, device) end
@@ -3510,7 +3510,7 @@ function pg.empty(shape, dtype, device) end
 ---A tensor of the shape of x whose elements are not set.
 ---@param x perigee.Tensor
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.empty_like(x, dtype, device) end
@@ -3567,7 +3567,7 @@ function pg.expm1(x) end
 ---@param n integer rows
 ---@param m? integer columns
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(n: integer, options: {m?: integer, dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.eye(n, m, dtype, device) end
@@ -3607,7 +3607,7 @@ function pg.fmod(x, y) end
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(shape: integer|integer[], value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.full(shape, value, dtype, device) end
@@ -3616,16 +3616,16 @@ function pg.full(shape, value, dtype, device) end
 ---@param x perigee.Tensor
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.full_like(x, value, dtype, device) end
 
----The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for dim 1. index has the rank of x and, but for dim, at most its sizes; the result has the shape of index.
+---The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for dim 1. index has the rank of x and at most its sizes except in dim; the result has the shape of index.
 ---@param x perigee.Tensor
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.gather(x, dim, index, index_base) end
@@ -3650,7 +3650,7 @@ function pg.gelu(x, approximate) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
 function pg.glu(x, dim) end
 
----Normalises each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element a channel.
+---Normalizes each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element per channel.
 ---@param x perigee.Tensor
 ---@param num_groups integer number of groups of channels
 ---@param weight? perigee.Tensor factors
@@ -3705,7 +3705,7 @@ function pg.hypot(x, y) end
 ---@param index perigee.Tensor
 ---@param source perigee.Tensor
 ---@param alpha? number factor of source
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {alpha?: number, index_base?: integer}): perigee.Tensor
 function pg.index_add(x, dim, index, source, alpha, index_base) end
@@ -3714,12 +3714,12 @@ function pg.index_add(x, dim, index, source, alpha, index_base) end
 ---@param x perigee.Tensor
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.index_select(x, dim, index, index_base) end
 
----Normalises each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
+---Normalizes each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
 ---@param x perigee.Tensor
 ---@param running_mean? perigee.Tensor of each channel
 ---@param running_var? perigee.Tensor of each channel
@@ -3736,7 +3736,7 @@ function pg.instance_norm(x, running_mean, running_var, weight, bias, use_input_
 ---@param size? integer|integer[] new spatial sizes
 ---@param scale_factor? number[] or the factors
 ---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area" how elements between others arise
----@param align_corners? boolean let the first and last elements keep their places
+---@param align_corners? boolean keep the first and last elements at their positions
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
 function pg.interpolate(x, size, scale_factor, mode, align_corners) end
@@ -3775,7 +3775,7 @@ function pg.l1_loss(x, target, reduction) end
 
 ---(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). weight and bias have the shape of those dims.
 ---@param x perigee.Tensor
----@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param normalized_shape integer|integer[] the last dims, which are normalized together
 ---@param weight? perigee.Tensor factors
 ---@param bias? perigee.Tensor terms
 ---@param eps? number added to the variance
@@ -3821,7 +3821,7 @@ function pg.linear(x, weight, bias) end
 ---@param stop number the last element
 ---@param steps integer how many
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(start: number, stop: number, steps: integer, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.linspace(start, stop, steps, dtype, device) end
@@ -3899,7 +3899,7 @@ function pg.logsumexp(x, dim, keepdim) end
 ---@param norm_type? number the exponent p
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {norm_type?: number, stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function pg.lp_pool(x, norm_type, kernel_size, stride, ceil_mode) end
@@ -3933,7 +3933,7 @@ function pg.matmul(x, y) end
 ---@param x perigee.Tensor
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -3945,7 +3945,7 @@ function pg.max(x, dim, keepdim, index_base) end
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function pg.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode) end
@@ -3956,7 +3956,7 @@ function pg.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode) end
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function pg.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode) end
@@ -3967,7 +3967,7 @@ function pg.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode) end
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
----@param ceil_mode? boolean also take windows that hang over the far side
+---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function pg.max_pool3d(x, kernel_size, stride, padding, dilation, ceil_mode) end
@@ -3978,7 +3978,7 @@ function pg.max_pool3d(x, kernel_size, stride, padding, dilation, ceil_mode) end
 ---@return perigee.Tensor out
 function pg.maximum(x, y) end
 
----The mean over dims; NaN of nothing. bool and integers give float32.
+---The mean over dims; NaN for no elements. bool and integers give float32.
 ---@param x perigee.Tensor
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
@@ -3990,7 +3990,7 @@ function pg.mean(x, dim, keepdim) end
 ---@param x perigee.Tensor
 ---@param dim? integer the dim to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
----@param index_base? integer what the first position is called
+---@param index_base? integer the number of the first position
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -4013,7 +4013,7 @@ function pg.mish(x) end
 ---@return perigee.Tensor out
 function pg.mm(x, y) end
 
----x with the dims `source` moved to the places `destination`; the others keep their order. A view.
+---x with the dims `source` moved to the positions `destination`; the others keep their order. A view.
 ---@param x perigee.Tensor
 ---@param source integer|integer[] dims of x to move
 ---@param destination integer|integer[] where they go in the result
@@ -4041,10 +4041,10 @@ function pg.mse_loss(x, target, reduction) end
 ---@return perigee.Tensor out
 function pg.mul(x, y) end
 
----n indices (from 1) drawn with probabilities proportional to the weights p, a list or one list a row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
+---n indices (from 1) drawn with probabilities proportional to the weights p, one list or one list per row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
 ---@param p perigee.Tensor
----@param n integer draws a row
----@param replacement? boolean whether an index may come again
+---@param n integer draws per row
+---@param replacement? boolean whether an index may be drawn more than once
 ---@param index_base? integer the first index, 1 or 0
 ---@return perigee.Tensor out
 ---@overload fun(p: perigee.Tensor, n: integer, options: {replacement?: boolean, index_base?: integer, generator?: perigee.Generator}): perigee.Tensor
@@ -4096,14 +4096,14 @@ function pg.neg(x) end
 ---@param weight? perigee.Tensor a factor for each class
 ---@param ignore_index? integer label of samples that do not count
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
----@param index_base? integer what the first class is called
+---@param index_base? integer the number of the first class
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
 function pg.nll_loss(x, target, weight, ignore_index, reduction, index_base) end
 
 ---The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor of shape (count, dims of x). The size depends on values: eager only.
 ---@param x perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.nonzero(x, index_base) end
@@ -4120,7 +4120,7 @@ function pg.norm(x, p, dim, keepdim) end
 ---int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x (eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.
 ---@param x perigee.Tensor
 ---@param num_classes? integer size of the new dim
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {num_classes?: integer, index_base?: integer}): perigee.Tensor
 function pg.one_hot(x, num_classes, index_base) end
@@ -4128,7 +4128,7 @@ function pg.one_hot(x, num_classes, index_base) end
 ---A tensor of ones.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.ones(shape, dtype, device) end
@@ -4136,7 +4136,7 @@ function pg.ones(shape, dtype, device) end
 ---Ones of the shape of x.
 ---@param x perigee.Tensor
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.ones_like(x, dtype, device) end
@@ -4150,8 +4150,8 @@ function pg.outer(x, y) end
 ---x with its last dims widened by the pairs of `pad` (before and after; the last dim first).
 ---@param x perigee.Tensor
 ---@param pad integer|integer[] widths before and after, the last dim first; negative ones cut
----@param mode? "constant"|"reflect"|"replicate"|"circular" what stands outside: `value`, a mirror image, the nearest element, or the other end
----@param value? number what mode "constant" fills with
+---@param mode? "constant"|"reflect"|"replicate"|"circular" source of the new elements: `value`, a mirror image, the nearest element, or the other end
+---@param value? number the number for mode "constant"
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, pad: integer|integer[], options: {mode?: "constant"|"reflect"|"replicate"|"circular", value?: number}): perigee.Tensor
 function pg.pad(x, pad, mode, value) end
@@ -4167,7 +4167,7 @@ function pg.permute(x, dims) end
 ---@param index perigee.Tensor
 ---@param dim? integer the dim that the index values are positions of
 ---@param keepdim? boolean keep dim with size 1
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor
 function pg.pick(x, index, dim, keepdim, index_base) end
@@ -4197,13 +4197,13 @@ function pg.polygamma(x, n) end
 ---@return perigee.Tensor out
 function pg.pow(x, y) end
 
----x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving deep into rectifiers, 2015.
+---x where it is positive, else weight x: one weight for all, or one per channel (dim 2). He et al., Delving deep into rectifiers, 2015.
 ---@param x perigee.Tensor
 ---@param weight perigee.Tensor
 ---@return perigee.Tensor out
 function pg.prelu(x, weight) end
 
----The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements are 0.
+---The product over dims; 1 for no elements. bool and integers give int64. The gradient is exact where elements are 0.
 ---@param x perigee.Tensor
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
@@ -4214,7 +4214,7 @@ function pg.prod(x, dim, keepdim) end
 ---Uniform random numbers in [0, 1).
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function pg.rand(shape, dtype, device) end
@@ -4222,7 +4222,7 @@ function pg.rand(shape, dtype, device) end
 ---Uniform random numbers in [0, 1) in the shape of x.
 ---@param x perigee.Tensor
 ---@param dtype? perigee.DType a floating dtype; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function pg.rand_like(x, dtype, device) end
@@ -4232,7 +4232,7 @@ function pg.rand_like(x, dtype, device) end
 ---@param high integer the largest
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(low: integer, high: integer, shape: integer|integer[], options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function pg.randint(low, high, shape, dtype, device) end
@@ -4240,7 +4240,7 @@ function pg.randint(low, high, shape, dtype, device) end
 ---Normal random numbers of mean 0 and variance 1 (Box and Muller's method).
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function pg.randn(shape, dtype, device) end
@@ -4248,7 +4248,7 @@ function pg.randn(shape, dtype, device) end
 ---Normal random numbers in the shape of x.
 ---@param x perigee.Tensor
 ---@param dtype? perigee.DType a floating dtype; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function pg.randn_like(x, dtype, device) end
@@ -4257,7 +4257,7 @@ function pg.randn_like(x, dtype, device) end
 ---@param n integer how many
 ---@param dtype? perigee.DType the dtype of the result
 ---@param index_base? integer the first index, 1 or 0
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(n: integer, options: {dtype?: perigee.DType, index_base?: integer, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function pg.randperm(n, dtype, index_base, device) end
@@ -4267,7 +4267,7 @@ function pg.randperm(n, dtype, index_base, device) end
 ---@param stop number the limit, included
 ---@param step? number the difference, not 0
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(start: number, stop: number, options: {step?: number, dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.range(start, stop, step, dtype, device) end
@@ -4295,13 +4295,13 @@ function pg.remainder(x, y) end
 
 ---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
 ---@param x perigee.Tensor
----@param repeats integer|integer[] a count, or one count a position: a list, or a tensor whose values are read
+---@param repeats integer|integer[] a count, or one count per position: a list, or a tensor whose values are read
 ---@param dim? integer the dim to repeat along
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, repeats: integer|integer[], options: {dim?: integer}): perigee.Tensor
 function pg.repeat_interleave(x, repeats, dim) end
 
----The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 takes what is left. A view where the strides of x allow it. Shares no writes with x.
+---The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 is computed from the other sizes. A view where the strides of x allow it. Shares no writes with x.
 ---@param x perigee.Tensor
 ---@param shape integer|integer[] sizes of the result
 ---@return perigee.Tensor out
@@ -4315,14 +4315,14 @@ function pg.reshape_as(x, other) end
 
 ---x / sqrt(mean(x^2) + eps) over the last dims, times weight (Zhang, Sennrich 2019).
 ---@param x perigee.Tensor
----@param normalized_shape integer|integer[] the last dims, which are normalised together
+---@param normalized_shape integer|integer[] the last dims, which are normalized together
 ---@param weight? perigee.Tensor factors
 ---@param eps? number added to the mean square
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, eps?: number}): perigee.Tensor
 function pg.rms_norm(x, normalized_shape, weight, eps) end
 
----x moved by shifts[i] along dims[i]; what leaves at one end comes in at the other. Without dims the flattened elements move.
+---x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. Without dims the flattened elements move.
 ---@param x perigee.Tensor
 ---@param shifts integer|integer[] how far to move, negative backwards
 ---@param dims? integer|integer[] along which dims
@@ -4340,7 +4340,7 @@ function pg.round(x) end
 ---@return perigee.Tensor out
 function pg.rsqrt(x) end
 
----softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps what is true, a floating one is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
 ---@param query perigee.Tensor
 ---@param key perigee.Tensor
 ---@param value perigee.Tensor
@@ -4357,7 +4357,7 @@ function pg.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
 ---@param src perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.scatter(x, dim, index, src, index_base) end
@@ -4367,7 +4367,7 @@ function pg.scatter(x, dim, index, src, index_base) end
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
 ---@param src perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.scatter_add(x, dim, index, src, index_base) end
@@ -4376,7 +4376,7 @@ function pg.scatter_add(x, dim, index, src, index_base) end
 ---@param sorted_sequence perigee.Tensor
 ---@param values perigee.Tensor
 ---@param right? boolean insert after equal elements
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(sorted_sequence: perigee.Tensor, values: perigee.Tensor, options: {right?: boolean, index_base?: integer}): perigee.Tensor
 function pg.searchsorted(sorted_sequence, values, right, index_base) end
@@ -4404,7 +4404,7 @@ function pg.sequence_last(x, lengths, dim) end
 ---x with `value` in the steps after the end of each sequence.
 ---@param x perigee.Tensor
 ---@param lengths? perigee.Tensor steps of each sequence; all without
----@param value? number what stands after the end
+---@param value? number the number stored after the end
 ---@param dim? integer the time dim, 1 or 2
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {lengths?: perigee.Tensor, value?: number, dim?: integer}): perigee.Tensor
@@ -4433,7 +4433,7 @@ function pg.sequence_reverse(x, lengths, dim) end
 ---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
 function pg.sgd_momentum_update(weights, grads, moms, rates, lr, wd, rescale_grad, clip_gradient, t, momentum) end
 
----w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; answers the new weights.
+---w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; returns the new weights.
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
@@ -4512,12 +4512,12 @@ function pg.softshrink(x, lambda) end
 ---@return perigee.Tensor out
 function pg.softsign(x) end
 
----x in ascending order along `dim`, and where each element stood. Equal elements keep their order; NaN counts as the largest value.
+---x in ascending order along `dim`, and the original position of each element. Equal elements keep their order; NaN counts as the largest value.
 ---@param x perigee.Tensor
 ---@param dim? integer the dim to order along
 ---@param descending? boolean the largest first
 ---@param stable? boolean accepted; equal values always keep their order
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -4550,7 +4550,7 @@ function pg.squeeze(x, dim) end
 
 ---The tensors, all of one shape, along a new dim `dim` of the result. dtypes promote.
 ---@param tensors perigee.Tensor[]
----@param dim? integer place of the new dim
+---@param dim? integer position of the new dim
 ---@return perigee.Tensor out
 ---@overload fun(tensors: perigee.Tensor[], options: {dim?: integer}): perigee.Tensor
 function pg.stack(tensors, dim) end
@@ -4570,7 +4570,7 @@ function pg.std(x, dim, correction, keepdim) end
 ---@return perigee.Tensor out
 function pg.sub(x, y) end
 
----The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
+---The sum over dims; 0 for no elements. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
 ---@param x perigee.Tensor
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
@@ -4592,16 +4592,16 @@ function pg.t(x) end
 ---The elements of the flattened x at the positions `index`; the result has the shape of index.
 ---@param x perigee.Tensor
 ---@param index perigee.Tensor
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.take(x, index, index_base) end
 
----The elements of x at the positions that `index` names along `dim`, as argsort and argmax give them; the other sizes broadcast. Without dim both are flattened.
+---The elements of x at the positions that `index` names along `dim`, as argsort and argmax return them; the other sizes broadcast. Without dim both are flattened.
 ---@param x perigee.Tensor
 ---@param index perigee.Tensor
 ---@param dim? integer the dim that the index values are positions of
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, index: perigee.Tensor, options: {dim?: integer, index_base?: integer}): perigee.Tensor
 function pg.take_along_dim(x, index, dim, index_base) end
@@ -4625,18 +4625,18 @@ function pg.tile(x, dims) end
 ---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
 ---@param x perigee.Tensor
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.to(x, dtype, device) end
 
----The k largest (or smallest) elements along `dim` in order, and where they stood. NaN counts as the largest value.
+---The k largest (or smallest) elements along `dim` in order, and their positions in x. NaN counts as the largest value.
 ---@param x perigee.Tensor
 ---@param k integer how many
 ---@param dim? integer the dim to order along
 ---@param largest? boolean the largest elements, else the smallest
 ---@param sorted? boolean accepted; the result is always in order
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
@@ -4651,14 +4651,14 @@ function pg.transpose(x, dim0, dim1) end
 
 ---The lower triangle of the matrices in the last two dims; elements above diagonal `diagonal` become 0.
 ---@param x perigee.Tensor
----@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@param diagonal? integer 0 is the main diagonal, positive ones are above it
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function pg.tril(x, diagonal) end
 
 ---The upper triangle of the matrices in the last two dims; elements below diagonal `diagonal` become 0.
 ---@param x perigee.Tensor
----@param diagonal? integer 0 is the main diagonal, positive ones lie above
+---@param diagonal? integer 0 is the main diagonal, positive ones are above it
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function pg.triu(x, diagonal) end
@@ -4678,10 +4678,10 @@ function pg.unbind(x, dim) end
 ---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. Every NaN is different. The size depends on values: eager only.
 ---@param x perigee.Tensor
 ---@param sorted? boolean accepted; the result is always in order
----@param return_inverse? boolean also give `inverse`
----@param return_counts? boolean also give `counts`
+---@param return_inverse? boolean also return `inverse`
+---@param return_counts? boolean also return `counts`
 ---@param dim? integer the dim whose slices to compare
----@param index_base? integer what the first position is called in index values
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor values
 ---@return perigee.Tensor inverse
 ---@return perigee.Tensor counts
@@ -4690,7 +4690,7 @@ function pg.unique(x, sorted, return_inverse, return_counts, dim, index_base) en
 
 ---x with a new dim of size 1 that becomes dim `dim` of the result.
 ---@param x perigee.Tensor
----@param dim integer place of the new dim in the result
+---@param dim integer position of the new dim in the result
 ---@return perigee.Tensor out
 function pg.unsqueeze(x, dim) end
 
@@ -4703,7 +4703,7 @@ function pg.unsqueeze(x, dim) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
 function pg.var(x, dim, correction, keepdim) end
 
----x where the bool condition holds, else y, with broadcasting of all three. The condition gets no gradient.
+---x where the bool condition is true, else y, with broadcasting of all three. The condition gets no gradient.
 ---@param condition perigee.Tensor|number
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
@@ -4713,7 +4713,7 @@ function pg.where(condition, x, y) end
 ---A tensor of zeros.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param dtype? perigee.DType the dtype of the result
----@param device? string where the result lives
+---@param device? string device of the result
 ---@return perigee.Tensor out
 ---@overload fun(shape: integer|integer[], options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.zeros(shape, dtype, device) end
@@ -4721,7 +4721,7 @@ function pg.zeros(shape, dtype, device) end
 ---Zeros of the shape of x.
 ---@param x perigee.Tensor
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
----@param device? string where the result lives; x's when nil
+---@param device? string device of the result; x's when nil
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.zeros_like(x, dtype, device) end

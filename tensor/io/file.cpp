@@ -126,7 +126,7 @@ void FileSource::read(void* to, size_t bytes, std::string_view what) {
 void FileSource::check_payload(uint64_t bytes) const {
   const uint64_t room = limit_ - position_;  // not negative: read_some keeps position_ <= limit_
   if (bytes > room)
-    throw_at(position_, fmt::format("the file is too short: {} bytes of data are described, it holds {}{}", bytes,
+    throw_at(position_, fmt::format("the file is too short: its header describes {} bytes of data, it has {}{}", bytes,
                                     compressed() ? "at most " : "", room));
   if (!compressed() && bytes < room) throw_at(position_ + bytes, fmt::format("{} trailing bytes", room - bytes));
 }

@@ -194,7 +194,8 @@ void save_safetensors(const std::string& path, const NamedTensors& content) {
   } catch (const Error& e) {
     throw Error(fmt::format("save: {}: {}", path, e.what()));
   }
-  if (header.size() > kMaxHeader) throw Error(fmt::format("save: {}: the names and shapes take too much room", path));
+  if (header.size() > kMaxHeader)
+    throw Error(fmt::format("save: {}: the header of names and shapes is too long", path));
   write_file_atomic(path, [&](FileSink& sink) {
     const uint64_t length = header.size();
     sink.write(&length, sizeof length);

@@ -75,7 +75,7 @@ void infer_prelu(Infer& c) {
   const int64_t weights = numel(c.shape(1));
   const int64_t channels = c.rank(0) >= 2 ? c.shape(0)[1] : 1;
   if (c.rank(1) > 1 || (weights != 1 && weights != channels))
-    c.bad_input(1, fmt::format("one weight or a list of {}", channels));
+    c.bad_input(1, fmt::format("one weight or one for each of the {} channels", channels));
   c.output(promote(c.dtype(0), c.dtype(1)), c.shape(0));
 }
 
@@ -129,9 +129,8 @@ static void add_rectifiers(Registry& r) {
             return Epilogue{"leaky_relu", c.attr<double>("negative_slope")};
           }),
       {.name = "prelu",
-       .doc = "x where it is positive, else weight x: one weight for all, or one a channel (dim 2). He et al., Delving "
-              "deep into "
-              "rectifiers, 2015.",
+       .doc = "x where it is positive, else weight x: one weight for all, or one per channel (dim 2). He et al., "
+              "Delving deep into rectifiers, 2015.",
        .example = "return pg.prelu(pg.tensor({{-1, 2}}), pg.tensor({0.1, 0.2}))",
        .inputs = {{"x", kFloating, Arity::kOne, 0.2, 2}, {"weight", kFloating}},
        .infer = infer_prelu,

@@ -62,8 +62,8 @@ void add_attention_op(Registry& r) {
   const OpDef rows[] = {
       {.name = "scaled_dot_product_attention",
        .doc = "softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps "
-              "what is true, a "
-              "floating one is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.",
+              "the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., "
+              "Attention is all you need, 2017.",
        .example = "local q = pg.ones(2, 3, 4) return pg.scaled_dot_product_attention(q, q, q, {is_causal = true})",
        .inputs =
            {{"query", kFloating}, {"key", kFloating}, {"value", kFloating}, {"attn_mask", kAnyDType, Arity::kOptional}},

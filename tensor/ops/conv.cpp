@@ -39,7 +39,7 @@ int64_t channels(const Dims& image, int dims) { return image[image.size() - dims
 void require_weight(Infer& c, size_t i, int dims) {
   if (c.rank(i) != dims + 2) c.bad_input(i, fmt::format("{} dims", dims + 2));
   for (int d = 2; d < dims + 2; ++d)
-    if (c.shape(i)[d] < 1) c.bad_input(i, "a kernel of at least 1 element a dim");
+    if (c.shape(i)[d] < 1) c.bad_input(i, "a kernel with at least 1 element per dim");
 }
 
 void require_bias(Infer& c, size_t i, int64_t count) {

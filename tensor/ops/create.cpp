@@ -14,13 +14,13 @@ AttrDef dtype_attr(DType fallback = DType::kFloat32) {
   return {.name = "dtype", .kind = AttrKind::kDType, .fallback = fallback, .doc = "the dtype of the result"};
 }
 AttrDef device_attr() {
-  return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "where the result lives"};
+  return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "device of the result"};
 }
 AttrDef like_dtype() {
   return {.name = "dtype", .kind = AttrKind::kDType, .doc = "the dtype of the result; x's when nil", .optional = true};
 }
 AttrDef like_device() {
-  return {.name = "device", .kind = AttrKind::kDevice, .doc = "where the result lives; x's when nil", .optional = true};
+  return {.name = "device", .kind = AttrKind::kDevice, .doc = "device of the result; x's when nil", .optional = true};
 }
 
 void output_of(Infer& c, Dims shape) {
@@ -117,7 +117,7 @@ static void add_filled(Registry& r) {
   static const OpDef kRows[] = {
       filled("zeros", "A tensor of zeros.", "return pg.zeros(2, 3)", zero),
       filled("ones", "A tensor of ones.", "return pg.ones{2, 3, dtype = 'int64'}", one),
-      filled("empty", "A tensor whose elements are not set: they hold anything until written.",
+      filled("empty", "A tensor whose elements are not set: their values are unspecified until written.",
              "return pg.empty(2):fill_(1)"),
       {.name = "full",
        .doc = "A tensor with the number value everywhere. A number that the dtype cannot hold is an error.",
@@ -147,8 +147,7 @@ static void add_sequences(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "range",
        .doc = "start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where "
-              "step leads "
-              "away from stop.",
+              "step leads away from stop.",
        .example = "return pg.range(0, 1, 0.25)",
        .inputs = {},
        .attrs = {number("start", "the first element"),
@@ -187,9 +186,8 @@ static void add_copies(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "to",
        .doc = "x in another dtype or on another device; x itself where nothing changes. Floats become integers by "
-              "truncation, and "
-              "numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted "
-              "back.",
+              "truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The "
+              "gradient is converted back.",
        .example = "return pg.tensor({1.5, -1.5}):to('int32')",
        .inputs = {{"x"}},
        .attrs = {like_dtype(), like_device()},
@@ -209,8 +207,7 @@ static void add_copies(Registry& r) {
        .vjp_uses = ""},
       {.name = "assert",
        .doc = "The condition itself, after checking that no element of it is zero or false; else an error with the "
-              "message. It "
-              "checks at every run, in graphs too.",
+              "message. It checks at every run, in graphs too.",
        .example = "return pg.assert(pg.tensor({1, 2}):gt(0), 'not positive')",
        .inputs = {{"condition", kAnyDType, Arity::kOne, 0.2, 2}},
        .attrs = {{.name = "message",

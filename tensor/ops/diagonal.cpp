@@ -89,7 +89,7 @@ void infer_triangle(Infer& c) {
 }
 
 AttrDef offset_attr(const char* name) {
-  return {name, AttrKind::kInt, int64_t(0), "0 is the main diagonal, positive ones lie above", false, -1e15, 1e15};
+  return {name, AttrKind::kInt, int64_t(0), "0 is the main diagonal, positive ones are above it", false, -1e15, 1e15};
 }
 AttrDef dim_attr(const char* name, int64_t fallback) {
   return {name, AttrKind::kDim, fallback, "a dim that spans the matrices"};
@@ -114,7 +114,7 @@ std::vector<OpDef> diagonal_rows() {
        .vjp_uses = "",
        .traits = kView},
       {.name = "diagonal_backward",
-       .doc = "Zeros of `shape` but for the diagonal, which holds dy: the derivative of diagonal.",
+       .doc = "Zeros of `shape` except for the diagonal, which is dy: the derivative of diagonal.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):diagonal()",
        .inputs = {{"dy"}},
        .attrs = {kShape, offset_attr("offset"), dim_attr("dim1", 1), dim_attr("dim2", 2)},
@@ -126,9 +126,8 @@ std::vector<OpDef> diagonal_rows() {
        .vjp_uses = "",
        .traits = kHidden},
       {.name = "diag_embed",
-       .doc = "Square matrices, spanned by dims dim1 and dim2 of the result, that are zero but for a diagonal, which "
-              "holds the last "
-              "dim of x.",
+       .doc = "Square matrices, spanned by dims dim1 and dim2 of the result, that are zero except for a diagonal, "
+              "which is the last dim of x.",
        .example = "return pg.tensor({1, 2}):diag_embed()",
        .inputs = {{"x"}},
        .attrs = {offset_attr("offset"), dim_attr("dim1", -2), dim_attr("dim2", -1)},

@@ -16,7 +16,7 @@ void add_effect_ops(Registry& r) {
       {.name = "print_value",
        .doc = "Prints the label and x.",
        .inputs = {{"x"}},
-       .attrs = {{"label", AttrKind::kString, std::string(), "what stands before the value"}},
+       .attrs = {{"label", AttrKind::kString, std::string(), "text before the value"}},
        .outputs = {},
        .infer = [](Infer&) {},
        .traits = kEffect | kNoGrad | kHidden | kFunctionOnly},

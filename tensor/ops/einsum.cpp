@@ -212,7 +212,7 @@ Operand contract(const Equation& e, Operand a, Operand b, const Labels& needed) 
 }
 
 void infer_einsum(Infer& c) {
-  if (c.count() == 0) fail(c.op().name, "takes at least one tensor");
+  if (c.count() == 0) fail(c.op().name, "needs at least one tensor");
   const Equation e = Parser(c.op().name, c.attr<std::string>("equation")).parse(c.inputs());
   Dims out;
   for (int label : e.output) out.push_back(e.size[size_t(label)]);
@@ -246,11 +246,10 @@ std::vector<Var> decompose_einsum(Rule& c) {
 void add_einsum_op(Registry& r) {
   const OpDef rows[] = {
       {.name = "einsum",
-       .doc = "Sums of products by Einstein's convention: one letter a dim of each tensor, terms separated by commas, "
-              "then \"->\" and "
-              "the letters of the result (by default those that occur once, in alphabetic order). \"...\" stands for "
-              "leading dims "
-              "that broadcast; a letter twice in a term takes the diagonal.",
+       .doc =
+           "Sums of products by Einstein's convention: one letter per dim of each tensor, terms separated by commas, "
+           "then \"->\" and the letters of the result (by default those that occur once, in alphabetic order). \"...\" "
+           "is for leading dims that broadcast; a letter that occurs twice in a term selects the diagonal.",
        .example = "return pg.einsum(\"ij,jk->ik\", pg.ones(2, 3), pg.ones(3, 4))",
        .inputs = {{"tensors", kNumeric, Arity::kList}},
        .attrs = {{"equation", AttrKind::kString, {}, "the terms"}},

@@ -9,7 +9,7 @@
 namespace pg {
 
 AttrDef index_base_attr() {
-  return {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called in index values", false, 0, 1};
+  return {"index_base", AttrKind::kInt, int64_t(1), "the number of the first position in index values", false, 0, 1};
 }
 
 void check_written(const Infer& c, size_t i, const Dims& target) {
@@ -213,8 +213,7 @@ std::vector<OpDef> gather_rows() {
   return {
       {.name = "gather",
        .doc = "The elements of x at the positions that `index` names along `dim`: out[i][j] = x[index[i][j]][j] for "
-              "dim 1. index has "
-              "the rank of x and, but for dim, at most its sizes; the result has the shape of index.",
+              "dim 1. index has the rank of x and at most its sizes except in dim; the result has the shape of index.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):gather(2, pg.tensor({{1, 1}, {2, 1}}, {dtype = \"int64\"}))",
        .inputs = {{"x"}, {"index", kIntegral}},
        .attrs = {kDim, index_base_attr()},
@@ -241,9 +240,8 @@ std::vector<OpDef> gather_rows() {
        .traits = kHidden},
       {.name = "scatter",
        .doc = "x with src, a tensor or a number, written at the positions that `index` names along `dim`: "
-              "out[index[i][j]][j] = "
-              "src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of "
-              "index.",
+              "out[index[i][j]][j] = src[i][j] for dim 1. Of several values for one element the last stays. src has at "
+              "least the sizes of index.",
        .example = "return pg.zeros(3):scatter(1, pg.tensor({1, 3}, {dtype = \"int64\"}), 5)",
        .inputs = {{"x"}, {"index", kIntegral}, {"src"}},
        .attrs = {kDim, index_base_attr()},
@@ -258,8 +256,7 @@ std::vector<OpDef> gather_rows() {
        .traits = kInPlace | kWeakNumber},
       {.name = "scatter_add",
        .doc = "x with src, a tensor or a number, added at the positions that `index` names along `dim`: "
-              "out[index[i][j]][j] += "
-              "src[i][j] for dim 1, in the order of src.",
+              "out[index[i][j]][j] += src[i][j] for dim 1, in the order of src.",
        .example = "return pg.zeros(2):scatter_add(1, pg.tensor({1, 1}, {dtype = \"int64\"}), pg.ones(2))",
        .inputs = {{"x", kNumeric}, {"index", kIntegral}, {"src"}},
        .attrs = {kDim, index_base_attr()},
@@ -269,9 +266,8 @@ std::vector<OpDef> gather_rows() {
        .vjp_uses = "index",
        .traits = kInPlace | kWeakNumber},
       {.name = "take_along_dim",
-       .doc = "The elements of x at the positions that `index` names along `dim`, as argsort and argmax give them; the "
-              "other sizes "
-              "broadcast. Without dim both are flattened.",
+       .doc = "The elements of x at the positions that `index` names along `dim`, as argsort and argmax return them; "
+              "the other sizes broadcast. Without dim both are flattened.",
        .example = "local x = pg.tensor({3, 1, 2}); return x:take_along_dim(x:argsort(), 1)",
        .inputs = {{"x"}, {"index", kIntegral}},
        .attrs = {{"dim", AttrKind::kDim, {}, "the dim that the index values are positions of", true},
@@ -297,8 +293,7 @@ std::vector<OpDef> gather_rows() {
        .traits = kPick},
       {.name = "pick",
        .doc = "One element along `dim` for each position of the other dims: out[i] = x[i][index[i]]. index has the "
-              "shape of x "
-              "without dim, or with size 1 there.",
+              "shape of x without dim, or with size 1 there.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):pick(pg.tensor({2, 1}, {dtype = \"int64\"}))",
        .inputs = {{"x"}, {"index", kIntegral}},
        .attrs = {{"dim", AttrKind::kDim, int64_t(-1), "the dim that the index values are positions of"},
@@ -365,8 +360,7 @@ std::vector<OpDef> select_rows() {
        .traits = kInPlace | kWeakNumber},
       {.name = "index_assign",
        .doc = "x with the positions `index` of dim `dim` replaced by `value`, a number or a tensor that broadcasts to "
-              "them; what "
-              "x[{…, index}] = value computes. Of several values for one position the last stays.",
+              "them, as in x[{…, index}] = value. Of several values for one position the last stays.",
        .example = "local x = pg.zeros(3); x[pg.tensor({1, 3}, {dtype = \"int64\"})] = 5; return x",
        .inputs = {{"x"}, {"index", kIntegral}, {"value"}},
        .attrs = {kDim, index_base_attr()},
@@ -380,8 +374,7 @@ std::vector<OpDef> select_rows() {
        .traits = kHidden | kInPlace | kWeakNumber | kIndexing},
       {.name = "embedding",
        .doc = "Rows of `weight` (2-dim) at the positions `indices`, whose shape the result has in front. Positions are "
-              "labels: "
-              "negative ones are errors. The gradient of row padding_idx is zero.",
+              "labels: negative ones are errors. The gradient of row padding_idx is zero.",
        .example = "return pg.embedding(pg.tensor({2, 1}, {dtype = \"int64\"}), pg.tensor({{1, 2}, {3, 4}}))",
        .inputs = {{"indices", kIntegral}, {"weight"}},
        .attrs =

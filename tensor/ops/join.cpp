@@ -153,7 +153,7 @@ void infer_roll(Infer& c) {
   const size_t dims = c.attr<Ints>("dims").size();
   if (dims > 0 && c.rank(0) > 0) c.dims("dims", c.rank(0));
   if (shifts.size() != std::max<size_t>(dims, 1))
-    c.bad_attr("shifts", dims ? "one shift a dim" : "one shift where dims are not given");
+    c.bad_attr("shifts", dims ? "one shift per dim" : "one shift where dims are not given");
   infer_same(c);
 }
 
@@ -202,7 +202,7 @@ AttrDef pad_mode() {
   return {.name = "mode",
           .kind = AttrKind::kString,
           .fallback = std::string("constant"),
-          .doc = "what stands outside: `value`, a mirror image, the nearest element, or the other end",
+          .doc = "source of the new elements: `value`, a mirror image, the nearest element, or the other end",
           .choices = {"constant", "reflect", "replicate", "circular"}};
 }
 
@@ -221,7 +221,7 @@ std::vector<OpDef> join_rows() {
        .doc = "The tensors, all of one shape, along a new dim `dim` of the result. dtypes promote.",
        .example = "return pg.stack({pg.ones(2), pg.zeros(2)}, 2)",
        .inputs = {{"tensors", kAnyDType, Arity::kList}},
-       .attrs = {{"dim", AttrKind::kDim, int64_t(1), "place of the new dim"}},
+       .attrs = {{"dim", AttrKind::kDim, int64_t(1), "position of the new dim"}},
        .infer = infer_stack,
        .vjp_all = grad_stack,
        .vjp_uses = "",
@@ -235,13 +235,12 @@ std::vector<OpDef> join_rows() {
        .decompose = decompose_tile},
       {.name = "repeat_interleave",
        .doc = "Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without "
-              "dim x is "
-              "flattened first.",
+              "dim x is flattened first.",
        .example = "return pg.tensor({1, 2}):repeat_interleave(2)",
        .inputs = {{"x"}},
        .attrs = {{.name = "repeats",
                   .kind = AttrKind::kInts,
-                  .doc = "a count, or one count a position: a list, or a tensor whose values are read",
+                  .doc = "a count, or one count per position: a list, or a tensor whose values are read",
                   .from_tensor = true},
                  {"dim", AttrKind::kDim, {}, "the dim to repeat along", true}},
        .infer = infer_repeat,
@@ -262,9 +261,8 @@ std::vector<OpDef> reorder_rows() {
        }},
        .vjp_uses = ""},
       {.name = "roll",
-       .doc = "x moved by shifts[i] along dims[i]; what leaves at one end comes in at the other. Without dims the "
-              "flattened "
-              "elements move.",
+       .doc = "x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. Without dims the "
+              "flattened elements move.",
        .example = "return pg.range(1, 4):roll(1)",
        .inputs = {{"x"}},
        .attrs = {{"shifts", AttrKind::kInts, {}, "how far to move, negative backwards"},
@@ -276,7 +274,7 @@ std::vector<OpDef> reorder_rows() {
        .doc = "x with its last dims widened by the pairs of `pad` (before and after; the last dim first).",
        .example = "return pg.ones(2, 2):pad({1, 0, 0, 1}, {value = 7})",
        .inputs = {{"x"}},
-       .attrs = {kPad, pad_mode(), {"value", AttrKind::kFloat, 0.0, "what mode \"constant\" fills with"}},
+       .attrs = {kPad, pad_mode(), {"value", AttrKind::kFloat, 0.0, "the number for mode \"constant\""}},
        .infer =
            [](Infer& c) {
              if (!is_float(c.dtype(0)) && !holds(c.dtype(0), c.attr<double>("value")))

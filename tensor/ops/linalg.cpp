@@ -286,8 +286,7 @@ std::vector<OpDef> solver_rows() {
        .traits = kFunctionOnly},
       {.name = "linalg_cholesky",
        .doc = "The lower triangular L with L Lᵀ = a for symmetric positive definite matrices a, of which only the "
-              "lower triangle "
-              "is read.",
+              "lower triangle is read.",
        .example = "return pg.linalg.cholesky(pg.tensor({{4, 2}, {2, 3}}))  -- linalg_cholesky",
        .inputs = {{"a", kReal}},
        .infer = infer_square,

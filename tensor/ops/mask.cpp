@@ -40,7 +40,7 @@ void infer_mask_get_backward(Infer& c) {
   const Dims shape{std::span<const int64_t>(c.attr<Ints>("shape"))};
   Dims piece = rest_of(c, 1, shape);
   piece.insert(0, c.rank(0) > 0 ? c.shape(0)[0] : -1);
-  if (!(piece == c.shape(0))) c.bad_input(0, "the shape of what the mask reads");
+  if (!(piece == c.shape(0))) c.bad_input(0, "the shape of the elements that the mask selects");
   c.output(c.dtype(0), shape);
 }
 
@@ -82,8 +82,7 @@ std::vector<OpDef> mask_rows() {
        .traits = kWeakNumber},
       {.name = "masked_select",
        .doc = "The elements of x where mask is true, as a 1-dim tensor in row-major order. x and mask broadcast. The "
-              "size depends "
-              "on values: eager only.",
+              "size depends on values: eager only.",
        .example = "local x = pg.tensor({1, -2, 3}); return x:masked_select(x:gt(0))",
        .inputs = {{"x"}, {"mask", kBoolOnly}},
        .infer =
@@ -95,8 +94,8 @@ std::vector<OpDef> mask_rows() {
        .vjp_uses = "mask",
        .traits = kDynamicShape},
       {.name = "mask_get",
-       .doc = "The positions of the leading dims of x where mask is true; what x[mask] reads. The size depends on "
-              "values: eager only.",
+       .doc = "The positions of the leading dims of x where mask is true, as in x[mask]. The size depends on values: "
+              "eager only.",
        .example = "local x = pg.tensor({1, -2, 3}); return x[x:gt(0)]",
        .inputs = {{"x"}, {"mask", kBoolOnly}},
        .infer = infer_mask_get,
@@ -117,8 +116,7 @@ std::vector<OpDef> mask_rows() {
        .traits = kHidden},
       {.name = "mask_assign",
        .doc = "x with the positions of its leading dims where mask is true replaced by `value`: a number, a tensor "
-              "that broadcasts to "
-              "each of them, or one row for each; what x[mask] = value computes.",
+              "that broadcasts to each of them, or one row for each, as in x[mask] = value.",
        .example = "local x = pg.tensor({1, -2, 3}); x[x:lt(0)] = 0; return x",
        .inputs = {{"x"}, {"mask", kBoolOnly}, {"value"}},
        .infer = infer_mask_assign,
@@ -127,8 +125,7 @@ std::vector<OpDef> mask_rows() {
        .traits = kHidden | kInPlace | kWeakNumber | kIndexing},
       {.name = "nonzero",
        .doc = "The positions of the elements of x that are not zero, one row each in row-major order: an int64 tensor "
-              "of shape "
-              "(count, dims of x). The size depends on values: eager only.",
+              "of shape (count, dims of x). The size depends on values: eager only.",
        .example = "return pg.tensor({{0, 1}, {2, 0}}):nonzero()",
        .inputs = {{"x"}},
        .attrs = {index_base_attr()},

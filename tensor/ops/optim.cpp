@@ -83,7 +83,7 @@ void add_optim_ops(Registry& r) {
   const OpDef rows[] = {
       update_row(
           "sgd_update",
-          "w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; answers the new weights.",
+          "w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; returns the new weights.",
           "local w, g = pg.tensor({1, 2}), pg.tensor({1, 1})\nreturn pg.sgd_update({w}, {g}, {lr = 0.1})[1]", {}, {}),
       update_row("sgd_momentum_update",
                  "m = momentum m - lr (g + wd w); w + m. Answers the new weights, then the new moms. g is the "

@@ -114,9 +114,8 @@ static void add_arithmetic(Registry& r) {
        .vjp_uses = "y out",
        .traits = kPointwise},
       {.name = "floor_divide",
-       .doc =
-           "The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor of 0 "
-           "is an error. The gradient is zero.",
+       .doc = "The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor "
+              "of 0 is an error. The gradient is zero.",
        .example = "return pg.floor_divide(pg.tensor({-7, 7}), 2)",
        .inputs = {{"x", kNumeric}, {"y", kNumeric, Arity::kOne, 0.5, 2}},
        .vjp = {no_gradient, no_gradient},
@@ -140,8 +139,7 @@ static void add_arithmetic(Registry& r) {
        .traits = kPointwise | kRefuses},
       {.name = "pow",
        .doc = "x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative "
-              "exponent of an "
-              "integer tensor is an error.",
+              "exponent of an integer tensor is an error.",
        .example = "return pg.pow(pg.tensor({1, 2, 3}), 2)",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"y", kNumeric}},
        .vjp = {pow_base_grad, pow_exponent_grad},
@@ -265,8 +263,8 @@ static void add_comparisons(Registry& r) {
 static void add_selection(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "where",
-       .doc =
-           "x where the bool condition holds, else y, with broadcasting of all three. The condition gets no gradient.",
+       .doc = "x where the bool condition is true, else y, with broadcasting of all three. The condition gets no "
+              "gradient.",
        .example = "local x = pg.tensor({-1, 2}) return pg.where(x:gt(0), x, 0)",
        .inputs = {{"condition", kBoolOnly}, {"x"}, {"y"}},
        .vjp = {nullptr, [](Vjp& c) { return call<"where">(c.in(0), c.dy(), 0.0); },
@@ -284,8 +282,7 @@ static void add_selection(Registry& r) {
        .traits = kPointwise},
       {.name = "clamp",
        .doc = "x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays "
-              "NaN, and max "
-              "wins where min is above it. The gradient passes inside the closed interval.",
+              "NaN, and max wins where min is above it. The gradient passes inside the closed interval.",
        .example = "return pg.tensor({-2, 0.5, 3}):clamp(-1, 1)",
        .inputs = {{"x", kNumeric},
                   {"min", kNumeric, Arity::kOptional, -1.5, -0.5},

@@ -17,7 +17,7 @@ const AttrDef kPadding = {"padding", AttrKind::kInts, Ints{0}, "padding on both 
                           0,         kLimit};
 const AttrDef kDilation = {"dilation", AttrKind::kInts, Ints{1}, "distance between the elements of the window", false,
                            1,          kLimit};
-const AttrDef kCeil = {"ceil_mode", AttrKind::kBool, false, "also take windows that hang over the far side"};
+const AttrDef kCeil = {"ceil_mode", AttrKind::kBool, false, "also use windows that reach past the end"};
 const AttrDef kCountPad = {"count_include_pad", AttrKind::kBool, true, "count the padding in the mean"};
 const AttrDef kDivisor = {
     "divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kLimit};
@@ -295,18 +295,16 @@ std::vector<OpDef> pool_rows() {
                   "return pg.avg_pool2d(pg.ones(1, 2, 6, 6), 3, {padding = 1, count_include_pad = false})"),
       avg_pool<3>("avg_pool3d", "return pg.avg_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
       {.name = "adaptive_avg_pool",
-       .doc = "Means of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is "
-              "the number "
-              "of spatial dims; one number stands for all of them where x has 4 dims or more.",
+       .doc = "Means over as many windows per spatial dim as given by `size`, whatever the size of x. The length of "
+              "`size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.",
        .example = "return pg.adaptive_avg_pool(pg.ones(1, 2, 7, 7), {3, 3})",
        .inputs = {{"x", kFloating}},
        .attrs = {kSize},
        .infer = infer_adaptive,
        .decompose = decompose_adaptive_avg},
       {.name = "adaptive_max_pool",
-       .doc = "Maxima of as many windows a spatial dim as `size` says, whatever the size of x. The length of `size` is "
-              "the number "
-              "of spatial dims; one number stands for all of them where x has 4 dims or more.",
+       .doc = "Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of "
+              "`size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.",
        .example = "return pg.adaptive_max_pool(pg.ones(1, 2, 7, 7), {3, 3})",
        .inputs = {{"x", kFloating}},
        .attrs = {kSize},
@@ -325,7 +323,7 @@ std::vector<OpDef> pool_rows() {
 std::vector<OpDef> hidden_rows() {
   return {
       {.name = "max_pool",
-       .doc = "Max pooling that also answers the flat place of each maximum in its plane, counted from 0.",
+       .doc = "Max pooling that also returns the flat position of each maximum in its plane, counted from 0.",
        .example = "return 0",
        .inputs = {{"x", kFloating}},
        .attrs = {kKernel, kStride, kPadding, kDilation, kCeil},
@@ -338,7 +336,7 @@ std::vector<OpDef> hidden_rows() {
        .vjp_uses = "index",
        .traits = kHidden},
       {.name = "max_pool_backward",
-       .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the places of `index`.",
+       .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the positions in `index`.",
        .example = "return 0",
        .inputs = {{"dy", kFloating}, {"index", kPlaces}},
        .attrs = {kSize},
@@ -350,7 +348,7 @@ std::vector<OpDef> hidden_rows() {
        .vjp_uses = "index",
        .traits = kHidden},
       {.name = "max_pool_take",
-       .doc = "The elements of x at the places of `index`, plane by plane.",
+       .doc = "The elements of x at the positions in `index`, plane by plane.",
        .example = "return 0",
        .inputs = {{"x", kFloating}, {"index", kPlaces}},
        .attrs = {{"dims", AttrKind::kInt, int64_t(2), "number of spatial dims", false, 1, 3}},

@@ -18,7 +18,7 @@ AttrDef dtype_attr(DType fallback) {
   return {.name = "dtype", .kind = AttrKind::kDType, .fallback = fallback, .doc = "the dtype of the result"};
 }
 AttrDef device_attr() {
-  return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "where the result lives"};
+  return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "device of the result"};
 }
 AttrDef index_base_attr() {
   return {.name = "index_base",
@@ -102,12 +102,10 @@ OpDef drawn_like(const char* name, const char* doc, const char* example) {
       .doc = doc,
       .example = example,
       .inputs = {{"x"}},
-      .attrs = {{.name = "dtype", .kind = AttrKind::kDType, .doc = "a floating dtype; x's when nil", .optional = true},
-                {.name = "device",
-                 .kind = AttrKind::kDevice,
-                 .doc = "where the result lives; x's when nil",
-                 .optional = true},
-                generator_attr()},
+      .attrs =
+          {{.name = "dtype", .kind = AttrKind::kDType, .doc = "a floating dtype; x's when nil", .optional = true},
+           {.name = "device", .kind = AttrKind::kDevice, .doc = "device of the result; x's when nil", .optional = true},
+           generator_attr()},
       .infer = infer_floats_like,
       .traits = kRandom | kNoGrad};
 }
@@ -146,25 +144,24 @@ void add_random_ops(Registry& r) {
        .infer = infer_randperm,
        .traits = kRandom | kNoGrad},
       {.name = "bernoulli",
-       .doc = "1 with the probability that p gives for each element, else 0, in the dtype of p. A probability outside "
-              "[0, 1] is an "
-              "error.",
+       .doc = "1 with the probability of each element of p, else 0, in the dtype of p. A probability outside [0, 1] is "
+              "an error.",
        .example = "return pg.bernoulli(pg.full({4}, 0.5))",
        .inputs = {{"p", kFloating, Arity::kOne, 0, 1}},
        .attrs = {generator_attr()},
        .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
        .traits = kRandom | kNoGrad | kNumberOk},
       {.name = "multinomial",
-       .doc = "n indices (from 1) drawn with probabilities proportional to the weights p, a list or one list a row. "
-              "Negative or "
-              "infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.",
+       .doc = "n indices (from 1) drawn with probabilities proportional to the weights p, one list or one list per "
+              "row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement "
+              "are errors.",
        .example = "return pg.multinomial(pg.tensor({1, 2, 3}), 2)",
        .inputs = {{"p", kFloating, Arity::kOne, 0.1, 1}},
-       .attrs = {{.name = "n", .kind = AttrKind::kInt, .doc = "draws a row", .min = 0},
+       .attrs = {{.name = "n", .kind = AttrKind::kInt, .doc = "draws per row", .min = 0},
                  {.name = "replacement",
                   .kind = AttrKind::kBool,
                   .fallback = false,
-                  .doc = "whether an index may come again"},
+                  .doc = "whether an index may be drawn more than once"},
                  index_base_attr(),
                  generator_attr()},
        .infer = infer_multinomial,

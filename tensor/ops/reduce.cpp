@@ -12,7 +12,7 @@ namespace {
 const AttrDef kDims = {"dim", AttrKind::kDims, {}, "the dims to reduce; all when absent", true};
 const AttrDef kOneDim = {"dim", AttrKind::kDim, {}, "the dim to reduce; all when absent", true};
 const AttrDef kKeep = {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"};
-const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "what the first position is called", false, 0, 1};
+const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "the number of the first position", false, 0, 1};
 const AttrDef kCorrection = {
     "correction", AttrKind::kFloat, 1.0, "taken from the number of elements in the divisor", false, 0, 1e15};
 
@@ -217,9 +217,8 @@ std::vector<Var> decompose_cov(Rule& c) {
 void add_reduce_ops(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "sum",
-       .doc = "The sum over dims; 0 of nothing. bool and integers give int64. Floats are added in blocks in a fixed "
-              "order, so "
-              "the result does not depend on the number of threads.",
+       .doc = "The sum over dims; 0 for no elements. bool and integers give int64. Floats are added in blocks in a "
+              "fixed order, so the result does not depend on the number of threads.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):sum(1)",
        .inputs = {{"x"}},
        .attrs = {kDims, kKeep},
@@ -228,7 +227,7 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "",
        .traits = kReduction | kTotal | kRowwise},
       {.name = "mean",
-       .doc = "The mean over dims; NaN of nothing. bool and integers give float32.",
+       .doc = "The mean over dims; NaN for no elements. bool and integers give float32.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):mean{dim = 2, keepdim = true}",
        .inputs = {{"x"}},
        .attrs = {kDims, kKeep},
@@ -246,8 +245,8 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "x",
        .traits = kReduction | kHidden | kTotal | kRowwise},
       {.name = "prod",
-       .doc = "The product over dims; 1 of nothing. bool and integers give int64. The gradient is exact where elements "
-              "are 0.",
+       .doc = "The product over dims; 1 for no elements. bool and integers give int64. The gradient is exact where "
+              "elements are 0.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):prod()",
        .inputs = {{"x"}},
        .attrs = {kDims, kKeep},
@@ -275,8 +274,7 @@ void add_reduce_ops(Registry& r) {
        .traits = kReduction | kTotal | kRowwise},
       {.name = "max",
        .doc = "The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. "
-              "The first of "
-              "equal elements counts, NaN is larger than any number.",
+              "The first of equal elements counts, NaN is larger than any number.",
        .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):max(2)\nreturn indices",
        .inputs = {{"x"}},
        .attrs = {kOneDim, kKeep, kBase},
@@ -287,8 +285,7 @@ void add_reduce_ops(Registry& r) {
        .traits = kReduction | kTotal},
       {.name = "min",
        .doc = "The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. "
-              "The first of "
-              "equal elements counts, NaN is smaller than any number.",
+              "The first of equal elements counts, NaN is smaller than any number.",
        .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):min(2)\nreturn indices",
        .inputs = {{"x"}},
        .attrs = {kOneDim, kKeep, kBase},
@@ -356,8 +353,7 @@ void add_reduce_ops(Registry& r) {
        .traits = kReduction},
       {.name = "norm",
        .doc = "The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number "
-              "of elements "
-              "that are not 0. The gradient at 0 is 0.",
+              "of elements that are not 0. The gradient at 0 is 0.",
        .example = "return pg.tensor({3, 4}):norm()",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.3, 2}},
        .attrs = {{"p", AttrKind::kFloat, 2.0, "the order", false, -std::numeric_limits<double>::infinity(),

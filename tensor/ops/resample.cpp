@@ -16,7 +16,8 @@ const AttrDef kMode = {"mode",
                        0,
                        0,
                        {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "area"}};
-const AttrDef kCorners = {"align_corners", AttrKind::kBool, false, "let the first and last elements keep their places"};
+const AttrDef kCorners = {"align_corners", AttrKind::kBool, false,
+                          "keep the first and last elements at their positions"};
 
 // Sizes from `size`, or from `scale_factor` rounded down.
 Dims wanted_size(const AttrReader& c, const Dims& x) {

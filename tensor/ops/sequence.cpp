@@ -46,7 +46,7 @@ std::vector<OpDef> sequence_rows() {
        .doc = "x with `value` in the steps after the end of each sequence.",
        .example = "return pg.ones(3, 2):sequence_mask(pg.tensor({1, 3}))",
        .inputs = {{"x"}, lengths},
-       .attrs = {{"value", AttrKind::kFloat, 0.0, "what stands after the end"}, dim},
+       .attrs = {{"value", AttrKind::kFloat, 0.0, "the number stored after the end"}, dim},
        .infer =
            [](Infer& c) {
              if (!is_float(c.dtype(0)) && !holds(c.dtype(0), c.attr<double>("value")))

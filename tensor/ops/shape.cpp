@@ -207,8 +207,8 @@ std::vector<OpDef> reshape_rows() {
   return {
       {.name = "reshape",
        .doc = "The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place "
-              "and one "
-              "-1 takes what is left. A view where the strides of x allow it. Shares no writes with x.",
+              "and one -1 is computed from the other sizes. A view where the strides of x allow it. Shares no writes "
+              "with x.",
        .example = "return pg.range(1, 6):reshape{2, -1}",
        .inputs = {{"x"}},
        .attrs = {kShape},
@@ -265,14 +265,14 @@ std::vector<OpDef> reshape_rows() {
        .doc = "x with a new dim of size 1 that becomes dim `dim` of the result.",
        .example = "return pg.range(1, 3):unsqueeze(1)",
        .inputs = {{"x"}},
-       .attrs = {{"dim", AttrKind::kDim, {}, "place of the new dim in the result"}},
+       .attrs = {{"dim", AttrKind::kDim, {}, "position of the new dim in the result"}},
        .infer = infer_unsqueeze,
        .view = view_reshape,
        .vjp = {grad_reshape},
        .vjp_uses = "",
        .traits = kView | kReshape},
       {.name = "contiguous",
-       .doc = "x itself when its elements lie row-major without gaps, else a copy laid out so.",
+       .doc = "x itself when it is contiguous (row-major, without gaps), else a contiguous copy.",
        .example = "return pg.range(1, 6):reshape{2, 3}:t():contiguous()",
        .inputs = {{"x"}},
        .infer = same_type,
@@ -332,7 +332,7 @@ std::vector<OpDef> order_rows() {
        .vjp_uses = "",
        .traits = kView | kPermute},
       {.name = "moveaxis",
-       .doc = "x with the dims `source` moved to the places `destination`; the others keep their order. A view.",
+       .doc = "x with the dims `source` moved to the positions `destination`; the others keep their order. A view.",
        .example = "return pg.zeros(2, 3, 4):moveaxis(1, 3)",
        .inputs = {{"x"}},
        .attrs = {source, destination},

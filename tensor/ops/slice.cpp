@@ -146,7 +146,7 @@ std::vector<int64_t> split_sizes(const AttrReader& c, int64_t n) {
     return sizes;
   }
   if (sizes[0] == 0 && n > 0) bad("a positive size");
-  if (n > 0 && (n - 1) / sizes[0] >= kMaxPieces) bad(fmt::format("a size that gives at most {} pieces", kMaxPieces));
+  if (n > 0 && (n - 1) / sizes[0] >= kMaxPieces) bad(fmt::format("a size that makes at most {} pieces", kMaxPieces));
   std::vector<int64_t> out;
   for (int64_t at = 0; at < n || out.empty(); at += sizes[0]) out.push_back(std::min(sizes[0], n - at));
   return out;
@@ -242,7 +242,7 @@ std::vector<OpDef> cut_rows() {
        .vjp_uses = "",
        .traits = kView | kRowwise | kIndexing},
       {.name = "slice",
-       .doc = "A rectangular region of x, one entry of each list a dim; what x[{…}] reads. A view.",
+       .doc = "A rectangular region of x, as in x[{…}]. Each list has one entry per dim. A view.",
        .example = "return pg.range(1, 6):reshape{2, 3}[{2, {1, 3, 2}}]",
        .inputs = {{"x"}},
        .attrs = {kStart, kLength, kStep, kDrop},
@@ -252,7 +252,7 @@ std::vector<OpDef> cut_rows() {
        .vjp_uses = "",
        .traits = kView | kHidden | kIndexing},
       {.name = "slice_backward",
-       .doc = "Zeros of `shape` but for the region, which holds dy: the derivative of slice.",
+       .doc = "Zeros of `shape` except for the region, which is dy: the derivative of slice.",
        .example = "return pg.range(1, 6):reshape{2, 3}[{2}]",
        .inputs = {{"dy"}},
        .attrs = {{"shape", AttrKind::kInts, {}, "sizes of the result"}, kStart, kLength, kStep, kDrop},
@@ -271,9 +271,8 @@ std::vector<OpDef> cut_rows() {
        .vjp_uses = "",
        .traits = kHidden},
       {.name = "slice_assign",
-       .doc = "x with a rectangular region replaced by `value`, a number or a tensor that broadcasts to it; what "
-              "x[{…}] = value "
-              "computes. The result has the dtype of x.",
+       .doc = "x with a rectangular region replaced by `value`, a number or a tensor that broadcasts to it, as in "
+              "x[{…}] = value. The result has the dtype of x.",
        .example = "local x = pg.zeros(2, 3); x[{2, {1, 2}}] = 5; return x",
        .inputs = {{"x"}, {"value"}},
        .attrs = {kStart, kLength, kStep, kDrop},
@@ -304,8 +303,7 @@ std::vector<OpDef> piece_rows() {
   return {
       {.name = "split",
        .doc = "Cuts x along `dim` into pieces of split_size (the last may be smaller), or into pieces of the listed "
-              "sizes, which "
-              "sum to the size of the dim. An array table of views.",
+              "sizes, which sum to the size of the dim. An array table of views.",
        .example = "return pg.range(1, 5):split(2)",
        .inputs = {{"x"}},
        .attrs = {{"split_size", AttrKind::kInts, {}, "size of each piece, or a list of sizes"}, kDim},

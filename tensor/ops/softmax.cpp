@@ -79,8 +79,7 @@ void add_softmax_ops(Registry& r) {
            }},
       {.name = "glu",
        .doc = "The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling "
-              "with gated "
-              "convolutional networks).",
+              "with gated convolutional networks).",
        .example = "return pg.tensor({1, 2, 0, 0}):glu()",
        .inputs = {{"x", kFloating}},
        .attrs = {{"dim", AttrKind::kDim, int64_t(-1), "the dim to halve"}},

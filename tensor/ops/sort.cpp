@@ -70,9 +70,8 @@ std::vector<OpDef> sort_rows() {
   const AttrDef stable = {"stable", AttrKind::kBool, false, "accepted; equal values always keep their order"};
   return {
       {.name = "sort",
-       .doc = "x in ascending order along `dim`, and where each element stood. Equal elements keep their order; NaN "
-              "counts as the "
-              "largest value.",
+       .doc = "x in ascending order along `dim`, and the original position of each element. Equal elements keep their "
+              "order; NaN counts as the largest value.",
        .example = "return pg.tensor({3, 1, 2}):sort()",
        .inputs = {{"x"}},
        .attrs = {dim, descending, stable, index_base_attr()},
@@ -82,8 +81,7 @@ std::vector<OpDef> sort_rows() {
        .vjp_uses = "indices"},
       {.name = "argsort",
        .doc = "The positions that bring x in ascending order along `dim`, int64. Equal elements keep their order; NaN "
-              "counts as the "
-              "largest value.",
+              "counts as the largest value.",
        .example = "return pg.tensor({3, 1, 2}):argsort()",
        .inputs = {{"x"}},
        .attrs = {dim, descending, stable, index_base_attr()},
@@ -95,7 +93,7 @@ std::vector<OpDef> sort_rows() {
            },
        .traits = kNoGrad},
       {.name = "topk",
-       .doc = "The k largest (or smallest) elements along `dim` in order, and where they stood. NaN counts as the "
+       .doc = "The k largest (or smallest) elements along `dim` in order, and their positions in x. NaN counts as the "
               "largest value.",
        .example = "return pg.tensor({3, 1, 2}):topk(2)",
        .inputs = {{"x"}},
@@ -115,15 +113,13 @@ std::vector<OpDef> count_rows() {
   return {
       {.name = "unique",
        .doc = "The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of "
-              "x its position "
-              "among them, and how often each occurs. With dim the same of the slices at its positions, ordered "
-              "element by element. "
-              "Every NaN is different. The size depends on values: eager only.",
+              "x its position among them, and how often each occurs. With dim the same of the slices at its positions, "
+              "ordered element by element. Every NaN is different. The size depends on values: eager only.",
        .example = "return pg.tensor({3, 1, 3}):unique{return_counts = true}",
        .inputs = {{"x"}},
        .attrs = {{"sorted", AttrKind::kBool, true, "accepted; the result is always in order"},
-                 {"return_inverse", AttrKind::kBool, false, "also give `inverse`"},
-                 {"return_counts", AttrKind::kBool, false, "also give `counts`"},
+                 {"return_inverse", AttrKind::kBool, false, "also return `inverse`"},
+                 {"return_counts", AttrKind::kBool, false, "also return `counts`"},
                  {"dim", AttrKind::kDim, {}, "the dim whose slices to compare", true},
                  index_base_attr()},
        .outputs = {"values", "inverse", "counts"},
@@ -131,9 +127,8 @@ std::vector<OpDef> count_rows() {
        .traits = kDynamicShape | kNoGrad},
       {.name = "bincount",
        .doc = "How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its "
-              "occurrences: int64 "
-              "(float32 or float64 with weights) up to the largest label, at least minlength long. The size depends on "
-              "values: eager only.",
+              "occurrences: int64 (float32 or float64 with weights) up to the largest label, at least minlength long. "
+              "The size depends on values: eager only.",
        .example = "return pg.tensor({1, 3, 3}, {dtype = \"int64\"}):bincount()",
        .inputs = {{"x", kIntegral}, {"weights", kAnyDType, Arity::kOptional}},
        .attrs = {{"minlength", AttrKind::kInt, int64_t(0), "least size of the result", false, 0}, index_base_attr()},
@@ -141,9 +136,8 @@ std::vector<OpDef> count_rows() {
        .traits = kDynamicShape | kNoGrad},
       {.name = "searchsorted",
        .doc = "Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the "
-              "position of the "
-              "first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the "
-              "leading sizes of values.",
+              "position of the first element that is not less (with right = true, that is greater). sorted_sequence "
+              "has 1 dim or the leading sizes of values.",
        .example = "return pg.tensor({1, 3, 5}):searchsorted(pg.tensor({3, 4}))",
        .inputs = {{"sorted_sequence"}, {"values"}},
        .attrs = {{"right", AttrKind::kBool, false, "insert after equal elements"}, index_base_attr()},

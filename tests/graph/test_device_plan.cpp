@@ -64,7 +64,7 @@ Graph chain_on(Device device, int length) {
 
 }  // namespace
 
-TEST_CASE("a device that fuses compiles bodies, and runs the ops of a body that it leaves") {
+TEST_CASE("a device that fuses compiles bodies, and runs the ops of bodies that it refuses") {
   const Device device = full_device();
   REQUIRE(fuses(device));
   Context ctx;
@@ -77,7 +77,7 @@ TEST_CASE("a device that fuses compiles bodies, and runs the ops of a body that 
   }
 }
 
-TEST_CASE("a plan of one device runs as one program while its memory stays") {
+TEST_CASE("a plan of one device runs as one program while its memory is the same") {
   const Device device = full_device();
   Context ctx;
   const auto plan = make_plan(chain_on(device, 3));
@@ -94,7 +94,7 @@ TEST_CASE("a plan of one device runs as one program while its memory stays") {
   }
 }
 
-TEST_CASE("a plan whose steps wait for the host is no program") {
+TEST_CASE("a plan whose steps wait for the host does not run as a program") {
   const Device device = full_device();
   GraphSketch g;
   const Operand x = input_on(g, device, "x", {3});
@@ -102,7 +102,7 @@ TEST_CASE("a plan whose steps wait for the host is no program") {
   CHECK(!make_plan(g.done({host}))->captures);
 }
 
-TEST_CASE("the error of a step on a device comes late with the step's line") {
+TEST_CASE("the late error of a step on a device has the step's line") {
   const Device device = full_device();
   Context ctx;
   GraphSketch g;
@@ -123,7 +123,7 @@ TEST_CASE("the error of a step on a device comes late with the step's line") {
   CHECK_MESSAGE(text.find("model.lua:12: take: ") == 0, text);
 }
 
-TEST_CASE("anomaly detection reads what is on a device") {
+TEST_CASE("anomaly detection reads device memory") {
   const Device device = full_device();
   Context ctx;
   ctx.detect_anomaly = true;

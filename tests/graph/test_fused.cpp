@@ -41,7 +41,7 @@ constexpr DType kAll[] = {DType::kBool,    DType::kUInt8,    DType::kInt8,    DT
 
 }  // namespace
 
-TEST_CASE("fused: every pointwise op in every dtype gives the bits it gives alone") {
+TEST_CASE("fused: every pointwise op in every dtype returns the bits of the separate op") {
   std::mt19937 rng(7);
   int bodies = 0;
   for (const OpDef* op : registry().ops()) {
@@ -86,7 +86,7 @@ TEST_CASE("fused: attributes reach the kernels") {
   check_body(g.graph, inputs_of(rng, g.graph, true));
 }
 
-TEST_CASE("fused: powers with one exponent") {
+TEST_CASE("fused: a power may have one exponent for all elements") {
   std::mt19937 rng(9);
   for (const Dims& shape : {Dims{}, Dims{1}, Dims{600}})
     for (const double exponent : {2.0, 3.0, 0.5, -1.0, 1.5, 0.0}) {
@@ -97,7 +97,7 @@ TEST_CASE("fused: powers with one exponent") {
     }
 }
 
-TEST_CASE("fused: two arithmetic ops in a row, and one joined to another, in every combination") {
+TEST_CASE("fused: pairs of arithmetic ops agree in every combination") {
   std::mt19937 rng(20);
   const char* ops[] = {"add", "sub", "mul"};
   for (const DType t : {DType::kFloat32, DType::kBFloat16})
@@ -117,7 +117,7 @@ TEST_CASE("fused: two arithmetic ops in a row, and one joined to another, in eve
         }
 }
 
-TEST_CASE("fused: conversions between all dtypes") {
+TEST_CASE("fused: conversions between all dtypes agree") {
   std::mt19937 rng(10);
   for (const DType from : kAll)
     for (const DType to : kAll) {
@@ -130,7 +130,7 @@ TEST_CASE("fused: conversions between all dtypes") {
     }
 }
 
-TEST_CASE("fused: clamp with any bounds") {
+TEST_CASE("fused: clamp agrees with any bounds") {
   std::mt19937 rng(11);
   for (const DType t : {DType::kFloat32, DType::kFloat16, DType::kInt32, DType::kFloat64})
     for (int kind = 0; kind < 9; ++kind) {
@@ -162,7 +162,7 @@ TEST_CASE("fused: constants, scalars and columns are computed once") {
   }
 }
 
-TEST_CASE("fused: nothing, and one of everything") {
+TEST_CASE("fused: bodies may have no elements or one") {
   std::mt19937 rng(13);
   for (const Dims& shape : {Dims{0}, Dims{3, 0, 2}, Dims{}, Dims{1, 1}}) {
     GraphMaker g;
@@ -177,7 +177,7 @@ TEST_CASE("fused: nothing, and one of everything") {
   }
 }
 
-TEST_CASE("fused: a long chain of scalars, with every step an output") {
+TEST_CASE("fused: every step of a long chain of scalars may be an output") {
   std::mt19937 rng(14);
   GraphMaker g;
   const Operand x = g.input(Dims{}), w = g.input(Dims{});
@@ -190,7 +190,7 @@ TEST_CASE("fused: a long chain of scalars, with every step an output") {
   check_body(g.graph, inputs_of(rng, g.graph, false));
 }
 
-TEST_CASE("fused: outputs in the place of inputs") {
+TEST_CASE("fused: outputs may overwrite inputs") {
   std::mt19937 rng(15);
   for (const Dims& shape : {Dims{}, Dims{1000}, Dims{5, 300}}) {
     GraphMaker g;
@@ -215,7 +215,7 @@ TEST_CASE("fused: outputs in the place of inputs") {
   }
 }
 
-TEST_CASE("fused: large outputs go past the caches") {
+TEST_CASE("fused: large outputs are stored past the caches") {
   std::mt19937 rng(16);
   GraphMaker g;
   const Dims shape{1031, 1024};
@@ -227,7 +227,7 @@ TEST_CASE("fused: large outputs go past the caches") {
   check_body(g.graph, inputs_of(rng, g.graph, false));
 }
 
-TEST_CASE("fused: a reduction at the end") {
+TEST_CASE("fused: a body may end with a reduction") {
   std::mt19937 rng(17);
   struct Case {
     Dims shape;
@@ -349,7 +349,7 @@ std::shared_ptr<const FusedKernel> tier(const Graph& body) {
 
 }  // namespace
 
-TEST_CASE("fused: another tier is asked first") {
+TEST_CASE("fused: another tier is tried first") {
   GraphMaker g;
   const Operand x = g.input({1});
   g.output(g.op("exp", {x}));

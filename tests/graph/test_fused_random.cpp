@@ -97,7 +97,7 @@ class RandomBody {
 
 }  // namespace
 
-TEST_CASE("fused: random bodies give the bits of their ops one by one") {
+TEST_CASE("fused: random bodies return the bits of their separate ops") {
   for (uint32_t seed = 0; seed < 1500; ++seed) {
     RandomBody body(seed);
     CAPTURE(seed);

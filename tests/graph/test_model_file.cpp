@@ -4,7 +4,7 @@
 
 namespace pg::test {
 
-TEST_CASE("a model comes back as it was") {
+TEST_CASE("a model loads as it was saved") {
   const Sample s;
   verify(s.model);
   const LoadedModel back = parse(s.json, s.tensors);
@@ -20,7 +20,7 @@ TEST_CASE("a model comes back as it was") {
   CHECK(contains(error_of([&] { parse_model(s.json, {"m", nullptr, "", false}); }), "needs the file with the tensors"));
 }
 
-TEST_CASE("branches and loops come back as they were, as format version 4") {
+TEST_CASE("branches and loops load as they were saved, as format version 4") {
   const Sample s = control_flow_sample();
   verify(s.model);
   CHECK(contains(s.json, R"("version":4,"producer")"));
@@ -36,14 +36,14 @@ TEST_CASE("branches and loops come back as they were, as format version 4") {
   CHECK(contains(Sample().json, R"("version":1,"producer")"));
 }
 
-TEST_CASE("branches and loops of format version 2 load as what they are now") {
+TEST_CASE("branches and loops of format version 2 load as current ones") {
   const Sample s = control_flow_sample();
   const LoadedModel old = parse(old_control_flow(), s.tensors);
   CHECK(to_string(old.model.graph) == to_string(s.model.graph));
   CHECK(model_json(old.model) == s.json);
 }
 
-TEST_CASE("a model in files, both or none") {
+TEST_CASE("a model is written to both files or none") {
   const Folder folder;
   const Sample s;
   const Values values = sample_values();
@@ -59,7 +59,7 @@ TEST_CASE("a model in files, both or none") {
   CHECK(contains(error_of([&] { load_model(folder / "x.json", ""); }), "x.json"));
 }
 
-TEST_CASE("keys may stand in any order, with any white space") {
+TEST_CASE("keys may be in any order, with any white space") {
   const Sample s;
   std::string text = replaced(s.json, R"({"format":"perigee graph","version":1,)", "{ ");
   text = replaced(text, R"("generators":[{"default":true}]})",
@@ -67,7 +67,7 @@ TEST_CASE("keys may stand in any order, with any white space") {
   CHECK(model_json(parse(text, s.tensors).model) == s.json);
 }
 
-TEST_CASE("the golden export of format version 1 loads and computes what it did") {
+TEST_CASE("the golden export of format version 1 loads and computes the same results") {
   const std::string folder = PERIGEE_SOURCE_DIR "/tests/golden/";
   const LoadedModel loaded = load_model(folder + "model-v1.json", folder + "model-v1.safetensors");
   CHECK(loaded.model.name == "Golden");

@@ -6,7 +6,7 @@
 
 namespace pg::test {
 
-TEST_CASE("malformed branches and loops are refused with what is wrong") {
+TEST_CASE("malformed branches and loops are refused with the reason") {
   const Sample s = control_flow_sample();
   const char *loop = R"("slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5)",
              *streams = R"("streams":[0,1,0,0,0])",
@@ -34,47 +34,47 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
        R"("types":[["float32",[3]]],"bodies":[4]}],)"
        "\n\"inputs\":[0,1,2],\n\"outputs\":[7",
        "graph 4 is the body of two nodes"},
-      {loop, R"("slices":1)", "nothing says how many steps"},
+      {loop, R"("slices":1)", "has neither a count, a condition nor a limit"},
       {loop, R"("slices":-1,"carries":1)", "a negative count"},
       {loop, R"("slices":2000000000,"carries":1)", "lacks operands"},
       {loop, R"("slices":4294967297,"carries":1,"limit":2)", "from 0 to 268435456, got 4294967297"},
       {loop, R"("slices":1,"carries":3,"limit":2)", "lacks operands"},
-      {loop, R"("slices":0,"carries":3,"limit":2)", "its body gives 2 outputs, needs 3"},
-      {loop, R"("slices":0,"carries":2)", "nothing says how many steps"},
+      {loop, R"("slices":0,"carries":3,"limit":2)", "its body returns 2 outputs, expected 3"},
+      {loop, R"("slices":0,"carries":2)", "has neither a count, a condition nor a limit"},
       {loop, R"("slices":1,"carries":2,"limit":2)", "carried output 2 of a body is float32 3 cpu"},
-      {loop, R"("slices":1,"carries":1,"limit":3)", "slice 1 has not 3 rows"},
-      {loop, R"("slices":1,"carries":1)", "nothing says how many steps"},
+      {loop, R"("slices":1,"carries":1,"limit":3)", "slice 1 does not have 3 rows"},
+      {loop, R"("slices":1,"carries":1)", "has neither a count, a condition nor a limit"},
       {loop, R"("slices":1,"carries":1,"limit":-2)", "a negative count"},
       {loop, R"("slices":1,"carries":1,"limit":2,"checkpoint":-1)", "a negative count"},
       {loop, R"("slices":1,"carries":1,"limit":2,"rows":0)", "unknown attribute 'rows'"},
-      {loop, R"("slices":1,"carries":1,"limit":2,"conditional":true)", "its body takes 4 inputs, gets 3"},
-      {loop, R"("slices":1,"carries":1,"limit":2,"counted":true)", "its body takes 4 inputs, gets 3"},
+      {loop, R"("slices":1,"carries":1,"limit":2,"conditional":true)", "its body takes 4 inputs, got 3"},
+      {loop, R"("slices":1,"carries":1,"limit":2,"counted":true)", "its body takes 4 inputs, got 3"},
       {loop, R"("slices":"1","carries":1,"limit":2)", "expected"},
-      {R"("in":[0,1,2])", R"("in":[0,0,1,2])", "its body takes 4 inputs, gets 5"},
+      {R"("in":[0,1,2])", R"("in":[0,0,1,2])", "its body takes 4 inputs, got 5"},
       {streams, R"("streams":[])", "the body has no stream of generator 0"},
-      {streams, R"("streams":[1,1,0,0,0])", "there is no generator 1"},
+      {streams, R"("streams":[1,1,0,0,0])", "generator 1 does not exist"},
       {streams, R"("streams":[0,2,0,0,0])", "tick 2 of generator 0 is beyond those of a run"},
       {streams, R"("streams":[0,1,0,0,0,0,0,0,0,0])", "two streams of generator 0"},
       {streams, R"("streams":[0,1])", "five numbers for each stream"},
       {streams, R"("streams":[0,1,3,0,0])", "a stream of a part of a loop"},
-      {streams, R"("streams":[-1,1,0,0,0])", "there is no generator"},
+      {streams, R"("streams":[-1,1,0,0,0])", "generator -1 does not exist"},
       {condition, R"("body":2,"condition":1,"carries":1,"conditional":true,"limit":4)",
-       "its condition gives more than one output"},
+       "its condition returns more than one output"},
       {condition, R"("body":1,"carries":1,"conditional":true,"limit":4)", "graph 2 is the body of no node"},
-      {condition, R"("condition":1,"body":2,"carries":1,"limit":4)", "has one body"},
+      {condition, R"("condition":1,"body":2,"carries":1,"limit":4)", "needs one body"},
       {condition, R"("body":1,"condition":2,"carries":1,"conditional":true,"limit":5)",
-       "stacked output 1 has not 5 rows"},
-      {condition, R"("body":1,"condition":2,"carries":1,"conditional":true)", "stacked output 1 has not 0 rows"},
+       "stacked output 1 does not have 5 rows"},
+      {condition, R"("body":1,"condition":2,"carries":1,"conditional":true)", "stacked output 1 does not have 0 rows"},
       {R"("in":[0,1,2])", R"("in":[0,1,null])", "takes arrays only"},
       {R"("in":[0,1,2])", R"("in":[0,2,1])", "carry 1 of a body is float32 3 cpu, expected float32 3x3"},
       {R"("in":[6,[5,1]])", R"("in":[0,[5,1]])", "needs a predicate of one element"},
-      {R"("in":[6,[5,1]])", R"("in":[6])", "takes 1 inputs, gets 0"},
+      {R"("in":[6,[5,1]])", R"("in":[6])", "takes 1 inputs, got 0"},
       {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[1]],["float32",[3]],["float32",[2,3]]])",
        "its number of steps is"},
       {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[2,4]]])",
-       "output 2 is float32 2x4 cpu, its op gives float32 2x3 cpu"},
+       "output 2 is float32 2x4 cpu, its op returns float32 2x3 cpu"},
       {R"([["int64",[]],["float32",[3]],["float32",[2,3]]])", R"([["int64",[]],["float32",[3]],["float32",[]]])",
-       "stacked output 1 has not 2 rows"},
+       "stacked output 1 does not have 2 rows"},
       {R"("tensor":"constant/1")", R"("tensor":"weight")", "the constant 'weight' is float32 3x3"},
   };
   for (const Case& c : cases) {
@@ -83,7 +83,7 @@ TEST_CASE("malformed branches and loops are refused with what is wrong") {
   }
 }
 
-TEST_CASE("malformed branches and loops of format version 2 are refused with what is wrong") {
+TEST_CASE("malformed branches and loops of format version 2 are refused with the reason") {
   const Sample s = control_flow_sample();
   const std::string json = old_control_flow();
   const char *loop = R"("loop":{"slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5})",
@@ -95,9 +95,9 @@ TEST_CASE("malformed branches and loops of format version 2 are refused with wha
   const Case cases[] = {
       {R"("version":2,"producer")", R"("version":1,"producer")", "a node of kind 'loop' in a file of format version 1"},
       {R"("kind":"loop")", R"("kind":"fused")", "unknown kind of node 'fused'"},
-      {R"("kind":"loop")", R"("kind":"cond")", "the form of a loop is what loops have"},
-      {R"("kind":"loop")", R"("kind":"custom")", "the form of a loop is what loops have"},
-      {R"("kind":"cond")", R"("kind":"loop")", "the form of a loop is what loops have"},
+      {R"("kind":"loop")", R"("kind":"cond")", "loops, and only loops, have a field 'loop'"},
+      {R"("kind":"loop")", R"("kind":"custom")", "loops, and only loops, have a field 'loop'"},
+      {R"("kind":"cond")", R"("kind":"loop")", "loops, and only loops, have a field 'loop'"},
       {R"("kind":"cond")", R"("kind":"detach")", "custom nodes have one body"},
       {R"("bodies":[3,4])", R"("line":0)", "branches have two bodies"},
       {R"("bodies":[3,4])", R"("bodies":[3])", "graph 4 is the body of no node"},
@@ -110,34 +110,34 @@ TEST_CASE("malformed branches and loops of format version 2 are refused with wha
       {loop, R"("loop":{"slices":2000000000,"carries":1})", "expected a whole number from 0"},
       {loop, R"("loop":{"slices":500000000,"carries":500000000})", "lacks operands"},
       {loop, R"("loop":{"slices":1,"carries":3,"limit":2})", "lacks operands"},
-      {loop, R"("loop":{"slices":0,"carries":3,"limit":2})", "its body gives 2 outputs, needs 3"},
-      {loop, R"("loop":{"slices":0,"carries":2})", "nothing says how many steps"},
+      {loop, R"("loop":{"slices":0,"carries":3,"limit":2})", "its body returns 2 outputs, expected 3"},
+      {loop, R"("loop":{"slices":0,"carries":2})", "has neither a count, a condition nor a limit"},
       {loop, R"("loop":{"slices":1,"carries":2,"limit":2})", "carried output 2 of a body is float32 3 cpu"},
-      {loop, R"("loop":{"slices":1,"carries":1,"limit":3})", "slice 1 has not 3 rows"},
-      {loop, R"("loop":{"slices":1,"carries":1})", "nothing says how many steps"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":3})", "slice 1 does not have 3 rows"},
+      {loop, R"("loop":{"slices":1,"carries":1})", "has neither a count, a condition nor a limit"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":-1})", "expected a whole number from 0"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"checkpoint":0})", "expected a whole number from 1"},
       {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"rows":0})", "unknown field 'rows'"},
-      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"conditional":true})", "its body takes 4 inputs, gets 3"},
-      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"counted":true})", "its body takes 4 inputs, gets 3"},
-      {R"("in":[0,1,2])", R"("in":[0,0,1,2])", "its body takes 4 inputs, gets 5"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"conditional":true})", "its body takes 4 inputs, got 3"},
+      {loop, R"("loop":{"slices":1,"carries":1,"limit":2,"counted":true})", "its body takes 4 inputs, got 3"},
+      {R"("in":[0,1,2])", R"("in":[0,0,1,2])", "its body takes 4 inputs, got 5"},
       {loop, R"("loop":[1,1])", "expected"},
       {streams, R"("streams":[])", "the body has no stream of generator 0"},
-      {streams, R"("streams":[[1,1]])", "there is no generator 1"},
+      {streams, R"("streams":[[1,1]])", "generator 1 does not exist"},
       {streams, R"("streams":[[0,2]])", "tick 2 of generator 0 is beyond those of a run"},
       {streams, R"("streams":[[0,1],[0,0]])", "two streams of generator 0"},
       {streams, R"("streams":[[0]])", "expected a generator and a tick"},
       {streams, R"("streams":[[0,1,2]])", "expected a generator and a tick"},
       {streams, R"("streams":[0])", "expected an array, got 0"},
       {condition, R"("bodies":[2,1],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})",
-       "its condition gives more than one output"},
+       "its condition returns more than one output"},
       {condition, R"("bodies":[1],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})",
        "graph 2 is the body of no node"},
-      {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"limit":4})", "has one body"},
+      {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"limit":4})", "needs one body"},
       {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true,"limit":5})",
-       "stacked output 1 has not 5 rows"},
+       "stacked output 1 does not have 5 rows"},
       {condition, R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true})",
-       "stacked output 1 has not 0 rows"},
+       "stacked output 1 does not have 0 rows"},
       {R"("in":[0,1,2])", R"("in":[0,1,null])", "takes arrays only"},
   };
   for (const Case& c : cases) {
@@ -146,7 +146,7 @@ TEST_CASE("malformed branches and loops of format version 2 are refused with wha
   }
 }
 
-TEST_CASE("malformed models are refused with what is wrong") {
+TEST_CASE("malformed models are refused with the reason") {
   const Sample s;
   struct Case {
     const char *from, *to, *error;
@@ -180,7 +180,7 @@ TEST_CASE("malformed models are refused with what is wrong") {
       {R"("p":0.25)", R"("p":"nan")", "dropout: bad argument 'p' (expected a number from 0 to 1, got nan)"},
       {R"("p":0.25)", R"("p":true)", "expected a number"},
       {R"("p":0.25)", R"("p":0.25,"p":0.5)", "duplicate key 'p'"},
-      {R"("generator":0,"tick":1)", R"("generator":1,"tick":1)", "there is no generator 1"},
+      {R"("generator":0,"tick":1)", R"("generator":1,"tick":1)", "generator 1 does not exist"},
       {R"("generator":0,"tick":1)", R"("generator":0,"tick":2)", "tick 2 of generator 0 is beyond"},
       {R"("types":[["float32",[2,3]]])", R"("types":[["float31",[2,3]]])", "unknown dtype 'float31'"},
       {R"("types":[["float32",[2,3]]])", R"("types":[["float32",[2,-3]]])", "expected a whole number from 0"},
@@ -190,7 +190,7 @@ TEST_CASE("malformed models are refused with what is wrong") {
       {R"("types":[["float32",[2,3]]])", R"("types":[["float32",[2,4]]])", "linear"},
       {R"("types":[["float32",[2,3]]])", R"("types":[["float32",[2,3],"moon:1"]])", "device 'moon:1'"},
       {R"("types":[["float32",[2,3]]])", R"("types":[])", "node %0 has no output 0"},
-      {R"("types":[["float32",[2,4]]])", R"("types":[["float32",[2,5]]])", "its op gives"},
+      {R"("types":[["float32",[2,4]]])", R"("types":[["float32",[2,5]]])", "its op returns"},
       {R"("tensor":"constant/1")", R"("tensor":"constant/2")", "m.safetensors lacks the tensor 'constant/2'"},
       {R"("tensor":"constant/1")", R"("tensor":"body.weight")", "the constant 'body.weight' is float32 4x3"},
       {R"("line":0)", R"("line":1)", "its script line is out of range"},
@@ -204,14 +204,14 @@ TEST_CASE("malformed models are refused with what is wrong") {
       {R"("of":0,"kind":"dim")", R"("of":0,"kind":"dime")", "unknown kind of guard"},
       {R"("of":0,"kind":"dim")", R"("of":10,"kind":"dim")", "a guard of a node that does not exist"},
       {R"("name":"state1","role":"state")", R"("name":"data","role":"state")", "two inputs have the name 'data'"},
-      {R"("name":"state1","role":"state")", R"("name":"state2","role":"state")", "lacks the tensor 'state2'"},
+      {R"("name":"state1","role":"state")", R"("name":"state2","role":"state")", "does not have the tensor 'state2'"},
       {R"("name":"state1","role":"state")", R"("name":"state1","role":"ghost")", "expected \"argument\""},
       {R"("name":"state1","role":"state")", R"("name":"state1","role":"argument")", "is not among the arguments"},
       {R"("writes":[[2,1]])", R"("writes":[[2,1],[2,0]])", "two writes to input 2"},
       {R"("writes":[[2,1]])", R"("writes":[[3,1]])", "do not exist"},
       {R"("writes":[[2,1]])", R"("writes":[[2]])", "expected an input and an output"},
       {R"("arguments":[{"input":0},null])", R"("arguments":[{"input":1},null])", "'body.weight' is no argument"},
-      {R"("arguments":[{"input":0},null])", R"("arguments":[{"input":0},{"input":0}])", "stands twice"},
+      {R"("arguments":[{"input":0},null])", R"("arguments":[{"input":0},{"input":0}])", "occurs twice"},
       {R"("arguments":[{"input":0},null])", R"("arguments":[{"output":0},null])", "no output 0"},
       {R"("generators":[{"default":true}])", R"("generators":[{"seed":1}])", "no field 'tick'"},
       {R"("generators":[{"default":true}])", R"("generators":[])", "generators and their ticks differ"},
@@ -223,10 +223,10 @@ TEST_CASE("malformed models are refused with what is wrong") {
   }
   NamedTensors more = s.tensors;
   more.tensors.emplace_back("extra", range({1}));
-  CHECK(contains(refused(s.json, more), "holds 'extra', which m.json has not"));
+  CHECK(contains(refused(s.json, more), "has the tensor 'extra', which m.json does not have"));
 }
 
-TEST_CASE("models that nest deeply, hold cycles or lie about sizes") {
+TEST_CASE("models with deep nests, cycles or wrong sizes are refused") {
   const Sample s;
   auto many = [](const std::string& part, int n) {
     std::string text;
@@ -277,7 +277,7 @@ TEST_CASE("models that nest deeply, hold cycles or lie about sizes") {
   CHECK(contains(refused(second, none), "more than 256 graphs within one another"));
 }
 
-TEST_CASE("a model cut at any byte, or with any byte changed") {
+TEST_CASE("a model cut or changed at any byte never crashes the reader") {
   const Sample samples[] = {Sample(), control_flow_sample()};
   for (const Sample& s : samples)
     for (size_t n = 0; n + 1 < s.json.size(); ++n) CHECK(!refused(s.json.substr(0, n), s.tensors).empty());
@@ -332,7 +332,7 @@ static void swap_values(const Sample& s, std::initializer_list<Dims> arguments) 
   }
 }
 
-TEST_CASE("a model with values swapped") {
+TEST_CASE("a model with swapped values never crashes the reader") {
   swap_values(Sample(), {{2, 3}});
   swap_values(control_flow_sample(), {{2, 3}, {3}});
 }

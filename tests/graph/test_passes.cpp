@@ -20,7 +20,7 @@ TEST_CASE("fold: ops on constants become constants") {
         "return %2\n");
 }
 
-TEST_CASE("fold: leaves what is large, random or refused") {
+TEST_CASE("fold: large, random and failing ops are not folded") {
   GraphSketch g;
   const Operand c = g.constant(array({0, 2}, DType::kInt32));
   const Operand bad = g.op("floor_divide", {c, c});
@@ -30,7 +30,7 @@ TEST_CASE("fold: leaves what is large, random or refused") {
   CHECK(same_graph(fold(graph), graph));
 }
 
-TEST_CASE("fold: a large constant weight stays as it lies, and its product becomes linear") {
+TEST_CASE("fold: a large constant weight is not transposed, and its product becomes linear") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 32});
   const Operand w = g.constant(range({16, 32})), b = g.constant(range({16}));
@@ -43,7 +43,7 @@ TEST_CASE("fold: a large constant weight stays as it lies, and its product becom
         "return %3\n");
 }
 
-TEST_CASE("cse: equal nodes become one, in either order where that is the same") {
+TEST_CASE("cse: equal nodes are merged, with swapped operands if the op commutes") {
   GraphSketch g;
   const Operand x = g.input("x", {2}), y = g.input("y", {2});
   const Operand a = g.op("add", {x, y}), b = g.op("add", {y, x});
@@ -66,7 +66,7 @@ TEST_CASE("cse: equal nodes become one, in either order where that is the same")
         "return %10, %11\n");
 }
 
-TEST_CASE("simplify: neutral elements, only where every bit stays") {
+TEST_CASE("simplify: removes neutral elements only where every bit is preserved") {
   GraphSketch g;
   const Operand x = g.input("x", {2}), n = g.input("n", {2}, DType::kInt32);
   const Operand same = g.op("sub", {g.op("div", {g.op("mul", {1.0, g.op("pow", {x, 1.0})}), 1.0}), 0.0});
@@ -81,7 +81,7 @@ TEST_CASE("simplify: neutral elements, only where every bit stays") {
         "return %0, %2, %3, %1, %4\n");
 }
 
-TEST_CASE("simplify: signs, conversions, selections") {
+TEST_CASE("simplify: simplifies signs, conversions and selections") {
   GraphSketch g;
   const Operand x = g.input("x", {2}), y = g.input("y", {2}), h = g.input("h", {2}, DType::kFloat16);
   const Operand a = g.op("add", {g.op("neg", {x}), y});
@@ -151,7 +151,7 @@ TEST_CASE("dce: keeps inputs and effects") {
         "return %4\n");
 }
 
-TEST_CASE("fuse: a chain, its tail reduction, and a value that leaves the middle") {
+TEST_CASE("fuse: fuses a chain with its reduction and an output from its middle") {
   GraphSketch g;
   const Operand x = g.input("x", {4, 3}), b = g.input("b", {3});
   const Operand y = g.op("tanh", {g.op("add", {g.op("mul", {x, 2.0}), b})});
@@ -205,7 +205,7 @@ TEST_CASE("fuse: two groups may not read each other") {
                       [](const Node& n) { return n.kind == NodeKind::kFused; }) == 1);
 }
 
-TEST_CASE("fuse: readers of one tensor join where neither waits for the other") {
+TEST_CASE("fuse: independent readers of one tensor are fused") {
   GraphSketch g;
   const Operand x = g.input("x", {3, 3}), y = g.input("y", {3, 3});
   const Operand dy = g.op("matmul", {x, y});
@@ -244,7 +244,7 @@ TEST_CASE("fuse: an update of a parameter, its moments and its bias correction a
   CHECK(fused.nodes.back().kind == NodeKind::kFused);
 }
 
-TEST_CASE("fuse: forward and backward of an activation stay apart where the rest lies between") {
+TEST_CASE("fuse: forward and backward of an activation are not fused across other ops") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3}), w = g.input("w", {3, 3});
   const Operand y = g.op("tanh", {g.op("add", {x, 1.0})});
@@ -279,7 +279,8 @@ Graph kept_activations(int64_t positions, bool keep_source) {
 
 }  // namespace
 
-TEST_CASE("recompute: large activations are made again far from their first use, from what is kept anyway") {
+TEST_CASE(
+    "recompute: large activations are rematerialized far from their first use, from values that are kept anyway") {
   const Graph graph = kept_activations(5000, true);
   const std::string text = to_string(recompute(graph));
   CHECK(text.substr(text.find("%29 = ")) ==
@@ -297,7 +298,7 @@ TEST_CASE("recompute: large activations are made again far from their first use,
   CHECK(same_graph(recompute(kept_activations(500, true)), kept_activations(500, true)));
 }
 
-TEST_CASE("recompute: the same bits") {
+TEST_CASE("recompute: returns the same bits") {
   for (const int64_t positions : {4000, 4099, 20000}) {
     const Graph graph = kept_activations(positions, true);
     const std::vector<Value> in = {range({2, 8, positions}, -3, 0.7e-4), range({8}, -0.6, 0.3), range({8}, 0.1, -0.2)};
@@ -307,7 +308,7 @@ TEST_CASE("recompute: the same bits") {
   }
 }
 
-TEST_CASE("recompute: a chain of sums is made again from its start") {
+TEST_CASE("recompute: a chain of sums is rematerialized from its start") {
   GraphSketch g;
   const Operand a = g.input("a", {2, 8, 5000});
   std::vector<Operand> sources, kept = {a};
@@ -329,7 +330,7 @@ TEST_CASE("recompute: a chain of sums is made again from its start") {
   CHECK(difference(graph, optimize(graph, pass_options(true)), in) == "");
 }
 
-TEST_CASE("materialize: a fill that a product reads is a constant, one that arithmetic reads a number") {
+TEST_CASE("materialize: a fill becomes a constant for products and a number for arithmetic") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3});
   const Operand ones = g.op("ones", {}, {{"shape", Ints{3, 2}}});

@@ -56,7 +56,7 @@ std::vector<Value> rnn_inputs(int64_t steps, int64_t batch, int64_t in, int64_t 
 
 }  // namespace
 
-TEST_CASE("prune: what nobody reads of a loop goes, and what does not change is a capture") {
+TEST_CASE("prune: unused parts of a loop are removed, and unchanged carries become captures") {
   GraphSketch g;
   const Operand x = g.input("x", {3, 2}), y = g.input("y", {3, 2}), a = g.input("a", {2}), b = g.input("b", {2}),
                 w = g.input("w", {2});
@@ -94,7 +94,7 @@ TEST_CASE("prune: what nobody reads of a loop goes, and what does not change is 
   check_results(graph, inputs, 0);
 }
 
-TEST_CASE("prune: unused results and captures of a branch go, fills go inside") {
+TEST_CASE("prune: unused results and captures of a branch are removed, and fills move inside") {
   GraphSketch g;
   const Operand p = g.input("p", {}), x = g.input("x", {2}), y = g.input("y", {2}), z = g.input("z", {2});
   const Operand ones = g.op("full", {}, {{"shape", Ints{2}}, {"value", 1.0}});
@@ -124,7 +124,7 @@ TEST_CASE("prune: unused results and captures of a branch go, fills go inside") 
                   0);
 }
 
-TEST_CASE("a recurrent loop: its input projection is one product before it") {
+TEST_CASE("hoist: the input projection of a recurrent loop is one product before it") {
   GraphSketch g;
   const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}),
                 u = g.input("u", {5, 5}), b = g.input("b", {5});
@@ -157,7 +157,7 @@ TEST_CASE("a recurrent loop: its input projection is one product before it") {
   check_results(graph, rnn_inputs(4, 2, 3, 5), 1e-6);
 }
 
-TEST_CASE("the gradient of a recurrent loop: one product for each weight and for the data, after the loop") {
+TEST_CASE("gather_gradients: a recurrent loop has one product after it per weight and for the data") {
   GraphSketch g;
   const Operand xs = g.input("xs", {4, 2, 3}), h = g.input("h", {2, 5}), w = g.input("w", {5, 3}),
                 u = g.input("u", {5, 5}), b = g.input("b", {5});
@@ -195,7 +195,7 @@ TEST_CASE("the gradient of a recurrent loop: one product for each weight and for
   check_results(joint, in, 1e-5);
 }
 
-TEST_CASE("the same of a batch of one, and of vectors") {
+TEST_CASE("gather_gradients: also for a batch of one and for vectors") {
   for (const bool vectors : {false, true}) {
     GraphSketch g;
     const Dims row = vectors ? Dims{3} : Dims{1, 3}, state = vectors ? Dims{5} : Dims{1, 5};
@@ -220,7 +220,8 @@ TEST_CASE("the same of a batch of one, and of vectors") {
   }
 }
 
-TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows leave only loops that take all") {
+TEST_CASE(
+    "hoist: only ops that cannot fail leave a loop that may have no steps, and rows leave only loops over all rows") {
   GraphSketch g;
   const Operand n = g.input("n", {}, DType::kInt64), x = g.input("x", {2, 2}), w = g.input("w", {2, 2}),
                 k = g.input("k", {2}, DType::kInt32);
@@ -259,7 +260,7 @@ TEST_CASE("hoist: what cannot fail leaves a loop that may take no step, and rows
                 1e-6);
 }
 
-TEST_CASE("a loop without carries is computed at once, its embedding and projection too") {
+TEST_CASE("hoist: a loop without carries is computed at once, with its embedding and projection") {
   GraphSketch g;
   const Operand ids = g.input("ids", {3, 2}, DType::kInt64), table = g.input("table", {4, 3}), w = g.input("w", {2, 3}),
                 s = g.input("s", {2});

@@ -79,7 +79,7 @@ bool has(const Graph& graph, const char* text) { return to_string(graph).find(te
 
 }  // namespace
 
-TEST_CASE("steps: a loop that takes all its rows, which it picks itself, is a plain one over slices") {
+TEST_CASE("steps: a loop that selects all its rows in order becomes a loop over slices") {
   const Graph graph = Counting{.last = 5}.graph();
   CHECK(to_string(counted(graph)) ==
         "%0 = input \"xs\" : float32 5x2\n"
@@ -100,7 +100,7 @@ TEST_CASE("steps: a loop that takes all its rows, which it picks itself, is a pl
   check_results(graph, counting_inputs(5));
 }
 
-TEST_CASE("steps: zeros follow the rows of a loop that ends early, and rows are picked from where it starts") {
+TEST_CASE("steps: a loop that ends early gets zero rows, and rows are selected from its start") {
   const Graph graph = Counting{.first = 2, .last = 4, .rows = 6}.graph();
   CHECK(to_string(counted(graph)) ==
         "%0 = input \"xs\" : float32 6x2\n"
@@ -126,7 +126,7 @@ TEST_CASE("steps: zeros follow the rows of a loop that ends early, and rows are 
   check_results(graph, counting_inputs(6));
 }
 
-TEST_CASE("steps: comparisons either way round, counters of one element, loops without a limit") {
+TEST_CASE("steps: counts loops with either order of the comparison, counters of one element, and no limit") {
   struct Row {
     Counting loop;
     int64_t steps;
@@ -172,7 +172,7 @@ TEST_CASE("steps: comparisons either way round, counters of one element, loops w
   }
 }
 
-TEST_CASE("steps: what is not known beforehand stays, and a row that is not there still fails") {
+TEST_CASE("steps: loops with unknown counts are kept, and a missing row still fails") {
   for (const Graph& graph : {Counting{.last = 4, .limit = -1, .rows = 3, .stacks = false}.graph(),
                              Counting{.first = 0}.graph(), Counting{.first = 3, .last = 7, .rows = 6}.graph()}) {
     CHECK(has(counted(graph), "index_select"));
@@ -254,7 +254,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("steps: a known count, backwards and of fewer rows than there are, and counters among the slices") {
+TEST_CASE("steps: a known count may run backwards, over fewer rows, with counters among the slices") {
   const Graph graph = counted_backwards(0);
   CHECK(to_string(counted(graph)) ==
         "%0 = input \"xs\" : float32 5x2\n"
@@ -295,7 +295,7 @@ TEST_CASE("steps: a known count, backwards and of fewer rows than there are, and
   CHECK_THROWS_WITH_AS(run_plan(optimize(fails, pass_options(true)), inputs), doctest::Contains("index"), Error);
 }
 
-TEST_CASE("steps: rows of a loop without a limit have a size once its steps are known") {
+TEST_CASE("steps: the rows of a loop without a limit get a size when its steps are known") {
   GraphSketch g;
   const Operand s = g.input("s", {2}), go = whole(g, 1, {}, DType::kBool), one = whole(g, 1);
   GraphSketch body;
@@ -329,7 +329,7 @@ TEST_CASE("steps: rows of a loop without a limit have a size once its steps are 
   check_results(graph, std::vector<Value>{range({2}, 0.3, 0.4)});
 }
 
-TEST_CASE("steps: rows scattered one after another are put between zeros") {
+TEST_CASE("steps: rows that are scattered in order are concatenated with zeros") {
   GraphSketch g;
   const Operand dy = g.input("dy", {3, 1, 2});
   Value places = make_array(Type{DType::kInt64, {}, {3, 1}});

@@ -40,7 +40,7 @@ void check_same(const Graph& graph, std::initializer_list<Value> inputs) {
 
 }  // namespace
 
-TEST_CASE("a plan runs what the graph says") {
+TEST_CASE("a plan computes the results of its graph") {
   GraphMaker m;
   const Operand x = m.input({2, 3}), y = m.input({3});
   const Operand sum = m.op("add", {x, y});
@@ -68,7 +68,7 @@ TEST_CASE("views alias and are copied only where they leave the program") {
   CHECK_FALSE(out[2].array().contiguous);
 }
 
-TEST_CASE("inputs of any layout") {
+TEST_CASE("inputs may have any layout") {
   Context ctx;
   GraphMaker m;
   const Operand x = m.input({3, 2});
@@ -79,7 +79,7 @@ TEST_CASE("inputs of any layout") {
   check_same(m.graph, {turned});
 }
 
-TEST_CASE("outputs that are inputs, constants or twice the same") {
+TEST_CASE("outputs may be inputs, constants or repeated") {
   GraphMaker m;
   const Operand x = m.input({2}), c = m.constant(array({5, 6}));
   const Operand y = m.op("neg", {x});
@@ -93,7 +93,7 @@ TEST_CASE("outputs that are inputs, constants or twice the same") {
   CHECK_FALSE(out[1].array().writable());
 }
 
-TEST_CASE("lists, optional inputs and several outputs") {
+TEST_CASE("ops may have lists, optional inputs and several outputs") {
   GraphMaker m;
   const Operand x = m.input({4, 3}), w = m.input({2, 3});
   const Operand y = m.op("linear", {x, w, Operand()});
@@ -105,7 +105,7 @@ TEST_CASE("lists, optional inputs and several outputs") {
   check_same(m.graph, {range({4, 3}, -1, 0.3), range({2, 3}, 1, -0.4)});
 }
 
-TEST_CASE("creation ops and zero sizes") {
+TEST_CASE("plans run creation ops and zero sizes") {
   GraphMaker m;
   const Operand x = m.input({0, 3});
   m.output(m.op("add", {m.op("exp", {x}), m.op("ones", {}, {{"shape", Ints{1, 3}}})}));
@@ -113,7 +113,7 @@ TEST_CASE("creation ops and zero sizes") {
   check_same(m.graph, {range({0, 3})});
 }
 
-TEST_CASE("steps write over what nobody reads later, and outputs are made in place") {
+TEST_CASE("steps reuse the memory of values without later readers, and outputs are computed in place") {
   GraphMaker m;
   const Operand x = m.input({1024});
   Operand h = m.op("exp", {x});
@@ -124,7 +124,7 @@ TEST_CASE("steps write over what nobody reads later, and outputs are made in pla
   check_same(m.graph, {range({1024}, 0, 0.001)});
 }
 
-TEST_CASE("an operand that is read later is not written over") {
+TEST_CASE("an operand that is read later is not overwritten") {
   GraphMaker m;
   const Operand x = m.input({8});
   const Operand a = m.op("exp", {x}), b = m.op("mul", {a, Operand::immediate(3)});
@@ -135,7 +135,7 @@ TEST_CASE("an operand that is read later is not written over") {
   check_same(m.graph, {range({8}, 1)});
 }
 
-TEST_CASE("in place with every operand of every pointwise op") {
+TEST_CASE("every pointwise op may run in place with every operand") {
   Context ctx;
   for (const OpDef* op : registry().ops()) {
     if (!op->has(kPointwise) || op->has(kRandom) || op->inputs.size() < 2) continue;
@@ -171,7 +171,7 @@ TEST_CASE("in place with every operand of every pointwise op") {
   }
 }
 
-TEST_CASE("updates of inputs happen in the input's own buffer when it is given away") {
+TEST_CASE("updates of donated inputs use the input's own buffer") {
   GraphMaker m;
   const Operand w = m.input({4}), g = m.input({4});
   m.output(m.op("sgd_update", {w, g, Operand()}, {{"lr", Floats{0.5}}}));
@@ -198,7 +198,7 @@ TEST_CASE("updates of inputs happen in the input's own buffer when it is given a
   }
 }
 
-TEST_CASE("a run that fails leaves its inputs") {
+TEST_CASE("a failing run does not change its inputs") {
   GraphMaker m;
   const Operand w = m.input({4}), g = m.input({4}), flag = m.input({1});
   m.output(m.op("sgd_update", {w, g, Operand()}, {{"lr", Floats{0.5}}}));
@@ -230,7 +230,7 @@ TEST_CASE("a run that fails leaves its inputs") {
   CHECK(numbers(in[0]) == Numbers{0, 1, 2, 3});
 }
 
-TEST_CASE("no request ends a run once inputs are overwritten") {
+TEST_CASE("no stop request ends a run after inputs are overwritten") {
   GraphMaker m;
   std::vector<Operand> inputs;
   for (int i = 0; i < 80; ++i) inputs.push_back(m.input({1 << 14}));
@@ -241,7 +241,7 @@ TEST_CASE("no request ends a run once inputs are overwritten") {
   for (size_t s = 0; s < plan->steps.size(); ++s) CHECK(plan->steps[s].poll == (s == 0));
 }
 
-TEST_CASE("an input that is also returned is not given away") {
+TEST_CASE("an input that is also returned is not donated") {
   GraphMaker m;
   const Operand w = m.input({4}), g = m.input({4});
   m.output(m.op("sgd_update", {w, g, Operand()}, {{"lr", Floats{1}}}));
@@ -270,7 +270,7 @@ TEST_CASE("random steps draw from the generators' states") {
   CHECK_THROWS_AS(pg::run(*plan, ctx, {}), Error);
 }
 
-TEST_CASE("anomaly mode names the op that made a NaN") {
+TEST_CASE("anomaly mode names the op that returned a NaN") {
   GraphMaker m;
   const Operand x = m.input({2});
   const Operand y = m.op("log", {x});

@@ -38,7 +38,7 @@ std::string results(const Graph& graph, std::span<const Value> inputs, const Pla
 
 }  // namespace
 
-TEST_CASE("optimized random graphs run to the same bits with every option of the plan") {
+TEST_CASE("optimized random graphs return the same bits with every option of the plan") {
   verify_plans(true);
   int fused = 0;
   for (uint32_t seed = 1; seed <= 150; ++seed) {

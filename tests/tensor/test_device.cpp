@@ -151,7 +151,8 @@ TEST_CASE("unusable plugins are errors that give the reason and use no slot") {
 
   for (const char* name : {"renamed", "oldtable", "refuses", "incomplete", "unknownop"})
     std::filesystem::create_symlink(PERIGEE_TEST_DEVICE, folder.file(name));
-  CHECK(folder.load("renamed") == cannot_load("renamed", folder.file("renamed") + " holds the device 'test_device'"));
+  CHECK(folder.load("renamed") ==
+        cannot_load("renamed", folder.file("renamed") + " provides the device 'test_device'"));
   for (const char* name : {"oldtable", "refuses"})
     CHECK(folder.load(name, name) ==
           cannot_load(name, folder.file(name) + " was built for another version of perigee"));

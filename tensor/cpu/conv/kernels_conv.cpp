@@ -197,7 +197,7 @@ const int32_t* checked_places(const KernelArgs& args, int64_t plane) {
   const int32_t* places = index.as<const int32_t>();
   for (int64_t i = 0, n = index.numel(); i < n; ++i)
     if (places[i] < 0 || places[i] >= plane)
-      bad_argument(args.op.name, "index", fmt::format("places from 0 to {}", plane - 1),
+      bad_argument(args.op.name, "index", fmt::format("positions from 0 to {}", plane - 1),
                    fmt::format("{} at element {}", places[i], i + 1));
   return places;
 }
