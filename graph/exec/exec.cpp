@@ -98,9 +98,12 @@ void Execution::raise_positioned(const Step& step, const Error& error) const {
 
 namespace {
 
+// The attribute inlines the members that SuspendableRun calls too. Calls made the function run 3 % slower for a small
+// plan.
 class Run {
  public:
-  Run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators)
+  [[gnu::always_inline]] Run(const Plan& plan, Context& ctx, std::span<Value> inputs,
+                             std::span<const RandomKey> generators)
       : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
     bind_inputs();
     bind_outputs();
@@ -126,7 +129,7 @@ class Run {
   }
 
   // Must not fail: the inputs may have been rewritten.
-  Values take_outputs() {
+  [[gnu::always_inline]] Values take_outputs() {
     for (const FreshOutput& f : plan_.fresh) {
       const int32_t donor = plan_.storages[size_t(f.storage)].donor;
       if (donor >= 0 && inputs_[size_t(donor)].array_ref() == fresh_[size_t(&f - plan_.fresh.data())].array_ref())
