@@ -427,8 +427,8 @@ static void trace_backward(Context& ctx, Tracer& tracer, Walk& walk, std::span<c
       grads[i] = apply(ctx, op_named<"add">(), in, {})[0];
     }
     grads[i] = finished(ctx, *leaves[i], std::move(grads[i]), options);
-    tracer.write_gradient(*leaves[i], std::move(grads[i]));
   }
+  for (size_t i = 0; i < leaves.size(); ++i) tracer.write_gradient(*leaves[i], std::move(grads[i]));
 }
 
 void backward(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,

@@ -1,6 +1,7 @@
 // Effects that programs must run once each and in order, as the collective operations of several processes need: a row
 // whose kernel writes down its number.
 #include "graph/exec/program.h"
+#include "graph/ir/builder.h"
 #include "graph/passes/passes.h"
 #include "tensor/rule.h"
 #include "tests/graph/loop_graphs.h"
@@ -118,6 +119,63 @@ TEST_CASE("effects in a gradient run in the half of the program that can run the
     CHECK(events() == Events{-7, -5, -5, -5, -1});
     CHECK(numbers(leaf_w.grad())[0] != 0);
   }
+}
+
+namespace {
+
+// A trace in which gradients are recorded.
+class RecordingTrace : public GraphBuilder {
+ public:
+  RecordingTrace() : GraphBuilder(Stage::kTrace) {}
+  Mode recording_mode(Context&) override { return Mode::kOn; }
+};
+
+// The gradients of a chain of three layers, each reduced as soon as it is final.
+Values reduced_gradients(Context& ctx, const Value& x, std::span<const Leaf> weights) {
+  ScopedFlag recording(ctx.recording, true);
+  Value y = x;
+  for (const Leaf& w : weights) y = run(ctx, "tanh", {run(ctx, "mul", {y, w.value})});
+  backward_from(ctx, y, {.on_final = [&](Context& c, TapeNode& leaf, Value gradient) {
+                  const auto at = std::find_if(weights.begin(), weights.end(),
+                                               [&](const Leaf& w) { return w.node.get() == &leaf; });
+                  return run(c, "test_reduce", {gradient}, {{"event", int64_t(at - weights.begin())}});
+                }});
+  Values out;
+  for (const Leaf& w : weights) out.push_back(w.grad());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the hook of final gradients runs in the same order in a traced backward") {
+  Context eager;
+  const Value x = range({2}, 0.5, 0.25);
+  std::vector<Leaf> weights;
+  for (int i = 0; i < 3; ++i) weights.emplace_back(range({2}, i + 1));
+  events().clear();
+  const Values expected = reduced_gradients(eager, x, weights);
+  CHECK(events() == Events{2, 1, 0});
+
+  RecordingTrace trace;
+  Context tracing;
+  tracing.interpreter = &trace;
+  const Value input = trace.add_input(x.type());
+  std::vector<Leaf> symbols;
+  for (const Leaf& w : weights) {
+    symbols.emplace_back(trace.add_input(w.value.type()));
+    trace.graph.nodes.back().req = GradReq::kWrite;
+    trace.link_leaf(symbols.back().value, symbols.back().node.get());
+  }
+  events().clear();
+  for (const Value& gradient : reduced_gradients(tracing, input, symbols))
+    trace.graph.outputs.push_back(trace.operand_of(gradient));
+  CHECK(events().empty());
+
+  Ref<Program> program(new Program(trace.graph, {}, {}));
+  Value inputs[] = {x, weights[0].value, weights[1].value, weights[2].value};
+  const Values got = program->run(eager, inputs);
+  CHECK(events() == Events{2, 1, 0});
+  for (size_t k = 0; k < 3; ++k) CHECK(numbers(got[k]) == numbers(expected[k]));
 }
 
 }  // namespace pg::test
