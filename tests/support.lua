@@ -52,7 +52,7 @@ local function fail(text, what) error((what and what .. ": " or "") .. text, 3) 
 -- Of the running test: {allowed = patterns, unexpected = warnings, list = where t.warnings collects, outer = of the file}
 local scope
 
--- Takes a warning of the library. One that nobody expects fails the running test.
+-- Receives a warning of the library. An unexpected one fails the running test.
 function t.on_warning(text)
   if scope.list then
     scope.list[#scope.list + 1] = text

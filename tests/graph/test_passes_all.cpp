@@ -17,7 +17,7 @@ TEST_CASE("passes: an unknown name is refused with a suggestion") {
         "optimize: no pass 'simplfy'; did you mean 'simplify'?");
 }
 
-TEST_CASE("passes: the environment switches them off by name") {
+TEST_CASE("passes: the environment disables them by name") {
   GraphSketch g;
   const Graph graph = g.done({g.op("neg", {g.op("exp", {g.op("mul", {g.input("x", {2}), 1.0})})})});
   ::setenv("PERIGEE_DISABLE_PASSES", "fuse, simplify", 1);
@@ -30,7 +30,7 @@ TEST_CASE("passes: the environment switches them off by name") {
   CHECK(optimize(graph, pass_options(true)).nodes.size() == 2);
 }
 
-TEST_CASE("passes: a node without outputs stays where it is") {
+TEST_CASE("passes: a node without outputs is not moved") {
   GraphSketch g;
   const Operand x = g.input("x", {2});
   const Operand y = g.op("exp", {x});
@@ -66,7 +66,7 @@ bool check_planned(const Graph& graph, const std::vector<Value>& inputs) {
 
 }  // namespace
 
-TEST_CASE("passes: random graphs keep every bit, with all passes, with each one off, and one by one") {
+TEST_CASE("passes: random graphs keep every bit with all passes, without each one, and with each one only") {
   std::vector<std::vector<std::string>> choices = {{}, {"all"}};
   for (const Pass& pass : passes()) choices.push_back({pass.name});
   const char* wanted = std::getenv("PERIGEE_TEST_SEEDS");

@@ -23,7 +23,7 @@ TEST_CASE("epilogue: bias and activation become part of the product") {
         "return %5\n");
 }
 
-TEST_CASE("epilogue: not where the value in between is read as well") {
+TEST_CASE("epilogue: not attached when the value in between has another reader") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 3}), w = g.input("w", {4, 3});
   const Operand product = g.op("linear", {x, w, Operand()});
@@ -31,7 +31,7 @@ TEST_CASE("epilogue: not where the value in between is read as well") {
   CHECK(same_graph(attach_epilogues(graph), graph));
 }
 
-TEST_CASE("epilogue: the same bits for every activation, dtype and number of rows") {
+TEST_CASE("epilogue: returns the same bits for every activation, dtype and number of rows") {
   const char* names[] = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu"};
   for (const char* name : names)
     for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16})
@@ -69,7 +69,7 @@ TEST_CASE("epilogue: the same bits for every activation, dtype and number of row
       }
 }
 
-TEST_CASE("epilogue: large convolutions keep NaN behind relu") {
+TEST_CASE("epilogue: large convolutions keep NaN after relu") {
   GraphSketch g;
   const Operand x = g.input("x", {2, 16, 40, 40}), w = g.input("w", {32, 16, 3, 3});
   const Graph graph = g.done({g.op("relu", {g.op("conv2d", {x, w, Operand()})})});
@@ -98,7 +98,7 @@ Graph normalised(int64_t size, bool with_bias, bool reads_product) {
 
 }  // namespace
 
-TEST_CASE("bn_fold: scales the weights where that is less work") {
+TEST_CASE("bn_fold: scales the weights when that is less work") {
   const Graph graph = normalised(12, true, false);
   CHECK(to_string(optimize(graph, pass_options(true, {"fuse"}))) ==
         "%0 = input \"x\" : float32 2x3x12x12\n"
@@ -121,7 +121,7 @@ TEST_CASE("bn_fold: scales the weights where that is less work") {
         "return %16\n");
 }
 
-TEST_CASE("bn_fold: else plain arithmetic that fuses, close to the original in all forms") {
+TEST_CASE("bn_fold: otherwise becomes arithmetic that fuses and is close to the original") {
   for (const bool bias : {false, true})
     for (const bool reads_product : {false, true})
       for (const int64_t size : {3, 12}) {
@@ -136,7 +136,7 @@ TEST_CASE("bn_fold: else plain arithmetic that fuses, close to the original in a
       }
 }
 
-TEST_CASE("bn_fold: constant weights are scaled ahead, whatever their size") {
+TEST_CASE("bn_fold: constant weights of any size are scaled before the run") {
   GraphSketch g;
   const Operand x = g.input("x", {1, 3, 3, 3});
   const Operand w = g.constant(range({4, 3, 3, 3}, -0.5, 0.01)), scale = g.constant(range({4}, 0.5)),

@@ -309,7 +309,7 @@ TEST_CASE("a fused node runs as one kernel or node by node") {
   CHECK(error_text([&] { pg::run(*make_plan(m.graph), ctx, in); }) == "net.lua:5: sqrt: made a NaN");
 }
 
-TEST_CASE("random graphs give what they give eagerly, and their arenas are small") {
+TEST_CASE("random graphs return the eager results, and their arenas are small") {
   std::mt19937 random(7);
   const auto pick = [&](size_t n) { return size_t(random()) % n; };
   const Dims shapes[] = {{4, 6}, {6, 4}, {24}, {4, 1}, {1, 6}};

@@ -11,7 +11,7 @@
 using namespace pg;
 using namespace pg::test;
 
-TEST_CASE("a steady state allocates its outputs alone") {
+TEST_CASE("a steady state allocates only its outputs") {
   const Graph graph = mlp(4, {32, 16, 8, 2});
   const auto plan = make_plan(graph);
   Context ctx;
@@ -24,7 +24,7 @@ TEST_CASE("a steady state allocates its outputs alone") {
   CHECK(plan->held_bytes() == plan->arena_bytes().count());
 }
 
-TEST_CASE("arenas of blocks that no memory holds are as large") {
+TEST_CASE("arenas of impossibly large blocks have saturated sizes") {
   const Bytes most(uint64_t(1) << 62);
   std::vector<ArenaBlock> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back({most, 0, 10});
@@ -62,7 +62,7 @@ TEST_CASE("arenas of typical nets stay within 5 % of the lower bound") {
   check(m.graph);
 }
 
-TEST_CASE("runs at the same time use frames of their own") {
+TEST_CASE("concurrent runs use separate frames") {
   const auto plan = make_plan(mlp(32, {72, 64, 48, 10}));
   Context ctx;
   std::vector<Value> parameters;
@@ -90,7 +90,7 @@ TEST_CASE("runs at the same time use frames of their own") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("arenas are given back when asked or when too many bytes are held") {
+TEST_CASE("arenas are freed on request or when idle ones are too large") {
   GraphMaker m;
   const Operand x = m.input({256});
   m.output(m.op("sum", {m.op("exp", {x})}));
@@ -169,7 +169,7 @@ void check_packing(const Graph& graph, size_t weight) {
 
 }  // namespace
 
-TEST_CASE("packed weights give the same bits and follow the array") {
+TEST_CASE("packed weights return the same bits and follow changes of the array") {
   for (const char* activation : {"", "relu", "tanh"}) {
     GraphMaker m;
     const Operand x = m.input({32, 72}), w = m.input({64, 72}), b = m.input({64});
@@ -183,7 +183,7 @@ TEST_CASE("packed weights give the same bits and follow the array") {
   check_packing(m.graph, 1);
 }
 
-TEST_CASE("prepared kernels give the bits of the plain ones") {
+TEST_CASE("prepared kernels return the bits of the plain ones") {
   for (int64_t batch : {1, 3}) {
     GraphMaker m;
     const Operand x = m.input({batch, 3, 9, 9}), w = m.input({4, 3, 3, 3}), b = m.input({4}), v = m.input({5, 4 * 49}),
@@ -209,7 +209,7 @@ TEST_CASE("prepared kernels give the bits of the plain ones") {
   }
 }
 
-TEST_CASE("weights that change at every run are not packed for ever") {
+TEST_CASE("weights that change in every run are no longer packed") {
   GraphMaker m;
   const Operand x = m.input({32, 72}), w = m.input({64, 72}), b = m.input({64});
   m.output(m.op("linear", {x, w, b}));

@@ -160,7 +160,7 @@ t.test("apply, to, summary, hooks", function()
   t.check(seen[1] == net[1] and seen[2] == net[2] and seen[3] == net)
   local text = net:summary(pg.ones(4, 3))
   t.check(type(text) == "string" and text:find("Dense") and text:find("8"), text)
-  net:hybridize(false)  -- hooks of children run while a graph is made only
+  net:hybridize(false)  -- hooks of children run only while a graph is made
   t.may_warn("the hooks of a block inside a hybridized one")
   local calls = {}
   local h = net[1]:register_forward_hook(function(block, inputs, outputs)

@@ -25,7 +25,7 @@ local families = {
 local not_methods = {cat = true, stack = true, einsum = true}
 
 for family, names in pairs(families) do
-  t.test("every " .. family .. " op stands in pg and is a method", function()
+  t.test("every " .. family .. " op is in pg and is a method", function()
     local x, missing = pg.ones(2), {}
     for name in names:gmatch("%S+") do
       if not pcall(function() return assert(pg[name]) end) then missing[#missing + 1] = "pg." .. name end

@@ -34,7 +34,7 @@ each("cond with a Lua boolean calls the branch", function(wrap)
   t.equal(f{x = pg.tensor{1, 2}}, {pg.tensor{2, 4}, pg.tensor{1, 2}, 5, "then"})
 end)
 
-each("cond hands extra arguments to both branches", function(wrap)
+each("cond passes extra arguments to both branches", function(wrap)
   local f = wrap(function(v)
     local function more(a, b, c) return a + b * c.scale end
     local function less(a, b, c) return a - b * c.scale end
@@ -45,7 +45,7 @@ each("cond hands extra arguments to both branches", function(wrap)
   t.equal(f{p = pg.tensor(0), x = x, y = y}[1], pg.tensor{-9, -38})
 end)
 
-each("cond answers trees, numbers, several values and nothing", function(wrap)
+each("cond returns trees, numbers, several values and nothing", function(wrap)
   local f = wrap(function(v)
     local a, b = pg.cond(v.p, function() return {h = v.x, list = {v.x * 2, 3}}, 1.5 end, function() return {h = v.x + 1, list = {v.x, 4}}, 2.5 end)
     local none = pg.cond(v.p, function() end, function() end)
@@ -83,7 +83,7 @@ end)
 
 -- foreach ----------------------------------------------------------------------------------------------------------------------
 
-each("foreach cuts trees along dim 1 and stacks what steps give", function(wrap)
+each("foreach slices trees along dim 1 and stacks the outputs of steps", function(wrap)
   local f = wrap(function(v)
     local outs, states = pg.foreach(function(item, s)
       local now = {sum = s.sum + item.x, list = {s.list[1] * item.more[1]}}
@@ -95,7 +95,7 @@ each("foreach cuts trees along dim 1 and stacks what steps give", function(wrap)
           {pg.tensor{{2, 4}, {6, 8}}, pg.tensor{{1, 2}, {4, 6}}, pg.tensor{5, 30}, pg.tensor{4, 6}, pg.tensor(30)})
 end)
 
-each("foreach over 1-D data gives 0-dim items", function(wrap)
+each("foreach over 1-D data passes 0-dim slices", function(wrap)
   local f = wrap(function(v)
     local outs, last = pg.foreach(function(x, s)
       assert(x:dim() == 0 and s:dim() == 0)
@@ -153,7 +153,7 @@ each("while_loop of outputs, zero iterations at most", function(wrap)
   t.equal(f{s = pg.tensor(3)}, {pg.zeros(0), pg.tensor(3), int(0)})
 end)
 
-each("while_loop without max_iterations runs on, and gives nothing out", function(wrap)
+each("while_loop without max_iterations has no limit and no outputs", function(wrap)
   local f = wrap(function(v)
     local outs, vars, n = pg.while_loop(function(s) return s:sum():lt(1e6) end, function(s) return nil, s * 1.5 end, {v.s})
     return {outs == nil, vars[1], n}

@@ -185,7 +185,7 @@ t.test("a condition that assigns a tensor from outside is an error", function()
   end
 end)
 
-t.test("a site that makes a graph for each call leaves everything as it was after an error", function()
+t.test("an error leaves everything as before where each call makes a graph", function()
   t.may_warn("runs as plain Lua from now on")
   local acc, n = pg.zeros{}, pg.zeros{}
   local holder = {n = n}

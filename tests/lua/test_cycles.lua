@@ -5,7 +5,7 @@ local pg = require "perigee"
 local testing = pg.testing
 
 local rounds = t.mode == "gcstress" and 100 or 2000
-local kBytes = 4000  -- of one tensor below
+local kBytes = 4000  -- per tensor below
 
 local function collect()
   for _ = 1, 3 do collectgarbage() end

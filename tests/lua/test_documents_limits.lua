@@ -10,7 +10,7 @@ local function copies(inputs)
   return pg.tree.map(function(v) return type(v) == "userdata" and v:clone() or v end, inputs)
 end
 
--- What a call answers, and its arguments afterwards.
+-- Returns the results of a call and its arguments afterwards.
 local function values(net, inputs)
   local own = copies(inputs)
   return {net(unpack(own, 1, inputs.n))}, own
@@ -311,7 +311,7 @@ t.test("arguments that are not used, and one used twice", function()
   t.close(both(x, x + 1), x * 3 + 1)
 end)
 
-t.test("an input and a parameter as answers are those very tensors", function()
+t.test("a returned input or parameter is that very tensor", function()
   local net = nn.block{weight = pg.param{shape = {2}, init = "ones"}, forward = function(self, x) return x, self.weight, x * self.weight end}
   net:initialize()
   local x = pg.randn(2)

@@ -138,7 +138,7 @@ end)
 
 -- Blocks ------------------------------------------------------------------------------------------------------------------------
 
-t.test("blocks of one's own", function()
+t.test("custom blocks run hybridized", function()
   t.may_warn("traced again for the third time because self.calls")
   same(function(_, hybridize)
     local Mean = nn.HybridBlock:extend("Mean")
@@ -169,7 +169,7 @@ end)
 
 -- Losses and metrics ---------------------------------------------------------------------------------------------------
 
-t.test("losses of one's own", function()
+t.test("custom losses run hybridized", function()
   same(function(_, hybridize)
     local Power = pg.loss.Loss:extend("Power")
     function Power:init(power) self.power = power end
@@ -193,7 +193,7 @@ t.test("losses of one's own", function()
   end)
 end)
 
-t.test("metrics of one's own, and functions as metrics", function()
+t.test("custom metrics, and functions as metrics", function()
   local function measured(jit, metric)
     local update = jit(function(label, pred)
       metric:update(label, pred)
@@ -273,7 +273,7 @@ t.test("a dataset read inside a jitted function", function()
   end)
 end)
 
-t.test("samplers and batchify functions of one's own", function()
+t.test("custom samplers and batchify functions", function()
   same(function(_, hybridize)
     local Odd = data.Sampler:extend("Odd")
     function Odd:len() return 3 end

@@ -38,7 +38,7 @@ end
 local function at(value, i) return type(value) == "table" and value[i] or value end
 local function descend(_, group, i, w, g) w:sub_(g * at(group.lr, i)) end
 
-t.test("an optimizer of one's own reads the live lr, wd, t and rescale_grad", function()
+t.test("a custom optimizer reads the current lr, wd, t and rescale_grad", function()
   local rules = {
     lr = function(group, _, g) return g * group.lr end,
     rescale_grad = function(group, _, g) return g * group.rescale_grad * group.lr end,
@@ -55,7 +55,7 @@ t.test("an optimizer of one's own reads the live lr, wd, t and rescale_grad", fu
   end
 end)
 
-t.test("an optimizer of one's own has states, counters and fields", function()
+t.test("a custom optimizer has states, counters and fields", function()
   t.may_warn("traced again for the third time because trainer.optimizer.n")
   same(function(jit)
     local Momentum = kind(function(_, group, i, w, g)
@@ -99,7 +99,7 @@ t.test("multipliers by parameter come as lists of tensors", function()
   end)
 end)
 
-t.test("fused updates in an optimizer of one's own", function()
+t.test("a custom optimizer may use fused updates", function()
   same(function(jit)
     local Mine = optim.Optimizer:extend("Mine")
     function Mine:update(group) pg.sgd_update_(group.weights, group.grads, self:with(group)) end
@@ -115,7 +115,7 @@ t.test("fused updates in an optimizer of one's own", function()
   end)
 end)
 
-t.test("an optimizer of one's own trains other dtypes", function()
+t.test("a custom optimizer trains other dtypes", function()
   for dtype, rtol in pairs{float64 = 1e-15, float16 = 1e-3} do
     same(function(jit)
       local w = T({1, 2}, {dtype = dtype}):attach_grad()
@@ -140,7 +140,7 @@ t.test("an optimizer of one's own trains other dtypes", function()
   end, {rtol = 1e-3})
 end)
 
-t.test("an optimizer of one's own reads plain rates for float32 and float64 weights together", function()
+t.test("a custom optimizer reads plain rates for float32 and float64 weights together", function()
   same(function(jit)
     local w, v = T({1, 2}, {dtype = "float64"}):attach_grad(), T{1, 2}:attach_grad()
     local Warm = kind(function(_, group, _, x, g)
@@ -158,7 +158,7 @@ t.test("an optimizer of one's own reads plain rates for float32 and float64 weig
   end, {rtol = 1e-6})
 end)
 
-t.test("a step that depends on the count of updates says so with an op", function()
+t.test("a step may depend on the count of updates through an op", function()
   t.skip_in("device", "an op of numbers gives a tensor on the CPU")
   same(function(jit)
     local First = kind(function(_, group, i, w, g)
@@ -170,7 +170,7 @@ t.test("a step that depends on the count of updates says so with an op", functio
   end)
 end)
 
-t.test("schedulers of one's own are called once an update", function()
+t.test("custom schedulers are called once per update", function()
   local makers = {
     ["a function"] = function() return function(n) return 0.1 / n end end,
     ["a class"] = function()
@@ -206,7 +206,7 @@ t.test("schedulers of one's own are called once an update", function()
   end)
 end)
 
-t.test("numbers are asked for once a call, though a graph is made anew", function()
+t.test("numbers are read once per call even when a graph is traced again", function()
   local function run(jit)
     local n, calls = 0, 0
     local w = T{1}:attach_grad()

@@ -36,7 +36,7 @@ local function class_cases()
   return out
 end
 
-t.test("metrics of one's own", function()
+t.test("custom metrics measure the same jitted", function()
   t.may_warn("traced again for the third time because metric.n")
   same(function(jit)
     local Mine = pg.metric.Metric:extend("Mine")

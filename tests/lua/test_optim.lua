@@ -191,7 +191,7 @@ t.test("wrong arguments", function()
   t.error_contains(function() optim.Trainer(net:collect_params(), "sgd"):step(1) end, "weight")
 end)
 
-t.test("an optimizer of one's own", function()
+t.test("a custom optimizer computes its own update", function()
   local SignSGD = optim.Optimizer:extend("SignSGD")
   SignSGD.options = {}
   function SignSGD:update(group)

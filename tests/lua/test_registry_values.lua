@@ -82,7 +82,7 @@ local function check_float32(row, case)
 end
 
 -- f() must return, or raise an error of the usual form.
-local function answers_or_complains(f, what)
+local function returns_or_complains(f, what)
   local ok, e = t.pcall(f)
   if not ok and not tostring(e):find(message) then error(what .. ": " .. tostring(e), 0) end
   return ok and e or nil
@@ -99,7 +99,7 @@ local function check_dtypes(row, case)
       return (half and x or x:clamp(0, 100)):to(dtype)
     end
     local args = map(cast, case.args)
-    local got = answers_or_complains(function() return run(row, case, args) end, dtype)
+    local got = returns_or_complains(function() return run(row, case, args) end, dtype)
     if half and got and not row.random and not case.rounds then
       local want = run(row, case, map(function(x) return is_tensor(x) and x.dtype == dtype and x:to("float64") or x end, args))
       for k, y in ipairs(got) do
@@ -123,11 +123,11 @@ local function check_degenerate(row, case)
   for what, f in pairs(shapes) do
     local tensors = driver.tensors(case.args)
     local args = on_tensors(f, case.args)
-    answers_or_complains(function() run(row, case, args) end, what)
+    returns_or_complains(function() run(row, case, args) end, what)
     for k = 1, #tensors do  -- only one input
       local seen = 0
       local mixed = on_tensors(function(x) seen = seen + 1; return seen == k and f(x) or x end, case.args)
-      answers_or_complains(function() run(row, case, mixed) end, what .. " of tensor " .. k)
+      returns_or_complains(function() run(row, case, mixed) end, what .. " of tensor " .. k)
     end
   end
 end
@@ -143,7 +143,7 @@ end
 local function check_scalar_line(row, case)
   local attrs = first_dim(row, case.attrs)
   if row.hidden or not attrs.dim or #driver.tensors(case.args) ~= 1 or table.maxn(case.args) > 1 then return end
-  local function along(x) return answers_or_complains(function() return run(row, {args = {x}, attrs = attrs}) end, "one element") end
+  local function along(x) return returns_or_complains(function() return run(row, {args = {x}, attrs = attrs}) end, "one element") end
   local scalar, line = along(pg.tensor(0.7)), along(pg.tensor{0.7})
   if not scalar or not line then return end
   for k, y in ipairs(scalar) do t.equal(y:reshape{-1}:totable(), line[k]:reshape{-1}:totable(), "0-dim output " .. k) end

@@ -7,7 +7,7 @@ local nn, rnn = pg.nn, pg.nn.rnn
 
 local function is_null(v) return v == nil or v == json.null end
 
--- Once as it stands and once with the loops as plain Lua.
+-- Runs once as written and once with the loops as plain Lua.
 local function test(name, f)
   t.test(name, f)
   t.test(name .. ", loops as plain Lua", function() pg.debug(f) end)

@@ -3,7 +3,7 @@ local t = require "tests.support"
 local pg = require "perigee"
 local rnn = pg.nn.rnn
 
--- Once as it stands and once with the loops as plain Lua.
+-- Runs once as written and once with the loops as plain Lua.
 local function test(name, f)
   t.test(name, f)
   t.test(name .. ", loops as plain Lua", function() pg.debug(f) end)
