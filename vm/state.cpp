@@ -218,6 +218,7 @@ void State::close() {
   empty(free_view_slots);
   ctx.generator = {};
   ctx.script_position = nullptr;
+  ctx.runtime = Ref<Runtime>(&Runtime::process());  // finalizers of scripts may still call ops
 }
 
 void State::update_modes() {

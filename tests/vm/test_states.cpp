@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -93,6 +94,27 @@ TEST_CASE("cancel from another thread ends a script anywhere and leaves the stat
     CHECK(error.find("interrupt") != std::string::npos);
     CHECK(L.run("assert(x:sum():item() == 3)") == "");
   }
+}
+
+TEST_CASE("a closed state releases its runtime, and its finalizers may still use tensors") {
+  int blocks = 0;
+  pg::RuntimeOptions options;
+  options.memory = {[](void* user, size_t bytes, size_t alignment) -> void* {
+                      ++*static_cast<int*>(user);
+                      return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+                    },
+                    [](void* user, void* data, size_t) { --*static_cast<int*>(user), std::free(data); }, &blocks};
+  {
+    const pg::Ref<pg::Runtime> runtime = pg::Runtime::create(options);
+    const pg::ScopedRuntime scope(*runtime);
+    LuaState L;
+    CHECK(L.run("last = newproxy(true)") == "");  // older than the state of perigee: its finalizer runs after that
+    CHECK(L.run("pg = require 'perigee'; x = pg.ones(100)") == "");
+    CHECK(L.run("getmetatable(last).__gc = function() pg.ones(100):add(x) end") == "");
+    CHECK(L.run(kTraining) == "");
+    CHECK(blocks > 0);
+  }
+  CHECK(blocks == 0);
 }
 
 TEST_CASE("a state uses the runtime that was current when it was made") {
