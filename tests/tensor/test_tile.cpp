@@ -47,6 +47,8 @@ TileValue span(const char* op, std::initializer_list<int32_t> operands) {
   return v;
 }
 
+std::vector<TileLayout::Access> accesses(const TileLayout& l) { return {l.access.begin(), l.access.end()}; }
+
 std::vector<float> ramp(int64_t n, float first = 0) {
   std::vector<float> out(static_cast<size_t>(n));
   std::iota(out.begin(), out.end(), first);
@@ -122,6 +124,20 @@ TEST_CASE("tile: gathering agrees with a loop over indices") {
   }
 }
 
+TEST_CASE("tile: layouts of views have their strides") {
+  using Access = TileLayout::Access;
+  const Type type{DType::kFloat32, {}, {300, 200}};
+  const Dims columns = {512, 1}, transposed = {1, 300}, rows = {0, 1}, one = {0, 0};
+  const View in[] = {{&type, &columns}, {&type, &transposed}, {&type, &rows}, {&type, &one}};
+  const TileLayout layout(type.shape, in);
+  CHECK(layout.shape == type.shape);
+  CHECK(accesses(layout) == std::vector<Access>{Access::kRun, Access::kGather, Access::kRun, Access::kSingle});
+  CHECK(layout.offset(0, 201) == 513);
+  CHECK(layout.offset(1, 201) == 301);
+  const TileLayout merged(type.shape, std::span(in).subspan(3));
+  CHECK(merged.shape == Dims{60000});
+}
+
 TEST_CASE("tile: layouts merge dims except where an input repeats") {
   using Access = TileLayout::Access;
   TileBody body;
@@ -135,12 +151,12 @@ TEST_CASE("tile: layouts merge dims except where an input repeats") {
   const TileLayout runs(body);
   CHECK(runs.shape == Dims{24, 200});
   CHECK(runs.runs);
-  CHECK(runs.access == std::vector<Access>{Access::kLinear, Access::kSingle, Access::kRun, Access::kColumn});
+  CHECK(accesses(runs) == std::vector<Access>{Access::kLinear, Access::kSingle, Access::kRun, Access::kColumn});
   CHECK(runs.offset(3, 200 * 5 + 17) == 5);
   body.space = {4, 6, 20};
   body.inputs = {{DType::kFloat32, {4, 6, 20}}, {DType::kFloat32, {20}}, {DType::kFloat32, {6, 1}}};
   const TileLayout gathered(body);
-  CHECK(gathered.access == std::vector<Access>{Access::kLinear, Access::kGather, Access::kGather});
+  CHECK(accesses(gathered) == std::vector<Access>{Access::kLinear, Access::kGather, Access::kGather});
   CHECK(gathered.periodic(1));
   CHECK_FALSE(gathered.periodic(2));
 }

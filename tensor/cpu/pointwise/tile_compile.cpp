@@ -8,13 +8,9 @@ namespace {
 using Kind = TileValue::Kind;
 
 void find_levels(TilePlan& p, const TileLayout& layout) {
-  using Access = TileLayout::Access;
   for (size_t v = 0; v < p.level.size(); ++v) {
     const TileValue& value = p.body.values[v];
-    if (value.kind == Kind::kInput) {
-      const Access access = layout.access[size_t(value.index)];
-      p.level[v] = access == Access::kSingle ? 0 : access == Access::kColumn ? 1 : 2;
-    }
+    if (value.kind == Kind::kInput) p.level[v] = layout.level(size_t(value.index));
     for (int k = 0; k < value.count; ++k) p.level[v] = std::max(p.level[v], p.level[size_t(value.operands[k])]);
     if (value.kind == Kind::kOp) p.row[v] = find_span(value.op->name);
     p.form[v] = chain_form(p.body, value, p.row[v], p.level[v]);
@@ -23,6 +19,19 @@ void find_levels(TilePlan& p, const TileLayout& layout) {
       if (p.level[size_t(value.operands[k])] == p.level[v]) weight += p.weight[size_t(value.operands[k])];
     p.weight[v] = int32_t(std::min<int64_t>(weight, 1 << 20));
   }
+}
+
+// One op from memory to memory takes fewer jumps as a span. The span of where picks element by element, its step does
+// not.
+void prefer_span(TilePlan& p) {
+  const TileBody& body = p.body;
+  if (body.reduction.op || body.outputs.size() != 1 || body.outputs[0].single) return;
+  for (size_t v = 0; v + 1 < body.values.size(); ++v)
+    if (p.form[v].chained) return;
+  const TileValue& last = body.values.back();
+  const bool spans = last.kind == Kind::kOp && !p.row.back()->condition;
+  if (spans && size_t(body.outputs[0].value) + 1 == body.values.size() && body.outputs[0].dtype == last.dtype)
+    p.form.back().chained = false;
 }
 
 void find_needed(TilePlan& p) {
@@ -131,6 +140,7 @@ TileProgram compile_tiles(const TileBody& body, const TileLayout& layout) {
              std::vector<int32_t>(body.inputs.size(), -1),
              std::vector<int32_t>(body.outputs.size(), INT32_MAX)};
   find_levels(p, layout);
+  prefer_span(p);
   find_needed(p);
   place_sources(p);
   for (int level = 0; level < 3; ++level) compile_level(p, level);

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace pg::cpu {
+namespace {
+
+constexpr int64_t kLongRun = 32;  // elements worth a call of memmove
+
+}  // namespace
 
 Gather::Gather(const char* data, int64_t size, const Dims& shape, const Dims& strides) : data_(data), size_(size) {
   for (int d = 0; d < shape.size(); ++d) {
@@ -35,7 +40,7 @@ void Gather::read_as(int64_t position, int64_t n, T* out) const {
   }
   while (true) {
     const int64_t run = std::min(n, inner - index[last]);
-    if (stride == 1)
+    if (stride == 1 && run >= kLongRun)
       std::copy_n(at, run, out);
     else if (stride == 0)
       std::fill_n(out, run, *at);

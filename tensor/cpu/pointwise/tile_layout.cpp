@@ -20,6 +20,7 @@ void collapse(TileLayout& l) {
     l.shape.erase(d);
     for (Dims& s : l.strides) s.erase(d);
   }
+  if (l.size == 0) return;  // nothing will be read
   for (int d = l.shape.size() - 2; d >= 0; --d) {
     if (!merges(l, d)) continue;
     l.shape[d] *= l.shape[d + 1];
@@ -35,22 +36,36 @@ void collapse(TileLayout& l) {
 
 TileLayout::TileLayout(const TileBody& body) : shape(body.space), size(numel(body.space)) {
   for (const TileInput& in : body.inputs)
-    strides.push_back(broadcast_strides(in.shape, contiguous_strides(in.shape), shape));
-  // Of a space without elements nothing is read.
-  if (size > 0) collapse(*this);
+    strides.emplace_back(broadcast_strides(in.shape, contiguous_strides(in.shape), shape));
+  find_access();
+}
+
+TileLayout::TileLayout(const Dims& space, std::span<const View> in) : shape(space), size(numel(space)) {
+  for (const View& v : in) strides.emplace_back(broadcast_strides(v.shape(), *v.strides, shape));
+  find_access();
+}
+
+void TileLayout::find_access() {
+  collapse(*this);
   inner = shape.empty() ? 1 : shape.back();
   const Dims dense = contiguous_strides(shape);
   bool plain = true;
-  for (size_t k = 0; k < strides.size(); ++k) {
-    const Dims& s = strides[k];
-    const bool single = numel(body.inputs[k].shape) == 1;
+  for (const Dims& s : strides) {
+    const bool single = std::count(s.begin(), s.end(), 0) == s.size();
     access.push_back(single ? Access::kSingle : s == dense ? Access::kLinear : Access::kGather);
-    plain &= access[k] != Access::kGather;
+    plain &= access.back() != Access::kGather;
   }
   runs = !plain && inner >= kShortestRun;
   if (!runs) return;
-  for (size_t k = 0; k < access.size(); ++k)
-    if (access[k] == Access::kGather) access[k] = strides[k].back() == 0 ? Access::kColumn : Access::kRun;
+  for (size_t k = 0; k < access.size(); ++k) {
+    if (access[k] != Access::kGather) continue;
+    const int64_t step = strides[k].back();
+    access[k] = step == 0 ? Access::kColumn : step == 1 ? Access::kRun : Access::kGather;
+  }
+}
+
+int8_t TileLayout::level(size_t input) const {
+  return access[input] == Access::kSingle ? 0 : access[input] == Access::kColumn ? 1 : 2;
 }
 
 int64_t TileLayout::offset(size_t input, int64_t position) const {

@@ -1,9 +1,27 @@
 // The tiled vector machine: runs a tile program over its index space, tile by tile and on several threads.
 #pragma once
-#include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/pointwise/tile_program.h"
+#include "tensor/cpu/reduce/reduce.h"
 
 namespace pg::cpu {
+
+// A body with its code, for all layouts of the same levels.
+struct TiledBody {
+  TileBody body;
+  TileProgram program;
+  Reduction reduction = {ReduceOp::kSum};
+  ReduceLoops loops = {};
+
+  TiledBody(TileBody body, const TileLayout& layout);
+};
+
+// Whether the space is small and its operands are read as they are: without threads, tiles and moving addresses.
+bool is_plain(const TiledBody& tiled, const TileLayout& layout);
+
+// `plain`: is_plain of these. `exact`: the layout has the strides of `in`; otherwise inputs with gaps are copied
+// together first.
+void run_tiles(const TiledBody& tiled, const TileLayout& layout, bool plain, bool exact, std::span<const View> in,
+               std::span<const View> out);
 
 class TileMachine final : public TileKernel {
  public:
@@ -11,21 +29,13 @@ class TileMachine final : public TileKernel {
   void run(std::span<const View> in, std::span<const View> out, void* stream) const override;
 
  private:
-  friend class TileRun;
-  // Small spaces of operands as they are: without threads, tiles and moving addresses.
-  bool runs_plainly(std::span<const View> in, std::span<const View> out) const;
-  void run_plain(std::span<const View> in, std::span<const View> out) const;
-
-  TileBody body_;
-  TileLayout layout_;
-  TileProgram program_;
-  Reduction reduction_ = {ReduceOp::kSum};
-  ReduceLoops loops_ = {};
-  bool plain_ = false;
+  const TileLayout layout_;
+  const TiledBody tiled_;
+  const bool plain_;
 };
 
-// Runs the instructions over n elements; the table holds where each operand's first one stands. `repeatable`: no output
-// stands where an input does.
+// Runs the instructions over n elements. `table`: the address of the first element of each operand. `repeatable`: no
+// output uses the memory of an input.
 void execute(const TileCode& code, char* const* table, int64_t n, bool repeatable = false);
 
 }  // namespace pg::cpu

@@ -7,31 +7,37 @@
 
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/pointwise/tile_simd.h"
+#include "tensor/small_vector.h"
 #include "tensor/tile.h"
 
 namespace pg::cpu {
 
 static_assert(kMaxTileOperands == kMaxSpanInputs && kMaxTileParams == kMaxSpanParams);
 
-// The index space with neighbouring dims merged where every input, without gaps, allows it.
+// The index space with neighbouring dims merged where the strides of every input allow it.
 struct TileLayout {
   Dims shape;
-  std::vector<Dims> strides;  // of each input
+  SmallVector<Dims, 3> strides;  // of each input, in elements
   int64_t size = 1, inner = 1;
-  bool runs = false;  // tiles keep within a run of the innermost dim; some inputs are constant along it
+  bool runs = false;  // tiles keep within a run of the innermost dim
 
   enum class Access : uint8_t {
     kSingle,  // one element for all
     kLinear,  // as the space
     kRun,     // with runs: linear along the innermost dim
     kColumn,  // with runs: constant along the innermost dim
-    kGather,  // without: elements are copied together, tile by tile
+    kGather,  // elements are copied together, tile by tile
   };
-  std::vector<Access> access;
+  SmallVector<Access, 8> access;
 
-  explicit TileLayout(const TileBody& body);
-  int64_t offset(size_t input, int64_t position) const;  // in elements of the input
-  bool periodic(size_t input) const;                     // kGather of the same elements for each run
+  explicit TileLayout(const TileBody& body);                // inputs without gaps
+  TileLayout(const Dims& space, std::span<const View> in);  // inputs as they are in memory
+  int8_t level(size_t input) const;                         // at which a program reads the input
+  int64_t offset(size_t input, int64_t position) const;     // in elements of the input
+  bool periodic(size_t input) const;                        // kGather of the same elements for each run
+
+ private:
+  void find_access();
 };
 
 // An entry of the table of addresses.
@@ -85,7 +91,8 @@ struct TileProgram {
   Cell input_cell(size_t i) const { return Cell(i); }
 };
 
-// The code for a body. Throws nothing but std::bad_alloc for a body that keeps the rules above.
+// The code for a body in layouts of the same levels. Throws nothing but std::bad_alloc for a body that keeps the rules
+// of tensor/tile.h.
 TileProgram compile_tiles(const TileBody& body, const TileLayout& layout);
 
 }  // namespace pg::cpu
