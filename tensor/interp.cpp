@@ -1,12 +1,12 @@
 // apply, through which every op goes, and the eager interpreter.
 #include <cmath>
 
+#include "tensor/call.h"
 #include "tensor/context.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/device_table.h"
 #include "tensor/rule.h"
 #include "tensor/tape.h"
-#include "tensor/work.h"
 
 namespace pg {
 namespace {
@@ -28,12 +28,6 @@ void fill_immediate(const OpDef& op, size_t i, double number, DType dtype, Immed
                  fmt::format("{}", number));
   slot.type.dtype = dtype;
   store_number(dtype, slot.data, number);
-}
-
-Device device_of(std::span<const Value> inputs, std::span<const Type> types) {
-  for (const Value& v : inputs)
-    if (v.is_array()) return v.device();
-  return types.empty() ? Device{} : types[0].device;
 }
 
 bool any_requires_grad(std::span<const Value> inputs) {
@@ -67,7 +61,7 @@ class Call {
       fill_immediate(op, i, v.number(), pointwise_compute_dtype(op, inputs), slot);
       return void(in.push_back({&slot.type, &slot.strides, slot.data}));
     }
-    if (row.flags & kStridedInputs || v.array().contiguous) return void(in.push_back(view_of(v.array())));
+    if (reads(row, v.array())) return void(in.push_back(view_of(v.array())));
     in.push_back(view_of(kept_.emplace_back(to_contiguous(ctx, v.detached())).array()));
   }
 
@@ -82,7 +76,7 @@ class EagerInterpreter final : public Interpreter {
     if (op.has(kPointwise) && apply_alike(ctx, op, inputs, attrs, out)) return out;
     SmallVector<Type, 2> types;
     infer_types(op, inputs, attrs, types);
-    if (op.view && make_views(op, inputs[0], attrs, types, out)) {
+    if (op.view && append_views(op, inputs[0], attrs, types, out)) {
       record(ctx, op, inputs, attrs, out);
       return out;
     }
@@ -157,21 +151,11 @@ class EagerInterpreter final : public Interpreter {
     return out;
   }
 
-  static bool make_views(const OpDef& op, const Value& input, const Attrs& attrs, std::span<const Type> types,
-                         Values& out) {
-    for (size_t i = 0; i < types.size(); ++i) {
-      ViewArgs args(op, attrs, input.array(), types[i].shape, int(i));
-      if (!op.view(args)) {
-        out.clear();
-        return false;
-      }
-      Ref<Array> alias = Array::make(types[i]);
-      alias->strides = args.strides;
-      alias->offset = input.array().offset + args.offset;
-      alias->buffer = input.array().buffer;
-      alias->contiguous = is_contiguous(types[i].shape, args.strides);
-      out.emplace_back(std::move(alias));
-    }
+  static bool append_views(const OpDef& op, const Value& input, const Attrs& attrs, std::span<const Type> types,
+                           Values& out) {
+    SmallVector<Ref<Array>, 2> views;
+    if (!make_views(op, input.array(), attrs, types, views)) return false;
+    for (Ref<Array>& view : views) out.emplace_back(std::move(view));
     return true;
   }
 
@@ -180,7 +164,7 @@ class EagerInterpreter final : public Interpreter {
                            std::span<const Type> types, Values& out) {
     if (!op.view || inputs[0].array().contiguous) return false;
     if (!registry().kernel(registry().require("contiguous"), inputs[0].device()).fn) return false;
-    return make_views(op, to_contiguous(ctx, inputs[0].detached()), attrs, types, out);
+    return append_views(op, to_contiguous(ctx, inputs[0].detached()), attrs, types, out);
   }
 
   // Output i takes the buffer of the input that it may rewrite, if there is no other reference to it.
@@ -240,24 +224,6 @@ void check_count(const OpDef& op, size_t count) {
     fail(op.name, "takes {} inputs, got {}", op.inputs.size(), count);
 }
 
-// Replaces a number by a 0-dim tensor when the op is not pointwise or has no tensor whose dtype the number follows.
-void materialize_numbers(const OpDef& op, std::span<Value> inputs) {
-  bool any_array = false, any_number = false;
-  Device device;
-  for (const Value& v : inputs) {
-    if (v.is_array() && !std::exchange(any_array, true)) device = v.device();
-    any_number |= v.is_number();
-  }
-  if (!any_number || (any_array && (op.has(kPointwise) || op.has(kWeakNumber)))) return;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].is_number()) continue;
-    if (!op.has(kPointwise) && !op.has(kNumberOk))
-      bad_argument(op.name, op.inputs[size_t(input_definition(op, inputs.size(), i))].name, "a tensor", "number");
-    inputs[i] = make_scalar(inputs[i].number(), DType::kFloat32, device);
-    if (op.has(kPointwise)) return;
-  }
-}
-
 }  // namespace
 
 Interpreter& eager_interpreter() {
@@ -280,7 +246,9 @@ Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs
     check_count(op, inputs.size());
   for (const Value& v : inputs)
     if (v.is_number()) {
-      materialize_numbers(op, inputs);
+      materialize_numbers(op, inputs, [&](size_t, double number) {
+        return make_scalar(number, DType::kFloat32, device_of(inputs, {}));
+      });
       break;
     }
   if ((op.random_attr < 0 && op.training_attr < 0) || ctx.interpreter->tracer())

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "graph/ir/history.h"
+#include "tensor/call.h"
 #include "tensor/rule.h"
 #include "tensor/device_table.h"
 
@@ -17,12 +18,6 @@ uint64_t next_builder() {
 
 bool any_requires_grad(std::span<const Value> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return requires_grad(v); });
-}
-
-Device device_of(std::span<const Value> inputs, std::span<const Type> types) {
-  for (const Value& v : inputs)
-    if (v.is_array()) return v.device();
-  return types.empty() ? Device{} : types[0].device;
 }
 
 }  // namespace

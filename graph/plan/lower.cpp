@@ -5,9 +5,9 @@
 
 #include "graph/plan/arena.h"
 #include "graph/plan/fused.h"
+#include "tensor/call.h"
 #include "tensor/context.h"
 #include "tensor/device_table.h"
-#include "tensor/work.h"
 
 namespace pg {
 
@@ -212,12 +212,6 @@ SmallVector<Value, 4> Lowering::infer_values(const Node& node, const std::vector
   return out;
 }
 
-Device Lowering::device_of(const SmallVector<Value, 4>& inputs, const Node& node) {
-  for (const Value& v : inputs)
-    if (v.is_array()) return v.device();
-  return node.types.empty() ? Device{} : node.types[0].device;
-}
-
 std::vector<int32_t> Lowering::lower_op(const Node& node, const Made& made, int32_t line) {
   const OpDef& op = *node.op;
   if (op.has(kDynamicShape)) fail(op.name, "its shape depends on values, which a graph cannot hold");
@@ -226,7 +220,7 @@ std::vector<int32_t> Lowering::lower_op(const Node& node, const Made& made, int3
   SmallVector<Value, 4> types = infer_values(node, in);
   std::vector<int32_t> out;
   if (op.view && view_values(node, in[0], out)) return out;
-  const Device device = device_of(types, node);
+  const Device device = device_of(types, node.types);
   const KernelRow row = kernel_row(op, device, types);
   if (!row.fn) {
     if (op.view && view_values(node, contiguous(in[0], line), out)) return out;
@@ -234,11 +228,14 @@ std::vector<int32_t> Lowering::lower_op(const Node& node, const Made& made, int3
   }
   Draft step{&op, row.fn, keep_attrs(node.attrs), line, {}, {}};
   step.device = device;
-  materialize(node, types, in);
+  materialize_numbers(op, types, [&](size_t i, double number) {
+    in[i] = add_immediate(number, DType::kFloat32);
+    return Value(values_[size_t(in[i])].layout);
+  });
   for (size_t i = 0; i < in.size(); ++i) {
     if (types[i].is_number())
       in[i] = add_immediate(types[i].number(), pointwise_compute_dtype(op, types));
-    else if (in[i] >= 0 && !(row.flags & kStridedInputs))
+    else if (in[i] >= 0 && !reads(row, layout(in[i])))
       in[i] = contiguous(in[i], line);
     if (in[i] >= 0) ++values_[size_t(in[i])].readers;
   }
@@ -282,32 +279,10 @@ bool Lowering::may_last(int32_t value) {
   return (kind == Storage::kInput || kind == Storage::kConstant) && layout(value).contiguous;
 }
 
-// Does what apply does: a number becomes a 0-dim float32 tensor if the op is not pointwise or has no tensor operand.
-void Lowering::materialize(const Node& node, SmallVector<Value, 4>& types, std::vector<int32_t>& in) {
-  bool any_array = false;
-  for (const Value& v : types) any_array |= v.is_array();
-  if (any_array && (node.op->has(kPointwise) || node.op->has(kWeakNumber))) return;
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (!types[i].is_number()) continue;
-    in[i] = add_immediate(types[i].number(), DType::kFloat32);
-    types[i] = Value(values_[size_t(in[i])].layout);
-    if (node.op->has(kPointwise)) return;
-  }
-}
-
 bool Lowering::view_values(const Node& node, int32_t input, std::vector<int32_t>& out) {
-  const Ref<Array> whole = values_[size_t(input)].layout;
+  SmallVector<Ref<Array>, 2> views;
+  if (!make_views(*node.op, layout(input), node.attrs, node.types, views)) return false;
   const int32_t storage = values_[size_t(input)].storage, root = values_[size_t(input)].root;
-  std::vector<Ref<Array>> views;
-  for (size_t i = 0; i < node.types.size(); ++i) {
-    ViewArgs args(*node.op, node.attrs, *whole, node.types[i].shape, int(i));
-    if (!node.op->view(args)) return false;
-    Ref<Array> view = Array::make(node.types[i]);
-    view->strides = args.strides;
-    view->offset = whole->offset + args.offset;
-    view->contiguous = is_contiguous(node.types[i].shape, args.strides);
-    views.push_back(std::move(view));
-  }
   for (Ref<Array>& view : views) out.push_back(add_value(storage, std::move(view), root));
   return true;
 }

@@ -81,8 +81,6 @@ class Lowering {
   static void lay_out(ControlStep& control);
 
   SmallVector<Value, 4> infer_values(const Node& node, const std::vector<int32_t>& in) const;
-  static Device device_of(const SmallVector<Value, 4>& inputs, const Node& node);
-  void materialize(const Node& node, SmallVector<Value, 4>& types, std::vector<int32_t>& in);
   bool view_values(const Node& node, int32_t input, std::vector<int32_t>& out);
   int32_t contiguous(int32_t value, int32_t line);
   bool has_work(const Draft& step) const;
