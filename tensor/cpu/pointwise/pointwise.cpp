@@ -122,9 +122,11 @@ void run_one_op(const KernelArgs& args, const SpanRow& row, DType compute, const
   run_tiles(*slot.code, layout, is_plain(*slot.code, layout), true, args.in, args.out);
 }
 
-// clamp without one of its bounds.
-void run_bounded(const KernelArgs& args, const View& bound, const char* name) {
-  const View in[] = {args.in[0], bound};
+// clamp without one of its bounds. Without both, x bounds itself.
+void run_bounded(const KernelArgs& args) {
+  const bool lower = bool(args.in[1]), upper = bool(args.in[2]);
+  const char* const name = lower ? "maximum" : "minimum";
+  const View in[] = {args.in[0], args.in[lower ? 1 : upper ? 2 : 0]};
   static const Attrs none;
   run_pointwise(KernelArgs{registry().require(name), in, args.out, none, args.allocate}, *find_span(name));
 }
@@ -177,8 +179,7 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   const View& out = args.out[0];
   const int64_t n = out.numel();
   if (n == 0) return;
-  for (size_t k = 1; k < args.in.size(); ++k)  // clamp with one bound
-    if (!args.in[k]) return run_bounded(args, args.in[3 - k], k == 1 ? "minimum" : "maximum");
+  if (args.in.size() == 3 && (!args.in[1] || !args.in[2])) return run_bounded(args);
   if (row.check != SpanCheck::kNothing) check_divisor(args.op, args.in[1], row.check);
   double params[kMaxSpanParams];
   if (args.attrs.size()) span_params(args.op, args.attrs, params);

@@ -31,7 +31,7 @@ void prefer_span(TilePlan& p) {
   const TileValue& last = body.values.back();
   const bool spans = last.kind == Kind::kOp && !p.row.back()->condition;
   if (spans && size_t(body.outputs[0].value) + 1 == body.values.size() && body.outputs[0].dtype == last.dtype)
-    p.form.back().chained = false;
+    p.form.back() = {false, last.count};
 }
 
 void find_needed(TilePlan& p) {
