@@ -11,7 +11,7 @@ void check_attr(const OpDef& op, const AttrDef& def, const AttrValue& value);
 // Whether the value is of the kind that the row asks for. Programs hold a RandomKey for kRandom, calls a generator.
 bool has_kind(const AttrDef& def, const AttrValue& value);
 
-// Returns the value as one of the kind if it can stand for one: a whole number for a number, whole numbers for a list
+// Returns the value as one of the kind if it can be converted: a whole number for a number, whole numbers for a list
 // of numbers, the name of a dtype or device. Otherwise returns the value itself.
 AttrValue as_kind(const AttrDef& def, AttrValue value);
 

@@ -11,7 +11,7 @@ local SkipToken = {}
 function t.skip(reason) error(setmetatable({reason = reason}, SkipToken), 0) end
 
 -- t.skip_in("gcstress", "trains for a minute") skips in that mode only.
--- "hybrid" stands for all modes that hybridize.
+-- "hybrid" means all modes that hybridize.
 local hybridizes = {hybrid = true, nofuse = true, roundtrip = true}
 function t.skip_in(mode, reason)
   if t.mode == mode or (mode == "hybrid" and hybridizes[t.mode]) then t.skip(t.mode .. ": " .. reason) end

@@ -2,7 +2,7 @@
 -- are joined to a generated function once, before its first run: compiled code would keep using the variable that it
 -- saw first.
 --
--- A piece of code is {refs, text}. $1, $2 … in the text stand for its refs: an object {object =}, a variable {cell =
+-- A piece of code is {refs, text}. $1, $2 … in the text mean its refs: an object {object =}, a variable {cell =
 -- the function that holds it, index = its upvalue, id = its identity}, or a table that is found by its path {path =
 -- node}.
 local core = ...

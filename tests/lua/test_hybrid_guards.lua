@@ -7,7 +7,7 @@ t.skip_in("hybrid", "hybridizes its blocks itself")
 
 local function traces(x) return x:cache_info().traces end
 
--- f and its jitted form answer the same for these arguments.
+-- f and its jitted form return the same for these arguments.
 local function agree(f, jitted, ...)
   local want, got = pg.debug(f, ...), jitted(...)
   t.equal(got, want)

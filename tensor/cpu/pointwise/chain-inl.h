@@ -1,8 +1,8 @@
-// Templates that make the steps of chains out of vector functors, compiled once a target. Include after highway.h.
+// Templates that make the steps of chains from vector functors, compiled once per target. Include after highway.h.
 //
-// Each op has its code three times: for a block of eight vectors, for one vector of which `count` lanes are meant, and
-// for one element. The vectors of a block travel in argument registers from step to step: the jump to the next step is
-// a call in tail position.
+// Each op has three codes: for a block of eight vectors, for one vector of which `count` lanes are used, and for one
+// element. The vectors of a block stay in argument registers from step to step, since the jump to the next step is a
+// tail call.
 #if defined(PERIGEE_CHAIN_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_CHAIN_INL_H
 #undef PERIGEE_CHAIN_INL_H
@@ -37,14 +37,14 @@ using OneCode = void (*)(const Step*, Memory, One);
 #define PERIGEE_NEXT_PART return reinterpret_cast<PartCode>(step[1].part)(step + 1, memory, i, count, x)
 #define PERIGEE_NEXT_ONE return reinterpret_cast<OneCode>(step[1].one)(step + 1, memory, x)
 
-// The three codes of an op, the block's by which operands are scalars.
+// The three codes of an op. Bits of the index of `block`: operand a, operand b is one element for all.
 struct Codes {
   BlockCode block[4];
   PartCode part;
   OneCode one;
 };
 
-// --- What stands in memory: how a vector of it is read, a part of one, and one element for all lanes ---
+// --- Kinds of memory: how to read and write a vector, a part of one, and one element for all lanes ---
 
 struct Floats {
   using T = float;

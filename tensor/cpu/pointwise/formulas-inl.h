@@ -1,4 +1,4 @@
-// The formulas of pointwise ops on scalars and on vectors of float, compiled once a target. Include after highway.h.
+// The formulas of pointwise ops on scalars and on vectors of float, compiled once per target. Include after highway.h.
 //
 // Values are scalars, Lanes (a vector of float), Mask (which lanes: what comparisons of Lanes return) and Truth (a
 // vector of bools, all bits of a lane; the bool dtype in chains).
@@ -77,7 +77,7 @@ struct Truth {
   hn::Vec<D> v;
 };
 
-// How a value stands in the accumulator of a chain.
+// The representation of a value in the accumulator of a chain.
 template <class D>
 HWY_INLINE hn::Vec<D> raw(Lanes<D> x) {
   return x.v;

@@ -1,5 +1,5 @@
-// The pointwise engine: span kernels compute one op over contiguous runs; one driver feeds them the views of any
-// pointwise op. The spans are public so that a fused program can run them tile by tile.
+// Span kernels compute one pointwise op over contiguous runs: for calls over contiguous data, and as instructions of
+// tile programs (tile_program.h), which handle everything else.
 #pragma once
 #include <span>
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace pg::cpu {
 
 // out[i] = op(in[0][i], in[1][i], …) for i < n. Bit k of `scalars`: in[k] is one element for all i. `out` may be one of
-// the inputs. Results depend on the values alone, not on n, alignment or how an array is cut into spans.
+// the inputs. Results depend only on the values, not on n, alignment or how an array is cut into spans.
 using SpanFn = void (*)(int64_t n, void* out, const void* const* in, uint32_t scalars, const double* params);
 
 inline constexpr int kMaxSpanInputs = 3;

@@ -93,7 +93,7 @@ HWY_INLINE To convert_one(From from) {
   }
 }
 
-// Runs of halves go through the processor's own conversion; answers how many elements it took.
+// Converts whole vectors of halves by the processor's instruction. Returns the number of converted elements.
 HWY_INLINE int64_t convert_vectors(int64_t n, const Half* from, float* to) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = int64_t(hn::Lanes(d));

@@ -1,4 +1,4 @@
-// Templates that make span kernels out of functors, compiled once a target. Include after highway.h.
+// Templates that make span kernels out of functors, compiled once per target. Include after highway.h.
 #if defined(PERIGEE_SPANS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_SPANS_INL_H
 #undef PERIGEE_SPANS_INL_H

@@ -1,4 +1,4 @@
-// The code of a tile program: which value belongs to which level, where sources stand, and the levels in order.
+// The code of a tile program: the level of each value, the cells of inputs and constants, then the code level by level.
 #include "tensor/cpu/reduce/reduce_simd.h"
 #include "tensor/cpu/pointwise/tile_level.h"
 

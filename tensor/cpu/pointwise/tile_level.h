@@ -1,8 +1,8 @@
 // The code of one level of a tile program; a part of tile_compile.cpp.
 //
-// Values are computed from the outputs down, of several operands the one that costs most first, so that values flow
-// from step to step in the accumulator. What is read more than once or has to wait stands in registers, which are given
-// out by liveness.
+// Values are computed on demand, starting from the outputs. Of several operands the most expensive one is computed
+// first, so that values stay in the accumulator from step to step. Values that are read again later go to registers,
+// which are allocated by liveness.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -184,7 +184,7 @@ class LevelCompiler {
     accumulator_ = v;
   }
 
-  // From the accumulator to the register of v.
+  // Stores the accumulator in the register of v.
   void store_register(int32_t v) {
     Step step;
     step.a = place_[size_t(v)];
@@ -214,7 +214,7 @@ class LevelCompiler {
     place_[size_t(v)] = -1;
   }
 
-  // Sees to it that a value just computed can be read later.
+  // Stores a value that was just computed, so that it can be read later.
   void keep(int32_t v) {
     if (in_memory(v)) return;
     take_register(v);
@@ -282,7 +282,7 @@ class LevelCompiler {
     first = std::min(first, p_.clock);
   }
 
-  // From memory to a target.
+  // Copies a value from memory to a target.
   void transfer(const TileTarget& t) {
     const DType from = p_.value(t.value).dtype;
     if (store_op(from, t.dtype) != ChainOp::kCount) {
@@ -308,8 +308,8 @@ class LevelCompiler {
     consume(from);
   }
 
-  // Operands that must be computed, each once: first those that will stand in memory anyway, results of spans and what
-  // is read again, then the heaviest.
+  // Operands that must be computed, each once: first those that are stored anyway (results of spans, values that are
+  // read again), then the most expensive ones.
   SmallVector<int32_t, 3> pending_operands(int32_t v) const {
     SmallVector<int32_t, 3> out;
     const TileValue& value = p_.value(v);
@@ -379,7 +379,7 @@ class LevelCompiler {
     return false;
   }
 
-  // Computed for one reader alone, without rounding, from values that are in memory.
+  // Whether the value has only one reader, no rounding, and operands in memory.
   bool joinable(int32_t v) const {
     const TileValue& value = p_.value(v);
     if (!here(v) || in_memory(v) || left_[size_t(v)] != 1 || p_.form[size_t(v)].operands != 2) return false;

@@ -1,7 +1,7 @@
 // Programs of the tiled vector machine: the code for a TileBody.
 //
-// What is the same for the whole space is computed once (level 0), what is the same along the innermost dim once a run
-// of it (level 1), the rest for all elements (level 2).
+// A value that is the same for the whole space is computed once (level 0). A value that is the same along the innermost
+// dim is computed once per run (level 1), any other value per element (level 2).
 #pragma once
 #include <vector>
 
@@ -63,8 +63,7 @@ struct TileCode {
 
 struct TileProgram {
   TileCode levels[3];
-  // Level 2 with stores past the caches, for large outputs that stand at multiples of 64; empty where there is no such
-  // code.
+  // Level 2 with stores past the caches, for large outputs at multiples of 64 bytes; empty if there is no such code.
   TileCode streaming;
 
   // The table: inputs, outputs, the reduction's elements, then the cells below.

@@ -35,7 +35,7 @@ void place_registers(std::span<const TileProgram::Register> registers, char* bas
   for (const auto& r : registers) table[r.cell] = base + r.offset;
 }
 
-// Whether some output may stand where an input stands; no false negatives.
+// Whether an output may use the memory of an input. May return true by mistake, never false.
 bool may_alias(std::span<const View> in, std::span<const View> out) {
   uint64_t seen[4] = {};
   const auto bit = [](const void* p) { return (reinterpret_cast<uintptr_t>(p) >> 2) * 0x9e3779b97f4a7c15u >> 56; };
@@ -207,7 +207,7 @@ class TileRun {
     return static_cast<const char*>(buffer->data);
   }
 
-  // Whether an output that stands where input k does is written before the input is read for the last time.
+  // Whether an output in the memory of input k is written before the input is read for the last time.
   bool overwritten(size_t k) const {
     for (const auto& h : program_.hazards)
       if (h.input == int32_t(k) && out_[size_t(h.output)].data == in_[k].data) return true;

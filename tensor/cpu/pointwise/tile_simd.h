@@ -1,6 +1,6 @@
-// Chains: runs of pointwise ops on float32 as threaded code. A chain keeps one block of eight vectors in registers, the
-// accumulator; each step applies an op to it, with further operands from memory, and jumps to the next step. So an
-// op costs one load and one instruction a vector, where a span kernel costs two loads and a store.
+// Chains: sequences of pointwise ops on float32 as threaded code. A chain keeps one block of eight vectors, the
+// accumulator, in registers. Each step applies an op to it, with further operands from memory, and jumps to the next
+// step. An op costs one load and one instruction per vector; a span kernel costs two loads and a store.
 //
 // A bool in the accumulator is a mask (all bits of a lane); in memory it is a byte. Every step computes the bits of the
 // span kernel of its op.
@@ -74,7 +74,7 @@ struct Step {
   double params[2] = {};                    // the op's attributes
 };
 
-// Fills in the code of a step whose other fields stand.
+// Sets the code of a step. Its other fields must be set.
 void set_code(Step& step, ChainOp op);
 
 // Roughly, picoseconds an element.
@@ -86,7 +86,7 @@ int64_t chain_block();
 // To be called after chains with kStream steps, before other threads may read what they stored.
 void finish_streams();
 
-// Runs steps up to kEnd over elements [0, n): element i of an operand stands at memory[a] + i, with the mask i & mask.
+// Runs steps up to kEnd over elements [0, n): element i of an operand is at memory[a] + (i & mask).
 // n = 1 is a case of its own, in which all operands are single elements. `repeatable`: elements may be computed twice,
 // as nothing that is read has been written over; then a rest is done as one more block.
 void run_chain(const Step* steps, char* const* memory, int64_t n, bool repeatable = false);
