@@ -308,7 +308,6 @@ int trace_loop(lua_State* L, State& state) {
     after.push_back(*written_value(*t.bodies[0], c.box));
   }
   form.carries = int32_t(before.size());
-  std::vector<const Graph*> traced;
   for (size_t b = 0; b < t.bodies.size(); ++b) {
     Values inputs = t.inputs[b];
     for (Capture& c : captures) inputs.push_back(input_for(*t.bodies[b], c, b));
@@ -319,12 +318,9 @@ int trace_loop(lua_State* L, State& state) {
   for (size_t k = t.states.size(); k < after.size(); ++k) outputs[k] = t.bodies[0]->operand_of(after[k]);
   const std::vector<char> flows = loop_flows(t, before, after);
   GraphBuilder& into = *state.trace->innermost;
-  if (t.bodies.size() == 2)
-    t.control.streams = into.take_streams({&t.bodies[0]->graph, &t.bodies[1]->graph});
-  else
-    t.control.streams = into.take_streams({&t.bodies[0]->graph});
   for (auto& body : t.bodies)
     t.control.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+  t.control.streams = into.take_streams(t.control.bodies);
   t.bodies.clear();
   const Values out = into.control(state.ctx, t.control, operands, flows);
   size_t next = 1 + t.states.size();
@@ -409,8 +405,8 @@ int trace_branch(lua_State* L, State& state) {
     set_inputs(*bodies[b], inputs);
   }
   GraphBuilder& into = *state.trace->innermost;
-  control.streams = into.take_streams({&bodies[0]->graph, &bodies[1]->graph});
   for (auto& body : bodies) control.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+  control.streams = into.take_streams(control.bodies);
   bodies.clear();
   const Values out = into.control(state.ctx, control, operands, flows);
   size_t next = results[0].size();

@@ -12,6 +12,8 @@
 #include <memory>
 
 #include "graph/io/model_file.h"
+#include "graph/ir/builder.h"
+#include "tensor/function_ref.h"
 
 namespace pg {
 
@@ -31,6 +33,29 @@ class ModelBuilder {
   // out at the end. Attributes may have the kinds that as_kind (tensor/attr_check.h) accepts.
   Values call(std::string_view op, std::vector<Value> inputs, const NamedAttrs& attrs = {});
 
+  // Branches and loops (graph/ir/control.h). The functions are called once, before these return. What they build
+  // becomes a body, which may use all values that exist so far. Their own values are valid only inside of them.
+  using Branch = FunctionRef<Values()>;
+  // `predicate` has one element. Both branches return the same types. Returns the results of the one that runs.
+  Values branch(const Value& predicate, Branch then, Branch otherwise);
+
+  struct Loop {
+    Values slices;                       // a step gets one row of each
+    Values carries;                      // as the first step gets them
+    Value count;                         // a 0-dim tensor of a whole number of steps
+    int64_t limit = LoopForm::kNoLimit;  // most steps; without slices also the number of rows of the stacked results
+  };
+  struct Step {
+    Values carries;  // for the next step, of the same types
+    Values stacked;
+  };
+  using Body = FunctionRef<Step(const Value& index, std::span<const Value> slices, std::span<const Value> carries)>;
+  using Condition = FunctionRef<Value(const Value& index, std::span<const Value> carries)>;
+  // The loop ends after the rows of the slices, `count` or `limit` steps, or before a step for which the condition is
+  // zero. Returns the number of steps that ran, the carries of the last one, and the stacked results.
+  Values loop(const Loop& loop, Body step);
+  Values loop(const Loop& loop, Body step, Condition condition);
+
   // Where the calls that follow come from: "model.onnx: node 7". Their errors are PositionedErrors with this text.
   void at(std::string position);
 
@@ -47,10 +72,16 @@ class ModelBuilder {
 
  private:
   class Trace;
+  struct Part;
+  Part trace(std::span<const Type> inputs, FunctionRef<Values(std::span<const Value>)> f);
+  Values apply_control(Control control, std::span<Part> parts, Values operands);
+  Values apply_loop(const Loop& loop, Body step, const Condition* condition);
+  Value as_flag(const Value& value);
   Value add_input(ModelInput input, const Type& type, Value value);
   int32_t output(const Value& value);
 
   std::unique_ptr<Trace> trace_;
+  GraphBuilder* innermost_;  // the builder of the body that is being traced, or trace_
   Context ctx_;
   LoadedModel out_;
 };

@@ -137,9 +137,9 @@ RandomKey GraphBuilder::take_ticks(const Ref<Generator>& generator, uint64_t cou
   return key;
 }
 
-std::vector<BodyStream> GraphBuilder::take_streams(std::initializer_list<const Graph*> bodies) {
+std::vector<BodyStream> GraphBuilder::take_streams(std::span<const std::shared_ptr<const Graph>> bodies) {
   std::vector<uint64_t> taken;
-  for (const Graph* body : bodies) {
+  for (const auto& body : bodies) {
     if (taken.size() < body->ticks.size()) taken.resize(body->ticks.size());
     for (size_t g = 0; g < body->ticks.size(); ++g) taken[g] += body->ticks[g];
   }

@@ -89,7 +89,7 @@ class GraphBuilder : public Tracer {
   // Whether the builder writes a body whose ticks come from streams of its own (BodyStream).
   bool own_streams = false;
   // Takes one stream for each generator that these bodies of a node take ticks of.
-  std::vector<BodyStream> take_streams(std::initializer_list<const Graph*> bodies);
+  std::vector<BodyStream> take_streams(std::span<const std::shared_ptr<const Graph>> bodies);
 
  protected:
   int32_t line_now();

@@ -122,7 +122,7 @@ TEST_CASE("wrong calls of a builder are the errors of apply, at the place in the
   const Case cases[] = {
       {"linaer", {x, w}, {}, "unknown op 'linaer' (did you mean 'linear'?)"},
       {"relu_grad", {x, x}, {}, "relu_grad: this op is not for programs"},
-      {"loop", {x}, {}, "loop: a branch or loop is built by GraphBuilder::control"},
+      {"loop", {x}, {}, "loop: use ModelBuilder::branch or loop"},
       {"nonzero", {x}, {}, "nonzero: its output's shape depends on values"},
       {"linear", {x, w}, {}, "linear: bad argument 'weight' (expected"},
       {"add", {x, w}, {}, "add: bad argument 'y' (expected a shape that broadcasts with 2x3, got 4x5)"},
@@ -151,6 +151,111 @@ TEST_CASE("wrong calls of a builder are the errors of apply, at the place in the
   CHECK(error_of([&] { other.call("neg", {x}); }) == "a traced tensor is used after its trace");
   b.argument("x", floats({1}));
   CHECK(contains(error_of([&] { b.finish(); }), "two inputs have the name 'x'"));
+}
+
+TEST_CASE("branches and loops built by hand") {
+  ModelBuilder b("control");
+  const Value x = b.argument("x", floats({4, 3})), start = b.argument("start", floats({3}));
+  const auto sum = [&](const Value& v) { return b.call("sum", {v})[0]; };
+
+  // Running sums of w * rows, where a step with a negative sum adds nothing. The parameter is made inside of the body.
+  const auto step = [&](const Value& index, std::span<const Value> rows, std::span<const Value> carries) {
+    const Value w = b.parameter("w", range({3}, 1, 1));
+    const Value scaled = b.call("mul", {rows[0], w})[0];
+    const Value next = b.branch(
+        b.call("gt", {sum(scaled), Value(0.0)})[0],
+        [&] {
+          return b.call("add", {carries[0], scaled});
+        },
+        [&] { return Values{carries[0]}; })[0];
+    return ModelBuilder::Step{{next},
+                              {b.call("mul", {next, b.call("to", {index}, {{"dtype", DType::kFloat32}})[0]})[0]}};
+  };
+  const Values scan = b.loop({.slices = {x}, .carries = {start}}, step);
+  for (const Value& v : scan) b.result(v);
+
+  // Doubles while the sum is below 100, at most 20 times.
+  const Values grown = b.loop(
+      {.carries = {start}, .limit = 20},
+      [&](const Value&, std::span<const Value>, std::span<const Value> carries) {
+        return ModelBuilder::Step{b.call("mul", {carries[0], Value(2.0)}), {}};
+      },
+      [&](const Value&, std::span<const Value> carries) {
+        return b.call("lt", {sum(carries[0]), Value(100.0)})[0];
+      });
+  b.result(grown[0]);
+  b.result(grown[1]);
+  const LoadedModel model = b.finish();
+
+  const Folder folder;
+  save_model(folder / "control.json", folder / "control.safetensors", model.model, model.values);
+  const LoadedModel back = load_model(folder / "control.json", folder / "control.safetensors");
+  for (const LoadedModel* m : {&model, &back}) {
+    const Value rows = range({4, 3}, -7, 1), first = range({3}, 1, 1);  // of the rows, the first two have negative sums
+    const Values out = run_model(*m, {rows, first});
+    REQUIRE(out.size() == 5);
+    CHECK(item(out[0]) == 4);
+    CHECK(numbers(out[1]) == std::vector<double>{1 - 1 + 2, 2 + 0 + 6, 3 + 3 + 12});
+    CHECK(numbers(out[2]) == std::vector<double>{1, 2, 3, 2, 4, 6, 0, 6, 18, 8, 32, 72});
+    CHECK(item(out[3]) == 5);
+    CHECK(numbers(out[4]) == std::vector<double>{32, 64, 96});
+    const Values empty = run_model(*m, {range({0, 3}), first});
+    CHECK(item(empty[0]) == 0);
+    CHECK(same(empty[1], first));
+  }
+}
+
+TEST_CASE("a loop built by hand counts its steps by a tensor") {
+  ModelBuilder b;
+  const Value count = b.argument("count", Type{DType::kInt32, {}, {}}), start = b.argument("start", floats({}));
+  const Values out = b.loop({.carries = {start}, .count = count, .limit = 6},
+                            [&](const Value&, std::span<const Value>, std::span<const Value> carries) {
+                              const Value next = b.call("mul", {carries[0], Value(2.0)})[0];
+                              return ModelBuilder::Step{{next}, {next}};
+                            });
+  for (const Value& v : out) b.result(v);
+  const LoadedModel model = b.finish();
+  for (const auto& [n, last] : {std::pair{0, 3.0}, {2, 12.0}, {6, 192.0}, {9, 192.0}}) {
+    const Values got = run_model(model, {make_scalar(n, DType::kInt32), make_scalar(3, DType::kFloat32)});
+    CHECK(item(got[0]) == std::min(n, 6));
+    CHECK(item(got[1]) == last);
+    CHECK(got[2].shape() == Dims{6});
+  }
+}
+
+TEST_CASE("wrong bodies of a builder are errors that leave it usable") {
+  ModelBuilder b;
+  const Value x = b.argument("x", floats({2, 3}));
+  const auto same_value = [&] { return Values{x}; };
+  const auto nothing = [](const Value&, std::span<const Value>, std::span<const Value>) {
+    return ModelBuilder::Step{};
+  };
+  Value inner;
+  const std::pair<std::function<void()>, const char*> cases[] = {
+      {[&] { b.branch(x, same_value, same_value); }, "reshape: "},
+      {[&] { b.branch(b.call("sum", {x})[0], same_value, [&] { return Values{}; }); }, "return 1 and 0 results"},
+      {[&] { b.branch(b.call("sum", {x})[0], same_value, [&] { return b.call("sum", {x}); }); }, "cond: output 1"},
+      {[&] { b.loop({.carries = {x}, .limit = 2}, nothing); }, "loop: the step returns 0 carries, expected 1"},
+      {[&] { b.loop({.slices = {b.call("sum", {x})[0]}}, nothing); }, "loop: a slice has no dim to cut"},
+      {[&] {
+         b.branch(
+             b.call("sum", {x})[0], [&] { return b.result(x), Values{x}; }, same_value);
+       },
+       "graph: a body returns its results"},
+      {[&] {
+         b.branch(
+             b.call("sum", {x})[0], [&] { return Values{inner = b.call("relu", {x})[0]}; }, same_value);
+         b.call("relu", {inner});
+       },
+       "used after its trace"},
+  };
+  for (const auto& [wrong, error] : cases) {
+    const std::string text = error_of(wrong);
+    INFO(text);
+    CHECK(contains(text, error));
+  }
+  b.result(b.call("neg", {x})[0]);
+  CHECK(numbers(run_model(b.finish(), {range({2, 2})})[0]) == std::vector<double>{0, -1, -2, -3});
 }
 
 }  // namespace pg::test
