@@ -353,6 +353,30 @@ Graph without_dead_nodes(const Graph& graph) {
   return out;
 }
 
+Graph with_extensions(const Graph& graph, std::span<const Extension> extensions) {
+  if (extensions.empty()) return graph;
+  std::vector<int32_t> first(graph.nodes.size()), last(graph.nodes.size()), moved(graph.nodes.size(), -1);
+  for (size_t i = 0; i < first.size(); ++i) first[i] = last[i] = int32_t(i);
+  for (const Extension& e : extensions) {
+    first[size_t(e.by)] = first[size_t(e.node)];
+    last[size_t(first[size_t(e.node)])] = e.by;
+  }
+  Graph out = graph;
+  out.nodes.clear();
+  const auto place = [&](Operand& operand) {
+    if (operand.is_node()) operand.node = moved[size_t(first[size_t(operand.node)])];
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (first[i] != int32_t(i)) continue;
+    moved[i] = int32_t(out.nodes.size());
+    for (Operand& operand : out.nodes.emplace_back(graph.nodes[size_t(last[i])]).inputs) place(operand);
+  }
+  for (int32_t& input : out.inputs) input = moved[size_t(input)];
+  for (Operand& output : out.outputs) place(output);
+  for (TypeGuard& guard : out.guards) place(guard.of);
+  return out;
+}
+
 // A file's name may contain the separator ": ". A line number is not a name.
 std::string_view name_in(std::string_view line) {
   const size_t at = line.rfind(": ");

@@ -3,6 +3,7 @@
 // of a loop.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -133,5 +134,12 @@ std::vector<int32_t> count_uses(const Graph& graph);
 
 // Returns the graph without the nodes that no output, guard or effect needs. Inputs are kept.
 Graph without_dead_nodes(const Graph& graph);
+
+// A node that computes the outputs of an earlier one, and more, from the same operands.
+struct Extension {
+  int32_t node, by;
+};
+// Returns the graph with each `by` in the place of its `node`. A `by` may be extended in turn by a later element.
+Graph with_extensions(const Graph& graph, std::span<const Extension> extensions);
 
 }  // namespace pg

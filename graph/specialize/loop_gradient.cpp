@@ -10,9 +10,9 @@
 // step and its gradients. A carry is always a head if gradients flow through it, because later steps can contribute to
 // its cotangent even if its final value has none.
 // 2. Without create_graph, split() cuts the joint program of a step in two (step_back_kept). The values that backward
-// reads from forward are the residuals. The forward half becomes the new body of the loop: it returns the residuals and
-// the carries at the start of the step as further stacked outputs (keep_for_backward). The backward half becomes the
-// body of the reverse loop. If the loop has `recompute` (rematerialization), there are no residuals: a step back
+// reads from forward are the residuals. The forward half becomes the body of a new loop that takes the place of the
+// first one: it also returns the residuals and the carries at the start of the step as stacked outputs (extend_loop).
+// The backward half becomes the body of the reverse loop. If the loop has `recompute` (rematerialization), there are no residuals: a step back
 // computes them again from its inputs.
 // 3. With create_graph, gradients must flow through the reverse loop as well (step_back_again). The loop is applied a
 // second time, with the carries at the start of each step as further stacked outputs. Stacks of an applied loop have a
@@ -83,14 +83,16 @@ Graph with_flat_inputs(Context& ctx, Graph graph, std::span<const size_t> places
 
 }  // namespace
 
-// Makes the loop at node `at` of the program return what backward needs of each step: the outputs of `forward` after
-// the first `outputs`, which are those of the body.
-void Specializer::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
-  Node& node = builder_.graph.nodes[size_t(at)];
-  Control control = control_of(node);
-  const size_t had = control.bodies[0]->outputs.size();
-  if (had > outputs) {  // an earlier gradient has added outputs
-    const Graph& before = *control.bodies[0];
+// Emits the loop again with a body that also returns what backward needs of each step: the outputs of `forward` after the
+// first `outputs`, which are those of the body. The program gets this loop in place of the first one. Returns the new
+// outputs.
+Values Specializer::extend_loop(const Applied& applied, Graph forward, size_t outputs) {
+  int32_t at = applied.at;
+  for (const Extension& e : extensions_)
+    if (e.node == at) at = e.by;
+  Control control = control_of(builder_.graph.nodes[size_t(at)]);
+  const Graph& before = *control.bodies[0];
+  if (before.outputs.size() > outputs) {  // an earlier gradient has added outputs
     GraphBuilder both(GraphBuilder::Stage::kReplay);
     const Values inputs = inputs_of(both, before);
     Values out = both.splice(ctx_, before, inputs);
@@ -99,7 +101,12 @@ void Specializer::keep_for_backward(int32_t at, Graph forward, size_t outputs) {
     forward = finished(both, out, before);
   }
   control.bodies = {std::make_shared<const Graph>(std::move(forward))};
-  node = control_node(builder_.graph, control, node.inputs);
+  const size_t had = builder_.graph.nodes[size_t(at)].types.size();
+  const Values all = builder_.control(ctx_, control, applied.in, {});
+  extensions_.push_back({at, builder_.symbol_of(all[0]).node});
+  Values added;
+  append(added, std::span(all).subspan(had));
+  return added;
 }
 
 // How a step back is computed. The inputs of the graph are `kept` inputs of the body, then residuals, then cotangents.
@@ -149,12 +156,12 @@ Specializer::StepBack Specializer::step_back_kept(const Applied& applied, Specia
   }
   for (size_t k = 0; k < residuals; ++k) stacked.push_back(step.kept.size() + k);
   step.graph = with_flat_inputs(ctx_, std::move(halves.backward), stacked);
-  size_t next = builder_.graph.nodes[size_t(applied.at)].types.size();
-  keep_for_backward(applied.at, with_flat_outputs(ctx_, std::move(halves.forward), joint.outputs), joint.outputs);
-  for (size_t k = 0; k < residuals; ++k) step.residuals.push_back(builder_.symbol({applied.at, int32_t(next++), 0}));
+  const Values stacks =
+      extend_loop(applied, with_flat_outputs(ctx_, std::move(halves.forward), joint.outputs), joint.outputs);
+  append(step.residuals, std::span(stacks).subspan(0, residuals));
+  size_t next = residuals;
   for (int32_t k : step.kept)
-    if (at.is_carry(size_t(k)))
-      step.carries[size_t(k) - at.carry(0)] = builder_.symbol({applied.at, int32_t(next++), 0});
+    if (at.is_carry(size_t(k))) step.carries[size_t(k) - at.carry(0)] = stacks[next++];
   return step;
 }
 

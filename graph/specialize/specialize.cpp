@@ -96,7 +96,7 @@ Specialized Specializer::run() {
     flows.push_back(v.has_node() && is_float(v.dtype()));
   }
   if (signature_.recording && heads_.differentiate) differentiate(inputs, outputs, out);
-  out.graph = without_dead_nodes(builder_.graph);
+  out.graph = without_dead_nodes(with_extensions(builder_.graph, extensions_));
   return out;
 }
 
@@ -173,6 +173,7 @@ void Specializer::differentiate(const Values& inputs, const Values& outputs, Spe
   }
   if (out.reached.empty()) {  // the history of the heads reaches no input
     builder_.graph.nodes.resize(nodes);
+    std::erase_if(extensions_, [&](const Extension& e) { return size_t(e.by) >= nodes; });
     builder_.graph.inputs.resize(inputs.size());
     out.heads.clear();
   }

@@ -46,7 +46,7 @@ class Specializer : public TraceInterpreter {
   Values loop_gradient(const Applied& applied, std::span<const Value> dys);
   StepBack step_back_again(const Applied& applied, const Specialized& joint);
   StepBack step_back_kept(const Applied& applied, Specialized joint);
-  void keep_for_backward(int32_t at, Graph forward, size_t outputs);
+  Values extend_loop(const Applied& applied, Graph forward, size_t outputs);
   // Checkpointed loops: see checkpoint.cpp.
   Values checkpointed(const Control& control, const Values& in);
   Values checkpointed_while(const Control& control, const Values& in, int64_t size);
@@ -61,6 +61,7 @@ class Specializer : public TraceInterpreter {
   Heads heads_;
   Context own_ctx_;
   GraphBuilder builder_;
+  std::vector<Extension> extensions_;
   std::vector<Ref<TapeNode>> input_leaves_;
   std::unordered_set<const TapeNode*> histories_;  // tape nodes of recorded inputs, which are not leaves to a script
 };
