@@ -12,8 +12,8 @@
 // 2. Without create_graph, split() cuts the joint program of a step in two (step_back_kept). The values that backward
 // reads from forward are the residuals. The forward half becomes the body of a new loop that takes the place of the
 // first one: it also returns the residuals and the carries at the start of the step as stacked outputs (extend_loop).
-// The backward half becomes the body of the reverse loop. If the loop has `recompute` (rematerialization), there are no residuals: a step back
-// computes them again from its inputs.
+// The backward half becomes the body of the reverse loop. If the loop has `recompute` (rematerialization), there are no
+// residuals: a step back computes them again from its inputs.
 // 3. With create_graph, gradients must flow through the reverse loop as well (step_back_again). The loop is applied a
 // second time, with the carries at the start of each step as further stacked outputs. Stacks of an applied loop have a
 // history. A step back computes everything else again from the inputs of the step.
@@ -83,9 +83,9 @@ Graph with_flat_inputs(Context& ctx, Graph graph, std::span<const size_t> places
 
 }  // namespace
 
-// Emits the loop again with a body that also returns what backward needs of each step: the outputs of `forward` after the
-// first `outputs`, which are those of the body. The program gets this loop in place of the first one. Returns the new
-// outputs.
+// Emits the loop again with a body that also returns what backward needs of each step: the outputs of `forward` after
+// the first `outputs`, which are those of the body. The program gets this loop in place of the first one. Returns the
+// new outputs.
 Values Specializer::extend_loop(const Applied& applied, Graph forward, size_t outputs) {
   int32_t at = applied.at;
   for (const Extension& e : extensions_)
@@ -118,13 +118,16 @@ struct Specializer::StepBack {
 };
 
 // For create_graph: applies the loop again, so that gradients flow through its stacks. A step back recomputes the rest.
+// The program gets this loop in place of the first one, unless another gradient has extended that already.
 Specializer::StepBack Specializer::step_back_again(const Applied& applied, const Specialized& joint) {
   const Layout at(applied.control.loop, applied.in.size());
   StepBack step;
   std::vector<size_t> stacked;
   for (size_t k = 0; k < 1 + at.slices + at.carries + at.captures; ++k) step.kept.push_back(int32_t(k));
   Control again = applied.control;
-  Graph extended = without_effects(*applied.control.bodies[0]);
+  const bool extends =
+      std::none_of(extensions_.begin(), extensions_.end(), [&](const Extension& e) { return e.node == applied.at; });
+  Graph extended = extends ? *applied.control.bodies[0] : without_effects(*applied.control.bodies[0]);
   const size_t outputs = extended.outputs.size();
   for (size_t k = 0; k < at.carries; ++k) {
     stacked.push_back(at.carry(k));
@@ -133,6 +136,7 @@ Specializer::StepBack Specializer::step_back_again(const Applied& applied, const
   step.graph = with_flat_inputs(ctx_, gradients_of(joint), stacked);
   again.bodies = {std::make_shared<const Graph>(with_flat_outputs(ctx_, std::move(extended), outputs))};
   const Values out = loop(again, applied.in);
+  if (extends) extensions_.push_back({applied.at, builder_.symbol_of(out[0]).node});
   append(step.carries, std::span(out).subspan(out.size() - at.carries));
   return step;
 }
