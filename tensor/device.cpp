@@ -51,8 +51,8 @@ std::string own_folder() {
 }
 
 bool complete(const DeviceTable& t) {
-  return t.count && t.create_stream && t.synchronize && t.create_event && t.destroy_event && t.record && t.follow &&
-         t.await && t.allocate && t.release && t.copy_in && t.copy_out && t.copy && t.clear &&
+  return t.count && t.create_stream && t.destroy_stream && t.synchronize && t.create_event && t.destroy_event &&
+         t.record && t.follow && t.await && t.allocate && t.release && t.copy_in && t.copy_out && t.copy && t.clear &&
          !t.allocate_pinned == !t.release_pinned && !t.begin_capture == !t.end_capture &&
          !t.begin_capture == !t.launch && !t.begin_capture == !t.destroy_program;
 }

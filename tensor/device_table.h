@@ -6,8 +6,9 @@
 // needs of the arguments of a call: views, attributes and numbers are invalid once the call returned.
 //
 // Work may fail after its call returned. The device then drops the work that follows on the stream, and throws
-// LateError from the next call that waits for the stream or for a later event. Memory written by such work has
-// unspecified contents.
+// LateError from the next call that waits for the stream or for a later event. The work that failed and the work that
+// was dropped leave unspecified contents in the memory that they write. This includes writes in place: a tensor that
+// was to be updated may hold its old elements, new ones or a mix, until all of it is written again.
 #pragma once
 #include <memory>
 #include <span>
@@ -35,7 +36,8 @@ struct DeviceTable {
 
   // Streams and events.
   void* (*create_stream)(int index) = nullptr;
-  void (*synchronize)(int index, void* stream) = nullptr;  // the host waits for all work of the stream
+  void (*destroy_stream)(int index, void* stream) = nullptr;  // work that is queued still runs
+  void (*synchronize)(int index, void* stream) = nullptr;     // the host waits for all work of the stream
   void* (*create_event)(int index) = nullptr;
   void (*destroy_event)(int index, void* event) = nullptr;
   void (*record)(int index, void* stream, void* event) = nullptr;  // the event completes after the work queued so far
@@ -66,9 +68,10 @@ struct DeviceTable {
 
   // Optional, all or none: a program is work that one call queues. Kernels and fused bodies queued on the stream
   // between begin_capture and end_capture become part of the program and do not run. Each launch reads and writes the
-  // same addresses.
+  // same addresses. `old` is null or a program that the new one replaces, often of the same work at other addresses:
+  // the device patches it and returns it, or destroys it. Launches that are queued do not change.
   void (*begin_capture)(int index, void* stream) = nullptr;
-  void* (*end_capture)(int index, void* stream) = nullptr;
+  void* (*end_capture)(int index, void* stream, void* old) = nullptr;
   void (*launch)(int index, void* stream, void* program) = nullptr;
   void (*destroy_program)(int index, void* program) = nullptr;  // launches that are queued still run
 };
@@ -105,11 +108,12 @@ bool only_queues(const OpDef& op, KernelFn fn);
 // Work on a device that is launched as one program.
 class CapturedWork {
  public:
-  // `queue` must queue the work on the stream that it is passed. If it throws, there is no program and the constructor
-  // throws.
-  CapturedWork(Device device, FunctionRef<void(void* stream)> queue);
+  explicit CapturedWork(Device device) : device_(device) {}
   ~CapturedWork();
   CapturedWork(const CapturedWork&) = delete;
+  // `queue` must queue the work on the stream that it is passed. The work replaces that of the last capture. If `queue`
+  // throws, that work stays.
+  void capture(FunctionRef<void(void* stream)> queue);
   void launch() const;
 
  private:

@@ -95,8 +95,6 @@ struct Work {
   const DeviceTable& table;
   void* stream;
   std::unique_ptr<UploadRing> ring;  // null when the device has no pinned memory
-  std::mutex capturing;
-  void* capture_stream = nullptr;  // a separate stream, so that work of other threads does not become part of a program
 };
 
 Work& work_of(Device device) {
@@ -167,21 +165,25 @@ void synchronize(Device device) {
 
 bool captures(Device device) { return device_table(device).begin_capture != nullptr; }
 
-CapturedWork::CapturedWork(Device device, FunctionRef<void(void* stream)> queue) : device_(device) {
-  Work& work = work_of(device);
-  const std::lock_guard hold(work.capturing);
-  if (!work.capture_stream) work.capture_stream = work.table.create_stream(device.index);
-  work.table.begin_capture(device.index, work.capture_stream);
+// A program is captured on a stream of its own, so that work of other threads does not become part of it.
+void CapturedWork::capture(FunctionRef<void(void* stream)> queue) {
+  const DeviceTable& table = device_table(device_);
+  const int index = device_.index;
+  const auto destroy = [&](void* stream) { table.destroy_stream(index, stream); };
+  const std::unique_ptr<void, decltype(destroy)> stream(table.create_stream(index), destroy);
+  table.begin_capture(index, stream.get());
   try {
-    queue(work.capture_stream);
+    queue(stream.get());
   } catch (...) {
-    work.table.destroy_program(device.index, work.table.end_capture(device.index, work.capture_stream));
+    table.destroy_program(index, table.end_capture(index, stream.get(), nullptr));
     throw;
   }
-  program_ = work.table.end_capture(device.index, work.capture_stream);
+  program_ = table.end_capture(index, stream.get(), program_);
 }
 
-CapturedWork::~CapturedWork() { device_table(device_).destroy_program(device_.index, program_); }
+CapturedWork::~CapturedWork() {
+  if (program_) device_table(device_).destroy_program(device_.index, program_);
+}
 
 void CapturedWork::launch() const { device_table(device_).launch(device_.index, stream_of(device_), program_); }
 

@@ -52,16 +52,19 @@ void Execution::run(size_t at, size_t end) {
 // same.
 void Execution::run_captured() {
   if (frame_.captured != frame_.bases) {
-    frame_.program.reset();
+    frame_.program_fits = false;
     frame_.captured = frame_.bases;
     return (*this)();
   }
-  if (!frame_.program)
-    frame_.program = std::make_unique<CapturedWork>(plan_.steps[0].device, [this](void* stream) {
+  if (!frame_.program_fits) {
+    if (!frame_.program) frame_.program = std::make_unique<CapturedWork>(plan_.steps[0].device);
+    frame_.program->capture([this](void* stream) {
       stream_ = stream;
       (*this)();
       stream_ = nullptr;
     });
+    frame_.program_fits = true;
+  }
   frame_.program->launch();
 }
 

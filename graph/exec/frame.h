@@ -19,7 +19,8 @@ struct Frame {
   std::vector<Attrs> attrs;               // of random steps, with the keys of this run
   std::vector<PackSlot> packs;            // one per entry of Plan::packs
   std::vector<Ref<Buffer>> stacks;        // for storages of kind kStack
-  std::unique_ptr<CapturedWork> program;  // of a plan that captures: its steps, valid for the bases `captured`
+  std::unique_ptr<CapturedWork> program;  // of a plan that captures: its steps
+  bool program_fits = false;              // whether it was captured for the bases `captured`
   std::vector<char*> captured;            // the bases of the last run that had no program
 };
 

@@ -255,6 +255,7 @@ const pg::DeviceTable kTable = {
     .name = "test_device",
     .count = [] { return kCount; },
     .create_stream = queue::create_stream,
+    .destroy_stream = queue::destroy_stream,
     .synchronize = queue::synchronize,
     .create_event = queue::create_event,
     .destroy_event = queue::destroy_event,

@@ -24,7 +24,7 @@ struct Stream;
 
 // One recording of an event.
 struct Mark {
-  Stream* stream;
+  std::shared_ptr<Stream> stream;
   bool reached = false;
   std::shared_ptr<Failure> failure;
 };
@@ -36,10 +36,11 @@ struct Task {
   std::shared_ptr<Mark> reaches, after;  // the mark that it records, the mark that it waits for
 };
 
-struct Stream {
+struct Stream : std::enable_shared_from_this<Stream> {
   std::deque<Task> tasks;
   std::shared_ptr<Failure> failure;
   std::unique_ptr<std::vector<Task>> program;  // the program that is being captured
+  bool destroyed = false;                      // is removed when its work is done
 };
 
 struct Event {
@@ -54,7 +55,7 @@ struct Queues {
     random.seed(seed);
   }
   std::mutex lock;
-  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<Stream>> streams;
   std::mt19937 random;
 };
 Queues& queues() {
@@ -94,6 +95,7 @@ void perform_until(F done) {
       std::abort();
     }
     perform(*able[all.random() % able.size()]);
+    std::erase_if(all.streams, [](const auto& s) { return s->destroyed && s->tasks.empty(); });
   }
 }
 
@@ -113,7 +115,14 @@ Stream& stream_at(void* stream) { return *static_cast<Stream*>(stream); }
 
 void* create_stream(int) {
   const std::lock_guard hold(queues().lock);
-  return queues().streams.emplace_back(std::make_unique<Stream>()).get();
+  return queues().streams.emplace_back(std::make_shared<Stream>()).get();
+}
+
+void destroy_stream(int, void* stream) {
+  const std::lock_guard hold(queues().lock);
+  stream_at(stream).destroyed = true;
+  if (stream_at(stream).tasks.empty())
+    std::erase_if(queues().streams, [=](const auto& s) { return s.get() == stream; });
 }
 
 void* create_event(int) { return new Event; }
@@ -122,7 +131,7 @@ void destroy_event(int, void* event) { delete static_cast<Event*>(event); }
 void record(int, void* stream, void* event) {
   const std::lock_guard hold(queues().lock);
   auto& mark = static_cast<Event*>(event)->mark;
-  mark = std::make_shared<Mark>(Mark{&stream_at(stream), false, nullptr});
+  mark = std::make_shared<Mark>(Mark{stream_at(stream).shared_from_this(), false, nullptr});
   Task task;
   task.reaches = mark;
   stream_at(stream).tasks.push_back(std::move(task));
@@ -164,9 +173,14 @@ void begin_capture(int, void* stream) {
   stream_at(stream).program = std::make_unique<std::vector<Task>>();
 }
 
-void* end_capture(int, void* stream) {
+// Patches a program of as many tasks.
+void* end_capture(int, void* stream, void* old) {
   const std::lock_guard hold(queues().lock);
-  return stream_at(stream).program.release();
+  std::unique_ptr<std::vector<Task>> program(static_cast<std::vector<Task>*>(old)),
+      next = std::move(stream_at(stream).program);
+  if (!program || program->size() != next->size()) return next.release();
+  *program = std::move(*next);
+  return program.release();
 }
 
 void launch(int, void* stream, void* program) {

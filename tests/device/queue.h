@@ -8,6 +8,7 @@
 namespace queue {
 
 void* create_stream(int index);
+void destroy_stream(int index, void* stream);
 void* create_event(int index);
 void destroy_event(int index, void* event);
 void record(int index, void* stream, void* event);
@@ -19,7 +20,7 @@ void synchronize(int index, void* stream);
 void add(void* stream, std::function<void()> work, const char* place = nullptr, bool always = false);
 // Programs: work that each launch queues again.
 void begin_capture(int index, void* stream);
-void* end_capture(int index, void* stream);
+void* end_capture(int index, void* stream, void* old);
 void launch(int index, void* stream, void* program);
 void destroy_program(int index, void* program);
 

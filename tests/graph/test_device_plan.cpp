@@ -94,6 +94,47 @@ TEST_CASE("a plan of one device runs as one program while its memory is the same
   }
 }
 
+TEST_CASE("a program is patched for other addresses, and queued launches keep theirs") {
+  const Device device = full_device();
+  const DeviceTable& table = device_table(device);
+  const Value from = floats(device, {1, 2, 3});
+  const Value a = floats(device, {0, 0, 0}), b = floats(device, {0, 0, 0}), c = floats(device, {0, 0, 0});
+  const auto capture = [&](std::vector<Value> targets, void* old) {
+    void* stream = table.create_stream(device.index);
+    table.begin_capture(device.index, stream);
+    for (const Value& to : targets) table.copy(device.index, stream, to.array().data(), from.array().data(), 12);
+    void* program = table.end_capture(device.index, stream, old);
+    table.destroy_stream(device.index, stream);
+    return program;
+  };
+  void* program = capture({a}, nullptr);
+  table.launch(device.index, stream_of(device), program);
+  CHECK(capture({b}, program) == program);
+  CHECK(read(b) == std::vector<float>{0, 0, 0});
+  CHECK(read(a) == std::vector<float>{1, 2, 3});
+  table.launch(device.index, stream_of(device), program);
+  CHECK(read(b) == std::vector<float>{1, 2, 3});
+  program = capture({b, c}, program);  // other work
+  table.launch(device.index, stream_of(device), program);
+  table.destroy_program(device.index, program);
+  CHECK(read(c) == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("the work of a destroyed stream still runs") {
+  const Device device = full_device();
+  const DeviceTable& table = device_table(device);
+  const Value from = floats(device, {1, 2}), to = floats(device, {0, 0});
+  synchronize(device);
+  void* stream = table.create_stream(device.index);
+  void* event = table.create_event(device.index);
+  table.copy(device.index, stream, to.array().data(), from.array().data(), 8);
+  table.record(device.index, stream, event);
+  table.destroy_stream(device.index, stream);
+  table.await(device.index, event);
+  table.destroy_event(device.index, event);
+  CHECK(read(to) == std::vector<float>{1, 2});
+}
+
 TEST_CASE("a plan whose steps wait for the host does not run as a program") {
   const Device device = full_device();
   GraphSketch g;

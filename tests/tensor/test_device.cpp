@@ -306,6 +306,19 @@ TEST_CASE("copies between devices are ordered with the work on their memory") {
   }
 }
 
+TEST_CASE("a tensor that an update failed to write late can be written and read again") {
+  pg::Context ctx;
+  const pg::Device device = pg::device_from_name("test_device");
+  const Value kept = pg::to_device(ctx, vector({1, 2}), device);
+  const Value bad = run(ctx, "sqrt", {pg::to_device(ctx, vector({-1, 4}), device)});
+  pg::copy_within(device, kept.array().data(), bad.array().data(), 8);  // in place; dropped
+  CHECK_THROWS_WITH_AS(pg::synchronize(device), "sqrt: a negative number", pg::Error);
+  const Value good = pg::to_device(ctx, vector({3, 4}), device);
+  pg::copy_within(device, kept.array().data(), good.array().data(), 8);
+  CHECK(element(ctx, kept, 0) == 3);
+  CHECK(element(ctx, kept, 1) == 4);
+}
+
 TEST_CASE("a device without optional entries runs every op with waits") {
   PluginFolder folder;
   std::filesystem::create_symlink(PERIGEE_TEST_DEVICE, folder.file("plain"));
