@@ -3,9 +3,10 @@
 // steps of fused chains are made from the list.
 //
 // Included once for each compilation target, in the namespace PERIGEE_FORMULAS with the vocabulary of values-inl.h for
-// all kinds of values. The includer defines PERIGEE_FORMULA (before a struct), PERIGEE_UNARY of x, PERIGEE_BINARY of x
-// and y, PERIGEE_TERNARY of x, y and z: name, op, dtypes, expression, and what else FormulaRow says; PERIGEE_EXPRESSION
-// for helpers. V is the kind of value, `params` are the op's attributes in order.
+// all kinds of values, and compiled for CUDA by cuda-inl.h. The includer defines PERIGEE_FORMULA (before a struct).
+// PERIGEE_UNARY of x, PERIGEE_BINARY of x and y, PERIGEE_TERNARY of x, y and z have a name, op, dtypes, an expression,
+// and what else FormulaRow says; PERIGEE_EXPRESSION is for helpers. V is the kind of value, `params` are the op's
+// attributes in order.
 namespace PERIGEE_FORMULAS {
 
 PERIGEE_BINARY(Add, "add", kAll, add(x, y))

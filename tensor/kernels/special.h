@@ -100,15 +100,15 @@ struct Logaddexp {
   }
 };
 
-// Uses the reentrant function: plain lgamma writes a global variable.
+// Uses the reentrant functions: plain lgamma writes a global variable.
 struct Lgamma {
-  double operator()(double x) const {
-    int sign;
-    return ::lgamma_r(x, &sign);
-  }
-  float operator()(float x) const {
-    int sign;
-    return ::lgammaf_r(x, &sign);
+  template <class T>
+  constexpr T operator()(T x) const {
+    int sign = 0;
+    if constexpr (sizeof(T) == sizeof(float))
+      return lgammaf_r(x, &sign);
+    else
+      return lgamma_r(x, &sign);
   }
 };
 

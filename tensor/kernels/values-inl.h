@@ -6,6 +6,25 @@
 #include <limits>
 #include <type_traits>
 
+#ifndef PERIGEE_EXPRESSION
+#define PERIGEE_EXPRESSION(Name, expression, ...)               \
+  struct Name {                                                 \
+    template <class V>                                          \
+    PERIGEE_FORMULA_INLINE auto operator()(__VA_ARGS__) const { \
+      return expression;                                        \
+    }                                                           \
+  };
+#define PERIGEE_UNARY(Name, op_, serves_, expression, ...)          \
+  PERIGEE_FORMULA(Name, op_, 1, serves_ __VA_OPT__(, ) __VA_ARGS__) \
+  PERIGEE_EXPRESSION(Name, expression, V x)
+#define PERIGEE_BINARY(Name, op_, serves_, expression, ...)         \
+  PERIGEE_FORMULA(Name, op_, 2, serves_ __VA_OPT__(, ) __VA_ARGS__) \
+  PERIGEE_EXPRESSION(Name, expression, V x, V y)
+#define PERIGEE_TERNARY(Name, op_, serves_, expression, ...)        \
+  PERIGEE_FORMULA(Name, op_, 3, serves_ __VA_OPT__(, ) __VA_ARGS__) \
+  PERIGEE_EXPRESSION(Name, expression, V x, V y, V z)
+#endif
+
 namespace PERIGEE_FORMULAS {
 
 template <class T>
@@ -199,10 +218,10 @@ template <Scalar T>
 PERIGEE_FORMULA_INLINE T multiply_add(T a, T b, T c) {
   return a * b + c;
 }
-// x times the normal distribution function of x.
+// x times the normal distribution function of x, which is 0 where infinity would be multiplied by 0.
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T times_normal(T x) {
-  return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440)));
+  return select(x < T(-40), T(0), T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440))));
 }
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T copysign(T x, T y) {

@@ -181,6 +181,7 @@ t.test("gelu keeps its digits below zero, in both forms", function()
   t.close(x:gelu():to("float64"), exact, {rtol = 4e-6, atol = 0})
   t.close(x:gelu("tanh"):to("float64"), wide * (inner * 2):sigmoid(), {rtol = 4e-6, atol = 0})
   t.equal(pg.tensor{inf, 100, -100, 0}:gelu(), pg.tensor{inf, 100, 0, 0})
+  for _, dtype in ipairs{"float32", "float64"} do t.equal(pg.tensor({-inf}, {dtype = dtype}):gelu():item(), 0) end
   t.check(pg.tensor{nan}:gelu():isnan():item())
 end)
 

@@ -34,26 +34,11 @@
     static constexpr FormulaRow row = {                                                      \
         .op = op_, .inputs = inputs_, .serves = Serves::serves_ __VA_OPT__(, ) __VA_ARGS__}; \
   };
-#define PERIGEE_EXPRESSION(Name, expression, ...)               \
-  struct Name {                                                 \
-    template <class V>                                          \
-    PERIGEE_FORMULA_INLINE auto operator()(__VA_ARGS__) const { \
-      return expression;                                        \
-    }                                                           \
-  };
-#define PERIGEE_UNARY(Name, op_, serves_, expression, ...)          \
-  PERIGEE_FORMULA(Name, op_, 1, serves_ __VA_OPT__(, ) __VA_ARGS__) \
-  PERIGEE_EXPRESSION(Name, expression, V x)
-#define PERIGEE_BINARY(Name, op_, serves_, expression, ...)         \
-  PERIGEE_FORMULA(Name, op_, 2, serves_ __VA_OPT__(, ) __VA_ARGS__) \
-  PERIGEE_EXPRESSION(Name, expression, V x, V y)
-#define PERIGEE_TERNARY(Name, op_, serves_, expression, ...)        \
-  PERIGEE_FORMULA(Name, op_, 3, serves_ __VA_OPT__(, ) __VA_ARGS__) \
-  PERIGEE_EXPRESSION(Name, expression, V x, V y, V z)
 #endif
 
 HWY_BEFORE_NAMESPACE();
 #include "tensor/kernels/values-inl.h"
+#include "tensor/kernels/convert-inl.h"
 
 namespace PERIGEE_FORMULAS {
 namespace hn = hwy::HWY_NAMESPACE;

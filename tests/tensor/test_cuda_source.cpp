@@ -1,0 +1,268 @@
+// The CUDA form of pointwise formulas. scripts/checks/cuda runs the test cases that are skipped here: the source that
+// one writes is compiled for the host, and the other compares its results with those of the CPU's kernels.
+#include <doctest/doctest.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/kernels/cuda_source.h"
+
+namespace {
+
+using namespace pg;
+using Kind = TileValue::Kind;
+
+struct Body : TileBody {
+  int32_t input(DType dtype, Dims shape) {
+    inputs.push_back({dtype, shape});
+    return add({.kind = Kind::kInput, .dtype = dtype, .index = int32_t(inputs.size()) - 1});
+  }
+  int32_t constant(DType dtype, double number) {
+    return add({.kind = Kind::kConstant, .dtype = dtype, .number = number});
+  }
+  int32_t convert(int32_t from, DType to, DType rounded = DType::kBool) {
+    return add({.kind = Kind::kConvert, .dtype = to, .rounded = rounded, .count = 1, .operands = {from, -1, -1}});
+  }
+  int32_t op(const char* name, std::vector<int32_t> operands, DType compute, DType rounded = DType::kBool) {
+    const OpDef& def = registry().require(name);
+    TileValue v{
+        .kind = Kind::kOp, .rounded = rounded, .compute = compute, .count = int8_t(operands.size()), .op = &def};
+    v.dtype = def.result == Result::kBool ? DType::kBool : compute;
+    std::copy(operands.begin(), operands.end(), v.operands);
+    if (!def.attrs.empty()) tile_params(def, make_attrs(def), v.params);
+    return add(v);
+  }
+  void output(int32_t value, DType dtype, bool single = false) { outputs.push_back({value, dtype, single}); }
+
+ private:
+  int32_t add(const TileValue& v) {
+    values.push_back(v);
+    return int32_t(values.size()) - 1;
+  }
+};
+
+// Several ops over broadcast inputs of several dtypes, halves included.
+Body sample_body() {
+  Body b;
+  b.space = {2, 3, 4};
+  const int32_t x = b.input(DType::kFloat16, {2, 3, 4}), y = b.input(DType::kFloat32, {3, 1}),
+                i = b.input(DType::kInt64, {});
+  const int32_t wide = b.convert(x, DType::kFloat32), scale = b.constant(DType::kFloat32, -0.5);
+  const int32_t product = b.op("mul", {b.op("add", {wide, y}, DType::kFloat32), scale}, DType::kFloat32);
+  const int32_t rounded = b.op("hardtanh", {product}, DType::kFloat32, DType::kBFloat16);
+  const int32_t chosen = b.op("where", {b.op("gt", {wide, y}, DType::kFloat32), rounded, scale}, DType::kFloat32);
+  b.output(chosen, DType::kFloat16);
+  b.output(b.convert(product, DType::kInt32), DType::kInt32);
+  b.output(b.op("floor_divide", {i, b.constant(DType::kInt64, 3)}, DType::kInt64), DType::kInt64, true);
+  return b;
+}
+
+// One pointwise op in every dtype that it computes in: for each, inputs and one output.
+Body row_body(const OpDef& op) {
+  constexpr int64_t kSize = 300;
+  Body b;
+  b.space = {kSize};
+  for (int t = 0; t < kDTypeCount; ++t) {
+    if (!tile_computes(op, DType(t))) continue;
+    std::vector<int32_t> operands;
+    for (const InputDef& in : op.inputs)
+      operands.push_back(b.input(in.dtypes == kBoolOnly ? DType::kBool : DType(t), {kSize}));
+    const int32_t value = b.op(op.name, operands, DType(t));
+    b.output(value, b.values[size_t(value)].dtype);
+  }
+  return b;
+}
+
+// Conversions between all dtypes.
+Body conversions() {
+  constexpr int64_t kSize = 300;
+  Body b;
+  b.space = {kSize};
+  for (int from = 0; from < kDTypeCount; ++from) {
+    const int32_t x = b.input(DType(from), {kSize});
+    for (int to = 0; to < kDTypeCount; ++to) {
+      if (to == from) continue;
+      const bool half = DType(to) == DType::kFloat16 || DType(to) == DType::kBFloat16;
+      b.output(half ? b.convert(x, DType::kFloat32, DType(to)) : b.convert(x, DType(to)), DType(to));
+    }
+  }
+  return b;
+}
+
+struct NamedBody {
+  std::string name, op;
+  Body body;
+};
+std::vector<NamedBody> all_bodies() {
+  std::vector<NamedBody> all{{"sample", "", sample_body()}, {"conversions", "", conversions()}};
+  for (const OpDef* op : registry().ops())
+    if (Body b = row_body(*op); !b.outputs.empty())
+      all.push_back({std::string("op_") + op->name, op->name, std::move(b)});
+  return all;
+}
+
+// The elements of one operand; only inputs have gaps. Floats include infinities, NaN and so on.
+struct Elements {
+  // Element i is at position i gap.
+  Elements(DType dtype, const Dims& shape, int64_t gap = 1)
+      : type{dtype, {}, shape}, strides(contiguous_strides(shape)), bytes(size_t(numel(shape) * gap * size_of(dtype))) {
+    for (int64_t& stride : strides) stride *= gap;
+  }
+  void fill(std::mt19937& random) {
+    const double special[] = {0.0, -0.0, 1.0, -1.0, 2.5, double(INFINITY), -double(INFINITY), double(NAN), 1e30, 1e-40};
+    for (int64_t i = 0; i < int64_t(bytes.size()) / size_of(type.dtype); ++i) {
+      double x = std::uniform_real_distribution<double>(-4, 4)(random);
+      if (is_float(type.dtype) && random() % 8 == 0) x = special[random() % std::size(special)];
+      if (type.dtype == DType::kBool) x = double(random() % 2);
+      if (is_integer(type.dtype)) x = double(1 + random() % 6);  // a divisor or exponent that no op refuses
+      store_number(type.dtype, bytes.data() + i * size_of(type.dtype), x);
+    }
+  }
+  double at(int64_t i) const { return load_number(type.dtype, bytes.data() + i * size_of(type.dtype)); }
+  View view() { return {&type, &strides, bytes.data()}; }
+
+  Type type;
+  Dims strides;
+  std::vector<char> bytes;
+};
+
+std::vector<View> views_of(std::vector<Elements>& all) {
+  std::vector<View> out;
+  for (Elements& e : all) out.push_back(e.view());
+  return out;
+}
+std::vector<Elements> outputs_of(const Body& body) {
+  std::vector<Elements> out;
+  for (const TileOutput& o : body.outputs) out.emplace_back(o.dtype, o.single ? Dims{} : body.space);
+  return out;
+}
+
+// The largest difference of two results, in units in the last place of the larger one of result and 1. NaN must agree.
+double difference(const Elements& a, const Elements& b) {
+  double worst = 0;
+  for (int64_t i = 0; i < numel(a.type.shape); ++i) {
+    const double x = a.at(i), y = b.at(i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    const double unit = a.type.dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
+    const double error = std::fabs(x - y) / (std::max(1.0, std::fabs(y)) * unit);
+    worst = std::max(worst, std::isnan(error) ? double(INFINITY) : error);
+  }
+  return worst;
+}
+
+const char* folder() { return std::getenv("PERIGEE_CUDA_FOLDER"); }
+
+// Calls a kernel compiled for the host as six threads of two blocks.
+class HostKernels {
+ public:
+  HostKernels() : library_(::dlopen((std::string(folder()) + "/formulas.so").c_str(), RTLD_NOW)) {
+    REQUIRE_MESSAGE(library_, ::dlerror());
+  }
+  ~HostKernels() { ::dlclose(library_); }
+  HostKernels(const HostKernels&) = delete;
+
+  void run(const NamedBody& b, std::span<const View> in, std::span<const View> out) const {
+    const std::vector<int64_t> words = cuda_arguments(b.body, in, out);
+    const auto kernel = reinterpret_cast<void (*)(const int64_t*)>(find(("call_" + b.name).c_str()));
+    *static_cast<unsigned*>(find("blockDim")) = 3;
+    *static_cast<unsigned*>(find("gridDim")) = 2;
+    for (unsigned thread = 6; thread-- > 0;) {
+      *static_cast<unsigned*>(find("blockIdx")) = thread / 3;
+      *static_cast<unsigned*>(find("threadIdx")) = thread % 3;
+      kernel(words.data());
+    }
+  }
+
+ private:
+  void* find(const char* name) const {
+    void* found = ::dlsym(library_, name);
+    REQUIRE_MESSAGE(found, name);
+    return found;
+  }
+  void* library_;
+};
+
+}  // namespace
+
+TEST_CASE("cuda source: the kernel of a body is its values in order") {
+  CHECK(cuda_kernel(sample_body(), "sample") == R"(namespace pg::formulas {
+extern "C" __global__ void sample(const Words<15> a) {
+  const int64_t threads = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < 24; i += threads) {
+    const Half v0 = load<Half>(a.word[0], (i % 4) * a.word[5] + (i / 4 % 3) * a.word[4] + (i / 12) * a.word[3]);
+    const float v1 = load<float>(a.word[1], (i / 4 % 3) * a.word[7]);
+    const int64_t v2 = load<int64_t>(a.word[2], 0);
+    const float v3 = convert_one<float>(v0);
+    const float v4 = float(-0.5);
+    const float v5 = apply<"add">({}, v3, v1);
+    const float v6 = apply<"mul">({}, v5, v4);
+    const float v7 = convert_one<float>(convert_one<BFloat16>(apply<"hardtanh">({-1.0, 1.0}, v6)));
+    const bool v8 = apply<"gt">({}, v3, v1);
+    const float v9 = apply<"where">({}, v8, v7, v4);
+    const int32_t v10 = convert_one<int32_t>(v6);
+    const int64_t v11 = int64_t(3.0);
+    const int64_t v12 = apply<"floor_divide">({}, v2, v11);
+    store<Half>(a.word[12], i, convert_one<Half>(v9));
+    store<int32_t>(a.word[13], i, convert_one<int32_t>(v10));
+    if (i == 0) store<int64_t>(a.word[14], i, convert_one<int64_t>(v12));
+  }
+}
+}  // namespace pg::formulas
+)");
+  Body reduced = sample_body();
+  reduced.reduction.op = &registry().require("sum");
+  CHECK(!cuda_kernel(reduced, "sample"));
+}
+
+TEST_CASE("cuda source: the formulas need no header") {
+  CHECK(cuda_formulas().find("#include") == std::string_view::npos);
+  for (const NamedBody& b : all_bodies())
+    for (const TileValue& v : b.body.values)
+      if (v.op)
+        CHECK_MESSAGE(cuda_formulas().find('"' + std::string(v.op->name) + '"') != std::string::npos, v.op->name);
+}
+
+TEST_CASE("cuda source: writes every row" * doctest::skip()) {
+  REQUIRE(folder());
+  std::ofstream cuda(std::string(folder()) + "/formulas.cu"), host(std::string(folder()) + "/formulas.cpp");
+  cuda << cuda_formulas();
+  host << "#include \"formulas.cu\"\n";
+  const std::vector<NamedBody> all = all_bodies();
+  for (const NamedBody& b : all) {
+    cuda << *cuda_kernel(b.body, b.name);
+    const size_t words = b.body.inputs.size() * size_t(1 + b.body.space.size()) + b.body.outputs.size();
+    host << "extern \"C\" void call_" << b.name << "(const void* words) {\n  pg::formulas::" << b.name
+         << "(*static_cast<const pg::formulas::Words<" << words << ">*>(words));\n}\n";
+  }
+  CHECK(all.size() > 80);
+  CHECK(cuda.flush());
+  CHECK(host.flush());
+}
+
+TEST_CASE("cuda source: computes what the CPU computes" * doctest::skip()) {
+  REQUIRE(folder());
+  const HostKernels kernels;
+  std::mt19937 random(1);
+  for (const NamedBody& b : all_bodies()) {
+    CAPTURE(b.name);
+    std::vector<Elements> in, expected = outputs_of(b.body), got = outputs_of(b.body);
+    for (const TileInput& i : b.body.inputs) in.emplace_back(i.dtype, i.shape, 2).fill(random);
+    make_tile_kernel(b.body)->run(views_of(in), views_of(expected));
+    kernels.run(b, views_of(in), views_of(got));
+    // The CPU computes elementary functions of float32 with polynomials of its own.
+    const cpu::SpanRow* row = cpu::find_span(b.op);
+    for (size_t k = 0; k < got.size(); ++k) {
+      CAPTURE(k);
+      const bool other = row && row->simd && got[k].type.dtype == DType::kFloat32;
+      CHECK(difference(got[k], expected[k]) <= (other ? 2 : 0));
+    }
+  }
+}
