@@ -22,7 +22,7 @@ enum Traits : uint32_t {
   kView = 1 << 2,    // `view` makes an alias of input 1
   kRandom = 1 << 3,  // has an AttrDef of kind kRandom; takes one tick when applied
   // Runs once per run, in the order of the script, whether or not its outputs are read. No pass drops, merges or moves
-  // it. Only a gradient that computes forward again runs an effect with outputs again: create_graph, a while_loop
+  // it. Only a gradient that computes forward again may run an effect with outputs again: create_graph, a while_loop
   // without a limit, a loop with checkpoints, and a second gradient through one loop.
   kEffect = 1 << 4,
   kNoGrad = 1 << 5,        // not differentiable: the tape treats outputs as constants

@@ -40,14 +40,14 @@ class ModelBuilder {
   Values branch(const Value& predicate, Branch then, Branch otherwise);
 
   struct Loop {
-    Values slices;                       // a step gets one row of each
-    Values carries;                      // as the first step gets them
-    Value count;                         // a 0-dim tensor of a whole number of steps
+    Values slices = {};                  // a step gets one row of each
+    Values carries = {};                 // as the first step gets them
+    Value count = {};                    // a 0-dim tensor of a whole number of steps
     int64_t limit = LoopForm::kNoLimit;  // most steps; without slices also the number of rows of the stacked results
   };
   struct Step {
-    Values carries;  // for the next step, of the same types
-    Values stacked;
+    Values carries = {};  // for the next step, of the same types
+    Values stacked = {};
   };
   using Body = FunctionRef<Step(const Value& index, std::span<const Value> slices, std::span<const Value> carries)>;
   using Condition = FunctionRef<Value(const Value& index, std::span<const Value> carries)>;

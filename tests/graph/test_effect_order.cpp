@@ -178,4 +178,82 @@ TEST_CASE("the hook of final gradients runs in the same order in a traced backwa
   for (size_t k = 0; k < 3; ++k) CHECK(numbers(got[k]) == numbers(expected[k]));
 }
 
+namespace {
+
+// The events of a loop of three steps whose result is differentiated in the same program.
+Events events_of_loop(const LoopForm& form, int gradients, bool create_graph) {
+  RecordingTrace trace;
+  Context tracing;
+  tracing.interpreter = &trace;
+  const ScopedFlag recording(tracing.recording, true);
+  const Leaf leaf(range({4}, 0.1, 0.1));
+  Leaf w(trace.add_input(leaf.value.type()));
+  trace.link_leaf(w.value, w.node.get());
+  const Value rows = trace.add_input(Type{DType::kFloat32, {}, {form.limit, 4}});
+  BodySketch body({{4}, {4}, {4}});
+  const Operand shared = body.op("test_reduce", {body.op("mul", {body.in[1], body.in[3]})}, {{"event", int64_t(5)}});
+  Control control = Control::loop_of("foreach", form);
+  control.bodies = {body.done({body.op("tanh", {body.op("mul", {body.in[2], shared})})})};
+  const Value operands[] = {rows, trace.add_constant(range({4}, 1)), w.value};
+  const char flows[] = {0, 1};
+  const Value last = trace.control(tracing, control, operands, flows)[1];
+  for (int k = 0; k < gradients; ++k) {
+    const Value scaled = run(tracing, "mul", {last, Value(k + 1.0)});
+    const Value gradient = pg::gradients(tracing, {&scaled, 1}, {}, {&w.value, 1}, {true, create_graph, 0})[0];
+    trace.graph.outputs.push_back(trace.operand_of(gradient));
+  }
+  Ref<Program> program(new Program(trace.graph, {}, {}));
+  Context ctx;
+  Value inputs[] = {leaf.value, range({form.limit, 4}, 0.2, 0.1)};
+  events().clear();
+  program->run(ctx, inputs);
+  return events();
+}
+
+}  // namespace
+
+TEST_CASE("only a gradient that computes forward again runs effects again") {
+  const LoopForm form = loop_form(1, 1, 3);
+  CHECK(events_of_loop(form, 0, false) == Events{5, 5, 5});
+  CHECK(events_of_loop(form, 1, false) == Events{5, 5, 5, -5, -5, -5});
+  CHECK(events_of_loop(form, 2, false) == Events{5, 5, 5, 5, 5, 5, -5, -5, -5, -5, -5, -5});
+  CHECK(events_of_loop(form, 1, true) == Events{5, 5, 5, 5, -5, 5, -5, 5, -5});
+  LoopForm parts = loop_form(1, 1, 4);
+  parts.checkpoint = 2;
+  CHECK(events_of_loop(parts, 1, false) == Events{5, 5, 5, 5, -5, -5, -5, -5});
+}
+
+TEST_CASE("backward through a loop of unknown length runs no effect again") {
+  GraphMaker m;
+  const Operand w = m.input({4});
+  BodySketch body({{4}, {4}}), condition({{4}, {4}});
+  const Operand shared = body.op("test_reduce", {body.op("mul", {body.in[1], body.in[2]})}, {{"event", int64_t(5)}});
+  LoopForm form = loop_form(0, 1, LoopForm::kNoLimit);
+  form.conditional = true;
+  Control control = Control::loop_of("while_loop", form);
+  control.bodies = {body.done({body.op("tanh", {shared})}),
+                    condition.done({condition.op("lt", {condition.in[0], Operand::immediate(3)})})};
+  const Operand operands[] = {m.constant(range({4}, 1)), w};
+  m.graph.nodes.push_back(control_node(m.graph, control, operands));
+  m.output(m.op("sum", {Operand{int32_t(m.graph.nodes.size()) - 1, 1}}));
+  Ref<Program> program(new Program(m.graph, {}, {}));
+  Context ctx;
+  ctx.recording = true;
+  Leaf leaf(range({4}, 0.5, 0.1));
+  Value input = leaf.value;
+  events().clear();
+  const Value out = program->run(ctx, {&input, 1})[0];
+  CHECK(events() == Events{5, 5, 5});
+  events().clear();
+  backward_from(ctx, out);
+  CHECK(events() == Events{-5, -5, -5});
+  double h = 1, slope = 0;
+  for (int step = 0; step < 3; ++step) {
+    const double next = std::tanh(h * 0.5);
+    slope = (1 - next * next) * (h + 0.5 * slope);
+    h = next;
+  }
+  CHECK(numbers(leaf.grad())[0] == doctest::Approx(slope).epsilon(1e-5));
+}
+
 }  // namespace pg::test
