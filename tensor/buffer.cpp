@@ -119,10 +119,12 @@ Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
 void Buffer::destroy(Buffer* b) {
   Runtime& runtime = *BufferAccess::runtime(b);
   runtime.memory().uncount(int64_t(b->bytes));
-  if (!b->device.is_cpu())
+  if (!b->device.is_cpu()) {
+    const ScopedRuntime scope(runtime);  // whose stream uses the memory
     device_table(b->device).release(b->device.index, stream_of(b->device), b->data, std::max<size_t>(b->bytes, 1));
-  else if (guard_mode())
+  } else if (guard_mode()) {
     check_guards(b);
+  }
   const size_t size = BufferAccess::capacity(b);
   poison_resting(b, size);
   b->~Buffer();

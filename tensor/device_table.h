@@ -2,8 +2,9 @@
 // use.
 //
 // Work is asynchronous. Kernels, copies, clears and releases are queued on a stream and run in the order of the stream;
-// events order streams. The core queues all work of a device on one stream (`stream_of`). A device must copy what it
-// needs of the arguments of a call: views, attributes and numbers are invalid once the call returned.
+// events order streams. The core queues all work of a device on one stream of the current runtime (`stream_of`). A
+// device must copy what it needs of the arguments of a call: views, attributes and numbers are invalid once the call
+// returned.
 //
 // Work may fail after its call returned. The device then drops the work that follows on the stream, and throws
 // LateError from the next call that waits for the stream or for a later event. The work that failed and the work that
@@ -86,8 +87,8 @@ const DeviceTable& device_table(Device device);
 KernelRow kernel_row(const OpDef& op, Device device, std::span<const Value> inputs);
 KernelRow kernel_row(const OpDef& op, Device device, std::span<const Type> inputs);
 
-// Returns the stream that the core uses for all work of a device; null for the CPU.
 void* device_stream(Device device);
+// Returns the stream that the core uses for all work of a device in the current runtime; null for the CPU.
 inline void* stream_of(Device device) { return device.is_cpu() ? nullptr : device_stream(device); }
 
 // Copies. The host's bytes may change or be freed as soon as the call returns.

@@ -1,4 +1,5 @@
-// Streams and copies as the core uses them: one stream per device, and uploads through a ring of pinned blocks.
+// Streams and copies as the core uses them: one stream per device and runtime, and uploads through a ring of pinned
+// blocks.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,6 +11,7 @@
 
 #include "tensor/device_table.h"
 #include "tensor/op.h"
+#include "tensor/runtime.h"
 
 namespace pg {
 namespace {
@@ -87,22 +89,42 @@ class UploadRing {
   size_t next_ = 0;
 };
 
-// The streams and buffers of one device. Created on first use and kept for the life of the process.
+// The stream and the upload buffers of one device in one runtime.
 struct Work {
-  explicit Work(Device device) : table(device_table(device)), stream(table.create_stream(device.index)) {
-    if (table.allocate_pinned) ring = std::make_unique<UploadRing>(table, device.index, stream);
+  explicit Work(Device device) : table(device_table(device)), index(device.index), stream(table.create_stream(index)) {
+    if (table.allocate_pinned) ring = std::make_unique<UploadRing>(table, index, stream);
+  }
+  ~Work() {
+    try {
+      table.synchronize(index, stream);  // queued uploads read the ring
+    } catch (const std::exception&) {
+      // nobody is left to handle a late error
+    }
+    ring.reset();
+    table.destroy_stream(index, stream);
   }
   const DeviceTable& table;
+  const int index;
   void* stream;
   std::unique_ptr<UploadRing> ring;  // null when the device has no pinned memory
 };
 
+// Those of a runtime, created on first use.
+struct Works {
+  std::atomic<Work*> all[kMaxDeviceKinds][kMaxDeviceIndex] = {};
+  std::mutex lock;
+  ~Works() {
+    for (auto& kind : all)
+      for (std::atomic<Work*>& work : kind) delete work.load(std::memory_order_acquire);
+  }
+};
+PerRuntime<Works> works;
+
 Work& work_of(Device device) {
-  static std::atomic<Work*> all[kMaxDeviceKinds][kMaxDeviceIndex];
-  static std::mutex lock;
-  std::atomic<Work*>& slot = all[device.kind][device.index];
+  Works& mine = works.of(Runtime::current());
+  std::atomic<Work*>& slot = mine.all[device.kind][device.index];
   if (Work* work = slot.load(std::memory_order_acquire)) return *work;
-  const std::lock_guard hold(lock);
+  const std::lock_guard hold(mine.lock);
   if (!slot.load(std::memory_order_relaxed)) slot.store(new Work(device), std::memory_order_release);
   return *slot.load(std::memory_order_relaxed);
 }

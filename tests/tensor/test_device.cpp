@@ -319,6 +319,31 @@ TEST_CASE("a tensor that an update failed to write late can be written and read 
   CHECK(element(ctx, kept, 1) == 4);
 }
 
+TEST_CASE("each runtime has a stream of its own, and late errors stay in it") {
+  const pg::Device device = pg::device_from_name("test_device");
+  void* const ours = pg::stream_of(device);
+  pg::synchronize(device);
+  Value kept;
+  {
+    const pg::Ref<pg::Runtime> runtime = pg::Runtime::create({});
+    const pg::ScopedRuntime scope(*runtime);
+    pg::Context ctx;
+    CHECK(pg::stream_of(device) != ours);
+    run(ctx, "sqrt", {pg::to_device(ctx, vector({-1, 4}), device)});
+    {
+      const pg::ScopedRuntime process(pg::Runtime::process());
+      CHECK(pg::stream_of(device) == ours);
+      pg::synchronize(device);
+    }
+    CHECK_THROWS_WITH_AS(pg::synchronize(device), "sqrt: a negative number", pg::Error);
+    kept = pg::to_device(ctx, vector({1, 2}), device);
+    CHECK(element(ctx, kept, 1) == 2);
+    run(ctx, "sqrt", {pg::to_device(ctx, vector({-1}), device)});  // nobody waits for this error
+  }
+  kept = {};  // the last reference to the runtime
+  CHECK(pg::stream_of(device) == ours);
+}
+
 TEST_CASE("a device without optional entries runs every op with waits") {
   PluginFolder folder;
   std::filesystem::create_symlink(PERIGEE_TEST_DEVICE, folder.file("plain"));
