@@ -89,9 +89,25 @@ class UploadRing {
   size_t next_ = 0;
 };
 
+// A stream of a device.
+class Stream {
+ public:
+  Stream(const DeviceTable& table, int index) : table_(table), index_(index), stream_(table.create_stream(index)) {}
+  ~Stream() { table_.destroy_stream(index_, stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  void* get() const { return stream_; }
+
+ private:
+  const DeviceTable& table_;
+  int index_;
+  void* stream_;
+};
+
 // The stream and the upload buffers of one device in one runtime.
 struct Work {
-  explicit Work(Device device) : table(device_table(device)), index(device.index), stream(table.create_stream(index)) {
+  explicit Work(Device device)
+      : table(device_table(device)), index(device.index), owned(table, index), stream(owned.get()) {
     if (table.allocate_pinned) ring = std::make_unique<UploadRing>(table, index, stream);
   }
   ~Work() {
@@ -100,12 +116,11 @@ struct Work {
     } catch (const std::exception&) {
       // nobody is left to handle a late error
     }
-    ring.reset();
-    table.destroy_stream(index, stream);
   }
   const DeviceTable& table;
   const int index;
-  void* stream;
+  const Stream owned;
+  void* const stream;
   std::unique_ptr<UploadRing> ring;  // null when the device has no pinned memory
 };
 
@@ -191,8 +206,7 @@ bool captures(Device device) { return device_table(device).begin_capture != null
 void CapturedWork::capture(FunctionRef<void(void* stream)> queue) {
   const DeviceTable& table = device_table(device_);
   const int index = device_.index;
-  const auto destroy = [&](void* stream) { table.destroy_stream(index, stream); };
-  const std::unique_ptr<void, decltype(destroy)> stream(table.create_stream(index), destroy);
+  const Stream stream(table, index);
   table.begin_capture(index, stream.get());
   try {
     queue(stream.get());

@@ -147,6 +147,7 @@ Values ModelBuilder::apply_loop(const Loop& loop, Body step, const Condition* co
   form.counted = loop.count.defined();
   form.conditional = condition != nullptr;
   form.limit = loop.limit;
+  if (form.slices > 0 && loop.limit >= 0) throw Error("loop: takes slices or a limit, got both");
   Values operands;
   if (form.counted) operands.push_back(call("to", {loop.count}, {{"dtype", DType::kInt64}, {"device", Device{}}})[0]);
   const Type index{DType::kInt64, {}, {}};
@@ -206,6 +207,7 @@ void ModelBuilder::write(const Value& input, const Value& value) {
 }
 
 LoadedModel ModelBuilder::finish() {
+  if (innermost_ != trace_.get()) throw Error("graph: a body cannot finish the model");
   LoadedModel out = std::exchange(out_, {});
   out.model.graph = without_dead_nodes(trace_->graph);
   out.model.generators = describe_generators(trace_->generators, ctx_.generator);

@@ -43,7 +43,7 @@ class ModelBuilder {
     Values slices = {};                  // a step gets one row of each
     Values carries = {};                 // as the first step gets them
     Value count = {};                    // a 0-dim tensor of a whole number of steps
-    int64_t limit = LoopForm::kNoLimit;  // most steps; without slices also the number of rows of the stacked results
+    int64_t limit = LoopForm::kNoLimit;  // without slices: most steps, and the number of rows of the stacked results
   };
   struct Step {
     Values carries = {};  // for the next step, of the same types

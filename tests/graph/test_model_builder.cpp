@@ -236,6 +236,12 @@ TEST_CASE("wrong bodies of a builder are errors that leave it usable") {
       {[&] { b.branch(b.call("sum", {x})[0], same_value, [&] { return Values{}; }); }, "return 1 and 0 results"},
       {[&] { b.branch(b.call("sum", {x})[0], same_value, [&] { return b.call("sum", {x}); }); }, "cond: output 1"},
       {[&] { b.loop({.carries = {x}, .limit = 2}, nothing); }, "loop: the step returns 0 carries, expected 1"},
+      {[&] { b.loop({.slices = {x}, .limit = 1}, nothing); }, "loop: takes slices or a limit, got both"},
+      {[&] {
+         b.branch(
+             b.call("sum", {x})[0], [&] { return b.finish(), Values{x}; }, same_value);
+       },
+       "graph: a body cannot finish the model"},
       {[&] { b.loop({.slices = {b.call("sum", {x})[0]}}, nothing); }, "loop: a slice has no dim to cut"},
       {[&] {
          b.branch(

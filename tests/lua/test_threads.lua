@@ -121,3 +121,19 @@ for name, call in pairs(calls) do
     end, true)
   end)
 end
+
+-- A column that is strided and expanded, beside operands whose results bypass the caches.
+t.test("large outputs with an expanded column start where vectors may be streamed", function()
+  local before = pg.get_num_threads()
+  pg.set_num_threads(2)
+  local inner, rows = 97, 61855
+  local column = pg.rand(inner, 9):narrow(2, 3, 1):transpose(1, 2)
+  local c, y = pg.rand(rows, inner):gt(0.5), pg.rand(rows, inner)
+  local expanded, dense = column:broadcast_to(rows, inner), column:contiguous():broadcast_to(rows, inner):contiguous()
+  for _, f in ipairs{
+    function(v) return pg.where(c, v, y) end, function(v) return v + y:to("float16") end, function(v) return v:exp() end,
+  } do
+    t.check(f(expanded):equal(f(dense)))
+  end
+  pg.set_num_threads(before)
+end)

@@ -181,7 +181,7 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   if (n == 0) return;
   if (args.in.size() == 3 && (!args.in[1] || !args.in[2])) return run_bounded(args);
   if (row.check != SpanCheck::kNothing) check_divisor(args.op, args.in[1], row.check);
-  double params[kMaxSpanParams];
+  double params[kMaxSpanParams] = {};
   if (args.attrs.size()) span_params(args.op, args.attrs, params);
   const DType compute = compute_dtype(args);
   const SpanFn fn = row.fn[int(compute)];

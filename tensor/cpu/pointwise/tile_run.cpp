@@ -166,7 +166,6 @@ class TileRun {
     m.size = size;
     m.input = int32_t(k);
     m.access = access;
-    m.periodic = layout_.periodic(k);
     const bool reread = alias && overwritten(k), gaps = !exact_ && !dense(v);
     if (scattered(k)) {
       m.data = copy(v);
@@ -177,6 +176,7 @@ class TileRun {
       if (gaps || reread) m.data = copy(v);
       if (access == Access::kGather) m.gather = add_gather(m.data, size, layout_.shape, layout_.strides[k]);
     }
+    m.periodic = m.gather >= 0 && layout_.periodic(k);
     add_advance(m);
   }
 
@@ -193,11 +193,13 @@ class TileRun {
     return int32_t(gathers_.size()) - 1;
   }
 
-  // Walking a large transposed operand in order would miss the cache at each element.
+  // Walking a large transposed operand in order would miss the cache at each element. An expanded operand is smaller
+  // than its shape, so a copy of the whole does not pay.
   bool scattered(size_t k) const {
     const int64_t n = in_[k].numel();
     if (n < kLarge || n != layout_.size) return false;
-    return std::abs((exact_ ? layout_.strides[k] : *in_[k].strides).back()) >= 8;
+    const Dims& strides = exact_ ? layout_.strides[k] : *in_[k].strides;
+    return std::abs(strides.back()) >= 8 && std::count(strides.begin(), strides.end(), 0) == 0;
   }
 
   const char* copy(const View& v) {
