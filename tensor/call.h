@@ -15,8 +15,8 @@ Device device_of(std::span<const Value> inputs, std::span<const Type> types);
 // `make` returns the tensor for input i. Throws the op's error for a number where only a tensor is allowed.
 void materialize_numbers(const OpDef& op, std::span<Value> inputs, FunctionRef<Value(size_t i, double number)> make);
 
-// Appends the results of a view op as arrays in the buffer of `input`. Returns false, with nothing appended, if the
-// strides of `input` do not allow it.
+// Sets `out`, which is empty, to the results of a view op as arrays in the buffer of `input`. Returns false and leaves
+// `out` empty if the strides of `input` do not allow it.
 bool make_views(const OpDef& op, const Array& input, const Attrs& attrs, std::span<const Type> types,
                 SmallVector<Ref<Array>, 2>& out);
 

@@ -70,7 +70,8 @@ struct DeviceTable {
   // Optional, all or none: a program is work that one call queues. Kernels and fused bodies queued on the stream
   // between begin_capture and end_capture become part of the program and do not run. Each launch reads and writes the
   // same addresses. `old` is null or a program that the new one replaces, often of the same work at other addresses:
-  // the device patches it and returns it, or destroys it. Launches that are queued do not change.
+  // the device patches it and returns it, or destroys it. If end_capture throws, `old` is as before. Launches that are
+  // queued do not change.
   void (*begin_capture)(int index, void* stream) = nullptr;
   void* (*end_capture)(int index, void* stream, void* old) = nullptr;
   void (*launch)(int index, void* stream, void* program) = nullptr;
@@ -87,8 +88,8 @@ const DeviceTable& device_table(Device device);
 KernelRow kernel_row(const OpDef& op, Device device, std::span<const Value> inputs);
 KernelRow kernel_row(const OpDef& op, Device device, std::span<const Type> inputs);
 
+// Returns the stream that the core uses for all work of a device in the current runtime. stream_of: null for the CPU.
 void* device_stream(Device device);
-// Returns the stream that the core uses for all work of a device in the current runtime; null for the CPU.
 inline void* stream_of(Device device) { return device.is_cpu() ? nullptr : device_stream(device); }
 
 // Copies. The host's bytes may change or be freed as soon as the call returns.

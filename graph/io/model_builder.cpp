@@ -61,20 +61,31 @@ Value ModelBuilder::state(std::string name, const Value& value) {
   return add_input({ModelInput::Role::kState, std::move(name)}, value.type(), contiguous(value));
 }
 
-Values ModelBuilder::call(std::string_view name, std::vector<Value> inputs, const NamedAttrs& given) try {
-  const OpDef& op = op_for_programs(name);
-  if (op.has(kBodies)) fail(op.name, "use ModelBuilder::branch or loop");
-  complete(op, inputs);
-  for (Value& v : inputs)
-    if (v.is_array() && v.array().buffer) v = contiguous(v);
-  Attrs attrs = checked_attrs(op, given);
-  if (op.complete) op.complete(ctx_, op, inputs, attrs);
-  return apply(ctx_, op, inputs, attrs);
-} catch (const PositionedError&) {
-  throw;
-} catch (const Error& error) {
-  if (trace_->line.empty()) throw;
-  throw PositionedError(error_at(trace_->line, error.what()));
+// Returns f(). Its errors get the position of this call, unless an inner call has added one.
+template <class F>
+Values ModelBuilder::positioned(F&& f) {
+  const std::string line = trace_->line;
+  try {
+    return f();
+  } catch (const PositionedError&) {
+    throw;
+  } catch (const Error& error) {
+    if (line.empty()) throw;
+    throw PositionedError(error_at(line, error.what()));
+  }
+}
+
+Values ModelBuilder::call(std::string_view name, std::vector<Value> inputs, const NamedAttrs& given) {
+  return positioned([&] {
+    const OpDef& op = op_for_programs(name);
+    if (op.has(kBodies)) fail(op.name, "use ModelBuilder::branch or loop");
+    complete(op, inputs);
+    for (Value& v : inputs)
+      if (v.is_array() && v.array().buffer) v = contiguous(v);
+    Attrs attrs = checked_attrs(op, given);
+    if (op.complete) op.complete(ctx_, op, inputs, attrs);
+    return apply(ctx_, op, inputs, attrs);
+  });
 }
 
 // Branches and loops ------------------------------------------------------------------------------------------------
@@ -128,6 +139,10 @@ Value ModelBuilder::as_flag(const Value& value) {
 }
 
 Values ModelBuilder::branch(const Value& predicate, Branch then, Branch otherwise) {
+  return positioned([&] { return apply_branch(predicate, then, otherwise); });
+}
+
+Values ModelBuilder::apply_branch(const Value& predicate, Branch then, Branch otherwise) {
   const Value flag = as_flag(predicate);
   Part parts[] = {trace({}, [&](auto) { return then(); }), trace({}, [&](auto) { return otherwise(); })};
   const size_t results = parts[0].builder->graph.outputs.size(), others = parts[1].builder->graph.outputs.size();
@@ -135,9 +150,11 @@ Values ModelBuilder::branch(const Value& predicate, Branch then, Branch otherwis
   return apply_control(Control::cond("cond"), parts, {flag});
 }
 
-Values ModelBuilder::loop(const Loop& loop, Body step) { return apply_loop(loop, step, nullptr); }
+Values ModelBuilder::loop(const Loop& loop, Body step) {
+  return positioned([&] { return apply_loop(loop, step, nullptr); });
+}
 Values ModelBuilder::loop(const Loop& loop, Body step, Condition condition) {
-  return apply_loop(loop, step, &condition);
+  return positioned([&] { return apply_loop(loop, step, &condition); });
 }
 
 Values ModelBuilder::apply_loop(const Loop& loop, Body step, const Condition* condition) {

@@ -75,6 +75,9 @@ class ModelBuilder {
   struct Part;
   Part trace(std::span<const Type> inputs, FunctionRef<Values(std::span<const Value>)> f);
   Values apply_control(Control control, std::span<Part> parts, Values operands);
+  template <class F>
+  Values positioned(F&& f);
+  Values apply_branch(const Value& predicate, Branch then, Branch otherwise);
   Values apply_loop(const Loop& loop, Body step, const Condition* condition);
   Value as_flag(const Value& value);
   Value add_input(ModelInput input, const Type& type, Value value);

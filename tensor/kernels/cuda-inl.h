@@ -97,9 +97,9 @@ struct numeric_limits<T> {
 };
 
 // clang-format off
-using ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::copysign, ::cos, ::cosh, ::erf, ::erfc, ::exp,
-    ::exp2, ::expm1, ::fabs, ::floor, ::fmod, ::hypot, ::log, ::log10, ::log1p, ::log2, ::pow, ::rint, ::sin, ::sinh,
-    ::sqrt, ::tan, ::tanh, ::tgamma, ::trunc;
+using ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::copysign, ::cos, ::cosh, ::erf, ::erfc,
+    ::exp, ::exp2, ::expm1, ::fabs, ::floor, ::fmod, ::hypot, ::log, ::log10, ::log1p, ::log2, ::pow, ::rint, ::sin,
+    ::sinh, ::sqrt, ::tan, ::tanh, ::tgamma, ::trunc;
 // clang-format on
 
 }  // namespace std

@@ -256,9 +256,11 @@ TEST_CASE("wrong bodies of a builder are errors that leave it usable") {
        "used after its trace"},
   };
   for (const auto& [wrong, error] : cases) {
+    b.at("model.onnx: node 7");
     const std::string text = error_of(wrong);
     INFO(text);
     CHECK(contains(text, error));
+    if (!contains(text, "graph: ")) CHECK(text.starts_with("model.onnx: node 7: "));
   }
   b.result(b.call("neg", {x})[0]);
   CHECK(numbers(run_model(b.finish(), {range({2, 2})})[0]) == std::vector<double>{0, -1, -2, -3});

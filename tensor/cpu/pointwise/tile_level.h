@@ -67,8 +67,6 @@ class LevelCompiler {
     code_.pure = is_pure();
   }
 
-  bool pure() const { return code_.pure; }
-
   void compile() {
     for (const TileTarget& t : targets_) {
       if (!here(t.value)) {

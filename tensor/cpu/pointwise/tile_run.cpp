@@ -173,7 +173,7 @@ class TileRun {
     } else if (access == Access::kLinear) {
       if (gaps || reread) m.gather = add_gather(v.as<char>(), size, v.shape(), *v.strides);
     } else {
-      if (gaps || reread) m.data = copy(v);
+      if (!exact_ && (gaps || reread)) m.data = copy(v);  // an exact input that is written over is linear
       if (access == Access::kGather) m.gather = add_gather(m.data, size, layout_.shape, layout_.strides[k]);
     }
     m.periodic = m.gather >= 0 && layout_.periodic(k);
