@@ -28,7 +28,7 @@ Runtime::Runtime(const RuntimeOptions& options, bool eternal)
       log_(options.log),
       log_user_(options.log_user),
       memory_(options.memory, eternal),
-      threads_(*this, options.threads, options.jobs) {}
+      threads_(*this, options.threads, options.spin_us, options.jobs) {}
 
 // Caches hold buffers, and no buffer is left when this runs.
 Runtime::~Runtime() {
@@ -39,6 +39,8 @@ Runtime::~Runtime() {
 Ref<Runtime> Runtime::create(const RuntimeOptions& options) {
   if (options.threads < 0 || options.threads > ThreadPool::kMaxThreads)
     bad_argument("runtime", "threads", "a whole number from 0 to 1024", std::to_string(options.threads));
+  if (options.spin_us < 0 || options.spin_us > 1000)
+    bad_argument("runtime", "spin_us", "a whole number from 0 to 1000", std::to_string(options.spin_us));
   if (!options.memory.allocate != !options.memory.release)
     bad_argument("runtime", "memory", "both functions or neither", "only one");
   return Ref<Runtime>(new Runtime(options, false));

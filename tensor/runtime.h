@@ -17,6 +17,7 @@ enum class LogLevel { kError = 1, kWarning, kInfo };
 
 struct RuntimeOptions {
   int threads = 0;      // threads that a kernel may use, including the caller; 0: one per processor
+  int spin_us = 20;     // microseconds that an idle thread of the runtime spins before it sleeps; 0 to 1000
   JobSystem jobs;       // runs the parts of kernels instead of the runtime's own threads
   MemorySource memory;  // where tensor memory comes from instead of the system
   void (*log)(void* user, LogLevel level, const char* text) = nullptr;  // null: messages are dropped
@@ -26,7 +27,7 @@ struct RuntimeOptions {
 // Buffers, contexts and compiled graphs keep their runtime alive. All functions may be called from any thread.
 class Runtime {
  public:
-  // Throws Error if `threads` is not 0 to 1024 or only one of the two functions for memory is set.
+  // Throws Error if `threads` or `spin_us` is out of range or only one of the two functions for memory is set.
   static Ref<Runtime> create(const RuntimeOptions& options);
   // The runtime that exists from the start: own threads, system memory, and a log to standard error. Never destroyed.
   static Runtime& process();

@@ -4,12 +4,14 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 #include <system_error>
+#include <thread>
 
-#include "tensor/error.h"
 #include "tensor/context.h"
+#include "tensor/error.h"
 #include "tensor/parallel.h"
 #include "tensor/processor.h"
 #include "tensor/runtime.h"
@@ -17,7 +19,31 @@
 namespace pg {
 namespace {
 
+constexpr uint32_t kCallerSleeps = 1u << 31;
+
 thread_local bool inside_region = false;  // a nested region runs on its calling thread
+
+int processors() { return int(std::max(1u, std::thread::hardware_concurrency())); }
+
+// The number of forks between the first process and this one. A child has none of its parent's threads.
+std::atomic<uint32_t> forks{0};
+void count_forks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  (void)registered;
+}
+
+// Calls `ready` until it returns true, for at most `us` microseconds. Returns its last result.
+template <class Ready>
+bool spin_until(int us, Ready ready) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (ready()) return true;
+      spin_pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return ready();
+}
 
 // Runs [begin, end) in one call, or in short ones with polls between them when a cancel flag is watched.
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
@@ -37,11 +63,8 @@ struct ThreadPool::Region {
   FunctionRef<void(int64_t, int64_t)> body;
   int64_t n, pieces, grain;
   const std::atomic<bool>* flag;
-  std::atomic<int64_t> next{0};
-  std::atomic<int64_t> left;
-  std::exception_ptr error;
-  std::mutex error_lock;
-  int workers_inside = 0;  // guarded by the pool's lock
+  std::exception_ptr error = nullptr;
+  std::mutex error_lock = {};
 
   int64_t start(int64_t i) const { return n / pieces * i + std::min(i, n % pieces); }
 
@@ -55,17 +78,28 @@ struct ThreadPool::Region {
       std::lock_guard hold(error_lock);
       if (!error) error = std::current_exception();
     }
-    left.fetch_sub(1, std::memory_order_acq_rel);
-  }
-  void run_all() {
-    for (int64_t i; (i = next.fetch_add(1)) < pieces;) run(i);
   }
 };
 
-ThreadPool::ThreadPool(Runtime& runtime, int threads, const JobSystem& jobs)
-    : runtime_(runtime),
-      jobs_(jobs),
-      size_(threads ? threads : int(std::max(1u, std::thread::hardware_concurrency()))) {}
+struct alignas(64) ThreadPool::Worker {
+  explicit Worker(int64_t i) : index(i) {}
+  // Wakes the thread if it sleeps, or if it is about to and has seen nothing to do. The caller has changed what
+  // next_region looks at.
+  void rouse() {
+    if (asleep.load() && asleep.exchange(false)) wake.release();
+  }
+
+  const int64_t index;                  // of its pieces
+  std::atomic<Region*> region{nullptr};  // a region whose piece nobody has begun
+  std::atomic<bool> asleep{false};
+  std::binary_semaphore wake{0};
+  std::thread thread;
+};
+
+ThreadPool::ThreadPool(Runtime& runtime, int threads, int spin_us, const JobSystem& jobs)
+    : runtime_(runtime), jobs_(jobs), spin_us_(spin_us), size_(threads ? threads : processors()) {}
+
+ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::resize(int64_t n) {
   if (n < 1 || n > kMaxThreads)
@@ -75,14 +109,12 @@ void ThreadPool::resize(int64_t n) {
 }
 
 void ThreadPool::stop() {
+  if (forks_ != forks) return;  // a child process; the lock may be held by a thread that it does not have
   std::lock_guard regions(region_lock_);
-  {
-    std::lock_guard hold(lock_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  for (std::thread& t : threads_) t.join();
-  threads_.clear();
+  stopping_ = true;
+  for (const auto& worker : workers_) worker->rouse();
+  for (const auto& worker : workers_) worker->thread.join();
+  workers_.clear();
   stopping_ = false;
 }
 
@@ -93,7 +125,7 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
   if (pieces <= 1 || inside_region) return run_piece(body, 0, n, grain);
   std::unique_lock hold(region_lock_, std::defer_lock);
   if (!jobs_.parallel_for && !hold.try_lock()) return run_piece(body, 0, n, grain);
-  Region region{body, n, pieces, grain, poll_flag(), {}, {pieces}, {}, {}};
+  Region region{body, n, pieces, grain, poll_flag()};
   if (jobs_.parallel_for) {
     struct Job {
       Region& region;
@@ -112,51 +144,75 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
 }
 
 void ThreadPool::run_on_workers(Region& region) {
-  {
-    std::lock_guard hold(lock_);
-    grow();
-    region_ = &region;
-    ++generation_;
+  grow();
+  const int64_t helpers = std::min(region.pieces - 1, int64_t(workers_.size()));
+  pending_.store(uint32_t(helpers), std::memory_order_relaxed);
+  for (int64_t i = 0; i < helpers; ++i) {
+    workers_[size_t(i)]->region.store(&region);
+    workers_[size_t(i)]->rouse();
   }
-  wake_.notify_all();
-  region.run_all();
-  wait_until_done(region);
+  region.run(0);
+  for (int64_t i = helpers + 1; i < region.pieces; ++i) region.run(i);
+  for (int64_t i = helpers; i-- > 0;) {
+    if (!workers_[size_t(i)]->region.exchange(nullptr)) continue;
+    pending_.fetch_sub(1, std::memory_order_relaxed);
+    region.run(i + 1);
+  }
+  wait_until_done();
 }
 
 // A thread that cannot be started is no error: the caller can do all the work.
 void ThreadPool::grow() {
-  if (int(threads_.size()) + 1 >= size()) return;
+  if (forks_ != forks) {  // the threads are those of the parent process, so nothing may touch them
+    for (auto& worker : workers_) (void)worker.release();
+    workers_.clear();
+  }
+  if (int(workers_.size()) + 1 >= size()) return;
+  count_forks();
+  forks_ = forks.load();
+  spins_ = size() <= processors();
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    while (int(threads_.size()) + 1 < size()) threads_.emplace_back([this] { worker(); });
-  } catch (const std::system_error&) {}
+    while (int(workers_.size()) + 1 < size()) {
+      auto worker = std::make_unique<Worker>(int64_t(workers_.size()) + 1);
+      worker->thread = std::thread([this, w = worker.get()] { work(*w); });
+      workers_.push_back(std::move(worker));
+    }
+  } catch (const std::system_error&) {
+  } catch (const std::bad_alloc&) {}
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void ThreadPool::wait_until_done(Region& region) {
-  for (int spin = 0; region.left.load(std::memory_order_acquire) > 0 && spin < 20000; ++spin) spin_pause();
-  std::unique_lock hold(lock_);
-  region_ = nullptr;
-  done_.wait(hold, [&] { return region.left == 0 && region.workers_inside == 0; });
+// Returns when no worker is inside the region any more.
+void ThreadPool::wait_until_done() {
+  const auto is_done = [&] { return pending_.load(std::memory_order_acquire) == 0; };
+  if (spin_until(spins_ ? 100 : 0, is_done)) return;
+  if (pending_.fetch_add(kCallerSleeps, std::memory_order_acq_rel) != 0) done_.acquire();
 }
 
-void ThreadPool::worker() {
+void ThreadPool::work(Worker& worker) {
   const ScopedRuntime scope(runtime_);
-  uint64_t seen = 0;
-  std::unique_lock hold(lock_);
+  while (Region* region = next_region(worker)) {
+    region->run(worker.index);
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == kCallerSleeps + 1) done_.release();
+  }
+}
+
+// Returns the region whose piece this worker has taken, or null when the pool stops.
+ThreadPool::Region* ThreadPool::next_region(Worker& worker) {
+  const auto is_ready = [&] { return worker.region.load() != nullptr || stopping_.load(); };
   while (true) {
-    wake_.wait(hold, [&] { return stopping_ || (region_ && generation_ != seen); });
-    if (stopping_) return;
-    Region* region = region_;
-    seen = generation_;
-    ++region->workers_inside;
-    hold.unlock();
-    region->run_all();
-    hold.lock();
-    --region->workers_inside;
-    done_.notify_all();
+    if (spin_until(spins_ ? spin_us_ : 0, is_ready)) {
+      if (Region* region = worker.region.exchange(nullptr)) return region;
+      if (stopping_) return nullptr;
+      continue;
+    }
+    worker.asleep = true;
+    // If the flag is false again, rouse() has seen it and its token must be taken.
+    if (is_ready() && worker.asleep.exchange(false)) continue;
+    worker.wake.acquire();
   }
 }
 

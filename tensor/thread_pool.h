@@ -1,11 +1,11 @@
 // The threads that run the parts of kernels.
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
-#include <thread>
+#include <semaphore>
 #include <vector>
 
 #include "tensor/function_ref.h"
@@ -21,15 +21,21 @@ struct JobSystem {
   void* user = nullptr;
 };
 
-// Threads start with the first parallel region and sleep between regions. Workers block signals: a handler of the host
-// runs on a thread of the host.
+// Threads start with the first parallel region. Between regions they spin for a short time and then sleep. Workers
+// block signals: a handler of the host runs on a thread of the host.
+//
+// Piece i of a region is for worker i, so that the worker finds its part of the data in its caches when the next region
+// has the same partition. A region gives each worker a pointer to itself. Whoever takes the pointer back runs the
+// piece: the worker, or the caller if the worker has not begun when the caller has nothing else to do. So a region
+// never waits for a thread to wake up.
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 1024;
 
-  // `runtime` owns the pool; it is current on the threads that run its regions. threads = 0: one per processor.
-  ThreadPool(Runtime& runtime, int threads, const JobSystem& jobs);
-  ~ThreadPool() { stop(); }
+  // `runtime` owns the pool; it is current on the threads that run its regions. threads = 0: one per processor. An idle
+  // thread spins for `spin_us` microseconds before it sleeps.
+  ThreadPool(Runtime& runtime, int threads, int spin_us, const JobSystem& jobs);
+  ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
@@ -44,22 +50,26 @@ class ThreadPool {
 
  private:
   struct Region;
+  struct Worker;
   void run_on_workers(Region& region);
   void grow();
-  void wait_until_done(Region& region);
-  void worker();
+  void wait_until_done();
+  void work(Worker& worker);
+  Region* next_region(Worker& worker);
 
   Runtime& runtime_;
   const JobSystem jobs_;
+  const int spin_us_;
   std::atomic<int> size_;
-  std::mutex region_lock_;  // held by the thread that runs a region on the workers
 
-  std::mutex lock_;  // guards the members below
-  std::condition_variable wake_, done_;
-  std::vector<std::thread> threads_;
-  Region* region_ = nullptr;
-  uint64_t generation_ = 0;
-  bool stopping_ = false;
+  std::mutex region_lock_;  // held by the thread that runs a region on the workers
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::atomic<uint32_t> forks_{0};  // those of the process when the workers were started
+  bool spins_ = false;              // there is a processor for each thread
+
+  std::atomic<bool> stopping_{false};
+  alignas(64) std::atomic<uint32_t> pending_{0};  // workers inside the region; kCallerSleeps is added
+  std::binary_semaphore done_{0};                 // released by the last of them if the caller sleeps
 };
 
 }  // namespace pg

@@ -1,3 +1,4 @@
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "tensor/runtime.h"
 #include "tensor/parallel.h"
+#include "tensor/processor.h"
 #include "tests/tensor/arrays.h"
 
 namespace pg::test {
@@ -167,6 +169,53 @@ TEST_CASE("threads: start with the first region, are joined on request and start
   CHECK(alive == 1);
   run_on_all(2);
   CHECK(alive == 2);
+}
+
+TEST_CASE("fork: a child runs its regions on workers of its own") {
+  Threads scope(3);
+  run_on_all(3);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    alive = 1;  // the parent's workers do not exist here
+    run_on_all(3);
+    const bool started = alive == 3;
+    Runtime::current().threads().stop();
+    run_on_all(3);
+    ::_exit(started ? 7 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
+  run_on_all(3);
+}
+
+TEST_CASE("parallel_for: sleeping, spinning and busy workers") {
+  for (const int spin : {0, 20, 1000}) {
+    RuntimeOptions options;
+    options.threads = 4;
+    options.spin_us = spin;
+    const Ref<Runtime> runtime = Runtime::create(options);
+    const ScopedRuntime current(*runtime);
+    std::atomic<int64_t> sum{0};
+    int64_t expected = 0;
+    for (int round = 0; round < 3000; ++round) {
+      const int64_t n = round % 17 + 1;
+      expected += n;
+      parallel_for(n, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          for (int k = 0; k < round % 7 * 50; ++k) spin_pause();
+          ++sum;
+        }
+      });
+      if (round % 500 == 0) std::this_thread::yield();
+    }
+    CHECK(sum == expected);
+  }
+  RuntimeOptions options;
+  options.spin_us = 1001;
+  CHECK(error_text([&] { Runtime::create(options); }) ==
+        "runtime: bad argument 'spin_us' (expected a whole number from 0 to 1000, got 1001)");
 }
 
 TEST_CASE("set_num_threads: refuses invalid numbers of threads") {
