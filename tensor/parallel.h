@@ -12,11 +12,14 @@ namespace pg {
 int num_threads();
 
 // Calls body(begin, end) over a partition of [0, n) in pieces of at least `grain`, on the threads of the current
-// runtime; only on the calling thread if one piece is enough or a region is already running. Pieces do not depend on
-// timing: the same n, grain and thread count give the same partition. Rethrows the first exception. Within a PollScope
-// a piece is cut again, into calls of at most 64 grains (8 items where the grain is 1), with a poll before each; an
-// item that may take longer than a few milliseconds polls by itself.
+// runtime; only on the calling thread if one piece is enough or a region is already running. A grain is about 10 µs of
+// work. Pieces do not depend on timing: the same n, grain and thread count give the same partition. Rethrows the first
+// exception. Within a PollScope a piece is cut again, into calls of at most 64 grains (8 items where the grain is 1),
+// with a poll before each; an item that may take longer than a few milliseconds polls by itself.
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
+
+// The same for `n` parts of which each is worth a thread.
+inline void parallel_parts(int64_t n, FunctionRef<void(int64_t begin, int64_t end)> body) { parallel_for(n, 0, body); }
 
 // Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`. Null: nothing is
 // watched, because what is being written must not be left half done.

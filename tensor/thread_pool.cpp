@@ -62,6 +62,7 @@ void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t 
 struct ThreadPool::Region {
   FunctionRef<void(int64_t, int64_t)> body;
   int64_t n, pieces, grain;
+  bool small;
   const std::atomic<bool>* flag;
   std::exception_ptr error = nullptr;
   std::mutex error_lock = {};
@@ -89,7 +90,7 @@ struct alignas(64) ThreadPool::Worker {
     if (asleep.load() && asleep.exchange(false)) wake.release();
   }
 
-  const int64_t index;                  // of its pieces
+  const int64_t index;                   // of its pieces
   std::atomic<Region*> region{nullptr};  // a region whose piece nobody has begun
   std::atomic<bool> asleep{false};
   std::binary_semaphore wake{0};
@@ -120,12 +121,13 @@ void ThreadPool::stop() {
 
 void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
   if (n <= 0) return;
+  const bool small = grain > 0 && n / grain < kWorthWaking;
   grain = std::max<int64_t>(grain, 1);
   const int64_t pieces = std::min<int64_t>(size(), n / grain);
   if (pieces <= 1 || inside_region) return run_piece(body, 0, n, grain);
   std::unique_lock hold(region_lock_, std::defer_lock);
   if (!jobs_.parallel_for && !hold.try_lock()) return run_piece(body, 0, n, grain);
-  Region region{body, n, pieces, grain, poll_flag()};
+  Region region{body, n, pieces, grain, small, poll_flag()};
   if (jobs_.parallel_for) {
     struct Job {
       Region& region;
@@ -146,10 +148,13 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
 void ThreadPool::run_on_workers(Region& region) {
   grow();
   const int64_t helpers = std::min(region.pieces - 1, int64_t(workers_.size()));
+  const bool wakes = !region.small || ++unwoken_ >= kPatience;
+  if (wakes) unwoken_ = 0;
   pending_.store(uint32_t(helpers), std::memory_order_relaxed);
   for (int64_t i = 0; i < helpers; ++i) {
-    workers_[size_t(i)]->region.store(&region);
-    workers_[size_t(i)]->rouse();
+    Worker& worker = *workers_[size_t(i)];
+    worker.region.store(&region);
+    if (wakes || !worker.asleep.load()) worker.rouse();
   }
   region.run(0);
   for (int64_t i = helpers + 1; i < region.pieces; ++i) region.run(i);

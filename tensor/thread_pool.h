@@ -45,7 +45,11 @@ class ThreadPool {
   // Joins the workers. Later regions start them again.
   void stop();
 
-  // See parallel_for in tensor/parallel.h.
+  // See parallel_for and parallel_parts in tensor/parallel.h. A region of less than kWorthWaking grains uses only the
+  // threads that still spin, but every kPatience-th such region wakes the others, in case more follow soon. A region of
+  // parts has grain 0.
+  static constexpr int64_t kWorthWaking = 4;
+  static constexpr int kPatience = 8;
   void run(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:
@@ -66,6 +70,7 @@ class ThreadPool {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::atomic<uint32_t> forks_{0};  // those of the process when the workers were started
   bool spins_ = false;              // there is a processor for each thread
+  int unwoken_ = 0;                 // small regions since the last one that woke threads
 
   std::atomic<bool> stopping_{false};
   alignas(64) std::atomic<uint32_t> pending_{0};  // workers inside the region; kCallerSleeps is added

@@ -55,7 +55,7 @@ struct Presence {
 // Runs a region of n tasks that wait for each other, so that each has its own thread.
 void run_on_all(int n) {
   std::barrier all(n);
-  parallel_for(n, 1, [&](int64_t begin, int64_t end) {
+  parallel_parts(n, [&](int64_t begin, int64_t end) {
     thread_local const Presence presence;
     REQUIRE(end - begin == 1);
     all.arrive_and_wait();

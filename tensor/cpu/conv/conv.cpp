@@ -232,7 +232,7 @@ void direct_backward_weights(const Direct<T>& conv, const T* x, const T* dy, T* 
   const int64_t size = s.oc * conv.depth;
   const int64_t parts = std::clamp<int64_t>(s.macs() / kMacsPerTask, 1, weight_parts(size, plan.groups()));
   T* partial = parts > 1 ? scratch<T>(ScratchSlot::kReduce, (parts - 1) * size) : nullptr;
-  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+  parallel_parts(parts, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       T* sum = part == 0 ? dw : partial + (part - 1) * size;
       std::memset(sum, 0, static_cast<size_t>(size) * sizeof(T));
@@ -264,7 +264,7 @@ bool prefers_onednn(const ConvShape& s, bool data) {
 template <class F>
 bool split_images(const ConvShape& s, int64_t parts, F run) {
   std::atomic<bool> ok{true};
-  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+  parallel_parts(parts, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       poll_kernel();
       const int64_t first = p * s.n / parts, last = (p + 1) * s.n / parts;

@@ -108,7 +108,7 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
     }
     multiply(path, part, pa, pb, pc);
   };
-  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
+  parallel_parts(parts, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
     for (int64_t i = begin; i < end; ++i) work(i);
   });
 }
@@ -162,7 +162,7 @@ void finish_rows(int64_t m, int64_t n, const T* bias, bool relu, T* y) {
 }
 
 // A matrix-vector product is limited by reading w, so each thread gets a share of the rows of w.
-constexpr int64_t kGemvWeightsPerTask = 1 << 17;
+constexpr int64_t kGemvWeightsPerTask = 1 << 16;
 
 void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias, bool relu,
                  float* y) {

@@ -36,7 +36,7 @@ class RowWise final : public PreparedKernel {
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
     const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
     float* y = out[0].as<float>();
-    parallel_for(parts_, 1, [&](int64_t begin, int64_t end) {
+    parallel_parts(parts_, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         poll_kernel();
         const int64_t first = p * rows_ / parts_, count = (p + 1) * rows_ / parts_ - first;

@@ -76,7 +76,7 @@ void row_norm_dw(const KernelArgs& a) {
   const int64_t step = std::clamp<int64_t>(8 * kGrain / std::max<int64_t>(n, 1), 16, 1024),
                 chunks = (rows + step - 1) / step;
   std::vector<T> sums(size_t(chunks * n * 2), T(0));
-  parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+  parallel_parts(chunks, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c)
       for (int64_t r = c * step; r < std::min(rows, (c + 1) * step); ++r)
         loops.row_dw(x + r * n, dy + r * n, &sums[c * n * 2], &sums[c * n * 2] + n, n, centered ? mean[r] : T(0),
