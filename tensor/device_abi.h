@@ -50,7 +50,7 @@ inline constexpr Field kTable[] = {
 PG_COMPLETE(kTable, DeviceTable);
 #undef F
 #define F(field) PG_FIELD(KernelRow, field)
-inline constexpr Field kRow[] = {F(op), F(fn), F(flags), F(prepare)};
+inline constexpr Field kRow[] = {F(op), F(fn), F(flags), F(prepare), F(pays)};
 PG_COMPLETE(kRow, KernelRow);
 #undef F
 #define F(field) PG_FIELD(View, field)

@@ -83,6 +83,8 @@ struct KernelRow {
   KernelFn fn;
   uint8_t flags = kContiguousInputs;
   PrepareFn prepare = nullptr;
+  // For an op that passes may put in the place of others: whether it is faster for these types. Null: always.
+  bool (*pays)(const KernelArgs& args) = nullptr;
 };
 
 }  // namespace pg

@@ -188,6 +188,8 @@ struct OpDef {
   EpilogueFn epilogue = nullptr;  // for an activation that the kernel of a product can apply
   // For such a product: returns the op of product and activation. Its first attributes are those of the product.
   const OpDef& (*with_epilogue)() = nullptr;
+  // The op of the first output for images (N, spatial..., C), with the same attributes. x is the first input.
+  const OpDef& (*channels_last)() = nullptr;
   CompleteFn complete = nullptr;  // sets attributes that depend on the inputs; only for calls from scripts
   int version = 1;                // of the meaning of the inputs and attributes; files store it
   UpgradeFn upgrade = nullptr;    // required if the version is above 1

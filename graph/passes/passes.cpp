@@ -21,6 +21,7 @@ constexpr Pass kPasses[] = {
     {"gather_gradients", "sums the gradients of all steps in one product after a loop", gather_gradients, Pass::kClean},
     {"bn_fold", "folds batch normalization at inference into the weights before it", fold_batch_norm, Pass::kShape},
     {"recompute", "rematerializes large values with cheap ops instead of keeping them", recompute, Pass::kShape},
+    {"layout", "puts the channels last where convolutions are fastest", choose_layouts, Pass::kKernels},
     {"epilogue", "makes bias and activation the epilogue of the product before them", attach_epilogues, Pass::kKernels},
     {"fuse", "fuses connected pointwise ops into one kernel", fuse, Pass::kKernels},
     {"materialize", "replaces the remaining fills by constants", materialize, Pass::kKernels},

@@ -54,6 +54,7 @@ Graph gather_gradients(Graph graph);
 Graph sink(Graph graph);
 Graph fold_batch_norm(Graph graph);
 Graph recompute(Graph graph);
+Graph choose_layouts(Graph graph);
 Graph attach_epilogues(Graph graph);
 Graph fuse(Graph graph);
 Graph materialize(Graph graph);

@@ -19,6 +19,7 @@ void add_sort_kernels(Registry& registry);
 void add_sequence_kernels(Registry& registry);
 void add_linalg_kernels(Registry& registry);
 void add_conv_kernels(Registry& registry);
+void add_channels_last_kernels(Registry& registry);
 void add_norm_kernels(Registry& registry);
 void add_loss_kernels(Registry& registry);
 void add_create_kernels(Registry& registry);

@@ -297,6 +297,7 @@ OpDef conv(const char* name, const char* doc, const char* example) {
           .vjp_uses = "x weight",
           .traits = kTotal | kChannels,
           .with_epilogue = op_named<"conv_act">,
+          .channels_last = op_named<"conv_last">,
           .complete = complete_conv};
 }
 
@@ -387,6 +388,7 @@ void add_conv_ops(Registry& r) {
   r.add(conv_rows());
   add_pool_ops(r);
   add_resample_ops(r);
+  add_channels_last_ops(r);
 }
 
 }  // namespace pg

@@ -14,7 +14,13 @@ struct Window {
 // Reads the attributes kernel_size, stride (default: kernel_size), padding and, if the op has it, dilation.
 Window window_of(const AttrReader& c, int count);
 
+// Moves the channels of a shape (N, C, spatial...) or (N, spatial..., C). For the numbers of dims they return the
+// order that a permutation to that form takes.
+Dims channels_last(Dims shape);
+Dims channels_first(Dims shape);
+
 void add_pool_ops(Registry& registry);  // parts of the family, called by add_conv_ops
 void add_resample_ops(Registry& registry);
+void add_channels_last_ops(Registry& registry);
 
 }  // namespace pg

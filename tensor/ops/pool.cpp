@@ -169,7 +169,8 @@ OpDef avg_pool(const char* name, const char* example) {
           .attrs = {kKernel, kStride, kPadding, kCeil, kCountPad, kDivisor},
           .infer = infer_pool<kDims>,
           .vjp = {grad_avg_pool<kDims>},
-          .vjp_uses = ""};
+          .vjp_uses = "",
+          .channels_last = op_named<"avg_pool_last">};
 }
 
 // A single size applies to every spatial dim of images or volumes.
@@ -334,7 +335,8 @@ std::vector<OpDef> hidden_rows() {
          return max_pool_backward(c.dy(0), c.out(1), tail(c.input(0).shape(), dims));
        }},
        .vjp_uses = "index",
-       .traits = kHidden},
+       .traits = kHidden,
+       .channels_last = op_named<"max_pool_last">},
       {.name = "max_pool_backward",
        .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the positions in `index`.",
        .example = "return 0",

@@ -10,6 +10,7 @@
 #include "tensor/cpu/conv/conv_plan.h"
 #include "tensor/cpu/conv/conv_simd.h"
 #include "tensor/cpu/pointwise/epilogue.h"
+#include "tensor/cpu/isa.h"
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
@@ -313,6 +314,10 @@ int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
 }
 
 bool conv_forward_prefers_primitive(const ConvShape& s) { return !is_empty(s) && prefers_onednn(s, false); }
+
+bool conv_forward_prefers_channels_last(const ConvShape& s) {
+  return isa() >= Isa::kAvx512 && conv_forward_prefers_primitive(s);
+}
 
 template <class T>
 void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y) {

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tensor/cpu/conv/arguments.h"
 #include "tensor/cpu/conv/conv.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/pointwise/epilogue.h"
@@ -18,77 +19,11 @@
 namespace pg {
 namespace {
 
-// Input i as a row-major array of T. Converts it when its dtype differs.
-template <class T>
-class Input {
- public:
-  Input(const View& v, DType type) {
-    data_ = v.as<T>();
-    if (!v || v.dtype() == type) return;
-    converted_.resize(size_t(v.numel()));
-    cpu::convert(v.dtype(), v.data, type, converted_.data(), v.numel());
-    data_ = converted_.data();
-  }
-  const T* data() const { return data_; }
-
- private:
-  std::vector<T> converted_;
-  const T* data_;
-};
-
-// The target of a kernel in T: the output itself, or a buffer that is rounded to the output's dtype at the end.
-template <class T>
-class Output {
- public:
-  Output(const View& v, DType type) : view_(v), type_(type) {
-    if (v.dtype() != type) buffer_.resize(size_t(v.numel()));
-  }
-  T* data() { return view_.dtype() == type_ ? view_.as<T>() : buffer_.data(); }
-  void finish() {
-    if (view_.dtype() != type_) cpu::convert(type_, buffer_.data(), view_.dtype(), view_.data, view_.numel());
-  }
-
- private:
-  View view_;
-  DType type_;
-  std::vector<T> buffer_;
-};
-
-// Calls f(tag, dtype) with the compute type: float64 for float64, float32 for all others.
-template <class F>
-void visit_compute(DType type, F f) {
-  if (type == DType::kFloat64)
-    f(TypeTag<double>{}, DType::kFloat64);
-  else
-    f(TypeTag<float>{}, DType::kFloat32);
-}
-
-// Returns three values, of which the last `dims` are `values`.
-template <class V>
-void place(const V& values, int dims, std::array<int64_t, 3>* out) {
-  for (int d = 0; d < dims; ++d) (*out)[size_t(3 - dims + d)] = values[int(values.size()) - dims + d];
-}
-
-cpu::ConvShape conv_shape(const KernelArgs& args, const View& x, const View& w, const View& y) {
-  const AttrReader c(args.op, args.attrs);
-  const int dims = w.rank() - 2;
-  cpu::ConvShape s;
-  s.n = x.rank() == dims + 2 ? x.size(0) : 1;
-  s.ic = x.size(x.rank() - dims - 1);
-  s.oc = w.size(0);
-  s.groups = c.attr<int64_t>("groups");
-  place(x.shape(), dims, &s.in);
-  place(w.shape(), dims, &s.kernel);
-  place(y.shape(), dims, &s.out);
-  place(spatial(c, "stride", dims, 1), dims, &s.stride);
-  place(spatial(c, "padding", dims, 0), dims, &s.pad);
-  place(spatial(c, "dilation", dims, 1), dims, &s.dilation);
-  return s;
-}
+using namespace cpu::conv_arguments;
 
 void convolve(const KernelArgs& args, bool relu) {
   const View &x = args.in[0], &w = args.in[1], &y = args.out[0];
-  const cpu::ConvShape s = conv_shape(args, x, w, y);
+  const cpu::ConvShape s = conv_shape(args, x.shape(), w.shape(), y.shape());
   visit_compute(y.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type), pw(w, type), bias(args.in[2], type);
@@ -106,33 +41,27 @@ void conv_act(const KernelArgs& args) {
   if (!relu) cpu::activate(args);
 }
 
-bool all_float32(const KernelArgs& args) {
-  for (const View& v : args.in)
-    if (v && v.dtype() != DType::kFloat32) return false;
-  return args.out[0].dtype() == DType::kFloat32;
-}
-
 std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {
   if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv(conv_shape(args, args.in[0], args.in[1], args.out[0]), bool(args.in[2]), lasting & 2,
-                           cpu::Finish(args));
+  return cpu::prepare_conv(conv_shape(args, args.in[0].shape(), args.in[1].shape(), args.out[0].shape()),
+                           bool(args.in[2]), lasting & 2, cpu::Finish(args));
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_by_input(const KernelArgs& args, uint32_t) {
   if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv_gradient(conv_shape(args, args.out[0], args.in[1], args.in[0]),
+  return cpu::prepare_conv_gradient(conv_shape(args, args.out[0].shape(), args.in[1].shape(), args.in[0].shape()),
                                     cpu::ConvPart::kInputGradient);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_by_weight(const KernelArgs& args, uint32_t) {
   if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv_gradient(conv_shape(args, args.in[0], args.out[0], args.in[1]),
+  return cpu::prepare_conv_gradient(conv_shape(args, args.in[0].shape(), args.out[0].shape(), args.in[1].shape()),
                                     cpu::ConvPart::kWeightGradient);
 }
 
 void conv_by_input(const KernelArgs& args) {
   const View &dy = args.in[0], &w = args.in[1], &dx = args.out[0];
-  const cpu::ConvShape s = conv_shape(args, dx, w, dy);
+  const cpu::ConvShape s = conv_shape(args, dx.shape(), w.shape(), dy.shape());
   visit_compute(dx.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> pdy(dy, type), pw(w, type);
@@ -144,7 +73,7 @@ void conv_by_input(const KernelArgs& args) {
 
 void conv_by_weight(const KernelArgs& args) {
   const View &x = args.in[0], &dy = args.in[1], &dw = args.out[0];
-  const cpu::ConvShape s = conv_shape(args, x, dw, dy);
+  const cpu::ConvShape s = conv_shape(args, x.shape(), dw.shape(), dy.shape());
   visit_compute(dw.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type), pdy(dy, type);
@@ -154,23 +83,9 @@ void conv_by_weight(const KernelArgs& args) {
   });
 }
 
-cpu::PoolShape pool_shape(const KernelArgs& args, const View& x, const View& y, int dims) {
-  const Window w = window_of(AttrReader(args.op, args.attrs), dims);
-  cpu::PoolShape s;
-  s.planes = 1;
-  for (int d = 0; d + dims < x.rank(); ++d) s.planes *= x.size(d);
-  place(x.shape(), dims, &s.in);
-  place(y.shape(), dims, &s.out);
-  place(w.kernel, dims, &s.kernel);
-  place(w.stride, dims, &s.stride);
-  place(w.padding, dims, &s.pad);
-  place(w.dilation, dims, &s.dilation);
-  return s;
-}
-
 void max_pool(const KernelArgs& args) {
   const View &x = args.in[0], &y = args.out[0];
-  const cpu::PoolShape s = pool_shape(args, x, y, int(args.attr<Ints>("kernel_size").size()));
+  const cpu::PoolShape s = pool_shape(args, x.shape(), y.shape(), int(args.attr<Ints>("kernel_size").size()));
   visit_compute(y.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type);
@@ -229,16 +144,10 @@ void max_pool_take(const KernelArgs& args) {
   });
 }
 
-cpu::Divisor divisor(const KernelArgs& args) {
-  cpu::Divisor d{0, args.attr<bool>("count_include_pad")};
-  if (args.has_attr("divisor_override")) d.fixed = args.attr<int64_t>("divisor_override");
-  return d;
-}
-
 template <int kDims>
 void avg_pool(const KernelArgs& args) {
   const View &x = args.in[0], &y = args.out[0];
-  const cpu::PoolShape s = pool_shape(args, x, y, kDims);
+  const cpu::PoolShape s = pool_shape(args, x.shape(), y.shape(), kDims);
   visit_compute(y.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type);
@@ -250,7 +159,7 @@ void avg_pool(const KernelArgs& args) {
 
 void avg_pool_backward(const KernelArgs& args) {
   const View &dy = args.in[0], &dx = args.out[0];
-  const cpu::PoolShape s = pool_shape(args, dx, dy, int(args.attr<Ints>("size").size()));
+  const cpu::PoolShape s = pool_shape(args, dx.shape(), dy.shape(), int(args.attr<Ints>("size").size()));
   visit_compute(dx.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> pdy(dy, type);

@@ -128,6 +128,43 @@ void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T*
     for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o) out[o] = x[p * in_plane + index[o]];
 }
 
+// Calls f(image, window per spatial dim, output position) for windows of all images.
+template <class F>
+void for_windows_of_images(const PoolShape& s, int64_t images, int64_t channels, F f) {
+  const int64_t window_elements = s.kernel[0] * s.kernel[1] * s.kernel[2] * channels;
+  const int64_t grain = std::max<int64_t>(1, 4 * kElementsPerTask / std::max<int64_t>(1, s.out[2] * window_elements));
+  const int64_t rows = s.out[0] * s.out[1];
+  parallel_for(images * rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const Span wz = window(s, 0, r % rows / s.out[1]), wy = window(s, 1, r % s.out[1]);
+      for (int64_t x = 0; x < s.out[2]; ++x) f(r / rows, wz, wy, window(s, 2, x), r * s.out[2] + x);
+    }
+  });
+}
+
+template <class T>
+void max_pool_last(const PoolShape& s, int64_t channels, const T* x, T* y) {
+  if (s.planes == 0) return;
+  const int64_t images = s.planes / channels, image = s.in_plane() * channels;
+  for_windows_of_images(s, images, channels, [&](int64_t n, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
+    T* to = y + o * channels;
+    std::fill_n(to, channels, -std::numeric_limits<T>::infinity());
+    for_elements(s, wz, wy, wx, [&](int64_t i) { take_larger(channels, x + n * image + i * channels, to); });
+  });
+}
+
+template <class T>
+void avg_pool_last(const PoolShape& s, int64_t channels, Divisor divisor, const T* x, T* y) {
+  if (s.planes == 0) return;
+  const int64_t images = s.planes / channels, image = s.in_plane() * channels;
+  for_windows_of_images(s, images, channels, [&](int64_t n, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
+    T* to = y + o * channels;
+    std::fill_n(to, channels, T(0));
+    for_elements(s, wz, wy, wx, [&](int64_t i) { add_row(channels, x + n * image + i * channels, to); });
+    divide_row(channels, T(divisor_of(divisor, wz, wy, wx)), to);
+  });
+}
+
 template <class T>
 void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y) {
   parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
@@ -162,6 +199,8 @@ void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx) 
   template void max_pool_forward<T>(const PoolShape&, const T*, T*, int32_t*);                 \
   template void max_pool_backward<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*); \
   template void max_pool_take<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);     \
+  template void max_pool_last<T>(const PoolShape&, int64_t, const T*, T*);                     \
+  template void avg_pool_last<T>(const PoolShape&, int64_t, Divisor, const T*, T*);            \
   template void avg_pool_forward<T>(const PoolShape&, Divisor, const T*, T*);                  \
   template void avg_pool_backward<T>(const PoolShape&, Divisor, const T*, T*);
 PG_POOL(float)

@@ -45,6 +45,20 @@ void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y);
 template <class T>
 void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx);
 
+// Pooling of images (N, spatial..., channels). `planes` counts images times channels, as above.
+template <class T>
+void max_pool_last(const PoolShape& s, int64_t channels, const T* x, T* y);
+template <class T>
+void avg_pool_last(const PoolShape& s, int64_t channels, Divisor divisor, const T* x, T* y);
+
+// Per element of rows of n: to = the larger of to and x, by the order of max_pool_forward; to = to + x; to = to / by.
+template <class T>
+void take_larger(int64_t n, const T* x, T* to);
+template <class T>
+void add_row(int64_t n, const T* x, T* to);
+template <class T>
+void divide_row(int64_t n, T by, T* to);
+
 // Max pooling with the most common window. For each 2 x 2 window with stride 2 of a plane with rows of `width`
 // elements: y = its largest element, index = the flat position of that element in the plane. index may be null.
 void max_pool_2x2_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index);

@@ -58,6 +58,37 @@ void pool_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_col
   }
 }
 
+// Calls f(vector tag, index) over [0, n), with vectors of one element at the end.
+template <class T, class F>
+HWY_INLINE void over_row(int64_t n, F f) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) f(d, i);
+  for (; i < n; ++i) f(hn::CappedTag<T, 1>(), i);
+}
+template <class T>
+void row_larger(int64_t n, const T* x, T* to) {
+  over_row<T>(n, [&](auto d, int64_t i) {
+    const auto best = hn::LoadU(d, to + i), next = hn::LoadU(d, x + i);
+    hn::StoreU(hn::IfThenElse(hn::Or(hn::Gt(next, best), hn::IsNaN(next)), next, best), d, to + i);
+  });
+}
+template <class T>
+void row_sum(int64_t n, const T* x, T* to) {
+  over_row<T>(n, [&](auto d, int64_t i) { hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, x + i)), d, to + i); });
+}
+template <class T>
+void row_quotient(int64_t n, T by, T* to) {
+  over_row<T>(n, [&](auto d, int64_t i) { hn::StoreU(hn::Div(hn::LoadU(d, to + i), hn::Set(d, by)), d, to + i); });
+}
+void larger_f32(int64_t n, const float* x, float* to) { row_larger(n, x, to); }
+void larger_f64(int64_t n, const double* x, double* to) { row_larger(n, x, to); }
+void sum_f32(int64_t n, const float* x, float* to) { row_sum(n, x, to); }
+void sum_f64(int64_t n, const double* x, double* to) { row_sum(n, x, to); }
+void quotient_f32(int64_t n, float by, float* to) { row_quotient(n, by, to); }
+void quotient_f64(int64_t n, double by, double* to) { row_quotient(n, by, to); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu
 HWY_AFTER_NAMESPACE();
@@ -66,6 +97,37 @@ HWY_AFTER_NAMESPACE();
 namespace pg::cpu {
 
 HWY_EXPORT(pool_plane);
+HWY_EXPORT(larger_f32);
+HWY_EXPORT(larger_f64);
+HWY_EXPORT(sum_f32);
+HWY_EXPORT(sum_f64);
+HWY_EXPORT(quotient_f32);
+HWY_EXPORT(quotient_f64);
+
+template <>
+void take_larger(int64_t n, const float* x, float* to) {
+  HWY_DYNAMIC_DISPATCH(larger_f32)(n, x, to);
+}
+template <>
+void take_larger(int64_t n, const double* x, double* to) {
+  HWY_DYNAMIC_DISPATCH(larger_f64)(n, x, to);
+}
+template <>
+void add_row(int64_t n, const float* x, float* to) {
+  HWY_DYNAMIC_DISPATCH(sum_f32)(n, x, to);
+}
+template <>
+void add_row(int64_t n, const double* x, double* to) {
+  HWY_DYNAMIC_DISPATCH(sum_f64)(n, x, to);
+}
+template <>
+void divide_row(int64_t n, float by, float* to) {
+  HWY_DYNAMIC_DISPATCH(quotient_f32)(n, by, to);
+}
+template <>
+void divide_row(int64_t n, double by, double* to) {
+  HWY_DYNAMIC_DISPATCH(quotient_f64)(n, by, to);
+}
 
 void max_pool_2x2_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index) {
   HWY_DYNAMIC_DISPATCH(pool_plane)(x, width, out_rows, out_cols, y, index);

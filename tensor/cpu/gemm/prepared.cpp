@@ -60,6 +60,99 @@ class RowWise final : public PreparedKernel {
   size_t part_bytes_ = 0;
 };
 
+// A share of a convolution of images (N, spatial..., C): some images, or a strip of one. Both are contiguous arrays.
+struct Share {
+  ConvShape shape;
+  int64_t x = 0, y = 0;  // the first element of the share
+};
+
+// Strips are cut along the first spatial dim that has several outputs. Neighbours read some of the same input.
+void add_strips(const ConvShape& s, int64_t count, size_t dim, std::vector<Share>* out) {
+  for (int64_t p = 0; p < count; ++p) {
+    const int64_t begin = p * s.out[dim] / count, end = (p + 1) * s.out[dim] / count;
+    const int64_t from = begin * s.stride[dim] - s.pad[dim],
+                  to = (end - 1) * s.stride[dim] - s.pad[dim] + s.dilation[dim] * (s.kernel[dim] - 1) + 1;
+    Share share{s};
+    share.shape.n = 1;
+    share.shape.out[dim] = end - begin;
+    share.shape.pad[dim] = std::max<int64_t>(0, -from);
+    share.shape.in[dim] = std::min(to, s.in[dim]) - std::max<int64_t>(0, from);
+    share.x = std::max<int64_t>(0, from) * (s.in_plane() / s.in[dim]) * s.ic;
+    share.y = begin * (s.out_plane() / s.out[dim]) * s.oc;
+    out->push_back(share);
+  }
+}
+
+std::vector<Share> shares(const ConvShape& s, int64_t parts) {
+  std::vector<Share> out;
+  size_t dim = 0;
+  while (dim < 2 && s.out[dim] == 1) ++dim;
+  const int64_t strips = std::min((parts + s.n - 1) / s.n, s.out[dim]), images = std::min(parts, s.n);
+  const bool padding_only = s.pad[dim] >= s.in[dim];  // a strip might read nothing else
+  if (strips > 1 && !padding_only) {
+    add_strips(s, strips, dim, &out);
+    for (int64_t i = strips; i < s.n * strips; ++i) {
+      out.push_back(out[size_t(i - strips)]);
+      out.back().x += s.ic * s.in_plane();
+      out.back().y += s.oc * s.out_plane();
+    }
+    return out;
+  }
+  for (int64_t p = 0; p < images; ++p) {
+    const int64_t first = p * s.n / images;
+    out.push_back({s, first * s.ic * s.in_plane(), first * s.oc * s.out_plane()});
+    out.back().shape.n = (p + 1) * s.n / images - first;
+  }
+  return out;
+}
+
+class ConvLast final : public PreparedKernel {
+ public:
+  ConvLast(const ConvShape& s, bool bias, const Finish& finish) : finish_(finish) {
+    const int64_t parts = std::clamp<int64_t>(s.macs() / kMacsPerTask, 1, num_threads());
+    shares_ = shares(s, std::max(parts, s.macs() / kOneDnnMacsPerCall));
+    for (const Share& share : shares_) {
+      primitives_.push_back(onednn_prepare_conv_last(share.shape, bias, finish.relu()));
+      if (!ready()) return;
+      part_bytes_ = std::max(part_bytes_, (primitives_.back()->scratch_bytes + 63) / 64 * 64);
+    }
+    packed_bytes = primitives_[0]->packed_bytes;
+    if (packed_bytes) packed_input = 1;
+    weight_bytes_ = (packed_bytes + 63) / 64 * 64;
+    scratch_bytes = weight_bytes_ + part_bytes_ * shares_.size();
+  }
+  bool ready() const { return primitives_.back() && primitives_[0]->packs_like(*primitives_.back()); }
+
+  void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
+    const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
+    float* y = out[0].as<float>();
+    char* base = static_cast<char*>(scratch);
+    if (!packed && packed_bytes) {
+      pack(in[1], base);
+      packed = base;
+    }
+    parallel_parts(int64_t(shares_.size()), [&](int64_t begin, int64_t end) {
+      for (size_t p = size_t(begin); p < size_t(end); ++p) {
+        poll_kernel();
+        primitives_[p]->run(x + shares_[p].x, w, packed, bias, y + shares_[p].y,
+                            base + weight_bytes_ + p * part_bytes_);
+      }
+    });
+    if (!finish_.relu()) finish_(out);
+  }
+  void pack(const View& w, void* packed) const override { primitives_[0]->pack(w.as<float>(), packed); }
+  bool packs_like(const PreparedKernel& other) const override {
+    const auto* o = dynamic_cast<const ConvLast*>(&other);
+    return o && packed_bytes == o->packed_bytes && primitives_[0]->packs_like(*o->primitives_[0]);
+  }
+
+ private:
+  Finish finish_;
+  std::vector<Share> shares_;
+  std::vector<Primitive> primitives_;
+  size_t part_bytes_ = 0, weight_bytes_ = 0;
+};
+
 class SmallLinear final : public PreparedKernel {
  public:
   SmallLinear(int64_t m, int64_t n, int64_t k, const Finish& finish) : m_(m), n_(n), k_(k), finish_(finish) {}
@@ -128,6 +221,12 @@ std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias
   const int64_t parts = std::min<int64_t>(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
   return row_wise(s.n, parts, s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
                   [&](int64_t images) { return Primitive(onednn_prepare_conv(s, images, bias)); });
+}
+
+std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool bias, const Finish& finish) {
+  auto kernel = std::make_unique<ConvLast>(s, bias, finish);
+  if (!kernel->ready()) return nullptr;
+  return kernel;
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {

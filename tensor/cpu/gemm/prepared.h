@@ -28,6 +28,9 @@ std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64
 // A convolution of inputs (x, w, bias). Returns null when only packed weights would be faster and `packs` is false.
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish);
 
+// A convolution of images (N, spatial..., C). Returns null where the library has no implementation.
+std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool bias, const Finish& finish);
+
 // The gradients, of inputs (dy, w) or (x, dy). Returns null when the unprepared kernel is as fast.
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part);
 

@@ -59,4 +59,8 @@ std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s
 // The forward convolution of `images` images of this shape.
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias);
 
+// The same for images (N, spatial..., C), followed by relu if `relu`. The padding after the last element follows from
+// the sizes and may differ from s.pad.
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, bool bias, bool relu);
+
 }  // namespace pg::cpu

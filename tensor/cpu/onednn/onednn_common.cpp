@@ -133,9 +133,10 @@ int spatial_dims(const ConvShape& s) {
 
 }  // namespace
 
-ConvDescs describe(const ConvShape& s, bool with_bias) {
+ConvDescs describe(const ConvShape& s, bool with_bias, bool last) {
   const int nd = spatial_dims(s);
-  const Tag plain_x = nd == 1 ? Tag::ncw : nd == 2 ? Tag::nchw : Tag::ncdhw;
+  constexpr Tag kPlain[] = {Tag::ncw, Tag::nchw, Tag::ncdhw}, kLast[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
+  const Tag plain_x = (last ? kLast : kPlain)[nd - 1];
   const Tag plain_w = s.groups > 1 ? (nd == 1   ? Tag::goiw
                                       : nd == 2 ? Tag::goihw
                                                 : Tag::goidhw)
@@ -157,9 +158,9 @@ ConvDescs describe(const ConvShape& s, bool with_bias) {
   }
   d.dims.strides = tail_dims(s.stride, nd);
   d.dims.pad_lo = tail_dims(s.pad, nd);
-  d.x = memory::desc(x, Type::f32, Tag::any);
+  d.x = memory::desc(x, Type::f32, last ? plain_x : Tag::any);
   d.w = memory::desc(w, Type::f32, Tag::any);
-  d.y = memory::desc(y, Type::f32, Tag::any);
+  d.y = memory::desc(y, Type::f32, last ? plain_x : Tag::any);
   d.b = with_bias ? memory::desc({s.oc}, Type::f32, Tag::a) : memory::desc();
   d.px = memory::desc(x, Type::f32, plain_x);
   d.pw = memory::desc(w, Type::f32, plain_w);

@@ -75,6 +75,7 @@ struct ConvDescs {
   ConvDims dims;
 };
 
-ConvDescs describe(const ConvShape& s, bool with_bias);
+// `last`: channels are the last dim of images, for the library too.
+ConvDescs describe(const ConvShape& s, bool with_bias, bool last = false);
 
 }  // namespace pg::cpu::onednn

@@ -1,0 +1,100 @@
+// Kernels of convolutions and pooling of images (N, spatial..., C).
+#include <algorithm>
+
+#include "tensor/cpu/conv/arguments.h"
+#include "tensor/cpu/gemm/prepared.h"
+#include "tensor/cpu/pointwise/epilogue.h"
+#include "tensor/cpu/register.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+using namespace cpu::conv_arguments;
+
+// Copies `n` images of `rows` x `cols` elements into images of `cols` x `rows`.
+template <class T>
+void transpose(int64_t n, int64_t rows, int64_t cols, const T* from, T* to) {
+  for (int64_t i = 0; i < n; ++i, from += rows * cols, to += rows * cols)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) to[c * rows + r] = from[r * cols + c];
+}
+
+cpu::ConvShape shape_of(const KernelArgs& args) {
+  return conv_shape(args, channels_first(args.in[0].shape()), args.in[1].shape(), channels_first(args.out[0].shape()));
+}
+
+// Without a prepared kernel: a convolution with the channels first, between copies.
+void convolve(const KernelArgs& args, bool relu) {
+  const cpu::ConvShape s = shape_of(args);
+  visit_compute(args.out[0].dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> x(args.in[0], type), w(args.in[1], type), bias(args.in[2], type);
+    Output<T> out(args.out[0], type);
+    std::vector<T> plain_x(size_t(args.in[0].numel())), plain_y(size_t(args.out[0].numel()));
+    transpose(s.n, s.in_plane(), s.ic, x.data(), plain_x.data());
+    cpu::conv_forward<T>(s, plain_x.data(), w.data(), args.in[2] ? bias.data() : nullptr, relu, plain_y.data());
+    transpose(s.n, s.oc, s.out_plane(), plain_y.data(), out.data());
+    out.finish();
+  });
+}
+
+void conv_last(const KernelArgs& args) { convolve(args, false); }
+
+void conv_act_last(const KernelArgs& args) {
+  const bool relu = cpu::asks_relu(args);
+  convolve(args, relu);
+  if (!relu) cpu::activate(args);
+}
+
+bool pays(const KernelArgs& args) {
+  return all_float32(args) && cpu::conv_forward_prefers_channels_last(shape_of(args));
+}
+
+std::unique_ptr<const PreparedKernel> prepare(const KernelArgs& args, uint32_t) {
+  if (!pays(args)) return nullptr;
+  return cpu::prepare_conv_last(shape_of(args), bool(args.in[2]), cpu::Finish(args));
+}
+
+cpu::PoolShape pool_shape_of(const KernelArgs& args) {
+  return pool_shape(args, channels_first(args.in[0].shape()), channels_first(args.out[0].shape()),
+                    args.in[0].rank() - 2);
+}
+
+void max_pool_last(const KernelArgs& args) {
+  const cpu::PoolShape s = pool_shape_of(args);
+  const View &x = args.in[0], &y = args.out[0];
+  visit_compute(y.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> px(x, type);
+    Output<T> out(y, type);
+    cpu::max_pool_last<T>(s, x.size(x.rank() - 1), px.data(), out.data());
+    out.finish();
+  });
+}
+
+void avg_pool_last(const KernelArgs& args) {
+  const cpu::PoolShape s = pool_shape_of(args);
+  const View &x = args.in[0], &y = args.out[0];
+  visit_compute(y.dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    const Input<T> px(x, type);
+    Output<T> out(y, type);
+    cpu::avg_pool_last<T>(s, x.size(x.rank() - 1), divisor(args), px.data(), out.data());
+    out.finish();
+  });
+}
+
+}  // namespace
+
+void add_channels_last_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"conv_last", conv_last, kContiguousInputs, prepare, pays},
+      {"conv_act_last", conv_act_last, kContiguousInputs, prepare, pays},
+      {"max_pool_last", max_pool_last},
+      {"avg_pool_last", avg_pool_last},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

@@ -1,0 +1,86 @@
+// Convolutions and pooling of images whose channels are the last dim: (N, spatial..., C). The pass `layout` creates
+// these ops; scripts cannot. An op has the inputs and attributes of its form for (N, C, spatial...), and computes it.
+#include <algorithm>
+
+#include "tensor/context.h"
+#include "tensor/ops/conv_rules.h"
+#include "tensor/rule.h"
+
+namespace pg {
+namespace {
+
+using PlainFn = const OpDef& (*)(int rank);  // returns the form for (N, C, spatial...) with `rank` dims
+
+const OpDef& plain_conv(int rank) {
+  return rank == 3 ? op_named<"conv1d">() : rank == 4 ? op_named<"conv2d">() : op_named<"conv3d">();
+}
+const OpDef& plain_conv_act(int) { return op_named<"conv_act">(); }
+const OpDef& plain_max_pool(int) { return op_named<"max_pool">(); }
+const OpDef& plain_avg_pool(int rank) {
+  return rank == 3 ? op_named<"avg_pool1d">() : rank == 4 ? op_named<"avg_pool2d">() : op_named<"avg_pool3d">();
+}
+
+template <PlainFn kPlain>
+void infer_last(Infer& c) {
+  if (c.rank(0) < 3 || c.rank(0) > 5) c.bad_input(0, "3 to 5 dims (batch, 1 to 3 spatial, channels)");
+  if (c.count() > 1 && c.rank(1) != c.rank(0)) c.bad_input(1, fmt::format("{} dims", c.rank(0)));
+  SmallVector<Value, 4> inputs(c.inputs());
+  Type image = c.type(0);
+  image.shape = channels_first(image.shape);
+  inputs[0] = Value(Array::make(image));
+  SmallVector<Type, 2> types;
+  infer_types(kPlain(c.rank(0)), {inputs.data(), inputs.size()}, c.attrs(), types);
+  c.output(types[0].dtype, channels_last(types[0].shape));
+}
+
+Var permuted(const Var& x, bool last) {
+  Dims dims;
+  for (int d = 0; d < x.rank(); ++d) dims.push_back(d);
+  return call<"permute">(x, {{"dims", user_dims(last ? channels_last(dims) : channels_first(dims))}});
+}
+
+template <PlainFn kPlain>
+std::vector<Var> decompose_last(Rule& c) {
+  SmallVector<Value, 4> inputs;
+  for (size_t i = 0; i < c.count(); ++i) inputs.push_back(c.input(i));
+  inputs[0] = permuted(c.in(0), false).value();
+  const OpDef& plain = kPlain(c.in(0).rank());
+  return {permuted(c.wrap(apply(c.context(), plain, {inputs.data(), inputs.size()}, c.attrs())[0]), true)};
+}
+
+template <PlainFn kPlain>
+OpDef last(const char* name, const char* doc, const OpDef& plain) {
+  return {.name = name,
+          .doc = doc,
+          .example = "return 0",
+          .inputs = plain.inputs,
+          .attrs = plain.attrs,
+          .infer = infer_last<kPlain>,
+          .decompose = decompose_last<kPlain>,
+          .traits = kHidden | (plain.traits & kTotal)};
+}
+
+}  // namespace
+
+Dims channels_first(Dims shape) {
+  std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
+  return shape;
+}
+Dims channels_last(Dims shape) {
+  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  return shape;
+}
+
+void add_channels_last_ops(Registry& r) {
+  std::vector<OpDef> rows = {
+      last<plain_conv>("conv_last", "A convolution of (N, spatial..., C).", r.require("conv2d")),
+      last<plain_conv_act>("conv_act_last", "A convolution of (N, spatial..., C) and an activation.",
+                           r.require("conv_act")),
+      last<plain_max_pool>("max_pool_last", "Max pooling of (N, spatial..., C).", r.require("max_pool")),
+      last<plain_avg_pool>("avg_pool_last", "Mean pooling of (N, spatial..., C).", r.require("avg_pool2d")),
+  };
+  rows[0].with_epilogue = op_named<"conv_act_last">;
+  r.add(rows);
+}
+
+}  // namespace pg
