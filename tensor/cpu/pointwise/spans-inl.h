@@ -121,9 +121,38 @@ struct OnVectors {
   }
 };
 
+// G maps three vectors of float.
+template <class G>
+void simd_ternary_span(int64_t n, void* to, const void* const* in, uint32_t scalars, const double* params) {
+  const G g = make_functor<G>(params);
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  float repeated[3][HWY_MAX_BYTES / sizeof(float)];
+  const float* from[3];
+  int64_t step[3];  // 0 for a scalar, whose vector is read again and again
+  for (int k = 0; k < 3; ++k) {
+    from[k] = static_cast<const float*>(in[k]);
+    step[k] = scalars >> k & 1 ? 0 : 1;
+    if (step[k]) continue;
+    hn::StoreU(hn::Set(d, *from[k]), d, repeated[k]);
+    from[k] = repeated[k];
+  }
+  float* out = static_cast<float*>(to);
+  const auto operand = [&](int k, int64_t i) { return hn::LoadU(d, from[k] + i * step[k]); };
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(g(d, operand(0, i), operand(1, i), operand(2, i)), d, out + i);
+  if (i == n) return;
+  const auto rest = [&](int k) { return load_part(d, from[k] + i * step[k], n - i); };
+  store_part(d, g(d, rest(0), rest(1), rest(2)), out + i, n - i);
+}
+
 template <class F, const FormulaRow& row, class T>
 constexpr SpanFn span_of() {
-  if constexpr (row.simd && std::is_same_v<T, float>)
+  using Lanes = formulas::Lanes<hn::ScalableTag<float>>;
+  if constexpr (row.inputs == 3 && !row.condition && std::is_same_v<T, float> &&
+                std::is_invocable_v<F, Lanes, Lanes, Lanes>)
+    return simd_ternary_span<OnVectors<F>>;
+  else if constexpr (row.simd && std::is_same_v<T, float>)
     return simd_span<OnVectors<F>>;
   else if constexpr (row.inputs == 1)
     return unary_span<F, T>;
