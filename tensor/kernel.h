@@ -83,8 +83,9 @@ struct KernelRow {
   KernelFn fn;
   uint8_t flags = kContiguousInputs;
   PrepareFn prepare = nullptr;
-  // For an op that passes may put in the place of others: whether it is faster for these types. Null: always.
-  bool (*pays)(const KernelArgs& args) = nullptr;
+  // For an op with the channels last: whether it is faster than its plain form for these types. `reorders`: its image
+  // still has the channels first. Null: never by itself.
+  bool (*pays)(const KernelArgs& args, bool reorders) = nullptr;
 };
 
 }  // namespace pg

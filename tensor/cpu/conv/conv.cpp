@@ -315,8 +315,10 @@ int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
 
 bool conv_forward_prefers_primitive(const ConvShape& s) { return !is_empty(s) && prefers_onednn(s, false); }
 
-bool conv_forward_prefers_channels_last(const ConvShape& s) {
-  return isa() >= Isa::kAvx512 && conv_forward_prefers_primitive(s);
+bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders) {
+  if (isa() < Isa::kAvx512 || is_empty(s)) return false;
+  if (reorders) return prefers_onednn(s, false);
+  return is_depthwise(s) || (s.macs() >= kLargeMacs / 16 && s.oc / s.groups >= 8 && s.ic / s.groups >= 8);
 }
 
 template <class T>

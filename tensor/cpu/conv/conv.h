@@ -30,8 +30,8 @@ void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, boo
 
 // Whether a oneDNN primitive computes conv_forward<float> of this shape faster.
 bool conv_forward_prefers_primitive(const ConvShape& s);
-// Whether it is fastest on images (N, spatial..., C).
-bool conv_forward_prefers_channels_last(const ConvShape& s);
+// Whether it is fastest on images (N, spatial..., C), into which it may have to reorder its image.
+bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders);
 
 // dx = the gradient with respect to the input. It is also the forward pass of a transposed convolution.
 template <class T>

@@ -47,12 +47,12 @@ void conv_act_last(const KernelArgs& args) {
   if (!relu) cpu::activate(args);
 }
 
-bool pays(const KernelArgs& args) {
-  return all_float32(args) && cpu::conv_forward_prefers_channels_last(shape_of(args));
+bool pays(const KernelArgs& args, bool reorders) {
+  return all_float32(args) && cpu::conv_forward_prefers_channels_last(shape_of(args), reorders);
 }
 
 std::unique_ptr<const PreparedKernel> prepare(const KernelArgs& args, uint32_t) {
-  if (!pays(args)) return nullptr;
+  if (!pays(args, false)) return nullptr;
   return cpu::prepare_conv_last(shape_of(args), bool(args.in[2]), cpu::Finish(args));
 }
 
