@@ -52,7 +52,7 @@ bool pays(const KernelArgs& args, bool reorders) {
 }
 
 std::unique_ptr<const PreparedKernel> prepare(const KernelArgs& args, uint32_t) {
-  if (!pays(args, false)) return nullptr;
+  if (!all_float32(args)) return nullptr;
   return cpu::prepare_conv_last(shape_of(args), bool(args.in[2]), cpu::Finish(args));
 }
 

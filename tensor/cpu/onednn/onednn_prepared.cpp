@@ -146,23 +146,23 @@ class PreparedConv final : public OneDnnPrepared {
     if (x_ != d_.px) to_x_ = dnnl::reorder(empty_memory(d_.px), empty_memory(x_));
     if (w_ != d_.pw) to_w_ = dnnl::reorder(empty_memory(d_.pw), empty_memory(w_)), packed_bytes = w_.get_size();
     if (y_ != d_.py) from_y_ = dnnl::reorder(empty_memory(y_), empty_memory(d_.py));
+    shared_ = make_arguments();
   }
 
   void run(const float* x, const float* w, const void* packed, const float* bias, float* y,
            void* scratch) const override {
     const SingleThread single;
     char* base = static_cast<char*>(scratch);
-    std::unordered_map<int, memory> args;
-    args.emplace(DNNL_ARG_SRC, bring_in(d_.px, x_, to_x_, x, base + at_x_));
-    args.emplace(DNNL_ARG_WEIGHTS, packed ? memory(w_, engine(), const_cast<void*>(packed))
-                                          : bring_in(d_.pw, w_, to_w_, w, base + at_w_));
+    Borrowed args(shared_, busy_, [this] { return make_arguments(); });
+    args->set(DNNL_ARG_SRC, bring_in(d_.px, x_, to_x_, x, base + at_x_));
+    args->set(DNNL_ARG_WEIGHTS, packed ? packed : bring_in(d_.pw, w_, to_w_, w, base + at_w_));
+    args->set(DNNL_ARG_DST, y_ == d_.py ? static_cast<void*>(y) : base + at_y_);
+    args->set(DNNL_ARG_SCRATCHPAD, base + at_pad_);
+    if (has_bias_) args->set(DNNL_ARG_BIAS, bias);
+    args->execute(primitive_);
+    if (y_ == d_.py) return;
     memory plain(d_.py, engine(), y);
-    memory inner = y_ == d_.py ? plain : memory(y_, engine(), base + at_y_);
-    args.emplace(DNNL_ARG_DST, inner);
-    args.emplace(DNNL_ARG_SCRATCHPAD, memory(pad_, engine(), base + at_pad_));
-    if (has_bias_) args.emplace(DNNL_ARG_BIAS, memory(d_.b, engine(), const_cast<float*>(bias)));
-    primitive_.execute(stream(), args);
-    if (y_ != d_.py) from_y_.execute(stream(), inner, plain);
+    from_y_.execute(stream(), args->at(DNNL_ARG_DST), plain);
   }
   void pack(const float* w, void* packed) const override {
     const SingleThread single;
@@ -179,13 +179,22 @@ class PreparedConv final : public OneDnnPrepared {
     *at = scratch_bytes;
     if (needed) scratch_bytes += aligned(desc.get_size());
   }
-  static memory bring_in(const memory::desc& plain, const memory::desc& inner, const dnnl::reorder& reorder,
-                         const float* data, char* to) {
-    memory from(plain, engine(), const_cast<float*>(data));
-    if (plain == inner) return from;
-    memory out(inner, engine(), to);
+  // Returns the array in the library's layout; copies it to `to` only if the layouts differ.
+  static const void* bring_in(const memory::desc& plain, const memory::desc& inner, const dnnl::reorder& reorder,
+                              const float* data, char* to) {
+    if (plain == inner) return data;
+    memory from(plain, engine(), const_cast<float*>(data)), out(inner, engine(), to);
     reorder.execute(stream(), from, out);
-    return out;
+    return to;
+  }
+  Arguments make_arguments() const {
+    Arguments args;
+    args.add(DNNL_ARG_SRC, x_);
+    args.add(DNNL_ARG_WEIGHTS, w_);
+    args.add(DNNL_ARG_DST, y_);
+    args.add(DNNL_ARG_SCRATCHPAD, pad_);
+    if (has_bias_) args.add(DNNL_ARG_BIAS, d_.b);
+    return args;
   }
 
   bool has_bias_;
@@ -194,6 +203,8 @@ class PreparedConv final : public OneDnnPrepared {
   memory::desc x_, w_, y_, pad_;
   dnnl::reorder to_x_, to_w_, from_y_;
   size_t at_x_ = 0, at_w_ = 0, at_y_ = 0, at_pad_ = 0;
+  mutable Arguments shared_;
+  mutable std::atomic<bool> busy_{false};
 };
 
 template <class T, class... Args>
