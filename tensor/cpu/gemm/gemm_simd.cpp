@@ -124,6 +124,8 @@ void multiply_tile(const Tile<T>& p) {
     PERIGEE_UNROLL
     for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
   }
+  for (int64_t i = 0; i < p.rows; ++i)  // of c, so that it is there when the sums are finished
+    for (int j = 0; j < kVectors; ++j) __builtin_prefetch(p.c + i * p.ldc + j * kLanes, 1);
   const T *a = p.a, *b = p.b;
   for (int64_t l = 0; l < p.depth; ++l, a += kRows, b += p.b_row) {
     V bv[kVectors];
