@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tensor/op.h"
+#include "tensor/small_vector.h"
 
 namespace pg {
 
@@ -60,6 +61,16 @@ struct TileBody {
   TileReduction reduction;
 };
 
+// How a body of one-element tensors runs again and again: after each run, input `in` takes the value of output `out`.
+struct Recurrence {
+  struct Carry {
+    int32_t in, out;
+  };
+  SmallVector<Carry, 4> carries;
+  int32_t index = -1;  // an int64 input that grows by one after each run
+  int32_t flag = -1;   // a bool output; the last run is the first that makes it false
+};
+
 // A compiled fused body. Immutable: several threads may call `run` at once. Results do not depend on the number of
 // threads.
 class TileKernel {
@@ -69,6 +80,12 @@ class TileKernel {
   // reduction if there is one. An output may use the memory of an input of the same shape and element size. `stream`:
   // for devices other than the CPU.
   virtual void run(std::span<const View> in, std::span<const View> out, void* stream = nullptr) const = 0;
+  // Runs the body at most `most` times with its state in the first-level cache. `in` holds the state before, `out`
+  // takes that after the last run; they may be the same memory. Every output is a carry or the flag. Returns the number
+  // of runs, or -1 for a body that can only run once.
+  virtual int64_t iterate(const Recurrence&, std::span<const View> in, std::span<const View> out, int64_t most) const {
+    return (void)in, (void)out, (void)most, -1;
+  }
 };
 std::shared_ptr<const TileKernel> make_tile_kernel(TileBody body);
 

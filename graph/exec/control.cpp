@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "graph/exec/run.h"
+#include "graph/plan/fused.h"
 #include "tensor/context.h"
 #include "tensor/device_table.h"
 
@@ -71,6 +72,10 @@ class BodyRun {
   // Whether the body writes output k over input `input`.
   bool donates(size_t k, size_t input) const { return output(k).donor == int32_t(input); }
   void refresh_packs() { run_.refresh_packs(); }
+  const Plan& plan() const { return plan_; }
+  std::span<const View> views(int32_t first, int32_t count) const {
+    return {frame_.views.data() + first, size_t(count)};
+  }
 
   void operator()(uint64_t step) {
     if (!states_.empty()) {
@@ -194,9 +199,13 @@ class LoopRun {
   void operator()() {
     bool more = !flag_ || is_true(outer_.in(step_, first_ - 1));
     int64_t n = 0;
-    for (; n < most_ && more; ++n) {
-      run_step(n);
-      if (flag_) more = more_->get();
+    if (more && most_ > 1 && find_recurrence()) {
+      n = iterate();
+    } else {
+      for (; n < most_ && more; ++n) {
+        run_step(n);
+        if (flag_) more = more_->get();
+      }
     }
     for (size_t k = 0; k < carries_.size(); ++k)
       if (carries_[k].now != carries_[k].result) copy_carry(k, carries_[k].now);
@@ -211,6 +220,62 @@ class LoopRun {
     char *result, *other;  // the two buffers of the carry
     bool in_place;
   };
+
+  // Whether the body is one fused step that computes all carries and the flag, each of one element, so that the kernel
+  // can run the steps by itself.
+  bool find_recurrence() {
+    const Plan& plan = body_.plan();
+    if (plan.steps.size() != 1 || !plan.steps[0].fused || slices_ > 0 || !rows_.empty() || form_.reverse) return false;
+    const Step& step = plan.steps[0];
+    if (outer_.ctx_.detect_anomaly || !host_reads(step.device)) return false;
+    const auto place = [&](int32_t first, int32_t count, int32_t storage) {  // of the only view of the storage, or -1
+      int32_t found = -1;
+      for (int32_t i = 0; i < count; ++i) {
+        const Slot& slot = plan.slots[size_t(first + i)];
+        if (slot.storage != storage) continue;
+        if (found >= 0 || slot.offset != 0) return -1;
+        found = i;
+      }
+      return found;
+    };
+    for (const View& v : body_.views(step.out, step.out_count))
+      if (v.numel() != 1) return false;
+    if (size_t(step.out_count) != carries_.size() + flag_) return false;
+    for (size_t k = 0; k < carries_.size() + flag_; ++k) {
+      const int32_t out = place(step.out, step.out_count, plan.outputs[k].storage);
+      if (out < 0) return false;
+      if (k < flag_) {
+        recurrence_.flag = out;
+        continue;
+      }
+      const int32_t in = place(step.in, step.in_count, int32_t(1 + k - flag_));
+      if (in < 0) return false;
+      recurrence_.carries.push_back({in, out});
+    }
+    recurrence_.index = place(step.in, step.in_count, 0);
+    return step.fused->iterate(recurrence_, body_.views(step.in, step.in_count), body_.views(step.out, step.out_count),
+                               0) == 0;
+  }
+
+  // Runs all steps in the kernel of the body. Returns their number.
+  int64_t iterate() {
+    constexpr int64_t kBlock = 4096;  // steps between two polls
+    const Step& step = body_.plan().steps[0];
+    int64_t n = 0;
+    for (bool more = true; more && n < most_;) {
+      outer_.ctx_.poll();
+      index_.set(n + 1);
+      for (size_t k = 0; k < carries_.size(); ++k) {
+        body_.bind_input(1 + k, carries_[k].now);
+        body_.bind_output(flag_ + k, carries_[k].result);
+        carries_[k].now = carries_[k].result;
+      }
+      n += step.fused->iterate(recurrence_, body_.views(step.in, step.in_count), body_.views(step.out, step.out_count),
+                               std::min(kBlock, most_ - n));
+      if (flag_) more = more_->get();
+    }
+    return n;
+  }
 
   void count_steps() {
     most_ = form_.limit >= 0 ? form_.limit : std::numeric_limits<int64_t>::max();
@@ -271,6 +336,7 @@ class LoopRun {
   std::optional<RemoteNumber<bool>> more_;
   int64_t most_ = 0;
   bool known_ = false;  // whether the number of steps is known
+  Recurrence recurrence_;
   SmallVector<Carry, 4> carries_;
   std::vector<RowWriter> rows_;
 };

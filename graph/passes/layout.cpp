@@ -119,7 +119,8 @@ class Layouts {
     }
     const View result{&out, nullptr, nullptr};
     auto no_allocation = [](int, const Dims&) -> View { return {}; };
-    return row.pays(KernelArgs{op, {views.data(), views.size()}, {&result, 1}, node.attrs, no_allocation}, existing(node.inputs[0]).is_none());
+    return row.pays(KernelArgs{op, {views.data(), views.size()}, {&result, 1}, node.attrs, no_allocation},
+                    existing(node.inputs[0]).is_none());
   }
 
   // All operands must be numbers, have this form, have one element, or be one value per channel.

@@ -1,5 +1,6 @@
 #include "graph/plan/fused.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "graph/plan/fused_body.h"
@@ -26,13 +27,34 @@ class TiledBody final : public FusedKernel {
   void run(std::span<const View> in, std::span<const View> out, void* stream) const override {
     for (const DivisorCheck& c : checks_) check(c, in);
     if (constants_.empty() && ordered_) return tiles_->run(in, out, stream);
-    SmallVector<View, 16> all(in), sorted;
-    for (const Value& v : constants_) all.push_back({&v.array().type, &v.array().strides, v.array().data()});
-    for (int32_t k : order_) sorted.push_back(out[size_t(k)]);
+    const auto [all, sorted] = views(in, out);
     tiles_->run(all, sorted, stream);
   }
 
+  int64_t iterate(const Recurrence& given, std::span<const View> in, std::span<const View> out,
+                  int64_t most) const override {
+    if (!checks_.empty()) return -1;
+    const auto sorted_place = [&](int32_t output) {
+      return int32_t(std::find(order_.begin(), order_.end(), output) - order_.begin());
+    };
+    Recurrence r = given;
+    for (Recurrence::Carry& c : r.carries) c.out = sorted_place(c.out);
+    if (r.flag >= 0) r.flag = sorted_place(r.flag);
+    const auto [all, sorted] = views(in, out);
+    return tiles_->iterate(r, all, sorted, most);
+  }
+
  private:
+  // The views as the compiled body takes them.
+  std::pair<SmallVector<View, 16>, SmallVector<View, 8>> views(std::span<const View> in,
+                                                               std::span<const View> out) const {
+    SmallVector<View, 16> all(in);
+    SmallVector<View, 8> sorted;
+    for (const Value& v : constants_) all.push_back({&v.array().type, &v.array().strides, v.array().data()});
+    for (int32_t k : order_) sorted.push_back(out[size_t(k)]);
+    return {std::move(all), std::move(sorted)};
+  }
+
   static void check(const DivisorCheck& c, std::span<const View> in) {
     if (c.input >= 0) return tile_check(*c.op, in[size_t(c.input)]);
     const Dims strides = contiguous_strides(c.type.shape);

@@ -6,6 +6,7 @@
 
 #include "graph/ir/ir.h"
 #include "tensor/kernel.h"
+#include "tensor/tile.h"
 
 namespace pg {
 
@@ -43,6 +44,10 @@ class FusedKernel {
   // of an input with the same shape and element size, element for element, but must not overlap any other input. If run
   // throws Error (an integer division by zero), nothing has been written. `stream` is for devices other than the CPU.
   virtual void run(std::span<const View> in, std::span<const View> out, void* stream = nullptr) const = 0;
+  // See TileKernel::iterate. Throws nothing.
+  virtual int64_t iterate(const Recurrence&, std::span<const View> in, std::span<const View> out, int64_t most) const {
+    return (void)in, (void)out, (void)most, -1;
+  }
 };
 
 // Hook for a compiler that generates code for the CPU. compile() calls it first. It returns null for a body that the

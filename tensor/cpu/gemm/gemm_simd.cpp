@@ -26,8 +26,8 @@ constexpr int kVectors = 2;
 template <class T>
 constexpr int64_t kCols = kVectors* int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
 
-// Sizes of the packed blocks: kDepth x kCols of b are about the first-level cache, kBlockRows x kDepth of a the second-level
-// cache.
+// Sizes of the packed blocks: kDepth x kCols of b are about the first-level cache, kBlockRows x kDepth of a the
+// second-level cache.
 constexpr int64_t kDepth = 384, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
 

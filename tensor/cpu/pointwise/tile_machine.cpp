@@ -50,6 +50,11 @@ void TileMachine::run(std::span<const View> in, std::span<const View> out, void*
   run_tiles(tiled_, layout_, plain_, false, in, out);
 }
 
+int64_t TileMachine::iterate(const Recurrence& r, std::span<const View> in, std::span<const View> out,
+                             int64_t most) const {
+  return plain_ && layout_.size == 1 ? iterate_tiles(tiled_, r, in, out, most) : -1;
+}
+
 }  // namespace pg::cpu
 
 namespace pg {

@@ -27,6 +27,8 @@ class TileMachine final : public TileKernel {
  public:
   explicit TileMachine(TileBody body);
   void run(std::span<const View> in, std::span<const View> out, void* stream) const override;
+  int64_t iterate(const Recurrence& r, std::span<const View> in, std::span<const View> out,
+                  int64_t most) const override;
 
  private:
   const TileLayout layout_;
@@ -34,8 +36,8 @@ class TileMachine final : public TileKernel {
   const bool plain_;
 };
 
-// Runs the instructions over n elements. `table`: the address of the first element of each operand. `repeatable`: no
-// output uses the memory of an input.
-void execute(const TileCode& code, char* const* table, int64_t n, bool repeatable = false);
+// See TileKernel::iterate. The space is plain and has one element.
+int64_t iterate_tiles(const TiledBody& tiled, const Recurrence& r, std::span<const View> in, std::span<const View> out,
+                      int64_t most);
 
 }  // namespace pg::cpu

@@ -7,6 +7,7 @@
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/pointwise/tile_gather.h"
+#include "tensor/cpu/pointwise/tile_code.h"
 #include "tensor/parallel.h"
 
 namespace pg::cpu {
@@ -20,45 +21,8 @@ constexpr int64_t kTotalsBlock = 4096;  // elements reduced at once: what the lo
 constexpr int64_t kRowsBatch = 256;     // totals stored at once
 constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
 constexpr int64_t kLarge = 1 << 14;                  // elements of an operand that leaves the first-level cache
-constexpr size_t kElementBytes = 8;                  // at most
-
-int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 bool dense(const View& v) { return is_contiguous(v.shape(), *v.strides); }
-
-void place_constants(const TileProgram& program, char** table) {
-  for (const auto& c : program.constant_cells)
-    table[c.cell] = const_cast<char*>(reinterpret_cast<const char*>(&program.constants[size_t(c.at)]));
-}
-
-void place_registers(std::span<const TileProgram::Register> registers, char* base, char** table) {
-  for (const auto& r : registers) table[r.cell] = base + r.offset;
-}
-
-// Whether an output may use the memory of an input. May return true by mistake, never false.
-bool may_alias(std::span<const View> in, std::span<const View> out) {
-  uint64_t seen[4] = {};
-  const auto bit = [](const void* p) { return (reinterpret_cast<uintptr_t>(p) >> 2) * 0x9e3779b97f4a7c15u >> 56; };
-  for (const View& v : out) seen[bit(v.data) >> 6] |= uint64_t(1) << (bit(v.data) & 63);
-  for (const View& v : in)
-    if (seen[bit(v.data) >> 6] >> (bit(v.data) & 63) & 1) return true;
-  return false;
-}
-
-// Inline, since short runs come one after the other.
-[[gnu::always_inline]] inline void run_code(const TileCode& code, char* const* table, int64_t n, bool repeatable) {
-  using Kind = TileInstruction::Kind;
-  for (const TileInstruction& i : code.instructions) {
-    if (i.kind == Kind::kChain) {
-      run_chain(&code.steps[size_t(i.first_step)], table, n, repeatable && code.pure);  // else registers are reused
-    } else if (i.kind == Kind::kSpan) {
-      const void* in[kMaxSpanInputs] = {table[i.in[0]], table[i.in[1]], table[i.in[2]]};
-      i.span(n, table[i.out], in, i.scalars, i.params);
-    } else {
-      i.convert(n, table[i.in[0]], i.scalars ? 0 : 1, table[i.out]);
-    }
-  }
-}
 
 // One call over a space of any size.
 class TileRun {
@@ -77,7 +41,7 @@ class TileRun {
   }
 
   void run() {
-    if (!program_.levels[0].instructions.empty()) execute(program_.levels[0], table_, 1);
+    if (!program_.levels[0].instructions.empty()) run_code(program_.levels[0], table_, 1, false);
     if (m_.body.reduction.op) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
     if (layout_.size * (code_->cost + 1) <= kWorthAThread) return Worker(*this).process(0, layout_.size);
@@ -424,30 +388,6 @@ class TileRun {
   bool aliased_ = false, streaming_ = false;
 };
 
-// Small spaces of operands as they are: without threads, tiles and moving addresses.
-void run_plain(const TiledBody& t, const TileLayout& layout, std::span<const View> in, std::span<const View> out) {
-  const int64_t table_bytes = rounded_up(t.program.cells * int64_t(sizeof(char*)), 64);
-  const int64_t shared_bytes = rounded_up(t.program.shared_bytes + int64_t(in.size() * kElementBytes), 64);
-  char* base = static_cast<char*>(
-      scratch_bytes(ScratchSlot::kFused, Bytes(size_t(table_bytes + shared_bytes + t.program.local_bytes))));
-  char** table = reinterpret_cast<char**>(base);
-  for (size_t k = 0; k < in.size(); ++k) table[k] = in[k].as<char>();
-  for (size_t k = 0; k < out.size(); ++k) table[in.size() + k] = out[k].as<char>();
-  place_constants(t.program, table);
-  place_registers(t.program.shared, base + table_bytes, table);
-  place_registers(t.program.local, base + table_bytes + shared_bytes, table);
-  if (layout.size == 1 && !t.program.hazards.empty() && may_alias(in, out)) {
-    char* copies = base + table_bytes + t.program.shared_bytes;
-    for (size_t k = 0; k < in.size(); ++k) {
-      std::memcpy(copies + k * kElementBytes, in[k].data, size_t(size_of(in[k].dtype())));
-      table[k] = copies + k * kElementBytes;
-    }
-  }
-  execute(t.program.levels[0], table, 1);
-  if (layout.size > 1)
-    execute(t.program.levels[2], table, layout.size, t.program.levels[2].pure && !may_alias(in, out));
-}
-
 bool all_dense(const TileLayout& layout, std::span<const View> in) {
   for (size_t k = 0; k < in.size(); ++k)
     if (layout.access[k] == Access::kLinear && !dense(in[k])) return false;
@@ -455,10 +395,6 @@ bool all_dense(const TileLayout& layout, std::span<const View> in) {
 }
 
 }  // namespace
-
-void execute(const TileCode& code, char* const* table, int64_t n, bool repeatable) {
-  run_code(code, table, n, repeatable);
-}
 
 bool is_plain(const TiledBody& t, const TileLayout& layout) {
   if (t.body.reduction.op || layout.size == 0 || !t.program.levels[2].pure) return false;
