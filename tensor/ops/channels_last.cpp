@@ -24,6 +24,9 @@ template <PlainFn kPlain>
 void infer_last(Infer& c) {
   if (c.rank(0) < 3 || c.rank(0) > 5) c.bad_input(0, "3 to 5 dims (batch, 1 to 3 spatial, channels)");
   if (c.count() > 1 && c.rank(1) != c.rank(0)) c.bad_input(1, fmt::format("{} dims", c.rank(0)));
+  if constexpr (kPlain == plain_max_pool)
+    if (int(c.attr<Ints>("kernel_size").size()) != c.rank(0) - 2)
+      c.bad_attr("kernel_size", fmt::format("{} numbers", c.rank(0) - 2));
   SmallVector<Value, 4> inputs(c.inputs());
   Type image = c.type(0);
   image.shape = channels_first(image.shape);

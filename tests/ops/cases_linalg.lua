@@ -69,6 +69,20 @@ return function(pg, f)
       {args = {f{1, 2, 4, 5}, f{3, 2, 2, 2}, f{3}}, attrs = {activation = "tanh", padding = 1}},
       {args = {f{2, 3, 6}, f{4, 3, 2}}, attrs = {activation = "silu", stride = 2}},
     },
+    _conv_last = {
+      {args = {f{1, 4, 5, 2}, f{3, 2, 2, 2}, f{3}}, attrs = {padding = 1}},
+      {args = {f{2, 6, 4}, f{4, 2, 2}}, attrs = {stride = 2, groups = 2}},
+      {args = {f{1, 3, 4, 3, 2}, f{2, 2, 2, 2, 1}}, attrs = {dilation = {1, 2, 1}}},
+    },
+    _conv_act_last = {{args = {f{1, 4, 5, 2}, f{3, 2, 2, 2}, f{3}}, attrs = {activation = "tanh", padding = 1}}},
+    _max_pool_last = {
+      {args = {f{2, 5, 4, 3}, {3, 2}}, attrs = {stride = {1, 2}, padding = {1, 0}, dilation = {1, 2}}},
+      {args = {f{1, 4, 4, 3, 2}, {2, 3, 2}}, attrs = {ceil_mode = true}},
+    },
+    _avg_pool_last = {
+      {args = {f{2, 7, 6, 2}, 3}, attrs = {stride = 2, padding = 1, count_include_pad = false}},
+      {args = {f{1, 6, 2}, 2}, attrs = {divisor_override = 3}},
+    },
     _conv_by_input = {{args = {f{1, 2, 2, 2}, kernel}, attrs = {size = {4, 4}}}},
     _conv_by_weight = {{args = {image, f{1, 2, 2, 2}}, attrs = {size = {3, 3}}}},
     max_pool1d = {{args = {f{1, 2, 6}, 2}}, {args = {f{1, 2, 5}, 3}, attrs = {stride = 2, padding = 1, ceil_mode = true}}},
