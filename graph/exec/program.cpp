@@ -87,7 +87,7 @@ struct Program::Entry {
   std::shared_ptr<const Plan> backward_plan() {
     const std::lock_guard lock(mutex);
     if (!backward) {
-      backward = make_plan(optimize(backward_graph), plan_options());
+      backward = make_plan(optimize(backward_graph, half_options()), plan_options());
       backward_graph = {};
     }
     return backward;
@@ -119,6 +119,12 @@ struct Program::Entry {
     return *whole_gradient;
   }
 
+  // Of a program that is cut into forward and backward.
+  static PassOptions half_options() {
+    PassOptions options;
+    options.layouts = false;
+    return options;
+  }
   PlanOptions plan_options() const {
     PlanOptions plan;
     plan.static_alloc = options.static_alloc;
@@ -174,7 +180,7 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     whole.kernels = false;
     entry->joint.graph = optimize(std::move(entry->joint.graph), whole);
     Split halves = split(entry->joint);
-    entry->program = optimize(halves.forward);
+    entry->program = optimize(halves.forward, entry->half_options());
     entry->backward_graph = std::move(halves.backward);
     entry->kept = std::move(halves.kept);
   }

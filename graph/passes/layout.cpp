@@ -3,6 +3,9 @@
 // of the graph. The image is reordered only where it enters a chain. Pointwise ops, pooling, concatenation of channels
 // and sums over all positions belong to a chain; other ops read the permutation.
 //
+// Programs that compute gradients of weights keep the plain form: their kernels read plain images, and each image would
+// be kept in both forms.
+//
 // Convolutions add up in another order, so results differ by a few units in the last place of the largest term of a
 // sum, relatively 1e-5 in float32. Outputs of the graph are row-major, as without the pass.
 #include <map>
@@ -206,6 +209,10 @@ class Layouts {
 
 }  // namespace
 
-Graph choose_layouts(Graph graph) { return Layouts(std::move(graph)).run(); }
+Graph choose_layouts(Graph graph) {
+  const bool learns =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return node.is<"conv_by_weight">(); });
+  return learns ? graph : Layouts(std::move(graph)).run();
+}
 
 }  // namespace pg

@@ -108,6 +108,7 @@ class Selection {
   bool runs(const Pass& pass) const {
     for (const auto* list : {&options_.disabled, &environment_})
       if (names(*list, pass.name) || names(*list, "all")) return false;
+    if (pass.run == choose_layouts && !options_.layouts) return false;
     return (pass.on || names(options_.enabled, pass.name)) && (options_.kernels || pass.stage != Pass::kKernels);
   }
 

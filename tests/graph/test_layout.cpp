@@ -164,6 +164,15 @@ TEST_CASE("layout: small convolutions, other dtypes and single images keep their
   }
 }
 
+TEST_CASE("layout: programs with gradients of weights keep their form") {
+  GraphSketch g;
+  const Operand x = g.input("x", {1, 16, 40, 40}), w = g.input("w", {32, 16, 3, 3});
+  const Operand y = g.op("conv2d", {x, w, Operand()});
+  const Operand dw = g.op("conv_by_weight", {x, g.op("mul", {y, 2.0})}, {{"size", Ints{3, 3}}});
+  const Graph graph = g.done({y, dw});
+  CHECK(same_graph(choose_layouts(graph), graph));
+}
+
 TEST_CASE("layout: random chains return the same up to rounding, on any number of threads") {
   const uint32_t base = std::random_device()();
   MESSAGE("seed " << base);
