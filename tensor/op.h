@@ -188,8 +188,9 @@ struct OpDef {
   EpilogueFn epilogue = nullptr;  // for an activation that the kernel of a product can apply
   // For such a product: returns the op of product and activation. Its first attributes are those of the product.
   const OpDef& (*with_epilogue)() = nullptr;
-  // The op of the first output for images (N, spatial..., C), with the same attributes. x is the first input.
-  const OpDef& (*channels_last)() = nullptr;
+  // Returns the op of the first output for images (N, spatial..., C), with the same attributes, or null for an image
+  // without N. `rank`: of the image, which is the first input.
+  const OpDef* (*channels_last)(const AttrReader& c, int rank) = nullptr;
   CompleteFn complete = nullptr;  // sets attributes that depend on the inputs; only for calls from scripts
   int version = 1;                // of the meaning of the inputs and attributes; files store it
   UpgradeFn upgrade = nullptr;    // required if the version is above 1

@@ -100,7 +100,16 @@ struct alignas(64) ThreadPool::Worker {
 ThreadPool::ThreadPool(Runtime& runtime, int threads, int spin_us, const JobSystem& jobs)
     : runtime_(runtime), jobs_(jobs), spin_us_(spin_us), size_(threads ? threads : processors()) {}
 
-ThreadPool::~ThreadPool() { stop(); }
+ThreadPool::~ThreadPool() {
+  if (forks_ != forks) abandon();
+  stop();
+}
+
+// Forgets the workers of the parent process: they do not exist here, so nothing may touch them.
+void ThreadPool::abandon() {
+  for (auto& worker : workers_) (void)worker.release();
+  workers_.clear();
+}
 
 void ThreadPool::resize(int64_t n) {
   if (n < 1 || n > kMaxThreads)
@@ -168,10 +177,7 @@ void ThreadPool::run_on_workers(Region& region) {
 
 // A thread that cannot be started is no error: the caller can do all the work.
 void ThreadPool::grow() {
-  if (forks_ != forks) {  // the threads are those of the parent process, so nothing may touch them
-    for (auto& worker : workers_) (void)worker.release();
-    workers_.clear();
-  }
+  if (forks_ != forks) abandon();
   if (int(workers_.size()) + 1 >= size()) return;
   count_forks();
   forks_ = forks.load();

@@ -56,6 +56,7 @@ class ThreadPool {
   struct Region;
   struct Worker;
   void run_on_workers(Region& region);
+  void abandon();
   void grow();
   void wait_until_done();
   void work(Worker& worker);
@@ -69,7 +70,7 @@ class ThreadPool {
   std::mutex region_lock_;  // held by the thread that runs a region on the workers
   std::vector<std::unique_ptr<Worker>> workers_;
   std::atomic<uint32_t> forks_{0};  // those of the process when the workers were started
-  bool spins_ = false;              // there is a processor for each thread
+  std::atomic<bool> spins_{false};  // there is a processor for each thread
   int unwoken_ = 0;                 // small regions since the last one that woke threads
 
   std::atomic<bool> stopping_{false};

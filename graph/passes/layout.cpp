@@ -83,28 +83,19 @@ class Layouts {
     if (node.op->channels_last) return windowed(node);
     if (node.is<"cat">()) return joined(node);
     if (node.op->has(kPointwise) && !node.op->has(kRandom)) return pointwise(node);
-    if (node.op->has(kReduction)) return reduced(node);
+    if (node.is<"mean", "sum", "amax", "amin">()) return reduced(node);
     return {};
   }
 
   // A convolution whose kernel pays on this form, or pooling within a chain.
   Operand windowed(const Node& node) {
     const Operand& x = node.inputs[0];
-    const int dims = node.types[0].shape.size();
-    if (dims < 3 || dims > 5) return {};
+    const OpDef* op = node.op->channels_last(AttrReader(*node.op, node.attrs), rank(x));
     const bool is_conv = node.inputs.size() > 1;
-    if (is_conv ? rank(node.inputs[1]) != dims : existing(x).is_none()) return {};
-    const OpDef& op = node.op->channels_last();
-    if (is_conv && !pays(op, node)) return {};
-    if (!is_conv && node.op->attr_index("kernel_size") >= 0 && listed(node) != dims - 2) return {};
+    if (!op || (is_conv ? !pays(*op, node) : existing(x).is_none())) return {};
     Operands inputs(node.inputs);
     inputs[0] = with_channels_last(x);
-    return rewrite_.emit(op, inputs, node.attrs, line_);
-  }
-  // The number of spatial dims of an op for any number of them.
-  static int listed(const Node& node) {
-    return node.is<"max_pool">() ? int(AttrReader(*node.op, node.attrs).attr<Ints>("kernel_size").size())
-                                 : node.types[0].shape.size() - 2;
+    return rewrite_.emit(*op, inputs, node.attrs, line_);
   }
 
   bool pays(const OpDef& op, const Node& node) const {
@@ -165,7 +156,7 @@ class Layouts {
     return rewrite_.emit(*node.op, inputs, make_attrs(*node.op, {{"dim", int64_t(dims)}}), line_);
   }
 
-  // A reduction of all positions that keeps their dims.
+  // A sum or extreme of all positions that keeps their dims. A product might overflow in another order.
   Operand reduced(const Node& node) {
     const Operand last = existing(node.inputs[0]);
     if (last.is_none() || node.types.size() != 1 || node.inputs.size() != 1) return {};

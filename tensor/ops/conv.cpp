@@ -297,7 +297,9 @@ OpDef conv(const char* name, const char* doc, const char* example) {
           .vjp_uses = "x weight",
           .traits = kTotal | kChannels,
           .with_epilogue = op_named<"conv_act">,
-          .channels_last = op_named<"conv_last">,
+          .channels_last = [](const AttrReader&, int rank) -> const OpDef* {
+            return rank == kDims + 2 ? &op_named<"conv_last">() : nullptr;
+          },
           .complete = complete_conv};
 }
 

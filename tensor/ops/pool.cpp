@@ -170,7 +170,9 @@ OpDef avg_pool(const char* name, const char* example) {
           .infer = infer_pool<kDims>,
           .vjp = {grad_avg_pool<kDims>},
           .vjp_uses = "",
-          .channels_last = op_named<"avg_pool_last">};
+          .channels_last = [](const AttrReader&, int rank) -> const OpDef* {
+            return rank == kDims + 2 ? &op_named<"avg_pool_last">() : nullptr;
+          }};
 }
 
 // A single size applies to every spatial dim of images or volumes.
@@ -336,7 +338,9 @@ std::vector<OpDef> hidden_rows() {
        }},
        .vjp_uses = "index",
        .traits = kHidden,
-       .channels_last = op_named<"max_pool_last">},
+       .channels_last = [](const AttrReader& c, int rank) -> const OpDef* {
+         return rank == int(c.attr<Ints>("kernel_size").size()) + 2 ? &op_named<"max_pool_last">() : nullptr;
+       }},
       {.name = "max_pool_backward",
        .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the positions in `index`.",
        .example = "return 0",

@@ -190,6 +190,25 @@ TEST_CASE("fork: a child runs its regions on workers of its own") {
   run_on_all(3);
 }
 
+TEST_CASE("fork: a child can drop a runtime whose workers it does not have") {
+  RuntimeOptions options;
+  options.threads = 3;
+  Ref<Runtime> runtime = Runtime::create(options);
+  {
+    const ScopedRuntime scope(*runtime);
+    run_on_all(3);
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    runtime = {};
+    ::_exit(7);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
+}
+
 TEST_CASE("parallel_for: sleeping, spinning and busy workers") {
   for (const int spin : {0, 20, 1000}) {
     RuntimeOptions options;

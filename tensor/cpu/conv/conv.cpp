@@ -318,6 +318,7 @@ bool conv_forward_prefers_primitive(const ConvShape& s) { return !is_empty(s) &&
 bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders) {
   if (isa() < Isa::kAvx512 || is_empty(s)) return false;
   const bool grows = s.macs() >= 2 * kLargeMacs && s.ic * s.in_plane() * 2 <= s.oc * s.out_plane();
+  if (reorders && s.groups > 1) return false;
   if (reorders) return prefers_onednn(s, false) || (grows && s.oc / s.groups >= 16);  // a first layer
   return is_depthwise(s) || (s.macs() >= kLargeMacs / 16 && s.oc / s.groups >= 8 && s.ic / s.groups >= 8);
 }

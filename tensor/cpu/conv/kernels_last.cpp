@@ -24,9 +24,21 @@ cpu::ConvShape shape_of(const KernelArgs& args) {
   return conv_shape(args, channels_first(args.in[0].shape()), args.in[1].shape(), channels_first(args.out[0].shape()));
 }
 
-// Without a prepared kernel: a convolution with the channels first, between copies.
-void convolve(const KernelArgs& args, bool relu) {
+std::unique_ptr<const PreparedKernel> prepare(const KernelArgs& args, uint32_t) {
+  const bool empty = args.in[0].numel() == 0 || args.in[1].numel() == 0 || args.out[0].numel() == 0;
+  if (!all_float32(args) || empty) return nullptr;
+  return cpu::prepare_conv_last(shape_of(args), bool(args.in[2]), cpu::Finish(args));
+}
+
+// Runs a kernel prepared for this call, so that the bits are those of a plan. Without one: a convolution with the
+// channels first, between copies.
+void convolve(const KernelArgs& args) {
   const cpu::ConvShape s = shape_of(args);
+  if (const auto prepared = prepare(args, 0)) {
+    const Ref<Buffer> scratch = Buffer::allocate(Device{}, Bytes(prepared->scratch_bytes));
+    return prepared->run(args.in, args.out, scratch->data, nullptr);
+  }
+  const bool activates = args.op.attr_index("activation") >= 0, relu = activates && cpu::asks_relu(args);
   visit_compute(args.out[0].dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> x(args.in[0], type), w(args.in[1], type), bias(args.in[2], type);
@@ -37,23 +49,11 @@ void convolve(const KernelArgs& args, bool relu) {
     transpose(s.n, s.oc, s.out_plane(), plain_y.data(), out.data());
     out.finish();
   });
-}
-
-void conv_last(const KernelArgs& args) { convolve(args, false); }
-
-void conv_act_last(const KernelArgs& args) {
-  const bool relu = cpu::asks_relu(args);
-  convolve(args, relu);
-  if (!relu) cpu::activate(args);
+  if (activates && !relu) cpu::activate(args);
 }
 
 bool pays(const KernelArgs& args, bool reorders) {
   return all_float32(args) && cpu::conv_forward_prefers_channels_last(shape_of(args), reorders);
-}
-
-std::unique_ptr<const PreparedKernel> prepare(const KernelArgs& args, uint32_t) {
-  if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv_last(shape_of(args), bool(args.in[2]), cpu::Finish(args));
 }
 
 cpu::PoolShape pool_shape_of(const KernelArgs& args) {
@@ -89,8 +89,8 @@ void avg_pool_last(const KernelArgs& args) {
 
 void add_channels_last_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"conv_last", conv_last, kContiguousInputs, prepare, pays},
-      {"conv_act_last", conv_act_last, kContiguousInputs, prepare, pays},
+      {"conv_last", convolve, kContiguousInputs, prepare, pays},
+      {"conv_act_last", convolve, kContiguousInputs, prepare, pays},
       {"max_pool_last", max_pool_last},
       {"avg_pool_last", avg_pool_last},
   };

@@ -86,7 +86,7 @@ void add_strips(const ConvShape& s, int64_t count, size_t dim, std::vector<Share
 std::vector<Share> shares(const ConvShape& s, int64_t parts) {
   std::vector<Share> out;
   size_t dim = 0;
-  while (dim < 2 && s.out[dim] == 1) ++dim;
+  while (dim < 2 && s.in[dim] == 1 && s.out[dim] == 1) ++dim;  // the outermost dim, so that strips are contiguous
   const int64_t strips = std::min((parts + s.n - 1) / s.n, s.out[dim]), images = std::min(parts, s.n);
   const bool padding_only = s.pad[dim] >= s.in[dim];  // a strip might read nothing else
   if (strips > 1 && !padding_only) {
@@ -106,13 +106,22 @@ std::vector<Share> shares(const ConvShape& s, int64_t parts) {
   return out;
 }
 
+// The number of shares. It depends only on the shape: the library cuts the sums of a convolution depending on its size,
+// so that otherwise the bits would depend on the number of threads. Each strip reads all weights, so large weights
+// allow only two.
+int64_t parts_of(const ConvShape& s) {
+  const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
+  return std::clamp<int64_t>(s.macs() / (4 * kMacsPerTask), 1,
+                             weights <= image || s.n > 2 ? std::max<int64_t>(4, std::min<int64_t>(s.n, 16)) : 2);
+}
+
 class ConvLast final : public PreparedKernel {
  public:
   ConvLast(const ConvShape& s, bool bias, const Finish& finish) : finish_(finish) {
-    const int64_t parts = std::clamp<int64_t>(s.macs() / kMacsPerTask, 1, num_threads());
-    shares_ = shares(s, std::max(parts, s.macs() / kOneDnnMacsPerCall));
+    shares_ = shares(s, std::max(parts_of(s), s.macs() / kOneDnnMacsPerCall));
+    const int dims = onednn_spatial_dims(s);
     for (const Share& share : shares_) {
-      primitives_.push_back(onednn_prepare_conv_last(share.shape, bias, finish.relu()));
+      primitives_.push_back(onednn_prepare_conv_last(share.shape, dims, bias));
       if (!ready()) return;
       part_bytes_ = std::max(part_bytes_, (primitives_.back()->scratch_bytes + 63) / 64 * 64);
     }
@@ -134,8 +143,10 @@ class ConvLast final : public PreparedKernel {
     parallel_parts(int64_t(shares_.size()), [&](int64_t begin, int64_t end) {
       for (size_t p = size_t(begin); p < size_t(end); ++p) {
         poll_kernel();
-        primitives_[p]->run(x + shares_[p].x, w, packed, bias, y + shares_[p].y,
-                            base + weight_bytes_ + p * part_bytes_);
+        const ConvShape& s = shares_[p].shape;
+        float* to = y + shares_[p].y;
+        primitives_[p]->run(x + shares_[p].x, w, packed, bias, to, base + weight_bytes_ + p * part_bytes_);
+        if (finish_.relu()) rectify(s.n * s.oc * s.out_plane(), to);  // the library's relu turns NaN into 0
       }
     });
     if (!finish_.relu()) finish_(out);

@@ -59,8 +59,9 @@ std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s
 // The forward convolution of `images` images of this shape.
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias);
 
-// The same for images (N, spatial..., C), followed by relu if `relu`. The padding after the last element follows from
-// the sizes and may differ from s.pad.
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, bool bias, bool relu);
+// The same for images (N, spatial..., C) with `dims` spatial dims. The padding after the last element follows from the
+// sizes and may differ from s.pad.
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, int dims, bool bias);
+int onednn_spatial_dims(const ConvShape& s);  // of a whole image, which may have strips with fewer
 
 }  // namespace pg::cpu

@@ -125,16 +125,17 @@ namespace {
 // Returns the spatial dims without leading ones, but at least `nd` of them.
 memory::dims tail_dims(const std::array<int64_t, 3>& v, int nd) { return memory::dims(v.begin() + (3 - nd), v.end()); }
 
+}  // namespace
+
 int spatial_dims(const ConvShape& s) {
   const auto trivial = [&](int i) { return s.in[i] == 1 && s.kernel[i] == 1 && s.out[i] == 1 && s.pad[i] == 0; };
   if (!trivial(0)) return 3;
   return trivial(1) ? 1 : 2;
 }
 
-}  // namespace
-
-ConvDescs describe(const ConvShape& s, bool with_bias, bool last) {
-  const int nd = spatial_dims(s);
+ConvDescs describe(const ConvShape& s, bool with_bias, int last_dims) {
+  const bool last = last_dims > 0;
+  const int nd = last ? last_dims : spatial_dims(s);
   constexpr Tag kPlain[] = {Tag::ncw, Tag::nchw, Tag::ncdhw}, kLast[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
   const Tag plain_x = (last ? kLast : kPlain)[nd - 1];
   const Tag plain_w = s.groups > 1 ? (nd == 1   ? Tag::goiw

@@ -75,7 +75,8 @@ struct ConvDescs {
   ConvDims dims;
 };
 
-// `last`: channels are the last dim of images, for the library too.
-ConvDescs describe(const ConvShape& s, bool with_bias, bool last = false);
+int spatial_dims(const ConvShape& s);
+// `last_dims`: if not 0, images (N, spatial..., C) with so many spatial dims, for the library too.
+ConvDescs describe(const ConvShape& s, bool with_bias, int last_dims = 0);
 
 }  // namespace pg::cpu::onednn

@@ -134,9 +134,8 @@ class PreparedLinear final : public OneDnnPrepared {
 // Reorders images into the layout that the library chose, and results back. Weights too, unless they are packed.
 class PreparedConv final : public OneDnnPrepared {
  public:
-  PreparedConv(const ConvShape& s, bool bias, bool last, bool relu) : has_bias_(bias), d_(describe(s, bias, last)) {
-    const dnnl::primitive_attr attr = relu ? with_relu(user_scratchpad()) : user_scratchpad();
-    const auto pd = usable(conv_forward_desc(d_.x, d_.w, d_.b, d_.y, d_.dims, attr));
+  PreparedConv(const ConvShape& s, bool bias, int last_dims) : has_bias_(bias), d_(describe(s, bias, last_dims)) {
+    const auto pd = usable(conv_forward_desc(d_.x, d_.w, d_.b, d_.y, d_.dims, user_scratchpad()));
     primitive_ = dnnl::convolution_forward(pd);
     x_ = pd.src_desc(), w_ = pd.weights_desc(), y_ = pd.dst_desc(), pad_ = pd.scratchpad_desc();
     place(x_ != d_.px, x_, &at_x_);
@@ -230,12 +229,14 @@ std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias) {
   ConvShape share = s;
   share.n = images;
-  return prepare<PreparedConv>(Isa::kAvx2, share, bias, false, false);
+  return prepare<PreparedConv>(Isa::kAvx2, share, bias, 0);
 }
 
 // Below AVX-512 the library has no BRGEMM convolutions, and its blocked layouts are faster.
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, bool bias, bool relu) {
-  return prepare<PreparedConv>(Isa::kAvx512, s, bias, true, relu);
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, int dims, bool bias) {
+  return prepare<PreparedConv>(Isa::kAvx512, s, bias, dims);
 }
+
+int onednn_spatial_dims(const ConvShape& s) { return spatial_dims(s); }
 
 }  // namespace pg::cpu
