@@ -36,7 +36,7 @@ struct PassOptions {
   std::vector<std::string> disabled;  // names, in addition to PERIGEE_DISABLE_PASSES ("fuse,cse"; "all")
   std::vector<std::string> enabled;   // names of passes that are off by default
   bool kernels = true;                // false skips the stage kKernels, for graphs that will be split or joined first
-  bool layouts = true;  // false skips the choice of layouts, for one half of a program with gradients
+  bool layouts = true;                // false skips the choice of layouts, for one half of a program with gradients
   bool verify = false;  // verifies after each pass; always on in debug builds and with PERIGEE_VERIFY_PASSES
 };
 
