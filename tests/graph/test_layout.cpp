@@ -199,6 +199,17 @@ TEST_CASE("layout: images whose outer dims collapse, NaN, and images without a b
     const auto plan = make_plan(better);
     CHECK(std::count_if(plan->steps.begin(), plan->steps.end(), [](const Step& s) { return s.prepared; }) == 1);
   }
+  {  // strips at the border would read only padding
+    GraphSketch g;
+    const Graph graph = g.done({g.op("conv2d", {g.input("x", {1, 64, 4, 400}), g.input("w", {64, 64, 1, 1}), Operand()},
+                                     {{"padding", Ints{3, 0}}})});
+    const Graph better = optimize(graph, pass_options(true));
+    const std::vector<Value> in = inputs_of(graph, random);
+    CHECK(difference(evaluate_graph(graph, in)[0], run_plan(better, in)[0], 1e-4) == "");
+    const auto plan = make_plan(better);
+    if (library_has_kernels())
+      CHECK(std::count_if(plan->steps.begin(), plan->steps.end(), [](const Step& s) { return s.prepared; }) == 1);
+  }
   GraphSketch g;  // the result of a conv1d, read as an image without a batch
   const Operand y = g.op("conv1d", {g.input("x", {2, 64, 500}), g.input("w", {64, 64, 3}), Operand()});
   const Graph graph = g.done(

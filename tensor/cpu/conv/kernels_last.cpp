@@ -56,32 +56,29 @@ bool pays(const KernelArgs& args, bool reorders) {
   return all_float32(args) && cpu::conv_forward_prefers_channels_last(shape_of(args), reorders);
 }
 
-cpu::PoolShape pool_shape_of(const KernelArgs& args) {
-  return pool_shape(args, channels_first(args.in[0].shape()), channels_first(args.out[0].shape()),
-                    args.in[0].rank() - 2);
-}
-
-void max_pool_last(const KernelArgs& args) {
-  const cpu::PoolShape s = pool_shape_of(args);
+// Calls pool(shape, channels, x, y) with arrays of the dtype that the kernel computes in.
+template <class F>
+void pool_with(const KernelArgs& args, F pool) {
   const View &x = args.in[0], &y = args.out[0];
+  const cpu::PoolShape s = pool_shape(args, channels_first(x.shape()), channels_first(y.shape()), x.rank() - 2);
   visit_compute(y.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type);
     Output<T> out(y, type);
-    cpu::max_pool_last<T>(s, x.size(x.rank() - 1), px.data(), out.data());
+    pool(s, x.size(x.rank() - 1), px.data(), out.data());
     out.finish();
   });
 }
 
+void max_pool_last(const KernelArgs& args) {
+  pool_with(args, [](const cpu::PoolShape& s, int64_t channels, const auto* x, auto* y) {
+    cpu::max_pool_last(s, channels, x, y);
+  });
+}
+
 void avg_pool_last(const KernelArgs& args) {
-  const cpu::PoolShape s = pool_shape_of(args);
-  const View &x = args.in[0], &y = args.out[0];
-  visit_compute(y.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> px(x, type);
-    Output<T> out(y, type);
-    cpu::avg_pool_last<T>(s, x.size(x.rank() - 1), divisor(args), px.data(), out.data());
-    out.finish();
+  pool_with(args, [&](const cpu::PoolShape& s, int64_t channels, const auto* x, auto* y) {
+    cpu::avg_pool_last(s, channels, divisor(args), x, y);
   });
 }
 

@@ -88,9 +88,10 @@ std::vector<Share> shares(const ConvShape& s, int64_t parts) {
   size_t dim = 0;
   while (dim < 2 && s.in[dim] == 1 && s.out[dim] == 1) ++dim;  // the outermost dim, so that strips are contiguous
   const int64_t strips = std::min((parts + s.n - 1) / s.n, s.out[dim]), images = std::min(parts, s.n);
-  const bool padding_only = s.pad[dim] >= s.in[dim];  // a strip might read nothing else
-  if (strips > 1 && !padding_only) {
-    add_strips(s, strips, dim, &out);
+  if (strips > 1) add_strips(s, strips, dim, &out);
+  const auto reads_padding_only = [&](const Share& share) { return share.shape.in[dim] < 1; };
+  if (std::any_of(out.begin(), out.end(), reads_padding_only)) out.clear();
+  if (!out.empty()) {
     for (int64_t i = strips; i < s.n * strips; ++i) {
       out.push_back(out[size_t(i - strips)]);
       out.back().x += s.ic * s.in_plane();
@@ -107,12 +108,12 @@ std::vector<Share> shares(const ConvShape& s, int64_t parts) {
 }
 
 // The number of shares. It depends only on the shape: the library cuts the sums of a convolution depending on its size,
-// so that otherwise the bits would depend on the number of threads. Each strip reads all weights, so large weights
-// allow only two.
+// so that otherwise the bits would depend on the number of threads. Each strip of an image reads all weights, so large
+// weights allow only two.
 int64_t parts_of(const ConvShape& s) {
   const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
-  return std::clamp<int64_t>(s.macs() / (4 * kMacsPerTask), 1,
-                             weights <= image || s.n > 2 ? std::max<int64_t>(4, std::min<int64_t>(s.n, 16)) : 2);
+  const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
+  return std::clamp<int64_t>(s.macs() / (4 * kMacsPerTask), 1, most);
 }
 
 class ConvLast final : public PreparedKernel {
