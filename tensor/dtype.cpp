@@ -87,6 +87,11 @@ double load_number(DType t, const void* at) {
   return visit_dtype(t, [&](auto tag) { return double(*static_cast<const typename decltype(tag)::type*>(at)); });
 }
 
+static int64_t saturated(double number) {
+  if (number != number) return 0;
+  return number >= 0x1p63 ? INT64_MAX : number <= -0x1p63 ? INT64_MIN : int64_t(number);
+}
+
 void store_number(DType t, void* at, double number) {
   visit_dtype(t, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -95,7 +100,7 @@ void store_number(DType t, void* at, double number) {
     else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
       *static_cast<T*>(at) = T(float(number));
     else if constexpr (std::is_integral_v<T>)
-      *static_cast<T*>(at) = number != number ? T(0) : T(int64_t(number));
+      *static_cast<T*>(at) = T(saturated(number));
     else
       *static_cast<T*>(at) = T(number);
   });

@@ -80,7 +80,8 @@ decltype(auto) visit_dtype(DType t, F&& f) {
   }
 }
 
-// Read or write one element of dtype t. Writing to an integer truncates.
+// Read or write one element of dtype t. Writing to an integer truncates to 64 bits, with saturation and 0 for
+// NaN, and then wraps.
 double load_number(DType t, const void* at);
 void store_number(DType t, void* at, double number);
 

@@ -308,11 +308,13 @@ std::vector<OpDef> gather_rows() {
 // one_hot without num_classes uses the largest label.
 void complete_one_hot(Context& ctx, const OpDef& op, std::span<const Value> inputs, Attrs& attrs) {
   AttrValue& classes = attrs[size_t(op.attr_index("num_classes"))];
-  if (classes.index() != 0 || !inputs[0].is_array()) return;  // infer reports an input that is not a tensor
+  if (classes.index() != 0) return;
+  if (!inputs[0].is_array() || !is_integer(inputs[0].dtype())) return;  // infer reports it
   const Var labels(ctx, inputs[0]);
   if (labels.numel() == 0) bad_argument(op.name, "num_classes", "a value where x is empty", "nil");
   const double largest = item(to_device(ctx, call<"amax">(labels).value().detached(), Device{}));
-  classes = std::max<int64_t>(1, int64_t(largest) - AttrReader(op, attrs).attr<int64_t>("index_base") + 1);
+  const int64_t label = int64_t(std::clamp(largest, -double(kMostSize), double(kMostSize)));
+  classes = std::max<int64_t>(1, plus(label, 1 - AttrReader(op, attrs).attr<int64_t>("index_base")));
 }
 
 std::vector<OpDef> select_rows() {

@@ -232,6 +232,19 @@ t.test("unbind into many pieces", function()
   t.equal(#pg.range(1, n):split(1), n)
 end)
 
+t.test("one_hot without num_classes checks its labels", function()
+  local function labels(number, dtype) return pg.full({2}, number, {dtype = dtype or "int64"}) end
+  for _, dtype in ipairs{"bfloat16", "float32", "bool"} do
+    t.error_contains(function() labels(1, dtype):one_hot() end, "expected a tensor of an integer dtype, got " .. dtype)
+  end
+  t.error_contains(function() labels(nan, "bfloat16"):one_hot() end, "expected a tensor of an integer dtype")
+  refused(function() labels(-2 ^ 63):one_hot() end, "-9223372036854775808")
+  refused(function() labels(2 ^ 63 - 1024):one_hot() end, "2^56")
+  refused(function() labels(2 ^ 63 - 1024):one_hot{index_base = 0} end, "2^56")
+  refused(function() labels(2 ^ 50):one_hot() end, "out of memory")
+  t.equal(labels(3):one_hot().shape, {2, 3})
+end)
+
 t.test("empty bools are bools", function()
   for _ = 1, 20 do pg.full({64}, 255, {dtype = "uint8"}):release() end
   local path = t.tmp("bools.npy")
@@ -440,6 +453,20 @@ local function try_shapes(row, case)
   end
 end
 
+-- All tensors, and each by itself, hold the largest or smallest number of a dtype, NaN or an infinity.
+local function try_extremes(row, case)
+  edges.each_extreme(function(make)
+    for place = 0, #driver.tensors(case.args) do
+      local n = 0
+      attempt(row, case, driver.map(function(x)
+        if not driver.is_tensor(x) then return x end
+        n = n + 1
+        return (place == 0 or n == place) and make(x) or x
+      end, case.args), case.attrs)
+    end
+  end)
+end
+
 -- Canaries and the sanitizers see writes past an end: there all cases run, elsewhere one per op.
 local most = (t.mode == "guard" or t.all or os.getenv("PERIGEE_SANITIZED")) and 3 or 1
 
@@ -452,6 +479,7 @@ if t.mode ~= "gcstress" then
       with_limit(2 ^ 28, function()
         for k = 1, math.min(#cases, most) do
           try_edges(row, cases[k])
+          if most > 1 then try_extremes(row, cases[k]) end
           try_shapes(row, cases[k])
           try_between(row, cases[k], attempt_both)
         end

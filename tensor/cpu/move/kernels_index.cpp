@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/wrap.h"
 
 namespace pg {
 namespace cpu {
@@ -149,14 +150,6 @@ void scatter_rows(const Along& along, T* out, const Dims& index_strides, P posit
   });
 }
 
-template <class T>
-T plus(T a, T b) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-    return T(float(a) + float(b));
-  else
-    return T(a + b);
-}
-
 // A value input in the dtype of the output. Copies only to convert.
 struct Converted {
   const void* data;
@@ -180,7 +173,7 @@ void scatter_add_into(const KernelArgs& a, int d, const void* src, const Dims& s
     using T = typename decltype(tag)::type;
     with_positions(a, 1, out.size(d), [&](auto position) {
       scatter_rows(along, out.as<T>(), *index.strides, position, static_cast<const T*>(src), src_strides,
-                   [](T& to, T from) { to = plus(to, from); });
+                   [](T& to, T from) { to = wrapped_sum(to, from); });
     });
   });
 }
@@ -274,9 +267,9 @@ void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T
       const T* from = src + (o * count + j) * x.inner;
       T* to = out + (o * x.n + position(j)) * x.inner;
       if (scaled) {
-        for (int64_t k = begin; k < end; ++k) to[k] = plus(to[k], T(from[k] * alpha));
+        for (int64_t k = begin; k < end; ++k) to[k] = wrapped_sum(to[k], wrapped_product(from[k], alpha));
       } else {
-        for (int64_t k = begin; k < end; ++k) to[k] = plus(to[k], from[k]);
+        for (int64_t k = begin; k < end; ++k) to[k] = wrapped_sum(to[k], from[k]);
       }
     }
   };

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/reduce/reduce.h"
+#include "tensor/cpu/wrap.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -31,13 +32,9 @@ Out rounded(A v) {
     return static_cast<Out>(v);
 }
 
-// Combines one more element. Integers wrap around.
 template <bool kProduct, class A>
 A advance(A total, A v) {
-  if constexpr (std::is_same_v<A, double>)
-    return kProduct ? total * v : total + v;
-  else
-    return A(kProduct ? uint64_t(total) * uint64_t(v) : uint64_t(total) + uint64_t(v));
+  return kProduct ? wrapped_product(total, v) : wrapped_sum(total, v);
 }
 
 // Calls f(offset, width) for every tile of columns; offset is that of the first element.

@@ -5,6 +5,7 @@
 
 #include "tensor/cpu/reduce/reduce_simd.h"
 #include "tensor/cpu/targets-inl.h"
+#include "tensor/cpu/wrap.h"
 
 #include <algorithm>
 #include <limits>
@@ -34,22 +35,7 @@ HWY_INLINE T smaller(T a, T x) {
 }
 
 // `step` adds one element to an accumulator, `join` combines two accumulators. Acc is the type of an accumulator within
-// a block. Integers wrap around.
-template <class A>
-HWY_INLINE A plus(A a, A b) {
-  if constexpr (kIsFloat<A>)
-    return a + b;
-  else
-    return A(uint64_t(a) + uint64_t(b));
-}
-template <class A>
-HWY_INLINE A times(A a, A b) {
-  if constexpr (kIsFloat<A>)
-    return a * b;
-  else
-    return A(uint64_t(a) * uint64_t(b));
-}
-
+// a block.
 // Combines all elements by one operation.
 template <class Two>
 struct Fold {
@@ -80,7 +66,7 @@ struct Plus {
   static constexpr int kNeutral = 0;
   template <class A>
   static HWY_INLINE A of(A a, A b) {
-    return plus(a, b);
+    return wrapped_sum(a, b);
   }
   template <class V>
   static HWY_INLINE V of_vectors(V a, V b) {
@@ -91,7 +77,7 @@ struct Times {
   static constexpr int kNeutral = 1;
   template <class A>
   static HWY_INLINE A of(A a, A b) {
-    return times(a, b);
+    return wrapped_product(a, b);
   }
   template <class V>
   static HWY_INLINE V of_vectors(V a, V b) {
@@ -103,7 +89,7 @@ using Prod = Fold<Times>;
 struct SumSquares : Sum {
   template <class A, class T>
   static HWY_INLINE A step(A a, T x) {
-    return plus(a, times(A(x), A(x)));
+    return wrapped_sum(a, wrapped_product(A(x), A(x)));
   }
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) {
