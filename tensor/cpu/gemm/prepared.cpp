@@ -1,7 +1,6 @@
 #include "tensor/cpu/gemm/prepared.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "tensor/cpu/pointwise/epilogue.h"
@@ -61,11 +60,10 @@ class RowWise final : public PreparedKernel {
   size_t part_bytes_ = 0;
 };
 
-// A share of a convolution of images (N, spatial..., C): some images, a strip of one, or some output channels.
+// A share of a convolution of images (N, spatial..., C): some images, or a strip of one. Both are contiguous arrays.
 struct Share {
   ConvShape shape;
-  int64_t x = 0, y = 0;  // the first element of the share in both arrays
-  int64_t channel = 0;   // its first output channel
+  int64_t x = 0, y = 0;  // the first element of the share
 };
 
 // Strips are cut along the first spatial dim that has several outputs. Neighbours read some of the same input.
@@ -85,7 +83,7 @@ void add_strips(const ConvShape& s, int64_t count, size_t dim, std::vector<Share
   }
 }
 
-std::vector<Share> spatial_shares(const ConvShape& s, int64_t parts) {
+std::vector<Share> shares(const ConvShape& s, int64_t parts) {
   std::vector<Share> out;
   size_t dim = 0;
   while (dim < 2 && s.in[dim] == 1 && s.out[dim] == 1) ++dim;  // the outermost dim, so that strips are contiguous
@@ -109,52 +107,31 @@ std::vector<Share> spatial_shares(const ConvShape& s, int64_t parts) {
   return out;
 }
 
-std::vector<Share> channel_shares(const ConvShape& s, int64_t parts) {
-  constexpr int64_t kUnit = 64;  // channels that the library's kernels compute together
-  const int64_t units = (s.oc + kUnit - 1) / kUnit;
-  std::vector<Share> out;
-  for (int64_t p = 0; p < std::min(parts, units); ++p) {
-    const int64_t first = p * units / parts * kUnit, end = std::min((p + 1) * units / parts * kUnit, s.oc);
-    out.push_back({s, 0, 0, first});
-    out.back().shape.oc = end - first;
-  }
-  return out;
-}
-
-// Shares depend only on the shape: the library cuts the sums of a convolution depending on its size, so that otherwise
-// the bits would depend on the number of threads. Each strip of an image reads all weights. Where these are larger than
-// the result, each share therefore computes some of the channels.
-std::vector<Share> shares_of(const ConvShape& s) {
+// The number of shares. It depends only on the shape: the library cuts the sums of a convolution depending on its size,
+// so that otherwise the bits would depend on the number of threads. Each strip of an image reads all weights, so large
+// weights allow only two.
+int64_t parts_of(const ConvShape& s) {
   const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
-  const bool by_channels = weights > image && s.n <= 2 && s.groups == 1;
   const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
-  const int64_t parts = std::clamp<int64_t>(s.macs() / (4 * kMacsPerTask), 1, most);
-  const int64_t calls = s.macs() / kOneDnnMacsPerCall;
-  if (by_channels && calls <= parts) return channel_shares(s, parts);
-  return spatial_shares(s, std::max(parts, calls));
+  return std::clamp<int64_t>(s.macs() / (4 * kMacsPerTask), 1, most);
 }
 
 class ConvLast final : public PreparedKernel {
  public:
-  ConvLast(const ConvShape& s, bool bias, const Finish& finish)
-      : finish_(finish), channels_(s.oc), weights_(s.ic / s.groups * s.taps()), shares_(shares_of(s)) {
+  ConvLast(const ConvShape& s, bool bias, const Finish& finish) : finish_(finish) {
+    shares_ = shares(s, std::max(parts_of(s), s.macs() / kOneDnnMacsPerCall));
     const int dims = onednn_spatial_dims(s);
     for (const Share& share : shares_) {
       primitives_.push_back(onednn_prepare_conv_last(share.shape, dims, bias));
-      if (!primitives_.back()) return;
-      const size_t result = splits_channels() ? size_t(result_size(share.shape)) * sizeof(float) : 0;
-      result_bytes_ = std::max(result_bytes_, aligned(result));
-      part_bytes_ = std::max(part_bytes_, result_bytes_ + aligned(primitives_.back()->scratch_bytes));
+      if (!ready()) return;
+      part_bytes_ = std::max(part_bytes_, (primitives_.back()->scratch_bytes + 63) / 64 * 64);
     }
-    packed_bytes = packed_at(splits_channels() ? shares_.size() : 1);
+    packed_bytes = primitives_[0]->packed_bytes;
     if (packed_bytes) packed_input = 1;
-    scratch_bytes = packed_bytes + part_bytes_ * shares_.size();
+    weight_bytes_ = (packed_bytes + 63) / 64 * 64;
+    scratch_bytes = weight_bytes_ + part_bytes_ * shares_.size();
   }
-  bool ready() const {
-    if (!primitives_.back()) return false;
-    const auto same = [&](const Primitive& p) { return primitives_[0]->packs_like(*p); };
-    return splits_channels() || std::all_of(primitives_.begin(), primitives_.end(), same);
-  }
+  bool ready() const { return primitives_.back() && primitives_[0]->packs_like(*primitives_.back()); }
 
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
     const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
@@ -167,53 +144,25 @@ class ConvLast final : public PreparedKernel {
     parallel_parts(int64_t(shares_.size()), [&](int64_t begin, int64_t end) {
       for (size_t p = size_t(begin); p < size_t(end); ++p) {
         poll_kernel();
-        const Share& share = shares_[p];
-        char* own = base + packed_bytes + p * part_bytes_;
-        float* to = splits_channels() ? reinterpret_cast<float*>(own) : y + share.y;
-        const char* weights =
-            packed ? static_cast<const char*>(packed) + packed_at(splits_channels() ? p : 0) : nullptr;
-        primitives_[p]->run(x + share.x, w + share.channel * weights_, weights, bias ? bias + share.channel : nullptr,
-                            to, own + result_bytes_);
-        if (finish_.relu()) rectify(result_size(share.shape), to);  // the library's relu turns NaN into 0
-        if (splits_channels()) place(share, to, y);
+        const ConvShape& s = shares_[p].shape;
+        float* to = y + shares_[p].y;
+        primitives_[p]->run(x + shares_[p].x, w, packed, bias, to, base + weight_bytes_ + p * part_bytes_);
+        if (finish_.relu()) rectify(s.n * s.oc * s.out_plane(), to);  // the library's relu turns NaN into 0
       }
     });
     if (!finish_.relu()) finish_(out);
   }
-  void pack(const View& w, void* packed) const override {
-    for (size_t p = 0; p < (splits_channels() ? shares_.size() : 1); ++p)
-      primitives_[p]->pack(w.as<float>() + shares_[p].channel * weights_, static_cast<char*>(packed) + packed_at(p));
-  }
+  void pack(const View& w, void* packed) const override { primitives_[0]->pack(w.as<float>(), packed); }
   bool packs_like(const PreparedKernel& other) const override {
     const auto* o = dynamic_cast<const ConvLast*>(&other);
-    if (!o || packed_bytes != o->packed_bytes || splits_channels() != o->splits_channels()) return false;
-    if (!splits_channels()) return primitives_[0]->packs_like(*o->primitives_[0]);
-    const auto same = [](const Primitive& a, const Primitive& b) { return a->packs_like(*b); };
-    return std::equal(primitives_.begin(), primitives_.end(), o->primitives_.begin(), o->primitives_.end(), same);
+    return o && packed_bytes == o->packed_bytes && primitives_[0]->packs_like(*o->primitives_[0]);
   }
 
  private:
-  static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-  static int64_t result_size(const ConvShape& s) { return s.n * s.oc * s.out_plane(); }
-  bool splits_channels() const { return shares_.back().channel > 0; }
-  // The bytes of the packed weights of the first `count` shares.
-  size_t packed_at(size_t count) const {
-    size_t bytes = 0;
-    for (size_t p = 0; p < count; ++p) bytes += aligned(primitives_[p]->packed_bytes);
-    return bytes;
-  }
-  // Copies the channels of a share to their places.
-  void place(const Share& share, const float* from, float* y) const {
-    const int64_t count = share.shape.oc;
-    for (int64_t i = 0; i < share.shape.n * share.shape.out_plane(); ++i)
-      std::memcpy(y + i * channels_ + share.channel, from + i * count, size_t(count) * sizeof(float));
-  }
-
   Finish finish_;
-  int64_t channels_, weights_;  // output channels; weights of each
   std::vector<Share> shares_;
   std::vector<Primitive> primitives_;
-  size_t result_bytes_ = 0, part_bytes_ = 0;  // of a share: its result where it has to be copied; all its scratch
+  size_t part_bytes_ = 0, weight_bytes_ = 0;
 };
 
 class SmallLinear final : public PreparedKernel {
