@@ -177,12 +177,7 @@ int set_grad(lua_State* L, State& state) {
 }
 
 int get_requires_grad(lua_State* L, State& state) {
-  Box& box = touched(L, state, 1, "requires_grad");
-  TapeNode* node = box.get().defined() ? box.get().node() : nullptr;
-  const bool requires_it = node && (!node->leaf || node->req != GradReq::kNull);
-  if (state.trace && state.trace->sees(box.get()))
-    state.trace->note(box.get(), TypeGuard::kRequiresGrad, 0, requires_it);
-  lua_pushboolean(L, requires_it);
+  lua_pushboolean(L, note_requires_grad(state, touched(L, state, 1, "requires_grad").get()));
   return 1;
 }
 

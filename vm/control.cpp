@@ -318,8 +318,7 @@ int trace_loop(lua_State* L, State& state) {
   for (size_t k = t.states.size(); k < after.size(); ++k) outputs[k] = t.bodies[0]->operand_of(after[k]);
   const std::vector<char> flows = loop_flows(t, before, after);
   GraphBuilder& into = *state.trace->innermost;
-  for (auto& body : t.bodies)
-    t.control.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+  for (auto& body : t.bodies) t.control.bodies.push_back(std::make_shared<const Graph>(body->graph));
   t.control.streams = into.take_streams(t.control.bodies);
   t.bodies.clear();
   const Values out = into.control(state.ctx, t.control, operands, flows);
@@ -405,7 +404,7 @@ int trace_branch(lua_State* L, State& state) {
     set_inputs(*bodies[b], inputs);
   }
   GraphBuilder& into = *state.trace->innermost;
-  for (auto& body : bodies) control.bodies.push_back(std::make_shared<const Graph>(without_dead_nodes(body->graph)));
+  for (auto& body : bodies) control.bodies.push_back(std::make_shared<const Graph>(body->graph));
   control.streams = into.take_streams(control.bodies);
   bodies.clear();
   const Values out = into.control(state.ctx, control, operands, flows);

@@ -227,6 +227,39 @@ void note_shape(State& state, const Value& v) {
   for (int d = 0; d < v.rank(); ++d) note(state, v, TypeGuard::kDim, d, v.shape()[d]);
 }
 
+bool note_requires_grad(State& state, const Value& v) {
+  TapeNode* node = v.defined() ? v.node() : nullptr;
+  const bool requires_it = node && (!node->leaf || node->req != GradReq::kNull);
+  note(state, v, TypeGuard::kRequiresGrad, 0, requires_it);
+  return requires_it;
+}
+
+namespace {
+
+void note_type(lua_State* L, State& state, int i) {
+  Box* box = to_box(L, state, i);
+  if (!box || !box->get().is_array()) return;
+  const Value& v = box->get();
+  note_shape(state, v);
+  note_device(state, v);
+  note(state, v, TypeGuard::kDType, 0, int64_t(v.dtype()));
+  note_requires_grad(state, v);
+}
+
+}  // namespace
+
+void note_failure(lua_State* L, State& state) {
+  try {
+    for (int i = lua_gettop(L) - 1; i > 0; --i) {  // the message is on top
+      note_type(L, state, i);
+      if (!lua_istable(L, i) || !lua_checkstack(L, 4)) continue;
+      for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) note_type(L, state, lua_gettop(L));
+    }
+  } catch (const std::bad_alloc&) {
+    if (state.trace->failed.empty()) state.trace->failed = "out of memory";
+  }
+}
+
 void push_value_read(lua_State* L, State& state) {
   push_error(
       L, fmt::format("{}: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use "

@@ -208,6 +208,10 @@ using Function = int (*)(lua_State* L, State& state);
 // Calls f. If an argument is a symbol of pg.symbol, its ops become part of the symbol's graph. See vm/symbols.cpp.
 int call_with_symbols(lua_State* L, State& state, Function f);
 
+// After a call failed during a trace: guards the types of its arguments, because no node of the graph checks what the
+// error depended on.
+void note_failure(lua_State* L, State& state);
+
 // Wraps a function that may throw. The exception is caught before the Lua error is raised, so no destructor is skipped.
 template <Function F>
 int entry(lua_State* L) {
@@ -226,6 +230,7 @@ int entry(lua_State* L) {
   } catch (const std::exception& e) {
     push_error(L, e.what());
   }
+  if (state.trace) note_failure(L, state);
   return lua_error(L);
 }
 

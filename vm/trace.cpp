@@ -182,7 +182,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
   // A backward inside the trace has consumed what was recorded.
   call->records = session.records && std::none_of(session.graph.nodes.begin(), session.graph.nodes.end(),
                                                   [](const Node& node) { return node.kind == NodeKind::kGradient; });
-  call->program = Ref<Program>(new Program(without_dead_nodes(session.graph), session.generators, std::move(options)));
+  call->program = Ref<Program>(new Program(session.graph, session.generators, std::move(options)));
   return call;
 }
 

@@ -103,6 +103,7 @@ void note(State& state, const Value& v, TypeGuard::Kind kind, int32_t dim, int64
 void note_device(State& state, const Value& v);
 void note_rank(State& state, const Value& v);
 void note_shape(State& state, const Value& v);
+bool note_requires_grad(State& state, const Value& v);  // returns it
 
 // The trace of the body of a combinator or of a backward function, inside of a session. In the body of a combinator
 // each outer tensor holds its own input of the body, so that writes of the body are detected.

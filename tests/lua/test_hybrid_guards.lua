@@ -365,3 +365,51 @@ t.test("a table of many entries is guarded by identity and length, with a warnin
   end)
   t.check(#list == 1 and list[1]:find("1000 entries", 1, true), list[1])
 end)
+
+-- A call that fails is no op of the graph, so guards check what the failure depended on. A call that succeeds is
+-- checked even if nothing uses its result.
+t.test("types of the arguments of a failed call that the script caught", function()
+  local kept = pg.full({2}, 6)
+  local calls = {
+    function(x) return kept + x end,
+    function(x) kept:add_(x) end,
+    function(x) return pg.concat({kept, x}, 1) end,
+    function(x) return pg.mm(x, x) end,
+    function(x) return x:reshape(2, 2) end,
+    function(x) return x:sum(2) end,
+    function(x) return x[3] end,
+    function(x) return pg.take(kept, x) end,
+    function(x) return x:bitwise_and(x) end,
+    function(x) x.grad = pg.zeros(2) end,
+    function(x) return pg.cond(x, function() return kept end, function() return kept end) end,
+    function(x) return pg.full({2}, 1):copy_(x) end,
+    function(x) x:cos_(x, x) end,
+  }
+  local makers = {}
+  for _, dtype in ipairs{"float32", "int64", "bool"} do
+    for _, shape in ipairs{{2}, {3}, {1}, {}, {2, 2}, {2, 3}, {4}} do
+      makers[#makers + 1] = function() return pg.ones(shape, {dtype = dtype}) end
+    end
+  end
+  makers[#makers + 1] = function() return pg.param(pg.ones(2)) end
+  for i, call in ipairs(calls) do
+    local function f(x)
+      local ok = pcall(call, x)
+      return x * 1 + (ok and 1 or 2)
+    end
+    for _, first in ipairs(makers) do
+      local jitted = pg.jit(f)
+      t.warnings(function()  -- that it is traced again
+        jitted(first())
+        for _, make in ipairs(makers) do
+          kept = pg.full({2}, 6)
+          local want = f(make())
+          local after = kept
+          kept = pg.full({2}, 6)
+          t.equal(jitted(make()), want, "call " .. i)
+          t.equal(kept, after, "call " .. i)
+        end
+      end)
+    end
+  end
+end)
