@@ -104,12 +104,10 @@ local function apart(want, got)
   return ("expected … %s\n           got … %s"):format(want:sub(from, i + 60), got:sub(from, i + 60))
 end
 
--- The order of pairs depends on the identity of strings. This chunk keeps those of a script alive for both runs.
-local strings
-
 -- Returns the difference and its event, or nil.
 local function difference(kind, script, told)
-  strings = assert(loadstring(kind.source(script)))
+  -- The order of pairs depends on the identity of strings. This chunk keeps them alive for both runs.
+  script.strings = assert(loadstring(kind.source(script)))
   local want, e = contained(kind, script, false)
   local got, e2 = contained(kind, script, true, told)
   for i = 1, math.max(#want, #got) do
