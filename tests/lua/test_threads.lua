@@ -122,6 +122,26 @@ for name, call in pairs(calls) do
   end)
 end
 
+-- Products of any size, and layers with weights that a plan packs.
+t.test("products of random sizes", function()
+  local seed = tonumber(os.getenv("PERIGEE_TEST_SEED")) or os.time()
+  math.randomseed(seed)
+  local random = math.random
+  for _ = 1, 12 do
+    local m, n, k = random(1, 600), random(1, 600), random(1, 700)
+    if random(3) == 1 then m = random(1, 40) end
+    local function matrix(rows, columns) return function() return pg.rand(rows, columns) - 0.5 end end
+    local layer = pg.jit(function(a, w, b) return a:linear(w, b):relu() end)
+    local ok, e = t.pcall(check, function(a, w, b)
+      local y, traced, again = a:linear(w, b):relu(), layer(a, w, b), layer(a, w, b)
+      t.check(traced:equal(y) and again:equal(y), "the plan computes other bits")
+      return y, traced, a:mm(w:t()), a:mm(w:t():contiguous()),
+        a:t():contiguous():t():mm(w:t())
+    end, function() return {matrix(m, k)(), matrix(n, k)(), pg.rand(n)} end)
+    if not ok then error(("%d x %d x %d, PERIGEE_TEST_SEED=%d: %s"):format(m, n, k, seed, e), 0) end
+  end
+end)
+
 -- A column that is strided and expanded, beside operands whose results bypass the caches.
 t.test("large outputs with an expanded column start where vectors may be streamed", function()
   local before = pg.get_num_threads()

@@ -1,10 +1,12 @@
 #include "tensor/cpu/gemm/gemm.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/gemm/gemv_simd.h"
+#include "tensor/cpu/isa.h"
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/dtype.h"
@@ -37,11 +39,13 @@ enum class Path { kRows, kColumns, kPrimitive, kOwn };
 // Up to this many rows, products with a transposed right side are fastest as dot products of kGemvMaxRows rows at a
 // time.
 constexpr int64_t kDotRows = 12;
+// Rows of a block of a product by the library. More rows do not fit the cache beside the weights.
+constexpr int64_t kGridRows = 256;
 
 Path path_of(const Problem& p, const float*) {
   if (p.m <= kGemvMaxRows || (p.m <= kDotRows && p.trans_b && !p.trans_a)) return Path::kRows;
   if (p.n <= kGemvMaxRows) return Path::kColumns;
-  return p.trans_b && !p.trans_a && linear_prefers_primitive(p.m, p.n, p.k) ? Path::kPrimitive : Path::kOwn;
+  return p.trans_b && !p.trans_a && linear_grid(p.m, p.n, p.k) ? Path::kPrimitive : Path::kOwn;
 }
 Path path_of(const Problem&, const double*) { return Path::kOwn; }
 
@@ -62,12 +66,52 @@ void multiply_columns(const Problem& p, const float* a, const float* b, float* c
   gemv(p.n, p.m, p.k, x, ldx, a, p.lda, c, 1, p.ldc, {});
 }
 
+// A part of the rows and columns of a product.
+template <class T>
+struct Block {
+  Problem p;
+  const T *a, *b;
+  T* c;
+
+  Block(const Problem& whole, const T* wa, const T* wb, T* wc, int64_t row, int64_t rows, int64_t column,
+        int64_t columns)
+      : p(whole),
+        a(wa + (p.trans_a ? row : row * p.lda)),
+        b(wb + (p.trans_b ? column * p.ldb : column)),
+        c(wc + row * p.ldc + column) {
+    p.m = rows, p.n = columns;
+  }
+};
+
+// The library's best kernels write dense results, so a block of some of the columns is copied. Returns false, with
+// nothing written, where the library has no such product.
+bool multiply_by_primitive(const Block<float>& part) {
+  const Problem& p = part.p;
+  const bool dense = p.n == p.ldc;
+  float* c = dense ? part.c : scratch<float>(ScratchSlot::kPanel, p.m * p.n);
+  if (!onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, part.a, p.lda, part.b, p.ldb, c, p.n)) return false;
+  if (!dense) place_columns(p.m, p.n, c, p.ldc, part.c);
+  return true;
+}
+
+void multiply_blocks(const ProductGrid& grid, const Problem& p, const float* a, const float* b, float* c, int64_t begin,
+                     int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    poll_kernel();
+    const int64_t row = i / grid.column_blocks * grid.rows, column = i % grid.column_blocks * grid.columns;
+    const Block<float> part(p, a, b, c, row, std::min(grid.rows, p.m - row), column,
+                            std::min(grid.columns, p.n - column));
+    if (multiply_by_primitive(part)) continue;
+    gemm_simd(p.trans_a, p.trans_b, part.p.m, part.p.n, p.k, part.a, p.lda, part.b, p.ldb, part.c, p.ldc);
+  }
+}
+
 void multiply(Path path, const Problem& p, const float* a, const float* b, float* c) {
   if (path == Path::kRows) return multiply_rows(p, a, b, c);
   if (path == Path::kColumns) return multiply_columns(p, a, b, c);
-  if (path == Path::kPrimitive && onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc))
-    return;
-  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
+  if (path == Path::kOwn) return gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
+  const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
+  multiply_blocks(grid, p, a, b, c, 0, grid.count());
 }
 
 void multiply(Path, const Problem& p, const double* a, const double* b, double* c) {
@@ -87,6 +131,13 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
   const Path path = path_of(p, a);
   const int64_t macs = p.m * p.n * p.k;
   if (macs < 2 * kMacsPerTask || num_threads() == 1) return multiply(path, p, a, b, c);
+  if constexpr (std::is_same_v<T, float>) {
+    if (path == Path::kPrimitive) {
+      const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
+      return parallel_parts(grid.count(),
+                            [&](int64_t begin, int64_t end) { multiply_blocks(grid, p, a, b, c, begin, end); });
+    }
+  }
   const bool by_rows = p.m > p.n;
   const int64_t length = by_rows ? p.m : p.n, units = (length + 15) / 16;
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * units / macs);
@@ -94,19 +145,9 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
   const auto work = [&](int64_t index) {
     const int64_t first = units * index / parts * 16;
     const int64_t count = std::min(length, units * (index + 1) / parts * 16) - first;
-    Problem part = p;
-    const T *pa = a, *pb = b;
-    T* pc = c;
-    if (by_rows) {
-      part.m = count;
-      pa += p.trans_a ? first : first * p.lda;
-      pc += first * p.ldc;
-    } else {
-      part.n = count;
-      pb += p.trans_b ? first * p.ldb : first;
-      pc += first;
-    }
-    multiply(path, part, pa, pb, pc);
+    const Block<T> part =
+        by_rows ? Block<T>(p, a, b, c, first, count, 0, p.n) : Block<T>(p, a, b, c, 0, p.m, first, count);
+    multiply(path, part.p, part.a, part.b, part.c);
   };
   parallel_parts(parts, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
     for (int64_t i = begin; i < end; ++i) work(i);
@@ -181,10 +222,24 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 
 }  // namespace
 
-// Outside these sizes our own product is as fast. Products of other forms do not use oneDNN: it cuts the sums depending
-// on the part that a thread computes, so the bits would depend on the number of threads.
-bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k) {
-  return m >= 16 && m <= 512 && m * n * k >= 100000 && m * n * k <= kOneDnnMacsPerCall && n > kGemvMaxRows;
+std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k) {
+  const int64_t macs = m * n * k;
+  if (isa() < Isa::kAvx512 || m < 16 || n <= kGemvMaxRows || macs < 100000) return {};
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t blocks = macs < 2 * kMacsPerTask ? 1 : macs < 16 * kMacsPerTask ? 2 : 4;  // that are worth a thread
+  ProductGrid g{};
+  g.row_blocks =
+      m > kGridRows ? ceil_div(m, 4 * kGridRows) * 4 : std::clamp<int64_t>(std::min<int64_t>(blocks, 2), 1, m / 16);
+  g.rows = ceil_div(ceil_div(m, g.row_blocks), 16) * 16;
+  g.column_blocks = std::clamp<int64_t>(ceil_div(blocks, g.row_blocks), 1, ceil_div(n, 128));
+  g.columns = ceil_div(ceil_div(n, g.column_blocks), 64) * 64;
+  g.row_blocks = ceil_div(m, g.rows), g.column_blocks = ceil_div(n, g.columns);
+  if (g.rows * g.columns > kOneDnnMacsPerCall / k) return {};
+  return g;
+}
+
+void place_columns(int64_t rows, int64_t columns, const float* from, int64_t ld, float* to) {
+  for (int64_t i = 0; i < rows; ++i) std::memcpy(to + i * ld, from + i * columns, size_t(columns) * sizeof(float));
 }
 
 template <class T>

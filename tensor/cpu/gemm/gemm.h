@@ -2,6 +2,7 @@
 // thread pool.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 namespace pg::cpu {
 
@@ -28,7 +29,20 @@ void gemm_batched(int64_t count, BatchStrides strides, bool trans_a, bool trans_
 template <class T>
 void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bias, bool relu, T* y);
 
-// Whether a oneDNN primitive computes linear<float> of this shape faster.
-bool linear_prefers_primitive(int64_t m, int64_t n, int64_t k);
+// The blocks of linear<float> that oneDNN computes, one per call; the last row and column may have smaller ones. They
+// depend only on the shape: the library cuts its sums depending on the size of a call, so that otherwise the bits would
+// depend on the number of threads.
+struct ProductGrid {
+  int64_t rows, columns;  // of a block
+  int64_t row_blocks, column_blocks;
+
+  int64_t count() const { return row_blocks * column_blocks; }
+};
+
+// Returns nothing where our own product is as fast.
+std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k);
+
+// Copies a dense matrix of `columns` columns to rows that are `ld` elements apart.
+void place_columns(int64_t rows, int64_t columns, const float* from, int64_t ld, float* to);
 
 }  // namespace pg::cpu
