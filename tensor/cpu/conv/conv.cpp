@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 
+#include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_plan.h"
 #include "tensor/cpu/conv/conv_simd.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/isa.h"
+#include "tensor/cpu/lru_cache.h"
+#include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
@@ -280,7 +284,35 @@ int64_t image_parts(const ConvShape& s) {
   return std::min(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
 }
 
+struct LastKey {
+  ConvShape shape;
+  int64_t bias;
+};
+
+// One image does not fill the threads, and large weights would be reordered by each of them.
+bool prefers_last(const ConvShape& s) {
+  if (isa() < Isa::kAvx512 || s.groups > 1 || s.ic < 8) return false;
+  return s.n == 1 || s.ic * s.taps() > s.out_plane();
+}
+
+// Between copies with the channels last, which split one image over the threads and pack the weights once.
+bool forward_by_last(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
+  if (!prefers_last(s)) return false;
+  thread_local LruCache<LastKey, std::unique_ptr<const ConvLast>> cache(32);
+  const ConvLast* conv = cache.get({s, bias != nullptr}, [&] { return ConvLast::make(s, bias != nullptr); }).get();
+  if (!conv) return false;
+  const int64_t in = s.in_plane(), out = s.out_plane(), x_size = s.n * s.ic * in, y_size = s.n * s.oc * out;
+  float* last_x =
+      scratch<float>(ScratchSlot::kPad, x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(float)) + 48);
+  float *last_y = last_x + (x_size + 15) / 16 * 16, *work = last_y + (y_size + 15) / 16 * 16;
+  copy_block(sizeof(float), {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
+  conv->run(last_x, w, nullptr, bias, relu, last_y, work);
+  copy_block(sizeof(float), {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
+  return true;
+}
+
 bool large_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
+  if (forward_by_last(s, x, w, bias, relu, y)) return true;
   return split_images(s, image_parts(s), [&](int64_t, int64_t first, int64_t images) {
     float* out = y + first * s.oc * s.out_plane();
     if (!onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, false, out)) return false;

@@ -1,6 +1,7 @@
 #include "tensor/cpu/gemm/gemm.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 
@@ -178,17 +179,31 @@ void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16
     for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
 }
 
-// Splits the rows into calls that take a fraction of a second. Returns false, with nothing written, where the library
-// has no such product.
+// Splits the result into calls that take a fraction of a second. Their sizes depend only on the shape, as those of
+// ProductGrid. Returns false where the library has no such product.
 bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda, const uint16_t* b,
                    int64_t ldb, uint16_t* c, int64_t ldc) {
-  const int64_t rows = std::max<int64_t>(16, kOneDnnMacsPerCall / n / k);
-  for (int64_t i = 0; i < m; i += rows) {
-    poll_kernel();
-    const int64_t count = std::min(rows, m - i);
-    if (!onednn_matmul_bf16(trans_b, count, n, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc)) return false;
-  }
-  return true;
+  const bool by_columns = trans_b && m < n;  // columns of a plain b are reordered slowly
+  const int64_t macs = m * n * k, length = by_columns ? n : m, units = (length + 15) / 16;
+  const int64_t parts = std::clamp<int64_t>(std::min(macs / (2 * kMacsPerTask), length / 64), 1, 4);
+  const int64_t calls = std::min(units, std::max(parts, macs / kOneDnnMacsPerCall));
+  std::atomic<bool> ok{true};
+  parallel_parts(calls, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      poll_kernel();
+      const int64_t first = units * i / calls * 16, count = std::min(length, units * (i + 1) / calls * 16) - first;
+      bool done;
+      if (!by_columns) {
+        done = onednn_matmul_bf16(trans_b, count, n, k, a + first * lda, lda, b, ldb, c + first * ldc, ldc);
+      } else {  // the library is slow at results that are not dense
+        uint16_t* part = scratch<uint16_t>(ScratchSlot::kPanel, m * count);
+        done = onednn_matmul_bf16(trans_b, m, count, k, a, lda, b + first * ldb, ldb, part, count);
+        if (done) place_columns(m, count, part, ldc, c + first);
+      }
+      if (!done) ok = false;
+    }
+  });
+  return ok;
 }
 
 template <class T>
@@ -238,9 +253,12 @@ std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k) {
   return g;
 }
 
-void place_columns(int64_t rows, int64_t columns, const float* from, int64_t ld, float* to) {
-  for (int64_t i = 0; i < rows; ++i) std::memcpy(to + i * ld, from + i * columns, size_t(columns) * sizeof(float));
+template <class T>
+void place_columns(int64_t rows, int64_t columns, const T* from, int64_t ld, T* to) {
+  for (int64_t i = 0; i < rows; ++i) std::memcpy(to + i * ld, from + i * columns, size_t(columns) * sizeof(T));
 }
+template void place_columns(int64_t, int64_t, const float*, int64_t, float*);
+template void place_columns(int64_t, int64_t, const uint16_t*, int64_t, uint16_t*);
 
 template <class T>
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,

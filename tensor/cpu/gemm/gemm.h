@@ -43,6 +43,7 @@ struct ProductGrid {
 std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k);
 
 // Copies a dense matrix of `columns` columns to rows that are `ld` elements apart.
-void place_columns(int64_t rows, int64_t columns, const float* from, int64_t ld, float* to);
+template <class T>
+void place_columns(int64_t rows, int64_t columns, const T* from, int64_t ld, T* to);
 
 }  // namespace pg::cpu

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/onednn/onednn.h"
@@ -136,159 +137,28 @@ class PreparedGrid final : public PreparedKernel {
   size_t column_bytes_ = 0;         // of the packed weights of a column block
 };
 
-// A share of a convolution of images (N, spatial..., C): some images, a strip of one, or some output channels.
-struct Share {
-  ConvShape shape;
-  int64_t x = 0, y = 0;  // the first element of the share in both arrays
-  int64_t channel = 0;   // its first output channel
-};
-
-// Strips are cut along the first spatial dim that has several outputs. Neighbours read some of the same input.
-void add_strips(const ConvShape& s, int64_t count, size_t dim, std::vector<Share>* out) {
-  for (int64_t p = 0; p < count; ++p) {
-    const int64_t begin = p * s.out[dim] / count, end = (p + 1) * s.out[dim] / count;
-    const int64_t from = begin * s.stride[dim] - s.pad[dim],
-                  to = (end - 1) * s.stride[dim] - s.pad[dim] + s.dilation[dim] * (s.kernel[dim] - 1) + 1;
-    Share share{s};
-    share.shape.n = 1;
-    share.shape.out[dim] = end - begin;
-    share.shape.pad[dim] = std::max<int64_t>(0, -from);
-    share.shape.in[dim] = std::min(to, s.in[dim]) - std::max<int64_t>(0, from);
-    share.x = std::max<int64_t>(0, from) * (s.in_plane() / s.in[dim]) * s.ic;
-    share.y = begin * (s.out_plane() / s.out[dim]) * s.oc;
-    out->push_back(share);
-  }
-}
-
-std::vector<Share> spatial_shares(const ConvShape& s, int64_t parts) {
-  std::vector<Share> out;
-  size_t dim = 0;
-  while (dim < 2 && s.in[dim] == 1 && s.out[dim] == 1) ++dim;  // the outermost dim, so that strips are contiguous
-  const int64_t strips = std::min((parts + s.n - 1) / s.n, s.out[dim]), images = std::min(parts, s.n);
-  if (strips > 1) add_strips(s, strips, dim, &out);
-  const auto reads_padding_only = [&](const Share& share) { return share.shape.in[dim] < 1; };
-  if (std::any_of(out.begin(), out.end(), reads_padding_only)) out.clear();
-  if (!out.empty()) {
-    for (int64_t i = strips; i < s.n * strips; ++i) {
-      out.push_back(out[size_t(i - strips)]);
-      out.back().x += s.ic * s.in_plane();
-      out.back().y += s.oc * s.out_plane();
-    }
-    return out;
-  }
-  for (int64_t p = 0; p < images; ++p) {
-    const int64_t first = p * s.n / images;
-    out.push_back({s, first * s.ic * s.in_plane(), first * s.oc * s.out_plane()});
-    out.back().shape.n = (p + 1) * s.n / images - first;
-  }
-  return out;
-}
-
-std::vector<Share> channel_shares(const ConvShape& s, int64_t parts) {
-  constexpr int64_t kUnit = 64;  // channels that the library's kernels compute together
-  const int64_t units = (s.oc + kUnit - 1) / kUnit;
-  parts = std::min(parts, units);
-  std::vector<Share> out;
-  for (int64_t p = 0; p < parts; ++p) {
-    const int64_t first = p * units / parts * kUnit, end = std::min((p + 1) * units / parts * kUnit, s.oc);
-    out.push_back({s, 0, 0, first});
-    out.back().shape.oc = end - first;
-  }
-  return out;
-}
-
-// The ways to cut a convolution, best first. They depend only on the shape: the library cuts the sums of a convolution
-// depending on its size, so that otherwise the bits would depend on the number of threads. Each strip of an image reads
-// all weights. Where these are larger than the result, each share therefore computes some of the channels. The library
-// may pack the weights of strips of different sizes in different layouts, which one plan cannot use.
-std::vector<std::vector<Share>> cuts(const ConvShape& s) {
-  const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
-  const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
-  const int64_t parts = std::clamp<int64_t>(s.macs() / (4 * kMacsPerTask), 1, most);
-  const int64_t calls = s.macs() / kOneDnnMacsPerCall;
-  std::vector<std::vector<Share>> out;
-  if (weights > image && s.n <= 2 && s.groups == 1 && parts > 1 && calls <= parts)
-    out.push_back(channel_shares(s, parts));
-  out.push_back(spatial_shares(s, std::max(parts, calls)));
-  if (calls <= s.n) out.push_back(spatial_shares(s, s.n));  // whole images, all of one size
-  return out;
-}
-
-class ConvLast final : public PreparedKernel {
+class PreparedConvLast final : public PreparedKernel {
  public:
-  ConvLast(const ConvShape& s, std::vector<Share> shares, bool bias, const Finish& finish)
-      : finish_(finish), channels_(s.oc), weights_(s.ic / s.groups * s.taps()), shares_(std::move(shares)) {
-    const int dims = onednn_spatial_dims(s);
-    for (const Share& share : shares_) {
-      primitives_.push_back(onednn_prepare_conv_last(share.shape, dims, bias));
-      if (!primitives_.back()) return;
-      const size_t result = splits_channels() ? size_t(result_size(share.shape)) * sizeof(float) : 0;
-      result_bytes_ = std::max(result_bytes_, aligned(result));
-      part_bytes_ = std::max(part_bytes_, result_bytes_ + aligned(primitives_.back()->scratch_bytes));
-    }
-    packed_bytes = packed_at(splits_channels() ? shares_.size() : 1);
+  PreparedConvLast(std::unique_ptr<const ConvLast> conv, const Finish& finish)
+      : conv_(std::move(conv)), finish_(finish) {
+    packed_bytes = conv_->packed_bytes();
     if (packed_bytes) packed_input = 1;
-    scratch_bytes = packed_bytes + part_bytes_ * shares_.size();
+    scratch_bytes = conv_->scratch_bytes();
   }
-  bool ready() const {
-    if (!primitives_.back()) return false;
-    const auto same = [&](const Primitive& p) { return primitives_[0]->packs_like(*p); };
-    return splits_channels() || std::all_of(primitives_.begin(), primitives_.end(), same);
-  }
-
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
-    const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
-    float* y = out[0].as<float>();
-    char* base = static_cast<char*>(scratch);
-    if (!packed && packed_bytes) {
-      pack(in[1], base);
-      packed = base;
-    }
-    parallel_parts(int64_t(shares_.size()), [&](int64_t begin, int64_t end) {
-      for (size_t p = size_t(begin); p < size_t(end); ++p) {
-        poll_kernel();
-        const Share& share = shares_[p];
-        char* own = base + packed_bytes + p * part_bytes_;
-        float* to = splits_channels() ? reinterpret_cast<float*>(own) : y + share.y;
-        const char* weights =
-            packed ? static_cast<const char*>(packed) + packed_at(splits_channels() ? p : 0) : nullptr;
-        primitives_[p]->run(x + share.x, w + share.channel * weights_, weights, bias ? bias + share.channel : nullptr,
-                            to, own + result_bytes_);
-        if (finish_.relu()) rectify(result_size(share.shape), to);  // the library's relu turns NaN into 0
-        if (splits_channels()) {
-          const int64_t pixels = share.shape.n * share.shape.out_plane();
-          place_columns(pixels, share.shape.oc, to, channels_, y + share.channel);
-        }
-      }
-    });
+    conv_->run(in[0].as<float>(), in[1].as<float>(), packed, in[2].as<float>(), finish_.relu(), out[0].as<float>(),
+               scratch);
     if (!finish_.relu()) finish_(out);
   }
-  void pack(const View& w, void* packed) const override {
-    for (size_t p = 0; p < (splits_channels() ? shares_.size() : 1); ++p)
-      primitives_[p]->pack(w.as<float>() + shares_[p].channel * weights_, static_cast<char*>(packed) + packed_at(p));
-  }
+  void pack(const View& w, void* packed) const override { conv_->pack(w.as<float>(), packed); }
   bool packs_like(const PreparedKernel& other) const override {
-    const auto* o = dynamic_cast<const ConvLast*>(&other);
-    if (!o || packed_bytes != o->packed_bytes || splits_channels() != o->splits_channels()) return false;
-    if (!splits_channels()) return primitives_[0]->packs_like(*o->primitives_[0]);
-    const auto same = [](const Primitive& a, const Primitive& b) { return a->packs_like(*b); };
-    return std::equal(primitives_.begin(), primitives_.end(), o->primitives_.begin(), o->primitives_.end(), same);
+    const auto* o = dynamic_cast<const PreparedConvLast*>(&other);
+    return o && conv_->packs_like(*o->conv_);
   }
 
  private:
-  static int64_t result_size(const ConvShape& s) { return s.n * s.oc * s.out_plane(); }
-  bool splits_channels() const { return shares_.back().channel > 0; }
-  // The bytes of the packed weights of the first `count` shares.
-  size_t packed_at(size_t count) const {
-    size_t bytes = 0;
-    for (size_t p = 0; p < count; ++p) bytes += aligned(primitives_[p]->packed_bytes);
-    return bytes;
-  }
+  std::unique_ptr<const ConvLast> conv_;
   Finish finish_;
-  int64_t channels_, weights_;  // output channels; weights of each
-  std::vector<Share> shares_;
-  std::vector<Primitive> primitives_;
-  size_t result_bytes_ = 0, part_bytes_ = 0;  // of a share: its result where it has to be copied; all its scratch
 };
 
 class SmallLinear final : public PreparedKernel {
@@ -362,11 +232,9 @@ std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool bias, const Finish& finish) {
-  for (std::vector<Share>& shares : cuts(s)) {
-    auto kernel = std::make_unique<ConvLast>(s, std::move(shares), bias, finish);
-    if (kernel->ready()) return kernel;
-  }
-  return nullptr;
+  auto conv = ConvLast::make(s, bias);
+  if (!conv) return nullptr;
+  return std::make_unique<PreparedConvLast>(std::move(conv), finish);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {
