@@ -124,14 +124,20 @@ void clear(const Problem& p, T* c) {
   for (int64_t i = 0; i < p.m; ++i) std::fill_n(c + i * p.ldc, p.n, T(0));
 }
 
+// A thin product is limited by reading or writing its largest matrix, so less work is worth a thread.
+constexpr int64_t kGemvWeightsPerTask = 1 << 16;
+int64_t macs_per_task(const Problem& p) {
+  return std::min(kMacsPerTask, kGemvWeightsPerTask * std::min({p.m, p.n, p.k}));
+}
+
 // Splits the longer of the two result dims over the thread pool, in multiples of 16.
 template <class T>
 void product(const Problem& p, const T* a, const T* b, T* c) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return clear(p, c);
   const Path path = path_of(p, a);
-  const int64_t macs = p.m * p.n * p.k;
-  if (macs < 2 * kMacsPerTask || num_threads() == 1) return multiply(path, p, a, b, c);
+  const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
+  if (macs < 2 * task || num_threads() == 1) return multiply(path, p, a, b, c);
   if constexpr (std::is_same_v<T, float>) {
     if (path == Path::kPrimitive) {
       const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
@@ -141,7 +147,7 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
   }
   const bool by_rows = p.m > p.n;
   const int64_t length = by_rows ? p.m : p.n, units = (length + 15) / 16;
-  const int64_t grain = std::max<int64_t>(1, kMacsPerTask * units / macs);
+  const int64_t grain = std::max<int64_t>(1, task * units / macs);
   const int64_t parts = std::clamp<int64_t>(units / grain, 1, num_threads());
   const auto work = [&](int64_t index) {
     const int64_t first = units * index / parts * 16;
@@ -217,9 +223,7 @@ void finish_rows(int64_t m, int64_t n, const T* bias, bool relu, T* y) {
   }
 }
 
-// A matrix-vector product is limited by reading w, so each thread gets a share of the rows of w.
-constexpr int64_t kGemvWeightsPerTask = 1 << 16;
-
+// Each thread gets a share of the rows of w.
 void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias, bool relu,
                  float* y) {
   const int64_t units = (n + 15) / 16;
@@ -283,12 +287,12 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
   const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
   if (m == 0 || n == 0) return;
   const Path path = path_of(p, a);
-  const int64_t macs = std::max<int64_t>(1, m * n * k);
-  if (count < num_threads() && macs >= 2 * kMacsPerTask) {
+  const int64_t macs = std::max<int64_t>(1, m * n * k), task = std::max<int64_t>(1, macs_per_task(p));
+  if (count < num_threads() && macs >= 2 * task) {
     for (int64_t i = 0; i < count; ++i) product(p, a + i * s.a, b + i * s.b, c + i * s.c);
     return;
   }
-  parallel_for(count, std::max<int64_t>(1, kMacsPerTask / macs), [&](int64_t begin, int64_t end) {
+  parallel_for(count, std::max<int64_t>(1, task / macs), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (k == 0)
         clear(p, c + i * s.c);

@@ -28,7 +28,7 @@ constexpr int64_t kCols = kVectors* int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
 
 // Sizes of the packed blocks: kDepth x kCols of b are about the first-level cache, kBlockRows x kDepth of a the
 // second-level cache.
-constexpr int64_t kDepth = 384, kBlockRows = 120, kBlockCols = 2048;
+constexpr int64_t kDepth = 512, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
 
 // An operand as it is stored: element (i, l) is at data[i * row + l * col]. One of the strides is 1.

@@ -18,6 +18,7 @@ using cpu::UpdateRule;
 using cpu::UpdateRun;
 
 constexpr int64_t kChunk = 8 << 10;
+constexpr int64_t kElementsPerTask = 40 << 10;  // less does not repay a thread
 
 // The arrays of one parameter: w, g, then the states.
 struct Parameter {
@@ -95,7 +96,7 @@ template <UpdateRule rule, int states>
 void update_kernel(const KernelArgs& a) {
   const size_t count = (a.in.size() - 1) / (2 + states);
   std::vector<Parameter> all(count);
-  int64_t chunks = 0;
+  int64_t chunks = 0, elements = 0;
   for (size_t i = 0; i < count; ++i) {
     Parameter& p = all[i];
     for (size_t k = 0; k < 2 + states; ++k) p.in[k] = &a.in[k * count + i];
@@ -104,8 +105,9 @@ void update_kernel(const KernelArgs& a) {
     p.first_chunk = chunks;
     p.rates = rates_of(a, rule, i);
     chunks += (p.n + kChunk - 1) / kChunk;
+    elements += p.n;
   }
-  parallel_for(chunks, 4, [&](int64_t begin, int64_t end) {
+  parallel_for(chunks, chunks * kElementsPerTask / std::max<int64_t>(elements, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       const auto after =
           std::upper_bound(all.begin(), all.end(), c, [](int64_t x, const Parameter& p) { return x < p.first_chunk; });
