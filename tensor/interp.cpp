@@ -36,13 +36,6 @@ bool any_requires_grad(std::span<const Value> inputs) {
   return false;
 }
 
-Values run_decomposition(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
-  Rule rule(ctx, op, attrs, inputs);
-  Values out;
-  for (Var& v : op.decompose(rule)) out.push_back(std::move(v.value()));
-  return out;
-}
-
 // The views of one kernel call and their owners.
 class Call {
  public:
@@ -140,11 +133,11 @@ class EagerInterpreter final : public Interpreter {
   }
 
   static Values decompose(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
-    if (!op.differentiable() && !op.has(kNoGrad)) return run_decomposition(ctx, op, inputs, attrs);
+    if (!op.differentiable() && !op.has(kNoGrad)) return decomposed(ctx, op, inputs, attrs);
     Values out;
     {
       ScopedFlag quiet(ctx.recording, false);
-      out = run_decomposition(ctx, op, inputs, attrs);
+      out = decomposed(ctx, op, inputs, attrs);
     }
     for (Value& v : out) v = v.detached();
     record(ctx, op, inputs, attrs, out);

@@ -54,6 +54,7 @@ enum Traits : uint32_t {
   kIndexing = 1 << 28,  // x[…] or x[…] = value: files may contain it even if hidden; results of reads refuse writes
   kBodies = 1 << 29,    // runs the programs in its attributes; only in graphs, and their executor runs it. Its inputs
                         // may be on several devices
+  kWidens = 1 << 30,    // decomposed for inputs in half precision: computed in float32, and rounded once at the end
 };
 
 // How the dtype of a pointwise op follows from its promoted inputs.

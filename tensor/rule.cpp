@@ -35,4 +35,34 @@ Var Vjp::dy(size_t i) const {
   return Var(ctx_, ctx_.interpreter->filled(ctx_, outputs_[i].type(), 0));
 }
 
+// Whether the largest floating dtype of the inputs has half precision.
+static bool all_half(std::span<const Value> inputs) {
+  bool any = false;
+  for (const Value& v : inputs) {
+    if (!v.is_array() || !is_float(v.dtype())) continue;
+    if (size_of(v.dtype()) != 2) return false;
+    any = true;
+  }
+  return any;
+}
+
+Values decomposed(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
+  SmallVector<Value, 4> wide;
+  SmallVector<Type, 2> types;
+  if (op.has(kWidens) && all_half(inputs)) {
+    infer_types(op, inputs, attrs, types);
+    for (const Value& v : inputs)
+      wide.push_back(v.is_array() && is_float(v.dtype()) ? call<"to">(Var(ctx, v), {{"dtype", DType::kFloat32}}).value()
+                                                         : v);
+    inputs = wide;
+  }
+  Rule rule(ctx, op, attrs, inputs);
+  Values out;
+  for (Var& v : op.decompose(rule)) out.push_back(std::move(v.value()));
+  for (size_t i = 0; i < types.size(); ++i)
+    if (out[i].dtype() != types[i].dtype)
+      out[i] = call<"to">(Var(ctx, std::move(out[i])), {{"dtype", types[i].dtype}}).value();
+  return out;
+}
+
 }  // namespace pg

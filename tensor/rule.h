@@ -154,4 +154,7 @@ class Vjp : public Rule {
   std::span<Value> grads_;
 };
 
+// The outputs of the op by its decomposition.
+Values decomposed(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs);
+
 }  // namespace pg

@@ -258,7 +258,7 @@ Value value_to_write(lua_State* L, State& state, const Value& x) {
   const Value& v = check_value(L, state, 3, "index", "value");
   note(state, v, TypeGuard::kDType, 0, int64_t(v.dtype()));
   if (v.dtype() == x.dtype()) return v;
-  if (promote(v.dtype(), x.dtype()) != x.dtype())
+  if (!(is_float(v.dtype()) && is_float(x.dtype())) && promote(v.dtype(), x.dtype()) != x.dtype())
     bad_argument("index", "value", fmt::format("a tensor that {} can hold", name_of(x.dtype())), to_string(v.type()));
   Value in[1] = {v};
   return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", x.dtype()}}))[0];

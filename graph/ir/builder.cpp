@@ -152,12 +152,11 @@ std::vector<BodyStream> GraphBuilder::take_streams(std::span<const std::shared_p
 }
 
 Values GraphBuilder::decompose(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
-  Rule rule(ctx, op, attrs, inputs);
   Values out;
   const bool own_rule = op.differentiable() || op.has(kNoGrad);
   {
     ScopedFlag quiet(ctx.recording, ctx.recording && !own_rule);
-    for (Var& v : op.decompose(rule)) out.push_back(std::move(v.value()));
+    out = decomposed(ctx, op, inputs, attrs);
   }
   if (!own_rule) return out;
   for (Value& v : out) v = v.detached();

@@ -223,7 +223,7 @@ class Translator {
   void add_check(size_t i) {
     const Node& n = g_.nodes[i];
     const Operand& o = n.inputs[1];
-    if (numel(n.types[0].shape) == 0) return;
+    if (numel(n.types[0].shape) == 0 || !is_integer(n.types[0].dtype)) return;
     DivisorCheck c{n.op, -1, nullptr, {}};
     if (o.is_number()) {
       c.type = Type{compute_of(i), {}, {}};

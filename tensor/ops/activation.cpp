@@ -33,9 +33,10 @@ Var inside(Vjp& c, double low, double high) {
   return call<"where">(mask, c.dy(), 0.0);
 }
 
-// d/dx (x Phi(x)) = Phi(x) + x phi(x). For the tanh form: 0.5 (1 + t) + 0.5 x (1 - t^2) u'.
+// d/dx (x Phi(x)) = Phi(x) + x phi(x). For the tanh form: 0.5 (1 + t) + 0.5 x (1 - t^2) u'. Beyond the bounds of x the
+// second term is 0 in every dtype, and its factors are not finite.
 Var gelu_grad(Vjp& c) {
-  const Var x = c.in(0);
+  const Var x = call<"clamp">(c.in(0), -40.0, 40.0);
   if (c.attr<std::string>("approximate") == "none") {
     const Var density = call<"exp">(x * x * -0.5) * 0.39894228040143267794;
     return c.dy() * ((call<"erf">(x * 0.70710678118654752440) + 1.0) * 0.5 + x * density);
@@ -83,9 +84,7 @@ std::vector<Var> decompose_prelu(Rule& c) {
   Var w = c.in(1);
   const int rank = c.input(0).rank();
   if (rank >= 2 && w.numel() != 1) {
-    Dims shape(rank, 1);
-    shape[1] = w.numel();
-    w = call<"reshape">(w, {{"shape", ints(shape)}});
+    for (int d = 2; d < rank; ++d) w = call<"unsqueeze">(w, {{"dim", int64_t(-1)}});
   } else if (w.rank() > 0) {
     w = call<"reshape">(w, {{"shape", Ints{}}});
   }

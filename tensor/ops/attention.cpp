@@ -51,7 +51,14 @@ std::vector<Var> decompose_attention(Rule& c) {
     scores = scores + c.in(3);
   if (c.attr<bool>("is_causal"))
     scores = call<"where">(call<"gt">(call<"tril">(call<"ones_like">(scores)), Var(0.0)), scores, hidden);
+  // A row whose positions are all masked has weights 0. It gets scores without infinities, for the sake of gradients.
+  Var masked;
+  if (c.has(3)) {
+    masked = call<"eq">(call<"amax">(scores, {{"dim", Ints{-1}}, {"keepdim", true}}), hidden);
+    scores = call<"where">(masked, Var(0.0), scores);
+  }
   Var weights = call<"softmax">(scores, {{"dim", int64_t(-1)}});
+  if (c.has(3)) weights = call<"where">(masked, Var(0.0), weights);
   if (c.attr<double>("dropout_p") > 0) weights = call<"dropout">(weights, {{"p", c.raw("dropout_p")}});
   return {call<"matmul">(weights, value)};
 }
@@ -71,7 +78,8 @@ void add_attention_op(Registry& r) {
                  {"is_causal", AttrKind::kBool, false, "hide the positions after each query's own"},
                  {"scale", AttrKind::kFloat, {}, "factor of the products; 1 / sqrt(features) by default", true}},
        .infer = infer_attention,
-       .decompose = decompose_attention},
+       .decompose = decompose_attention,
+       .traits = kWidens},
   };
   r.add(rows);
 }

@@ -157,7 +157,8 @@ OpDef add_product(const char* name, const char* doc, const char* example, const 
           .attrs = {{"beta", AttrKind::kFloat, 1.0, "factor of input; with 0 it is not read"},
                     {"alpha", AttrKind::kFloat, 1.0, "factor of the product"}},
           .infer = infer,
-          .decompose = decompose_add_product};
+          .decompose = decompose_add_product,
+          .traits = kWidens};
 }
 
 std::vector<OpDef> product_rows() {

@@ -60,7 +60,11 @@ Var clamp_max_grad(Vjp& c) {
   return call<"where">(above, c.dy(), 0.0);
 }
 
-Var squared_norm(Vjp& c) { return c.in(0) * c.in(0) + c.in(1) * c.in(1); }
+// 1 where both are 0, so that gradients there are 0.
+Var squared_norm(Vjp& c) {
+  const Var n = c.in(0) * c.in(0) + c.in(1) * c.in(1);
+  return call<"where">(call<"eq">(n, 0.0), 1.0, n);
+}
 
 OpDef comparison(const char* name, const char* doc, const char* example, uint32_t traits = 0) {
   return {.name = name,

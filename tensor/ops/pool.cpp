@@ -319,7 +319,8 @@ std::vector<OpDef> pool_rows() {
        .inputs = {{"x", kFloating, Arity::kOne, 0.5, 2}},
        .attrs = {{"norm_type", AttrKind::kFloat, 2.0, "the exponent p", false, 1e-3, 1e3}, kKernel, kStride, kCeil},
        .infer = infer_lp_pool,
-       .decompose = decompose_lp_pool},
+       .decompose = decompose_lp_pool,
+       .traits = kWidens},
   };
 }
 

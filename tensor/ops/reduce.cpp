@@ -340,7 +340,7 @@ void add_reduce_ops(Registry& r) {
        .vjp = {vjp_var},
        .vjp_uses = "x",
        .decompose = decompose_var,
-       .traits = kReduction},
+       .traits = kWidens | kReduction},
       {.name = "std",
        .doc = "The standard deviation over dims, the root of var. The gradient is 0 where the deviation is.",
        .example = "return pg.tensor({1, 2, 4}):std()",
@@ -350,7 +350,7 @@ void add_reduce_ops(Registry& r) {
        .vjp = {vjp_std},
        .vjp_uses = "x out",
        .decompose = decompose_std,
-       .traits = kReduction},
+       .traits = kWidens | kReduction},
       {.name = "norm",
        .doc = "The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number "
               "of elements that are not 0. The gradient at 0 is 0.",
@@ -364,7 +364,7 @@ void add_reduce_ops(Registry& r) {
        .vjp = {vjp_norm},
        .vjp_uses = "x out",
        .decompose = decompose_norm,
-       .traits = kReduction},
+       .traits = kWidens | kReduction},
       {.name = "logsumexp",
        .doc = "log(sum(exp(x))) over dims without overflow.",
        .example = "return pg.tensor({1000, 1000}):logsumexp(1)",
@@ -394,7 +394,8 @@ void add_reduce_ops(Registry& r) {
        .inputs = {{"x", kFloating}},
        .attrs = {kCorrection},
        .infer = infer_cov,
-       .decompose = decompose_cov},
+       .decompose = decompose_cov,
+       .traits = kWidens},
   };
   r.add(kRows);
   add_scan_ops(r);

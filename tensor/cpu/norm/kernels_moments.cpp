@@ -77,12 +77,13 @@ double corrected(double squares, double n, double mean, double rounded) {
   return std::max(squares - n * (mean - rounded) * (mean - rounded), squares * 0);
 }
 
+// The sums for the means are of differences from the first element, since a large mean would leave them few digits.
 template <class T>
 Moments moments_of_run(const NormLoops<T>& loops, const T* x, int64_t n) {
   Moments all;
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t m = std::min(kBlock, n - i);
-    const double mean = loops.sum(x + i, m) / double(m), rounded = double(T(mean));
+    const double mean = double(x[i]) + loops.offset(x + i, m, x[i]) / double(m), rounded = double(T(mean));
     all.join(double(m), mean, corrected(loops.deviation(x + i, m, T(mean)), double(m), mean, rounded));
   }
   return all;
@@ -98,12 +99,14 @@ void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int
     const int64_t m = std::min(kRows, rows - r);
     std::fill_n(sums, width, T(0));
     std::fill_n(squares, width, T(0));
-    for (int64_t i = r; i < r + m; ++i) loops.sum_row(x + i * stride, sums, width);
-    for (int64_t j = 0; j < width; ++j) means[j] = sums[j] / T(m);
+    const T* first = x + r * stride;
+    for (int64_t i = r + 1; i < r + m; ++i) loops.offset_row(x + i * stride, first, sums, width);
+    for (int64_t j = 0; j < width; ++j) means[j] = first[j] + sums[j] / T(m);
     for (int64_t i = r; i < r + m; ++i) loops.deviation_row(x + i * stride, means, squares, width);
     const double count = double(m), inverse = 1 / count, share = count / double(r + m), both = double(r) * share;
     for (int64_t j = 0; j < width; ++j) {
-      const double own = double(sums[j]) * inverse, off = own - double(means[j]), step = own - mean[j];
+      const double own = double(first[j]) + double(sums[j]) * inverse, off = own - double(means[j]),
+                   step = own - mean[j];
       mean[j] += step * share;
       all[j] += (double(squares[j]) - count * off * off) + step * step * both;
     }

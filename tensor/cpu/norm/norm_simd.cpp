@@ -64,6 +64,15 @@ double sum(const T* x, int64_t n) {
 }
 
 template <class T>
+double offset(const T* x, int64_t n, T from) {
+  const Tag<T> d;
+  const auto v = hn::Set(d, from);
+  return accumulate_blocks<T>(
+      n, [&](int64_t i) HWY_ATTR { return hn::Sub(hn::LoadU(d, x + i), v); },
+      [&](int64_t i) HWY_ATTR { return x[i] - from; });
+}
+
+template <class T>
 double deviation(const T* x, int64_t n, T mean) {
   const Tag<T> d;
   const auto m = hn::Set(d, mean);
@@ -201,6 +210,16 @@ void sum_row(const T* x, T* sums, int64_t n) {
 }
 
 template <class T>
+void offset_row(const T* x, const T* from, T* sums, int64_t n) {
+  const Tag<T> d;
+  fill_row(
+      sums, n,
+      [&](int64_t i)
+          HWY_ATTR { return hn::Add(hn::LoadU(d, sums + i), hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, from + i))); },
+      [&](int64_t i) HWY_ATTR { return sums[i] + (x[i] - from[i]); });
+}
+
+template <class T>
 void deviation_row(const T* x, const T* mean, T* sums, int64_t n) {
   const Tag<T> d;
   fill_row(
@@ -249,8 +268,8 @@ void blend_row(const T* x, const T* dy, T* dx, int64_t n, const T* a, const T* b
 
 template <class T>
 NormLoops<T> loops() {
-  return {row<T>,   row_dx<T>,  row_dw<T>,        sum<T>,          deviation<T>,  products<T>, affine<T>,
-          blend<T>, sum_row<T>, deviation_row<T>, products_row<T>, affine_row<T>, blend_row<T>};
+  return {row<T>,   row_dx<T>,  row_dw<T>,     sum<T>,           offset<T>,       deviation<T>,  products<T>, affine<T>,
+          blend<T>, sum_row<T>, offset_row<T>, deviation_row<T>, products_row<T>, affine_row<T>, blend_row<T>};
 }
 NormLoops<float> float_loops() { return loops<float>(); }
 NormLoops<double> double_loops() { return loops<double>(); }

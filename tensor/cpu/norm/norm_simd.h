@@ -17,6 +17,7 @@ struct NormLoops {
 
   // One channel, as runs of n contiguous elements.
   double (*sum)(const T* x, int64_t n);
+  double (*offset)(const T* x, int64_t n, T from);     // sum(x - from)
   double (*deviation)(const T* x, int64_t n, T mean);  // sum((x - mean)^2)
   void (*products)(const T* x, const T* dy, int64_t n, T mean, double* dot,
                    double* total);                                          // sums of dy (x - mean) and dy
@@ -25,6 +26,7 @@ struct NormLoops {
 
   // The same for rows in which every element belongs to a different channel.
   void (*sum_row)(const T* x, T* sums, int64_t n);
+  void (*offset_row)(const T* x, const T* from, T* sums, int64_t n);
   void (*deviation_row)(const T* x, const T* mean, T* sums, int64_t n);
   void (*products_row)(const T* x, const T* dy, const T* mean, T* dots, T* totals, int64_t n);
   void (*affine_row)(const T* x, T* y, int64_t n, const T* scale, const T* shift);

@@ -180,7 +180,7 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   const int64_t n = out.numel();
   if (n == 0) return;
   if (args.in.size() == 3 && (!args.in[1] || !args.in[2])) return run_bounded(args);
-  if (row.check != SpanCheck::kNothing) check_divisor(args.op, args.in[1], row.check);
+  if (row.check != SpanCheck::kNothing && is_integer(out.dtype())) check_divisor(args.op, args.in[1], row.check);
   double params[kMaxSpanParams] = {};
   if (args.attrs.size()) span_params(args.op, args.attrs, params);
   const DType compute = compute_dtype(args);
