@@ -1,5 +1,7 @@
 #include "vm/box.h"
 
+#include <climits>
+
 #include "tensor/error.h"
 #include "vm/trace.h"
 
@@ -113,7 +115,9 @@ void enter_scope(lua_State* L, State& state, int i, size_t below) {
 }
 
 void push_results(lua_State* L, State& state, Values& values) {
-  need_stack(L, int(values.size()) + 2, "too many results");
+  if (values.size() > size_t(INT_MAX) - 2 || !lua_checkstack(L, int(values.size()) + 2))
+    throw Error(fmt::format("a call cannot return {} tensors, more than Lua's stack has room for; stack them into one",
+                            values.size()));
   for (Value& v : values) push_box(L, state, std::move(v));
 }
 

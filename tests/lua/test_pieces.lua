@@ -168,3 +168,9 @@ t.test("files: a missing guard or one with another number is refused", function(
   t.error_contains(function() changed('("kind":"outputs","value":)2', "%13") end, "a guard expects 3 outputs of a node that has 2")
   t.error_contains(function() changed('"of":1(,"kind":"outputs")', '"of":[1,3]%1') end, "a guard of a node that does not exist")
 end)
+
+t.test("more results than Lua's stack holds are an error that says so", function()
+  local pieces = pg.jit(function(x) return x:unbind(1) end)
+  t.check(#pieces(pg.zeros(100)) == 100)
+  t.error_contains(function() pieces(pg.zeros(20000)) end, "a call cannot return 20000 tensors")
+end)
