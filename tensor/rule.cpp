@@ -35,6 +35,30 @@ Var Vjp::dy(size_t i) const {
   return Var(ctx_, ctx_.interpreter->filled(ctx_, outputs_[i].type(), 0));
 }
 
+static Value cast(Context& ctx, const Value& v, DType dtype) {
+  return call<"to">(Var(ctx, v), {{"dtype", dtype}}).value();
+}
+
+bool widen_rule(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs,
+                std::span<Value> outputs, std::span<Value> cotangents, SmallVector<Value, 3>& wide) {
+  if (!(op.has(kPointwise) || op.has(kWidens)) || !(op.saved_inputs & 1) || op.vjp.empty()) return false;
+  const DType result = outputs[0].dtype();
+  const bool half = size_of(result) == 2 && inputs.size() == 1;
+  const DType dtype = half ? DType::kFloat32 : result;
+  const auto casts = [&](size_t i) {
+    return op.inputs[i].dtypes != kBoolOnly && inputs[i].is_array() && inputs[i].dtype() != dtype;
+  };
+  bool any = false;
+  for (size_t i = 0; i < inputs.size(); ++i) any |= casts(i);
+  if (!is_float(result) || !any) return false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    wide.push_back(casts(i) && op.saved_inputs >> i & 1 ? cast(ctx, inputs[i], dtype) : inputs[i]);
+  if (!half) return true;
+  if (op.saved_outputs) outputs[0] = std::move(apply(ctx, op, wide, attrs)[0]);
+  if (cotangents[0].defined()) cotangents[0] = cast(ctx, cotangents[0], dtype);
+  return true;
+}
+
 // Whether the largest floating dtype of the inputs has half precision.
 static bool all_half(std::span<const Value> inputs) {
   bool any = false;
@@ -52,16 +76,14 @@ Values decomposed(Context& ctx, const OpDef& op, std::span<const Value> inputs, 
   if (op.has(kWidens) && all_half(inputs)) {
     infer_types(op, inputs, attrs, types);
     for (const Value& v : inputs)
-      wide.push_back(v.is_array() && is_float(v.dtype()) ? call<"to">(Var(ctx, v), {{"dtype", DType::kFloat32}}).value()
-                                                         : v);
+      wide.push_back(v.is_array() && is_float(v.dtype()) ? cast(ctx, v, DType::kFloat32) : v);
     inputs = wide;
   }
   Rule rule(ctx, op, attrs, inputs);
   Values out;
   for (Var& v : op.decompose(rule)) out.push_back(std::move(v.value()));
   for (size_t i = 0; i < types.size(); ++i)
-    if (out[i].dtype() != types[i].dtype)
-      out[i] = call<"to">(Var(ctx, std::move(out[i])), {{"dtype", types[i].dtype}}).value();
+    if (out[i].dtype() != types[i].dtype) out[i] = cast(ctx, out[i], types[i].dtype);
   return out;
 }
 

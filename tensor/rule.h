@@ -154,6 +154,13 @@ class Vjp : public Rule {
   std::span<Value> grads_;
 };
 
+// The rule of a pointwise op computes in the dtype that the op computed in: operands of other dtypes are cast to it.
+// The derivative of an op with one half-precision argument is computed in float32, from the result before rounding.
+// Fills `wide` with the inputs for the rule and changes outputs and cotangents. Returns false if there is nothing to
+// cast.
+bool widen_rule(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs,
+                std::span<Value> outputs, std::span<Value> cotangents, SmallVector<Value, 3>& wide);
+
 // The outputs of the op by its decomposition.
 Values decomposed(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs);
 

@@ -240,7 +240,7 @@ class Walk {
     Values grads(n);
     SmallVector<Value, 3> wide;
     std::span<const Value> inputs = node.inputs;
-    if (widen(node, outputs, cotangents, wide)) inputs = wide;
+    if (widen_rule(ctx_, *node.op, node.attrs, inputs, outputs, cotangents, wide)) inputs = wide;
     Vjp c(ctx_, *node.op, node.attrs, inputs, outputs, cotangents, needs_span, grads);
     if (node.op->vjp_all) {
       node.op->vjp_all(c);
@@ -249,30 +249,6 @@ class Walk {
     for (size_t i = 0; i < n && i < node.op->vjp.size(); ++i)
       if (needs_span[i] && node.op->vjp[i]) grads[i] = node.op->vjp[i](c).value();
     return grads;
-  }
-
-  // The rule of a pointwise op computes in the dtype that the op computed in. Operands of other dtypes are cast to it.
-  // The derivative of an op with one half-precision argument is computed in float32, from the result before
-  // rounding. Returns false if there is nothing to cast.
-  bool widen(const TapeNode& node, std::span<Value> outputs, Cotangents& cotangents, SmallVector<Value, 3>& wide) {
-    const OpDef& op = *node.op;
-    if (!(op.has(kPointwise) || op.has(kWidens)) || !(op.saved_inputs & 1) || op.vjp.empty()) return false;
-    const DType result = outputs[0].dtype();
-    const bool half = size_of(result) == 2 && node.inputs.size() == 1;
-    const DType dtype = half ? DType::kFloat32 : result;
-    const auto casts = [&](size_t i) {
-      return op.inputs[i].dtypes != kBoolOnly && node.inputs[i].is_array() && node.inputs[i].dtype() != dtype;
-    };
-    bool any = false;
-    for (size_t i = 0; i < node.inputs.size(); ++i) any |= casts(i);
-    if (!is_float(result) || !any) return false;
-    const auto cast = [&](const Value& v) { return call_op(ctx_, op_named<"to">(), v, {{"dtype", dtype}}); };
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      wide.push_back(casts(i) && op.saved_inputs >> i & 1 ? cast(node.inputs[i]) : node.inputs[i]);
-    if (!half) return true;
-    if (op.saved_outputs) outputs[0] = std::move(apply(ctx_, op, wide, node.attrs)[0]);
-    if (cotangents[0].defined()) cotangents[0] = cast(cotangents[0]);
-    return true;
   }
 
   // Sums a gradient over broadcast dims and casts it to the input's dtype.
