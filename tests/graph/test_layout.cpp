@@ -199,29 +199,22 @@ TEST_CASE("layout: images whose outer dims collapse, NaN, and images without a b
     const auto plan = make_plan(better);
     CHECK(std::count_if(plan->steps.begin(), plan->steps.end(), [](const Step& s) { return s.prepared; }) == 1);
   }
-  {  // strips of two sizes, whose weights the library packs differently
+  const auto check_strips = [&](const char* op, const Dims& x, const Dims& w, const AttrList& attrs) {
+    CAPTURE(op);
     GraphSketch g;
-    const Graph graph =
-        g.done({g.op("conv3d", {g.input("x", {3, 48, 4, 12, 13}), g.input("w", {48, 48, 3, 3, 3}), Operand()},
-                     {{"stride", Ints{2, 1, 2}}, {"padding", Ints{2, 1, 0}}})});
+    const Graph graph = g.done({g.op(op, {g.input("x", x), g.input("w", w), Operand()}, attrs)});
     const Graph better = optimize(graph, pass_options(true));
     const std::vector<Value> in = inputs_of(graph, random);
     CHECK(difference(evaluate_graph(graph, in)[0], run_plan(better, in)[0], 1e-4) == "");
     const auto plan = make_plan(better);
     if (library_has_kernels())
       CHECK(std::count_if(plan->steps.begin(), plan->steps.end(), [](const Step& s) { return s.prepared; }) == 1);
-  }
-  {  // strips at the border would read only padding
-    GraphSketch g;
-    const Graph graph = g.done({g.op("conv2d", {g.input("x", {1, 64, 4, 400}), g.input("w", {64, 64, 1, 1}), Operand()},
-                                     {{"padding", Ints{3, 0}}})});
-    const Graph better = optimize(graph, pass_options(true));
-    const std::vector<Value> in = inputs_of(graph, random);
-    CHECK(difference(evaluate_graph(graph, in)[0], run_plan(better, in)[0], 1e-4) == "");
-    const auto plan = make_plan(better);
-    if (library_has_kernels())
-      CHECK(std::count_if(plan->steps.begin(), plan->steps.end(), [](const Step& s) { return s.prepared; }) == 1);
-  }
+  };
+  // Strips of two sizes, whose weights the library packs differently; strips at the border that would read only
+  // padding.
+  check_strips("conv3d", {3, 48, 4, 12, 13}, {48, 48, 3, 3, 3},
+               {{"stride", Ints{2, 1, 2}}, {"padding", Ints{2, 1, 0}}});
+  check_strips("conv2d", {1, 64, 4, 400}, {64, 64, 1, 1}, {{"padding", Ints{3, 0}}});
   GraphSketch g;  // the result of a conv1d, read as an image without a batch
   const Operand y = g.op("conv1d", {g.input("x", {2, 64, 500}), g.input("w", {64, 64, 3}), Operand()});
   const Graph graph = g.done(
