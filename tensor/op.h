@@ -192,6 +192,7 @@ struct OpDef {
   // Returns the op of the first output for images (N, spatial..., C), with the same attributes, or null for an image
   // without N. `rank`: of the image, which is the first input.
   const OpDef* (*channels_last)(const AttrReader& c, int rank) = nullptr;
+  const char* accepts = nullptr;  // an op that checks elements: the op all of whose results pass in inputs 2 and later
   CompleteFn complete = nullptr;  // sets attributes that depend on the inputs; only for calls from scripts
   int version = 1;                // of the meaning of the inputs and attributes; files store it
   UpgradeFn upgrade = nullptr;    // required if the version is above 1

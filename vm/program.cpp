@@ -151,7 +151,12 @@ Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
   check_targets(call, boxes);
   const ScopedFlag recording(state.ctx.recording, state.ctx.recording || call.records);
   Lease lease(call, boxes, !state.ctx.recording);
-  Values out = call.program->run(state.ctx, lease.inputs);
+  const auto old_gradient = [&](int32_t output) -> Value* {
+    const int32_t write = size_t(output) < call.replaced.size() ? call.replaced[size_t(output)] : -1;
+    return write < 0 ? nullptr : &leaf_of(*boxes[size_t(call.writes[size_t(write)].box)])->grad->value;
+  };
+  const Spare spare(old_gradient);
+  Values out = call.program->run(state.ctx, lease.inputs, state.ctx.recording ? nullptr : &spare);
   check_gradients(call, boxes, out);
   lease.finish();
   lease.inputs.clear();

@@ -165,7 +165,13 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
       call->input_boxes[size_t(c.input)] = place;
       call->input_gradients[size_t(c.input)] = !c.box;
     }
-    if (c.output >= 0) call->writes.push_back({place, c.output, !c.box, c.op});
+    if (c.output < 0) continue;
+    if (!c.box && c.input < 0) {
+      if (size_t(c.output) >= call->replaced.size()) call->replaced.resize(size_t(c.output) + 1, -1);
+      call->replaced[size_t(c.output)] = int32_t(call->writes.size());
+      options.lendable.push_back(c.output);
+    }
+    call->writes.push_back({place, c.output, !c.box, c.op});
   }
   if (!session.freshness.empty() || reads_flows(session.graph))
     for (size_t i = 0; i < session.captured.size(); ++i) {

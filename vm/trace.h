@@ -166,6 +166,7 @@ struct ProgramCall {
   std::vector<int32_t> input_boxes;   // by input: the index of its tensor
   std::vector<char> input_gradients;  // by input: whether it is the gradient of that tensor
   std::vector<WriteBack> writes;
+  std::vector<int32_t> replaced;  // by output: the write that replaces a gradient by it without reading it, or -1
   std::vector<Fresh> fresh;
   std::vector<int32_t> results;  // outputs of the graph that become new tensors
   std::optional<bool> recording, training;

@@ -1,5 +1,8 @@
 #include "graph/exec/run.h"
 
+#include <cstring>
+#include <ctime>
+
 #include "graph/plan/fused.h"
 #include "tensor/context.h"
 #include "tensor/device_table.h"
@@ -69,9 +72,10 @@ void Execution::run_captured() {
 }
 
 void Execution::run_step(const Step& step) {
-  if (step.poll) ctx_.poll();
+  const bool poll = step.poll && interruptible_;
+  if (poll) ctx_.poll();
   if (step.control) return run_control(step);
-  if (step.poll && &step < plan_.steps.data() + plan_.commit) return ctx_.cancellable([&] { run_kernel(step); });
+  if (poll && &step < plan_.steps.data() + plan_.commit) return ctx_.cancellable([&] { run_kernel(step); });
   run_kernel(step);
 }
 
@@ -101,13 +105,25 @@ void Execution::raise_positioned(const Step& step, const Error& error) const {
 
 namespace {
 
+// A run that took longer than this until its steps can no longer fail does not borrow memory: interrupts would wait for
+// the rest, which in a training step takes about twice as long.
+constexpr double kPatience = 0.5;  // seconds of the calling thread
+
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
 // The attribute inlines the members that SuspendableRun calls too. Calls made the function run 3 % slower for a small
 // plan.
 class Run {
  public:
   [[gnu::always_inline]] Run(const Plan& plan, Context& ctx, std::span<Value> inputs,
-                             std::span<const RandomKey> generators)
+                             std::span<const RandomKey> generators, const Spare* spare = nullptr)
       : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
+    const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !plan.captures && !ctx.detect_anomaly;
+    spare_ = lends ? spare : nullptr;
     bind_inputs();
     bind_outputs();
   }
@@ -119,6 +135,8 @@ class Run {
     execution.bind_generators(generators_);
     if (plan_.captures && !ctx_.detect_anomaly)
       execution.run_captured();
+    else if (spare_)
+      run_and_borrow(execution);
     else
       execution();
     return take_outputs();
@@ -160,15 +178,65 @@ class Run {
     }
   }
 
+  void run_and_borrow(Execution& execution) {
+    const double start = thread_seconds();
+    const size_t lend = size_t(plan_.lend);
+    execution.run(0, lend);
+    ctx_.poll();
+    const bool quick = thread_seconds() - start < kPatience;
+    SmallVector<Loan, 4> loans;
+    for (size_t i = 0; i < plan_.fresh.size(); ++i)
+      if (plan_.fresh[i].lendable >= 0) bind_lendable(i, quick, loans);
+    if (!loans.empty()) execution.finish_uninterrupted();
+    try {
+      execution.run(lend, plan_.steps.size());
+    } catch (...) {
+      for (const Loan& loan : loans) {
+        const Storage& storage = plan_.storages[size_t(plan_.fresh[loan.fresh].storage)];
+        if (host_reads(storage.device)) std::memset(fresh_[loan.fresh].array().data(), 0, storage.bytes.count());
+        *loan.home = fresh_[loan.fresh].detached();
+      }
+      throw;
+    }
+  }
+
+  struct Loan {
+    Value* home;
+    size_t fresh;
+  };
+  void bind_lendable(size_t i, bool quick, SmallVector<Loan, 4>& loans) {
+    const FreshOutput& f = plan_.fresh[i];
+    Value* home = quick ? (*spare_)(f.lendable) : nullptr;
+    const bool fits = home && home->is_array() && !home->has_node() && home->type() == f.layout->type &&
+                      home->array().contiguous && home->array().writable();
+    if (fits) {
+      loans.push_back({home, i});
+      fresh_[i] = std::move(*home);
+      *home = Value();
+    } else {
+      fresh_[i] = allocate(f);
+    }
+    plan_.frames->patch(frame_, f.storage, static_cast<char*>(fresh_[i].array().data()));
+  }
+
+  Value allocate(const FreshOutput& f) const {
+    const Storage& storage = plan_.storages[size_t(f.storage)];
+    Ref<Array> array = Array::make(f.layout->type);
+    array->buffer = Buffer::allocate(storage.device, storage.bytes);
+    return Value(std::move(array));
+  }
+
   void bind_outputs() {
     for (const FreshOutput& f : plan_.fresh) {
       const Storage& storage = plan_.storages[size_t(f.storage)];
+      if (f.lendable >= 0 && spare_) {
+        fresh_.emplace_back();
+        continue;
+      }
       if (storage.donor >= 0 && donates(size_t(storage.donor))) {
         fresh_.push_back(inputs_[size_t(storage.donor)].detached());
       } else {
-        Ref<Array> array = Array::make(f.layout->type);
-        array->buffer = Buffer::allocate(storage.device, storage.bytes);
-        fresh_.emplace_back(std::move(array));
+        fresh_.push_back(allocate(f));
       }
       plan_.frames->patch(frame_, f.storage, static_cast<char*>(fresh_.back().array().data()));
     }
@@ -206,6 +274,7 @@ class Run {
   Context& ctx_;
   std::span<Value> inputs_;
   std::span<const RandomKey> generators_;
+  const Spare* spare_;  // null if the run does not borrow memory
   FrameLease lease_;
   Frame& frame_;
   SmallVector<Copy, 1> copies_;  // of inputs that are not row-major
@@ -220,8 +289,9 @@ const Plan& checked_plan(const Plan& plan, Context& ctx, size_t inputs) {
 
 }  // namespace
 
-Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators) {
-  return Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators)();
+Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
+           const Spare* spare) {
+  return Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, spare)();
 }
 
 // What a suspended run holds. Members of a later line refer to those of an earlier one.

@@ -15,7 +15,14 @@ namespace pg {
 // section rewrites an input that is writable (Array::writable(): the caller moved in the only reference), that input is
 // moved out of `inputs` and becomes an output. Otherwise that output is fresh. If run throws, all inputs are unchanged.
 // Errors of kernels are thrown as PositionedError if the node has a script line.
-Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators = {});
+//
+// spare(output) returns the place of a value that the output replaces, or null. The run may move the value out and
+// write the output in its memory. It does so only where no later step can fail, and only for outputs that are
+// PlanOptions::lendable. From there on it cannot be interrupted, so it leaves the values in place if it took long to
+// get there. If the scratch memory of a kernel cannot be allocated later, the run throws and these values are zeros.
+using Spare = FunctionRef<Value*(int32_t output)>;
+Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators = {},
+           const Spare* spare = nullptr);
 
 // A run that can stop between two steps and go on later: its frame and position are values. Several runs of one plan
 // may be under way at once. Dropping the run abandons it. A branch or loop is one step, and so is the commit section,

@@ -98,6 +98,7 @@ struct Program::Entry {
     if (!differentiable) {
       Options gradient = options;
       gradient.name += " gradient";
+      gradient.lendable.clear();
       differentiable = Ref<Program>(new Program(gradient_trace(*trace, joint), {}, gradient));
     }
     return *differentiable;
@@ -114,6 +115,7 @@ struct Program::Entry {
       whole = specialize(*trace, all);
       Options gradient = options;
       gradient.name += " gradient";
+      gradient.lendable.clear();
       whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, whole), {}, gradient));
     }
     return *whole_gradient;
@@ -129,6 +131,7 @@ struct Program::Entry {
     PlanOptions plan;
     plan.static_alloc = options.static_alloc;
     plan.pack = !signature.recording;  // the parameters are updated after the run
+    if (joint.heads.empty()) plan.lendable = options.lendable;
     return plan;
   }
 };
@@ -214,10 +217,10 @@ std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Valu
   return entry;
 }
 
-Values Program::run(Context& ctx, std::span<Value> inputs) {
+Values Program::run(Context& ctx, std::span<Value> inputs, const Spare* spare) {
   SmallVector<RandomKey, 2> states;
   for (const Ref<Generator>& generator : generators_) states.push_back(generator->state());
-  Values out = run_with(ctx, inputs, states);
+  Values out = run_with(ctx, inputs, states, spare);
   for (size_t g = 0; g < generators_.size(); ++g)
     generators_[g]->set_state({states[g].seed, states[g].tick + trace_->ticks[g]});
   return out;
@@ -272,10 +275,10 @@ struct Program::Run {
   std::vector<RandomKey> states;
 };
 
-Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states) {
+Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states, const Spare* spare) {
   const std::shared_ptr<Entry> entry = find(ctx, inputs);
   const Recorded recorded = outputs_to_record(ctx, *entry, inputs);
-  if (recorded.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states);
+  if (recorded.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states, spare);
   std::vector<Value> kept(inputs.begin(), inputs.end());
   Values linked(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i)

@@ -18,6 +18,7 @@ class Program : public RefCounted<Program> {
     bool static_alloc = true;
     bool static_shape = false;  // a second set of types is an error
     size_t max_specializations = 16;
+    std::vector<int32_t> lendable = {};  // as PlanOptions::lendable, for runs that are not recorded
   };
 
   Program(Graph trace, std::vector<Ref<Generator>> generators, Options options);
@@ -31,11 +32,12 @@ class Program : public RefCounted<Program> {
 
   // Runs on the inputs, and advances the generators. Records the run if ctx.recording is set and gradients flow to an
   // input. An input whose only reference the caller moved in may be rewritten (see graph/exec/exec.h). Throws Retrace
-  // on a guard failure. If run throws, nothing has changed.
-  Values run(Context& ctx, std::span<Value> inputs);
+  // on a guard failure. If run throws, nothing has changed. `spare`: as for the function run in graph/exec/exec.h.
+  Values run(Context& ctx, std::span<Value> inputs, const Spare* spare = nullptr);
   // The same with the given states of generators at the start, and without advancing them. Several threads may call it
   // at once, each with its own context.
-  Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states);
+  Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states,
+                  const Spare* spare = nullptr);
   std::span<const Ref<Generator>> generators() const { return generators_; }
 
   // Returns the optimized program for the types of the last run (forward only), or the trace if there was no run.

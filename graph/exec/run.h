@@ -35,6 +35,8 @@ class Execution {
   // Runs all steps, or those from `at` to `end`. Errors of kernels get the script's line.
   void operator()() { run(0, plan_.steps.size()); }
   void run(size_t at, size_t end);
+  // Later steps do not check for interrupts.
+  void finish_uninterrupted() { interruptible_ = false; }
   // Runs all steps as one program of the device, if the plan captures and the memory is the same as in the run before.
   void run_captured();
 
@@ -64,6 +66,7 @@ class Execution {
   Frame& frame_;
   SourceOf source_;
   std::span<const RandomKey> states_;
+  bool interruptible_ = true;
   void* stream_ = nullptr;  // the stream that steps use while a program is captured
 };
 

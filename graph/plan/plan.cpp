@@ -28,6 +28,7 @@ class Planner : Lowering {
     order_steps();
     find_lifetimes();
     if (plan_->options.in_place) share_in_place();
+    choose_lendable();
     place_storages();
     emit();
     return plan_;
@@ -80,6 +81,38 @@ class Planner : Lowering {
     for (size_t v = size_t(value) + 1; v < values_.size(); ++v)
       if (values_[v].storage == values_[size_t(value)].storage) return true;
     return false;
+  }
+
+  // Lent memory -----------------------------------------------------------------------------------------------------
+  //
+  // Spare memory holds what the caller has to find unchanged after a failure. An output may take it if its first step
+  // and all later ones cannot fail.
+  void choose_lendable() {
+    plan_->lend = int32_t(drafts_.size());
+    if (plan_->options.lendable.empty()) return;
+    std::vector<const OpDef*> makers(plan_->storages.size());
+    for (const Draft& d : drafts_)
+      for (int32_t v : d.out) makers[size_t(values_[size_t(v)].storage)] = d.op;
+    int32_t safe = plan_->lend;
+    while (safe > 0 && cannot_fail(drafts_[size_t(safe) - 1], makers)) --safe;
+    for (int32_t output : plan_->options.lendable) {
+      const PlanOutput& o = plan_->outputs[size_t(output)];
+      const Storage& s = plan_->storages[size_t(o.storage)];
+      if (s.kind != Storage::kOutput || s.donor >= 0 || s.first < safe || o.same_as >= 0) continue;
+      plan_->fresh[size_t(s.index)].lendable = output;
+      plan_->lend = std::min(plan_->lend, s.first);
+    }
+  }
+  bool cannot_fail(const Draft& d, const std::vector<const OpDef*>& makers) const {
+    if (d.control || d.op->has(kEffect)) return false;
+    if (d.body)
+      return std::all_of(d.body->nodes.begin(), d.body->nodes.end(),
+                         [](const Node& n) { return !n.op || pg::cannot_fail(*n.op, n.types[0].dtype); });
+    if (pg::cannot_fail(*d.op, layout(d.out[0]).type.dtype) || !d.op->in_place.empty()) return true;
+    return d.op->accepts && std::all_of(d.in.begin() + 1, d.in.end(), [&](int32_t v) {
+             const OpDef* maker = v < 0 ? nullptr : makers[size_t(values_[size_t(v)].storage)];
+             return maker && std::string_view(maker->name) == d.op->accepts;
+           });
   }
 
   void order_steps() {

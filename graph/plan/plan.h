@@ -21,6 +21,8 @@ struct PlanOptions {
   bool pack = true;          // pack weights; not for programs whose parameters change from run to run
   bool static_alloc = true;  // frames keep their arena between runs
   bool body = false;  // of a branch or loop: the caller provides its memory, and every output is a separate array
+  std::vector<int32_t> lendable =
+      {};  // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
 };
 
 // A piece of memory that one or more values share.
@@ -107,6 +109,7 @@ struct PlanOutput {
 struct FreshOutput {
   int32_t storage = -1;
   Ref<Array> layout;
+  int32_t lendable = -1;  // the output whose spare memory it may take when step Plan::lend begins; -1: none
 };
 
 struct Arena {
@@ -127,6 +130,7 @@ class Plan {
   PlanOptions options;
   std::vector<Step> steps;
   int32_t commit = 0;  // steps from here on may overwrite inputs; none of them fails after it has written
+  int32_t lend = 0;    // no step from here on can fail, and none before it writes an output with FreshOutput::lendable
   std::vector<Storage> storages;
   std::vector<View> views;  // without pointers
   std::vector<Slot> slots;  // one per view

@@ -341,7 +341,7 @@ std::vector<OpDef> conv_rows() {
        .attrs = {kStride, kPadding, kDilation, kGroups, activation_attr(), slope_attr()},
        .infer = infer_conv_act,
        .decompose = [](Rule& c) -> std::vector<Var> { return {activated(c, convolve(c, c.in(0), c.in(1), c.in(2)))}; },
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
       {.name = "conv_by_input",
        .doc = "The gradient of a convolution by its input, which has spatial sizes `size`.",
        .example = "return 0",
@@ -354,7 +354,7 @@ std::vector<OpDef> conv_rows() {
                  return convolve_by_weight(c, c.dy(), c.in(0), tail(c.input(1).shape(), dims));
                }},
        .vjp_uses = "dy weight",
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
       {.name = "conv_by_weight",
        .doc = "The gradient of a convolution by its weights, which have spatial sizes `size`.",
        .example = "return 0",
@@ -367,7 +367,7 @@ std::vector<OpDef> conv_rows() {
                },
                [](Vjp& c) { return convolve(c, c.in(0), c.dy()); }},
        .vjp_uses = "x dy",
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
   };
 }
 

@@ -212,7 +212,7 @@ std::vector<OpDef> product_rows() {
        .decompose = [](Rule& c) -> std::vector<Var> {
          return {activated(c, call<"linear">(c.in(0), c.in(1), c.in(2)))};
        },
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
   };
 }
 

@@ -302,7 +302,7 @@ void add_norm_ops(Registry& r) {
        .attrs = {kShape, centered},
        .infer = infer_row_norm_dx,
        .decompose = decompose_row_norm_dx,
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
       {.name = "row_norm_dw",
        .doc = "The derivatives of row_norm for weight and bias.",
        .example = kRowExample,
@@ -311,7 +311,7 @@ void add_norm_ops(Registry& r) {
        .outputs = {"dweight", "dbias"},
        .infer = infer_row_norm_dw,
        .decompose = decompose_row_norm_dw,
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
       {.name = "group_norm",
        .doc = "Normalizes each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, "
               "He 2018). x is batch x channels x …; weight and bias have one element per channel.",
@@ -338,7 +338,7 @@ void add_norm_ops(Registry& r) {
        .vjp_all = vjp_scale_shift,
        .vjp_uses = "x scale",
        .decompose = decompose_scale_shift,
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
   };
   r.add(rows);
   add_batch_norm_ops(r);

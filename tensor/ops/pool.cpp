@@ -338,7 +338,7 @@ std::vector<OpDef> hidden_rows() {
          return max_pool_backward(c.dy(0), c.out(1), tail(c.input(0).shape(), dims));
        }},
        .vjp_uses = "index",
-       .traits = kHidden,
+       .traits = kHidden | kTotal,
        .channels_last = [](const AttrReader& c, int rank) -> const OpDef* {
          return rank == int(c.attr<Ints>("kernel_size").size()) + 2 ? &op_named<"max_pool_last">() : nullptr;
        }},
@@ -353,7 +353,8 @@ std::vector<OpDef> hidden_rows() {
                },
                nullptr},
        .vjp_uses = "index",
-       .traits = kHidden},
+       .traits = kHidden,
+       .accepts = "max_pool"},
       {.name = "max_pool_take",
        .doc = "The elements of x at the positions in `index`, plane by plane.",
        .example = "return 0",
@@ -374,7 +375,7 @@ std::vector<OpDef> hidden_rows() {
        .infer = infer_avg_pool_backward,
        .vjp = {[](Vjp& c) { return avg_pool_like(c, c.dy(), int(c.attr<Ints>("size").size())); }},
        .vjp_uses = "",
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
   };
 }
 

@@ -96,7 +96,7 @@ void add_softmax_ops(Registry& r) {
              const Var y = c.in(0), dy = c.in(1);
              return std::vector<Var>{y * (dy - sum_along(c, y * dy))};
            },
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
       {.name = "log_softmax_backward",
        .doc = "dy - exp(y) sum(dy) along dim, the derivative of y = log_softmax(x).",
        .example = "return pg.tensor({1, 2, 3}):log_softmax(1)",
@@ -108,7 +108,7 @@ void add_softmax_ops(Registry& r) {
              const Var y = c.in(0), dy = c.in(1);
              return std::vector<Var>{dy - call<"exp">(y) * sum_along(c, dy)};
            },
-       .traits = kHidden},
+       .traits = kHidden | kTotal},
   };
   r.add(kRows);
 }

@@ -111,14 +111,18 @@ void each_op(bool (*wanted)(const OpDef&), const F& f) {
   CHECK(found > 0);
 }
 
-// Lists of `count` shapes of up to 5 dims of size 2.
+// Lists of `count` shapes of up to 5 dims of size 2. With `ones`, of up to 3 dims, the last of size 2 or 1. More than 4
+// shapes have up to 2 dims.
 template <class F>
-void each_shapes(size_t count, const F& f) {
+void each_shapes(size_t count, const F& f, bool ones = false) {
   std::vector<Dims> shapes(count);
   const auto next = [&](auto& self, size_t k) -> void {
     if (k == count) return f(shapes);
-    for (int rank = 0; rank <= 5; ++rank) {
+    for (int rank = 0; rank <= (count > 4 ? 2 : ones ? 3 : 5); ++rank) {
       shapes[k] = Dims(rank, 2);
+      self(self, k + 1);
+      if (!ones || rank == 0) continue;
+      shapes[k][rank - 1] = 1;
       self(self, k + 1);
     }
   };

@@ -1,0 +1,97 @@
+// Outputs that take the memory of the values that they replace, as gradients do in a jitted training step.
+#include "graph/exec/exec.h"
+#include "graphs.h"
+
+using namespace pg;
+using namespace pg::test;
+
+namespace {
+
+// Runs the plan, with `old` as the value that output 0 replaces.
+Values run_with_spare(const Plan& plan, Context& ctx, std::span<const Value> inputs, Value& old) {
+  SmallVector<Value, 4> in{inputs};
+  const auto place = [&](int32_t output) -> Value* { return output == 0 ? &old : nullptr; };
+  const Spare spare(place);
+  return pg::run(plan, ctx, in, {}, &spare);
+}
+
+// dw = x^T exp(x), and its sum. An op that checks its index comes first, or last.
+Graph gradient_graph(bool checks_last) {
+  GraphMaker m;
+  const Operand x = m.input({4, 3}), index = m.input({2}, DType::kInt64);
+  const auto checked = [&](Operand of) { return m.op("index_select", {of, index}, {{"dim", int64_t(1)}}); };
+  const Operand first = checks_last ? x : m.op("sum_to", {m.op("sum", {checked(x)})}, {{"shape", Ints{}}});
+  const Operand dw = m.op("matmul", {m.op("t", {x}), m.op("exp", {checks_last ? x : m.op("add", {x, first})})});
+  m.output(dw);
+  m.output(checks_last ? checked(dw) : m.op("sum", {dw}));
+  return m.graph;
+}
+
+const PlanOptions kLendable{.lendable = {0}};
+
+}  // namespace
+
+TEST_CASE("an output takes the memory of the value that it replaces") {
+  const auto plan = make_plan(gradient_graph(false), kLendable);
+  Context ctx;
+  const Value in[] = {range({4, 3}, -0.5, 0.1), array({1, 3}, DType::kInt64)};
+  const Numbers expected = numbers(run_eagerly(ctx, gradient_graph(false), in)[0]);
+  Value old = range({3, 3}, 7, 1);
+  const void* const memory = old.array().data();
+  const Values out = run_with_spare(*plan, ctx, in, old);
+  CHECK(out[0].array().data() == memory);
+  CHECK_FALSE(old.defined());
+  CHECK(numbers(out[0]) == expected);
+}
+
+TEST_CASE("memory is not taken from a value that is read elsewhere, or has another type") {
+  const auto plan = make_plan(gradient_graph(false), kLendable);
+  Context ctx;
+  const Value in[] = {range({4, 3}, -0.5, 0.1), array({1, 3}, DType::kInt64)};
+  Value old = range({3, 3}, 7, 1);
+  const Value other = old;
+  const Numbers before = numbers(old);
+  const Values out = run_with_spare(*plan, ctx, in, old);
+  CHECK(out[0].array().data() != old.array().data());
+  CHECK(numbers(other) == before);
+  Value wide = range({3, 4}, 7, 1), none;
+  CHECK(run_with_spare(*plan, ctx, in, wide)[0].array().data() != wide.array().data());
+  CHECK(run_with_spare(*plan, ctx, in, none)[0].defined());
+}
+
+TEST_CASE("a run that fails leaves the value that an output would replace") {
+  const Value wrong[] = {range({4, 3}, -0.5, 0.1), array({1, 9}, DType::kInt64)};
+  for (bool checks_last : {false, true}) {
+    const auto plan = make_plan(gradient_graph(checks_last), kLendable);
+    Context ctx;
+    Value old = range({3, 3}, 7, 1);
+    const Numbers before = numbers(old);
+    CHECK_THROWS_AS(run_with_spare(*plan, ctx, wrong, old), Error);
+    CHECK(numbers(old) == before);
+    CHECK((size_t(plan->lend) == plan->steps.size()) == checks_last);
+  }
+}
+
+TEST_CASE("a run that is interrupted leaves the value that an output would replace") {
+  const auto plan = make_plan(gradient_graph(false), kLendable);
+  Context ctx;
+  const Value in[] = {range({4, 3}, -0.5, 0.1), array({1, 3}, DType::kInt64)};
+  Value old = range({3, 3}, 7, 1);
+  const Numbers before = numbers(old);
+  ctx.cancel = true;
+  CHECK_THROWS_AS(run_with_spare(*plan, ctx, in, old), Cancelled);
+  CHECK(numbers(old) == before);
+}
+
+TEST_CASE("positions of maxima cannot fail where max_pool made them") {
+  for (bool made : {true, false}) {
+    GraphMaker m;
+    const Operand x = m.input({1, 1, 4, 4}), dy = m.input({1, 1, 2, 2});
+    Operand index = m.op("max_pool", {x}, {{"kernel_size", Ints{2, 2}}});
+    index.output = 1;
+    if (!made) index = m.input({1, 1, 2, 2}, DType::kInt32);
+    m.output(m.op("max_pool_backward", {dy, index}, {{"size", Ints{4, 4}}}));
+    const auto plan = make_plan(m.graph, kLendable);
+    CHECK((size_t(plan->lend) < plan->steps.size()) == made);
+  }
+}
