@@ -1,6 +1,6 @@
-// Elementary functions on Highway vectors of float. Errors are at most 2 to 4 ulp; NaN, infinities, zeros and
-// subnormals give the correct results. The result of a lane does not depend on the other lanes. Include after
-// highway.h, once per target.
+// Exponentials, logarithms and tanh on Highway vectors of float; simd_trig-inl.h and simd_erf-inl.h have others. The
+// worst errors are in tests/golden/accuracy.txt; NaN, infinities, zeros and subnormals give the correct results. The
+// result of a lane does not depend on the other lanes. Include after highway.h, once per target.
 #if defined(PERIGEE_SIMD_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_SIMD_MATH_INL_H
 #undef PERIGEE_SIMD_MATH_INL_H
@@ -38,12 +38,16 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
+// (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V expm1_rest(D d, V r) {
+  return polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
+                    5.000000014e-01f);
+}
 // e^r - 1 for |r| <= ln(2) / 2.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V expm1_reduced(D d, V r) {
-  const V q = polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
-                         5.000000014e-01f);
-  return hn::MulAdd(hn::Mul(r, r), q, r);
+  return hn::MulAdd(hn::Mul(r, r), expm1_rest(d, r), r);
 }
 
 // Returns r, and n such that x = n ln(2) + r.
@@ -178,6 +182,18 @@ struct BinaryLog {
   }
 };
 
+// The terms of log10(e) f are f / 2, which is exact, and the rest, which is small.
+struct DecimalLog {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, const LogParts<V>& p) const {
+    const V half = hn::Set(d, 0.5f);
+    const V y = hn::NegMulAdd(half, hn::Mul(p.f, p.f), p.y);
+    const V rest = hn::Mul(hn::Add(p.f, y), hn::Set(d, -0.0657055181f));  // log10(e) - 1/2
+    const V small = hn::MulAdd(half, y, hn::MulAdd(p.e, hn::Set(d, 4.605038981e-06f), rest));
+    return hn::MulAdd(p.e, hn::Set(d, 0.301025390625f), hn::MulAdd(half, p.f, small));
+  }
+};
+
 // For any x: subnormal lanes are scaled first; lanes <= 0, infinite or NaN are replaced at the end.
 template <class Log, class D, class V = hn::Vec<D>>
 HWY_NOINLINE V log_of_any(D d, V x) {
@@ -212,6 +228,11 @@ HWY_INLINE V vlog2(D d, V x) {
 }
 
 template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vlog10(D d, V x) {
+  return logarithm<DecimalLog>(d, x);
+}
+
+template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vlog1p(D d, V x) {
   const V one = hn::Set(d, 1.0f), infinity = hn::Set(d, std::numeric_limits<float>::infinity());
   const V u = hn::Add(one, x);
@@ -233,104 +254,10 @@ HWY_INLINE V vtanh(D d, V x) {
   return hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
 }
 
-// e^x for x at most 0; off by 2 ulp at most where the result is below 1e-30.
+// e^x for x at most 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vexp_below(D d, V x) {
-  const V a = at_least(d, x, -104.0f);
-  const V n = hn::Round(hn::Mul(a, hn::Set(d, 1.442695041f)));
-  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693147181f), a);
-  return scale(d, exp_reduced(d, r), n);
-}
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V verf(D d, V x) {
-  const V one = hn::Set(d, 1.0f), a = hn::Abs(x);
-  const V small =
-      hn::MulAdd(x,
-                 polynomial(d, hn::Mul(x, x), hn::Set(d, 7.882497112e-05f), -8.018854993e-04f, 5.189311943e-03f,
-                            -2.685432880e-02f, 1.128359746e-01f, -3.761262690e-01f, 1.283791659e-01f),
-                 x);
-  const V t = hn::Min(a, hn::Set(d, 4.0f));
-  const V log_erfc =
-      polynomial(d, t, hn::Set(d, 1.614061609e-06f), -4.559062256e-05f, 5.927695389e-04f, -4.740222347e-03f,
-                 2.636471738e-02f, -1.099782452e-01f, -6.319370936e-01f, -1.130166676e+00f, 3.032129751e-04f);
-  const V large = hn::CopySign(hn::Sub(one, vexp(d, log_erfc)), x);
-  return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, one), small, large));
-}
-
-// Returns x - q pi/2, computed in double precision, and q.
-template <class D64, class V32, class DI, class V64 = hn::Vec<D64>>
-HWY_INLINE V32 reduce_quadrant(D64 d64, V32 x, DI di, hn::Vec<DI>* quadrant) {
-  const hn::Rebind<float, D64> df;
-  const V64 wide = hn::PromoteTo(d64, x);
-  const V64 q = hn::Round(hn::Mul(wide, hn::Set(d64, 0.63661977236758134308)));
-  V64 r = hn::NegMulAdd(q, hn::Set(d64, 1.57079632673412561417e+00), wide);  // the first 33 bits of pi / 2
-  r = hn::NegMulAdd(q, hn::Set(d64, 6.07710050650619224932e-11), r);
-  *quadrant = hn::DemoteTo(di, q);
-  return hn::DemoteTo(df, r);
-}
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V reduce_quadrants([[maybe_unused]] D d, V x, hn::Vec<IntOf<D>>* quadrants) {
-#if HWY_TARGET == HWY_SCALAR
-  return reduce_quadrant(hn::Rebind<double, D>(), x, IntOf<D>(), quadrants);
-#else
-  const hn::Half<D> dh;
-  const hn::Rebind<double, hn::Half<D>> d64;
-  const IntOf<hn::Half<D>> dih;
-  hn::Vec<IntOf<hn::Half<D>>> q_low, q_high;
-  const auto low = reduce_quadrant(d64, hn::LowerHalf(dh, x), dih, &q_low);
-  const auto high = reduce_quadrant(d64, hn::UpperHalf(dh, x), dih, &q_high);
-  *quadrants = hn::Combine(IntOf<D>(), q_high, q_low);
-  return hn::Combine(d, high, low);
-#endif
-}
-
-inline constexpr float kTrigLimit = 1e6f;  // beyond it the quadrant number loses bits
-
-// sin(x + shift pi/2) for |x| <= kTrigLimit.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V sin_shifted(D d, V x, int shift) {
-  const IntOf<D> di;
-  hn::Vec<IntOf<D>> q;
-  const V r = reduce_quadrants(d, x, &q);
-  q = hn::Add(q, hn::Set(di, shift));
-  const V s = hn::Mul(r, r);
-  const V sine = hn::MulAdd(hn::Mul(r, s),
-                            polynomial(d, s, hn::Set(d, -1.958769821e-04f), 8.332747470e-03f, -1.666666466e-01f), r);
-  const V tail =
-      hn::MulAdd(hn::Mul(s, s), polynomial(d, s, hn::Set(d, 2.454773910e-05f), -1.388830217e-03f, 4.166666466e-02f),
-                 hn::Mul(s, hn::Set(d, -0.5f)));
-  const V cosine = hn::Add(hn::Set(d, 1.0f), tail);
-  const auto odd = hn::TestBit(q, hn::Set(di, 1));
-  const V y = hn::IfThenElse(hn::RebindMask(d, odd), cosine, sine);
-  const auto sign = hn::ShiftLeft<30>(hn::And(q, hn::Set(di, 2)));
-  return hn::BitCast(d, hn::Xor(hn::BitCast(di, y), sign));
-}
-
-// Lanes beyond kTrigLimit, infinite or NaN are computed by libm one by one.
-template <class D, class V = hn::Vec<D>, class F>
-HWY_INLINE V trigonometric(D d, V x, int shift, F libm) {
-  const auto small = hn::Le(hn::Abs(x), hn::Set(d, kTrigLimit));
-  const V y = sin_shifted(d, hn::IfThenElseZero(small, x), shift);
-  if (HWY_LIKELY(hn::AllTrue(d, small))) return y;
-  HWY_ALIGN float in[hn::MaxLanes(d)], out[hn::MaxLanes(d)];
-  hn::Store(x, d, in);
-  hn::Store(y, d, out);
-  for (size_t i = 0; i < hn::Lanes(d); ++i)
-    if (!(std::fabs(in[i]) <= kTrigLimit)) out[i] = libm(in[i]);
-  return hn::Load(d, out);
-}
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V vsin(D d, V x) {
-  const V y = trigonometric(d, x, 0, [](float v) { return std::sin(v); });
-  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);  // keeps -0
-}
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V vcos(D d, V x) {
-  return trigonometric(d, x, 1, [](float v) { return std::cos(v); });
+  return exp_within(d, at_least(d, x, -104.0f));
 }
 
 }  // namespace pg::cpu::HWY_NAMESPACE

@@ -11,22 +11,22 @@ PERIGEE_UNARY(Exp2, "exp2", kFloats, exp2(x), PERIGEE_SIMD(400))
 PERIGEE_UNARY(Expm1, "expm1", kFloats, expm1(x), PERIGEE_SIMD(400))
 PERIGEE_UNARY(Log, "log", kFloats, log(x), PERIGEE_SIMD(500))
 PERIGEE_UNARY(Log2, "log2", kFloats, log2(x), PERIGEE_SIMD(500))
+PERIGEE_UNARY(Log10, "log10", kFloats, log10(x), PERIGEE_SIMD(500))
 PERIGEE_UNARY(Log1p, "log1p", kFloats, log1p(x), PERIGEE_SIMD(600))
 PERIGEE_UNARY(Tanh, "tanh", kFloats, tanh(x), PERIGEE_SIMD(500))
 PERIGEE_UNARY(Erf, "erf", kFloats, erf(x), PERIGEE_SIMD(800))
-PERIGEE_UNARY(Sin, "sin", kFloats, sin(x), PERIGEE_SIMD(600))
-PERIGEE_UNARY(Cos, "cos", kFloats, cos(x), PERIGEE_SIMD(600))
-PERIGEE_UNARY(Tan, "tan", kFloats, tan(x), PERIGEE_SIMD(1300))
-PERIGEE_UNARY(Log10, "log10", kFloats, std::log10(x), PERIGEE_LIBM(6000))
+PERIGEE_UNARY(Erfc, "erfc", kFloats, erfc(x), PERIGEE_SIMD(1000))
+PERIGEE_UNARY(Sin, "sin", kFloats, sin(x), PERIGEE_SIMD(400))
+PERIGEE_UNARY(Cos, "cos", kFloats, cos(x), PERIGEE_SIMD(400))
+PERIGEE_UNARY(Tan, "tan", kFloats, tan(x), PERIGEE_SIMD(600))
 PERIGEE_UNARY(Asin, "asin", kFloats, std::asin(x), PERIGEE_LIBM(6000))
 PERIGEE_UNARY(Acos, "acos", kFloats, std::acos(x), PERIGEE_LIBM(6000))
 PERIGEE_UNARY(Atan, "atan", kFloats, std::atan(x), PERIGEE_LIBM(6000))
-PERIGEE_UNARY(Sinh, "sinh", kFloats, std::sinh(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Sinh, "sinh", kFloats, scalar::Sinh()(x), PERIGEE_LIBM(9000))
 PERIGEE_UNARY(Cosh, "cosh", kFloats, std::cosh(x), PERIGEE_LIBM(9000))
 PERIGEE_UNARY(Asinh, "asinh", kFloats, std::asinh(x), PERIGEE_LIBM(9000))
 PERIGEE_UNARY(Acosh, "acosh", kFloats, std::acosh(x), PERIGEE_LIBM(9000))
-PERIGEE_UNARY(Atanh, "atanh", kFloats, std::atanh(x), PERIGEE_LIBM(9000))
-PERIGEE_UNARY(Erfc, "erfc", kFloats, std::erfc(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Atanh, "atanh", kFloats, scalar::Atanh()(x), PERIGEE_LIBM(9000))
 PERIGEE_UNARY(Erfinv, "erfinv", kFloats, scalar::Erfinv()(x), PERIGEE_LIBM(60000))
 PERIGEE_UNARY(Lgamma, "lgamma", kFloats, scalar::Lgamma()(x), PERIGEE_LIBM(20000))
 PERIGEE_UNARY(Digamma, "digamma", kFloats, scalar::Digamma()(x), PERIGEE_LIBM(30000))
@@ -65,7 +65,7 @@ struct Gelu {
     if (!tanh_form) return times_normal(x);
     // x (1 + tanh(t)) / 2 = x / (1 + exp(-2 t))
     const V exponent = V(-2 * 0.79788456080286535588) * x * multiply_add(V(0.044715), x * x, V(1));
-    return x / (V(1) + exp(exponent));
+    return select_or_zero(x > V(-30), x) / (V(1) + exp(exponent));  // the division keeps NaN
   }
 };
 // PERIGEE_LAZY: what scalars above zero need not compute.

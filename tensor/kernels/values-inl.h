@@ -200,15 +200,17 @@ PERIGEE_LIBM(exp2)
 PERIGEE_LIBM(expm1)
 PERIGEE_LIBM(log)
 PERIGEE_LIBM(log2)
+PERIGEE_LIBM(log10)
 PERIGEE_LIBM(log1p)
 PERIGEE_LIBM(tanh)
 PERIGEE_LIBM(erf)
+PERIGEE_LIBM(erfc)
 PERIGEE_LIBM(sin)
 PERIGEE_LIBM(cos)
 PERIGEE_LIBM(tan)
 #undef PERIGEE_LIBM
 
-// e^x for x at most 0; vectors may lose 2 ulp where the result is below 1e-30.
+// e^x for x at most 0.
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T exp_below(T x) {
   return std::exp(x);
@@ -218,10 +220,11 @@ template <Scalar T>
 PERIGEE_FORMULA_INLINE T multiply_add(T a, T b, T c) {
   return a * b + c;
 }
-// x times the normal distribution function of x, which is 0 where infinity would be multiplied by 0.
+// x times the normal distribution function of x, which keeps its digits below zero. It is 0 where infinity would be
+// multiplied by 0.
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T times_normal(T x) {
-  return select(x < T(-40), T(0), T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440))));
+  return select(x < T(-40), T(0), T(0.5) * x * std::erfc(x * T(-0.70710678118654752440)));
 }
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T copysign(T x, T y) {

@@ -33,19 +33,20 @@ Var inside(Vjp& c, double low, double high) {
   return call<"where">(mask, c.dy(), 0.0);
 }
 
-// d/dx (x Phi(x)) = Phi(x) + x phi(x). For the tanh form: 0.5 (1 + t) + 0.5 x (1 - t^2) u'. Beyond the bounds of x the
-// second term is 0 in every dtype, and its factors are not finite.
+// d/dx (x Phi(x)) = Phi(x) + x phi(x). The tanh form is x s with s = sigmoid(u), so s + x s (1 - s) u'. Neither cancels
+// below zero, as 1 + erf and 1 + tanh do. Beyond the bounds of x the second term is 0 in every dtype, and its factors
+// are not finite.
 Var gelu_grad(Vjp& c) {
   const Var x = call<"clamp">(c.in(0), -40.0, 40.0);
   if (c.attr<std::string>("approximate") == "none") {
     const Var density = call<"exp">(x * x * -0.5) * 0.39894228040143267794;
-    return c.dy() * ((call<"erf">(x * 0.70710678118654752440) + 1.0) * 0.5 + x * density);
+    return c.dy() * (call<"erfc">(x * -0.70710678118654752440) * 0.5 + x * density);
   }
-  constexpr double k = 0.79788456080286535588, cubic = 0.044715;
+  constexpr double k = 2 * 0.79788456080286535588, cubic = 0.044715;
   const Var x2 = x * x;
-  const Var t = call<"tanh">(x * (x2 * cubic + 1.0) * k);
+  const Var s = call<"sigmoid">(x * (x2 * cubic + 1.0) * k);
   const Var slope = (x2 * (3 * cubic) + 1.0) * k;
-  return c.dy() * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * slope * 0.5);
+  return c.dy() * (s + x * s * (1.0 - s) * slope);
 }
 
 Var silu_grad(Vjp& c) {

@@ -12,6 +12,7 @@
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/simd_math-inl.h"
+#include "tensor/cpu/simd_trig-inl.h"
 #include "tensor/kernels/philox.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"

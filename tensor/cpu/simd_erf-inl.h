@@ -1,0 +1,161 @@
+// The error function and its relatives on Highway vectors of float. The result of a lane does not depend on the other
+// lanes. Include after highway.h, once per target.
+#if defined(PERIGEE_SIMD_ERF_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PERIGEE_SIMD_ERF_INL_H
+#undef PERIGEE_SIMD_ERF_INL_H
+#else
+#define PERIGEE_SIMD_ERF_INL_H
+#endif
+
+#include "tensor/cpu/simd_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V verf(D d, V x) {
+  const V one = hn::Set(d, 1.0f), a = hn::Abs(x);
+  const V small =
+      hn::MulAdd(x,
+                 polynomial(d, hn::Mul(x, x), hn::Set(d, 7.882497112e-05f), -8.018854993e-04f, 5.189311943e-03f,
+                            -2.685432880e-02f, 1.128359746e-01f, -3.761262690e-01f, 1.283791659e-01f),
+                 x);
+  const V t = hn::Min(a, hn::Set(d, 4.0f));
+  const V log_erfc =
+      polynomial(d, t, hn::Set(d, 1.614061609e-06f), -4.559062256e-05f, 5.927695389e-04f, -4.740222347e-03f,
+                 2.636471738e-02f, -1.099782452e-01f, -6.319370936e-01f, -1.130166676e+00f, 3.032129751e-04f);
+  const V large = hn::CopySign(hn::Sub(one, vexp(d, log_erfc)), x);
+  return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, one), small, large));
+}
+
+// x y - xy for xy = Mul(x, y).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V product_error([[maybe_unused]] D d, V x, V y, V xy) {
+#if HWY_NATIVE_FMA
+  return hn::MulSub(x, y, xy);
+#else  // Dekker, A floating-point technique for extending the available precision, 1971
+  const V mask = hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), 0xfffff000u));
+  const V xh = hn::And(x, mask), yh = hn::And(y, mask), xl = hn::Sub(x, xh), yl = hn::Sub(y, yh);
+  const V cross = hn::Add(hn::Mul(xh, yl), hn::Mul(xl, yh));
+  return hn::Add(hn::Add(hn::Sub(hn::Mul(xh, yh), xy), cross), hn::Mul(xl, yl));
+#endif
+}
+
+// A sum of two numbers, low far below high.
+template <class V>
+struct Pair {
+  V high, low;
+};
+// c + x y, for |c| above |x y|.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE Pair<V> add_product(D d, Pair<V> c, V x, Pair<V> y) {
+  const V t = hn::Mul(x, y.high), high = hn::Add(c.high, t);
+  const V lost = hn::MulAdd(x, y.low, hn::Add(product_error(d, x, y.high, t), c.low));
+  return {high, hn::Add(hn::Sub(t, hn::Sub(high, c.high)), lost)};
+}
+
+// exp(a^2) erfc(a) times a where a is at least 2: polynomials in a - 1 for a in [0.5, 2] and in 1 / a^2 for [2, 10.2],
+// minimax with respect to the relative error, from the highest coefficient; the rest of the last two.
+inline constexpr float kErfcNear[] = {6.127470988e-05f, -3.453103127e-04f, 1.075912267e-03f, -2.798872069e-03f,
+                                      6.971323397e-03f, -1.665573008e-02f, 3.757129982e-02f, -7.922742516e-02f,
+                                      1.543716341e-01f, -2.732120156e-01f, 4.275835752e-01f, 1.027948e-08f,
+                                      1.650843e-10f};
+inline constexpr float kErfcFar[] = {0,
+                                     -9.417060852e+01f,
+                                     1.384494324e+02f,
+                                     -9.307917023e+01f,
+                                     3.916072083e+01f,
+                                     -1.230564308e+01f,
+                                     3.442276955e+00f,
+                                     -1.047592402e+00f,
+                                     4.228999913e-01f,
+                                     -2.820918262e-01f,
+                                     5.641895533e-01f,
+                                     -1.430654e-08f,
+                                     1.667258e-08f};
+
+// erfc(a) for a in [0.5, 10.2]: the product of exp(-a^2) = (1 + p) 2^n, the polynomial and, far from 0, 1 / a. What
+// each of them loses is added before the last rounding.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V erfc_tail(D d, V a) {
+  const V one = hn::Set(d, 1.0f);
+  const auto far = hn::Ge(a, hn::Set(d, 2.0f));
+  const auto coefficient = [&](int k) HWY_ATTR {
+    return hn::IfThenElse(far, hn::Set(d, kErfcFar[k]), hn::Set(d, kErfcNear[k]));
+  };
+  const V inverse = hn::IfThenElse(far, hn::Div(one, a), one);
+  const V v = hn::IfThenElse(far, hn::Mul(inverse, inverse), hn::Sub(a, one));
+  V q = coefficient(0);
+  for (int k = 1; k < 9; ++k) q = hn::MulAdd(q, v, coefficient(k));
+  const Pair<V> inner = add_product(d, {coefficient(9), coefficient(11)}, v, Pair<V>{q, hn::Zero(d)});
+  const Pair<V> g = add_product(d, {coefficient(10), coefficient(12)}, v, inner);
+  // a^2 = square + square_low, -square = n ln(2) + r + r_low
+  const V square = hn::Mul(a, a), square_low = product_error(d, a, a, square);
+  const V n = hn::Round(hn::Mul(square, hn::Set(d, -1.442695041f))), c2 = hn::Set(d, -2.12194440e-4f);
+  const V reduced = hn::Neg(hn::MulAdd(n, hn::Set(d, 0.693359375f), square)), r = hn::NegMulAdd(n, c2, reduced);
+  const V r_low = hn::Sub(hn::NegMulAdd(n, c2, hn::Sub(reduced, r)), square_low);
+  // exp(r) = 1 + p + p_low
+  const V r2 = hn::Mul(r, r), rest = expm1_rest(d, r);
+  const V p = hn::MulAdd(r2, rest, r), p_low = hn::MulAdd(r2, rest, hn::Sub(r, p));
+  // their product with g: (1 + p) g.high and what is small
+  const V small = hn::MulAdd(hn::MulAdd(r_low, p, hn::Add(r_low, p_low)), g.high, hn::MulAdd(p, g.low, g.low));
+  const Pair<V> w = add_product(d, {g.high, small}, p, Pair<V>{g.high, hn::Zero(d)});
+  // 1 / a = inverse (1 + error)
+  const V ratio = hn::Mul(a, inverse);
+  const V error = hn::IfThenElseZero(far, hn::Sub(hn::Sub(one, ratio), product_error(d, a, inverse, ratio)));
+  const V out = hn::MulAdd(inverse, w.high, hn::Mul(inverse, hn::MulAdd(error, w.high, w.low)));
+  return scale(d, out, n);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V verfc(D d, V x) {
+  const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), a = hn::Abs(x);
+  V tail = erfc_tail(d, hn::Max(half, at_most(d, a, 10.2f)));
+  tail = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2.0f), tail), tail);
+  // 1 - erf(x), where erf(x) = x + x p; `top` loses `rest`
+  const V p = polynomial(d, hn::Mul(x, x), hn::Set(d, 4.717988165e-03f), -2.675718343e-02f, 1.128282280e-01f,
+                         -3.761260857e-01f, 1.283791656e-01f);
+  const V top = hn::Sub(one, x), rest = hn::Sub(hn::Sub(one, top), x);
+  const V small = hn::Add(top, hn::NegMulAdd(x, p, rest));
+  return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, half), small, tail));
+}
+
+// With Q the upper tail of the normal distribution, exp(a^2 / 2) Q(a) times a where a is at least 2.5: polynomials in
+// a - 1.25 for a in [0, 2.5] and in 1 / a^2 for [2.5, 14.5], as above.
+inline constexpr float kNormalNear[] = {3.951533010e-06f, -1.663604892e-05f, 4.752424911e-05f, -1.686533959e-04f,
+                                        6.045594301e-04f, -1.984504342e-03f, 6.103004307e-03f, -1.752831181e-02f,
+                                        4.632265021e-02f, -1.104919673e-01f, 2.307603245e-01f};
+inline constexpr float kNormalFar[] = {0,
+                                       0,
+                                       2.501505204e+03f,
+                                       -2.101710549e+03f,
+                                       7.982466627e+02f,
+                                       -1.889059971e+02f,
+                                       3.394944824e+01f,
+                                       -5.761378810e+00f,
+                                       1.193158049e+00f,
+                                       -3.989124335e-01f,
+                                       3.989421951e-01f};
+
+// x times the normal distribution function: max(x, 0) - |x| Q(|x|), which keeps its digits below zero.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vtimes_normal(D d, V x) {
+  const V a = hn::Min(hn::Abs(x), hn::Set(d, 14.5f));  // beyond it Q is 0
+  const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), square = hn::Mul(a, a);
+  const auto far = hn::Ge(a, hn::Set(d, 2.5f));
+  const V v = hn::IfThenElse(far, hn::Div(one, square), hn::Sub(a, hn::Set(d, 1.25f)));
+  V g = hn::IfThenElse(far, hn::Zero(d), hn::Set(d, kNormalNear[0]));
+  for (int k = 1; k < 11; ++k)
+    g = hn::MulAdd(g, v, hn::IfThenElse(far, hn::Set(d, kNormalFar[k]), hn::Set(d, kNormalNear[k])));
+  g = hn::Mul(g, hn::IfThenElse(far, one, a));
+  V n;
+  const V r = reduce_ln2(d, hn::Mul(square, hn::Neg(half)), &n);
+  const V p = expm1_reduced(d, hn::NegMulAdd(half, product_error(d, a, a, square), r));
+  const V tail = scale(d, hn::MulAdd(p, g, g), n);
+  return keep_nan<D>(x, hn::Sub(hn::Max(x, hn::Zero(d)), tail));
+}
+
+}  // namespace pg::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
