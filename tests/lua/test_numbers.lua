@@ -93,12 +93,47 @@ t.test("asinh of 300 in float16 has a gradient", function()
   t.check(math.abs(gradient(pg.asinh, pg.tensor({300}, {dtype = "float16"})):item() - 1 / 300) < 1e-5)
 end)
 
-t.test("the gradient of gelu is finite everywhere", function()
-  local far = pg.tensor{-math.huge, -1e30, -50, 50, 1e30, math.huge}
-  for _, form in ipairs{"none", "tanh"} do
-    local function f(x) return x:gelu{approximate = form} end
-    t.check(gradient(f, far):equal(pg.tensor{0, 0, 0, 1, 1, 1}), form)
+local forms = {"none", "tanh"}
+t.test("gelu of -inf is 0, and its gradient is finite everywhere", function()
+  for _, dtype in ipairs{"float16", "bfloat16", "float32", "float64"} do
+    local far = pg.tensor({-math.huge, -1e30, -50, 50, 1e30, math.huge}, {dtype = dtype})
+    for _, form in ipairs(forms) do
+      local function f(x) return x:gelu{approximate = form} end
+      t.check(f(far[{{1, 3}}]):equal(pg.zeros(3, {dtype = dtype})), dtype .. " " .. form)
+      t.check(f(far[{{4, 6}}]):equal(far[{{4, 6}}]), dtype .. " " .. form)
+      t.check(gradient(f, far):equal(pg.tensor({0, 0, 0, 1, 1, 1}, {dtype = dtype})), dtype .. " " .. form)
+      t.check(f(pg.tensor({0 / 0}, {dtype = dtype})):isnan():item(), dtype .. " " .. form)
+    end
   end
+end)
+
+-- From tests/reference.lua: x Phi(x) and its derivative Phi(x) + x phi(x), and the same of the tanh form.
+t.test("gelu and its gradient keep their digits below zero", function()
+  local reference, dd = require "tests.reference", require "tests.double_double"
+  local points = {-12, -8.3, -6, -4.5, -3.1, -2, -1.1}
+  for _, form in ipairs(forms) do
+    local value, slope = {}, {}
+    for i, x in ipairs(points) do
+      local h = 1e-9  -- of central differences in 32 digits: their error is about h^2
+      local function at(v) return reference.gelu(v, {approximate = form}) end
+      value[i] = at(dd.new(x)).high
+      slope[i] = ((at(dd.new(x) + h) - at(dd.new(x) - h)) / (2 * h)).high
+    end
+    local function f(x) return x:gelu{approximate = form} end
+    for dtype, rtol in pairs{float32 = 3e-5, float64 = 1e-12} do
+      local x = pg.tensor(points, {dtype = dtype})
+      if dtype == "float32" and form == "tanh" then x = x[{{2, 7}}] end  -- the first is subnormal
+      local first = #points - x:size(1) + 1
+      local function want(list) return pg.tensor(list, {dtype = "float64"})[{{first, #points}}] end
+      t.close(f(x):to("float64"), want(value), {rtol = rtol, atol = 0, what = dtype .. " " .. form})
+      t.close(gradient(f, x):to("float64"), want(slope), {rtol = rtol, atol = 0, what = dtype .. " gradient " .. form})
+    end
+  end
+end)
+
+t.test("digamma near its pole at 0", function()
+  local x = pg.tensor({1e-20, -1e-20, 1e-5, -1e-5}, {dtype = "float64"})
+  t.close(x:digamma(), {-1e20, 1e20, -100000.57719921568, 99999.42276788563}, {rtol = 1e-15, atol = 0})
 end)
 
 t.test("attention rows that are wholly masked are 0, and have gradient 0", function()
