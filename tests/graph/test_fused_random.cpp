@@ -46,7 +46,7 @@ class RandomBody {
 
   bool step() try {
     const char* unary[] = {"neg",   "abs",  "exp",  "tanh",  "sigmoid", "relu",       "square", "sqrt",  "logical_not",
-                           "floor", "sign", "gelu", "isnan", "log10",   "reciprocal", "to",     "detach"};
+                           "floor", "sign", "gelu", "isnan", "atan",    "reciprocal", "to",     "detach"};
     const char* binary[] = {"add",      "sub",   "mul",       "div",       "maximum",      "minimum",     "lt",
                             "ge",       "eq",    "relu_grad", "tanh_grad", "sigmoid_grad", "logical_and", "logical_xor",
                             "copysign", "atan2", "hypot",     "add",       "mul",          "sub"};

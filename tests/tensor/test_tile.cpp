@@ -215,7 +215,7 @@ TEST_CASE("tile: programs with many registers have smaller tiles") {
   for (int32_t i = 0; i < 24; ++i) {
     body.values.push_back(constant(i + 1));
     body.values.push_back(span("add", {0, int32_t(body.values.size()) - 1}));
-    body.values.push_back(span("log10", {int32_t(body.values.size()) - 1}));
+    body.values.push_back(span("atan", {int32_t(body.values.size()) - 1}));
     logs.push_back(int32_t(body.values.size()) - 1);
     body.outputs.push_back({logs.back(), DType::kFloat16, false});
   }
@@ -239,7 +239,7 @@ TEST_CASE("tile: several threads can run one machine at once") {
   TileBody body;
   body.space = {3000};
   body.inputs = {{DType::kFloat32, {3000}}, {DType::kFloat32, {}}};
-  body.values = {input(0), input(1), span("exp", {1}), span("mul", {0, 2}), span("log10", {3}), span("add", {4, 3})};
+  body.values = {input(0), input(1), span("exp", {1}), span("mul", {0, 2}), span("asinh", {3}), span("add", {4, 3})};
   body.outputs = {{5, DType::kFloat32, false}};
   const TileMachine machine(body);
   const Type vector{DType::kFloat32, {}, {3000}}, scalar{DType::kFloat32, {}, {}};
@@ -254,7 +254,7 @@ TEST_CASE("tile: several threads can run one machine at once") {
       machine.run(in, to, nullptr);
       for (size_t i = 0; i < 3000; i += 7) {
         const double want = double(x[i]) * std::exp(double(s));
-        wrong += std::fabs(out[i] - (want + std::log10(want))) > 1e-3;
+        wrong += std::fabs(out[i] - (want + std::asinh(want))) > 1e-3;
       }
     }
   });
