@@ -155,10 +155,13 @@ Var vjp_norm(Vjp& c) {
     const Var count = call<"sum">(tied, {{"dim", c.raw("dim")}, {"keepdim", true}});
     return call<"where">(tied, call<"sign">(x) * dy / count, Var(0.0));
   }
-  // x |x|^(p-2) / out^(p-1), and 0 where out is 0.
+  // x |x|^(p-2) / out^(p-1), and 0 where x or out is 0.
   const Var zero = call<"eq">(out, Var(0.0)), safe = call<"where">(zero, Var(1.0), out);
   const Var unit = x / safe;
-  const Var slope = p == 2 ? unit : call<"sign">(unit) * call<"pow">(call<"abs">(unit), Var(p - 1));
+  if (p == 2) return call<"where">(zero, Var(0.0), dy * unit);
+  Var size = call<"abs">(unit);
+  if (p < 2) size = call<"where">(call<"eq">(unit, Var(0.0)), Var(1.0), size);  // the power is infinite at 0
+  const Var slope = call<"sign">(unit) * call<"pow">(size, Var(p - 1));
   return call<"where">(zero, Var(0.0), dy * slope);
 }
 

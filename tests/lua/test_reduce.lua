@@ -232,3 +232,9 @@ t.test("var, std and logsumexp over any dims agree with their definitions, far f
   t.equal(pg.zeros(2, 0, 3):logsumexp(2), pg.full({2, 3}, -inf))
   t.equal(pg.tensor({1, 1}, {dtype = "int64"}):logsumexp().dtype, "float32")
 end)
+
+t.test("the gradient of norm with p below 1 is 0 at elements that are 0", function()
+  local x = pg.tensor({0, 4, 0}):attach_grad()
+  pg.record(function() return x:norm(0.5) end):backward()
+  t.close(x.grad, pg.tensor({0, 1, 0}))
+end)
