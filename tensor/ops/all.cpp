@@ -14,6 +14,7 @@ void add_all_ops(Registry& r) {
   add_join_ops(r);
   add_diagonal_ops(r);
   add_index_ops(r);
+  add_scatter_ops(r);
   add_mask_ops(r);
   add_sort_ops(r);
   add_sequence_ops(r);

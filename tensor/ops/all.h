@@ -16,6 +16,7 @@ void add_slice_ops(Registry& registry);
 void add_join_ops(Registry& registry);
 void add_diagonal_ops(Registry& registry);
 void add_index_ops(Registry& registry);
+void add_scatter_ops(Registry& registry);
 void add_mask_ops(Registry& registry);
 void add_sort_ops(Registry& registry);
 void add_sequence_ops(Registry& registry);

@@ -31,33 +31,16 @@ int some_dim(const Infer& c, size_t i) {
   return c.dim("dim", c.rank(i));
 }
 
-namespace {
-
-const AttrDef kDim = {"dim", AttrKind::kDim, {}, "the dim that the index values are positions of"};
-const AttrDef kShape = {"shape", AttrKind::kInts, {}, "sizes of the result"};
+AttrDef index_dim_attr() { return {"dim", AttrKind::kDim, {}, "the dim that the index values are positions of"}; }
 
 // Checks that the index has the rank of x and, except for dim d, at most its sizes.
-void check_index_inside(const Infer& c, int d) {
+static void check_index_inside(const Infer& c, int d) {
   const Dims &x = c.shape(0), &index = c.shape(1);
   bool fits = x.size() == index.size();
   for (int i = 0; fits && i < x.size(); ++i) fits = i == d || index[i] <= x[i];
   if (!fits)
     c.bad_input(1,
                 fmt::format("{} dims like x and, but for dim {}, at most the sizes {}", x.size(), d + 1, to_string(x)));
-}
-
-void infer_gather(Infer& c) {
-  check_index_inside(c, some_dim(c, 0));
-  c.output(c.dtype(0), c.shape(1));
-}
-
-void infer_gather_backward(Infer& c) {
-  const Dims shape{std::span<const int64_t>(c.attr<Ints>("shape"))};
-  const int d = c.dim("dim", shape.size());
-  bool fits = c.shape(0) == c.shape(1) && c.rank(0) == shape.size() && c.rank(0) > 0;
-  for (int i = 0; fits && i < shape.size(); ++i) fits = i == d || c.shape(1)[i] <= shape[i];
-  if (!fits) c.bad_input(0, "the shape of the index, inside " + to_string(shape));
-  c.output(c.dtype(0), shape);
 }
 
 void infer_scatter(Infer& c) {
@@ -74,23 +57,54 @@ void infer_scatter(Infer& c) {
   c.output(c.dtype(0), c.shape(0));
 }
 
-// The gradient for the src of scatter: zeros where src is larger than the index.
-Var grad_scattered(Vjp& c) {
-  const Var dy = call<"gather">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+Var spread_to_src(const Vjp& c, const Var& grad) {
   const Dims &src = c.input(2).shape(), &index = c.input(1).shape();
-  if (src == index || src.empty()) return dy;
+  if (src == index || src.empty()) return grad;
   Ints widths;
   for (int i = src.size() - 1; i >= 0; --i) widths.insert(widths.end(), {0, src[i] - index[i]});
-  return call<"pad">(dy, {{"pad", widths}});
+  return call<"pad">(grad, {{"pad", widths}});
 }
 
-// Returns the shape of x with dim d replaced by the dims of the index.
+Var grad_scattered(Vjp& c) {
+  return spread_to_src(c,
+                       call<"gather">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}}));
+}
+
 Dims indexed_shape(const Dims& x, int d, const Dims& index) {
   Dims out;
   for (int i = 0; i < d; ++i) out.push_back(x[i]);
   for (int64_t n : index) out.push_back(n);
   for (int i = d + 1; i < x.size(); ++i) out.push_back(x[i]);
   return out;
+}
+
+void infer_index_write(Infer& c) {
+  const int d = some_dim(c, 0);
+  check_written(c, 2, indexed_shape(c.shape(0), d, c.shape(1)));
+  c.output(c.dtype(0), c.shape(0));
+}
+
+Var select_dy(Vjp& c) {
+  return call<"index_select">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+}
+
+namespace {
+
+const AttrDef kDim = index_dim_attr();
+const AttrDef kShape = {"shape", AttrKind::kInts, {}, "sizes of the result"};
+
+void infer_gather(Infer& c) {
+  check_index_inside(c, some_dim(c, 0));
+  c.output(c.dtype(0), c.shape(1));
+}
+
+void infer_gather_backward(Infer& c) {
+  const Dims shape{std::span<const int64_t>(c.attr<Ints>("shape"))};
+  const int d = c.dim("dim", shape.size());
+  bool fits = c.shape(0) == c.shape(1) && c.rank(0) == shape.size() && c.rank(0) > 0;
+  for (int i = 0; fits && i < shape.size(); ++i) fits = i == d || c.shape(1)[i] <= shape[i];
+  if (!fits) c.bad_input(0, "the shape of the index, inside " + to_string(shape));
+  c.output(c.dtype(0), shape);
 }
 
 void infer_index_select(Infer& c) {
@@ -113,21 +127,11 @@ void infer_index_select_backward(Infer& c) {
   c.output(c.dtype(0), out);
 }
 
-void infer_index_write(Infer& c) {
-  const int d = some_dim(c, 0);
-  check_written(c, 2, indexed_shape(c.shape(0), d, c.shape(1)));
-  c.output(c.dtype(0), c.shape(0));
-}
-
 Var grad_index_select(Vjp& c) {
   const Dims& x = c.input(0).shape();
   const int d = c.dim("dim", x.size());
   return call<"index_select_backward">(c.dy(), c.in(1),
                                        {{"dim", user_dim(d)}, {"size", x[d]}, {"index_base", c.raw("index_base")}});
-}
-
-Var select_dy(Vjp& c) {
-  return call<"index_select">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
 }
 
 // Broadcasts the shapes of x and index against each other, except for dim d.

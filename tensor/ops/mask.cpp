@@ -69,6 +69,52 @@ Var grad_masked_select(Vjp& c) {
   return call<"mask_get_backward">(c.dy(), call<"expand">(c.in(1), {{"shape", ints(shape)}}), {{"shape", ints(shape)}});
 }
 
+void infer_masked_scatter(Infer& c) {
+  const Dims out = joined_shape(c);
+  if (is_float(c.dtype(2)) && !is_float(c.dtype(0)))
+    c.bad_input(2, fmt::format("values that {} can hold", name_of(c.dtype(0))));
+  c.output(c.dtype(0), out);
+}
+
+void infer_masked_scatter_backward(Infer& c) {
+  if (!(joined_shape(c) == c.shape(0))) c.bad_input(1, "a mask that broadcasts to " + to_string(c.shape(0)));
+  c.output(c.dtype(0), Dims(std::span<const int64_t>(c.attr<Ints>("shape"))));
+}
+
+Var grad_masked_scatter_backward(Vjp& c) {
+  const Value zeros = c.context().interpreter->filled(c.context(), c.input(0).type(), 0);
+  return call<"masked_scatter">(c.wrap(zeros), c.in(1), c.dy());
+}
+
+std::vector<OpDef> scatter_rows() {
+  return {
+      {.name = "masked_scatter",
+       .doc = "x with the elements of source, in row-major order, where mask is true. x and mask broadcast; source has "
+              "at least as many elements as mask has true ones.",
+       .example = "return pg.zeros(4):masked_scatter(pg.tensor({true, false, true, false}), pg.tensor({5, 6}))",
+       .inputs = {{"x"}, {"mask", kBoolOnly}, {"source"}},
+       .infer = infer_masked_scatter,
+       .vjp = {[](Vjp& c) { return call<"masked_fill">(c.dy(), c.in(1), Var(0.0)); }, nullptr,
+               [](Vjp& c) {
+                 return call<"masked_scatter_backward">(c.dy(), c.in(1), {{"shape", ints(c.input(2).shape())}});
+               }},
+       .vjp_uses = "mask",
+       .traits = kInPlace},
+      {.name = "masked_scatter_backward",
+       .doc = "The elements of dy where mask is true, in row-major order, then zeros, in a tensor of `shape`: the "
+              "derivative of masked_scatter.",
+       .example = "return pg.zeros(4):masked_scatter(pg.tensor({true, false, true, false}), pg.tensor({5, 6}))",
+       .inputs = {{"dy"}, {"mask", kBoolOnly}},
+       .attrs = {{"shape", AttrKind::kInts, {}, "sizes of the result"}},
+       .infer = infer_masked_scatter_backward,
+       .vjp = {grad_masked_scatter_backward, nullptr},
+       .vjp_uses = "mask",
+       .traits = kHidden},
+  };
+}
+
+void infer_nonzero(Infer& c) { c.output(DType::kInt64, {-1, c.rank(0)}); }
+
 std::vector<OpDef> mask_rows() {
   return {
       {.name = "masked_fill",
@@ -129,16 +175,23 @@ std::vector<OpDef> mask_rows() {
        .example = "return pg.tensor({{0, 1}, {2, 0}}):nonzero()",
        .inputs = {{"x"}},
        .attrs = {index_base_attr()},
-       .infer =
-           [](Infer& c) {
-             c.output(DType::kInt64, {-1, c.rank(0)});
-           },
+       .infer = infer_nonzero,
+       .traits = kDynamicShape | kNoGrad},
+      {.name = "argwhere",
+       .doc = "Another name of nonzero.",
+       .example = "return pg.tensor({{0, 1}, {2, 0}}):argwhere()",
+       .inputs = {{"x"}},
+       .attrs = {index_base_attr()},
+       .infer = infer_nonzero,
        .traits = kDynamicShape | kNoGrad},
   };
 }
 
 }  // namespace
 
-void add_mask_ops(Registry& r) { r.add(mask_rows()); }
+void add_mask_ops(Registry& r) {
+  r.add(mask_rows());
+  r.add(scatter_rows());
+}
 
 }  // namespace pg

@@ -7,7 +7,8 @@ local pg = require "perigee"
 local gradcheck = require "tests.gradcheck"
 
 local cases = {}
-local families = {"pointwise", "shape", "index", "linalg", "create", "reduce", "norm", "loss", "optim"}
+local families = {"pointwise", "shape", "index", "linalg", "create", "reduce", "norm", "loss", "optim",
+  "scatter"}
 local listed, complete = {}, {}
 
 for _, family in ipairs(families) do

@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <vector>
 
-#include "tensor/cpu/move/index.h"
+#include "tensor/cpu/move/scatter.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/wrap.h"
 
@@ -34,6 +33,19 @@ std::string position_text(const Dims& shape, int64_t i) {
   return "{" + text + "}";
 }
 
+const InputDef& definition_of(const KernelArgs& a, size_t input) {
+  return a.op.inputs[size_t(input_definition(a.op, a.in.size(), input))];
+}
+
+// Returns " of tensor 2" for the second tensor of a list.
+std::string place_in_list(const KernelArgs& a, size_t input) {
+  const InputDef& def = definition_of(a, input);
+  if (def.arity != Arity::kList) return "";
+  size_t first = input;
+  while (first > 0 && &definition_of(a, first - 1) == &def) --first;
+  return fmt::format(" of tensor {}", input - first + 1);
+}
+
 }  // namespace
 
 void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative) {
@@ -53,8 +65,9 @@ void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negat
     const std::string range = size == 0 ? "no index values: the dim is empty"
                                         : fmt::format("index values from {} to {}{}", low, high,
                                                       negative ? fmt::format(" or -{} to -1", size) : "");
-    bad_argument(a.op.name, a.op.inputs[input].name, range,
-                 fmt::format("{} at position {}", int64_t(double(values[i])), position_text(index.shape(), i)));
+    bad_argument(a.op.name, definition_of(a, input).name, range,
+                 fmt::format("{} at position {}{}", int64_t(double(values[i])), position_text(index.shape(), i),
+                             place_in_list(a, input)));
   });
 }
 
@@ -63,23 +76,6 @@ void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negat
 namespace {
 
 using namespace cpu;
-
-constexpr int64_t kGrain = 8 << 10;  // indexed elements that take about 10 µs
-
-// How dim d of x follows the index values: x with the shape of the index, and stride 0 on d.
-struct Along {
-  Dims shape, strides;  // shape of the index; strides of x, with 0 for dim d
-  int64_t step, rows, row;
-  int d;
-  Along(const Dims& index_shape, const Dims& x_strides, int dim)
-      : shape(index_shape), strides(x_strides), step(x_strides[dim]), row(index_shape.back()), d(dim) {
-    strides[d] = 0;
-    rows = row ? numel(shape) / row : 0;
-  }
-  // Returns the number of groups of rows that never write to a common element: one per position of the first dim,
-  // unless d is the first dim.
-  int64_t apart() const { return d == 0 || shape.size() < 2 ? 1 : shape[0]; }
-};
 
 template <class T, class P>
 void gather_rows(const Along& along, const T* x, const Dims& index_strides, P position, T* out) {
@@ -133,37 +129,6 @@ void pick_kernel(const KernelArgs& a) {
   gather_along(a, shape, d, *x.strides, x.size(d), contiguous_strides(shape));
 }
 
-// out[position] = or += src. Elements that may share a position are processed in the order of the index.
-template <class T, class P, class F>
-void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src,
-                  const Dims& src_strides, F write) {
-  const int64_t out_step = along.strides.back(), src_step = src_strides.back(), index_step = index_strides.back();
-  const int64_t apart = along.apart(), rows = along.rows / apart;
-  parallel_for(apart, kGrain / (rows * along.row) + 1, [&](int64_t begin, int64_t end) {
-    RowWalk<3> walk(along.shape, {along.strides, index_strides, src_strides}, begin * rows);
-    for (int64_t r = begin * rows; r < end * rows; ++r, walk.next()) {
-      T* to = out + walk.offset[0];
-      const T* from = src + walk.offset[2];
-      for (int64_t j = 0; j < along.row; ++j)
-        write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
-    }
-  });
-}
-
-// A value input in the dtype of the output. Copies only to convert.
-struct Converted {
-  const void* data;
-  Dims strides;
-  std::vector<char> copy;
-  Converted(const View& v, DType dtype) : data(v.data), strides(*v.strides) {
-    if (v.dtype() == dtype) return;
-    copy.resize(size_t(v.numel() * size_of(dtype)));
-    assign_block(v, dtype, v.shape(), copy.data(), contiguous_strides(v.shape()));
-    data = copy.data();
-    strides = contiguous_strides(v.shape());
-  }
-};
-
 // Adds src into out; src is indexed like the index.
 void scatter_add_into(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
   const View &index = a.in[1], &out = a.out[0];
@@ -176,10 +141,6 @@ void scatter_add_into(const KernelArgs& a, int d, const void* src, const Dims& s
                    [](T& to, T from) { to = wrapped_sum(to, from); });
     });
   });
-}
-
-Dims src_strides_of(const View& src, const Converted& value, const Dims& index) {
-  return src.rank() == 0 ? Dims(index.size(), 0) : value.strides;
 }
 
 void scatter_add_kernel(const KernelArgs& a) {
@@ -305,29 +266,6 @@ void index_select_backward_kernel(const KernelArgs& a) {
   add_positions(a, lines, a.in[0].data, 1);
 }
 
-// The value of an indexed write, broadcast to the region it is written to and contiguous.
-class Region {
- public:
-  Region(const View& value, const View& out, int d, const Dims& index) : shape_() {
-    for (int i = 0; i < d; ++i) shape_.push_back(out.size(i));
-    for (int64_t n : index) shape_.push_back(n);
-    for (int i = d + 1; i < out.rank(); ++i) shape_.push_back(out.size(i));
-    const Dims strides = contiguous_strides(shape_);
-    if (value.dtype() == out.dtype() && value.shape() == shape_ && *value.strides == strides) {
-      data = value.data;
-      return;
-    }
-    copy_.resize(size_t(pg::numel(shape_) * size_of(out.dtype())));
-    assign_block(value, out.dtype(), shape_, copy_.data(), strides);
-    data = copy_.data();
-  }
-  const void* data;
-
- private:
-  Dims shape_;
-  std::vector<char> copy_;
-};
-
 void index_add_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
   const int d = a.dim("dim", x.rank());
@@ -382,6 +320,8 @@ void add_index_kernels(Registry& r) {
       {"embedding", embedding_kernel},
       {"index_add", index_add_kernel},
       {"index_assign", index_assign_kernel},
+      {"index_copy", index_assign_kernel},
+      {"index_fill", index_assign_kernel},
       {"one_hot", one_hot_kernel},
   };
   r.add_kernels(0, kRows);

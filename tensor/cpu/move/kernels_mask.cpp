@@ -97,6 +97,41 @@ void masked_select_kernel(const KernelArgs& a) {
   read_elements(mask.as<uint8_t>(), out.numel(), x.data, out);
 }
 
+// Checks the number of elements before anything is written.
+void masked_scatter_kernel(const KernelArgs& a) {
+  const View &source = a.in[2], &out = a.out[0];
+  const Broadcast mask(a.in[1], out.shape());
+  const uint8_t* flags = mask.as<uint8_t>();
+  const int64_t count = count_true(flags, out.numel());
+  if (source.numel() < count)
+    bad_argument(a.op.name, "source", fmt::format("at least {} elements, one for each true element of the mask", count),
+                 std::to_string(source.numel()));
+  const int size = size_of(out.dtype());
+  std::vector<char> values(size_t(source.numel() * size));
+  assign_block(source, out.dtype(), source.shape(), values.data(), contiguous_strides(source.shape()));
+  if (out.data != a.in[0].data)
+    assign_block(a.in[0], out.dtype(), out.shape(), out.data, contiguous_strides(out.shape()));
+  visit_size(size, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = reinterpret_cast<const T*>(values.data());
+    for (int64_t i = 0; i < out.numel(); ++i)
+      if (flags[i]) out.as<T>()[i] = *from++;
+  });
+}
+
+void masked_scatter_backward_kernel(const KernelArgs& a) {
+  const View &dy = a.in[0], &mask = a.in[1], &out = a.out[0];
+  const Broadcast flags(mask, dy.shape()), values(dy, dy.shape());
+  zero_bytes(out.data, out.numel() * size_of(out.dtype()));
+  const int64_t n = dy.numel(), most = out.numel();
+  visit_size(size_of(out.dtype()), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* to = out.as<T>();
+    for (int64_t i = 0, at = 0; i < n && at < most; ++i)
+      if (flags.as<uint8_t>()[i]) to[at++] = values.as<T>()[i];
+  });
+}
+
 Dims rest_of(const View& whole, const View& mask) {
   Dims rest;
   for (int d = mask.rank(); d < whole.rank(); ++d) rest.push_back(whole.size(d));
@@ -178,10 +213,13 @@ void add_mask_kernels(Registry& r) {
   static const KernelRow kRows[] = {
       {"masked_fill", masked_fill_kernel, kStridedInputs},
       {"masked_select", masked_select_kernel, kStridedInputs},
+      {"masked_scatter", masked_scatter_kernel, kStridedInputs},
+      {"masked_scatter_backward", masked_scatter_backward_kernel, kStridedInputs},
       {"mask_get", mask_get_kernel},
       {"mask_get_backward", mask_get_backward_kernel},
       {"mask_assign", mask_assign_kernel},
       {"nonzero", nonzero_kernel},
+      {"argwhere", nonzero_kernel},
   };
   r.add_kernels(0, kRows);
 }

@@ -1,0 +1,224 @@
+// Kernels that write at positions given by index tensors. They check every index value before they write anything.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tensor/cpu/half.h"
+#include "tensor/cpu/move/scatter.h"
+#include "tensor/cpu/register.h"
+
+namespace pg {
+namespace {
+
+using namespace cpu;
+
+// --- scatter_reduce ---
+
+template <class T>
+T larger(T a, T b) {
+  return a > b || a != a ? a : b;  // NaN wins
+}
+template <class T>
+T smaller(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+// Returns the element that the reduction starts from.
+template <class T>
+T neutral(const std::string& reduce) {
+  using Limits = std::numeric_limits<T>;
+  if (reduce == "prod") return T(1);
+  if (reduce == "amax") return Limits::has_infinity ? T(-Limits::infinity()) : Limits::lowest();
+  if (reduce == "amin") return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  return T(0);
+}
+
+// Divides by the count; integers round down.
+template <class T>
+T mean_of(T sum, int64_t count) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return sum / T(count);
+  } else {
+    const int64_t whole = int64_t(sum) / count;
+    return T(whole - (int64_t(sum) % count < 0));
+  }
+}
+
+template <class T, class P>
+class Reduction {
+ public:
+  Reduction(const KernelArgs& a, int d, P position)
+      : a_(a), along_(a.in[1].shape(), *a.out[0].strides, d), position_(position), value_(a.in[2], a.out[0].dtype()) {
+    strides_ = src_strides_of(a.in[2], value_, a.in[1].shape());
+    if (a.attr<std::string>("reduce") == "mean") counts_.assign(size_t(a.out[0].numel()), a.attr<bool>("include_self"));
+  }
+
+  void run() {
+    const std::string& reduce = a_.attr<std::string>("reduce");
+    if (!a_.attr<bool>("include_self")) {
+      const T start = neutral<T>(reduce);
+      each([start](T& to, T) { to = start; });
+    }
+    if (reduce == "prod") return each([](T& to, T from) { to = wrapped_product(to, from); });
+    if (reduce == "amax") return each([](T& to, T from) { to = larger(to, from); });
+    if (reduce == "amin") return each([](T& to, T from) { to = smaller(to, from); });
+    each([](T& to, T from) { to = wrapped_sum(to, from); });
+    if (reduce == "mean") divide();
+  }
+
+ private:
+  template <class F>
+  void each(F write) {
+    scatter_rows(along_, a_.out[0].as<T>(), *a_.in[1].strides, position_, static_cast<const T*>(value_.data), strides_,
+                 write);
+  }
+
+  void divide() {
+    const View& out = a_.out[0];
+    const int64_t one = 1;
+    scatter_rows(along_, counts_.data(), *a_.in[1].strides, position_, &one, Dims(along_.shape.size(), 0),
+                 [](int64_t& to, int64_t from) { to += from; });
+    parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        if (counts_[size_t(i)] > 1) out.as<T>()[i] = mean_of(out.as<T>()[i], counts_[size_t(i)]);
+    });
+  }
+
+  const KernelArgs& a_;
+  Along along_;
+  P position_;
+  Converted value_;
+  Dims strides_;
+  std::vector<int64_t> counts_;  // for a mean; all memory is there before anything is written
+};
+
+void reduce_scattered(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
+  const int d = a.dim("dim", x.rank());
+  check_positions(a, 1, x.size(d), true);
+  if (out.data != x.data) copy_strided(x, out.data);
+  if (index.numel() == 0) return;
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_arithmetic_v<T>)
+      with_positions(a, 1, x.size(d), [&](auto position) { Reduction<T, decltype(position)>(a, d, position).run(); });
+  });
+}
+
+// Half types are reduced in float32 and rounded once.
+void scatter_reduce_kernel(const KernelArgs& a) { run_widened(a, reduce_scattered); }
+
+// --- index_put and put ---
+
+// Writes or adds n rows of `row` elements to the rows of out at `positions`, in order. A number is one row of one
+// element for all.
+void write_at(const KernelArgs& a, std::span<const int64_t> positions, int64_t row, const void* from) {
+  const View& out = a.out[0];
+  const bool add = a.attr<bool>("accumulate");
+  Poller poll;
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* source = static_cast<const T*>(from);
+    for (int64_t position : positions) {
+      T* to = out.as<T>() + position * row;
+      for (int64_t k = 0; k < row; ++k) to[k] = add ? wrapped_sum(to[k], source[k]) : source[k];
+      source += row;
+      poll();
+    }
+  });
+}
+
+// Returns the positions in a flattened array of `sizes` that one index input for each size names, from input `first`
+// on. `shape` is that of the indices after broadcasting.
+std::vector<int64_t> flat_positions(const KernelArgs& a, size_t first, std::span<const int64_t> sizes,
+                                    const Dims& shape) {
+  for (size_t k = 0; k < sizes.size(); ++k) check_positions(a, first + k, sizes[k], true);
+  const int64_t n = numel(shape), base = a.attr<int64_t>("index_base");
+  std::vector<int64_t> out(size_t(n), 0), one(size_t(n), 0);
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    assign_block(a.in[first + k], DType::kInt64, shape, one.data(), contiguous_strides(shape));
+    for (size_t i = 0; i < size_t(n); ++i) {
+      const int64_t v = one[i];
+      out[i] = out[i] * sizes[k] + (v < 0 ? v + sizes[k] : v - base);
+    }
+  }
+  return out;
+}
+
+Dims joined_shape(const KernelArgs& a, size_t first, size_t count) {
+  Dims joined;
+  for (size_t i = 0; i < count; ++i) {
+    const Dims before = joined;
+    broadcast(before, a.in[first + i].shape(), &joined);
+  }
+  return joined;
+}
+
+// Writes values at `positions`, counted in rows of the dims of x from dim `first` on. `region` starts with the shape of
+// the index; the dims of a row are added to it.
+void put_rows(const KernelArgs& a, std::span<const int64_t> positions, Dims region, int first) {
+  const View &x = a.in[0], &values = a.in.back(), &out = a.out[0];
+  if (out.numel() == 0) return;
+  int64_t row = 1;
+  for (int d = first; d < x.rank(); ++d) {
+    region.push_back(x.size(d));
+    row = times(row, x.size(d));
+  }
+  std::vector<char> source(size_t(numel(region) * size_of(out.dtype())));
+  assign_block(values, out.dtype(), region, source.data(), contiguous_strides(region));
+  if (out.data != x.data) copy_strided(x, out.data);
+  write_at(a, positions, row, source.data());
+}
+
+void put_masked(const KernelArgs& a) {
+  const View &x = a.in[0], &mask = a.in[1], &values = a.in[2];
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < mask.numel(); ++i)
+    if (mask.as<uint8_t>()[i]) positions.push_back(i);
+  const int64_t count = int64_t(positions.size());
+  if (values.rank() == x.rank() - mask.rank() + 1 && values.size(0) != 1 && values.size(0) != count)
+    bad_argument(a.op.name, "values", fmt::format("{} rows, one for each true element of the mask", count),
+                 std::to_string(values.size(0)));
+  put_rows(a, positions, {count}, mask.rank());
+}
+
+void index_put_kernel(const KernelArgs& a) {
+  if (a.in[1].dtype() == DType::kBool) return put_masked(a);
+  const size_t indices = a.in.size() - 2;
+  const Dims shape = joined_shape(a, 1, indices);
+  const std::vector<int64_t> positions = flat_positions(a, 1, {a.in[0].shape().begin(), indices}, shape);
+  put_rows(a, positions, shape, int(indices));
+}
+
+void flat_index_kernel(const KernelArgs& a) {
+  const std::vector<int64_t> positions = flat_positions(a, 0, a.attr<Ints>("sizes"), a.out[0].shape());
+  const int64_t base = a.attr<int64_t>("index_base");
+  for (size_t i = 0; i < positions.size(); ++i) a.out[0].as<int64_t>()[i] = positions[i] + base;
+}
+
+void put_kernel(const KernelArgs& a) {
+  const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
+  const int64_t size = x.numel();
+  const std::vector<int64_t> positions = flat_positions(a, 1, {&size, 1}, index.shape());
+  if (out.numel() == 0 || positions.empty()) return;
+  const Dims shape = a.in[2].numel() == index.numel() ? a.in[2].shape() : index.shape();
+  std::vector<char> source(size_t(numel(shape) * size_of(out.dtype())));
+  assign_block(a.in[2], out.dtype(), shape, source.data(), contiguous_strides(shape));
+  if (out.data != x.data) copy_strided(x, out.data);
+  write_at(a, positions, 1, source.data());
+}
+
+}  // namespace
+
+void add_scatter_kernels(Registry& r) {
+  static const KernelRow kRows[] = {
+      {"scatter_reduce", scatter_reduce_kernel},
+      {"index_put", index_put_kernel},
+      {"flat_index", flat_index_kernel},
+      {"put", put_kernel},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

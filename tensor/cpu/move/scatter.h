@@ -1,0 +1,86 @@
+// Writes at positions given by index values: elements along a dim, and whole rows of a dim.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "tensor/cpu/move/index.h"
+#include "tensor/cpu/wrap.h"
+
+namespace pg::cpu {
+
+inline constexpr int64_t kGrain = 8 << 10;  // indexed elements that take about 10 µs
+
+// How dim d of x follows the index values: x with the shape of the index, and stride 0 on d.
+struct Along {
+  Dims shape, strides;  // shape of the index; strides of x, with 0 for dim d
+  int64_t step, rows, row;
+  int d;
+  Along(const Dims& index_shape, const Dims& x_strides, int dim)
+      : shape(index_shape), strides(x_strides), step(x_strides[dim]), row(index_shape.back()), d(dim) {
+    strides[d] = 0;
+    rows = row ? numel(shape) / row : 0;
+  }
+  // Returns the number of groups of rows that never write to a common element: one per position of the first dim,
+  // unless d is the first dim.
+  int64_t apart() const { return d == 0 || shape.size() < 2 ? 1 : shape[0]; }
+};
+
+// out[position] = or += src. Elements that may share a position are processed in the order of the index.
+template <class T, class P, class F>
+void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src,
+                  const Dims& src_strides, F write) {
+  const int64_t out_step = along.strides.back(), src_step = src_strides.back(), index_step = index_strides.back();
+  const int64_t apart = along.apart(), rows = along.rows / apart;
+  parallel_for(apart, kGrain / (rows * along.row) + 1, [&](int64_t begin, int64_t end) {
+    RowWalk<3> walk(along.shape, {along.strides, index_strides, src_strides}, begin * rows);
+    for (int64_t r = begin * rows; r < end * rows; ++r, walk.next()) {
+      T* to = out + walk.offset[0];
+      const T* from = src + walk.offset[2];
+      for (int64_t j = 0; j < along.row; ++j)
+        write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
+    }
+  });
+}
+
+// A value input in the dtype of the output. Copies only to convert.
+struct Converted {
+  const void* data;
+  Dims strides;
+  std::vector<char> copy;
+  Converted(const View& v, DType dtype) : data(v.data), strides(*v.strides) {
+    if (v.dtype() == dtype) return;
+    copy.resize(size_t(v.numel() * size_of(dtype)));
+    assign_block(v, dtype, v.shape(), copy.data(), contiguous_strides(v.shape()));
+    data = copy.data();
+    strides = contiguous_strides(v.shape());
+  }
+};
+
+inline Dims src_strides_of(const View& src, const Converted& value, const Dims& index) {
+  return src.rank() == 0 ? Dims(index.size(), 0) : value.strides;
+}
+
+// The value of an indexed write, broadcast to the region it is written to and contiguous.
+class Region {
+ public:
+  Region(const View& value, const View& out, int d, const Dims& index) : shape_() {
+    for (int i = 0; i < d; ++i) shape_.push_back(out.size(i));
+    for (int64_t n : index) shape_.push_back(n);
+    for (int i = d + 1; i < out.rank(); ++i) shape_.push_back(out.size(i));
+    const Dims strides = contiguous_strides(shape_);
+    if (value.dtype() == out.dtype() && value.shape() == shape_ && *value.strides == strides) {
+      data = value.data;
+      return;
+    }
+    copy_.resize(size_t(pg::numel(shape_) * size_of(out.dtype())));
+    assign_block(value, out.dtype(), shape_, copy_.data(), strides);
+    data = copy_.data();
+  }
+  const void* data;
+
+ private:
+  Dims shape_;
+  std::vector<char> copy_;
+};
+
+}  // namespace pg::cpu

@@ -1,0 +1,199 @@
+-- Ops that write at positions: values and gradients of PyTorch 2.15, in-place forms, and checks before any write.
+local t = require "tests.support"
+local pg = require "perigee"
+
+local nan = 0 / 0
+local function index(values, dtype) return pg.tensor(values, {dtype = dtype or "int64"}) end
+local function is(x, values, what) t.equal(x:totable(), values, what) end
+
+-- Returns f(leaves) and the gradients of its sum.
+local function gradients(f, ...)
+  local leaves = {}
+  for k, x in ipairs{...} do leaves[k] = pg.tensor(x):attach_grad() end
+  local y
+  pg.record(function()
+    y = f(unpack(leaves))
+    return y:sum()
+  end):backward()
+  local grads = {}
+  for k, x in ipairs(leaves) do grads[k] = x.grad end
+  return y, unpack(grads)
+end
+
+local function reduced(reduce, include_self, i)
+  return function(x, src) return x:scatter_reduce(1, index(i), src, reduce, {include_self = include_self}) end
+end
+
+t.test("scatter_reduce joins the elements for one position", function()
+  local x, i, src = pg.tensor({5, 7, 2}), index{1, 1, 2}, pg.tensor({-1, -2, -4})
+  is(x:scatter_reduce(1, i, src, "sum"), {2, 3, 2})
+  is(x:scatter_reduce(1, i, src, "prod"), {10, -28, 2})
+  t.close(x:scatter_reduce(1, i, src, "mean"), pg.tensor({2 / 3, 1.5, 2}))
+  is(x:scatter_reduce(1, i, src, "amax"), {5, 7, 2})
+  is(x:scatter_reduce(1, i, src, "amin"), {-2, -4, 2})
+  is(x:scatter_reduce(1, i, src, "sum", false), {-3, -4, 2})
+  is(x:scatter_reduce(1, i, src, "prod", {include_self = false}), {2, -4, 2})
+  is(x:scatter_reduce(1, i, src, "mean", {include_self = false}), {-1.5, -4, 2})
+  is(x:scatter_reduce(1, i, src, "amax", {include_self = false}), {-1, -4, 2})
+  is(x:scatter_reduce(1, i, src, "amin", {include_self = false}), {-2, -4, 2})
+  is(x:scatter_reduce(1, i, pg.tensor(3), "amin"), {3, 3, 2})
+  local m = pg.zeros(2, 3):scatter_reduce(2, index{{1, 1}, {3, -1}}, pg.tensor({{1, 2, 9}, {3, 4, 9}}), "amax")
+  is(m, {{2, 0, 0}, {0, 0, 4}})
+end)
+
+t.test("scatter_reduce of integers, halves and NaN", function()
+  local i = index{1, 1, 2}
+  is(index{5, 7}:scatter_reduce(1, i, index{-1, -2, -4}, "mean"), {0, 1}, "integer means round down")
+  is(index{-5, 7}:scatter_reduce(1, i, index{-1, -2, -4}, "mean", {include_self = false}), {-2, -4})
+  is(index({1, 2}, "int8"):scatter_reduce(1, i, index({9, 3, 4}, "int8"), "amax", {include_self = false}), {9, 4})
+  is(index({1, 2}, "uint8"):scatter_reduce(1, i, index({9, 3, 4}, "uint8"), "amin", {include_self = false}), {3, 4})
+  local ones = pg.full({4096}, 1, {dtype = "float16"})
+  local sum = pg.zeros({1}, {dtype = "float16"}):scatter_reduce(1, pg.ones({4096}, {dtype = "int64"}), ones, "sum")
+  is(sum:to("float32"), {4096}, "halves are summed in float32")
+  for _, reduce in ipairs{"sum", "prod", "mean", "amax", "amin"} do
+    local y = pg.tensor({1, 2}):scatter_reduce(1, i, pg.tensor({nan, 3, 4}), reduce):totable()
+    t.check(y[1] ~= y[1] and y[2] == y[2], reduce .. " of NaN")
+  end
+end)
+
+t.test("gradients of scatter_reduce at equal extremes and at zeros", function()
+  local third = 1 / 3
+  local cases = {
+    {"amax", true, {5, 0, 2}, {1, 1, 2}, {5, 5, 0}, {third, 0.5, 1}, {third, third, 0.5}},
+    {"amax", true, {1, 2, 3}, {1, 1, 1}, {0, 0, 4}, {0, 1, 1}, {0, 0, 1}},
+    {"amin", true, {1, 2, 3}, {1, 1, 1}, {0, 0, 4}, {0, 1, 1}, {0.5, 0.5, 0}},
+    {"amax", false, {5, 0, 2}, {1, 1, 2}, {5, 5, 0}, {0, 0, 1}, {third, third, 0.5}},
+    {"amin", false, {1, 2, 3}, {1, 1, 1}, {0, 0, 4}, {0, 1, 1}, {0.5, 0.5, 0}},
+    {"prod", true, {5, 0, 2}, {1, 1, 2}, {5, 5, 0}, {25, 0, 1}, {25, 25, 0}},
+    {"prod", true, {1, 2, 3}, {1, 1, 1}, {0, 0, 4}, {0, 1, 1}, {0, 0, 0}},
+    {"prod", true, {0, 2, 3}, {1, 2, 2}, {0, 2, 3}, {0, 6, 1}, {0, 6, 4}},
+    {"prod", false, {5, 0, 2}, {1, 1, 2}, {5, 5, 0}, {0, 0, 1}, {5, 5, 1}},
+    {"prod", false, {0, 2, 3}, {1, 2, 2}, {0, 2, 3}, {0, 0, 1}, {1, 3, 2}},
+    {"mean", true, {5, 0, 2}, {1, 1, 2}, {5, 5, 0}, {third, 0.5, 1}, {third, third, 0.5}},
+    {"mean", false, {5, 0, 2}, {1, 1, 2}, {5, 5, 0}, {0, 0, 1}, {0.5, 0.5, 1}},
+    {"sum", false, {nan, 2, 3}, {1, 2, 2}, {1, 2, 3}, {0, 0, 1}, {1, 1, 1}},
+  }
+  for k, c in ipairs(cases) do
+    local _, dx, dsrc = gradients(reduced(c[1], c[2], c[4]), c[3], c[5])
+    t.close(dx, pg.tensor(c[6]), {what = ("case %d, %s: x"):format(k, c[1])})
+    t.close(dsrc, pg.tensor(c[7]), {what = ("case %d, %s: src"):format(k, c[1])})
+  end
+end)
+
+t.test("scatter_reduce with any number of threads", function()
+  local i, src = pg.randint(1, 50, {64, 3000}), pg.randn(64, 3000)
+  local results = {}
+  for _, threads in ipairs{1, 4} do
+    pg.set_num_threads(threads)
+    results[threads] = pg.zeros(64, 50):scatter_reduce(2, i, src, "mean")
+  end
+  pg.set_num_threads(2)
+  t.check(results[1]:equal(results[4]), "the means differ")
+end)
+
+t.test("index_copy, index_fill and put", function()
+  local x = pg.tensor({{1, 2, 3}, {4, 5, 6}})
+  is(x:index_copy(2, index{3, 1}, pg.tensor({{10, 20}, {30, 40}})), {{20, 2, 10}, {40, 5, 30}})
+  is(x:index_copy(1, index{-1}, pg.tensor({{7, 8, 9}})), {{1, 2, 3}, {7, 8, 9}})
+  is(x:index_fill(2, index{1, 3}, -1), {{-1, 2, -1}, {-1, 5, -1}})
+  is(x:index_fill(1, index({0}, "int32"), pg.tensor(9), {index_base = 0}), {{9, 9, 9}, {4, 5, 6}})
+  is(x:put(index{{6, 1}}, pg.tensor({{60, 10}})), {{10, 2, 3}, {4, 5, 60}})
+  is(x:put(index{2, 2}, pg.tensor({1, 1}), true), {{1, 4, 3}, {4, 5, 6}})
+  is(x:put(index{-1}, 0), {{1, 2, 3}, {4, 5, 0}})
+end)
+
+t.test("index_put writes and adds at positions of several dims", function()
+  local x = pg.zeros(2, 3)
+  is(x:index_put({index{1, 2}, index{3, -1}}, pg.tensor({5, 6})), {{0, 0, 5}, {0, 0, 6}})
+  is(x:index_put({index{1, 1}, index{2, 2}}, pg.tensor({5, 6}), true), {{0, 11, 0}, {0, 0, 0}})
+  is(x:index_put({index{1, 1}, index{2, 2}}, pg.tensor({5, 6})), {{0, 6, 0}, {0, 0, 0}}, "the last value stays")
+  is(x:index_put({index{2}}, pg.tensor({1, 2, 3})), {{0, 0, 0}, {1, 2, 3}})
+  is(x:index_put({index{{1}, {2}}, index{1, 3}}, 7), {{7, 0, 7}, {7, 0, 7}})
+  is(index{1, 2}:index_put({index{1, 1}}, index{5, 6}, {accumulate = true}), {12, 2})
+  local mask = pg.tensor({true, false})
+  is(x:index_put({mask}, pg.tensor({{1, 2, 3}})), {{1, 2, 3}, {0, 0, 0}})
+  is(x:index_put({x:eq(0)}, pg.range(1, 6)), {{1, 2, 3}, {4, 5, 6}})
+  is(pg.ones(2, 3):index_put({mask}, 7, true), {{8, 8, 8}, {1, 1, 1}})
+end)
+
+t.test("masked_scatter takes the elements of source in order", function()
+  local x, mask = pg.zeros(2, 3), pg.tensor({{true, false, true}, {false, true, false}})
+  is(x:masked_scatter(mask, pg.tensor({{1, 2}, {3, 4}})), {{1, 0, 2}, {0, 3, 0}})
+  is(pg.zeros(1, 3):masked_scatter(mask, index{7, 8, 9}), {{7, 0, 8}, {0, 9, 0}})
+  t.bad_argument(function() x:masked_scatter(mask, pg.ones(2)) end, "masked_scatter", "source")
+  t.error_contains(function() x:masked_scatter(mask, pg.ones(2)) end,
+                   "expected at least 3 elements, one for each true element of the mask, got 2")
+end)
+
+t.test("gradients of writes", function()
+  local i = index{3, 1, 3}
+  local function check(what, f, x, v, dx, dv)
+    local _, gx, gv = gradients(f, x, v)
+    is(gx, dx, what .. ": x")
+    is(gv, dv, what .. ": value")
+  end
+  check("index_copy", function(x, v) return x:index_copy(1, i, v) end, {1, 2, 3}, {4, 5, 6}, {0, 1, 0}, {1, 1, 1})
+  check("index_fill", function(x, v) return x:index_fill(1, i, v) end, {1, 2, 3}, 4, {0, 1, 0}, 2)
+  check("index_put", function(x, v) return x:index_put({i}, v) end, {1, 2, 3}, {4, 5, 6}, {0, 1, 0}, {1, 1, 1})
+  check("index_put, added", function(x, v) return x:index_put({i}, v, true) end, {1, 2, 3}, {4, 5, 6}, {1, 1, 1}, {1, 1, 1})
+  check("put", function(x, v) return x:put(i, v) end, {1, 2, 3}, {4, 5, 6}, {0, 1, 0}, {1, 1, 1})
+  local mask = pg.tensor({true, false, true})
+  check("masked_scatter", function(x, v) return x:masked_scatter(mask, v) end, {1, 2, 3}, {4, 5, 6}, {0, 1, 0}, {1, 1, 0})
+end)
+
+t.test("the forms in place write into their tensor only", function()
+  local i, mask = index{1, 3}, pg.tensor({true, false, true})
+  local calls = {
+    scatter_reduce_ = function(x) return x:scatter_reduce_(1, i, pg.tensor({5, 6}), "amax") end,
+    index_copy_ = function(x) return x:index_copy_(1, i, pg.tensor({5, 6})) end,
+    index_put_ = function(x) return x:index_put_({i}, pg.tensor({5, 6})) end,
+    put_ = function(x) return x:put_(i, pg.tensor({5, 6})) end,
+    masked_scatter_ = function(x) return x:masked_scatter_(mask, pg.tensor({5, 6})) end,
+  }
+  for name, call in pairs(calls) do
+    local x = pg.tensor({1, 2, 3})
+    local other = x:detach()
+    t.check(rawequal(call(x), x), name .. " returns its tensor")
+    is(x, {5, 2, 6}, name)
+    is(other, {1, 2, 3}, name .. ": another tensor")
+  end
+  is(pg.ones(3):index_fill_(1, i, 7), {7, 1, 7})
+end)
+
+t.test("a wrong index value is named, and nothing is written", function()
+  local x, i = pg.zeros(3), index{1, 9}
+  local calls = {
+    scatter_reduce_ = function() x:scatter_reduce_(1, i, pg.ones(2), "prod", {include_self = false}) end,
+    index_copy_ = function() x:index_copy_(1, i, pg.ones(2)) end,
+    index_fill_ = function() x:index_fill_(1, i, 1) end,
+    put_ = function() x:put_(i, pg.ones(2)) end,
+  }
+  for name, call in pairs(calls) do
+    t.bad_argument(call, name, "index")
+    t.error_contains(call, "expected index values from 1 to 3 or -3 to -1, got 9 at position 2")
+  end
+  local function put() pg.zeros(2, 3):index_put_({index{1, 2}, i}, 1) end
+  t.bad_argument(put, "index_put_", "indices")
+  t.error_contains(put, "expected index values from 1 to 3 or -3 to -1, got 9 at position 2 of tensor 2")
+  t.bad_argument(function() x:masked_scatter_(pg.tensor({true, true, true}), pg.ones(2)) end, "masked_scatter_", "source")
+  is(x, {0, 0, 0})
+end)
+
+t.test("wrong arguments of writes", function()
+  local x, i = pg.zeros(2, 3), index{1, 2}
+  t.error_contains(function() x:scatter_reduce(1, index{{1}}, pg.ones(1, 1), "max") end,
+                   'expected one of "sum", "prod", "mean", "amax", "amin", got "max"')
+  t.bad_argument(function() x:index_put({}, 1) end, "index_put", "indices")
+  t.bad_argument(function() x:index_put({i, i, i}, 1) end, "index_put", "indices")
+  t.bad_argument(function() x:index_put({i, index{1, 2, 3}}, 1) end, "index_put", "indices")
+  t.bad_argument(function() x:index_put({i}, pg.ones(2)) end, "index_put", "values")
+  t.bad_argument(function() x:index_put({pg.ones(2)}, 1) end, "index_put", "indices")
+  t.bad_argument(function() x:index_put({pg.tensor({true, false}), i}, 1) end, "index_put", "indices")
+  t.bad_argument(function() x:index_put({pg.tensor({true})}, 1) end, "index_put", "indices")
+  t.error_contains(function() x:index_put_({pg.tensor({true, false})}, pg.ones(2, 3)) end,
+                   "expected 1 rows, one for each true element of the mask, got 2")
+  t.bad_argument(function() x:index_copy(1, i, pg.ones(3, 3)) end, "index_copy", "source")
+  t.bad_argument(function() x:index_fill(1, i, pg.ones(3)) end, "index_fill", "value")
+  t.bad_argument(function() x:put(i, pg.ones(3)) end, "put", "source")
+  t.bad_argument(function() index{1, 2}:put(i, 0.5) end, "put", "source")
+end)
