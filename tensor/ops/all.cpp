@@ -12,6 +12,8 @@ void add_all_ops(Registry& r) {
   add_shape_ops(r);
   add_slice_ops(r);
   add_join_ops(r);
+  add_arrange_ops(r);
+  add_combine_ops(r);
   add_diagonal_ops(r);
   add_index_ops(r);
   add_scatter_ops(r);

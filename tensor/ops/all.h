@@ -14,6 +14,8 @@ void add_reduce_ops(Registry& registry);
 void add_shape_ops(Registry& registry);
 void add_slice_ops(Registry& registry);
 void add_join_ops(Registry& registry);
+void add_arrange_ops(Registry& registry);
+void add_combine_ops(Registry& registry);
 void add_diagonal_ops(Registry& registry);
 void add_index_ops(Registry& registry);
 void add_scatter_ops(Registry& registry);

@@ -57,6 +57,21 @@ void eye(const KernelArgs& a) {
     store_number(out.dtype(), out.as<char>() + (i * columns + i) * size, 1);
 }
 
+// The positions of a triangle, row by row. Visits only rows that have elements.
+template <bool kLower>
+void triangle(const KernelArgs& a) {
+  const int64_t rows = a.attr<int64_t>("row"), columns = a.attr<int64_t>("col"), offset = a.attr<int64_t>("offset");
+  const int64_t base = a.attr<int64_t>("index_base"), n = a.out[0].size(1);
+  int64_t *row = a.out[0].as<int64_t>(), *column = row + n;
+  int64_t at = 0;
+  Poller poll;
+  for (int64_t i = kLower ? std::max<int64_t>(-offset, 0) : 0; i < rows && at < n; ++i) {
+    const int64_t begin = kLower ? 0 : std::max<int64_t>(i + offset, 0);
+    const int64_t end = kLower ? std::min(i + offset + 1, columns) : columns;
+    for (int64_t j = begin; j < end; ++j, ++at, poll()) row[at] = i + base, column[at] = j + base;
+  }
+}
+
 void clone(const KernelArgs& a) { cpu::copy_strided(a.in[0], a.out[0].data); }
 
 void check_all(const KernelArgs& a) {
@@ -100,6 +115,8 @@ void add_create_kernels(Registry& r) {
       {"range", range},
       {"linspace", linspace},
       {"eye", eye},
+      {"tril_indices", triangle<true>},
+      {"triu_indices", triangle<false>},
       {"clone", clone, kStridedInputs},
       {"to", to},
       {"assert", check_all},
