@@ -244,7 +244,28 @@ class Reader {
     return lists_[size_t(index)][0];
   }
 
+  // Two lists at the place of a list of dims that an optional one follows are the values of both, as in
+  // pg.tensordot(a, b, {{1, 3}, {2, 1}}).
+  bool set_pair(int index, int at) {
+    const size_t next = size_t(index) + 1;
+    const auto takes_dims = [&](size_t i) { return i < op_.attrs.size() && op_.attrs[i].kind == AttrKind::kDims; };
+    if (!takes_dims(next - 1) || !takes_dims(next) || !op_.attrs[next].optional) return false;
+    if (!is_plain_table(L_, at) || lua_objlen(L_, at) != 2) return false;
+    lua_rawgeti(L_, at, 1);
+    lua_rawgeti(L_, at, 2);
+    const int top = lua_gettop(L_);
+    const bool pair = is_plain_table(L_, top - 1) && is_plain_table(L_, top);
+    for (size_t k = 0; pair && k < 2; ++k) {
+      const size_t i = next - 1 + k;
+      call_.attrs[i] = read_attr(L_, state_, op_, op_.attrs[i], top - 1 + int(k));
+      given_[i] = true;
+    }
+    lua_pop(L_, 2);
+    return pair;
+  }
+
   void set_attr(int index, const AttrDef& def, int at) {
+    if (set_pair(index, at)) return;
     call_.attrs[size_t(index)] = read_attr(L_, state_, op_, def, at);
     given_[size_t(index)] = true;
   }

@@ -8,7 +8,7 @@ local gradcheck = require "tests.gradcheck"
 
 local cases = {}
 local families = {"pointwise", "shape", "index", "linalg", "create", "reduce", "norm", "loss", "optim",
-  "scatter", "arrange"}
+  "scatter", "arrange", "product"}
 local listed, complete = {}, {}
 
 for _, family in ipairs(families) do

@@ -1,0 +1,77 @@
+-- Products over chosen dims, of vectors, and per element: values of PyTorch 2.15.
+local t = require "tests.support"
+local pg = require "perigee"
+
+local function is(x, values, what) t.equal(x:totable(), values, what) end
+
+t.test("tensordot by count and by lists of dims", function()
+  local a = pg.range(0, 23):reshape{2, 3, 4}
+  local b = pg.range(0, 11):reshape{4, 3}
+  is(pg.tensordot(a, b, {{2, 3}, {2, 1}}), {440, 1232})
+  is(pg.tensordot(a, b, {dims = {{-2, -1}, {-1, 1}}}), {440, 1232})
+  is(pg.tensordot(a, b, {2, 3}, {2, 1}), {440, 1232})
+  is(pg.tensordot(a, b:t()), {440, 1232}, "two dims")
+  t.equal(a:tensordot(b, 1).shape, {2, 3, 3})
+  t.equal(pg.tensordot(a, b, 0).shape, {2, 3, 4, 4, 3})
+  t.equal(pg.tensordot(a, b, {{}, {}}).shape, {2, 3, 4, 4, 3})
+  is(pg.tensordot(pg.ones(2, 3), pg.ones(2, 1), {{1, 2}, {1, 2}}), 6, "size 1 broadcasts")
+  t.bad_argument(function() a:tensordot(b, 4) end, "tensordot", "dims")
+  t.bad_argument(function() a:tensordot(b, {{1}, {1, 2}}) end, "tensordot", "dims_b")
+  t.bad_argument(function() a:tensordot(b, {{1, 2, 3}}) end, "tensordot", "dims")
+  t.bad_argument(function() a:tensordot(b, {{1}, {9}}) end, "tensordot", "dims_b")
+  t.error_contains(function() a:tensordot(b, {{1}, {1}}) end,
+                   "tensordot: bad argument 'b' (expected size 2 in dim 1 to go with dim 1 of a 2x3x4, got float32 4x3")
+  local knot = {}
+  knot[1], knot[2] = knot, knot
+  t.bad_argument(function() a:tensordot(b, knot) end, "tensordot", "dims")
+end)
+
+t.test("inner, vdot, trace and kron", function()
+  is(pg.inner(pg.tensor({{1, 2}, {3, 4}}), pg.tensor({{5, 6}, {7, 8}, {9, 10}})), {{17, 23, 29}, {39, 53, 67}})
+  is(pg.inner(pg.tensor({1, 2}), pg.tensor(3)), {3, 6})
+  is(pg.vdot(pg.tensor({1, 2}), pg.tensor({3, 4})), 11)
+  is(pg.tensor({{1, 2, 3}, {4, 5, 6}}):trace(), 6)
+  t.equal(pg.ones({2, 2}, {dtype = "int8"}):trace().dtype, "int64")
+  is(pg.kron(pg.tensor({{1, 2}}), pg.tensor({{1}, {3}})), {{1, 2}, {3, 6}})
+  is(pg.kron(pg.eye(2), pg.tensor({{1, 2}, {3, 4}})), {{1, 2, 0, 0}, {3, 4, 0, 0}, {0, 0, 1, 2}, {0, 0, 3, 4}})
+  is(pg.kron(pg.tensor({1, 10}), pg.tensor({{1, 2}, {3, 4}})), {{1, 2, 10, 20}, {3, 4, 30, 40}})
+  t.bad_argument(function() pg.inner(pg.ones(2, 3), pg.ones(2)) end, "inner", "y")
+  t.bad_argument(function() pg.vdot(pg.ones(2), pg.ones(3)) end, "vdot", "y")
+  t.bad_argument(function() pg.trace(pg.ones(2)) end, "trace", "x")
+end)
+
+t.test("cross takes the first dim of size 3 or the given one", function()
+  local x, unit = pg.tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}), pg.eye(3)
+  is(x:cross(unit), {{0, -8, 6}, {7, 0, -3}, {-4, 2, 0}})
+  is(x:cross(unit, -1), {{0, 3, -2}, {-6, 0, 4}, {8, -7, 0}})
+  is(pg.cross(pg.tensor({1, 0, 0}), pg.tensor({0, 1, 0})), {0, 0, 1})
+  t.equal(pg.ones(2, 3):cross(pg.ones(1, 3)).shape, {2, 3})
+  t.bad_argument(function() pg.ones(2, 4):cross(pg.ones(2, 4)) end, "cross", "x")
+  t.bad_argument(function() pg.ones(3, 3):cross(pg.ones(3)) end, "cross", "y")
+end)
+
+t.test("chain_matmul", function()
+  local a, b, c = pg.randn(7, 3), pg.randn(3, 9), pg.randn(9, 2)
+  t.check(pg.chain_matmul(a, b, c):allclose(a:matmul(b):matmul(c), {atol = 1e-5}), "the product")
+  t.check(pg.chain_matmul{a}:equal(a), "one matrix")
+  t.bad_argument(function() pg.chain_matmul(a, c) end, "chain_matmul", "matrices")
+  t.bad_argument(function() pg.chain_matmul{} end, "chain_matmul", "matrices")
+end)
+
+t.test("addr, addcmul and addcdiv", function()
+  local u, v = pg.tensor({1, 2}), pg.tensor({3, 4, 5})
+  is(pg.addr(pg.ones(3), u, v, {beta = 10, alpha = 2}), {{16, 18, 20}, {22, 26, 30}})
+  is(pg.addr(pg.full({2, 3}, 0 / 0), u, v, {beta = 0}), {{3, 4, 5}, {6, 8, 10}}, "input is not read")
+  is(pg.ones(2):addcmul(u, pg.tensor({3, 4}), {value = 0.5}), {2.5, 5})
+  is(pg.ones(2):addcdiv(u, pg.tensor({4, 4}), {value = 2}), {1.5, 2})
+  local x = pg.ones(2)
+  x:addcmul_(u, u)
+  is(x, {2, 5})
+  x:addcdiv_(u, u, {value = -1})
+  is(x, {1, 4})
+  local whole = pg.tensor({1, 2}, {dtype = "int32"})
+  is(whole:addcmul(whole, whole, {value = 3}), {4, 14})
+  t.equal(whole:addcmul(whole, whole).dtype, "int32")
+  t.equal(whole:addcdiv(whole, whole).dtype, "float32")
+  t.bad_argument(function() whole:addcmul(whole, whole, {value = 0.5}) end, "addcmul", "value")
+end)
