@@ -16,6 +16,7 @@ const char* cpu_instruction_set() { return cpu::isa_name(cpu::isa()); }
 void add_all_cpu_kernels(Registry& r) {
   add_pointwise_kernels(r);
   add_reduce_kernels(r);
+  add_distance_kernels(r);
   add_shape_kernels(r);
   add_index_kernels(r);
   add_scatter_kernels(r);

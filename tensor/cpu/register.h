@@ -12,6 +12,7 @@ void add_all_cpu_kernels(Registry& registry);
 // One function per file tensor/cpu/*/kernels_*.cpp.
 void add_pointwise_kernels(Registry& registry);
 void add_reduce_kernels(Registry& registry);
+void add_distance_kernels(Registry& registry);
 void add_shape_kernels(Registry& registry);
 void add_index_kernels(Registry& registry);
 void add_scatter_kernels(Registry& registry);

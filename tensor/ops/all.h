@@ -25,6 +25,7 @@ void add_sequence_ops(Registry& registry);
 void add_create_ops(Registry& registry);
 void add_linalg_ops(Registry& registry);
 void add_product_ops(Registry& registry);
+void add_distance_ops(Registry& registry);
 void add_conv_ops(Registry& registry);
 void add_norm_ops(Registry& registry);
 void add_loss_ops(Registry& registry);

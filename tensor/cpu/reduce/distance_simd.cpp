@@ -1,0 +1,102 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/reduce/distance_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "tensor/cpu/reduce/distance_simd.h"
+
+#include <algorithm>
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// take: joins a difference to a partial result. join: two partial results.
+struct AbsoluteSum {
+  template <class V>
+  static HWY_INLINE V take(V part, V d) {
+    return hn::Add(part, hn::Abs(d));
+  }
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct SquareSum {
+  template <class V>
+  static HWY_INLINE V take(V part, V d) {
+    return hn::Add(part, hn::Mul(d, d));
+  }
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct Largest {
+  template <class V>
+  static HWY_INLINE V take(V part, V d) {
+    return join(part, hn::Abs(d));
+  }
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
+  }
+};
+
+constexpr int64_t kPart = 64;  // elements of a partial sum
+
+// kVectors vectors of rows.
+template <class Op, int kVectors, class T>
+HWY_INLINE void fold_vectors(const T* HWY_RESTRICT x, const T* HWY_RESTRICT rows, int64_t n, T* HWY_RESTRICT out) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> total[kVectors], part[kVectors];
+  for (int u = 0; u < kVectors; ++u) total[u] = hn::Zero(d);
+  for (int64_t begin = 0; begin < n; begin += kPart) {
+    for (int u = 0; u < kVectors; ++u) part[u] = hn::Zero(d);
+    for (int64_t k = begin, end = std::min(n, begin + kPart); k < end; ++k) {
+      const auto v = hn::Set(d, x[k]);
+      const T* row = rows + k * kDistanceRows<T>;
+      for (int u = 0; u < kVectors; ++u) part[u] = Op::take(part[u], hn::Sub(v, hn::LoadU(d, row + u * lanes)));
+    }
+    for (int u = 0; u < kVectors; ++u) total[u] = Op::join(total[u], part[u]);
+  }
+  for (int u = 0; u < kVectors; ++u) hn::StoreU(total[u], d, out + u * lanes);
+}
+
+template <class Op, class T>
+void fold(const T* x, const T* block, int64_t n, int64_t count, T* out) {
+  const int64_t lanes = hn::Lanes(hn::ScalableTag<T>());
+  for (int64_t j = 0; j < count;) {
+    if (count - j > lanes) {
+      fold_vectors<Op, 4>(x, block + j, n, out + j);
+      j += 4 * lanes;
+    } else {
+      fold_vectors<Op, 1>(x, block + j, n, out + j);
+      j += lanes;
+    }
+  }
+}
+
+template <class T>
+DistanceLoops<T> loops_for() {
+  return {fold<AbsoluteSum, T>, fold<SquareSum, T>, fold<Largest, T>};
+}
+DistanceLoops<float> float_distances() { return loops_for<float>(); }
+DistanceLoops<double> double_distances() { return loops_for<double>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pg::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pg::cpu {
+HWY_EXPORT(float_distances);
+HWY_EXPORT(double_distances);
+DistanceLoops<float> distance_loops(float) { return HWY_DYNAMIC_DISPATCH(float_distances)(); }
+DistanceLoops<double> distance_loops(double) { return HWY_DYNAMIC_DISPATCH(double_distances)(); }
+}  // namespace pg::cpu
+#endif
