@@ -103,5 +103,23 @@ struct Softshrink {
     return select(x < V(-lambda), x + V(lambda), select(x <= V(lambda), V(0), x - V(lambda)));  // NaN stays
   }
 };
+PERIGEE_FORMULA(Hardshrink, "hardshrink", 1, kFloats)
+struct Hardshrink {
+  double lambda;
+  explicit constexpr Hardshrink(const double* params) : lambda(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(abs(x) <= V(lambda), V(0), x);
+  }
+};
+PERIGEE_FORMULA(Threshold, "threshold", 1, kFloats)
+struct Threshold {
+  double limit, value;
+  explicit constexpr Threshold(const double* params) : limit(params[0]), value(params[1]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    return select(x <= V(limit), V(value), x);
+  }
+};
 
 }  // namespace PERIGEE_FORMULAS

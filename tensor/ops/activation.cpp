@@ -171,6 +171,26 @@ static void add_rectifiers(Registry& r) {
             return call<"where">(dead, 0.0, c.dy());
           },
           "x", 0.7, 2),
+      activation(
+          "hardshrink", "x, and 0 where |x| is at most lambda.", "return pg.tensor({-2, 0.3, 2}):hardshrink()",
+          {number("lambda", 0.5, "the largest |x| that becomes 0")},
+          [](Vjp& c) {
+            const Var dead = call<"le">(call<"abs">(c.in(0)), c.attr<double>("lambda"));
+            return call<"where">(dead, 0.0, c.dy());
+          },
+          "x", 0.7, 2),
+      activation(
+          "threshold", "x where it is above threshold, else value.", "return pg.tensor({-1, 0.5, 2}):threshold(1, -5)",
+          {{.name = "threshold", .kind = AttrKind::kFloat, .doc = "the limit"},
+           {.name = "value", .kind = AttrKind::kFloat, .doc = "what replaces the elements up to the limit"}},
+          [](Vjp& c) { return call<"where">(call<"le">(c.in(0), c.attr<double>("threshold")), 0.0, c.dy()); }, "x"),
+      {.name = "tanhshrink",
+       .doc = "x - tanh(x).",
+       .example = "return pg.tensor({-2, 0, 2}):tanhshrink()",
+       .inputs = {{"x", kFloating}},
+       .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
+       .decompose = [](Rule& c) -> std::vector<Var> { return {c.in(0) - call<"tanh">(c.in(0))}; },
+       .traits = kWidens},
       activation("hardsigmoid", "min(max(x + 3, 0), 6) / 6.", "return pg.tensor({-4, 0, 4}):hardsigmoid()", {},
                  hardsigmoid_grad, "x"),
       activation("hardswish", "x min(max(x + 3, 0), 6) / 6. Howard et al., Searching for MobileNetV3, 2019.",
