@@ -79,15 +79,8 @@ function Dropout:init(...)
 end
 
 function Dropout:forward(x)
-  local axes = self._axes
-  if not axes then return ops.dropout(x, self.rate) end
-  local shape = x.shape
-  for _, axis in ipairs(axes) do
-    local at = axis < 0 and #shape + 1 + axis or axis
-    if not shape[at] then core.arg_error("Dropout", "axes", "dims in 1.." .. #shape, axis) end
-    shape[at] = 1
-  end
-  return x * ops.dropout(ops.ones(shape, {dtype = x.dtype, device = x.device}), self.rate)
+  if not self._axes then return ops.dropout(x, self.rate) end
+  return ops.dropout(x, self.rate, {axes = self._axes})
 end
 
 function Dropout:describe() return tostring(self.rate) end

@@ -1,16 +1,13 @@
-// Random tensors and dropout. Each application takes one tick of a generator. Its numbers depend only on seed, tick and
+// Random tensors. Each application takes one tick of a generator. Its numbers depend only on seed, tick and
 // element.
 #include <cmath>
 
 #include "tensor/ops/all.h"
-#include "tensor/rule.h"
+#include "tensor/ops/random_rules.h"
 
 namespace pg {
 namespace {
 
-AttrDef generator_attr() {
-  return {.name = "generator", .kind = AttrKind::kRandom, .doc = "a pg.Generator; the default one when nil"};
-}
 AttrDef shape_attr() {
   return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0};
 }
@@ -80,12 +77,6 @@ void infer_multinomial(Infer& c) {
     c.output(DType::kInt64, {c.shape(0)[0], n});
 }
 
-bool view_dropout(ViewArgs& c) {
-  if (c.attr<bool>("training") && c.attr<double>("p") > 0) return false;
-  c.strides = c.input.strides;
-  return true;
-}
-
 OpDef drawn(const char* name, const char* doc, const char* example) {
   return {.name = name,
           .doc = doc,
@@ -144,11 +135,18 @@ void add_random_ops(Registry& r) {
        .infer = infer_randperm,
        .traits = kRandom | kNoGrad},
       {.name = "bernoulli",
-       .doc = "1 with the probability of each element of p, else 0, in the dtype of p. A probability outside [0, 1] is "
-              "an error.",
+       .doc = "1 with the probability of each element of p, else 0, in the dtype of p. With `probability` all elements "
+              "have that one, and p gives only shape and dtype: x:bernoulli_(0.5). A probability outside [0, 1] is an "
+              "error.",
        .example = "return pg.bernoulli(pg.full({4}, 0.5))",
        .inputs = {{"p", kFloating, Arity::kOne, 0, 1}},
-       .attrs = {generator_attr()},
+       .attrs = {{.name = "probability",
+                  .kind = AttrKind::kFloat,
+                  .doc = "one probability for all elements",
+                  .optional = true,
+                  .min = 0,
+                  .max = 1},
+                 generator_attr()},
        .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
        .traits = kRandom | kNoGrad | kNumberOk},
       {.name = "multinomial",
@@ -166,32 +164,10 @@ void add_random_ops(Registry& r) {
                  generator_attr()},
        .infer = infer_multinomial,
        .traits = kRandom | kNoGrad},
-      {.name = "dropout",
-       .doc = "In training each element is 0 with probability p, else x / (1 - p); otherwise x. Srivastava et al., "
-              "Dropout, 2014.",
-       .example = "return pg.ones(8):dropout(0.5, true)",
-       .inputs = {{"x", kFloating}},
-       .attrs = {{.name = "p",
-                  .kind = AttrKind::kFloat,
-                  .fallback = 0.5,
-                  .doc = "the share that is dropped",
-                  .min = 0,
-                  .max = 1},
-                 {.name = "training",
-                  .kind = AttrKind::kBool,
-                  .doc = "whether to drop; nil follows the mode",
-                  .optional = true},
-                 generator_attr()},
-       .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
-       .view = view_dropout,
-       .vjp = {[](Vjp& c) {
-         return call<"dropout">(
-             c.dy(), {{"p", c.raw("p")}, {"training", c.raw("training")}, {"generator", c.raw("generator")}});
-       }},
-       .vjp_uses = "",
-       .traits = kRandom | kView},
   };
   r.add(kRows);
+  add_dropout_ops(r);
+  add_random_fill_ops(r);
 }
 
 }  // namespace pg

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/cpu/loops.h"
+#include "tensor/cpu/move/index.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/simd_math-inl.h"
 #include "tensor/cpu/simd_trig-inl.h"
@@ -167,8 +168,35 @@ void randn_kernel(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(fill_normal)(a.out[0].dtype(), key_of(a), a.out[0].numel(), a.out[0].data);
 }
 
+// Draws a mask of size 1 along `axes`, as dropout of ones, and multiplies x by it.
+void drop_along(const KernelArgs& a, const Dims& axes) {
+  using namespace cpu;
+  const View &x = a.in[0], &out = a.out[0];
+  const Dims whole = out.rank() == 0 ? Dims{1} : out.shape();
+  Dims shape = whole;
+  for (int64_t d : axes) shape[int(d)] = 1;
+  const Dims from = broadcast_strides(shape, contiguous_strides(shape), whole);
+  std::vector<double> mask(size_t(numel(shape)), 1);
+  HWY_DYNAMIC_DISPATCH(apply_dropout)
+  (DType::kFloat64, key_of(a), a.attr<double>("p"), int64_t(mask.size()), mask.data(), mask.data());
+  const int64_t row = whole.back(), step = from.back();
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    if constexpr (std::is_constructible_v<T, C> && std::is_convertible_v<T, C>)
+      parallel_for(out.numel() / row, 8192 / row + 1, [&](int64_t begin, int64_t end) {
+        RowWalk<1> walk(whole, {from}, begin);
+        for (int64_t r = begin; r < end; ++r, walk.next())
+          for (int64_t j = 0; j < row; ++j)
+            out.as<T>()[r * row + j] = T(C(x.as<T>()[r * row + j]) * C(mask[size_t(walk.offset[0] + j * step)]));
+      });
+  });
+}
+
 void dropout_kernel(const KernelArgs& a) {
   using namespace cpu;
+  if (a.out[0].numel() > 0 && a.has_attr("axes") && !a.attr<Ints>("axes").empty())
+    return drop_along(a, a.dims("axes", a.out[0].rank()));
   HWY_DYNAMIC_DISPATCH(apply_dropout)
   (a.out[0].dtype(), key_of(a), a.attr<double>("p"), a.out[0].numel(), a.in[0].data, a.out[0].data);
 }
@@ -217,16 +245,17 @@ void bernoulli_kernel(const KernelArgs& a) {
   const View& p = a.in[0];
   const View& out = a.out[0];
   const int64_t n = out.numel(), size = size_of(out.dtype());
-  for (int64_t i = 0; i < n; ++i) {
-    const double v = load_number(p.dtype(), p.as<char>() + i * size);
+  const bool one = a.has_attr("probability");
+  const double shared = one ? a.attr<double>("probability") : 0;
+  const auto probability = [&](int64_t i) { return one ? shared : load_number(p.dtype(), p.as<char>() + i * size); };
+  for (int64_t i = 0; !one && i < n; ++i) {
+    const double v = probability(i);
     if (!(v >= 0 && v <= 1))
       bad_argument("bernoulli", "p", "probabilities from 0 to 1", fmt::format("{} at element {}", v, i + 1));
   }
   const std::vector<uint64_t> random = bits(key_of(a), n);
-  for (int64_t i = 0; i < n; ++i) {
-    const double v = load_number(p.dtype(), p.as<char>() + i * size);
-    store_number(out.dtype(), out.as<char>() + i * size, unit(random[size_t(i)]) < v);
-  }
+  for (int64_t i = 0; i < n; ++i)
+    store_number(out.dtype(), out.as<char>() + i * size, unit(random[size_t(i)]) < probability(i));
 }
 
 // One row of weights in double precision, after the checks.
