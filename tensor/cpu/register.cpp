@@ -23,6 +23,8 @@ void add_all_cpu_kernels(Registry& r) {
   add_mask_kernels(r);
   add_sort_kernels(r);
   add_sequence_kernels(r);
+  add_sample_kernels(r);
+  add_bag_kernels(r);
   add_linalg_kernels(r);
   add_conv_kernels(r);
   add_channels_last_kernels(r);

@@ -19,6 +19,8 @@ void add_scatter_kernels(Registry& registry);
 void add_mask_kernels(Registry& registry);
 void add_sort_kernels(Registry& registry);
 void add_sequence_kernels(Registry& registry);
+void add_sample_kernels(Registry& registry);
+void add_bag_kernels(Registry& registry);
 void add_linalg_kernels(Registry& registry);
 void add_conv_kernels(Registry& registry);
 void add_channels_last_kernels(Registry& registry);

@@ -390,6 +390,7 @@ void add_conv_ops(Registry& r) {
   r.add(conv_rows());
   add_pool_ops(r);
   add_resample_ops(r);
+  add_grid_ops(r);
   add_channels_last_ops(r);
 }
 

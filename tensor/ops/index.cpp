@@ -414,6 +414,8 @@ std::vector<OpDef> select_rows() {
 void add_index_ops(Registry& r) {
   r.add(gather_rows());
   r.add(select_rows());
+  add_embedding_bag_ops(r);
+  add_read_positions_op(r);
 }
 
 }  // namespace pg

@@ -4,6 +4,10 @@
 
 namespace pg {
 
+// Parts of the family, called by add_index_ops.
+void add_embedding_bag_ops(Registry& registry);
+void add_read_positions_op(Registry& registry);
+
 // The attribute `index_base` of ops that take or return index values.
 AttrDef index_base_attr();
 
@@ -28,5 +32,9 @@ Var select_dy(Vjp& c);  // the gradient for the value
 
 // Returns the shape of x with dim d replaced by the dims of the index.
 Dims indexed_shape(const Dims& x, int d, const Dims& index);
+
+// Returns the values of an index input as int64 positions from 0 to size - 1. A value that is not from base to
+// base + size - 1 is an error of the op of `c` that names `argument`.
+Var read_positions(const Rule& c, const Var& index, const char* argument, int64_t size, int64_t base);
 
 }  // namespace pg

@@ -24,6 +24,9 @@ struct Positions {
 // values from … to …, got V at position P)` for the first one that is not. If `negative`, values may count from the
 // end.
 void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative);
+// The same for an error that names another op and argument.
+void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative, const char* op,
+                     const char* argument);
 
 // Calls f(Positions<I>) for the dtype of an index input. The input must have passed check_positions.
 template <class F>

@@ -49,6 +49,11 @@ std::string place_in_list(const KernelArgs& a, size_t input) {
 }  // namespace
 
 void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative) {
+  check_positions(a, input, size, negative, a.op.name, definition_of(a, input).name);
+}
+
+void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative, const char* op,
+                     const char* argument) {
   const View& index = a.in[input];
   const int64_t n = index.numel(), low = a.attr<int64_t>("index_base"), high = size - 1 + low;
   const int64_t negative_low = negative ? -size : 0;
@@ -65,7 +70,7 @@ void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negat
     const std::string range = size == 0 ? "no index values: the dim is empty"
                                         : fmt::format("index values from {} to {}{}", low, high,
                                                       negative ? fmt::format(" or -{} to -1", size) : "");
-    bad_argument(a.op.name, definition_of(a, input).name, range,
+    bad_argument(op, argument, range,
                  fmt::format("{} at position {}{}", int64_t(double(values[i])), position_text(index.shape(), i),
                              place_in_list(a, input)));
   });
