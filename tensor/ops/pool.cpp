@@ -2,32 +2,48 @@
 #include <algorithm>
 
 #include "tensor/cpu/conv/pool.h"
-#include "tensor/ops/conv_rules.h"
+#include "tensor/ops/index.h"
 #include "tensor/ops/linalg_rules.h"
+#include "tensor/ops/pool_rules.h"
 #include "tensor/rule.h"
 
 namespace pg {
-namespace {
-
-constexpr double kLimit = 1 << 30;
-const AttrDef kKernel = {"kernel_size", AttrKind::kInts, {}, "size of the window", false, 1, kLimit};
-const AttrDef kStride = {"stride", AttrKind::kInts, {}, "step of the window; the kernel size by default", true,
-                         1,        kLimit};
-const AttrDef kPadding = {"padding", AttrKind::kInts, Ints{0}, "padding on both sides, at most half the window", false,
-                          0,         kLimit};
-const AttrDef kDilation = {"dilation", AttrKind::kInts, Ints{1}, "distance between the elements of the window", false,
-                           1,          kLimit};
-const AttrDef kCeil = {"ceil_mode", AttrKind::kBool, false, "also use windows that reach past the end"};
-const AttrDef kCountPad = {"count_include_pad", AttrKind::kBool, true, "count the padding in the mean"};
-const AttrDef kDivisor = {
-    "divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kLimit};
-const AttrDef kSize = {"size", AttrKind::kInts, {}, "spatial sizes of the result"};
-constexpr uint16_t kPlaces = 1 << int(DType::kInt32);  // of the positions from max_pool
 
 void require_planes(Infer& c, int dims) {
   if (c.rank(0) != dims + 2 && c.rank(0) != dims + 1)
     c.bad_input(0, fmt::format("{} dims (batch, channels, {} spatial) or one less", dims + 2, dims));
 }
+
+Dims with_tail(Dims shape, const Ints& size) {
+  for (size_t d = 0; d < size.size(); ++d) shape[shape.size() - int(size.size()) + int(d)] = size[d];
+  return shape;
+}
+
+MaxPool max_pool_of(const Var& x, const Ints& kernel, const AttrValue& stride, const AttrValue& padding,
+                    const AttrValue& dilation, const AttrValue& ceil_mode) {
+  const std::vector<Var> out = call_all<"max_pool">({x}, {{"kernel_size", kernel},
+                                                          {"stride", stride},
+                                                          {"padding", padding},
+                                                          {"dilation", dilation},
+                                                          {"ceil_mode", ceil_mode}});
+  return {out[0], out[1]};
+}
+
+std::vector<Var> pooled(const Rule& c, const MaxPool& pool) {
+  if (!c.attr<bool>("return_indices")) return {pool.out};
+  const Var index = call<"to">(pool.index, {{"dtype", DType::kInt64}});
+  return {pool.out, c.attr<int64_t>("index_base") == 0 ? index : index + 1.0};
+}
+
+namespace {
+
+const AttrDef kDilation = {"dilation", AttrKind::kInts, Ints{1}, "distance between the elements of the window", false,
+                           1,          kMostWindow};
+const AttrDef kCeil = {"ceil_mode", AttrKind::kBool, false, "also use windows that reach past the end"};
+const AttrDef kCountPad = {"count_include_pad", AttrKind::kBool, true, "count the padding in the mean"};
+const AttrDef kDivisor = {
+    "divisor_override", AttrKind::kInt, {}, "divides the sums instead of the window's size", true, 1, kMostWindow};
+constexpr uint16_t kPlaces = 1 << int(DType::kInt32);  // of the positions from max_pool
 
 // Returns the number of windows per dim of a plane of spatial sizes `size`.
 Dims windows_of(Infer& c, const Dims& size) {
@@ -51,7 +67,12 @@ Dims pooled_shape(Infer& c, int dims) {
   return out;
 }
 
-Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
+template <int kDims>
+void infer_max_pool(Infer& c) {
+  const Dims out = pooled_shape(c, kDims);
+  c.output(c.dtype(0), out);
+  if (c.attr<bool>("return_indices")) c.output(DType::kInt64, out);
+}
 
 template <int kDims>
 void infer_pool(Infer& c) {
@@ -73,11 +94,6 @@ void infer_max_pool_any(Infer& c) {
   if (plane > INT32_MAX) c.bad_input(0, "planes of fewer than 2^31 elements");
   c.output(c.dtype(0), out);
   c.output(DType::kInt32, out);
-}
-
-Dims with_tail(Dims shape, const Ints& size) {
-  for (size_t d = 0; d < size.size(); ++d) shape[shape.size() - int(size.size()) + int(d)] = size[d];
-  return shape;
 }
 
 void infer_max_pool_backward(Infer& c) {
@@ -111,29 +127,24 @@ Var max_pool_backward(const Var& dy, const Var& index, const Ints& size) {
   return call<"max_pool_backward">(dy, index, {{"size", size}});
 }
 
-Var max_pool_of(const Var& x, const Ints& kernel, const AttrValue& stride, const AttrValue& padding,
-                const AttrValue& dilation, const AttrValue& ceil_mode) {
-  return call_all<"max_pool">({x}, {{"kernel_size", kernel},
-                                    {"stride", stride},
-                                    {"padding", padding},
-                                    {"dilation", dilation},
-                                    {"ceil_mode", ceil_mode}})[0];
-}
-
 template <int kDims>
 std::vector<Var> decompose_max_pool(Rule& c) {
-  return {max_pool_of(c.in(0), ints(spatial(c, "kernel_size", kDims, 1)), c.raw("stride"), c.raw("padding"),
-                      c.raw("dilation"), c.raw("ceil_mode"))};
+  return pooled(c, max_pool_of(c.in(0), ints(spatial(c, "kernel_size", kDims, 1)), c.raw("stride"), c.raw("padding"),
+                               c.raw("dilation"), c.raw("ceil_mode")));
 }
 
 template <int kDims>
 OpDef max_pool(const char* name, const char* example) {
   return {.name = name,
-          .doc = "The largest element of each window, channel by channel. Padding never wins; a NaN does.",
+          .doc =
+              "The largest element of each window, channel by channel. Padding never wins; a NaN does. With "
+              "return_indices also the positions of these elements, int64, which max_unpool takes: each counts "
+              "through its channel, row by row, from index_base on.",
           .example = example,
           .inputs = {{"x", kFloating}},
-          .attrs = {kKernel, kStride, kPadding, kDilation, kCeil},
-          .infer = infer_pool<kDims>,
+          .attrs = {kKernel, kStride, kPadding, kDilation, kCeil, kReturnIndices, index_base_attr()},
+          .outputs = {"out", "indices"},
+          .infer = infer_max_pool<kDims>,
           .decompose = decompose_max_pool<kDims>};
 }
 
@@ -173,88 +184,6 @@ OpDef avg_pool(const char* name, const char* example) {
           .channels_last = [](const AttrReader&, int rank) -> const OpDef* {
             return rank == kDims + 2 ? &op_named<"avg_pool_last">() : nullptr;
           }};
-}
-
-// A single size applies to every spatial dim of images or volumes.
-Ints adaptive_size(const Ints& size, int rank) {
-  return size.size() == 1 && (rank == 4 || rank == 5) ? Ints(size_t(rank - 2), size[0]) : size;
-}
-
-void infer_adaptive(Infer& c) {
-  const Ints size = adaptive_size(c.attr<Ints>("size"), c.rank(0));
-  require_planes(c, int(size.size()));
-  for (int64_t n : size)
-    if (n < 1 || n > 65536) c.bad_attr("size", "sizes from 1 to 65536");
-  for (int64_t n : tail(c.shape(0), int(size.size())))
-    if (n < 1) c.bad_input(0, "at least 1 element in every spatial dim");
-  c.output(c.dtype(0), with_tail(c.shape(0), size));
-}
-
-// Window o of `out` windows over `in` elements starts here, as in PyTorch. Windows overlap when `in` is not a multiple
-// of `out`.
-int64_t window_first(int64_t o, int64_t in, int64_t out) { return o * in / out; }
-int64_t window_last(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
-
-// Reduces dim d (0-based, of `dims` spatial dims) window by window. `reduce` gets the elements of a window and must
-// keep the dim, with size 1.
-template <class F>
-Var by_windows(const Var& x, int d, int64_t out, F reduce) {
-  std::vector<Var> pieces;
-  const int64_t in = x.shape()[d];
-  for (int64_t o = 0; o < out; ++o) {
-    const int64_t first = window_first(o, in, out), last = window_last(o, in, out);
-    pieces.push_back(reduce(call<"narrow">(x, {{"dim", user_dim(d)}, {"start", first + 1}, {"length", last - first}})));
-  }
-  return call_list<"cat">(pieces, {{"dim", user_dim(d)}});
-}
-
-std::vector<Var> decompose_adaptive_avg(Rule& c) {
-  const Ints size = adaptive_size(c.attr<Ints>("size"), c.in(0).rank());
-  const int dims = int(size.size());
-  Var x = c.in(0);
-  Dims split = x.shape();
-  Ints means;
-  for (int d = 0; d < dims; ++d) {
-    const int at = x.rank() - dims + d;
-    if (x.shape()[at] % size[size_t(d)] == 0) continue;
-    x = by_windows(x, at, size[size_t(d)], [&](const Var& piece) {
-      return call<"mean">(piece, {{"dim", Ints{user_dim(at)}}, {"keepdim", true}});
-    });
-  }
-  split = Dims();
-  for (int i = 0; i < x.rank(); ++i) {
-    const int d = i - (x.rank() - dims);
-    split.push_back(d < 0 ? x.shape()[i] : size[size_t(d)]);
-    if (d < 0 || x.shape()[i] == size[size_t(d)]) continue;
-    split.push_back(x.shape()[i] / size[size_t(d)]);
-    means.push_back(split.size());
-  }
-  if (means.empty()) return {x};
-  return {call<"mean">(with_shape(x, split), {{"dim", means}})};
-}
-
-std::vector<Var> decompose_adaptive_max(Rule& c) {
-  const Ints size = adaptive_size(c.attr<Ints>("size"), c.in(0).rank());
-  const int dims = int(size.size());
-  Var x = c.in(0);
-  Ints kernel(size.size(), 1);
-  const auto pool = [&](const Var& v, const Ints& k) {
-    return max_pool_of(v, k, std::monostate(), Ints{0}, Ints{1}, false);
-  };
-  for (int d = 0; d < dims; ++d) {
-    const int at = x.rank() - dims + d;
-    const int64_t in = x.shape()[at], out = size[size_t(d)];
-    if (in % out == 0) {
-      kernel[size_t(d)] = in / out;
-      continue;
-    }
-    x = by_windows(x, at, out, [&](const Var& piece) {
-      Ints whole(size.size(), 1);
-      whole[size_t(d)] = piece.shape()[at];
-      return pool(piece, whole);
-    });
-  }
-  return {pool(x, kernel)};
 }
 
 int image_dims(const Rule& c) { return c.input(0).rank() - 2; }
@@ -297,22 +226,6 @@ std::vector<OpDef> pool_rows() {
       avg_pool<2>("avg_pool2d",
                   "return pg.avg_pool2d(pg.ones(1, 2, 6, 6), 3, {padding = 1, count_include_pad = false})"),
       avg_pool<3>("avg_pool3d", "return pg.avg_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
-      {.name = "adaptive_avg_pool",
-       .doc = "Means over as many windows per spatial dim as given by `size`, whatever the size of x. The length of "
-              "`size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.",
-       .example = "return pg.adaptive_avg_pool(pg.ones(1, 2, 7, 7), {3, 3})",
-       .inputs = {{"x", kFloating}},
-       .attrs = {kSize},
-       .infer = infer_adaptive,
-       .decompose = decompose_adaptive_avg},
-      {.name = "adaptive_max_pool",
-       .doc = "Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of "
-              "`size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.",
-       .example = "return pg.adaptive_max_pool(pg.ones(1, 2, 7, 7), {3, 3})",
-       .inputs = {{"x", kFloating}},
-       .attrs = {kSize},
-       .infer = infer_adaptive,
-       .decompose = decompose_adaptive_max},
       {.name = "lp_pool",
        .doc = "The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.",
        .example = "return pg.lp_pool(pg.ones(1, 2, 6, 6), 2, 3)",
@@ -393,6 +306,8 @@ Window window_of(const AttrReader& c, int count) {
 void add_pool_ops(Registry& r) {
   r.add(pool_rows());
   r.add(hidden_rows());
+  add_adaptive_pool_ops(r);
+  add_unpool_ops(r);
 }
 
 }  // namespace pg
