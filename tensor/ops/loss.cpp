@@ -1,51 +1,38 @@
 // Losses. Elementwise ones are compositions. cross_entropy and nll_loss have fused forms that also return what their
 // derivatives need.
 #include "tensor/ops/all.h"
-#include "tensor/ops/reduce_rules.h"
+#include "tensor/ops/loss_rules.h"
 
 namespace pg {
 namespace {
 
-const AttrDef kHow = {"reduction", AttrKind::kString,      std::string("mean"), "none, mean or sum", false, 0,
-                      0,           {"none", "mean", "sum"}};
 const AttrDef kIgnore = {"ignore_index", AttrKind::kInt, int64_t(-100), "label of samples that do not count"};
 const AttrDef kSmoothing = {
     "label_smoothing", AttrKind::kFloat, 0.0, "share of the target spread evenly over all classes", false, 0, 1};
-const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "the number of the first class", false, 0, 1};
 const InputDef kClassWeight = {"weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for each class"};
-
-bool reduces(const AttrReader& c) { return c.attr<std::string>("reduction") != "none"; }
-
-Var reduced(const Rule& c, const Var& loss) {
-  const std::string& how = c.attr<std::string>("reduction");
-  return how == "none" ? loss : how == "sum" ? call<"sum">(loss) : call<"mean">(loss);
-}
 
 // --- Elementwise ---
 
-void infer_elementwise(Infer& c) {
-  Dims shape = c.shape(0);
-  DType t = c.dtype(0);
-  for (size_t i = 1; i < c.count(); ++i) {
-    if (!c.has(i)) continue;
-    Dims joined;
-    if (!broadcast(shape, c.shape(i), &joined)) c.bad_input(i, "a shape that broadcasts with " + to_string(shape));
-    shape = joined;
-    t = promote(t, c.dtype(i));
-  }
-  c.output(float_result(t), reduces(c) ? Dims{} : shape);
-}
-
 Var difference(const Rule& c) { return as_dtype(c.in(0), float_result(c.in(0).dtype())) - c.in(1); }
 
-std::vector<Var> decompose_mse(Rule& c) { return {reduced(c, call<"square">(difference(c)))}; }
-std::vector<Var> decompose_l1(Rule& c) { return {reduced(c, call<"abs">(difference(c)))}; }
+// The weighted losses, reduced; the mean divides by the sum of the weights.
+std::vector<Var> weighted(const Rule& c, const Var& loss) {
+  if (!c.has(2)) return {reduced(c, loss)};
+  const Var total = loss * c.in(2);
+  if (c.attr<std::string>("reduction") != "mean") return {reduced(c, total)};
+  return {call<"sum">(total) / call<"sum">(call<"expand">(c.in(2), {{"shape", ints(total.shape())}}))};
+}
+
+std::vector<Var> decompose_mse(Rule& c) { return weighted(c, call<"square">(difference(c))); }
+std::vector<Var> decompose_l1(Rule& c) { return weighted(c, call<"abs">(difference(c))); }
 
 std::vector<Var> decompose_huber(Rule& c) {
   const Var d = difference(c), size = call<"abs">(d);
   const double delta = c.attr<double>("delta");
   const Var far = (size - Var(0.5 * delta)) * Var(delta);
-  return {reduced(c, call<"where">(call<"le">(size, Var(delta)), call<"square">(d) * Var(0.5), far))};
+  Var loss = call<"where">(call<"le">(size, Var(delta)), call<"square">(d) * Var(0.5), far);
+  if (c.has(2)) loss = loss * c.in(2);
+  return {reduced(c, loss)};
 }
 
 std::vector<Var> decompose_smooth_l1(Rule& c) {
@@ -283,26 +270,31 @@ void add_loss_ops(Registry& r) {
   kl_reduction.choices = {"none", "mean", "sum", "batchmean"};
   const OpDef rows[] = {
       {.name = "mse_loss",
-       .doc = "The squared difference of x and target, reduced.",
+       .doc = "The squared difference of x and target, reduced. With weight the mean divides by the sum of weight.",
        .example = "return pg.mse_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
-       .inputs = {x, y},
+       .inputs = {x, y, factor},
        .attrs = {kHow},
+       .signature = "x target reduction weight",
        .infer = infer_elementwise,
        .decompose = decompose_mse,
        .traits = kWidens},
       {.name = "l1_loss",
-       .doc = "The size of the difference of x and target, reduced.",
+       .doc = "The size of the difference of x and target, reduced. With weight the mean divides by the sum of weight.",
        .example = "return pg.l1_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
-       .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"target", kNumeric, Arity::kOne, -2, 0}},
+       .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"target", kNumeric, Arity::kOne, -2, 0}, factor},
        .attrs = {kHow},
+       .signature = "x target reduction weight",
        .infer = infer_elementwise,
        .decompose = decompose_l1,
        .traits = kWidens},
       {.name = "huber_loss",
-       .doc = "d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), reduced.",
+       .doc =
+           "d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), times weight, "
+           "reduced.",
        .example = "return pg.huber_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
-       .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 0.9}, {"target", kNumeric, Arity::kOne, 0.1, 0.4}},
+       .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 0.9}, {"target", kNumeric, Arity::kOne, 0.1, 0.4}, factor},
        .attrs = {kHow, {"delta", AttrKind::kFloat, 1.0, "where the square ends", false, 1e-30}},
+       .signature = "x target reduction delta weight",
        .infer = infer_elementwise,
        .decompose = decompose_huber,
        .traits = kWidens},
@@ -404,6 +396,9 @@ void add_loss_ops(Registry& r) {
        .traits = kHidden},
   };
   r.add(rows);
+  add_likelihood_losses(r);
+  add_margin_losses(r);
+  add_class_margin_losses(r);
 }
 
 }  // namespace pg

@@ -1,0 +1,28 @@
+// Shared by the rules of losses.
+#pragma once
+#include "tensor/ops/reduce_rules.h"
+
+namespace pg {
+
+// Parts of the family, called by add_loss_ops.
+void add_likelihood_losses(Registry& registry);
+void add_margin_losses(Registry& registry);
+void add_class_margin_losses(Registry& registry);
+
+inline const AttrDef kHow = {"reduction", AttrKind::kString,      std::string("mean"), "none, mean or sum", false, 0,
+                             0,           {"none", "mean", "sum"}};
+inline const AttrDef kBase = {"index_base", AttrKind::kInt, int64_t(1), "the number of the first class", false, 0, 1};
+
+// Whether the attribute `reduction` is mean or sum.
+bool reduces(const AttrReader& c);
+
+// Returns the loss of each sample, their sum or their mean, as the attribute `reduction` says.
+Var reduced(const Rule& c, const Var& loss);
+
+// The inputs broadcast; the result has their float dtype, and their shape or 0 dims.
+void infer_elementwise(Infer& c);
+
+// max(v, 0), whose gradient at 0 is 1, as PyTorch's losses have it.
+Var above_zero(const Var& v);
+
+}  // namespace pg
