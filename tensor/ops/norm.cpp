@@ -342,6 +342,7 @@ void add_norm_ops(Registry& r) {
   };
   r.add(rows);
   add_batch_norm_ops(r);
+  add_response_norm_op(r);
 }
 
 }  // namespace pg

@@ -4,8 +4,9 @@
 
 namespace pg {
 
-// Part of the family, called by add_norm_ops.
+// Parts of the family, called by add_norm_ops.
 void add_batch_norm_ops(Registry& registry);
+void add_response_norm_op(Registry& registry);
 
 inline const AttrDef kEps = {"eps", AttrKind::kFloat, 1e-5, "added to the variance", false, 0, 1e300};
 inline const InputDef kX = {"x", kFloating};
