@@ -8,7 +8,7 @@ local gradcheck = require "tests.gradcheck"
 
 local cases = {}
 local families = {"pointwise", "shape", "index", "linalg", "create", "reduce", "norm", "loss", "optim",
-  "scatter", "arrange", "product", "distance"}
+  "scatter", "arrange", "product", "distance", "neural"}
 local listed, complete = {}, {}
 
 for _, family in ipairs(families) do

@@ -1,0 +1,186 @@
+-- Pooling with positions, sampling at points, bags of embeddings, attention with groups of heads, and activations that
+-- cut. The numbers are those of PyTorch 2.15, with positions from 1.
+local t = require "tests.support"
+local pg = require "perigee"
+
+local function whole(list) return pg.tensor(list, {dtype = "int64"}) end
+local function close(x, list, options) t.close(x, pg.tensor(list, {dtype = x.dtype}), options or {atol = 1e-5}) end
+
+t.test("shrinking activations keep NaN, and thresholds replace", function()
+  local x = pg.tensor{-2, -0.4, 0, 0.4, 0.5, 2, 0 / 0}
+  local function list(y) y = y:totable() t.check(y[7] ~= y[7], "NaN stays") y[7] = nil return y end
+  t.equal(list(x:hardshrink()), {-2, 0, 0, 0, 0, 2})
+  t.equal(list(x:hardshrink(1)), {-2, 0, 0, 0, 0, 2})
+  t.equal(list(x:threshold(0.4, 9)), {9, 9, 9, 9, 0.5, 2})
+  close(pg.tensor{-2, 0.5, 2}:tanhshrink(), {-1.0359724, 0.0378828, 1.0359724})
+  t.equal(pg.tensor{-2, 4}:rrelu(0.25, 0.75):totable(), {-1, 4})
+  t.equal(pg.tensor{-2, 4}:rrelu(0.5, 0.5, true):totable(), {-1, 4})
+  t.error_contains(function() pg.ones(2):rrelu(0.5, 0.25) end, "rrelu: bad argument 'lower' (expected at most `upper`, got 0.5)")
+end)
+
+t.test("rrelu is random in training and follows the mode", function()
+  pg.manual_seed(3)
+  local x = -pg.ones(1000)
+  local y = pg.train_mode(function() return x:rrelu(0.1, 0.5) end)
+  t.check(y:amax():item() <= -0.1 and y:amin():item() > -0.5, "within the bounds")
+  t.check(y:std():item() > 0.05, "spread")
+  close(x:rrelu(0.1, 0.5):mean(), -0.3)
+  local f = pg.jit(function(v) return v:rrelu(0.1, 0.5) end)
+  pg.manual_seed(3)
+  t.close(pg.train_mode(function() return f(x) end), y)
+  close(f(x):mean(), -0.3)
+end)
+
+t.test("local_response_norm", function()
+  local x = pg.range(1, 6):reshape{1, 3, 2}
+  close(x:local_response_norm(2, {alpha = 1, beta = 0.5, k = 2}), {{{0.632456, 1}, {1.133893, 1.154701}, {1.147079, 1.133893}}})
+  t.error_contains(function() pg.ones(2, 2):local_response_norm(2) end, "local_response_norm: bad argument 'x'")
+end)
+
+t.test("max pooling returns positions, which max_unpool takes", function()
+  local x = pg.tensor{{{{1, 5, 2, 0}, {4, 3, 8, 7}, {9, 6, 1, 1}, {0, 2, 3, 1}}}}
+  local y, index = x:max_pool2d(2, {return_indices = true})
+  t.equal(y:totable(), {{{{5, 8}, {9, 3}}}})
+  t.equal(index:totable(), {{{{2, 7}, {9, 15}}}})
+  t.equal(index.dtype, "int64")
+  local _, from0 = x:max_pool2d(2, {return_indices = true, index_base = 0})
+  t.equal(from0:totable(), {{{{1, 6}, {8, 14}}}})
+  t.equal(select("#", x:max_pool2d(2)), 1)
+  local back = y:max_unpool2d(index, 2)
+  t.equal(back:totable(), {{{{0, 5, 0, 0}, {0, 0, 8, 0}, {9, 0, 0, 0}, {0, 0, 3, 0}}}})
+  t.equal(y:max_unpool2d(from0, 2, {index_base = 0}):totable(), back:totable())
+  t.equal(y:max_unpool2d(index, 2, {output_size = {1, 1, 5, 4}}).shape, {1, 1, 5, 4})
+  t.equal(y:max_unpool2d(index, 2, {output_size = {5, 5}}).shape, {1, 1, 5, 5})
+end)
+
+t.test("positions and output_size of max_unpool are checked", function()
+  local y = pg.ones(1, 1, 2)
+  t.error_contains(function() y:max_unpool1d(whole{{{1, 5}}}, 2) end,
+    "max_unpool1d: bad argument 'indices' (expected index values from 1 to 4, got 5 at position {1, 1, 2})")
+  t.error_contains(function() y:max_unpool1d(whole{{{1, -1}}}, 2) end, "max_unpool1d: bad argument 'indices'")
+  t.error_contains(function() y:max_unpool1d(whole{{{1, 2}}}, 2, {output_size = {6}}) end,
+    "max_unpool1d: bad argument 'output_size' (expected from 3 to 5 elements in spatial dim 1, got 6)")
+end)
+
+t.test("adaptive max pooling returns the first position of the largest element", function()
+  local x = pg.tensor{{{0, 1, 1}, {1, 0, 1}, {2, 2, 0}}}
+  local y, index = x:adaptive_max_pool({2, 2}, {return_indices = true})
+  t.equal(y:totable(), {{{1, 1}, {2, 2}}})
+  t.equal(index:totable(), {{{2, 2}, {7, 8}}})
+end)
+
+t.test("dropout drops whole channels", function()
+  pg.manual_seed(1)
+  for name, shape in pairs{dropout1d = {8, 8, 5}, dropout2d = {8, 8, 2, 3}, dropout3d = {8, 8, 2, 2, 2}, feature_alpha_dropout = {8, 8, 5}} do
+    local y = pg.ones(shape)[name](pg.ones(shape), 0.5, true):reshape{64, -1}
+    t.equal(y:amax(2):totable(), y:amin(2):totable(), name)
+    local dropped = y:select(2, 1):eq(y:amin()):sum():item()
+    t.check(dropped > 16 and dropped < 48, name .. " dropped " .. dropped)
+  end
+  local y = pg.ones(64, 5):dropout(0.5, true, {axes = {2}})
+  t.equal(y:amax(2):totable(), y:amin(2):totable())
+  pg.manual_seed(9)
+  local unbatched = pg.ones(64, 3):dropout1d(0.5, true)
+  t.equal(unbatched:amax(2):totable(), unbatched:amin(2):totable(), "(channels, length)")
+  t.error_contains(function() pg.ones(3):dropout1d() end, "dropout1d: bad argument 'x' (expected 2 or 3 dims, got float32 3")
+  t.error_contains(function() pg.ones(3, 2):dropout(0.5, true, {axes = {3}}) end, "dropout: bad argument 'axes'")
+end)
+
+t.test("alpha_dropout keeps mean and variance", function()
+  pg.manual_seed(2)
+  local x = pg.randn(20000)
+  local y = x:alpha_dropout(0.3, true)
+  t.close(y:mean(), pg.tensor(0), {atol = 0.03})
+  t.close(y:std(), pg.tensor(1), {atol = 0.03})
+  t.equal(x:alpha_dropout(0.3), x)
+  t.equal(x:alpha_dropout(1, true):count_nonzero():item(), 0)
+end)
+
+local image = pg.range(1, 12):reshape{1, 1, 3, 4}
+local points = pg.tensor{{{{-1, -1}, {0.3, -0.7}, {1, 1}}, {{0, 0}, {1.3, 0.2}, {-2.5, 1.9}}}}
+local sampled = {  -- mode, padding_mode: without and with align_corners
+  {"bilinear", "zeros", {0.25, 2.945, 3, 6.5, 0, 0}, {1, 4.15, 12, 6.5, 4.84, 0}},
+  {"bilinear", "border", {1, 3.1, 12, 6.5, 9.2, 9}, {1, 4.15, 12, 6.5, 8.8, 9}},
+  {"bilinear", "reflection", {1, 3.1, 12, 6.5, 9.1, 8.1}, {1, 4.15, 12, 6.5, 8.35, 7.65}},
+  {"nearest", "zeros", {1, 3, 0, 7, 0, 0}, {1, 3, 12, 7, 8, 0}},
+  {"nearest", "border", {1, 3, 12, 7, 8, 9}, {1, 3, 12, 7, 8, 9}},
+  {"nearest", "reflection", {1, 3, 12, 7, 8, 7}, {1, 3, 12, 7, 8, 7}},
+  {"bicubic", "zeros", {0.015625, 2.908852, 3.234375, 6.5, -0.615031, 0}, {1, 4.178505, 12, 6.5, 5.319361, 0}},
+  {"bicubic", "border", {0.53125, 3.007374, 12.46875, 6.5, 9.556993, 9}, {1, 3.855624, 12, 6.5, 9.1901, 9.027}},
+  {"bicubic", "reflection", {0.0625, 3.000246, 12.9375, 6.5, 9.481744, 8.429622}, {1, 3.414626, 12, 6.5, 8.925817, 7.965187}},
+}
+for _, row in ipairs(sampled) do
+  t.test(("grid_sample %s %s"):format(row[1], row[2]), function()
+    for k, corners in ipairs{false, true} do
+      local y = image:grid_sample(points, {mode = row[1], padding_mode = row[2], align_corners = corners})
+      t.equal(y.shape, {1, 1, 2, 3})
+      close(y:reshape{-1}, row[2 + k], {atol = 1e-5, rtol = 1e-5})
+    end
+  end)
+end
+
+t.test("grid_sample of volumes, and its errors", function()
+  local cube = pg.range(1, 8):reshape{1, 1, 2, 2, 2}
+  close(cube:grid_sample(pg.tensor{{{{{0, 0, 0}, {0.5, -0.5, 1}}}}}):reshape{-1}, {4.5, 3})
+  close(cube:grid_sample(pg.tensor{{{{{0.4, 0.2, -0.3}, {0.5, -0.5, 0.9}}}}}, {mode = "nearest"}):reshape{-1}, {4, 6})
+  t.error_contains(function() cube:grid_sample(pg.ones(1, 1, 1, 1, 3), {mode = "bicubic"}) end,
+    "grid_sample: bad argument 'mode' (expected bilinear or nearest for 5 dims, got \"bicubic\")")
+  t.error_contains(function() image:grid_sample(pg.ones(1, 2, 2, 3)) end,
+    "grid_sample: bad argument 'grid' (expected 4 dims: batch 1, 2 spatial, and 2 coordinates, got float32 1x2x2x3")
+  t.error_contains(function() image:grid_sample(pg.ones({1, 2, 2, 2}, {dtype = "float64"})) end, "grid_sample: bad argument 'grid' (expected float32 like x")
+end)
+
+t.test("grid_sample of a far, infinite or NaN point ends, and reads what is outside", function()
+  for _, v in ipairs{1e30, -1e30, 1 / 0, -1 / 0, 0 / 0} do
+    local grid = pg.full({1, 1, 1, 2}, v)
+    for _, mode in ipairs{"bilinear", "nearest", "bicubic"} do
+      for _, padding in ipairs{"zeros", "border", "reflection"} do
+        t.equal(image:grid_sample(grid, {mode = mode, padding_mode = padding}).shape, {1, 1, 1, 1})
+      end
+    end
+    t.equal(image:grid_sample(grid, {mode = "nearest"}):item(), 0)
+  end
+  t.equal(image:grid_sample(pg.full({1, 1, 1, 2}, 1e30), {padding_mode = "border"}):item(), 12)
+end)
+
+t.test("affine_grid", function()
+  local theta = pg.tensor{{{1, 0.5, 0.1}, {0, 2, -1}}}
+  close(pg.affine_grid(theta, {1, 1, 2, 2}), {{{{-0.65, -2}, {0.35, -2}}, {{-0.15, 0}, {0.85, 0}}}})
+  close(pg.affine_grid(theta, {1, 1, 2, 2}, {align_corners = true}), {{{{-1.4, -3}, {0.6, -3}}, {{-0.4, 1}, {1.6, 1}}}})
+  local same = pg.affine_grid(pg.tensor{{{1, 0, 0}, {0, 1, 0}}}, {1, 1, 3, 4})
+  t.close(image:grid_sample(same), image, {atol = 1e-5})
+end)
+
+t.test("embedding_bag", function()
+  local weight, i, starts = pg.tensor{{1, 2}, {3, -4}, {5, 6}, {-7, 8}}, whole{1, 3, 4, 2, 2}, whole{1, 4, 4}
+  local function bag(options) return pg.embedding_bag(i, weight, starts, options):totable() end
+  t.equal(bag{mode = "sum"}, {{-1, 16}, {0, 0}, {6, -8}})
+  close(pg.embedding_bag(i, weight, starts), {{-0.333333, 5.333333}, {0, 0}, {3, -4}})
+  t.equal(bag{mode = "max"}, {{5, 8}, {0, 0}, {3, -4}})
+  for _, mode in ipairs{"sum", "mean", "max"} do t.equal(bag{mode = mode, padding_idx = 2}[3], {0, 0}, mode) end
+  t.equal(pg.embedding_bag(i, weight, starts, "sum", pg.tensor{1, 0.5, 2, 1, -1}):totable(), {{-10.5, 21}, {0, 0}, {0, 0}})
+  t.equal(pg.embedding_bag(i, weight, whole{1, 4, 6}, "sum", {include_last_offset = true}):totable(), {{-1, 16}, {6, -8}})
+  t.equal(pg.embedding_bag(whole{{1, 2}, {3, 4}}, weight):totable(), {{2, -1}, {-1, 7}})
+  t.equal(pg.embedding_bag(i - 1, weight, starts - 1, {mode = "sum", index_base = 0}):totable(), bag{mode = "sum"})
+end)
+
+t.test("embedding_bag names what is wrong", function()
+  local weight, i = pg.ones(4, 2), whole{1, 3, 4}
+  local function wrong(text, ...) local args = {...} t.error_contains(function() pg.embedding_bag(unpack(args)) end, "embedding_bag: bad argument " .. text) end
+  wrong("'indices' (expected index values from 1 to 4, got 5 at position 2)", whole{1, 5}, weight, whole{1})
+  wrong("'indices' (expected index values from 1 to 4, got -1 at position 1)", whole{-1, 4}, weight, whole{1})
+  wrong("'offsets' (expected 1 first, got 2 at position 1)", i, weight, whole{2})
+  wrong("'offsets' (expected offsets in order, up to 4, got 2 at position 3)", i, weight, whole{1, 3, 2})
+  wrong("'offsets' (expected 4 last, got 3 at position 2)", i, weight, whole{1, 3}, {include_last_offset = true})
+  wrong("'mode' (expected sum where per_sample_weights is given, got \"max\")", i, weight, whole{1}, "max", pg.ones(3))
+  wrong("'indices' (expected 2 dims: bags of one length; or 1 dim and offsets, got int64 3", i, weight)
+end)
+
+t.test("attention with fewer heads of key and value", function()
+  local q = pg.tensor{{{{1, 0}}, {{0, 1}}, {{1, 1}}, {{2, 0}}}}
+  local k, v = pg.tensor{{{{1, 0}, {0, 1}}, {{1, 1}, {0, 2}}}}, pg.tensor{{{{1}, {2}}, {{3}, {4}}}}
+  local y = pg.scaled_dot_product_attention(q, k, v, {enable_gqa = true})
+  close(y:reshape{-1}, {1.330238, 1.669762, 3.5, 3.19557})
+  t.error_contains(function() pg.scaled_dot_product_attention(q:narrow(2, 1, 3), k, v, {enable_gqa = true}) end,
+    "scaled_dot_product_attention: bad argument 'key' (expected heads (dim -3) that divide the 3 of query, for enable_gqa, got float32 1x2x2x2")
+end)
