@@ -85,7 +85,12 @@ void check_op(const Place& at, size_t i, bool hidden_ops) {
   for (size_t k = 0; k < node.attrs.size() && k < op.attrs.size(); ++k)
     if (op.attrs[k].kind != AttrKind::kRandom) check_attr(graph, i, op.attrs[k], node.attrs[k]);
   if (op.random_attr < 0) return;
-  if (node.attrs.size() != op.attrs.size()) bad_node(graph, i, "names no generator");
+  const bool optional = op.attrs[size_t(op.random_attr)].optional;
+  if (node.attrs.size() != op.attrs.size()) {
+    if (optional) return;
+    bad_node(graph, i, "names no generator");
+  }
+  if (optional && node.attrs[size_t(op.random_attr)].index() == 0) return;
   check_random(at, i, node.attrs[size_t(op.random_attr)]);
 }
 

@@ -166,7 +166,7 @@ class Writer {
       const AttrDef& def = node.op->attrs[k];
       if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&node.attrs[k]))
         out.set(def.name, add_graph(**body));
-      else if (def.kind == AttrKind::kRandom || !(node.attrs[k] == def.fallback))
+      else if (!(node.attrs[k] == def.fallback))
         out.set(def.name, json_attr(node.attrs[k]));
     }
     return out;

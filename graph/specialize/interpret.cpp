@@ -76,6 +76,7 @@ Attrs TraceInterpreter::attrs_of(const Node& node) const {
   Attrs attrs = node.attrs;
   if (node.op->random_attr < 0) return attrs;
   AttrValue& value = attrs[size_t(node.op->random_attr)];
+  if (value.index() == 0) return attrs;  // of an older file
   const RandomKey key = std::get<RandomKey>(value), state = state_of(key.seed);
   value = RandomKey{state.seed, state.tick + key.tick};
   return attrs;

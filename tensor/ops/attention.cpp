@@ -75,7 +75,8 @@ std::vector<Var> decompose_attention(Rule& c) {
   }
   Var weights = call<"softmax">(scores, {{"dim", int64_t(-1)}});
   if (c.has(3)) weights = call<"where">(masked, Var(0.0), weights);
-  if (c.attr<double>("dropout_p") > 0) weights = call<"dropout">(weights, {{"p", c.raw("dropout_p")}});
+  if (c.attr<double>("dropout_p") > 0)
+    weights = call<"dropout">(weights, {{"p", c.raw("dropout_p")}, {"generator", c.raw("generator")}});
   return {call<"matmul">(weights, value)};
 }
 
@@ -95,10 +96,15 @@ void add_attention_op(Registry& r) {
        .attrs = {{"dropout_p", AttrKind::kFloat, 0.0, "share of the weights that is dropped in training", false, 0, 1},
                  {"is_causal", AttrKind::kBool, false, "hide the positions after each query's own"},
                  {"scale", AttrKind::kFloat, {}, "factor of the products; 1 / sqrt(features) by default", true},
-                 {"enable_gqa", AttrKind::kBool, false, "each head of key and value serves a group of heads of query"}},
+                 {"enable_gqa", AttrKind::kBool, false, "each head of key and value serves a group of heads of query"},
+                 // Optional because older files name none.
+                 {.name = "generator",
+                  .kind = AttrKind::kRandom,
+                  .doc = "of the dropout; the default one when nil",
+                  .optional = true}},
        .infer = infer_attention,
        .decompose = decompose_attention,
-       .traits = kWidens},
+       .traits = kRandom | kWidens},
   };
   r.add(rows);
 }

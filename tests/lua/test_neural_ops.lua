@@ -184,3 +184,35 @@ t.test("attention with fewer heads of key and value", function()
   t.error_contains(function() pg.scaled_dot_product_attention(q:narrow(2, 1, 3), k, v, {enable_gqa = true}) end,
     "scaled_dot_product_attention: bad argument 'key' (expected heads (dim -3) that divide the 3 of query, for enable_gqa, got float32 1x2x2x2")
 end)
+
+t.test("the dropout of attention draws the same numbers eagerly and traced", function()
+  local q = pg.randn(2, 4, 8)
+  local function attend(x) return pg.scaled_dot_product_attention(x, x, x, {dropout_p = 0.5}) end
+  local f = pg.jit(attend)
+  local function trained(g) return pg.train_mode(function() return g(q) end) end
+  pg.manual_seed(3)
+  local eager = trained(attend)
+  for _ = 1, 2 do
+    pg.manual_seed(3)
+    t.close(trained(f), eager, {atol = 1e-6})
+  end
+  t.check(not trained(f):allclose(eager), "the next call draws other numbers")
+  t.close(f(q), pg.scaled_dot_product_attention(q, q, q), {atol = 1e-6})
+end)
+
+t.test("a file of before attention named a generator loads", function()
+  local net = pg.nn.block{forward = function(_, x) return pg.scaled_dot_product_attention(x, x, x) end}
+  net:initialize()
+  net:hybridize()
+  local q = pg.randn(2, 4, 8)
+  local want = net(q)
+  local path = net:export(t.tmp("attention"))
+  local file = assert(io.open(path))
+  local text = file:read("*a")
+  file:close()
+  local older, count = text:gsub(',?"generator":%b{}', "")
+  t.equal(count, 1, "generators in the file")
+  local imported = pg.nn.SymbolBlock.imports(t.write(t.tmp("older.json"), older))
+  t.close(imported(q), want, {atol = 1e-6})
+  t.close(pg.nn.SymbolBlock.imports((imported:export(t.tmp("again"))))(q), want, {atol = 1e-6})
+end)
