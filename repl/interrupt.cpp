@@ -29,6 +29,7 @@
 
 #include "repl/compiled.h"
 #include "repl/script.h"
+#include "vm/traceback.h"
 #include "tensor/parallel.h"
 #include "tensor/processor.h"
 #include "vm/state.h"
@@ -63,7 +64,7 @@ void set_timer(int64_t milliseconds) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
-bool in_library(lua_State* L, lua_Debug* at) { return lua_getinfo(L, "S", at) && is_library_source(at->source); }
+bool in_library(lua_State* L, lua_Debug* at) { return lua_getinfo(L, "S", at) && vm::is_library_source(at->source); }
 
 void raise_interrupted(lua_State* L, lua_Debug* at) {
   if (!seen) return;

@@ -4,40 +4,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 #include "repl/hint.h"
+#include "vm/traceback.h"
 
 namespace pg::repl {
 namespace {
 
-constexpr int kFirstFrames = 12, kLastFrames = 10;  // the frames that a long traceback shows
+constexpr int kInterruptedFrames = 12;  // the most frames that the report of an interrupt shows
 
-bool is_script_frame(const lua_Debug& frame, Style style) {
-  if (style == Style::kPrompt && *frame.what == 'm' && !std::strcmp(frame.source, "=stdin")) return false;
-  return frame.currentline > 0 && !is_library_source(frame.source);
-}
-
-void add_frame(luaL_Buffer* text, lua_State* L, const lua_Debug& frame) {
-  if (*frame.namewhat)
-    lua_pushfstring(L, "\n\t%s:%d: in function '%s'", frame.short_src, frame.currentline, frame.name);
-  else if (*frame.what == 'm')
-    lua_pushfstring(L, "\n\t%s:%d: in main chunk", frame.short_src, frame.currentline);
-  else
-    lua_pushfstring(L, "\n\t%s:%d: in function <%s:%d>", frame.short_src, frame.currentline, frame.short_src,
-                    frame.linedefined);
-  luaL_addvalue(text);
-}
-
-int count_frames(lua_State* L, Style style) {
-  lua_Debug frame;
-  int count = 0;
-  for (int level = 1; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Sl", &frame);
-    count += is_script_frame(frame, style);
-  }
-  return count;
-}
+bool is_script_frame(const lua_Debug& frame) { return frame.currentline > 0 && !vm::is_library_source(frame.source); }
 
 // Pushes the text of the error at index 1 to index 2: the string itself, or the result of __tostring.
 void put_message(lua_State* L) {
@@ -48,32 +24,28 @@ void put_message(lua_State* L) {
   if (lua_gettop(L) > 2) lua_replace(L, 2);
 }
 
+// Returns the lines of the traceback of the error at index 1. Lines that were typed at the prompt are left out there.
+std::string traceback_text(lua_State* L, Style style) {
+  const vm::Traceback found = vm::traceback_of(L, 1);
+  std::string text;
+  for (size_t i = 0; i < found.frames.size(); ++i) {
+    const vm::ScriptFrame& frame = found.frames[i];
+    if (found.gap && i == found.gap) text += "\n\t...";
+    if (style == Style::kScript || !frame.prompt_line) text += "\n\t" + frame.place + ": " + frame.what;
+  }
+  return text.empty() ? text : "\nstack traceback:" + text;
+}
+
 // Message handler: the text of the error, then a traceback without frames of the library and of C.
 int traceback(lua_State* L) {
   const Style style = lua_toboolean(L, lua_upvalueindex(1)) ? Style::kPrompt : Style::kScript;
   lua_settop(L, 1);
   put_message(L);
   {
-    const std::string hint = method_hint(L, lua_tostring(L, 2));
-    lua_pushlstring(L, hint.data(), hint.size());
+    const std::string more = method_hint(L, lua_tostring(L, 2)) + traceback_text(L, style);
+    lua_pushlstring(L, more.data(), more.size());
   }
   lua_concat(L, 2);
-  const int count = count_frames(L, style);
-  luaL_Buffer text;
-  luaL_buffinit(L, &text);
-  lua_pushvalue(L, 2);
-  luaL_addvalue(&text);
-  if (count > 0) luaL_addstring(&text, "\nstack traceback:");
-  lua_Debug frame;
-  for (int level = 1, seen = 0; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Snl", &frame);
-    if (!is_script_frame(frame, style)) continue;
-    ++seen;
-    if (seen == kFirstFrames + 1 && count > kFirstFrames + kLastFrames + 1) luaL_addstring(&text, "\n\t...");
-    if (seen <= kFirstFrames || seen > count - kLastFrames || count <= kFirstFrames + kLastFrames + 1)
-      add_frame(&text, L, frame);
-  }
-  luaL_pushresult(&text);
   return 1;
 }
 
@@ -91,8 +63,6 @@ void report(const char* text, Style style) {
   std::fprintf(stderr, "%s%s\n", style == Style::kScript ? "perigee: " : "", text);
   std::fflush(stderr);
 }
-
-bool is_library_source(const char* source) { return std::strncmp(source, "@stdlib/", 8) == 0; }
 
 void write_interrupted(lua_State* L, const char* position) {
   char line[256];
@@ -112,10 +82,10 @@ void write_interrupted(lua_State* L, const char* position) {
   };
   if (position) add(position, 0, "in a compiled loop");
   lua_Debug frame;
-  for (int level = 0; L && level < kFirstFrames && lua_getstack(L, level, &frame); ++level) {
+  for (int level = 0; L && level < kInterruptedFrames && lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Sl", &frame);
     const char* note = *frame.what == 'm' ? "in main chunk" : "in function";
-    if (is_script_frame(frame, Style::kScript)) add(frame.short_src, frame.currentline, note);
+    if (is_script_frame(frame)) add(frame.short_src, frame.currentline, note);
   }
   if (first)
     write_line(std::snprintf(line, sizeof line, "perigee: interrupted (in a call that could not be stopped)\n"));

@@ -24,9 +24,6 @@ bool run_module(lua_State* L, const std::string& name);
 // Makes `require` search the folder of the script first.
 void add_script_folder(lua_State* L, const std::string& script);
 
-// Whether a chunk with this source (lua_Debug::source) belongs to the library.
-bool is_library_source(const char* source);
-
 // Safe in signal handlers: prints to standard error that the script was interrupted, at `position` ("file:line") and in
 // the frames of L. Both may be null. The stack of L must be consistent.
 void write_interrupted(lua_State* L, const char* position);

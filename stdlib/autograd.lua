@@ -1,4 +1,4 @@
--- Gradients: recording scopes, backward, functional transforms, and functions with their own gradient.
+-- pg.autograd: recording scopes, backward, functional transforms, and functions with their own gradient.
 local core = ...
 local tree = core.require("tree")
 local autograd = {}
@@ -10,13 +10,13 @@ end
 -- Ends the scope, then returns the results or raises the error unchanged.
 local function leave(guard, ok, ...)
   core.pop_modes(guard)
-  if not ok then error((select(1, ...)), 0) end
+  if not ok then core.reraise((select(1, ...))) end
   return ...
 end
 
 local function in_modes(op, f, recording, training, ...)
   check_function(op, f)
-  return leave(core.push_modes(recording, training), pcall(f, ...))
+  return leave(core.push_modes(recording, training), xpcall(f, core.keep_traceback, ...))
 end
 
 --- pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
@@ -346,10 +346,11 @@ function autograd.checkpoint(f, ...)
     core.set_random_state(nil, seed, tick)
     local recompute = core.set_recompute(true)
     local first = core.tape_position()  -- the gradients stop at `outside`, not at what it was computed from
-    local ok, again = pcall(in_modes, "checkpoint", function() return tree.flatten({f(unpack(arguments, 1, n))}) end, true, training)
+    local function recompute_all() return tree.flatten({f(unpack(arguments, 1, n))}) end
+    local ok, again = xpcall(in_modes, core.keep_traceback, "checkpoint", recompute_all, true, training)
     core.set_recompute(recompute)
     core.set_random_state(nil, seed_now, tick_now)
-    if not ok then error(again, 0) end
+    if not ok then core.reraise(again) end
     local heads, dys = {}, {n = 0}
     local k = 0
     for _, y in ipairs(again) do
@@ -375,10 +376,10 @@ function autograd.detect_anomaly(f, ...)
   local before = core.set_detect_anomaly(true)
   local function finish(ok, ...)
     core.set_detect_anomaly(before)
-    if not ok then error((select(1, ...)), 0) end
+    if not ok then core.reraise((select(1, ...))) end
     return ...
   end
-  return finish(pcall(f, ...))
+  return finish(xpcall(f, core.keep_traceback, ...))
 end
 
 return core.require("support.namespace").seal("autograd", autograd)

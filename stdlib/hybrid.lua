@@ -119,7 +119,7 @@ end
 
 local function leave(ok, ...)
   graphs.off = graphs.off - 1
-  if not ok then error((select(1, ...)), 0) end
+  if not ok then core.reraise((select(1, ...))) end
   return ...
 end
 
@@ -129,7 +129,7 @@ end
 function hybrid.debug(f, ...)
   args.callable("debug", "f", f)
   graphs.off = graphs.off + 1
-  return leave(pcall(f, ...))
+  return leave(xpcall(f, core.keep_traceback, ...))
 end
 
 hybrid.live = core.require("hybrid.run_hooks").number

@@ -6,7 +6,7 @@ local function leave(guard, ok, ...)
   if not ok then
     core.keep_in_scope(guard, (select(1, ...)))
     core.pop_scope(guard)
-    error((select(1, ...)), 0)
+    core.reraise((select(1, ...)))
   end
   core.keep_in_scope(guard, ...)
   core.pop_scope(guard)
@@ -16,7 +16,7 @@ end
 --- pg.scope(f) runs f, frees every tensor that f made and did not return, and returns the results of f.
 function runtime.scope(f, ...)
   if type(f) ~= "function" then core.arg_error("scope", "f", "a function", f) end
-  return leave(core.push_scope(), pcall(f, ...))
+  return leave(core.push_scope(), xpcall(f, core.keep_traceback, ...))
 end
 
 --- pg.keep(x) -> x. No enclosing pg.scope frees it.

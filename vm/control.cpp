@@ -66,11 +66,13 @@ void push_list(lua_State* L, State& state, std::span<const Value> values) {
 // Calls the function below `arguments` values on the stack. Adds `where` to its error, unless an inner call has added a
 // place.
 void call(lua_State* L, int arguments, int results, const std::string& op, const char* where) {
-  if (!lua_pcall(L, arguments, results, 0)) return;
+  if (!protected_call(L, arguments, results)) return;
   std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "an error that is not a string";
   lua_pop(L, 1);
   const bool says_so = text.find(op + ": ") != text.npos || text.find(" (in the ") != text.npos;
-  throw PositionedError(says_so ? text : fmt::format("{} (in the {} of {})", text, where, op));
+  if (!says_so) text += fmt::format(" (in the {} of {})", where, op);
+  note_reraise(L, find_state(L), text);
+  throw PositionedError(text);
 }
 
 // Adds an input of a body for an outer value, with that value's history.
@@ -421,11 +423,14 @@ int in_stream(lua_State* L, State& state) {
   const Ref<Generator> generator = state.ctx.generator;
   const RandomKey before = generator->state();
   generator->set_state(body_stream(before, 0, uint64_t(lua_tonumber(L, 1))));
-  const int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+  const int status = protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
   const bool used = generator->state().tick > 0;
   generator->set_state(before);
   state.update_modes();
-  if (status) return lua_error(L);
+  if (status) {
+    note_reraise(L, state);
+    return lua_error(L);
+  }
   lua_pushboolean(L, used);
   lua_replace(L, 1);
   return lua_gettop(L);

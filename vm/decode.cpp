@@ -79,11 +79,14 @@ int new_table(lua_State* L, State& state) {
   return 1;
 }
 
-// set_interpreter(f) sets the function that returns the file and line of the innermost interpreted script frame, or
-// nothing.
+// set_interpreter(position, run, list) sets three functions of the interpreter of traces. position() → the file and
+// line of the innermost script frame, or nothing. run is the function that runs frames. list() → the script's frames,
+// innermost first, as pairs of "file:line" and a description, with false after the frames of each call of run.
 int interpreter(lua_State* L, State& state) {
-  if (!lua_isfunction(L, 1)) bad_argument("set_interpreter", "f", "a function", describe(L, state, 1));
-  lua_settop(L, 1);
+  for (const int i : {1, 2, 3})
+    if (!lua_isfunction(L, i)) bad_argument("set_interpreter", "f", "functions", describe(L, state, i));
+  lua_settop(L, 3);
+  set_interpreted_frames(L);
   set_interpreter(L);
   return 0;
 }

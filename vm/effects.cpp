@@ -52,9 +52,10 @@ void call_hook(int64_t number, const View& view) {
   need_stack(L, 4, "tap");
   found->function.push(L);
   push_box(L, *found->state, copy_of(view));
-  if (lua_pcall(L, 1, 0, 0)) {
+  if (protected_call(L, 1, 0)) {
     const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "tap: error in its function";
     lua_settop(L, top);
+    note_reraise(L, *found->state, text);
     throw PositionedError(text);
   }
   lua_settop(L, top);

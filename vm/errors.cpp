@@ -75,16 +75,18 @@ int position(lua_State* L, State&) {
 
 // finally(undo, f, …) → what f returns. undo() runs even if f raises. undo must not allocate, since memory may be
 // exhausted, and must tolerate to run twice, since an interrupt may stop it before its end.
-int run_finally(lua_State* L, State&) {
+int run_finally(lua_State* L, State& state) {
   need_stack(L, 60, "finally");  // for the frame of undo
-  const int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+  const int status = protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
   for (int failures = 0;; ++failures) {
     lua_pushvalue(L, 1);
     if (lua_pcall(L, 0, 0, 0) == 0) break;
     if (failures == 2) return lua_error(L);
     lua_pop(L, 1);
   }
-  return status ? lua_error(L) : lua_gettop(L) - 1;
+  if (status == 0) return lua_gettop(L) - 1;
+  note_reraise(L, state);
+  return lua_error(L);
 }
 
 }  // namespace

@@ -80,13 +80,14 @@ class LuaBackward : public HostedFunction {
     state_.modes.push_back({L, ctx.recording, ctx.training, true, true, state_.next_token++});
     const uint64_t token = state_.modes.back().token;
     const bool recording = ctx.recording, training = ctx.training;
-    const int status = lua_pcall(L, int(cotangents.size()) + 1, LUA_MULTRET, 0);
+    const int status = protected_call(L, int(cotangents.size()) + 1, LUA_MULTRET);
     remove_modes(state_, token);
     ctx.recording = recording;
     ctx.training = training;
     if (status) {
       const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "error in a backward function";
       lua_settop(L, top);
+      note_reraise(L, state_, text);
       throw PositionedError(text);
     }
     Values out;

@@ -206,6 +206,7 @@ int open_core(lua_State* L, State& state) {
   open_files(L, state);
   open_graph(L, state);
   open_errors(L, state);
+  open_traceback(L, state);
   open_introspect(L, state);
   open_decode(L, state);
   open_library(L, state);

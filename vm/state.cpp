@@ -216,6 +216,7 @@ void State::close() {
   empty(views);
   empty(view_slots);
   empty(free_view_slots);
+  stored_error = {};
   ctx.generator = {};
   ctx.script_position = nullptr;
   ctx.runtime = Ref<Runtime>(&Runtime::process());  // finalizers of scripts may still call ops

@@ -10,6 +10,7 @@
 #include "tensor/context.h"
 #include "tensor/error.h"
 #include "tensor/tape.h"
+#include "vm/traceback.h"
 
 namespace pg::vm {
 
@@ -120,6 +121,7 @@ class State {
   bool gc_stress = false;
   Device default_device;  // of tensors that scripts make without naming a device; only tests set it
   bool collecting = false;
+  StoredError stored_error;  // the last error that passed through the library
 
   int64_t live_bytes = 0;     // bytes held by boxes of this state
   int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due

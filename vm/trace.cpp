@@ -68,7 +68,7 @@ int trace_function(lua_State* L, State& state) {
   int status;
   {
     const Tracing tracing(state, session);
-    status = lua_pcall(L, n, LUA_MULTRET, 0);
+    status = protected_call(L, n, LUA_MULTRET);
     if (status && session.failed.empty()) session.failed = "error";
   }
   state.update_modes();
@@ -230,9 +230,10 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
     lua_rawseti(L, -2, int(i) + 1);
   }
   for (const Value& y : outputs) push_box(L, state, body.add_input(y.type()));
-  if (lua_pcall(L, int(outputs.size()) + 1, LUA_MULTRET, 0)) {
+  if (protected_call(L, int(outputs.size()) + 1, LUA_MULTRET)) {
     const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "error in a backward function";
     lua_settop(L, top);
+    note_reraise(L, state, text);
     throw PositionedError(text);
   }
   const int results = lua_gettop(L) - top;
@@ -320,13 +321,15 @@ int run_untraced(lua_State* L, State& state) {
   const uint64_t ahead = trace ? ticks_so_far(*trace, generator) : 0;
   move_ticks(generator, ahead);
   Interpreter* const interpreter = std::exchange(state.ctx.interpreter, &eager_interpreter());
-  const int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  const int status = protected_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   move_ticks(generator, -ahead);
   state.trace = trace;
   state.paused_trace = paused;
   state.ctx.interpreter = interpreter;
   state.update_modes();
-  return status ? lua_error(L) : lua_gettop(L);
+  if (status == 0) return lua_gettop(L);
+  note_reraise(L, state);
+  return lua_error(L);
 }
 
 int is_tracing(lua_State* L, State& state) { return lua_pushboolean(L, state.trace != nullptr), 1; }

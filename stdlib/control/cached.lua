@@ -59,18 +59,18 @@ function cached.once(f, undo)
   local mark = inspect.next_serial()
   local graphs = core.graphs
   local off = graphs.off
-  local traced = pack(pcall(core.finally, function() graphs.off = off end, function()
+  local traced = pack(xpcall(core.finally, core.keep_traceback, function() graphs.off = off end, function()
     graphs.off = off + 1
     return core.trace(function() return logs.run(w, f) end, 0)
   end))
   if not traced[1] or not traced[2] then
     logs.roll_back(w, w:difference())
-    error(traced[1] and traced[3] or traced[2], 0)
+    core.reraise(traced[1] and traced[3] or traced[2])
   end
   local list = {n = traced.n - 3, unpack(traced, 4, traced.n)}
-  local results = pack(pcall(run_trace, traced[3], mark, list, assigned(w)))
+  local results = pack(xpcall(run_trace, core.keep_traceback, traced[3], mark, list, assigned(w)))
   if undo or not results[1] then logs.roll_back(w, w:difference()) end
-  if not results[1] then error(results[2], 0) end
+  if not results[1] then core.reraise(results[2]) end
   return unpack(results[2], 1, list.n)
 end
 
@@ -145,7 +145,7 @@ local function traced_call(site)
   if not core.tracing() then return "", cached.once(run) end
   local before, spec, values = {}, {}, {}
   each_upvalue(call.functions, function(_, _, value) before[#before + 1] = value == nil and cached or value end)
-  local results = pack(pcall(run))
+  local results = pack(xpcall(run, core.keep_traceback))
   local at = 0
   each_upvalue(call.functions, function(k, i, value)
     at = at + 1
@@ -157,7 +157,7 @@ local function traced_call(site)
       set_upvalue(call.functions[k], i, was)
     end
   end)
-  if not results[1] then error(results[2], 0) end
+  if not results[1] then core.reraise(results[2]) end
   for i = 2, results.n do values[#spec + i - 1] = results[i] end
   return table.concat(spec, ","), unpack(values, 1, #spec + results.n - 1)
 end
@@ -330,9 +330,9 @@ function cached.call(f, ...)
   site = site_for(site, list, n, call.functions)
   local outer = site.call
   site.call = call
-  local results = pack(pcall(site.exec, n, unpack(list, 1, n)))
+  local results = pack(xpcall(site.exec, core.keep_traceback, n, unpack(list, 1, n)))
   site.call = outer
-  if not results[1] then error(results[2], 0) end
+  if not results[1] then core.reraise(results[2]) end
   return finish(call, unpack(results, 2, results.n))
 end
 

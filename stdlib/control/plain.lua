@@ -30,10 +30,10 @@ local function try_untaken(b, taken, results)
     whole = true
     return list
   end
-  local ok, message = pcall(core.require("control.cached").once, function()
+  local ok, message = xpcall(core.require("control.cached").once, core.keep_traceback, function()
     return unpack(core.require("control.traced").branch{op = b.op, pred = b.pred, branches = branches, names = b.names})
   end, true)
-  if whole and not ok then error(message, 0) end
+  if whole and not ok then core.reraise(message) end
 end
 
 --- plain.branch: see traced.branch.

@@ -95,14 +95,14 @@ local function errors_kept(keep, f)
   local function pass(ok, ...)
     if ok then return ... end
     keep.error = select(1, ...)
-    error(keep.error, 0)
+    core.reraise(keep.error)
   end
-  return f and function(...) return pass(pcall(f, ...)) end
+  return f and function(...) return pass(xpcall(f, core.keep_traceback, ...)) end
 end
 
 local function raise(keep, text)
   local kept = keep.error
-  error(kept ~= nil and type(kept) ~= "string" and kept or text, 0)
+  core.reraise(kept ~= nil and type(kept) ~= "string" and kept or text)
 end
 
 -- Traces the loop once. Returns nil if the body assigned places that are not carried yet; they are added to `carried`.
@@ -130,7 +130,7 @@ local function try_loop(l, w, carried, home)
   local keep = {}
   form.step, form.cond = errors_kept(keep, step), errors_kept(keep, l.cond and cond)
   form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, names_of(carried))
-  local ok, finals, stacks, steps = pcall(core.trace_loop, form, form.slices, form.carries)  -- the lists show C which symbols it gets
+  local ok, finals, stacks, steps = xpcall(core.trace_loop, core.keep_traceback, form, form.slices, form.carries)  -- the lists show C which symbols it gets
   if not ok then
     write_all(carried, before, #before)
     raise(keep, finals)
@@ -175,7 +175,7 @@ local function try_branch(b, w, carried)
     branches[i] = errors_kept(keep, branches[i])
   end
   local function names() return joined(b.names(), names_of(carried)) end
-  local ok, results = pcall(core.trace_branch, {op = b.op, pred = b.pred, branches = branches, names = names}, b.pred)
+  local ok, results = xpcall(core.trace_branch, core.keep_traceback, {op = b.op, pred = b.pred, branches = branches, names = names}, b.pred)
   if not ok then
     write_all(carried, before, #before)
     raise(keep, results)

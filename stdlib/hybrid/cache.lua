@@ -167,7 +167,7 @@ end
 -- The first run of a new entry is the call that traced it. It does not count as a hit.
 local function first_run(self, entry, ok, ...)
   self.fresh = nil
-  if not ok then error((select(1, ...)), 0) end
+  if not ok then core.reraise((select(1, ...))) end
   if not self.eager then entry.hits = entry.hits - 1 end
   self.hits_before = total_hits(self)
   return ...
@@ -202,7 +202,7 @@ local function trace_anew(self, n, ...)
   insert(self, entry)
   self.fresh = entry
   ask_again(self, entry, attempt)
-  return first_run(self, entry, pcall(entry.exec, n, ...))
+  return first_run(self, entry, xpcall(entry.exec, core.keep_traceback, n, ...))
 end
 
 -- If the call failed, the parameter shapes that it inferred are undone, and the entries that depend on them are
@@ -210,14 +210,14 @@ end
 local function finish(self, ok, ...)
   param.log.depth = param.log.depth - 1
   if param.settle(ok) then self:forget() end
-  if not ok then error((select(1, ...)), 0) end
+  if not ok then core.reraise((select(1, ...))) end
   return ...
 end
 
 -- Traces a call with n arguments. An entry passes its own number of arguments, filled up with nil, so the rest is cut.
 local function trace_call(self, n, ...)
   param.log.depth = param.log.depth + 1
-  return finish(self, pcall(trace_anew, self, n, unpack({...}, 1, n)))
+  return finish(self, xpcall(trace_anew, core.keep_traceback, self, n, unpack({...}, 1, n)))
 end
 
 local function promote(self, entry, position, hits, ...)

@@ -1,5 +1,6 @@
 -- Frames of the interpreter of traces: calls, returns and metamethods. A frame is {f = function, code =, pc =, R =
--- registers, slots = of the stack, back = frame to return to}. Frames of the C functions in between have no code.
+-- registers, slots = of the stack, back = frame to return to, left = the place of the script's tail call that led to the frame}.
+-- Frames of the C functions in between have no code.
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
@@ -142,8 +143,12 @@ local function call(frame, R, at, n, want, tail)
     if tail then new.slots = new.slots - frame.code.slots end
     if new.slots > kMostSlots then error("stack overflow") end
     fill(new, R, from, n)
-    if tail then new.back, new.at, new.want, new.bottom, new.outer = frame.back, frame.at, frame.want, frame.bottom, frame.outer
-    else new.back, new.at, new.want = frame, at, want end
+    if tail then
+      new.back, new.at, new.want, new.bottom, new.outer = frame.back, frame.at, frame.want, frame.bottom, frame.outer
+      if frame.library then new.left = frame.left else new.left = {f = frame.f, code = frame.code, pc = frame.pc} end
+    else
+      new.back, new.at, new.want = frame, at, want
+    end
     return new
   end
   if info.model then return place(frame, at, want, tail, info.model(frame, unpack(R, from, from + n - 1))) end
@@ -151,7 +156,7 @@ local function call(frame, R, at, n, want, tail)
   return place(frame, at, want, tail, f(unpack(R, from, from + n - 1)))
 end
 
-frames.enter, frames.invoke, frames.metafield, frames.leave, frames.call = enter, invoke, metafield, leave, call
+frames.enter, frames.invoke, frames.metafield, frames.leave, frames.call, frames.run = enter, invoke, metafield, leave, call, run
 
 --- frames.current() -> the innermost frame.
 function frames.current() return current end

@@ -187,6 +187,7 @@ model(xpcall, function(frame, f, handler, ...)
     frames.set_current(frame)
     return ...
   end
+  frames.set_current{outer = frame, slots = frame and frame.slots or 0}   -- the frame of xpcall
   return restore(xpcall(invoke, at_error, f, ...))
 end)
 

@@ -12,7 +12,7 @@ local operators = core.require("hybrid.operators")
 local instructions = core.require("hybrid.instructions")
 local interpret = {}
 
-local type, select, setmetatable, pcall, error = type, select, setmetatable, pcall, error
+local type, select, setmetatable, pcall, xpcall = type, select, setmetatable, pcall, xpcall
 local upvalue = inspect.upvalue
 local current, set_current, around = frames.current, frames.set_current, frames.around
 local enter, invoke = frames.enter, frames.invoke
@@ -31,15 +31,15 @@ local function where(frame) return source_of(frame) .. ":" .. (line(frame) or "?
 interpret.where = where
 
 -- Returns the name under which the called function was read: a field, a global or a variable; nil if it was none of
--- these.
-local function callee(frame)
+-- these, or only_field is true and it was no field.
+local function callee(frame, only_field)
   if not frame.code then return nil end
   local last = frame.code[frame.pc - 1]
   for at = frame.pc - 2, 1, -1 do
     local i = frame.code[at]
     if i.a == last.a then
       if i.op == 57 or i.op == 54 then return i.k end
-      if i.op == 45 then return (upvalue(frame.f, i.d + 1)) end
+      if i.op == 45 and not only_field then return (upvalue(frame.f, i.d + 1)) end
       return nil
     end
   end
@@ -47,13 +47,36 @@ end
 
 -- For messages of C++: the file and line of the innermost script frame, and the name of the function that the innermost
 -- frame calls.
-inspect.set_interpreter(function()
+local function position()
   local frame = current()
   while frame do
-    if not frame.library and line(frame) then return source_of(frame), line(frame), callee(current()) end
+    local at = frame.library and frame.left or frame
+    if not at.library and line(at) then return source_of(at), line(at), callee(current()) end
     frame = around(frame)
   end
-end)
+end
+
+local function add_frame(lines, frame, name, ending)
+  lines[#lines + 1] = where(frame)
+  lines[#lines + 1] = (name and "in function '" .. name .. "'" or "in function <" .. inspect.where(frame.f) .. ">") .. ending
+end
+
+-- For tracebacks: see introspect.set_interpreter. A function that was left by a tail call is listed too, if the
+-- function that it called is running.
+local function list()
+  local lines = {}
+  local frame = current()
+  while frame do
+    local left, name = frame.left, frame.back and callee(frame.back, frame.back.library)
+    if frame.code and not frame.library then add_frame(lines, frame, not left and name, "") end
+    if left then add_frame(lines, left, name, " (tail call)") end
+    if frame.bottom then lines[#lines + 1] = false end
+    frame = around(frame)
+  end
+  return lines
+end
+
+inspect.set_interpreter(position, frames.run, list)
 
 local engine = {frames = true, operators = true, instructions = true, interpret = true, host_functions = true}
 
@@ -118,7 +141,7 @@ function interpret.run(new_log, f, ...)
     set_current(outer_frame)
   end
   local function finish(ok, ...)
-    if not ok then error(at_script((select(1, ...)), inner), 0) end
+    if not ok then core.reraise(at_script((select(1, ...)), inner)) end
     return ...
   end
   local function start(...)
@@ -126,7 +149,7 @@ function interpret.run(new_log, f, ...)
     set_current(new_log and new_log.parent and current() or nil)
     return enter(f, ...)
   end
-  return finish(pcall(core.finally, undo, start, ...))
+  return finish(xpcall(core.finally, core.keep_traceback, undo, start, ...))
 end
 
 return interpret

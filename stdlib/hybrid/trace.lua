@@ -376,7 +376,7 @@ local function trace_body(cache, w, n, arguments)
     graphs.off = off
     hooks = run_hooks.finish() or hooks
   end
-  local results = pack(pcall(core.finally, undo, function()
+  local results = pack(xpcall(core.finally, core.keep_traceback, undo, function()
     graphs.off = off + 1
     run_hooks.collect()
     return trace.backend.trace(function(...) return logs.run(w, cache.body, ...) end, n, unpack(arguments, 1, n))
@@ -403,8 +403,8 @@ function trace.run(cache, n, arguments, attempt)
   local results, hooks = trace_body(cache, w, n, arguments)
   local changes = w:difference(true)
   logs.roll_back(w, changes)
-  if not results[1] then error(results[2], 0) end
-  if not results[2] then error(results[3], 0) end
+  if not results[1] then core.reraise(results[2]) end
+  if not results[2] then core.reraise(results[3]) end
   local templates = build_templates(w, results[3], changes, results, mark)
   if templates.problem then return nil, templates.problem end
   warn_of_outsiders(cache, w)

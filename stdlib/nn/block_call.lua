@@ -6,7 +6,7 @@ local discover = core.require("nn.discover")
 local param = core.require("param")
 local calls = {}
 
-local rawget, rawset, select, xpcall, error, type, running = rawget, rawset, select, xpcall, error, type, coroutine.running
+local rawget, rawset, select, xpcall, type, running = rawget, rawset, select, xpcall, type, coroutine.running
 local getinfo, getlocal = debug and debug.getinfo, debug and debug.getlocal
 
 -- `inside` is the coroutine in which a block runs (main for none), or false. Only the outermost call in a coroutine is
@@ -99,38 +99,71 @@ local function name_in(parent, child)
   return "<" .. child._name .. ">"
 end
 
--- Returns the dotted path from the outermost block on the stack to the innermost, and the name of the innermost one's
--- class.
-local function path_on_stack()
-  local chain, level = {}, 2
+-- Returns the blocks that run, innermost first, as {block =, known = whether the stack has the frame of its forward}.
+local function blocks_on_stack()
+  local chain, level, seen = {}, 2, {}
   while true do
     local info = getinfo(level, "f")
     if not info then break end
     if info.func == call or info.func == calls.body then
       local _, block = getlocal(level, 1)
-      chain[#chain + 1] = block
+      chain[#chain + 1] = {block = block, known = seen[block.forward]}
+      seen = {}
+    else
+      seen[info.func] = true
     end
     level = level + 1
   end
-  if #chain < 2 then return nil end
-  local names = {}
-  for i = #chain - 1, 1, -1 do names[#names + 1] = name_in(chain[i + 1], chain[i]) end
-  return table.concat(names, "."), chain[1]._name
+  return chain
+end
+
+-- Returns "file:first-last" of a function of the script.
+local function lines_of(f)
+  local info = type(f) == "function" and getinfo(f, "S")
+  if not info or info.what == "C" or info.source:find("^@stdlib/") then return nil end
+  return ("%s:%d-%d"):format(info.short_src, info.linedefined, info.lastlinedefined)
+end
+
+-- Whether the error message begins with a line of the function.
+local function has_line(message, f)
+  local file, line = message:match("^(.-):(%d+): ")
+  local info = getinfo(f, "S")
+  line = tonumber(line)
+  return file == info.short_src and line >= info.linedefined and line <= info.lastlinedefined
+end
+
+-- Returns where in the outermost block the error is: the path of the innermost block and the name of its class, and the
+-- lines of the innermost forward of a script if its frame is lost, because it ended in a tail call.
+local function describe_place(message)
+  local chain, names, parts = blocks_on_stack(), {}, {}
+  for i = #chain - 1, 1, -1 do names[#names + 1] = name_in(chain[i + 1].block, chain[i].block) end
+  if names[1] then parts[1] = "block '" .. table.concat(names, ".") .. "', " .. chain[1].block._name end
+  for i, item in ipairs(chain) do
+    local lines = lines_of(item.block.forward)
+    if lines then
+      if item.known or has_line(message, item.block.forward) then break end
+      parts[1] = parts[1] or item.block._name
+      parts[2] = (i > 1 and "called in forward at " or "forward at ") .. lines
+      break
+    end
+  end
+  return parts[1] and " (in " .. table.concat(parts, ", ") .. ")"
 end
 
 local function explain(message)
-  if type(message) ~= "string" or message == told or not getlocal then return message end
-  local ok, path, kind = pcall(path_on_stack)
-  if ok and path then message = message .. " (in block '" .. path .. "', " .. kind .. ")" end
-  told = message
-  return message
+  if type(message) == "string" and message ~= told and getlocal then
+    local ok, place = pcall(describe_place, message)
+    told = ok and place and message .. place or message
+    message = told
+  end
+  return core.keep_traceback(message)
 end
 
 local function finish(before, ok, ...)
   inside = before
   log.depth = log.depth - 1
   if not ok or log[1] then param.settle(ok) end
-  if not ok then error((select(1, ...)), 0) end
+  if not ok then core.reraise((select(1, ...))) end
   return ...
 end
 

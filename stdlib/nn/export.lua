@@ -101,13 +101,13 @@ local function run(block, arguments)
   local function undo()
     graphs.off, graphs.exporting = off, nil
   end
-  local outcome = pack(pcall(core.finally, undo, autograd.pause, function()
+  local outcome = pack(xpcall(core.finally, core.keep_traceback, undo, autograd.pause, function()
     graphs.off, graphs.exporting = off + 1, true
     return core.trace(function(...) return logs.run(w, calls.traced, block, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
   end, {train = false}))
   logs.roll_back(w, w:difference())
-  if not outcome[1] then error(outcome[2], 0) end
-  if not outcome[2] then error(outcome[3], 0) end
+  if not outcome[1] then core.reraise(outcome[2]) end
+  if not outcome[2] then core.reraise(outcome[3]) end
   return outcome[3], outcome
 end
 

@@ -86,11 +86,11 @@ local function trace(block, counted, ...)
     end)
   end
   local autograd, list, n = core.require("autograd"), {...}, select("#", ...)
-  local ok, message = pcall(autograd.pause, function()
+  local ok, message = xpcall(autograd.pause, core.keep_traceback, function()
     autograd.predict_mode(function() core.require("hybrid").debug(block, unpack(list, 1, n)) end)  -- a graph runs no hooks of children
   end)
   for _, handle in ipairs(handles) do handle:detach() end
-  if not ok then error(message, 0) end
+  if not ok then core.reraise(message) end
   return rows, shared
 end
 

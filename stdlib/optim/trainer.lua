@@ -157,9 +157,9 @@ local function rate_reader(self, ahead)
     if not given then return optimizer:rate(n) end
     local before = optimizer.learning_rate
     optimizer.learning_rate = given
-    local ok, rate = pcall(optimizer.rate, optimizer, n)
+    local ok, rate = xpcall(optimizer.rate, core.keep_traceback, optimizer, n)
     optimizer.learning_rate = before
-    return ok and rate or error(rate, 0)
+    return ok and rate or core.reraise(rate)
   end
   local plain = optimizer.rate == optimizers.Optimizer.rate
   return function()
