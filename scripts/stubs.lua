@@ -4,6 +4,7 @@
 local pg = require "perigee"
 local core = pg.testing.core
 local documents = core.require("support.documents")
+local catalog = core.require("support.catalog")
 
 local root = arg[0]:match("^(.*)/scripts/stubs%.lua$") or "."
 local target = root .. "/stdlib/meta/perigee.lua"
@@ -111,9 +112,16 @@ local function read_parameters(text, name)
   return list
 end
 
+-- Returns the name by which the comment of an entry calls a function. An alias has another one.
+local function name_in(entry, name)
+  for _, full in ipairs(entry.names) do if full:match("[^.:]*$") == name then return name end end
+  return entry.name:match("[^.:]*$")
+end
+
 local function emit_function(holder, name, entry, result)
   if entry then emit_document(entry.text) end
-  local list = entry and read_parameters(entry.text:gsub("\n", " "), name) or {"..."}
+  local list = entry and read_parameters(entry.text:gsub("\n", " "), name_in(entry, name)) or {"..."}
+  if entry and holder == "pg." and entry.name:find("^x:") then table.insert(list, 1, "x") end
   for _, word in ipairs(list) do emit("---@param %s any", word) end
   emit("---@return %s", result or "any")
   emit("function %s%s(%s) end\n", holder, name, table.concat(list, ", "))
@@ -163,16 +171,12 @@ local function emit_methods(class, prefixes, parent)
   end
 end
 
-local function find_entry(module, name)
-  local index = documents.index()
-  return index.names[module .. "." .. name] or documents.mentioning(name) or index.short[name]
-end
-
 local results = {nn = "perigee.Block", loss = "perigee.Block", rnn = "perigee.Block"}
 
-local function is_namespace(value) return type(value) == "table" and (getmetatable(value) or {}).__fields ~= nil end
+local is_namespace = catalog.is_namespace
 
 local function emit_module(module, t)
+  local path = t and "nn." .. module .. "." or module .. "."
   t = t or pg[module]
   emit("---@class perigee.%s", module)
   for _, name in ipairs(sorted(t)) do
@@ -186,7 +190,7 @@ local function emit_module(module, t)
       linear.name = name
       emit_call(linear, "linalg.", 1)
     elseif type(value) == "function" or type(value) == "table" and not is_namespace(value) then
-      emit_function(module .. ".", name, find_entry(module, name), name:find("Cell$") and "perigee.Cell" or results[module])
+      emit_function(module .. ".", name, catalog.entry(path .. name, value), name:find("Cell$") and "perigee.Cell" or results[module])
     end
   end
 end
@@ -199,11 +203,10 @@ local function emit_library(modules)
     local row = core.op_row(name)
     if not name:find("^linalg_") then emit_call(row, "pg.", 1) end
   end
-  for _, entry in ipairs(documents.index().list) do
-    local ok, value = pcall(function() return pg[entry.name] end)
-    if entry.text:find("^pg%.") and usable(entry.name) and ok and type(value) == "function" and not core.op_row(entry.name) then
-      emit_function("pg.", entry.name, entry)
-    end
+  for _, name in ipairs(catalog.names(pg)) do
+    local value = pg[name]
+    local is_op = core.op_row(name) or catalog.in_place(name)
+    if usable(name) and type(value) == "function" and not is_op then emit_function("pg.", name, catalog.entry(name, value)) end
   end
   emit("return pg")
 end

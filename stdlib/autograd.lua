@@ -20,6 +20,9 @@ local function in_modes(op, f, recording, training, ...)
 end
 
 --- pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
+--- Example: local x = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (x * x):sum() end):backward()
+--- return x.grad
 function autograd.record(f, options)
   core.check_options("record", options, {train = true})
   local train = true
@@ -28,6 +31,7 @@ function autograd.record(f, options)
 end
 
 --- pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
+--- Example: return pg.pause(function() return pg.is_recording() end)
 function autograd.pause(f, options)
   core.check_options("pause", options, {train = true})
   return in_modes("pause", f, false, options and options.train)
@@ -157,6 +161,7 @@ end
 
 --- pg.grad(f[, argnum = 1]) -> a function that returns the gradient of the scalar function f with respect to argument
 --- argnum. A list of argument numbers gives one result for each. Arguments may be trees.
+--- Example: return pg.grad(function(x) return (x * x):sum() end)(pg.tensor{1, 2})
 function autograd.functional_grad(f, argnum)
   check_function("grad", f)
   return function(...)
@@ -166,6 +171,7 @@ function autograd.functional_grad(f, argnum)
 end
 
 --- pg.value_and_grad(f[, argnum = 1]) -> a function that returns the value of f, then the gradients. See pg.grad.
+--- Example: return pg.value_and_grad(function(x) return (x * x):sum() end)(pg.tensor{1, 2})
 function autograd.value_and_grad(f, argnum)
   check_function("value_and_grad", f)
   return function(...)
@@ -191,6 +197,8 @@ local function gradients_of(heads, cotangents, inputs, create)
 end
 
 --- y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument.
+--- Example: local y, back = pg.vjp(function(x) return x * x end, pg.tensor{1, 2})
+--- return y, back(pg.ones(2))
 function autograd.vjp(f, ...)
   check_function("vjp", f)
   local arguments, n = {...}, select("#", ...)
@@ -226,6 +234,7 @@ end
 
 --- y, dy = pg.jvp(f, {primals}, {tangents}): y is the result of f, dy its directional derivative along the tangents. It
 --- differentiates the vjp, which is linear in its cotangent, a second time.
+--- Example: return pg.jvp(function(x) return x * x end, {pg.tensor{1, 2}}, {pg.tensor{1, 0}})
 function autograd.jvp(f, primals, tangents)
   check_function("jvp", f)
   if type(primals) ~= "table" then core.arg_error("jvp", "primals", "a table of arguments", primals) end
@@ -314,6 +323,8 @@ end
 --- own gradient. backward gets one gradient per output (zeros if none reached it) and returns one gradient or nil per
 --- argument of forward. Tensors that forward stores in ctx.saved are available in backward. Store an output there and
 --- not in an upvalue of backward: that would make a cycle, which is never collected.
+--- Example: local double = pg.autograd.Function{forward = function(ctx, x) return 2 * x end, backward = function(ctx, dy) return 2 * dy end}
+--- return double(pg.ones(2))
 function autograd.Function(definition)
   if type(definition) ~= "table" then core.arg_error("Function", "definition", "a table with forward and backward", definition) end
   core.check_options("Function", definition, {name = true, forward = true, backward = true})
@@ -326,6 +337,7 @@ end
 
 --- pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
 --- again, with the same flags and random numbers, and without writing state back a second time.
+--- Example: return pg.checkpoint(function(x) return x:exp():sum() end, pg.zeros(3))
 function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)
   if core.tracing() or not core.is_recording() then return f(...) end

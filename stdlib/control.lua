@@ -155,6 +155,7 @@ end
 --- else what else_f(…) returns. Only the taken branch runs. If pred is a tensor, both branches are traced once and must
 --- return the same structure, shapes and dtypes. Gradients flow through the taken branch; inputs of the other branch
 --- only get zeros.
+--- Example: return pg.cond(pg.tensor(1):gt(0), function() return pg.ones(2) end, function() return pg.zeros(2) end)
 function control.cond(pred, then_f, else_f, ...)
   args.callable("cond", "then_f", then_f)
   args.callable("cond", "else_f", else_f)
@@ -186,6 +187,7 @@ end
 --- for each index along their dim 1 and returns the outputs of the step and the new states. The outputs of all steps
 --- are stacked along dim 1. States keep structure, shapes and dtypes. With checkpoint = k the gradient stores the
 --- states of every k-th step and recomputes the others.
+--- Example: return pg.foreach(function(x, sum) return sum + x, sum + x end, pg.range(1, 4), pg.tensor(0))
 function control.foreach(body, data, states, options)
   args.callable("foreach", "body", body)
   options = check_tail("foreach", options, {checkpoint = args.none})
@@ -226,6 +228,7 @@ end
 --- body(vars…) runs and returns the outputs of the step (or nil) and the list of new variables. outs has max_iterations
 --- rows, with zeros after the last step. n is the number of steps, a 0-dim int64 tensor. Without max_iterations the
 --- number of steps has no limit, and a step has no outputs. checkpoint: see pg.foreach.
+--- Example: return pg.while_loop(function(i) return i:lt(3) end, function(i) return i, {i + 1} end, {pg.tensor(0)}, {max_iterations = 4})
 function control.while_loop(cond, body, vars, options)
   args.callable("while_loop", "cond", cond)
   args.callable("while_loop", "body", body)
@@ -246,6 +249,7 @@ end
 
 --- pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), where i is a
 --- 0-dim int64 tensor from 1 to count. count is a whole number >= 0 or a 0-dim tensor. checkpoint: see pg.foreach.
+--- Example: return pg.loop(10, function(i, x) return x * 2 end, pg.tensor(1))
 function control.loop(count, body, state, options)
   if not is_tensor(count) then args.count("loop", "count", count)
   elseif count:numel() ~= 1 then core.arg_error("loop", "count", "a whole number or a tensor of one element", count) end

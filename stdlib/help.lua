@@ -1,9 +1,10 @@
 -- pg.help: prints documentation from the op registry and the comments of the library.
 local core = ...
 local documents = core.require("support.documents")
+local catalog = core.require("support.catalog")
 local help = {}
 
-local width = 88
+local width, row_width, example_lines = 88, 110, 12
 
 local function signature(row)
   local parts = documents.op_parts(row)
@@ -38,6 +39,78 @@ end
 
 local function describe(words, doc) return doc ~= "" and words .. "; " .. doc or words end
 
+-- Examples ---------------------------------------------------------------------------------------------------------------
+
+local function shown(value)
+  if type(value) ~= "table" or getmetatable(value) then return tostring(value) end
+  local parts, tensors = {}, core.is_tensor(value[1])
+  for i, item in ipairs(value) do parts[i] = (tensors and "[" .. i .. "] " or "") .. tostring(item) end
+  return tensors and table.concat(parts, "\n") or "{" .. table.concat(parts, ", ") .. "}"
+end
+
+local function cut_lines(text)
+  local lines = {}
+  for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
+  if #lines <= example_lines then return text end
+  return table.concat(lines, "\n", 1, example_lines) .. "\n…"
+end
+
+-- Returns what the example returns as text. It runs with globals of its own, without a record of gradients and with
+-- random numbers of its own. Returns nil inside a trace.
+local function run_example(code)
+  if core.tracing() then return nil end
+  local chunk = loadstring(code, "=example")
+  if not chunk then return nil end
+  setfenv(chunk, setmetatable({pg = core.pg}, {__index = _G}))
+  local seed, tick = core.random_state()
+  local function undo() core.set_random_state(nil, seed, tick) end
+  local results = {pcall(core.finally, undo, core.pg.pause, function()
+    core.set_random_state(nil, 0, 0)
+    return chunk()
+  end)}
+  if not results[1] then return "error: " .. tostring(results[2]) end
+  local parts = {}
+  for i = 2, #results do parts[i - 1] = shown(results[i]) end
+  return cut_lines(table.concat(parts, "\n"))
+end
+
+local function indented(text) return "  " .. text:gsub("\n", "\n  ") end
+
+local function add_example(lines, code)
+  lines[#lines + 1] = "Example\n" .. indented(code)
+  local result = run_example(code)
+  if result and result ~= "" then lines[#lines + 1] = "Result\n" .. indented(result) end
+end
+
+-- Ops --------------------------------------------------------------------------------------------------------------------
+
+-- Says which calls are errors, as far as the row knows.
+local function errors_of(row)
+  local parts, tensors, dims = {}, 0, false
+  for _, input in ipairs(row.inputs) do
+    tensors = tensors + 1
+    local words = documents.dtypes(input)
+    if words ~= "any dtype" then parts[#parts + 1] = input.name .. " of another dtype (" .. words .. ")" end
+  end
+  if row.pointwise and tensors > 1 then parts[#parts + 1] = "shapes that do not broadcast" end
+  for _, attr in ipairs(row.attrs) do
+    if attr.required then parts[#parts + 1] = "no " .. attr.name end
+    if #attr.choices > 0 then parts[#parts + 1] = "another " .. attr.name end
+    dims = dims or attr.kind == "dim" or attr.kind == "dims"
+  end
+  if dims then parts[#parts + 1] = "a dim that the tensor does not have (dims are 1, 2, … or -1 for the last)" end
+  parts[#parts + 1] = "an unknown option"
+  return table.concat(parts, "; ")
+end
+
+-- Says what shape the result has, where the row knows more than its documentation.
+local function shape_of(row)
+  if row.dynamic_shape then return "a shape that depends on the values" end
+  if row.list_output then return "a list of tensors" end
+  if not row.pointwise then return nil end
+  return #row.inputs > 1 and "the shape to which the inputs broadcast" or "the shape of " .. row.inputs[1].name
+end
+
 local function op_text(row)
   local lines = {documents.wrap(signature(row), 4, width), documents.wrap(row.doc, 0, width)}
   local inputs, options = {}, {}
@@ -52,14 +125,28 @@ local function op_text(row)
   end
   section(lines, "Inputs", inputs)
   section(lines, "Options (by position after the inputs, or by name in a last table)", options)
+  local shape = shape_of(row)
+  if shape then lines[#lines + 1] = "Returns " .. shape .. "." end
   if row.no_grad then lines[#lines + 1] = "Not differentiable." end
-  lines[#lines + 1] = "Example"
-  lines[#lines + 1] = "  " .. row.example:gsub("\n", "\n  ")
+  lines[#lines + 1] = "Errors: " .. documents.wrap(errors_of(row), 8, width) .. "."
+  add_example(lines, row.example)
   return table.concat(lines, "\n")
 end
 
+-- Columns ----------------------------------------------------------------------------------------------------------------
+
 local function columns(names)
   return "  " .. documents.wrap(table.concat(names, " "), 2, width)
+end
+
+-- Returns rows {name, one line} as two columns.
+local function table_of(rows)
+  local longest, lines = 0, {}
+  for _, row in ipairs(rows) do longest = math.max(longest, #row[1]) end
+  for i, row in ipairs(rows) do
+    lines[i] = "  " .. row[1] .. (" "):rep(longest - #row[1] + 2) .. documents.cut(row[2], row_width - longest - 4)
+  end
+  return table.concat(lines, "\n")
 end
 
 local overview = [[
@@ -74,7 +161,7 @@ Modules: pg.nn pg.loss pg.optim pg.init pg.data pg.metric pg.autograd pg.linalg 
 pg.help(f), pg.help(module) and pg.help("name") explain more, such as pg.help("softmax") or pg.help(pg.nn.Dense).
 Ops (most are also methods of tensors):]]
 
-local function function_names(t)
+local function keys_of(t)
   local names = {}
   for key, value in pairs(t) do
     if type(key) == "string" and not key:find("^_") and type(value) ~= "string" then names[#names + 1] = key end
@@ -83,60 +170,125 @@ local function function_names(t)
   return names
 end
 
--- Returns the public name of the value in pg or a module of it, or nil.
-local function public_name(value)
-  for name, f in pairs(core.ops) do if f == value then return name end end
-  for name, f in pairs(core.tensor_methods) do if f == value then return "x:" .. name end end
-  for _, entry in ipairs(documents.index().list) do
-    local module, name = entry.name:match("^([%w_.]+)%.([%w_]+)$")
-    local holder = module and package.loaded.perigee and rawget(package.loaded.perigee, module)
-    if type(holder) == "table" and rawget(holder, name) == value then return entry.name end
-    if not module and rawget(core.pg, entry.name) == value then return entry.name end
+-- Returns the text for pg: its modules, its functions and the ops.
+local function library_text()
+  local groups = {{}, {}, {}}
+  for _, row in ipairs(catalog.rows("", core.pg)) do
+    local value = core.pg[row[1]]
+    if catalog.is_namespace(value) then table.insert(groups[1], row)
+    elseif catalog.op(row[1]) or catalog.in_place(row[1]) then table.insert(groups[3], row)
+    elseif type(value) ~= "string" then table.insert(groups[2], row) end
   end
+  return ("perigee %s: tensors with gradients for Lua. pg.help(\"name\") explains each of these.\nModules\n%s\nFunctions\n%s\nOps (most are also methods of tensors)\n%s"):format(
+    core.version, table_of(groups[1]), table_of(groups[2]), table_of(groups[3]))
+end
+
+--- help.columns(t) -> the public names of pg or a module of it, with one line about each.
+function help.columns(t)
+  if t == core.pg then return library_text() end
+  local item = catalog.item(t)
+  if not item then return nil end
+  local about = documents.index().modules[item.name]
+  return ("pg.%s contains%s\n%s\npg.help(pg.%s.NAME) explains one of them."):format(
+    item.name, about and " " .. about or "", table_of(catalog.rows(item.name .. ".", t)), item.name)
+end
+
+-- Entries ----------------------------------------------------------------------------------------------------------------
+
+local function methods_text(class)
+  local rows = {}
+  for _, name in ipairs(catalog.methods(class)) do
+    local entry = documents.of_function(class[name])
+    if entry and entry.name:find(":" .. name .. "$") then rows[#rows + 1] = {name, documents.summary(entry)} end
+  end
+  return rows[1] and "\nMethods\n" .. table_of(rows) or ""
+end
+
+-- Returns the text of an entry with `more` at its end, and its example.
+local function entry_text(entry, more)
+  local lines = {entry.text .. (more or "")}
+  if entry.example then add_example(lines, entry.example) end
+  return table.concat(lines, "\n")
+end
+
+-- Returns the text for a public name with its value, or nil.
+local function item_text(name, value, class)
+  local row = catalog.op(name)
+  if row then return op_text(row) end
+  row = catalog.in_place(name)
+  if row then
+    local of = name:match("[^:]*$"):sub(1, -2)
+    local holder = documents.has_method(row) and "x:" or "pg."
+    return ("%s%s_(…) is %s%s(…) in place: the first input gets the result.\n%s"):format(holder, of, holder, of, op_text(row))
+  end
+  if catalog.is_namespace(value) then return help.columns(value) end
+  local entry = catalog.entry(name, value, class)
+  if not entry then return nil end
+  local text = entry_text(entry, catalog.is_class(value) and methods_text(value))
+  if entry.text:find(name:match("[^.:]*$"), 1, true) then return text end
+  local relation = class and "is a method of pg." .. name:match("^[^:]*") or "is another name of pg." .. entry.name
+  return ("pg.%s %s.\n%s"):format(name, relation, text)
+end
+
+local by_name
+
+-- Returns the item of the catalog with this name, or with this last part of its name.
+local function find_item(name)
+  if not by_name then
+    by_name = {}
+    local list = catalog.list()
+    for _, item in ipairs(list) do by_name[item.name] = item end
+    for _, item in ipairs(list) do
+      local short = item.name:match("[^.:]*$")
+      by_name[short] = by_name[short] or item
+    end
+  end
+  return by_name[name] or by_name[(name:gsub("%.([%w_]+)$", ":%1"))]
 end
 
 local function named(name)
   local index = documents.index()
   local plain = name:gsub("^pg%.", "")
-  local row = core.op_row(plain) or core.op_row((plain:gsub("^x:", "")))
-  if row and not row.hidden then return op_text(row) end
-  local in_place = plain:match("^(.*[^_])_$")
-  row = in_place and core.tensor_methods[plain] and core.op_row(in_place)
-  if row then return "x:" .. plain .. "(…) is x:" .. in_place .. "(…) in place: x gets the result.\n" .. op_text(row) end
+  local row = catalog.op(plain)
+  if row then return op_text(row) end
+  local item = find_item(plain)
+  if item and item.name == plain then return item_text(item.name, item.value, item.class) end
   local short = plain:match("[^.:]*$")
-  local entry = index.names[plain] or index.short[plain] or index.short[short] or documents.mentioning(short)
-  return entry and entry.text
+  local entry = index.names[plain] or index.short[plain]
+  if entry then return entry_text(entry) end
+  item = item or find_item(short)
+  if item then return item_text(item.name, item.value, item.class) end
+  return index.short[short] and entry_text(index.short[short])
 end
 
-local function of_module(value, name)
-  local lines = {"pg." .. name .. " contains"}
-  lines[2] = columns(function_names(value))
-  lines[3] = "pg.help(pg." .. name .. ".NAME) explains one of them."
-  return table.concat(lines, "\n")
-end
-
-local function class_name(t)
-  local meta = getmetatable(t)
-  for _, at in ipairs{t, type(meta) == "table" and meta or {}} do
-    local name = rawget(at, "_name") or rawget(at, "name")
-    if type(name) == "string" then return name end
+-- Returns the nearest public class of an object or class.
+local function public_class(t)
+  local at = catalog.is_class(t) and t or getmetatable(t)
+  while type(at) == "table" do
+    local item = catalog.is_class(at) and catalog.item(at)
+    if item then return item end
+    at = rawget(at, "super")
   end
 end
 
 local function of_table(t)
   if t == core.pg then return help.text() end
-  for _, name in ipairs(function_names(core.pg)) do
-    if rawget(core.pg, name) == t then return of_module(t, name) end
-  end
-  local name = class_name(t)
-  return name and named(name)
+  if catalog.is_namespace(t) then return help.columns(t) end
+  local item = catalog.item(t) or public_class(t)
+  return item and item_text(item.name, item.value, item.class)
 end
 
 local function of_function(f)
+  local item = catalog.item(f)
+  if item then return item_text(item.name, f, item.class) end
   local entry = documents.of_function(f)
-  if entry then return entry.text end
-  local name = public_name(f)
-  return name and named(name)
+  return entry and entry_text(entry)
+end
+
+local function suggested(name)
+  local names = {}
+  for _, item in ipairs(catalog.list()) do names[#names + 1] = item.name:match("[^.:]*$") end
+  return core.suggest(name, core.op_names(false)) or core.suggest(name, names)
 end
 
 --- help.text([what]) -> the text that pg.help prints.
@@ -148,16 +300,16 @@ function help.text(...)
   elseif type(what) == "function" then text = of_function(what)
   elseif type(what) == "table" then text = of_table(what)
   elseif core.is_tensor(what) then
-    text = "A tensor, " .. core.describe(what) .. ". Its methods:\n" .. columns(function_names(core.tensor_methods))
+    text = "A tensor, " .. core.describe(what) .. ". Its methods:\n" .. columns(keys_of(core.tensor_methods))
   else core.arg_error("help", "what", "a function, a module, a class or a name", what) end
   if text then return text end
   if type(what) ~= "string" then return "No documentation for this " .. type(what) .. "." end
-  local near = core.suggest(what, core.op_names(false)) or core.suggest(what, documents.index().short)
+  local near = suggested(what)
   core.fail("help", "no documentation for '%s'%s", what, near and " (did you mean '" .. near .. "'?)" or "")
 end
 
---- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name.
---- Without arguments it prints an overview.
+--- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,
+--- and the example of an op with its result. Without arguments it prints an overview. It returns nothing.
 function help.help(...) io.write(help.text(...), "\n") end
 
 return help

@@ -80,6 +80,7 @@ for _, module in ipairs{"autograd", "tensor", "param"} do core.require(module) e
 
 return setmetatable(pg, {
   __fields = {ops, modules, owners, {grad = true}},  -- for completion at the prompt
+  __tostring = function(self) return core.require("help").columns(self) end,
   __index = function(self, key)
     local value = lookup(key)
     if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, owners)) end

@@ -81,6 +81,7 @@ end
 local function mean(self, l) return reduce(self, l, ops.mean) end
 
 --- pg.loss.L2Loss({weight = 1, batch_axis = 1}): the mean of (pred - label)² / 2 over each sample.
+--- Example: return pg.loss.L2Loss()(pg.tensor{{1, 2}, {3, 4}}, pg.tensor{{1, 2}, {3, 6}})
 local L2Loss = define("L2Loss", {"weight", "batch_axis"}, {weight = 1})
 
 function L2Loss:forward(pred, label, sample_weight)
@@ -126,6 +127,7 @@ end
 --- pg.loss.SoftmaxCrossEntropyLoss({axis = -1, sparse_label = true, from_logits = false, weight=, batch_axis = 1}):
 --- cross entropy with class labels 1..C, or with distributions if sparse_label is false. from_logits = true means that
 --- pred holds log-probabilities, as in Gluon.
+--- Example: return pg.loss.SoftmaxCrossEntropyLoss()(pg.tensor{{2, 1}, {0, 3}}, pg.tensor({1, 2}, {dtype = "int64"}))
 local SoftmaxCE = define("SoftmaxCrossEntropyLoss", {"axis", "sparse_label", "from_logits", "weight", "batch_axis"},
                          {axis = -1, sparse_label = true, from_logits = false})
 losses.SoftmaxCELoss = SoftmaxCE

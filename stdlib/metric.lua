@@ -88,6 +88,9 @@ end
 
 --- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
 --- or scores with the classes along axis.
+--- Example: local metric = pg.metric.Accuracy()
+--- metric:update(pg.tensor({1, 2}, {dtype = "int64"}), pg.tensor{{0.9, 0.1}, {0.8, 0.2}})
+--- return metric:get()
 local Accuracy = define("Accuracy", "accuracy", {"axis"}, {axis = 2})
 
 function Accuracy:measure(label, pred)

@@ -247,6 +247,7 @@ end
 --- its value from `initialize`. A 0 in shape is a dim that the first call infers. init is an initializer, its name, a
 --- number or a tensor. grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) makes a parameter
 --- with a copy of the tensor as value.
+--- Example: return pg.param(pg.ones(2)):size(1)
 function param.param(options, more)
   if core.is_tensor(options) then return from_tensor("param", options, more) end
   if more ~= nil or type(options) == "number" or (args.plain(options) and options[1] ~= nil) then

@@ -14,6 +14,7 @@ local function leave(guard, ok, ...)
 end
 
 --- pg.scope(f) runs f, frees every tensor that f made and did not return, and returns the results of f.
+--- Example: return pg.scope(function() return pg.ones(2):exp():sum() end)
 function runtime.scope(f, ...)
   if type(f) ~= "function" then core.arg_error("scope", "f", "a function", f) end
   return leave(core.push_scope(), xpcall(f, core.keep_traceback, ...))
@@ -38,6 +39,7 @@ runtime.synchronize = core.synchronize
 --- pg.manual_seed(seed) restarts the default random stream.
 runtime.manual_seed = core.manual_seed
 --- pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.
+--- Example: return pg.randn(3, {generator = pg.Generator(7)})
 runtime.Generator = core.Generator
 --- pg.print(label, x) prints the label and the value of x. Inside a hybridized block or pg.jit it prints at every run.
 function runtime.print(label, x)

@@ -62,6 +62,7 @@ end
 
 --- pg.tree.map(f, t, …) -> a tree of the same structure whose leaves are f(leaf, …). The leaves of further trees, which
 --- must have the same structure, are further arguments of f. A leaf is any value that is not a plain table.
+--- Example: return pg.tree.map(function(x) return 2 * x end, {pg.ones(2), pg.zeros(1)})
 function tree.map(f, t, ...)
   args.callable("tree.map", "f", f)
   return map(f, {}, "tree", t, ...)

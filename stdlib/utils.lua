@@ -47,6 +47,7 @@ end
 
 --- pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data.
 --- With even_split num_slice must divide the size; without it the last part also gets the remainder.
+--- Example: return pg.utils.split_data(pg.range(1, 4), 2)
 function utils.split_data(data, num_slice, opts)
   if not core.is_tensor(data) then core.arg_error("split_data", "data", "a tensor", data) end
   args.count("split_data", "num_slice", num_slice, 1)
@@ -76,6 +77,7 @@ local Progress = class.new("Progress")
 
 --- pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
 --- tenth of the total.
+--- Example: local bar = pg.utils.progress(100, "training")
 function Progress:init(total, label)
   self._total = args.count("progress", "total", total)
   self._label = label and args.string("progress", "label", label) .. " " or ""

@@ -61,6 +61,7 @@ end
 
 --- pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on. The arrays are tensors (indexed along dim 1) or
 --- lists, all of the same length. Lists of numbers become tensors: int64 if all are whole, else float32.
+--- Example: return pg.data.ArrayDataset(pg.range(1, 3), {4, 5, 6}):get(2)
 local ArrayDataset = Dataset:extend("ArrayDataset")
 datasets.ArrayDataset = ArrayDataset
 

@@ -63,6 +63,10 @@ end
 --- batchify(items) gets a list of items, each a list of values, and returns the values of the batch. num_workers has no
 --- effect:
 --- the calling thread makes the batches.
+--- Example: local loader = pg.data.DataLoader(pg.data.ArrayDataset(pg.range(1, 5)), {batch_size = 2})
+--- local batches = {}
+--- for x in loader:iter() do batches[#batches + 1] = x end
+--- return batches
 function DataLoader:init(dataset, ...)
   if type(dataset) ~= "table" or not dataset.get or not dataset.len then
     core.arg_error("DataLoader", "dataset", "a dataset with len and get", dataset)

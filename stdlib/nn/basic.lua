@@ -19,6 +19,9 @@ end
 --- nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
 --- in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten = true flattens all dims of x except the
 --- first; false applies the layer to the last dim.
+--- Example: local layer = pg.nn.Dense(3, {weight_initializer = "one"})
+--- layer:initialize()
+--- return layer(pg.ones(2, 4))
 local Dense = HybridBlock:extend("Dense")
 layers.Dense = Dense
 
@@ -65,6 +68,7 @@ end
 
 --- nn.Dropout(rate, {axes=}): in training mode sets each element to zero with probability rate and scales the others by
 --- 1 / (1 - rate). axes lists the dims along which all elements share one mask.
+--- Example: return pg.nn.Dropout(0.5)(pg.ones(3))
 local Dropout = HybridBlock:extend("Dropout")
 layers.Dropout = Dropout
 
@@ -87,6 +91,9 @@ function Dropout:describe() return tostring(self.rate) end
 
 --- nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): looks up rows of weight
 --- (input_dim, output_dim) by index.
+--- Example: local layer = pg.nn.Embedding(10, 4)
+--- layer:initialize()
+--- return layer(pg.tensor({1, 5}, {dtype = "int64"})).shape
 local Embedding = HybridBlock:extend("Embedding")
 layers.Embedding = Embedding
 
@@ -106,6 +113,7 @@ function Embedding:forward(x) return ops.embedding(x, self.weight, self._options
 function Embedding:describe() return table.concat(param.shape(self.weight), " -> ") end
 
 --- nn.Flatten() flattens all dims except the first.
+--- Example: return pg.nn.Flatten()(pg.ones(2, 3, 4)).shape
 local Flatten = HybridBlock:extend("Flatten")
 layers.Flatten = Flatten
 function Flatten:init(...) args.read("Flatten", {}, {}, ...) end
@@ -130,6 +138,7 @@ local function define_lambda(parent, name)
   local Lambda = parent:extend(name)
 
   --- nn.Lambda(f) and nn.HybridLambda(f) wrap a function in a block. f is a function or the name of an op.
+  --- Example: return pg.nn.Lambda("tanh")(pg.zeros(2))
   function Lambda:init(...)
     local f = args.read(name, {"f"}, {f = args.required}, ...).f
     self._text = type(f) == "string" and f or "function"

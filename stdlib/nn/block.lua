@@ -249,6 +249,12 @@ function Block:cache_info() return core.require("hybrid").info(self) end
 function Block:graph() return core.require("hybrid").graph(self) end
 
 --- nn.HybridBlock is the base class of blocks that can be hybridized: `local Net = nn.HybridBlock:extend("Net")`.
+--- Example: local Net = pg.nn.HybridBlock:extend("Net")
+--- function Net:init() self.fc = pg.nn.Dense(2) end
+--- function Net:forward(x) return self.fc(x):relu() end
+--- local net = Net()
+--- net:initialize()
+--- return net(pg.ones(3, 4)).shape
 local HybridBlock = Block:extend("HybridBlock")
 HybridBlock._is_hybrid, HybridBlock._is_base = true, true
 

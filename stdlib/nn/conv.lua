@@ -73,9 +73,25 @@ local function define(n, transposed)
   layers[name] = Conv
   Conv._transposed = transposed
 
+  --- nn.Conv1DTranspose, Conv2DTranspose, Conv3DTranspose(channels, kernel_size, {strides = 1, padding = 0,
+  --- output_padding = 0, dilation = 1, groups = 1, activation=, use_bias = true, weight_initializer=,
+  --- bias_initializer=, in_channels = 0}): a transposed convolution, the gradient of a convolution by its input, with
+  --- weight (in_channels, channels / groups, kernel sizes…). The result is (batch, channels, sizes…) with sizes (size -
+  --- 1) strides - 2 padding + dilation (kernel_size - 1) + output_padding + 1. Raises if groups does not divide both
+  --- channels and in_channels.
+  --- Example: local conv = pg.nn.Conv2DTranspose(4, 2, {strides = 2})
+  --- conv:initialize()
+  --- return conv(pg.ones(1, 2, 8, 8)).shape
+
   --- nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
-  --- activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
-  --- also take output_padding = 0. Sizes are a number or a list with one number per dim.
+  --- activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}): a convolution of x (batch,
+  --- in_channels, sizes…) with weight (channels, in_channels / groups, kernel sizes…), plus bias. The result is (batch,
+  --- channels, sizes…) with sizes floor((size + 2 padding - dilation (kernel_size - 1) - 1) / strides) + 1. Numbers per
+  --- dim are one number or a list. With in_channels = 0 the first call infers it. Raises if groups does not divide both
+  --- channels and in_channels.
+  --- Example: local conv = pg.nn.Conv2D(4, 3, {padding = 1})
+  --- conv:initialize()
+  --- return conv(pg.ones(1, 2, 8, 8)).shape
   function Conv:init(...)
     local o = args.read(name, names, spec, ...)
     read_options(self, n, o)

@@ -58,6 +58,9 @@ end
 --- normalizes each channel. In training mode it uses the statistics of the batch and updates running_mean and
 --- running_var, where momentum is the share of the old value and the variance is the biased one. In predict mode it
 --- uses the running statistics.
+--- Example: local layer = pg.nn.BatchNorm()
+--- layer:initialize()
+--- return layer(pg.ones(2, 3)).shape
 local BatchNorm = HybridBlock:extend("BatchNorm")
 layers.BatchNorm = BatchNorm
 
@@ -105,6 +108,9 @@ end
 
 --- nn.LayerNorm({axis = -1, epsilon = 1e-5, center = true, scale = true, in_channels = 0, beta_initializer=,
 --- gamma_initializer=}) normalizes over one dim.
+--- Example: local layer = pg.nn.LayerNorm()
+--- layer:initialize()
+--- return layer(pg.tensor{{1, 2, 3}})
 local LayerNorm = HybridBlock:extend("LayerNorm")
 layers.LayerNorm = LayerNorm
 

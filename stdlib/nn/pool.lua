@@ -21,7 +21,10 @@ local function define(kind, n)
   layers[name] = Pool
 
   --- nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
-  --- 0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+  --- 0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
+  --- channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
+  --- 1, rounded up with ceil_mode. Numbers per dim are one number or a list.
+  --- Example: return pg.nn.MaxPool1D(2)(pg.tensor{{{1, 3, 2, 5}}})
   function Pool:init(...)
     local o = args.read(name, names, spec, ...)
     args.choice(name, "layout", o.layout, {layouts[n]})
@@ -50,8 +53,10 @@ local function define_global(kind, n)
   for i = 1, n do dims[i] = i + 2 end
   layers[name] = Pool
 
-  --- nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number and keep the reduced dims
-  --- with size 1.
+  --- nn.GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D(): the
+  --- maximum or mean of each channel of x (batch, channels, sizes…). The result is (batch, channels, 1…). Raises for
+  --- another number of dims.
+  --- Example: return pg.nn.GlobalAvgPool1D()(pg.tensor{{{1, 3, 2, 6}}})
   function Pool:init(...)
     local o = args.read(name, {"layout"}, {layout = layouts[n]}, ...)
     args.choice(name, "layout", o.layout, {layouts[n]})
@@ -74,6 +79,7 @@ end
 
 --- nn.ReflectionPad2D(padding = 0) pads height and width by reflection. padding is one number, or {left, right, top,
 --- bottom}.
+--- Example: return pg.nn.ReflectionPad2D(1)(pg.ones(1, 1, 2, 2)).shape
 local ReflectionPad2D = HybridBlock:extend("ReflectionPad2D")
 layers.ReflectionPad2D = ReflectionPad2D
 

@@ -30,6 +30,9 @@ local function define(parent, name)
   --- nn.Sequential{a, b, …} and nn.HybridSequential{a, b, …} call their children in order. Children are blocks or
   --- functions. The first child gets all arguments, each other child the result of the one before it. `net[i]` is a
   --- child, `#net` their number.
+  --- Example: local net = pg.nn.HybridSequential{pg.nn.Dense(4, {activation = "relu"}), pg.nn.Dense(2)}
+  --- net:initialize()
+  --- return net(pg.ones(3, 5)).shape
   function class:init(...)
     local list = {...}
     if select("#", ...) == 1 and args.plain(list[1]) then list = list[1] end

@@ -4,7 +4,7 @@ local args = core.require("support.args")
 local class = core.require("support.class")
 local schedulers = {}
 
---- lr_scheduler.Scheduler is the base class. Define rate(n), the learning rate at update n after the warm-up. All
+--- pg.optim.lr_scheduler.Scheduler is the base class. Define rate(n), the learning rate at update n after the warm-up. All
 --- schedulers take base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0 and warmup_mode = "linear" or "constant".
 local Scheduler = class.new("Scheduler")
 schedulers.Scheduler = Scheduler
@@ -49,8 +49,10 @@ local function define(name, names, spec)
   return kind
 end
 
---- lr_scheduler.Factor(step, {factor = 1, stop_factor_lr = 1e-8, base_lr=, …}): multiplies the rate by factor after
+--- pg.optim.lr_scheduler.Factor(step, {factor = 1, stop_factor_lr = 1e-8, base_lr=, …}): multiplies the rate by factor after
 --- each `step` updates, down to stop_factor_lr.
+--- Example: local rate = pg.optim.lr_scheduler.Factor(10, {factor = 0.5, base_lr = 1})
+--- return rate(10), rate(11)
 local Factor = define("Factor", {"step", "factor", "stop_factor_lr"}, {step = args.required, factor = 1, stop_factor_lr = 1e-8})
 
 function Factor:check()
@@ -64,8 +66,10 @@ function Factor:rate(n)
   return math.max(self.base_lr * self.factor ^ times, math.min(self.stop_factor_lr, self.base_lr))
 end
 
---- lr_scheduler.MultiFactor({s1, s2, …}, {factor = 1, base_lr=, …}): multiplies the rate by factor after each of these
+--- pg.optim.lr_scheduler.MultiFactor({s1, s2, …}, {factor = 1, base_lr=, …}): multiplies the rate by factor after each of these
 --- updates.
+--- Example: local rate = pg.optim.lr_scheduler.MultiFactor({5, 8}, {factor = 0.1, base_lr = 1})
+--- return rate(5), rate(6), rate(9)
 local MultiFactor = define("MultiFactor", {"step", "factor"}, {step = args.required, factor = 1})
 
 function MultiFactor:check()
@@ -97,7 +101,9 @@ local function check_fall(self)
   end
 end
 
---- lr_scheduler.Poly(max_update, {base_lr=, pwr = 2, final_lr = 0, …}): decays to final_lr as (1 - progress) ^ pwr.
+--- pg.optim.lr_scheduler.Poly(max_update, {base_lr=, pwr = 2, final_lr = 0, …}): decays to final_lr as (1 - progress) ^ pwr.
+--- Example: local rate = pg.optim.lr_scheduler.Poly(100, {base_lr = 1})
+--- return rate(0), rate(50), rate(100)
 local Poly = define("Poly", {"max_update", "base_lr", "pwr", "final_lr"}, {max_update = args.required, pwr = 2, final_lr = 0})
 
 function Poly:check()
@@ -107,7 +113,9 @@ end
 
 function Poly:rate(n) return self.final_lr + (self.base_lr - self.final_lr) * (1 - progress(self, n)) ^ self.pwr end
 
---- lr_scheduler.Cosine(max_update, {base_lr=, final_lr = 0, …}): decays to final_lr along half a cosine.
+--- pg.optim.lr_scheduler.Cosine(max_update, {base_lr=, final_lr = 0, …}): decays to final_lr along half a cosine.
+--- Example: local rate = pg.optim.lr_scheduler.Cosine(100, {base_lr = 1})
+--- return rate(0), rate(50), rate(100)
 local Cosine = define("Cosine", {"max_update", "base_lr", "final_lr"}, {max_update = args.required, final_lr = 0})
 Cosine.check = check_fall
 

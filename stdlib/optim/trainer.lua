@@ -48,6 +48,11 @@ end
 
 --- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
 --- optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object.
+--- Example: local w = pg.param(pg.tensor{1, 2})
+--- local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.1})
+--- pg.record(function() return (w * w):sum() end):backward()
+--- trainer:step(1)
+--- return w
 function Trainer:init(params, optimizer, options)
   if options ~= nil and type(options) ~= "table" then core.arg_error("Trainer", "options", "a table of options", options) end
   self._entries = read_params(params)

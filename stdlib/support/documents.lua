@@ -3,24 +3,86 @@
 local core = ...
 local documents = {}
 
-local internal = {core = true, args = true, class = true, namespace = true, documents = true}
+local internal_files = {"^hybrid/", "^control/", "^support/[^b]", "^testing%.lua$", "^meta/"}
+local public_holders = {pg = true, nn = true, vision = true}  -- "nn.Dense" is short for "pg.nn.Dense"
 
--- "pg.optim.SGD{…" -> "optim.SGD", "block:to(…" -> "block:to"
-local function key_of(line) return (line:match("^[%a_][%w_.:]*%w_?") or ""):gsub("^pg%.", "") end
+-- Returns the name at the position of the text and the position after its arguments. A name without a holder gets that
+-- of the name before: "nn.Conv1D, Conv2D(…)".
+local function name_at(text, at, holder)
+  local word, stop = text:match("^([%a_][%w_.:]*%w_?)()", at)
+  if not word then return nil end
+  if not word:find("[.:]") then
+    if holder and not word:find("^%u") then return nil end
+    word = (holder or "") .. word
+  end
+  return word, text:match("^%b()()", stop) or text:match("^%b{}()", stop) or stop
+end
 
-local function add(index, file, lines, following)
-  local name = key_of(lines[1])
-  if name == "" or internal[name:match("^[^.:]*")] then return end
-  local entry = {name = name, text = table.concat(lines, "\n"), file = file, line = following}
+-- Returns the names that a comment begins with, without "pg.", and the text after them: "pg.optim.SGD{…}: …" gives
+-- {"optim.SGD"}, "a, b = pg.f(x), pg.g(x) …" gives {"f", "g"}.
+local function read_names(text)
+  local names, at, after = {}, text:match("^[%w_, ]+ = ()pg%.") or 1, 1
+  local holder
+  while at do
+    local name, stop = name_at(text, at, holder)
+    if not name then break end
+    holder = name:match("^(.*[.:])") or holder
+    names[#names + 1] = name:gsub("^pg%.", "")
+    after = stop
+    at = text:match("^, ()", stop) or text:match("^ and ()", stop)
+  end
+  return names, text:sub(after)
+end
+
+local function is_public(name, text)
+  local holder, mark = name:match("^([%w_]+)([.:])")
+  return mark ~= "." or public_holders[holder] or text:find("pg.", 1, true) ~= nil
+end
+
+-- Splits the lines of a comment into its text and the code after "Example: " at the start of a line.
+local function split_example(lines)
+  local text, code = {}, nil
+  for _, line in ipairs(lines) do
+    local first = not code and line:match("^Example: (.*)$")
+    if first then code = {first}
+    elseif code then code[#code + 1] = line
+    else text[#text + 1] = line end
+  end
+  return text, code and table.concat(code, "\n")
+end
+
+local function add(index, file, all, following)
+  local lines, example = split_example(all)
+  local text = table.concat(lines, " ")
+  local names, rest = read_names(text)
+  if not names[1] or not is_public(names[1], text) then return end
+  local entry = {name = names[1], text = table.concat(lines, "\n"), file = file, line = following, rest = rest, example = example, names = names}
   index.list[#index.list + 1] = entry
   index.places[file .. ":" .. following] = entry
-  index.names[name] = index.names[name] or entry
-  local short = name:match("[^.:]*$")
-  index.short[short] = index.short[short] or entry
+  for _, name in ipairs(names) do
+    index.names[name] = index.names[name] or entry
+    local short = name:match("[^.:]*$")
+    index.short[short] = index.short[short] or entry
+  end
+end
+
+-- Returns the first sentence of a text.
+local function first_sentence(text)
+  local stop = text:match("()%.%s+[%a`]") or text:match("()%.$")
+  return stop and text:sub(1, stop - 1) or text
+end
+
+-- Adds what the first comment of a file says about a module: "-- pg.nn: blocks and layers. …".
+local function add_module(index, text)
+  local name, about = text:match("^%-%- pg%.([%w_.]+): ([^\n]*)")
+  if not name then return end
+  local rest = text:match("^[^\n]*\n%-%- ([^\n]*)")
+  index.modules[name] = first_sentence(rest and about .. " " .. rest or about)
 end
 
 local function scan(index, file)
   local block, number = nil, 0
+  add_module(index, core.embedded(file) or "")
   for line in ((core.embedded(file) or "") .. "\n"):gmatch("(.-)\n") do
     number = number + 1
     local text = line:match("^%s*%-%-%- ?(.*)$")
@@ -36,25 +98,37 @@ end
 
 local built
 
---- documents.index() -> {list =, names =, short =, places =}: the entries {name =, text =, file =, line =} in the order
---- of the sources, by name ("optim.SGD", "block:to"), by the last part of the name, and by "file:line" of the line
---- after the comment.
+local function is_internal(file)
+  for _, pattern in ipairs(internal_files) do if file:find(pattern) then return true end end
+  return not file:find("%.lua$")
+end
+
+--- documents.index() -> {list =, names =, short =, places =, modules =}: the entries {names = (those that the comment
+--- explains), name = (the first), text =, rest = (the text after the names and arguments), example =, file =, line =} in
+--- the order of the sources, by each of their names ("optim.SGD", "block:to"), by the last parts of these, and by
+--- "file:line" of the line after the comment; and what each module is.
 function documents.index()
   if built then return built end
-  built = {list = {}, names = {}, short = {}, places = {}}
+  built = {list = {}, names = {}, short = {}, places = {}, modules = {}}
   for _, file in ipairs(core.embedded_names()) do
-    if file:find("%.lua$") then scan(built, file) end
+    if not is_internal(file) then scan(built, file) end
   end
   return built
 end
 
---- documents.mentioning(name) -> the first entry whose first line mentions this class, or nil.
-function documents.mentioning(name)
-  if not name:find("^%u%w+$") then return nil end
-  for _, entry in ipairs(documents.index().list) do
-    local first = entry.text:match("^[^\n]*")
-    if first:find("%f[%w]" .. name .. "%f[^%w]") then return entry end
-  end
+--- documents.summary(entry) -> one line of an entry or of the row of an op.
+function documents.summary(entry)
+  local text = (entry.doc or entry.rest:gsub("^[%s:.,]+", "")):gsub("\n", " ")
+  local first = first_sentence(text)
+  if #first > 30 or not first:find("^%->") then return first end
+  local rest = text:sub(#first + 1):gsub("^%.%s*", "")  -- a short name of the result says too little
+  return rest ~= "" and first .. ". " .. first_sentence(rest) or first
+end
+
+--- documents.cut(text, width) -> the text, or its first words and "…" if it is longer than width.
+function documents.cut(text, width)
+  if #text <= width then return text end
+  return text:sub(1, width - 2):gsub("%s+%S*$", "") .. " …"
 end
 
 --- documents.of_function(f) -> the entry whose comment is above the definition of a Lua function, or nil.

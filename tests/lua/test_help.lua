@@ -1,16 +1,19 @@
 local t = require "tests.support"
 local pg = require "perigee"
+local core = pg.testing.core
+local catalog, documents, help = core.require("support.catalog"), core.require("support.documents"), core.require("help")
 
--- Returns the output of pg.help without its final newline.
+-- Returns the output of pg.help without its final newline. pg.help must return nothing.
 local function text(what)
   local write, parts = io.write, {}
   io.write = function(...) for _, part in ipairs{...} do parts[#parts + 1] = part end end  -- luacheck: ignore
   local ok, e = pcall(function()
-    if what == nil then return pg.help() end
-    return pg.help(what)
+    if what == nil then return select("#", pg.help()) end
+    return select("#", pg.help(what))
   end)
   io.write = write  -- luacheck: ignore
   if not ok then error(e, 0) end
+  t.equal(e, 0)
   return (table.concat(parts):gsub("\n$", ""))
 end
 
@@ -29,8 +32,111 @@ t.test("help for an op is the same by function, method and name", function()
   has("sum", "x:sum(", "Inputs", "keepdim", "default false", "Example", "return ")
 end)
 
-t.test("every op of the registry has a help text with its example", function()
-  for _, name in ipairs(pg.ops()) do has(name, "pg." .. name:gsub("^linalg_", "linalg.") .. "(", "\nExample\n  ", "return ") end
+t.test("every op of the registry has a help text with its example and the result of that", function()
+  for _, name in ipairs(pg.ops()) do
+    has(name, "pg." .. name:gsub("^linalg_", "linalg.") .. "(", "\nErrors: ", "\nExample\n  ", "return ", "\nResult\n  ")
+    t.check(not text(name):find("\nResult\n  error: "), text(name))
+  end
+end)
+
+t.test("the help of an op", function()
+  t.equal(text("softmax"), [=[
+pg.softmax(x, dim) or x:softmax(dim) -> out
+exp(x) over its sum along dim, without overflow.
+Inputs
+  x  floating point
+Options (by position after the inputs, or by name in a last table)
+  dim  dim, required; the dim along which the results belong together
+Errors: x of another dtype (floating point); no dim; a dim that the tensor does not have
+        (dims are 1, 2, … or -1 for the last); an unknown option.
+Example
+  return pg.tensor({1, 2, 3}):softmax(1)
+Result
+  {0.0900, 0.2447, 0.6652}
+  [float32 3 cpu]]=])
+  has("maximum", "\nReturns the shape to which the inputs broadcast.\n")
+  has("split", "\nReturns a list of tensors.\n", "\n  [2] {3, 4}\n")
+end)
+
+t.test("every public function, class and method has help, by its name and by itself", function()
+  local missing = {}
+  for _, item in ipairs(catalog.list()) do
+    local ok, by_name = pcall(help.text, "pg." .. item.name)
+    if not ok or not by_name:find("%S") then missing[#missing + 1] = item.name .. " (by name)" end
+    if help.text(item.value):find("^No documentation") then missing[#missing + 1] = item.name .. " (by value)" end
+  end
+  t.equal(missing, {})
+end)
+
+t.test("classes that share a comment, aliases, methods that a class inherits", function()
+  for _, name in ipairs{"MaxPool2D", "GlobalAvgPool3D", "Conv2DTranspose"} do
+    has(pg.nn[name], name)
+    t.equal(text("pg.nn." .. name), text(pg.nn[name]))
+    t.equal(text(name), text(pg.nn[name]))
+  end
+  has("Conv2DTranspose", "output_padding", "\nExample\n", "\nResult\n  {1, 4, 16, 16}")
+  has(pg.no_grad, "pg.pause(f)")
+  has("vjp", "y, back = pg.vjp(f, ...)", "\nResult\n  {1, 4}\n")
+  has("no_grad", "recording off")
+  has("pg.optim.lr_scheduler.CosineScheduler", "another name of pg.optim.lr_scheduler.Cosine", "half a cosine")
+  has("pg.metric.F1:reset", "metric:reset()")
+  has("pg.nn.Dense:forward", "Block:forward")
+  local Mine = pg.nn.HybridBlock:extend("Mine")
+  has(Mine(), "nn.HybridBlock is the base class")
+end)
+
+t.test("examples in comments run", function()
+  local count = 0
+  for _, entry in ipairs(documents.index().list) do
+    if entry.example then
+      count = count + 1
+      t.check(not text(entry.name):find("\nResult\n  error: "), text(entry.name))
+    end
+  end
+  t.check(count > 30, count)
+end)
+
+t.test("pg.help changes neither random numbers nor gradients", function()
+  pg.manual_seed(3)
+  local expected = pg.randn{4}
+  pg.manual_seed(3)
+  text("randn")
+  t.equal(pg.randn{4}, expected)
+  local x = pg.tensor({2}):attach_grad()
+  local y = pg.record(function()
+    local y = x * x
+    text("relu")
+    return y:sum()
+  end)
+  y:backward()
+  t.equal(x.grad, pg.tensor{4})
+  t.equal(pg.jit(function() return pg.tensor(#help.text("relu") > 0 and 1 or 0) end)():item(), 1)
+end)
+
+t.test("print(pg) and its modules show the public names with a line about each", function()
+  local all = tostring(pg)
+  for _, name in ipairs(catalog.names(pg)) do
+    if name ~= "version" then t.check(all:find("\n  " .. name .. "  +%S"), name) end
+  end
+  local function check(path, module)
+    local shown = tostring(module)
+    t.check(shown:find("^pg%." .. path .. " contains [^\n]+\n  "), shown)
+    for _, name in ipairs(catalog.names(module)) do
+      t.check(shown:find("\n  " .. name .. "  +%S"), path .. "." .. name)
+      if catalog.is_namespace(module[name]) then check(path .. "." .. name, module[name]) end
+    end
+    for line in shown:gmatch("[^\n]+") do t.check(#line <= 130, line) end
+  end
+  for _, name in ipairs(catalog.names(pg)) do
+    if catalog.is_namespace(pg[name]) then check(name, pg[name]) end
+  end
+  t.equal(tostring(pg.tree), [[
+pg.tree contains nested plain tables of tensors and other values
+  flatten    -> leaves, spec: the leaves as a list in walking order, and the structure for tree.unflatten
+  leaves     -> an iterator over position, leaf
+  map        -> a tree of the same structure whose leaves are f(leaf, …)
+  unflatten  -> a tree with these leaves and the structure that tree.flatten returned
+pg.help(pg.tree.NAME) explains one of them.]])
 end)
 
 t.test("an in-place method points to its op", function() has("add_", "in place", "pg.add(x, y)") end)
