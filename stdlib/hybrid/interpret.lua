@@ -30,19 +30,28 @@ local function source_of(frame) return inspect.where(frame.f):match("^(.*):%-?%d
 local function where(frame) return source_of(frame) .. ":" .. (line(frame) or "?") end
 interpret.where = where
 
+-- Returns where the value of a register was read, as the engine's messages say it: "global", "field", "method" or
+-- "upvalue", and the name. Returns nothing for other values.
+local function origin(frame, register)
+  local code = frame.code
+  for at = frame.pc - 2, 1, -1 do
+    local i, before = code[at], code[at - 1]
+    if i.a == register then
+      if i.op == 54 then return "global", i.k end
+      if i.op == 45 then return "upvalue", (upvalue(frame.f, i.d + 1)) end
+      if i.op ~= 57 then return nil end
+      local has_self = before and before.op == 18 and before.a == register + code.arguments and before.d == i.b
+      return has_self and "method" or "field", i.k
+    end
+  end
+end
+
 -- Returns the name under which the called function was read: a field, a global or a variable; nil if it was none of
 -- these, or only_field is true and it was no field.
 local function callee(frame, only_field)
   if not frame.code then return nil end
-  local last = frame.code[frame.pc - 1]
-  for at = frame.pc - 2, 1, -1 do
-    local i = frame.code[at]
-    if i.a == last.a then
-      if i.op == 57 or i.op == 54 then return i.k end
-      if i.op == 45 and not only_field then return (upvalue(frame.f, i.d + 1)) end
-      return nil
-    end
-  end
+  local kind, name = origin(frame, frame.code[frame.pc - 1].a)
+  if kind ~= "upvalue" or not only_field then return name end
 end
 
 -- For messages of C++: the file and line of the innermost script frame, and the name of the function that the innermost
@@ -80,6 +89,21 @@ inspect.set_interpreter(position, frames.run, list)
 
 local engine = {frames = true, operators = true, instructions = true, interpret = true, host_functions = true}
 
+-- The operand that an instruction indexes or calls.
+local operand = {[56] = "b", [57] = "b", [58] = "b", [60] = "b", [61] = "b", [62] = "b", [65] = "a", [66] = "a", [67] = "a", [68] = "a"}
+
+-- Replaces the name of a variable of the interpreter in a message of the engine, "attempt to index local 't' (a nil
+-- value)", by that of the script.
+local function with_script_name(text, frame)
+  local attempt, value = text:match("^(attempt to [%a ]-) %a+ '[^']*' %((a %w+ value)%)$")
+  if not attempt then return text end
+  local i = frame.code[frame.pc - 1]
+  local kind, name = nil, nil
+  if operand[i.op] then kind, name = origin(frame, i[operand[i.op]]) end
+  if name then return ("%s %s '%s' (%s)"):format(attempt, kind, name, value) end
+  return attempt .. " " .. value
+end
+
 -- Replaces the position of an error that the engine raised in one of these files by the line of the script.
 local function at_script(message, frame)
   if type(message) ~= "string" then return message end
@@ -88,7 +112,7 @@ local function at_script(message, frame)
   frame = frame or current()
   while frame and not frame.code do frame = around(frame) end
   if not frame then return message end
-  return where(frame) .. ": " .. text
+  return where(frame) .. ": " .. with_script_name(text, frame)
 end
 
 -- Entries ----------------------------------------------------------------------------------------------------------------

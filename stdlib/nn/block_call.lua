@@ -142,7 +142,7 @@ local function describe_place(message)
     local lines = lines_of(item.block.forward)
     if lines then
       if item.known or has_line(message, item.block.forward) then break end
-      parts[1] = parts[1] or item.block._name
+      parts[1] = parts[1] or "block " .. item.block._name
       parts[2] = (i > 1 and "called in forward at " or "forward at ") .. lines
       break
     end

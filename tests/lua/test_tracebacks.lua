@@ -253,6 +253,21 @@ t.test("errors of Lua and of the script, tables as errors", function()
           "(error object is a table value)\nstack traceback:\n\tF:9: in function <F:8>\n\tF:8: in main chunk\n")
 end)
 
+t.test("errors of Lua in a trace have the script's names", function()
+  local function first(text) return errors_of("local f = pg.jit(function(x)\n" .. text .. "\nend)\nf(pg.ones(2))\n"):match("^.-value%)?") end
+  t.equal(first("local t = {}\nreturn t.a.b"), "F:10: attempt to index field 'a' (a nil value)")
+  t.equal(first("local t = {}\nt.a.b = 1"), "F:10: attempt to index field 'a' (a nil value)")
+  t.equal(first("return pg.nn.Dense(2):hybridise()"), "F:9: attempt to call method 'hybridise' (a nil value)")
+  t.equal(first("return nothing(x)"), "F:9: attempt to call global 'nothing' (a nil value)")
+  t.equal(first("local n\nreturn n.x"), "F:10: attempt to index a nil value")
+  t.equal(first("local n\nreturn n + 1"), "F:10: attempt to perform arithmetic on a nil value")
+end)
+
+t.test("the path of a block without a child", function()
+  local err = errors_of("local Mine = nn.HybridBlock:extend('Mine')\nfunction Mine:forward(x)\n  return bad(x)\nend\nMine()(pg.ones(2, 3))\n")
+  t.equal(err, "F:4: " .. message:sub(6) .. " (in block Mine, forward at F:9-11)\nstack traceback:\n\tF:4: in function 'forward'\n\tF:12: in main chunk\n")
+end)
+
 t.test("a script that catches an error sees a plain string", function()
   local out = t.run(("'%s'"):format(t.write(t.tmp("caught.lua"), prelude .. [[
 local ok, e = pcall(pg.record, function() bad(pg.ones(2, 3)) end)
