@@ -25,7 +25,10 @@ std::string describe_frame(const lua_Debug& frame, bool named) {
 // Collects the script's frames of a stack, with those that the interpreter of traces runs in Lua.
 class Walk {
  public:
-  explicit Walk(lua_State* L) : L_(L), room_(lua_checkstack(L, 24)) {
+  // of: the running coroutine, or one that has failed. skip: the calls of the runner whose frames are on the stack of a
+  // coroutine that failed inside this one.
+  explicit Walk(lua_State* L, lua_State* of, int skip = 0)
+      : running_(L), L_(of), skip_(skip), room_(lua_checkstack(L, 24) && lua_checkstack(of, 4)) {
     if (!room_) return;
     kRunner.push(L);
     runner_ = lua_topointer(L, -1);
@@ -48,6 +51,13 @@ class Walk {
     out.frames.insert(out.frames.end(), last.rbegin(), last.rend());
     shorten(out);
     return out;
+  }
+
+  // The number of calls of the runner on the stack.
+  int count_runs() {
+    int runs = 0;
+    for (int level = 0, levels = depth(); level < levels; ++level) runs += runs_interpreted(level);
+    return runs;
   }
 
  private:
@@ -110,7 +120,10 @@ class Walk {
   // Adds the interpreted frames that the next call of the runner has run. The list holds "file:line", text pairs, and
   // false after the last frame of each call.
   void add_interpreted(std::vector<ScriptFrame>& frames) {
-    if (!interpreted_) interpreted_ = list_interpreted();
+    if (!interpreted_) {
+      interpreted_ = list_interpreted();
+      for (; skip_ > 0 && next_ < interpreted_->size(); ++next_) skip_ -= !(*interpreted_)[next_];
+    }
     for (; next_ < interpreted_->size(); ++next_) {
       const std::optional<ScriptFrame>& frame = (*interpreted_)[next_];
       if (!frame) break;
@@ -120,28 +133,30 @@ class Walk {
   }
 
   std::vector<std::optional<ScriptFrame>> list_interpreted() {
+    lua_State* const L = running_;
     std::vector<std::optional<ScriptFrame>> out;
-    const int top = lua_gettop(L_);
-    kListFrames.push(L_);
-    if (lua_isfunction(L_, -1) && !lua_pcall(L_, 0, 1, 0) && lua_istable(L_, -1)) {
-      for (int i = 1, n = int(lua_objlen(L_, -1)); i <= n; ++i) {
-        lua_rawgeti(L_, -1, i);
-        if (lua_type(L_, -1) != LUA_TSTRING) {
+    const int top = lua_gettop(L);
+    kListFrames.push(L);
+    if (lua_isfunction(L, -1) && !lua_pcall(L, 0, 1, 0) && lua_istable(L, -1)) {
+      for (int i = 1, n = int(lua_objlen(L, -1)); i <= n; ++i) {
+        lua_rawgeti(L, -1, i);
+        if (lua_type(L, -1) != LUA_TSTRING) {
           out.emplace_back();
-          lua_pop(L_, 1);
+          lua_pop(L, 1);
           continue;
         }
-        lua_rawgeti(L_, -2, ++i);
-        const char *place = lua_tostring(L_, -2), *what = lua_tostring(L_, -1);
+        lua_rawgeti(L, -2, ++i);
+        const char *place = lua_tostring(L, -2), *what = lua_tostring(L, -1);
         out.push_back(ScriptFrame{place, what ? what : ""});
-        lua_pop(L_, 2);
+        lua_pop(L, 2);
       }
     }
-    lua_settop(L_, top);
+    lua_settop(L, top);
     return out;
   }
 
-  lua_State* L_;
+  lua_State *running_, *L_;
+  int skip_;
   bool room_;
   const void* runner_ = nullptr;
   std::optional<std::vector<std::optional<ScriptFrame>>> interpreted_;
@@ -178,6 +193,32 @@ bool is_raised_again(lua_State* L, const StoredError& stored, int error) {
   return false;
 }
 
+// Returns the coroutine whose error coroutine.wrap is passing on, or null: the thread that its function holds.
+lua_State* failed_coroutine(lua_State* L) {
+  lua_Debug frame;
+  if (!lua_checkstack(L, 4) || !lua_getstack(L, 1, &frame) || !lua_getinfo(L, "Sf", &frame)) return nullptr;
+  lua_State* found = nullptr;
+  if (*frame.what == 'C' && lua_getupvalue(L, -1, 1)) {
+    found = lua_tothread(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return found;
+}
+
+// The frames of the stack, with those of a coroutine that failed inside it. Its error has the place of the call in
+// front.
+Traceback collect(lua_State* L, const StoredError& stored, std::string_view text) {
+  lua_State* const coroutine = failed_coroutine(L);
+  Traceback outer = Walk(L, L, coroutine ? Walk(L, coroutine).count_runs() : 0).collect();
+  if (!coroutine) return outer;
+  const bool raised_again = stored.by && !stored.text.empty() && text.ends_with(stored.text);
+  Traceback all = raised_again ? stored.traceback : Walk(L, coroutine).collect();
+  if (!all.gap && outer.gap) all.gap = all.frames.size() + outer.gap;
+  all.frames.insert(all.frames.end(), outer.frames.begin(), outer.frames.end());
+  return all;
+}
+
 std::string text_at(lua_State* L, int i) { return lua_type(L, i) == LUA_TSTRING ? lua_tostring(L, i) : ""; }
 
 // keep_traceback(error) → error, the message handler. It stores the frames of an error that is new.
@@ -187,8 +228,9 @@ int keep_traceback(lua_State* L) {
   StoredError& stored = state->stored_error;
   lua_settop(L, 1);
   try {
-    if (!is_raised_again(L, stored, 1)) stored.traceback = Walk(L).collect();
-    stored.text = text_at(L, 1);
+    const std::string text = text_at(L, 1);
+    if (!is_raised_again(L, stored, 1)) stored.traceback = collect(L, stored, text);
+    stored.text = text;
   } catch (const std::bad_alloc&) {
     stored = {};
   }
@@ -210,7 +252,7 @@ bool is_library_source(const char* source) { return std::strncmp(source, "@stdli
 
 Traceback traceback_of(lua_State* L, int error) {
   const StoredError& stored = find_state(L).stored_error;
-  return is_raised_again(L, stored, error) ? stored.traceback : Walk(L).collect();
+  return is_raised_again(L, stored, error) ? stored.traceback : collect(L, stored, text_at(L, error));
 }
 
 int protected_call(lua_State* L, int arguments, int results) {

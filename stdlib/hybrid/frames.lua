@@ -158,6 +158,8 @@ end
 
 frames.enter, frames.invoke, frames.metafield, frames.leave, frames.call, frames.run = enter, invoke, metafield, leave, call, run
 
+frames.resumers = {}  -- the frames that wait for the running coroutine and for those around it; false for none
+
 --- frames.current() -> the innermost frame.
 function frames.current() return current end
 

@@ -260,10 +260,27 @@ end)
 
 -- Coroutines ------------------------------------------------------------------------------------------------------------------
 
+local resumers = frames.resumers
+
 local function resumed(frame, ...)
   frames.set_current(frame)
   return ...
 end
+
+local function left(...)
+  resumers[#resumers] = nil
+  return resumed(...)
+end
+
+-- Ends a call of a function of coroutine.wrap. Its errors get the place of the call, as the engine does it.
+local function wrap_left(frame, ok, ...)
+  left(frame)
+  if ok then return ... end
+  local message = (select(1, ...))
+  if type(message) == "string" and frame and interpret.line(frame) then message = interpret.where(frame) .. ": " .. message end
+  core.reraise(message)
+end
+
 local function body_of(f)
   return function(...)
     frames.set_current(nil)
@@ -277,10 +294,16 @@ end)
 model(coroutine.wrap, function(_, f)
   if type(f) ~= "function" then return coroutine.wrap(f) end
   local g = coroutine.wrap(body_of(f))
-  models[g] = function(frame, ...) return resumed(frame, g(...)) end
+  models[g] = function(frame, ...)
+    resumers[#resumers + 1] = frame or false
+    return wrap_left(frame, xpcall(g, core.keep_traceback, ...))
+  end
   return g
 end)
-model(coroutine.resume, function(frame, ...) return resumed(frame, coroutine.resume(...)) end)
+model(coroutine.resume, function(frame, ...)
+  resumers[#resumers + 1] = frame or false
+  return left(frame, coroutine.resume(...))
+end)
 model(coroutine.yield, function(frame, ...) return resumed(frame, coroutine.yield(...)) end)
 
 -- The library's own -----------------------------------------------------------------------------------------------------------

@@ -70,11 +70,7 @@ local function add_frame(lines, frame, name, ending)
   lines[#lines + 1] = (name and "in function '" .. name .. "'" or "in function <" .. inspect.where(frame.f) .. ">") .. ending
 end
 
--- For tracebacks: see introspect.set_interpreter. A function that was left by a tail call is listed too, if the
--- function that it called is running.
-local function list()
-  local lines = {}
-  local frame = current()
+local function add_frames(lines, frame)
   while frame do
     local left, name = frame.left, frame.back and callee(frame.back, frame.back.library)
     if frame.code and not frame.library then add_frame(lines, frame, not left and name, "") end
@@ -82,6 +78,14 @@ local function list()
     if frame.bottom then lines[#lines + 1] = false end
     frame = around(frame)
   end
+end
+
+-- For tracebacks: see introspect.set_interpreter. A function that was left by a tail call is listed too, if the
+-- function that it called is running. The frames of a coroutine are followed by those that wait for it.
+local function list()
+  local lines = {}
+  add_frames(lines, current())
+  for k = #frames.resumers, 1, -1 do add_frames(lines, frames.resumers[k]) end
   return lines
 end
 

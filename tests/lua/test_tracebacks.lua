@@ -179,6 +179,31 @@ run()
   expect(branch, "jit", " (in the branch then_f of cond)", "10: in function <F:9>", "9: in function <F:8>", "16: in main chunk")
 end)
 
+t.test("coroutine.wrap: the frames of the coroutine, then those of the call", function()
+  local text = [[
+local function rows(x)
+  return coroutine.wrap(function()
+    local y = pg.record(function()
+      local y = bad(x)
+      return y
+    end)
+    coroutine.yield(y)
+  end)
+end
+local function f(x)
+  for y in rows(x) do return y end
+end
+if mode == "jit" then f = pg.jit(f) end
+f(pg.ones(2, 3))
+]]
+  for _, way in ipairs{"eager", "jit"} do
+    local err = errors_of(text, way)
+    t.check(err:find("^F:%d+: " .. message:gsub("%p", "%%%0")), err)
+    t.equal(err:match("\nstack traceback:\n.*"), "\nstack traceback:\n\tF:4: in function 'bad'\n\tF:11: in function <F:10>\n\tF:10: in function <F:9>\n"
+      .. "\tF:18: in function " .. (way == "jit" and "<F:17>" or "'f'") .. "\n\tF:21: in main chunk\n")
+  end
+end)
+
 t.test("scopes and modes", function()
   expect([[
 local function inner()
