@@ -48,11 +48,12 @@ local function shown(value)
   return tensors and table.concat(parts, "\n") or "{" .. table.concat(parts, ", ") .. "}"
 end
 
+-- Leaves out the middle of a long text. The last line has the type of a tensor.
 local function cut_lines(text)
   local lines = {}
   for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
   if #lines <= example_lines then return text end
-  return table.concat(lines, "\n", 1, example_lines) .. "\n…"
+  return table.concat(lines, "\n", 1, example_lines - 2) .. "\n…\n" .. lines[#lines]
 end
 
 -- Returns what the example returns as text. It runs with globals of its own, without a record of gradients and with
@@ -74,7 +75,7 @@ local function run_example(code)
   return cut_lines(table.concat(parts, "\n"))
 end
 
-local function indented(text) return "  " .. text:gsub("\n", "\n  ") end
+local function indented(text) return ("  " .. text:gsub("\n", "\n  ")):gsub("[ ]+\n", "\n") end
 
 local function add_example(lines, code)
   lines[#lines + 1] = "Example\n" .. indented(code)

@@ -86,24 +86,26 @@ local function method_entry(name, value, class)
   return entry or index.names[kind .. ":" .. method] or index.names[kind:lower() .. ":" .. method]
 end
 
+-- Whether the name is the one of the row of its op, or has a comment of its own; other names are aliases.
+local function is_main(name)
+  local row = catalog.op(name) or catalog.in_place(name)
+  if row then return (name:gsub("^x:", ""):gsub("^linalg%.", "linalg_"):gsub("_$", "")) == (row.main or row.name) end
+  return documents.index().names[name] ~= nil
+end
+
 local by_value
 
--- Returns the names of a value, the one with a comment first.
-local function name_of(value)
+--- catalog.item(value) -> the item of catalog.list with this value; if there are several, one whose name is no alias.
+function catalog.item(value)
   if not by_value then
     by_value = setmetatable({}, {__mode = "k"})
     for _, item in ipairs(catalog.list()) do
       local known = by_value[item.value]
-      if not known or (not documents.index().names[known.name] and documents.index().names[item.name]) then
-        by_value[item.value] = item
-      end
+      if not known or (not is_main(known.name) and is_main(item.name)) then by_value[item.value] = item end
     end
   end
   return by_value[value]
 end
-
---- catalog.item(value) -> the item of catalog.list with this value; if there are several, one that has a comment.
-catalog.item = name_of
 
 --- catalog.entry(name, value[, class]) -> the entry of documents.index() that explains a function, class or method, or
 --- nil.
@@ -113,7 +115,7 @@ function catalog.entry(name, value, class)
   if class then return method_entry(name, value, class) or catalog.entry(name:match("^[^:]*"), class) end
   local entry = type(value) == "function" and documents.of_function(value)
   if entry then return entry end
-  local item = name_of(value)
+  local item = catalog.item(value)
   return item and names[item.name] or names["x:" .. name]  -- pg.equal is explained as x:equal
 end
 
