@@ -1,7 +1,6 @@
 // Upvalues, prototypes and constants of Lua functions, for the guards of hybridized code. The host may lack the
 // libraries `debug` and `jit`, so these functions use the C API and the bytecode of lua_dump.
 #include <algorithm>
-#include <cstring>
 #include <unordered_set>
 
 #include "vm/args.h"
@@ -26,7 +25,7 @@ int kind_of(lua_State* L, State& state) {
   lua_Debug info;
   lua_pushvalue(L, 1);
   lua_getinfo(L, ">S", &info);
-  lua_pushstring(L, std::strncmp(info.source, "@stdlib/", 8) ? "script" : "library");
+  lua_pushstring(L, is_library_source(info.source) ? "library" : "script");
   return 1;
 }
 
@@ -36,7 +35,7 @@ int called_from_library(lua_State* L, State& state) {
   lua_Debug frame;
   const int level = int(std::clamp<int64_t>(check_integer(L, state, 1, "called_from_library", "level"), 0, 100)) + 1;
   const bool found = lua_getstack(L, level, &frame) && lua_getinfo(L, "S", &frame);
-  lua_pushboolean(L, found && !std::strncmp(frame.source, "@stdlib/", 8));
+  lua_pushboolean(L, found && is_library_source(frame.source));
   return 1;
 }
 
