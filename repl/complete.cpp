@@ -85,6 +85,17 @@ bool push_meta(lua_State* L, const char* field) {
   return false;
 }
 
+// Pushes the table in which absent fields of the value on top are looked up: its __index, or the class where that is
+// the library's function (see stdlib/support/class.lua). Returns false if there is none.
+bool push_index(lua_State* L) {
+  if (!push_meta(L, "__index")) return false;
+  if (lua_istable(L, -1)) return true;
+  lua_pop(L, 1);
+  if (!push_meta(L, "_library")) return false;
+  lua_pop(L, 1);
+  return lua_getmetatable(L, -1);
+}
+
 bool is_library(lua_State* L) {
   if (!push_meta(L, "__fields")) return false;
   lua_pop(L, 1);
@@ -114,8 +125,7 @@ class Walk {
     for (int steps = 0; steps < kSteps; ++steps) {
       if (lua_istable(L_, -1)) add_keys(methods_);
       if (lua_istable(L_, -1)) add_library_fields();
-      if (!push_meta(L_, "__index")) return;
-      if (!lua_istable(L_, -1)) return;
+      if (!push_index(L_)) return;
     }
   }
 
@@ -149,8 +159,7 @@ class Walk {
         lua_pop(L_, 1);
         if (ours && !key.is_index) return lua_getfield(L_, -1, key.name.c_str()), true;  // loads a module
       }
-      if (!push_meta(L_, "__index")) return false;
-      if (!lua_istable(L_, -1)) return false;
+      if (!push_index(L_)) return false;
     }
     return false;
   }

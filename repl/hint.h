@@ -1,4 +1,4 @@
-// Suggestions for Lua errors about misspelled methods.
+// Hints for errors of Lua itself: misspelled methods, operators that tensors do not have, syntax.
 #pragma once
 #include <lua.hpp>
 
@@ -6,9 +6,12 @@
 
 namespace pg::repl {
 
-// Returns " (did you mean 'hybridize'?)" for the message "… attempt to call method 'hybridise' (a nil value)" if an
-// object among the locals, upvalues or globals of the failing function has a method with a similar name, else "". Call
-// it in a message handler: the failing function is at level 1.
+// Returns a hint such as " (did you mean 'hybridize'?)" for a message of Lua, or "". Methods are those of the objects
+// among the locals, upvalues and globals of the functions on the stack. Call it in a message handler: the failing
+// function is at level 1.
 std::string method_hint(lua_State* L, const char* message);
+
+// The same for the message of a chunk that does not compile.
+std::string syntax_hint(lua_State* L, const char* message);
 
 }  // namespace pg::repl

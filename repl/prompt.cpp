@@ -7,6 +7,7 @@
 #include <string>
 
 #include "repl/complete.h"
+#include "repl/hint.h"
 #include "repl/interrupt.h"
 #include "repl/lines.h"
 #include "repl/script.h"
@@ -145,7 +146,8 @@ class Prompt {
 
   void run_piece(const Piece& piece) {
     if (!lua_isfunction(L_, -1)) {
-      report(lua_tostring(L_, -1), Style::kPrompt);
+      const std::string message = lua_tostring(L_, -1);
+      report((message + syntax_hint(L_, message.c_str())).c_str(), Style::kPrompt);
       lua_settop(L_, 0);
       return;
     }

@@ -56,6 +56,16 @@ bool report_error(lua_State* L, Style style) {
   return false;
 }
 
+// Reports the message of a chunk that does not compile.
+bool report_syntax(lua_State* L) {
+  if (const char* text = lua_tostring(L, -1)) {
+    const std::string hint = syntax_hint(L, text);
+    lua_pushlstring(L, hint.data(), hint.size());
+    lua_concat(L, 2);
+  }
+  return report_error(L, Style::kScript);
+}
+
 }  // namespace
 
 void report(const char* text, Style style) {
@@ -102,7 +112,7 @@ bool run_function(lua_State* L, int args, Style style) {
 }
 
 bool run_text(lua_State* L, const std::string& text, const char* chunk_name) {
-  if (luaL_loadbuffer(L, text.data(), text.size(), chunk_name)) return report_error(L, Style::kScript);
+  if (luaL_loadbuffer(L, text.data(), text.size(), chunk_name)) return report_syntax(L);
   if (!run_function(L, 0)) return false;
   lua_settop(L, 0);
   return true;
@@ -110,7 +120,7 @@ bool run_text(lua_State* L, const std::string& text, const char* chunk_name) {
 
 bool run_file(lua_State* L, const char* path, int args) {
   const int base = lua_gettop(L) - args + 1;
-  if (luaL_loadfile(L, path)) return report_error(L, Style::kScript);
+  if (luaL_loadfile(L, path)) return report_syntax(L);
   lua_insert(L, base);
   return run_function(L, args);
 }

@@ -4,7 +4,9 @@ local tree = core.require("tree")
 local autograd = {}
 
 local function check_function(op, f)
-  if type(f) ~= "function" and not (getmetatable(f) and getmetatable(f).__call) then core.arg_error(op, "f", "a function", f) end
+  if type(f) == "function" or (type(f) == "table" and getmetatable(f) and getmetatable(f).__call) then return end
+  local late = (f == nil or core.is_tensor(f)) and "; write pg." .. op .. "(function() return net(x) end)" or ""
+  core.fail(op, "bad argument 'f' (expected a function, got %s%s)", core.describe(f), late)
 end
 
 -- Ends the scope, then returns the results or raises the error unchanged.
@@ -36,7 +38,11 @@ function autograd.pause(f, options)
   core.check_options("pause", options, {train = true})
   return in_modes("pause", f, false, options and options.train)
 end
-autograd.no_grad = autograd.pause
+
+function autograd.no_grad(f, options)
+  core.check_options("no_grad", options, {train = true})
+  return in_modes("no_grad", f, false, options and options.train)
+end
 
 --- pg.train_mode(f) -> the results of f, run with training on. Recording does not change.
 function autograd.train_mode(f) return in_modes("train_mode", f, nil, true) end
@@ -51,7 +57,10 @@ autograd.is_training = core.is_training
 
 --- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) computes the gradients of several heads and
 --- writes them to the `.grad` of their leaves.
-function autograd.backward(heads, grads, options) core.backward(heads, grads, options) end
+function autograd.backward(heads, grads, options)
+  if heads == nil then core.arg_error("backward", "heads", "a tensor or a list of tensors", heads) end
+  core.backward(heads, grads, options)
+end
 
 --- x:backward{grad =, retain_graph =, create_graph =} computes the gradients of x and writes them to the `.grad` of its
 --- leaves. With create_graph the new `.grad` has a history that refers to its leaf, and the leaf refers to it: set

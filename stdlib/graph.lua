@@ -238,7 +238,7 @@ function Graph:internals()
   end
   return setmetatable(all, {__index = function(_, key)
     if names[key] then return names[key] end
-    if type(key) == "string" then core.fail("internals", "the graph has no '%s'%s", key, hint(key, names)) end
+    if type(key) == "string" then core.fail("internals", "the graph has no '%s'%s", key, hint(nil, key, names)) end
   end})
 end
 
@@ -253,7 +253,7 @@ function Graph:infer_shape(shapes)
     by_input[k] = false
   end
   for name, shape in pairs(shapes or {}) do
-    if not known[name] then core.fail("infer_shape", "the graph has no input '%s'%s", tostring(name), hint(name, known)) end
+    if not known[name] then core.fail("infer_shape", "the graph has no input '%s'%s", tostring(name), hint(nil, name, known)) end
     if type(shape) ~= "table" then core.arg_error("infer_shape", name, "a list of sizes", shape) end
     for i = 1, #shape do args.count("infer_shape", name, shape[i]) end
     by_input[known[name]] = shape

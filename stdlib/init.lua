@@ -10,6 +10,10 @@ end
 -- repeated.
 function core.unlogged(f, ...) return f(...) end
 
+-- core.hint_of(kind, name[, op, known]) -> what to write instead of a name that does not exist, or nil.
+function core.hint_of(...) return core.require("support.hint").find(...) end
+core.set_hints(core.hint_of, function(...) return core.require("support.lua_errors").explain(...) end)
+
 -- Graphs are off (> 0) while a function is traced and inside pg.debug.
 core.graphs = {off = 0}
 core.require("support.changes")
@@ -83,7 +87,10 @@ return setmetatable(pg, {
   __tostring = function(self) return core.require("help").columns(self) end,
   __index = function(self, key)
     local value = lookup(key)
-    if value == nil then core.fail("pg", "unknown field '%s'%s", tostring(key), hint(key, ops, self, modules, owners)) end
+    if value == nil then
+      local text = hint("pg", key, ops, self, modules, owners)
+      core.fail("pg", "unknown field '%s'%s", tostring(key), text ~= "" and text or " (pg.ops() lists the ops, pg.help() says more)")
+    end
     rawset(self, key, value)
     return value
   end,

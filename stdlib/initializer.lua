@@ -1,6 +1,7 @@
 -- pg.init: initializers. An initializer is an object with make(self, shape, options, path) -> tensor.
 local core = ...
 local args = core.require("support.args")
+local hint = core.require("support.namespace").hint
 local class = core.require("support.class")
 local ops = core.ops
 local init = {}
@@ -244,6 +245,7 @@ function Mixed:make(shape, options, path) return self:choose(path):make(shape, o
 --- pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters or
 --- pg.save. Other paths get default_init.
 local Load = Initializer:extend("Load")
+Load._optional = {default_init = true}
 init.Load = Load
 
 function Load:init(source, default_init)
@@ -287,8 +289,7 @@ local function by_name(op, name)
   known.truncated_normal, known.msra_prelu, known.lstm_bias = "TruncatedNormal", "MSRAPrelu", "LSTMBias"
   local found = known[name:lower()]
   if found then return init[found]() end
-  local near = core.suggest(name:lower(), known)
-  core.fail(op, "unknown initializer '%s'%s", name, near and " (did you mean '" .. near .. "'?)" or "")
+  core.fail(op, "unknown initializer '%s'%s", name, hint("initializer", name:lower(), known))
 end
 
 local Function = Initializer:extend("Function")

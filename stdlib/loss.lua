@@ -13,6 +13,10 @@ local function define(name, names, spec)
   local class = Loss:extend(name)
   spec.weight, spec.batch_axis = spec.weight or args.none, 1
   function class:init(...)
+    if core.is_tensor((...)) then
+      core.fail(name, "bad argument '%s' (expected an option, got a tensor; make the loss first: local loss_fn = loss.%s(), "
+                .. "then loss_fn(pred, label))", names[1], name)
+    end
     local o = args.read(name, names, spec, ...)
     if o.weight ~= nil then args.number(name, "weight", o.weight) end
     self._weight = o.weight or 1
@@ -154,6 +158,10 @@ function SoftmaxCE:forward(pred, label, sample_weight)
     return mean(self, weigh(self, l, sample_weight))
   end
   local rank, axis = pred:dim(), self._axis
+  if rank < 2 then
+    core.fail(self._name, "bad argument 'pred' (expected scores of shape batch x classes, got %s; the order is loss(pred, label))",
+              core.describe(pred))
+  end
   if axis < 0 then axis = rank + 1 + axis end
   local l = sparse_loss(self, pred, label, axis)
   if rank == 2 and sample_weight == nil and self._weight == 1 then return l end

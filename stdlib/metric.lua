@@ -1,6 +1,7 @@
 -- pg.metric: metrics accumulated over batches. update(labels, preds), get() -> name, value, reset().
 local core = ...
 local args = core.require("support.args")
+local hint = core.require("support.namespace").hint
 local class = core.require("support.class")
 local ops = core.ops
 local metrics = {}
@@ -12,6 +13,7 @@ local nan = 0 / 0
 --- that returns tensors and reads none of their values also runs inside pg.jit.
 local Metric = class.new("Metric")
 metrics.Metric = Metric
+Metric._kind, Metric._optional = "Metric", {names = true, spec = true, label = true}
 
 function Metric:init(...) self:setup(self.label, args.read(self.name, self.names or {}, self.spec or {}, ...)) end
 
@@ -23,12 +25,16 @@ function Metric:setup(label, options)
 end
 
 --- metric:reset() forgets all updates.
-function Metric:reset() self._sum, self._count = 0, 0 end
+function Metric:reset()
+  args.self("reset", self, "metric")
+  self._sum, self._count = 0, 0
+end
 
 local function number(x) return core.is_tensor(x) and x:item() or x end
 
 --- metric:get() -> name, value; the value is NaN before the first update.
 function Metric:get()
+  args.self("get", self, "metric")
   local count = number(self._count)
   if count == 0 then return self._label, nan end
   return self._label, self:finish(number(self._sum), count)
@@ -52,8 +58,9 @@ end
 
 --- metric:update(labels, preds) adds one batch. Both are a tensor or a list of tensors.
 function Metric:update(labels, preds)
+  args.self("update", self, "metric")
   labels, preds = as_list(self.name, "labels", labels), as_list(self.name, "preds", preds)
-  if #labels ~= #preds then core.arg_error(self.name, "preds", #labels .. " tensors like labels", #preds .. " tensors") end
+  if #labels ~= #preds then core.fail(self.name, "bad argument 'preds' (expected %d tensors like labels, got %d)", #labels, #preds) end
   local autograd = core.require("autograd")
   for i, label in ipairs(labels) do
     args.tensor(self.name, "labels", label)
@@ -69,7 +76,7 @@ end
 
 local function define(name, label, names, spec)
   local kind = Metric:extend(name)
-  kind.label, kind.names, kind.spec = label, names or {}, spec or {}
+  kind.label, kind.names, kind.spec, kind._optional = label, names or {}, spec or {}, spec or {}
   kind.__tostring = Metric.__tostring
   metrics[name] = kind
   return kind
@@ -80,6 +87,13 @@ local function same_shape(a, b)
   if #a ~= #b then return false end
   for i = 1, #a do if a[i] ~= b[i] then return false end end
   return true
+end
+
+-- Class scores have more dims than labels.
+local function require_order(self, label, pred)
+  if label:dim() <= pred:dim() then return end
+  core.fail(self.name, "bad argument 'labels' (expected at most the dims of preds, %s, got %s; the order is metric:update(labels, preds))",
+            core.describe(pred), core.describe(label))
 end
 
 local function require_count(self, label, pred)
@@ -94,6 +108,7 @@ end
 local Accuracy = define("Accuracy", "accuracy", {"axis"}, {axis = 2})
 
 function Accuracy:measure(label, pred)
+  require_order(self, label, pred)
   if not same_shape(label, pred) then pred = ops.argmax(pred, self.axis) end
   require_count(self, label, pred)
   local hits = ops.eq(pred:to("int64"):reshape{-1}, label:to("int64"):reshape{-1})
@@ -110,6 +125,7 @@ function TopKAccuracy:init(...)
 end
 
 function TopKAccuracy:measure(label, pred)
+  require_order(self, label, pred)
   local classes = pred:size(2)
   local order = ops.argsort(pred, 2, true):narrow(2, 1, math.min(self.top_k, classes))
   local hits = ops.eq(order, label:to("int64"):reshape{-1, 1})
@@ -144,6 +160,7 @@ function RMSE:measure(label, pred) return ops.sqrt((squared_error(self, label, p
 local function picked(label, pred) return ops.gather(pred, 2, label:to("int64"):reshape{-1, 1}):reshape{-1} end
 
 local function negative_log(self, label, pred)
+  require_order(self, label, pred)
   return -ops.log(picked(label, pred) + self.eps):sum(), label:numel()
 end
 
@@ -159,6 +176,7 @@ define("NegativeLogLikelihood", "nll-loss", {"eps"}, {eps = 1e-12}).measure = ne
 local Perplexity = define("Perplexity", "perplexity", {"ignore_label"}, {ignore_label = args.none})
 
 function Perplexity:measure(label, pred)
+  require_order(self, label, pred)
   local classes = pred:size(-1)
   local kept, n = label:to("int64"):reshape{-1}, label:numel()
   local safe, weight = kept, nil
@@ -192,6 +210,7 @@ function Pearson:measure(label, pred)
 end
 
 local function confusion(self, label, pred)
+  require_order(self, label, pred)
   if not same_shape(label, pred) then pred = ops.argmax(pred, 2) end
   require_count(self, label, pred)
   local positive, said = ops.eq(label:reshape{-1}, 2), ops.eq(pred:reshape{-1}, 2)
@@ -245,6 +264,7 @@ define_binary("MCC", "mcc", matthews)
 --- pg.metric.CompositeEvalMetric(metrics): several metrics updated together; get() -> lists of names and values.
 local Composite = class.new("CompositeEvalMetric")
 metrics.CompositeEvalMetric = Composite
+Composite._kind = "Metric"
 
 function Composite:init(list)
   self.metrics = {}
@@ -296,8 +316,7 @@ function metrics.create(value, ...)
   if type(value) ~= "string" then core.arg_error("metric.create", "value", "the name of a metric", value) end
   local found = by_name[value:lower()]
   if found then return metrics[found](...) end
-  local near = core.suggest(value:lower(), by_name)
-  core.fail("metric.create", "unknown metric '%s'%s", value, near and " (did you mean '" .. near .. "'?)" or "")
+  core.fail("metric.create", "unknown metric '%s'%s", value, hint("metric", value:lower(), by_name))
 end
 
 return core.require("support.namespace").seal("metric", metrics)

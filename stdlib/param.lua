@@ -28,12 +28,16 @@ end
 
 local function check_dtype(op, dtype)
   if dtypes[dtype] then return dtype end
+  local hint = type(dtype) == "string" and core.hint_of("dtype", dtype)
+  if hint then core.fail(op, "bad argument 'dtype' (expected the name of a dtype, got \"%s\"; %s)", dtype, hint) end
   local near = type(dtype) == "string" and core.suggest(dtype, dtypes)
   core.arg_error(op, "dtype", 'a dtype such as "' .. (near or "float32") .. '"', dtype)
 end
 
 -- Raises for an unknown or unusable device, before anything changes.
 local function check_device(op, device)
+  local hint = type(device) == "string" and core.hint_of("device", device)
+  if hint then core.fail(op, "bad argument 'device' (expected the name of a device, got \"%s\"; %s)", device, hint) end
   ops.zeros({0}, {device = args.string(op, "device", device)})
   return device
 end
@@ -189,6 +193,7 @@ function param.target(target, more)
   if args.plain(target) then values = args.options("to", target, {dtype = args.none, device = args.none})
   elseif dtypes[args.string("to", "target", target)] then values = {dtype = target, device = more}
   else
+    if core.hint_of("dtype", target) then check_dtype("to", target) end
     local near = core.suggest(target, dtypes)
     if near then core.arg_error("to", "dtype", 'the name of a dtype such as "' .. near .. '"', target) end
     values = {device = target, dtype = more}
@@ -243,6 +248,13 @@ local function from_tensor(op, tensor, options)
   return p
 end
 
+-- Splits {2, 3, init = "ones"} into the shape and the options.
+local function split_shape(t)
+  local shape, options = {}, {}
+  for key, value in pairs(t) do if type(key) == "number" then shape[key] = value else options[key] = value end end
+  return shape, options
+end
+
 --- pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
 --- its value from `initialize`. A 0 in shape is a dim that the first call infers. init is an initializer, its name, a
 --- number or a tensor. grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) makes a parameter
@@ -250,7 +262,12 @@ end
 --- Example: return pg.param(pg.ones(2)):size(1)
 function param.param(options, more)
   if core.is_tensor(options) then return from_tensor("param", options, more) end
-  if more ~= nil or type(options) == "number" or (args.plain(options) and options[1] ~= nil) then
+  if type(more) == "number" then
+    core.fail("param", "bad argument 'shape' (expected a list of sizes, got two numbers; write pg.param{shape = {%s, %s}})",
+              tostring(options), tostring(more))
+  end
+  if more == nil and args.plain(options) and options[1] ~= nil then options, more = split_shape(options) end
+  if more ~= nil or type(options) == "number" then
     local values = args.options("param", more, spec)
     values.shape = options
     options = values

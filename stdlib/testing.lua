@@ -11,6 +11,10 @@ testing.trace = core.trace       -- trace(f, n, …) -> true, a trace, the resul
 testing.run = core.run           -- run(program, …) -> what the program gives for these boxes
 testing.tracing = core.tracing   -- whether a trace is under way
 testing.prototype = core.introspect.prototype  -- prototype(f) -> the identity of a function's code
+testing.suggest = core.suggest   -- suggest(name, table, …) -> the nearest string key or element of the tables
+
+--- hints() -> the lines of support/hints.lua by kind and name.
+function testing.hints() return core.require("support.hint").lines() end
 
 --- roundtrip_all(on): programs of hybridized blocks and pg.jit go through the text of an export before they run.
 function testing.roundtrip_all(on) core.graphs.through_files = on end

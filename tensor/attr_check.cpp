@@ -104,12 +104,13 @@ Attrs checked_attrs(const OpDef& op, const NamedAttrs& given) {
   return attrs;
 }
 
-void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known) {
+void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known, std::string hint) {
   std::string list;
   for (std::string_view k : known) list += (list.empty() ? "" : ", ") + std::string(k);
-  const std::string near = suggest(key, known);
+  if (hint.empty())
+    if (const std::string near = suggest(key, known); !near.empty()) hint = "did you mean '" + near + "'?";
   bad_argument(op, key.c_str(), known.empty() ? "no options" : "one of the options " + list,
-               near.empty() ? "an unknown option" : "an unknown option; did you mean '" + near + "'?");
+               "an unknown option" + (hint.empty() ? "" : "; " + hint));
 }
 
 }  // namespace pg

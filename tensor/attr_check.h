@@ -19,7 +19,9 @@ AttrValue as_kind(const AttrDef& def, AttrValue value);
 // and for a value that is missing, of another kind or out of bounds.
 Attrs checked_attrs(const OpDef& op, const NamedAttrs& given);
 
-// Throws `op: bad argument 'key' (expected one of the options …, got an unknown option; did you mean …)`.
-[[noreturn]] void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known);
+// Throws `op: bad argument 'key' (expected one of the options …, got an unknown option; HINT)`. Without a hint it
+// suggests the nearest name.
+[[noreturn]] void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known,
+                                 std::string hint = "");
 
 }  // namespace pg

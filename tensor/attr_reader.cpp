@@ -13,7 +13,8 @@ int dim_index(const char* op, const char* name, int64_t dim, int rank) {
   const int64_t index = dim > 0 ? dim - 1 : dim + rank;
   if (dim != 0 && index >= 0 && index < rank) return int(index);
   if (rank == 0 && (dim == 1 || dim == -1)) return 0;
-  bad_argument(op, name, fmt::format("a dim from 1 to {} or -{} to -1", rank, rank), std::to_string(dim));
+  bad_argument(op, name, fmt::format("a dim from 1 to {} or -{} to -1", rank, rank),
+               std::to_string(dim) + (dim == 0 ? "; dims count from 1" : ""));
 }
 
 const AttrValue& AttrReader::raw(const char* name) const {

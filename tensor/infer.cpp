@@ -33,6 +33,13 @@ const InputDef& definition(const OpDef& op, std::span<const Value> inputs, size_
              : op.inputs[size_t(input_definition(op, inputs.size(), i))];
 }
 
+// How to convert a tensor to one of these dtypes.
+std::string conversion(uint16_t dtypes) {
+  for (DType wanted : {DType::kFloat32, DType::kInt64, DType::kBool})
+    if (accepts(dtypes, wanted)) return fmt::format("; x:to(\"{}\") converts", name_of(wanted));
+  return "";
+}
+
 void check_inputs(const OpDef& op, std::span<const Value> inputs) {
   const Value* first = nullptr;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -48,7 +55,7 @@ void check_inputs(const OpDef& op, std::span<const Value> inputs) {
       continue;
     }
     if (!accepts(def.dtypes, v.dtype()))
-      bad_argument(op.name, def.name, "a tensor of " + dtype_list(def.dtypes), describe(v));
+      bad_argument(op.name, def.name, "a tensor of " + dtype_list(def.dtypes), describe(v) + conversion(def.dtypes));
     if (first && !(first->device() == v.device()) && !op.has(kBodies))
       bad_argument(op.name, def.name, "a tensor on " + name_of(first->device()) + " like the others", describe(v));
     if (!first) first = &v;

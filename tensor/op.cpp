@@ -4,6 +4,8 @@
 #include <cstring>
 #include <deque>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "tensor/cpu/register.h"
 #include "tensor/ops/all.h"
@@ -49,18 +51,32 @@ int edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  return out;
+}
+
+// The order of suggestions: edits without regard to case, edits, minus the length of the common prefix, the name.
+using Nearness = std::tuple<int, int, int, std::string_view>;
+
 }  // namespace
 
+// Names that start with _ are internal and never suggested.
 std::string suggest(std::string_view name, std::span<const std::string_view> known) {
-  std::string_view best;
-  int best_distance = name.size() < 4 ? 1 : name.size() < 8 ? 2 : 3;
+  const std::string lowered = lower(name);
+  const int limit = name.size() < 2 ? 0 : name.size() < 5 ? 1 : 2;
+  std::optional<Nearness> best;
   for (std::string_view k : known) {
-    const int d = edit_distance(name, k);
-    if (d < best_distance || (d == best_distance && best.empty())) best = k, best_distance = d;
+    if (k.size() > name.size() + 2 || name.size() > k.size() + 2 || k.starts_with('_')) continue;
+    const int edits = edit_distance(lowered, lower(k));
+    if (edits > limit || k == name) continue;
+    const auto mismatch = std::mismatch(name.begin(), name.end(), k.begin(), k.end());
+    const Nearness near{edits, edit_distance(name, k), int(name.begin() - mismatch.first), k};
+    if (!best || near < *best) best = near;
   }
-  for (std::string_view k : known)
-    if (best.empty() && name.size() >= 4 && (k.starts_with(name) || (k.size() >= 4 && name.starts_with(k)))) best = k;
-  return std::string(best);
+  return best ? std::string(std::get<3>(*best)) : "";
 }
 
 Registry& registry() {

@@ -263,7 +263,7 @@ const OpDef& op_named() {
   return def;
 }
 
-// Returns the nearest name, within two edits or with a long common prefix; empty when there is none.
+// The nearest name within two edits (one for 2 to 4 letters), by `Nearness` in op.cpp; else "".
 std::string suggest(std::string_view name, std::span<const std::string_view> known);
 
 // Returns all attributes of an op: defaults, then the given values. Throws for unknown names.

@@ -5,6 +5,7 @@
 
 #include "tensor/attr_check.h"
 #include "tensor/error.h"
+#include "vm/hints.h"
 
 namespace pg::vm {
 namespace {
@@ -125,9 +126,14 @@ class Reader {
     int at = first;
     for (size_t s = 0; s < b_.slots.size() && at <= last - int(options); ++s)
       at = read_slot(b_.slots[s], at, last - int(options));
-    if (at <= last - int(options))
+    if (at <= last - int(options)) {
+      for (int k = first; k < at; ++k)
+        if (lua_isnil(L_, k))
+          bad_argument(op_.name, fmt::format("#{}", k - first + 1).c_str(), "a value",
+                       "nil; a misspelled variable or field is nil, and lists count from 1");
       bad_argument(op_.name, fmt::format("#{}", at - first + 1).c_str(),
                    fmt::format("at most {} arguments", b_.slots.size()), describe(L_, state_, at));
+    }
     if (options) read_options(last);
     finish();
   }
@@ -147,7 +153,7 @@ class Reader {
   // Whether the last argument is an options table: it has string keys, or it is empty and its position takes no list.
   bool takes_options(int first, int last) {
     if (!is_plain_table(L_, last)) return false;
-    if (has_string_keys(L_, last)) return true;
+    if (has_string_keys(L_, last)) return !is_object(L_, last);
     if (lua_objlen(L_, last) > 0) return false;
     const size_t position = size_t(last - first);
     if (position < b_.slots.size()) {
@@ -187,7 +193,7 @@ class Reader {
     if (lua_type(L_, at) != LUA_TSTRING || dtype_from_name(lua_tostring(L_, at))) return false;
     std::vector<std::string_view> names;
     for (int k = 0; k < kDTypeCount; ++k) names.push_back(name_of(DType(k)));
-    return suggest(lua_tostring(L_, at), names).empty();
+    return suggest(lua_tostring(L_, at), names).empty() && hint_of(L_, "dtype", lua_tostring(L_, at)).empty();
   }
 
   int read_input(const Slot& slot, int at, int last) {
@@ -321,20 +327,34 @@ class Reader {
     std::vector<std::string_view> known;
     for (const AttrDef& def : op_.attrs) known.push_back(def.kind == AttrKind::kRandom ? "generator" : def.name);
     for (const InputDef& def : op_.inputs) known.push_back(def.name);
-    unknown_option(op_.name, key, known);
+    unknown_option(L_, op_.name, key, known);
+  }
+
+  // Describes an argument that no position and no option gave.
+  std::string absent(bool is_input, int index) {
+    size_t position = 0;
+    while (position < b_.slots.size() &&
+           !(b_.slots[position].is_input == is_input && b_.slots[position].index == index))
+      ++position;
+    if (int(position) < lua_gettop(L_)) return "nil; a misspelled variable or field is nil";
+    if (is_input && position == 0) return fmt::format("nothing; write x:{0}() with a colon, or pg.{0}(x)", op_.name);
+    if (is_input && lua_type(L_, 1) == LUA_TNUMBER)
+      return fmt::format("nothing; write x:{}(…) with a colon to pass x", op_.name);
+    const char* name = is_input ? op_.inputs[size_t(index)].name : op_.attrs[size_t(index)].name;
+    return fmt::format("nothing; pass it at place {} or as {{{} = …}}", position + 1, name);
   }
 
   void finish() {
     for (size_t i = 0; i < op_.attrs.size(); ++i) {
       const AttrDef& def = op_.attrs[i];
       if (!given_[i] && def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom)
-        bad_argument(op_.name, def.name, "a value", "nil");
+        bad_argument(op_.name, def.name, "a value", absent(false, int(i)));
       if (!given_[i] && std::holds_alternative<Device>(def.fallback)) call_.attrs[i] = state_.default_device;
     }
     if (singles_) {
       for (size_t i = 0; i < op_.inputs.size(); ++i)
         if (!call_.inputs[i].defined() && op_.inputs[i].arity == Arity::kOne)
-          bad_argument(op_.name, op_.inputs[i].name, "a tensor", "nil");
+          bad_argument(op_.name, op_.inputs[i].name, "a tensor", absent(true, int(i)));
       return;
     }
     size_t length = 0;
@@ -404,15 +424,16 @@ namespace {
 AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
   switch (def.kind) {
     case AttrKind::kBool:
-      if (!lua_isboolean(L, i)) bad_argument(op.name, def.name, "true or false", describe(L, state, i));
+      if (!lua_isboolean(L, i)) bad_argument(op.name, def.name, "true or false", describe_argument(L, state, i));
       return bool(lua_toboolean(L, i));
     case AttrKind::kInt:
     case AttrKind::kDim:
-      if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a whole number", describe(L, state, i));
+      if (lua_type(L, i) != LUA_TNUMBER)
+        bad_argument(op.name, def.name, "a whole number", describe_argument(L, state, i));
       return to_integer(op, def, lua_tonumber(L, i),
                         def.kind == AttrKind::kDim ? "a dim, a whole number" : "a whole number");
     case AttrKind::kFloat:
-      if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe(L, state, i));
+      if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe_argument(L, state, i));
       return double(lua_tonumber(L, i));
     case AttrKind::kString:
       return check_string(L, state, i, op.name, def.name);
@@ -431,7 +452,7 @@ AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const Attr
       return read_list<Floats>(L, state, op, def, i, "a list of numbers", [](double v) { return v; });
     case AttrKind::kRandom: {
       Generator* g = to_generator(L, state, i);
-      if (!g) bad_argument(op.name, "generator", "a Generator", describe(L, state, i));
+      if (!g) bad_argument(op.name, "generator", "a Generator", describe_argument(L, state, i));
       return Ref<Generator>(g);
     }
     case AttrKind::kGraph:
@@ -469,9 +490,9 @@ DType check_dtype(lua_State* L, State& state, int i, const char* op, const char*
   if (const auto t = dtype_from_name(text)) return *t;
   std::vector<std::string_view> names;
   for (int k = 0; k < kDTypeCount; ++k) names.push_back(name_of(DType(k)));
-  const std::string near = suggest(text, names);
-  bad_argument(op, name, "the name of a dtype" + (near.empty() ? std::string() : " such as \"" + near + '"'),
-               describe(L, state, i));
+  const std::string near = suggest(text, names), hint = hint_of(L, "dtype", text);
+  bad_argument(op, name, "the name of a dtype" + (near.empty() || !hint.empty() ? "" : " such as \"" + near + '"'),
+               describe(L, state, i) + (hint.empty() ? "" : "; " + hint));
 }
 
 Device check_device(lua_State* L, State& state, int i, const char* op, const char* name) {
@@ -481,8 +502,11 @@ Device check_device(lua_State* L, State& state, int i, const char* op, const cha
   } catch (const Error& e) {
     static constexpr std::string_view kOwn = "device: bad argument 'name' ";
     const std::string why = e.what();
-    if (why.starts_with(kOwn)) throw Error(fmt::format("{}: bad argument '{}' {}", op, name, why.substr(kOwn.size())));
-    bad_argument(op, name, "the name of a device that is present", fmt::format("{}: {}", describe(L, state, i), why));
+    if (why.starts_with(kOwn) && hint_of(L, "device", text).empty())
+      throw Error(fmt::format("{}: bad argument '{}' {}", op, name, why.substr(kOwn.size())));
+    const std::string hint = hint_of(L, "device", text);
+    bad_argument(op, name, "the name of a device that is present",
+                 fmt::format("{}: {}", describe(L, state, i), hint.empty() ? why : hint));
   }
 }
 
@@ -503,7 +527,7 @@ void check_options(lua_State* L, State& state, int i, const char* op, std::initi
     const std::string key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : describe(L, state, -1);
     bool found = false;
     for (std::string_view k : known) found |= k == key;
-    if (!found) unknown_option(op, key, {known.begin(), known.size()});
+    if (!found) unknown_option(L, op, key, {known.begin(), known.size()});
   }
 }
 

@@ -32,6 +32,53 @@ int collect_box(lua_State* L) {
   return 0;
 }
 
+// Returns the string field of the table at index i that __index does not see, or "".
+std::string raw_string(lua_State* L, int i, const char* key) {
+  lua_pushstring(L, key);
+  lua_rawget(L, i);
+  std::string text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+  lua_pop(L, 1);
+  return text;
+}
+
+bool has_raw(lua_State* L, int i, const char* key) {
+  lua_pushstring(L, key);
+  lua_rawget(L, i);
+  const bool found = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return found;
+}
+
+// Describes a table: the library's classes and their objects by name (see stdlib/support/class.lua, nn/block.lua).
+std::string describe_table(lua_State* L, int i) {
+  if (i < 0) i = lua_gettop(L) + 1 + i;
+  const int top = lua_gettop(L);
+  std::string text = "table";
+  if (lua_checkstack(L, 6) && lua_getmetatable(L, i)) {
+    const int meta = top + 1;
+    const auto name_of_class = [&](int at) {
+      return raw_string(L, at, has_raw(L, at, "_is_class") ? "_name" : "name");
+    };
+    if (has_raw(L, meta, "_class_meta"))
+      text = "class " + name_of_class(i);
+    else if (lua_getmetatable(L, meta) && has_raw(L, top + 2, "_class_meta"))
+      text = (has_raw(L, meta, "_is_class") ? "block " : "object ") + name_of_class(meta);
+    if (text == "block block") text = "block";  // one made by nn.block
+  }
+  lua_settop(L, top);
+  return text;
+}
+
+// Describes what a script passed instead of a tensor, and says what the likely mistake is.
+std::string describe_instead_of_tensor(lua_State* L, State& state, int i) {
+  const std::string text = describe_argument(L, state, i);
+  if (text == "table") return "table; pg.tensor(list) makes a tensor of a list";
+  if (text.starts_with("block"))
+    return text + "; net(x) calls a block, and its forward takes self first: function(self, x)";
+  if (text.starts_with("class ")) return text + "; call the class to make an object";
+  return text;
+}
+
 }  // namespace
 
 std::string parameter_name(lua_State* L, Box& box, int i) {
@@ -54,8 +101,18 @@ Box* to_box(lua_State* L, State& state, int i) {
 
 Box& check_box(lua_State* L, State& state, int i, const char* op, const char* name) {
   Box* box = to_box(L, state, i);
-  if (!box) bad_argument(op, name, "a tensor", describe(L, state, i));
+  if (!box) bad_argument(op, name, "a tensor", describe_instead_of_tensor(L, state, i));
   return *box;
+}
+
+// Whether `initialize` has run and the value of the parameter waits for its shape.
+bool is_pending(lua_State* L, Box& box, int i) {
+  if (!box.has_extra) return false;
+  push_extra(L, box, i);
+  lua_getfield(L, -1, "pending");
+  const bool pending = lua_toboolean(L, -1);
+  lua_pop(L, 2);
+  return pending;
 }
 
 void require_value(lua_State* L, Box& box, int i, const char* op, const char* name) {
@@ -67,10 +124,10 @@ void require_value(lua_State* L, Box& box, int i, const char* op, const char* na
   if (value.defined()) return;
   if (box.released) bad_argument(op, name, "a tensor", "a released tensor");
   const std::string parameter = parameter_name(L, box, i);
-  bad_argument(
-      op, name, "a tensor with a value",
-      fmt::format("parameter{} without one: call initialize(), and run the block once if its shape is deferred",
-                  parameter.empty() ? "" : " '" + parameter + "'"));
+  bad_argument(op, name, "a tensor with a value",
+               fmt::format("parameter{} without one: {}", parameter.empty() ? "" : " '" + parameter + "'",
+                           is_pending(L, box, i) ? "its shape is known after the first call of its block, net(x)"
+                                                 : "call initialize() before the first call: net:initialize()"));
 }
 
 Value& check_value(lua_State* L, State& state, int i, const char* op, const char* name) {
@@ -203,9 +260,19 @@ std::string describe(lua_State* L, State& state, int i) {
       return lua_toboolean(L, i) ? "true" : "false";
     case LUA_TSTRING:
       return fmt::format("\"{}\"", std::string(lua_tostring(L, i)).substr(0, 60));
+    case LUA_TTABLE:
+      return describe_table(L, i);
     default:
       return luaL_typename(L, i);
   }
+}
+
+bool is_object(lua_State* L, int i) { return lua_istable(L, i) && describe_table(L, i) != "table"; }
+
+std::string describe_argument(lua_State* L, State& state, int i) {
+  if (lua_isnone(L, i)) return "nothing";
+  if (lua_isnil(L, i)) return "nil; a misspelled variable or field is nil";
+  return describe(L, state, i);
 }
 
 void open_box(lua_State* L, State& state) {

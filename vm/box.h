@@ -80,6 +80,12 @@ std::string parameter_name(lua_State* L, Box& box, int i);
 // A short description of the Lua value for error texts: "nil", "number 3", "float32 2x3 cpu", "table".
 std::string describe(lua_State* L, State& state, int i);
 
+// Whether the value at stack index i is a class of the library or an object of one.
+bool is_object(lua_State* L, int i);
+
+// The same for an argument of a call: tells an argument that is absent from one that is nil.
+std::string describe_argument(lua_State* L, State& state, int i);
+
 // Boxes that are views of another tensor's buffer. Before a write in place to that tensor, views that are smaller than
 // it are copied, so that the write does not have to copy the whole tensor. note_view registers the box on top of the
 // stack.

@@ -149,7 +149,8 @@ void push_element(lua_State* L, DType dtype, const void* at) {
 
 int item_of(lua_State* L, State& state) {
   const Value& v = readable(L, state, 1, "item", "x");
-  if (v.numel() != 1) bad_argument("item", "x", "a tensor of one element", to_string(v.type()));
+  if (v.numel() != 1)
+    bad_argument("item", "x", "a tensor of one element", to_string(v.type()) + "; x:totable() reads all elements");
   const Value host = host_copy(state, v);
   push_element(L, host.dtype(), host.array().data());
   return 1;

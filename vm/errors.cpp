@@ -4,6 +4,7 @@
 #include "tensor/attr_check.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/hints.h"
 
 namespace pg::vm {
 namespace {
@@ -21,25 +22,12 @@ int raise_argument(lua_State* L, State& state) {
   bad_argument(op.c_str(), name.c_str(), check_string(L, state, 3, "arg_error", "expected"), describe(L, state, 4));
 }
 
-std::vector<std::string> collect_names(lua_State* L, int i) {
+std::vector<std::string> sorted_keys(lua_State* L, int i) {
   std::vector<std::string> names;
-  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
-    if (lua_type(L, -2) == LUA_TSTRING)
-      names.push_back(lua_tostring(L, -2));
-    else if (lua_type(L, -1) == LUA_TSTRING)
-      names.push_back(lua_tostring(L, -1));
-  }
+  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) names.push_back(lua_tostring(L, -2));
+  std::sort(names.begin(), names.end());
   return names;
-}
-
-// suggest(name, table) → the most similar string key or element, or nil.
-int suggest_name(lua_State* L, State& state) {
-  const std::string name = check_string(L, state, 1, "suggest", "name");
-  const std::vector<std::string> names = collect_names(L, 2);
-  std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string near = suggest(name, known);
-  near.empty() ? lua_pushnil(L) : void(lua_pushstring(L, near.c_str()));
-  return 1;
 }
 
 // check_options(op, options, known) raises for a key that is not in known.
@@ -55,10 +43,9 @@ int check_known(lua_State* L, State& state) {
     lua_pop(L, 1);
     if (known) continue;
     const std::string key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : describe(L, state, -1);
-    std::vector<std::string> names = collect_names(L, 3);
-    std::sort(names.begin(), names.end());
-    std::vector<std::string_view> views(names.begin(), names.end());
-    unknown_option(op.c_str(), key, views);
+    const std::vector<std::string> names = sorted_keys(L, 3);
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    unknown_option(L, op.c_str(), key, views);
   }
   return 0;
 }
@@ -96,7 +83,6 @@ void open_errors(lua_State* L, State& state) {
                      {{"raise", entry<raise>},
                       {"finally", entry<run_finally>},
                       {"arg_error", entry<raise_argument>},
-                      {"suggest", entry<suggest_name>},
                       {"check_options", entry<check_known>},
                       {"describe", entry<describe_value>},
                       {"script_position", entry<position>}});

@@ -99,7 +99,7 @@ class KeyReader {
   int64_t whole(int i, const char* what) {
     const int64_t n = x_.shape()[dim()];
     const std::string expected = fmt::format("{} from 1 to {} or -{} to -1 in a dim of size {}", what, n, n, n);
-    if (lua_type(L_, i) != LUA_TNUMBER) bad(expected, describe(L_, state_, i));
+    if (lua_type(L_, i) != LUA_TNUMBER) bad(expected, describe_argument(L_, state_, i));
     const double v = lua_tonumber(L_, i);
     if (v != std::floor(v) || std::fabs(v) > 0x1p53) bad(expected, describe(L_, state_, i));
     return int64_t(v);
@@ -109,7 +109,8 @@ class KeyReader {
     const int64_t n = x_.shape()[dim()], v = whole(i, "an index");
     const int64_t at = v > 0 ? v - 1 : n + v;
     if (v == 0 || at < 0 || at >= n)
-      bad(fmt::format("an index from 1 to {} or -{} to -1 in a dim of size {}", n, n, n), fmt::format("{}", v));
+      bad(fmt::format("an index from 1 to {} or -{} to -1 in a dim of size {}", n, n, n),
+          fmt::format("{}{}", v, v == 0 ? "; positions count from 1" : ""));
     return at;
   }
 

@@ -8,6 +8,7 @@
 #include "tensor/buffer.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/hints.h"
 #include "vm/trace.h"
 #include "vm/embedded.h"
 
@@ -207,6 +208,7 @@ int open_core(lua_State* L, State& state) {
   open_graph(L, state);
   open_errors(L, state);
   open_traceback(L, state);
+  open_hints(L, state);
   open_introspect(L, state);
   open_decode(L, state);
   open_library(L, state);

@@ -7,6 +7,7 @@
 #include "tensor/buffer.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/hints.h"
 
 namespace pg::vm {
 namespace {
@@ -68,12 +69,28 @@ Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<V
   return apply(state.ctx, op, inputs, attrs);
 }
 
+// Throws again an error about the first argument with a hint that it may be missing: x.reshape(2, 3) for x:reshape(2,
+// 3).
+[[noreturn]] void hint_at_colon(lua_State* L, const OpDef& op, const Error& e) {
+  const std::string text = e.what();
+  const bool is_first = !op.inputs.empty() && op.inputs[0].arity == Arity::kOne &&
+                        text.starts_with(fmt::format("{}: bad argument '{}' (", op.name, op.inputs[0].name));
+  const int type = lua_type(L, 1);
+  if (typeid(e) != typeid(Error) || !is_first || (type != LUA_TNUMBER && type != LUA_TSTRING)) throw;
+  throw Error(fmt::format("{}; write x:{}(…) with a colon to pass x)", text.substr(0, text.size() - 1), op.name));
+}
+
 int call_op(lua_State* L, State& state) {
   const OpBinding& binding = upvalue_binding(L);
   state.update_modes();
   Call call;
-  read_arguments(L, state, binding, 1, call);
-  Values out = apply_or_collect(L, state, *binding.op, call.inputs, call.attrs);
+  Values out;
+  try {
+    read_arguments(L, state, binding, 1, call);
+    out = apply_or_collect(L, state, *binding.op, call.inputs, call.attrs);
+  } catch (const Error& e) {
+    hint_at_colon(L, *binding.op, e);
+  }
   return push_outputs(L, state, *binding.op, out);
 }
 
@@ -247,6 +264,19 @@ int refuse_order(lua_State*, State&) {
       "tensor of booleans");
 }
 
+// x(…), and `for v in x`, which calls x with two nils.
+int refuse_call(lua_State* L, State& state) {
+  if (const std::string hint = self_is_tensor(L, state); !hint.empty()) throw Error(hint);
+  if (lua_gettop(L) == 3 && lua_isnil(L, 2) && lua_isnil(L, 3))
+    throw Error("a tensor is no iterator; write for row in x:iter() do … end, or for i = 1, #x do … x[i] … end");
+  throw Error("a tensor cannot be called; x[i] selects a row, x[{i, j}] an element, and x:op(…) calls an op");
+}
+
+int refuse_concatenation(lua_State*, State&) {
+  throw Error(
+      "a tensor cannot be joined with ..; write tostring(x), or x:item() for the number of a one-element tensor");
+}
+
 void set_operator(lua_State* L, State& state, const char* event, const OpDef& op) {
   push_closure(L, state, op, is_operator(op) ? entry<call_operator> : entry<call_negation>);
   lua_setfield(L, -2, event);
@@ -291,7 +321,11 @@ void open_ops(lua_State* L, State& state) {
   set_operator(L, state, "__mod", op_named<"remainder">());
   set_operator(L, state, "__pow", op_named<"pow">());
   set_operator(L, state, "__unm", op_named<"neg">());
-  register_functions(L, state, {{"__lt", entry<refuse_order>}, {"__le", entry<refuse_order>}});
+  register_functions(L, state,
+                     {{"__lt", entry<refuse_order>},
+                      {"__le", entry<refuse_order>},
+                      {"__call", entry<refuse_call>},
+                      {"__concat", entry<refuse_concatenation>}});
   lua_pop(L, 1);
 }
 

@@ -6,6 +6,7 @@
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/convert.h"
+#include "vm/hints.h"
 #include "vm/trace.h"
 
 namespace pg::vm {
@@ -276,9 +277,12 @@ int read_field(lua_State* L, State& state) {
   for (int table = 2; table <= 4; ++table)
     for (lua_pushnil(L); lua_next(L, table_upvalue(L, table)); lua_pop(L, 1)) names.push_back(lua_tostring(L, -2));
   std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string key = lua_tostring(L, 2), near = suggest(key, known);
-  throw Error(
-      fmt::format("a tensor has no field or method '{}'{}", key, near.empty() ? "" : "; did you mean '" + near + "'?"));
+  const std::string key = lua_tostring(L, 2);
+  std::string hint = self_is_tensor(L, state);
+  if (hint.empty()) hint = hint_of(L, "tensor", key);
+  if (hint.empty())
+    if (const std::string near = suggest(key, known); !near.empty()) hint = "did you mean '" + near + "'?";
+  throw Error(fmt::format("a tensor has no field or method '{}'{}", key, hint.empty() ? "" : "; " + hint));
 }
 
 int write_field(lua_State* L, State& state) {
@@ -295,7 +299,8 @@ int write_field(lua_State* L, State& state) {
     lua_call(L, 2, 0);
     return 0;
   }
-  throw Error(fmt::format("a tensor has no field '{}' to set", lua_tostring(L, 2)));
+  const std::string key = lua_tostring(L, 2), hint = hint_of(L, "tensor_set", key);
+  throw Error(fmt::format("a tensor has no field '{}' to set{}", key, hint.empty() ? "" : "; " + hint));
 }
 
 int get_name(lua_State* L, State& state) {

@@ -9,6 +9,7 @@ local datasets = {}
 --- loaders use: it returns the batched values of the items at an int64 tensor of positions.
 local Dataset = class.new("Dataset")
 datasets.Dataset = Dataset
+Dataset._kind, Dataset._no_items = "Dataset", "write ds:get(1) for the values of item 1; ds:len() is the number of items"
 
 Dataset.__tostring = function(self) return string.format("%s(%d items)", self.name, self:len()) end
 
@@ -32,10 +33,14 @@ function SimpleDataset:init(list)
 end
 
 --- dataset:len() -> the number of items.
-function SimpleDataset:len() return self._n end
+function SimpleDataset:len()
+  args.self("len", self, "ds")
+  return self._n
+end
 
 --- dataset:get(i) -> the values of item i, 1-based; negative positions count from the end.
 function SimpleDataset:get(i)
+  args.self("get", self, "ds")
   i = check_position(self, i)
   if self._tensor then return self._tensor[i] end
   local item = self._list[i]
@@ -72,7 +77,7 @@ function ArrayDataset:init(...)
   for k = 1, count do
     local values, n = column(k, (select(k, ...)))
     if self._n and n ~= self._n then
-      core.arg_error("ArrayDataset", "array " .. k, self._n .. " items like the first", n .. " items")
+      core.fail("ArrayDataset", "bad argument 'array %d' (expected %d items like the first, got %d)", k, self._n, n)
     end
     self.arrays[k], self._n = values, n
     self._tensors = self._tensors and core.is_tensor(values)
@@ -80,14 +85,20 @@ function ArrayDataset:init(...)
   if self._tensors then self.get_batch = self._batch end
 end
 
-function ArrayDataset:len() return self._n end
+function ArrayDataset:len()
+  args.self("len", self, "ds")
+  return self._n
+end
 
 local function values_at(arrays, i, k)
   if k > #arrays then return end
   return arrays[k][i], values_at(arrays, i, k + 1)
 end
 
-function ArrayDataset:get(i) return values_at(self.arrays, check_position(self, i), 1) end
+function ArrayDataset:get(i)
+  args.self("get", self, "ds")
+  return values_at(self.arrays, check_position(self, i), 1)
+end
 
 local function rows_at(arrays, index, k)
   if k > #arrays then return end
@@ -121,6 +132,7 @@ end
 
 --- dataset:filter(f) -> the dataset of the items for which f(values…) is true.
 function Dataset:filter(f)
+  args.self("filter", self, "ds")
   args.callable("filter", "f", f)
   local positions = {}
   for i = 1, self:len() do if f(self:get(i)) then positions[#positions + 1] = i end end
@@ -129,6 +141,7 @@ end
 
 --- dataset:shard(n, i) -> part i of n. If n does not divide the length, the first parts have one item more.
 function Dataset:shard(n, i)
+  args.self("shard", self, "ds")
   args.count("shard", "n", n, 1)
   if args.count("shard", "i", i, 1) > n then core.arg_error("shard", "i", "a part in 1.." .. n, i) end
   local each, rest = math.floor(self:len() / n), self:len() % n
@@ -137,10 +150,14 @@ function Dataset:shard(n, i)
 end
 
 --- dataset:take(n) -> the dataset of the first n items, or of all if there are fewer.
-function Dataset:take(n) return Subset(self, range(1, math.min(args.count("take", "n", n), self:len()))) end
+function Dataset:take(n)
+  args.self("take", self, "ds")
+  return Subset(self, range(1, math.min(args.count("take", "n", n), self:len())))
+end
 
 --- dataset:sample(sampler) -> the dataset of the items at the positions of one round of the sampler.
 function Dataset:sample(sampler)
+  args.self("sample", self, "ds")
   if type(sampler) ~= "table" or not sampler.iter then core.arg_error("sample", "sampler", "a sampler", sampler) end
   local positions = {}
   for i in sampler:iter() do positions[#positions + 1] = check_position(self, i) end

@@ -6,6 +6,8 @@ local samplers = core.require("data.sampler")
 local ops = core.ops
 
 local DataLoader = class.new("DataLoader")
+DataLoader._kind = "DataLoader"
+DataLoader._no_items = "a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches"
 
 local stack
 
@@ -52,7 +54,9 @@ local function check_combination(o)
     for _, name in ipairs{"batch_size", "sampler", "last_batch"} do
       if o[name] ~= nil then core.arg_error("DataLoader", name, "no value together with batch_sampler", o[name]) end
     end
-  elseif o.batch_size == nil then core.arg_error("DataLoader", "batch_size", "a whole number >= 1", nil) end
+  elseif o.batch_size == nil then
+    core.fail("DataLoader", "bad argument 'batch_size' (expected a whole number >= 1, got nil; write data.DataLoader(ds, {batch_size = 32}))")
+  end
   if o.shuffle and (o.sampler ~= nil or o.batch_sampler ~= nil) then
     core.arg_error("DataLoader", "shuffle", "false together with a sampler", true)
   end
@@ -69,7 +73,9 @@ end
 --- return batches
 function DataLoader:init(dataset, ...)
   if type(dataset) ~= "table" or not dataset.get or not dataset.len then
-    core.arg_error("DataLoader", "dataset", "a dataset with len and get", dataset)
+    local list = core.is_tensor(dataset) or args.plain(dataset)
+    core.fail("DataLoader", "bad argument 'dataset' (expected a dataset with len and get, got %s%s)", core.describe(dataset),
+              list and "; write data.ArrayDataset(x, y)" or "")
   end
   local o = args.read("DataLoader", {"batch_size"}, spec, ...)
   args.boolean("DataLoader", "shuffle", o.shuffle)
@@ -84,8 +90,15 @@ function DataLoader:init(dataset, ...)
   else self._batches = samplers.BatchSampler(sampler, args.count("DataLoader", "batch_size", o.batch_size, 1), o.last_batch) end
 end
 
---- loader:len() -> the number of batches in the next round.
-function DataLoader:len() return self._batches:len() end
+-- `for x, y in loader do` calls the loader.
+function DataLoader:__call() core.fail("DataLoader", "a loader is no iterator; write for x, y in loader:iter() do … end") end
+
+--- loader:len() -> the number of batches in the next round. A loader is no list: Lua itself makes #loader 0 and
+--- ipairs(loader) empty.
+function DataLoader:len()
+  args.self("len", self, "loader")
+  return self._batches:len()
+end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
@@ -107,6 +120,7 @@ end
 
 --- loader:iter() -> an iterator over batches; each call starts a new round.
 function DataLoader:iter()
+  args.self("iter", self, "loader")
   local next_batch, dataset, batchify = self._batches:iter(), self.dataset, self._batchify
   local whole = not batchify and dataset.get_batch
   return function()

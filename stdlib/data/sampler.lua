@@ -8,6 +8,7 @@ local samplers = {}
 --- pg.data.Sampler is the base class: define iter() and len().
 local Sampler = class.new("Sampler")
 samplers.Sampler = Sampler
+Sampler._no_items = "write for i in sampler:iter() do … end"
 
 local function iterate(list)
   local i = 0

@@ -1,6 +1,7 @@
 -- Activation layers.
 local core = ...
 local args = core.require("support.args")
+local hint = core.require("support.namespace").hint
 local HybridBlock = core.require("nn.block").HybridBlock
 local param = core.require("param")
 local ops = core.ops
@@ -20,8 +21,7 @@ function layers.find(op, value)
   if type(value) == "function" then return value end
   if type(value) ~= "string" then core.arg_error(op, "activation", "the name of an activation or a function", value) end
   if not functions[value] then
-    local near = core.suggest(value, functions)
-    core.fail(op, "unknown activation '%s'%s", value, near and " (did you mean '" .. near .. "'?)" or "")
+    core.fail(op, "unknown activation '%s'%s", value, hint("activation", value, functions))
   end
   return ops[functions[value]]
 end

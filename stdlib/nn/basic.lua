@@ -144,7 +144,7 @@ local function define_lambda(parent, name)
     self._text = type(f) == "string" and f or "function"
     if type(f) == "string" then
       local found = rawget(ops, f)
-      if not found then core.fail(name, "unknown op '%s'%s", f, hint(f, ops)) end
+      if not found then core.fail(name, "unknown op '%s'%s", f, hint("pg", f, ops)) end
       f = found
     end
     self._f = args.callable(name, "f", f)

@@ -50,11 +50,12 @@ end
 
 --- nn.Block is the base class of blocks that run as plain Lua. See nn.HybridBlock for blocks that can be hybridized.
 local Block = make_class(nil, "Block", true)
-Block._is_base = true
+Block._is_base, Block._kind = true, "block"
 
 --- Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it.
 --- `Class(…)` makes a block; `block(…)` calls forward.
 function Block:extend(name)
+  args.self("extend", self, "nn.HybridBlock")
   args.string("extend", "name", name)
   return make_class(self, name, core.introspect.called_from_library(1))
 end
@@ -88,6 +89,7 @@ local initialize_options = {force = false, device = args.none, dtype = args.none
 --- then the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true.
 --- Parameters with unknown dims get their value at the first call.
 function Block:initialize(init, opts)
+  args.self("initialize", self, "net")
   if opts == nil and args.plain(init) then init, opts = nil, init end
   opts = param.check_target("initialize", args.options("initialize", opts, initialize_options))
   local initializer = core.require("initializer").resolve("initialize", init)
@@ -101,6 +103,7 @@ end
 --- block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once. Only paths that
 --- contain the Lua pattern are included.
 function Block:parameters(pattern)
+  args.self("parameters", self, "net")
   if pattern ~= nil then args.string("parameters", "pattern", pattern) end
   local list, i = discover.parameters(self), 0
   return function()
@@ -116,12 +119,14 @@ end
 --- block:collect_params([pattern]) -> a set of the parameters: a table indexed by path with the methods initialize,
 --- zero_grad, set(key, value), save(path), load(path), iter() and len().
 function Block:collect_params(pattern)
+  args.self("collect_params", self, "net")
   if pattern ~= nil then args.string("collect_params", "pattern", pattern) end
   return sets.collect(self, pattern)
 end
 
 --- block:children() -> an iterator of name, child over the block's direct children.
 function Block:children()
+  args.self("children", self, "net")
   local entries, i = discover.entries(self), 0
   return function()
     repeat
@@ -135,6 +140,7 @@ end
 
 --- block:apply(f) calls f(child) once for every block below this one, children first, then f(block). Returns the block.
 function Block:apply(f)
+  args.self("apply", self, "net")
   args.callable("apply", "f", f)
   discover.walk(self, function() end)                 -- raises for a block that holds itself
   local seen = {}
@@ -151,6 +157,7 @@ end
 --- block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
 --- parameters of normalization layers stay float32 if the dtype is float16 or bfloat16.
 function Block:to(target, more)
+  args.self("to", self, "net")
   target = param.target(target, more)
   for _, entry in ipairs(discover.parameters(self)) do param.convert(entry.tensor, target) end
   return self
@@ -161,6 +168,7 @@ function Block:cast(dtype) return self:to(dtype) end
 
 --- block:zero_grad() sets the gradients of all parameters to zeros.
 function Block:zero_grad()
+  args.self("zero_grad", self, "net")
   for _, p in self:parameters() do p:zero_grad() end
   return self
 end
@@ -168,16 +176,19 @@ end
 --- block:register_forward_hook(f) -> handle. f(block, inputs, outputs) runs after each forward; inputs is the list of
 --- arguments, outputs the result (a list when there are several). handle:detach() removes it.
 function Block:register_forward_hook(f)
+  args.self("register_forward_hook", self, "net")
   return calls.add_hook(self, "_hooks", args.callable("register_forward_hook", "f", f))
 end
 
 --- block:register_forward_pre_hook(f) -> handle. f(block, inputs) runs before each forward.
 function Block:register_forward_pre_hook(f)
+  args.self("register_forward_pre_hook", self, "net")
   return calls.add_hook(self, "_pre_hooks", args.callable("register_forward_pre_hook", "f", f))
 end
 
 --- block:save_parameters(path) writes all parameters under their paths to a safetensors file, atomically.
 function Block:save_parameters(path)
+  args.self("save_parameters", self, "net")
   sets.save(self, args.string("save_parameters", "path", path))
   return self
 end
@@ -186,23 +197,33 @@ end
 --- Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block; without a
 --- device the parameters stay on theirs.
 function Block:load_parameters(path, opts)
+  args.self("load_parameters", self, "net")
   sets.load(self, args.string("load_parameters", "path", path), opts)
   return self
 end
 
 --- block:summary(…) -> a text with the output shape and the number of parameters of every block, from one forward
 --- pass with these arguments in predict mode.
-function Block:summary(...) return show.summary(self, ...) end
+function Block:summary(...)
+  args.self("summary", self, "net")
+  return show.summary(self, ...)
+end
 
 --- block:export(path[, {epoch =, inputs =}]) writes the graph of forward to path.json and its tensors to
 --- path.safetensors (path-0001.safetensors with epoch = 1), and returns both paths. See nn.SymbolBlock.imports. Ops
 --- that depend on the training mode keep that, so the import can be trained. The block must have been called once, or
 --- inputs = {…} must give example arguments.
-function Block:export(path, opts) return core.require("nn.export").export(self, path, opts) end
+function Block:export(path, opts)
+  args.self("export", self, "net")
+  return core.require("nn.export").export(self, path, opts)
+end
 
 --- block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors. It may run in several threads and Lua
 --- states at once.
-function Block:freeze(opts) return core.require("nn.export").freeze(self, opts) end
+function Block:freeze(opts)
+  args.self("freeze", self, "net")
+  return core.require("nn.export").freeze(self, opts)
+end
 
 local hybrid_options = {active = true, static_alloc = true, static_shape = false}
 
@@ -229,6 +250,7 @@ end
 --- of tensors. static_alloc (default true) keeps the planned memory between calls. static_shape (default false)
 --- promises one shape; another one is an error. hybridize(false) returns to plain Lua.
 function Block:hybridize(opts)
+  args.self("hybridize", self, "net")
   local values = read_hybrid_options(opts)
   local blocks = discover.blocks(self)
   if values.active then check_hybrid(self) end
@@ -242,11 +264,17 @@ end
 --- block:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a hybridized block: the number of traces
 --- of forward, of graphs specialized for a set of types, and of calls that ran one, and why forward was traced again
 --- last.
-function Block:cache_info() return core.require("hybrid").info(self) end
+function Block:cache_info()
+  args.self("cache_info", self, "net")
+  return core.require("hybrid").info(self)
+end
 
 --- block:graph() -> the graph of the last call as text with types and script lines. graph():dot() returns it for
 --- Graphviz.
-function Block:graph() return core.require("hybrid").graph(self) end
+function Block:graph()
+  args.self("graph", self, "net")
+  return core.require("hybrid").graph(self)
+end
 
 --- nn.HybridBlock is the base class of blocks that can be hybridized: `local Net = nn.HybridBlock:extend("Net")`.
 --- Example: local Net = pg.nn.HybridBlock:extend("Net")

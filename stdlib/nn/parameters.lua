@@ -14,7 +14,7 @@ local Set = {
   __index = function(self, key)
     local method = methods[key]
     if method then return method end
-    core.fail("collect_params", "no parameter '%s'%s", tostring(key), hint(key, self, methods))
+    core.fail("collect_params", "no parameter '%s'%s", tostring(key), hint("collect_params", key, self, methods))
   end,
   __tostring = function(self)
     local lines = {}
@@ -132,7 +132,7 @@ local function check_extra(path, entries, values, aliases)
   table.sort(extra)
   if extra[1] then
     core.fail("load_parameters", "%s holds '%s', which the block does not have%s (pass ignore_extra = true to skip)", path, extra[1],
-              hint(extra[1], known))
+              hint(nil, extra[1], known))
   end
 end
 
@@ -149,7 +149,7 @@ local function load(entries, path, opts)
       found[i] = value:to(opts.device or param.device(entry.tensor))
     elseif not opts.allow_missing then
       core.fail("load_parameters", "%s lacks the parameter '%s'%s (pass allow_missing = true to keep it)", path, entry.path,
-                hint(entry.path, values))
+                hint(nil, entry.path, values))
     end
   end
   if not opts.ignore_extra then check_extra(path, entries, values, aliases) end

@@ -3,8 +3,13 @@ local core = ...
 local args = core.require("support.args")
 local base = core.require("nn.block")
 local discover = core.require("nn.discover")
+local getinfo = debug and debug.getinfo
 
 local function check_child(op, child)
+  if type(child) == "table" and rawget(child, "_is_class") then
+    core.fail(op, "bad argument 'child' (expected a block or a function, got class %s; call it to make a block: nn.%s(…))",
+              child._name, child._name)
+  end
   if type(child) == "function" or discover.is_block(child) then return child end
   local meta = type(child) == "table" and getmetatable(child)
   if type(meta) == "table" and meta.__call then return child end
@@ -19,9 +24,20 @@ local function check_list(op, list)
     n = math.max(n, key)
   end
   for i = 1, n do
-    if list[i] == nil then core.arg_error(op, "children", "a list without holes", "nothing at " .. i) end
+    if list[i] == nil then core.fail(op, "bad argument 'children' (expected a list without holes, got nil at place %d)", i) end
   end
   return n
+end
+
+-- Raises if the first child takes fewer inputs than it gets. Lua would drop the others.
+local function check_inputs(op, first, n)
+  local f, self = first, 0
+  if discover.is_block(first) then f, self = not first.hybrid_forward and first.forward, 1 end
+  local info = type(f) == "function" and getinfo and core.unlogged(getinfo, f, "u")
+  local most = not first and 1 or info and info.nparams and not info.isvararg and info.nparams - self
+  if most and most < n then
+    core.fail(op, "got %d inputs, but child 1%s takes %d", n, self == 1 and ", a " .. first._name .. "," or "", most)
+  end
 end
 
 local function define(parent, name)
@@ -41,6 +57,7 @@ local function define(parent, name)
 
   function class:forward(x, ...)
     local first = self[1]
+    if select("#", ...) > 0 then check_inputs(name, first, 1 + select("#", ...)) end
     if not first then return x end
     x = first(x, ...)
     for i = 2, #self do x = self[i](x) end
@@ -49,6 +66,7 @@ local function define(parent, name)
 
   --- net:add(child, …) appends children and returns the net.
   function class:add(...)
+    args.self("add", self, "net")
     for i = 1, select("#", ...) do check_child("add", (select(i, ...))) end
     for i = 1, select("#", ...) do rawset(self, #self + 1, (select(i, ...))) end
     return self
@@ -57,6 +75,7 @@ local function define(parent, name)
   --- net:slice(a[, b]) -> a net of the same type with the children a to b. Both nets share the children. Negative
   --- positions count from the end.
   function class:slice(a, b)
+    args.self("slice", self, "net")
     local n = #self
     local function position(argument, value)
       if type(value) ~= "number" or value ~= math.floor(value) or value == 0 or math.abs(value) > n then

@@ -55,7 +55,7 @@ local function override(model, values, params)
   end
   for name, x in pairs(params) do
     local k = known[name]
-    if not k then core.fail("SymbolBlock", "params: the graph has no '%s'%s", tostring(name), hint(name, known)) end
+    if not k then core.fail("SymbolBlock", "params: the graph has no '%s'%s", tostring(name), hint(nil, name, known)) end
     args.tensor("SymbolBlock", "params." .. name, x)
     param.merge("SymbolBlock", "params." .. name, native.inputs(model)[k].shape, x.shape)
     out[k] = x
@@ -110,7 +110,7 @@ local function check_names(model, names)
   local known, wanted = {}, {}
   for _, input in ipairs(native.inputs(model)) do if input.role == "argument" then known[input.name] = true end end
   for i, name in ipairs(names) do
-    if not known[name] then core.fail("imports", "the graph has no argument '%s'%s", tostring(name), hint(name, known)) end
+    if not known[name] then core.fail("imports", "the graph has no argument '%s'%s", tostring(name), hint(nil, name, known)) end
     if wanted[name] then core.fail("imports", "the name '%s' appears twice", name) end
     wanted[name] = i
   end

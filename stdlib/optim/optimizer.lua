@@ -1,6 +1,7 @@
 -- Optimizers: the options of their fused update ops, and the state per weight.
 local core = ...
 local args = core.require("support.args")
+local hint = core.require("support.namespace").hint
 local class = core.require("support.class")
 local ops = core.ops
 local optimizers = {}
@@ -20,6 +21,8 @@ optimizers.Optimizer = Optimizer
 Optimizer.states = {}
 -- Trainer reads these before each run, so they are not guarded.
 Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, rate = true, _options = true}
+
+Optimizer._optional = {clip_gradient = true, lr_scheduler = true, learning_rate = true, momentum = true, options = true}
 
 local common = {wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none}
 
@@ -135,8 +138,7 @@ function optimizers.create(value, options)
   if type(value) == "string" then
     local found = by_name[value:lower()]
     if not found then
-      local near = core.suggest(value:lower(), by_name)
-      core.fail("Trainer", "unknown optimizer '%s'%s", value, near and " (did you mean '" .. near .. "'?)" or "")
+      core.fail("Trainer", "unknown optimizer '%s'%s", value, hint("optimizer", value:lower(), by_name))
     end
     return optimizers[found](options)
   end

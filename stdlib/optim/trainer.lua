@@ -10,6 +10,7 @@ local run_hooks = core.require("hybrid.run_hooks")
 local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
 local Trainer = class.new("Trainer")
+Trainer._kind = "Trainer"
 
 -- Fields that the trainer itself updates around each run of a traced step, or that do not change the graph; see
 -- hybrid/library.lua.
@@ -19,9 +20,9 @@ Trainer._untraced = {
 }
 
 local function add(list, seen, path, p)
-  if not core.is_tensor(p) then core.arg_error("Trainer", "params", "parameters, got under '" .. path .. "'", p) end
+  if not core.is_tensor(p) then core.arg_error("Trainer", "params['" .. path .. "']", "a parameter", p) end
   if not is_param(p) and not grad_state(p) then
-    core.arg_error("Trainer", "params", "parameters or tensors with attach_grad, got under '" .. path .. "'", p)
+    core.arg_error("Trainer", "params['" .. path .. "']", "a parameter, or a tensor after x:attach_grad()", p)
   end
   if seen[p] then return end
   seen[p] = true
@@ -32,7 +33,9 @@ end
 local function read_params(params)
   local list, seen = {}, {}
   if discover.is_block(params) then params = params:collect_params() end
-  if type(params) ~= "table" then core.arg_error("Trainer", "params", "a block or a set of parameters", params) end
+  if type(params) ~= "table" or rawget(params, "_is_class") then
+    core.arg_error("Trainer", "params", "a block or a set such as net:collect_params()", params)
+  end
   local entries = sets.entries(params)
   if entries then
     for _, entry in ipairs(entries) do add(list, seen, entry.path, entry.tensor) end
@@ -54,7 +57,9 @@ end
 --- trainer:step(1)
 --- return w
 function Trainer:init(params, optimizer, options)
-  if options ~= nil and type(options) ~= "table" then core.arg_error("Trainer", "options", "a table of options", options) end
+  if options ~= nil and type(options) ~= "table" then
+    core.arg_error("Trainer", "options", "a table of options such as {learning_rate = 0.1}", options)
+  end
   self._entries = read_params(params)
   self.optimizer = optimizers.create(optimizer, options)
   self._updates = 0
@@ -260,6 +265,8 @@ local step_options = {ignore_stale_grad = false}
 --- trainer:update(batch_size[, {ignore_stale_grad = false}]) updates the parameters with their gradients divided by
 --- batch_size.
 function Trainer:update(batch_size, opts)
+  args.self("update", self, "trainer")
+  if batch_size == nil then core.fail("step", "bad argument 'batch_size' (expected a number, got nil; write trainer:step(x:size(1)))") end
   args.number("step", "batch_size", batch_size)
   if batch_size <= 0 then core.arg_error("step", "batch_size", "a number > 0", batch_size) end
   local ignore = false
@@ -287,6 +294,7 @@ function Trainer:allreduce_grads() end
 --- trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
 --- not written the gradient of a parameter since the last step, unless ignore_stale_grad is true.
 function Trainer:step(batch_size, opts)
+  args.self("step", self, "trainer")
   self:allreduce_grads()
   return self:update(batch_size, opts)
 end
@@ -294,12 +302,14 @@ end
 --- trainer:learning_rate() -> the current learning rate. In a traced function it is a 0-dim tensor that is filled
 --- before each run.
 function Trainer:learning_rate()
+  args.self("learning_rate", self, "trainer")
   if not run_hooks.tracing() then return self.optimizer:rate(self._updates) end
   return run_hooks.number(rate_reader(self, run_hooks.notes(self).steps or 0))
 end
 
 --- trainer:set_learning_rate(v) sets the learning rate. Raises if the optimizer has a scheduler.
 function Trainer:set_learning_rate(v)
+  args.self("set_learning_rate", self, "trainer")
   args.number("set_learning_rate", "v", v, 0)
   local optimizer = self.optimizer
   if optimizer.lr_scheduler ~= nil then
@@ -317,6 +327,7 @@ local function header(self) return "@optimizer." .. self.optimizer.name end
 
 --- trainer:save_states(path) writes the optimizer's state to a safetensors file, atomically.
 function Trainer:save_states(path)
+  args.self("save_states", self, "trainer")
   args.string("save_states", "path", path)
   local tensors, counts = {}, {}
   for i, entry in ipairs(self._entries) do
@@ -356,6 +367,7 @@ end
 --- trainer:load_states(path) reads the state that save_states wrote for the same optimizer and parameters. An error
 --- changes nothing.
 function Trainer:load_states(path)
+  args.self("load_states", self, "trainer")
   args.string("load_states", "path", path)
   local tensors = core.load_tensors(path, true)
   local counts, rate = check_counts(self, path, tensors)

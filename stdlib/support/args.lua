@@ -47,8 +47,16 @@ function args.read(op, names, spec, ...)
     core.check_options(op, options, spec)
     for name, value in pairs(options) do values[name] = value end
   end
+  for i, name in ipairs(names) do
+    if spec[name] == args.required and values[name] == nil then
+      core.fail(op, "bad argument '%s' (expected a value, got %s)", name, i <= n and "nil; a misspelled variable or field is nil"
+                or ("nothing; pass it at place %d or as {%s = …}"):format(i, name))
+    end
+  end
   for name, default in pairs(spec) do
-    if default == args.required and values[name] == nil then core.arg_error(op, name, "a value", nil) end
+    if default == args.required and values[name] == nil then
+      core.fail(op, "bad argument '%s' (expected a value, got nothing; write {%s = …})", name, name)
+    end
   end
   return values
 end
@@ -57,6 +65,12 @@ end
 function args.options(op, opts, spec)
   if opts ~= nil and type(opts) ~= "table" then core.arg_error(op, "options", "a table of options", opts) end
   return args.read(op, {}, spec, opts or {})
+end
+
+--- args.self(op, self, name) raises if a method was called with a dot, so that self is no object.
+function args.self(op, self, name)
+  if type(self) == "table" then return end
+  core.fail(op, "bad argument 'self' (expected the object before the dot, got %s; write %s:%s(…) with a colon)", core.describe(self), name, op)
 end
 
 --- args.count(op, name, value[, least]) -> value, a whole number of at least `least` (default 0).

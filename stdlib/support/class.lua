@@ -8,18 +8,58 @@ local function construct(self, ...)
   return object
 end
 
+-- Methods and fields that the library looks for in objects of any class.
+local probed = {
+  init = true, check = true, choose = true, make = true, get = true, get_batch = true, len = true, iter = true, classes = true,
+  update = true, set_base_lr = true, metrics = true,
+}
+
+local function kind_of(at)
+  while type(at) == "table" do
+    if rawget(at, "_kind") then return rawget(at, "_kind") end
+    at = rawget(at, "super")
+  end
+end
+
+-- What to write instead of object[key], where the class has no such field.
+local function hint_at(object_class, key)
+  local kind = kind_of(object_class)
+  local say = type(key) == "number" and object_class._no_items
+  if say then return " (" .. say .. ")" end
+  if type(key) ~= "string" then return "" end
+  local names, at = {}, object_class
+  while type(at) == "table" do
+    names[#names + 1] = at
+    at = rawget(at, "super")
+  end
+  return core.require("support.namespace").hint(kind, key, unpack(names))
+end
+
+-- The __index of objects of the library's own classes: a name that does not exist raises. Objects of a script's classes
+-- may have absent fields, so their classes are plain tables.
+local function strict(self_class)
+  return function(_, key)
+    local value = self_class[key]
+    if value ~= nil or type(key) == "string" and (probed[key] or key:byte() == 95 or self_class._optional[key]) then return value end
+    core.fail(self_class.name, "no field or method '%s'%s", tostring(key), hint_at(self_class, key))
+  end
+end
+
 local function extend(parent, name)
-  local child = {name = name, super = parent, _library = core.introspect.called_from_library(1) or nil}
-  child.__index = child
+  local library = core.introspect.called_from_library(1) or nil
+  local child = {name = name, super = parent, _library = library}
+  child.__index = library and strict(child) or child
   child.__call = parent.__call
   child.__tostring = parent.__tostring
   return setmetatable(child, {__index = parent, __call = construct, __tostring = function() return name end, _class_meta = true})
 end
 
 --- class.new(name) -> a class C. `C(…)` makes an object and calls C.init on it; `C:extend(name)` makes a subclass.
+--- Absent fields of objects raise, except those that start with _ or that the set C._optional lists. C._kind names the
+--- table of hints for names that do not exist, C._no_items says what to write instead of object[1].
 function class.new(name)
-  local base = {name = name, extend = extend, __tostring = function(self) return self.name end, _library = true}
-  base.__index = base
+  local base = {name = name, extend = extend, __tostring = function(self) return self.name end, _library = true, _optional = {}}
+  base.__index = strict(base)
   return setmetatable(base, {__call = construct, __tostring = function() return name end, _class_meta = true})
 end
 

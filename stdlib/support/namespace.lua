@@ -2,15 +2,14 @@
 local core = ...
 local namespace = {}
 
---- namespace.hint(name, candidates, …) -> " (did you mean 'x'?)" with the nearest key of the given tables, or "".
-function namespace.hint(name, ...)
-  if type(name) == "string" then
-    for i = 1, select("#", ...) do
-      local near = core.suggest(name, (select(i, ...)))
-      if near then return " (did you mean '" .. near .. "'?)" end
-    end
-  end
-  return ""
+--- namespace.hint(kind, name, candidates, …) -> " (write …)" from the table of hints for names of this kind (see
+--- support/hints.lua), else " (did you mean 'x'?)" with the nearest key of the given tables, or "".
+function namespace.hint(kind, name, ...)
+  if type(name) ~= "string" then return "" end
+  local hint = kind and core.hint_of(kind, name)
+  if hint then return " (" .. hint .. ")" end
+  local near = core.suggest(name, ...)
+  return near and " (did you mean '" .. near .. "'?)" or ""
 end
 
 --- namespace.seal(label, t[, lazy]) -> t. An absent field is loaded by lazy[name](); other absent fields raise.
@@ -25,7 +24,8 @@ function namespace.seal(label, t, lazy)
         rawset(self, key, value)
         return value
       end
-      core.fail(label, "unknown field '%s'%s", tostring(key), namespace.hint(key, t, lazy or {}))
+      local hint = namespace.hint(label, key, t, lazy or {})
+      core.fail(label, "unknown field '%s'%s", tostring(key), hint ~= "" and hint or " (pg.help() lists what there is)")
     end,
   })
 end

@@ -17,13 +17,23 @@ Dims batch_of(const Dims& shape, int matrix_dims) {
 
 // [batch, m, k] x [batch, k, n]. A 1-dim operand is a row on the left and a column on the right; the result then lacks
 // that dim.
+// Checks that the last dim of input `left`, of shape x, is as long as dim `rows` (from 0) of the next input, of shape
+// y.
+void check_product(Infer& c, size_t left, const Dims& x, const Dims& y, int rows) {
+  const int64_t k = x.back();
+  if (k == y[rows]) return;
+  const char* name = c.op().inputs[left + 1].name;
+  const bool turned = y.size() > 1 && rows == y.size() - 2 && y.back() == k;
+  c.bad_input(left + 1, fmt::format("{} {} to go with the {} {} of {} {}{}", k, y.size() == 1 ? "elements" : "rows", k,
+                                    x.size() == 1 ? "elements" : "columns", c.op().inputs[left].name, to_string(x),
+                                    turned ? fmt::format("; {}:transpose(-1, -2) has them", name) : ""));
+}
+
 void infer_matmul(Infer& c) {
   const Dims &x = c.shape(0), &y = c.shape(1);
   if (x.empty()) c.bad_input(0, "at least 1 dim");
   if (y.empty()) c.bad_input(1, "at least 1 dim");
-  const int64_t k = x.back(), rows = y.size() == 1 ? y[0] : y[y.size() - 2];
-  if (k != rows)
-    c.bad_input(1, fmt::format("{} {} to go with {}", k, y.size() == 1 ? "elements" : "rows", to_string(x)));
+  check_product(c, 0, x, y, y.size() == 1 ? 0 : y.size() - 2);
   Dims out;
   if (!broadcast(batch_of(x, 2), batch_of(y, 2), &out))
     c.bad_input(1, "leading dims that broadcast with " + to_string(x));
@@ -106,7 +116,7 @@ void infer_dot(Infer& c) {
   Dims x = c.shape(0), y = c.shape(1);
   if (c.attr<bool>("transpose_a") && x.size() == 2) std::swap(x[0], x[1]);
   if (c.attr<bool>("transpose_b") && y.size() == 2) std::swap(y[0], y[1]);
-  if (x.back() != y[0]) c.bad_input(1, fmt::format("{} rows to go with {}", x.back(), to_string(x)));
+  check_product(c, 0, x, y, 0);
   Dims out;
   if (x.size() == 2) out.push_back(x[0]);
   if (y.size() == 2) out.push_back(y[1]);
@@ -132,7 +142,7 @@ void infer_add_product(Infer& c) {
   const Dims &a = c.shape(1), &b = c.shape(2);
   c.require_rank(1, kRank);
   c.require_rank(2, kRank);
-  if (a.back() != b[kRank - 2]) c.bad_input(2, fmt::format("{} rows to go with {}", a.back(), to_string(a)));
+  check_product(c, 1, a, b, kRank - 2);
   if (kRank == 3 && a[0] != b[0]) c.bad_input(2, fmt::format("{} matrices", a[0]));
   Dims out = a, joined;
   out[kRank - 1] = b.back();

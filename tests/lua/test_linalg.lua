@@ -68,7 +68,7 @@ end)
 
 t.test("errors of wrong operands say what was expected", function()
   local a = pg.ones(2, 3)
-  t.error_contains(function() a:matmul(a) end, "matmul: bad argument 'y' (expected 3 rows to go with 2x3, got float32 2x3 ")
+  t.error_contains(function() a:matmul(a) end, "matmul: bad argument 'y' (expected 3 rows to go with the 3 columns of x 2x3; y:transpose(-1, -2) has them, got float32 2x3 ")
   t.error_contains(function() a:mm(pg.ones(3)) end, "mm: bad argument 'y' (expected 2 dims, got float32 3 ")
   t.error_contains(function() a:linear(pg.ones(4, 2)) end, "linear: bad argument 'weight' (expected a matrix with 3 columns to go with x 2x3, got float32 4x2 ")
   t.error_contains(function() pg.einsum("ij,jk->il", a, pg.ones(3, 2)) end, "einsum: bad argument 'equation'")

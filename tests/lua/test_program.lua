@@ -96,7 +96,7 @@ end)
 t.test("a misspelt method of a visible object gets a suggestion", function()
   local hint = "attempt to call method '%s' (a nil value) (did you mean '%s'?)"
   expect([[-e 'net = pg.nn.Dense(2) net:hybridise()']], "", containing(hint:format("hybridise", "hybridize")), 1)
-  expect([[-e 'local d = pg.data.ArrayDataset(pg.ones(3)) d:take_(1)']], "", containing(hint:format("take_", "take")), 1)
+  expect([[-e 'local d = pg.data.ArrayDataset(pg.ones(3)) d:take_(1)']], "", containing("no field or method 'take_' (did you mean 'take'?)"), 1)
   local path = script("hint.lua", [[
 local pg = require "perigee"
 local net = pg.nn.Dense(2, {in_units = 3})
@@ -105,7 +105,7 @@ local trainer = pg.optim.Trainer(net:collect_params(), "sgd")
 local function train() trainer:stepp(1) end
 train()
 ]])
-  expect(path, "", containing("hint.lua:5: " .. hint:format("stepp", "step")), 1)
+  expect(path, "", containing("hint.lua:5: Trainer: no field or method 'stepp' (did you mean 'step'?)"), 1)
   local _, err = t.run([[-e 'local t = {} t:no_such_thing()']])
   t.check(err:find("'no_such_thing' (a nil value)\n", 1, true), err)
 end)

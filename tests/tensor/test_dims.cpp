@@ -122,7 +122,7 @@ TEST_CASE("shapes: user dims count from 1 or from the end") {
   CHECK(dim_index("f", "dim", -1, 3) == 2);
   CHECK(dim_index("f", "dim", -3, 3) == 0);
   CHECK(error_text([] { dim_index("f", "dim", 0, 3); }) ==
-        "f: bad argument 'dim' (expected a dim from 1 to 3 or -3 to -1, got 0)");
+        "f: bad argument 'dim' (expected a dim from 1 to 3 or -3 to -1, got 0; dims count from 1)");
   for (int64_t bad : {int64_t(4), int64_t(-4), INT64_MIN, INT64_MAX})
     CHECK_THROWS_AS(dim_index("f", "dim", bad, 3), Error);
 }

@@ -61,7 +61,9 @@ TEST_CASE("products accept strided, broadcast and empty operands") {
   CHECK(numbers(run(ctx, "matmul", {array({1, 2}, DType::kInt32), array({3, 4}, DType::kInt64)})) == Numbers{11});
   CHECK(error_text([&] {
           run(ctx, "matmul", {a, b});
-        }) == "matmul: bad argument 'y' (expected 4 rows to go with 3x4, got float64 5x4 cpu)");
+        }) ==
+        "matmul: bad argument 'y' (expected 4 rows to go with the 4 columns of x 3x4; y:transpose(-1, -2) has them, "
+        "got float64 5x4 cpu)");
 }
 
 }  // namespace pg::test

@@ -39,7 +39,8 @@ std::vector<int64_t> read_labels(const KernelArgs& a, const char* op, const View
         if (label < base || label >= base + classes)
           bad_argument(op, "target",
                        fmt::format("labels from {} to {}, or ignore_index {}", base, classes - 1 + base, ignore),
-                       fmt::format("{} at position {}", label, i + 1));
+                       fmt::format("{} at position {}{}", label, i + 1,
+                                   label == 0 && base == 1 ? "; classes count from 1: write labels + 1" : ""));
         out[i] = label - base;
       }
     }

@@ -1,0 +1,405 @@
+-- What to write instead of names that users of other libraries know: the one table that every error for an unknown name
+-- consults, see hint.lua. Each text begins with the kinds of places where its names may stand. A line is
+-- "name name …: code -- reason", where the code or the reason may be absent. The tests run the code.
+return {
+{"pg tensor", [[
+  broadcast_add elemwise_add broadcast_plus plus: x + y -- shapes broadcast
+  broadcast_sub elemwise_sub broadcast_minus subtract: x - y -- shapes broadcast
+  broadcast_mul elemwise_mul multiply times: x * y -- shapes broadcast
+  broadcast_div elemwise_div divide true_divide: x / y -- shapes broadcast
+  broadcast_mod mod: x % y -- the sign is that of y
+  broadcast_power power: x ^ y
+  broadcast_maximum: pg.maximum(x, y)
+  broadcast_minimum: pg.minimum(x, y)
+  broadcast_equal equals: x:eq(y)
+  broadcast_not_equal not_equal: x:ne(y)
+  broadcast_greater greater: x:gt(y)
+  broadcast_greater_equal greater_equal: x:ge(y)
+  broadcast_lesser broadcast_less less lesser: x:lt(y)
+  broadcast_lesser_equal less_equal lesser_equal: x:le(y)
+  broadcast_logical_and: pg.logical_and(x:gt(0), y:gt(0))
+  broadcast_like: x:expand_as(y)
+  negative: -x
+  absolute: x:abs()
+  rint: x:round()
+  arcsin: x:asin()
+  arccos: x:acos()
+  arctan: x:atan()
+  arctan2: pg.atan2(x, y)
+  arcsinh: x:asinh()
+  arccosh: x:acosh()
+  arctanh: x:atanh()
+  expand_dims: x:unsqueeze(1) -- dims count from 1
+  concatenate: pg.cat({x, y}, 1) -- dims count from 1
+  slice_axis: x:narrow(1, 1, 2) -- the arguments are dim, first position and length
+  slice: x[{{1, 2}}] -- it takes the rows 1 to 2
+  SliceChannel split_v2 array_split: x:chunk(2, 1)
+  repeat repeats: x:tile{2, 1} -- repeat is a keyword of Lua; x:repeat_interleave(2) repeats each element
+  SwapAxis: x:transpose(1, 2) -- dims count from 1
+  ravel: x:flatten()
+  batch_dot: pg.bmm(a, a:transpose(2, 3)) -- both have 3 dims
+  batch_take: pg.pick(x, labels)
+  SequenceMask: pg.sequence_mask(x)
+  FullyConnected: x:linear(w, b)
+  Convolution: image:conv2d(kernel)
+  Pooling: image:max_pool2d(2)
+  BatchNorm: nn.BatchNorm()
+  LayerNorm: nn.LayerNorm()
+  Activation: x:relu()
+  LeakyReLU: x:leaky_relu(0.01)
+  Dropout: x:dropout(0.5)
+  Embedding: nn.Embedding(10, 4)
+  SoftmaxOutput softmax_cross_entropy: pg.cross_entropy(x, labels) -- labels count from 1
+  Flatten: x:flatten(2) -- it keeps dim 1
+  Concat: pg.cat({x, y}, 1)
+  Reshape: x:reshape(3, 2)
+  Cast astype: x:to("float64")
+  stop_gradient BlockGrad: x:detach()
+  make_loss MakeLoss: -- a loss needs no mark: call backward on it]]},
+{"pg", [[
+  float32 float64 float16 bfloat16 int8 int32 int64 uint8: pg.zeros(2, 3, {dtype = "float32"}) -- a dtype is a string
+  arange: pg.range(1, 5) -- both ends are included, as in `for i = 1, 5`
+  array asarray from_numpy as_tensor ndarray Tensor NDArray from_table: pg.tensor{1, 2, 3}
+  FloatTensor: pg.tensor({1, 2}, {dtype = "float32"})
+  LongTensor: pg.tensor({1, 2}, {dtype = "int64"})
+  nd np numpy mx torch: pg.zeros(2, 3) -- ops are fields of pg itself
+  sym Symbol: pg.symbol("data", {shape = {2, 3}})
+  gluon: -- pg.nn, pg.loss, pg.optim, pg.data and pg.metric hold what Gluon has
+  Variable: pg.ones(3):attach_grad() -- any tensor can have a gradient
+  Parameter: pg.param{shape = {2, 3}}
+  contrib: pg.foreach(function(v, s) return v, s + v end, x, pg.zeros(3)) -- there are pg.while_loop and pg.cond too
+  scan fori_loop: pg.foreach(function(v, s) return v, s + v end, x, pg.zeros(3))
+  random: pg.randn(2, 3)
+  random_uniform uniform_random: pg.rand(2, 3)
+  normal random_normal standard_normal: pg.randn(2, 3)
+  seed random_seed set_seed: pg.manual_seed(42)
+  shuffle: x[pg.randperm(2)] -- it takes the rows in random order
+  identity: pg.eye(3)
+  copy: x:clone()
+  device Device context Context ctx: x:to("cpu") -- a device is a string such as "cpu" or "cuda"
+  cuda gpu: pg.devices() -- it lists the devices; x:to("cuda") moves a tensor
+  cpu: x:to("cpu")
+  num_gpus device_count is_available cuda_is_available: #pg.devices()
+  set_default_dtype set_default_tensor_type: pg.zeros(2, 3, {dtype = "float64"}) -- there is no global default
+  enable_grad set_grad_enabled: pg.record(function() return x:sum() end)
+  inference_mode: pg.no_grad(function() return net(x) end)
+  is_grad_enabled: pg.is_recording()
+  compile script trace: pg.jit(function(a) return a * 2 end)
+  jacrev hessian vmap: pg.grad(function(v) return v:sum() end)(x) -- there are pg.vjp and pg.jvp too
+  waitall: pg.synchronize("cpu")
+  metrics: pg.metric
+  losses: pg.loss
+  optimizer optimizers: pg.optim
+  initializer initializers: pg.init
+  lr_scheduler: pg.optim.lr_scheduler
+  vision datasets: pg.data.vision
+  functional F: pg.relu(x) -- ops are fields of pg itself
+  Function: pg.autograd.Function
+  Module Block HybridBlock: pg.nn.HybridBlock
+  Sequential HybridSequential: nn.HybridSequential{nn.Dense(4), nn.Dense(2)}
+  Dense Linear: nn.Dense(10)
+  Dataset TensorDataset: data.ArrayDataset(x, y)
+  DataLoader: data.DataLoader(ds, {batch_size = 2})
+  Trainer SGD Adam: optim.Trainer(net, "sgd", {learning_rate = 0.1})
+  CrossEntropyLoss: loss.SoftmaxCrossEntropyLoss()
+  eval train: pg.predict_mode(function() return net(x) end) -- pg.record trains, other calls predict
+  tolist asnumpy: x:totable()
+  summary: net:summary(x)
+  item asscalar: x:sum():item()
+  null None Nil: nil -- nil is Lua's None]]},
+{"nn", [[
+  Linear LazyLinear FullyConnected: nn.Dense(10) -- the number of inputs is inferred at the first call
+  Module: nn.HybridBlock:extend("Net")
+  ReLU Relu relu: nn.Activation("relu") -- pg.relu can be a child too
+  Sigmoid sigmoid: nn.Activation("sigmoid")
+  Tanh tanh: nn.Activation("tanh")
+  Softplus SoftReLU: nn.Activation("softrelu")
+  Softsign: nn.Activation("softsign")
+  ReLU6 Hardswish HardSwish Hardsigmoid Hardtanh Mish LogSigmoid CELU: nn.Activation("relu6") -- it takes the names of such ops
+  SiLU: nn.Swish()
+  Softmax: nn.HybridLambda("softmax")
+  LogSoftmax: nn.HybridLambda("log_softmax")
+  Conv Convolution: nn.Conv2D(6, 3)
+  ConvTranspose1d: nn.Conv1DTranspose(6, 3)
+  ConvTranspose2d Deconvolution: nn.Conv2DTranspose(6, 3)
+  BatchNorm1d BatchNorm2d BatchNorm3d: nn.BatchNorm()
+  InstanceNorm1d InstanceNorm2d: nn.InstanceNorm()
+  AdaptiveAvgPool2d: nn.GlobalAvgPool2D()
+  AdaptiveMaxPool2d: nn.GlobalMaxPool2D()
+  LSTM: nn.rnn.LSTM(16)
+  GRU: nn.rnn.GRU(16)
+  RNN: nn.rnn.RNN(16)
+  LSTMCell: nn.rnn.LSTMCell(16)
+  GRUCell: nn.rnn.GRUCell(16)
+  RNNCell: nn.rnn.RNNCell(16)
+  Parameter ParameterList: pg.param{shape = {2, 3}}
+  ModuleList BlockList ModuleDict: nn.block{layers = {nn.Dense(4), nn.Dense(2)}} -- blocks in a plain table are children
+  Concurrent HybridConcurrent: -- write a forward that calls the branches and joins them with pg.cat
+  CrossEntropyLoss SoftmaxCrossEntropyLoss: loss.SoftmaxCrossEntropyLoss()
+  MSELoss L2Loss: loss.L2Loss()
+  L1Loss: loss.L1Loss()
+  BCELoss: loss.SigmoidBinaryCrossEntropyLoss{from_sigmoid = true}
+  BCEWithLogitsLoss: loss.SigmoidBinaryCrossEntropyLoss()
+  NLLLoss: loss.SoftmaxCrossEntropyLoss{from_logits = true}
+  functional F: pg.relu(x) -- ops are fields of pg
+  init: pg.init
+  utils: pg.utils
+  loss losses: pg.loss
+  optim: pg.optim
+  Trainer: optim.Trainer(net, "sgd", {learning_rate = 0.1})
+  DataLoader: data.DataLoader(ds, {batch_size = 2})
+  Input: -- a block needs no input layer; its first call sets the shapes]]},
+{"loss", [[
+  CrossEntropyLoss CrossEntropy: loss.SoftmaxCrossEntropyLoss() -- labels count from 1
+  MSELoss MSE: loss.L2Loss() -- it is half of the mean square; pg.mse_loss is the mean square
+  MAELoss MAE: loss.L1Loss()
+  BCELoss: loss.SigmoidBinaryCrossEntropyLoss{from_sigmoid = true}
+  BCEWithLogitsLoss: loss.SigmoidBinaryCrossEntropyLoss()
+  NLLLoss: loss.SoftmaxCrossEntropyLoss{from_logits = true}
+  SmoothL1Loss: loss.HuberLoss()
+  TripletMarginLoss: loss.TripletLoss()
+  cross_entropy softmax_cross_entropy: pg.cross_entropy(x, labels)
+  mse_loss: pg.mse_loss(x, x)
+  l1_loss: pg.l1_loss(x, x)]]},
+{"optim", [[
+  LambdaLR: optim.Trainer(net, "sgd", {lr_scheduler = function(n) return 0.1 / n end})
+  Momentum momentum: optim.Trainer(net, "sgd", {learning_rate = 0.1, momentum = 0.9})
+  Nesterov: optim.Trainer(net, "nag", {learning_rate = 0.1, momentum = 0.9})
+  trainer step: optim.Trainer(net, "sgd", {learning_rate = 0.1}):step(2)]]},
+{"optim lr_scheduler", [[
+  StepLR ExponentialLR: optim.lr_scheduler.Factor(1000, {factor = 0.5})
+  MultiStepLR: optim.lr_scheduler.MultiFactor({1000, 2000}, {factor = 0.1})
+  CosineAnnealingLR: optim.lr_scheduler.Cosine(1000)
+  PolynomialLR Linear: optim.lr_scheduler.Poly(1000, {pwr = 1})]]},
+{"data", [[
+  Loader BatchLoader DataIter NDArrayIter: data.DataLoader(ds, {batch_size = 2})
+  TensorDataset: data.ArrayDataset(x, y)
+  ListDataset: data.SimpleDataset{1, 2, 3}
+  Subset random_split: ds:take(1) -- there are ds:filter(f) and ds:shard(n, i) too
+  MNIST CIFAR10 mnist: data.vision.MNIST -- data.digits() needs no files
+  transforms: ds:transform_first(function(v) return v * 2 end)
+  datasets: data.vision
+  load_digits Digits: data.digits()
+  utils: data.DataLoader(ds, {batch_size = 2})]]},
+{"init", [[
+  kaiming kaiming_normal kaiming_normal_ kaiming_uniform_ KaimingNormal Kaiming he He HeNormal: pg.init.MSRAPrelu()
+  xavier_uniform_ xavier_normal_ XavierUniform XavierNormal glorot Glorot: pg.init.Xavier()
+  normal_ gaussian: pg.init.Normal(0.01)
+  uniform_: pg.init.Uniform(0.07)
+  zeros_ Zeros: pg.init.Zero()
+  ones_ Ones: pg.init.One()
+  constant_ const: pg.init.Constant(0.5)
+  orthogonal_: pg.init.Orthogonal()
+  trunc_normal_: pg.init.TruncatedNormal()]]},
+{"initializer", [[
+  kaiming kaiming_normal kaiming_uniform he he_normal: "msraprelu"
+  xavier_uniform xavier_normal glorot glorot_uniform: "xavier"
+  constant: pg.init.Constant(0.5)
+  random: "uniform"]]},
+{"optimizer", [[
+  momentum: optim.Trainer(net, "sgd", {learning_rate = 0.1, momentum = 0.9})
+  nesterov: optim.Trainer(net, "nag", {learning_rate = 0.1, momentum = 0.9})]]},
+{"metric", [[
+  Precision Recall AUC: pg.metric.F1()
+  TopK: pg.metric.TopKAccuracy(5)
+  precision recall auc: pg.metric.F1()
+  R2: pg.metric.PearsonCorrelation()]]},
+{"activation", [[
+  leaky leakyrelu: nn.LeakyReLU(0.01) -- a layer of its own
+  prelu: nn.PReLU() -- a layer of its own
+  linear identity none: nn.Dense(10) -- leave the option out
+  softmax: nn.HybridLambda("softmax") -- the losses take scores without softmax
+  log_softmax: nn.HybridLambda("log_softmax")]]},
+{"dtype", [[
+  float single f32 fp32 torch.float32: "float32"
+  double f64 fp64: "float64"
+  half f16 fp16: "float16"
+  bf16: "bfloat16"
+  long i64: "int64"
+  int integer i32: "int32"
+  byte u8 uint: "uint8"
+  char i8: "int8"
+  boolean: "bool"]]},
+{"device", [[
+  gpu gpu(0): "cuda" -- "cuda:1" is the second one
+  host: "cpu"]]},
+{"tensor", [[
+  asnumpy numpy tolist to_list asarray: x:totable() -- x:item() reads one element
+  asscalar tonumber: x:sum():item()
+  data: x:detach() -- it has the values without history
+  cpu: x:to("cpu")
+  cuda gpu: -- write x:to("cuda")
+  as_in_context as_in_ctx copyto: x:to("cpu") -- x:to("cuda") moves it to the GPU
+  ctx context: x.device
+  is_cuda: x.device ~= "cpu"
+  type: x.dtype
+  ndim ndimension rank: x:dim()
+  nelement: x:numel()
+  len length: #x -- it is the size of dim 1; x:size(d) is that of dim d
+  sizes: x.shape
+  unsqueeze_: x:unsqueeze(1) -- shape ops return a new tensor
+  squeeze_: x:squeeze() -- shape ops return a new tensor
+  transpose_ t_ permute_: x:transpose(1, 2) -- shape ops return a new tensor
+  reshape_ resize_ resize view_: x:reshape(3, 2) -- shape ops return a new tensor
+  requires_grad_ retain_grad: x:attach_grad() -- it returns x
+  is_leaf grad_fn: x.requires_grad -- it says whether backward reaches x
+  detach_ detach_grad: x:detach()
+  register_hook: x:tap(print) -- it calls the function with the value
+  apply_ map_ map: x:relu() -- ops work on all elements at once
+  wait_to_read: pg.synchronize("cpu") -- reads wait by themselves
+  copy: x:clone()
+  new_zeros: pg.zeros_like(x)
+  new_ones: pg.ones_like(x)
+  first: x[1] -- positions count from 1
+  last: x[-1]
+  get at index: x[{1, 2}] -- it is row 1, column 2
+  set setitem: x:fill_(5) -- x[{1, 2}] = 5 sets one element
+  rows each pairs ipairs: x:iter() -- as in for row in x:iter() do … end
+  save: pg.save(path, {x = x})
+  zero: x:zero_()
+  fill: x:fill_(5)
+  float32 float64 float16 bfloat16 int8 int32 int64 uint8: x:to("float32")
+  train eval: pg.predict_mode(function() return net(x) end)
+  step: trainer:step(2)]]},
+{"tensor_set", [[
+  requires_grad: x:attach_grad() -- it makes x a leaf with a gradient
+  data: x:copy_(y) -- it writes the values
+  shape: x:reshape(3, 2) -- it returns another tensor
+  dtype: x:to("float64") -- it returns another tensor
+  device: x:to("cpu") -- it returns another tensor]]},
+{"block", [[
+  train training: pg.record(function() return net(x) end) -- this trains; calls outside of pg.record predict
+  eval evaluate: net(x) -- calls outside of pg.record predict
+  cuda gpu: -- write net:to("cuda")
+  cpu reset_ctx reset_device: net:to("cpu")
+  half: net:to("float16")
+  double: net:to("float64")
+  float: net:to("float32")
+  state_dict save save_params save_weights: net:save_parameters(path)
+  load_state_dict load load_params load_weights: net:load_parameters(path)
+  named_parameters get_parameters params: net:parameters() -- as in for path, p in net:parameters() do … end
+  named_children named_modules modules layers: net:children() -- as in for name, child in net:children() do … end
+  add_module register_child register_module: net.extra = nn.Dense(2) -- a field that holds a block is a child
+  register_parameter register_buffer: net.scale = pg.param{shape = {1}} -- pg.constant(v) is saved but not trained
+  append insert push: nn.HybridSequential():add(nn.Dense(2)) -- it returns the net
+  name_scope: nn.block{fc = nn.Dense(4)} -- names are the paths of the fields
+  backward: pg.record(function() return net(x):sum() end):backward() -- it is a method of the loss
+  requires_grad_ freeze_parameters: net:collect_params():set("grad_req", "null")
+  compile jit script: net:hybridize()
+  predict: net(x)
+  fit: optim.Trainer(net, "sgd", {learning_rate = 0.1}) -- a loop then calls pg.record, backward and step
+  init_params init_weights reset_parameters: net:initialize("xavier", {force = true})
+  num_parameters count_params: net:summary(x)
+  length len: #net
+  print show: print(net)]]},
+{"Trainer", [[
+  lr set_lr set_learning: trainer:set_learning_rate(0.1)
+  get_lr: trainer:learning_rate()
+  param_groups: trainer:set_learning_rate(0.1) -- p.lr_mult scales the rate of one parameter
+  zero_grad: net:zero_grad() -- it is needed only where grad_req is "add"
+  state_dict save: trainer:save_states(path)
+  load_state_dict load: trainer:load_states(path)
+  backward: pg.record(function() return net(x):sum() end):backward()
+  minimize optimize: trainer:step(2)
+  optimize: trainer:step(2)]]},
+{"DataLoader", [[
+  next get: loader:iter()() -- for x, y in loader:iter() do … end takes all
+  reset: loader:iter() -- each call starts a new round
+  size length count num_batches: loader:len()
+  batch_size: data.DataLoader(ds, {batch_size = 2})
+  each pairs ipairs batches: loader:iter() -- as in for x, y in loader:iter() do … end]]},
+{"Dataset", [[
+  size length count: ds:len()
+  item getitem __getitem__ at: ds:get(1)
+  map apply: ds:transform(function(a, b) return a, b end)
+  batch shuffle: data.DataLoader(ds, {batch_size = 2, shuffle = true})
+  iter each: data.DataLoader(ds, {batch_size = 1}):iter()]]},
+{"Metric", [[
+  compute result value avg accuracy: metric:get() -- it returns name, value
+  add: metric:update(labels, scores)
+  clear: metric:reset()]]},
+{"collect_params", [[
+  get: -- write params["1.weight"]
+  keys values items pairs ipairs each: net:collect_params():iter() -- as in for path, p in params:iter() do … end
+  state_dict: net:save_parameters(path)]]},
+{"global", [[
+  mx torch np numpy tf: local pg = require "perigee" -- it has the ops, such as pg.zeros(2, 3)
+  gluon: local nn, loss, optim = pg.nn, pg.loss, pg.optim
+  nd F: local pg = require "perigee" -- ops are fields of pg
+  autograd: local autograd = pg.autograd
+  pg perigee: local pg = require "perigee"
+  nn: local nn = pg.nn
+  loss: local loss = pg.loss
+  optim: local optim = pg.optim
+  data: local data = pg.data
+  metric: local metric = pg.metric
+  ctx device: x:to("cpu") -- a device is a string
+  range: pg.range(1, 5) -- a loop is for i = 1, 5 do … end
+  len: #x
+  str: tostring(x)
+  int: math.floor(1.5)
+  enumerate: ipairs{1, 2} -- as in for i, v in ipairs(list) do … end
+  isinstance: pg.is_tensor(x)
+  printf: print(("%.2f"):format(1.5))
+  self: function Net:forward(x) return x end -- the colon gives the method self]]},
+-- Here a line is "name name …: option option …", the options that may mean the same, or "name: option = text". The
+-- first one that the function has counts.
+{"option", [[
+  axis axes dims: dim dims axis axes
+  dim: axis dims
+  keep_dims: keepdim
+  lr: learning_rate base_lr
+  weight_decay l2: wd
+  eps: epsilon
+  epsilon: eps
+  nesterov: momentum = the optimizer "nag" is SGD with Nesterov's momentum
+  betas: beta1 = write beta1 = 0.9, beta2 = 0.999
+  grad_clip clip_grad clip max_grad_norm: clip_gradient
+  scheduler schedule: lr_scheduler
+  shape: size
+  size: shape
+  ctx context: device
+  gpu cuda: device = write device = "cuda"
+  out_features num_hidden output_size hidden: units
+  in_features input_size: in_units
+  out_channels filters num_filter: channels
+  kernel ksize filter_size: kernel_size
+  stride: strides
+  strides: stride
+  pad: padding
+  dilate: dilation
+  num_group num_groups: groups
+  bias: use_bias
+  no_bias: use_bias = write use_bias = false
+  act act_type nonlinearity: activation
+  p prob probability: rate p
+  dropout_rate: rate dropout
+  rate: p
+  num_embeddings vocab_size: input_dim
+  embedding_dim: output_dim
+  batch: batch_size
+  drop_last: last_batch = write last_batch = "discard"
+  collate_fn batchify_fn: batchify
+  workers: num_workers
+  pin_memory: num_workers = leave it out
+  batch_first: layout = write layout = "NTC"
+  gamma: factor
+  step_size milestones: step
+  T_max max_steps total_steps: max_update
+  epochs num_epochs: max_update = schedulers count updates: max_update = epochs * loader:len()
+  warmup: warmup_steps
+  max_iter maxiter max_steps: max_iterations
+  requires_grad: grad_req = write grad_req = "null" to freeze a parameter
+  requires_grad: dtype = call attach_grad() on the result
+  reduction size_average: batch_axis = a loss gives one value per sample; call :mean() on the result
+  ignore_label: ignore_index
+  ddof: correction
+  is_ascend ascending reverse: descending
+  allow_missing_keys: allow_missing
+  strict: allow_missing = write allow_missing = true, ignore_extra = true
+  start_axis: start_dim
+  num_classes: depth
+  depth: num_classes
+  k: top_k
+  name: label]]},
+}
