@@ -127,12 +127,11 @@ class Reader {
     for (size_t s = 0; s < b_.slots.size() && at <= last - int(options); ++s)
       at = read_slot(b_.slots[s], at, last - int(options));
     if (at <= last - int(options)) {
+      std::string got = describe(L_, state_, at);
       for (int k = first; k < at; ++k)
-        if (lua_isnil(L_, k))
-          bad_argument(op_.name, fmt::format("#{}", k - first + 1).c_str(), "a value",
-                       "nil; a misspelled variable or field is nil, and lists count from 1");
+        if (lua_isnil(L_, k)) got += fmt::format("; argument {} is nil, and lists count from 1", k - first + 1);
       bad_argument(op_.name, fmt::format("#{}", at - first + 1).c_str(),
-                   fmt::format("at most {} arguments", b_.slots.size()), describe(L_, state_, at));
+                   fmt::format("at most {} arguments", b_.slots.size()), got);
     }
     if (options) read_options(last);
     finish();
@@ -282,7 +281,7 @@ class Reader {
       if (lua_type(L_, -2) != LUA_TSTRING) {
         read_array_part(table);
       } else {
-        read_option(lua_tostring(L_, -2), lua_gettop(L_));
+        read_option(lua_tostring(L_, -2), lua_gettop(L_), table);
       }
       lua_pop(L_, 1);
     }
@@ -309,7 +308,7 @@ class Reader {
     set_attr(attr, def, at);
   }
 
-  void read_option(const char* key, int at) {
+  void read_option(const char* key, int at, int table) {
     const int attr = op_.attr_index(key);
     if (attr >= 0 && op_.attrs[size_t(attr)].kind != AttrKind::kRandom) return set_option(attr, at);
     if (op_.random_attr >= 0 && !std::strcmp(key, "generator"))
@@ -327,7 +326,7 @@ class Reader {
     std::vector<std::string_view> known;
     for (const AttrDef& def : op_.attrs) known.push_back(def.kind == AttrKind::kRandom ? "generator" : def.name);
     for (const InputDef& def : op_.inputs) known.push_back(def.name);
-    unknown_option(L_, op_.name, key, known);
+    unknown_option(L_, op_.name, key, known, table);
   }
 
   // Describes an argument that no position and no option gave.
@@ -527,7 +526,7 @@ void check_options(lua_State* L, State& state, int i, const char* op, std::initi
     const std::string key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : describe(L, state, -1);
     bool found = false;
     for (std::string_view k : known) found |= k == key;
-    if (!found) unknown_option(L, op, key, {known.begin(), known.size()});
+    if (!found) unknown_option(L, op, key, {known.begin(), known.size()}, i);
   }
 }
 

@@ -267,7 +267,11 @@ std::string describe(lua_State* L, State& state, int i) {
   }
 }
 
-bool is_object(lua_State* L, int i) { return lua_istable(L, i) && describe_table(L, i) != "table"; }
+bool is_object(lua_State* L, int i) {
+  if (!lua_istable(L, i) || !lua_getmetatable(L, i)) return false;
+  lua_pop(L, 1);
+  return describe_table(L, i) != "table";
+}
 
 std::string describe_argument(lua_State* L, State& state, int i) {
   if (lua_isnone(L, i)) return "nothing";

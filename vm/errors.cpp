@@ -45,7 +45,7 @@ int check_known(lua_State* L, State& state) {
     const std::string key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : describe(L, state, -1);
     const std::vector<std::string> names = sorted_keys(L, 3);
     const std::vector<std::string_view> views(names.begin(), names.end());
-    unknown_option(L, op.c_str(), key, views);
+    unknown_option(L, op.c_str(), key, views, 2);
   }
   return 0;
 }

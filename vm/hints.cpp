@@ -1,5 +1,6 @@
 #include "vm/hints.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tensor/attr_check.h"
@@ -73,7 +74,12 @@ std::string hint_of(lua_State* L, const char* kind, const std::string& name, con
   return text_of_call(L, 4);
 }
 
-void unknown_option(lua_State* L, const char* op, const std::string& key, std::span<const std::string_view> known) {
+void unknown_option(lua_State* L, const char* op, std::string key, std::span<const std::string_view> known, int table) {
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING) continue;
+    const std::string other = lua_tostring(L, -2);
+    if (other < key && std::find(known.begin(), known.end(), other) == known.end()) key = other;
+  }
   pg::unknown_option(op, key, known, hint_of(L, "option", key, op, known));
 }
 

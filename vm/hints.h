@@ -14,9 +14,10 @@ namespace pg::vm {
 std::string hint_of(lua_State* L, const char* kind, const std::string& name, const char* op = "",
                     std::span<const std::string_view> known = {});
 
-// Throws `op: bad argument 'key' (expected one of the options …, got an unknown option; HINT)`.
-[[noreturn]] void unknown_option(lua_State* L, const char* op, const std::string& key,
-                                 std::span<const std::string_view> known);
+// Throws `op: bad argument 'key' (expected one of the options …, got an unknown option; HINT)`. Of several unknown keys
+// of the table at index `table` it names the first by the alphabet.
+[[noreturn]] void unknown_option(lua_State* L, const char* op, std::string key, std::span<const std::string_view> known,
+                                 int table);
 
 // Returns " (HINT)" for a message of Lua itself, or "". `names` holds the methods in sight; see lua_errors.lua.
 std::string explain_lua_error(lua_State* L, const char* message, const std::set<std::string>& names);

@@ -18,7 +18,8 @@ local fields = {
 
 local to_number = "x:item() is the number of a one-element tensor"
 
--- Hints by pattern. A function gets the captures and the names of methods in sight, and returns a hint or nil.
+-- Hints by pattern. A function gets the capture and the names of methods in sight. It returns a hint, nil where the next
+-- rules may have one, or false.
 local rules
 
 local function near_method(name, methods)
@@ -27,6 +28,7 @@ local function near_method(name, methods)
   if methods.block and tensor_names[name] then
     return "a block has no op '" .. name .. "'; its forward takes self first: function(self, x)"
   end
+  return false
 end
 
 local function missing_method(name, methods)
@@ -60,7 +62,7 @@ rules = {
   {"attempt to compare %S+ with nil", "a variable or field on one side is nil: misspelled, or not set"},
   {"attempt to compare nil with %S+", "a variable or field on one side is nil: misspelled, or not set"},
   {"attempt to call method '([%w_]+)' %(a nil value%)$", missing_method},
-  {"attempt to call field '([%w_]+)' %(a nil value%)$", missing_method},
+  {"attempt to call field '([%w_]+)' %(a nil value%)$", function(name, methods) return missing_method(name, methods) or nil end},
   {"attempt to call %S+ '([%w_]+)' %(a %w+ value%)$", function(name) return fields[name] end},
   {"attempt to call global '([%w_]+)' %(a nil value%)$", missing_global},
   {"attempt to index global '([%w_]+)' %(a nil value%)$", missing_global},
@@ -97,7 +99,7 @@ function lua_errors.explain(message, methods)
     if found then
       local hint = rule[2]
       if type(hint) == "function" then hint = hint(capture, methods) end
-      if hint then return hint end
+      if hint ~= nil then return hint or nil end
     end
   end
 end

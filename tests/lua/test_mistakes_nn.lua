@@ -77,7 +77,7 @@ mistakes.check("blocks", {
   {[[local _ = nn.Embedding(10)]],
    [[Embedding: bad argument 'output_dim' (expected a value, got nothing; pass it at place 2 or as {output_dim = …})]]},
   {[[local _ = nn.Embedding{num_embeddings = 10, embedding_dim = 4}]],
-   [[Embedding: bad argument 'num_embeddings' (expected one of the options dtype, index_base, input_dim, output_dim, weight_initializer, got an unknown option; write input_dim: Embedding{input_dim = …})]]},
+   [[Embedding: bad argument 'embedding_dim' (expected one of the options dtype, index_base, input_dim, output_dim, weight_initializer, got an unknown option; write output_dim: Embedding{output_dim = …})]]},
   {[[local e = nn.Embedding(10, 4) e:initialize() local _ = e(pg.tensor({0}, {dtype = "int64"}))]],
    [[embedding: bad argument 'indices' (expected index values from 1 to 10, got 0 at position 1; indices count from 1 (index_base = 0: from 0))]]},
   {[[local e = nn.Embedding(10, 4) e:initialize() local _ = e(x)]],

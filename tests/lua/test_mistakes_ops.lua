@@ -65,7 +65,7 @@ mistakes.check("ops", {
   {[[local _ = x:reshape(-1, -1)]],
    [[reshape: bad argument 'shape' (expected sizes, 0 to copy a dim of the input and at most one -1, got {-1, -1})]]},
   {[[local _ = x:reshape(x.shape[0], 6)]],
-   [[reshape: bad argument '#2' (expected a value, got nil; a misspelled variable or field is nil, and lists count from 1)]]},
+   [[reshape: bad argument '#3' (expected at most 2 arguments, got number 6; argument 2 is nil, and lists count from 1)]]},
   {[[local _ = x:permute(0, 1)]],
    [[permute: bad argument 'dims' (expected a dim from 1 to 2 or -2 to -1, got 0; dims count from 1)]]},
   {[[local _ = x:permute(1)]],
