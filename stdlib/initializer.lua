@@ -1,7 +1,7 @@
 -- pg.init: initializers. An initializer is an object with make(self, shape, options, path) -> tensor.
 local core = ...
 local args = core.require("support.args")
-local hint = core.require("support.namespace").hint
+local choose = core.require("support.namespace").choose
 local class = core.require("support.class")
 local ops = core.ops
 local init = {}
@@ -289,7 +289,7 @@ local function by_name(op, name)
   known.truncated_normal, known.msra_prelu, known.lstm_bias = "TruncatedNormal", "MSRAPrelu", "LSTMBias"
   local found = known[name:lower()]
   if found then return init[found]() end
-  core.fail(op, "unknown initializer '%s'%s", name, hint("initializer", name:lower(), known))
+  core.fail(op, "unknown initializer '%s'%s", name, choose("initializer", name:lower(), known))
 end
 
 local Function = Initializer:extend("Function")

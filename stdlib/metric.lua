@@ -1,7 +1,7 @@
 -- pg.metric: metrics accumulated over batches. update(labels, preds), get() -> name, value, reset().
 local core = ...
 local args = core.require("support.args")
-local hint = core.require("support.namespace").hint
+local choose = core.require("support.namespace").choose
 local class = core.require("support.class")
 local ops = core.ops
 local metrics = {}
@@ -97,7 +97,8 @@ local function require_order(self, label, pred)
 end
 
 local function require_count(self, label, pred)
-  if label:numel() ~= pred:numel() then core.arg_error(self.name, "preds", "as many values as labels", pred) end
+  if label:numel() == pred:numel() then return end
+  core.fail(self.name, "bad argument 'preds' (expected %d predictions like labels, got %d)", label:numel(), pred:numel())
 end
 
 --- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
@@ -316,7 +317,7 @@ function metrics.create(value, ...)
   if type(value) ~= "string" then core.arg_error("metric.create", "value", "the name of a metric", value) end
   local found = by_name[value:lower()]
   if found then return metrics[found](...) end
-  core.fail("metric.create", "unknown metric '%s'%s", value, hint("metric", value:lower(), by_name))
+  core.fail("metric.create", "unknown metric '%s'%s", value, choose("metric", value:lower(), by_name))
 end
 
 return core.require("support.namespace").seal("metric", metrics)

@@ -70,8 +70,10 @@ std::string describe_table(lua_State* L, int i) {
 }
 
 // Describes what a script passed instead of a tensor, and says what the likely mistake is.
-std::string describe_instead_of_tensor(lua_State* L, State& state, int i) {
+std::string describe_instead_of_tensor(lua_State* L, State& state, int i, const char* op) {
   const std::string text = describe_argument(L, state, i);
+  if (i == 1 && (lua_isnone(L, i) || lua_type(L, i) == LUA_TNUMBER))
+    return fmt::format("{}; write x:{}(…) with a colon to pass x", text, op);
   if (text == "table") return "table; pg.tensor(list) makes a tensor of a list";
   if (text.starts_with("block"))
     return text + "; net(x) calls a block, and its forward takes self first: function(self, x)";
@@ -101,7 +103,7 @@ Box* to_box(lua_State* L, State& state, int i) {
 
 Box& check_box(lua_State* L, State& state, int i, const char* op, const char* name) {
   Box* box = to_box(L, state, i);
-  if (!box) bad_argument(op, name, "a tensor", describe_instead_of_tensor(L, state, i));
+  if (!box) bad_argument(op, name, "a tensor", describe_instead_of_tensor(L, state, i, op));
   return *box;
 }
 

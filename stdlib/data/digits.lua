@@ -13,6 +13,9 @@ local classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 --- Digits" (E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998) in scikit-learn's order. data/digits.bin
 --- holds 1797 images of 64 bytes (0 to 16), then 1797 labels.
 local function digits(opts)
+  if type(opts) == "string" then
+    core.fail("digits", "bad argument 'options' (expected a table of options, got \"%s\"; write data.digits{train = true})", opts)
+  end
   local train = args.options("digits", opts, {train = args.none}).train
   if train ~= nil then args.boolean("digits", "train", train) end
   local bytes = core.embedded("data/digits.bin")

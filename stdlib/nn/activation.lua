@@ -1,7 +1,7 @@
 -- Activation layers.
 local core = ...
 local args = core.require("support.args")
-local hint = core.require("support.namespace").hint
+local choose = core.require("support.namespace").choose
 local HybridBlock = core.require("nn.block").HybridBlock
 local param = core.require("param")
 local ops = core.ops
@@ -21,7 +21,7 @@ function layers.find(op, value)
   if type(value) == "function" then return value end
   if type(value) ~= "string" then core.arg_error(op, "activation", "the name of an activation or a function", value) end
   if not functions[value] then
-    core.fail(op, "unknown activation '%s'%s", value, hint("activation", value, functions))
+    core.fail(op, "unknown activation '%s'%s", value, choose("activation", value, functions))
   end
   return ops[functions[value]]
 end

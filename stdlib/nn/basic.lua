@@ -40,6 +40,10 @@ function Dense:init(...)
   if args.boolean("Dense", "use_bias", o.use_bias) then
     self.bias = param.param{shape = {units}, dtype = o.dtype, init = o.bias_initializer}
   end
+  if type(o.activation) == "number" then
+    core.fail("Dense", "bad argument 'activation' (expected a name or a function, got number %g; nn.Dense(%d) infers the size of its input)",
+              o.activation, o.activation)
+  end
   self._activation = activation.find("Dense", o.activation)
   self._flatten = args.boolean("Dense", "flatten", o.flatten)
   self._text = type(o.activation) == "string" and ", " .. o.activation or ""
@@ -53,6 +57,7 @@ function Dense:infer_shape(x)
 end
 
 function Dense:forward(x)
+  if x == nil then args.tensor("Dense", "x", x) end
   if self._flatten and dim(x) > 2 then x = flatten(x, 2) end
   local bias, f = self.bias, self._activation
   local y

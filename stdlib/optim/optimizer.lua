@@ -1,7 +1,7 @@
 -- Optimizers: the options of their fused update ops, and the state per weight.
 local core = ...
 local args = core.require("support.args")
-local hint = core.require("support.namespace").hint
+local choose = core.require("support.namespace").choose
 local class = core.require("support.class")
 local ops = core.ops
 local optimizers = {}
@@ -40,6 +40,10 @@ end
 
 --- Optimizer:init(options) reads the options that all optimizers share and those that the class lists in `options`.
 function Optimizer:init(options)
+  if type(options) == "number" then
+    core.fail(self.name, "bad argument 'options' (expected a table of options, got number %g; write optim.%s{learning_rate = %g})",
+              options, self.name, options)
+  end
   local spec = {}
   for key, value in pairs(common) do spec[key] = value end
   for key, value in pairs(self.options or {}) do spec[key] = value end
@@ -138,7 +142,7 @@ function optimizers.create(value, options)
   if type(value) == "string" then
     local found = by_name[value:lower()]
     if not found then
-      core.fail("Trainer", "unknown optimizer '%s'%s", value, hint("optimizer", value:lower(), by_name))
+      core.fail("Trainer", "unknown optimizer '%s'%s", value, choose("optimizer", value:lower(), by_name))
     end
     return optimizers[found](options)
   end

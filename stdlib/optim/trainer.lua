@@ -96,7 +96,7 @@ local function is_idle(entry, ignore_stale)
   local request = grad_state(p)
   if request == nil or request == "null" or ignore_stale then return true end
   core.fail("Trainer", "the gradient of '%s' is stale: no backward reached it since the last step "
-            .. "(pass ignore_stale_grad = true to skip such parameters)", entry.path)
+            .. "(call backward on the loss before step, or pass ignore_stale_grad = true to skip such parameters)", entry.path)
 end
 
 -- Whether this step updates the parameter.

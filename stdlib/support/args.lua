@@ -77,6 +77,10 @@ end
 function args.count(op, name, value, least)
   least = least or 0
   if type(value) ~= "number" or value ~= floor(value) or value < least or value == huge then
+    if core.is_tensor(value) then
+      core.fail(op, "bad argument '%s' (expected a whole number >= %d, got %s; make the object first, then call it with the tensor)",
+                name, least, core.describe(value))
+    end
     core.arg_error(op, name, "a whole number >= " .. least, value)
   end
   if value > 2 ^ 53 then core.arg_error(op, name, "a whole number of at most 2^53", value) end

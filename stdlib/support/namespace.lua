@@ -12,6 +12,16 @@ function namespace.hint(kind, name, ...)
   return near and " (did you mean '" .. near .. "'?)" or ""
 end
 
+--- namespace.choose(kind, name, known) -> the hint, or " (there are …)" with the names in the set `known`.
+function namespace.choose(kind, name, known)
+  local text = namespace.hint(kind, name, known)
+  if text ~= "" then return text end
+  local names = {}
+  for key in pairs(known) do names[#names + 1] = key end
+  table.sort(names)
+  return " (there are " .. table.concat(names, ", ") .. ")"
+end
+
 --- namespace.seal(label, t[, lazy]) -> t. An absent field is loaded by lazy[name](); other absent fields raise.
 function namespace.seal(label, t, lazy)
   return setmetatable(t, {

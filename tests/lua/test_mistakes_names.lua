@@ -181,4 +181,10 @@ mistakes.check("fields of tensors", {
    [[a tensor has no field 'data' to set; write x:copy_(y); it writes the values]]},
   {[[x.foo = 1]],
    [[a tensor has no field 'foo' to set]]},
+  {[[local _ = x.size(1)]],
+   [[size: bad argument 'x' (expected a tensor, got number 1; write x:size(…) with a colon to pass x)]]},
+  {[[local _ = x.item()]],
+   [[item: bad argument 'x' (expected a tensor, got nothing; write x:item(…) with a colon to pass x)]]},
+  {[[local _ = x.attach_grad()]],
+   [[attach_grad: bad argument 'x' (expected a tensor, got nothing; write x:attach_grad(…) with a colon to pass x)]]},
 })
