@@ -58,8 +58,6 @@ end
 -- mistakes.message(code, in_program) -> the error of the code, as mistakes.check compares it.
 function mistakes.message(code, in_program) return (in_program and printed or plain)(code) end
 
-mistakes.traced = traced
-
 -- mistakes.check(title, cases[, options]): each case is {code, message}. The message is that of plain Lua; with
 -- {traced = true} it is also that of pg.jit, and with {program = true} the one that the program prints.
 function mistakes.check(title, cases, options)
@@ -75,6 +73,33 @@ function mistakes.check(title, cases, options)
     end
     if wrong[1] then error("\n" .. table.concat(wrong, "\n"), 0) end
   end)
+end
+
+local function quoted(s)
+  local bars = (s:find("]]", 1, true) or s:sub(-1) == "]") and "=" or ""
+  return "[" .. bars .. "[" .. s .. "]" .. bars .. "]"
+end
+
+-- Writes what each mistake of a file says now in place of what it said: build/perigee tests/mistakes.lua FILE…
+local function rewrite(path)
+  local out = {t.read(path):match("^.-require \"tests.mistakes\"\n")}
+  mistakes.check = function(title, cases, options)
+    out[#out + 1] = ("\nmistakes.check(%q, {\n"):format(title)
+    for _, case in ipairs(cases) do
+      local message = mistakes.message(case[1], options and options.program)
+      local plain_only = options and options.traced and traced(case[1]) ~= message
+      out[#out + 1] = ("  {%s,\n   %s%s},\n"):format(quoted(case[1]), quoted(message), plain_only and ", plain = true" or "")
+    end
+    local name = options and next(options)
+    out[#out + 1] = "}" .. (name and ", {" .. name .. " = true}" or "") .. ")\n"
+  end
+  dofile(path)
+  t.write(path, table.concat(out))
+end
+
+if arg and arg[0]:find("mistakes%.lua$") then
+  package.loaded["tests.mistakes"] = mistakes
+  for _, path in ipairs(arg) do rewrite(path) end
 end
 
 return mistakes

@@ -69,6 +69,15 @@ Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<V
   return apply(state.ctx, op, inputs, attrs);
 }
 
+int call_op(lua_State* L, State& state) {
+  const OpBinding& binding = upvalue_binding(L);
+  state.update_modes();
+  Call call;
+  read_arguments(L, state, binding, 1, call);
+  Values out = apply_or_collect(L, state, *binding.op, call.inputs, call.attrs);
+  return push_outputs(L, state, *binding.op, out);
+}
+
 // Throws again an error about the first argument with a hint that it may be missing: x.reshape(2, 3) for x:reshape(2,
 // 3).
 [[noreturn]] void hint_at_colon(lua_State* L, const OpDef& op, const Error& e) {
@@ -77,21 +86,16 @@ Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<V
                         text.starts_with(fmt::format("{}: bad argument '{}' (", op.name, op.inputs[0].name));
   const int type = lua_type(L, 1);
   if (typeid(e) != typeid(Error) || !is_first || (type != LUA_TNUMBER && type != LUA_TSTRING)) throw;
+  if (text.find(" with a colon") != std::string::npos) throw;
   throw Error(fmt::format("{}; write x:{}(…) with a colon to pass x)", text.substr(0, text.size() - 1), op.name));
 }
 
-int call_op(lua_State* L, State& state) {
-  const OpBinding& binding = upvalue_binding(L);
-  state.update_modes();
-  Call call;
-  Values out;
+int call_public_op(lua_State* L, State& state) {
   try {
-    read_arguments(L, state, binding, 1, call);
-    out = apply_or_collect(L, state, *binding.op, call.inputs, call.attrs);
+    return call_op(L, state);
   } catch (const Error& e) {
-    hint_at_colon(L, *binding.op, e);
+    hint_at_colon(L, *upvalue_binding(L).op, e);
   }
-  return push_outputs(L, state, *binding.op, out);
 }
 
 // Whether the results refuse in-place changes, as those of x[…] do.
@@ -250,7 +254,7 @@ int named_in_place(lua_State* L, State& state) {
   return run_as(state, name.c_str(), [&] { return call(L, state); });
 }
 
-lua_CFunction function_of(const OpDef& op) { return is_read(op) ? entry<call_read> : entry<call_op>; }
+lua_CFunction function_of(const OpDef& op) { return is_read(op) ? entry<call_read> : entry<call_public_op>; }
 
 void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) {
   lua_pushlightuserdata(L, &state);
