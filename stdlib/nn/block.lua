@@ -55,7 +55,7 @@ Block._is_base, Block._kind = true, "block"
 --- Class:extend(name) -> a subclass. Define `init` (called with the constructor's arguments) and `forward` on it.
 --- `Class(…)` makes a block; `block(…)` calls forward.
 function Block:extend(name)
-  args.self("extend", self, "nn.HybridBlock")
+  if type(self) ~= "table" then args.self("extend", self, "nn.HybridBlock") end
   args.string("extend", "name", name)
   return make_class(self, name, core.introspect.called_from_library(1))
 end

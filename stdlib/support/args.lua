@@ -69,7 +69,11 @@ end
 
 --- args.self(op, self, name) raises if a method was called with a dot, so that self is no object.
 function args.self(op, self, name)
-  if type(self) == "table" then return end
+  if type(self) == "table" and rawget(self, "__index") == nil then return end
+  if type(self) == "table" then
+    local class = core.describe(self):match("^class (.*)$") or "the class"
+    core.fail(op, "bad argument 'self' (expected an object, got class %s; make one first: local %s = %s(…))", class, name, class)
+  end
   core.fail(op, "bad argument 'self' (expected the object before the dot, got %s; write %s:%s(…) with a colon)", core.describe(self), name, op)
 end
 

@@ -2,12 +2,17 @@
 local core = ...
 local namespace = {}
 
+-- Where users of other libraries look for ops.
+local modules = {nn = true, loss = true, autograd = true, linalg = true, data = true, utils = true}
+
 --- namespace.hint(kind, name, candidates, …) -> " (write …)" from the table of hints for names of this kind (see
 --- support/hints.lua), else " (did you mean 'x'?)" with the nearest key of the given tables, or "".
 function namespace.hint(kind, name, ...)
   if type(name) ~= "string" then return "" end
   local hint = kind and core.hint_of(kind, name)
   if hint then return " (" .. hint .. ")" end
+  if modules[kind] and rawget(core.ops, name) then return (" (write pg.%s(x))"):format(name) end
+  if kind == "pg" and rawget(core.tensor_methods, name) then return (" (it is a method: write x:%s())"):format(name) end
   local near = core.suggest(name, ...)
   return near and " (did you mean '" .. near .. "'?)" or ""
 end

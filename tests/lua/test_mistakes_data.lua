@@ -84,6 +84,8 @@ mistakes.check("data and metrics", {
    [[F1: bad argument 'labels' (expected at most the dims of preds, int64 2 cpu, got float32 2x3 cpu; the order is metric:update(labels, preds))]]},
   {[[local _ = pg.metric.TopKAccuracy{k = 5}]],
    [[TopKAccuracy: bad argument 'k' (expected one of the options top_k, got an unknown option; write top_k: TopKAccuracy{top_k = …})]]},
+  {[[local _ = pg.metric.Accuracy:update(labels, scores)]],
+   [[update: bad argument 'self' (expected an object, got class Accuracy; make one first: local metric = Accuracy(…))]]},
 })
 
 mistakes.check("the rest", {

@@ -128,6 +128,14 @@ mistakes.check("names", {
    [[metric.create: unknown metric 'acuracy' (did you mean 'accuracy'?)]]},
   {[[local _ = pg.metric.create("precision")]],
    [[metric.create: unknown metric 'precision' (write pg.metric.F1())]]},
+  {[[local _ = pg.attach_grad(x)]],
+   [[pg: unknown field 'attach_grad' (it is a method: write x:attach_grad())]]},
+  {[[local _ = pg.item(x)]],
+   [[pg: unknown field 'item' (write x:sum():item())]]},
+  {[[local _ = nn.max_pool2d(image, 2)]],
+   [[nn: unknown field 'max_pool2d' (write pg.max_pool2d(x))]]},
+  {[[local _ = pg.autograd.softmax(x)]],
+   [[autograd: unknown field 'softmax' (write pg.softmax(x))]]},
 })
 
 mistakes.check("fields of tensors", {

@@ -146,6 +146,10 @@ mistakes.check("blocks", {
    [[load_parameters: bad argument 'strict' (expected one of the options allow_missing, cast_dtype, device, ignore_extra, got an unknown option; write allow_missing = true, ignore_extra = true)]]},
   {[[local _ = nn.BatchNorm{epsilon = 1e-5, affine = true}]],
    [[BatchNorm: bad argument 'affine' (expected one of the options axis, beta_initializer, center, epsilon, gamma_initializer, in_channels, momentum, running_mean_initializer, running_variance_initializer, scale, use_global_stats, got an unknown option)]]},
+  {[[local _ = nn.Dense:initialize()]],
+   [[initialize: bad argument 'self' (expected an object, got class Dense; make one first: local net = Dense(…))]]},
+  {[[local _ = nn.HybridSequential:add(nn.Dense(2))]],
+   [[add: bad argument 'self' (expected an object, got class HybridSequential; make one first: local net = HybridSequential(…))]]},
 })
 
 mistakes.check("losses and trainers", {
