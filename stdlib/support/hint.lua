@@ -55,7 +55,7 @@ function hint.find(kind, name, op, known)
   if type(name) ~= "string" or not kinds[kind] then return nil end
   if kind == "option" then return option_hint(name, op, known or {}) end
   local found = kinds[kind][name] or lowered[kind][name:lower()]
-  return found and sentence(found[1])
+  return found and sentence((found[1]:gsub("NAME", name)))
 end
 
 --- hint.lines() -> the texts by kind and name.

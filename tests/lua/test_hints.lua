@@ -10,7 +10,7 @@ local function each(kinds, f)
     local names = {}
     for name in pairs(lines[kind]) do names[#names + 1] = name end
     table.sort(names)
-    for _, name in ipairs(names) do f(name, lines[kind][name][1], kind) end
+    for _, name in ipairs(names) do f(name, (lines[kind][name][1]:gsub("NAME", name)), kind) end
   end
 end
 

@@ -16,8 +16,6 @@ mistakes.check("names", {
    [[pg: unknown field 'expand_dims' (write x:unsqueeze(1); dims count from 1)]]},
   {[[local _ = pg.broadcast_add(x, y)]],
    [[pg: unknown field 'broadcast_add' (write x + y; shapes broadcast)]]},
-  {[[local _ = pg.concatenate({x, y}, 1)]],
-   [[pg: unknown field 'concatenate' (write pg.cat({x, y}, 1); dims count from 1)]]},
   {[[local _ = pg.seed(1)]],
    [[pg: unknown field 'seed' (write pg.manual_seed(42))]]},
   {[[local _ = pg.cuda.is_available()]],

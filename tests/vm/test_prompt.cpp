@@ -200,5 +200,7 @@ TEST_CASE("Tab completes names") {
   REQUIRE(s.wait("requires_grad"));
   s.answers("\003", "^C");
   s.answers("#tostring(pg.nn.Dens\t) + 100\n", "105\r");
+  s.accepts("items = pg.data.SimpleDataset{1, 2}\n");
+  s.answers("items:le\t() + 40\n", "42\r");
   CHECK(s.leave() == 0);
 }
