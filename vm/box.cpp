@@ -69,7 +69,8 @@ std::string describe_table(lua_State* L, int i) {
   return text;
 }
 
-// Describes what a script passed instead of a tensor, and says what the likely mistake is.
+}  // namespace
+
 std::string describe_instead_of_tensor(lua_State* L, State& state, int i, const char* op) {
   const std::string text = describe_argument(L, state, i);
   if (i == 1 && (lua_isnone(L, i) || lua_type(L, i) == LUA_TNUMBER))
@@ -80,8 +81,6 @@ std::string describe_instead_of_tensor(lua_State* L, State& state, int i, const 
   if (text.starts_with("class ")) return text + "; call the class to make an object";
   return text;
 }
-
-}  // namespace
 
 std::string parameter_name(lua_State* L, Box& box, int i) {
   if (!box.has_extra) return "";

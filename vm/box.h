@@ -86,6 +86,9 @@ bool is_object(lua_State* L, int i);
 // The same for an argument of a call: tells an argument that is absent from one that is nil.
 std::string describe_argument(lua_State* L, State& state, int i);
 
+// The same for an argument that should be a tensor: says what the likely mistake is.
+std::string describe_instead_of_tensor(lua_State* L, State& state, int i, const char* op);
+
 // Boxes that are views of another tensor's buffer. Before a write in place to that tensor, views that are smaller than
 // it are copied, so that the write does not have to copy the whole tensor. note_view registers the box on top of the
 // stack.

@@ -19,7 +19,9 @@ int raise(lua_State* L, State& state) {
 int raise_argument(lua_State* L, State& state) {
   const std::string op = check_string(L, state, 1, "arg_error", "op"),
                     name = check_string(L, state, 2, "arg_error", "name");
-  bad_argument(op.c_str(), name.c_str(), check_string(L, state, 3, "arg_error", "expected"), describe(L, state, 4));
+  const std::string expected = check_string(L, state, 3, "arg_error", "expected");
+  bad_argument(op.c_str(), name.c_str(), expected,
+               expected == "a tensor" ? describe_instead_of_tensor(L, state, 4, op.c_str()) : describe(L, state, 4));
 }
 
 std::vector<std::string> sorted_keys(lua_State* L, int i) {

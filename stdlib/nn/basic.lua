@@ -57,7 +57,7 @@ function Dense:infer_shape(x)
 end
 
 function Dense:forward(x)
-  if x == nil then args.tensor("Dense", "x", x) end
+  if type(x) ~= "userdata" then args.tensor("Dense", "x", x) end
   if self._flatten and dim(x) > 2 then x = flatten(x, 2) end
   local bias, f = self.bias, self._activation
   local y

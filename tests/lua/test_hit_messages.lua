@@ -173,3 +173,26 @@ t.test("frozen and imported graphs name what the script wrote", function()
     t.error_contains(function() call(T(2), T(2)) end, "index: ")
   end
 end)
+
+t.test("wrong inputs of blocks", function()
+  local nn, x = pg.nn, pg.ones(2, 3)
+  local function build(hybridized)
+    local net = nn.HybridSequential{nn.Dense(4), nn.Dense(3)}
+    net:initialize()
+    if hybridized then net:hybridize() end
+    net(x)
+    return net
+  end
+  for text, f in pairs{
+    ["linear: bad argument 'weight' (expected a matrix with 5 columns to go with x 2x5"] = function(net) return (net(T(2, 5))) end,
+    ["linear: bad argument 'x' (expected a tensor of a floating dtype"] = function(net) return (net(x:to("int64"))) end,
+    ["HybridSequential: got 2 inputs, but child 1, a Dense, takes 1"] = function(net) return (net(x, x)) end,
+    ["Dense: bad argument 'x' (expected a tensor, got nil"] = function(net) return (net()) end,
+    ["Dense: bad argument 'x' (expected a tensor, got \"x\")"] = function(net) return (net("x")) end,
+    ["pg.tensor(list) makes a tensor of a list"] = function(net) return (net{1, 2}) end,
+  } do
+    local plain, graph = words(t.pcall(f, build(false))), words(t.pcall(f, build(true)))
+    t.check(plain:find(text, 1, true), plain)
+    t.equal(graph, plain)
+  end
+end)
