@@ -20,6 +20,8 @@ int raise_argument(lua_State* L, State& state) {
   const std::string op = check_string(L, state, 1, "arg_error", "op"),
                     name = check_string(L, state, 2, "arg_error", "name");
   const std::string expected = check_string(L, state, 3, "arg_error", "expected");
+  if (expected == "a tensor" && lua_isnil(L, 4))
+    bad_argument(op.c_str(), name.c_str(), expected, "nil; the argument is missing, or a misspelled name");
   bad_argument(op.c_str(), name.c_str(), expected,
                expected == "a tensor" ? describe_instead_of_tensor(L, state, 4, op.c_str()) : describe(L, state, 4));
 }

@@ -118,5 +118,5 @@ mistakes.check("the rest", {
   {[[local _ = pg.summary(net)]],
    [[pg: unknown field 'summary' (write net:summary(x))]]},
   {[[local _ = net:summary()]],
-   [[Dense: bad argument 'x' (expected a tensor, got nil; a misspelled variable or field is nil) (in block '1', Dense)]]},
+   [[Dense: bad argument 'x' (expected a tensor, got nil; the argument is missing, or a misspelled name) (in block '1', Dense)]]},
 })
