@@ -76,9 +76,14 @@ local function emit_overload(row, first, positional, named, own)
   emit("---@overload fun(%s): %s", table.concat(required, ", "), returns(row))
 end
 
+local function alias_call(row)
+  for _, alias in ipairs(row.aliases) do if alias.name == row.name then return alias.call end end
+end
+
 local function emit_call(row, holder, first, own)
   local positional, named = read_parts(row)
   emit_document(row.doc)
+  if row.name ~= row.main then emit_document("Another name of " .. alias_call(row) .. ".") end
   local names = {}
   for i = first, #positional do
     local part = positional[i]
@@ -143,7 +148,7 @@ local function emit_tensor()
   end
   emit("---@operator unm: perigee.Tensor\n---@operator len: integer")
   emit("---@field shape integer[]\n---@field dtype perigee.DType\n---@field device string\n---@field name string?")
-  emit("---@field grad perigee.Tensor?\n---@field requires_grad boolean\n---@field [integer|table|perigee.Tensor] perigee.Tensor")
+  emit("---@field grad perigee.Tensor?\n---@field requires_grad boolean\n---@field T perigee.Tensor\n---@field mT perigee.Tensor\n---@field [integer|table|perigee.Tensor] perigee.Tensor")
   local rows, in_place = {}, {}
   for _, name in ipairs(sorted(core.tensor_methods)) do
     local row = core.op_row(name)
@@ -187,7 +192,7 @@ local function emit_module(module, t)
     local value = rawget(t, name)
     local linear = module == "linalg" and core.op_row("linalg_" .. name)
     if linear then
-      linear.name = name
+      linear.name, linear.main = name, name
       emit_call(linear, "linalg.", 1)
     elseif type(value) == "function" or type(value) == "table" and not is_namespace(value) then
       emit_function(module .. ".", name, catalog.entry(path .. name, value), name:find("Cell$") and "perigee.Cell" or results[module])
@@ -199,7 +204,10 @@ local function emit_library(modules)
   emit("---@class perigee")
   for _, module in ipairs(modules) do emit("---@field %s perigee.%s", module, module) end
   emit("---@field version string\nlocal pg = {}\n")
-  for _, name in ipairs(core.op_names(false)) do
+  local names = core.op_names(false)
+  for _, name in ipairs(core.op_aliases()) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
     local row = core.op_row(name)
     if not name:find("^linalg_") then emit_call(row, "pg.", 1) end
   end

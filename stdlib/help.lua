@@ -14,6 +14,7 @@ local function signature(row)
     elseif part.optional then optional[#optional + 1] = part.attr and part.name .. " =" or part.name
     else required[#required + 1] = part.name end
   end
+  for _, attr in ipairs(row.attrs) do if attr.option then optional[#optional + 1] = attr.name .. " =" end end
   local function call(first)
     local list = {}
     for i = first, #required do list[#list + 1] = required[i] end
@@ -112,8 +113,20 @@ local function shape_of(row)
   return #row.inputs > 1 and "the shape to which the inputs broadcast" or "the shape of " .. row.inputs[1].name
 end
 
+-- "view is another name of reshape.", or the other names of the op.
+local function other_names(row)
+  local others = {}
+  for _, alias in ipairs(row.aliases) do
+    if alias.name == row.name then return ("%s is another name of %s."):format(alias.name, alias.call) end
+    others[#others + 1] = alias.call == row.name and alias.name or alias.name .. " (" .. alias.call .. ")"
+  end
+  return #others > 0 and "Other names: " .. table.concat(others, ", ") .. "." or nil
+end
+
 local function op_text(row)
   local lines = {documents.wrap(signature(row), 4, width), documents.wrap(row.doc, 0, width)}
+  local others = other_names(row)
+  if others then table.insert(lines, row.name == row.main and 3 or 2, documents.wrap(others, 0, width)) end
   local inputs, options = {}, {}
   for _, input in ipairs(row.inputs) do
     local words = documents.dtypes(input)
@@ -122,7 +135,8 @@ local function op_text(row)
     inputs[#inputs + 1] = {input.name, describe(words, input.doc)}
   end
   for _, attr in ipairs(row.attrs) do
-    options[#options + 1] = {attr.kind == "random" and "generator" or attr.name, describe(documents.attribute(attr), attr.doc)}
+    local words = describe(documents.attribute(attr), attr.doc) .. (attr.option and "; by name only" or "")
+    options[#options + 1] = {attr.kind == "random" and "generator" or attr.name, words}
   end
   section(lines, "Inputs", inputs)
   section(lines, "Options (by position after the inputs, or by name in a last table)", options)

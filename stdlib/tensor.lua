@@ -1,6 +1,12 @@
 -- Methods of tensors that are written in Lua.
 local core = ...
-local methods = core.tensor_methods
+local methods, getters, ops = core.tensor_methods, core.tensor_getters, core.ops
+
+--- x.T is x:t(): the transpose of a matrix. Tensors of 0 or 1 dims come back as they are.
+getters.T = ops.t
+
+--- x.mT is x:transpose(-2, -1): each matrix of a batch is transposed.
+function getters.mT(x) return ops.transpose(x, -2, -1) end
 
 --- x:iter() -> an iterator over x[1], x[2], … x[#x]: for row in x:iter() do … end.
 function methods.iter(x)

@@ -88,6 +88,7 @@ Registry& registry() {
     add_all_cpu_kernels(*r);
     for (const MoreRows* more = MoreRows::first; more; more = more->next)
       if (more->kernels) r->add_kernels(0, more->kernels());
+    r->add_aliases();
     for (const NamedOp* use = NamedOp::first; use; use = use->next) r->require(use->name);
     return r;
   }();
@@ -99,6 +100,7 @@ void Registry::add(std::span<const OpDef> rows) {
   for (const OpDef& row : rows) {
     OpDef& op = storage.emplace_back(row);
     op.id = int(by_id_.size());
+    if (op.options.empty() != !op.expand) throw Error(fmt::format("{}: options and expand go together", op.name));
     if (op.version > 1 && !op.upgrade) throw Error(fmt::format("op {} has no upgrade from version 1", op.name));
     parse_uses(op);
     for (size_t i = 0; i < op.attrs.size(); ++i)
@@ -141,6 +143,28 @@ void Registry::add_kernels(int device_kind, std::span<const KernelRow> rows) {
     if (device_kind == 0) const_cast<OpDef&>(op).cpu_kernel = row;
   }
   kernels_[device_kind] = std::move(table);
+}
+
+void Registry::add_aliases() {
+  for (const OpDef* op : ops_)
+    for (const Alias& alias : op->aliases) {
+      if (find(alias.name)) throw Error(fmt::format("{}: its alias '{}' is an op", op->name, alias.name));
+      if (alias.attr && op->attr_index(alias.attr) < 0)
+        throw Error(
+            fmt::format("{}: its alias '{}' sets the unknown attribute '{}'", op->name, alias.name, alias.attr));
+      aliases_.push_back({op, &alias});
+    }
+  const auto by_name = [](const AliasOf& a, const AliasOf& b) { return std::strcmp(a.alias->name, b.alias->name) < 0; };
+  std::sort(aliases_.begin(), aliases_.end(), by_name);
+  for (size_t i = 1; i < aliases_.size(); ++i)
+    if (!std::strcmp(aliases_[i - 1].alias->name, aliases_[i].alias->name))
+      throw Error(fmt::format("the alias '{}' belongs to two ops", aliases_[i].alias->name));
+}
+
+const AliasOf* Registry::find_alias(std::string_view name) const {
+  const auto at = std::lower_bound(aliases_.begin(), aliases_.end(), name,
+                                   [](const AliasOf& a, std::string_view b) { return a.alias->name < b; });
+  return at != aliases_.end() && at->alias->name == name ? &*at : nullptr;
 }
 
 Attrs make_attrs(const OpDef& op, AttrList given) {

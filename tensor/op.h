@@ -147,11 +147,13 @@ struct ViewArgs : AttrReader {
 class Var;  // tensor/rule.h
 class Vjp;
 class Rule;
+class Expansion;
 using InferFn = void (*)(Infer& c);
 using ViewFn = bool (*)(ViewArgs& c);
 using GradFn = Var (*)(Vjp& c);
 using GradAllFn = void (*)(Vjp& c);
 using DecomposeFn = std::vector<Var> (*)(Rule& c);
+using ExpandFn = std::vector<Var> (*)(Expansion& c);
 using FillFn = double (*)(const AttrReader& c);
 // Turns the attributes of version `version` of the op into those of version + 1. Whole numbers are int64_t, others
 // double, lists Ints or Floats; names of dtypes and devices are strings. Sets the old default of an absent attribute
@@ -166,12 +168,26 @@ struct Epilogue {
 };
 using EpilogueFn = Epilogue (*)(const AttrReader& c);
 
+// Another name of an op in scripts; graphs and files hold only the op's own name. With `attr` a call by this name gives
+// that attribute the value: x:float() is x:to("float32").
+struct Alias {
+  const char* name;
+  const char* attr;
+  AttrValue value;
+  Alias(const char* alias, const char* fixed = nullptr, AttrValue to = {})  // NOLINT: a name is an alias
+      : name(alias), attr(fixed), value(std::move(to)) {}
+};
+
 struct OpDef {
   const char* name;
   const char* doc;
   const char* example = nullptr;  // Lua code that the tests run; may use pg and must return something
+  std::vector<Alias> aliases = {};
   std::vector<InputDef> inputs;
   std::vector<AttrDef> attrs = {};
+  // What scripts may pass by name besides the attributes. `expand` applies the call without them, with other attributes
+  // or with other ops, so that no graph and no file holds them and calls without them cost nothing.
+  std::vector<AttrDef> options = {};
   const char* signature = nullptr;  // order of positional arguments if not inputs, then attrs: "x dim index"
   std::vector<const char*> outputs = {"out"};
   Result result = Result::kPromote;  // for pointwise ops
@@ -181,6 +197,7 @@ struct OpDef {
   GradAllFn vjp_all = nullptr;     // instead of vjp, when inputs are lists or share work
   const char* vjp_uses = nullptr;  // inputs and outputs whose values vjp reads; null: all; "": none
   DecomposeFn decompose = nullptr;
+  ExpandFn expand = nullptr;  // required with options
   uint32_t traits = 0;
   // With kInPlace: for each output, the index of the input definition that it overwrites. Empty: output i overwrites
   // input i.
@@ -209,20 +226,35 @@ struct OpDef {
   int attr_index(const char* attr) const;  // -1 when there is none
 };
 
+struct AliasOf {
+  const OpDef* op;
+  const Alias* alias;
+};
+
+// The row with these aliases, for rows that functions make.
+inline OpDef also(std::vector<Alias> aliases, OpDef row) {
+  row.aliases = std::move(aliases);
+  return row;
+}
+
 // The op registry. It is filled once, from the list in tensor/ops/all.cpp.
 class Registry {
  public:
   const OpDef* find(std::string_view name) const;
-  const OpDef& require(std::string_view name) const;                   // throws Error with a suggestion
-  std::span<const OpDef* const> ops() const { return ops_; }           // sorted by name
+  const OpDef& require(std::string_view name) const;             // throws Error with a suggestion
+  std::span<const OpDef* const> ops() const { return ops_; }     // sorted by name
+  std::span<const AliasOf> aliases() const { return aliases_; }  // sorted by name
+  const AliasOf* find_alias(std::string_view name) const;
   KernelRow kernel(const OpDef& op, Device device) const;              // fn is null when the device has none
   void add_kernels(int device_kind, std::span<const KernelRow> rows);  // adds all rows, or none on an exception
 
   void add(std::span<const OpDef> rows);  // copies the rows; only for tensor/ops/all.cpp and registry()
+  void add_aliases();                     // of all rows; throws if a name has two meanings
 
  private:
   std::vector<const OpDef*> ops_;
   std::vector<const OpDef*> by_id_;
+  std::vector<AliasOf> aliases_;
   std::vector<KernelRow>
       kernels_[kMaxDeviceKinds];  // [device kind][op id]; a fixed array, so that loading a device moves nothing
 };

@@ -1,5 +1,7 @@
 #include "tensor/rule.h"
 
+#include <cstring>
+
 namespace pg {
 
 Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs) {
@@ -85,6 +87,50 @@ Values decomposed(Context& ctx, const OpDef& op, std::span<const Value> inputs, 
   for (size_t i = 0; i < types.size(); ++i)
     if (out[i].dtype() != types[i].dtype) out[i] = cast(ctx, out[i], types[i].dtype);
   return out;
+}
+
+const AttrValue& Expansion::raw_option(const char* name) const {
+  for (size_t i = 0; i < op().options.size(); ++i)
+    if (!std::strcmp(op().options[i].name, name)) return options_[i];
+  throw Error(fmt::format("{}: no option '{}'", op().name, name));
+}
+
+void Expansion::bad_option(const char* name, const std::string& expected) const {
+  bad_argument(op().name, name, expected, to_string(raw_option(name)));
+}
+
+std::vector<Var> Expansion::apply_op(std::span<const Var> inputs, const Attrs& attrs) const {
+  SmallVector<Value, 4> values;
+  for (const Var& v : inputs) values.push_back(v.value());
+  std::vector<Var> out;
+  for (Value& v : apply(ctx_, op(), values, attrs)) out.emplace_back(ctx_, std::move(v));
+  return out;
+}
+
+Values expanded(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs,
+                const Attrs& options) {
+  Expansion c(ctx, op, attrs, options, inputs);
+  Values out;
+  for (Var& v : op.expand(c)) out.push_back(std::move(v.value()));
+  return out;
+}
+
+std::vector<Var> expand_dtype(Expansion& c) {
+  const DType dtype = c.option<DType>("dtype");
+  const Var x[] = {c.wrap(cast(c.context(), c.input(0), dtype))};
+  std::vector<Var> out = c.apply_op(x);
+  for (Var& v : out)
+    if (v.dtype() != dtype) v = c.wrap(cast(c.context(), v.value(), dtype));
+  return out;
+}
+
+std::vector<Var> expand_float_dtype(Expansion& c) {
+  if (!is_float(c.option<DType>("dtype"))) c.bad_option("dtype", "a floating dtype");
+  return expand_dtype(c);
+}
+
+AttrDef dtype_option() {
+  return {"dtype", AttrKind::kDType, {}, "x is converted to it first, and the result has it", true};
 }
 
 }  // namespace pg

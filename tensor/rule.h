@@ -134,6 +134,37 @@ class Rule : public AttrReader {
   std::span<const Value> inputs_;
 };
 
+// The arguments of OpDef::expand: a call with at least one option.
+class Expansion : public Rule {
+ public:
+  Expansion(Context& ctx, const OpDef& op, const Attrs& attrs, const Attrs& options, std::span<const Value> inputs)
+      : Rule(ctx, op, attrs, inputs), options_(options) {}
+  bool has_option(const char* name) const { return raw_option(name).index() != 0; }
+  template <class T>
+  const T& option(const char* name) const {
+    return std::get<T>(raw_option(name));
+  }
+  // Applies the op, without options, to these inputs, with its attributes or with others.
+  std::vector<Var> apply_op(std::span<const Var> inputs) const { return apply_op(inputs, attrs()); }
+  std::vector<Var> apply_op(std::span<const Var> inputs, const Attrs& attrs) const;
+  // Throws `op: bad argument 'name' (expected …, got …)`.
+  [[noreturn]] void bad_option(const char* name, const std::string& expected) const;
+
+ private:
+  const AttrValue& raw_option(const char* name) const;
+  const Attrs& options_;
+};
+
+// The outputs of a call with options, which has the values of OpDef::options in order; absent ones were not given.
+Values expanded(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs, const Attrs& options);
+
+// Expands {dtype}: input 1 is converted to it before the computation, and the outputs have it. The second one refuses
+// dtypes that are not floating.
+std::vector<Var> expand_dtype(Expansion& c);
+std::vector<Var> expand_float_dtype(Expansion& c);
+// The definition of that option.
+AttrDef dtype_option();
+
 // The arguments of a derivative rule. Inputs and outputs that vjp_uses does not name have a type but no values. A rule
 // may return gradients of a broadcast shape and of any dtype: backward sums and casts them to the input's type.
 class Vjp : public Rule {

@@ -147,6 +147,10 @@ class Reader {
       lists_.resize(op_.inputs.size());
     call_.attrs = make_attrs(op_);
     if (!op_.attrs.empty()) given_.resize(op_.attrs.size());
+    if (!b_.alias) return;
+    const auto fixed = size_t(op_.attr_index(b_.alias->attr));
+    call_.attrs[fixed] = b_.alias->value;
+    given_[fixed] = true;
   }
 
   // Whether the last argument is an options table: it has string keys, or it is empty and its position takes no list.
@@ -323,8 +327,15 @@ class Reader {
         set_input(int(i), op_.inputs[i], at);
       return;
     }
+    for (size_t i = 0; i < op_.options.size(); ++i) {
+      if (std::strcmp(op_.options[i].name, key)) continue;
+      if (call_.options.size() == 0) call_.options = Attrs(op_.options.size());
+      call_.options[i] = read_attr(L_, state_, op_, op_.options[i], at);
+      return;
+    }
     std::vector<std::string_view> known;
     for (const AttrDef& def : op_.attrs) known.push_back(def.kind == AttrKind::kRandom ? "generator" : def.name);
+    for (const AttrDef& def : op_.options) known.push_back(def.name);
     for (const InputDef& def : op_.inputs) known.push_back(def.name);
     unknown_option(L_, op_.name, key, known, table);
   }
@@ -391,8 +402,8 @@ class Reader {
 
 }  // namespace
 
-OpBinding make_binding(const OpDef& op) {
-  OpBinding b{&op, {}, -1};
+OpBinding make_binding(const OpDef& op, const Alias* alias) {
+  OpBinding b{&op, {}, -1, alias && alias->attr ? alias : nullptr};
   if (op.signature) {
     std::string word;
     for (const char* p = op.signature;; ++p) {
@@ -409,6 +420,10 @@ OpBinding make_binding(const OpDef& op) {
     if (!in_slots(b, true, int(i))) b.slots.push_back({true, int(i), false});
   for (size_t i = 0; i < op.attrs.size(); ++i)
     if (!in_slots(b, false, int(i)) && op.attrs[i].kind != AttrKind::kRandom) b.slots.push_back({false, int(i), false});
+  if (b.alias) {
+    const int fixed = op.attr_index(b.alias->attr);
+    std::erase_if(b.slots, [&](const Slot& s) { return !s.is_input && s.index == fixed; });
+  }
   mark_variadic(b);
   return b;
 }

@@ -15,13 +15,15 @@ struct Slot {
 struct OpBinding {
   const OpDef* op;
   std::vector<Slot> slots;
-  int first_list_attr = -1;  // slot of the first list attribute
+  int first_list_attr = -1;      // slot of the first list attribute
+  const Alias* alias = nullptr;  // of a binding for an alias that sets an attribute, which has no slot
 };
-OpBinding make_binding(const OpDef& op);
+OpBinding make_binding(const OpDef& op, const Alias* alias = nullptr);
 
 struct Call {
   SmallVector<Value, 4> inputs;  // flattened
   Attrs attrs;
+  Attrs options;  // empty, or the values of OpDef::options
 };
 
 // Reads the arguments from stack index `first` on. Throws the op's argument errors.

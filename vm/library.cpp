@@ -108,14 +108,16 @@ void push_inputs(lua_State* L, const OpDef& op) {
   }
 }
 
-void push_attr_rows(lua_State* L, const OpDef& op) {
+// Adds the rows of attributes to the table on top of the stack, without the one named `left_out`. `option`: scripts
+// give them by name only.
+void push_attr_rows(lua_State* L, std::span<const AttrDef> defs, bool option, const char* left_out) {
   static const char* const kinds[] = {"bool", "int",    "float", "string", "dtype",  "device",
                                       "ints", "floats", "dim",   "dims",   "random", "graph"};
   static_assert(std::size(kinds) == size_t(AttrKind::kGraph) + 1);
-  lua_createtable(L, int(op.attrs.size()), 0);
-  for (size_t i = 0; i < op.attrs.size(); ++i) {
-    const AttrDef& def = op.attrs[i];
+  for (const AttrDef& def : defs) {
+    if (left_out && !std::strcmp(def.name, left_out)) continue;
     lua_newtable(L);
+    lua_pushboolean(L, option), lua_setfield(L, -2, "option");
     lua_pushstring(L, def.name), lua_setfield(L, -2, "name");
     lua_pushstring(L, def.doc), lua_setfield(L, -2, "doc");
     lua_pushstring(L, kinds[int(def.kind)]), lua_setfield(L, -2, "kind");
@@ -129,16 +131,37 @@ void push_attr_rows(lua_State* L, const OpDef& op) {
       lua_rawseti(L, -2, int(c) + 1);
     }
     lua_setfield(L, -2, "choices");
-    lua_rawseti(L, -2, int(i) + 1);
+    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
   }
 }
 
-// op_row(name) → the row as a table, or nil: for help, stubs and generated tests.
-int op_row(lua_State* L, State& state) {
-  const OpDef* op = registry().find(check_string(L, state, 1, "op_row", "name"));
-  if (!op || op->has(kBodies)) return lua_pushnil(L), 1;  // pg.cond and pg.loop are functions of their own
+// What the aliases of an op are: {name =, call = "reshape" or "to{dtype = float32}"}.
+void push_alias_rows(lua_State* L, const OpDef& op) {
   lua_newtable(L);
-  lua_pushstring(L, op->name), lua_setfield(L, -2, "name");
+  for (const Alias& alias : op.aliases) {
+    std::string call = op.name;
+    if (const auto* dtype = std::get_if<DType>(&alias.value))
+      call += fmt::format("{{{} = \"{}\"}}", alias.attr, name_of(*dtype));
+    else if (alias.attr)
+      call += fmt::format("{{{} = {}}}", alias.attr, to_string(alias.value));
+    lua_newtable(L);
+    lua_pushstring(L, alias.name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, call.c_str()), lua_setfield(L, -2, "call");
+    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+  }
+}
+
+// op_row(name) → the row as a table, or nil: for help, stubs and generated tests. For an alias it is the row of its op
+// under this name, with the op's name in the field `main`.
+int op_row(lua_State* L, State& state) {
+  const std::string name = check_string(L, state, 1, "op_row", "name");
+  const AliasOf* alias = registry().find_alias(name);
+  const OpDef* op = alias ? alias->op : registry().find(name);
+  if (!op || op->has(kBodies)) return lua_pushnil(L), 1;  // pg.cond and pg.loop are functions of their own
+  const OpBinding binding = make_binding(*op, alias ? alias->alias : nullptr);
+  lua_newtable(L);
+  lua_pushstring(L, name.c_str()), lua_setfield(L, -2, "name");
+  lua_pushstring(L, op->name), lua_setfield(L, -2, "main");
   lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
   lua_pushstring(L, op->example), lua_setfield(L, -2, "example");
   const std::pair<const char*, Traits> traits[] = {
@@ -149,8 +172,11 @@ int op_row(lua_State* L, State& state) {
   lua_pushboolean(L, op->differentiable() || (op->decompose && !op->has(kNoGrad))),
       lua_setfield(L, -2, "differentiable");
   push_inputs(L, *op), lua_setfield(L, -2, "inputs");
-  push_attr_rows(L, *op), lua_setfield(L, -2, "attrs");
-  const OpBinding binding = make_binding(*op);
+  push_alias_rows(L, *op), lua_setfield(L, -2, "aliases");
+  lua_newtable(L);
+  push_attr_rows(L, op->attrs, false, binding.alias ? binding.alias->attr : nullptr);
+  push_attr_rows(L, op->options, true, nullptr);
+  lua_setfield(L, -2, "attrs");
   lua_newtable(L);
   for (size_t i = 0; i < binding.slots.size(); ++i) {
     const Slot& s = binding.slots[i];
@@ -176,6 +202,16 @@ int op_names(lua_State* L, State&) {
     if ((op->has(kHidden) && !hidden) || op->has(kBodies)) continue;
     lua_pushstring(L, op->name);
     lua_rawseti(L, -2, ++i);
+  }
+  return 1;
+}
+
+// op_aliases() → the sorted names of all aliases
+int op_aliases(lua_State* L, State&) {
+  lua_newtable(L);
+  for (const AliasOf& a : registry().aliases()) {
+    lua_pushstring(L, a.alias->name);
+    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
   }
   return 1;
 }
@@ -225,7 +261,8 @@ void open_library(lua_State* L, State& state) {
                      {{"embedded", entry<embedded>},
                       {"embedded_names", entry<embedded_names>},
                       {"op_row", entry<op_row>},
-                      {"op_names", entry<op_names>}});
+                      {"op_names", entry<op_names>},
+                      {"op_aliases", entry<op_aliases>}});
   lua_pushlightuserdata(L, &state);
   lua_pushvalue(L, -2);
   lua_newtable(L);
@@ -235,7 +272,10 @@ void open_library(lua_State* L, State& state) {
   lua_setfield(L, -2, "version");
   lua_getfield(L, -1, "testing");
   register_functions(L, state,
-                     {{"op_row", entry<op_row>}, {"op_names", entry<op_names>}, {"pass_names", entry<pass_names>}});
+                     {{"op_row", entry<op_row>},
+                      {"op_names", entry<op_names>},
+                      {"op_aliases", entry<op_aliases>},
+                      {"pass_names", entry<pass_names>}});
   lua_pop(L, 1);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tensor/buffer.h"
+#include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/hints.h"
@@ -12,11 +13,12 @@
 namespace pg::vm {
 namespace {
 
-// One binding per op. They are never freed, since rows never change.
+// One binding per op, then one per alias. They are never freed, since rows never change.
 const std::vector<OpBinding>& bindings() {
   static const auto* all = [] {
     auto* list = new std::vector<OpBinding>;
     for (const OpDef* row : registry().ops()) list->push_back(make_binding(*row));
+    for (const AliasOf& a : registry().aliases()) list->push_back(make_binding(*a.op, a.alias));
     return list;
   }();
   return *all;
@@ -59,14 +61,25 @@ int push_outputs(lua_State* L, State& state, const OpDef& op, Values& out) {
 
 // Applies an op. If memory runs out it tries again after a full collection, which may free unreachable tensors. A
 // collector that the host has stopped stays stopped.
-Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+template <class F>
+Values run_or_collect(lua_State* L, State& state, F&& run) {
   try {
-    return apply(state.ctx, op, inputs, attrs);
+    return run();
   } catch (const OutOfMemory&) {
     if (allocation_failed()) throw;  // a test requested the failure
   }
   state.collect_garbage(L);
-  return apply(state.ctx, op, inputs, attrs);
+  return run();
+}
+Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+  return run_or_collect(L, state, [&] { return apply(state.ctx, op, inputs, attrs); });
+}
+
+// Applies the ops that a call with options stands for. Their errors show the name of the op that was called.
+Values expand_or_collect(lua_State* L, State& state, const OpDef& op, const Call& call) {
+  return run_or_collect(L, state, [&] {
+    return with_name(op.name, [&] { return expanded(state.ctx, op, call.inputs, call.attrs, call.options); });
+  });
 }
 
 int call_op(lua_State* L, State& state) {
@@ -74,7 +87,8 @@ int call_op(lua_State* L, State& state) {
   state.update_modes();
   Call call;
   read_arguments(L, state, binding, 1, call);
-  Values out = apply_or_collect(L, state, *binding.op, call.inputs, call.attrs);
+  Values out = call.options.size() ? expand_or_collect(L, state, *binding.op, call)
+                                   : apply_or_collect(L, state, *binding.op, call.inputs, call.attrs);
   return push_outputs(L, state, *binding.op, out);
 }
 
@@ -152,12 +166,9 @@ bool holds_box(lua_State* L, State& state, const Box& box) {
   return false;
 }
 
-void check_result_type(const OpDef& op, const char* name, const Value& old, std::span<const Value> inputs,
-                       const Attrs& attrs) {
-  SmallVector<Type, 2> types;
-  infer_types(op, inputs, attrs, types);
-  if (types[0].shape == old.shape() && types[0].dtype == old.dtype()) return;
-  bad_argument(name, "x", fmt::format("a tensor of type {} to hold the result", to_string(types[0])),
+void check_result_type(const char* name, const Value& old, const Type& result) {
+  if (result.shape == old.shape() && result.dtype == old.dtype()) return;
+  bad_argument(name, "x", fmt::format("a tensor of type {} to hold the result", to_string(result)),
                to_string(old.type()));
 }
 
@@ -185,7 +196,16 @@ int call_in_place(lua_State* L, State& state) {
   if (box.serial < state.recompute_from) return lua_settop(L, 1), 1;
   Call call;
   read_arguments(L, state, binding, 1, call);
-  check_result_type(op, name.c_str(), box.get(), call.inputs, call.attrs);
+  if (call.options.size()) {
+    Values out = expand_or_collect(L, state, op, call);
+    check_result_type(name.c_str(), box.get(), out[0].type());
+    rebind_in_place(state, box, std::move(out[0]), name.c_str());
+    lua_settop(L, 1);
+    return 1;
+  }
+  SmallVector<Type, 2> types;
+  infer_types(op, call.inputs, call.attrs, types);
+  check_result_type(name.c_str(), box.get(), types[0]);
   const bool shared = holds_box(L, state, box);
   call.inputs[0] = Value();
   Lent lent(box, call.inputs[0], name);
@@ -256,10 +276,13 @@ int named_in_place(lua_State* L, State& state) {
 
 lua_CFunction function_of(const OpDef& op) { return is_read(op) ? entry<call_read> : entry<call_public_op>; }
 
-void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) {
+void push_closure(lua_State* L, State& state, const OpBinding& binding, lua_CFunction f) {
   lua_pushlightuserdata(L, &state);
-  lua_pushlightuserdata(L, const_cast<OpBinding*>(&binding_of(op)));
+  lua_pushlightuserdata(L, const_cast<OpBinding*>(&binding));
   lua_pushcclosure(L, f, 2);
+}
+void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) {
+  push_closure(L, state, binding_of(op), f);
 }
 
 int refuse_order(lua_State*, State&) {
@@ -284,6 +307,35 @@ int refuse_concatenation(lua_State*, State&) {
 void set_operator(lua_State* L, State& state, const char* event, const OpDef& op) {
   push_closure(L, state, op, is_operator(op) ? entry<call_operator> : entry<call_negation>);
   lua_setfield(L, -2, event);
+}
+
+// Pushes nothing; copies field `name` of the table at `table` to `alias` if there is one.
+void copy_field(lua_State* L, int table, const std::string& name, const std::string& alias) {
+  lua_getfield(L, table, name.c_str());
+  if (lua_isnil(L, -1)) return lua_pop(L, 1);
+  lua_setfield(L, table, alias.c_str());
+}
+
+// An alias is the very function of its op, unless it sets an attribute.
+void add_aliases(lua_State* L, State& state, int ops, int methods) {
+  const auto aliases = registry().aliases();
+  const OpBinding* binding = bindings().data() + registry().ops().size();
+  for (const auto& [op, alias] : aliases) {
+    if (binding->alias) {
+      push_closure(L, state, *binding, function_of(*op));
+      lua_pushvalue(L, -1);
+      lua_setfield(L, ops, alias->name);
+      if (has_method(*op))
+        lua_setfield(L, methods, alias->name);
+      else
+        lua_pop(L, 1);
+    } else {
+      for (int table : {ops, methods})
+        for (const char* end : {"", "_"})
+          copy_field(L, table, std::string(op->name) + end, std::string(alias->name) + end);
+    }
+    ++binding;
+  }
 }
 
 }  // namespace
@@ -315,6 +367,7 @@ void open_ops(lua_State* L, State& state) {
     }
     lua_pop(L, 1);
   }
+  add_aliases(L, state, lua_gettop(L) - 1, lua_gettop(L));
   lua_setfield(L, -3, "tensor_methods");
   lua_setfield(L, -2, "ops");
   kTensorMetatable.push_table(L);

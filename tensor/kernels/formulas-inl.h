@@ -15,6 +15,8 @@ PERIGEE_BINARY(Mul, "mul", kAll, mul(x, y))
 PERIGEE_BINARY(Div, "div", kFloats, x / y, .step_cost = 80)
 PERIGEE_BINARY(FloorDivide, "floor_divide", kNumbers, scalar::FloorDivide()(x, y), .cost = 4000,
                .check = SpanCheck::kZeroDivisor, .lanes = false)
+PERIGEE_BINARY(TruncDivide, "trunc_divide", kNumbers, scalar::TruncDivide()(x, y), .cost = 1000,
+               .check = SpanCheck::kZeroDivisor, .lanes = false)
 PERIGEE_BINARY(Remainder, "remainder", kNumbers, scalar::Remainder()(x, y), .cost = 4000,
                .check = SpanCheck::kZeroDivisor, .lanes = false)
 PERIGEE_BINARY(Fmod, "fmod", kNumbers, scalar::Fmod()(x, y), .cost = 4000, .check = SpanCheck::kZeroDivisor,
@@ -23,6 +25,9 @@ PERIGEE_BINARY(Pow, "pow", kNumbers, scalar::Pow()(x, y), .cost = 8000, .check =
                .lanes = false)
 PERIGEE_BINARY(Maximum, "maximum", kAll, maximum(x, y))
 PERIGEE_BINARY(Minimum, "minimum", kAll, minimum(x, y))
+PERIGEE_BINARY(Fmax, "fmax", kNumbers, select(is_nan(x), y, select(is_nan(y), x, maximum(x, y))))
+PERIGEE_BINARY(Fmin, "fmin", kNumbers, select(is_nan(x), y, select(is_nan(y), x, minimum(x, y))))
+PERIGEE_BINARY(Heaviside, "heaviside", kNumbers, select(x == V(0), y, select_or_zero(x > V(0), V(1))))
 PERIGEE_TERNARY(Clamp, "clamp", kNumbers, minimum(maximum(x, y), z))
 PERIGEE_TERNARY(Lerp, "lerp", kFloats,
                 select(abs(z) < V(0.5), x + z * (y - x), y - (y - x) * (V(1) - z)))  // exact ends
@@ -42,6 +47,10 @@ PERIGEE_BINARY(BitwiseAnd, "bitwise_and", kIntegers, bits_and(x, y))
 PERIGEE_BINARY(BitwiseOr, "bitwise_or", kIntegers, bits_or(x, y))
 PERIGEE_BINARY(BitwiseXor, "bitwise_xor", kIntegers, bits_xor(x, y))
 PERIGEE_UNARY(BitwiseNot, "bitwise_not", kIntegers, bits_not(x))
+PERIGEE_BINARY(BitwiseLeftShift, "bitwise_left_shift", kIntegers, scalar::LeftShift()(x, y), .lanes = false)
+PERIGEE_BINARY(BitwiseRightShift, "bitwise_right_shift", kIntegers, scalar::RightShift()(x, y), .lanes = false)
+PERIGEE_BINARY(Gcd, "gcd", kIntegers, scalar::Gcd()(x, y), .cost = 30000, .lanes = false)
+PERIGEE_BINARY(Lcm, "lcm", kIntegers, scalar::Lcm()(x, y), .cost = 30000, .lanes = false)
 PERIGEE_UNARY(IsNan, "isnan", kAll, is_nan(x))
 PERIGEE_UNARY(IsInf, "isinf", kAll, is_inf(x))
 PERIGEE_UNARY(IsFinite, "isfinite", kAll, is_finite(x))
@@ -65,6 +74,7 @@ PERIGEE_UNARY(Floor, "floor", kNumbers, floor(x))
 PERIGEE_UNARY(Ceil, "ceil", kNumbers, ceil(x))
 PERIGEE_UNARY(Round, "round", kNumbers, round(x))
 PERIGEE_UNARY(Trunc, "trunc", kNumbers, trunc(x))
+PERIGEE_UNARY(Frac, "frac", kFloats, x - trunc(x))
 
 PERIGEE_UNARY(Relu, "relu", kNumbers, select(x <= V(0), V(0), x))
 PERIGEE_UNARY(Relu6, "relu6", kNumbers, select(x <= V(0), V(0), select(x >= V(6), V(6), x)))

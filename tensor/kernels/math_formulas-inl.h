@@ -34,6 +34,7 @@ PERIGEE_FORMULA(Polygamma, "polygamma", 1, kFloats, PERIGEE_LIBM(300000))
 struct Polygamma : scalar::Polygamma {
   using scalar::Polygamma::Polygamma;
 };
+PERIGEE_BINARY(Xlogy, "xlogy", kFloats, select(is_nan(y), y, select(x == V(0), V(0), log(y) * x)), PERIGEE_LIBM(6000))
 PERIGEE_BINARY(Atan2, "atan2", kFloats, std::atan2(x, y), PERIGEE_LIBM(15000))
 PERIGEE_BINARY(Hypot, "hypot", kFloats, std::hypot(x, y), PERIGEE_LIBM(5000))
 PERIGEE_BINARY(Logaddexp, "logaddexp", kFloats, scalar::Logaddexp()(x, y), PERIGEE_LIBM(15000))

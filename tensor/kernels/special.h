@@ -32,6 +32,19 @@ struct FloorDivide {
     }
   }
 };
+// Division rounded towards zero.
+struct TruncDivide {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::trunc(a / b);
+    } else {
+      if constexpr (std::is_signed_v<T>)
+        if (b == -1) return T(-std::make_unsigned_t<T>(a));
+      return T(a / b);
+    }
+  }
+};
 // The remainder with the sign of the divisor, Lua's `%`.
 struct Remainder {
   template <class T>
@@ -57,6 +70,73 @@ struct Fmod {
       if constexpr (std::is_signed_v<T>)
         if (b == -1) return 0;
       return T(a % b);
+    }
+  }
+};
+
+// The greatest common divisor, by Euclid's algorithm, and the least common multiple, which wraps around; of 0 and 0
+// both are 0. bool is never passed.
+struct Gcd {
+  template <class T>
+  static constexpr auto magnitude(T a) {
+    using U = std::make_unsigned_t<T>;
+    if constexpr (std::is_signed_v<T>)
+      if (a < 0) return U(-U(a));
+    return U(a);
+  }
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a || b;
+    } else {
+      auto x = magnitude(a), y = magnitude(b);
+      while (y != 0) {
+        const auto rest = decltype(x)(x % y);
+        x = y;
+        y = rest;
+      }
+      return T(x);
+    }
+  }
+};
+struct Lcm {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a && b;
+    } else {
+      const T divisor = Gcd()(a, b);
+      if (divisor == 0) return 0;
+      const auto x = Gcd::magnitude(a), y = Gcd::magnitude(b), d = Gcd::magnitude(divisor);
+      return T(decltype(x)(x / d) * y);
+    }
+  }
+};
+
+// Shifts of all bits, for right shifts with copies of the sign. A distance that is negative, or not below the number of
+// bits, leaves nothing but the sign of a right shift. bool is never passed.
+struct LeftShift {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a && !b;
+    } else {
+      const bool inside = int64_t(b) >= 0 && int64_t(b) < int64_t(sizeof(T)) * 8;
+      return inside ? T(std::make_unsigned_t<T>(a) << b) : T(0);
+    }
+  }
+};
+struct RightShift {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a && !b;
+    } else {
+      constexpr int kMost = int(sizeof(T)) * 8 - int(std::is_signed_v<T>);
+      const bool inside = int64_t(b) >= 0 && int64_t(b) < kMost;
+      if (inside) return T(a >> b);
+      if constexpr (std::is_signed_v<T>) return T(a < 0 ? -1 : 0);
+      return T(0);
     }
   }
 };

@@ -6,6 +6,7 @@ namespace pg {
 
 void add_all_ops(Registry& r) {
   add_pointwise_ops(r);
+  add_special_value_ops(r);
   add_math_ops(r);
   add_activation_ops(r);
   add_reduce_ops(r);
@@ -14,6 +15,7 @@ void add_all_ops(Registry& r) {
   add_join_ops(r);
   add_arrange_ops(r);
   add_combine_ops(r);
+  add_stack_ops(r);
   add_diagonal_ops(r);
   add_index_ops(r);
   add_scatter_ops(r);

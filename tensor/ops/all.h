@@ -8,6 +8,7 @@ void add_all_ops(Registry& registry);
 
 // One function per file in tensor/ops/.
 void add_pointwise_ops(Registry& registry);
+void add_special_value_ops(Registry& registry);
 void add_math_ops(Registry& registry);
 void add_activation_ops(Registry& registry);
 void add_reduce_ops(Registry& registry);
@@ -16,6 +17,7 @@ void add_slice_ops(Registry& registry);
 void add_join_ops(Registry& registry);
 void add_arrange_ops(Registry& registry);
 void add_combine_ops(Registry& registry);
+void add_stack_ops(Registry& registry);
 void add_diagonal_ops(Registry& registry);
 void add_index_ops(Registry& registry);
 void add_scatter_ops(Registry& registry);

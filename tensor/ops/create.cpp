@@ -189,6 +189,13 @@ static void add_copies(Registry& r) {
               "truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The "
               "gradient is converted back.",
        .example = "return pg.tensor({1.5, -1.5}):to('int32')",
+       .aliases = {{"float", "dtype", DType::kFloat32},
+                   {"double", "dtype", DType::kFloat64},
+                   {"half", "dtype", DType::kFloat16},
+                   {"bfloat16", "dtype", DType::kBFloat16},
+                   {"long", "dtype", DType::kInt64},
+                   {"int", "dtype", DType::kInt32},
+                   {"bool", "dtype", DType::kBool}},
        .inputs = {{"x"}},
        .attrs = {like_dtype(), like_device()},
        .infer = infer_like,
@@ -198,6 +205,15 @@ static void add_copies(Registry& r) {
        }},
        .vjp_uses = "",
        .traits = kView | kCopies},
+      {.name = "type_as",
+       .doc = "x in the dtype of `other`; see to.",
+       .example = "return pg.tensor({1.5}):type_as(pg.tensor({true}))",
+       .inputs = {{"x"}, {"other"}},
+       .infer = [](Infer& c) { c.output(c.dtype(1), c.shape(0)); },
+       .decompose =
+           [](Rule& c) {
+             return std::vector<Var>{call<"to">(c.in(0), {{"dtype", c.input(1).dtype()}})};
+           }},
       {.name = "clone",
        .doc = "A copy of x with memory of its own.",
        .example = "return pg.tensor({1, 2}):clone()",

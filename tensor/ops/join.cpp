@@ -211,6 +211,7 @@ std::vector<OpDef> join_rows() {
       {.name = "cat",
        .doc = "The tensors one after the other along `dim`; their other sizes are equal. dtypes promote.",
        .example = "return pg.cat({pg.ones(2), pg.zeros(1)}, 1)",
+       .aliases = {"concat", "concatenate"},
        .inputs = {{"tensors", kAnyDType, Arity::kList}},
        .attrs = {kDim},
        .infer = infer_cat,

@@ -45,11 +45,12 @@ OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp
 
 static void add_simple(Registry& r) {
   static const OpDef kRows[] = {
-      keeping(
-          "neg", "-x. Bool is refused.", "return pg.tensor({1, -2}):neg()", [](Vjp& c) { return -c.dy(); }, "", {},
-          kInvolution),
-      keeping("abs", "The absolute value. The gradient at 0 is 0.", "return pg.tensor({1, -2}):abs()",
-              [](Vjp& c) { return c.dy() * call<"sign">(c.in(0)); }, "x", {0.2, 2}),
+      also({"negative"}, keeping(
+                             "neg", "-x. Bool is refused.", "return pg.tensor({1, -2}):neg()",
+                             [](Vjp& c) { return -c.dy(); }, "", {}, kInvolution)),
+      also({"absolute"},
+           keeping("abs", "The absolute value. The gradient at 0 is 0.", "return pg.tensor({1, -2}):abs()",
+                   [](Vjp& c) { return c.dy() * call<"sign">(c.in(0)); }, "x", {0.2, 2})),
       keeping("sign", "-1, 0 or 1; 0 for NaN. The gradient is zero.", "return pg.tensor({3, 0, -2}):sign()",
               no_gradient, "", {0.2, 2}),
       keeping(
@@ -61,8 +62,8 @@ static void add_simple(Registry& r) {
               "return pg.tensor({1.5, -1.5}):ceil()", no_gradient, "", {0.1, 0.9}),
       keeping("round", "The nearest whole number, halves to the even one. The gradient is zero.",
               "return pg.tensor({0.5, 1.5, -1.2}):round()", no_gradient, "", {0.6, 1.4}),
-      keeping("trunc", "x without its fraction. The gradient is zero.", "return pg.tensor({1.5, -1.5}):trunc()",
-              no_gradient, "", {0.1, 0.9}),
+      also({"fix"}, keeping("trunc", "x without its fraction. The gradient is zero.",
+                            "return pg.tensor({1.5, -1.5}):trunc()", no_gradient, "", {0.1, 0.9})),
       function("sqrt", "The square root; NaN below 0. Integers give float32.", "return pg.tensor({1, 4}):sqrt()",
                [](Vjp& c) { return c.dy() / (c.out() * 2.0); }, "out", {0.2, 3}),
       function("rsqrt", "1 / sqrt(x). Integers give float32.", "return pg.tensor({1, 4}):rsqrt()",
@@ -105,14 +106,17 @@ static void add_trigonometry(Registry& r) {
           [](Vjp& c) { return -c.dy() * call<"sin">(c.in(0)); }, "x"),
       function("tan", "The tangent of x in radians.", "return pg.tensor({0, 1}):tan()",
                [](Vjp& c) { return c.dy() * (c.out() * c.out() + 1.0); }, "out", {-1.2, 1.2}),
-      function("asin", "The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.",
-               "return pg.tensor({0, 1}):asin()",
-               [](Vjp& c) { return c.dy() * call<"rsqrt">(1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8}),
-      function("acos", "The angle in 0..pi whose cosine is x; NaN outside -1..1.", "return pg.tensor({0, 1}):acos()",
-               [](Vjp& c) { return -c.dy() * call<"rsqrt">(1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8}),
-      function(
-          "atan", "The angle in -pi/2..pi/2 whose tangent is x.", "return pg.tensor({0, 1}):atan()",
-          [](Vjp& c) { return c.dy() / (c.in(0) * c.in(0) + 1.0); }, "x"),
+      also({"arcsin"},
+           function("asin", "The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.",
+                    "return pg.tensor({0, 1}):asin()",
+                    [](Vjp& c) { return c.dy() * call<"rsqrt">(1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8})),
+      also({"arccos"},
+           function("acos", "The angle in 0..pi whose cosine is x; NaN outside -1..1.",
+                    "return pg.tensor({0, 1}):acos()",
+                    [](Vjp& c) { return -c.dy() * call<"rsqrt">(1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8})),
+      also({"arctan"}, function(
+                           "atan", "The angle in -pi/2..pi/2 whose tangent is x.", "return pg.tensor({0, 1}):atan()",
+                           [](Vjp& c) { return c.dy() / (c.in(0) * c.in(0) + 1.0); }, "x")),
       function(
           "sinh", "The hyperbolic sine.", "return pg.tensor({0, 1}):sinh()",
           [](Vjp& c) { return c.dy() * call<"cosh">(c.in(0)); }, "x"),
@@ -123,13 +127,15 @@ static void add_trigonometry(Registry& r) {
           "tanh", "The hyperbolic tangent.", "return pg.tensor({0, 1}):tanh()",
           [](Vjp& c) { return call<"tanh_grad">(c.dy(), c.out()); }, "out", {},
           [](const AttrReader&) { return Epilogue{"tanh"}; }),
-      function(
-          "asinh", "The inverse of sinh.", "return pg.tensor({0, 1}):asinh()",
-          [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) + 1.0); }, "x"),
-      function("acosh", "The inverse of cosh; NaN below 1.", "return pg.tensor({1, 2}):acosh()",
-               [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) - 1.0); }, "x", {1.2, 3}),
-      function("atanh", "The inverse of tanh; NaN outside -1..1.", "return pg.tensor({0, 0.5}):atanh()",
-               [](Vjp& c) { return c.dy() / (1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8}),
+      also({"arcsinh"}, function(
+                            "asinh", "The inverse of sinh.", "return pg.tensor({0, 1}):asinh()",
+                            [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) + 1.0); }, "x")),
+      also({"arccosh"},
+           function("acosh", "The inverse of cosh; NaN below 1.", "return pg.tensor({1, 2}):acosh()",
+                    [](Vjp& c) { return c.dy() * call<"rsqrt">(c.in(0) * c.in(0) - 1.0); }, "x", {1.2, 3})),
+      also({"arctanh"},
+           function("atanh", "The inverse of tanh; NaN outside -1..1.", "return pg.tensor({0, 0.5}):atanh()",
+                    [](Vjp& c) { return c.dy() / (1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8})),
       {.name = "tanh_grad",
        .doc = "dy (1 - y^2), the derivative of tanh from its output.",
        .example = "return pg.tensor({0, 1}):tanh()",

@@ -66,6 +66,24 @@ Var squared_norm(Vjp& c) {
   return call<"where">(call<"eq">(n, 0.0), 1.0, n);
 }
 
+const AttrDef kAlpha = {"alpha", AttrKind::kFloat, {}, "y is multiplied by it first", true};
+const AttrDef kRounding = {.name = "rounding_mode",
+                           .kind = AttrKind::kString,
+                           .doc = "round the quotient towards zero or down, which keeps integer dtypes",
+                           .optional = true,
+                           .choices = {"trunc", "floor"}};
+
+std::vector<Var> expand_alpha(Expansion& c) {
+  const double alpha = c.option<double>("alpha");
+  const Var in[] = {c.in(0), alpha == 1 ? c.in(1) : c.in(1) * alpha};
+  return c.apply_op(in);
+}
+
+std::vector<Var> expand_rounding(Expansion& c) {
+  if (c.option<std::string>("rounding_mode") == "trunc") return {call<"trunc_divide">(c.in(0), c.in(1))};
+  return {call<"floor_divide">(c.in(0), c.in(1))};
+}
+
 OpDef comparison(const char* name, const char* doc, const char* example, uint32_t traits = 0) {
   return {.name = name,
           .doc = doc,
@@ -89,33 +107,42 @@ OpDef bitwise(const char* name, const char* doc, const char* example) {
 static void add_arithmetic(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "add",
-       .doc = "x + y, with broadcasting. For bools it is the logical or; integers wrap around.",
+       .doc = "x + y, with broadcasting; with alpha x + alpha y. For bools it is the logical or; integers wrap around.",
        .example = "return pg.add(pg.tensor({1, 2}), 3)",
        .inputs = {{"x"}, {"y"}},
+       .options = {kAlpha},
        .vjp = {pass, pass},
        .vjp_uses = "",
+       .expand = expand_alpha,
        .traits = kPointwise | kCommutative | kCheap},
       {.name = "sub",
-       .doc = "x - y, with broadcasting. Bool is refused.",
+       .doc = "x - y, with broadcasting; with alpha x - alpha y. Bool is refused.",
        .example = "return pg.sub(pg.tensor({1, 2}), 3)",
+       .aliases = {"subtract"},
        .inputs = {{"x", kNumeric}, {"y", kNumeric}},
+       .options = {kAlpha},
        .vjp = {pass, [](Vjp& c) { return -c.dy(); }},
        .vjp_uses = "",
+       .expand = expand_alpha,
        .traits = kPointwise},
       {.name = "mul",
        .doc = "x * y, with broadcasting. For bools it is the logical and; integers wrap around.",
        .example = "return pg.mul(pg.tensor({1, 2}), 3)",
+       .aliases = {"multiply"},
        .inputs = {{"x"}, {"y"}},
        .vjp = {[](Vjp& c) { return c.dy() * c.in(1); }, [](Vjp& c) { return c.dy() * c.in(0); }},
        .vjp_uses = "x y",
        .traits = kPointwise | kCommutative},
       {.name = "div",
-       .doc = "x / y, with broadcasting. Integers give float32.",
+       .doc = "x / y, with broadcasting. Integers give float32, or keep their dtype with rounding_mode.",
        .example = "return pg.div(pg.tensor({1, 2}), 3)",
+       .aliases = {"divide", "true_divide"},
        .inputs = {{"x"}, {"y", kAnyDType, Arity::kOne, 0.5, 2}},
+       .options = {kRounding},
        .result = Result::kFloat,
        .vjp = {[](Vjp& c) { return c.dy() / c.in(1); }, [](Vjp& c) { return -c.dy() * c.out() / c.in(1); }},
        .vjp_uses = "y out",
+       .expand = expand_rounding,
        .traits = kPointwise},
       {.name = "floor_divide",
        .doc = "The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor "
@@ -145,6 +172,7 @@ static void add_arithmetic(Registry& r) {
        .doc = "x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative "
               "exponent of an integer tensor is an error.",
        .example = "return pg.pow(pg.tensor({1, 2, 3}), 2)",
+       .aliases = {"power"},
        .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"y", kNumeric}},
        .vjp = {pow_base_grad, pow_exponent_grad},
        .vjp_uses = "x y out",
@@ -170,6 +198,7 @@ static void add_arithmetic(Registry& r) {
       {.name = "atan2",
        .doc = "The angle of the point (y, x) in -pi..pi, with broadcasting. Note the order: pg.atan2(y, x).",
        .example = "return pg.atan2(pg.tensor({1, -1}), pg.tensor({1, 1}))",
+       .aliases = {"arctan2"},
        .inputs = {{"y", kAnyDType, Arity::kOne, 0.2, 2}, {"x", kAnyDType, Arity::kOne, 0.2, 2}},
        .result = Result::kFloat,
        .vjp = {[](Vjp& c) { return c.dy() * (c.in(1) / squared_norm(c)); },
@@ -212,12 +241,17 @@ static void add_comparisons(Registry& r) {
       comparison("eq",
                  "True where x equals y, with broadcasting. Lua's own == is identity: false for a tensor and a number.",
                  "return pg.tensor({1, 2}):eq(2)", kCommutative),
-      comparison("ne", "True where x differs from y, with broadcasting; NaN differs from everything.",
-                 "return pg.tensor({1, 2}):ne(2)", kCommutative),
-      comparison("lt", "True where x is less than y, with broadcasting.", "return pg.tensor({1, 2}):lt(2)"),
-      comparison("le", "True where x is at most y, with broadcasting.", "return pg.tensor({1, 2}):le(1)"),
-      comparison("gt", "True where x is greater than y, with broadcasting.", "return pg.tensor({1, 2}):gt(1)"),
-      comparison("ge", "True where x is at least y, with broadcasting.", "return pg.tensor({1, 2}):ge(2)"),
+      also({"not_equal"},
+           comparison("ne", "True where x differs from y, with broadcasting; NaN differs from everything.",
+                      "return pg.tensor({1, 2}):ne(2)", kCommutative)),
+      also({"less"},
+           comparison("lt", "True where x is less than y, with broadcasting.", "return pg.tensor({1, 2}):lt(2)")),
+      also({"less_equal"},
+           comparison("le", "True where x is at most y, with broadcasting.", "return pg.tensor({1, 2}):le(1)")),
+      also({"greater"},
+           comparison("gt", "True where x is greater than y, with broadcasting.", "return pg.tensor({1, 2}):gt(1)")),
+      also({"greater_equal"},
+           comparison("ge", "True where x is at least y, with broadcasting.", "return pg.tensor({1, 2}):ge(2)")),
       comparison("logical_and", "True where both x and y are nonzero, with broadcasting.",
                  "return pg.tensor({true, false}):logical_and(pg.tensor({true, true}))", kCommutative),
       comparison("logical_or", "True where x or y is nonzero, with broadcasting.",
@@ -288,6 +322,7 @@ static void add_selection(Registry& r) {
        .doc = "x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays "
               "NaN, and max wins where min is above it. The gradient passes inside the closed interval.",
        .example = "return pg.tensor({-2, 0.5, 3}):clamp(-1, 1)",
+       .aliases = {"clip"},
        .inputs = {{"x", kNumeric},
                   {"min", kNumeric, Arity::kOptional, -1.5, -0.5},
                   {"max", kNumeric, Arity::kOptional, 0.5, 1.5}},

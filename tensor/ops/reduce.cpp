@@ -24,16 +24,6 @@ void infer_same(Infer& c) { c.output(c.dtype(0), reduced_shape(c)); }
 void infer_bool(Infer& c) { c.output(DType::kBool, reduced_shape(c)); }
 void infer_count(Infer& c) { c.output(DType::kInt64, reduced_shape(c)); }
 
-// An empty set has no extreme.
-void require_elements(Infer& c) {
-  if (c.has_attr("dim")) {
-    for (int64_t d : reduced_dims(c, c.rank(0)))
-      if (c.shape(0)[int(d)] == 0) c.bad_input(0, "at least one element in the reduced dims");
-  } else if (numel(c.shape(0)) == 0) {
-    c.bad_input(0, "at least one element");
-  }
-}
-
 void infer_extreme(Infer& c) {
   require_elements(c);
   infer_same(c);
@@ -44,29 +34,11 @@ void infer_extreme_index(Infer& c) {
   c.output(DType::kInt64, reduced_shape(c));
 }
 
-// With `dim` the outputs are values and indices; otherwise only the value.
-void infer_extreme_pair(Infer& c) {
-  infer_extreme(c);
-  if (c.has_attr("dim")) c.output(DType::kInt64, c.outputs[0].shape);
-}
-
 // Elements equal to the extreme share the gradient evenly.
 Var vjp_shared_extreme(Vjp& c) {
   const Var tied = call<"eq">(c.in(0), restore_dims(c, c.out(), 0));
   const Var count = call<"sum">(tied, {{"dim", c.raw("dim")}, {"keepdim", true}});
   return call<"where">(tied, restore_dims(c, c.dy(), 0) / count, Var(0.0));
-}
-
-// Without `dim` elements share the gradient. With `dim` the element at the index gets all of it.
-Var vjp_extreme_pair(Vjp& c) {
-  const Var dy = c.dy(0);
-  if (!c.has_attr("dim")) {
-    const Var tied = call<"eq">(c.in(0), c.out(0));
-    return call<"where">(tied, dy / call<"sum">(tied), Var(0.0));
-  }
-  const int rank = c.in(0).rank(), d = c.dim("dim", rank);
-  const Var places = positions(c, c.in(0).value(), d, int(c.attr<int64_t>("index_base")));
-  return call<"where">(call<"eq">(places, restore_dims(c, c.out(1), 0)), restore_dims(c, dy, 0), Var(0.0));
 }
 
 Var vjp_prod(Vjp& c) {
@@ -225,18 +197,22 @@ void add_reduce_ops(Registry& r) {
        .example = "return pg.tensor({{1, 2}, {3, 4}}):sum(1)",
        .inputs = {{"x"}},
        .attrs = {kDims, kKeep},
+       .options = {dtype_option()},
        .infer = infer_sum,
        .vjp = {[](Vjp& c) { return spread(c, c.dy()); }},
        .vjp_uses = "",
+       .expand = expand_dtype,
        .traits = kReduction | kTotal | kRowwise},
       {.name = "mean",
        .doc = "The mean over dims; NaN for no elements. bool and integers give float32.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):mean{dim = 2, keepdim = true}",
        .inputs = {{"x"}},
        .attrs = {kDims, kKeep},
+       .options = {dtype_option()},
        .infer = infer_mean,
        .vjp = {[](Vjp& c) { return spread(c, c.dy() / Var(reduced_count(c, c.in(0).shape()))); }},
        .vjp_uses = "",
+       .expand = expand_float_dtype,
        .traits = kReduction | kTotal | kRowwise},
       {.name = "sum_squares",
        .doc = "The sum of squares over dims in one pass.",
@@ -253,9 +229,11 @@ void add_reduce_ops(Registry& r) {
        .example = "return pg.tensor({{1, 2}, {3, 4}}):prod()",
        .inputs = {{"x"}},
        .attrs = {kDims, kKeep},
+       .options = {dtype_option()},
        .infer = infer_sum,
        .vjp = {vjp_prod},
        .vjp_uses = "x",
+       .expand = expand_dtype,
        .traits = kReduction | kTotal | kRowwise},
       {.name = "amax",
        .doc = "The largest element over dims; NaN when there is one. Equal elements share the gradient.",
@@ -339,20 +317,24 @@ void add_reduce_ops(Registry& r) {
        .example = "return pg.tensor({1, 2, 4}):var()",
        .inputs = {{"x", kFloating}},
        .attrs = {kDims, kCorrection, kKeep},
+       .options = {unbiased_option()},
        .infer = infer_same,
        .vjp = {vjp_var},
        .vjp_uses = "x",
        .decompose = decompose_var,
+       .expand = expand_unbiased,
        .traits = kWidens | kReduction},
       {.name = "std",
        .doc = "The standard deviation over dims, the root of var. The gradient is 0 where the deviation is.",
        .example = "return pg.tensor({1, 2, 4}):std()",
        .inputs = {{"x", kFloating}},
        .attrs = {kDims, kCorrection, kKeep},
+       .options = {unbiased_option()},
        .infer = infer_same,
        .vjp = {vjp_std},
        .vjp_uses = "x out",
        .decompose = decompose_std,
+       .expand = expand_unbiased,
        .traits = kWidens | kReduction},
       {.name = "norm",
        .doc = "The p-norm over dims: the sum of |x|^p to the power 1/p; math.huge gives the largest |x|, 0 the number "

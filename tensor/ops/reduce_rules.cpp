@@ -8,8 +8,9 @@ Dims reduced_dims(const AttrReader& c, int rank) {
   return rank == 0 ? Dims() : dims;  // a 0-dim tensor accepts dim 1, which it does not have
 }
 
-Dims reduced_shape(const Infer& c) {
-  const Dims& shape = c.shape(0);
+Dims reduced_shape(const Infer& c) { return reduced_shape(c, c.shape(0)); }
+
+Dims reduced_shape(const AttrReader& c, const Dims& shape) {
   const Dims dims = reduced_dims(c, shape.size());
   const bool keep = c.attr<bool>("keepdim");
   Dims out;
@@ -73,5 +74,40 @@ Var positions(const Rule& c, const Value& like, int d, int base) {
   for (int64_t i = 0; i < n; ++i) static_cast<int64_t*>(list.array().data())[i] = base + i;
   return c.wrap(to_device(c.context(), list, like.device()));
 }
+
+void require_elements(Infer& c) {
+  if (c.has_attr("dim")) {
+    for (int64_t d : reduced_dims(c, c.rank(0)))
+      if (c.shape(0)[int(d)] == 0) c.bad_input(0, "at least one element in the reduced dims");
+  } else if (numel(c.shape(0)) == 0) {
+    c.bad_input(0, "at least one element");
+  }
+}
+
+void infer_extreme_pair(Infer& c) {
+  require_elements(c);
+  c.output(c.dtype(0), reduced_shape(c));
+  if (c.has_attr("dim")) c.output(DType::kInt64, c.outputs[0].shape);
+}
+
+Var vjp_extreme_pair(Vjp& c) {
+  const Var dy = c.dy(0);
+  if (!c.has_attr("dim")) {
+    const Var tied = call<"eq">(c.in(0), c.out(0));
+    return call<"where">(tied, dy / call<"sum">(tied), Var(0.0));
+  }
+  const int rank = c.in(0).rank(), d = c.dim("dim", rank);
+  const Var places = positions(c, c.in(0).value(), d, int(c.attr<int64_t>("index_base")));
+  return call<"where">(call<"eq">(places, restore_dims(c, c.out(1), 0)), restore_dims(c, dy, 0), Var(0.0));
+}
+
+std::vector<Var> expand_unbiased(Expansion& c) {
+  Attrs attrs = c.attrs();
+  attrs[size_t(c.op().attr_index("correction"))] = c.option<bool>("unbiased") ? 1.0 : 0.0;
+  const Var x[] = {c.in(0)};
+  return c.apply_op(x, attrs);
+}
+
+AttrDef unbiased_option() { return {"unbiased", AttrKind::kBool, {}, "true: correction 1; false: correction 0", true}; }
 
 }  // namespace pg

@@ -9,12 +9,23 @@ namespace pg {
 // Parts of the family, called by add_reduce_ops.
 void add_scan_ops(Registry& registry);
 void add_softmax_ops(Registry& registry);
+void add_statistics_ops(Registry& registry);
+void add_order_ops(Registry& registry);
 
 // Returns the 0-based dims that attribute `dim` names, as one dim or a list. Absent or empty: all dims.
 Dims reduced_dims(const AttrReader& c, int rank);
 
 // Returns the result shape of a reduction of input 1, from the attributes `dim` and `keepdim`.
 Dims reduced_shape(const Infer& c);
+Dims reduced_shape(const AttrReader& c, const Dims& shape);  // the same, of a reduction of this shape
+
+// Throws where a reduced dim has no elements: an empty set has no extreme.
+void require_elements(Infer& c);
+
+// For an op with outputs values and indices that takes elements of input 1. Without `dim` the value is the only output,
+// and elements equal to it share the gradient; with `dim` the element at the index gets all of it.
+void infer_extreme_pair(Infer& c);
+Var vjp_extreme_pair(Vjp& c);
 
 // Returns the number of elements that one output of the reduction covers.
 double reduced_count(const AttrReader& c, const Dims& shape);
@@ -27,6 +38,10 @@ Var spread(const Vjp& c, const Var& v);
 
 // The compute dtype of kernels: float64 for float64, float32 for the other floats.
 inline DType stat_dtype(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+
+// The option `unbiased` of ops with the attribute `correction`.
+AttrDef unbiased_option();
+std::vector<Var> expand_unbiased(Expansion& c);
 
 // Removes the reduced dims, which have size 1.
 Var drop_dims(const AttrReader& c, const Var& v);

@@ -210,6 +210,7 @@ std::vector<OpDef> reshape_rows() {
               "and one -1 is computed from the other sizes. A view where the strides of x allow it. Shares no writes "
               "with x.",
        .example = "return pg.range(1, 6):reshape{2, -1}",
+       .aliases = {"view"},
        .inputs = {{"x"}},
        .attrs = {kShape},
        .infer = [](Infer& c) { c.output(c.dtype(0), reshaped(c)); },
@@ -230,6 +231,7 @@ std::vector<OpDef> reshape_rows() {
       {.name = "reshape_as",
        .doc = "x under the shape of `other`, which has as many elements.",
        .example = "return pg.range(1, 6):reshape_as(pg.zeros(3, 2))",
+       .aliases = {"view_as"},
        .inputs = {{"x"}, {"other"}},
        .infer =
            [](Infer& c) {
@@ -301,6 +303,7 @@ std::vector<OpDef> order_rows() {
       {.name = "transpose",
        .doc = "x with two dims exchanged. A view.",
        .example = "return pg.zeros(2, 3, 4):transpose(1, 3)",
+       .aliases = {"swapaxes", "swapdims"},
        .inputs = {{"x"}},
        .attrs = {{"dim0", AttrKind::kDim, {}, "one dim"}, {"dim1", AttrKind::kDim, {}, "the other"}},
        .infer = infer_order<order_of_transpose>,

@@ -50,33 +50,39 @@ void add_softmax_ops(Registry& r) {
        .example = "return pg.tensor({1, 2, 3}):softmax(1)",
        .inputs = {{"x", kFloating}},
        .attrs = {kAlong},
+       .options = {dtype_option()},
        .infer = infer_same,
        .vjp = {[](Vjp& c) {
          return call<"softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}});
        }},
        .vjp_uses = "out",
+       .expand = expand_float_dtype,
        .traits = kTotal | kRowwise},
       {.name = "log_softmax",
        .doc = "The logarithm of softmax(x) along dim, computed as x - logsumexp(x).",
        .example = "return pg.tensor({1, 2, 3}):log_softmax(1)",
        .inputs = {{"x", kFloating}},
        .attrs = {kAlong},
+       .options = {dtype_option()},
        .infer = infer_same,
        .vjp = {[](Vjp& c) {
          return call<"log_softmax_backward">(c.out(), c.dy(), {{"dim", c.raw("dim")}});
        }},
        .vjp_uses = "out",
+       .expand = expand_float_dtype,
        .traits = kTotal | kRowwise},
       {.name = "softmin",
        .doc = "softmax(-x) along dim.",
        .example = "return pg.tensor({1, 2, 3}):softmin(1)",
        .inputs = {{"x", kFloating}},
        .attrs = {kAlong},
+       .options = {dtype_option()},
        .infer = infer_same,
        .decompose =
            [](Rule& c) {
              return std::vector<Var>{call<"softmax">(-c.in(0), {{"dim", c.raw("dim")}})};
-           }},
+           },
+       .expand = expand_float_dtype},
       {.name = "glu",
        .doc = "The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling "
               "with gated convolutional networks).",

@@ -7,7 +7,8 @@ using namespace pg::test;
 
 namespace {
 
-bool testable(const OpDef& op) { return op.has(kPointwise) && !op.infer; }
+// Ops without a kernel are decomposed before fusion.
+bool testable(const OpDef& op) { return op.has(kPointwise) && !op.infer && op.cpu_kernel.fn; }
 
 // Applies `op` to inputs of `shapes` in dtype t. Returns false if the op rejects the dtype.
 bool single_op_body(GraphMaker& g, const OpDef& op, DType t, std::span<const Dims> shapes, bool last_is_number) {

@@ -139,7 +139,7 @@ pg.tree contains nested plain tables of tensors and other values
 pg.help(pg.tree.NAME) explains one of them.]])
 end)
 
-t.test("an in-place method points to its op", function() has("add_", "in place", "pg.add(x, y)") end)
+t.test("an in-place method points to its op", function() has("add_", "in place", "pg.add(x, y, {alpha =})") end)
 
 t.test("functions of the library show the comment above them", function()
   has(pg.save, "pg.save(path, tensors) writes")

@@ -7,7 +7,7 @@ local pg = require "perigee"
 local gradcheck = require "tests.gradcheck"
 
 local cases = {}
-local families = {"pointwise", "shape", "index", "linalg", "create", "reduce", "norm", "loss", "optim",
+local families = {"pointwise", "special", "shape", "index", "linalg", "create", "reduce", "norm", "loss", "optim",
   "scatter", "arrange", "product", "distance", "neural"}
 local listed, complete = {}, {}
 

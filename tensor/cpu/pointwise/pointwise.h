@@ -24,7 +24,7 @@ struct SpanRow : FormulaRow {
 
 // The tables for the instruction set of this machine: of formulas-inl.h and of math_formulas-inl.h. The indices of the
 // second start at kMaxSpans.
-inline constexpr int kMaxSpans = 64;
+inline constexpr int kMaxSpans = 96;
 std::span<const SpanRow> basic_spans();
 std::span<const SpanRow> math_spans();
 
