@@ -385,6 +385,8 @@ void add_reduce_ops(Registry& r) {
   r.add(kRows);
   add_scan_ops(r);
   add_softmax_ops(r);
+  add_statistics_ops(r);
+  add_order_ops(r);
 }
 
 }  // namespace pg

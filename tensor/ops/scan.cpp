@@ -1,4 +1,6 @@
 // Running reductions along one dim.
+#include <limits>
+
 #include "tensor/ops/all.h"
 #include "tensor/ops/reduce_rules.h"
 
@@ -53,6 +55,22 @@ Var vjp_scan_factor(Vjp& c) {
   return c.attr<int64_t>("lag") ? shifted(g, d, -along, 0) * c.out() : g * shifted(c.out(), d, along, 0);
 }
 
+// The sums of exp(x - top), where top is the largest element so far, follow from the one before: it is scaled when top
+// grows. The result does not depend on top, which is therefore a constant for derivatives.
+std::vector<Var> decompose_logcumsumexp(Rule& c) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const Var x = c.in(0);
+  const AttrValue dim = c.raw("dim");
+  const int d = c.dim("dim", x.rank());
+  const auto or_zero = [](const Var& v) { return call<"where">(call<"isfinite">(v), v, 0.0); };
+  const Var top = call<"cummax">(call<"detach">(x), {{"dim", dim}}), before = shifted(top, d, 1, -kInf);
+  const Var level = or_zero(top);
+  const Var scale = call<"where">(call<"eq">(before, -kInf), 0.0, call<"exp">(or_zero(before) - level));
+  const Var sums = call<"scan_affine">(scale, call<"exp">(x - level), {{"dim", dim}});
+  const Var none = call<"eq">(sums, 0.0);
+  return {call<"where">(none, -kInf, call<"log">(call<"where">(none, 1.0, sums)) + level)};
+}
+
 }  // namespace
 
 void add_scan_ops(Registry& r) {
@@ -99,6 +117,14 @@ void add_scan_ops(Registry& r) {
        .infer = infer_running_extreme,
        .vjp = {vjp_running_extreme},
        .vjp_uses = "indices"},
+      {.name = "logcumsumexp",
+       .doc = "The logarithm of the running sums of exp(x) along dim, without overflow.",
+       .example = "return pg.tensor({1000, 1000}):logcumsumexp(1)",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kAlong},
+       .infer = [](Infer& c) { c.dim("dim", c.rank(0)), c.output(c.dtype(0), c.shape(0)); },
+       .decompose = decompose_logcumsumexp,
+       .traits = kWidens},
       {.name = "scan_affine",
        .doc = "y[i] = b[i] + a[i - lag] y[i - 1] along dim, with reverse y[i] = b[i] + a[i + lag] y[i + 1]; the first "
               "y is its b. The derivative of running products.",

@@ -125,6 +125,19 @@ std::vector<OpDef> count_rows() {
        .outputs = {"values", "inverse", "counts"},
        .infer = infer_unique,
        .traits = kDynamicShape | kNoGrad},
+      {.name = "unique_consecutive",
+       .doc =
+           "The values of x without those that equal the one before them; otherwise like unique. The size depends on "
+           "values: eager only.",
+       .example = "return pg.tensor({3, 3, 1, 3}):unique_consecutive{return_counts = true}",
+       .inputs = {{"x"}},
+       .attrs = {{"return_inverse", AttrKind::kBool, false, "also return `inverse`"},
+                 {"return_counts", AttrKind::kBool, false, "also return `counts`"},
+                 {"dim", AttrKind::kDim, {}, "the dim whose slices to compare", true},
+                 index_base_attr()},
+       .outputs = {"values", "inverse", "counts"},
+       .infer = infer_unique,
+       .traits = kDynamicShape | kNoGrad},
       {.name = "bincount",
        .doc = "How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its "
               "occurrences: int64 (float32 or float64 with weights) up to the largest label, at least minlength long. "
@@ -143,6 +156,24 @@ std::vector<OpDef> count_rows() {
        .attrs = {{"right", AttrKind::kBool, false, "insert after equal elements"}, index_base_attr()},
        .infer = infer_searchsorted,
        .traits = kNoGrad | kWeakNumber},
+      {.name = "bucketize",
+       .doc = "The bucket of each element of x between the sorted `boundaries` (1-dim): the position of the first "
+              "boundary that is not less (with right = true, that is greater). searchsorted with x first.",
+       .example = "return pg.tensor({3, 4}):bucketize(pg.tensor({1, 3, 5}))",
+       .inputs = {{"x"}, {"boundaries"}},
+       .attrs = {{"right", AttrKind::kBool, false, "a boundary belongs to the bucket above it"}, index_base_attr()},
+       .infer =
+           [](Infer& c) {
+             c.require_rank(1, 1);
+             c.output(DType::kInt64, c.shape(0));
+           },
+       .decompose =
+           [](Rule& c) {
+             const AttrValue base = c.raw("index_base");
+             return std::vector<Var>{
+                 call<"searchsorted">(c.in(1), c.in(0), {{"right", c.raw("right")}, {"index_base", base}})};
+           },
+       .traits = kNoGrad | kNumberOk},
   };
 }
 

@@ -390,7 +390,7 @@ local function along_two(row, case)
   if case.attrs and case.attrs.dim then return case.args, with_option(case.attrs, "dim", 2), case.attrs.dim end
   local was
   local args = driver.map(function(x)
-    if type(x) ~= "number" or was then return x end
+    if type(x) ~= "number" or x % 1 ~= 0 or was then return x end
     was = x
     return 2
   end, case.args)

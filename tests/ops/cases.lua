@@ -7,8 +7,8 @@ local pg = require "perigee"
 local gradcheck = require "tests.gradcheck"
 
 local cases = {}
-local families = {"pointwise", "special", "shape", "index", "linalg", "create", "reduce", "norm", "loss", "optim",
-  "scatter", "arrange", "product", "distance", "neural"}
+local families = {"pointwise", "special", "shape", "index", "linalg", "create", "reduce", "statistics", "norm", "loss",
+  "optim", "scatter", "arrange", "product", "distance", "neural"}
 local listed, complete = {}, {}
 
 for _, family in ipairs(families) do

@@ -177,7 +177,7 @@ std::vector<int64_t> order_elements(const T* x, int64_t n) {
 }
 
 template <class T>
-void find_unique(const KernelArgs& a) {
+void find_unique(const KernelArgs& a, bool neighbors) {
   const View& x = a.in[0];
   const T* from = x.as<T>();
   const bool slices = a.has_attr("dim");
@@ -185,7 +185,11 @@ void find_unique(const KernelArgs& a) {
   Lines lines(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
   if (x.numel() == 0) lines.outer = 0;  // no element to compare or copy, whatever the number of slices
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
-  const std::vector<int64_t> order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  if (neighbors)
+    std::iota(order.begin(), order.end(), int64_t(0));
+  else
+    order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
   const auto same = [&](int64_t p, int64_t q) {  // NaN is not equal to NaN
     for (int64_t o = 0; o < lines.outer; ++o)
       if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner))
@@ -217,7 +221,11 @@ void find_unique(const KernelArgs& a) {
 }
 
 void unique_kernel(const KernelArgs& a) {
-  visit_dtype(a.in[0].dtype(), [&](auto tag) { find_unique<typename decltype(tag)::type>(a); });
+  visit_dtype(a.in[0].dtype(), [&](auto tag) { find_unique<typename decltype(tag)::type>(a, false); });
+}
+
+void unique_consecutive_kernel(const KernelArgs& a) {
+  visit_dtype(a.in[0].dtype(), [&](auto tag) { find_unique<typename decltype(tag)::type>(a, true); });
 }
 
 void bincount_kernel(const KernelArgs& a) {
@@ -285,8 +293,13 @@ void searchsorted_kernel(const KernelArgs& a) {
 
 void add_sort_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"sort", sort_kernel},     {"argsort", argsort_kernel},   {"topk", topk_kernel},
-      {"unique", unique_kernel}, {"bincount", bincount_kernel}, {"searchsorted", searchsorted_kernel},
+      {"sort", sort_kernel},
+      {"argsort", argsort_kernel},
+      {"topk", topk_kernel},
+      {"unique", unique_kernel},
+      {"bincount", bincount_kernel},
+      {"searchsorted", searchsorted_kernel},
+      {"unique_consecutive", unique_consecutive_kernel},
   };
   r.add_kernels(0, kRows);
 }

@@ -1,0 +1,159 @@
+// Reductions made of others: without NaN, several results at once, histograms.
+#include <cmath>
+
+#include "tensor/ops/all.h"
+#include "tensor/ops/reduce_rules.h"
+
+namespace pg {
+namespace {
+
+const AttrDef kDims = {"dim", AttrKind::kDims, {}, "the dims to reduce; all when absent", true};
+const AttrDef kOneDim = {"dim", AttrKind::kDim, {}, "the dim to reduce; all when absent", true};
+const AttrDef kKeep = {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"};
+const AttrDef kCorrection = {
+    "correction", AttrKind::kFloat, 1.0, "taken from the number of elements in the divisor", false, 0, 1e15};
+
+Var total(const Rule& c, const Var& v) {
+  return call<"sum">(v, {{"dim", c.raw("dim")}, {"keepdim", c.raw("keepdim")}});
+}
+
+std::vector<Var> decompose_nansum(Rule& c) {
+  const Var x = c.in(0);
+  return {total(c, is_float(x.dtype()) ? call<"where">(call<"isnan">(x), 0.0, x) : x)};
+}
+
+std::vector<Var> decompose_nanmean(Rule& c) {
+  const Var x = c.in(0), nan = call<"isnan">(x);
+  return {total(c, call<"where">(nan, 0.0, x)) / total(c, call<"logical_not">(nan))};
+}
+
+void infer_aminmax(Infer& c) {
+  require_elements(c);
+  for (int i = 0; i < 2; ++i) c.output(c.dtype(0), reduced_shape(c));
+}
+
+std::vector<Var> decompose_aminmax(Rule& c) {
+  const AttrValue dim = c.has_attr("dim") ? AttrValue(Ints{c.attr<int64_t>("dim")}) : AttrValue();
+  const AttrValue keep = c.raw("keepdim");
+  return {call<"amin">(c.in(0), {{"dim", dim}, {"keepdim", keep}}),
+          call<"amax">(c.in(0), {{"dim", dim}, {"keepdim", keep}})};
+}
+
+void infer_moments(Infer& c) {
+  for (int i = 0; i < 2; ++i) c.output(c.dtype(0), reduced_shape(c));
+}
+
+template <OpName deviation>
+std::vector<Var> decompose_moments(Rule& c) {
+  const AttrValue dim = c.raw("dim"), keep = c.raw("keepdim");
+  return {call<deviation>(c.in(0), {{"dim", dim}, {"correction", c.raw("correction")}, {"keepdim", keep}}),
+          call<"mean">(c.in(0), {{"dim", dim}, {"keepdim", keep}})};
+}
+
+OpDef moments(const char* name, const char* doc, const char* example, const char* first, DecomposeFn decompose) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x", kFloating}},
+          .attrs = {kDims, kCorrection, kKeep},
+          .options = {unbiased_option()},
+          .outputs = {first, "mean"},
+          .infer = infer_moments,
+          .decompose = decompose,
+          .expand = expand_unbiased,
+          .traits = kWidens | kReduction};
+}
+
+void infer_histc(Infer& c) {
+  const double low = c.attr<double>("min"), high = c.attr<double>("max");
+  if (!std::isfinite(low)) c.bad_attr("min", "a finite number");
+  if (!std::isfinite(high) || high < low) c.bad_attr("max", fmt::format("a finite number of at least min, {:g}", low));
+  c.output(c.dtype(0), {c.attr<int64_t>("bins")});
+}
+
+// The limits of the bins, which are equally wide from `low` to `high`. Both ends are exact.
+Var bin_edges(const Rule& c, int64_t bins, const Var& low, const Var& high) {
+  Value like = c.context().interpreter->filled(c.context(), {DType::kInt64, c.input(0).device(), {bins + 1}}, 0);
+  const Var i = as_dtype(positions(c, like, 0, 0), c.input(0).dtype());
+  const Var step = (high - low) / Var(double(bins));
+  return call<"where">(call<"lt">(i, double(bins + 1) / 2), i * step + low, (i - double(bins)) * step + high);
+}
+
+std::vector<Var> decompose_histc(Rule& c) {
+  const Var x = reshaped(c.in(0), Dims{c.in(0).numel()});
+  const int64_t bins = c.attr<int64_t>("bins");
+  const auto filled = [&](DType t, int64_t n, double number) {
+    return c.wrap(c.context().interpreter->filled(c.context(), {t, x.value().device(), {n}}, number));
+  };
+  if (x.numel() == 0) return {filled(x.dtype(), bins, 0)};
+  Var low = Var(c.attr<double>("min")), high = Var(c.attr<double>("max"));
+  if (c.attr<double>("min") == c.attr<double>("max")) {
+    const Var least = call<"amin">(x), most = call<"amax">(x), same = call<"eq">(least, most);
+    low = call<"where">(same, least - 1.0, least);
+    high = call<"where">(same, most + 1.0, most);
+  }
+  const Var edges = bin_edges(c, bins, low, high);
+  // The number of edges that are not above x: its bin. The last bin has both ends; others go to one bin more.
+  const Var below = call<"searchsorted">(edges, x, {{"right", true}, {"index_base", int64_t(0)}});
+  const Var inside = call<"logical_and">(call<"ge">(x, low), call<"le">(x, high));
+  const Var bin = call<"where">(inside, call<"minimum">(below, double(bins)), double(bins + 1));
+  const Var counts = call<"scatter_add">(filled(DType::kInt64, bins + 1, 0), bin, filled(DType::kInt64, x.numel(), 1),
+                                         {{"dim", int64_t(1)}});
+  return {as_dtype(call<"narrow">(counts, {{"dim", int64_t(1)}, {"start", int64_t(1)}, {"length", bins}}), x.dtype())};
+}
+
+}  // namespace
+
+void add_statistics_ops(Registry& r) {
+  static const OpDef kRows[] = {
+      {.name = "nansum",
+       .doc = "The sum over dims of the elements that are not NaN; 0 for none. bool and integers give int64.",
+       .example = "return pg.tensor({1, 0 / 0, 2}):nansum()",
+       .inputs = {{"x"}},
+       .attrs = {kDims, kKeep},
+       .options = {dtype_option()},
+       .infer = [](Infer& c) { c.output(is_float(c.dtype(0)) ? c.dtype(0) : DType::kInt64, reduced_shape(c)); },
+       .decompose = decompose_nansum,
+       .expand = expand_dtype,
+       .traits = kReduction},
+      {.name = "nanmean",
+       .doc = "The mean over dims of the elements that are not NaN; NaN for none.",
+       .example = "return pg.tensor({1, 0 / 0, 2}):nanmean()",
+       .inputs = {{"x", kFloating}},
+       .attrs = {kDims, kKeep},
+       .options = {dtype_option()},
+       .infer = [](Infer& c) { c.output(c.dtype(0), reduced_shape(c)); },
+       .decompose = decompose_nanmean,
+       .expand = expand_float_dtype,
+       .traits = kWidens | kReduction},
+      {.name = "aminmax",
+       .doc = "The smallest and the largest element over dim, or of all; NaN when there is one. Equal elements share "
+              "the gradient.",
+       .example = "local min, max = pg.tensor({3, 1, 2}):aminmax()\nreturn min, max",
+       .inputs = {{"x"}},
+       .attrs = {kOneDim, kKeep},
+       .outputs = {"min", "max"},
+       .infer = infer_aminmax,
+       .decompose = decompose_aminmax,
+       .traits = kReduction},
+      moments("var_mean", "The variance and the mean over dims; see var and mean.",
+              "local var, mean = pg.var_mean(pg.tensor({1, 2, 4}))\nreturn var, mean", "var", decompose_moments<"var">),
+      moments("std_mean", "The standard deviation and the mean over dims; see std and mean.",
+              "local std, mean = pg.std_mean(pg.tensor({1, 2, 4}))\nreturn std, mean", "std", decompose_moments<"std">),
+      {.name = "histc",
+       .doc = "How many elements lie in each of `bins` equally wide bins from min to max, in the dtype of x; the last "
+              "bin has both its ends. Where min equals max, the range of the elements is taken, or 1 to both sides of "
+              "it where all are equal. NaN and other elements are not counted.",
+       .example = "return pg.tensor({1, 2, 2, 4}):histc(3, 1, 4)",
+       .inputs = {{"x", kFloating}},
+       .attrs = {{"bins", AttrKind::kInt, int64_t(100), "how many", false, 1},
+                 {"min", AttrKind::kFloat, 0.0, "the start of the first bin"},
+                 {"max", AttrKind::kFloat, 0.0, "the end of the last bin"}},
+       .infer = infer_histc,
+       .decompose = decompose_histc,
+       .traits = kNoGrad | kWidens},
+  };
+  r.add(kRows);
+}
+
+}  // namespace pg
