@@ -107,8 +107,9 @@ void run_by_host(const KernelArgs& a) {
 // Returns the kernel rows of a device. Later rows replace earlier ones: defaults, then `kernel_for`, then `kernels`.
 std::vector<KernelRow> rows_of(const DeviceTable& table) {
   std::vector<KernelRow> rows;
-  for (const char* op : {"to", "assert", "print_value", "call_value", "empty", "full", "zeros", "ones"})
-    rows.push_back({op, run_by_host});
+  for (const char* op : {"to", "empty", "full", "zeros", "ones"}) rows.push_back({op, run_by_host});
+  for (const OpDef* op : registry().ops())
+    if (op->has(kEffect)) rows.push_back({op->name, run_by_host});
   if (table.kernel_for)
     for (const OpDef* op : registry().ops())
       if (const KernelRow row = table.kernel_for(*op); row.fn) rows.push_back(row);

@@ -25,7 +25,39 @@ AttrDef number(const char* name, double fallback, const char* doc) {
   return {.name = name, .kind = AttrKind::kFloat, .fallback = fallback, .doc = doc};
 }
 
+// With `min` the bounds are checked, so NaN is refused.
+AttrDef number_from(const char* name, double fallback, const char* doc, double min) {
+  AttrDef def = number(name, fallback, doc);
+  def.min = min;
+  return def;
+}
+
+// The type rule of the functions here, for ops that check their attributes.
+void infer_float_function(Infer& c) { c.output(float_result(c.dtype(0)), c.shape(0)); }
+
+void infer_hardtanh(Infer& c) {
+  const double low = c.attr<double>("min_val");
+  if (c.attr<double>("max_val") < low) c.bad_attr("max_val", fmt::format("at least min_val, {}", low));
+  infer_float_function(c);
+}
+
+void infer_celu(Infer& c) {
+  if (c.attr<double>("alpha") == 0) c.bad_attr("alpha", "a number other than 0");
+  infer_float_function(c);
+}
+
+OpDef checked(OpDef op, InferFn infer) {
+  op.infer = infer;
+  return op;
+}
+
 Var positive(Vjp& c) { return call<"gt">(c.in(0), 0.0); }
+
+// exp(min(x, 0) / scale). out + alpha would lose the digits of small derivatives.
+Var exp_of_negative(Vjp& c, double scale) {
+  const Var x = call<"minimum">(c.in(0), 0.0);
+  return call<"exp">(scale == 1 ? x : x / scale);
+}
 
 // dy where low < x < high.
 Var inside(Vjp& c, double low, double high) {
@@ -140,31 +172,39 @@ static void add_rectifiers(Registry& r) {
           "x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning "
           "by exponential linear units, 2015.",
           "return pg.tensor({-1, 2}):elu()", {number("alpha", 1, "minus the limit at -inf")},
-          [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * (c.out() + c.attr<double>("alpha"))); },
-          "x out"),
-      activation(
-          "celu",
-          "x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative. Barron, "
-          "Continuously differentiable exponential linear units, 2017.",
-          "return pg.tensor({-1, 2}):celu(0.5)", {number("alpha", 1, "minus the limit at -inf, not 0")},
-          [](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * (c.out() / c.attr<double>("alpha") + 1.0)); },
-          "x out"),
+          [](Vjp& c) {
+            return call<"where">(positive(c), c.dy(), c.dy() * exp_of_negative(c, 1) * c.attr<double>("alpha"));
+          },
+          "x"),
+      checked(activation(
+                  "celu",
+                  "x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative. Barron, "
+                  "Continuously differentiable exponential linear units, 2017.",
+                  "return pg.tensor({-1, 2}):celu(0.5)", {number("alpha", 1, "minus the limit at -inf, not 0")},
+                  [](Vjp& c) {
+                    return call<"where">(positive(c), c.dy(), c.dy() * exp_of_negative(c, c.attr<double>("alpha")));
+                  },
+                  "x"),
+              infer_celu),
       activation(
           "selu",
           "The scaled exponential linear unit that keeps mean and variance. Klambauer et al., Self-normalizing "
           "neural networks, 2017.",
           "return pg.tensor({-1, 2}):selu()", {},
           [](Vjp& c) {
-            return call<"where">(positive(c), c.dy() * kSeluScale, c.dy() * (c.out() + kSeluScale * kSeluAlpha));
+            const Var below = c.dy() * exp_of_negative(c, 1) * (kSeluScale * kSeluAlpha);
+            return call<"where">(positive(c), c.dy() * kSeluScale, below);
           },
-          "x out"),
-      activation(
-          "hardtanh", "x limited to [min_val, max_val].", "return pg.tensor({-3, 0.5}):hardtanh()",
-          {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit")},
-          [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
+          "x"),
+      checked(
+          activation(
+              "hardtanh", "x limited to [min_val, max_val].", "return pg.tensor({-3, 0.5}):hardtanh()",
+              {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit, not below min_val")},
+              [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
+          infer_hardtanh),
       activation(
           "softshrink", "x moved towards 0 by lambda, and 0 where |x| is at most lambda.",
-          "return pg.tensor({-2, 0.3, 2}):softshrink()", {number("lambda", 0.5, "what is taken off |x|")},
+          "return pg.tensor({-2, 0.3, 2}):softshrink()", {number_from("lambda", 0.5, "what is taken off |x|", 0)},
           [](Vjp& c) {
             const double lambda = c.attr<double>("lambda");
             const Var dead = call<"le">(call<"abs">(c.in(0)), lambda);
@@ -213,7 +253,7 @@ static void add_smooth(Registry& r) {
        .vjp = {[](Vjp& c) { return call<"sigmoid_grad">(c.dy(), c.in(1)); },
                [](Vjp& c) { return c.dy() * c.in(0) * (1.0 - c.in(1) * 2.0); }},
        .vjp_uses = "dy y",
-       .traits = kPointwise | kHidden},
+       .traits = kPointwise | kHidden | kWidens},
       activation(
           "logsigmoid", "log(sigmoid(x)) without underflow.", "return pg.tensor({0, -100}):logsigmoid()", {},
           [](Vjp& c) { return c.dy() * call<"sigmoid">(-c.in(0)); }, "x", -2, 2),

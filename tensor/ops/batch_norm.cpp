@@ -57,15 +57,23 @@ std::vector<Var> decompose_batch_norm_train(Rule& c) {
   const Var x = as_dtype(c.in(0), stat_dtype(t));
   const Ints dims = all_but_channels(x.rank());
   const int rank = x.rank();
-  const Var mean = call<"mean">(x, {{"dim", dims}});
+  const auto mean_of = [&](const Var& v) {  // 0 for an empty batch
+    return x.numel() ? call<"mean">(v, {{"dim", dims}}) : call<"sum">(v, {{"dim", dims}});
+  };
+  const Var mean = mean_of(x);
   const Var d = x - per_channel(mean, rank);
-  const Var var = call<"mean">(d * d, {{"dim", dims}});
+  const Var var = mean_of(d * d);
   const Var rstd = call<"rsqrt">(var + Var(c.attr<double>("eps")));
   Var out = d * per_channel(rstd, rank);
   if (c.has(3)) out = out * per_channel(c.in(3), rank);
   if (c.has(4)) out = out + per_channel(c.in(4), rank);
   std::vector<Var> all = {as_dtype(out, t), mean, rstd};
   if (!c.has(1)) return all;
+  if (x.numel() == 0) {
+    all.push_back(call<"detach">(c.in(1)));
+    all.push_back(call<"detach">(c.in(2)));
+    return all;
+  }
   const double keep = c.attr<double>("momentum"), n = double(x.numel()) / double(std::max<int64_t>(mean.numel(), 1));
   const double correction = c.attr<double>("running_var_correction"),
                unbias = n > correction ? n / (n - correction) : 1;
@@ -181,7 +189,8 @@ void add_batch_norm_ops(Registry& r) {
        .doc = "Normalizes each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, "
               "Szegedy 2015). In training with the statistics of the batch, else with the running ones. Returns the "
               "result and the new running mean and variance: momentum times the old plus the rest times those of the "
-              "batch; nothing is changed in place. Without running statistics it returns only the result and always "
+              "batch; nothing is changed in place, and an empty batch changes nothing. Without running statistics it "
+              "returns only the result and always "
               "uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.",
        .example = "local y, mean, var = pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), pg.zeros(2), pg.ones(2), nil, nil, "
                   "{training = true})\nreturn mean",

@@ -1,4 +1,5 @@
-// Ops that show a value to the host each time they run. They have no outputs, so no other op depends on them.
+// Ops that show a value to the host, or check it, each time they run. They have no outputs, so no other op depends on
+// them.
 #include "tensor/effects.h"
 
 #include "tensor/ops/all.h"
@@ -24,6 +25,14 @@ void add_effect_ops(Registry& r) {
        .doc = "Calls a function of the host with x.",
        .inputs = {{"x"}},
        .attrs = {{"callback", AttrKind::kInt, {}, "which function, as the host numbers them"}},
+       .outputs = {},
+       .infer = [](Infer&) {},
+       .traits = kEffect | kNoGrad | kHidden | kFunctionOnly},
+      {.name = "check_probabilities",
+       .doc = "Throws the error of argument `input` of the op `op` if an element of x is not from 0 to 1.",
+       .inputs = {{"x", kFloating, Arity::kOne, 0, 1}},
+       .attrs = {{"op", AttrKind::kString, std::string(), "the op that the error names"},
+                 {"input", AttrKind::kString, std::string(), "its argument"}},
        .outputs = {},
        .infer = [](Infer&) {},
        .traits = kEffect | kNoGrad | kHidden | kFunctionOnly},

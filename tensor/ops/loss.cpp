@@ -53,8 +53,15 @@ std::vector<Var> decompose_bce_logits(Rule& c) {
   return {reduced(c, loss)};
 }
 
+void require_probabilities(const Rule& c, size_t i) {
+  call_all<"check_probabilities">({c.in(i)},
+                                  {{"op", std::string(c.op().name)}, {"input", std::string(c.op().inputs[i].name)}});
+}
+
 // Logarithms are limited to at least -100, as in PyTorch.
 std::vector<Var> decompose_bce(Rule& c) {
+  require_probabilities(c, 0);
+  require_probabilities(c, 1);
   const Var x = c.in(0), t = c.in(1), low(-100.0);
   const Var on = call<"maximum">(call<"log">(x), low), off = call<"maximum">(call<"log">(Var(1.0) - x), low);
   Var loss = -(t * on) - (Var(1.0) - t) * off;
@@ -160,9 +167,12 @@ std::vector<Var> decompose_nll_loss(Rule& c) {
                                                           {"index_base", c.raw("index_base")}})};
 }
 
-// The factor of the gradient of each sample.
+// The factor of the gradient of each sample. If no sample counts, all gradients are 0 times this factor, so the mean's
+// divisor of 0 becomes 1.
 Var sample_scale(Vjp& c, size_t norm) {
-  return c.attr<std::string>("reduction") == "mean" ? c.dy(0) / c.out(norm) : c.dy(0);
+  if (c.attr<std::string>("reduction") != "mean") return c.dy(0);
+  const Var n = c.out(norm);
+  return c.dy(0) / call<"where">(call<"eq">(n, Var(0.0)), Var(1.0), n);
 }
 
 void vjp_nll(Vjp& c) {
@@ -320,7 +330,8 @@ void add_loss_ops(Registry& r) {
        .decompose = decompose_bce_logits,
        .traits = kWidens},
       {.name = "binary_cross_entropy",
-       .doc = "-(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100.",
+       .doc = "-(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and "
+              "of the target t outside of 0 to 1 are an error.",
        .example = "return pg.binary_cross_entropy(pg.tensor({0.5, 0.9}), pg.tensor({1, 0}))",
        .inputs = {{"x", kFloating, Arity::kOne, 0.1, 0.9}, {"target", kFloating, Arity::kOne, 0, 1}, factor},
        .attrs = {kHow},
@@ -339,7 +350,7 @@ void add_loss_ops(Registry& r) {
       {.name = "cross_entropy",
        .doc = "The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or "
               "equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of "
-              "the labels that count.",
+              "the labels that count; if there are none, it is NaN, and its gradient is 0.",
        .example = kLabelExample,
        .inputs = {fx, {"target", kAnyDType, Arity::kOne, 0.1, 0.9, "labels or probabilities"}, kClassWeight},
        .attrs = {kHow, kIgnore, kSmoothing, kBase},

@@ -193,15 +193,20 @@ void batch_norm_train(const KernelArgs& a) {
     double var[kTile];
     for (int64_t first = begin; first < begin + total; first += kTile) {
       const int64_t count = std::min(kTile, begin + total - first);
-      channel_moments(x, l, first, count, means + first, var);
+      if (n > 0) {
+        channel_moments(x, l, first, count, means + first, var);
+      } else {
+        std::fill_n(means + first, count, T(0));
+        std::fill_n(var, count, 0.0);
+      }
       for (int64_t j = 0; j < count; ++j) {
         const int64_t c = first + j;
         rstds[c] = T(1 / std::sqrt(var[j] + eps));
         coefficients(means[c], rstds[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[j],
                      &shift[j]);
         if (!a.in[1]) continue;
-        update_running(a.in[1], a.out[3], c, means[c], keep);
-        update_running(a.in[2], a.out[4], c, var[j] * unbias, keep);
+        update_running(a.in[1], a.out[3], c, means[c], n > 0 ? keep : 1);
+        update_running(a.in[2], a.out[4], c, var[j] * unbias, n > 0 ? keep : 1);
       }
       scale_channels(x, y, l, first, count, scale, shift);
     }

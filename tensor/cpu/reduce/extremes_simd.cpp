@@ -168,8 +168,31 @@ void column_extremes(const T* x, int64_t n, int64_t stride, int64_t width, T* be
 }
 
 template <class T>
+bool within(const T* HWY_RESTRICT x, int64_t n, T low, T high) {
+  constexpr int64_t kBlock = 4096;
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto least = hn::Set(d, low), most = hn::Set(d, high);
+  const auto fits = [&](int64_t i) HWY_ATTR {
+    const auto v = hn::LoadU(d, x + i);
+    return hn::And(hn::Ge(v, least), hn::Le(v, most));
+  };
+  int64_t i = 0;
+  while (i + 2 * lanes <= n) {
+    auto all = fits(i);
+    for (const int64_t end = std::min(n, i + kBlock); i + 2 * lanes <= end; i += 2 * lanes)
+      all = hn::And(all, hn::And(fits(i), fits(i + lanes)));
+    if (!hn::AllTrue(d, all)) return false;
+  }
+  for (; i < n; ++i)
+    if (!(x[i] >= low && x[i] <= high)) return false;
+  return true;
+}
+
+template <class T>
 ExtremeLoops<T> extremes_for() {
-  return {{row_extreme<false, T>, row_extreme<true, T>}, {column_extremes<false, T>, column_extremes<true, T>}};
+  return {
+      {row_extreme<false, T>, row_extreme<true, T>}, {column_extremes<false, T>, column_extremes<true, T>}, within<T>};
 }
 ExtremeLoops<float> float_extremes() { return extremes_for<float>(); }
 ExtremeLoops<double> double_extremes() { return extremes_for<double>(); }

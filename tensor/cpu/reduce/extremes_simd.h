@@ -13,6 +13,8 @@ struct ExtremeLoops {
   // For each column j < width <= kExtremesTile: best[j] = the extreme of x[r * stride + j] over the rows r < n, and
   // at[j] = its first row.
   void (*columns[2])(const T* x, int64_t n, int64_t stride, int64_t width, T* best, int64_t* at);
+  // Whether all n elements are from low to high. NaN is not.
+  bool (*within)(const T* x, int64_t n, T low, T high);
 };
 
 // Index 0 of the members is for the smallest, 1 for the largest element.
