@@ -54,7 +54,8 @@ enum Traits : uint32_t {
   kIndexing = 1 << 28,  // x[…] or x[…] = value: files may contain it even if hidden; results of reads refuse writes
   kBodies = 1 << 29,    // runs the programs in its attributes; only in graphs, and their executor runs it. Its inputs
                         // may be on several devices
-  kWidens = 1 << 30,    // decomposed for inputs in half precision: computed in float32, and rounded once at the end
+  kWidens = 1 << 30,    // its decomposition and derivative, for inputs in half precision: computed in float32, and
+                        // rounded once at the end
 };
 
 // How the dtype of a pointwise op follows from its promoted inputs.
@@ -159,7 +160,7 @@ using FillFn = double (*)(const AttrReader& c);
 // double, lists Ints or Floats; names of dtypes and devices are strings. Sets the old default of an absent attribute
 // if the default has changed. May throw Error.
 using UpgradeFn = void (*)(int version, NamedAttrs& attrs);
-using CompleteFn = void (*)(Context& ctx, const OpDef& op, std::span<const Value> inputs, Attrs& attrs);
+using CompleteFn = void (*)(Context& ctx, const OpDef& op, std::span<Value> inputs, Attrs& attrs);
 
 // An activation that the kernel of a product applies at its end: the attributes of linear_act and conv_act.
 struct Epilogue {
@@ -210,7 +211,7 @@ struct OpDef {
   // without N. `rank`: of the image, which is the first input.
   const OpDef* (*channels_last)(const AttrReader& c, int rank) = nullptr;
   const char* accepts = nullptr;  // an op that checks elements: the op all of whose results pass in inputs 2 and later
-  CompleteFn complete = nullptr;  // sets attributes that depend on the inputs; only for calls from scripts
+  CompleteFn complete = nullptr;  // sets attributes that depend on the inputs, may replace inputs; for calls of scripts
   int version = 1;                // of the meaning of the inputs and attributes; files store it
   UpgradeFn upgrade = nullptr;    // required if the version is above 1
 

@@ -207,11 +207,14 @@ int call_in_place(lua_State* L, State& state) {
   infer_types(op, call.inputs, call.attrs, types);
   check_result_type(name.c_str(), box.get(), types[0]);
   const bool shared = holds_box(L, state, box);
-  call.inputs[0] = Value();
-  Lent lent(box, call.inputs[0], name);
+  const bool replaced = &call.inputs[0].array() != &box.get().array();  // by OpDef::complete
+  Value held;
+  Value& own = replaced ? held : call.inputs[0];
+  own = Value();
+  Lent lent(box, own, name);
   if (shared)  // x:add_(x): the other inputs share the value, which is no longer unique
     for (size_t i = 1; i < call.inputs.size(); ++i)
-      if (call.inputs[i].is_array() && !call.inputs[i].defined()) call.inputs[i] = call.inputs[0];
+      if (call.inputs[i].is_array() && !call.inputs[i].defined()) call.inputs[i] = own;
   Values out = apply(state.ctx, op, call.inputs, call.attrs);
   call.inputs.clear();
   lent.finish(std::move(out[0]));

@@ -49,6 +49,13 @@ local function make_parameters(block, o)
   end
 end
 
+-- A name of the op's padding stays a name; the op resolves it at each call.
+local function read_padding(block, n, padding)
+  if type(padding) ~= "string" or block._transposed then return args.tuple(block._name, "padding", padding, n, 0) end
+  args.choice(block._name, "padding", padding, {"same", "valid"})
+  return padding
+end
+
 local function read_options(block, n, o)
   local name = block._name
   block._channels = args.count(name, "channels", o.channels, 1)
@@ -57,7 +64,7 @@ local function read_options(block, n, o)
   block._activation = activation.find(name, o.activation)
   args.choice(name, "layout", o.layout, {layouts[n]})
   local options = {
-    stride = args.tuple(name, "strides", o.strides, n, 1), padding = args.tuple(name, "padding", o.padding, n, 0),
+    stride = args.tuple(name, "strides", o.strides, n, 1), padding = read_padding(block, n, o.padding),
     dilation = args.tuple(name, "dilation", o.dilation, n, 1), groups = block._groups,
   }
   if block._transposed then options.output_padding = args.tuple(name, "output_padding", o.output_padding, n, 0) end
@@ -87,8 +94,9 @@ local function define(n, transposed)
   --- activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}): a convolution of x (batch,
   --- in_channels, sizes…) with weight (channels, in_channels / groups, kernel sizes…), plus bias. The result is (batch,
   --- channels, sizes…) with sizes floor((size + 2 padding - dilation (kernel_size - 1) - 1) / strides) + 1. Numbers per
-  --- dim are one number or a list. With in_channels = 0 the first call infers it. Raises if groups does not divide both
-  --- channels and in_channels.
+  --- dim are one number or a list. padding may be "valid" or, with strides of 1, "same": the result has the size of x,
+  --- and an odd zero goes to the far end. With in_channels = 0 the first call infers it. Raises if groups does not
+  --- divide both channels and in_channels.
   --- Example: local conv = pg.nn.Conv2D(4, 3, {padding = 1})
   --- conv:initialize()
   --- return conv(pg.ones(1, 2, 8, 8)).shape
@@ -118,7 +126,8 @@ local function define(n, transposed)
     local text = string.format("%s -> %d, kernel %s", inputs == 0 and "?" or inputs, self._channels, table.concat(self._kernel, "x"))
     for _, key in ipairs{"stride", "padding", "dilation"} do
       local default = key == "padding" and "0" or "1"
-      local value = table.concat(self._options[key], "x")
+      local value = self._options[key]
+      if type(value) == "table" then value = table.concat(value, "x") end
       if value:find("[^x" .. default .. "]") then text = text .. ", " .. key .. " " .. value end
     end
     if self._groups > 1 then text = text .. ", groups " .. self._groups end

@@ -23,7 +23,10 @@ AttrDef list_attr(const char* name, int64_t fallback, const char* doc, bool padd
 const AttrDef kStride = list_attr("stride", 1, "step of the window");
 const AttrDef kPadding = list_attr("padding", 0, "zeros added on both sides");
 const AttrDef kNamedPadding =
-    list_attr("padding", 0, "zeros added on both sides; also \"valid\" for none and \"same\" to keep the size", true);
+    list_attr("padding", 0,
+              "zeros added on both sides; also \"valid\" for none and, with stride 1, \"same\" to keep "
+              "the size: an odd zero goes to the far end",
+              true);
 const AttrDef kDilation = list_attr("dilation", 1, "distance between the elements of the window");
 const AttrDef kGroups = {"groups", AttrKind::kInt, int64_t(1), "groups of channels that see only each other", false,
                          1,        kLimit};
@@ -209,8 +212,9 @@ Dims transposed_size(const AttrReader& c, const Dims& x, const Dims& w, int dims
   const Dims dilation = spatial(c, "dilation", dims, 1), extra = spatial(c, "output_padding", dims, 0);
   Dims out;
   for (int d = 0; d < dims; ++d) {
-    if (extra[d] >= stride[d])
-      bad_argument(c.op().name, "output_padding", "less than the stride", to_string(c.raw("output_padding")));
+    if (extra[d] >= std::max(stride[d], dilation[d]))
+      bad_argument(c.op().name, "output_padding", "less than the stride or the dilation",
+                   to_string(c.raw("output_padding")));
     const int64_t span = plus(times(x[x.size() - dims + d] - 1, stride[d]), times(dilation[d], w[d + 2] - 1));
     out.push_back(plus(span, 1 + extra[d] - 2 * padding[d]));
   }
@@ -230,16 +234,28 @@ void infer_conv_transpose(Infer& c) {
   Dims out = x;
   out[x.size() - kDims - 1] = times(w[1], groups);
   for (int d = 0; d < kDims; ++d) {
+    if (x[x.size() - kDims + d] < 1) c.bad_input(0, fmt::format("at least 1 element in spatial dim {}", d + 1));
     if (size[d] < 1) c.bad_attr("padding", "less padding: the result would be empty");
     out[x.size() - kDims + d] = size[d];
   }
   c.output(common_dtype(c), out);
 }
 
+// x with `counts` zeros at the far end of its last dims.
+Var extended(const Var& x, const Dims& counts) {
+  Ints pad;
+  for (int d = counts.size() - 1; d >= 0; --d) pad.push_back(0), pad.push_back(counts[d]);
+  return std::all_of(pad.begin(), pad.end(), [](int64_t n) { return n == 0; }) ? x : call<"pad">(x, {{"pad", pad}});
+}
+
+// Where output_padding reaches the stride, more windows fit into the result than x has elements. They read zeros.
 template <int kDims>
 std::vector<Var> decompose_conv_transpose(Rule& c) {
   const Dims size = transposed_size(c, c.input(0).shape(), c.input(1).shape(), kDims);
-  Var y = convolve_by_input(c, c.in(0), c.in(1), ints(size));
+  const Dims stride = spatial(c, "stride", kDims, 1);
+  Dims more = spatial(c, "output_padding", kDims, 0);
+  for (int d = 0; d < kDims; ++d) more[d] /= stride[d];
+  Var y = convolve_by_input(c, extended(c.in(0), more), c.in(1), ints(size));
   if (!c.has(2)) return {y};
   Dims column(kDims + 1, 1);
   column[0] = c.input(2).shape()[0];
@@ -259,30 +275,28 @@ void infer_conv_act(Infer& c) {
     infer_conv<3>(c);  // throws an error that names the expected rank
 }
 
-int64_t of_dim(const Ints& list, int d) { return list.size() == 1 ? list[0] : list[size_t(d)]; }
-
-// Returns the zero padding of both sides for which the result has the size of x.
-Ints same_padding(const AttrReader& c, const Dims& weight) {
-  const Ints &stride = c.attr<Ints>("stride"), &dilation = c.attr<Ints>("dilation");
-  const int dims = std::max(weight.size() - 2, 0);
-  if (std::any_of(stride.begin(), stride.end(), [](int64_t s) { return s != 1; }))
-    bad_argument(c.op().name, "padding", "numbers where stride is not 1", "\"same\"");
-  Ints out;
-  for (int d = 0; d < dims && (dilation.size() == 1 || int(dilation.size()) == dims); ++d) {
-    const int64_t reach = of_dim(dilation, d) * (weight[d + 2] - 1);
-    if (reach % 2)
-      bad_argument(c.op().name, "padding",
-                   "numbers for a kernel of even size, whose two sides differ (x:pad takes both)", "\"same\"");
-    out.push_back(reach / 2);
-  }
-  return out.empty() ? Ints{0} : out;
-}
-
-// Replaces padding = "same". A weight that is not a tensor is an error that infer reports.
-void complete_conv(Context&, const OpDef& op, std::span<const Value> inputs, Attrs& attrs) {
+// Replaces padding = "same": the result has the size of x. Where the border has an odd width, x gets one zero more at
+// the far end, as in PyTorch. A weight that is not a tensor of the right rank is an error that infer reports.
+void complete_conv(Context& ctx, const OpDef& op, std::span<Value> inputs, Attrs& attrs) {
   AttrValue& padding = attrs[size_t(op.attr_index("padding"))];
   if (std::get<Ints>(padding) != Ints{kSamePadding}) return;
-  padding = inputs[1].is_array() ? same_padding(AttrReader(op, attrs), inputs[1].shape()) : Ints{0};
+  padding = Ints{0};
+  const AttrReader c(op, attrs);
+  const Ints& stride = c.attr<Ints>("stride");
+  if (std::any_of(stride.begin(), stride.end(), [](int64_t s) { return s != 1; }))
+    bad_argument(op.name, "padding", "numbers where stride is not 1", "\"same\"");
+  const int dims = inputs[1].is_array() ? inputs[1].rank() - 2 : 0;
+  if (dims < 1 || !inputs[0].is_array() || inputs[0].rank() < dims) return;
+  const Dims dilation = spatial(c, "dilation", dims, 1);
+  Ints both;
+  Dims more;
+  for (int d = 0; d < dims; ++d) {
+    const int64_t reach = times(dilation[d], std::max<int64_t>(inputs[1].shape()[d + 2] - 1, 0));
+    both.push_back(reach / 2);
+    more.push_back(reach % 2);
+  }
+  inputs[0] = extended(Var(ctx, inputs[0]), more).value();
+  padding = both;
 }
 
 template <int kDims>

@@ -310,7 +310,7 @@ std::vector<OpDef> gather_rows() {
 }
 
 // one_hot without num_classes uses the largest label.
-void complete_one_hot(Context& ctx, const OpDef& op, std::span<const Value> inputs, Attrs& attrs) {
+void complete_one_hot(Context& ctx, const OpDef& op, std::span<Value> inputs, Attrs& attrs) {
   AttrValue& classes = attrs[size_t(op.attr_index("num_classes"))];
   if (classes.index() != 0) return;
   if (!inputs[0].is_array() || !is_integer(inputs[0].dtype())) return;  // infer reports it

@@ -92,10 +92,77 @@ t.test("padding by name: valid and same", function()
   t.equal(x:conv2d(w, {padding = "same", dilation = 2}).shape, {1, 2, 5, 6})
   t.equal(range(1, 1, 7):conv1d(pg.ones(1, 1, 3), {padding = "same"}).shape, {1, 1, 7})
   t.bad_argument(function() return x:conv2d(w, {padding = "same", stride = 2}) end, "conv2d", "padding")
-  t.bad_argument(function() return x:conv2d(pg.ones(1, 1, 2, 2), {padding = "same"}) end, "conv2d", "padding")
+  t.bad_argument(function() return x:conv2d(pg.ones(1, 1, 2), {padding = "same"}) end, "conv2d", "weight")
+  t.bad_argument(function() return pg.ones(5):conv2d(w, {padding = "same"}) end, "conv2d", "x")
   t.bad_argument(function() return x:conv2d(w, {padding = "some"}) end, "conv2d", "padding")
   t.bad_argument(function() return x:conv2d_(w, {padding = "same"}) end)
   t.bad_argument(function() return x:conv_transpose2d(w, {padding = "same"}) end, "conv_transpose2d", "padding")
+end)
+
+-- Values: torch.nn.functional.conv1d(padding="same").
+t.test("same padding of an odd width has its extra zero at the end", function()
+  local line = range(1, 1, 5)
+  t.equal(line:conv1d(pg.tensor{{{1, 10}}}, {padding = "same"}):totable(), {{{21, 32, 43, 54, 5}}})
+  t.equal(line:conv1d(pg.tensor{{{1, 10, 100, 1000}}}, {padding = "same"}):totable(), {{{3210, 4321, 5432, 543, 54}}})
+  t.equal(line:conv1d(pg.tensor{{{1, 10}}}, {padding = "same", dilation = 3}):totable(), {{{30, 41, 52, 3, 4}}})
+  local function compare(x, w, widths, options)
+    local both = {padding = "same"}
+    for k, v in pairs(options or {}) do both[k] = v end
+    local same = x["conv" .. w:dim() - 2 .. "d"]
+    local function padded(a, b) return same(a:pad(widths), b, options or {}) end
+    local function named(a, b) return same(a, b, both) end
+    t.check(named(x, w):allclose(padded(x, w), {rtol = 1e-6, atol = 1e-6}))
+    t.check(pg.jit(named)(x, w):allclose(padded(x, w), {rtol = 1e-6, atol = 1e-6}), "traced")
+    local function second(f)
+      local a, b = x:detach():attach_grad(), w:detach():attach_grad()
+      pg.record(function()
+        local g = pg.autograd.grad({f(a, b):square():sum()}, {a, b}, {create_graph = true})
+        return g[1]:square():sum() + g[2]:square():sum()
+      end):backward()
+      return {a.grad, b.grad}
+    end
+    for _, f in ipairs{named, pg.jit(named)} do
+      local got, expected = second(f), second(padded)
+      for i = 1, 2 do t.check(got[i]:allclose(expected[i], {rtol = 1e-3, atol = 1e-2}), "gradient " .. i) end
+    end
+  end
+  compare(pg.randn(2, 4, 5), pg.randn(2, 2, 4), {1, 2}, {groups = 2})
+  compare(pg.randn(1, 2, 5, 4), pg.randn(3, 2, 2, 3), {1, 1, 0, 1})
+  compare(pg.randn(2, 5, 4), pg.randn(3, 2, 4, 2), {1, 2, 4, 5}, {dilation = 3})
+  compare(pg.randn(1, 1, 3, 4, 5), pg.randn(2, 1, 2, 3, 4), {1, 2, 1, 1, 0, 1})
+end)
+
+t.test("layers take padding by name", function()
+  local x = pg.randn(1, 2, 5, 6)
+  local layer = pg.nn.Conv2D(3, {2, 3}, {padding = "same"})
+  layer:initialize()
+  t.equal(layer(x).shape, {1, 3, 5, 6})
+  t.check(tostring(layer):find("padding same", 1, true))
+  layer:hybridize()
+  t.equal(layer(pg.randn(2, 2, 4, 7)).shape, {2, 3, 4, 7})
+  t.close(layer(x), x:conv2d(layer.weight, layer.bias, {padding = "same"}), {atol = 1e-6})
+  t.bad_argument(function() return pg.nn.Conv1DTranspose(3, 2, {padding = "same"}) end, "Conv1DTranspose", "padding")
+  t.bad_argument(function() return pg.nn.Conv1D(3, 2, {padding = "some"}) end, "Conv1D", "padding")
+end)
+
+-- Values: torch.nn.functional.conv_transpose1d.
+t.test("output_padding of a transposed convolution is less than the stride or the dilation", function()
+  local x, w = range(1, 1, 3), pg.tensor{{{1, 10}}}
+  t.equal(x:conv_transpose1d(w, {dilation = 2, output_padding = 1}):totable(), {{{1, 2, 13, 20, 30, 0}}})
+  t.equal(x:conv_transpose1d(w, pg.tensor{5}, {dilation = 3, output_padding = 2}):totable(), {{{6, 7, 8, 15, 25, 35, 5, 5}}})
+  t.equal(x:conv_transpose1d(w, {stride = 2, dilation = 4, padding = 1, output_padding = 3}):totable(), {{{0, 2, 0, 13, 0, 20, 0, 30, 0, 0}}})
+  for _, options in ipairs{{output_padding = 1}, {stride = 2, dilation = 2, output_padding = 2}} do
+    t.bad_argument(function() return x:conv_transpose1d(w, options) end, "conv_transpose1d", "output_padding")
+  end
+  t.bad_argument(function() return pg.ones(1, 1, 1):conv_transpose1d(w, {padding = 1}) end, "conv_transpose1d", "padding")
+  t.bad_argument(function() return pg.ones(1, 1, 0):conv_transpose1d(w) end, "conv_transpose1d", "x")
+  local empty = pg.ones(0, 1, 3):attach_grad()
+  pg.record(function()
+    local y = empty:conv_transpose1d(w, {dilation = 2, output_padding = 1})
+    t.equal(y.shape, {0, 1, 6})
+    return y:sum()
+  end):backward()
+  t.equal(empty.grad.shape, {0, 1, 3})
 end)
 
 t.test("padding names and counted classes hold for methods in place", function()

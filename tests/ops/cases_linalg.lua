@@ -47,17 +47,19 @@ return function(pg, f)
     conv2d = {
       {args = {image, kernel, f{2}}}, {args = {f{1, 2, 5, 4}, f{2, 1, 3, 2}}, attrs = {stride = {2, 1}, padding = {1, 0}, groups = 2}},
       {args = {f{2, 2, 5, 6}, f{3, 2, 3, 2}, f{3}}, attrs = {stride = {2, 1}, dilation = {1, 2}}},
-      {args = {f{2, 5, 6}, f{3, 2, 3, 2}}, attrs = {padding = 1}},
+      {args = {f{2, 5, 6}, f{3, 2, 3, 2}}, attrs = {padding = 1}}, {args = {image, f{2, 2, 2, 3}}, attrs = {padding = "same"}},
     },
     conv3d = {
       {args = {f{1, 1, 3, 3, 3}, f{2, 1, 2, 2, 2}, f{2}}},
       {args = {f{1, 2, 3, 4, 3}, f{2, 2, 2, 3, 2}, f{2}}, attrs = {padding = {0, 1, 1}}},
     },
     conv_transpose1d = {
+      {args = {f{1, 2, 3}, f{2, 2, 2}, f{2}}, attrs = {dilation = 3, output_padding = 2}},
       {args = {f{1, 2, 3}, f{2, 3, 3}, f{3}}, attrs = {stride = 2, padding = 1, output_padding = 1}},
       {args = {f{2, 4, 5}, f{4, 3, 3}, f{6}}, attrs = {stride = 2, padding = 1, output_padding = 1, groups = 2}},
     },
     conv_transpose2d = {
+      {args = {f{1, 2, 2, 3}, f{2, 1, 2, 2}}, attrs = {stride = 2, dilation = {1, 4}, output_padding = {1, 3}}},
       {args = {f{1, 2, 2, 3}, f{2, 1, 2, 2}, f{2}}, attrs = {groups = 2}},
       {args = {f{2, 2, 3, 4}, f{2, 3, 2, 3}}, attrs = {dilation = 2}},
     },
