@@ -15,7 +15,7 @@ constexpr size_t kPolledBytes = 256 << 10;  // a pointwise op that writes less t
 
 View view_of(const Array& a) { return {&a.type, &a.strides, a.data()}; }
 
-// Numbers of a call as 0-dim arrays of the compute dtype. They live during the call.
+// Numbers of a call as 0-dim arrays. They live during the call.
 struct Immediate {
   Type type;
   Dims strides;
@@ -51,7 +51,8 @@ class Call {
     if (!v.defined()) return void(in.emplace_back());
     if (v.is_number()) {
       Immediate& slot = immediates_.emplace_back();
-      fill_immediate(op, i, v.number(), pointwise_compute_dtype(op, inputs), slot);
+      fill_immediate(op, i, v.number(), number_dtype(op, pointwise_compute_dtype(op, inputs), device_of(inputs, {})),
+                     slot);
       return void(in.push_back({&slot.type, &slot.strides, slot.data}));
     }
     if (reads(row, v.array())) return void(in.push_back(view_of(v.array())));
@@ -105,7 +106,7 @@ class EagerInterpreter final : public Interpreter {
         return false;
       if (!accepts(op.inputs[i].dtypes, dtype)) return false;
       if (v.is_number()) {
-        fill_immediate(op, i, v.number(), dtype, immediates[i]);
+        fill_immediate(op, i, v.number(), number_dtype(op, dtype, {}), immediates[i]);
         in[i] = {&immediates[i].type, &immediates[i].strides, immediates[i].data};
       } else {
         in[i] = view_of(v.array());

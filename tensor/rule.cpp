@@ -43,20 +43,25 @@ static Value cast(Context& ctx, const Value& v, DType dtype) {
 
 bool widen_rule(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs,
                 std::span<Value> outputs, std::span<Value> cotangents, SmallVector<Value, 3>& wide) {
-  if (!(op.has(kPointwise) || op.has(kWidens)) || !(op.saved_inputs & 1) || op.vjp.empty()) return false;
   const DType result = outputs[0].dtype();
-  const bool half = size_of(result) == 2 && inputs.size() == 1;
+  if (!(op.has(kPointwise) || op.has(kWidens)) || op.vjp.empty() || !is_float(result)) return false;
+  const uint32_t all = (1u << op.inputs.size()) - 1, saved = op.saved_inputs & all;
+  const bool half = size_of(result) == 2 && (op.has(kWidens) || (inputs.size() == 1 && saved));
   const DType dtype = half ? DType::kFloat32 : result;
   const auto casts = [&](size_t i) {
-    return op.inputs[i].dtypes != kBoolOnly && inputs[i].is_array() && inputs[i].dtype() != dtype;
+    return saved >> i & 1 && op.inputs[i].dtypes != kBoolOnly && inputs[i].is_array() && inputs[i].dtype() != dtype;
   };
-  bool any = false;
+  bool any = half;
   for (size_t i = 0; i < inputs.size(); ++i) any |= casts(i);
-  if (!is_float(result) || !any) return false;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    wide.push_back(casts(i) && op.saved_inputs >> i & 1 ? cast(ctx, inputs[i], dtype) : inputs[i]);
+  if (!any) return false;
+  for (size_t i = 0; i < inputs.size(); ++i) wide.push_back(casts(i) ? cast(ctx, inputs[i], dtype) : inputs[i]);
   if (!half) return true;
-  if (op.saved_outputs) outputs[0] = std::move(apply(ctx, op, wide, attrs)[0]);
+  if (op.saved_outputs && saved == all) {
+    SmallVector<Value, 3> shared(wide);  // an op may overwrite operands that nobody else holds
+    outputs[0] = apply(ctx, op, shared, attrs)[0];
+  } else if (op.saved_outputs) {
+    outputs[0] = cast(ctx, outputs[0], dtype);
+  }
   if (cotangents[0].defined()) cotangents[0] = cast(ctx, cotangents[0], dtype);
   return true;
 }

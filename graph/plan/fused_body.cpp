@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "tensor/call.h"
 #include "tensor/context.h"
 
 namespace pg {
@@ -175,8 +176,9 @@ class Translator {
     if (!o.is_number()) return convert(value_of(i, k), condition ? DType::kBool : work_dtype(compute), DType::kBool);
     if (condition) return constant(DType::kBool, o.number != 0);
     int64_t storage = 0;
-    store_number(compute, &storage, o.number);
-    return constant(work_dtype(compute), load_number(compute, &storage));
+    const DType dtype = number_dtype(*n.op, compute, {});
+    store_number(dtype, &storage, o.number);
+    return constant(work_dtype(compute), load_number(dtype, &storage));
   }
 
   TileValue op_value(size_t i, const OpDef& op, DType compute) const {

@@ -153,7 +153,8 @@ void add_adaptive_pool_ops(Registry& r) {
        .inputs = {{"x", kFloating}},
        .attrs = {kSize},
        .infer = infer_adaptive,
-       .decompose = decompose_adaptive_avg},
+       .decompose = decompose_adaptive_avg,
+       .traits = kWidens},
       {.name = "adaptive_max_pool",
        .doc = "Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of "
               "`size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more. "

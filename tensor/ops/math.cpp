@@ -41,6 +41,12 @@ OpDef keeping(const char* name, const char* doc, const char* example, GradFn vjp
           .traits = kPointwise | traits};
 }
 
+// For derivatives of several steps from a rounded result.
+OpDef widening(OpDef op) {
+  op.traits |= kWidens;
+  return op;
+}
+
 }  // namespace
 
 static void add_simple(Registry& r) {
@@ -66,10 +72,10 @@ static void add_simple(Registry& r) {
                             "return pg.tensor({1.5, -1.5}):trunc()", no_gradient, "", {0.1, 0.9})),
       function("sqrt", "The square root; NaN below 0. Integers give float32.", "return pg.tensor({1, 4}):sqrt()",
                [](Vjp& c) { return c.dy() / (c.out() * 2.0); }, "out", {0.2, 3}),
-      function("rsqrt", "1 / sqrt(x). Integers give float32.", "return pg.tensor({1, 4}):rsqrt()",
-               [](Vjp& c) { return c.dy() * (c.out() * c.out() * c.out()) * -0.5; }, "out", {0.2, 3}),
-      function("reciprocal", "1 / x. Integers give float32.", "return pg.tensor({1, 4}):reciprocal()",
-               [](Vjp& c) { return -c.dy() * (c.out() * c.out()); }, "out", {0.3, 3}),
+      widening(function("rsqrt", "1 / sqrt(x). Integers give float32.", "return pg.tensor({1, 4}):rsqrt()",
+                        [](Vjp& c) { return c.dy() * (c.out() * c.out() * c.out()) * -0.5; }, "out", {0.2, 3})),
+      widening(function("reciprocal", "1 / x. Integers give float32.", "return pg.tensor({1, 4}):reciprocal()",
+                        [](Vjp& c) { return -c.dy() * (c.out() * c.out()); }, "out", {0.3, 3})),
   };
   r.add(kRows);
 }
@@ -78,12 +84,12 @@ static void add_exponentials(Registry& r) {
   static const OpDef kRows[] = {
       function(
           "exp", "e to the power x.", "return pg.tensor({0, 1}):exp()", [](Vjp& c) { return c.dy() * c.out(); }, "out"),
-      function(
+      widening(function(
           "exp2", "2 to the power x.", "return pg.tensor({0, 3}):exp2()",
-          [](Vjp& c) { return c.dy() * c.out() * kLn2; }, "out"),
-      function(
+          [](Vjp& c) { return c.dy() * c.out() * kLn2; }, "out")),
+      widening(function(
           "expm1", "exp(x) - 1, accurate near 0.", "return pg.tensor({0, 1e-6}):expm1()",
-          [](Vjp& c) { return c.dy() * (c.out() + 1.0); }, "out"),
+          [](Vjp& c) { return c.dy() * (c.out() + 1.0); }, "out")),
       function("log", "The natural logarithm; -inf at 0, NaN below.", "return pg.tensor({1, 10}):log()",
                [](Vjp& c) { return c.dy() / c.in(0); }, "x", {0.1, 3}),
       function("log2", "The logarithm to base 2.", "return pg.tensor({1, 8}):log2()",
@@ -104,8 +110,8 @@ static void add_trigonometry(Registry& r) {
       function(
           "cos", "The cosine of x in radians.", "return pg.tensor({0, 1}):cos()",
           [](Vjp& c) { return -c.dy() * call<"sin">(c.in(0)); }, "x"),
-      function("tan", "The tangent of x in radians.", "return pg.tensor({0, 1}):tan()",
-               [](Vjp& c) { return c.dy() * (c.out() * c.out() + 1.0); }, "out", {-1.2, 1.2}),
+      widening(function("tan", "The tangent of x in radians.", "return pg.tensor({0, 1}):tan()",
+                        [](Vjp& c) { return c.dy() * (c.out() * c.out() + 1.0); }, "out", {-1.2, 1.2})),
       also({"arcsin"},
            function("asin", "The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.",
                     "return pg.tensor({0, 1}):asin()",
@@ -144,7 +150,7 @@ static void add_trigonometry(Registry& r) {
        .vjp = {[](Vjp& c) { return call<"tanh_grad">(c.dy(), c.in(1)); },
                [](Vjp& c) { return c.dy() * c.in(0) * c.in(1) * -2.0; }},
        .vjp_uses = "dy y",
-       .traits = kPointwise | kHidden},
+       .traits = kPointwise | kHidden | kWidens},
   };
   r.add(kRows);
 }
@@ -157,12 +163,12 @@ static void add_special(Registry& r) {
       function(
           "erfc", "1 - erf(x), accurate for large x.", "return pg.tensor({0, 3}):erfc()",
           [](Vjp& c) { return c.dy() * call<"exp">(-(c.in(0) * c.in(0))) * -kTwoOverSqrtPi; }, "x"),
-      function("erfinv",
-               "The inverse of erf; infinities at -1 and 1, NaN beyond. Starts from M. Giles, Approximating the erfinv "
-               "function, 2011.",
-               "return pg.tensor({0, 0.5}):erfinv()",
-               [](Vjp& c) { return c.dy() * call<"exp">(c.out() * c.out()) * (1 / kTwoOverSqrtPi); }, "out",
-               {-0.8, 0.8}),
+      widening(function(
+          "erfinv",
+          "The inverse of erf; infinities at -1 and 1, NaN beyond. Starts from M. Giles, Approximating the erfinv "
+          "function, 2011.",
+          "return pg.tensor({0, 0.5}):erfinv()",
+          [](Vjp& c) { return c.dy() * call<"exp">(c.out() * c.out()) * (1 / kTwoOverSqrtPi); }, "out", {-0.8, 0.8})),
       function("lgamma", "The logarithm of the absolute value of the gamma function.",
                "return pg.tensor({1, 5}):lgamma()", [](Vjp& c) { return c.dy() * call<"digamma">(c.in(0)); }, "x",
                {0.3, 4}),

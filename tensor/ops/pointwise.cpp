@@ -176,7 +176,7 @@ static void add_arithmetic(Registry& r) {
        .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"y", kNumeric}},
        .vjp = {pow_base_grad, pow_exponent_grad},
        .vjp_uses = "x y out",
-       .traits = kPointwise | kRefuses},
+       .traits = kPointwise | kWidens | kRefuses},
       {.name = "maximum",
        .doc =
            "The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
@@ -204,7 +204,7 @@ static void add_arithmetic(Registry& r) {
        .vjp = {[](Vjp& c) { return c.dy() * (c.in(1) / squared_norm(c)); },
                [](Vjp& c) { return -c.dy() * (c.in(0) / squared_norm(c)); }},
        .vjp_uses = "y x",
-       .traits = kPointwise},
+       .traits = kPointwise | kWidens},
       {.name = "hypot",
        .doc = "sqrt(x^2 + y^2) without overflow on the way, with broadcasting.",
        .example = "return pg.hypot(pg.tensor({3, 5}), pg.tensor({4, 12}))",
@@ -213,7 +213,7 @@ static void add_arithmetic(Registry& r) {
        .vjp = {[](Vjp& c) { return c.dy() * (c.in(0) / c.out()); },
                [](Vjp& c) { return c.dy() * (c.in(1) / c.out()); }},
        .vjp_uses = "x y out",
-       .traits = kPointwise | kCommutative},
+       .traits = kPointwise | kWidens | kCommutative},
       {.name = "copysign",
        .doc = "The magnitude of x with the sign of y, with broadcasting.",
        .example = "return pg.copysign(pg.tensor({1, 2}), pg.tensor({-1, 1}))",
@@ -231,7 +231,7 @@ static void add_arithmetic(Registry& r) {
        .vjp = {[](Vjp& c) { return c.dy() * call<"sigmoid">(c.in(0) - c.in(1)); },
                [](Vjp& c) { return c.dy() * call<"sigmoid">(c.in(1) - c.in(0)); }},
        .vjp_uses = "x y",
-       .traits = kPointwise},
+       .traits = kPointwise | kWidens},
   };
   r.add(kRows);
 }
@@ -317,7 +317,7 @@ static void add_selection(Registry& r) {
        .vjp = {[](Vjp& c) { return c.dy() * (1.0 - c.in(2)); }, [](Vjp& c) { return c.dy() * c.in(2); },
                [](Vjp& c) { return c.dy() * (c.in(1) - c.in(0)); }},
        .vjp_uses = "x y weight",
-       .traits = kPointwise},
+       .traits = kPointwise | kWidens},
       {.name = "clamp",
        .doc = "x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays "
               "NaN, and max wins where min is above it. The gradient passes inside the closed interval.",

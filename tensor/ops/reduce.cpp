@@ -72,11 +72,18 @@ std::vector<Var> decompose_var(Rule& c) {
   return {squares / Var(left > 0 ? left : 0.0)};
 }
 
+// x minus its mean. The mean of the differences is subtracted too, since the mean of large numbers is not exact.
+Var centered(const Vjp& c) {
+  const AttrList over = {{"dim", c.raw("dim")}, {"keepdim", true}};
+  const Var d = c.in(0) - call<"mean">(c.in(0), over);
+  return d - call<"mean">(d, over);
+}
+
 Var vjp_var(Vjp& c) {
   const Var x = c.in(0);
   const double left = reduced_count(c, x.shape()) - c.attr<double>("correction");
   const Var scale = restore_dims(c, c.dy() * Var(2.0 / (left > 0 ? left : 0.0)), 0);
-  return scale * (x - call<"mean">(x, {{"dim", c.raw("dim")}, {"keepdim", true}}));
+  return scale * centered(c);
 }
 
 std::vector<Var> decompose_std(Rule& c) {
@@ -90,7 +97,7 @@ Var vjp_std(Vjp& c) {
   const double left = reduced_count(c, x.shape()) - c.attr<double>("correction");
   const Var flat = call<"eq">(s, Var(0.0));
   const Var scale = call<"where">(flat, Var(0.0), c.dy() / (call<"where">(flat, Var(1.0), s) * Var(left)));
-  return restore_dims(c, scale, 0) * (x - call<"mean">(x, {{"dim", c.raw("dim")}, {"keepdim", true}}));
+  return restore_dims(c, scale, 0) * centered(c);
 }
 
 void infer_norm(Infer& c) {

@@ -90,7 +90,8 @@ void add_softmax_ops(Registry& r) {
        .inputs = {{"x", kFloating}},
        .attrs = {{"dim", AttrKind::kDim, int64_t(-1), "the dim to halve"}},
        .infer = infer_glu,
-       .decompose = decompose_glu},
+       .decompose = decompose_glu,
+       .traits = kWidens},
       {.name = "softmax_backward",
        .doc = "y (dy - sum(y dy)) along dim, the derivative of y = softmax(x).",
        .example = "return pg.tensor({1, 2, 3}):softmax(1)",
@@ -102,7 +103,7 @@ void add_softmax_ops(Registry& r) {
              const Var y = c.in(0), dy = c.in(1);
              return std::vector<Var>{y * (dy - sum_along(c, y * dy))};
            },
-       .traits = kHidden | kTotal},
+       .traits = kHidden | kTotal | kWidens},
       {.name = "log_softmax_backward",
        .doc = "dy - exp(y) sum(dy) along dim, the derivative of y = log_softmax(x).",
        .example = "return pg.tensor({1, 2, 3}):log_softmax(1)",
@@ -114,7 +115,7 @@ void add_softmax_ops(Registry& r) {
              const Var y = c.in(0), dy = c.in(1);
              return std::vector<Var>{dy - call<"exp">(y) * sum_along(c, dy)};
            },
-       .traits = kHidden | kTotal},
+       .traits = kHidden | kTotal | kWidens},
   };
   r.add(kRows);
 }

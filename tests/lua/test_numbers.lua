@@ -33,6 +33,72 @@ t.test("gradients of mixed dtypes are computed in the dtype of the result", func
   t.check(gradient(function(y) return y:hypot(small) end, pg.tensor{150}):allclose(pg.tensor{0.6}))
 end)
 
+-- Values in which products of integers wrap around, and floats that are no integers.
+local operands = {
+  {bool = {1, 0, 1, 1, 0, 1}, uint8 = {200, 3, 17, 1, 250, 5}, int8 = {120, 3, 17, 1, -100, 5},
+    int = {200, 3, 170, 1, -100, 5}, float = {1.7, 0.3, 2.2, 0.9, 1.1, 3.3}},
+  {bool = {1, 0, 1, 1, 0, 1}, uint8 = {2, 7, 100, 255, 1, 3}, int8 = {2, -7, 100, 127, 1, 3},
+    int = {2, -7, 100, 3, 1, 3}, float = {0.7, 1.3, 2.7, -1.4, 0.6, -2.3}},
+}
+local function operand(k, dtype)
+  local list = operands[k][dtype] or operands[k][dtype:match("float") or "int"]
+  return pg.tensor(list, {dtype = "float64"}):to(dtype)
+end
+
+local dtypes = {"bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+local cotangent = pg.tensor({1, 0.5, -1, 0.25, 2, 1}, {dtype = "float64"})
+
+-- The gradients of f of those arguments that are floating, in order, and the dtype of the result; nil if f is refused.
+local function floating_gradients(f, ...)
+  local args, floats = {...}, {}
+  for i, x in ipairs(args) do
+    if x.dtype:find("float") then
+      args[i] = x:detach():attach_grad()
+      floats[#floats + 1] = args[i]
+    end
+  end
+  if #floats == 0 then return nil end
+  local ok, y = pcall(pg.record, function() return f(unpack(args)) end)
+  if not ok or not y.dtype:find("float") then return nil end
+  pg.autograd.backward({y}, {cotangent:to(y.dtype)})
+  for i, x in ipairs(floats) do floats[i] = x.grad end
+  return floats, y.dtype
+end
+
+local spacing = {float16 = 2 ^ -10, bfloat16 = 2 ^ -7, float32 = 2 ^ -23, float64 = 2 ^ -52}
+
+-- The largest error of `got` in units of the coarser of its dtype and `result`; infinities beyond float16 do not count.
+local function worst(got, exact, result)
+  local unit, out = math.max(spacing[got.dtype], spacing[result]), 0
+  local a, b = got:totable(), exact:totable()
+  for i = 1, #a do
+    local same = a[i] == b[i] or (a[i] ~= a[i] and b[i] ~= b[i]) or math.abs(b[i]) < 1e-6 or (got.dtype == "float16" and math.abs(b[i]) > 65504)
+    local e = math.abs(a[i] - b[i]) / (math.abs(b[i]) * unit)
+    if not same and (e > out or e ~= e) then out = e == e and e or math.huge end
+  end
+  return out
+end
+
+for _, name in ipairs(pg.testing.op_names()) do
+  local row = pg.testing.op_row(name)
+  if row.pointwise and #row.inputs == 2 and not row.no_grad then
+    t.test("gradients of " .. name .. " for all pairs of dtypes", function()
+      for _, first in ipairs(dtypes) do
+        for _, second in ipairs(dtypes) do
+          local a, b = operand(1, first), operand(2, second)
+          local got, result = floating_gradients(pg[name], a, b)
+          if got then
+            local wide = {a:to("float64"), b:to("float64")}
+            local exact = floating_gradients(pg[name], unpack(wide))
+            if #got == 1 and first:find("float") == nil then exact = {exact[2]} end
+            for i, g in ipairs(got) do t.check(worst(g, exact[i], result) < 2.6, first .. " " .. second .. " gradient " .. i) end
+          end
+        end
+      end
+    end)
+  end
+end
+
 t.test("the gradient of atan2 at the origin is 0 at every order", function()
   local y, x = pg.tensor{0, 1}:attach_grad(), pg.tensor{0, 1}:attach_grad()
   local first
@@ -53,6 +119,111 @@ t.test("variances of numbers with a large mean", function()
     t.check(units(x:std(1), exact:sqrt()) < 8, "std")
   end
   t.check(pg.tensor{1, math.huge, 2}:var():isnan():item())
+end)
+
+t.test("variances of several dims, of other layouts and of one element", function()
+  for _, mean in ipairs{0, 1e4, 1e6} do
+    local x = pg.randn(20, 7, 30) + mean
+    local wide = x:to("float64")
+    local function check(f, what)
+      local exact = f(wide)
+      t.check(units(f(x), exact) < 8, what)
+      t.check(units(pg.jit(function(a) return f(a) + 0 end)(x), exact) < 8, what .. ", traced")
+    end
+    check(function(a) return a:var{1, 3} end, "two dims")
+    check(function(a) return a:std() end, "all dims")
+    check(function(a) return a:permute{3, 1, 2}:var{dim = {1, 2}, correction = 0} end, "permuted")
+    check(function(a) return a[{{1, 20, 3}, {}, {2, 30, 2}}]:std{dim = 1, keepdim = true} end, "strided")
+  end
+  local one = pg.tensor{{5}, {1e6}}
+  t.check(one:var(2):isnan():all():item() and one:var{dim = 2, correction = 0}:equal(pg.zeros(2)))
+  t.check(one:var{dim = 2, correction = 3}:isnan():all():item())
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    local h = (pg.randn(1000, 3) * 0.5 + 200):to(dtype)
+    t.check(h:var(1):equal(h:to("float32"):var(1):to(dtype)) and h:std{1, 2}:equal(h:to("float32"):std{1, 2}:to(dtype)))
+  end
+end)
+
+t.test("gradients of variances of numbers with a large mean", function()
+  for _, name in ipairs{"var", "std"} do
+    local x = pg.randn(1000, 3) + 1e5
+    local exact = gradient(function(a) return a[name](a, 1) end, x:to("float64"))
+    for _, f in ipairs{function(a) return a[name](a, 1) end, pg.jit(function(a) return a[name](a, 1) end)} do
+      t.check((gradient(f, x):to("float64") - exact):abs():max():item() < 1e-5 * exact:abs():max():item(), name)
+    end
+  end
+end)
+
+t.test("small derivatives of exponential units keep their digits", function()
+  local x = -pg.linspace(0.1, 60, 200)
+  for _, f in ipairs{pg.elu, pg.selu, pg.celu, function(a) return a:celu(0.3) end, function(a) return a:elu(0.3) end} do
+    local exact = gradient(f, x:to("float64"))
+    local some = exact:abs():gt(1e-30)
+    t.check(((gradient(f, x):to("float64") - exact):abs() / exact:abs())[some]:max():item() < 1e-5)
+  end
+  local far = pg.tensor{-1000, 1000}:attach_grad()  -- exp overflows
+  pg.record(function() return pg.autograd.grad({far:elu():sum()}, {far}, {create_graph = true})[1]:sum() end):backward()
+  t.check(far.grad:equal(pg.zeros(2)))
+end)
+
+t.test("numbers are not rounded to half precision before arithmetic", function()
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    local h = (pg.range(1, 500) / 7):to(dtype)
+    for name, f in pairs{
+      mul = function(a) return a * 0.3 end, div = function(a) return 0.3 / a end, add = function(a) return a + 0.3 end,
+      pow = function(a) return a ^ 0.3 end, lerp = function(a) return pg.lerp(a, a * 2, 0.3) end,
+    } do
+      local exact = f(h:to("float32")):to(dtype)
+      t.check(f(h):equal(exact), name)
+      t.check(pg.jit(f)(h):equal(exact), name .. ", traced")
+      t.check(pg.jit(function(a) return f(a:neg():neg()) end)(h):equal(exact), name .. ", fused")
+    end
+    t.check((pg.tensor({0.3}, {dtype = dtype})):eq(0.3):item(), "comparisons see what an element holds")
+  end
+end)
+
+for _, name in ipairs{"pow", "atan2", "hypot", "logaddexp"} do
+  t.test("derivatives of " .. name .. " in half precision round once", function()
+    local x, y = pg.rand(200) * 3 + 0.1, pg.rand(200) * 3 + 0.1
+    for _, dtype in ipairs{"float16", "bfloat16"} do
+      local a, b = x:to(dtype), y:to(dtype)
+      local got = {gradient(pg[name], a, b)}
+      local exact = {gradient(pg[name], a:to("float32"), b:to("float32"))}
+      for i = 1, 2 do t.check(got[i]:equal(exact[i]:to(dtype)), dtype .. " " .. i) end
+    end
+  end)
+end
+
+-- These save only their rounded result, as in PyTorch; what follows rounds once.
+local from_result = {
+  tan = function(y) return y * y + 1 end, expm1 = function(y) return y + 1 end, rsqrt = function(y) return y * y * y * -0.5 end,
+  reciprocal = function(y) return -(y * y) end, exp2 = function(y) return y * math.log(2) end,
+  tanh = function(y) return 1 - y * y end, sigmoid = function(y) return y * (1 - y) end,
+}
+for name, f in pairs(from_result) do
+  t.test("the derivative of " .. name .. " from its result in half precision", function()
+    local x = pg.rand(300) * 1.2 + 0.1
+    for _, dtype in ipairs{"float16", "bfloat16"} do
+      local h = x:to(dtype)
+      local exact = f(pg[name](h):to("float64"))
+      t.check(units(gradient(pg[name], h), exact) < 0.52, dtype)
+    end
+  end)
+end
+
+t.test("the gradient of softmax in half precision is the same with create_graph", function()
+  local x, weight = pg.randn(20, 8), pg.randn(20, 8)
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    for _, name in ipairs{"softmax", "log_softmax", "softmin"} do
+      local h, w = x:to(dtype):attach_grad(), weight:to(dtype)
+      local y = pg.record(function() return h[name](h, 2) end)
+      pg.autograd.backward({y}, {w})
+      local once = pg.record(function()
+        return pg.autograd.grad({(h[name](h, 2) * w):sum()}, {h}, {create_graph = true})[1]
+      end)
+      t.check(once:detach():equal(h.grad), name)
+    end
+  end
 end)
 
 local sample = pg.randn(40, 40) * 3
