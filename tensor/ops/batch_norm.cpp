@@ -33,9 +33,10 @@ std::vector<Var> decompose_batch_norm(Rule& c) {
     if (!running) return {all[0]};
     return {all[0], all[3], all[4]};
   }
-  const Var factor = call<"rsqrt">(c.in(2) + Var(c.attr<double>("eps")));
+  const DType t = stat_dtype(c.input(0).dtype());
+  const Var factor = call<"rsqrt">(as_dtype(c.in(2), t) + Var(c.attr<double>("eps")));
   const Var scale = c.has(3) ? factor * c.in(3) : factor;
-  const Var moved = c.in(1) * scale;
+  const Var moved = as_dtype(c.in(1), t) * scale;
   const Var shift = c.has(4) ? c.in(4) - moved : -moved;
   return {call<"scale_shift">({c.in(0), scale, shift}, {}), call<"detach">(c.in(1)), call<"detach">(c.in(2))};
 }

@@ -85,6 +85,18 @@ t.test("adaptive pools use one size for all spatial dims", function()
   t.equal(range(1, 1, 4, 4, 4):adaptive_avg_pool(2).shape, {1, 1, 2, 2, 2})
 end)
 
+-- Windows overlap, and equal maxima lie in different rows and columns. Values: torch.nn.functional.adaptive_max_pool2d.
+t.test("the first of equal maxima of an adaptive pool gets the gradient", function()
+  local x = pg.tensor{{{0, 1, 0, 1}, {1, 0, 1, 0}, {0, 1, 0, 0}}}:attach_grad()
+  for _, case in ipairs{
+    {{2, 3}, {{0, 2, 0, 1}, {1, 0, 2, 0}, {0, 0, 0, 0}}}, {{2, 2}, {{0, 1, 0, 1}, {1, 0, 1, 0}, {0, 0, 0, 0}}},
+    {{3, 3}, {{0, 2, 0, 1}, {1, 0, 2, 0}, {0, 2, 1, 0}}},
+  } do
+    pg.record(function() return x:adaptive_max_pool(case[1]):sum() end):backward()
+    t.equal(x.grad:totable(), {case[2]}, table.concat(case[1], "x"))
+  end
+end)
+
 t.test("padding by name: valid and same", function()
   local x, w = range(1, 1, 5, 6), pg.ones(2, 1, 3, 5)
   t.equal(x:conv2d(w, {padding = "valid"}), x:conv2d(w))

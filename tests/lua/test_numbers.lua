@@ -247,6 +247,18 @@ for name, f in pairs(composites) do
     end
   end)
 end
+t.test("a batch norm in half precision with its running statistics rounds once", function()
+  local x, mean, var = pg.randn(50, 6) * 3, pg.randn(6), pg.rand(6) + 0.5
+  local w, b = pg.randn(6), pg.randn(6)
+  local function f(a)
+    local d = a.dtype
+    return (pg.batch_norm(a, mean:to(d), var:to(d), w:to(d), b:to(d), {training = false}))
+  end
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    mean, var, w, b = mean:to(dtype), var:to(dtype), w:to(dtype), b:to(dtype)
+    t.check(f(x:to(dtype)):equal(f(x:to(dtype):to("float32")):to(dtype)), dtype)
+  end
+end)
 t.test("the norm of many float16 numbers does not overflow on the way", function()
   t.check(pg.full({10000}, 10, {dtype = "float16"}):norm():item() == 1000)
 end)
