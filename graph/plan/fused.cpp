@@ -76,7 +76,7 @@ class TiledBody final : public FusedKernel {
 bool fusable(const Node& node) {
   if (node.kind != NodeKind::kOp || node.types.size() != 1 || !fuses(node.types[0].device)) return false;
   if (is_alias(node) || node.is<"to">()) return true;
-  if (!node.op->has(kPointwise) || node.op->infer) return false;
+  if (!node.op->has(kPointwise)) return false;
   const bool boolean = node.op->result == Result::kBool;  // the result is bool for operands of any dtype
   return tile_computes(*node.op, boolean ? DType::kFloat32 : work_dtype(node.types[0].dtype));
 }
