@@ -23,18 +23,32 @@ function Generator:seed(seed) end
 ---@field name string?
 ---@field grad perigee.Tensor?
 ---@field requires_grad boolean
+---@field T perigee.Tensor
+---@field mT perigee.Tensor
 ---@field [integer|table|perigee.Tensor] perigee.Tensor
 ---@field abs_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field absolute_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field acos_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field acosh_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field adaptive_avg_pool_ fun(self: perigee.Tensor, ...): perigee.Tensor
----@field adaptive_max_pool_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field add_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field addcdiv_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field addcmul_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field addmm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field addr_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field affine_grid_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field all_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field alpha_dropout_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field amax_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field amin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field any_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field arccos_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field arccosh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field arcsin_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field arcsinh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field arctan2_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field arctan_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field arctanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field argmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field argmin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field argsort_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -44,6 +58,9 @@ function Generator:seed(seed) end
 ---@field atan2_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field atan_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field atanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field atleast_1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field atleast_2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field atleast_3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field avg_pool1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field avg_pool2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field avg_pool3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -52,14 +69,21 @@ function Generator:seed(seed) end
 ---@field binary_cross_entropy_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field binary_cross_entropy_with_logits_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field bitwise_and_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bitwise_left_shift_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field bitwise_not_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field bitwise_or_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bitwise_right_shift_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field bitwise_xor_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field bmm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field bucketize_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cauchy_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cdist_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field ceil_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field celu_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field clamp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field clip_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field clone_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field combinations_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field conv1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field conv2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field conv3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -67,20 +91,30 @@ function Generator:seed(seed) end
 ---@field conv_transpose2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field conv_transpose3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field copysign_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field corrcoef_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cos_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cosh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cosine_embedding_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cosine_similarity_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field count_nonzero_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cov_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field cross_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cross_entropy_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cumprod_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cumsum_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field diag_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field diag_embed_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field diff_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field digamma_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field div_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field divide_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field dot_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field dropout1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field dropout2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field dropout3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field elu_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field embedding_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field embedding_bag_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field empty_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field eq_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field erf_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -89,56 +123,90 @@ function Generator:seed(seed) end
 ---@field exp2_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field exp_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field expm1_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field exponential_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field feature_alpha_dropout_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field fix_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field flip_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field fliplr_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field flipud_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field floor_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field floor_divide_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field fmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field fmin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field fmod_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field frac_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field full_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field gather_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field gaussian_nll_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field gcd_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field ge_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field gelu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field geometric_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field glu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field greater_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field greater_equal_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field grid_sample_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field group_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field gt_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field gumbel_softmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field hardshrink_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field hardsigmoid_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field hardswish_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field hardtanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field heaviside_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field hinge_embedding_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field histc_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field huber_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field hypot_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field index_add_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field index_copy_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field index_fill_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field index_put_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field index_select_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field inner_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field instance_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field interpolate_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field isclose_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field isfinite_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field isinf_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field isnan_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field kl_div_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field kron_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field l1_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field layer_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field lcm_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field le_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field leaky_relu_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field lerp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field less_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field less_equal_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field lgamma_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field linear_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field local_response_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field log10_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field log1p_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field log2_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field log_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field log_normal_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field log_softmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field logaddexp_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logcumsumexp_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field logical_and_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field logical_not_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field logical_or_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field logical_xor_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field logit_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field logsigmoid_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field logsumexp_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field lp_pool_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field lt_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field margin_ranking_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field masked_fill_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field masked_scatter_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field matmul_ fun(self: perigee.Tensor, ...): perigee.Tensor
----@field max_pool1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
----@field max_pool2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
----@field max_pool3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field max_unpool1d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field max_unpool2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field max_unpool3d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field maximum_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field mean_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field minimum_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -146,37 +214,59 @@ function Generator:seed(seed) end
 ---@field mm_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field mse_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field mul_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field multi_margin_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field multilabel_margin_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field multilabel_soft_margin_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field multinomial_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field multiply_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field mv_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field nan_to_num_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field nanmean_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field nanquantile_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field nansum_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field ne_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field neg_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field negative_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field nll_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field normal_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field normalize_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field not_equal_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field one_hot_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field ones_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field outer_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field pad_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field pairwise_distance_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field pick_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field pixel_shuffle_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field pixel_unshuffle_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field poisson_nll_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field polygamma_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field pow_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field power_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field prelu_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field prod_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field put_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field quantile_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field rand_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field randn_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field ravel_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field reciprocal_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field relu6_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field relu_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field remainder_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field renorm_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field repeat_interleave_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field rms_norm_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field roll_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field rot90_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field round_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field rrelu_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field rsqrt_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field scaled_dot_product_attention_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field scatter_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field scatter_add_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field scatter_reduce_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field searchsorted_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field selu_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sequence_last_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -188,6 +278,7 @@ function Generator:seed(seed) end
 ---@field sin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sinh_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field smooth_l1_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field soft_margin_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field softmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field softmin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field softplus_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -197,24 +288,43 @@ function Generator:seed(seed) end
 ---@field square_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field std_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sub_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field subtract_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sum_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sum_to_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field take_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field take_along_dim_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field tan_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field tanh_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field tanhshrink_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field tensordot_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field threshold_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field tile_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field trace_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field tril_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field triplet_margin_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field triu_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field true_divide_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field trunc_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field trunc_divide_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field type_as_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field unflatten_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field uniform_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field vander_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field var_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field vdot_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field where_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field xlogy_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field zeros_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
 local Tensor = {}
 
 ---The absolute value. The gradient at 0 is 0.
 ---@return perigee.Tensor out
 function Tensor:abs() end
+
+---The absolute value. The gradient at 0 is 0.
+---Another name of abs.
+---@return perigee.Tensor out
+function Tensor:absolute() end
 
 ---The angle in 0..pi whose cosine is x; NaN outside -1..1.
 ---@return perigee.Tensor out
@@ -229,15 +339,36 @@ function Tensor:acosh() end
 ---@return perigee.Tensor out
 function Tensor:adaptive_avg_pool(size) end
 
----Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.
+---Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more. With return_indices also the positions of the maxima, as max_pool2d gives them.
 ---@param size integer|integer[] spatial sizes of the result
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
-function Tensor:adaptive_max_pool(size) end
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, size: integer|integer[], options: {return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:adaptive_max_pool(size, return_indices, index_base) end
 
----x + y, with broadcasting. For bools it is the logical or; integers wrap around.
+---x + y, with broadcasting; with alpha x + alpha y. For bools it is the logical or; integers wrap around.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
 function Tensor:add(y) end
+
+---x + value * tensor1 / tensor2, with broadcasting. Integers give float32.
+---@param tensor1 perigee.Tensor
+---@param tensor2 perigee.Tensor
+---@param value? number factor of the term
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, tensor1: perigee.Tensor, tensor2: perigee.Tensor, options: {value?: number}): perigee.Tensor
+function Tensor:addcdiv(tensor1, tensor2, value) end
+
+---x + value * tensor1 * tensor2, with broadcasting.
+---@param tensor1 perigee.Tensor
+---@param tensor2 perigee.Tensor
+---@param value? number factor of the term
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, tensor1: perigee.Tensor, tensor2: perigee.Tensor, options: {value?: number}): perigee.Tensor
+function Tensor:addcmul(tensor1, tensor2, value) end
 
 ---beta * input + alpha * mat1 mat2.
 ---@param mat1 perigee.Tensor
@@ -248,12 +379,35 @@ function Tensor:add(y) end
 ---@overload fun(self: perigee.Tensor, mat1: perigee.Tensor, mat2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
 function Tensor:addmm(mat1, mat2, beta, alpha) end
 
+---beta * input + alpha * the outer product of two vectors.
+---@param vec1 perigee.Tensor
+---@param vec2 perigee.Tensor
+---@param beta? number factor of input; with 0 it is not read
+---@param alpha? number factor of the product
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, vec1: perigee.Tensor, vec2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
+function Tensor:addr(vec1, vec2, beta, alpha) end
+
+---The grid for grid_sample that moves each output point by the matrix theta (batch, 2, 3), or (batch, 3, 4) for volumes. size: batch, channels and spatial sizes of the output.
+---@param size integer|integer[] batch, channels and spatial sizes
+---@param align_corners? boolean -1 and 1 are the centers of the first and last elements, not their edges
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, size: integer|integer[], options: {align_corners?: boolean}): perigee.Tensor
+function Tensor:affine_grid(size, align_corners) end
+
 ---Whether all elements over dims are not 0; true of nothing.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function Tensor:all(dim, keepdim) end
+
+---Dropout that keeps mean 0 and variance 1: in training elements become the negative limit of selu with probability p, and the result is scaled and shifted; otherwise x. Klambauer et al., Self-normalizing neural networks, 2017.
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:alpha_dropout(p, training) end
 
 ---The largest element over dims; NaN when there is one. Equal elements share the gradient.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
@@ -269,12 +423,56 @@ function Tensor:amax(dim, keepdim) end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function Tensor:amin(dim, keepdim) end
 
+---The smallest and the largest element over dim, or of all; NaN when there is one. Equal elements share the gradient.
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor min
+---@return perigee.Tensor max
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean}): perigee.Tensor, perigee.Tensor
+function Tensor:aminmax(dim, keepdim) end
+
 ---Whether any element over dims is not 0; false of nothing.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function Tensor:any(dim, keepdim) end
+
+---The angle in 0..pi whose cosine is x; NaN outside -1..1.
+---Another name of acos.
+---@return perigee.Tensor out
+function Tensor:arccos() end
+
+---The inverse of cosh; NaN below 1.
+---Another name of acosh.
+---@return perigee.Tensor out
+function Tensor:arccosh() end
+
+---The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.
+---Another name of asin.
+---@return perigee.Tensor out
+function Tensor:arcsin() end
+
+---The inverse of sinh.
+---Another name of asinh.
+---@return perigee.Tensor out
+function Tensor:arcsinh() end
+
+---The angle in -pi/2..pi/2 whose tangent is x.
+---Another name of atan.
+---@return perigee.Tensor out
+function Tensor:arctan() end
+
+---The angle of the point (y, x) in -pi..pi, with broadcasting. Note the order: pg.atan2(y, x).
+---Another name of atan2.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:arctan2(x) end
+
+---The inverse of tanh; NaN outside -1..1.
+---Another name of atanh.
+---@return perigee.Tensor out
+function Tensor:arctanh() end
 
 ---The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.
 ---@param dim? integer the dim to reduce; all when absent
@@ -300,6 +498,12 @@ function Tensor:argmin(dim, keepdim, index_base) end
 ---@return perigee.Tensor indices
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor
 function Tensor:argsort(dim, descending, stable, index_base) end
+
+---Another name of nonzero.
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:argwhere(index_base) end
 
 ---The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.
 ---@return perigee.Tensor out
@@ -327,6 +531,18 @@ function Tensor:atan2(x) end
 ---The inverse of tanh; NaN outside -1..1.
 ---@return perigee.Tensor out
 function Tensor:atanh() end
+
+---x, or a tensor of one element if x is 0-dim.
+---@return perigee.Tensor out
+function Tensor:atleast_1d() end
+
+---x with leading dims of size 1 up to 2 dims.
+---@return perigee.Tensor out
+function Tensor:atleast_2d() end
+
+---x with dims of size 1 up to 3 dims: n elements become 1 x n x 1, a matrix m x n becomes m x n x 1.
+---@return perigee.Tensor out
+function Tensor:atleast_3d() end
 
 ---The mean of each window, channel by channel.
 ---@param kernel_size integer|integer[] size of the window
@@ -370,7 +586,7 @@ function Tensor:avg_pool3d(kernel_size, stride, padding, ceil_mode, count_includ
 ---@overload fun(self: perigee.Tensor, batch1: perigee.Tensor, batch2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
 function Tensor:baddbmm(batch1, batch2, beta, alpha) end
 
----Normalizes each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Returns the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it returns only the result and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
+---Normalizes each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Returns the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place, and an empty batch changes nothing. Without running statistics it returns only the result and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
 ---@param running_mean? perigee.Tensor of each channel
 ---@param running_var? perigee.Tensor of each channel
 ---@param weight? perigee.Tensor factors
@@ -385,12 +601,20 @@ function Tensor:baddbmm(batch1, batch2, beta, alpha) end
 ---@overload fun(self: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, training?: boolean, momentum?: number, eps?: number, running_var_correction?: number}): perigee.Tensor, perigee.Tensor, perigee.Tensor
 function Tensor:batch_norm(running_mean, running_var, weight, bias, training, momentum, eps, running_var_correction) end
 
----1 with the probability of each element of p, else 0, in the dtype of p. A probability outside [0, 1] is an error.
+---1 with the probability of each element of p, else 0, in the dtype of p. With `probability` all elements have that one, and p gives only shape and dtype: x:bernoulli_(0.5). A probability outside [0, 1] is an error.
+---@param probability? number one probability for all elements
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, options: {generator?: perigee.Generator}): perigee.Tensor
-function Tensor:bernoulli() end
+---@overload fun(self: perigee.Tensor, options: {probability?: number, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:bernoulli(probability) end
 
-----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100.
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "bfloat16"}.
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function Tensor:bfloat16(device) end
+
+----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and of the target t outside of 0 to 1 are an error.
 ---@param target perigee.Tensor
 ---@param weight? perigee.Tensor a factor for each element
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
@@ -420,6 +644,11 @@ function Tensor:bincount(weights, minlength, index_base) end
 ---@return perigee.Tensor out
 function Tensor:bitwise_and(y) end
 
+---The bits of x shifted left by y places, with broadcasting; 0 where y is negative or not below the number of bits.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:bitwise_left_shift(y) end
+
 ---All bits of integers flipped; the logical not of bools.
 ---@return perigee.Tensor out
 function Tensor:bitwise_not() end
@@ -428,6 +657,11 @@ function Tensor:bitwise_not() end
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:bitwise_or(y) end
+
+---The bits of x shifted right by y places with copies of the sign, with broadcasting; nothing but the sign is left where y is negative or not below the number of bits.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:bitwise_right_shift(y) end
 
 ---The bitwise exclusive or of integers or bools, with broadcasting.
 ---@param y perigee.Tensor|number
@@ -439,10 +673,39 @@ function Tensor:bitwise_xor(y) end
 ---@return perigee.Tensor out
 function Tensor:bmm(y) end
 
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "bool"}.
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function Tensor:bool(device) end
+
 ---x broadcast to `shape`; -1 keeps a dim. A view.
 ---@param shape integer|integer[] sizes of the result
 ---@return perigee.Tensor out
 function Tensor:broadcast_to(shape) end
+
+---The bucket of each element of x between the sorted `boundaries` (1-dim): the position of the first boundary that is not less (with right = true, that is greater). searchsorted with x first.
+---@param boundaries perigee.Tensor
+---@param right? boolean a boundary belongs to the bucket above it
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, boundaries: perigee.Tensor, options: {right?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:bucketize(boundaries, right, index_base) end
+
+---Random numbers of density sigma / (pi (sigma^2 + (v - median)^2)), in shape and dtype of x; x:cauchy_() fills x.
+---@param median? number the median
+---@param sigma? number half the width at half the height
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {median?: number, sigma?: number, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:cauchy(median, sigma) end
+
+---The p-norm distance of each row of x1 (… x P x M) from each row of x2 (… x R x M): … x P x R; leading dims broadcast. Distances are sums over differences, so near points keep their digits. The gradient at distance 0 is 0.
+---@param x2 perigee.Tensor
+---@param p? number the order of the norm; math.huge is the largest difference or element
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, x2: perigee.Tensor, options: {p?: number}): perigee.Tensor
+function Tensor:cdist(x2, p) end
 
 ---The smallest whole number not below x. The gradient is zero.
 ---@return perigee.Tensor out
@@ -468,9 +731,24 @@ function Tensor:chunk(chunks, dim) end
 ---@overload fun(self: perigee.Tensor, options: {min?: perigee.Tensor|number, max?: perigee.Tensor|number}): perigee.Tensor
 function Tensor:clamp(min, max) end
 
+---x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays NaN, and max wins where min is above it. The gradient passes inside the closed interval.
+---Another name of clamp.
+---@param min? perigee.Tensor|number
+---@param max? perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {min?: perigee.Tensor|number, max?: perigee.Tensor|number}): perigee.Tensor
+function Tensor:clip(min, max) end
+
 ---A copy of x with memory of its own.
 ---@return perigee.Tensor out
 function Tensor:clone() end
+
+---All choices of r elements of the 1-dim x in its order, one row each.
+---@param r? integer how many elements to choose
+---@param with_replacement? boolean whether an element can be chosen again
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {r?: integer, with_replacement?: boolean}): perigee.Tensor
+function Tensor:combinations(r, with_replacement) end
 
 ---x itself when it is contiguous (row-major, without gaps), else a contiguous copy.
 ---@return perigee.Tensor out
@@ -480,7 +758,7 @@ function Tensor:contiguous() end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and, with stride 1, "same" to keep the size: an odd zero goes to the far end
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -491,7 +769,7 @@ function Tensor:conv1d(weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and, with stride 1, "same" to keep the size: an odd zero goes to the far end
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -502,7 +780,7 @@ function Tensor:conv2d(weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and, with stride 1, "same" to keep the size: an odd zero goes to the far end
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -550,6 +828,10 @@ function Tensor:conv_transpose3d(weight, bias, stride, padding, output_padding, 
 ---@return perigee.Tensor out
 function Tensor:copysign(y) end
 
+---The correlation coefficients of variables in rows and observations in columns, in -1..1; 1 for one variable, NaN where a variable is constant.
+---@return perigee.Tensor out
+function Tensor:corrcoef() end
+
 ---The cosine of x in radians.
 ---@return perigee.Tensor out
 function Tensor:cos() end
@@ -557,6 +839,23 @@ function Tensor:cos() end
 ---The hyperbolic cosine.
 ---@return perigee.Tensor out
 function Tensor:cosh() end
+
+---1 - cos(x1, x2) where target is 1, max(0, cos(x1, x2) - margin) where it is -1, reduced; the cosine is over the last dim.
+---@param x2 perigee.Tensor
+---@param target perigee.Tensor 1 or -1
+---@param margin? number the margin
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, x2: perigee.Tensor, target: perigee.Tensor, options: {margin?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:cosine_embedding_loss(x2, target, margin, reduction) end
+
+---The cosine of the angle between x1 and x2 along `dim`, with broadcasting: the sum of products of x1 and x2 over their norms, each at least eps.
+---@param x2 perigee.Tensor
+---@param dim? integer the dim of the vectors, after broadcasting
+---@param eps? number the least norm
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, x2: perigee.Tensor, options: {dim?: integer, eps?: number}): perigee.Tensor
+function Tensor:cosine_similarity(x2, dim, eps) end
 
 ---The number of elements over dims that are not 0, int64.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
@@ -571,7 +870,14 @@ function Tensor:count_nonzero(dim, keepdim) end
 ---@overload fun(self: perigee.Tensor, options: {correction?: number}): perigee.Tensor
 function Tensor:cov(correction) end
 
----The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count.
+---The cross product of vectors of 3 elements along `dim`, by default the first dim of size 3. The other dims broadcast.
+---@param y perigee.Tensor
+---@param dim? integer the dim of the vectors
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
+function Tensor:cross(y, dim) end
+
+---The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count; if there are none, it is NaN, and its gradient is 0.
 ---@param target perigee.Tensor labels or probabilities
 ---@param weight? perigee.Tensor a factor for each class
 ---@param ignore_index? integer label of samples that do not count
@@ -602,14 +908,14 @@ function Tensor:cummin(dim, index_base) end
 ---@param dim integer the dim to run along
 ---@param reverse? boolean run from the end
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, dim: integer, options: {reverse?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:cumprod(dim, reverse) end
 
 ---Running sums along dim. bool and integers give int64.
 ---@param dim integer the dim to run along
 ---@param reverse? boolean run from the end
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, dim: integer, options: {reverse?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:cumsum(dim, reverse) end
 
 ---The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.
@@ -634,14 +940,31 @@ function Tensor:diag_embed(offset, dim1, dim2) end
 ---@overload fun(self: perigee.Tensor, options: {offset?: integer, dim1?: integer, dim2?: integer}): perigee.Tensor
 function Tensor:diagonal(offset, dim1, dim2) end
 
+---The differences of neighbors along `dim`, n times, after joining `prepend` and `append` to x. Of bools it is whether they differ.
+---@param n? integer how often
+---@param dim? integer the dim of the neighbors
+---@param prepend? perigee.Tensor
+---@param append? perigee.Tensor
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {n?: integer, dim?: integer, prepend?: perigee.Tensor, append?: perigee.Tensor}): perigee.Tensor
+function Tensor:diff(n, dim, prepend, append) end
+
 ---The derivative of lgamma (Abramowitz and Stegun, 6.3).
 ---@return perigee.Tensor out
 function Tensor:digamma() end
 
----x / y, with broadcasting. Integers give float32.
+---x / y, with broadcasting. Integers give float32, or keep their dtype with rounding_mode.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {rounding_mode?: "trunc"|"floor"}): perigee.Tensor
 function Tensor:div(y) end
+
+---x / y, with broadcasting. Integers give float32, or keep their dtype with rounding_mode.
+---Another name of div.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {rounding_mode?: "trunc"|"floor"}): perigee.Tensor
+function Tensor:divide(y) end
 
 ---The product of two vectors, of two matrices or of one and the other; matrices may be transposed first.
 ---@param y perigee.Tensor
@@ -651,12 +974,41 @@ function Tensor:div(y) end
 ---@overload fun(self: perigee.Tensor, y: perigee.Tensor, options: {transpose_a?: boolean, transpose_b?: boolean}): perigee.Tensor
 function Tensor:dot(y, transpose_a, transpose_b) end
 
----In training each element is 0 with probability p, else x / (1 - p); otherwise x. Srivastava et al., Dropout, 2014.
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "float64"}.
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function Tensor:double(device) end
+
+---In training each element is 0 with probability p, else x / (1 - p); otherwise x. `axes` lists dims along which all elements share one decision. Srivastava et al., Dropout, 2014.
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@param axes? integer|integer[] dims along which elements are dropped together
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, training?: boolean, axes?: integer|integer[], generator?: perigee.Generator}): perigee.Tensor
+function Tensor:dropout(p, training, axes) end
+
+---dropout of whole channels of x (batch, channels, length), or (channels, length). Tompson et al., Efficient object localization using convolutional networks, 2015.
 ---@param p? number the share that is dropped
 ---@param training? boolean whether to drop; nil follows the mode
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
-function Tensor:dropout(p, training) end
+function Tensor:dropout1d(p, training) end
+
+---dropout of whole channels of x (batch, channels, height, width); 3 dims are (batch, channels, length).
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:dropout2d(p, training) end
+
+---dropout of whole channels of x (batch, channels, depth, height, width), or without batch.
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:dropout3d(p, training) end
 
 ---x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning by exponential linear units, 2015.
 ---@param alpha? number minus the limit at -inf
@@ -671,6 +1023,18 @@ function Tensor:elu(alpha) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {padding_idx?: integer, index_base?: integer}): perigee.Tensor
 function Tensor:embedding(weight, padding_idx, index_base) end
+
+---The mean, sum or max of the rows of `weight` at the positions in each bag, in the shape (bags, columns). Each row of 2-dim `indices` is a bag. In 1-dim indices a bag starts at each of `offsets`, which are positions from index_base on, in order. The rows of bag i have the factors per_sample_weights (sum only). An empty bag gives 0. Positions that equal padding_idx do not count.
+---@param weight perigee.Tensor
+---@param offsets? perigee.Tensor
+---@param mode? "mean"|"sum"|"max" how the rows of a bag join
+---@param per_sample_weights? perigee.Tensor
+---@param include_last_offset? boolean offsets ends with the end of the last bag
+---@param padding_idx? integer a row of weight (1-based or negative) that does not count
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {offsets?: perigee.Tensor, mode?: "mean"|"sum"|"max", per_sample_weights?: perigee.Tensor, include_last_offset?: boolean, padding_idx?: integer, index_base?: integer}): perigee.Tensor
+function Tensor:embedding_bag(weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx, index_base) end
 
 ---A tensor of the shape of x whose elements are not set.
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
@@ -718,6 +1082,24 @@ function Tensor:expand_as(other) end
 ---@return perigee.Tensor out
 function Tensor:expm1() end
 
+---Random numbers of density lambda exp(-lambda v), v > 0, in shape and dtype of x; x:exponential_(lambda) fills x.
+---@param lambda? number the rate, above 0
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {lambda?: number, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:exponential(lambda) end
+
+---alpha_dropout of whole channels of x (batch, channels, …).
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:feature_alpha_dropout(p, training) end
+
+---x without its fraction. The gradient is zero.
+---Another name of trunc.
+---@return perigee.Tensor out
+function Tensor:fix() end
+
 ---Joins the dims from start_dim to end_dim into one. A 0-dim tensor gives one dim of size 1.
 ---@param start_dim? integer first dim to join
 ---@param end_dim? integer last dim to join
@@ -730,6 +1112,21 @@ function Tensor:flatten(start_dim, end_dim) end
 ---@return perigee.Tensor out
 function Tensor:flip(dims) end
 
+---x in reverse order along dim 2.
+---@return perigee.Tensor out
+function Tensor:fliplr() end
+
+---x in reverse order along dim 1.
+---@return perigee.Tensor out
+function Tensor:flipud() end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "float32"}.
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function Tensor:float(device) end
+
 ---The largest whole number not above x. The gradient is zero.
 ---@return perigee.Tensor out
 function Tensor:floor() end
@@ -739,10 +1136,24 @@ function Tensor:floor() end
 ---@return perigee.Tensor out
 function Tensor:floor_divide(y) end
 
+---The larger of x and y, with broadcasting; NaN only where both are. Where they are equal each gets half of the gradient.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:fmax(y) end
+
+---The smaller of x and y, with broadcasting; NaN only where both are. Where they are equal each gets half of the gradient.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:fmin(y) end
+
 ---The remainder of x / y with the sign of x, like C's fmod. Keeps integer dtypes; an integer divisor of 0 is an error.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:fmod(y) end
+
+---x - trunc(x), the fraction with the sign of x; NaN for infinities.
+---@return perigee.Tensor out
+function Tensor:frac() end
 
 ---The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.
 ---@param value number the element
@@ -760,6 +1171,21 @@ function Tensor:full_like(value, dtype, device) end
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:gather(dim, index, index_base) end
 
+---(log(var) + (x - target)^2 / var) / 2, the negative log-likelihood of normal distributions with means x and variances var, reduced; full adds log(2 pi) / 2. var is limited to at least eps. It broadcasts to x, and may lack the last dim. A negative one is an error. Nix and Weigend, Estimating the mean and variance of the target probability distribution, 1994.
+---@param target perigee.Tensor
+---@param var perigee.Tensor
+---@param full? boolean add the terms that do not depend on x
+---@param eps? number the smallest variance
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, var: perigee.Tensor, options: {full?: boolean, eps?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:gaussian_nll_loss(target, var, full, eps, reduction) end
+
+---The greatest common divisor of integers, not negative, with broadcasting; 0 for 0 and 0.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:gcd(y) end
+
 ---True where x is at least y, with broadcasting.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -771,11 +1197,38 @@ function Tensor:ge(y) end
 ---@overload fun(self: perigee.Tensor, options: {approximate?: "none"|"tanh"}): perigee.Tensor
 function Tensor:gelu(approximate) end
 
+---How many trials with success probability p it takes to succeed: 1, 2, …, in shape and dtype of x; x:geometric_(p) fills x.
+---@param p number the probability, above 0 and below 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, p: number, options: {generator?: perigee.Generator}): perigee.Tensor
+function Tensor:geometric(p) end
+
 ---The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling with gated convolutional networks).
 ---@param dim? integer the dim to halve
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
 function Tensor:glu(dim) end
+
+---True where x is greater than y, with broadcasting.
+---Another name of gt.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:greater(y) end
+
+---True where x is at least y, with broadcasting.
+---Another name of ge.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:greater_equal(y) end
+
+---x (batch, channels, height, width) read at the points of grid (batch, out height, out width, 2), whose last dim is a column and a row from -1 to 1; or with a depth as well, which comes last in grid and first in x. bicubic is for images only. Jaderberg et al., Spatial transformer networks, 2015.
+---@param grid perigee.Tensor
+---@param mode? "bilinear"|"nearest"|"bicubic" how elements between others arise
+---@param padding_mode? "zeros"|"border"|"reflection" what lies outside
+---@param align_corners? boolean -1 and 1 are the centers of the first and last elements, not their edges
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, grid: perigee.Tensor, options: {mode?: "bilinear"|"nearest"|"bicubic", padding_mode?: "zeros"|"border"|"reflection", align_corners?: boolean}): perigee.Tensor
+function Tensor:grid_sample(grid, mode, padding_mode, align_corners) end
 
 ---Normalizes each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element per channel.
 ---@param num_groups integer number of groups of channels
@@ -791,6 +1244,27 @@ function Tensor:group_norm(num_groups, weight, bias, eps) end
 ---@return perigee.Tensor out
 function Tensor:gt(y) end
 
+---softmax((x + g) / tau) along dim with Gumbel noise g: a soft sample of the classes with logits x. hard gives the one-hot vector of the largest element, with the gradient of the soft sample. Jang et al., Categorical reparameterization with Gumbel-Softmax, 2017.
+---@param tau? number the temperature, above 0
+---@param hard? boolean give one-hot vectors
+---@param dim? integer the dim of the classes
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {tau?: number, hard?: boolean, dim?: integer, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:gumbel_softmax(tau, hard, dim) end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "float16"}.
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function Tensor:half(device) end
+
+---x, and 0 where |x| is at most lambda.
+---@param lambda? number the largest |x| that becomes 0
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {lambda?: number}): perigee.Tensor
+function Tensor:hardshrink(lambda) end
+
 ---min(max(x + 3, 0), 6) / 6.
 ---@return perigee.Tensor out
 function Tensor:hardsigmoid() end
@@ -801,18 +1275,40 @@ function Tensor:hardswish() end
 
 ---x limited to [min_val, max_val].
 ---@param min_val? number the lower limit
----@param max_val? number the upper limit
+---@param max_val? number the upper limit, not below min_val
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {min_val?: number, max_val?: number}): perigee.Tensor
 function Tensor:hardtanh(min_val, max_val) end
 
----d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), reduced.
+---The step function: 0 where x is below 0 or NaN, 1 where it is above, `values` where it is 0, with broadcasting. x gets no gradient.
+---@param values perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:heaviside(values) end
+
+---x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x.
+---@param target perigee.Tensor 1 or -1
+---@param margin? number the margin
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {margin?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:hinge_embedding_loss(target, margin, reduction) end
+
+---How many elements lie in each of `bins` equally wide bins from min to max, in the dtype of x; the last bin has both its ends. Where min equals max, the range of the elements is taken, or 1 to both sides of it where all are equal. NaN and other elements are not counted.
+---@param bins? integer how many
+---@param min? number the start of the first bin
+---@param max? number the end of the last bin
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {bins?: integer, min?: number, max?: number}): perigee.Tensor
+function Tensor:histc(bins, min, max) end
+
+---d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), times weight, reduced.
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
 ---@param delta? number where the square ends
+---@param weight? perigee.Tensor a factor for each element
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", delta?: number}): perigee.Tensor
-function Tensor:huber_loss(target, reduction, delta) end
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", delta?: number, weight?: perigee.Tensor}): perigee.Tensor
+function Tensor:huber_loss(target, reduction, delta, weight) end
 
 ---sqrt(x^2 + y^2) without overflow on the way, with broadcasting.
 ---@param y perigee.Tensor|number
@@ -829,6 +1325,33 @@ function Tensor:hypot(y) end
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {alpha?: number, index_base?: integer}): perigee.Tensor
 function Tensor:index_add(dim, index, source, alpha, index_base) end
 
+---x with the positions `index` of dim `dim` replaced by those of source, a number or a tensor that broadcasts to them. Of several values for one position the last stays.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param source perigee.Tensor
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:index_copy(dim, index, source, index_base) end
+
+---x with `value`, a number or a tensor of one element, at the positions `index` of dim `dim`.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param value perigee.Tensor
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, value: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function Tensor:index_fill(dim, index, value, index_base) end
+
+---x with `values`, a number or a tensor, written or added at positions of its first dims: indices[k] has the positions of dim k. The indices broadcast together; values broadcasts to their shape followed by the other dims of x. A bool tensor alone is a mask over the first dims of x; values then has one row for each of its true elements, or one for all.
+---@param indices perigee.Tensor[]
+---@param values perigee.Tensor
+---@param accumulate? boolean add to the elements, else replace them; of several the last stays
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, indices: perigee.Tensor[], values: perigee.Tensor, options: {accumulate?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:index_put(indices, values, accumulate, index_base) end
+
 ---The positions `index` of dim `dim`, in that order; the dims of index (1, or any number) replace that dim.
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
@@ -836,6 +1359,11 @@ function Tensor:index_add(dim, index, source, alpha, index_base) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:index_select(dim, index, index_base) end
+
+---The sums of products over the last dims of x and y; the product where one of them is 0-dim.
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:inner(y) end
 
 ---Normalizes each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
 ---@param running_mean? perigee.Tensor of each channel
@@ -848,6 +1376,13 @@ function Tensor:index_select(dim, index, index_base) end
 ---@overload fun(self: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, use_input_stats?: boolean, eps?: number}): perigee.Tensor
 function Tensor:instance_norm(running_mean, running_var, weight, bias, use_input_stats, eps) end
 
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "int32"}.
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function Tensor:int(device) end
+
 ---x with its spatial dims resized to `size` or by `scale_factor`.
 ---@param size? integer|integer[] new spatial sizes
 ---@param scale_factor? number[] or the factors
@@ -856,6 +1391,15 @@ function Tensor:instance_norm(running_mean, running_var, weight, bias, use_input
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
 function Tensor:interpolate(size, scale_factor, mode, align_corners) end
+
+---True where x equals y or |x - y| is at most atol + rtol |y|, with broadcasting. Integers are compared in float64, half precision in float32.
+---@param y perigee.Tensor|number
+---@param rtol? number tolerance as a share of |y|
+---@param atol? number absolute tolerance
+---@param equal_nan? boolean NaN is close to NaN
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {rtol?: number, atol?: number, equal_nan?: boolean}): perigee.Tensor
+function Tensor:isclose(y, rtol, atol, equal_nan) end
 
 ---True where x is neither NaN nor an infinity; always for integers.
 ---@return perigee.Tensor out
@@ -877,12 +1421,28 @@ function Tensor:isnan() end
 ---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"|"batchmean", log_target?: boolean}): perigee.Tensor
 function Tensor:kl_div(target, reduction, log_target) end
 
----The size of the difference of x and target, reduced.
+---The Kronecker product: blocks of y times each element of x. The tensor with fewer dims gets leading ones.
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:kron(y) end
+
+---The k-th smallest element along dim, and its index. NaN is larger than any number.
+---@param k integer which element, from 1 on
+---@param dim? integer the dim to reduce
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, k: integer, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:kthvalue(k, dim, keepdim, index_base) end
+
+---The size of the difference of x and target, reduced. With weight the mean divides by the sum of weight.
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param weight? perigee.Tensor a factor for each element
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
-function Tensor:l1_loss(target, reduction) end
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", weight?: perigee.Tensor}): perigee.Tensor
+function Tensor:l1_loss(target, reduction, weight) end
 
 ---(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). weight and bias have the shape of those dims.
 ---@param normalized_shape integer|integer[] the last dims, which are normalized together
@@ -892,6 +1452,11 @@ function Tensor:l1_loss(target, reduction) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, bias?: perigee.Tensor, eps?: number}): perigee.Tensor
 function Tensor:layer_norm(normalized_shape, weight, bias, eps) end
+
+---The least common multiple of integers, with broadcasting; 0 where one is 0. Wraps around.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:lcm(y) end
 
 ---True where x is at most y, with broadcasting.
 ---@param y perigee.Tensor|number
@@ -910,6 +1475,18 @@ function Tensor:leaky_relu(negative_slope) end
 ---@return perigee.Tensor out
 function Tensor:lerp(y, weight) end
 
+---True where x is less than y, with broadcasting.
+---Another name of lt.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:less(y) end
+
+---True where x is at most y, with broadcasting.
+---Another name of le.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:less_equal(y) end
+
 ---The logarithm of the absolute value of the gamma function.
 ---@return perigee.Tensor out
 function Tensor:lgamma() end
@@ -920,6 +1497,15 @@ function Tensor:lgamma() end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor}): perigee.Tensor
 function Tensor:linear(weight, bias) end
+
+---x / (k + alpha m)^beta with the mean m of the squares of `size` neighboring channels, those outside counted as 0. Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012.
+---@param size integer number of channels
+---@param alpha? number factor of the mean
+---@param beta? number the exponent
+---@param k? number added to the mean
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, size: integer, options: {alpha?: number, beta?: number, k?: number}): perigee.Tensor
+function Tensor:local_response_norm(size, alpha, beta, k) end
 
 ---The natural logarithm; -inf at 0, NaN below.
 ---@return perigee.Tensor out
@@ -937,15 +1523,28 @@ function Tensor:log1p() end
 ---@return perigee.Tensor out
 function Tensor:log2() end
 
+---exp of normal random numbers of that mean and standard deviation, in shape and dtype of x; x:log_normal_() fills x.
+---@param mean? number the mean of the logarithms
+---@param std? number their standard deviation
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {mean?: number, std?: number, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:log_normal(mean, std) end
+
 ---The logarithm of softmax(x) along dim, computed as x - logsumexp(x).
 ---@param dim integer the dim along which the results belong together
 ---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
 function Tensor:log_softmax(dim) end
 
 ---log(exp(x) + exp(y)) without overflow, with broadcasting.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:logaddexp(y) end
+
+---The logarithm of the running sums of exp(x) along dim, without overflow.
+---@param dim integer the dim to run along
+---@return perigee.Tensor out
+function Tensor:logcumsumexp(dim) end
 
 ---True where both x and y are nonzero, with broadcasting.
 ---@param y perigee.Tensor|number
@@ -966,6 +1565,12 @@ function Tensor:logical_or(y) end
 ---@return perigee.Tensor out
 function Tensor:logical_xor(y) end
 
+---log(x / (1 - x)), the inverse of sigmoid; NaN outside 0 to 1. With eps x is first limited to eps..1 - eps. Integers give float32.
+---@param eps? number distance that x keeps from 0 and 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {eps?: number}): perigee.Tensor
+function Tensor:logit(eps) end
+
 ---log(sigmoid(x)) without underflow.
 ---@return perigee.Tensor out
 function Tensor:logsigmoid() end
@@ -976,6 +1581,13 @@ function Tensor:logsigmoid() end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function Tensor:logsumexp(dim, keepdim) end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "int64"}.
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function Tensor:long(device) end
 
 ---The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.
 ---@param norm_type? number the exponent p
@@ -991,11 +1603,26 @@ function Tensor:lp_pool(norm_type, kernel_size, stride, ceil_mode) end
 ---@return perigee.Tensor out
 function Tensor:lt(y) end
 
+---max(0, -target (x1 - x2) + margin), reduced: 0 where x1 is larger than x2 by the margin and target is 1, or smaller and target is -1.
+---@param x2 perigee.Tensor
+---@param target perigee.Tensor 1 or -1
+---@param margin? number the margin
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, x2: perigee.Tensor, target: perigee.Tensor, options: {margin?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:margin_ranking_loss(x2, target, margin, reduction) end
+
 ---x with `value`, a number or a tensor of one element, where mask is true. x and mask broadcast.
 ---@param mask perigee.Tensor
 ---@param value perigee.Tensor
 ---@return perigee.Tensor out
 function Tensor:masked_fill(mask, value) end
+
+---x with the elements of source, in row-major order, where mask is true. x and mask broadcast; source has at least as many elements as mask has true ones.
+---@param mask perigee.Tensor
+---@param source perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:masked_scatter(mask, source) end
 
 ---The elements of x where mask is true, as a 1-dim tensor in row-major order. x and mask broadcast. The size depends on values: eager only.
 ---@param mask perigee.Tensor
@@ -1016,35 +1643,77 @@ function Tensor:matmul(y) end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:max(dim, keepdim, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param ceil_mode? boolean also use windows that reach past the end
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
-function Tensor:max_pool1d(kernel_size, stride, padding, dilation, ceil_mode) end
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:max_pool1d(kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param ceil_mode? boolean also use windows that reach past the end
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
-function Tensor:max_pool2d(kernel_size, stride, padding, dilation, ceil_mode) end
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:max_pool2d(kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param ceil_mode? boolean also use windows that reach past the end
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
-function Tensor:max_pool3d(kernel_size, stride, padding, dilation, ceil_mode) end
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:max_pool3d(kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
+
+---Zeros with the elements of x at the positions `indices` of each channel, as max pooling with return_indices gave them. The sizes are those before pooling, or output_size where several are possible. Of several elements for one position the last stays.
+---@param indices perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param output_size? integer|integer[] spatial sizes of the result, or all sizes
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
+function Tensor:max_unpool1d(indices, kernel_size, stride, padding, output_size, index_base) end
+
+---Zeros with the elements of x at the positions `indices` of each channel, as max pooling with return_indices gave them. The sizes are those before pooling, or output_size where several are possible. Of several elements for one position the last stays.
+---@param indices perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param output_size? integer|integer[] spatial sizes of the result, or all sizes
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
+function Tensor:max_unpool2d(indices, kernel_size, stride, padding, output_size, index_base) end
+
+---Zeros with the elements of x at the positions `indices` of each channel, as max pooling with return_indices gave them. The sizes are those before pooling, or output_size where several are possible. Of several elements for one position the last stays.
+---@param indices perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param output_size? integer|integer[] spatial sizes of the result, or all sizes
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
+function Tensor:max_unpool3d(indices, kernel_size, stride, padding, output_size, index_base) end
 
 ---The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
 ---@param y perigee.Tensor|number
@@ -1055,8 +1724,17 @@ function Tensor:maximum(y) end
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:mean(dim, keepdim) end
+
+---The middle element as a 0-dim tensor or, with dim, the middle elements along it and their indices: the lower one of two. NaN where there is one; the median of no floats is NaN.
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:median(dim, keepdim, index_base) end
 
 ---The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. The first of equal elements counts, NaN is smaller than any number.
 ---@param dim? integer the dim to reduce; all when absent
@@ -1081,6 +1759,15 @@ function Tensor:mish() end
 ---@return perigee.Tensor out
 function Tensor:mm(y) end
 
+---The most frequent value along dim, the smallest of several, and the index of its last occurrence. Every NaN is different.
+---@param dim? integer the dim to reduce
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:mode(dim, keepdim, index_base) end
+
 ---x with the dims `source` moved to the positions `destination`; the others keep their order. A view.
 ---@param source integer|integer[] dims of x to move
 ---@param destination integer|integer[] where they go in the result
@@ -1093,17 +1780,45 @@ function Tensor:moveaxis(source, destination) end
 ---@return perigee.Tensor out
 function Tensor:movedim(source, destination) end
 
----The squared difference of x and target, reduced.
+---The squared difference of x and target, reduced. With weight the mean divides by the sum of weight.
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param weight? perigee.Tensor a factor for each element
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
-function Tensor:mse_loss(target, reduction) end
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", weight?: perigee.Tensor}): perigee.Tensor
+function Tensor:mse_loss(target, reduction, weight) end
 
 ---x * y, with broadcasting. For bools it is the logical and; integers wrap around.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:mul(y) end
+
+---The sum of max(0, margin - x[y] + x[i])^p over the classes i other than the label y, over the number of classes, times the weight of y; reduced. Labels are from 1 to the number of classes. Crammer and Singer, On the algorithmic implementation of multiclass kernel-based vector machines, 2001.
+---@param target perigee.Tensor labels
+---@param p? integer the exponent, 1 or 2
+---@param margin? number the margin
+---@param weight? perigee.Tensor a factor for each class
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param index_base? integer the number of the first class
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {p?: integer, margin?: number, weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
+function Tensor:multi_margin_loss(target, p, margin, weight, reduction, index_base) end
+
+---The sum of max(0, 1 - x[y] + x[i]) over the labels y of a sample and the classes i that are none of them, over the number of classes; reduced. target has the shape of x: the labels of each sample, from 1 on, up to the first element that is index_base - 1. Takes memory for samples times the square of classes.
+---@param target perigee.Tensor labels, then 0
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param index_base? integer the number of the first class
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
+function Tensor:multilabel_margin_loss(target, reduction, index_base) end
+
+---The mean over the classes, the last dim, of binary_cross_entropy_with_logits of x and target, reduced. weight has a factor for each class.
+---@param target perigee.Tensor 0 or 1
+---@param weight? perigee.Tensor a factor for each class
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:multilabel_soft_margin_loss(target, weight, reduction) end
 
 ---n indices (from 1) drawn with probabilities proportional to the weights p, one list or one list per row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
 ---@param n integer draws per row
@@ -1113,10 +1828,56 @@ function Tensor:mul(y) end
 ---@overload fun(self: perigee.Tensor, n: integer, options: {replacement?: boolean, index_base?: integer, generator?: perigee.Generator}): perigee.Tensor
 function Tensor:multinomial(n, replacement, index_base) end
 
+---x * y, with broadcasting. For bools it is the logical and; integers wrap around.
+---Another name of mul.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:multiply(y) end
+
 ---The product of a matrix and a vector.
 ---@param y perigee.Tensor
 ---@return perigee.Tensor out
 function Tensor:mv(y) end
+
+---x with other numbers for NaN and the infinities. Integers and bools come back as they are. The gradient of a replaced element is 0.
+---@param nan? number for NaN
+---@param posinf? number for infinity; by default the largest number of the dtype
+---@param neginf? number for -infinity; by default the least number of the dtype
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {nan?: number, posinf?: number, neginf?: number}): perigee.Tensor
+function Tensor:nan_to_num(nan, posinf, neginf) end
+
+---The mean over dims of the elements that are not NaN; NaN for none.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
+function Tensor:nanmean(dim, keepdim) end
+
+---median of the elements that are not NaN; NaN where there are no others.
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function Tensor:nanmedian(dim, keepdim, index_base) end
+
+---quantile of the elements that are not NaN; NaN where there are no others.
+---@param q perigee.Tensor a number or a tensor of at most 1 dim
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" what is between two elements
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, q: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, interpolation?: "linear"|"lower"|"higher"|"midpoint"|"nearest"}): perigee.Tensor
+function Tensor:nanquantile(q, dim, keepdim, interpolation) end
+
+---The sum over dims of the elements that are not NaN; 0 for none. bool and integers give int64.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
+function Tensor:nansum(dim, keepdim) end
 
 ---The `length` positions of dim `dim` from `start` on (1-based, negative from the end). A view.
 ---@param dim integer the dim to cut along
@@ -1133,6 +1894,11 @@ function Tensor:ne(y) end
 ----x. Bool is refused.
 ---@return perigee.Tensor out
 function Tensor:neg() end
+
+----x. Bool is refused.
+---Another name of neg.
+---@return perigee.Tensor out
+function Tensor:negative() end
 
 ----x at the label of each sample times the weight of its class, for log-probabilities x with classes along dim 2. Labels and reductions as in cross_entropy.
 ---@param target perigee.Tensor labels
@@ -1157,6 +1923,27 @@ function Tensor:nonzero(index_base) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {p?: number, dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function Tensor:norm(p, dim, keepdim) end
+
+---Normal random numbers of that mean and standard deviation in shape and dtype of x; x:normal_(mean, std) fills x.
+---@param mean? number the mean
+---@param std? number the standard deviation
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {mean?: number, std?: number, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:normal(mean, std) end
+
+---x over its p-norm along `dim`, or over eps where the norm is less. The gradient at a zero vector is that of x / eps.
+---@param p? number the order of the norm; math.huge is the largest difference or element
+---@param dim? integer|integer[] the dims of the norm
+---@param eps? number the least divisor
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {p?: number, dim?: integer|integer[], eps?: number}): perigee.Tensor
+function Tensor:normalize(p, dim, eps) end
+
+---True where x differs from y, with broadcasting; NaN differs from everything.
+---Another name of ne.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:not_equal(y) end
 
 ---int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x (eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.
 ---@param num_classes? integer size of the new dim
@@ -1185,6 +1972,15 @@ function Tensor:outer(y) end
 ---@overload fun(self: perigee.Tensor, pad: integer|integer[], options: {mode?: "constant"|"reflect"|"replicate"|"circular", value?: number}): perigee.Tensor
 function Tensor:pad(pad, mode, value) end
 
+---The p-norm of x1 - x2 + eps along the last dim, with broadcasting.
+---@param x2 perigee.Tensor
+---@param p? number the order of the norm; math.huge is the largest difference or element
+---@param eps? number added to each difference
+---@param keepdim? boolean keep the last dim with size 1
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, x2: perigee.Tensor, options: {p?: number, eps?: number, keepdim?: boolean}): perigee.Tensor
+function Tensor:pairwise_distance(x2, p, eps, keepdim) end
+
 ---x with its dims in the given order: dim i of the result is dim dims[i] of x. A view.
 ---@param dims integer|integer[] every dim once
 ---@return perigee.Tensor out
@@ -1209,6 +2005,16 @@ function Tensor:pixel_shuffle(upscale_factor) end
 ---@return perigee.Tensor out
 function Tensor:pixel_unshuffle(downscale_factor) end
 
+---exp(x) - target x, the negative log-likelihood of counts with Poisson distributions of logarithmic rates x, reduced; x - target log(x + eps) for rates x, with log_input = false. full adds Stirling's approximation of log(target!) for targets above 1.
+---@param target perigee.Tensor
+---@param log_input? boolean x holds logarithms of rates
+---@param full? boolean add the terms that do not depend on x
+---@param eps? number added to x before the logarithm
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {log_input?: boolean, full?: boolean, eps?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:poisson_nll_loss(target, log_input, full, eps, reduction) end
+
 ---The n-th derivative of digamma (Abramowitz and Stegun, 6.4).
 ---@param n? integer which derivative
 ---@return perigee.Tensor out
@@ -1220,6 +2026,12 @@ function Tensor:polygamma(n) end
 ---@return perigee.Tensor out
 function Tensor:pow(y) end
 
+---x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---Another name of pow.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:power(y) end
+
 ---x where it is positive, else weight x: one weight for all, or one per channel (dim 2). He et al., Delving deep into rectifiers, 2015.
 ---@param weight perigee.Tensor
 ---@return perigee.Tensor out
@@ -1229,8 +2041,26 @@ function Tensor:prelu(weight) end
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:prod(dim, keepdim) end
+
+---x with source, a number or a tensor of as many elements as `index`, written at the positions `index` of the flattened x, or added there.
+---@param index perigee.Tensor
+---@param source perigee.Tensor
+---@param accumulate? boolean add to the elements, else replace them; of several the last stays
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, index: perigee.Tensor, source: perigee.Tensor, options: {accumulate?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:put(index, source, accumulate, index_base) end
+
+---The value below which the share q of the elements lies, along dim or of all elements: of the sorted elements the one at q (n - 1), counted from 0. For a 1-dim q the results lie along a new first dim; an element of it outside of 0 to 1 gives NaN. NaN where an element is.
+---@param q perigee.Tensor a number or a tensor of at most 1 dim
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" what is between two elements
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, q: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, interpolation?: "linear"|"lower"|"higher"|"midpoint"|"nearest"}): perigee.Tensor
+function Tensor:quantile(q, dim, keepdim, interpolation) end
 
 ---Uniform random numbers in [0, 1) in the shape of x.
 ---@param dtype? perigee.DType a floating dtype; x's when nil
@@ -1245,6 +2075,10 @@ function Tensor:rand_like(dtype, device) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {dtype?: perigee.DType, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function Tensor:randn_like(dtype, device) end
+
+---The elements of x in row-major order in one dim. A view where the strides of x allow it.
+---@return perigee.Tensor out
+function Tensor:ravel() end
 
 ---1 / x. Integers give float32.
 ---@return perigee.Tensor out
@@ -1262,6 +2096,13 @@ function Tensor:relu6() end
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:remainder(y) end
+
+---x with those of its slices at the positions of `dim` scaled down to the p-norm maxnorm whose norm is larger.
+---@param p number the order of the norm, above 0
+---@param dim integer the dim whose positions are the slices
+---@param maxnorm number the largest norm
+---@return perigee.Tensor out
+function Tensor:renorm(p, dim, maxnorm) end
 
 ---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
 ---@param repeats integer|integer[] a count, or one count per position: a list, or a tensor whose values are read
@@ -1295,24 +2136,40 @@ function Tensor:rms_norm(normalized_shape, weight, eps) end
 ---@overload fun(self: perigee.Tensor, shifts: integer|integer[], options: {dims?: integer|integer[]}): perigee.Tensor
 function Tensor:roll(shifts, dims) end
 
+---x turned by k quarters in the plane of two dims, from the first towards the second; a negative k turns back.
+---@param k? integer how many quarters
+---@param dims? integer|integer[] the two dims of the plane
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {k?: integer, dims?: integer|integer[]}): perigee.Tensor
+function Tensor:rot90(k, dims) end
+
 ---The nearest whole number, halves to the even one. The gradient is zero.
 ---@return perigee.Tensor out
 function Tensor:round() end
+
+---x where it is positive, else x times a slope: in training a uniform random one from [lower, upper) for each element, otherwise their mean. Xu et al., Empirical evaluation of rectified activations in convolutional network, 2015.
+---@param lower? number the smallest slope
+---@param upper? number the limit of the slopes
+---@param training? boolean whether slopes are random; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {lower?: number, upper?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:rrelu(lower, upper, training) end
 
 ---1 / sqrt(x). Integers give float32.
 ---@return perigee.Tensor out
 function Tensor:rsqrt() end
 
----softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017. With enable_gqa, key and value may have fewer heads (dim -3) than query, a divisor of their number. Ainslie et al., GQA, 2023.
 ---@param key perigee.Tensor
 ---@param value perigee.Tensor
 ---@param attn_mask? perigee.Tensor
 ---@param dropout_p? number share of the weights that is dropped in training
 ---@param is_causal? boolean hide the positions after each query's own
 ---@param scale? number factor of the products; 1 / sqrt(features) by default
+---@param enable_gqa? boolean each head of key and value serves a group of heads of query
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, key: perigee.Tensor, value: perigee.Tensor, options: {attn_mask?: perigee.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number}): perigee.Tensor
-function Tensor:scaled_dot_product_attention(key, value, attn_mask, dropout_p, is_causal, scale) end
+---@overload fun(self: perigee.Tensor, key: perigee.Tensor, value: perigee.Tensor, options: {attn_mask?: perigee.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number, enable_gqa?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:scaled_dot_product_attention(key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) end
 
 ---x with src, a tensor or a number, written at the positions that `index` names along `dim`: out[index[i][j]][j] = src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of index.
 ---@param dim integer the dim that the index values are positions of
@@ -1331,6 +2188,17 @@ function Tensor:scatter(dim, index, src, index_base) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:scatter_add(dim, index, src, index_base) end
+
+---x with the elements of src reduced into the positions that `index` names along `dim`: out[index[i][j]][j] is the sum, product, mean or extreme of itself (unless include_self is false) and all src[i][j] for it. Positions that the index does not name stay. Integer means round down. src has at least the sizes of index. Equal extremes share the gradient, as in PyTorch with that of x even where it is not included; that of a product is exact where factors are 0.
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param src perigee.Tensor
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" how elements for one position are joined
+---@param include_self? boolean whether the element of x is one of those that are joined
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, reduce: "sum"|"prod"|"mean"|"amax"|"amin", options: {include_self?: boolean, index_base?: integer}): perigee.Tensor
+function Tensor:scatter_reduce(dim, index, src, reduce, include_self, index_base) end
 
 ---Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the position of the first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the leading sizes of values.
 ---@param values perigee.Tensor
@@ -1400,14 +2268,23 @@ function Tensor:sinh() end
 ---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", beta?: number}): perigee.Tensor
 function Tensor:smooth_l1_loss(target, reduction, beta) end
 
+---log(1 + exp(-target x)) for targets 1 and -1, reduced.
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:soft_margin_loss(target, reduction) end
+
 ---exp(x) over its sum along dim, without overflow.
 ---@param dim integer the dim along which the results belong together
 ---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
 function Tensor:softmax(dim) end
 
 ---softmax(-x) along dim.
 ---@param dim integer the dim along which the results belong together
 ---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
 function Tensor:softmin(dim) end
 
 ---log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.
@@ -1463,25 +2340,56 @@ function Tensor:squeeze(dim) end
 ---@param correction? number taken from the number of elements in the divisor
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor
 function Tensor:std(dim, correction, keepdim) end
 
----x - y, with broadcasting. Bool is refused.
+---The standard deviation and the mean over dims; see std and mean.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor std
+---@return perigee.Tensor mean
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor, perigee.Tensor
+function Tensor:std_mean(dim, correction, keepdim) end
+
+---x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
 function Tensor:sub(y) end
+
+---x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
+---Another name of sub.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
+function Tensor:subtract(y) end
 
 ---The sum over dims; 0 for no elements. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:sum(dim, keepdim) end
 
 ---Sums x down to a shape that broadcasts to its own, the reverse of expand.
 ---@param shape integer|integer[] the shape of the result
 ---@return perigee.Tensor out
 function Tensor:sum_to(shape) end
+
+---x with two dims exchanged. A view.
+---Another name of transpose.
+---@param dim0 integer one dim
+---@param dim1 integer the other
+---@return perigee.Tensor out
+function Tensor:swapaxes(dim0, dim1) end
+
+---x with two dims exchanged. A view.
+---Another name of transpose.
+---@param dim0 integer one dim
+---@param dim1 integer the other
+---@return perigee.Tensor out
+function Tensor:swapdims(dim0, dim1) end
 
 ---The transpose of a matrix; tensors of 0 or 1 dims come back as they are. A view.
 ---@return perigee.Tensor out
@@ -1510,6 +2418,24 @@ function Tensor:tan() end
 ---@return perigee.Tensor out
 function Tensor:tanh() end
 
+---x - tanh(x).
+---@return perigee.Tensor out
+function Tensor:tanhshrink() end
+
+---The sum of products over dims of a and of b: over the last dims of a and the first of b if `dims` is their count, else over the listed dims of a with those of b, as in pg.tensordot(a, b, {{1, 3}, {2, 1}}). The result has the other dims of a, then those of b.
+---@param b perigee.Tensor
+---@param dims? integer|integer[] how many dims to sum over, or the dims of a
+---@param dims_b? integer|integer[] the dims of b, as many as dims has
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, b: perigee.Tensor, options: {dims?: integer|integer[], dims_b?: integer|integer[]}): perigee.Tensor
+function Tensor:tensordot(b, dims, dims_b) end
+
+---x where it is above threshold, else value.
+---@param threshold number the limit
+---@param value number what replaces the elements up to the limit
+---@return perigee.Tensor out
+function Tensor:threshold(threshold, value) end
+
 ---x repeated dims[i] times along dim i, aligned at the last dim; more counts than dims add leading dims.
 ---@param dims integer|integer[] how often to repeat along each dim
 ---@return perigee.Tensor out
@@ -1533,6 +2459,10 @@ function Tensor:to(dtype, device) end
 ---@overload fun(self: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:topk(k, dim, largest, sorted, index_base) end
 
+---The sum of the diagonal of a matrix. Integers and bool give int64.
+---@return perigee.Tensor out
+function Tensor:trace() end
+
 ---x with two dims exchanged. A view.
 ---@param dim0 integer one dim
 ---@param dim1 integer the other
@@ -1545,21 +2475,63 @@ function Tensor:transpose(dim0, dim1) end
 ---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function Tensor:tril(diagonal) end
 
+---max(0, d(anchor, positive) - d(anchor, negative) + margin), reduced, with the p-norm d of the differences plus eps over the last dim. swap takes d(positive, negative) where that is smaller. Balntas et al., Learning local feature descriptors with triplets and shallow convolutional neural networks, 2016.
+---@param positive perigee.Tensor
+---@param negative perigee.Tensor
+---@param margin? number the margin
+---@param p? number the order of the norm
+---@param eps? number added to the differences
+---@param swap? boolean use the smaller distance to negative
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, positive: perigee.Tensor, negative: perigee.Tensor, options: {margin?: number, p?: number, eps?: number, swap?: boolean, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function Tensor:triplet_margin_loss(positive, negative, margin, p, eps, swap, reduction) end
+
 ---The upper triangle of the matrices in the last two dims; elements below diagonal `diagonal` become 0.
 ---@param diagonal? integer 0 is the main diagonal, positive ones are above it
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function Tensor:triu(diagonal) end
 
+---x / y, with broadcasting. Integers give float32, or keep their dtype with rounding_mode.
+---Another name of div.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {rounding_mode?: "trunc"|"floor"}): perigee.Tensor
+function Tensor:true_divide(y) end
+
 ---x without its fraction. The gradient is zero.
 ---@return perigee.Tensor out
 function Tensor:trunc() end
+
+---x / y rounded towards zero, with broadcasting; div with rounding_mode = "trunc". Keeps integer dtypes; an integer divisor of 0 is an error. The gradient is zero.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:trunc_divide(y) end
+
+---x in the dtype of `other`; see to.
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:type_as(other) end
 
 ---The positions of dim `dim`, each without that dim. An array table of views.
 ---@param dim? integer the dim to cut along
 ---@return perigee.Tensor[]
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer}): perigee.Tensor[]
 function Tensor:unbind(dim) end
+
+---x with dim `dim` split into dims of the given sizes, one of which may be -1 and is computed.
+---@param dim integer the dim to split
+---@param sizes integer|integer[] what it becomes
+---@return perigee.Tensor out
+function Tensor:unflatten(dim, sizes) end
+
+---Uniform random numbers from [from, to) in shape and dtype of x; x:uniform_(a, b) fills x.
+---@param from? number the smallest number
+---@param to? number the end, not included
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {from?: number, to?: number, generator?: perigee.Generator}): perigee.Tensor
+function Tensor:uniform(from, to) end
 
 ---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. Every NaN is different. The size depends on values: eager only.
 ---@param sorted? boolean accepted; the result is always in order
@@ -1573,24 +2545,73 @@ function Tensor:unbind(dim) end
 ---@overload fun(self: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, dim?: integer, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
 function Tensor:unique(sorted, return_inverse, return_counts, dim, index_base) end
 
+---The values of x without those that equal the one before them; otherwise like unique. The size depends on values: eager only.
+---@param return_inverse? boolean also return `inverse`
+---@param return_counts? boolean also return `counts`
+---@param dim? integer the dim whose slices to compare
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor inverse
+---@return perigee.Tensor counts
+---@overload fun(self: perigee.Tensor, options: {return_inverse?: boolean, return_counts?: boolean, dim?: integer, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function Tensor:unique_consecutive(return_inverse, return_counts, dim, index_base) end
+
 ---x with a new dim of size 1 that becomes dim `dim` of the result.
 ---@param dim integer position of the new dim in the result
 ---@return perigee.Tensor out
 function Tensor:unsqueeze(dim) end
+
+---The matrix with a row of powers of each element of the 1-dim x, the highest first. Integers give int64.
+---@param n? integer how many powers; as many as elements when nil
+---@param increasing? boolean the lowest power first
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, options: {n?: integer, increasing?: boolean}): perigee.Tensor
+function Tensor:vander(n, increasing) end
 
 ---The variance over dims: squared deviations from the mean over n - correction.
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param correction? number taken from the number of elements in the divisor
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor
 function Tensor:var(dim, correction, keepdim) end
+
+---The variance and the mean over dims; see var and mean.
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor var
+---@return perigee.Tensor mean
+---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor, perigee.Tensor
+function Tensor:var_mean(dim, correction, keepdim) end
+
+---The sum of products of two vectors.
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:vdot(y) end
+
+---The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 is computed from the other sizes. A view where the strides of x allow it. Shares no writes with x.
+---Another name of reshape.
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function Tensor:view(shape) end
+
+---x under the shape of `other`, which has as many elements.
+---Another name of reshape_as.
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function Tensor:view_as(other) end
 
 ---x where the bool condition is true, else y, with broadcasting of all three. The condition gets no gradient.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:where(x, y) end
+
+---x log(y), with broadcasting; 0 where x is 0 unless y is NaN. Integers give float32.
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function Tensor:xlogy(y) end
 
 ---Zeros of the shape of x.
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
@@ -1644,6 +2665,7 @@ function Tensor:equal(y) end
 ---@return any
 function Tensor:fill_(number) end
 
+---x:lstm(…), x:gru(…) and x:rnn(…) are pg.lstm(x, …), pg.gru(x, …) and pg.rnn(x, …).
 ---@param ... any
 ---@return any
 function Tensor:gru(...) end
@@ -1678,6 +2700,7 @@ function Tensor:numel() end
 ---@return any
 function Tensor:release() end
 
+---x:lstm(…), x:gru(…) and x:rnn(…) are pg.lstm(x, …), pg.gru(x, …) and pg.rnn(x, …).
 ---@param ... any
 ---@return any
 function Tensor:rnn(...) end
@@ -2081,9 +3104,12 @@ function autograd.checkpoint(f, ...) end
 ---@return any
 function autograd.detect_anomaly(f) end
 
----@param ... any
+---pg.grad(f[, argnum = 1]) -> a function that returns the gradient of the scalar function f with respect to argument
+---argnum. A list of argument numbers gives one result for each. Arguments may be trees.
+---@param f any
+---@param argnum any
 ---@return any
-function autograd.functional_grad(...) end
+function autograd.functional_grad(f, argnum) end
 
 ---pg.autograd.grad(heads, variables, {head_grads =, retain_graph =, create_graph =}) -> one gradient per variable. It
 ---does not change `.grad`.
@@ -2098,9 +3124,12 @@ function autograd.is_recording() end
 ---@return any
 function autograd.is_training() end
 
----@param ... any
+---y, dy = pg.jvp(f, {primals}, {tangents}): y is the result of f, dy its directional derivative along the tangents. It
+---differentiates the vjp, which is linear in its cotangent, a second time.
+---@param f any
+---@param options any
 ---@return any
-function autograd.jvp(...) end
+function autograd.jvp(f, options) end
 
 ---@param ... any
 ---@return any
@@ -2133,11 +3162,14 @@ function autograd.train_mode(f) end
 ---@return any
 function autograd.value_and_grad(f, argnum) end
 
+---y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument.
+---@param f any
 ---@param ... any
 ---@return any
-function autograd.vjp(...) end
+function autograd.vjp(f, ...) end
 
 ---@class perigee.data
+---@field vision table
 local data = {}
 
 ---pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on. The arrays are tensors (indexed along dim 1) or
@@ -2403,9 +3435,11 @@ function loss.Loss(a) end
 ---@return perigee.Block
 function loss.PoissonNLLLoss(options) end
 
----@param ... any
+---pg.loss.SigmoidBinaryCrossEntropyLoss({from_sigmoid = false, weight=, batch_axis = 1}), called as
+---loss(pred, label[, sample_weight[, pos_weight]]): binary cross entropy of logits, or of probabilities.
+---@param options any
 ---@return perigee.Block
-function loss.SigmoidBCELoss(...) end
+function loss.SigmoidBCELoss(options) end
 
 ---pg.loss.SigmoidBinaryCrossEntropyLoss({from_sigmoid = false, weight=, batch_axis = 1}), called as
 ---loss(pred, label[, sample_weight[, pos_weight]]): binary cross entropy of logits, or of probabilities.
@@ -2413,9 +3447,12 @@ function loss.SigmoidBCELoss(...) end
 ---@return perigee.Block
 function loss.SigmoidBinaryCrossEntropyLoss(options) end
 
----@param ... any
+---pg.loss.SoftmaxCrossEntropyLoss({axis = -1, sparse_label = true, from_logits = false, weight=, batch_axis = 1}):
+---cross entropy with class labels 1..C, or with distributions if sparse_label is false. from_logits = true means that
+---pred holds log-probabilities, as in Gluon.
+---@param options any
 ---@return perigee.Block
-function loss.SoftmaxCELoss(...) end
+function loss.SoftmaxCELoss(options) end
 
 ---pg.loss.SoftmaxCrossEntropyLoss({axis = -1, sparse_label = true, from_logits = false, weight=, batch_axis = 1}):
 ---cross entropy with class labels 1..C, or with distributions if sparse_label is false. from_logits = true means that
@@ -2536,7 +3573,9 @@ local nn = {}
 function nn.Activation(name) end
 
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
----0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
+---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -2544,7 +3583,9 @@ function nn.Activation(name) end
 function nn.AvgPool1D(pool_size, strides, options) end
 
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
----0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
+---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -2552,7 +3593,9 @@ function nn.AvgPool1D(pool_size, strides, options) end
 function nn.AvgPool2D(pool_size, strides, options) end
 
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
----0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
+---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -2573,43 +3616,79 @@ function nn.BatchNorm(options) end
 function nn.Block() end
 
 ---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
----activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
----also take output_padding = 0. Sizes are a number or a list with one number per dim.
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}): a convolution of x (batch,
+---in_channels, sizes…) with weight (channels, in_channels / groups, kernel sizes…), plus bias. The result is (batch,
+---channels, sizes…) with sizes floor((size + 2 padding - dilation (kernel_size - 1) - 1) / strides) + 1. Numbers per
+---dim are one number or a list. padding may be "valid" or, with strides of 1, "same": the result has the size of x,
+---and an odd zero goes to the far end. With in_channels = 0 the first call infers it. Raises if groups does not
+---divide both channels and in_channels.
 ---@param channels any
 ---@param kernel_size any
 ---@param options any
 ---@return perigee.Block
 function nn.Conv1D(channels, kernel_size, options) end
 
----@param ... any
+---nn.Conv1DTranspose, Conv2DTranspose, Conv3DTranspose(channels, kernel_size, {strides = 1, padding = 0,
+---output_padding = 0, dilation = 1, groups = 1, activation=, use_bias = true, weight_initializer=,
+---bias_initializer=, in_channels = 0}): a transposed convolution, the gradient of a convolution by its input, with
+---weight (in_channels, channels / groups, kernel sizes…). The result is (batch, channels, sizes…) with sizes (size -
+---1) strides - 2 padding + dilation (kernel_size - 1) + output_padding + 1. Raises if groups does not divide both
+---channels and in_channels.
+---@param channels any
+---@param kernel_size any
+---@param options any
 ---@return perigee.Block
-function nn.Conv1DTranspose(...) end
+function nn.Conv1DTranspose(channels, kernel_size, options) end
 
 ---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
----activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
----also take output_padding = 0. Sizes are a number or a list with one number per dim.
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}): a convolution of x (batch,
+---in_channels, sizes…) with weight (channels, in_channels / groups, kernel sizes…), plus bias. The result is (batch,
+---channels, sizes…) with sizes floor((size + 2 padding - dilation (kernel_size - 1) - 1) / strides) + 1. Numbers per
+---dim are one number or a list. padding may be "valid" or, with strides of 1, "same": the result has the size of x,
+---and an odd zero goes to the far end. With in_channels = 0 the first call infers it. Raises if groups does not
+---divide both channels and in_channels.
 ---@param channels any
 ---@param kernel_size any
 ---@param options any
 ---@return perigee.Block
 function nn.Conv2D(channels, kernel_size, options) end
 
----@param ... any
+---nn.Conv1DTranspose, Conv2DTranspose, Conv3DTranspose(channels, kernel_size, {strides = 1, padding = 0,
+---output_padding = 0, dilation = 1, groups = 1, activation=, use_bias = true, weight_initializer=,
+---bias_initializer=, in_channels = 0}): a transposed convolution, the gradient of a convolution by its input, with
+---weight (in_channels, channels / groups, kernel sizes…). The result is (batch, channels, sizes…) with sizes (size -
+---1) strides - 2 padding + dilation (kernel_size - 1) + output_padding + 1. Raises if groups does not divide both
+---channels and in_channels.
+---@param channels any
+---@param kernel_size any
+---@param options any
 ---@return perigee.Block
-function nn.Conv2DTranspose(...) end
+function nn.Conv2DTranspose(channels, kernel_size, options) end
 
 ---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
----activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}). Conv1DTranspose and so on
----also take output_padding = 0. Sizes are a number or a list with one number per dim.
+---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}): a convolution of x (batch,
+---in_channels, sizes…) with weight (channels, in_channels / groups, kernel sizes…), plus bias. The result is (batch,
+---channels, sizes…) with sizes floor((size + 2 padding - dilation (kernel_size - 1) - 1) / strides) + 1. Numbers per
+---dim are one number or a list. padding may be "valid" or, with strides of 1, "same": the result has the size of x,
+---and an odd zero goes to the far end. With in_channels = 0 the first call infers it. Raises if groups does not
+---divide both channels and in_channels.
 ---@param channels any
 ---@param kernel_size any
 ---@param options any
 ---@return perigee.Block
 function nn.Conv3D(channels, kernel_size, options) end
 
----@param ... any
+---nn.Conv1DTranspose, Conv2DTranspose, Conv3DTranspose(channels, kernel_size, {strides = 1, padding = 0,
+---output_padding = 0, dilation = 1, groups = 1, activation=, use_bias = true, weight_initializer=,
+---bias_initializer=, in_channels = 0}): a transposed convolution, the gradient of a convolution by its input, with
+---weight (in_channels, channels / groups, kernel sizes…). The result is (batch, channels, sizes…) with sizes (size -
+---1) strides - 2 padding + dilation (kernel_size - 1) + output_padding + 1. Raises if groups does not divide both
+---channels and in_channels.
+---@param channels any
+---@param kernel_size any
+---@param options any
 ---@return perigee.Block
-function nn.Conv3DTranspose(...) end
+function nn.Conv3DTranspose(channels, kernel_size, options) end
 
 ---nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
 ---in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten = true flattens all dims of x except the
@@ -2649,31 +3728,41 @@ function nn.Flatten() end
 ---@return perigee.Block
 function nn.GELU(approximation) end
 
----nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number and keep the reduced dims
----with size 1.
+---nn.GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D(): the
+---maximum or mean of each channel of x (batch, channels, sizes…). The result is (batch, channels, 1…). Raises for
+---another number of dims.
 ---@return perigee.Block
 function nn.GlobalAvgPool1D() end
 
----@param ... any
+---nn.GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D(): the
+---maximum or mean of each channel of x (batch, channels, sizes…). The result is (batch, channels, 1…). Raises for
+---another number of dims.
 ---@return perigee.Block
-function nn.GlobalAvgPool2D(...) end
+function nn.GlobalAvgPool2D() end
 
----@param ... any
+---nn.GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D(): the
+---maximum or mean of each channel of x (batch, channels, sizes…). The result is (batch, channels, 1…). Raises for
+---another number of dims.
 ---@return perigee.Block
-function nn.GlobalAvgPool3D(...) end
+function nn.GlobalAvgPool3D() end
 
----nn.GlobalMaxPool1D to 3D and GlobalAvgPool1D to 3D reduce each channel to one number and keep the reduced dims
----with size 1.
+---nn.GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D(): the
+---maximum or mean of each channel of x (batch, channels, sizes…). The result is (batch, channels, 1…). Raises for
+---another number of dims.
 ---@return perigee.Block
 function nn.GlobalMaxPool1D() end
 
----@param ... any
+---nn.GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D(): the
+---maximum or mean of each channel of x (batch, channels, sizes…). The result is (batch, channels, 1…). Raises for
+---another number of dims.
 ---@return perigee.Block
-function nn.GlobalMaxPool2D(...) end
+function nn.GlobalMaxPool2D() end
 
----@param ... any
+---nn.GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D(): the
+---maximum or mean of each channel of x (batch, channels, sizes…). The result is (batch, channels, 1…). Raises for
+---another number of dims.
 ---@return perigee.Block
-function nn.GlobalMaxPool3D(...) end
+function nn.GlobalMaxPool3D() end
 
 ---nn.GroupNorm(num_groups = 1, {epsilon = 1e-5, center = true, scale = true, beta_initializer=, gamma_initializer=})
 ---normalizes groups of channels of each sample. gamma and beta hold one value per group, as in Gluon 1.x.
@@ -2725,7 +3814,9 @@ function nn.LayerNorm(options) end
 function nn.LeakyReLU(alpha) end
 
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
----0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
+---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -2733,7 +3824,9 @@ function nn.LeakyReLU(alpha) end
 function nn.MaxPool1D(pool_size, strides, options) end
 
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
----0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
+---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -2741,7 +3834,9 @@ function nn.MaxPool1D(pool_size, strides, options) end
 function nn.MaxPool2D(pool_size, strides, options) end
 
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
----0, ceil_mode = false}). Average pooling also takes count_include_pad = true.
+---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
+---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -2924,6 +4019,12 @@ local pg = {}
 ---@return perigee.Tensor out
 function pg.abs(x) end
 
+---The absolute value. The gradient at 0 is 0.
+---Another name of abs.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.absolute(x) end
+
 ---The angle in 0..pi whose cosine is x; NaN outside -1..1.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -2976,17 +4077,40 @@ function pg.adamw_update(weights, grads, means, vars, rates, lr, wd, rescale_gra
 ---@return perigee.Tensor out
 function pg.adaptive_avg_pool(x, size) end
 
----Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.
+---Maxima over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more. With return_indices also the positions of the maxima, as max_pool2d gives them.
 ---@param x perigee.Tensor
 ---@param size integer|integer[] spatial sizes of the result
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
-function pg.adaptive_max_pool(x, size) end
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, size: integer|integer[], options: {return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.adaptive_max_pool(x, size, return_indices, index_base) end
 
----x + y, with broadcasting. For bools it is the logical or; integers wrap around.
+---x + y, with broadcasting; with alpha x + alpha y. For bools it is the logical or; integers wrap around.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
 function pg.add(x, y) end
+
+---x + value * tensor1 / tensor2, with broadcasting. Integers give float32.
+---@param x perigee.Tensor
+---@param tensor1 perigee.Tensor
+---@param tensor2 perigee.Tensor
+---@param value? number factor of the term
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, tensor1: perigee.Tensor, tensor2: perigee.Tensor, options: {value?: number}): perigee.Tensor
+function pg.addcdiv(x, tensor1, tensor2, value) end
+
+---x + value * tensor1 * tensor2, with broadcasting.
+---@param x perigee.Tensor
+---@param tensor1 perigee.Tensor
+---@param tensor2 perigee.Tensor
+---@param value? number factor of the term
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, tensor1: perigee.Tensor, tensor2: perigee.Tensor, options: {value?: number}): perigee.Tensor
+function pg.addcmul(x, tensor1, tensor2, value) end
 
 ---beta * input + alpha * mat1 mat2.
 ---@param input perigee.Tensor
@@ -2998,6 +4122,24 @@ function pg.add(x, y) end
 ---@overload fun(input: perigee.Tensor, mat1: perigee.Tensor, mat2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
 function pg.addmm(input, mat1, mat2, beta, alpha) end
 
+---beta * input + alpha * the outer product of two vectors.
+---@param input perigee.Tensor
+---@param vec1 perigee.Tensor
+---@param vec2 perigee.Tensor
+---@param beta? number factor of input; with 0 it is not read
+---@param alpha? number factor of the product
+---@return perigee.Tensor out
+---@overload fun(input: perigee.Tensor, vec1: perigee.Tensor, vec2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
+function pg.addr(input, vec1, vec2, beta, alpha) end
+
+---The grid for grid_sample that moves each output point by the matrix theta (batch, 2, 3), or (batch, 3, 4) for volumes. size: batch, channels and spatial sizes of the output.
+---@param theta perigee.Tensor
+---@param size integer|integer[] batch, channels and spatial sizes
+---@param align_corners? boolean -1 and 1 are the centers of the first and last elements, not their edges
+---@return perigee.Tensor out
+---@overload fun(theta: perigee.Tensor, size: integer|integer[], options: {align_corners?: boolean}): perigee.Tensor
+function pg.affine_grid(theta, size, align_corners) end
+
 ---Whether all elements over dims are not 0; true of nothing.
 ---@param x perigee.Tensor
 ---@param dim? integer|integer[] the dims to reduce; all when absent
@@ -3005,6 +4147,14 @@ function pg.addmm(input, mat1, mat2, beta, alpha) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function pg.all(x, dim, keepdim) end
+
+---Dropout that keeps mean 0 and variance 1: in training elements become the negative limit of selu with probability p, and the result is scaled and shifted; otherwise x. Klambauer et al., Self-normalizing neural networks, 2017.
+---@param x perigee.Tensor
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function pg.alpha_dropout(x, p, training) end
 
 ---The largest element over dims; NaN when there is one. Equal elements share the gradient.
 ---@param x perigee.Tensor
@@ -3022,6 +4172,15 @@ function pg.amax(x, dim, keepdim) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function pg.amin(x, dim, keepdim) end
 
+---The smallest and the largest element over dim, or of all; NaN when there is one. Equal elements share the gradient.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor min
+---@return perigee.Tensor max
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean}): perigee.Tensor, perigee.Tensor
+function pg.aminmax(x, dim, keepdim) end
+
 ---Whether any element over dims is not 0; false of nothing.
 ---@param x perigee.Tensor
 ---@param dim? integer|integer[] the dims to reduce; all when absent
@@ -3029,6 +4188,49 @@ function pg.amin(x, dim, keepdim) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function pg.any(x, dim, keepdim) end
+
+---The angle in 0..pi whose cosine is x; NaN outside -1..1.
+---Another name of acos.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.arccos(x) end
+
+---The inverse of cosh; NaN below 1.
+---Another name of acosh.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.arccosh(x) end
+
+---The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.
+---Another name of asin.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.arcsin(x) end
+
+---The inverse of sinh.
+---Another name of asinh.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.arcsinh(x) end
+
+---The angle in -pi/2..pi/2 whose tangent is x.
+---Another name of atan.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.arctan(x) end
+
+---The angle of the point (y, x) in -pi..pi, with broadcasting. Note the order: pg.atan2(y, x).
+---Another name of atan2.
+---@param y perigee.Tensor|number
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.arctan2(y, x) end
+
+---The inverse of tanh; NaN outside -1..1.
+---Another name of atanh.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.arctanh(x) end
 
 ---The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.
 ---@param x perigee.Tensor
@@ -3057,6 +4259,13 @@ function pg.argmin(x, dim, keepdim, index_base) end
 ---@return perigee.Tensor indices
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, descending?: boolean, stable?: boolean, index_base?: integer}): perigee.Tensor
 function pg.argsort(x, dim, descending, stable, index_base) end
+
+---Another name of nonzero.
+---@param x perigee.Tensor
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.argwhere(x, index_base) end
 
 ---The angle in -pi/2..pi/2 whose sine is x; NaN outside -1..1.
 ---@param x perigee.Tensor|number
@@ -3090,6 +4299,21 @@ function pg.atan2(y, x) end
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.atanh(x) end
+
+---x, or a tensor of one element if x is 0-dim.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.atleast_1d(x) end
+
+---x with leading dims of size 1 up to 2 dims.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.atleast_2d(x) end
+
+---x with dims of size 1 up to 3 dims: n elements become 1 x n x 1, a matrix m x n becomes m x n x 1.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.atleast_3d(x) end
 
 ---The mean of each window, channel by channel.
 ---@param x perigee.Tensor
@@ -3137,7 +4361,7 @@ function pg.avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include
 ---@overload fun(input: perigee.Tensor, batch1: perigee.Tensor, batch2: perigee.Tensor, options: {beta?: number, alpha?: number}): perigee.Tensor
 function pg.baddbmm(input, batch1, batch2, beta, alpha) end
 
----Normalizes each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Returns the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place. Without running statistics it returns only the result and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
+---Normalizes each channel (dim 2) over batch and positions, then scales and shifts by channel (Ioffe, Szegedy 2015). In training with the statistics of the batch, else with the running ones. Returns the result and the new running mean and variance: momentum times the old plus the rest times those of the batch; nothing is changed in place, and an empty batch changes nothing. Without running statistics it returns only the result and always uses the batch. training follows the mode (pg.record, pg.train_mode) when absent.
 ---@param x perigee.Tensor
 ---@param running_mean? perigee.Tensor of each channel
 ---@param running_var? perigee.Tensor of each channel
@@ -3153,13 +4377,22 @@ function pg.baddbmm(input, batch1, batch2, beta, alpha) end
 ---@overload fun(x: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, training?: boolean, momentum?: number, eps?: number, running_var_correction?: number}): perigee.Tensor, perigee.Tensor, perigee.Tensor
 function pg.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, running_var_correction) end
 
----1 with the probability of each element of p, else 0, in the dtype of p. A probability outside [0, 1] is an error.
+---1 with the probability of each element of p, else 0, in the dtype of p. With `probability` all elements have that one, and p gives only shape and dtype: x:bernoulli_(0.5). A probability outside [0, 1] is an error.
 ---@param p perigee.Tensor
+---@param probability? number one probability for all elements
 ---@return perigee.Tensor out
----@overload fun(p: perigee.Tensor, options: {generator?: perigee.Generator}): perigee.Tensor
-function pg.bernoulli(p) end
+---@overload fun(p: perigee.Tensor, options: {probability?: number, generator?: perigee.Generator}): perigee.Tensor
+function pg.bernoulli(p, probability) end
 
-----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100.
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "bfloat16"}.
+---@param x perigee.Tensor
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function pg.bfloat16(x, device) end
+
+----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and of the target t outside of 0 to 1 are an error.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param weight? perigee.Tensor a factor for each element
@@ -3193,6 +4426,12 @@ function pg.bincount(x, weights, minlength, index_base) end
 ---@return perigee.Tensor out
 function pg.bitwise_and(x, y) end
 
+---The bits of x shifted left by y places, with broadcasting; 0 where y is negative or not below the number of bits.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.bitwise_left_shift(x, y) end
+
 ---All bits of integers flipped; the logical not of bools.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -3204,11 +4443,22 @@ function pg.bitwise_not(x) end
 ---@return perigee.Tensor out
 function pg.bitwise_or(x, y) end
 
+---The bits of x shifted right by y places with copies of the sign, with broadcasting; nothing but the sign is left where y is negative or not below the number of bits.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.bitwise_right_shift(x, y) end
+
 ---The bitwise exclusive or of integers or bools, with broadcasting.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.bitwise_xor(x, y) end
+
+---A matrix with the tensors, of at most 2 dims, as blocks on its diagonal and zeros elsewhere. Vectors are rows. dtypes promote.
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.block_diag(tensors) end
 
 ---The products of two batches of matrices.
 ---@param x perigee.Tensor
@@ -3216,11 +4466,38 @@ function pg.bitwise_xor(x, y) end
 ---@return perigee.Tensor out
 function pg.bmm(x, y) end
 
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "bool"}.
+---@param x perigee.Tensor
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function pg.bool(x, device) end
+
+---The tensors expanded to the shape that they broadcast to. An array table.
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor[]
+function pg.broadcast_tensors(tensors) end
+
 ---x broadcast to `shape`; -1 keeps a dim. A view.
 ---@param x perigee.Tensor
 ---@param shape integer|integer[] sizes of the result
 ---@return perigee.Tensor out
 function pg.broadcast_to(x, shape) end
+
+---The bucket of each element of x between the sorted `boundaries` (1-dim): the position of the first boundary that is not less (with right = true, that is greater). searchsorted with x first.
+---@param x perigee.Tensor
+---@param boundaries perigee.Tensor
+---@param right? boolean a boundary belongs to the bucket above it
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, boundaries: perigee.Tensor, options: {right?: boolean, index_base?: integer}): perigee.Tensor
+function pg.bucketize(x, boundaries, right, index_base) end
+
+---All choices of one element of each of the 1-dim tensors, one row each, the last tensor varying fastest. A single tensor comes back as it is. dtypes promote.
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.cartesian_prod(tensors) end
 
 ---The tensors one after the other along `dim`; their other sizes are equal. dtypes promote.
 ---@param tensors perigee.Tensor[]
@@ -3228,6 +4505,22 @@ function pg.broadcast_to(x, shape) end
 ---@return perigee.Tensor out
 ---@overload fun(tensors: perigee.Tensor[], options: {dim?: integer}): perigee.Tensor
 function pg.cat(tensors, dim) end
+
+---Random numbers of density sigma / (pi (sigma^2 + (v - median)^2)), in shape and dtype of x; x:cauchy_() fills x.
+---@param x perigee.Tensor
+---@param median? number the median
+---@param sigma? number half the width at half the height
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {median?: number, sigma?: number, generator?: perigee.Generator}): perigee.Tensor
+function pg.cauchy(x, median, sigma) end
+
+---The p-norm distance of each row of x1 (… x P x M) from each row of x2 (… x R x M): … x P x R; leading dims broadcast. Distances are sums over differences, so near points keep their digits. The gradient at distance 0 is 0.
+---@param x1 perigee.Tensor
+---@param x2 perigee.Tensor
+---@param p? number the order of the norm; math.huge is the largest difference or element
+---@return perigee.Tensor out
+---@overload fun(x1: perigee.Tensor, x2: perigee.Tensor, options: {p?: number}): perigee.Tensor
+function pg.cdist(x1, x2, p) end
 
 ---The smallest whole number not below x. The gradient is zero.
 ---@param x perigee.Tensor|number
@@ -3240,6 +4533,11 @@ function pg.ceil(x) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
 function pg.celu(x, alpha) end
+
+---The product of matrices, in the order that takes the fewest multiplications.
+---@param matrices perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.chain_matmul(matrices) end
 
 ---Cuts x along `dim` into at most `chunks` pieces of equal size; the last may be smaller. An array table of views.
 ---@param x perigee.Tensor
@@ -3257,10 +4555,43 @@ function pg.chunk(x, chunks, dim) end
 ---@overload fun(x: perigee.Tensor|number, options: {min?: perigee.Tensor|number, max?: perigee.Tensor|number}): perigee.Tensor
 function pg.clamp(x, min, max) end
 
+---x limited to [min, max]; either bound may be nil, a number or a tensor, with broadcasting. NaN stays NaN, and max wins where min is above it. The gradient passes inside the closed interval.
+---Another name of clamp.
+---@param x perigee.Tensor|number
+---@param min? perigee.Tensor|number
+---@param max? perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {min?: perigee.Tensor|number, max?: perigee.Tensor|number}): perigee.Tensor
+function pg.clip(x, min, max) end
+
 ---A copy of x with memory of its own.
 ---@param x perigee.Tensor
 ---@return perigee.Tensor out
 function pg.clone(x) end
+
+---All choices of r elements of the 1-dim x in its order, one row each.
+---@param x perigee.Tensor
+---@param r? integer how many elements to choose
+---@param with_replacement? boolean whether an element can be chosen again
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {r?: integer, with_replacement?: boolean}): perigee.Tensor
+function pg.combinations(x, r, with_replacement) end
+
+---The tensors one after the other along `dim`; their other sizes are equal. dtypes promote.
+---Another name of cat.
+---@param tensors perigee.Tensor[]
+---@param dim? integer the dim to join along
+---@return perigee.Tensor out
+---@overload fun(tensors: perigee.Tensor[], options: {dim?: integer}): perigee.Tensor
+function pg.concat(tensors, dim) end
+
+---The tensors one after the other along `dim`; their other sizes are equal. dtypes promote.
+---Another name of cat.
+---@param tensors perigee.Tensor[]
+---@param dim? integer the dim to join along
+---@return perigee.Tensor out
+---@overload fun(tensors: perigee.Tensor[], options: {dim?: integer}): perigee.Tensor
+function pg.concatenate(tensors, dim) end
 
 ---x itself when it is contiguous (row-major, without gaps), else a contiguous copy.
 ---@param x perigee.Tensor
@@ -3272,7 +4603,7 @@ function pg.contiguous(x) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and, with stride 1, "same" to keep the size: an odd zero goes to the far end
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -3284,7 +4615,7 @@ function pg.conv1d(x, weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and, with stride 1, "same" to keep the size: an odd zero goes to the far end
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -3296,7 +4627,7 @@ function pg.conv2d(x, weight, bias, stride, padding, dilation, groups) end
 ---@param weight perigee.Tensor
 ---@param bias? perigee.Tensor
 ---@param stride? integer|integer[] step of the window
----@param padding? integer|integer[] zeros added on both sides; also "valid" for none and "same" to keep the size
+---@param padding? integer|integer[] zeros added on both sides; also "valid" for none and, with stride 1, "same" to keep the size: an odd zero goes to the far end
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param groups? integer groups of channels that see only each other
 ---@return perigee.Tensor out
@@ -3348,6 +4679,11 @@ function pg.conv_transpose3d(x, weight, bias, stride, padding, output_padding, g
 ---@return perigee.Tensor out
 function pg.copysign(x, y) end
 
+---The correlation coefficients of variables in rows and observations in columns, in -1..1; 1 for one variable, NaN where a variable is constant.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.corrcoef(x) end
+
 ---The cosine of x in radians.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -3357,6 +4693,25 @@ function pg.cos(x) end
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.cosh(x) end
+
+---1 - cos(x1, x2) where target is 1, max(0, cos(x1, x2) - margin) where it is -1, reduced; the cosine is over the last dim.
+---@param x1 perigee.Tensor
+---@param x2 perigee.Tensor
+---@param target perigee.Tensor 1 or -1
+---@param margin? number the margin
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x1: perigee.Tensor, x2: perigee.Tensor, target: perigee.Tensor, options: {margin?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.cosine_embedding_loss(x1, x2, target, margin, reduction) end
+
+---The cosine of the angle between x1 and x2 along `dim`, with broadcasting: the sum of products of x1 and x2 over their norms, each at least eps.
+---@param x1 perigee.Tensor
+---@param x2 perigee.Tensor
+---@param dim? integer the dim of the vectors, after broadcasting
+---@param eps? number the least norm
+---@return perigee.Tensor out
+---@overload fun(x1: perigee.Tensor, x2: perigee.Tensor, options: {dim?: integer, eps?: number}): perigee.Tensor
+function pg.cosine_similarity(x1, x2, dim, eps) end
 
 ---The number of elements over dims that are not 0, int64.
 ---@param x perigee.Tensor
@@ -3373,7 +4728,15 @@ function pg.count_nonzero(x, dim, keepdim) end
 ---@overload fun(x: perigee.Tensor, options: {correction?: number}): perigee.Tensor
 function pg.cov(x, correction) end
 
----The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count.
+---The cross product of vectors of 3 elements along `dim`, by default the first dim of size 3. The other dims broadcast.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@param dim? integer the dim of the vectors
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, y: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
+function pg.cross(x, y, dim) end
+
+---The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of the labels that count; if there are none, it is NaN, and its gradient is 0.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor labels or probabilities
 ---@param weight? perigee.Tensor a factor for each class
@@ -3408,7 +4771,7 @@ function pg.cummin(x, dim, index_base) end
 ---@param dim integer the dim to run along
 ---@param reverse? boolean run from the end
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, dim: integer, options: {reverse?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function pg.cumprod(x, dim, reverse) end
 
 ---Running sums along dim. bool and integers give int64.
@@ -3416,7 +4779,7 @@ function pg.cumprod(x, dim, reverse) end
 ---@param dim integer the dim to run along
 ---@param reverse? boolean run from the end
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, dim: integer, options: {reverse?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, dim: integer, options: {reverse?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function pg.cumsum(x, dim, reverse) end
 
 ---The values of x as a constant: no gradient flows through.
@@ -3449,16 +4812,35 @@ function pg.diag_embed(x, offset, dim1, dim2) end
 ---@overload fun(x: perigee.Tensor, options: {offset?: integer, dim1?: integer, dim2?: integer}): perigee.Tensor
 function pg.diagonal(x, offset, dim1, dim2) end
 
+---The differences of neighbors along `dim`, n times, after joining `prepend` and `append` to x. Of bools it is whether they differ.
+---@param x perigee.Tensor
+---@param n? integer how often
+---@param dim? integer the dim of the neighbors
+---@param prepend? perigee.Tensor
+---@param append? perigee.Tensor
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {n?: integer, dim?: integer, prepend?: perigee.Tensor, append?: perigee.Tensor}): perigee.Tensor
+function pg.diff(x, n, dim, prepend, append) end
+
 ---The derivative of lgamma (Abramowitz and Stegun, 6.3).
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.digamma(x) end
 
----x / y, with broadcasting. Integers give float32.
+---x / y, with broadcasting. Integers give float32, or keep their dtype with rounding_mode.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {rounding_mode?: "trunc"|"floor"}): perigee.Tensor
 function pg.div(x, y) end
+
+---x / y, with broadcasting. Integers give float32, or keep their dtype with rounding_mode.
+---Another name of div.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {rounding_mode?: "trunc"|"floor"}): perigee.Tensor
+function pg.divide(x, y) end
 
 ---The product of two vectors, of two matrices or of one and the other; matrices may be transposed first.
 ---@param x perigee.Tensor
@@ -3469,13 +4851,51 @@ function pg.div(x, y) end
 ---@overload fun(x: perigee.Tensor, y: perigee.Tensor, options: {transpose_a?: boolean, transpose_b?: boolean}): perigee.Tensor
 function pg.dot(x, y, transpose_a, transpose_b) end
 
----In training each element is 0 with probability p, else x / (1 - p); otherwise x. Srivastava et al., Dropout, 2014.
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "float64"}.
+---@param x perigee.Tensor
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function pg.double(x, device) end
+
+---In training each element is 0 with probability p, else x / (1 - p); otherwise x. `axes` lists dims along which all elements share one decision. Srivastava et al., Dropout, 2014.
+---@param x perigee.Tensor
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@param axes? integer|integer[] dims along which elements are dropped together
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, axes?: integer|integer[], generator?: perigee.Generator}): perigee.Tensor
+function pg.dropout(x, p, training, axes) end
+
+---dropout of whole channels of x (batch, channels, length), or (channels, length). Tompson et al., Efficient object localization using convolutional networks, 2015.
 ---@param x perigee.Tensor
 ---@param p? number the share that is dropped
 ---@param training? boolean whether to drop; nil follows the mode
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
-function pg.dropout(x, p, training) end
+function pg.dropout1d(x, p, training) end
+
+---dropout of whole channels of x (batch, channels, height, width); 3 dims are (batch, channels, length).
+---@param x perigee.Tensor
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function pg.dropout2d(x, p, training) end
+
+---dropout of whole channels of x (batch, channels, depth, height, width), or without batch.
+---@param x perigee.Tensor
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function pg.dropout3d(x, p, training) end
+
+---The tensors behind each other: joined along dim 3; lines count as rows, and matrices of shape (m, n) as (m, n, 1). dtypes promote.
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.dstack(tensors) end
 
 ---Sums of products by Einstein's convention: one letter per dim of each tensor, terms separated by commas, then "->" and the letters of the result (by default those that occur once, in alphabetic order). "..." is for leading dims that broadcast; a letter that occurs twice in a term selects the diagonal.
 ---@param equation string the terms
@@ -3498,6 +4918,19 @@ function pg.elu(x, alpha) end
 ---@return perigee.Tensor out
 ---@overload fun(indices: perigee.Tensor, weight: perigee.Tensor, options: {padding_idx?: integer, index_base?: integer}): perigee.Tensor
 function pg.embedding(indices, weight, padding_idx, index_base) end
+
+---The mean, sum or max of the rows of `weight` at the positions in each bag, in the shape (bags, columns). Each row of 2-dim `indices` is a bag. In 1-dim indices a bag starts at each of `offsets`, which are positions from index_base on, in order. The rows of bag i have the factors per_sample_weights (sum only). An empty bag gives 0. Positions that equal padding_idx do not count.
+---@param indices perigee.Tensor
+---@param weight perigee.Tensor
+---@param offsets? perigee.Tensor
+---@param mode? "mean"|"sum"|"max" how the rows of a bag join
+---@param per_sample_weights? perigee.Tensor
+---@param include_last_offset? boolean offsets ends with the end of the last bag
+---@param padding_idx? integer a row of weight (1-based or negative) that does not count
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(indices: perigee.Tensor, weight: perigee.Tensor, options: {offsets?: perigee.Tensor, mode?: "mean"|"sum"|"max", per_sample_weights?: perigee.Tensor, include_last_offset?: boolean, padding_idx?: integer, index_base?: integer}): perigee.Tensor
+function pg.embedding_bag(indices, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx, index_base) end
 
 ---A tensor whose elements are not set: their values are unspecified until written.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
@@ -3563,6 +4996,13 @@ function pg.expand_as(x, other) end
 ---@return perigee.Tensor out
 function pg.expm1(x) end
 
+---Random numbers of density lambda exp(-lambda v), v > 0, in shape and dtype of x; x:exponential_(lambda) fills x.
+---@param x perigee.Tensor
+---@param lambda? number the rate, above 0
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {lambda?: number, generator?: perigee.Generator}): perigee.Tensor
+function pg.exponential(x, lambda) end
+
 ---Ones on the diagonal of n rows and m columns (n when nil), zeros elsewhere.
 ---@param n integer rows
 ---@param m? integer columns
@@ -3571,6 +5011,20 @@ function pg.expm1(x) end
 ---@return perigee.Tensor out
 ---@overload fun(n: integer, options: {m?: integer, dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.eye(n, m, dtype, device) end
+
+---alpha_dropout of whole channels of x (batch, channels, …).
+---@param x perigee.Tensor
+---@param p? number the share that is dropped
+---@param training? boolean whether to drop; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function pg.feature_alpha_dropout(x, p, training) end
+
+---x without its fraction. The gradient is zero.
+---Another name of trunc.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.fix(x) end
 
 ---Joins the dims from start_dim to end_dim into one. A 0-dim tensor gives one dim of size 1.
 ---@param x perigee.Tensor
@@ -3586,6 +5040,24 @@ function pg.flatten(x, start_dim, end_dim) end
 ---@return perigee.Tensor out
 function pg.flip(x, dims) end
 
+---x in reverse order along dim 2.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.fliplr(x) end
+
+---x in reverse order along dim 1.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.flipud(x) end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "float32"}.
+---@param x perigee.Tensor
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function pg.float(x, device) end
+
 ---The largest whole number not above x. The gradient is zero.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -3597,11 +5069,28 @@ function pg.floor(x) end
 ---@return perigee.Tensor out
 function pg.floor_divide(x, y) end
 
+---The larger of x and y, with broadcasting; NaN only where both are. Where they are equal each gets half of the gradient.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.fmax(x, y) end
+
+---The smaller of x and y, with broadcasting; NaN only where both are. Where they are equal each gets half of the gradient.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.fmin(x, y) end
+
 ---The remainder of x / y with the sign of x, like C's fmod. Keeps integer dtypes; an integer divisor of 0 is an error.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.fmod(x, y) end
+
+---x - trunc(x), the fraction with the sign of x; NaN for infinities.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.frac(x) end
 
 ---A tensor with the number value everywhere. A number that the dtype cannot hold is an error.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
@@ -3630,6 +5119,23 @@ function pg.full_like(x, value, dtype, device) end
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.gather(x, dim, index, index_base) end
 
+---(log(var) + (x - target)^2 / var) / 2, the negative log-likelihood of normal distributions with means x and variances var, reduced; full adds log(2 pi) / 2. var is limited to at least eps. It broadcasts to x, and may lack the last dim. A negative one is an error. Nix and Weigend, Estimating the mean and variance of the target probability distribution, 1994.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param var perigee.Tensor
+---@param full? boolean add the terms that do not depend on x
+---@param eps? number the smallest variance
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, var: perigee.Tensor, options: {full?: boolean, eps?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.gaussian_nll_loss(x, target, var, full, eps, reduction) end
+
+---The greatest common divisor of integers, not negative, with broadcasting; 0 for 0 and 0.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.gcd(x, y) end
+
 ---True where x is at least y, with broadcasting.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
@@ -3643,12 +5149,43 @@ function pg.ge(x, y) end
 ---@overload fun(x: perigee.Tensor|number, options: {approximate?: "none"|"tanh"}): perigee.Tensor
 function pg.gelu(x, approximate) end
 
+---How many trials with success probability p it takes to succeed: 1, 2, …, in shape and dtype of x; x:geometric_(p) fills x.
+---@param x perigee.Tensor
+---@param p number the probability, above 0 and below 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, p: number, options: {generator?: perigee.Generator}): perigee.Tensor
+function pg.geometric(x, p) end
+
 ---The first half of x along dim times the sigmoid of the second (Dauphin et al. 2017, Language modeling with gated convolutional networks).
 ---@param x perigee.Tensor
 ---@param dim? integer the dim to halve
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer}): perigee.Tensor
 function pg.glu(x, dim) end
+
+---True where x is greater than y, with broadcasting.
+---Another name of gt.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.greater(x, y) end
+
+---True where x is at least y, with broadcasting.
+---Another name of ge.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.greater_equal(x, y) end
+
+---x (batch, channels, height, width) read at the points of grid (batch, out height, out width, 2), whose last dim is a column and a row from -1 to 1; or with a depth as well, which comes last in grid and first in x. bicubic is for images only. Jaderberg et al., Spatial transformer networks, 2015.
+---@param x perigee.Tensor
+---@param grid perigee.Tensor
+---@param mode? "bilinear"|"nearest"|"bicubic" how elements between others arise
+---@param padding_mode? "zeros"|"border"|"reflection" what lies outside
+---@param align_corners? boolean -1 and 1 are the centers of the first and last elements, not their edges
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, grid: perigee.Tensor, options: {mode?: "bilinear"|"nearest"|"bicubic", padding_mode?: "zeros"|"border"|"reflection", align_corners?: boolean}): perigee.Tensor
+function pg.grid_sample(x, grid, mode, padding_mode, align_corners) end
 
 ---Normalizes each of num_groups groups of channels of each sample, then scales and shifts by channel (Wu, He 2018). x is batch x channels x …; weight and bias have one element per channel.
 ---@param x perigee.Tensor
@@ -3666,6 +5203,30 @@ function pg.group_norm(x, num_groups, weight, bias, eps) end
 ---@return perigee.Tensor out
 function pg.gt(x, y) end
 
+---softmax((x + g) / tau) along dim with Gumbel noise g: a soft sample of the classes with logits x. hard gives the one-hot vector of the largest element, with the gradient of the soft sample. Jang et al., Categorical reparameterization with Gumbel-Softmax, 2017.
+---@param x perigee.Tensor
+---@param tau? number the temperature, above 0
+---@param hard? boolean give one-hot vectors
+---@param dim? integer the dim of the classes
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {tau?: number, hard?: boolean, dim?: integer, generator?: perigee.Generator}): perigee.Tensor
+function pg.gumbel_softmax(x, tau, hard, dim) end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "float16"}.
+---@param x perigee.Tensor
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function pg.half(x, device) end
+
+---x, and 0 where |x| is at most lambda.
+---@param x perigee.Tensor|number
+---@param lambda? number the largest |x| that becomes 0
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {lambda?: number}): perigee.Tensor
+function pg.hardshrink(x, lambda) end
+
 ---min(max(x + 3, 0), 6) / 6.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -3679,19 +5240,49 @@ function pg.hardswish(x) end
 ---x limited to [min_val, max_val].
 ---@param x perigee.Tensor|number
 ---@param min_val? number the lower limit
----@param max_val? number the upper limit
+---@param max_val? number the upper limit, not below min_val
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor|number, options: {min_val?: number, max_val?: number}): perigee.Tensor
 function pg.hardtanh(x, min_val, max_val) end
 
----d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), reduced.
+---The step function: 0 where x is below 0 or NaN, 1 where it is above, `values` where it is 0, with broadcasting. x gets no gradient.
+---@param x perigee.Tensor|number
+---@param values perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.heaviside(x, values) end
+
+---x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x.
+---@param x perigee.Tensor
+---@param target perigee.Tensor 1 or -1
+---@param margin? number the margin
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {margin?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.hinge_embedding_loss(x, target, margin, reduction) end
+
+---How many elements lie in each of `bins` equally wide bins from min to max, in the dtype of x; the last bin has both its ends. Where min equals max, the range of the elements is taken, or 1 to both sides of it where all are equal. NaN and other elements are not counted.
+---@param x perigee.Tensor
+---@param bins? integer how many
+---@param min? number the start of the first bin
+---@param max? number the end of the last bin
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {bins?: integer, min?: number, max?: number}): perigee.Tensor
+function pg.histc(x, bins, min, max) end
+
+---The tensors beside each other: joined along dim 2, or along their only dim; 0-dim tensors count as lines of one. dtypes promote.
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.hstack(tensors) end
+
+---d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = x - target (Huber 1964), times weight, reduced.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
 ---@param delta? number where the square ends
+---@param weight? perigee.Tensor a factor for each element
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", delta?: number}): perigee.Tensor
-function pg.huber_loss(x, target, reduction, delta) end
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", delta?: number, weight?: perigee.Tensor}): perigee.Tensor
+function pg.huber_loss(x, target, reduction, delta, weight) end
 
 ---sqrt(x^2 + y^2) without overflow on the way, with broadcasting.
 ---@param x perigee.Tensor|number
@@ -3710,6 +5301,36 @@ function pg.hypot(x, y) end
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {alpha?: number, index_base?: integer}): perigee.Tensor
 function pg.index_add(x, dim, index, source, alpha, index_base) end
 
+---x with the positions `index` of dim `dim` replaced by those of source, a number or a tensor that broadcasts to them. Of several values for one position the last stays.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param source perigee.Tensor
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, source: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.index_copy(x, dim, index, source, index_base) end
+
+---x with `value`, a number or a tensor of one element, at the positions `index` of dim `dim`.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param value perigee.Tensor
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, value: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
+function pg.index_fill(x, dim, index, value, index_base) end
+
+---x with `values`, a number or a tensor, written or added at positions of its first dims: indices[k] has the positions of dim k. The indices broadcast together; values broadcasts to their shape followed by the other dims of x. A bool tensor alone is a mask over the first dims of x; values then has one row for each of its true elements, or one for all.
+---@param x perigee.Tensor
+---@param indices perigee.Tensor[]
+---@param values perigee.Tensor
+---@param accumulate? boolean add to the elements, else replace them; of several the last stays
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, indices: perigee.Tensor[], values: perigee.Tensor, options: {accumulate?: boolean, index_base?: integer}): perigee.Tensor
+function pg.index_put(x, indices, values, accumulate, index_base) end
+
 ---The positions `index` of dim `dim`, in that order; the dims of index (1, or any number) replace that dim.
 ---@param x perigee.Tensor
 ---@param dim integer the dim that the index values are positions of
@@ -3718,6 +5339,12 @@ function pg.index_add(x, dim, index, source, alpha, index_base) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.index_select(x, dim, index, index_base) end
+
+---The sums of products over the last dims of x and y; the product where one of them is 0-dim.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.inner(x, y) end
 
 ---Normalizes each channel of each sample over its positions, then scales and shifts by channel (Ulyanov, Vedaldi, Lempitsky 2016). x is batch x channels x … Running statistics are read only without use_input_stats.
 ---@param x perigee.Tensor
@@ -3731,6 +5358,14 @@ function pg.index_select(x, dim, index, index_base) end
 ---@overload fun(x: perigee.Tensor, options: {running_mean?: perigee.Tensor, running_var?: perigee.Tensor, weight?: perigee.Tensor, bias?: perigee.Tensor, use_input_stats?: boolean, eps?: number}): perigee.Tensor
 function pg.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, eps) end
 
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "int32"}.
+---@param x perigee.Tensor
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function pg.int(x, device) end
+
 ---x with its spatial dims resized to `size` or by `scale_factor`.
 ---@param x perigee.Tensor
 ---@param size? integer|integer[] new spatial sizes
@@ -3740,6 +5375,16 @@ function pg.instance_norm(x, running_mean, running_var, weight, bias, use_input_
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
 function pg.interpolate(x, size, scale_factor, mode, align_corners) end
+
+---True where x equals y or |x - y| is at most atol + rtol |y|, with broadcasting. Integers are compared in float64, half precision in float32.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@param rtol? number tolerance as a share of |y|
+---@param atol? number absolute tolerance
+---@param equal_nan? boolean NaN is close to NaN
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {rtol?: number, atol?: number, equal_nan?: boolean}): perigee.Tensor
+function pg.isclose(x, y, rtol, atol, equal_nan) end
 
 ---True where x is neither NaN nor an infinity; always for integers.
 ---@param x perigee.Tensor|number
@@ -3765,13 +5410,31 @@ function pg.isnan(x) end
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"|"batchmean", log_target?: boolean}): perigee.Tensor
 function pg.kl_div(x, target, reduction, log_target) end
 
----The size of the difference of x and target, reduced.
+---The Kronecker product: blocks of y times each element of x. The tensor with fewer dims gets leading ones.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.kron(x, y) end
+
+---The k-th smallest element along dim, and its index. NaN is larger than any number.
+---@param x perigee.Tensor
+---@param k integer which element, from 1 on
+---@param dim? integer the dim to reduce
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, k: integer, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.kthvalue(x, k, dim, keepdim, index_base) end
+
+---The size of the difference of x and target, reduced. With weight the mean divides by the sum of weight.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param weight? perigee.Tensor a factor for each element
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
-function pg.l1_loss(x, target, reduction) end
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", weight?: perigee.Tensor}): perigee.Tensor
+function pg.l1_loss(x, target, reduction, weight) end
 
 ---(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). weight and bias have the shape of those dims.
 ---@param x perigee.Tensor
@@ -3782,6 +5445,12 @@ function pg.l1_loss(x, target, reduction) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, bias?: perigee.Tensor, eps?: number}): perigee.Tensor
 function pg.layer_norm(x, normalized_shape, weight, bias, eps) end
+
+---The least common multiple of integers, with broadcasting; 0 where one is 0. Wraps around.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.lcm(x, y) end
 
 ---True where x is at most y, with broadcasting.
 ---@param x perigee.Tensor|number
@@ -3802,6 +5471,20 @@ function pg.leaky_relu(x, negative_slope) end
 ---@param weight perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.lerp(x, y, weight) end
+
+---True where x is less than y, with broadcasting.
+---Another name of lt.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.less(x, y) end
+
+---True where x is at most y, with broadcasting.
+---Another name of le.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.less_equal(x, y) end
 
 ---The logarithm of the absolute value of the gamma function.
 ---@param x perigee.Tensor|number
@@ -3826,6 +5509,16 @@ function pg.linear(x, weight, bias) end
 ---@overload fun(start: number, stop: number, steps: integer, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.linspace(start, stop, steps, dtype, device) end
 
+---x / (k + alpha m)^beta with the mean m of the squares of `size` neighboring channels, those outside counted as 0. Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012.
+---@param x perigee.Tensor
+---@param size integer number of channels
+---@param alpha? number factor of the mean
+---@param beta? number the exponent
+---@param k? number added to the mean
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, size: integer, options: {alpha?: number, beta?: number, k?: number}): perigee.Tensor
+function pg.local_response_norm(x, size, alpha, beta, k) end
+
 ---The natural logarithm; -inf at 0, NaN below.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -3846,10 +5539,19 @@ function pg.log1p(x) end
 ---@return perigee.Tensor out
 function pg.log2(x) end
 
+---exp of normal random numbers of that mean and standard deviation, in shape and dtype of x; x:log_normal_() fills x.
+---@param x perigee.Tensor
+---@param mean? number the mean of the logarithms
+---@param std? number their standard deviation
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {mean?: number, std?: number, generator?: perigee.Generator}): perigee.Tensor
+function pg.log_normal(x, mean, std) end
+
 ---The logarithm of softmax(x) along dim, computed as x - logsumexp(x).
 ---@param x perigee.Tensor
 ---@param dim integer the dim along which the results belong together
 ---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
 function pg.log_softmax(x, dim) end
 
 ---log(exp(x) + exp(y)) without overflow, with broadcasting.
@@ -3857,6 +5559,12 @@ function pg.log_softmax(x, dim) end
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.logaddexp(x, y) end
+
+---The logarithm of the running sums of exp(x) along dim, without overflow.
+---@param x perigee.Tensor
+---@param dim integer the dim to run along
+---@return perigee.Tensor out
+function pg.logcumsumexp(x, dim) end
 
 ---True where both x and y are nonzero, with broadcasting.
 ---@param x perigee.Tensor|number
@@ -3881,6 +5589,13 @@ function pg.logical_or(x, y) end
 ---@return perigee.Tensor out
 function pg.logical_xor(x, y) end
 
+---log(x / (1 - x)), the inverse of sigmoid; NaN outside 0 to 1. With eps x is first limited to eps..1 - eps. Integers give float32.
+---@param x perigee.Tensor|number
+---@param eps? number distance that x keeps from 0 and 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {eps?: number}): perigee.Tensor
+function pg.logit(x, eps) end
+
 ---log(sigmoid(x)) without underflow.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -3893,6 +5608,14 @@ function pg.logsigmoid(x) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function pg.logsumexp(x, dim, keepdim) end
+
+---x in another dtype or on another device; x itself where nothing changes. Floats become integers by truncation, and numbers out of range saturate (NaN gives 0); integers that do not fit wrap. The gradient is converted back.
+---Another name of to{dtype = "int64"}.
+---@param x perigee.Tensor
+---@param device? string device of the result; x's when nil
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
+function pg.long(x, device) end
 
 ---The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.
 ---@param x perigee.Tensor
@@ -3910,12 +5633,29 @@ function pg.lp_pool(x, norm_type, kernel_size, stride, ceil_mode) end
 ---@return perigee.Tensor out
 function pg.lt(x, y) end
 
+---max(0, -target (x1 - x2) + margin), reduced: 0 where x1 is larger than x2 by the margin and target is 1, or smaller and target is -1.
+---@param x1 perigee.Tensor
+---@param x2 perigee.Tensor
+---@param target perigee.Tensor 1 or -1
+---@param margin? number the margin
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x1: perigee.Tensor, x2: perigee.Tensor, target: perigee.Tensor, options: {margin?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.margin_ranking_loss(x1, x2, target, margin, reduction) end
+
 ---x with `value`, a number or a tensor of one element, where mask is true. x and mask broadcast.
 ---@param x perigee.Tensor
 ---@param mask perigee.Tensor
 ---@param value perigee.Tensor
 ---@return perigee.Tensor out
 function pg.masked_fill(x, mask, value) end
+
+---x with the elements of source, in row-major order, where mask is true. x and mask broadcast; source has at least as many elements as mask has true ones.
+---@param x perigee.Tensor
+---@param mask perigee.Tensor
+---@param source perigee.Tensor
+---@return perigee.Tensor out
+function pg.masked_scatter(x, mask, source) end
 
 ---The elements of x where mask is true, as a 1-dim tensor in row-major order. x and mask broadcast. The size depends on values: eager only.
 ---@param x perigee.Tensor
@@ -3939,38 +5679,83 @@ function pg.matmul(x, y) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.max(x, dim, keepdim, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
 ---@param x perigee.Tensor
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param ceil_mode? boolean also use windows that reach past the end
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
-function pg.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode) end
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
 ---@param x perigee.Tensor
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param ceil_mode? boolean also use windows that reach past the end
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
-function pg.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode) end
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
 ---@param x perigee.Tensor
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
 ---@param dilation? integer|integer[] distance between the elements of the window
 ---@param ceil_mode? boolean also use windows that reach past the end
+---@param return_indices? boolean also return the positions
+---@param index_base? integer the number of the first position in index values
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
-function pg.max_pool3d(x, kernel_size, stride, padding, dilation, ceil_mode) end
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.max_pool3d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
+
+---Zeros with the elements of x at the positions `indices` of each channel, as max pooling with return_indices gave them. The sizes are those before pooling, or output_size where several are possible. Of several elements for one position the last stays.
+---@param x perigee.Tensor
+---@param indices perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param output_size? integer|integer[] spatial sizes of the result, or all sizes
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
+function pg.max_unpool1d(x, indices, kernel_size, stride, padding, output_size, index_base) end
+
+---Zeros with the elements of x at the positions `indices` of each channel, as max pooling with return_indices gave them. The sizes are those before pooling, or output_size where several are possible. Of several elements for one position the last stays.
+---@param x perigee.Tensor
+---@param indices perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param output_size? integer|integer[] spatial sizes of the result, or all sizes
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
+function pg.max_unpool2d(x, indices, kernel_size, stride, padding, output_size, index_base) end
+
+---Zeros with the elements of x at the positions `indices` of each channel, as max pooling with return_indices gave them. The sizes are those before pooling, or output_size where several are possible. Of several elements for one position the last stays.
+---@param x perigee.Tensor
+---@param indices perigee.Tensor
+---@param kernel_size integer|integer[] size of the window
+---@param stride? integer|integer[] step of the window; the kernel size by default
+---@param padding? integer|integer[] padding on both sides, at most half the window
+---@param output_size? integer|integer[] spatial sizes of the result, or all sizes
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
+function pg.max_unpool3d(x, indices, kernel_size, stride, padding, output_size, index_base) end
 
 ---The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
 ---@param x perigee.Tensor|number
@@ -3983,8 +5768,25 @@ function pg.maximum(x, y) end
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function pg.mean(x, dim, keepdim) end
+
+---The middle element as a 0-dim tensor or, with dim, the middle elements along it and their indices: the lower one of two. NaN where there is one; the median of no floats is NaN.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.median(x, dim, keepdim, index_base) end
+
+---The coordinates of the points of a grid: for each tensor of 0 or 1 dims one of the shape of the grid, with its elements along its own dim. With indexing "xy" the first two dims are exchanged. An array table.
+---@param tensors perigee.Tensor[]
+---@param indexing? "ij"|"xy" the order of the dims: that of the tensors, or the second tensor first
+---@return perigee.Tensor[]
+---@overload fun(tensors: perigee.Tensor[], options: {indexing?: "ij"|"xy"}): perigee.Tensor[]
+function pg.meshgrid(tensors, indexing) end
 
 ---The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. The first of equal elements counts, NaN is smaller than any number.
 ---@param x perigee.Tensor
@@ -4013,6 +5815,16 @@ function pg.mish(x) end
 ---@return perigee.Tensor out
 function pg.mm(x, y) end
 
+---The most frequent value along dim, the smallest of several, and the index of its last occurrence. Every NaN is different.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.mode(x, dim, keepdim, index_base) end
+
 ---x with the dims `source` moved to the positions `destination`; the others keep their order. A view.
 ---@param x perigee.Tensor
 ---@param source integer|integer[] dims of x to move
@@ -4027,19 +5839,50 @@ function pg.moveaxis(x, source, destination) end
 ---@return perigee.Tensor out
 function pg.movedim(x, source, destination) end
 
----The squared difference of x and target, reduced.
+---The squared difference of x and target, reduced. With weight the mean divides by the sum of weight.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param weight? perigee.Tensor a factor for each element
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
-function pg.mse_loss(x, target, reduction) end
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", weight?: perigee.Tensor}): perigee.Tensor
+function pg.mse_loss(x, target, reduction, weight) end
 
 ---x * y, with broadcasting. For bools it is the logical and; integers wrap around.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.mul(x, y) end
+
+---The sum of max(0, margin - x[y] + x[i])^p over the classes i other than the label y, over the number of classes, times the weight of y; reduced. Labels are from 1 to the number of classes. Crammer and Singer, On the algorithmic implementation of multiclass kernel-based vector machines, 2001.
+---@param x perigee.Tensor scores (samples, classes), or (classes)
+---@param target perigee.Tensor labels
+---@param p? integer the exponent, 1 or 2
+---@param margin? number the margin
+---@param weight? perigee.Tensor a factor for each class
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param index_base? integer the number of the first class
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {p?: integer, margin?: number, weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
+function pg.multi_margin_loss(x, target, p, margin, weight, reduction, index_base) end
+
+---The sum of max(0, 1 - x[y] + x[i]) over the labels y of a sample and the classes i that are none of them, over the number of classes; reduced. target has the shape of x: the labels of each sample, from 1 on, up to the first element that is index_base - 1. Takes memory for samples times the square of classes.
+---@param x perigee.Tensor scores (samples, classes), or (classes)
+---@param target perigee.Tensor labels, then 0
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param index_base? integer the number of the first class
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", index_base?: integer}): perigee.Tensor
+function pg.multilabel_margin_loss(x, target, reduction, index_base) end
+
+---The mean over the classes, the last dim, of binary_cross_entropy_with_logits of x and target, reduced. weight has a factor for each class.
+---@param x perigee.Tensor
+---@param target perigee.Tensor 0 or 1
+---@param weight? perigee.Tensor a factor for each class
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.multilabel_soft_margin_loss(x, target, weight, reduction) end
 
 ---n indices (from 1) drawn with probabilities proportional to the weights p, one list or one list per row. Negative or infinite weights, a sum of 0, or fewer nonzero weights than draws without replacement are errors.
 ---@param p perigee.Tensor
@@ -4049,6 +5892,13 @@ function pg.mul(x, y) end
 ---@return perigee.Tensor out
 ---@overload fun(p: perigee.Tensor, n: integer, options: {replacement?: boolean, index_base?: integer, generator?: perigee.Generator}): perigee.Tensor
 function pg.multinomial(p, n, replacement, index_base) end
+
+---x * y, with broadcasting. For bools it is the logical and; integers wrap around.
+---Another name of mul.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.multiply(x, y) end
 
 ---The product of a matrix and a vector.
 ---@param x perigee.Tensor
@@ -4071,6 +5921,51 @@ function pg.mv(x, y) end
 ---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
 function pg.nag_update(weights, grads, moms, rates, lr, wd, rescale_grad, clip_gradient, t, momentum) end
 
+---x with other numbers for NaN and the infinities. Integers and bools come back as they are. The gradient of a replaced element is 0.
+---@param x perigee.Tensor|number
+---@param nan? number for NaN
+---@param posinf? number for infinity; by default the largest number of the dtype
+---@param neginf? number for -infinity; by default the least number of the dtype
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, options: {nan?: number, posinf?: number, neginf?: number}): perigee.Tensor
+function pg.nan_to_num(x, nan, posinf, neginf) end
+
+---The mean over dims of the elements that are not NaN; NaN for none.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
+function pg.nanmean(x, dim, keepdim) end
+
+---median of the elements that are not NaN; NaN where there are no others.
+---@param x perigee.Tensor
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor indices
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
+function pg.nanmedian(x, dim, keepdim, index_base) end
+
+---quantile of the elements that are not NaN; NaN where there are no others.
+---@param x perigee.Tensor
+---@param q perigee.Tensor a number or a tensor of at most 1 dim
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" what is between two elements
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, q: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, interpolation?: "linear"|"lower"|"higher"|"midpoint"|"nearest"}): perigee.Tensor
+function pg.nanquantile(x, q, dim, keepdim, interpolation) end
+
+---The sum over dims of the elements that are not NaN; 0 for none. bool and integers give int64.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
+function pg.nansum(x, dim, keepdim) end
+
 ---The `length` positions of dim `dim` from `start` on (1-based, negative from the end). A view.
 ---@param x perigee.Tensor
 ---@param dim integer the dim to cut along
@@ -4089,6 +5984,12 @@ function pg.ne(x, y) end
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.neg(x) end
+
+----x. Bool is refused.
+---Another name of neg.
+---@param x perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.negative(x) end
 
 ----x at the label of each sample times the weight of its class, for log-probabilities x with classes along dim 2. Labels and reductions as in cross_entropy.
 ---@param x perigee.Tensor
@@ -4116,6 +6017,30 @@ function pg.nonzero(x, index_base) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {p?: number, dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function pg.norm(x, p, dim, keepdim) end
+
+---Normal random numbers of that mean and standard deviation in shape and dtype of x; x:normal_(mean, std) fills x.
+---@param x perigee.Tensor
+---@param mean? number the mean
+---@param std? number the standard deviation
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {mean?: number, std?: number, generator?: perigee.Generator}): perigee.Tensor
+function pg.normal(x, mean, std) end
+
+---x over its p-norm along `dim`, or over eps where the norm is less. The gradient at a zero vector is that of x / eps.
+---@param x perigee.Tensor
+---@param p? number the order of the norm; math.huge is the largest difference or element
+---@param dim? integer|integer[] the dims of the norm
+---@param eps? number the least divisor
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {p?: number, dim?: integer|integer[], eps?: number}): perigee.Tensor
+function pg.normalize(x, p, dim, eps) end
+
+---True where x differs from y, with broadcasting; NaN differs from everything.
+---Another name of ne.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.not_equal(x, y) end
 
 ---int64 zeros with a 1 at position x of a new last dim of size num_classes, by default the largest of x (eagerly only, since the size then depends on values). The values of x are labels: negative ones are errors.
 ---@param x perigee.Tensor
@@ -4156,6 +6081,16 @@ function pg.outer(x, y) end
 ---@overload fun(x: perigee.Tensor, pad: integer|integer[], options: {mode?: "constant"|"reflect"|"replicate"|"circular", value?: number}): perigee.Tensor
 function pg.pad(x, pad, mode, value) end
 
+---The p-norm of x1 - x2 + eps along the last dim, with broadcasting.
+---@param x1 perigee.Tensor
+---@param x2 perigee.Tensor
+---@param p? number the order of the norm; math.huge is the largest difference or element
+---@param eps? number added to each difference
+---@param keepdim? boolean keep the last dim with size 1
+---@return perigee.Tensor out
+---@overload fun(x1: perigee.Tensor, x2: perigee.Tensor, options: {p?: number, eps?: number, keepdim?: boolean}): perigee.Tensor
+function pg.pairwise_distance(x1, x2, p, eps, keepdim) end
+
 ---x with its dims in the given order: dim i of the result is dim dims[i] of x. A view.
 ---@param x perigee.Tensor
 ---@param dims integer|integer[] every dim once
@@ -4184,6 +6119,17 @@ function pg.pixel_shuffle(x, upscale_factor) end
 ---@return perigee.Tensor out
 function pg.pixel_unshuffle(x, downscale_factor) end
 
+---exp(x) - target x, the negative log-likelihood of counts with Poisson distributions of logarithmic rates x, reduced; x - target log(x + eps) for rates x, with log_input = false. full adds Stirling's approximation of log(target!) for targets above 1.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param log_input? boolean x holds logarithms of rates
+---@param full? boolean add the terms that do not depend on x
+---@param eps? number added to x before the logarithm
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {log_input?: boolean, full?: boolean, eps?: number, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.poisson_nll_loss(x, target, log_input, full, eps, reduction) end
+
 ---The n-th derivative of digamma (Abramowitz and Stegun, 6.4).
 ---@param x perigee.Tensor|number
 ---@param n? integer which derivative
@@ -4197,6 +6143,13 @@ function pg.polygamma(x, n) end
 ---@return perigee.Tensor out
 function pg.pow(x, y) end
 
+---x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---Another name of pow.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.power(x, y) end
+
 ---x where it is positive, else weight x: one weight for all, or one per channel (dim 2). He et al., Delving deep into rectifiers, 2015.
 ---@param x perigee.Tensor
 ---@param weight perigee.Tensor
@@ -4208,8 +6161,28 @@ function pg.prelu(x, weight) end
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function pg.prod(x, dim, keepdim) end
+
+---x with source, a number or a tensor of as many elements as `index`, written at the positions `index` of the flattened x, or added there.
+---@param x perigee.Tensor
+---@param index perigee.Tensor
+---@param source perigee.Tensor
+---@param accumulate? boolean add to the elements, else replace them; of several the last stays
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, index: perigee.Tensor, source: perigee.Tensor, options: {accumulate?: boolean, index_base?: integer}): perigee.Tensor
+function pg.put(x, index, source, accumulate, index_base) end
+
+---The value below which the share q of the elements lies, along dim or of all elements: of the sorted elements the one at q (n - 1), counted from 0. For a 1-dim q the results lie along a new first dim; an element of it outside of 0 to 1 gives NaN. NaN where an element is.
+---@param x perigee.Tensor
+---@param q perigee.Tensor a number or a tensor of at most 1 dim
+---@param dim? integer the dim to reduce; all when absent
+---@param keepdim? boolean keep reduced dims with size 1
+---@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" what is between two elements
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, q: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, interpolation?: "linear"|"lower"|"higher"|"midpoint"|"nearest"}): perigee.Tensor
+function pg.quantile(x, q, dim, keepdim, interpolation) end
 
 ---Uniform random numbers in [0, 1).
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
@@ -4272,6 +6245,11 @@ function pg.randperm(n, dtype, index_base, device) end
 ---@overload fun(start: number, stop: number, options: {step?: number, dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.range(start, stop, step, dtype, device) end
 
+---The elements of x in row-major order in one dim. A view where the strides of x allow it.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.ravel(x) end
+
 ---1 / x. Integers give float32.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -4292,6 +6270,14 @@ function pg.relu6(x) end
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.remainder(x, y) end
+
+---x with those of its slices at the positions of `dim` scaled down to the p-norm maxnorm whose norm is larger.
+---@param x perigee.Tensor
+---@param p number the order of the norm, above 0
+---@param dim integer the dim whose positions are the slices
+---@param maxnorm number the largest norm
+---@return perigee.Tensor out
+function pg.renorm(x, p, dim, maxnorm) end
 
 ---Every position of dim `dim` `repeats` times in a row, or as often as the list says for each; without dim x is flattened first.
 ---@param x perigee.Tensor
@@ -4330,17 +6316,40 @@ function pg.rms_norm(x, normalized_shape, weight, eps) end
 ---@overload fun(x: perigee.Tensor, shifts: integer|integer[], options: {dims?: integer|integer[]}): perigee.Tensor
 function pg.roll(x, shifts, dims) end
 
+---x turned by k quarters in the plane of two dims, from the first towards the second; a negative k turns back.
+---@param x perigee.Tensor
+---@param k? integer how many quarters
+---@param dims? integer|integer[] the two dims of the plane
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {k?: integer, dims?: integer|integer[]}): perigee.Tensor
+function pg.rot90(x, k, dims) end
+
 ---The nearest whole number, halves to the even one. The gradient is zero.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.round(x) end
+
+---The tensors below each other: joined along dim 1; tensors of fewer than 2 dims count as rows. dtypes promote.
+---Another name of vstack.
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.row_stack(tensors) end
+
+---x where it is positive, else x times a slope: in training a uniform random one from [lower, upper) for each element, otherwise their mean. Xu et al., Empirical evaluation of rectified activations in convolutional network, 2015.
+---@param x perigee.Tensor
+---@param lower? number the smallest slope
+---@param upper? number the limit of the slopes
+---@param training? boolean whether slopes are random; nil follows the mode
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {lower?: number, upper?: number, training?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function pg.rrelu(x, lower, upper, training) end
 
 ---1 / sqrt(x). Integers give float32.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.rsqrt(x) end
 
----softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017.
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017. With enable_gqa, key and value may have fewer heads (dim -3) than query, a divisor of their number. Ainslie et al., GQA, 2023.
 ---@param query perigee.Tensor
 ---@param key perigee.Tensor
 ---@param value perigee.Tensor
@@ -4348,9 +6357,10 @@ function pg.rsqrt(x) end
 ---@param dropout_p? number share of the weights that is dropped in training
 ---@param is_causal? boolean hide the positions after each query's own
 ---@param scale? number factor of the products; 1 / sqrt(features) by default
+---@param enable_gqa? boolean each head of key and value serves a group of heads of query
 ---@return perigee.Tensor out
----@overload fun(query: perigee.Tensor, key: perigee.Tensor, value: perigee.Tensor, options: {attn_mask?: perigee.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number}): perigee.Tensor
-function pg.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale) end
+---@overload fun(query: perigee.Tensor, key: perigee.Tensor, value: perigee.Tensor, options: {attn_mask?: perigee.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number, enable_gqa?: boolean, generator?: perigee.Generator}): perigee.Tensor
+function pg.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) end
 
 ---x with src, a tensor or a number, written at the positions that `index` names along `dim`: out[index[i][j]][j] = src[i][j] for dim 1. Of several values for one element the last stays. src has at least the sizes of index.
 ---@param x perigee.Tensor
@@ -4371,6 +6381,18 @@ function pg.scatter(x, dim, index, src, index_base) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.scatter_add(x, dim, index, src, index_base) end
+
+---x with the elements of src reduced into the positions that `index` names along `dim`: out[index[i][j]][j] is the sum, product, mean or extreme of itself (unless include_self is false) and all src[i][j] for it. Positions that the index does not name stay. Integer means round down. src has at least the sizes of index. Equal extremes share the gradient, as in PyTorch with that of x even where it is not included; that of a product is exact where factors are 0.
+---@param x perigee.Tensor
+---@param dim integer the dim that the index values are positions of
+---@param index perigee.Tensor
+---@param src perigee.Tensor
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" how elements for one position are joined
+---@param include_self? boolean whether the element of x is one of those that are joined
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, src: perigee.Tensor, reduce: "sum"|"prod"|"mean"|"amax"|"amin", options: {include_self?: boolean, index_base?: integer}): perigee.Tensor
+function pg.scatter_reduce(x, dim, index, src, reduce, include_self, index_base) end
 
 ---Where each of `values` is to be inserted into the last dim of sorted_sequence to keep it in order: the position of the first element that is not less (with right = true, that is greater). sorted_sequence has 1 dim or the leading sizes of values.
 ---@param sorted_sequence perigee.Tensor
@@ -4480,16 +6502,26 @@ function pg.sinh(x) end
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", beta?: number}): perigee.Tensor
 function pg.smooth_l1_loss(x, target, reduction, beta) end
 
+---log(1 + exp(-target x)) for targets 1 and -1, reduced.
+---@param x perigee.Tensor
+---@param target perigee.Tensor
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.soft_margin_loss(x, target, reduction) end
+
 ---exp(x) over its sum along dim, without overflow.
 ---@param x perigee.Tensor
 ---@param dim integer the dim along which the results belong together
 ---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
 function pg.softmax(x, dim) end
 
 ---softmax(-x) along dim.
 ---@param x perigee.Tensor
 ---@param dim integer the dim along which the results belong together
 ---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
 function pg.softmin(x, dim) end
 
 ---log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.
@@ -4561,21 +6593,40 @@ function pg.stack(tensors, dim) end
 ---@param correction? number taken from the number of elements in the divisor
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor
 function pg.std(x, dim, correction, keepdim) end
 
----x - y, with broadcasting. Bool is refused.
+---The standard deviation and the mean over dims; see std and mean.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor std
+---@return perigee.Tensor mean
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor, perigee.Tensor
+function pg.std_mean(x, dim, correction, keepdim) end
+
+---x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
 function pg.sub(x, y) end
+
+---x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
+---Another name of sub.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
+function pg.subtract(x, y) end
 
 ---The sum over dims; 0 for no elements. bool and integers give int64. Floats are added in blocks in a fixed order, so the result does not depend on the number of threads.
 ---@param x perigee.Tensor
 ---@param dim? integer|integer[] the dims to reduce; all when absent
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function pg.sum(x, dim, keepdim) end
 
 ---Sums x down to a shape that broadcasts to its own, the reverse of expand.
@@ -4583,6 +6634,22 @@ function pg.sum(x, dim, keepdim) end
 ---@param shape integer|integer[] the shape of the result
 ---@return perigee.Tensor out
 function pg.sum_to(x, shape) end
+
+---x with two dims exchanged. A view.
+---Another name of transpose.
+---@param x perigee.Tensor
+---@param dim0 integer one dim
+---@param dim1 integer the other
+---@return perigee.Tensor out
+function pg.swapaxes(x, dim0, dim1) end
+
+---x with two dims exchanged. A view.
+---Another name of transpose.
+---@param x perigee.Tensor
+---@param dim0 integer one dim
+---@param dim1 integer the other
+---@return perigee.Tensor out
+function pg.swapdims(x, dim0, dim1) end
 
 ---The transpose of a matrix; tensors of 0 or 1 dims come back as they are. A view.
 ---@param x perigee.Tensor
@@ -4616,6 +6683,27 @@ function pg.tan(x) end
 ---@return perigee.Tensor out
 function pg.tanh(x) end
 
+---x - tanh(x).
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.tanhshrink(x) end
+
+---The sum of products over dims of a and of b: over the last dims of a and the first of b if `dims` is their count, else over the listed dims of a with those of b, as in pg.tensordot(a, b, {{1, 3}, {2, 1}}). The result has the other dims of a, then those of b.
+---@param a perigee.Tensor
+---@param b perigee.Tensor
+---@param dims? integer|integer[] how many dims to sum over, or the dims of a
+---@param dims_b? integer|integer[] the dims of b, as many as dims has
+---@return perigee.Tensor out
+---@overload fun(a: perigee.Tensor, b: perigee.Tensor, options: {dims?: integer|integer[], dims_b?: integer|integer[]}): perigee.Tensor
+function pg.tensordot(a, b, dims, dims_b) end
+
+---x where it is above threshold, else value.
+---@param x perigee.Tensor|number
+---@param threshold number the limit
+---@param value number what replaces the elements up to the limit
+---@return perigee.Tensor out
+function pg.threshold(x, threshold, value) end
+
 ---x repeated dims[i] times along dim i, aligned at the last dim; more counts than dims add leading dims.
 ---@param x perigee.Tensor
 ---@param dims integer|integer[] how often to repeat along each dim
@@ -4642,6 +6730,11 @@ function pg.to(x, dtype, device) end
 ---@overload fun(x: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.topk(x, k, dim, largest, sorted, index_base) end
 
+---The sum of the diagonal of a matrix. Integers and bool give int64.
+---@param x perigee.Tensor
+---@return perigee.Tensor out
+function pg.trace(x) end
+
 ---x with two dims exchanged. A view.
 ---@param x perigee.Tensor
 ---@param dim0 integer one dim
@@ -4656,6 +6749,29 @@ function pg.transpose(x, dim0, dim1) end
 ---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function pg.tril(x, diagonal) end
 
+---The rows (first) and columns of the lower triangle of a row x col matrix, row by row: int64 of shape 2 x count.
+---@param row integer how many rows
+---@param col integer how many columns
+---@param offset? integer 0 is the main diagonal, positive ones are above it
+---@param index_base? integer the number of the first position in index values
+---@param device? string device of the result
+---@return perigee.Tensor out
+---@overload fun(row: integer, col: integer, options: {offset?: integer, index_base?: integer, device?: string}): perigee.Tensor
+function pg.tril_indices(row, col, offset, index_base, device) end
+
+---max(0, d(anchor, positive) - d(anchor, negative) + margin), reduced, with the p-norm d of the differences plus eps over the last dim. swap takes d(positive, negative) where that is smaller. Balntas et al., Learning local feature descriptors with triplets and shallow convolutional neural networks, 2016.
+---@param anchor perigee.Tensor
+---@param positive perigee.Tensor
+---@param negative perigee.Tensor
+---@param margin? number the margin
+---@param p? number the order of the norm
+---@param eps? number added to the differences
+---@param swap? boolean use the smaller distance to negative
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@return perigee.Tensor out
+---@overload fun(anchor: perigee.Tensor, positive: perigee.Tensor, negative: perigee.Tensor, options: {margin?: number, p?: number, eps?: number, swap?: boolean, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
+function pg.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction) end
+
 ---The upper triangle of the matrices in the last two dims; elements below diagonal `diagonal` become 0.
 ---@param x perigee.Tensor
 ---@param diagonal? integer 0 is the main diagonal, positive ones are above it
@@ -4663,10 +6779,40 @@ function pg.tril(x, diagonal) end
 ---@overload fun(x: perigee.Tensor, options: {diagonal?: integer}): perigee.Tensor
 function pg.triu(x, diagonal) end
 
+---The rows (first) and columns of the upper triangle of a row x col matrix, row by row: int64 of shape 2 x count.
+---@param row integer how many rows
+---@param col integer how many columns
+---@param offset? integer 0 is the main diagonal, positive ones are above it
+---@param index_base? integer the number of the first position in index values
+---@param device? string device of the result
+---@return perigee.Tensor out
+---@overload fun(row: integer, col: integer, options: {offset?: integer, index_base?: integer, device?: string}): perigee.Tensor
+function pg.triu_indices(row, col, offset, index_base, device) end
+
+---x / y, with broadcasting. Integers give float32, or keep their dtype with rounding_mode.
+---Another name of div.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {rounding_mode?: "trunc"|"floor"}): perigee.Tensor
+function pg.true_divide(x, y) end
+
 ---x without its fraction. The gradient is zero.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.trunc(x) end
+
+---x / y rounded towards zero, with broadcasting; div with rounding_mode = "trunc". Keeps integer dtypes; an integer divisor of 0 is an error. The gradient is zero.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.trunc_divide(x, y) end
+
+---x in the dtype of `other`; see to.
+---@param x perigee.Tensor
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function pg.type_as(x, other) end
 
 ---The positions of dim `dim`, each without that dim. An array table of views.
 ---@param x perigee.Tensor
@@ -4674,6 +6820,21 @@ function pg.trunc(x) end
 ---@return perigee.Tensor[]
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer}): perigee.Tensor[]
 function pg.unbind(x, dim) end
+
+---x with dim `dim` split into dims of the given sizes, one of which may be -1 and is computed.
+---@param x perigee.Tensor
+---@param dim integer the dim to split
+---@param sizes integer|integer[] what it becomes
+---@return perigee.Tensor out
+function pg.unflatten(x, dim, sizes) end
+
+---Uniform random numbers from [from, to) in shape and dtype of x; x:uniform_(a, b) fills x.
+---@param x perigee.Tensor
+---@param from? number the smallest number
+---@param to? number the end, not included
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {from?: number, to?: number, generator?: perigee.Generator}): perigee.Tensor
+function pg.uniform(x, from, to) end
 
 ---The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of x its position among them, and how often each occurs. With dim the same of the slices at its positions, ordered element by element. Every NaN is different. The size depends on values: eager only.
 ---@param x perigee.Tensor
@@ -4688,11 +6849,31 @@ function pg.unbind(x, dim) end
 ---@overload fun(x: perigee.Tensor, options: {sorted?: boolean, return_inverse?: boolean, return_counts?: boolean, dim?: integer, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
 function pg.unique(x, sorted, return_inverse, return_counts, dim, index_base) end
 
+---The values of x without those that equal the one before them; otherwise like unique. The size depends on values: eager only.
+---@param x perigee.Tensor
+---@param return_inverse? boolean also return `inverse`
+---@param return_counts? boolean also return `counts`
+---@param dim? integer the dim whose slices to compare
+---@param index_base? integer the number of the first position in index values
+---@return perigee.Tensor values
+---@return perigee.Tensor inverse
+---@return perigee.Tensor counts
+---@overload fun(x: perigee.Tensor, options: {return_inverse?: boolean, return_counts?: boolean, dim?: integer, index_base?: integer}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function pg.unique_consecutive(x, return_inverse, return_counts, dim, index_base) end
+
 ---x with a new dim of size 1 that becomes dim `dim` of the result.
 ---@param x perigee.Tensor
 ---@param dim integer position of the new dim in the result
 ---@return perigee.Tensor out
 function pg.unsqueeze(x, dim) end
+
+---The matrix with a row of powers of each element of the 1-dim x, the highest first. Integers give int64.
+---@param x perigee.Tensor
+---@param n? integer how many powers; as many as elements when nil
+---@param increasing? boolean the lowest power first
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {n?: integer, increasing?: boolean}): perigee.Tensor
+function pg.vander(x, n, increasing) end
 
 ---The variance over dims: squared deviations from the mean over n - correction.
 ---@param x perigee.Tensor
@@ -4700,8 +6881,43 @@ function pg.unsqueeze(x, dim) end
 ---@param correction? number taken from the number of elements in the divisor
 ---@param keepdim? boolean keep reduced dims with size 1
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor
 function pg.var(x, dim, correction, keepdim) end
+
+---The variance and the mean over dims; see var and mean.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims to reduce; all when absent
+---@param correction? number taken from the number of elements in the divisor
+---@param keepdim? boolean keep reduced dims with size 1
+---@return perigee.Tensor var
+---@return perigee.Tensor mean
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor, perigee.Tensor
+function pg.var_mean(x, dim, correction, keepdim) end
+
+---The sum of products of two vectors.
+---@param x perigee.Tensor
+---@param y perigee.Tensor
+---@return perigee.Tensor out
+function pg.vdot(x, y) end
+
+---The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place and one -1 is computed from the other sizes. A view where the strides of x allow it. Shares no writes with x.
+---Another name of reshape.
+---@param x perigee.Tensor
+---@param shape integer|integer[] sizes of the result
+---@return perigee.Tensor out
+function pg.view(x, shape) end
+
+---x under the shape of `other`, which has as many elements.
+---Another name of reshape_as.
+---@param x perigee.Tensor
+---@param other perigee.Tensor
+---@return perigee.Tensor out
+function pg.view_as(x, other) end
+
+---The tensors below each other: joined along dim 1; tensors of fewer than 2 dims count as rows. dtypes promote.
+---@param tensors perigee.Tensor[]
+---@return perigee.Tensor out
+function pg.vstack(tensors) end
 
 ---x where the bool condition is true, else y, with broadcasting of all three. The condition gets no gradient.
 ---@param condition perigee.Tensor|number
@@ -4709,6 +6925,12 @@ function pg.var(x, dim, correction, keepdim) end
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.where(condition, x, y) end
+
+---x log(y), with broadcasting; 0 where x is 0 unless y is NaN. Integers give float32.
+---@param x perigee.Tensor|number
+---@param y perigee.Tensor|number
+---@return perigee.Tensor out
+function pg.xlogy(x, y) end
 
 ---A tensor of zeros.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
@@ -4726,47 +6948,18 @@ function pg.zeros(shape, dtype, device) end
 ---@overload fun(x: perigee.Tensor, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.zeros_like(x, dtype, device) end
 
----pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
----@param f any
+---pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.
+---@param seed any
+---@return any
+function pg.Generator(seed) end
+
+---x:allclose(y[, {rtol = 1e-5, atol = 1e-8, equal_nan = false}]) -> whether |x - y| <= atol + rtol * |y| for all
+---elements.
+---@param x any
+---@param y any
 ---@param options any
 ---@return any
-function pg.record(f, options) end
-
----pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
----@param f any
----@return any
-function pg.pause(f) end
-
----pg.train_mode(f) -> the results of f, run with training on. Recording does not change.
----@param f any
----@return any
-function pg.train_mode(f) end
-
----pg.predict_mode(f) -> the results of f, run with training off. Recording does not change.
----@param f any
----@return any
-function pg.predict_mode(f) end
-
----pg.is_recording() -> whether ops are recorded.
----@return any
-function pg.is_recording() end
-
----pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
----@return any
-function pg.is_training() end
-
----pg.grad(f[, argnum = 1]) -> a function that returns the gradient of the scalar function f with respect to argument
----argnum. A list of argument numbers gives one result for each. Arguments may be trees.
----@param f any
----@param argnum any
----@return any
-function pg.grad(f, argnum) end
-
----pg.value_and_grad(f[, argnum = 1]) -> a function that returns the value of f, then the gradients. See pg.grad.
----@param f any
----@param argnum any
----@return any
-function pg.value_and_grad(f, argnum) end
+function pg.allclose(x, y, options) end
 
 ---pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
 ---again, with the same flags and random numbers, and without writing state back a second time.
@@ -4786,6 +6979,30 @@ function pg.checkpoint(f, ...) end
 ---@return any
 function pg.cond(pred, then_f, else_f, ...) end
 
+---pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested
+---table.
+---@param v any
+---@return any
+function pg.constant(v) end
+
+---pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
+---and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
+---numbers the same.
+---@param f any
+---@param ... any
+---@return any
+function pg.debug(f, ...) end
+
+---pg.devices() -> the names of the devices that can be used now.
+---@return any
+function pg.devices() end
+
+---x:equal(y) -> whether dtype, shape and all elements are the same.
+---@param x any
+---@param y any
+---@return any
+function pg.equal(x, y) end
+
 ---pg.foreach(body, data, states[, {checkpoint =}]) -> outs, states. data is a tree of tensors; body(item, states) runs
 ---for each index along their dim 1 and returns the outputs of the step and the new states. The outputs of all steps
 ---are stacked along dim 1. States keep structure, shapes and dtypes. With checkpoint = k the gradient stores the
@@ -4797,25 +7014,23 @@ function pg.cond(pred, then_f, else_f, ...) end
 ---@return any
 function pg.foreach(body, data, states, options) end
 
----pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) is true,
----body(vars…) runs and returns the outputs of the step (or nil) and the list of new variables. outs has max_iterations
----rows, with zeros after the last step. n is the number of steps, a 0-dim int64 tensor. Without max_iterations the
----number of steps has no limit, and a step has no outputs. checkpoint: see pg.foreach.
----@param cond any
----@param body any
----@param vars any
----@param options any
+---pg.from_bytes(bytes, dtype[, shape]) -> a tensor whose elements are the bytes of a string, in row-major order.
+---@param bytes any
+---@param dtype any
+---@param shape any
 ---@return any
-function pg.while_loop(cond, body, vars, options) end
+function pg.from_bytes(bytes, dtype, shape) end
 
----pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), where i is a
----0-dim int64 tensor from 1 to count. count is a whole number >= 0 or a 0-dim tensor. checkpoint: see pg.foreach.
----@param count any
----@param body any
----@param state any
----@param options any
+---pg.get_num_threads() -> the most threads that kernels use.
 ---@return any
-function pg.loop(count, body, state, options) end
+function pg.get_num_threads() end
+
+---pg.grad(f[, argnum = 1]) -> a function that returns the gradient of the scalar function f with respect to argument
+---argnum. A list of argument numbers gives one result for each. Arguments may be trees.
+---@param f any
+---@param argnum any
+---@return any
+function pg.grad(f, argnum) end
 
 ---pg.graph(outputs, inputs) -> a Graph. outputs is a tree of symbols (see pg.symbol) or of internals of another Graph
 ---(see g:internals). inputs is a symbol or a list of symbols, in the order of the arguments of run.
@@ -4824,11 +7039,33 @@ function pg.loop(count, body, state, options) end
 ---@return any
 function pg.graph(outputs, inputs) end
 
----pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name.
----Without arguments it prints an overview.
+---pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, called like pg.lstm. The
+---order of the gates is reset, update, new.
+---@param x any
+---@param h0 any
+---@param weights any
+---@param options any
+---@return any
+function pg.gru(x, h0, weights, options) end
+
+---pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,
+---and the example of an op with its result. Without arguments it prints an overview. It returns nothing.
 ---@param what any
 ---@return any
 function pg.help(what) end
+
+---pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the instructions that kernels on the CPU use. The
+---environment variable PERIGEE_MAX_ISA can lower it.
+---@return any
+function pg.instruction_set() end
+
+---pg.is_recording() -> whether ops are recorded.
+---@return any
+function pg.is_recording() end
+
+---pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
+---@return any
+function pg.is_training() end
 
 ---pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
 ---native graph. f takes and returns tensors, numbers, booleans, strings and trees of them. f may be a whole training
@@ -4838,31 +7075,37 @@ function pg.help(what) end
 ---@return any
 function pg.jit(f, options) end
 
----pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
----and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
----numbers the same.
+---y, dy = pg.jvp(f, {primals}, {tangents}): y is the result of f, dy its directional derivative along the tangents. It
+---differentiates the vjp, which is linear in its cotangent, a second time.
 ---@param f any
----@param ... any
+---@param options any
 ---@return any
-function pg.debug(f, ...) end
+function pg.jvp(f, options) end
 
----pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside a hybridized block or pg.jit, f is
----called before each run, so a changing number (a temperature, a schedule) causes no new trace.
+---pg.keep(x) -> x. No enclosing pg.scope frees it.
+---@param x any
+---@return any
+function pg.keep(x) end
+
+---pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside hybridized code f is called before
+---each run.
 ---@param f any
 ---@return any
 function pg.live(f) end
-
----pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
----atomically.
----@param path any
----@param tensors any
----@return any
-function pg.save(path, tensors) end
 
 ---pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file.
 ---@param path any
 ---@return any
 function pg.load(path) end
+
+---pg.loop(count, body, state[, {checkpoint =}]) -> the state after count steps of state = body(i, state), where i is a
+---0-dim int64 tensor from 1 to count. count is a whole number >= 0 or a 0-dim tensor. checkpoint: see pg.foreach.
+---@param count any
+---@param body any
+---@param state any
+---@param options any
+---@return any
+function pg.loop(count, body, state, options) end
 
 ---pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
 ---has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states
@@ -4876,14 +7119,53 @@ function pg.load(path) end
 ---@return any
 function pg.lstm(x, states, weights, options) end
 
----pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, called like pg.lstm. The
----order of the gates is reset, update, new.
----@param x any
----@param h0 any
----@param weights any
+---pg.manual_seed(seed) restarts the default random stream.
+---@param seed any
+---@return any
+function pg.manual_seed(seed) end
+
+---pg.memory() -> {live =, cached =, peak =, tensors =}: bytes in use, bytes kept for reuse, the highest number of
+---bytes in use so far, and the number of tensors.
+---@return any
+function pg.memory() end
+
+---@param ... any
+---@return any
+function pg.no_grad(...) end
+
+---pg.ops() -> the sorted names of the registry.
+---@return any
+function pg.ops() end
+
+---pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
+---its value from `initialize`. A 0 in shape is a dim that the first call infers. init is an initializer, its name, a
+---number or a tensor. grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) makes a parameter
+---with a copy of the tensor as value.
 ---@param options any
 ---@return any
-function pg.gru(x, h0, weights, options) end
+function pg.param(options) end
+
+---pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
+---@param f any
+---@return any
+function pg.pause(f) end
+
+---pg.predict_mode(f) -> the results of f, run with training off. Recording does not change.
+---@param f any
+---@return any
+function pg.predict_mode(f) end
+
+---pg.print(label, x) prints the label and the value of x. Inside a hybridized block or pg.jit it prints at every run.
+---@param label any
+---@param x any
+---@return any
+function pg.print(label, x) end
+
+---pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
+---@param f any
+---@param options any
+---@return any
+function pg.record(f, options) end
 
 ---pg.rnn(x, h0, weights, {nonlinearity = "tanh", options of pg.lstm}) -> y, hn: layers of h = nonlinearity(x w_ihᵀ + h
 ---w_hhᵀ + biases), where nonlinearity is "tanh" or "relu". Called like pg.lstm.
@@ -4894,83 +7176,34 @@ function pg.gru(x, h0, weights, options) end
 ---@return any
 function pg.rnn(x, h0, weights, options) end
 
----pg.param{shape=, dtype=, init=, grad_req=, lr_mult=, wd_mult=, differentiable=} -> a parameter: a tensor that gets
----its value from `initialize`. A 0 in shape is a dim that the first call infers. init is an initializer, its name, a
----number or a tensor. grad_req is "write", "add" or "null" (frozen). pg.param(tensor[, options]) makes a parameter
----with a copy of the tensor as value.
----@param options any
+---pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
+---atomically.
+---@param path any
+---@param tensors any
 ---@return any
-function pg.param(options) end
-
----pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested
----table.
----@param v any
----@return any
-function pg.constant(v) end
+function pg.save(path, tensors) end
 
 ---pg.scope(f) runs f, frees every tensor that f made and did not return, and returns the results of f.
 ---@param f any
 ---@return any
 function pg.scope(f) end
 
----pg.keep(x) -> x. No enclosing pg.scope frees it.
----@param x any
----@return any
-function pg.keep(x) end
-
----pg.memory() -> {live =, cached =, peak =, tensors =}: bytes in use, bytes kept for reuse, the highest number of
----bytes in use so far, and the number of tensors.
----@return any
-function pg.memory() end
-
 ---pg.set_num_threads(n) limits kernels to n threads.
 ---@param n any
 ---@return any
 function pg.set_num_threads(n) end
 
----pg.get_num_threads() -> the most threads that kernels use.
+---pg.symbol(name, {shape =, dtype = "float32"}) -> a symbolic tensor. Ops, functions and blocks that are called with
+---it build a graph instead of computing. pg.graph and nn.SymbolBlock make a callable of that graph.
+---@param name any
+---@param options any
 ---@return any
-function pg.get_num_threads() end
-
----pg.devices() -> the names of the devices that can be used now.
----@return any
-function pg.devices() end
-
----pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the instructions that kernels on the CPU use. The
----environment variable PERIGEE_MAX_ISA can lower it.
----@return any
-function pg.instruction_set() end
+function pg.symbol(name, options) end
 
 ---pg.synchronize(device) waits until the device has finished all its work.
 ---@param device any
 ---@return any
 function pg.synchronize(device) end
-
----pg.manual_seed(seed) restarts the default random stream.
----@param seed any
----@return any
-function pg.manual_seed(seed) end
-
----pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.
----@param seed any
----@return any
-function pg.Generator(seed) end
-
----pg.print(label, x) prints the label and the value of x. Inside a hybridized block or pg.jit it prints at every run.
----@param label any
----@param x any
----@return any
-function pg.print(label, x) end
-
----pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside hybridized code f is called before
----each run.
----@param f any
----@return any
-function pg.live(f) end
-
----pg.ops() -> the sorted names of the registry.
----@return any
-function pg.ops() end
 
 ---pg.tensor(data[, {dtype =, device =}]) -> a tensor from a number, a boolean, nested tables of them, or a copy of a
 ---tensor. The default dtype is float32 for numbers and bool for booleans. Ragged tables, tables with holes and numbers
@@ -4980,18 +7213,32 @@ function pg.ops() end
 ---@return any
 function pg.tensor(data, options) end
 
----pg.from_bytes(bytes, dtype[, shape]) -> a tensor whose elements are the bytes of a string, in row-major order.
----@param bytes any
----@param dtype any
----@param shape any
+---pg.train_mode(f) -> the results of f, run with training on. Recording does not change.
+---@param f any
 ---@return any
-function pg.from_bytes(bytes, dtype, shape) end
+function pg.train_mode(f) end
 
----pg.symbol(name, {shape =, dtype = "float32"}) -> a symbolic tensor. Ops, functions and blocks that are called with
----it build a graph instead of computing. pg.graph and nn.SymbolBlock make a callable of that graph.
----@param name any
+---pg.value_and_grad(f[, argnum = 1]) -> a function that returns the value of f, then the gradients. See pg.grad.
+---@param f any
+---@param argnum any
+---@return any
+function pg.value_and_grad(f, argnum) end
+
+---y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument.
+---@param f any
+---@param ... any
+---@return any
+function pg.vjp(f, ...) end
+
+---pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) is true,
+---body(vars…) runs and returns the outputs of the step (or nil) and the list of new variables. outs has max_iterations
+---rows, with zeros after the last step. n is the number of steps, a 0-dim int64 tensor. Without max_iterations the
+---number of steps has no limit, and a step has no outputs. checkpoint: see pg.foreach.
+---@param cond any
+---@param body any
+---@param vars any
 ---@param options any
 ---@return any
-function pg.symbol(name, options) end
+function pg.while_loop(cond, body, vars, options) end
 
 return pg
