@@ -72,11 +72,13 @@ OpDef ignoring_nan(const char* name, const char* doc, const char* example, std::
           .traits = kPointwise};
 }
 
+// log(x / (1 - x)) is log1p((2 x - 1) / (1 - x)), which keeps its digits near the root at 0.5.
 std::vector<Var> decompose_logit(Rule& c) {
   Var x = c.in(0);
   if (!x.value().is_number()) x = as_dtype(x, float_result(x.dtype()));
   if (c.has_attr("eps")) x = call<"clamp">(x, c.attr<double>("eps"), 1 - c.attr<double>("eps"));
-  return {call<"log">(x / (1.0 - x))};
+  const Var odds = call<"log">(x / (1.0 - x));
+  return {call<"where">(call<"lt">(x, 0.25), odds, call<"log1p">((x * 2.0 - 1.0) / (1.0 - x)))};
 }
 
 // 1 / (x (1 - x)), 0 where x was limited, and NaN where the result is.

@@ -61,6 +61,11 @@ for _, name in ipairs(pg.testing.op_names()) do
           local x = uniform({257, 401}, def.low, def.high)
           args[i] = def.dtypes.float32 and x or def.dtypes.int32 and x:to("int32") or x:gt((def.low + def.high) / 2)
         end
+        local options
+        for _, attr in ipairs(row.attrs) do
+          if attr.required then options = options or {}; options[attr.name] = 0.5 end
+        end
+        args[#args + 1] = options
         return args
       end, row.differentiable)
     end)
