@@ -32,13 +32,15 @@ function autograd.record(f, options)
   return in_modes("record", f, true, train)
 end
 
---- pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
+--- pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.no_grad(f).
 --- Example: return pg.pause(function() return pg.is_recording() end)
 function autograd.pause(f, options)
   core.check_options("pause", options, {train = true})
   return in_modes("pause", f, false, options and options.train)
 end
 
+--- pg.no_grad(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.pause(f).
+--- Example: return pg.no_grad(function() return pg.is_recording() end)
 function autograd.no_grad(f, options)
   core.check_options("no_grad", options, {train = true})
   return in_modes("no_grad", f, false, options and options.train)

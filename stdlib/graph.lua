@@ -6,7 +6,8 @@ local hint = core.require("support.namespace").hint
 local native = core.graph
 local graph = {}
 
-local type, ipairs, pairs, rawget, unpack, setmetatable = type, ipairs, pairs, rawget, unpack, setmetatable
+local type, ipairs, pairs, rawget, unpack = type, ipairs, pairs, rawget, unpack
+local getmetatable, setmetatable = getmetatable, setmetatable
 
 -- Trees ------------------------------------------------------------------------------------------------------------------
 -- Descriptions of nesting: {kind = "input" or "output", index =}, {kind = "value", value =}, {kind = "table", keys =,
@@ -148,6 +149,9 @@ local Graph = {}
 Graph.__index = Graph
 
 function Graph:__tostring() return native.text(self._model) end
+
+--- graph.is(v) -> whether v is a Graph.
+function graph.is(v) return type(v) == "table" and getmetatable(v) == Graph end
 
 --- graph.new(model, boxes) -> a Graph over live tensors (by input of the model).
 function graph.new(model, boxes) return setmetatable({_model = model, _boxes = boxes}, Graph) end

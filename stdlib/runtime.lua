@@ -52,6 +52,18 @@ end
 --- each run.
 function runtime.live(f) return core.require("hybrid.run_hooks").number(f) end
 
+--- pg.is_tensor(v) -> whether v is a tensor. Takes any value, also nil.
+--- Example: return pg.is_tensor(pg.ones(2))
+function runtime.is_tensor(v) return core.is_tensor(v) end
+
+--- pg.type(v) -> "tensor", "block", "graph" or what Lua's type returns.
+--- Example: return pg.type(pg.nn.Dense(2))
+function runtime.type(v)
+  if core.is_tensor(v) then return "tensor" end
+  if core.require("nn.discover").is_block(v) then return "block" end
+  return core.require("graph").is(v) and "graph" or type(v)
+end
+
 --- pg.ops() -> the sorted names of the registry.
 function runtime.ops() return core.op_names(false) end
 

@@ -3131,11 +3131,12 @@ function autograd.is_training() end
 ---@return any
 function autograd.jvp(f, options) end
 
----@param ... any
+---pg.no_grad(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.pause(f).
+---@param f any
 ---@return any
-function autograd.no_grad(...) end
+function autograd.no_grad(f) end
 
----pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
+---pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.no_grad(f).
 ---@param f any
 ---@return any
 function autograd.pause(f) end
@@ -7063,6 +7064,11 @@ function pg.instruction_set() end
 ---@return any
 function pg.is_recording() end
 
+---pg.is_tensor(v) -> whether v is a tensor. Takes any value, also nil.
+---@param v any
+---@return any
+function pg.is_tensor(v) end
+
 ---pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
 ---@return any
 function pg.is_training() end
@@ -7129,9 +7135,10 @@ function pg.manual_seed(seed) end
 ---@return any
 function pg.memory() end
 
----@param ... any
+---pg.no_grad(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.pause(f).
+---@param f any
 ---@return any
-function pg.no_grad(...) end
+function pg.no_grad(f) end
 
 ---pg.ops() -> the sorted names of the registry.
 ---@return any
@@ -7145,7 +7152,7 @@ function pg.ops() end
 ---@return any
 function pg.param(options) end
 
----pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. Alias pg.no_grad.
+---pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.no_grad(f).
 ---@param f any
 ---@return any
 function pg.pause(f) end
@@ -7217,6 +7224,11 @@ function pg.tensor(data, options) end
 ---@param f any
 ---@return any
 function pg.train_mode(f) end
+
+---pg.type(v) -> "tensor", "block", "graph" or what Lua's type returns.
+---@param v any
+---@return any
+function pg.type(v) end
 
 ---pg.value_and_grad(f[, argnum = 1]) -> a function that returns the value of f, then the gradients. See pg.grad.
 ---@param f any

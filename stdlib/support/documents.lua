@@ -36,7 +36,7 @@ end
 
 local function is_public(name, text)
   local holder, mark = name:match("^([%w_]+)([.:])")
-  return mark ~= "." or public_holders[holder] or text:find("pg.", 1, true) ~= nil
+  return mark ~= "." or holder == "x" or public_holders[holder] or text:find("pg.", 1, true) ~= nil
 end
 
 -- Splits the lines of a comment into its text and the code after "Example: " at the start of a line.

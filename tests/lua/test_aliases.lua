@@ -130,5 +130,5 @@ end)
 
 t.test("near misses of aliases are suggested", function()
   t.error_contains(function() return pg.concatenat end, "did you mean 'concatenate'?")
-  t.error_contains(function() return pg.ones(1).swapaxis end, "did you mean 'swapaxes'?")
+  t.error_contains(function() return pg.ones(1).multiplyy end, "did you mean 'multiply'?")
 end)

@@ -41,12 +41,25 @@ end)
 
 t.test("creation, runtime and gradient functions", function()
   local names = [[tensor zeros ones full empty eye range linspace from_bytes rand randn randint randperm bernoulli
-    multinomial manual_seed Generator zeros_like ones_like full_like rand_like randn_like assert ops help record pause
+    multinomial manual_seed Generator zeros_like ones_like full_like rand_like randn_like assert is_tensor type ops help record pause
     no_grad train_mode predict_mode is_recording is_training grad value_and_grad vjp jvp checkpoint param constant save load
     scope keep memory set_num_threads devices synchronize version tree autograd nn loss optim data init metric utils linalg]]
   for name in names:gmatch("%S+") do t.check(pg[name] ~= nil, name) end
   for name in ("record pause no_grad train_mode predict_mode is_recording is_training grad backward Function detect_anomaly")
     :gmatch("%S+") do t.check(pg.autograd[name], "autograd." .. name) end
+end)
+
+t.test("pg.type and pg.is_tensor tell what a value is", function()
+  local net = pg.nn.Dense(2, {in_units = 2})
+  net:initialize()
+  net:hybridize()
+  net(pg.ones(1, 2))
+  local graph = net:freeze()
+  t.equal({pg.type(pg.ones(1)), pg.type(net), pg.type(graph), pg.type(pg.nn.Dense), pg.type(nil), pg.type("x")},
+          {"tensor", "block", "graph", "table", "nil", "string"})
+  t.equal({pg.is_tensor(net.weight), pg.is_tensor(net), pg.is_tensor(nil), pg.is_tensor(1)}, {true, false, false, false})
+  local f = pg.jit(function(x) return pg.type(x) == "tensor" and pg.is_tensor(x) and x + 1 or x end)
+  t.equal(f(pg.ones(1)):item(), 2)
 end)
 
 t.test("tensor methods", function()

@@ -41,12 +41,14 @@ end)
 
 t.test("the help of an op", function()
   t.equal(text("softmax"), [=[
-pg.softmax(x, dim) or x:softmax(dim) -> out
+pg.softmax(x, dim, {dtype =}) or x:softmax(dim, {dtype =}) -> out
 exp(x) over its sum along dim, without overflow.
 Inputs
   x  floating point
 Options (by position after the inputs, or by name in a last table)
-  dim  dim, required; the dim along which the results belong together
+  dim    dim, required; the dim along which the results belong together
+  dtype  dtype, optional; x is converted to it first, and the result has it; by name
+         only
 Errors: x of another dtype (floating point); no dim; a dim that the tensor does not have
         (dims are 1, 2, … or -1 for the last); an unknown option.
 Example
@@ -75,7 +77,7 @@ t.test("classes that share a comment, aliases, methods that a class inherits", f
     t.equal(text(name), text(pg.nn[name]))
   end
   has("Conv2DTranspose", "output_padding", "\nExample\n", "\nResult\n  {1, 4, 16, 16}")
-  has(pg.no_grad, "pg.pause(f)")
+  has(pg.no_grad, "pg.no_grad(f)")
   has("vjp", "y, back = pg.vjp(f, ...)", "\nResult\n  {1, 4}\n")
   has("no_grad", "recording off")
   has("pg.optim.lr_scheduler.CosineScheduler", "another name of pg.optim.lr_scheduler.Cosine", "half a cosine")

@@ -69,7 +69,7 @@ mistakes.check("lua", {
   {[[for i = 1, #x + 1 do print(x[i]) end]],
    [[index: bad argument 'dim 1' (expected an index from 1 to 2 or -2 to -1 in a dim of size 2, got 3)]]},
   {[[local l = x.loss + 1]],
-   [[a tensor has no field or method 'loss']]},
+   [[a tensor has no field or method 'loss'; did you mean 'less'?]]},
   {[[local lst = {1, 2} print(lst[0] + 1)]],
    [[attempt to perform arithmetic on a nil value (a list has no such item, or a function returned nothing; lists count from 1)]]},
   {[[local t = x.shape[0] + 1]],

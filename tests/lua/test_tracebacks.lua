@@ -21,7 +21,7 @@ local function errors_of(text, args)
   return (err:gsub("^perigee: ", ""):gsub(path:gsub("%p", "%%%0"), "F"))
 end
 
-local message = "F:4: matmul: bad argument 'y' (expected 3 rows to go with 2x3, got float32 7x2 cpu)"
+local message = "F:4: matmul: bad argument 'y' (expected 3 rows to go with the 3 columns of x 2x3, got float32 7x2 cpu)"
 
 -- The error of the script must be `message` with the ending, and the traceback must have exactly these lines.
 local function expect(text, args, ending, ...)
@@ -230,7 +230,7 @@ local net = nn.HybridSequential{Mine()}
 if mode == "hybrid" then net:hybridize() end
 net(pg.ones(2, 3))
 ]]
-  local text = "matmul: bad argument 'y' (expected 3 rows to go with 2x3, got float32 7x2 cpu)"
+  local text = "matmul: bad argument 'y' (expected 3 rows to go with the 3 columns of x 2x3, got float32 7x2 cpu)"
   t.equal(errors_of(own), "F:14: " .. text .. " (in block '1', Mine, forward at F:9-11)\nstack traceback:\n\tF:14: in main chunk\n")
   t.equal(errors_of(own, "hybrid"), "F:10: " .. text .. " (in block '1', Mine)\nstack traceback:\n"
     .. "\tF:10: in function 'forward'\n\tF:14: in main chunk\n")
@@ -273,7 +273,7 @@ t.test("errors of Lua and of the script, tables as errors", function()
   t.equal(errors_of("local f = pg.jit(function()\n  error('mine')\nend)\nf()\n"),
           "F:9: mine\nstack traceback:\n\tF:9: in function <F:8>\n\tF:11: in main chunk\n")
   t.equal(errors_of("local function f()\n  local x\n  return (x.y)\nend\npg.record(f)\n"),
-          "F:10: attempt to index local 'x' (a nil value)\nstack traceback:\n\tF:10: in function <F:8>\n\tF:12: in main chunk\n")
+          "F:10: attempt to index local 'x' (a nil value) ('x' is nil: misspelled, or not set)\nstack traceback:\n\tF:10: in function <F:8>\n\tF:12: in main chunk\n")
   t.equal(errors_of("pg.record(function()\n  error({})\nend)\n"),
           "(error object is a table value)\nstack traceback:\n\tF:9: in function <F:8>\n\tF:8: in main chunk\n")
 end)
@@ -298,7 +298,7 @@ t.test("a script that catches an error sees a plain string", function()
 local ok, e = pcall(pg.record, function() bad(pg.ones(2, 3)) end)
 print(ok, type(e), e:match("[^/]*$"))
 ]])))
-  t.equal(out, "false\tstring\tcaught.lua:4: matmul: bad argument 'y' (expected 3 rows to go with 2x3, got float32 7x2 cpu)\n")
+  t.equal(out, "false\tstring\tcaught.lua:4: matmul: bad argument 'y' (expected 3 rows to go with the 3 columns of x 2x3, got float32 7x2 cpu)\n")
 end)
 
 t.test("long tracebacks are shortened, interpreted ones too", function()
