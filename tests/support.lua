@@ -163,6 +163,20 @@ function t.close(a, b, opts)
   if d then fail(d, opts.what) end
 end
 
+-- Returns f(leaves) for tensors made of the values, and the gradients of its sum.
+function t.gradients(f, ...)
+  local pg, leaves = require "perigee", {}
+  for k, x in ipairs{...} do leaves[k] = pg.tensor(x):attach_grad() end
+  local y
+  pg.record(function()
+    y = f(unpack(leaves))
+    return y:sum()
+  end):backward()
+  local grads = {}
+  for k, x in ipairs(leaves) do grads[k] = x.grad end
+  return y, unpack(grads)
+end
+
 function t.check(value, what) if not value then fail(what or "expected a true value, got " .. tostring(value)) end end
 
 local function settle(ok, ...)

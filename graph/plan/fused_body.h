@@ -22,8 +22,9 @@ struct TranslatedBody {
   std::vector<DivisorCheck> checks;
 };
 
-// Throws Error "fused: …" for a body that breaks the rules of FusedKernel.
-TranslatedBody translate_body(const Graph& body);
+// Translates the body for the device that runs it. Throws Error "fused: …" for a body that breaks the rules of
+// FusedKernel.
+TranslatedBody translate_body(const Graph& body, Device device);
 
 // Whether the elements of the node are those of its operand, broadcast.
 bool is_alias(const Node& node);

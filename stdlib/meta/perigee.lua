@@ -1531,9 +1531,9 @@ function Tensor:log2() end
 function Tensor:log_normal(mean, std) end
 
 ---The logarithm of softmax(x) along dim, computed as x - logsumexp(x).
----@param dim integer the dim along which the results belong together
+---@param dim? integer the dim along which the results belong together
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:log_softmax(dim) end
 
 ---log(exp(x) + exp(y)) without overflow, with broadcasting.
@@ -2276,15 +2276,15 @@ function Tensor:smooth_l1_loss(target, reduction, beta) end
 function Tensor:soft_margin_loss(target, reduction) end
 
 ---exp(x) over its sum along dim, without overflow.
----@param dim integer the dim along which the results belong together
+---@param dim? integer the dim along which the results belong together
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:softmax(dim) end
 
 ---softmax(-x) along dim.
----@param dim integer the dim along which the results belong together
+---@param dim? integer the dim along which the results belong together
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {dim?: integer, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:softmin(dim) end
 
 ---log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.
@@ -5550,9 +5550,9 @@ function pg.log_normal(x, mean, std) end
 
 ---The logarithm of softmax(x) along dim, computed as x - logsumexp(x).
 ---@param x perigee.Tensor
----@param dim integer the dim along which the results belong together
+---@param dim? integer the dim along which the results belong together
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, dtype?: perigee.DType}): perigee.Tensor
 function pg.log_softmax(x, dim) end
 
 ---log(exp(x) + exp(y)) without overflow, with broadcasting.
@@ -6513,16 +6513,16 @@ function pg.soft_margin_loss(x, target, reduction) end
 
 ---exp(x) over its sum along dim, without overflow.
 ---@param x perigee.Tensor
----@param dim integer the dim along which the results belong together
+---@param dim? integer the dim along which the results belong together
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, dtype?: perigee.DType}): perigee.Tensor
 function pg.softmax(x, dim) end
 
 ---softmax(-x) along dim.
 ---@param x perigee.Tensor
----@param dim integer the dim along which the results belong together
+---@param dim? integer the dim along which the results belong together
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, dim: integer, options: {dtype?: perigee.DType}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {dim?: integer, dtype?: perigee.DType}): perigee.Tensor
 function pg.softmin(x, dim) end
 
 ---log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.

@@ -5,7 +5,7 @@
 namespace pg {
 namespace {
 
-const AttrDef kAlong = {"dim", AttrKind::kDim, {}, "the dim along which the results belong together"};
+const AttrDef kAlong = {"dim", AttrKind::kDim, int64_t(-1), "the dim along which the results belong together"};
 
 void infer_same(Infer& c) {
   c.dim("dim", c.rank(0));

@@ -49,16 +49,22 @@ std::vector<Var> decompose_isclose(Rule& c) {
   return {call<"logical_or">(close, call<"logical_and">(call<"isnan">(x), call<"isnan">(y)))};
 }
 
+// A number if v is one: an array would be on the host.
+Var is_nan(const Var& v) {
+  if (!v.value().is_number()) return call<"isnan">(v);
+  return Var(*v.context(), Value(std::isnan(v.value().number()) ? 1.0 : 0.0));
+}
+
 // The operand that fmax or fmin selects gets the cotangent; equal operands share it. A number is selected beside NaN,
 // and the first of two NaNs.
 template <OpName wins>
 Var first_share(Vjp& c) {
-  const Var x = c.in(0), y = c.in(1), first = call<"logical_or">(call<wins>(x, y), call<"isnan">(y));
+  const Var x = c.in(0), y = c.in(1), first = call<"logical_or">(call<wins>(x, y), is_nan(y));
   return call<"where">(call<"eq">(x, y), c.dy() * 0.5, call<"where">(first, c.dy(), 0.0));
 }
 template <OpName wins>
 Var second_share(Vjp& c) {
-  const Var x = c.in(0), y = c.in(1), first = call<"logical_or">(call<wins>(x, y), call<"isnan">(y));
+  const Var x = c.in(0), y = c.in(1), first = call<"logical_or">(call<wins>(x, y), is_nan(y));
   return call<"where">(call<"eq">(x, y), c.dy() * 0.5, call<"where">(first, 0.0, c.dy()));
 }
 
@@ -87,6 +93,13 @@ Var vjp_logit(Vjp& c) {
   const double eps = c.has_attr("eps") ? c.attr<double>("eps") : 0;
   const Var outside = call<"logical_or">(call<"lt">(x, eps), call<"gt">(x, 1 - eps));
   return call<"where">(outside, c.has_attr("eps") ? 0.0 : kNan, c.dy() / (x * (1.0 - x)));
+}
+
+// dy log(y), and 0 where x is 0 and log(y) is not finite.
+Var grad_xlogy(Vjp& c) {
+  const Var y = c.in(1), slope = call<"xlogy">(c.dy(), y), zero = call<"eq">(c.in(0), 0.0);
+  if (!y.value().is_number()) return call<"where">(call<"logical_and">(zero, call<"le">(y, 0.0)), 0.0, slope);
+  return y.value().number() <= 0 ? call<"where">(zero, 0.0, slope) : slope;
 }
 
 OpDef on_integers(const char* name, const char* doc, const char* example, uint32_t traits = 0) {
@@ -164,11 +177,7 @@ static void add_special_values(Registry& r) {
        .example = "return pg.xlogy(pg.tensor({0, 2}), pg.tensor({0, 3}))",
        .inputs = {{"x"}, {"y", kAnyDType, Arity::kOne, 0.2, 3}},
        .result = Result::kFloat,
-       .vjp = {[](Vjp& c) {
-                 const Var limit = call<"logical_and">(call<"eq">(c.in(0), 0.0), call<"le">(c.in(1), 0.0));
-                 return call<"where">(limit, 0.0, call<"xlogy">(c.dy(), c.in(1)));
-               },
-               [](Vjp& c) { return c.dy() * (c.in(0) / c.in(1)); }},
+       .vjp = {grad_xlogy, [](Vjp& c) { return c.dy() * (c.in(0) / c.in(1)); }},
        .vjp_uses = "x y",
        .traits = kPointwise},
   };

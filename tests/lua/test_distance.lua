@@ -6,18 +6,7 @@ local inf = math.huge
 local origin = {{0, 0}, {1, 2}, {3, 3}}
 local others = {{0, 0}, {1, 3}, {4, 4}}
 
-local function gradients(f, ...)
-  local leaves = {}
-  for k, x in ipairs{...} do leaves[k] = pg.tensor(x):attach_grad() end
-  local y
-  pg.record(function()
-    y = f(unpack(leaves))
-    return y:sum()
-  end):backward()
-  local grads = {}
-  for k, x in ipairs(leaves) do grads[k] = x.grad end
-  return y, unpack(grads)
-end
+local gradients = t.gradients
 
 local function close(x, values, what) t.close(x, pg.tensor(values), {rtol = 1e-5, atol = 2e-6, what = what}) end
 

@@ -41,16 +41,16 @@ end)
 
 t.test("the help of an op", function()
   t.equal(text("softmax"), [=[
-pg.softmax(x, dim, {dtype =}) or x:softmax(dim, {dtype =}) -> out
+pg.softmax(x, {dim =, dtype =}) or x:softmax({dim =, dtype =}) -> out
 exp(x) over its sum along dim, without overflow.
 Inputs
   x  floating point
 Options (by position after the inputs, or by name in a last table)
-  dim    dim, required; the dim along which the results belong together
+  dim    dim, default -1; the dim along which the results belong together
   dtype  dtype, optional; x is converted to it first, and the result has it; by name
          only
-Errors: x of another dtype (floating point); no dim; a dim that the tensor does not have
-        (dims are 1, 2, … or -1 for the last); an unknown option.
+Errors: x of another dtype (floating point); a dim that the tensor does not have (dims
+        are 1, 2, … or -1 for the last); an unknown option.
 Example
   return pg.tensor({1, 2, 3}):softmax(1)
 Result

@@ -1,5 +1,8 @@
 -- Mistakes with blocks, losses and trainers, with the full text of each error.
+local t = require "tests.support"
 local mistakes = require "tests.mistakes"
+
+t.skip_in("interpreted", "the texts are those of Lua, which names the variable of a wrong call")
 
 mistakes.check("blocks", {
   {[[local _ = net.initialize()]],

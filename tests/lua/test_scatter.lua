@@ -6,19 +6,7 @@ local nan = 0 / 0
 local function index(values, dtype) return pg.tensor(values, {dtype = dtype or "int64"}) end
 local function is(x, values, what) t.equal(x:totable(), values, what) end
 
--- Returns f(leaves) and the gradients of its sum.
-local function gradients(f, ...)
-  local leaves = {}
-  for k, x in ipairs{...} do leaves[k] = pg.tensor(x):attach_grad() end
-  local y
-  pg.record(function()
-    y = f(unpack(leaves))
-    return y:sum()
-  end):backward()
-  local grads = {}
-  for k, x in ipairs(leaves) do grads[k] = x.grad end
-  return y, unpack(grads)
-end
+local gradients = t.gradients
 
 local function reduced(reduce, include_self, i)
   return function(x, src) return x:scatter_reduce(1, index(i), src, reduce, {include_self = include_self}) end
