@@ -71,10 +71,10 @@ void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negat
                                         : fmt::format("index values from {} to {}{}", low, high,
                                                       negative ? fmt::format(" or -{} to -1", size) : "");
     const bool counts_from_0 = double(values[i]) == 0 && low == 1;
-    bad_argument(op, argument, range,
-                 fmt::format("{} at position {}{}{}", int64_t(double(values[i])), position_text(index.shape(), i),
-                             place_in_list(a, input),
-                             counts_from_0 ? "; indices count from 1 (index_base = 0: from 0)" : ""));
+    bad_argument(
+        op, argument, range,
+        fmt::format("{} at position {}{}{}", int64_t(double(values[i])), position_text(index.shape(), i),
+                    place_in_list(a, input), counts_from_0 ? "; indices count from 1 (index_base = 0: from 0)" : ""));
   });
 }
 
