@@ -13,7 +13,7 @@ local function define(name, names, spec)
   local class = Loss:extend(name)
   spec.weight, spec.batch_axis = spec.weight or args.none, 1
   function class:init(...)
-    if core.is_tensor((...)) then
+    if core.is_tensor((select(1, ...))) then
       core.fail(name, "bad argument '%s' (expected an option, got a tensor; make the loss first: local loss_fn = loss.%s(), "
                 .. "then loss_fn(pred, label))", names[1], name)
     end
