@@ -183,10 +183,11 @@ void find_unique(const KernelArgs& a, bool neighbors) {
   const bool slices = a.has_attr("dim");
   const int dim = slices ? a.dim("dim", x.rank()) : 0;
   Lines lines(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
-  if (x.numel() == 0) lines.outer = 0;  // no element to compare or copy, whatever the number of slices
+  const bool empty = x.numel() == 0;  // no element to compare or copy, whatever the number of slices, which are equal
+  if (empty) lines.outer = 0;
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  if (neighbors)
+  std::vector<int64_t> order(static_cast<size_t>(empty ? std::min<int64_t>(n, 1) : n));
+  if (neighbors || empty)
     std::iota(order.begin(), order.end(), int64_t(0));
   else
     order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
@@ -197,8 +198,10 @@ void find_unique(const KernelArgs& a, bool neighbors) {
     return true;
   };
   std::vector<int64_t> starts;
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < int64_t(order.size()); ++i) {
+    if (i % 65536 == 65535) poll_kernel();
     if (i == 0 || !same(order[size_t(i)], order[size_t(i - 1)])) starts.push_back(i);
+  }
   const int64_t count = int64_t(starts.size());
   Dims shape = slices && x.rank() ? x.shape() : Dims{count};
   shape[dim] = count;
@@ -211,7 +214,8 @@ void find_unique(const KernelArgs& a, bool neighbors) {
   int next = 1;
   if (a.attr<bool>("return_inverse")) {
     const View inverse = a.allocate(next++, slices ? Dims{n} : x.shape());
-    for (int64_t u = 0; u < count; ++u)
+    if (empty) std::fill_n(inverse.as<int64_t>(), inverse.numel(), base);
+    for (int64_t u = 0; u < count && !empty; ++u)
       for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i)
         inverse.as<int64_t>()[order[size_t(i)]] = u + base;
   }
