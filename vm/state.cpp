@@ -29,9 +29,11 @@ int collect_state(lua_State* L) {
   return 0;
 }
 
+// Frees the memory of the members too, which an assignment may keep.
 template <class T>
-void empty(T& container) {
-  T().swap(container);
+void empty(T& value) {
+  T none;
+  std::swap(value, none);
 }
 
 bool suspended(lua_State* owner, lua_State* running) { return owner != running && lua_status(owner) == LUA_YIELD; }
@@ -215,7 +217,7 @@ void State::close() {
   empty(views);
   empty(view_slots);
   empty(free_view_slots);
-  stored_error = {};
+  empty(stored_error);
   ctx.generator = {};
   ctx.script_position = nullptr;
   ctx.runtime = Ref<Runtime>(&Runtime::process());  // finalizers of scripts may still call ops

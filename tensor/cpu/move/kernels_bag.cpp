@@ -10,9 +10,11 @@
 namespace pg {
 namespace {
 
+// Returns the offset counted from 0, limited to -2^62 and 2^62.
 int64_t offset_at(const View& offsets, int64_t i, int64_t base) {
+  constexpr double kLimit = double(int64_t(1) << 62);
   const double v = load_number(offsets.dtype(), offsets.as<char>() + i * size_of(offsets.dtype()));
-  return int64_t(v) - base;
+  return int64_t(std::clamp(v - double(base), -kLimit, kLimit));
 }
 
 // Bag b covers the positions from offset b to the next one, or to the end.
