@@ -1,7 +1,7 @@
 -- What to write instead of names that users of other libraries know: the one table that every error for an unknown name
--- consults, see hint.lua. Each text begins with the kinds of places where its names may stand. A line is
--- "name name …: code -- reason", where the code or the reason may be absent. NAME stands for the name. The
--- tests run the code.
+-- reads (hint.lua). The first string of an entry lists the kinds of places that its names are for. A line is
+-- "name name …: code -- reason"; the code or the reason may be absent. NAME is replaced by the name. The tests run the
+-- code.
 return {
 {"pg tensor", [[
   broadcast_add elemwise_add broadcast_plus plus: x + y -- shapes broadcast

@@ -86,7 +86,7 @@ Var places_at(const Var& places, const Var& index, int dims) {
   return with_shape(taken, index.shape());
 }
 
-// Max pooling of dim `at` alone (0-based, of the last `dims`), after pooling that found `before`, if any.
+// Max pooling of only dim `at` (0-based, one of the last `dims`). `before` is x, or the result for the dims after it.
 MaxPool pool_dim(const MaxPool& before, int at, int64_t out, int dims) {
   const Var x = before.out;
   const int64_t in = x.shape()[at];

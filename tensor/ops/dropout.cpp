@@ -38,7 +38,7 @@ Var dropped(const Rule& c, const Var& x) {
 
 // --- Whole channels ---
 
-// The position of the spatial dims: after batch and channels, or after the channels alone.
+// Returns the index of the first spatial dim, which follows batch and channels, or only the channels.
 int spatial_start(const AttrReader& c, int rank) {
   const int dims = c.op().name[7] - '0';  // dropout1d, dropout2d, dropout3d
   return dims == 2 || rank == dims + 2 ? 2 : 1;

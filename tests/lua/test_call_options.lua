@@ -1,4 +1,5 @@
--- Options that are no attributes: dtype of reductions, alpha, rounding_mode, unbiased. Graphs hold what they stand for.
+-- Options that are not attributes: dtype of reductions, alpha, rounding_mode, unbiased. A graph holds the ops that an
+-- option expands to.
 local t = require "tests.support"
 local pg = require "perigee"
 

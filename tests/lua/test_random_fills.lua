@@ -49,7 +49,7 @@ t.test("a fill takes one tick of its generator, eagerly and traced", function()
   t.equal(f:cache_info().traces, 1)
 end)
 
-t.test("fills take a generator and leave the default one alone", function()
+t.test("fills with a generator do not advance the default one", function()
   pg.manual_seed(1)
   local a = pg.empty(4):normal_(0, 1, {generator = pg.Generator(9)})
   local after = pg.rand(2)
