@@ -38,35 +38,34 @@ Var dropped(const Rule& c, const Var& x) {
 
 // --- Whole channels ---
 
-// Returns the index of the first spatial dim, which follows batch and channels, or only the channels.
-int spatial_start(const AttrReader& c, int rank) {
-  const int dims = c.op().name[7] - '0';  // dropout1d, dropout2d, dropout3d
-  return dims == 2 || rank == dims + 2 ? 2 : 1;
-}
-
+template <int kDims>
 void infer_channel_dropout(Infer& c) {
-  const int dims = c.op().name[7] - '0';
-  if (c.rank(0) != dims + 1 && c.rank(0) != dims + 2) c.bad_input(0, fmt::format("{} or {} dims", dims + 1, dims + 2));
+  if (c.rank(0) != kDims + 1 && c.rank(0) != kDims + 2)
+    c.bad_input(0, fmt::format("{} or {} dims", kDims + 1, kDims + 2));
   infer_same(c);
 }
 
+// The spatial dims follow batch and channels, or only the channels. dropout2d takes 3 dims as batch, channels and
+// positions, as in PyTorch.
+template <int kDims>
 std::vector<Var> decompose_channel_dropout(Rule& c) {
   const int rank = c.input(0).rank();
   Ints axes;
-  for (int d = spatial_start(c, rank); d < rank; ++d) axes.push_back(user_dim(d));
+  for (int d = kDims == 2 || rank == kDims + 2 ? 2 : 1; d < rank; ++d) axes.push_back(user_dim(d));
   return {call<"dropout">(
       c.in(0),
       {{"p", c.raw("p")}, {"training", c.raw("training")}, {"axes", axes}, {"generator", c.raw("generator")}})};
 }
 
+template <int kDims>
 OpDef channel_dropout(const char* name, const char* doc, const char* example) {
   return {.name = name,
           .doc = doc,
           .example = example,
           .inputs = {{"x", kFloating}},
           .attrs = {kShare, kTraining, generator_attr()},
-          .infer = infer_channel_dropout,
-          .decompose = decompose_channel_dropout,
+          .infer = infer_channel_dropout<kDims>,
+          .decompose = decompose_channel_dropout<kDims>,
           .traits = kRandom};
 }
 
@@ -144,18 +143,19 @@ std::vector<OpDef> dropout_rows() {
        }},
        .vjp_uses = "",
        .traits = kRandom | kView},
-      channel_dropout(
+      channel_dropout<1>(
           "dropout1d",
           "dropout of whole channels of x (batch, channels, length), or (channels, length). Tompson et al., "
           "Efficient object localization using convolutional networks, 2015.",
           "return pg.ones(2, 3, 4):dropout1d(0.5, true)"),
-      channel_dropout("dropout2d",
-                      "dropout of whole channels of x (batch, channels, height, width); 3 dims are (batch, channels, "
-                      "length).",
-                      "return pg.ones(1, 3, 2, 2):dropout2d(0.5, true)"),
-      channel_dropout("dropout3d",
-                      "dropout of whole channels of x (batch, channels, depth, height, width), or without batch.",
-                      "return pg.ones(1, 3, 2, 2, 2):dropout3d(0.5, true)"),
+      channel_dropout<2>(
+          "dropout2d",
+          "dropout of whole channels of x (batch, channels, height, width); 3 dims are (batch, channels, "
+          "length).",
+          "return pg.ones(1, 3, 2, 2):dropout2d(0.5, true)"),
+      channel_dropout<3>("dropout3d",
+                         "dropout of whole channels of x (batch, channels, depth, height, width), or without batch.",
+                         "return pg.ones(1, 3, 2, 2, 2):dropout3d(0.5, true)"),
       {.name = "alpha_dropout",
        .doc = "Dropout that keeps mean 0 and variance 1: in training elements become the negative limit of selu with "
               "probability p, and the result is scaled and shifted; otherwise x. Klambauer et al., Self-normalizing "
