@@ -118,4 +118,15 @@ function gradcheck.check(f, inputs, opts)
   compare(slope, all, 2, tolerance)
 end
 
+--- gradcheck.each_reduction(make[, attrs]) -> cases of an op with the arguments that make() returns, one per reduction.
+function gradcheck.each_reduction(make, extra)
+  local list = {}
+  for _, how in ipairs{"none", "mean", "sum"} do
+    local attrs = {reduction = how}
+    for k, v in pairs(extra or {}) do attrs[k] = v end
+    list[#list + 1] = {args = {make()}, attrs = attrs}
+  end
+  return list
+end
+
 return gradcheck

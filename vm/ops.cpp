@@ -75,7 +75,7 @@ Values apply_or_collect(lua_State* L, State& state, const OpDef& op, std::span<V
   return run_or_collect(L, state, [&] { return apply(state.ctx, op, inputs, attrs); });
 }
 
-// Applies the ops that a call with options stands for. Their errors show the name of the op that was called.
+// Applies the ops that a call with options expands to. Their errors show the name of the op that was called.
 Values expand_or_collect(lua_State* L, State& state, const OpDef& op, const Call& call) {
   return run_or_collect(L, state, [&] {
     return with_name(op.name, [&] { return expanded(state.ctx, op, call.inputs, call.attrs, call.options); });

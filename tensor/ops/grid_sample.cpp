@@ -263,7 +263,7 @@ void add_grid_ops(Registry& r) {
   const OpDef rows[] = {
       {.name = "sample_taps",
        .doc = "The flat positions, from 0, of the elements that points with the given coordinates read: `taps` per dim "
-              "from the coordinate rounded down on, or from one before it with 4 taps. -1 stands for elements outside; "
+              "from the coordinate rounded down on, or from one before it with 4 taps. -1 marks elements outside; "
               "padding_mode changes them with 4 taps only.",
        .example = "return 0",
        .inputs = {{"coordinates", kComputed, Arity::kList}},

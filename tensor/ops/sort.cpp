@@ -109,35 +109,30 @@ std::vector<OpDef> sort_rows() {
   };
 }
 
+OpDef unique(const char* name, const char* doc, const char* example, std::vector<AttrDef> own) {
+  OpDef row = {.name = name, .doc = doc, .example = example, .inputs = {{"x"}}, .attrs = std::move(own)};
+  row.attrs.push_back({"return_inverse", AttrKind::kBool, false, "also return `inverse`"});
+  row.attrs.push_back({"return_counts", AttrKind::kBool, false, "also return `counts`"});
+  row.attrs.push_back({"dim", AttrKind::kDim, {}, "the dim whose slices to compare", true});
+  row.attrs.push_back(index_base_attr());
+  row.outputs = {"values", "inverse", "counts"};
+  row.infer = infer_unique;
+  row.traits = kDynamicShape | kNoGrad;
+  return row;
+}
+
 std::vector<OpDef> count_rows() {
   return {
-      {.name = "unique",
-       .doc = "The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of "
-              "x its position among them, and how often each occurs. With dim the same of the slices at its positions, "
-              "ordered element by element. Every NaN is different. The size depends on values: eager only.",
-       .example = "return pg.tensor({3, 1, 3}):unique{return_counts = true}",
-       .inputs = {{"x"}},
-       .attrs = {{"sorted", AttrKind::kBool, true, "accepted; the result is always in order"},
-                 {"return_inverse", AttrKind::kBool, false, "also return `inverse`"},
-                 {"return_counts", AttrKind::kBool, false, "also return `counts`"},
-                 {"dim", AttrKind::kDim, {}, "the dim whose slices to compare", true},
-                 index_base_attr()},
-       .outputs = {"values", "inverse", "counts"},
-       .infer = infer_unique,
-       .traits = kDynamicShape | kNoGrad},
-      {.name = "unique_consecutive",
-       .doc =
-           "The values of x without those that equal the one before them; otherwise like unique. The size depends on "
-           "values: eager only.",
-       .example = "return pg.tensor({3, 3, 1, 3}):unique_consecutive{return_counts = true}",
-       .inputs = {{"x"}},
-       .attrs = {{"return_inverse", AttrKind::kBool, false, "also return `inverse`"},
-                 {"return_counts", AttrKind::kBool, false, "also return `counts`"},
-                 {"dim", AttrKind::kDim, {}, "the dim whose slices to compare", true},
-                 index_base_attr()},
-       .outputs = {"values", "inverse", "counts"},
-       .infer = infer_unique,
-       .traits = kDynamicShape | kNoGrad},
+      unique("unique",
+             "The different values of x in ascending order as a 1-dim tensor; then, if asked for, for each element of "
+             "x its position among them, and how often each occurs. With dim the same of the slices at its positions, "
+             "ordered element by element. Every NaN is different. The size depends on values: eager only.",
+             "return pg.tensor({3, 1, 3}):unique{return_counts = true}",
+             {{"sorted", AttrKind::kBool, true, "accepted; the result is always in order"}}),
+      unique("unique_consecutive",
+             "The values of x without those that equal the one before them; otherwise like unique. The size depends on "
+             "values: eager only.",
+             "return pg.tensor({3, 3, 1, 3}):unique_consecutive{return_counts = true}", {}),
       {.name = "bincount",
        .doc = "How often each label from index_base on occurs in x (1-dim), or the sum of the weights of its "
               "occurrences: int64 (float32 or float64 with weights) up to the largest label, at least minlength long. "

@@ -1,18 +1,12 @@
 -- Calls of losses. f is gradcheck.random.
+local gradcheck = require "tests.gradcheck"
+
 return function(pg, f)
   local function labels(list) return pg.tensor(list, {dtype = "int64"}) end
   local function away() return f({3, 4}, 0.5, 2), f({3, 4}, -2, 0) end
   local function near() return f({3, 4}, 0.5, 0.9), f({3, 4}, 0.1, 0.4) end
   local function probability(shape) return f(shape, 0.1, 0.9) end
-  local function each(make, extra)
-    local list = {}
-    for _, how in ipairs{"none", "mean", "sum"} do
-      local attrs = {reduction = how}
-      for k, v in pairs(extra or {}) do attrs[k] = v end
-      list[#list + 1] = {args = {make()}, attrs = attrs}
-    end
-    return list
-  end
+  local each = gradcheck.each_reduction
   local l3, grid = labels{2, 4, 1}, labels{{1, 3}, {-100, 2}}
   local weight = f({4}, 0.5, 2)
   local w3 = f({3}, 0.5, 2)

@@ -1,17 +1,11 @@
 -- Calls of activations, dropout and other random ops, pooling with positions, sampling, bags and losses of pairs. f is
 -- gradcheck.random.
+local gradcheck = require "tests.gradcheck"
+
 return function(pg, f)
   local function labels(list, dtype) return pg.tensor(list, {dtype = dtype or "int64"}) end
   local function double(list) return pg.tensor(list, {dtype = "float64"}) end
-  local function each(make, extra)
-    local list = {}
-    for _, how in ipairs{"none", "mean", "sum"} do
-      local attrs = {reduction = how}
-      for k, v in pairs(extra or {}) do attrs[k] = v end
-      list[#list + 1] = {args = {make()}, attrs = attrs}
-    end
-    return list
-  end
+  local each = gradcheck.each_reduction
   local function dropped(shape) return {{args = {f(shape)}, attrs = {p = 0.4, training = true}}, {args = {f(shape)}, attrs = {training = false}}} end
   local function fills(attrs, other) return {{args = {f{2, 3}}, attrs = attrs}, {args = {f{3}}, attrs = other}, {args = {f{0, 2}}}} end
   local image, cube = f{2, 3, 4, 5}, f{2, 2, 3, 4, 3}

@@ -1,4 +1,4 @@
-// Aliases and options of rows: what the registry and the ops that options stand for promise.
+// Aliases and options of rows: checks of the registry, and the ops that options expand to.
 #include <cstring>
 #include <set>
 

@@ -13,25 +13,24 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // take: joins a difference to a partial result. join: two partial results.
-struct AbsoluteSum {
-  template <class V>
-  static HWY_INLINE V take(V part, V d) {
-    return hn::Add(part, hn::Abs(d));
-  }
+struct Sum {
   template <class V>
   static HWY_INLINE V join(V a, V b) {
     return hn::Add(a, b);
   }
 };
 
-struct SquareSum {
+struct AbsoluteSum : Sum {
+  template <class V>
+  static HWY_INLINE V take(V part, V d) {
+    return hn::Add(part, hn::Abs(d));
+  }
+};
+
+struct SquareSum : Sum {
   template <class V>
   static HWY_INLINE V take(V part, V d) {
     return hn::Add(part, hn::Mul(d, d));
-  }
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Add(a, b);
   }
 };
 
