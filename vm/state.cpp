@@ -103,9 +103,7 @@ bool find_script(lua_State* L, lua_Debug* frame) {
       frame->currentline = inner.line;
       return true;
     }
-    if (frame->currentline <= 0 || is_library_source(frame->source) || !std::strncmp(frame->source, "@perigee ", 9))
-      continue;
-    return true;
+    if (frame->currentline > 0 && !is_library_source(frame->source)) return true;
   }
   return false;
 }

@@ -89,7 +89,7 @@ class Walk {
   }
 
   static bool is_script(const lua_Debug& frame) {
-    return frame.currentline > 0 && !is_library_source(frame.source) && std::strncmp(frame.source, "@perigee ", 9);
+    return frame.currentline > 0 && !is_library_source(frame.source);
   }
 
   // Whether the name of the function is the script's. The variables of the library that hold it are not shown.

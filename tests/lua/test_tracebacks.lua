@@ -1,4 +1,5 @@
 -- Tracebacks that the program prints for errors that pass through the library: the script's frames, innermost first.
+local pg = require "perigee"
 local t = require "tests.support"
 
 -- Runs the program on a script, whose lines begin with those of `prelude`. Returns what it writes to standard error,
@@ -325,4 +326,19 @@ t.test("the prompt shows the same frames", function()
   local _, err = t.run("-i", ("f = dofile('%s')\nf()\n"):format(path))
   t.equal(err:gsub(path:gsub("%p", "%%%0"), "F"), message .. "\nstack traceback:\n\tF:4: in function 'bad'\n"
     .. "\tF:8: in function <F:8>\n\tF:8: in function <F:8>\n")
+end)
+
+-- Ctrl-C leaves code of the library only after a while, and errors skip its frames; both know it by the source.
+t.test("code generated for guards belongs to the library", function()
+  local scale, sources = {value = 2}, {}
+  local step = pg.jit(function(x) return x * scale.value end)
+  step(pg.ones(3))
+  debug.sethook(function() sources[debug.getinfo(2, "S").source] = true end, "", 1)
+  step(pg.ones(3))
+  debug.sethook()
+  local here = debug.getinfo(1, "S").source
+  for source in pairs(sources) do
+    t.check(source == here or source:find("^@stdlib/") or source == "=[C]", source)
+  end
+  t.check(sources["@stdlib/guard"], "no guard ran")
 end)
