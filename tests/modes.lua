@@ -1,6 +1,8 @@
 -- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
--- sanitized: under the sanitizers too; files: only those whose path has one of these Lua patterns, without --all;
+-- sanitized: under the sanitizers too, a function of the path if only some files; files: only those whose path has one of these Lua patterns, without --all;
 -- isolate: every file has a process of its own.
+
+local t = require "tests.support"
 
 -- Blocks run hybridized and op calls jitted.
 local function hybrid(pg)
@@ -16,7 +18,15 @@ local kernels = {
 
 -- A full collection costs what lives, so files run faster in processes of their own; mode guard keeps one process. The
 -- start of a process is slow under the sanitizers.
-local isolate = not os.getenv("PERIGEE_SANITIZED")
+local isolate = not t.sanitized
+
+-- Files that hybridize by themselves do the same in modes eager and hybrid.
+local function runs_eagerly(path)
+  for _, part in ipairs{"_control", "_graph", "_guard", "_hit_", "_hybrid", "_random_", "_export", "_symbol"} do
+    if path:find(part, 1, true) then return false end
+  end
+  return true
+end
 
 local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4}
 
@@ -33,7 +43,7 @@ return {
     pg.testing.gc_stress(true)
   end},
   {name = "eager", doc = "as a script runs", sanitized = true, isolate = isolate},
-  {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = true, isolate = isolate, setup = hybrid,
+  {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = runs_eagerly, isolate = isolate, setup = hybrid,
    env = {PERIGEE_VERIFY_PLANS = "1"}},
   {name = "nofuse", doc = "hybrid without any pass", isolate = isolate, setup = hybrid,
    env = {PERIGEE_DISABLE_PASSES = "all", PERIGEE_VERIFY_PLANS = "1"}},

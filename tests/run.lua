@@ -1,7 +1,8 @@
 -- Runs tests/lua in one or all modes: build/perigee tests/run.lua [--mode=M] [--file=PATH] [--isolate] [--jobs=N]
 -- [--times] [--all] [pattern]. With another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee …,
 -- where --program names the program under test. pattern is a Lua pattern for "tests/lua/test_file.lua: test name".
--- --isolate runs every file in its own process, as most modes do. --all runs all files and cases in modes that run a
+-- --isolate runs every file in its own process, as most modes do. --times prints the processor time of each file, and of
+-- each test that takes more than half a second. --all runs all files and cases in modes that run a
 -- sample.
 -- --jobs: the number of modes (or files) that run at once; default one per processor, at most 4.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
@@ -22,7 +23,9 @@ end
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 
 local function is_wanted(mode, path)
-  if not mode.files or opts.all then return true end
+  if opts.all then return true end
+  if t.sanitized and type(mode.sanitized) == "function" and not mode.sanitized(path) then return false end
+  if not mode.files then return true end
   for _, pattern in ipairs(mode.files) do
     if path:find(pattern) then return true end
   end
@@ -41,7 +44,7 @@ end
 
 -- Returns the modes to run. Under the sanitizers these are the modes that run different code.
 local function all_modes()
-  if not os.getenv("PERIGEE_SANITIZED") then return modes end
+  if not t.sanitized then return modes end
   local some = {}
   for _, m in ipairs(modes) do if m.sanitized then some[#some + 1] = m end end
   return some
@@ -168,7 +171,7 @@ end
 local function run_files(mode)
   local pg = require "perigee"
   t.mode, t.root, t.filter, t.program = mode.name, root, opts.pattern, absolute(opts.program or program)
-  t.all = opts.all
+  t.all, t.times = opts.all, opts.times
   local report = os.getenv("PERIGEE_TEST_REPORT")
   local function note(text)
     if not report then return end

@@ -17,6 +17,12 @@ function t.skip_in(mode, reason)
   if t.mode == mode or (mode == "hybrid" and hybridizes[t.mode]) then t.skip(t.mode .. ": " .. reason) end
 end
 
+-- Whether under the sanitizers.
+t.sanitized = os.getenv("PERIGEE_SANITIZED") ~= nil
+
+-- Whether this run takes all cases of tests that have many: other modes and sanitized runs take some of them.
+function t.takes_all() return t.all or t.mode == "eager" and not t.sanitized end
+
 local function count_skip(reason)
   t.skipped = t.skipped + 1
   t.reasons[reason] = (t.reasons[reason] or 0) + 1
@@ -118,7 +124,11 @@ end
 
 function t.test(name, f)
   if t.filter and not (t.file .. ": " .. name):find(t.filter) then return end
-  return t.protect(name, f)
+  local start = os.clock()
+  local ok = t.protect(name, f)
+  local seconds = os.clock() - start
+  if t.times and seconds > 0.5 then io.write(string.format("%7.2f s   %s: %s\n", seconds, t.file, name)) end
+  return ok
 end
 
 -- Returns the first difference of two plain values as text, or nil. same(a, b) compares leaves.
@@ -298,7 +308,7 @@ end
 
 -- The same for build/perigee with these arguments (in shell syntax), run in the root of the checkout.
 function t.run(args, input)
-  local sanitized = os.getenv("PERIGEE_SANITIZED") and leaves_early(args, input)
+  local sanitized = t.sanitized and leaves_early(args, input)
   local environment = sanitized and "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 " or ""
   return t.shell("cd '" .. t.root .. "' && " .. environment .. "'" .. t.program .. "' " .. args, input)
 end

@@ -27,7 +27,7 @@ for _, hybrid in ipairs{false, true} do
     t.skip_in("hybrid", "processes of their own")
     t.skip_in("gcstress", "processes of their own")
     t.skip_in("guard", "processes of their own")
-    if os.getenv("PERIGEE_SANITIZED") then t.skip("the sanitizers need terabytes of address space") end
+    if t.sanitized then t.skip("the sanitizers need terabytes of address space") end
     local path = t.write(t.tmp("limited.lua"), script:format(hybrid))
     local trained
     for megabytes = 40, 130, 3 do

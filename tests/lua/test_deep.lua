@@ -241,7 +241,7 @@ t.test("bodies nest 200 deep", function()
   t.skip_in("gcstress", "many traces")
   -- Each loop around a value that its gradient needs adds a dim to it, and a tensor has at most 12. The passes remove
   -- loops of one step.
-  local whole = t.mode == "eager" and not os.getenv("PERIGEE_SANITIZED")  -- every pass verifies the whole graph
+  local whole = t.takes_all()  -- every pass verifies the whole graph
   for kind in pairs(nests) do check_nested(kind, whole and 65 or 8) end
   if not whole then return end
   check_nested("while_loop", 200, {eager = true})

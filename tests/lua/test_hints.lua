@@ -29,6 +29,7 @@ local function names_of()
 end
 
 t.test("the code of every hint runs", function()
+  t.skip_in("gcstress", "hundreds of short scripts")
   local wrong = {}
   each("pg tensor nn loss optim lr_scheduler data init initializer optimizer metric activation dtype device block Trainer DataLoader " ..
        "Dataset Metric", function(name, text, kind)

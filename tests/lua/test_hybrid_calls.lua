@@ -82,6 +82,7 @@ t.test("hybridize: options, a plain child, deferred shapes, nested blocks", func
 end)
 
 t.test("hundreds of parameters, results and assignments", function()
+  t.skip_in("gcstress", "a large heap")
   local function make()
     pg.manual_seed(1)
     local layers = {}

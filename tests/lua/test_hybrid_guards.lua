@@ -369,6 +369,8 @@ end)
 -- A call that fails is no op of the graph, so guards check what the failure depended on. A call that succeeds is
 -- checked even if nothing uses its result.
 t.test("types of the arguments of a failed call that the script caught", function()
+  t.skip_in("gcstress", "many traces")
+  if t.sanitized then t.skip("a thousand traces") end
   local kept = pg.full({2}, 6)
   local calls = {
     function(x) return kept + x end,

@@ -472,7 +472,7 @@ local function try_extremes(row, case)
 end
 
 -- Canaries and the sanitizers see writes past an end: there all cases run, elsewhere one per op.
-local most = (t.mode == "guard" or t.all or os.getenv("PERIGEE_SANITIZED")) and 3 or 1
+local most = (t.mode == "guard" or t.all or t.sanitized) and 3 or 1
 
 if t.mode ~= "gcstress" then
   for _, name in ipairs(pg.testing.op_names(true)) do
