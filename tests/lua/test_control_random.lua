@@ -26,5 +26,5 @@ for seed = 3001, 3005 do programs.check(seed) end
 
 t.test("programs with each pass switched off", function()
   t.skip_in("hybrid", "processes of their own")
-  t.without_passes(script, slow and {"", "all"})
+  t.without_passes(script, t.sanitized and {"", "all"})
 end)
