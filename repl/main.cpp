@@ -97,25 +97,6 @@ void set_arguments(lua_State* L, int argc, char** argv, int script) {
   lua_setglobal(L, "arg");
 }
 
-// Trace stitching compiles across calls of C functions. It has two defects, which tests/luajit demonstrates:
-// - In Debian 12's LuaJIT `local x = ...` and `(...)` get the wrong argument after such a call (fixed by LuaJIT
-// 6bda30d8).
-// - In all versions of v2.1 a trace may be collected, with code that was loaded and dropped, while its successor is
-// recorded.
-void stop_stitching(lua_State* L) {
-  if (luaL_dostring(L, "if jit and jit.opt then jit.opt.start('minstitch=100000') end")) lua_pop(L, 1);
-}
-
-int preload(lua_State* L) {
-  luaL_openlibs(L);
-  stop_stitching(L);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "preload");
-  lua_pushcfunction(L, luaopen_perigee);
-  lua_setfield(L, -2, "perigee");
-  return 0;
-}
-
 bool run_script(lua_State* L, int argc, char** argv, int script) {
   const bool from_input = script >= argc || std::string(argv[script]) == "-";
   if (!from_input) add_script_folder(L, argv[script]);
@@ -177,7 +158,7 @@ int run_program(int argc, char** argv) {
   if (!read_options(argc, argv, options, code)) return code;
   lua_State* L = luaL_newstate();
   if (!L || lua_cpcall(
-                L, [](lua_State* s) { return preload(s); }, nullptr)) {
+                L, [](lua_State* s) { return vm::open_libraries(s), 0; }, nullptr)) {
     report("out of memory");
     return 1;
   }

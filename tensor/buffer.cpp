@@ -24,6 +24,14 @@ struct BufferAccess {
 namespace {
 
 constexpr size_t kHeader = 64, kGuard = 64;
+
+// What a borrowed buffer has in place of its data.
+struct Lender {
+  void (*release)(void* user, void* data);
+  void* user;
+  void* data;
+};
+
 constexpr unsigned char kGuardByte = 0xA5, kPoisonByte = 0xFF;
 constexpr Bytes kMaxBytes = Bytes(uint64_t(1) << 47);  // no machine has more; size classes end here
 
@@ -116,8 +124,23 @@ Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
   return Ref<Buffer>(b);
 }
 
+Ref<Buffer> Buffer::borrow(void* data, Bytes bytes, void (*release)(void* user, void* data), void* user) {
+  Ref<Buffer> b = allocate({}, Bytes(sizeof(Lender)));
+  new (b->data) Lender{release, user, data};
+  b->data = data;
+  b->bytes = bytes.count();
+  b->borrowed = true;
+  return b;
+}
+
 void Buffer::destroy(Buffer* b) {
   Runtime& runtime = *BufferAccess::runtime(b);
+  Lender lender = {};
+  if (b->borrowed) {
+    b->data = reinterpret_cast<char*>(b) + kHeader + (guard_mode() ? kGuard : 0);
+    b->bytes = sizeof(Lender);
+    lender = *static_cast<Lender*>(b->data);
+  }
   runtime.memory().uncount(int64_t(b->bytes));
   if (!b->device.is_cpu()) {
     const ScopedRuntime scope(runtime);  // whose stream uses the memory
@@ -130,6 +153,7 @@ void Buffer::destroy(Buffer* b) {
   b->~Buffer();
   runtime.memory().give(b, size);
   runtime.release();
+  if (lender.release) lender.release(lender.user, lender.data);
 }
 
 ScopedOutOfMemoryHandler::ScopedOutOfMemoryHandler(OutOfMemoryHandler handler, void* context)

@@ -17,11 +17,17 @@ class Buffer : public RefCounted<Buffer> {
  public:
   // Memory of the current runtime (tensor/runtime.h). Throws OutOfMemory. Zero bytes give a valid, empty buffer.
   static Ref<Buffer> allocate(Device device, Bytes bytes);
+  // Memory of the host's on the CPU, which is never written. When the buffer is destroyed, release(user, data) is
+  // called, if it is set. Throws OutOfMemory, and then calls nothing.
+  static Ref<Buffer> borrow(void* data, Bytes bytes, void (*release)(void* user, void* data), void* user);
   static void destroy(Buffer* buffer);
+
+  bool unique() const { return !borrowed && RefCounted::unique(); }  // a write would be visible nowhere else
 
   void* data = nullptr;
   size_t bytes = 0;
   Device device;
+  bool borrowed = false;
 
  private:
   friend struct BufferAccess;

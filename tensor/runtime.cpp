@@ -10,9 +10,9 @@
 namespace pg {
 namespace {
 
-void log_to_stderr(void*, LogLevel level, const char* text) {
+void log_to_stderr(void*, int level, const char* text) {
   constexpr const char* kNames[] = {"", "error", "warning", "info"};
-  std::fprintf(stderr, "perigee: %s: %s\n", kNames[int(level)], text);
+  std::fprintf(stderr, "perigee: %s: %s\n", kNames[level], text);
 }
 
 RuntimeOptions process_options() {

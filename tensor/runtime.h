@@ -20,7 +20,7 @@ struct RuntimeOptions {
   int spin_us = 20;     // microseconds that an idle thread of the runtime spins before it sleeps; 0 to 1000
   JobSystem jobs;       // runs the parts of kernels instead of the runtime's own threads
   MemorySource memory;  // where tensor memory comes from instead of the system
-  void (*log)(void* user, LogLevel level, const char* text) = nullptr;  // null: messages are dropped
+  void (*log)(void* user, int level, const char* text) = nullptr;  // a LogLevel; null: messages are dropped
   void* log_user = nullptr;
 };
 
@@ -37,7 +37,7 @@ class Runtime {
   ThreadPool& threads() { return threads_; }
   MemoryPool& memory() { return memory_; }
   void log(LogLevel level, const char* text) const {
-    if (log_) log_(log_user_, level, text);
+    if (log_) log_(log_user_, int(level), text);
   }
 
   // The process's runtime is not counted: threads need not share a counter for each buffer.
@@ -67,7 +67,7 @@ class Runtime {
 
   const bool eternal_;
   mutable std::atomic<int64_t> count_{0};
-  void (*log_)(void*, LogLevel, const char*);
+  void (*log_)(void*, int, const char*);
   void* log_user_;
   MemoryPool memory_;
   ThreadPool threads_;

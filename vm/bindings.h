@@ -28,6 +28,9 @@ std::string printed(const Value& value);
 int index_read(lua_State* L, State& state);
 int index_write(lua_State* L, State& state);
 
+// Opens the standard libraries of a new Lua state and lets `require "perigee"` find the module. Raises Lua errors.
+void open_libraries(lua_State* L);
+
 }  // namespace pg::vm
 
 // The module: leaves the table `pg` on the stack.

@@ -88,9 +88,7 @@ class Walk {
     return false;
   }
 
-  static bool is_script(const lua_Debug& frame) {
-    return frame.currentline > 0 && !is_library_source(frame.source);
-  }
+  static bool is_script(const lua_Debug& frame) { return frame.currentline > 0 && !is_library_source(frame.source); }
 
   // Whether the name of the function is the script's. The variables of the library that hold it are not shown.
   bool has_name(int level, const lua_Debug& frame) {

@@ -182,7 +182,7 @@ TEST_CASE("threads of two runtimes work at the same time") {
 TEST_CASE("a runtime logs to its host, or not at all") {
   std::string text;
   RuntimeOptions options;
-  options.log = [](void* user, LogLevel level, const char* line) {
+  options.log = [](void* user, int level, const char* line) {
     *static_cast<std::string*>(user) += std::to_string(int(level)) + " " + line + "\n";
   };
   options.log_user = &text;

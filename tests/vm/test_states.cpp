@@ -121,7 +121,7 @@ TEST_CASE("a state uses the runtime that was current when it was made") {
   std::string text;
   pg::RuntimeOptions options;
   options.threads = 3;
-  options.log = [](void* user, pg::LogLevel, const char* line) { *static_cast<std::string*>(user) += line; };
+  options.log = [](void* user, int, const char* line) { *static_cast<std::string*>(user) += line; };
   options.log_user = &text;
   const pg::Ref<pg::Runtime> runtime = pg::Runtime::create(options);
   const int64_t before = pg::Runtime::process().memory().stats().allocations;

@@ -1,0 +1,51 @@
+// What the handles of the C API are.
+#pragma once
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "graph/exec/frozen.h"
+#include "tensor/runtime.h"
+#include "tensor/value.h"
+#include "vm/host/status.h"
+
+struct perigee_tensor : pg::RefCounted<perigee_tensor> {
+  explicit perigee_tensor(pg::Value value);
+  static void destroy(perigee_tensor* tensor) { delete tensor; }
+
+  const pg::Value value;
+  const pg::Ref<pg::Runtime> runtime;
+
+  // Row-major elements in host memory.
+  const void* data();
+
+ private:
+  std::mutex lock_;
+  pg::Value whole_;  // a copy, if `value` is not row-major in host memory
+};
+
+struct perigee_model : pg::RefCounted<perigee_model> {
+  explicit perigee_model(pg::Ref<pg::FrozenGraph> graph);
+  static void destroy(perigee_model* model) { delete model; }
+
+  const pg::Ref<pg::FrozenGraph> graph;
+  const pg::Ref<pg::Runtime> runtime;
+  std::vector<std::string> inputs, outputs;  // names
+};
+
+namespace pg::host {
+
+// The handle of a runtime is the runtime.
+inline Runtime& runtime_of(perigee_runtime* runtime, const char* function) {
+  need(runtime, function, "runtime");
+  return *reinterpret_cast<Runtime*>(runtime);
+}
+
+// Returns the object with one more reference, for the host.
+template <class T>
+T* give(const Ref<T>& object) {
+  object->retain();
+  return object.get();
+}
+
+}  // namespace pg::host

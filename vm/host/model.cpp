@@ -1,0 +1,146 @@
+// perigee_model_*: no function here uses Lua.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "graph/io/model_file.h"
+#include "vm/host/handles.h"
+
+using namespace pg;
+using namespace pg::host;
+
+namespace {
+
+constexpr const char* kRun = "perigee_model_run";
+
+std::vector<std::string> output_names(const Model& model) {
+  const std::vector<Internal> all = internals(model);
+  std::vector<std::string> names;
+  for_each_leaf(model.results, [&](const Tree& leaf) {
+    if (leaf.kind == Tree::Kind::kInput) return names.push_back(model.inputs[size_t(leaf.index)].name);
+    const Operand wanted = model.graph.outputs[size_t(leaf.index)];
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Internal& i) { return i.operand == wanted; });
+    names.push_back(found == all.end() ? "" : found->name);
+  });
+  return names;
+}
+
+void need_file(const char* path, const char* function, const char* argument) {
+  need(path, function, argument);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    throw Failure(PERIGEE_NOT_FOUND, fmt::format("{}: there is no file '{}'", function, path));
+}
+
+Values run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count, size_t output_count) {
+  need(model, kRun, "model");
+  need(inputs || input_count == 0, kRun, "inputs");
+  if (input_count != model->inputs.size() || output_count != model->outputs.size())
+    throw Failure(PERIGEE_BAD_ARGUMENT, fmt::format("{}: {} takes {} inputs and gives {} outputs, got {} and {}", kRun,
+                                                    model->graph->model().name, model->inputs.size(),
+                                                    model->outputs.size(), input_count, output_count));
+  Values arguments;
+  for (size_t i = 0; i < input_count; ++i) {
+    need(inputs[i], kRun, model->inputs[i].c_str());
+    arguments.push_back(inputs[i]->value);
+  }
+  Context ctx;
+  return model->graph->run(ctx, arguments);
+}
+
+void check_target(const Value& value, const perigee_tensor& out, const std::string& name) {
+  const Array& target = out.value.array();
+  if (!(value.type() == target.type) || !target.contiguous)
+    throw Failure(PERIGEE_BAD_ARGUMENT,
+                  fmt::format("perigee_model_run_into: output '{}' is {}, got {}{}", name, to_string(value.type()),
+                              to_string(target.type), target.contiguous ? "" : " that is not row-major"));
+}
+
+void copy_elements(const Value& whole, const perigee_tensor& out) {
+  const Array& target = out.value.array();
+  if (const size_t bytes = bytes_of(target.type).count()) std::memcpy(target.data(), whole.array().data(), bytes);
+}
+
+}  // namespace
+
+perigee_model::perigee_model(Ref<FrozenGraph> frozen)
+    : graph(std::move(frozen)), runtime(Ref<Runtime>(&Runtime::current())), outputs(output_names(graph->model())) {
+  for (const ModelInput& input : graph->model().inputs)
+    if (input.role == ModelInput::Role::kArgument) inputs.push_back(input.name);
+}
+
+perigee_status perigee_model_load(perigee_runtime* runtime, const char* graph_path, const char* weights_path,
+                                  perigee_model** out) {
+  return guarded(PERIGEE_BAD_FILE, [&] {
+    constexpr const char* kName = "perigee_model_load";
+    need(out, kName, "out");
+    const ScopedRuntime scope(runtime_of(runtime, kName));
+    need_file(graph_path, kName, "graph_path");
+    if (weights_path) need_file(weights_path, kName, "weights_path");
+    LoadedModel loaded = load_model(graph_path, weights_path ? weights_path : "");
+    Context ctx;
+    const Ref<FrozenGraph> graph(new FrozenGraph(std::move(loaded.model), loaded.values, ctx.generator->state()));
+    *out = give(Ref<perigee_model>(new perigee_model(graph)));
+  });
+}
+
+perigee_model* perigee_model_retain(perigee_model* model) {
+  if (model) model->retain();
+  return model;
+}
+
+void perigee_model_release(perigee_model* model) {
+  if (model) model->release();
+}
+
+size_t perigee_model_input_count(const perigee_model* model) { return model ? model->inputs.size() : 0; }
+size_t perigee_model_output_count(const perigee_model* model) { return model ? model->outputs.size() : 0; }
+
+const char* perigee_model_input_name(const perigee_model* model, size_t index) {
+  return index < perigee_model_input_count(model) ? model->inputs[index].c_str() : nullptr;
+}
+const char* perigee_model_output_name(const perigee_model* model, size_t index) {
+  return index < perigee_model_output_count(model) ? model->outputs[index].c_str() : nullptr;
+}
+
+perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
+                                 perigee_tensor** outputs, size_t output_count) {
+  return guarded(PERIGEE_BAD_ARGUMENT, [&] {
+    need(model, kRun, "model");
+    need(outputs || output_count == 0, kRun, "outputs");
+    const ScopedRuntime scope(*model->runtime);
+    const Values values = run(model, inputs, input_count, output_count);
+    std::vector<Ref<perigee_tensor>> made;
+    for (const Value& value : values) made.emplace_back(new perigee_tensor(value));
+    for (size_t i = 0; i < output_count; ++i) outputs[i] = give(made[i]);
+  });
+}
+
+perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
+                                      perigee_tensor* const* outputs, size_t output_count) {
+  return guarded(PERIGEE_BAD_ARGUMENT, [&] {
+    constexpr const char* kName = "perigee_model_run_into";
+    need(model, kName, "model");
+    need(outputs || output_count == 0, kName, "outputs");
+    for (size_t i = 0; i < output_count; ++i) need(outputs[i], kName, "outputs", "no NULL among them");
+    const ScopedRuntime scope(*model->runtime);
+    Values values = run(model, inputs, input_count, output_count);
+    Context ctx;
+    for (size_t i = 0; i < output_count; ++i) {
+      check_target(values[i], *outputs[i], model->outputs[i]);
+      values[i] = to_contiguous(ctx, values[i]);
+    }
+    for (size_t i = 0; i < output_count; ++i) copy_elements(values[i], *outputs[i]);
+  });
+}
+
+perigee_status perigee_model_save(perigee_model* model, const char* weights_path) {
+  return guarded(PERIGEE_BAD_FILE, [&] {
+    constexpr const char* kName = "perigee_model_save";
+    need(model, kName, "model");
+    need(weights_path, kName, "weights_path");
+    const ScopedRuntime scope(*model->runtime);
+    save_safetensors(weights_path, model_tensors(model->graph->model(), model->graph->values()));
+  });
+}

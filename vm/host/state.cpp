@@ -1,0 +1,346 @@
+// perigee_state_*, perigee_run and the protected calls of the C API.
+#include "vm/host/state.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <system_error>
+
+#include "vm/bindings.h"
+#include "vm/traceback.h"
+
+using namespace pg;
+using namespace pg::host;
+
+namespace {
+
+std::string traceback_text(lua_State* L) {
+  const vm::Traceback found = vm::traceback_of(L, 1);
+  std::string text;
+  for (size_t i = 0; i < found.frames.size(); ++i) {
+    if (found.gap && i == found.gap) text += "...\n";
+    text += found.frames[i].place + ": " + found.frames[i].what + "\n";
+  }
+  return text;
+}
+
+// What a protected call failed with. It is filled inside the call, while the stack of the error is there.
+struct Caught {
+  std::exception_ptr exception;  // of C++
+  std::string message, traceback;
+  bool failed = false;
+};
+
+// Message handler; its upvalue is the Caught. Errors inside it are errors in error handling, which lua_pcall reports.
+int note_error(lua_State* L) {
+  auto& caught = *static_cast<Caught*>(lua_touserdata(L, lua_upvalueindex(1)));
+  lua_settop(L, 1);
+  const char* text = lua_tostring(L, 1);
+  if (!text && luaL_callmeta(L, 1, "__tostring")) text = lua_tostring(L, -1);
+  try {
+    caught.message = text ? text : std::string("(error object is a ") + luaL_typename(L, 1) + " value)";
+    caught.traceback = traceback_text(L);
+    caught.failed = true;
+  } catch (...) {
+    caught.exception = std::current_exception();
+  }
+  return 1;
+}
+
+struct Protected {
+  FunctionRef<void()> f;
+  Caught* caught;
+};
+
+// Runs the function; what it throws passes Lua's frames as an error.
+int run_protected(lua_State* L) {
+  auto& task = *static_cast<Protected*>(lua_touserdata(L, 1));
+  lua_settop(L, 0);
+  try {
+    task.f();
+    return 0;
+  } catch (const Error&) {
+    task.caught->exception = std::current_exception();
+  } catch (const std::bad_alloc&) {
+    task.caught->exception = std::current_exception();
+  }
+  return lua_error(L);
+}
+
+// The hook of an interrupted state.
+void raise_interrupted(lua_State* L, lua_Debug*) {
+  vm::push_error(L, "interrupted");
+  lua_error(L);
+}
+
+// The extent of one call of the C API on a state.
+class Entered {
+ public:
+  Entered(perigee_state& state, const char* function) : state_(state), runtime_(*state.runtime) {
+    if (state.running.exchange(true))
+      throw Failure(
+          PERIGEE_BAD_ARGUMENT,
+          fmt::format("{}: the state is in use, by another thread or by the caller of this callback", function));
+    state.interrupted = false;
+  }
+  Entered(const Entered&) = delete;
+  ~Entered() {
+    state_.running = false;
+    if (!state_.interrupted) return;
+    lua_sethook(state_.lua, nullptr, 0, 0);
+    state_.data->ctx.cancels_all = false;
+    state_.data->ctx.cancel = false;
+  }
+
+ private:
+  perigee_state& state_;
+  const ScopedRuntime runtime_;
+};
+
+// Whether Lua or the library raised this error because memory ran out.
+bool is_lack_of_memory(const std::string& message) {
+  const size_t text = message.find("out of memory");
+  return message == "not enough memory" || (text != std::string::npos && (text == 0 || message[text - 1] == ' '));
+}
+
+[[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
+  if (state.interrupted) throw ScriptFailure(PERIGEE_CANCELLED, "interrupted", caught.traceback);
+  if (caught.exception) std::rethrow_exception(caught.exception);
+  if (code == LUA_ERRMEM || is_lack_of_memory(caught.message))
+    throw ScriptFailure(PERIGEE_OUT_OF_MEMORY, caught.failed ? caught.message : "not enough memory", caught.traceback);
+  throw ScriptFailure(PERIGEE_SCRIPT_ERROR, caught.failed ? caught.message : "an error in error handling",
+                      caught.traceback);
+}
+
+int write_lines(lua_State* L) {
+  auto& state = *static_cast<perigee_state*>(lua_touserdata(L, lua_upvalueindex(1)));
+  const int count = lua_gettop(L);
+  luaL_Buffer line;
+  lua_getglobal(L, "tostring");
+  luaL_buffinit(L, &line);
+  for (int i = 1; i <= count; ++i) {
+    lua_pushvalue(L, count + 1);
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    if (!lua_isstring(L, -1)) return luaL_error(L, "'tostring' must return a string to 'print'");
+    lua_insert(L, count + 2);  // below the parts of the buffer
+    lua_pushvalue(L, count + 2);
+    luaL_addvalue(&line);
+    lua_remove(L, count + 2);
+    luaL_addchar(&line, i < count ? '\t' : '\n');
+  }
+  if (count == 0) luaL_addchar(&line, '\n');
+  luaL_pushresult(&line);
+  size_t size = 0;
+  const char* text = lua_tolstring(L, -1, &size);
+  if (state.config.print) state.config.print(state.config.user, text, size);
+  return 0;
+}
+
+// A loader of package.loaders that asks the host.
+int find_module(lua_State* L) {
+  auto& state = *static_cast<perigee_state*>(lua_touserdata(L, lua_upvalueindex(1)));
+  const char* name = luaL_checkstring(L, 1);
+  const char* source = nullptr;
+  size_t size = 0;
+  if (!state.config.find_module(state.config.user, name, &source, &size) || !source)
+    return lua_pushfstring(L, "\n\tthe host has no module '%s'", name), 1;
+  if (size > 0 && source[0] == LUA_SIGNATURE[0]) return luaL_error(L, "module '%s' is bytecode", name);
+  lua_pushfstring(L, "@%s", name);
+  if (luaL_loadbuffer(L, source, size, lua_tostring(L, -1))) return lua_error(L);
+  return 1;
+}
+
+void set_callbacks(perigee_state& state, bool prints) {
+  lua_State* L = state.lua;
+  if (prints) {
+    lua_pushlightuserdata(L, &state);
+    lua_pushcclosure(L, write_lines, 1);
+    lua_setglobal(L, "print");
+  }
+  if (!state.config.find_module) return;
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaders");
+  for (int i = int(lua_objlen(L, -1)); i >= 2; --i) {  // after package.preload
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushlightuserdata(L, &state);
+  lua_pushcclosure(L, find_module, 1);
+  lua_rawseti(L, -2, 2);
+}
+
+void refuse_limits(const perigee_state_config& config) {
+  const char* missing = config.sandboxed                                   ? "sandboxed"
+                        : config.open_file                                 ? "open_file"
+                        : config.memory_limit                              ? "memory_limit"
+                        : config.instruction_limit || config.time_limit_us ? "limits"
+                                                                           : nullptr;
+  if (missing) throw Failure(PERIGEE_UNSUPPORTED, fmt::format("perigee_state_open: {}: not implemented yet", missing));
+}
+
+void load_library(perigee_state& state) {
+  lua_State* L = state.lua;
+  lua_pushcfunction(L, luaopen_perigee);
+  lua_call(L, 0, 1);
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaded");
+  lua_pushvalue(L, -3);
+  lua_setfield(L, -2, "perigee");
+  state.data = &vm::find_state(L);
+  if (!(state.data->ctx.runtime == state.runtime))
+    throw Failure(PERIGEE_BAD_ARGUMENT, "perigee_state_attach: the Lua state uses perigee with another runtime");
+}
+
+void run_chunk(perigee_state* state, const char* function, const char* text, size_t size, const std::string& name) {
+  need(text || size == 0, function, "text");
+  need(size == 0 || text[0] != LUA_SIGNATURE[0], function, "text", "source, not bytecode");
+  in_state(state, function, [&] {
+    lua_State* L = state->lua;
+    if (const int code = luaL_loadbuffer(L, text ? text : "", size, name.c_str())) {
+      if (code == LUA_ERRMEM) throw std::bad_alloc();
+      throw ScriptFailure(PERIGEE_SCRIPT_ERROR, lua_tostring(L, -1), "");
+    }
+    lua_call(L, 0, 0);
+  });
+}
+
+std::string read_file(const char* path) {
+  std::error_code ignored;
+  FILE* file = std::filesystem::is_directory(path, ignored) ? nullptr : std::fopen(path, "rb");
+  if (!file) throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee_run_file: there is no file '{}'", path));
+  std::string text;
+  char block[4096];
+  for (size_t n; (n = std::fread(block, 1, sizeof block, file)) > 0;) text.append(block, n);
+  std::fclose(file);
+  if (text.starts_with('#')) text.insert(0, "--");  // a line for the shell
+  return text;
+}
+
+}  // namespace
+
+void pg::host::in_state(perigee_state* state, const char* function, FunctionRef<void()> f) {
+  need(state, function, "state");
+  lua_State* L = state->lua;
+  const Entered entered(*state, function);
+  if (!lua_checkstack(L, 16)) throw std::bad_alloc();
+  Caught caught;
+  Protected task{f, &caught};
+  struct Opening {
+    Caught* caught;
+    Protected* task;
+  } opening{&caught, &task};
+  const int top = lua_gettop(L);
+  // The closure of the handler needs memory, so it is made in protected mode too.
+  const int code = lua_cpcall(
+      L,
+      [](lua_State* inner) {
+        auto* o = static_cast<Opening*>(lua_touserdata(inner, 1));
+        lua_pushlightuserdata(inner, o->caught);
+        lua_pushcclosure(inner, note_error, 1);
+        lua_pushcfunction(inner, run_protected);
+        lua_pushlightuserdata(inner, o->task);
+        const int failed = lua_pcall(inner, 1, 0, -3);
+        return failed ? lua_error(inner) : 0;
+      },
+      &opening);
+  lua_settop(L, top);
+  if (code || state->interrupted) rethrow(*state, code, caught);
+}
+
+perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* given, perigee_state** out) {
+  return guarded(PERIGEE_INTERNAL, [&] {
+    constexpr const char* kName = "perigee_state_open";
+    need(out, kName, "out");
+    const Ref<Runtime> held(&runtime_of(runtime, kName));
+    const perigee_state_config config = copy_config(given, kName);
+    refuse_limits(config);
+    const ScopedRuntime scope(*held);
+    lua_State* L = luaL_newstate();
+    if (!L) throw std::bad_alloc();
+    auto state = std::make_unique<perigee_state>(held, L, true, config);
+    in_state(state.get(), kName, [&] {
+      vm::open_libraries(L);
+      load_library(*state);
+      set_callbacks(*state, given != nullptr);
+    });
+    *out = state.release();
+  });
+}
+
+perigee_status perigee_state_attach(perigee_runtime* runtime, lua_State* lua, perigee_state** out) {
+  return guarded(PERIGEE_INTERNAL, [&] {
+    constexpr const char* kName = "perigee_state_attach";
+    need(out, kName, "out");
+    need(lua, kName, "lua");
+    const Ref<Runtime> held(&runtime_of(runtime, kName));
+    auto state = std::make_unique<perigee_state>(held, lua, false, perigee_state_config{});
+    in_state(state.get(), kName, [&] { load_library(*state); });
+    *out = state.release();
+  });
+}
+
+void perigee_state_close(perigee_state* state) {
+  if (!state) return;
+  const Ref<Runtime> runtime = state->runtime;
+  const ScopedRuntime scope(*runtime);
+  delete state;
+}
+
+lua_State* perigee_state_lua(perigee_state* state) { return state ? state->lua : nullptr; }
+
+perigee_status perigee_run(perigee_state* state, const char* text, size_t size, const char* chunk_name) {
+  return guarded(PERIGEE_INTERNAL, [&] {
+    run_chunk(state, "perigee_run", text, size, std::string("@") + (chunk_name ? chunk_name : "chunk"));
+  });
+}
+
+perigee_status perigee_run_file(perigee_state* state, const char* path) {
+  return guarded(PERIGEE_INTERNAL, [&] {
+    need(state, "perigee_run_file", "state");
+    need(path, "perigee_run_file", "path");
+    const std::string text = read_file(path);
+    run_chunk(state, "perigee_run_file", text.data(), text.size(), std::string("@") + path);
+  });
+}
+
+void perigee_interrupt(perigee_state* state) {
+  if (!state || !state->running) return;
+  state->interrupted = true;
+  state->data->ctx.cancels_all = true;
+  state->data->ctx.cancel = true;
+  lua_sethook(state->lua, raise_interrupted, LUA_MASKCOUNT, 1);
+}
+
+perigee_status perigee_gc_step(perigee_state* state, int64_t budget_us) {
+  return guarded(PERIGEE_INTERNAL, [&] {
+    need(budget_us >= 0, "perigee_gc_step", "budget_us", "a number of microseconds");
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point end = Clock::now() + std::chrono::microseconds(std::min<int64_t>(budget_us, 1 << 30));
+    in_state(state, "perigee_gc_step", [&] {
+      while (!lua_gc(state->lua, LUA_GCSTEP, 1) && Clock::now() < end) {}
+    });
+  });
+}
+
+perigee_status perigee_memory(perigee_state* state, perigee_memory_info* info) {
+  return guarded(PERIGEE_INTERNAL, [&] {
+    constexpr const char* kName = "perigee_memory";
+    need(state, kName, "state");
+    need(info && info->size >= sizeof(uint32_t), kName, "info", "a struct from PERIGEE_INIT");
+    const MemoryStats pool = state->runtime->memory().stats();
+    perigee_memory_info now = {};
+    now.size = info->size;
+    now.lua_bytes = uint64_t(lua_gc(state->lua, LUA_GCCOUNT, 0)) * 1024 + uint64_t(lua_gc(state->lua, LUA_GCCOUNTB, 0));
+    now.tensor_bytes = uint64_t(std::max<int64_t>(0, state->data->live_bytes));
+    now.cached_bytes = uint64_t(pool.cached);
+    now.peak_bytes = uint64_t(pool.peak);
+    now.tensors = uint64_t(std::max<int64_t>(0, state->data->tensors));
+    std::memcpy(static_cast<void*>(info), &now, std::min(size_t(info->size), sizeof now));
+  });
+}

@@ -1,0 +1,31 @@
+// The handle of a Lua state.
+#pragma once
+#include <atomic>
+#include <lua.hpp>
+
+#include "vm/host/handles.h"
+#include "vm/state.h"
+
+struct perigee_state {
+  perigee_state(pg::Ref<pg::Runtime> runtime, lua_State* lua, bool owned, const perigee_state_config& config)
+      : runtime(std::move(runtime)), lua(lua), owned(owned), config(config) {}
+  perigee_state(const perigee_state&) = delete;
+  ~perigee_state() {
+    if (owned && lua) lua_close(lua);
+  }
+
+  const pg::Ref<pg::Runtime> runtime;
+  lua_State* const lua;
+  const bool owned;
+  const perigee_state_config config;
+  pg::vm::State* data = nullptr;
+  std::atomic<bool> running{false}, interrupted{false};  // for the call that uses the state
+};
+
+namespace pg::host {
+
+// Runs f() in protected mode. f may raise Lua errors and throw; both become exceptions here, with the traceback of
+// where they were raised. The Lua stack is as before afterwards. An interrupt ends the outermost call.
+void in_state(perigee_state* state, const char* function, FunctionRef<void()> f);
+
+}  // namespace pg::host

@@ -1,0 +1,91 @@
+#include "vm/host/status.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string_view>
+
+namespace pg::host {
+namespace {
+
+struct LastError {
+  std::string message, traceback, chunk;
+  perigee_error error = {PERIGEE_OK, "", "", "", 0};
+};
+thread_local LastError last;
+
+// Splits the position off `chunk:line: text`. Returns 0 if there is none.
+int position_in(std::string_view message, std::string& chunk) {
+  for (size_t colon = message.find(':'); colon != std::string_view::npos; colon = message.find(':', colon + 1)) {
+    size_t end = colon + 1;
+    while (end < message.size() && std::isdigit(static_cast<unsigned char>(message[end]))) ++end;
+    if (end == colon + 1 || message.substr(end, 2) != ": ") continue;
+    chunk = message.substr(0, colon);
+    return std::atoi(message.data() + colon + 1);
+  }
+  return 0;
+}
+
+void fill(perigee_status status, std::string_view message, std::string_view traceback) {
+  last.message = message;
+  last.traceback = traceback;
+  last.chunk.clear();
+  const int line = traceback.empty() && status != PERIGEE_SCRIPT_ERROR ? 0 : position_in(last.message, last.chunk);
+  last.error = {status, last.message.c_str(), last.traceback.c_str(), last.chunk.c_str(), line};
+}
+
+perigee_status store(perigee_status status, std::string_view message, std::string_view traceback = {}) noexcept {
+  try {
+    fill(status, message, traceback);
+  } catch (...) {
+    last.error = {status, "out of memory while an error was stored", "", "", 0};
+  }
+  return status;
+}
+
+}  // namespace
+
+perigee_status note_exception(perigee_status plain) noexcept {
+  try {
+    throw;
+  } catch (const ScriptFailure& e) {
+    return store(e.status, e.what(), e.traceback);
+  } catch (const Failure& e) {
+    return store(e.status, e.what());
+  } catch (const OutOfMemory& e) {
+    return store(PERIGEE_OUT_OF_MEMORY, e.what());
+  } catch (const std::bad_alloc&) {
+    return store(PERIGEE_OUT_OF_MEMORY, "out of memory");
+  } catch (const Cancelled& e) {
+    return store(PERIGEE_CANCELLED, e.what());
+  } catch (const Error& e) {
+    return store(plain, e.what());
+  } catch (const std::exception& e) {
+    return store(PERIGEE_INTERNAL, e.what());
+  } catch (...) {
+    return store(PERIGEE_INTERNAL, "an exception that perigee does not know");
+  }
+}
+
+}  // namespace pg::host
+
+const char* perigee_version(void) { return PERIGEE_VERSION; }
+
+const perigee_error* perigee_last_error(void) { return &pg::host::last.error; }
+
+const char* perigee_status_name(perigee_status status) {
+  constexpr const char* kNames[] = {"PERIGEE_OK",
+                                    "PERIGEE_BAD_ARGUMENT",
+                                    "PERIGEE_SCRIPT_ERROR",
+                                    "PERIGEE_OUT_OF_MEMORY",
+                                    "PERIGEE_BUDGET_EXCEEDED",
+                                    "PERIGEE_CANCELLED",
+                                    "PERIGEE_BAD_FILE",
+                                    "PERIGEE_NO_DEVICE",
+                                    "PERIGEE_NOT_FOUND",
+                                    "PERIGEE_UNSUPPORTED",
+                                    "PERIGEE_INTERNAL"};
+  static_assert(std::size(kNames) == size_t(PERIGEE_INTERNAL) + 1);
+  return status >= 0 && size_t(status) < std::size(kNames) ? kNames[status] : "unknown status";
+}

@@ -1,0 +1,254 @@
+/* The C API of perigee: Lua states with tensors, and exported models that run without one. C11 and C++17.
+ *
+ * Errors. A function that can fail returns a perigee_status and writes its results only on PERIGEE_OK. No call exits,
+ * prints, throws or longjmps. NULL where a handle or a result is needed is PERIGEE_BAD_ARGUMENT. perigee_last_error
+ * has the text.
+ * Handles. Each _create, _open, _load and _wrap gives a handle with one reference. _retain adds one, _release drops
+ * one; NULL may be released. A tensor or model may outlive the state that made it, and all outlive the runtime's
+ * handle.
+ * Structs. Those that the host fills begin with their size: set it with PERIGEE_INIT, which zeroes the rest.
+ * Threads. Runtimes, models and tensors may be used from any thread. A state may be used from one thread at a time, not
+ * always the same, and not by a callback of its own. Only perigee_interrupt may be called while a state is in use.
+ * The host's process. The library sets no signal handler, locale or environment variable. */
+#ifndef PERIGEE_H
+#define PERIGEE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define PERIGEE_API __attribute__((visibility("default")))
+#else
+#define PERIGEE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct lua_State;
+
+typedef struct perigee_runtime perigee_runtime; /* threads, tensor memory and a log */
+typedef struct perigee_state perigee_state;     /* one Lua state */
+typedef struct perigee_tensor perigee_tensor;   /* an array; its shape, dtype and elements do not change */
+typedef struct perigee_model perigee_model;     /* an exported or frozen graph with its weights */
+
+typedef enum {
+  PERIGEE_OK,
+  PERIGEE_BAD_ARGUMENT,
+  PERIGEE_SCRIPT_ERROR, /* the script raised an error, or does not compile */
+  PERIGEE_OUT_OF_MEMORY,
+  PERIGEE_BUDGET_EXCEEDED,
+  PERIGEE_CANCELLED, /* by perigee_interrupt */
+  PERIGEE_BAD_FILE,  /* a file that is malformed */
+  PERIGEE_NO_DEVICE,
+  PERIGEE_NOT_FOUND, /* no such file, or no such value in the state */
+  PERIGEE_UNSUPPORTED,
+  PERIGEE_INTERNAL
+} perigee_status;
+
+typedef struct {
+  perigee_status status;
+  const char* message;   /* "chunk:line: op: text" */
+  const char* traceback; /* the script's frames, innermost first, a line each; "" if there are none */
+  const char* chunk;     /* where the script raised it, or "" */
+  int line;              /* or 0 */
+} perigee_error;
+
+typedef enum {
+  PERIGEE_BOOL,
+  PERIGEE_UINT8,
+  PERIGEE_INT8,
+  PERIGEE_INT32,
+  PERIGEE_INT64,
+  PERIGEE_FLOAT16,
+  PERIGEE_BFLOAT16,
+  PERIGEE_FLOAT32,
+  PERIGEE_FLOAT64
+} perigee_dtype;
+
+typedef enum {
+  PERIGEE_NIL,
+  PERIGEE_BOOLEAN,
+  PERIGEE_NUMBER,
+  PERIGEE_STRING,
+  PERIGEE_TENSOR,
+  PERIGEE_MODEL
+} perigee_kind;
+
+/* A value of a script. Values handed in are borrowed for the call. Tensors and models handed out carry a reference;
+ * strings handed out are valid until the next call on the state. */
+typedef struct {
+  perigee_kind kind;
+  union {
+    int boolean;
+    double number;
+    struct {
+      const char* data; /* ends in a zero byte that size does not count when it is handed out */
+      size_t size;
+    } string;
+    perigee_tensor* tensor;
+    perigee_model* model;
+  } as;
+} perigee_value;
+
+/* A struct of this type with its size set and all other members zero. */
+#ifdef __cplusplus
+}
+template <class T>
+inline T perigee_init() {
+  T value = T();
+  value.size = uint32_t(sizeof(T));
+  return value;
+}
+#define PERIGEE_INIT(type) perigee_init<type>()
+extern "C" {
+#else
+#define PERIGEE_INIT(type) ((type){.size = sizeof(type)})
+#endif
+
+typedef struct {
+  uint32_t size;
+  int threads; /* that a kernel may use, the caller included; 0: one per processor */
+  /* Runs task(arg, i) for each i < count, on any threads, and returns when all are done. NULL: own threads. */
+  void (*parallel_for)(void* user, size_t count, void (*task)(void* arg, size_t index), void* arg);
+  /* Tensor memory. Both or neither. allocate returns NULL if there is none. Called from any thread. */
+  void* (*allocate)(void* user, size_t bytes, size_t alignment);
+  void (*release)(void* user, void* data, size_t bytes);
+  void (*log)(void* user, int level, const char* text); /* level 1: error, 2: warning, 3: info; NULL: dropped */
+  int warm_up;                                          /* 1: perigee_runtime_create pays for first uses */
+  void* user;
+} perigee_runtime_config;
+
+/* An open file of the host. Not used yet: a config that sets open_file is PERIGEE_UNSUPPORTED. */
+typedef struct {
+  void* handle;
+  int64_t (*read)(void* handle, void* data, size_t size);
+  int64_t (*write)(void* handle, const void* data, size_t size);
+  int (*close)(void* handle, int commit);
+} perigee_file;
+
+/* sandboxed, the limits and open_file are not implemented yet: perigee_state_open returns PERIGEE_UNSUPPORTED. */
+typedef struct {
+  uint32_t size;
+  int sandboxed;
+  uint64_t memory_limit;
+  uint64_t instruction_limit;
+  int64_t time_limit_us;
+  void (*print)(void* user, const char* text, size_t size); /* a line with its end; NULL: dropped */
+  int (*open_file)(void* user, const char* path, const char* mode, perigee_file* out);
+  /* Gives the source text of a module that `require` asks for. Returns 0 if there is none. The text is borrowed until
+   * the next call. */
+  int (*find_module)(void* user, const char* name, const char** source, size_t* source_size);
+  void* user;
+} perigee_state_config;
+
+typedef struct {
+  uint32_t size;
+  uint64_t lua_bytes, tensor_bytes;  /* of the state */
+  uint64_t cached_bytes, peak_bytes; /* tensor memory of the runtime: kept for reuse, the most in use so far */
+  uint64_t tensors;                  /* that the state's scripts hold, garbage included */
+} perigee_memory_info;
+
+PERIGEE_API const char* perigee_version(void);
+
+/* The last failure of the calling thread, or a struct with PERIGEE_OK. Valid until the thread's next failing call. */
+PERIGEE_API const perigee_error* perigee_last_error(void);
+PERIGEE_API const char* perigee_status_name(perigee_status status); /* "PERIGEE_OK" */
+
+/* Runtimes -------------------------------------------------------------------------------------------------------- */
+
+/* config: NULL for defaults. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. */
+PERIGEE_API perigee_status perigee_runtime_create(const perigee_runtime_config* config, perigee_runtime** out);
+PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
+
+/* States ---------------------------------------------------------------------------------------------------------- */
+
+/* Opens a Lua state with LuaJIT's standard libraries, in which `require "perigee"` works. config: NULL lets print write
+ * to standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY, UNSUPPORTED. */
+PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* config,
+                                              perigee_state** out);
+/* Uses a LuaJIT 2.1 state of the host: sets package.loaded.perigee, and no global. The host keeps the state open longer
+ * than the handle. Errors: BAD_ARGUMENT (also if another runtime has it), OUT_OF_MEMORY, SCRIPT_ERROR. */
+PERIGEE_API perigee_status perigee_state_attach(perigee_runtime* runtime, struct lua_State* lua, perigee_state** out);
+/* Closes a state that was opened; forgets one that was attached. Not from within a call of the state. */
+PERIGEE_API void perigee_state_close(perigee_state* state);
+PERIGEE_API struct lua_State* perigee_state_lua(perigee_state* state); /* NULL for NULL */
+
+/* Runs a chunk. text: source, not bytecode. chunk_name: the name in messages, or NULL. Errors: BAD_ARGUMENT,
+ * SCRIPT_ERROR, CANCELLED, OUT_OF_MEMORY; for a file NOT_FOUND too. */
+PERIGEE_API perigee_status perigee_run(perigee_state* state, const char* text, size_t size, const char* chunk_name);
+PERIGEE_API perigee_status perigee_run_file(perigee_state* state, const char* path);
+
+/* Calls a global function, or one in a table: "controller.step". Writes the first `capacity` results, and the number of
+ * all to result_count, which may be NULL. Errors: those of perigee_run; NOT_FOUND if there is no function; UNSUPPORTED
+ * for a result that is no perigee_value. */
+PERIGEE_API perigee_status perigee_call(perigee_state* state, const char* path, const perigee_value* args,
+                                        size_t arg_count, perigee_value* results, size_t capacity,
+                                        size_t* result_count);
+/* Sets or gets a global or a field. Errors: BAD_ARGUMENT, NOT_FOUND if a table on the path is absent, UNSUPPORTED,
+ * SCRIPT_ERROR, OUT_OF_MEMORY. */
+PERIGEE_API perigee_status perigee_set(perigee_state* state, const char* path, const perigee_value* value);
+PERIGEE_API perigee_status perigee_get(perigee_state* state, const char* path, perigee_value* value);
+
+/* Ends the running call with PERIGEE_CANCELLED at its next op, loop step or interpreted instruction, also inside pcall.
+ * From any thread or signal handler. A compiled Lua loop without ops is not ended. No effect between calls. */
+PERIGEE_API void perigee_interrupt(perigee_state* state);
+
+/* Collects garbage for about this many microseconds, or until a collection is complete. Errors: BAD_ARGUMENT. */
+PERIGEE_API perigee_status perigee_gc_step(perigee_state* state, int64_t budget_us);
+/* Fills the members that info->size covers. Errors: BAD_ARGUMENT. */
+PERIGEE_API perigee_status perigee_memory(perigee_state* state, perigee_memory_info* info);
+
+/* Tensors: shapes and strides in elements -------------------------------------------------------------------------- */
+
+/* Zeros. rank: 0 to 12. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. */
+PERIGEE_API perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dtype, int rank,
+                                                 const int64_t* shape, perigee_tensor** out);
+/* The host's memory without a copy. strides: NULL for row-major. release, if not NULL, is called on any thread when the
+ * last tensor that uses the memory is gone; not if the call fails. Scripts never write into the memory; a host that
+ * does while they may read it makes a data race. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. */
+PERIGEE_API perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee_dtype dtype, int rank,
+                                               const int64_t* shape, const int64_t* strides,
+                                               void (*release)(void* user, void* data), void* user,
+                                               perigee_tensor** out);
+PERIGEE_API perigee_tensor* perigee_tensor_retain(perigee_tensor* tensor); /* returns the tensor */
+PERIGEE_API void perigee_tensor_release(perigee_tensor* tensor);
+/* Row-major elements in host memory, copied only if they are not; valid while the handle lives. NULL on failure:
+ * OUT_OF_MEMORY or BAD_ARGUMENT in perigee_last_error. */
+PERIGEE_API const void* perigee_tensor_data(perigee_tensor* tensor);
+/* For NULL: PERIGEE_BOOL, -1, NULL, 0. */
+PERIGEE_API perigee_dtype perigee_tensor_dtype(const perigee_tensor* tensor);
+PERIGEE_API int perigee_tensor_rank(const perigee_tensor* tensor);
+PERIGEE_API const int64_t* perigee_tensor_shape(const perigee_tensor* tensor);
+PERIGEE_API size_t perigee_tensor_bytes(const perigee_tensor* tensor); /* of the row-major elements */
+
+/* Models: no Lua state is involved ----------------------------------------------------------------------------------
+ */
+
+/* Loads the two files of an export. weights_path: NULL if the model has no weights. Errors: BAD_ARGUMENT, NOT_FOUND,
+ * BAD_FILE, OUT_OF_MEMORY. */
+PERIGEE_API perigee_status perigee_model_load(perigee_runtime* runtime, const char* graph_path,
+                                              const char* weights_path, perigee_model** out);
+PERIGEE_API perigee_model* perigee_model_retain(perigee_model* model); /* returns the model */
+PERIGEE_API void perigee_model_release(perigee_model* model);
+PERIGEE_API size_t perigee_model_input_count(const perigee_model* model);                   /* 0 for NULL */
+PERIGEE_API const char* perigee_model_input_name(const perigee_model* model, size_t index); /* NULL if there is none */
+PERIGEE_API size_t perigee_model_output_count(const perigee_model* model);
+PERIGEE_API const char* perigee_model_output_name(const perigee_model* model, size_t index);
+/* Runs the model on any thread. Writes output_count new tensors, which must be the number of outputs. A model with
+ * state updates it after the run has succeeded. Errors: BAD_ARGUMENT (number or types of the tensors), OUT_OF_MEMORY.
+ */
+PERIGEE_API perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
+                                             perigee_tensor** outputs, size_t output_count);
+/* The same into tensors of the host, which must have the types of the outputs and row-major elements. */
+PERIGEE_API perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* const* inputs,
+                                                  size_t input_count, perigee_tensor* const* outputs,
+                                                  size_t output_count);
+/* Writes the weights as they are now, for perigee_model_load. Errors: BAD_ARGUMENT, BAD_FILE if the file cannot be
+ * written, OUT_OF_MEMORY. */
+PERIGEE_API perigee_status perigee_model_save(perigee_model* model, const char* weights_path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
