@@ -12,6 +12,8 @@ local function run(command)
   return text
 end
 
+local root = run("cd '" .. t.root .. "' && pwd"):match("^[^\n]*")
+
 t.test("a host of one C file gets the sum of its array", function()
   t.equal(run("'" .. folder .. "/perigee_host_hello'"), "2 4 6, sum 6\ncode 0\n")
 end)
@@ -21,7 +23,7 @@ t.test("the library exports the functions of perigee.h and luaopen_perigee", fun
   for name in run("nm -D --defined-only '" .. folder .. "/libperigee.so'"):gmatch(" [TWBDRV] ([%w_]+)") do
     exported[#exported + 1] = name
   end
-  for name in t.read(t.root .. "/vm/include/perigee.h"):gmatch("PERIGEE_API [^;(]-(perigee_[%w_]+)%(") do
+  for name in t.read(root .. "/vm/include/perigee.h"):gmatch("PERIGEE_API [^;(]-(perigee_[%w_]+)%(") do
     declared[#declared + 1] = name
   end
   declared[#declared + 1] = "luaopen_perigee"
@@ -30,10 +32,42 @@ t.test("the library exports the functions of perigee.h and luaopen_perigee", fun
   t.equal(table.concat(exported, "\n"), table.concat(declared, "\n"))
 end)
 
-t.test("the header compiles as C11 and C++17 without a warning", function()
-  local source = t.write(t.tmp("host.c"), '#include <perigee.h>\nint main(void) { return perigee_last_error()->line; }\n')
-  for _, command in ipairs{"cc -std=c11 -x c", "c++ -std=c++17 -x c++"} do
-    t.equal(run(("%s -Wall -Wextra -pedantic -Werror -fsyntax-only -I'%s/vm/include' '%s'"):format(command, t.root, source)),
-      "code 0\n")
+t.test("the headers compile without a warning, as C11 and as C++17", function()
+  local c = t.write(t.tmp("host.c"), "#include <perigee.h>\nint main(void) { return perigee_last_error()->line; }\n")
+  local cpp = t.write(t.tmp("host.cpp"), [[
+#include <perigee.hpp>
+int main() {
+  perigee::Runtime runtime;
+  perigee::State state;
+  perigee_value seven = perigee::value(7.0);
+  auto config = PERIGEE_INIT(perigee_runtime_config);
+  return perigee_runtime_create(&config, runtime.out()) || perigee_state_open(runtime.get(), nullptr, state.out()) ||
+    perigee_set(state.get(), "x", &seven) || perigee::run(state, "assert(x == 7)", "text");
+}
+]])
+  for _, command in ipairs{"cc -std=c11 " .. c, "c++ -std=c++17 -x c++ " .. c, "c++ -std=c++17 " .. cpp} do
+    t.equal(run(("%s -Wall -Wextra -pedantic -Werror -fsyntax-only -I'%s/vm/include'"):format(command, root)), "code 0\n")
   end
+end)
+
+t.test("an installation is found by pkg-config and by CMake, wherever it is moved", function()
+  if t.sanitized then t.skip("the libraries of the sanitizers must come first") end
+  local place = t.tmp("installed")
+  t.equal(run(("cmake --install '%s' --prefix '%s.first' >/dev/null && mv '%s.first' '%s'"):format(folder, place, place, place)), "code 0\n")
+  t.equal(run(("'%s/bin/perigee' -e 'print(1)'"):format(place)), "1\ncode 0\n")
+  local source = root .. "/examples/embed/hello.c"
+  t.equal(run(([[
+cd '%s' && flags=$(PKG_CONFIG_PATH=$(dirname $(find . -name perigee.pc)) pkg-config --cflags --libs perigee) &&
+cc '%s' $flags -Wl,-rpath,"$PWD/$(dirname $(find . -name libperigee.so))" -o hello && ./hello
+]]):format(place, source)), "2 4 6, sum 6\ncode 0\n")
+  t.write(t.tmp("CMakeLists.txt"), ([[
+cmake_minimum_required(VERSION 3.25)
+project(user LANGUAGES C)
+find_package(perigee 0.1 CONFIG REQUIRED)
+add_executable(hello "%s")
+target_link_libraries(hello PRIVATE perigee::perigee)
+]]):format(source))
+  local folder_of = t.tmp("CMakeLists.txt"):match("^(.*)/")
+  t.equal(run(("cd '%s' && cmake -S . -B out -DCMAKE_PREFIX_PATH='%s' >log 2>&1 && cmake --build out >>log 2>&1 && out/hello || cat log")
+    :format(folder_of, place)), "2 4 6, sum 6\ncode 0\n")
 end)
