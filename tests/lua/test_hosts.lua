@@ -18,6 +18,31 @@ t.test("a host of one C file gets the sum of its array", function()
   t.equal(run("'" .. folder .. "/perigee_host_hello'"), "2 4 6, sum 6\ncode 0\n")
 end)
 
+-- Every function of Lua's C API in the host ends the process, and the library calls the host's.
+local function without_lua(names)
+  local lines = {"#include <stdlib.h>"}
+  for name in names:gmatch("%f[%w_](luaL?_[%w_]+)") do lines[#lines + 1] = ("void %s(void) { abort(); }"):format(name) end
+  return table.concat(lines, "\n") .. "\n", #lines
+end
+
+t.test("a model runs in a host that has no Lua", function()
+  if t.sanitized then t.skip("the libraries of the sanitizers must come first") end
+  local pg = require "perigee"
+  local net = pg.nn.HybridSequential{pg.nn.Dense(2, {activation = "relu"}), pg.nn.Dense(2)}
+  net:initialize("ones")
+  net(pg.ones(1, 3))
+  local graph, weights = net:export(t.tmp("small"))
+  local text, count = without_lua(run("nm -D --undefined-only '" .. folder .. "/libperigee.so'"))
+  t.check(count > 50, "no Lua functions found")
+  local host = t.tmp("no_lua")
+  t.write(host .. ".c", text)
+  t.equal(run(("cc -I'%s/vm/include' '%s/examples/embed/model.c' %s.c -o %s -L'%s' -lperigee -Wl,-rpath,'%s' 2>&1 | grep -i error; %s %s %s 1 2 3")
+    :format(root, root, host, host, folder, folder, host, graph, weights)), "linear2: 12 12\ncode 0\n")
+  t.equal(run(("%s %s %s 1 2"):format(host, graph, weights)):match("^PERIGEE_BAD_ARGUMENT: [^\n]*linear[^\n]*\ncode 1"):sub(1, 20),
+    "PERIGEE_BAD_ARGUMENT")
+  t.check(run(("%s %s %s 1 2"):format(host, weights, weights)):find("^PERIGEE_BAD_FILE: "))
+end)
+
 t.test("the library exports the functions of perigee.h and luaopen_perigee", function()
   local exported, declared = {}, {}
   for name in run("nm -D --defined-only '" .. folder .. "/libperigee.so'"):gmatch(" [TWBDRV] ([%w_]+)") do
