@@ -52,6 +52,9 @@ FileSource::FileSource(const std::string& path, Gzip gzip)
   stream_ = std::move(stream);
 }
 
+FileSource::FileSource(const std::string& name, std::string_view content)
+    : path_(name), content_(content), limit_(content.size()) {}
+
 FileSource::~FileSource() {
   if (stream_) inflateEnd(stream_.get());
 }
@@ -61,6 +64,11 @@ void FileSource::throw_at(uint64_t at, const std::string& text) const {
 }
 
 size_t FileSource::read_raw(void* to, size_t bytes) {
+  if (fd_.get() < 0) {
+    const size_t n = content_.copy(static_cast<char*>(to), bytes, raw_position_);
+    raw_position_ += n;
+    return n;
+  }
   size_t done = 0;
   while (done < bytes) {
     if (done > 0) poll_kernel();

@@ -28,12 +28,14 @@ class FileDescriptor {
   int fd_;
 };
 
-// A regular file, read once from front to back. Positions count bytes of the content; for a gzipped file that is the
-// decompressed content.
+// A regular file, or its content in memory, read once from front to back. Positions count bytes of the content; for a
+// gzipped file that is the decompressed content.
 class FileSource {
  public:
   enum class Gzip { kNever, kAllowed };
   explicit FileSource(const std::string& path, Gzip gzip = Gzip::kAllowed);
+  // `name` is the path in messages. `content` outlives the source.
+  FileSource(const std::string& name, std::string_view content);
   ~FileSource();
   FileSource(const FileSource&) = delete;
   FileSource& operator=(const FileSource&) = delete;
@@ -70,6 +72,7 @@ class FileSource {
 
   std::string path_;
   FileDescriptor fd_;
+  std::string_view content_;  // used without a descriptor
   uint64_t position_ = 0, limit_ = 0, raw_position_ = 0;
   std::unique_ptr<z_stream> stream_;  // of a gzipped file
   std::vector<unsigned char> packed_;

@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct NamedTensors {
 
 // Loaded tensors are contiguous and on the CPU. Npy and idx files may be gzipped.
 NamedTensors load_safetensors(const std::string& path);
+NamedTensors read_safetensors(const std::string& name, std::string_view content);  // `name` is the FILE in messages
 Value load_npy(const std::string& path);  // versions 1.0 to 3.0; arrays in Fortran order are transposed
 Value load_idx(const std::string& path);  // the format of MNIST; 16-bit integers become int32
 

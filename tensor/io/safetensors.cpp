@@ -155,10 +155,7 @@ void check_names(const std::string& path, const NamedTensors& content) {
   }
 }
 
-}  // namespace
-
-NamedTensors load_safetensors(const std::string& path) {
-  FileSource file(path, FileSource::Gzip::kNever);
+NamedTensors read_all(FileSource& file) {
   Header header = read_header(file);
   const std::vector<size_t> order = check_layout(file, header.entries);
   NamedTensors out;
@@ -171,6 +168,18 @@ NamedTensors load_safetensors(const std::string& path) {
   }
   file.require_end();
   return out;
+}
+
+}  // namespace
+
+NamedTensors load_safetensors(const std::string& path) {
+  FileSource file(path, FileSource::Gzip::kNever);
+  return read_all(file);
+}
+
+NamedTensors read_safetensors(const std::string& name, std::string_view content) {
+  FileSource file(name, content);
+  return read_all(file);
 }
 
 void save_safetensors(const std::string& path, const NamedTensors& content) {

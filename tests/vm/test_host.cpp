@@ -1,8 +1,13 @@
 // The C API: vm/include/perigee.h.
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -70,6 +75,13 @@ perigee_tensor* range(perigee_runtime* runtime, int64_t n) {
   perigee_tensor* out = nullptr;
   REQUIRE(perigee_tensor_wrap(runtime, data, PERIGEE_FLOAT32, 1, &n, nullptr, nullptr, nullptr, &out) == PERIGEE_OK);
   return out;
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream all;
+  all << file.rdbuf();
+  return all.str();
 }
 
 }  // namespace
@@ -174,6 +186,7 @@ TEST_CASE("host: NULL is a bad argument everywhere") {
       perigee_tensor_wrap(host.runtime, nullptr, PERIGEE_FLOAT32, 1, shape, nullptr, nullptr, nullptr, &t),
       perigee_model_load(nullptr, "a", "b", &m),
       perigee_model_load(host.runtime, nullptr, "b", &m),
+      perigee_model_load_memory(host.runtime, nullptr, 0, nullptr, 0, &m),
       perigee_model_run(nullptr, nullptr, 0, nullptr, 0),
       perigee_model_run_into(nullptr, nullptr, 0, nullptr, 0),
       perigee_model_save(nullptr, "a"),
@@ -241,7 +254,7 @@ TEST_CASE("host: an interrupt ends a call, also inside pcall") {
 }
 
 TEST_CASE("host: a model runs without its state, in several threads, and is saved") {
-  const std::string folder = doctest::getContextOptions() ? "/tmp/perigee_host_test" : "";
+  const std::string folder = "/tmp/perigee_host_" + std::to_string(getpid());
   perigee_model* model = nullptr;
   perigee_runtime* runtime = nullptr;
   {
@@ -255,7 +268,19 @@ TEST_CASE("host: a model runs without its state, in several threads, and is save
     CHECK(perigee_model_load(host.runtime, host.get("params").as.string.data, nullptr, &model) == PERIGEE_BAD_FILE);
     const std::string graph = host.get("graph").as.string.data, weights = host.get("params").as.string.data;
     REQUIRE(perigee_model_load(host.runtime, graph.c_str(), weights.c_str(), &model) == PERIGEE_OK);
+    const std::string graph_bytes = content_of(graph), weight_bytes = content_of(weights);
+    const auto load = [&](size_t graph_size, const void* data, size_t size) {
+      perigee_model_release(model);
+      model = nullptr;
+      return perigee_model_load_memory(host.runtime, graph_bytes.data(), graph_size, data, size, &model);
+    };
+    CHECK(load(graph_bytes.size() / 2, weight_bytes.data(), weight_bytes.size()) == PERIGEE_BAD_FILE);
+    for (size_t cut = 0; cut < weight_bytes.size(); cut += 7)
+      CHECK(load(graph_bytes.size(), weight_bytes.data(), cut) == PERIGEE_BAD_FILE);
+    CHECK(load(graph_bytes.size(), nullptr, 0) == PERIGEE_BAD_FILE);
+    REQUIRE(load(graph_bytes.size(), weight_bytes.data(), weight_bytes.size()) == PERIGEE_OK);
     CHECK(perigee_model_save(model, weights.c_str()) == PERIGEE_OK);
+    for (const std::string& file : {graph, weights}) std::remove(file.c_str());
     CHECK(perigee_model_save(model, "/no/such/folder/file") == PERIGEE_BAD_FILE);
     perigee_value value;
     value.kind = PERIGEE_MODEL;

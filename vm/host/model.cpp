@@ -70,6 +70,16 @@ perigee_model::perigee_model(Ref<FrozenGraph> frozen)
     if (input.role == ModelInput::Role::kArgument) inputs.push_back(input.name);
 }
 
+namespace {
+
+perigee_model* give_model(LoadedModel loaded) {
+  Context ctx;
+  const Ref<FrozenGraph> graph(new FrozenGraph(std::move(loaded.model), loaded.values, ctx.generator->state()));
+  return give(Ref<perigee_model>(new perigee_model(graph)));
+}
+
+}  // namespace
+
 perigee_status perigee_model_load(perigee_runtime* runtime, const char* graph_path, const char* weights_path,
                                   perigee_model** out) {
   return guarded(PERIGEE_BAD_FILE, [&] {
@@ -78,10 +88,23 @@ perigee_status perigee_model_load(perigee_runtime* runtime, const char* graph_pa
     const ScopedRuntime scope(runtime_of(runtime, kName));
     need_file(graph_path, kName, "graph_path");
     if (weights_path) need_file(weights_path, kName, "weights_path");
-    LoadedModel loaded = load_model(graph_path, weights_path ? weights_path : "");
-    Context ctx;
-    const Ref<FrozenGraph> graph(new FrozenGraph(std::move(loaded.model), loaded.values, ctx.generator->state()));
-    *out = give(Ref<perigee_model>(new perigee_model(graph)));
+    *out = give_model(load_model(graph_path, weights_path ? weights_path : ""));
+  });
+}
+
+perigee_status perigee_model_load_memory(perigee_runtime* runtime, const void* graph, size_t graph_size,
+                                         const void* weights, size_t weights_size, perigee_model** out) {
+  return guarded(PERIGEE_BAD_FILE, [&] {
+    constexpr const char* kName = "perigee_model_load_memory";
+    need(out, kName, "out");
+    const ScopedRuntime scope(runtime_of(runtime, kName));
+    need(graph, kName, "graph");
+    const std::string_view text(static_cast<const char*>(graph), graph_size);
+    if (!weights) return void(*out = give_model(parse_model(text, {"graph in memory", nullptr, "", false})));
+    const std::string name = "weights in memory";
+    const NamedTensors tensors =
+        read_safetensors(name, std::string_view(static_cast<const char*>(weights), weights_size));
+    *out = give_model(parse_model(text, {"graph in memory", &tensors, name, false}));
   });
 }
 

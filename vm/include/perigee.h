@@ -229,6 +229,9 @@ PERIGEE_API size_t perigee_tensor_bytes(const perigee_tensor* tensor); /* of the
  * BAD_FILE, OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_model_load(perigee_runtime* runtime, const char* graph_path,
                                               const char* weights_path, perigee_model** out);
+/* The same from the contents of the files, which are borrowed for the call. weights: NULL if there are none. */
+PERIGEE_API perigee_status perigee_model_load_memory(perigee_runtime* runtime, const void* graph, size_t graph_size,
+                                                     const void* weights, size_t weights_size, perigee_model** out);
 PERIGEE_API perigee_model* perigee_model_retain(perigee_model* model); /* returns the model */
 PERIGEE_API void perigee_model_release(perigee_model* model);
 PERIGEE_API size_t perigee_model_input_count(const perigee_model* model);                   /* 0 for NULL */
