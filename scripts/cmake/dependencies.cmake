@@ -24,6 +24,9 @@ if(PERIGEE_TESTS)
   require(doctest_FOUND "doctest" doctest-dev)
 endif()
 
+find_path(DLPACK_INCLUDE_DIR dlpack/dlpack.h)
+require(DLPACK_INCLUDE_DIR "DLPack" libdlpack-dev)
+
 # Not by dnnl-config.cmake, which would also require OpenCL's development files.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp)
 find_library(DNNL_LIBRARY dnnl)

@@ -1,4 +1,5 @@
 // The C API: vm/include/perigee.h.
+#include <dlpack/dlpack.h>
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -184,6 +185,8 @@ TEST_CASE("host: NULL is a bad argument everywhere") {
       perigee_tensor_create(host.runtime, perigee_dtype(50), 1, shape, &t),
       perigee_tensor_create(host.runtime, PERIGEE_FLOAT32, 99, shape, &t),
       perigee_tensor_wrap(host.runtime, nullptr, PERIGEE_FLOAT32, 1, shape, nullptr, nullptr, nullptr, &t),
+      perigee_tensor_from_dlpack(host.runtime, nullptr, &t),
+      perigee_tensor_to_dlpack(nullptr, nullptr),
       perigee_model_load(nullptr, "a", "b", &m),
       perigee_model_load(host.runtime, nullptr, "b", &m),
       perigee_model_load_memory(host.runtime, nullptr, 0, nullptr, 0, &m),
@@ -234,6 +237,36 @@ TEST_CASE("host: wrapped memory is not copied, never written, and released once"
             host.runtime, data, PERIGEE_FLOAT32, 2, shape, bad, [](void* user, void*) { ++*static_cast<int*>(user); },
             &released, &t) == PERIGEE_BAD_ARGUMENT);
   CHECK(released == 1);
+}
+
+TEST_CASE("host: tensors pass through DLPack without a copy") {
+  for (int dtype = PERIGEE_BOOL; dtype <= PERIGEE_FLOAT64; ++dtype) {
+    Host host;
+    double data[6] = {};
+    int released = 0;
+    perigee_tensor *t = nullptr, *back = nullptr;
+    const int64_t shape[] = {3, 2}, strides[] = {1, 3};
+    REQUIRE(perigee_tensor_wrap(
+                host.runtime, data, perigee_dtype(dtype), 2, shape, strides,
+                [](void* user, void*) { ++*static_cast<int*>(user); }, &released, &t) == PERIGEE_OK);
+    DLManagedTensor* managed = nullptr;
+    REQUIRE(perigee_tensor_to_dlpack(t, &managed) == PERIGEE_OK);
+    perigee_tensor_release(t);
+    CHECK(managed->dl_tensor.data == data);
+    CHECK(managed->dl_tensor.strides[1] == 3);
+    managed->dl_tensor.device.device_type = kDLCUDA;
+    CHECK(perigee_tensor_from_dlpack(host.runtime, managed, &back) == PERIGEE_UNSUPPORTED);
+    managed->dl_tensor.device.device_type = kDLCPU;
+    managed->dl_tensor.dtype.lanes = 4;
+    CHECK(perigee_tensor_from_dlpack(host.runtime, managed, &back) == PERIGEE_UNSUPPORTED);
+    managed->dl_tensor.dtype.lanes = 1;
+    REQUIRE(perigee_tensor_from_dlpack(host.runtime, managed, &back) == PERIGEE_OK);
+    CHECK(perigee_tensor_dtype(back) == dtype);
+    CHECK(perigee_tensor_shape(back)[0] == 3);
+    CHECK(released == 0);
+    perigee_tensor_release(back);
+    CHECK(released == 1);
+  }
 }
 
 TEST_CASE("host: an interrupt ends a call, also inside pcall") {

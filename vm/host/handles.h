@@ -41,6 +41,12 @@ inline Runtime& runtime_of(perigee_runtime* runtime, const char* function) {
   return *reinterpret_cast<Runtime*>(runtime);
 }
 
+// A tensor of the host's memory, as perigee_tensor_wrap makes one. `function` is its name in messages. The current
+// runtime keeps the handle's memory. release(user, data) is called when the memory is no longer used, but not if this
+// throws.
+Ref<perigee_tensor> wrap(const char* function, void* data, DType dtype, int rank, const int64_t* shape,
+                         const int64_t* strides, void (*release)(void* user, void* data), void* user);
+
 // Returns the object with one more reference, for the host.
 template <class T>
 T* give(const Ref<T>& object) {

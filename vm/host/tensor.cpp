@@ -57,6 +57,25 @@ perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dty
   });
 }
 
+Ref<perigee_tensor> pg::host::wrap(const char* function, void* data, DType dtype, int rank, const int64_t* shape,
+                                   const int64_t* strides, void (*release)(void* user, void* data), void* user) {
+  const Type type = type_of(function, perigee_dtype(dtype), rank, shape);
+  need(data || numel(type.shape) == 0, function, "data");
+  need(reinterpret_cast<uintptr_t>(data) % size_t(size_of(type.dtype)) == 0, function, "data",
+       "an address that is a multiple of the element's size");
+  Ref<Array> array = Array::make(type);
+  for (int d = 0; strides && d < rank; ++d) {
+    need(strides[d] >= 0, function, "strides", "no negative stride");
+    array->strides[d] = strides[d];
+  }
+  array->contiguous = is_contiguous(type.shape, array->strides);
+  const Bytes bytes = Bytes::of(extent_of(type, array->strides), uint64_t(size_of(type.dtype)));
+  // The handle is made first: after the memory is borrowed, nothing may fail.
+  Ref<perigee_tensor> tensor(new perigee_tensor(Value(array)));
+  array->buffer = Buffer::borrow(data, bytes, release, user);
+  return tensor;
+}
+
 perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee_dtype dtype, int rank,
                                    const int64_t* shape, const int64_t* strides,
                                    void (*release)(void* user, void* data), void* user, perigee_tensor** out) {
@@ -64,21 +83,7 @@ perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee
     constexpr const char* kName = "perigee_tensor_wrap";
     need(out, kName, "out");
     const ScopedRuntime scope(runtime_of(runtime, kName));
-    const Type type = type_of(kName, dtype, rank, shape);
-    need(data || numel(type.shape) == 0, kName, "data");
-    need(reinterpret_cast<uintptr_t>(data) % size_t(size_of(type.dtype)) == 0, kName, "data",
-         "an address that is a multiple of the element's size");
-    Ref<Array> array = Array::make(type);
-    for (int d = 0; strides && d < rank; ++d) {
-      need(strides[d] >= 0, kName, "strides", "no negative stride");
-      array->strides[d] = strides[d];
-    }
-    array->contiguous = is_contiguous(type.shape, array->strides);
-    const Bytes bytes = Bytes::of(extent_of(type, array->strides), uint64_t(size_of(type.dtype)));
-    // The handle is made first, since the host's memory must not be released if the call fails.
-    Ref<perigee_tensor> tensor(new perigee_tensor(Value(array)));
-    array->buffer = Buffer::borrow(data, bytes, release, user);
-    *out = give(tensor);
+    *out = give(wrap(kName, data, DType(dtype), rank, shape, strides, release, user));
   });
 }
 

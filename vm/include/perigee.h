@@ -26,6 +26,7 @@ extern "C" {
 #endif
 
 struct lua_State;
+struct DLManagedTensor;
 
 typedef struct perigee_runtime perigee_runtime; /* threads, tensor memory and a log */
 typedef struct perigee_state perigee_state;     /* one Lua state */
@@ -221,6 +222,13 @@ PERIGEE_API perigee_dtype perigee_tensor_dtype(const perigee_tensor* tensor);
 PERIGEE_API int perigee_tensor_rank(const perigee_tensor* tensor);
 PERIGEE_API const int64_t* perigee_tensor_shape(const perigee_tensor* tensor);
 PERIGEE_API size_t perigee_tensor_bytes(const perigee_tensor* tensor); /* of the row-major elements */
+
+/* DLPack, of the CPU. from: on success the tensor owns `managed` and calls its deleter after the last use; no copy. to:
+ * the consumer must not write into the memory, and calls the deleter. Errors: BAD_ARGUMENT, UNSUPPORTED (device,
+ * dtype), OUT_OF_MEMORY. */
+PERIGEE_API perigee_status perigee_tensor_from_dlpack(perigee_runtime* runtime, struct DLManagedTensor* managed,
+                                                      perigee_tensor** out);
+PERIGEE_API perigee_status perigee_tensor_to_dlpack(perigee_tensor* tensor, struct DLManagedTensor** out);
 
 /* Models: no Lua state is involved ----------------------------------------------------------------------------------
  */
