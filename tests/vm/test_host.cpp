@@ -269,6 +269,22 @@ TEST_CASE("host: tensors pass through DLPack without a copy") {
   }
 }
 
+TEST_CASE("host: a callback cannot use or close the state that calls it") {
+  Host host;
+  auto options = PERIGEE_INIT(perigee_state_config);
+  perigee_state* state = nullptr;
+  options.user = &state;
+  options.print = [](void* user, const char*, size_t) {
+    perigee_state* const own = *static_cast<perigee_state**>(user);
+    perigee_state_close(own);
+    CHECK(perigee_run(own, "", 0, nullptr) == PERIGEE_BAD_ARGUMENT);
+  };
+  REQUIRE(perigee_state_open(host.runtime, &options, &state) == PERIGEE_OK);
+  CHECK(perigee_run(state, "print(1) x = 2", 14, nullptr) == PERIGEE_OK);
+  CHECK(perigee_run(state, "assert(x == 2)", 14, nullptr) == PERIGEE_OK);
+  perigee_state_close(state);
+}
+
 TEST_CASE("host: an interrupt ends a call, also inside pcall") {
   Host host;
   REQUIRE(
@@ -342,6 +358,9 @@ TEST_CASE("host: a model runs without its state, in several threads, and is save
         CHECK(!std::memcmp(perigee_tensor_data(y), perigee_tensor_data(z), 24));
         perigee_tensor_release(y);
       }
+      REQUIRE(perigee_model_run(model, &x, 1, &y, 1) == PERIGEE_OK);
+      CHECK(perigee_model_run_into(model, &x, 1, &y, 1) == PERIGEE_BAD_ARGUMENT);  // not the host's
+      perigee_tensor_release(y);
       CHECK(perigee_model_run_into(model, &x, 1, &x, 1) == PERIGEE_BAD_ARGUMENT);
       CHECK(perigee_model_run(model, &x, 1, &y, 2) == PERIGEE_BAD_ARGUMENT);
       CHECK(perigee_model_run(model, &z, 1, &y, 1) == PERIGEE_BAD_ARGUMENT);

@@ -15,6 +15,7 @@ struct perigee_tensor : pg::RefCounted<perigee_tensor> {
 
   const pg::Value value;
   const pg::Ref<pg::Runtime> runtime;
+  bool is_target = false;  // whether the host may have results written into it
 
   // Row-major elements in host memory.
   const void* data();

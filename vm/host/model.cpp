@@ -51,10 +51,12 @@ Values run(perigee_model* model, perigee_tensor* const* inputs, size_t input_cou
 
 void check_target(const Value& value, const perigee_tensor& out, const std::string& name) {
   const Array& target = out.value.array();
-  if (!(value.type() == target.type) || !target.contiguous)
-    throw Failure(PERIGEE_BAD_ARGUMENT,
-                  fmt::format("perigee_model_run_into: output '{}' is {}, got {}{}", name, to_string(value.type()),
-                              to_string(target.type), target.contiguous ? "" : " that is not row-major"));
+  const char* wrong = !out.is_target       ? ", a tensor of a script or of another library"
+                      : !target.contiguous ? ", not row-major"
+                                           : "";
+  if (*wrong || !(value.type() == target.type))
+    throw Failure(PERIGEE_BAD_ARGUMENT, fmt::format("perigee_model_run_into: output '{}' is {}, got {}{}", name,
+                                                    to_string(value.type()), to_string(target.type), wrong));
 }
 
 void copy_elements(const Value& whole, const perigee_tensor& out) {

@@ -69,6 +69,7 @@ int run_protected(lua_State* L) {
   } catch (const std::bad_alloc&) {
     task.caught->exception = std::current_exception();
   }
+  lua_pushnil(L);
   return lua_error(L);
 }
 
@@ -286,7 +287,7 @@ perigee_status perigee_state_attach(perigee_runtime* runtime, lua_State* lua, pe
 }
 
 void perigee_state_close(perigee_state* state) {
-  if (!state) return;
+  if (!state || state->running) return;
   const Ref<Runtime> runtime = state->runtime;
   const ScopedRuntime scope(*runtime);
   delete state;

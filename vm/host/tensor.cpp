@@ -53,7 +53,9 @@ perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dty
     need(out, kName, "out");
     const ScopedRuntime scope(runtime_of(runtime, kName));
     const Type type = type_of(kName, dtype, rank, shape);
-    *out = give(Ref<perigee_tensor>(new perigee_tensor(make_filled(type, 0))));
+    const Ref<perigee_tensor> tensor(new perigee_tensor(make_filled(type, 0)));
+    tensor->is_target = true;
+    *out = give(tensor);
   });
 }
 
@@ -83,7 +85,9 @@ perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee
     constexpr const char* kName = "perigee_tensor_wrap";
     need(out, kName, "out");
     const ScopedRuntime scope(runtime_of(runtime, kName));
-    *out = give(wrap(kName, data, DType(dtype), rank, shape, strides, release, user));
+    const Ref<perigee_tensor> tensor = wrap(kName, data, DType(dtype), rank, shape, strides, release, user);
+    tensor->is_target = true;
+    *out = give(tensor);
   });
 }
 

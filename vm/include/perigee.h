@@ -171,7 +171,7 @@ PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const pe
 /* Uses a LuaJIT 2.1 state of the host: sets package.loaded.perigee, and no global. The host keeps the state open longer
  * than the handle. Errors: BAD_ARGUMENT (also if another runtime has it), OUT_OF_MEMORY, SCRIPT_ERROR. */
 PERIGEE_API perigee_status perigee_state_attach(perigee_runtime* runtime, struct lua_State* lua, perigee_state** out);
-/* Closes a state that was opened; forgets one that was attached. Not from within a call of the state. */
+/* Closes a state that was opened; forgets one that was attached. Does nothing during a call of the state. */
 PERIGEE_API void perigee_state_close(perigee_state* state);
 PERIGEE_API struct lua_State* perigee_state_lua(perigee_state* state); /* NULL for NULL */
 
@@ -251,7 +251,8 @@ PERIGEE_API const char* perigee_model_output_name(const perigee_model* model, si
  */
 PERIGEE_API perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
                                              perigee_tensor** outputs, size_t output_count);
-/* The same into tensors of the host, which must have the types of the outputs and row-major elements. */
+/* The same into tensors from perigee_tensor_create or _wrap, with the types of the outputs and row-major elements. No
+ * script may have them: there tensors do not change. */
 PERIGEE_API perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* const* inputs,
                                                   size_t input_count, perigee_tensor* const* outputs,
                                                   size_t output_count);
