@@ -4,6 +4,7 @@
 local core = ...
 local args = core.require("support.args")
 local tree = core.require("tree")
+local numbers = core.require("control.numbers")
 local control = {}
 
 local ipairs, type, select = ipairs, type, select
@@ -25,20 +26,20 @@ local function leaf_names(name, spec, names)
   return names
 end
 
-local function to_tensor(op, name, leaf)
+-- Returns the tensor of a leaf. A number gets the dtype, if that can hold it.
+local function to_tensor(op, name, leaf, dtype)
   if is_tensor(leaf) then return leaf end
   if type(leaf) ~= "number" then core.arg_error(op, name, "tensors or numbers as leaves", leaf) end
-  local whole = leaf == math.floor(leaf) and math.abs(leaf) <= 2 ^ 53
-  return core.pg.tensor(leaf, {dtype = whole and "int64" or "float32"})
+  return numbers.tensor(leaf, dtype and numbers.fits(leaf, dtype) and dtype or nil)
 end
 
-local function replace_numbers(op, name, value, path)
-  if type(value) == "number" then return to_tensor(op, name, value) end
+local function replace_numbers(value, path)
+  if type(value) == "number" then return numbers.seed(value) end
   if not is_plain(value) or path[value] then return value end
   path[value] = true
   local copy
   for key, leaf in next, value do
-    local new = type(leaf) == "userdata" and leaf or replace_numbers(op, name, leaf, path)
+    local new = type(leaf) == "userdata" and leaf or replace_numbers(leaf, path)
     if not rawequal(new, leaf) then
       if not copy then
         copy = {}
@@ -51,19 +52,46 @@ local function replace_numbers(op, name, value, path)
   return copy or value
 end
 
--- Returns the tree with its numbers as tensors. As numbers they would become constants of the loop's own graph.
-local function without_numbers(op, name, value)
-  if core.tracing() or type(value) == "userdata" then return value end
-  return replace_numbers(op, name, value, {})
+-- Returns the tree with its numbers as tensors, and a text that tells which leaves were numbers, such as ",1,3,". As
+-- numbers they would become constants of the loop's own graph.
+local function without_numbers(value)
+  if core.tracing() or type(value) == "userdata" then return value, nil end
+  local copy = replace_numbers(value, {})
+  if rawequal(copy, value) then return value, nil end
+  local places = {}
+  for k, leaf in ipairs((tree.flatten(value))) do if type(leaf) == "number" then places[#places + 1] = k end end
+  return copy, "," .. table.concat(places, ",") .. ","
 end
 
--- Returns {leaves = tensors, spec =, names =}; nil is an empty tree.
-local function flatten(op, name, value)
-  if value == nil then return {leaves = {}, empty = true, names = {}} end
+-- Returns {leaves = tensors, spec =, names =, numbers = (the numbers by position)}; nil is an empty tree. A number takes
+-- the dtype at its position in the list `like`, if that can hold it.
+local function flatten(op, name, value, like)
+  if value == nil then return {leaves = {}, empty = true, names = {}, numbers = {}} end
   local leaves, spec = tree.flatten(value)
-  local names = leaf_names(name, spec, {})
-  for i = 1, #names do leaves[i] = to_tensor(op, names[i], leaves[i]) end
-  return {leaves = leaves, spec = spec, names = names}
+  local names, found = leaf_names(name, spec, {}), {}
+  for i = 1, #names do
+    local leaf = leaves[i]
+    if type(leaf) == "number" then found[i] = leaf end
+    leaves[i] = to_tensor(op, names[i], leaf, like and like[i])
+  end
+  return {leaves = leaves, spec = spec, names = names, numbers = found}
+end
+
+-- Returns the parts of the first states. parts.weak holds the numbers, or the tensors that represent them, by position.
+local function first_states(op, name, value, places)
+  local parts = flatten(op, name, value)
+  parts.weak = parts.numbers
+  for k in (places or ""):gmatch("%d+") do
+    k = tonumber(k)
+    parts.weak[k] = parts.leaves[k]
+  end
+  for k, weak in next, parts.weak do parts.leaves[k] = numbers.first(weak) end
+  return parts
+end
+
+-- Returns the dtypes of the carries of a step, for the numbers that the body returns.
+local function dtypes_of(carries)
+  return setmetatable({}, {__index = function(_, k) return carries[k] and carries[k].dtype end})
 end
 
 local function unflatten(parts, leaves)
@@ -87,8 +115,8 @@ local function describe(parts)
 end
 
 -- Returns the leaves of the new state. Raises if its structure differs from that of the old one.
-local function next_state(op, name, state, value)
-  local new = flatten(op, name, value)
+local function next_state(op, name, state, value, carries)
+  local new = flatten(op, name, value, dtypes_of(carries))
   if (new.empty or false) ~= (state.empty or false) or not same_spec(new.spec, state.spec) then
     core.fail(op, "the body changed the structure of %s (expected %s, got %s)", name, describe(state), describe(new))
   end
@@ -131,15 +159,30 @@ end
 -- cond -------------------------------------------------------------------------------------------------------------------------
 
 local function run_cond(engine, pred, then_f, else_f, ...)
-  local arguments, n, results = {...}, select("#", ...), {}
-  local function branch(f, name)
+  local arguments, n, results, wanted = {...}, select("#", ...), {}, {a = {}, b = {}}
+  local function with_dtypes(parts, dtypes)
+    for k, dtype in next, dtypes do parts.leaves[k] = numbers.tensor(parts.numbers[k], dtype) end
+    return parts.leaves
+  end
+  local function branch(f, name, dtypes)
     return function()
       results[name] = flatten("cond", name, {f(unpack(arguments, 1, n))})
-      return results[name].leaves
+      if dtypes == wanted.a and wanted.reads then numbers.read(results[name]) end
+      return with_dtypes(results[name], dtypes)
     end
   end
   local leaves = engine.branch{
-    op = "cond", pred = pred, branches = {branch(then_f, "then_f"), branch(else_f, "else_f")},
+    op = "cond", pred = pred, branches = {branch(then_f, "then_f", wanted.a), branch(else_f, "else_f", wanted.b)},
+    again = function(i)
+      if i == 2 then return with_dtypes(results.else_f, wanted.b) end
+      if wanted.reads then numbers.read(results.then_f) end
+      return with_dtypes(results.then_f, wanted.a)
+    end,
+    join = function()
+      if not same_spec(results.then_f.spec, results.else_f.spec) then return false, results.else_f.leaves end
+      local changed, own = numbers.join(results.then_f, results.else_f, wanted)
+      return changed, own and with_dtypes(results.else_f, wanted.b) or results.else_f.leaves
+    end,
     names = function()
       local a, b = results.then_f, results.else_f
       if not same_spec(a.spec, b.spec) then
@@ -169,15 +212,15 @@ end
 
 -- Loops ------------------------------------------------------------------------------------------------------------------------
 
-local function run_foreach(engine, body, data, states, checkpoint)
-  local items, state, seen = flatten("foreach", "data", data), flatten("foreach", "states", states), {}
+local function run_foreach(engine, body, data, states, places, checkpoint)
+  local items, state, seen = flatten("foreach", "data", data), first_states("foreach", "states", states, places), {}
   if #items.leaves == 0 then core.arg_error("foreach", "data", "at least one tensor", data) end
   local finals, stacks = engine.loop{
     op = "foreach", slices = items.leaves, slice_names = items.names,
-    carries = state.leaves, carry_names = state.names, checkpoint = checkpoint,
+    carries = state.leaves, carry_names = state.names, weak = state.weak, checkpoint = checkpoint,
     step = function(_, slices, carries)
       local out, new = check_results("foreach", 2, "outputs and states", body(unflatten(items, slices), unflatten(state, carries)))
-      return next_state("foreach", "states", state, new), step_outputs("foreach", seen, out)
+      return next_state("foreach", "states", state, new, carries), step_outputs("foreach", seen, out)
     end,
   }
   return unflatten(seen.parts, stacks), unflatten(state, finals)
@@ -191,12 +234,13 @@ end
 function control.foreach(body, data, states, options)
   args.callable("foreach", "body", body)
   options = check_tail("foreach", options, {checkpoint = args.none})
-  return dispatch(run_foreach, body, data, without_numbers("foreach", "states", states), options.checkpoint)
+  local first, places = without_numbers(states)
+  return dispatch(run_foreach, body, data, first, places, options.checkpoint)
 end
 
-local function new_vars(vars, value)
+local function new_vars(vars, value, carries)
   if #vars.spec == 1 and not (is_plain(value) and same_spec(select(2, tree.flatten(value)), vars.spec)) then value = {value} end
-  return next_state("while_loop", "vars", vars, value)
+  return next_state("while_loop", "vars", vars, value, carries)
 end
 
 local function predicate(value)
@@ -205,12 +249,12 @@ local function predicate(value)
   return value
 end
 
-local function run_while(engine, cond, body, list, max_iterations, checkpoint)
-  local vars, seen = flatten("while_loop", "vars", list), {}
+local function run_while(engine, cond, body, list, places, max_iterations, checkpoint)
+  local vars, seen = first_states("while_loop", "vars", list, places), {}
   local n = #list
   local function call(f, carries) return f(unpack(unflatten(vars, carries), 1, n)) end
   local finals, stacks, steps = engine.loop{
-    op = "while_loop", slices = {}, carries = vars.leaves, carry_names = vars.names,
+    op = "while_loop", slices = {}, carries = vars.leaves, carry_names = vars.names, weak = vars.weak,
     limit = max_iterations, checkpoint = checkpoint,
     cond = function(carries) return predicate((call(cond, carries))) end,
     step = function(_, _, carries)
@@ -218,7 +262,7 @@ local function run_while(engine, cond, body, list, max_iterations, checkpoint)
       if out ~= nil and not max_iterations then
         core.fail("while_loop", "outputs need the option max_iterations, the number of their rows; without it the body must return nil and the variables")
       end
-      return new_vars(vars, new), step_outputs("while_loop", seen, out)
+      return new_vars(vars, new, carries), step_outputs("while_loop", seen, out)
     end,
   }
   return unflatten(seen.parts, stacks), unflatten(vars, finals), steps
@@ -235,14 +279,17 @@ function control.while_loop(cond, body, vars, options)
   if not is_plain(vars) or #vars == 0 then core.arg_error("while_loop", "vars", "a list of at least one variable", vars) end
   options = check_tail("while_loop", options, {max_iterations = args.none, checkpoint = args.none})
   if options.max_iterations then args.count("while_loop", "max_iterations", options.max_iterations) end
-  return dispatch(run_while, cond, body, without_numbers("while_loop", "vars", vars), options.max_iterations, options.checkpoint)
+  local first, places = without_numbers(vars)
+  return dispatch(run_while, cond, body, first, places, options.max_iterations, options.checkpoint)
 end
 
-local function run_loop(engine, body, count, state, checkpoint)
-  local parts = flatten("loop", "state", state)
+local function run_loop(engine, body, count, state, places, checkpoint)
+  local parts = first_states("loop", "state", state, places)
   local finals = engine.loop{
-    op = "loop", slices = {}, carries = parts.leaves, carry_names = parts.names, count = count, checkpoint = checkpoint,
-    step = function(i, _, carries) return next_state("loop", "state", parts, (check_results("loop", 1, "the state", body(i, unflatten(parts, carries))))), {} end,
+    op = "loop", slices = {}, carries = parts.leaves, carry_names = parts.names, weak = parts.weak, count = count, checkpoint = checkpoint,
+    step = function(i, _, carries)
+      return next_state("loop", "state", parts, (check_results("loop", 1, "the state", body(i, unflatten(parts, carries)))), carries), {}
+    end,
   }
   return unflatten(parts, finals)
 end
@@ -256,7 +303,8 @@ function control.loop(count, body, state, options)
   args.callable("loop", "body", body)
   options = check_tail("loop", options, {checkpoint = args.none})
   if type(count) == "number" and not core.tracing() and graphs.off == 0 then count = core.require("control.cached").count(body, count) end
-  return dispatch(run_loop, body, count, without_numbers("loop", "state", state), options.checkpoint)
+  local first, places = without_numbers(state)
+  return dispatch(run_loop, body, count, first, places, options.checkpoint)
 end
 
 return control

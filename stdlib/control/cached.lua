@@ -53,6 +53,18 @@ local function assigned(w)
   return places
 end
 
+--- cached.probe(f) traces f, shows nothing that it prints, runs nothing and undoes its assignments.
+function cached.probe(f)
+  local w, graphs = logs.new(), core.graphs
+  local off, retracing = graphs.off, graphs.retracing
+  local ok, traced, message = xpcall(core.finally, core.keep_traceback, function() graphs.off, graphs.retracing = off, retracing end, function()
+    graphs.off, graphs.retracing = off + 1, true
+    return core.trace(function() return logs.run(w, f) end, 0)
+  end)
+  logs.roll_back(w, w:difference())
+  if not ok or not traced then core.reraise(ok and message or traced) end
+end
+
 --- cached.once(f, undo) -> what f() returns, traced and run once. If undo is true, its assignments are undone.
 function cached.once(f, undo)
   local w = logs.new()

@@ -1,5 +1,6 @@
 -- Runs the flat forms of control.lua as plain Lua, for pg.debug. Bodies can read values.
 local core = ...
+local numbers = core.require("control.numbers")
 local plain = {}
 
 local ipairs = ipairs
@@ -21,17 +22,17 @@ end
 
 -- Traces the branch that is not taken, with the results of the taken one, as a graph would: it checks that both agree,
 -- and takes ticks for the random numbers of either. The branch's assignments in Lua are undone. A branch that raises is
--- skipped.
-local function try_untaken(b, taken, results)
+-- skipped. Afterwards b.again(taken) has the dtypes of both branches.
+local function try_untaken(b, taken)
   local other, branches, whole = 3 - taken, {}, false
-  branches[taken] = function() return results end
+  branches[taken] = function() return b.again(taken) end
   branches[other] = function()
     local list = b.branches[other]()
     whole = true
     return list
   end
   local ok, message = xpcall(core.require("control.cached").once, core.keep_traceback, function()
-    return unpack(core.require("control.traced").branch{op = b.op, pred = b.pred, branches = branches, names = b.names})
+    return unpack(core.require("control.traced").branch{op = b.op, pred = b.pred, branches = branches, join = b.join, names = b.names})
   end, true)
   if whole and not ok then core.reraise(message) end
 end
@@ -39,12 +40,12 @@ end
 --- plain.branch: see traced.branch.
 function plain.branch(b)
   local taken = holds(b.op, "pred", b.pred) and 1 or 2
-  local used, results = core.in_stream(taken, b.branches[taken])
+  local used = core.in_stream(taken, b.branches[taken])
   local _, before = core.random_state()
-  try_untaken(b, taken, results)
+  try_untaken(b, taken)
   local _, now = core.random_state()
   if used and now == before then core.take_tick() end
-  return own_boxes(results)
+  return own_boxes(b.again(taken))
 end
 
 local function row_count(l)
@@ -78,6 +79,23 @@ local function check_types(l, old, new)
   end
 end
 
+-- Returns the carries with the dtypes that a graph would give the weak ones. A body that cannot be traced, since it reads
+-- values, leaves them as they are.
+local function weak_states(l)
+  if not next(l.weak) then return l.carries end
+  local wanted
+  local ok = xpcall(core.require("control.cached").probe, core.keep_traceback, function()
+    wanted = core.require("control.traced").carry_types(l)
+  end)
+  return ok and wanted and numbers.adopt(l, wanted) or l.carries
+end
+
+-- Lets the weak states take the dtypes that the first step gave back.
+local function adopt_first(l, types, new)
+  local wanted = next(l.weak) and numbers.wanted(l.weak, types, new, {})
+  return wanted and numbers.can_adopt(l, wanted) and numbers.adopt(l, wanted) or types
+end
+
 -- Stacks the rows and appends rows of zeros up to count.
 local function stack(rows, count, steps)
   local stacked = core.ops.stack(rows)
@@ -96,7 +114,8 @@ end
 
 --- plain.loop: see traced.loop.
 function plain.loop(l)
-  local states, rows, most, n = l.carries, {}, most_steps(l), 0
+  local rows, most, n = {}, most_steps(l), 0
+  local states = weak_states(l)
   local types, random = states, false
   local place = {dtype = "int64", device = plain.home(l)}
   while n < most and (not l.cond or holds(l.op, "cond", l.cond(states))) do
@@ -105,6 +124,7 @@ function plain.loop(l)
     for k, x in ipairs(l.slices) do items[k] = x[n] end
     local used, new, outs = core.in_stream(n, l.step, core.pg.tensor(n, place), own_boxes(items), own_boxes(states))
     random = random or used
+    if n == 1 then types = adopt_first(l, types, new) end
     check_types(l, types, new)
     new = own_boxes(new)
     for k, out in ipairs(own_boxes(outs)) do

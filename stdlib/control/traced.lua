@@ -5,10 +5,11 @@ local inspect = core.introspect
 inspect.interpreted()
 local logs = core.require("hybrid.access_log")
 local place = core.require("hybrid.place")
+local numbers = core.require("control.numbers")
 local traced = {}
 
-local ipairs, rawequal = ipairs, rawequal
-local is_tensor = core.is_tensor
+local ipairs, rawequal, next = ipairs, rawequal, next
+local is_tensor, graphs = core.is_tensor, core.graphs
 
 local function place_of(change)
   if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end
@@ -105,9 +106,20 @@ local function raise(keep, text)
   core.reraise(kept ~= nil and type(kept) ~= "string" and kept or text)
 end
 
--- Traces the loop once. Returns nil if the body assigned places that are not carried yet; they are added to `carried`.
+-- Calls f(…), which traces again what was traced before, so that Lua functions such as print show nothing. first is
+-- true for the first time.
+local function trace_again(first, f, ...)
+  if first then return f(...) end
+  local outer = graphs.retracing
+  local function undo() graphs.retracing = outer end
+  graphs.retracing = true
+  return core.finally(undo, f, ...)
+end
+
+-- Traces the loop once. Returns nil if the body assigned places that are not carried yet, which are added to `carried`,
+-- or gave back weak states with another dtype, which replace l.carries.
 local function try_loop(l, w, carried, home)
-  local own, before, changes, again = #l.carries, read_all(carried), nil, false
+  local own, before, changes, again, wanted = #l.carries, read_all(carried), nil, false, nil
   local count = own + #carried
   local function step(i, items, states)
     write_all(carried, cut(states, own + 1, count), count - own)
@@ -116,7 +128,11 @@ local function try_loop(l, w, carried, home)
     local assigned
     assigned, changes = assigned_tensors(l.op, w)
     again = add_places(carried, assigned)
-    if again then return nil end
+    wanted = next(l.weak) and numbers.wanted(l.weak, l.carries, new, l.tried)
+    if again or wanted and numbers.can_adopt(l, wanted) then
+      again = true
+      return nil
+    end
     return joined(new, read_all(carried)), outs
   end
   local function cond(states)
@@ -137,21 +153,33 @@ local function try_loop(l, w, carried, home)
   end
   if again then
     logs.roll_back(w, changes)
+    if wanted then l.carries = numbers.adopt(l, wanted) end
     return nil
   end
   write_all(carried, cut(finals, own + 1, count), count - own)
   return cut(finals, 1, own), stacks, home == "cpu" and steps or steps:to(home)
 end
 
---- traced.loop{op =, slices =, slice_names =, carries =, carry_names =, step =, cond =, count =, limit =, checkpoint =}
---- -> finals, stacks, steps. step(index, items, carries) returns two lists: the new carries and the outputs.
---- cond(carries) returns a tensor. count and limit: see graph/ir/ir.h.
-function traced.loop(l)
-  local w, carried, home = logs.new(), {}, core.require("control.plain").home(l)
+--- traced.loop{op =, slices =, slice_names =, carries =, carry_names =, weak =, step =, cond =, count =, limit =,
+--- checkpoint =} -> finals, stacks, steps. step(index, items, carries) returns two lists: the new carries and the
+--- outputs. cond(carries) returns a tensor. weak holds the numbers among the carries (see control/numbers.lua). count and
+--- limit: see graph/ir/ir.h.
+function traced.loop(form)
+  local w, carried, home, l = logs.new(), {}, core.require("control.plain").home(form), {tried = {}}
+  for key, value in next, form do l[key] = value end
+  local first = true
   while true do
-    local finals, stacks, steps = try_loop(l, w, carried, home)
+    local finals, stacks, steps = trace_again(first, try_loop, l, w, carried, home)
     if finals then return finals, stacks, steps end
+    first = false
   end
+end
+
+--- traced.carry_types(loop) -> {k = {dtype, device}} of the weak carries whose dtype the body changes.
+function traced.carry_types(l)
+  local finals, types = traced.loop(l), {}
+  for k in next, l.weak do types[k] = {finals[k].dtype, finals[k].device} end
+  return types
 end
 
 local function try_branch(b, w, carried)
@@ -161,11 +189,12 @@ local function try_branch(b, w, carried)
     branches[i] = function()
       write_all(carried, before, #before)
       local results = logs.run(w, b.branches[i])
+      if i == 2 then again, results = b.join() end
       counts[i] = #results
       local assigned
       assigned, changes = assigned_tensors(b.op, w)
       local values = read_all(carried)
-      if add_places(carried, assigned) then
+      if add_places(carried, assigned) or again then
         again = true
         return nil
       end
@@ -188,13 +217,15 @@ local function try_branch(b, w, carried)
   return cut(results, 1, counts[1])
 end
 
---- traced.branch{op =, pred =, branches =, names =} -> the results of the taken branch. branches: two functions that
---- return lists of tensors. names() returns the names of the results.
+--- traced.branch{op =, pred =, branches =, join =, names =} -> the results of the taken branch. branches: two functions
+--- that return lists of tensors. join() -> whether the first branch must be traced again, because a number in its results
+--- takes another dtype, and the results of the second. names() returns the names of the results.
 function traced.branch(b)
-  local w, carried = logs.new(), {}
+  local w, carried, first = logs.new(), {}, true
   while true do
-    local results = try_branch(b, w, carried)
+    local results = trace_again(first, try_branch, b, w, carried)
     if results then return results end
+    first = false
   end
 end
 

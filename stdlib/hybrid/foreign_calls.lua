@@ -46,7 +46,8 @@ return function(Log, read_deeply)
   --- log:call(f, n, …) -> what f(…) returns, where f is a C function or a function of the library that is not
   --- interpreted. A C function of others is taken to read all of its table arguments.
   function Log:call(f, n, ...)
-    if core.graphs.exporting and models.shows[f] then return models.shows[f](...) end
+    local graphs = core.graphs
+    if (graphs.exporting or graphs.retracing) and models.shows[f] then return models.shows[f](...) end
     if models.pure[f] then return f(...) end
     if models.outside[f] then
       self:outside(name_of(f) or "a function of the host", frames.current())

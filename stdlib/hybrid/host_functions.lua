@@ -381,7 +381,7 @@ add(pure, os, "exit difftime")
 add(pure, coroutine, "running status isyieldable")
 add(pure, debug, "traceback sethook gethook getregistry getmetatable getfenv")
 
--- Replacements for functions that print, while a block is exported: the call before the export has printed the same.
+-- Replacements for functions that print, while something is traced again, as in an export: it has printed the same before.
 local function write(file, ...)
   if file == io.stdout or file == io.stderr then return file end
   return file:write(...)
