@@ -1,5 +1,6 @@
 -- pg.autograd: recording scopes, backward, functional transforms, and functions with their own gradient.
 local core = ...
+local args = core.require("support.args")
 local tree = core.require("tree")
 local autograd = {}
 
@@ -69,6 +70,7 @@ end
 --- x.grad = nil when done, or use pg.autograd.grad, which does not change `.grad`. A backward that fails writes no
 --- `.grad`. The part of the history that it has processed is released unless retain_graph is true.
 function core.tensor_methods.backward(x, options)
+  if not core.is_tensor(x) then args.tensor_self("backward", x) end
   if options == nil then return core.backward(x) end
   if core.is_tensor(options) then return core.backward(x, options) end
   core.check_options("backward", options, {grad = true, retain_graph = true, create_graph = true, train_mode = true})

@@ -197,6 +197,7 @@ function Perplexity:finish(sum, count) return math.exp(sum / count) end
 local Loss = define("Loss", "loss")
 
 function Loss:update(_, preds)
+  args.self("update", self, "metric")
   for _, pred in ipairs(as_list("Loss", "preds", preds)) do
     add(self, pred:detach():sum(), pred:numel())
   end
@@ -249,6 +250,7 @@ local function define_binary(name, label, score)
   end
 
   function kind:reset()
+    args.self("reset", self, "metric")
     Metric.reset(self)
     self._totals = {}
   end
@@ -274,14 +276,23 @@ function Composite:init(list)
 end
 
 --- composite:add(metric) adds a metric or the name of one.
-function Composite:add(metric) self.metrics[#self.metrics + 1] = metrics.create(metric) end
-function Composite:reset() for _, metric in ipairs(self.metrics) do metric:reset() end end
+function Composite:add(metric)
+  args.self("add", self, "metric")
+  self.metrics[#self.metrics + 1] = metrics.create(metric)
+end
+
+function Composite:reset()
+  args.self("reset", self, "metric")
+  for _, metric in ipairs(self.metrics) do metric:reset() end
+end
 
 function Composite:update(labels, preds)
+  args.self("update", self, "metric")
   for _, metric in ipairs(self.metrics) do metric:update(labels, preds) end
 end
 
 function Composite:get()
+  args.self("get", self, "metric")
   local names, values = {}, {}
   for i, metric in ipairs(self.metrics) do names[i], values[i] = metric:get() end
   return names, values

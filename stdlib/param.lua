@@ -331,6 +331,7 @@ end
 
 --- x:zero_grad() sets x.grad to zeros.
 function methods.zero_grad(x)
+  args.tensor_self("zero_grad", x)
   local grad = x.grad
   if grad then grad:zero_() end
   return x

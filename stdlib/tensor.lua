@@ -1,5 +1,6 @@
 -- Methods of tensors that are written in Lua.
 local core = ...
+local args = core.require("support.args")
 local methods, getters, ops = core.tensor_methods, core.tensor_getters, core.ops
 
 --- x.T is x:t(): the transpose of a matrix. Tensors of 0 or 1 dims come back as they are.
@@ -10,7 +11,7 @@ function getters.mT(x) return ops.transpose(x, -2, -1) end
 
 --- x:iter() -> an iterator over x[1], x[2], … x[#x]: for row in x:iter() do … end.
 function methods.iter(x)
-  if not core.is_tensor(x) then core.arg_error("iter", "x", "a tensor", x) end
+  args.tensor_self("iter", x)
   if x:dim() == 0 then core.fail("iter", "a 0-dim tensor has no rows; x:item() reads its value") end
   local i, n = 0, x:size(1)
   return function()
@@ -21,8 +22,8 @@ end
 
 --- x:tap(f) calls f with the value of x and returns x. Inside a hybridized block or pg.jit it calls f at every run.
 function methods.tap(x, f)
-  if not core.is_tensor(x) then core.arg_error("tap", "x", "a tensor", x) end
-  core.require("support.args").callable("tap", "f", f)
+  args.tensor_self("tap", x)
+  args.callable("tap", "f", f)
   if core.tracing() then
     core.ops._call_value(core.detach(x), {callback = core.callback(f)})
   else
@@ -33,5 +34,8 @@ end
 
 --- x:lstm(…), x:gru(…) and x:rnn(…) are pg.lstm(x, …), pg.gru(x, …) and pg.rnn(x, …).
 for _, name in ipairs{"lstm", "gru", "rnn"} do
-  methods[name] = function(x, ...) return core.require("nn.rnn.functional")[name](x, ...) end
+  methods[name] = function(x, ...)
+    args.tensor_self(name, x)
+    return core.require("nn.rnn.functional")[name](x, ...)
+  end
 end

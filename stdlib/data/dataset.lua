@@ -116,8 +116,15 @@ function Subset:init(source, positions)
   if source.get_batch then self.get_batch = self._batch end
 end
 
-function Subset:len() return #self._positions end
-function Subset:get(i) return self._source:get(self._positions[check_position(self, i)]) end
+function Subset:len()
+  args.self("len", self, "ds")
+  return #self._positions
+end
+
+function Subset:get(i)
+  args.self("get", self, "ds")
+  return self._source:get(self._positions[check_position(self, i)])
+end
 
 function Subset:_batch(index)
   self._index = self._index or ops.tensor(self._positions, {dtype = "int64"})
@@ -171,11 +178,15 @@ function Transformed:init(source, f, first)
   self.classes = source.classes
 end
 
-function Transformed:len() return self._source:len() end
+function Transformed:len()
+  args.self("len", self, "ds")
+  return self._source:len()
+end
 
 local function apply_first(f, x, ...) return f(x), ... end
 
 function Transformed:get(i)
+  args.self("get", self, "ds")
   if self._first then return apply_first(self._f, self._source:get(i)) end
   return self._f(self._source:get(i))
 end
@@ -187,6 +198,7 @@ local function eager(ds)
 end
 
 local function transform(op, ds, f, opts, first)
+  args.self(op, ds, "ds")
   args.callable(op, "f", f)
   local lazy = args.boolean(op, "lazy", args.options(op, opts, {lazy = true}).lazy)
   local result = Transformed(ds, f, first)

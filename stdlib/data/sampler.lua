@@ -27,9 +27,13 @@ function SequentialSampler:init(length, start)
   self._start = args.count("SequentialSampler", "start", start or 1)
 end
 
-function SequentialSampler:len() return self._length end
+function SequentialSampler:len()
+  args.self("len", self, "sampler")
+  return self._length
+end
 
 function SequentialSampler:iter()
+  args.self("iter", self, "sampler")
   local i, last = self._start - 1, self._start + self._length - 1
   return function()
     i = i + 1
@@ -41,9 +45,13 @@ end
 local RandomSampler = Sampler:extend("RandomSampler")
 samplers.RandomSampler = RandomSampler
 function RandomSampler:init(length) self._length = args.count("RandomSampler", "length", length) end
-function RandomSampler:len() return self._length end
+function RandomSampler:len()
+  args.self("len", self, "sampler")
+  return self._length
+end
 
 function RandomSampler:iter()
+  args.self("iter", self, "sampler")
   if self._length == 0 then return function() end end
   return iterate(ops.randperm(self._length):totable())
 end
@@ -61,8 +69,14 @@ function FilterSampler:init(f, dataset)
   end
 end
 
-function FilterSampler:len() return #self._positions end
-function FilterSampler:iter() return iterate(self._positions) end
+function FilterSampler:len()
+  args.self("len", self, "sampler")
+  return #self._positions
+end
+function FilterSampler:iter()
+  args.self("iter", self, "sampler")
+  return iterate(self._positions)
+end
 
 --- pg.data.IntervalSampler(length, interval[, {rollover = true}]): the positions 1, 1 + interval, …; with rollover then
 --- those from 2, from 3 and so on, until each position has come once.
@@ -79,8 +93,14 @@ function IntervalSampler:init(length, interval, opts)
   end
 end
 
-function IntervalSampler:len() return #self._positions end
-function IntervalSampler:iter() return iterate(self._positions) end
+function IntervalSampler:len()
+  args.self("len", self, "sampler")
+  return #self._positions
+end
+function IntervalSampler:iter()
+  args.self("iter", self, "sampler")
+  return iterate(self._positions)
+end
 
 --- pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]): lists of batch_size positions. The rest at the end
 --- becomes a smaller batch ("keep"), is dropped ("discard") or starts the next round ("rollover").
@@ -96,12 +116,14 @@ function BatchSampler:init(sampler, batch_size, last_batch)
 end
 
 function BatchSampler:len()
+  args.self("len", self, "sampler")
   local n = #self._rest + self._sampler:len()
   if self._last == "keep" then return math.ceil(n / self._size) end
   return math.floor(n / self._size)
 end
 
 function BatchSampler:iter()
+  args.self("iter", self, "sampler")
   local next_position, batch, done = self._sampler:iter(), self._rest, false
   self._rest = {}
   return function()

@@ -10,6 +10,13 @@ local sets = {}
 local entries_of = setmetatable({}, {__mode = "k"})
 
 local methods = {}
+
+local function entries_at(op, self)
+  local entries = type(self) == "table" and entries_of[self]
+  if entries then return entries end
+  core.fail(op, "bad argument 'self' (expected the object before the dot, got %s; write params:%s(…) with a colon)", core.describe(self), op)
+end
+
 local Set = {
   __index = function(self, key)
     local method = methods[key]
@@ -44,9 +51,10 @@ function sets.entries(v) return type(v) == "table" and entries_of[v] or nil end
 
 --- params:initialize([init[, {force=, device=, dtype=}]]) is block:initialize for these parameters.
 function methods:initialize(init, opts)
+  local entries = entries_at("initialize", self)
   opts = param.check_target("initialize", args.options("initialize", opts, {force = false, device = args.none, dtype = args.none}))
   local initializer = core.require("initializer").resolve("initialize", init)
-  for _, entry in ipairs(entries_of[self]) do
+  for _, entry in ipairs(entries) do
     param.initialize(entry.tensor, entry.path, initializer, opts)
     rawset(entry.owner, "_ready", nil)
   end
@@ -55,7 +63,7 @@ end
 
 --- params:zero_grad() sets all gradients to zeros.
 function methods:zero_grad()
-  for _, entry in ipairs(entries_of[self]) do entry.tensor:zero_grad() end
+  for _, entry in ipairs(entries_at("zero_grad", self)) do entry.tensor:zero_grad() end
   return self
 end
 
@@ -63,16 +71,17 @@ local settable = {init = true, grad_req = true, lr_mult = true, wd_mult = true, 
 
 --- params:set(key, value) sets a field of every parameter, such as ("grad_req", "null") to freeze them.
 function methods:set(key, value)
+  local entries = entries_at("set", self)
   if not settable[key] then
     core.arg_error("set", "key", '"grad_req", "lr_mult", "wd_mult", "init" or "differentiable"', key)
   end
-  for _, entry in ipairs(entries_of[self]) do entry.tensor[key] = value end
+  for _, entry in ipairs(entries) do entry.tensor[key] = value end
   return self
 end
 
 --- params:iter() -> an iterator of path, tensor in the order of the block.
 function methods:iter()
-  local entries, i = entries_of[self], 0
+  local entries, i = entries_at("iter", self), 0
   return function()
     i = i + 1
     if entries[i] then return entries[i].path, entries[i].tensor end
@@ -80,7 +89,7 @@ function methods:iter()
 end
 
 --- params:len() -> the number of parameters.
-function methods:len() return #entries_of[self] end
+function methods:len() return #entries_at("len", self) end
 
 local function save(entries, path)
   local tensors = {}
@@ -157,12 +166,12 @@ local function load(entries, path, opts)
 end
 
 --- params:save(path) writes the parameters to a safetensors file, atomically.
-function methods:save(path) save(entries_of[self], args.string("save", "path", path)) end
+function methods:save(path) save(entries_at("save", self), args.string("save", "path", path)) end
 
 --- params:load(path[, {allow_missing=, ignore_extra=, cast_dtype=, device=}]) reads the parameters from a safetensors
 --- file. Without a device they stay on theirs.
 function methods:load(path, opts)
-  load(entries_of[self], args.string("load", "path", path), opts)
+  load(entries_at("load", self), args.string("load", "path", path), opts)
   return self
 end
 

@@ -35,7 +35,10 @@ function Scheduler:__call(n)
 end
 
 --- scheduler:set_base_lr(v) sets the learning rate before any decay.
-function Scheduler:set_base_lr(v) self.base_lr = args.number(self.name, "base_lr", v, 0) end
+function Scheduler:set_base_lr(v)
+  args.self("set_base_lr", self, "scheduler")
+  self.base_lr = args.number(self.name, "base_lr", v, 0)
+end
 
 local function define(name, names, spec)
   local kind = Scheduler:extend(name .. "Scheduler")

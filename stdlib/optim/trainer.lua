@@ -289,7 +289,7 @@ function Trainer:update(batch_size, opts)
 end
 
 --- trainer:allreduce_grads() sums gradients over devices. With one device it does nothing.
-function Trainer:allreduce_grads() end
+function Trainer:allreduce_grads() args.self("allreduce_grads", self, "trainer") end
 
 --- trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
 --- not written the gradient of a parameter since the last step, unless ignore_stale_grad is true.

@@ -67,14 +67,24 @@ function args.options(op, opts, spec)
   return args.read(op, {}, spec, opts or {})
 end
 
---- args.self(op, self, name) raises if a method was called with a dot, so that self is no object.
+--- args.self(op, self, name) raises if a method was called with a dot, so that self is no object whose class has the
+--- method op.
 function args.self(op, self, name)
-  if type(self) == "table" and rawget(self, "__index") == nil then return end
-  if type(self) == "table" then
+  local is_class = type(self) == "table" and rawget(self, "__index") ~= nil
+  local meta = not is_class and type(self) == "table" and getmetatable(self)
+  if type(meta) == "table" and meta[op] ~= nil then return end
+  if is_class then
     local class = core.describe(self):match("^class (.*)$") or "the class"
     core.fail(op, "bad argument 'self' (expected an object, got class %s; make one first: local %s = %s(…))", class, name, class)
   end
   core.fail(op, "bad argument 'self' (expected the object before the dot, got %s; write %s:%s(…) with a colon)", core.describe(self), name, op)
+end
+
+--- args.tensor_self(op, x) raises if a method of tensors was called with a dot, so that x is no tensor.
+function args.tensor_self(op, x)
+  if core.is_tensor(x) then return end
+  core.fail(op, "bad argument 'x' (expected a tensor, got %s; write x:%s(…) with a colon to pass x)",
+            x == nil and "nothing" or core.describe(x), op)
 end
 
 --- args.count(op, name, value[, least]) -> value, a whole number of at least `least` (default 0).
