@@ -8,6 +8,7 @@ local losses = {}
 --- pg.loss.Loss is the base class of losses. All take the options weight (a factor) and batch_axis (default 1).
 local Loss = HybridBlock:extend("Loss")
 losses.Loss = Loss
+Loss._any_inputs = true
 
 local function define(name, names, spec)
   local class = Loss:extend(name)

@@ -160,8 +160,15 @@ function RMSE:measure(label, pred) return ops.sqrt((squared_error(self, label, p
 
 local function picked(label, pred) return ops.gather(pred, 2, label:to("int64"):reshape{-1, 1}):reshape{-1} end
 
+-- Raises unless preds holds a row of probabilities for each label.
+local function require_rows(self, label, pred)
+  if pred:dim() > 0 and label:numel() * pred:size(-1) == pred:numel() then return end
+  core.fail(self.name, "bad argument 'preds' (expected a row of probabilities for each of %d labels, got %s)", label:numel(), core.describe(pred))
+end
+
 local function negative_log(self, label, pred)
   require_order(self, label, pred)
+  require_rows(self, label, pred)
   return -ops.log(picked(label, pred) + self.eps):sum(), label:numel()
 end
 
@@ -178,6 +185,7 @@ local Perplexity = define("Perplexity", "perplexity", {"ignore_label"}, {ignore_
 
 function Perplexity:measure(label, pred)
   require_order(self, label, pred)
+  require_rows(self, label, pred)
   local classes = pred:size(-1)
   local kept, n = label:to("int64"):reshape{-1}, label:numel()
   local safe, weight = kept, nil
@@ -213,7 +221,13 @@ end
 
 local function confusion(self, label, pred)
   require_order(self, label, pred)
-  if not same_shape(label, pred) then pred = ops.argmax(pred, 2) end
+  if not same_shape(label, pred) then
+    if pred:dim() ~= 2 or pred:size(2) ~= 2 then
+      core.fail(self.name, "bad argument 'preds' (expected scores of 2 classes or one class per label, got %s; class 2 is the positive one)",
+                core.describe(pred))
+    end
+    pred = ops.argmax(pred, 2)
+  end
   require_count(self, label, pred)
   local positive, said = ops.eq(label:reshape{-1}, 2), ops.eq(pred:reshape{-1}, 2)
   local function count(x) return addend(x:sum()) end
@@ -323,7 +337,14 @@ local by_name = {
 --- metric.
 function metrics.create(value, ...)
   if type(value) == "function" then return Custom(value, ...) end
-  if type(value) == "table" and getmetatable(value) then return value end
+  if type(value) == "table" and rawget(value, "__index") ~= nil then
+    local name = value.name or "Accuracy"
+    core.fail("metric.create", "bad argument 'value' (expected a metric or its name, got class %s; make one first: metric.%s())", name, name)
+  end
+  if type(value) == "table" and getmetatable(value) then
+    if type(value.update) == "function" and type(value.get) == "function" then return value end
+    core.arg_error("metric.create", "value", "a metric or its name", value)
+  end
   if type(value) == "table" then return Composite(value) end
   if type(value) ~= "string" then core.arg_error("metric.create", "value", "the name of a metric", value) end
   local found = by_name[value:lower()]

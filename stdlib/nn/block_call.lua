@@ -74,6 +74,21 @@ function warn_of_hooks(block)
   core.warn(block._name .. ": the hooks of a block inside a hybridized one run only while the graph is made")
 end
 
+-- By forward of the library: the most inputs that it takes, or false where it takes any number.
+local most_inputs = setmetatable({}, {__mode = "k"})
+
+-- Raises if a layer of the library gets more inputs than its forward takes. Lua would drop the others.
+local function check_inputs(block, n, ...)
+  local f = block.forward
+  if most_inputs[f] == nil then
+    local info = getinfo and core.introspect.kind(f) == "library" and not block._any_inputs and getinfo(f, "u")
+    most_inputs[f] = info and not info.isvararg and info.nparams > 1 and info.nparams - 1
+  end
+  local most = most_inputs[f]
+  if not most or n <= most or select(most + 1, ...) == nil then return end
+  core.fail(block._name, "got %d inputs (expected %s)", n, most == 1 and "1" or "at most " .. most)
+end
+
 local outermost, call
 local log = param.log
 local graphs = core.graphs
@@ -87,6 +102,7 @@ function call(self, ...)
     if graphs.all and self._is_hybrid and not inside then return calls.hybridized(self, ...) end
   end
   if inside ~= (running() or main) then return outermost(self, ...) end
+  if select("#", ...) > 1 then core.unlogged(check_inputs, self, select("#", ...), ...) end
   if not self._ready then
     prepare(self, ...)
     if not self._ready then return pass(with_hooks(self, ...)) end
@@ -178,6 +194,7 @@ calls.call = call
 
 -- Runs forward of a block that is being traced, without its hooks, which run around the graph (see calls.hooked).
 function calls.body(self, ...)
+  if select("#", ...) > 1 then core.unlogged(check_inputs, self, select("#", ...), ...) end
   if not self._ready then prepare(self, ...) end
   return pass(self:forward(...))
 end

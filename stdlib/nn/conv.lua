@@ -38,6 +38,14 @@ local function check_groups(block, inputs)
   if inputs % groups ~= 0 then core.arg_error(name, "in_channels", "a multiple of groups = " .. groups, inputs) end
 end
 
+-- Raises if the arguments by position are likely (in_channels, channels, kernel_size): a large kernel with odd strides.
+local function refuse_in_channels(name, n, channels, kernel, strides)
+  if n < 2 or type(kernel) ~= "number" or type(strides) ~= "number" or kernel <= 11 or kernel == strides then return end
+  if strides % 2 ~= 1 or strides > 11 then return end
+  core.fail(name, "bad arguments (%s, %g, %g): they are channels, kernel_size and strides; nn.%s(%g, %g) infers in_channels; "
+            .. "write {strides = %g} if this is meant", tostring(channels), kernel, strides, name, kernel, strides, strides)
+end
+
 local function make_parameters(block, o)
   local name = block._name
   local inputs = args.count(name, "in_channels", o.in_channels)
@@ -101,6 +109,7 @@ local function define(n, transposed)
   --- conv:initialize()
   --- return conv(pg.ones(1, 2, 8, 8)).shape
   function Conv:init(...)
+    refuse_in_channels(name, n, ...)
     local o = args.read(name, names, spec, ...)
     read_options(self, n, o)
     make_parameters(self, o)

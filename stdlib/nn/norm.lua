@@ -17,6 +17,13 @@ local function check_axis(name, axis)
   return axis
 end
 
+-- Raises if the first argument by position is likely a number of channels instead of a dim.
+local function refuse_channels(name, first)
+  if type(first) ~= "number" or first < 3 then return end
+  core.fail(name, "bad argument 'axis' (expected a dim, got number %g; nn.%s() infers the number of channels; nn.%s{axis = %g} is a dim)",
+            first, name, name, first)
+end
+
 -- Sets gamma and beta. They exist even if scale or center is false, with the constant values 1 and 0, so that files
 -- always hold both.
 local function affine(block, o, size)
@@ -73,6 +80,7 @@ local batch_spec = {
 
 function BatchNorm:init(...)
   local name = self._name
+  refuse_channels(name, (...))
   local o = args.read(name, batch_names, batch_spec, ...)
   self._axis = check_axis(name, o.axis)
   local size = args.count(name, "in_channels", o.in_channels)
@@ -120,6 +128,7 @@ local layer_spec = {
 }
 
 function LayerNorm:init(...)
+  refuse_channels("LayerNorm", (...))
   local o = args.read("LayerNorm", {"axis", "epsilon", "center", "scale"}, layer_spec, ...)
   self._axis = check_axis("LayerNorm", o.axis)
   affine(self, o, args.count("LayerNorm", "in_channels", o.in_channels))
@@ -178,6 +187,7 @@ local instance_spec = {
 }
 
 function InstanceNorm:init(...)
+  refuse_channels("InstanceNorm", (...))
   local o = args.read("InstanceNorm", {"axis", "epsilon", "center", "scale"}, instance_spec, ...)
   self._axis = check_axis("InstanceNorm", o.axis)
   affine(self, o, args.count("InstanceNorm", "in_channels", o.in_channels))

@@ -10,6 +10,7 @@ local sets = {}
 local entries_of = setmetatable({}, {__mode = "k"})
 
 local methods = {}
+local settable = {init = true, grad_req = true, lr_mult = true, wd_mult = true, differentiable = true}
 
 local function entries_at(op, self)
   local entries = type(self) == "table" and entries_of[self]
@@ -22,6 +23,10 @@ local Set = {
     local method = methods[key]
     if method then return method end
     core.fail("collect_params", "no parameter '%s'%s", tostring(key), hint("collect_params", key, self, methods))
+  end,
+  __newindex = function(_, key)
+    core.fail("collect_params", "the set of parameters takes no field '%s' (write params:set(\"%s\", value) for a field of every parameter; "
+              .. "params[path]:set_data(x) sets a value)", tostring(key), settable[key] and key or "grad_req")
   end,
   __tostring = function(self)
     local lines = {}
@@ -66,8 +71,6 @@ function methods:zero_grad()
   for _, entry in ipairs(entries_at("zero_grad", self)) do entry.tensor:zero_grad() end
   return self
 end
-
-local settable = {init = true, grad_req = true, lr_mult = true, wd_mult = true, differentiable = true}
 
 --- params:set(key, value) sets a field of every parameter, such as ("grad_req", "null") to freeze them.
 function methods:set(key, value)

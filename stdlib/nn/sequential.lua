@@ -40,6 +40,11 @@ local function check_inputs(op, first, n)
   end
 end
 
+local function not_callable(self, i, child)
+  if not discover.is_block(self) then return end
+  core.fail(self._name, "bad child %d (expected a block or a function, got %s)", i, core.describe(child))
+end
+
 local function define(parent, name)
   local class = parent:extend(name)
 
@@ -59,8 +64,13 @@ local function define(parent, name)
     local first = self[1]
     if select("#", ...) > 0 then check_inputs(name, first, 1 + select("#", ...)) end
     if not first then return x end
+    if type(first) ~= "table" and type(first) ~= "function" then not_callable(self, 1, first) end
     x = first(x, ...)
-    for i = 2, #self do x = self[i](x) end
+    for i = 2, #self do
+      local child = self[i]
+      if type(child) ~= "table" and type(child) ~= "function" then not_callable(self, i, child) end
+      x = child(x)
+    end
     return x
   end
 

@@ -45,10 +45,27 @@ local function strict(self_class)
   end
 end
 
+local variables = {Trainer = "trainer", DataLoader = "loader", Dataset = "ds", Metric = "metric"}
+
+-- The __newindex of objects: a value that is no function would hide the method of that name.
+local function assign_to(self_class)
+  return function(self, key, value)
+    if type(value) ~= "function" and type(self_class[key]) == "function" and value ~= nil then
+      local name, setter = variables[kind_of(self_class)] or "object", "set_" .. key
+      local text = type(value) == "number" and ("%g"):format(value) or "value"
+      core.fail(self_class.name, "'%s' is a method, which a value would hide%s", key,
+                type(self_class[setter]) == "function" and ("; write %s:%s(%s)"):format(name, setter, text)
+                  or ("; write %s:%s(…) to call it"):format(name, key))
+    end
+    rawset(self, key, value)
+  end
+end
+
 local function extend(parent, name)
   local library = core.introspect.called_from_library(1) or nil
   local child = {name = name, super = parent, _library = library}
   child.__index = library and strict(child) or child
+  child.__newindex = assign_to(child)
   child.__call = parent.__call
   child.__tostring = parent.__tostring
   return setmetatable(child, {__index = parent, __call = construct, __tostring = function() return name end, _class_meta = true})
@@ -59,7 +76,7 @@ end
 --- table of hints for names that do not exist, C._no_items says what to write instead of object[1].
 function class.new(name)
   local base = {name = name, extend = extend, __tostring = function(self) return self.name end, _library = true, _optional = {}}
-  base.__index = strict(base)
+  base.__index, base.__newindex = strict(base), assign_to(base)
   return setmetatable(base, {__call = construct, __tostring = function() return name end, _class_meta = true})
 end
 

@@ -1,6 +1,4 @@
 -- Methods called with a dot, on objects of another kind, with the full text of each error.
-local t = require "tests.support"
-local pg = require "perigee"
 local mistakes = require "tests.mistakes"
 
 mistakes.check("methods called with a dot", {
@@ -42,14 +40,66 @@ mistakes.check("methods called with a dot", {
    [[len: bad argument 'self' (expected the object before the dot, got nil; write params:len(…) with a colon)]]},
 })
 
-t.test("every method of tensors that is called with a dot and no arguments raises at the script's line", function()
-  local x = pg.ones(2, 3)
-  for _, entry in ipairs(pg.testing.tensor_names()) do
-    local name = entry:match("^tensor_methods (%S+)$")
-    if name then
-      local ok, message = pcall(x[name])
-      t.check(not ok, name .. " raised nothing")
-      t.check(not message:find("^stdlib/"), name .. ": " .. message)
-    end
-  end
-end)
+mistakes.check("values that would hide a method", {
+  {[[trainer.learning_rate = 0.2]],
+   [[Trainer: 'learning_rate' is a method, which a value would hide; write trainer:set_learning_rate(0.2)]]},
+  {[[trainer.step = 0.2]],
+   [[Trainer: 'step' is a method, which a value would hide; write trainer:step(…) to call it]]},
+  {[[loader.len = 5]],
+   [[DataLoader: 'len' is a method, which a value would hide; write loader:len(…) to call it]]},
+  {[[ds.len = 3]],
+   [[ArrayDataset: 'len' is a method, which a value would hide; write ds:len(…) to call it]]},
+  {[[metric.get = "a"]],
+   [[Accuracy: 'get' is a method, which a value would hide; write metric:get(…) to call it]]},
+  {[[net:collect_params().foo = 1]],
+   [[collect_params: the set of parameters takes no field 'foo' (write params:set("grad_req", value) for a field of every parameter; params[path]:set_data(x) sets a value)]]},
+  {[[net:collect_params().lr_mult = 2]],
+   [[collect_params: the set of parameters takes no field 'lr_mult' (write params:set("lr_mult", value) for a field of every parameter; params[path]:set_data(x) sets a value)]]},
+})
+
+mistakes.check("more inputs than a layer takes", {
+  {[[local _ = nn.Dense(2)(x, x)]],
+   [[Dense: got 2 inputs (expected 1)]]},
+  {[[local _ = nn.Dropout(0.5)(x, x)]],
+   [[Dropout: got 2 inputs (expected 1)]]},
+  {[[local _ = nn.Activation("relu")(x, x)]],
+   [[Activation: got 2 inputs (expected 1)]]},
+  {[[local _ = nn.BatchNorm()(x, x)]],
+   [[BatchNorm: got 2 inputs (expected 1)]]},
+  {[[local layer = nn.Dense(2) layer:initialize() layer:hybridize() layer(x) layer(x, x)]],
+   [[Dense: got 2 inputs (expected 1)]]},
+  {[[local layer = nn.Dense(2) layer:initialize() pg.jit(function(a) return layer(a, a) end)(x)]],
+   [[Dense: got 2 inputs (expected 1)]]},
+})
+
+mistakes.check("channels where a layer takes something else", {
+  {[[local _ = nn.BatchNorm(3)]],
+   [[BatchNorm: bad argument 'axis' (expected a dim, got number 3; nn.BatchNorm() infers the number of channels; nn.BatchNorm{axis = 3} is a dim)]]},
+  {[[local _ = nn.LayerNorm(512)]],
+   [[LayerNorm: bad argument 'axis' (expected a dim, got number 512; nn.LayerNorm() infers the number of channels; nn.LayerNorm{axis = 512} is a dim)]]},
+  {[[local _ = nn.InstanceNorm(64)]],
+   [[InstanceNorm: bad argument 'axis' (expected a dim, got number 64; nn.InstanceNorm() infers the number of channels; nn.InstanceNorm{axis = 64} is a dim)]]},
+  {[[local _ = nn.Conv2D(3, 16, 3)]],
+   [[Conv2D: bad arguments (3, 16, 3): they are channels, kernel_size and strides; nn.Conv2D(16, 3) infers in_channels; write {strides = 3} if this is meant]]},
+})
+
+mistakes.check("metrics, schedulers and children", {
+  {[[pg.metric.F1():update(labels, x)]],
+   [[F1: bad argument 'preds' (expected scores of 2 classes or one class per label, got float32 2x3 cpu; class 2 is the positive one)]]},
+  {[[pg.metric.MCC():update(labels, x)]],
+   [[MCC: bad argument 'preds' (expected scores of 2 classes or one class per label, got float32 2x3 cpu; class 2 is the positive one)]]},
+  {[[local _ = pg.metric.CompositeEvalMetric{pg.metric.Accuracy}]],
+   [[metric.create: bad argument 'value' (expected a metric or its name, got class Accuracy; make one first: metric.Accuracy())]]},
+  {[[local _ = pg.metric.CompositeEvalMetric{net}]],
+   [[metric.create: bad argument 'value' (expected a metric or its name, got block HybridSequential)]]},
+  {[[pg.metric.Perplexity():update(labels, pg.ones(2))]],
+   [[Perplexity: bad argument 'preds' (expected a row of probabilities for each of 2 labels, got float32 2 cpu)]]},
+  {[[pg.metric.CrossEntropy():update(labels, pg.ones(3, 2))]],
+   [[CrossEntropy: bad argument 'preds' (expected a row of probabilities for each of 2 labels, got float32 3x2 cpu)]]},
+  {[[local _ = optim.lr_scheduler.Cosine{max_update = 10}("a")]],
+   [[CosineScheduler: bad argument 'n' (expected the number of updates, got "a")]]},
+  {[[net[1] = "a" net(x)]],
+   [[HybridSequential: bad child 1 (expected a block or a function, got "a")]]},
+  {[[net[2] = true net(x)]],
+   [[HybridSequential: bad child 2 (expected a block or a function, got true)]]},
+})

@@ -160,3 +160,15 @@ t.test("trees too deep to walk are an error", function()
   t.bad_argument(function() pg.tree.flatten(deep) end, "tree", "tree")
   t.bad_argument(function() pg.tree.map(function(x) return x end, deep) end, "tree", "tree")
 end)
+
+t.test("every method of tensors that is called with a dot and no arguments raises at the script's line", function()
+  local x = pg.ones(2, 3)
+  for _, entry in ipairs(pg.testing.tensor_names()) do
+    local name = entry:match("^tensor_methods (%S+)$")
+    if name then
+      local ok, message = pcall(x[name])
+      t.check(not ok, name .. " raised nothing")
+      t.check(not message:find("^stdlib/"), name .. ": " .. message)
+    end
+  end
+end)
