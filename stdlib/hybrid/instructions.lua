@@ -10,7 +10,7 @@ local operators = core.require("hybrid.operators")
 local instructions = {}
 
 local type, rawset, pairs, ipairs, tonumber, setmetatable, setfenv = type, rawset, pairs, ipairs, tonumber, setmetatable, setfenv
-local error = error
+local error, is_tensor = error, core.is_tensor
 local upvalue, set_upvalue = inspect.upvalue, inspect.set_upvalue
 local handlers, operands, learn = functions.handlers, functions.operands, functions.learn
 local enter, leave, call = frames.enter, frames.leave, frames.call
@@ -24,9 +24,27 @@ local jumps, strings, numbers_c, numbers_d, constants = {}, {}, {}, {}, {}
 
 local function op(number, f) handlers[number] = f end
 
+local warned = {}              -- lines of scripts that were told
+
+local function is_flag(x) return x.dtype == "bool" and x:dim() == 0 end
+
+-- Warns once per line where a script branches on a traced 0-dim bool: every tensor is true in Lua, whatever it holds.
+-- The instructions that test and copy a value, as in `a or b`, choose among values and do not warn.
+local function truth(frame, v)
+  if type(v) == "userdata" and log and not frame.library and is_tensor(v) and core.untraced(is_flag, v) then
+    local where = inspect.where(frame.f):match("^(.*):%-?%d+$") .. ":" .. (frame.code.lines[frame.pc - 1] or "?")
+    if not warned[where] then
+      warned[where] = true
+      core.warn(where .. ": a branch on a bool tensor takes the same way for true and false, since a tensor is no Lua boolean; "
+                .. "write pg.cond(pred, then_f, else_f), or pred:item() outside of graphs")
+    end
+  end
+  return v
+end
+
 -- A comparison is followed by a jump, which is skipped if the comparison does not hold.
 local function compare(number, holds)
-  op(number, function(frame, R, i) if not holds(R, i) then frame.pc = frame.pc + 1 end end)
+  op(number, function(frame, R, i) if not holds(R, i, frame) then frame.pc = frame.pc + 1 end end)
 end
 local primitives = {[0] = nil, [1] = false, [2] = true}
 compare(0, function(R, i) return less(R[i.a], R[i.d]) end)
@@ -43,12 +61,12 @@ compare(10, function(R, i) return R[i.a] == primitives[i.d] end)
 compare(11, function(R, i) return R[i.a] ~= primitives[i.d] end)
 compare(12, function(R, i) local v = R[i.d] if v then R[i.a] = v end return v end)
 compare(13, function(R, i) local v = R[i.d] if not v then R[i.a] = v end return not v end)
-compare(14, function(R, i) return R[i.d] end)
-compare(15, function(R, i) return not R[i.d] end)
+compare(14, function(R, i, frame) return truth(frame, R[i.d]) end)
+compare(15, function(R, i, frame) return not truth(frame, R[i.d]) end)
 strings[6], strings[7], numbers_d[8], numbers_d[9] = "d", "d", true, true
 
 op(18, function(_, R, i) R[i.a] = R[i.d] end)
-op(19, function(_, R, i) R[i.a] = not R[i.d] end)
+op(19, function(frame, R, i) R[i.a] = not truth(frame, R[i.d]) end)
 op(20, function(_, R, i)
   local x = R[i.d]
   local f = operator(x, x, "__unm")

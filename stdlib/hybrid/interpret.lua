@@ -12,7 +12,7 @@ local operators = core.require("hybrid.operators")
 local instructions = core.require("hybrid.instructions")
 local interpret = {}
 
-local type, select, setmetatable, pcall, xpcall = type, select, setmetatable, pcall, xpcall
+local type, select, tonumber, setmetatable, pcall, xpcall = type, select, tonumber, setmetatable, pcall, xpcall
 local upvalue = inspect.upvalue
 local current, set_current, around = frames.current, frames.set_current, frames.around
 local enter, invoke = frames.enter, frames.invoke
@@ -96,9 +96,25 @@ local engine = {frames = true, operators = true, instructions = true, interpret 
 -- The operand that an instruction indexes or calls.
 local operand = {[56] = "b", [57] = "b", [58] = "b", [60] = "b", [61] = "b", [62] = "b", [65] = "a", [66] = "a", [67] = "a", [68] = "a"}
 
+-- Replaces the name of the interpreter's method `call` in an error of a C function, "bad argument #1 to 'call' (…)", by
+-- the name that the script called. The engine does not count the self of a method as an argument.
+local function with_function_name(text, frame)
+  local place, rest = text:match("^bad argument #(%d+) to 'call' (%(.*)$")
+  if not place then rest = text:match("^calling 'call' on bad self (%(.*)$") end
+  if not rest then return nil end
+  place = place and tonumber(place) + 1 or 1
+  local kind, name = origin(frame, frame.code[frame.pc - 1].a)
+  name = name or "?"
+  if kind == "method" then place = place - 1 end
+  if place == 0 then return ("calling '%s' on bad self %s"):format(name, rest) end
+  return ("bad argument #%d to '%s' %s"):format(place, name, rest)
+end
+
 -- Replaces the name of a variable of the interpreter in a message of the engine, "attempt to index local 't' (a nil
 -- value)", by that of the script.
 local function with_script_name(text, frame)
+  local of_function = with_function_name(text, frame)
+  if of_function then return of_function end
   local attempt, value = text:match("^(attempt to [%a ]-) %a+ '[^']*' %((a %w+ value)%)$")
   if not attempt then return text end
   local i = frame.code[frame.pc - 1]

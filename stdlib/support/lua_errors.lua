@@ -18,6 +18,8 @@ local fields = {
 
 local to_number = "x:item() is the number of a one-element tensor"
 
+local compare_numbers = "for a tensor write x:gt(0), x:lt(0), x:ge(0) or x:le(0); for an if, compare x:item()"
+
 -- Hints by pattern. A function gets the capture and the names of methods in sight. It returns a hint, nil where the next
 -- rules may have one, or false.
 local rules
@@ -57,8 +59,8 @@ local function math_of_tensor(name)
 end
 
 rules = {
-  {"attempt to compare number with userdata", "for a tensor write x:gt(0), x:lt(0), x:ge(0) or x:le(0)"},
-  {"attempt to compare userdata with number", "for a tensor write x:gt(0), x:lt(0), x:ge(0) or x:le(0)"},
+  {"attempt to compare number with userdata", compare_numbers},
+  {"attempt to compare userdata with number", compare_numbers},
   {"attempt to compare %S+ with nil", "a variable or field on one side is nil: misspelled, or not set"},
   {"attempt to compare nil with %S+", "a variable or field on one side is nil: misspelled, or not set"},
   {"attempt to call method '([%w_]+)' %(a nil value%)$", missing_method},

@@ -78,7 +78,12 @@ end)
 t.test("the number of a branch takes the dtype of the other branch", function()
   local function branches(a, b)
     return function(x)
-      local function pick(value) return function() return type(value) == "function" and value(x) or value end end
+      local function pick(value)
+        return function()
+          if type(value) == "function" then return value(x) end
+          return value
+        end
+      end
       return {pg.cond(x:sum():gt(0), pick(a), pick(b)), pg.cond(x:sum():lt(0), pick(a), pick(b))}
     end
   end

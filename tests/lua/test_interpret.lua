@@ -82,3 +82,29 @@ t.test("the interpreter bounds the depth of calls", function()
   local function deep(n) return 1 + deep(n + 1) end
   t.error_contains(function() interpret(deep, 1) end, "stack overflow")
 end)
+
+t.test("a branch on a traced bool tensor warns once with its line", function()
+  local x = pg.ones(2)
+  local function f(a)
+    if a:sum():gt(0) then return a end
+    return -a
+  end
+  t.warns("test_interpret%.lua:%d+: a branch on a bool tensor takes the same way for true and false.*pg%.cond", pg.jit(f), x)
+  t.equal(t.warnings(pg.jit(f), x), {})
+  local function g(a, mask) return mask and a or a and -a end
+  t.equal(t.warnings(pg.jit(g), x, pg.tensor({true, false})), {})
+end)
+
+t.test("errors of C functions name what the script called, with the place of the argument", function()
+  local x = pg.ones(3)
+  local cases = {
+    {function(a) local r = math.sqrt(a) return r end, "bad argument #1 to 'sqrt' (number expected, got userdata)"},
+    {function(a) local r = math.max(1, a) return r end, "bad argument #2 to 'max' (number expected, got userdata)"},
+    {function(a) local r = ("x"):rep(a) return r end, "bad argument #1 to 'rep' (number expected, got userdata)"},
+    {function(a) local r = string.rep("x", a) return r end, "bad argument #2 to 'rep' (number expected, got userdata)"},
+  }
+  for _, case in ipairs(cases) do
+    t.error_contains(pg.jit(case[1]), case[2], x)
+    t.error_contains(case[1], case[2], x)
+  end
+end)
