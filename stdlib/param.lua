@@ -38,7 +38,8 @@ end
 local function check_device(op, device)
   local hint = type(device) == "string" and core.hint_of("device", device)
   if hint then core.fail(op, "bad argument 'device' (expected the name of a device, got \"%s\"; %s)", device, hint) end
-  ops.zeros({0}, {device = args.string(op, "device", device)})
+  local ok, message = pcall(ops.zeros, {0}, {device = args.string(op, "device", device)})
+  if not ok then core.fail(op, "%s", (tostring(message):gsub("^.-zeros: ", ""))) end
   return device
 end
 

@@ -80,6 +80,7 @@ function DataLoader:init(dataset, ...)
   local o = args.read("DataLoader", {"batch_size"}, spec, ...)
   args.boolean("DataLoader", "shuffle", o.shuffle)
   args.count("DataLoader", "num_workers", o.num_workers)
+  if o.last_batch ~= nil then args.choice("DataLoader", "last_batch", o.last_batch, {"keep", "discard", "rollover"}) end
   check_sampler("sampler", o.sampler)
   check_sampler("batch_sampler", o.batch_sampler)
   check_combination(o)
@@ -90,13 +91,40 @@ function DataLoader:init(dataset, ...)
   else self._batches = samplers.BatchSampler(sampler, args.count("DataLoader", "batch_size", o.batch_size, 1), o.last_batch) end
 end
 
+-- The objects behind loaders. A loader is a userdata with the fields and methods of its object, since #loader and
+-- ipairs(loader) of a table would answer 0 and nothing instead of an error. Objects of subclasses are tables.
+local objects = setmetatable({}, {__mode = "k"})
+
+local function object_of(loader) return objects[loader] or loader end
+
+local function refuse_length() core.fail("DataLoader", "a loader has no length as a list; write loader:len() for the number of batches") end
+
+local meta_of_class = getmetatable(DataLoader)
+local construct = meta_of_class.__call
+
+if newproxy then
+  local first = newproxy(true)
+  local meta = getmetatable(first)
+  meta.__index = function(loader, key) return objects[loader][key] end
+  meta.__newindex = function(loader, key, value) objects[loader][key] = value end
+  meta.__call = function(loader, ...) return objects[loader](...) end
+  meta.__tostring = function(loader) return tostring(objects[loader]) end
+  meta.__len = refuse_length
+  meta.__object = function(loader) return objects[loader] end  -- for help
+  function meta_of_class.__call(class_, ...)
+    local loader = newproxy(first)
+    objects[loader] = construct(class_, ...)
+    return loader
+  end
+end
+
 -- `for x, y in loader do` calls the loader.
 function DataLoader:__call() core.fail("DataLoader", "a loader is no iterator; write for x, y in loader:iter() do … end") end
 
 --- loader:len() -> the number of batches in the next round. A loader is no list: Lua itself makes #loader 0 and
 --- ipairs(loader) empty.
 function DataLoader:len()
-  args.self("len", self, "loader")
+  args.self("len", object_of(self), "loader")
   return self._batches:len()
 end
 
@@ -120,7 +148,7 @@ end
 
 --- loader:iter() -> an iterator over batches; each call starts a new round.
 function DataLoader:iter()
-  args.self("iter", self, "loader")
+  args.self("iter", object_of(self), "loader")
   local next_batch, dataset, batchify = self._batches:iter(), self.dataset, self._batchify
   local whole = not batchify and dataset.get_batch
   return function()

@@ -90,6 +90,10 @@ local function trace(block, counted, ...)
     autograd.predict_mode(function() core.require("hybrid").debug(block, unpack(list, 1, n)) end)  -- a graph runs no hooks of children
   end)
   for _, handle in ipairs(handles) do handle:detach() end
+  if not ok and n == 0 then
+    local text = tostring(message):gsub("\n.*", ""):gsub("^[^\n]-:%d+: ", "")
+    core.fail("summary", "the block fails without inputs; pass those of a call: net:summary(x) (%s)", text)
+  end
   if not ok then core.reraise(message) end
   return rows, shared
 end

@@ -80,7 +80,7 @@ rules = {
   {"attempt to index a number value$", "a number has no fields; x:item() is a plain number"},
   {"attempt to %w+ .- '([%w_]+)' %(a nil value%)$", function(name) return ("'%s' is nil: misspelled, or not set"):format(name) end},
   {"bad argument #%d+ to '(%w+)' %(number expected, got userdata%)", math_of_tensor},
-  {"bad argument #%d+ to 'i?pairs' %(table expected, got userdata%)", "for the rows of a tensor write for row in x:iter() do … end"},
+  {"bad argument #%d+ to 'i?pairs' %(table expected, got userdata%)", "for the rows of a tensor write for row in x:iter() do … end; for batches for x, y in loader:iter() do … end"},
   {"bad argument #%d+ to '%w+' %(table expected, got userdata%)", "x:totable() is a tensor's table"},
   {"bad argument #%d+ to '%w+' %(string expected, got userdata%)", "tostring(x) is a tensor's text"},
   {"invalid value %(userdata%) at index %d+ in table for 'concat'", "tostring(x) is a tensor's text; " .. to_number},

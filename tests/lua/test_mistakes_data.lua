@@ -19,7 +19,7 @@ mistakes.check("data and metrics", {
   {[[local _ = data.DataLoader(ds, {batch_size = 2, collate_fn = print})]],
    [[DataLoader: bad argument 'collate_fn' (expected one of the options batch_sampler, batch_size, batchify, last_batch, num_workers, sampler, shuffle, got an unknown option; write batchify: DataLoader{batchify = …})]]},
   {[[local _ = data.DataLoader(ds, {batch_size = 2, last_batch = "drop"})]],
-   [[BatchSampler: bad argument 'last_batch' (expected "keep", "discard", "rollover", got "drop")]]},
+   [[DataLoader: bad argument 'last_batch' (expected "keep", "discard", "rollover", got "drop")]]},
   {[=[local _ = loader[1]]=],
    [[DataLoader: no field or method '1' (a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches)]]},
   {[[local _ = loader.iter()]],
@@ -118,5 +118,5 @@ mistakes.check("the rest", {
   {[[local _ = pg.summary(net)]],
    [[pg: unknown field 'summary' (write net:summary(x))]]},
   {[[local _ = net:summary()]],
-   [[Dense: bad argument 'x' (expected a tensor, got nil; the argument is missing, or a misspelled name) (in block '1', Dense)]]},
+   [[summary: the block fails without inputs; pass those of a call: net:summary(x) (Dense: bad argument 'x' (expected a tensor, got nil; the argument is missing, or a misspelled name) (in block '1', Dense))]]},
 })

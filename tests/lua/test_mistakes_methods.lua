@@ -103,3 +103,23 @@ mistakes.check("metrics, schedulers and children", {
   {[[net[2] = true net(x)]],
    [[HybridSequential: bad child 2 (expected a block or a function, got true)]]},
 })
+
+mistakes.check("loaders are no lists", {
+  {[[local _ = #loader]],
+   [[DataLoader: a loader has no length as a list; write loader:len() for the number of batches]]},
+  {[[for i, batch in ipairs(loader) do print(i, batch) end]],
+   [[bad argument #1 to 'ipairs' (table expected, got userdata)]]},
+  {[[for batch in loader do print(batch) end]],
+   [[DataLoader: a loader is no iterator; write for x, y in loader:iter() do … end]]},
+  {[[local _ = loader[1] ]],
+   [[DataLoader: no field or method '1' (a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches)]]},
+  {[[local _ = loader:leng()]],
+   [[DataLoader: no field or method 'leng' (did you mean 'len'?)]]},
+})
+
+mistakes.check("the name that the script called", {
+  {[[net:summary()]],
+   [[summary: the block fails without inputs; pass those of a call: net:summary(x) (Dense: bad argument 'x' (expected a tensor, got nil; the argument is missing, or a misspelled name) (in block '1', Dense))]]},
+  {[[local _ = data.DataLoader(ds, {batch_size = 2, last_batch = "drop"})]],
+   [[DataLoader: bad argument 'last_batch' (expected "keep", "discard", "rollover", got "drop")]]},
+})

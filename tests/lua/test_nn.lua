@@ -267,6 +267,8 @@ t.test("blocks refuse integer dtypes", function()
   local net = nn.Dense(2, {in_units = 3})
   net:initialize()
   t.bad_argument(function() net:to("int64") end, "to", "dtype")
+  t.bad_argument(function() net:to("nonsense") end, "to", "device")
+  t.bad_argument(function() net:initialize{device = "nonsense"} end, "initialize", "device")
   t.equal(net.weight.dtype, "float32")
 end)
 
