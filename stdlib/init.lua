@@ -88,7 +88,7 @@ return setmetatable(pg, {
   __index = function(self, key)
     local value = lookup(key)
     if value == nil then
-      local text = hint("pg", key, ops, self, modules, owners)
+      local text = hint("pg", key, self)
       core.fail("pg", "unknown field '%s'%s", tostring(key), text ~= "" and text or " (pg.ops() lists the ops, pg.help() says more)")
     end
     rawset(self, key, value)

@@ -58,18 +58,22 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+constexpr size_t kShortName = 5;
+
 // The order of suggestions: edits without regard to case, edits, minus the length of the common prefix, the name.
 using Nearness = std::tuple<int, int, int, std::string_view>;
 
 }  // namespace
 
-// Names that start with _ are internal and never suggested.
+// Names that start with _ are internal and never suggested. A short name shares its first letter with what it is near to:
+// one edit more turns too many other words into it.
 std::string suggest(std::string_view name, std::span<const std::string_view> known) {
   const std::string lowered = lower(name);
   const int limit = name.size() < 2 ? 0 : name.size() < 5 ? 1 : 2;
   std::optional<Nearness> best;
   for (std::string_view k : known) {
-    if (k.size() > name.size() + 2 || name.size() > k.size() + 2 || k.starts_with('_')) continue;
+    if (k.size() > name.size() + 2 || name.size() > k.size() + 2 || k.empty() || k.starts_with('_')) continue;
+    if (name.size() <= kShortName && lowered[0] != lower(k)[0]) continue;
     const int edits = edit_distance(lowered, lower(k));
     if (edits > limit || k == name) continue;
     const auto mismatch = std::mismatch(name.begin(), name.end(), k.begin(), k.end());

@@ -4,6 +4,15 @@
 -- code.
 return {
 {"pg tensor", [[
+  inv inverse: pg.linalg.inv(square)
+  det slogdet logdet: -- there is no determinant; of l = pg.linalg.cholesky(a) it is the square of the product of the diagonal
+  svd eig eigh qr lu: -- there are pg.linalg.cholesky, pg.linalg.inv, pg.linalg.solve and pg.linalg.norm
+  conv convolution: image:conv2d(kernel)
+  pool pooling maxpool: image:max_pool2d(2)
+  avgpool: image:avg_pool2d(2)
+  column_stack hstack_columns: pg.cat({x, y}, 2) -- 1-dim tensors: pg.stack({a, b}, 2)
+  L2Normalization l2_normalize: x:normalize(2, -1)
+  reshape_like view_as: x:reshape(y.shape)
   broadcast_add elemwise_add broadcast_plus plus: x + y -- shapes broadcast
   broadcast_sub elemwise_sub broadcast_minus: x - y -- shapes broadcast
   broadcast_mul elemwise_mul times: x * y -- shapes broadcast
@@ -47,6 +56,12 @@ return {
   stop_gradient BlockGrad: x:detach()
   make_loss MakeLoss: -- a loss needs no mark: call backward on it]]},
 {"pg", [[
+  models model model_zoo: -- there are no ready models; pg.nn has layers
+  npx mxnet: pg.relu(x) -- ops are fields of pg itself
+  Size size: x.shape -- a shape is a list of numbers
+  from_list fromlist: pg.tensor{1, 2, 3}
+  save_parameters save_params: net:save_parameters(path)
+  load_parameters load_params: net:load_parameters(path)
   float32 float64 float16 int8 int32 int64 uint8: pg.zeros(2, 3, {dtype = "NAME"}) -- a dtype is a string
   arange: pg.range(1, 5) -- both ends are included, as in `for i = 1, 5`
   array asarray from_numpy as_tensor ndarray Tensor NDArray from_table: pg.tensor{1, 2, 3}
@@ -95,9 +110,11 @@ return {
   eval train: pg.predict_mode(function() return net(x) end) -- pg.record trains, other calls predict
   tolist asnumpy: x:totable()
   summary: net:summary(x)
-  item asscalar: x:sum():item()
+  item asscalar: -- write x:item(), the number of a one-element tensor
   null None Nil: nil -- nil is Lua's None]]},
 {"nn", [[
+  MultiHeadAttention MultiheadAttention Attention Transformer TransformerEncoder TransformerEncoderLayer: pg.bmm(pg.softmax(pg.bmm(a, a:transpose(2, 3)), -1), a) -- attention is written with ops
+  Upsample UpSampling2D: x:repeat_interleave(2) -- x:repeat_interleave(2, {dim = 1}) repeats along one dim
   Linear LazyLinear FullyConnected: nn.Dense(10) -- the number of inputs is inferred at the first call
   Module: nn.HybridBlock:extend("Net")
   ReLU Relu relu: nn.Activation("relu") -- pg.relu can be a child too
@@ -152,6 +169,7 @@ return {
   mse_loss: pg.mse_loss(x, x)
   l1_loss: pg.l1_loss(x, x)]]},
 {"optim", [[
+  NAdam RAdam Adagrad AdaGrad RMSProp RMSprop Adadelta Ftrl LAMB: optim.Trainer(net, "adam", {learning_rate = 0.001}) -- there are adam, adamw, nag, sgd
   LambdaLR: optim.Trainer(net, "sgd", {lr_scheduler = function(n) return 0.1 / n end})
   Momentum momentum: optim.Trainer(net, "sgd", {learning_rate = 0.1, momentum = 0.9})
   Nesterov: optim.Trainer(net, "nag", {learning_rate = 0.1, momentum = 0.9})
@@ -190,6 +208,7 @@ return {
   momentum: optim.Trainer(net, "sgd", {learning_rate = 0.1, momentum = 0.9})
   nesterov: optim.Trainer(net, "nag", {learning_rate = 0.1, momentum = 0.9})]]},
 {"metric", [[
+  Acc acc: pg.metric.Accuracy()
   Precision Recall AUC: pg.metric.F1()
   TopK: pg.metric.TopKAccuracy(5)
   precision recall auc: pg.metric.F1()
@@ -214,8 +233,13 @@ return {
   gpu gpu(0): "cuda" -- "cuda:1" is the second one
   host: "cpu"]]},
 {"tensor", [[
+  stype: x.dtype -- there are no sparse tensors
+  list_data: -- write x itself; a parameter is a tensor
+  append: pg.cat({x, y}, 1)
+  apply: x:relu() -- ops work on all elements at once
+  is_floating_point: x.dtype -- it is a string, such as "float32"
   asnumpy numpy tolist to_list asarray: x:totable() -- x:item() reads one element
-  asscalar tonumber: x:sum():item()
+  asscalar tonumber: -- write x:item(), the number of a one-element tensor
   data: x:detach() -- it has the values without history
   cpu: x:to("cpu")
   cuda gpu: -- write x:to("cuda")

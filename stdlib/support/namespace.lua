@@ -5,16 +5,29 @@ local namespace = {}
 -- Where users of other libraries look for ops.
 local modules = {nn = true, loss = true, autograd = true, linalg = true, data = true, utils = true}
 
+-- The given tables and, for each public table among them, those of the names that load when first used. So the nearest
+-- name does not depend on what a script has used before.
+local function with_lazy_names(...)
+  local tables = {...}
+  for i = 1, select("#", ...) do
+    for _, names in ipairs((getmetatable(tables[i]) or {}).__fields or {}) do tables[#tables + 1] = names end
+  end
+  return unpack(tables)
+end
+
 --- namespace.hint(kind, name, candidates, …) -> " (write …)" from the table of hints for names of this kind (see
---- support/hints.lua), else " (did you mean 'x'?)" with the nearest key of the given tables, or "".
+--- support/hints.lua), else " (did you mean 'x'?)" with the nearest key of the given tables, or "". A key that differs in
+--- case only comes before an op of that name.
 function namespace.hint(kind, name, ...)
   if type(name) ~= "string" then return "" end
   local hint = kind and core.hint_of(kind, name)
   if hint then return " (" .. hint .. ")" end
+  local near = core.suggest(name, with_lazy_names(...))
+  local did_you_mean = near and " (did you mean '" .. near .. "'?)"
+  if near and near:lower() == name:lower() then return did_you_mean end
   if modules[kind] and rawget(core.ops, name) then return (" (write pg.%s(x))"):format(name) end
   if kind == "pg" and rawget(core.tensor_methods, name) then return (" (it is a method: write x:%s())"):format(name) end
-  local near = core.suggest(name, ...)
-  return near and " (did you mean '" .. near .. "'?)" or ""
+  return did_you_mean or ""
 end
 
 --- namespace.choose(kind, name, known) -> the hint, or " (there are …)" with the names in the set `known`.
@@ -39,7 +52,7 @@ function namespace.seal(label, t, lazy)
         rawset(self, key, value)
         return value
       end
-      local hint = namespace.hint(label, key, t, lazy or {})
+      local hint = namespace.hint(label, key, t)
       core.fail(label, "unknown field '%s'%s", tostring(key), hint ~= "" and hint or " (pg.help() lists what there is)")
     end,
   })
