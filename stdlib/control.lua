@@ -114,11 +114,15 @@ local function describe(parts)
   return "a table of " .. (#parts.names == 0 and "nothing" or table.concat(parts.names, ", "))
 end
 
+-- What a body returns, for messages.
+local returns = {foreach = "return output, states", while_loop = "return output, {variable}", loop = "return state"}
+
 -- Returns the leaves of the new state. Raises if its structure differs from that of the old one.
 local function next_state(op, name, state, value, carries)
   local new = flatten(op, name, value, dtypes_of(carries))
   if (new.empty or false) ~= (state.empty or false) or not same_spec(new.spec, state.spec) then
-    core.fail(op, "the body changed the structure of %s (expected %s, got %s)", name, describe(state), describe(new))
+    local hint = new.empty and "; end the body with " .. returns[op] or ""
+    core.fail(op, "the body changed the structure of %s (expected %s, got %s%s)", name, describe(state), describe(new), hint)
   end
   return new.leaves
 end

@@ -49,7 +49,9 @@ own("nn.rnn.functional", "rnn lstm gru")
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
 --- atomically.
 function pg.save(path, tensors)
-  args.string("save", "path", path)
+  if type(path) ~= "string" then
+    core.fail("save", "bad argument 'path' (expected a string, got %s; the order is pg.save(path, tensors))", core.describe(path))
+  end
   if type(tensors) == "table" then
     local named = {}
     for key, x in pairs(tensors) do

@@ -98,7 +98,7 @@ end
 
 local function require_count(self, label, pred)
   if label:numel() == pred:numel() then return end
-  core.fail(self.name, "bad argument 'preds' (expected %d predictions like labels, got %d)", label:numel(), pred:numel())
+  core.fail(self.name, "bad argument 'preds' (expected %d predictions like labels, got %d; the order is metric:update(labels, preds))", label:numel(), pred:numel())
 end
 
 --- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),

@@ -75,12 +75,15 @@ function param.is_complete(p)
   return true
 end
 
---- param.merge(op, name, known, given) -> given. Raises if given disagrees with the known dims (0 is unknown).
-function param.merge(op, name, known, given)
+--- param.merge(op, name, known, given[, place]) -> given. Raises if given disagrees with the known dims (0 is unknown).
+--- `place` says where given was found.
+function param.merge(op, name, known, given, place)
   if known then
     local same = #known == #given
     for i = 1, #known do same = same and (known[i] == 0 or known[i] == given[i]) end
-    if not same then core.arg_error(op, name, "shape " .. show(known), show(given)) end
+    if not same then
+      core.fail(op, "bad argument '%s' (expected shape %s, got %s%s)", name, show(known):gsub("%f[%d]0%f[%D]", "?"), show(given), place or "")
+    end
   end
   return given
 end

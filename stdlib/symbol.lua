@@ -11,9 +11,13 @@ local ipairs = ipairs
 --- it build a graph instead of computing. pg.graph and nn.SymbolBlock make a callable of that graph.
 function symbol.symbol(name, opts)
   args.string("symbol", "name", name)
-  if opts == nil or args.plain(opts) and opts.shape == nil then
+  if opts == nil or args.plain(opts) and opts.shape == nil and opts[1] == nil then
     core.check_options("symbol", opts, {shape = true, dtype = true})
     core.fail("symbol", "bad argument 'shape' (expected a list of sizes, got nothing; write pg.symbol(\"%s\", {shape = {2, 3}}))", name)
+  end
+  if args.plain(opts) and type(opts[1]) == "number" then
+    core.fail("symbol", "bad argument 'options' (expected a table of options, got a list of sizes; write pg.symbol(\"%s\", {shape = {%s}}))",
+              name, table.concat(opts, ", "))
   end
   local o = args.options("symbol", opts, {shape = args.required, dtype = "float32"})
   local shape = o.shape

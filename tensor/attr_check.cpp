@@ -104,11 +104,30 @@ Attrs checked_attrs(const OpDef& op, const NamedAttrs& given) {
   return attrs;
 }
 
+namespace {
+
+// Returns the only name that starts or ends with `key`, a word of at least 4 letters, such as num_layers for layers.
+std::string only_longer(std::string_view key, std::span<const std::string_view> known) {
+  std::string found;
+  if (key.size() < 4) return found;
+  for (std::string_view k : known) {
+    if (!k.starts_with(key) && !k.ends_with(key)) continue;
+    if (!found.empty()) return "";
+    found = k;
+  }
+  return found;
+}
+
+}  // namespace
+
 void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known, std::string hint) {
   std::string list;
   for (std::string_view k : known) list += (list.empty() ? "" : ", ") + std::string(k);
-  if (hint.empty())
-    if (const std::string near = suggest(key, known); !near.empty()) hint = "did you mean '" + near + "'?";
+  if (hint.empty()) {
+    std::string near = suggest(key, known);
+    if (near.empty()) near = only_longer(key, known);
+    if (!near.empty()) hint = "did you mean '" + near + "'?";
+  }
   bad_argument(op, key.c_str(), known.empty() ? "no options" : "one of the options " + list,
                "an unknown option" + (hint.empty() ? "" : "; " + hint));
 }

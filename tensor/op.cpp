@@ -65,8 +65,8 @@ using Nearness = std::tuple<int, int, int, std::string_view>;
 
 }  // namespace
 
-// Names that start with _ are internal and never suggested. A short name shares its first letter with what it is near to:
-// one edit more turns too many other words into it.
+// Names that start with _ are internal and never suggested. A short name shares its first letter with what it is near
+// to: one edit more turns too many other words into it.
 std::string suggest(std::string_view name, std::span<const std::string_view> known) {
   const std::string lowered = lower(name);
   const int limit = name.size() < 2 ? 0 : name.size() < 5 ? 1 : 2;

@@ -305,7 +305,7 @@ void check_cotangents(std::span<const Value> heads, std::span<const Value> cotan
     if (!heads[i].node())
       throw Error(
           "backward: this tensor was not computed under pg.record from a tensor with attach_grad, so nothing flows "
-          "back from it");
+          "back from it; write local loss = pg.record(function() return net(x):sum() end) loss:backward()");
     if (i >= cotangents.size() || !cotangents[i].is_array()) continue;
     if (!(cotangents[i].shape() == heads[i].shape()))
       bad_argument("backward", "grad", "a gradient of shape " + to_string(heads[i].shape()),

@@ -171,6 +171,7 @@ class Reader {
     if (slot.is_input) return read_input(slot, at, last);
     const AttrDef& def = op_.attrs[size_t(slot.index)];
     if (lua_isnil(L_, at)) return at + 1;
+    check_place(slot, def, at);
     if (slot.variadic && lua_type(L_, at) == LUA_TNUMBER) {
       int end = at;
       while (end <= last && lua_type(L_, end) == LUA_TNUMBER) ++end;
@@ -189,6 +190,45 @@ class Reader {
     const int index = device >= 0 ? device : slot.index;
     set_attr(index, op_.attrs[size_t(index)], at);
     return at + 1;
+  }
+
+  // Throws if the value at a place is of a kind that shows that the places are confused, as in pg.full(2, 2, 7) and
+  // pg.randint(6, {2}).
+  void check_place(const Slot& slot, const AttrDef& def, int at) {
+    const int type = lua_type(L_, at);
+    if (def.kind == AttrKind::kDType && type == LUA_TNUMBER && b_.first_list_attr >= 0)
+      bad_argument(op_.name, def.name, "the name of a dtype",
+                   fmt::format("{}; the order is {}, with a list in one table", describe(L_, state_, at), form(&slot)));
+    const bool number = def.kind == AttrKind::kInt || def.kind == AttrKind::kFloat || def.kind == AttrKind::kDim;
+    if (number && (type == LUA_TTABLE || type == LUA_TBOOLEAN))
+      bad_argument(op_.name, def.name, def.kind == AttrKind::kFloat ? "a number" : "a whole number",
+                   fmt::format("{}; the order is {}", describe(L_, state_, at), form(nullptr)));
+  }
+
+  // Whether a script may call the op as x:name(…).
+  bool is_method() const {
+    return !op_.has(kFunctionOnly) && !b_.slots.empty() && b_.slots[0].is_input && b_.slots[0].index == 0 &&
+           op_.inputs[0].arity == Arity::kOne;
+  }
+
+  // The call with the names of its arguments up to the slot `last`, or up to the last one that must be given, such as
+  // "x:transpose(dim0, dim1)".
+  std::string form(const Slot* last) const {
+    size_t count = 0;
+    for (size_t i = 0; i < b_.slots.size(); ++i) {
+      const Slot& s = b_.slots[i];
+      const bool needed = s.is_input ? op_.inputs[size_t(s.index)].arity != Arity::kOptional
+                                     : op_.attrs[size_t(s.index)].fallback.index() == 0;
+      if (last ? &s == last : needed) count = i + 1;
+    }
+    const bool method = is_method();
+    std::string names;
+    for (size_t i = method ? 1 : 0; i < count; ++i) {
+      const Slot& s = b_.slots[i];
+      names += names.empty() ? "" : ", ";
+      names += s.is_input ? op_.inputs[size_t(s.index)].name : op_.attrs[size_t(s.index)].name;
+    }
+    return fmt::format("{}{}({})", method ? "x:" : "pg.", op_.name, names);
   }
 
   // For x:to("cuda"): a string at the position of a dtype is a device if it is neither a dtype nor similar to one.
@@ -238,6 +278,9 @@ class Reader {
       place = make_scalar(lua_toboolean(L_, at), DType::kBool, device_of_tensors());
       return;
     }
+    if (!to_box(L_, state_, at))
+      bad_argument(op_.name, def.name, expected_input(op_, size_t(index)),
+                   describe_instead_of_tensor(L_, state_, at, op_.name));
     place = check_value(L_, state_, at, op_.name, def.name);
   }
 
@@ -350,8 +393,9 @@ class Reader {
     if (is_input && position == 0) return fmt::format("nothing; write x:{0}() with a colon, or pg.{0}(x)", op_.name);
     if (is_input && lua_type(L_, 1) == LUA_TNUMBER)
       return fmt::format("nothing; write x:{}(…) with a colon to pass x", op_.name);
-    const char* name = is_input ? op_.inputs[size_t(index)].name : op_.attrs[size_t(index)].name;
-    return fmt::format("nothing; pass it at place {} or as {{{} = …}}", position + 1, name);
+    if (position < b_.slots.size()) return fmt::format("nothing; write {}", form(&b_.slots[position]));
+    return fmt::format("nothing; write {{{} = …}}",
+                       is_input ? op_.inputs[size_t(index)].name : op_.attrs[size_t(index)].name);
   }
 
   void finish() {
@@ -364,7 +408,7 @@ class Reader {
     if (singles_) {
       for (size_t i = 0; i < op_.inputs.size(); ++i)
         if (!call_.inputs[i].defined() && op_.inputs[i].arity == Arity::kOne)
-          bad_argument(op_.name, op_.inputs[i].name, "a tensor", absent(true, int(i)));
+          bad_argument(op_.name, op_.inputs[i].name, expected_input(op_, i), absent(true, int(i)));
       return;
     }
     size_t length = 0;
@@ -401,6 +445,11 @@ class Reader {
 };
 
 }  // namespace
+
+const char* expected_input(const OpDef& op, size_t i) {
+  const bool last = i + 1 == op.inputs.size();
+  return op.has(kPointwise) || op.has(kNumberOk) || (op.has(kWeakNumber) && last) ? "a tensor or a number" : "a tensor";
+}
 
 OpBinding make_binding(const OpDef& op, const Alias* alias) {
   OpBinding b{&op, {}, -1, alias && alias->attr ? alias : nullptr};

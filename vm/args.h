@@ -53,6 +53,9 @@ bool flag_option(lua_State* L, int table, const char* name);
 // Throws if the table at `i` has a key outside of `known`.
 void check_options(lua_State* L, State& state, int i, const char* op, std::initializer_list<std::string_view> known);
 
+// Returns what a script may pass for input i of the op: "a tensor" or "a tensor or a number".
+const char* expected_input(const OpDef& op, size_t i);
+
 Generator* to_generator(lua_State* L, State& state, int i);
 
 }  // namespace pg::vm

@@ -82,7 +82,9 @@ class TableReader {
     else if (lua_isboolean(L_, i))
       v = lua_toboolean(L_, i);
     else
-      bad(shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean", i);
+      bad_argument(
+          "tensor", "data", shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean",
+          describe(L_, state_, i) + (to_box(L_, state_, i) ? "; pg.stack{x, y} makes a tensor of tensors" : ""));
     if (!is_float(dtype_) && !holds(dtype_, v)) bad(fmt::format("a number that {} can hold", name_of(dtype_)), i);
     store_number(dtype_, at_, v);
     at_ += size_of(dtype_);
@@ -116,6 +118,14 @@ Placement read_placement(lua_State* L, State& state, int i, const char* op) {
 
 // tensor(data, {dtype=, device=}) → a tensor. If data is a tensor, it returns a copy without history.
 int new_tensor(lua_State* L, State& state) {
+  const int given = lua_gettop(L);
+  if (given > 1 && (lua_type(L, 2) == LUA_TNUMBER || lua_isboolean(L, 2)))
+    bad_argument("tensor", "data", "one table of all elements",
+                 fmt::format("{} arguments; write pg.tensor{{1, 2, 3}}", given));
+  if (lua_type(L, 2) == LUA_TSTRING)
+    bad_argument("tensor", "options", "a table of options",
+                 fmt::format("\"{0}\"; write {{{1} = \"{0}\"}}", lua_tostring(L, 2),
+                             dtype_from_name(lua_tostring(L, 2)) ? "dtype" : "device"));
   lua_settop(L, 2);
   const Placement p = read_placement(L, state, 2, "tensor");
   Value out;

@@ -20,8 +20,13 @@ int raise_argument(lua_State* L, State& state) {
   const std::string op = check_string(L, state, 1, "arg_error", "op"),
                     name = check_string(L, state, 2, "arg_error", "name");
   const std::string expected = check_string(L, state, 3, "arg_error", "expected");
-  if (expected == "a tensor" && lua_isnil(L, 4))
-    bad_argument(op.c_str(), name.c_str(), expected, "nil; the argument is missing, or a misspelled name");
+  if (expected == "a tensor" && lua_isnil(L, 4)) {
+    std::string hint = self_is_tensor(L, state);
+    if (hint.empty() && name == "x" && op[0] >= 'a')  // blocks have capital letters
+      hint = fmt::format("write x:{}(…) with a colon", op);
+    bad_argument(op.c_str(), name.c_str(), expected,
+                 "nil; " + (hint.empty() ? "the argument is missing, or a misspelled name" : hint));
+  }
   bad_argument(op.c_str(), name.c_str(), expected,
                expected == "a tensor" ? describe_instead_of_tensor(L, state, 4, op.c_str()) : describe(L, state, 4));
 }

@@ -47,7 +47,8 @@ int save_tensors(lua_State* L, State& state) {
     state.ctx.cancellable([&] { save_npy(path, value); });
     return 0;
   }
-  if (!any_ending && !ends_with(path, ".safetensors")) bad_ending("save", path);
+  if (!any_ending && !ends_with(path, ".safetensors"))
+    bad_argument("save", "path", "a path that ends in .safetensors for a table of tensors", '"' + path + '"');
   NamedTensors content;
   for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
     const int value = lua_gettop(L);

@@ -7,6 +7,7 @@
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/box.h"
+#include "vm/traceback.h"
 
 namespace pg::vm {
 namespace {
@@ -95,12 +96,17 @@ std::string explain_lua_error(lua_State* L, const char* message, const std::set<
 
 std::string self_is_tensor(lua_State* L, State& state) {
   lua_Debug frame;
-  if (!lua_getstack(L, 1, &frame) || !lua_getinfo(L, "Sn", &frame) || *frame.what != 'L' || !frame.name) return "";
-  const char* local = lua_getlocal(L, &frame, 1);
-  if (!local) return "";
-  const bool is_self = !std::strcmp(local, "self") && to_box(L, state, -1);
-  lua_pop(L, 1);
-  if (!is_self) return "";
+  bool is_self = false;
+  for (int level = 1; !is_self; ++level) {  // past the helpers of the library, up to the first function of a script
+    if (!lua_getstack(L, level, &frame) || !lua_getinfo(L, "Sn", &frame) || *frame.what != 'L') return "";
+    const char* local = lua_getlocal(L, &frame, 1);
+    if (local) {
+      is_self = !std::strcmp(local, "self") && to_box(L, state, -1);
+      lua_pop(L, 1);
+    }
+    if (!is_self && !is_library_source(frame.source)) return "";
+  }
+  if (!frame.name) return "";
   const std::string name = frame.name;
   return "self is a tensor here: call the method with a colon, object:" + name + "(x)" +
          (name == "forward" ? ", or call the block: net(x)" : "");

@@ -99,6 +99,8 @@ class KeyReader {
   int64_t whole(int i, const char* what) {
     const int64_t n = x_.shape()[dim()];
     const std::string expected = fmt::format("{} from 1 to {} or -{} to -1 in a dim of size {}", what, n, n, n);
+    if (lua_type(L_, i) == LUA_TSTRING)
+      bad(expected, describe(L_, state_, i) + "; {} takes all of a dim, as in x[{{}, 1}]");
     if (lua_type(L_, i) != LUA_TNUMBER) bad(expected, describe_argument(L_, state_, i));
     const double v = lua_tonumber(L_, i);
     if (v != std::floor(v) || std::fabs(v) > 0x1p53) bad(expected, describe(L_, state_, i));
@@ -151,7 +153,7 @@ class KeyReader {
       }
     } else {
       if (picker.dtype() != DType::kInt64 && picker.dtype() != DType::kInt32)
-        bad("an index list of int64 or a mask of bool", to_string(picker.type()));
+        bad("an index list of int64 or a mask of bool", to_string(picker.type()) + "; x:long() converts");
       if (dim() >= x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions, got more)", x_.rank());
       take_all();
     }
@@ -256,6 +258,9 @@ Value value_to_write(lua_State* L, State& state, const Value& x) {
   }
   if (lua_isboolean(L, 3) && x.dtype() == DType::kBool)
     return make_scalar(lua_toboolean(L, 3), DType::kBool, x.device());
+  if (!to_box(L, state, 3))
+    bad_argument("index", "value", fmt::format("a tensor or a {}", x.dtype() == DType::kBool ? "boolean" : "number"),
+                 describe_instead_of_tensor(L, state, 3, "index"));
   const Value& v = check_value(L, state, 3, "index", "value");
   note(state, v, TypeGuard::kDType, 0, int64_t(v.dtype()));
   if (v.dtype() == x.dtype()) return v;

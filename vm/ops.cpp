@@ -1,5 +1,6 @@
 // Lua functions, methods and operators of all ops, derived from the registry.
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <vector>
@@ -140,7 +141,10 @@ int call_read(lua_State* L, State& state) {
 
 Value operand(lua_State* L, State& state, int i, const OpDef& op) {
   if (lua_type(L, i) == LUA_TNUMBER) return Value(double(lua_tonumber(L, i)));
-  return check_value(L, state, i, op.name, op.inputs[size_t(i - 1)].name);
+  const char* name = op.inputs[size_t(i - 1)].name;
+  if (!to_box(L, state, i))
+    bad_argument(op.name, name, expected_input(op, size_t(i - 1)), describe_instead_of_tensor(L, state, i, op.name));
+  return check_value(L, state, i, op.name, name);
 }
 
 bool is_operator(const OpDef& op) { return op.inputs.size() == 2 && op.attrs.empty() && op.has(kPointwise); }
@@ -294,11 +298,21 @@ int refuse_order(lua_State*, State&) {
       "tensor of booleans");
 }
 
+// If the value that is called was read as a field, as in x.T() and x:T(), the hint that it needs no parentheses.
+std::string called_field(lua_State* L) {
+  lua_Debug frame;
+  if (!lua_getstack(L, 0, &frame) || !lua_getinfo(L, "n", &frame) || !frame.name) return "";
+  if (std::strcmp(frame.namewhat, "method") && std::strcmp(frame.namewhat, "field")) return "";
+  if (*frame.name == '?') return "";
+  return fmt::format("{} is a tensor: write x.{} without parentheses if it is a field of x", frame.name, frame.name);
+}
+
 // x(…), and `for v in x`, which calls x with two nils.
 int refuse_call(lua_State* L, State& state) {
   if (const std::string hint = self_is_tensor(L, state); !hint.empty()) throw Error(hint);
   if (lua_gettop(L) == 3 && lua_isnil(L, 2) && lua_isnil(L, 3))
     throw Error("a tensor is no iterator; write for row in x:iter() do … end, or for i = 1, #x do … x[i] … end");
+  if (const std::string hint = called_field(L); !hint.empty()) throw Error(hint);
   throw Error("a tensor cannot be called; x[i] selects a row, x[{i, j}] an element, and x:op(…) calls an op");
 }
 

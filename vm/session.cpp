@@ -264,7 +264,7 @@ void push_value_read(lua_State* L, State& state) {
   push_error(
       L, fmt::format("{}: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use "
                      "pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice per "
-                     "element, pg.print to see the value; or run without hybridize",
+                     "element, pg.print to see the value; pg.debug(f) runs f as plain Lua",
                      called_name(L))
              .c_str());
   if (state.trace && state.trace->failed.empty()) state.trace->failed = lua_tostring(L, -1);

@@ -256,9 +256,32 @@ int same_box(lua_State* L, State& state) {
   return 1;
 }
 
+// Whether a key is the name of a field. Other strings, such as ":", are misspelled positions.
+bool is_name(lua_State* L, int i) {
+  if (lua_type(L, i) != LUA_TSTRING) return false;
+  const char first = *lua_tostring(L, i);
+  return first == '_' || (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z');
+}
+
+// The keys of the tables in the upvalues first to last.
+std::vector<std::string> keys_of_upvalues(lua_State* L, int first, int last) {
+  std::vector<std::string> names;
+  for (int table = first; table <= last; ++table)
+    for (lua_pushnil(L); lua_next(L, table_upvalue(L, table)); lua_pop(L, 1)) names.push_back(lua_tostring(L, -2));
+  return names;
+}
+
+// " HINT" for a field that does not exist: from the table of hints, else the nearest of the names.
+std::string field_hint(lua_State* L, const char* kind, const std::string& key, const std::vector<std::string>& names) {
+  if (const std::string hint = hint_of(L, kind, key); !hint.empty()) return "; " + hint;
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string near = suggest(key, known);
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
 // The __index of tensors. Upvalues 2, 3, 4: methods, C getters, Lua getters.
 int read_field(lua_State* L, State& state) {
-  if (lua_type(L, 2) != LUA_TSTRING) return run_as(state, "index", [&] { return index_read(L, state); });
+  if (!is_name(L, 2)) return run_as(state, "index", [&] { return index_read(L, state); });
   lua_pushvalue(L, 2);
   lua_rawget(L, table_upvalue(L, 2));
   if (!lua_isnil(L, -1)) return 1;
@@ -273,20 +296,15 @@ int read_field(lua_State* L, State& state) {
     lua_call(L, 1, 1);
     return 1;
   }
-  std::vector<std::string> names;
-  for (int table = 2; table <= 4; ++table)
-    for (lua_pushnil(L); lua_next(L, table_upvalue(L, table)); lua_pop(L, 1)) names.push_back(lua_tostring(L, -2));
-  std::vector<std::string_view> known(names.begin(), names.end());
   const std::string key = lua_tostring(L, 2);
   std::string hint = self_is_tensor(L, state);
-  if (hint.empty()) hint = hint_of(L, "tensor", key);
-  if (hint.empty())
-    if (const std::string near = suggest(key, known); !near.empty()) hint = "did you mean '" + near + "'?";
-  throw Error(fmt::format("a tensor has no field or method '{}'{}", key, hint.empty() ? "" : "; " + hint));
+  if (!hint.empty() && key[0] == '_') throw Error(hint);  // a field of the library's own objects
+  hint = hint.empty() ? field_hint(L, "tensor", key, keys_of_upvalues(L, 2, 4)) : "; " + hint;
+  throw Error(fmt::format("a tensor has no field or method '{}'{}", key, hint));
 }
 
 int write_field(lua_State* L, State& state) {
-  if (lua_type(L, 2) != LUA_TSTRING) return run_as(state, "index", [&] { return index_write(L, state); });
+  if (!is_name(L, 2)) return run_as(state, "index", [&] { return index_write(L, state); });
   for (int setters = 2; setters <= 3; ++setters) {
     lua_pushvalue(L, 2);
     lua_rawget(L, table_upvalue(L, setters));
@@ -299,8 +317,9 @@ int write_field(lua_State* L, State& state) {
     lua_call(L, 2, 0);
     return 0;
   }
-  const std::string key = lua_tostring(L, 2), hint = hint_of(L, "tensor_set", key);
-  throw Error(fmt::format("a tensor has no field '{}' to set{}", key, hint.empty() ? "" : "; " + hint));
+  const std::string key = lua_tostring(L, 2);
+  throw Error(fmt::format("a tensor has no field '{}' to set{}", key,
+                          field_hint(L, "tensor_set", key, keys_of_upvalues(L, 2, 3))));
 }
 
 int get_name(lua_State* L, State& state) {

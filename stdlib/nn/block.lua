@@ -32,8 +32,15 @@ local function assign(self, key, value)
   rawset(self, key, value)
 end
 
+local constructor_names = {"__init", "__init__"}  -- of other languages
+
 local function construct(class, ...)
+  for _, name in ipairs(constructor_names) do
+    if class[name] then core.fail(class._name, "a class has no %s: the constructor is init, as in function %s:init(…)", name, class._name) end
+  end
+  args.called_with_dot(class._name, ...)
   local block = setmetatable({}, class)
+  if calls.runs() then rawset(block, "_late", true) end
   block:init(...)
   return block
 end

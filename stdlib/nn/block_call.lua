@@ -166,8 +166,47 @@ local function describe_place(message)
   return parts[1] and " (in " .. table.concat(parts, ", ") .. ")"
 end
 
+-- Returns the innermost block that runs, and its first argument.
+local function innermost()
+  local level = 3
+  while true do
+    local info = getinfo(level, "f")
+    if not info then return nil end
+    if info.func == call or info.func == calls.body then
+      local _, block = getlocal(level, 1)
+      local _, x = getlocal(level, -1)
+      return block, x
+    end
+    level = level + 1
+  end
+end
+
+-- Returns the error of a layer whose input does not go with the shapes of its parameters in terms of that input, or nil.
+local function explain_input(block, x)
+  if not rawget(getmetatable(block), "_library") or not block.infer_shape or not core.is_tensor(x) then return nil end
+  local ok, text = pcall(core.untraced, block.infer_shape, block, x)
+  if ok or type(text) ~= "string" then return nil end
+  local place, reason = text:match("^(.-:%d+: )set_shape: (.*)$")
+  local size = reason and block:describe():match("^%d+")
+  if not size then return text:find(": " .. block._name .. ": ", 1, true) and text or nil end
+  return ("%s%s: bad argument 'x' (expected %s %s, got %s)"):format(place, block._name, size, block._sizes or "features", core.describe(x))
+end
+
+-- Returns the message in terms of the block that fails.
+local function in_terms_of_block(message)
+  local block, x = innermost()
+  if not block or not message:find("bad argument", 1, true) then return message end
+  if block._late then
+    message = message:gsub("call initialize%(%) before the first call: net:initialize%(%)",
+                           "its block was made in forward; make blocks in init, where initialize() finds them")
+  end
+  local ok, text = pcall(explain_input, block, x)
+  return ok and text or message
+end
+
 local function explain(message)
   if type(message) == "string" and message ~= told and getlocal then
+    message = in_terms_of_block(message)
     local ok, place = pcall(describe_place, message)
     told = ok and place and message .. place or message
     message = told
@@ -198,6 +237,9 @@ function calls.body(self, ...)
   if not self._ready then prepare(self, ...) end
   return pass(self:forward(...))
 end
+
+--- calls.runs() -> whether a block runs now in this coroutine.
+function calls.runs() return inside == (running() or main) end
 
 --- calls.traced(block, …) runs the block as Lua: during a trace, and for a hybridized block that has no graph.
 function calls.traced(self, ...)

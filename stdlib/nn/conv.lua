@@ -86,7 +86,7 @@ local function define(n, transposed)
   local convolve = ops[(transposed and "conv_transpose" or "conv") .. n .. "d"]
   local spec = specification(n, transposed)
   layers[name] = Conv
-  Conv._transposed = transposed
+  Conv._transposed, Conv._sizes = transposed, "channels"
 
   --- nn.Conv1DTranspose, Conv2DTranspose, Conv3DTranspose(channels, kernel_size, {strides = 1, padding = 0,
   --- output_padding = 0, dilation = 1, groups = 1, activation=, use_bias = true, weight_initializer=,

@@ -92,7 +92,7 @@ function BatchNorm:init(...)
   self._fixed = {momentum = o.momentum, eps = o.epsilon, training = false}
 end
 
-BatchNorm.infer_shape = infer_channels
+BatchNorm.infer_shape, BatchNorm._sizes = infer_channels, "channels"
 BatchNorm.describe = describe
 
 local function normalize_batch(block, x)
@@ -194,7 +194,7 @@ function InstanceNorm:init(...)
   self._options = {eps = o.epsilon}
 end
 
-InstanceNorm.infer_shape = infer_channels
+InstanceNorm.infer_shape, InstanceNorm._sizes = infer_channels, "channels"
 InstanceNorm.describe = describe
 
 local function normalize_instance(block, x)

@@ -28,6 +28,7 @@ local Set = {
     core.fail("collect_params", "the set of parameters takes no field '%s' (write params:set(\"%s\", value) for a field of every parameter; "
               .. "params[path]:set_data(x) sets a value)", tostring(key), settable[key] and key or "grad_req")
   end,
+  __call = function() core.fail("collect_params", "a set is no iterator; write for path, p in params:iter() do … end") end,
   __tostring = function(self)
     local lines = {}
     for _, entry in ipairs(entries_of[self]) do
@@ -76,7 +77,8 @@ end
 function methods:set(key, value)
   local entries = entries_at("set", self)
   if not settable[key] then
-    core.arg_error("set", "key", '"grad_req", "lr_mult", "wd_mult", "init" or "differentiable"', key)
+    core.fail("set", "bad argument 'key' (expected \"grad_req\", \"lr_mult\", \"wd_mult\", \"init\" or \"differentiable\", got %s%s)",
+              core.describe(key), hint(nil, key, settable):gsub("^ %((.*)%)$", "; %1"))
   end
   for _, entry in ipairs(entries) do entry.tensor[key] = value end
   return self
@@ -125,7 +127,7 @@ local function find_aliases(entries, values)
 end
 
 local function check_value(path, entry, value, opts)
-  param.merge("load_parameters", entry.path, param.shape(entry.tensor), value.shape)
+  param.merge("load_parameters", entry.path, param.shape(entry.tensor), value.shape, " in " .. path)
   local dtype = param.dtype(entry.tensor)
   if value.dtype == dtype then return value end
   if not opts.cast_dtype then

@@ -13,6 +13,9 @@ local function check_child(op, child)
   if type(child) == "function" or discover.is_block(child) then return child end
   local meta = type(child) == "table" and getmetatable(child)
   if type(meta) == "table" and meta.__call then return child end
+  if op == "add" and args.plain(child) and child[1] ~= nil then
+    core.fail(op, "bad argument 'child' (expected a block or a function, got table; write net:add(a, b) with parentheses)")
+  end
   core.arg_error(op, "child", "a block or a function", child)
 end
 

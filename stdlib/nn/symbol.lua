@@ -139,6 +139,9 @@ end
 --- the arguments in the order in which the block takes them. params is the path of the tensors; without it the
 --- parameters have to be initialized.
 function SymbolBlock.imports(json, names, params)
+  if json == SymbolBlock then
+    core.fail("imports", "bad argument 'json' (expected a string, got class SymbolBlock; write nn.SymbolBlock.imports(…) with a dot)")
+  end
   args.string("imports", "json", json)
   if params ~= nil then args.string("imports", "params", params) end
   local model, values = native.load(json, params)

@@ -39,7 +39,11 @@ local function check_common(self)
 end
 
 --- Optimizer:init(options) reads the options that all optimizers share and those that the class lists in `options`.
-function Optimizer:init(options)
+function Optimizer:init(options, more)
+  if more ~= nil or type(options) == "table" and not args.plain(options) then
+    core.fail(self.name, "an optimizer takes a table of options (a Trainer holds the parameters: write optim.Trainer(params, \"%s\", {learning_rate = 0.1}))",
+              self.name:lower())
+  end
   if type(options) == "number" then
     core.fail(self.name, "bad argument 'options' (expected a table of options, got number %g; write optim.%s{learning_rate = %g})",
               options, self.name, options)

@@ -29,6 +29,24 @@ local function defaults(spec)
   return values
 end
 
+--- args.called_with_dot(class, …) raises if a class was called with a colon, as in nn:Dense(10).
+function args.called_with_dot(class, first)
+  local meta = type(first) == "table" and getmetatable(first)
+  local label = type(meta) == "table" and rawget(meta, "_label")
+  if label then core.fail(class, "bad argument #1 (expected no module, got %s; write %s.%s(…) with a dot)", label, label, class) end
+end
+
+-- Raises for MaxPool2D{2, strides = 2}: values and options in one table.
+local function check_mixed(op, value)
+  if not is_plain(value) or value[1] == nil then return end
+  for key in pairs(value) do
+    if type(key) == "string" then
+      core.fail(op, "values and options in one table (expected values in parentheses and a table of options; write %s(%s, {%s = …}))",
+                op, core.is_tensor(value[1]) and "x" or tostring(value[1]), key)
+    end
+  end
+end
+
 --- args.read(op, names, spec, …) -> a table with every option of spec. `names` lists the options in the order of their
 --- positions. spec maps each option to its default, args.none or args.required. A last table with string keys holds
 --- options by name.
@@ -37,6 +55,7 @@ function args.read(op, names, spec, ...)
   local values = defaults(spec)
   local last = n > 0 and (select(n, ...)) or nil
   local options
+  if n == 1 then check_mixed(op, last) end
   if is_options(last) then options, n = last, n - 1 end
   if n > #names then core.fail(op, "too many arguments (expected at most %d, got %d)", #names, n) end
   for i = 1, n do
@@ -63,6 +82,10 @@ end
 
 --- args.options(op, opts, spec) -> a table with every option of spec; opts may be nil.
 function args.options(op, opts, spec)
+  if type(opts) == "string" and spec.device then
+    local name = opts:find("^%a+%d+$") and "dtype" or "device"
+    core.fail(op, "bad argument 'options' (expected a table of options, got \"%s\"; write {%s = \"%s\"})", opts, name, opts)
+  end
   if opts ~= nil and type(opts) ~= "table" then core.arg_error(op, "options", "a table of options", opts) end
   return args.read(op, {}, spec, opts or {})
 end
@@ -94,6 +117,9 @@ function args.count(op, name, value, least)
     if core.is_tensor(value) then
       core.fail(op, "bad argument '%s' (expected a whole number >= %d, got %s; make the object first, then call it with the tensor)",
                 name, least, core.describe(value))
+    end
+    if is_plain(value) and type(value[1]) == "number" and value[2] == nil then
+      core.fail(op, "bad argument '%s' (expected a whole number >= %d, got table; write %s(%g) with parentheses)", name, least, op, value[1])
     end
     core.arg_error(op, name, "a whole number >= " .. least, value)
   end

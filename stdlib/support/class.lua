@@ -3,6 +3,7 @@ local core = ...
 local class = {}
 
 local function construct(self, ...)
+  core.require("support.args").called_with_dot(self.name, ...)
   local object = setmetatable({}, self)
   if self.init then self.init(object, ...) end
   return object

@@ -233,6 +233,7 @@ return {
   gpu gpu(0): "cuda" -- "cuda:1" is the second one
   host: "cpu"]]},
 {"tensor", [[
+  values indices: local values, indices = x:max(1) -- such ops return two tensors
   stype: x.dtype -- there are no sparse tensors
   list_data: -- write x itself; a parameter is a tensor
   append: pg.cat({x, y}, 1)
@@ -415,5 +416,8 @@ return {
   num_classes: depth
   depth: num_classes
   k: top_k
+  unbiased: correction = write correction = 1, or 0 for unbiased = false
+  init initializer: force = the initializer comes first: initialize("xavier")
+  download: root = files are not downloaded; root is the folder that holds them
   name: label]]},
 }

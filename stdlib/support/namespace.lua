@@ -43,6 +43,7 @@ end
 --- namespace.seal(label, t[, lazy]) -> t. An absent field is loaded by lazy[name](); other absent fields raise.
 function namespace.seal(label, t, lazy)
   return setmetatable(t, {
+    _label = label,
     __fields = {lazy or {}},  -- for completion at the prompt: names besides the fields of t
     __tostring = function(self) return core.require("help").columns(self) or label end,
     __index = function(self, key)

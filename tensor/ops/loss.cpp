@@ -131,7 +131,10 @@ void infer_cross_entropy_fused(Infer& c) {
 void infer_cross_entropy(Infer& c) {
   if (!is_float(c.dtype(1))) return infer_nll(c);
   if (c.rank(0) == 0) c.bad_input(0, "at least 1 dim: the classes");
-  if (!(c.shape(1) == c.shape(0))) c.bad_input(1, "labels, or probabilities of shape " + to_string(c.shape(0)));
+  if (!(c.shape(1) == c.shape(0)))
+    c.bad_input(1,
+                fmt::format("labels of an integer dtype, to which labels:long() converts, or probabilities of shape {}",
+                            to_string(c.shape(0))));
   if (c.has(2) && !(c.shape(2) == Dims{c.shape(0)[class_dim(c.rank(0))]})) c.bad_input(2, "one element a class");
   c.output(promote(c.dtype(0), c.dtype(1)), reduces(c) ? Dims{} : sample_shape(c.shape(0)));
 }

@@ -39,6 +39,12 @@ bool view_same(ViewArgs& c) {
   return true;
 }
 
+[[noreturn]] void bad_count(const Infer& c, const Dims& shape) {
+  const Dims& x = c.shape(0);
+  bad_argument(c.op().name, "shape", fmt::format("a shape of {} elements like {}", numel(x), to_string(x)),
+               fmt::format("{} of {}", to_string(c.raw("shape")), numel(shape)));
+}
+
 // The target shape of reshape: 0 copies the dim at that position, one -1 gets the remaining elements.
 Dims reshaped(const Infer& c) {
   const Dims& x = c.shape(0);
@@ -64,16 +70,18 @@ Dims reshaped(const Infer& c) {
   }
   if (infer_at >= 0 && left % fixed == 0)
     out[infer_at] = left / fixed;
-  else if (infer_at >= 0 || checked_numel(c.op().name, out) != numel(x))
-    c.bad_attr("shape", fmt::format("a shape of as many elements as {}", to_string(x)));
+  else if (infer_at >= 0)
+    bad_argument(c.op().name, "shape", fmt::format("a shape of {} elements like {}", numel(x), to_string(x)),
+                 fmt::format("{}, and {} is no multiple of {}", to_string(c.raw("shape")), left, fixed));
+  else if (checked_numel(c.op().name, out) != numel(x))
+    bad_count(c, out);
   return out;
 }
 
 void infer_literal_shape(Infer& c) {
   Dims out;
   for (int64_t d : c.attr<Ints>("shape")) out.push_back(d);
-  if (checked_numel(c.op().name, out) != numel(c.shape(0)))
-    c.bad_attr("shape", fmt::format("a shape of as many elements as {}", to_string(c.shape(0))));
+  if (checked_numel(c.op().name, out) != numel(c.shape(0))) bad_count(c, out);
   c.output(c.dtype(0), out);
 }
 
