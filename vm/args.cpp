@@ -202,7 +202,7 @@ class Reader {
     const bool number = def.kind == AttrKind::kInt || def.kind == AttrKind::kFloat || def.kind == AttrKind::kDim;
     if (number && (type == LUA_TTABLE || type == LUA_TBOOLEAN))
       bad_argument(op_.name, def.name, def.kind == AttrKind::kFloat ? "a number" : "a whole number",
-                   fmt::format("{}; the order is {}", describe(L_, state_, at), form(nullptr)));
+                   fmt::format("{}; the order is {}", describe(L_, state_, at), form(&slot)));
   }
 
   // Whether a script may call the op as x:name(…).
@@ -219,7 +219,7 @@ class Reader {
       const Slot& s = b_.slots[i];
       const bool needed = s.is_input ? op_.inputs[size_t(s.index)].arity != Arity::kOptional
                                      : op_.attrs[size_t(s.index)].fallback.index() == 0;
-      if (last ? &s == last : needed) count = i + 1;
+      if (needed || &s == last) count = i + 1;
     }
     const bool method = is_method();
     std::string names;

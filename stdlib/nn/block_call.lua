@@ -166,25 +166,28 @@ local function describe_place(message)
   return parts[1] and " (in " .. table.concat(parts, ", ") .. ")"
 end
 
--- Returns the innermost block that runs, and its first argument.
+-- Returns the innermost block that runs, and the first argument of its forward if that is on the stack.
 local function innermost()
-  local level = 3
+  local level, callee = 3, nil
   while true do
     local info = getinfo(level, "f")
     if not info then return nil end
     if info.func == call or info.func == calls.body then
       local _, block = getlocal(level, 1)
       local _, x = getlocal(level, -1)
+      if x == nil and callee == block.forward then _, x = getlocal(level - 1, 2) end
       return block, x
     end
-    level = level + 1
+    level, callee = level + 1, info.func
   end
 end
 
 -- Returns the error of a layer whose input does not go with the shapes of its parameters in terms of that input, or nil.
 local function explain_input(block, x)
   if not rawget(getmetatable(block), "_library") or not block.infer_shape or not core.is_tensor(x) then return nil end
-  local ok, text = pcall(core.untraced, block.infer_shape, block, x)
+  local ok, text
+  if core.tracing() then ok, text = pcall(core.untraced, block.infer_shape, block, x)
+  else ok, text = pcall(block.infer_shape, block, x) end
   if ok or type(text) ~= "string" then return nil end
   local place, reason = text:match("^(.-:%d+: )set_shape: (.*)$")
   local size = reason and block:describe():match("^%d+")

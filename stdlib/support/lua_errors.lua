@@ -63,6 +63,7 @@ rules = {
   {"attempt to compare userdata with number", compare_numbers},
   {"attempt to compare %S+ with nil", "a variable or field on one side is nil: misspelled, or not set"},
   {"attempt to compare nil with %S+", "a variable or field on one side is nil: misspelled, or not set"},
+  {"attempt to call method 'grad' %(a nil value%)$", fields.grad .. "; it is nil before x:attach_grad()"},
   {"attempt to call method '([%w_]+)' %(a nil value%)$", missing_method},
   {"attempt to call field '([%w_]+)' %(a nil value%)$", function(name, methods) return missing_method(name, methods) or nil end},
   {"attempt to call %S+ '([%w_]+)' %(a %w+ value%)$", function(name) return fields[name] end},
