@@ -80,7 +80,7 @@ local batch_spec = {
 
 function BatchNorm:init(...)
   local name = self._name
-  refuse_channels(name, (...))
+  refuse_channels(name, (select(1, ...)))
   local o = args.read(name, batch_names, batch_spec, ...)
   self._axis = check_axis(name, o.axis)
   local size = args.count(name, "in_channels", o.in_channels)
@@ -128,7 +128,7 @@ local layer_spec = {
 }
 
 function LayerNorm:init(...)
-  refuse_channels("LayerNorm", (...))
+  refuse_channels("LayerNorm", (select(1, ...)))
   local o = args.read("LayerNorm", {"axis", "epsilon", "center", "scale"}, layer_spec, ...)
   self._axis = check_axis("LayerNorm", o.axis)
   affine(self, o, args.count("LayerNorm", "in_channels", o.in_channels))
@@ -187,7 +187,7 @@ local instance_spec = {
 }
 
 function InstanceNorm:init(...)
-  refuse_channels("InstanceNorm", (...))
+  refuse_channels("InstanceNorm", (select(1, ...)))
   local o = args.read("InstanceNorm", {"axis", "epsilon", "center", "scale"}, instance_spec, ...)
   self._axis = check_axis("InstanceNorm", o.axis)
   affine(self, o, args.count("InstanceNorm", "in_channels", o.in_channels))
