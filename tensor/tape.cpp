@@ -319,6 +319,17 @@ Value cotangent_of(std::span<const Value> cotangents, size_t i) {
   return i < cotangents.size() ? cotangents[i] : Value();
 }
 
+// A gradient of create_graph. One that depends on nothing gets a place on the tape, too, so that walks may start from
+// it: its derivatives are zeros, as in a graph.
+Value with_history(Context& ctx, Value grad) {
+  if (grad.node() || !grad.is_array()) return grad;
+  Ref<TapeNode> node = new_node(ctx);
+  node->custom_name = "a constant gradient";
+  node->outputs.push_back(type_only(grad).array_ref());
+  grad.link(node.get(), 0);
+  return grad;
+}
+
 Value new_gradient(Context& ctx, const TapeNode& leaf, std::span<Value> cotangents, bool create_graph) {
   Value grad = cotangents.empty() || !cotangents[0].defined() ? ctx.interpreter->filled(ctx, leaf.leaf_type, 0)
                                                               : std::move(cotangents[0]);
@@ -326,7 +337,7 @@ Value new_gradient(Context& ctx, const TapeNode& leaf, std::span<Value> cotangen
     Value in[2] = {std::move(grad), leaf.grad->value};
     grad = apply(ctx, op_named<"add">(), in, {})[0];
   }
-  return create_graph ? grad : grad.detached();
+  return create_graph ? with_history(ctx, std::move(grad)) : grad.detached();
 }
 
 void suspect(Context& ctx, TapeNode& leaf, const Value& grad) {
@@ -490,9 +501,12 @@ Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Val
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i].node() != &node || wanted[i].node_output() >= grads.size()) continue;
       const Value& grad = grads[wanted[i].node_output()];
-      if (grad.defined()) out[i] = options.create_graph ? grad : grad.detached();
+      if (grad.defined()) out[i] = options.create_graph ? with_history(ctx, grad) : grad.detached();
     }
   });
+  for (size_t i = 0; options.create_graph && i < wanted.size(); ++i)
+    if (!out[i].defined() && wanted[i].node() && walk.reached(wanted[i].node()))
+      out[i] = with_history(ctx, ctx.interpreter->filled(ctx, wanted[i].type(), 0));
   return out;
 }
 
