@@ -101,31 +101,34 @@ function L1Loss:forward(pred, label, sample_weight)
   return mean(self, weigh(self, ops.abs(like(self, label, pred) - pred), sample_weight))
 end
 
--- max(pred, 0) - pred * label + log(1 + exp(-|pred|)), stable for any logit.
-local function logistic(pred, label) return ops.relu(pred) - pred * label + ops.softplus(-ops.abs(pred)) end
+local function logistic(pred, label, pos_weight)
+  return ops.binary_cross_entropy_with_logits(pred, label, {reduction = "none", pos_weight = pos_weight})
+end
 
 --- pg.loss.SigmoidBinaryCrossEntropyLoss({from_sigmoid = false, weight=, batch_axis = 1}), called as
 --- loss(pred, label[, sample_weight[, pos_weight]]): binary cross entropy of logits, or of probabilities.
 local SigmoidBCE = define("SigmoidBinaryCrossEntropyLoss", {"from_sigmoid", "weight", "batch_axis"}, {from_sigmoid = false})
 losses.SigmoidBCELoss = SigmoidBCE
 
-local function binary_of_logits(pred, label, pos_weight)
-  if pos_weight == nil then return logistic(pred, label) end
-  local log_weight = (pos_weight - 1) * label + 1
-  return pred - pred * label + log_weight * (ops.softplus(-ops.abs(pred)) + ops.relu(-pred))
+-- log(1 - p + eps), with the digits of a small p.
+local function log_of_rest(p, eps)
+  return ops.where(p:lt(0.5), ops.log1p(-ops.minimum(p, 0.5)), ops.log(1 - p + eps))
 end
 
+-- Half precision cannot hold eps.
 local function binary_of_probabilities(pred, label, pos_weight)
-  local eps = 1e-12
+  local eps, half = 1e-12, pred.dtype:find("float16") and pred.dtype
+  if half then pred, label = pred:to("float32"), label:to("float32") end
   local yes = ops.log(pred + eps) * label
   if pos_weight ~= nil then yes = yes * pos_weight end
-  return -(yes + ops.log(1 - pred + eps) * (1 - label))
+  local loss = -(yes + log_of_rest(pred, eps) * (1 - label))
+  return half and loss:to(half) or loss
 end
 
 function SigmoidBCE:forward(pred, label, sample_weight, pos_weight)
   label = like(self, label, pred)
   if label.dtype ~= pred.dtype then label = label:to(pred.dtype) end
-  local binary = self._from_sigmoid and binary_of_probabilities or binary_of_logits
+  local binary = self._from_sigmoid and binary_of_probabilities or logistic
   return mean(self, weigh(self, binary(pred, label, pos_weight), sample_weight))
 end
 

@@ -82,13 +82,13 @@ Var gelu_grad(Vjp& c) {
 }
 
 Var silu_grad(Vjp& c) {
-  const Var s = call<"sigmoid">(c.in(0));
+  const Var s = call<"logistic">(c.in(0));
   return c.dy() * (s * (c.in(0) * (1.0 - s) + 1.0));
 }
 
 Var mish_grad(Vjp& c) {
   const Var t = call<"tanh">(call<"softplus">(c.in(0)));
-  return c.dy() * (t + c.in(0) * (1.0 - t * t) * call<"sigmoid">(c.in(0)));
+  return c.dy() * (t + c.in(0) * (1.0 - t * t) * call<"logistic">(c.in(0)));
 }
 
 // The slope is the float nearest to 1/6 in every dtype, as in PyTorch.
@@ -102,7 +102,7 @@ Var hardswish_grad(Vjp& c) {
 
 Var softplus_grad(Vjp& c) {
   const Var scaled = c.in(0) * c.attr<double>("beta");
-  return call<"where">(call<"gt">(scaled, c.attr<double>("threshold")), c.dy(), c.dy() * call<"sigmoid">(scaled));
+  return call<"where">(call<"gt">(scaled, c.attr<double>("threshold")), c.dy(), c.dy() * call<"logistic">(scaled));
 }
 
 void infer_prelu(Infer& c) {
@@ -254,9 +254,19 @@ static void add_smooth(Registry& r) {
                [](Vjp& c) { return c.dy() * c.in(0) * (1.0 - c.in(1) * 2.0); }},
        .vjp_uses = "dy y",
        .traits = kPointwise | kHidden | kWidens},
+      {.name = "logistic",
+       .doc = "sigmoid with derivatives from its argument: they keep their digits on both sides. sigmoid's own, from "
+              "its result, lose them where that is near 1.",
+       .example = "return pg.tensor({0, 1}):logsigmoid()",
+       .inputs = {{"x"}},
+       .result = Result::kFloat,
+       .vjp = {[](Vjp& c) { return c.dy() * call<"logistic">(c.in(0)) * call<"logistic">(-c.in(0)); }},
+       .vjp_uses = "x",
+       .decompose = [](Rule& c) -> std::vector<Var> { return {call<"sigmoid">(c.in(0))}; },
+       .traits = kPointwise | kHidden},
       activation(
           "logsigmoid", "log(sigmoid(x)) without underflow.", "return pg.tensor({0, -100}):logsigmoid()", {},
-          [](Vjp& c) { return c.dy() * call<"sigmoid">(-c.in(0)); }, "x", -2, 2),
+          [](Vjp& c) { return c.dy() * call<"logistic">(-c.in(0)); }, "x", -2, 2),
       activation("silu", "x sigmoid(x), also known as swish. Elfwing et al., Sigmoid-weighted linear units, 2017.",
                  "return pg.tensor({0, 1}):silu()", {}, silu_grad, "x", -2, 2,
                  [](const AttrReader&) { return Epilogue{"silu"}; }),

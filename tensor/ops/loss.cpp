@@ -43,12 +43,29 @@ std::vector<Var> decompose_smooth_l1(Rule& c) {
       c, call<"where">(call<"lt">(size, Var(beta)), call<"square">(d) * Var(0.5 / beta), size - Var(0.5 * beta)))};
 }
 
-// (1 - t) x - (1 + (p - 1) t) log(sigmoid(x)), where p is the weight of positives.
+// p t log(1 + exp(-x)) + (1 - t) log(1 + exp(x)), where p is the weight of positives, which may be absent. Both
+// logarithms are log(1 + exp(-|x|)), one of them with |x| added. No term is negative, so nothing cancels.
+std::vector<Var> decompose_logistic_loss(Rule& c) {
+  const Var x = c.in(0), size = call<"abs">(x), small = call<"logsigmoid">(size);
+  const Var yes = c.has(2) ? c.in(2) * c.in(1) : c.in(1), no = 1.0 - c.in(1);
+  const Var large = call<"where">(call<"gt">(x, 0.0), no, yes) * size;
+  return {large - (c.has(2) ? small * (yes + no) : small)};
+}
+
+// sigmoid(x) - t with both of its tails.
+Var logistic_loss_grad(Vjp& c) {
+  const Var x = c.in(0), t = c.in(1), rise = call<"logistic">(x), fall = call<"logistic">(-x);
+  return c.dy() * ((1.0 - t) * rise - (c.has(2) ? c.in(2) * t : t) * fall);
+}
+Var logistic_loss_target_grad(Vjp& c) {
+  const Var x = c.in(0);
+  if (!c.has(2)) return -c.dy() * x;
+  return c.dy() * (call<"logsigmoid">(-x) - c.in(2) * call<"logsigmoid">(x));
+}
+Var logistic_loss_weight_grad(Vjp& c) { return -c.dy() * c.in(1) * call<"logsigmoid">(c.in(0)); }
+
 std::vector<Var> decompose_bce_logits(Rule& c) {
-  const Var x = c.in(0), t = c.in(1);
-  Var log_part = call<"logsigmoid">(x);
-  if (c.has(3)) log_part = log_part * ((c.in(3) - Var(1.0)) * t + Var(1.0));
-  Var loss = (Var(1.0) - t) * x - log_part;
+  Var loss = call<"logistic_loss">(c.in(0), c.in(1), c.has(3) ? c.in(3) : Var());
   if (c.has(2)) loss = loss * c.in(2);
   return {reduced(c, loss)};
 }
@@ -59,12 +76,26 @@ void require_probabilities(const Rule& c, size_t i) {
 }
 
 // Logarithms are limited to at least -100, as in PyTorch.
+Var limited(const Var& logarithm) { return call<"maximum">(logarithm, Var(-100.0)); }
+
+std::vector<Var> decompose_probability_loss(Rule& c) {
+  const Var x = c.in(0), t = c.in(1);
+  return {-(t * limited(call<"log">(x))) - (1.0 - t) * limited(call<"log1p">(-x))};
+}
+// The slope stays finite at 0 and 1, as in PyTorch.
+Var probability_loss_grad(Vjp& c) {
+  const Var x = c.in(0);
+  return c.dy() * ((x - c.in(1)) / call<"maximum">(x * (1.0 - x), 1e-12));
+}
+Var probability_loss_target_grad(Vjp& c) {
+  const Var x = c.in(0);
+  return c.dy() * (limited(call<"log1p">(-x)) - limited(call<"log">(x)));
+}
+
 std::vector<Var> decompose_bce(Rule& c) {
   require_probabilities(c, 0);
   require_probabilities(c, 1);
-  const Var x = c.in(0), t = c.in(1), low(-100.0);
-  const Var on = call<"maximum">(call<"log">(x), low), off = call<"maximum">(call<"log">(Var(1.0) - x), low);
-  Var loss = -(t * on) - (Var(1.0) - t) * off;
+  Var loss = call<"probability_loss">(c.in(0), c.in(1));
   if (c.has(2)) loss = loss * c.in(2);
   return {reduced(c, loss)};
 }
@@ -341,6 +372,26 @@ void add_loss_ops(Registry& r) {
        .infer = infer_elementwise,
        .decompose = decompose_bce,
        .traits = kWidens},
+      {.name = "logistic_loss",
+       .doc = "binary_cross_entropy_with_logits of each element.",
+       .example = "return pg.binary_cross_entropy_with_logits(pg.tensor({0, 2}), pg.tensor({1, 0}))",
+       .inputs = {fx,
+                  {"target", kFloating, Arity::kOne, 0, 1},
+                  {"pos_weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for the positive part"}},
+       .result = Result::kFloat,
+       .vjp = {logistic_loss_grad, logistic_loss_target_grad, logistic_loss_weight_grad},
+       .vjp_uses = "x target pos_weight",
+       .decompose = decompose_logistic_loss,
+       .traits = kPointwise | kHidden | kWidens},
+      {.name = "probability_loss",
+       .doc = "binary_cross_entropy of each element.",
+       .example = "return pg.binary_cross_entropy(pg.tensor({0.5, 0.9}), pg.tensor({1, 0}))",
+       .inputs = {{"x", kFloating, Arity::kOne, 0.1, 0.9}, {"target", kFloating, Arity::kOne, 0, 1}},
+       .result = Result::kFloat,
+       .vjp = {probability_loss_grad, probability_loss_target_grad},
+       .vjp_uses = "x target",
+       .decompose = decompose_probability_loss,
+       .traits = kPointwise | kHidden | kWidens},
       {.name = "kl_div",
        .doc = "t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; "
               "batchmean divides the sum by the size of dim 1.",

@@ -97,7 +97,7 @@ void infer_multilabel_soft_margin(Infer& c) {
 
 std::vector<Var> decompose_multilabel_soft_margin(Rule& c) {
   const Var x = c.in(0), t = as_dtype(c.in(1), x.dtype());
-  Var loss = -(t * call<"logsigmoid">(x) + (1.0 - t) * call<"logsigmoid">(-x));
+  Var loss = call<"logistic_loss">(x, t);
   if (c.has(2)) loss = loss * as_dtype(c.in(2), x.dtype());
   return {reduced(c, call<"mean">(loss, {{"dim", Ints{-1}}}))};
 }
