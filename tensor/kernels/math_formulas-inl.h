@@ -47,14 +47,24 @@ struct Sigmoid {
     return select_negative(x, e, V(1)) / (V(1) + e);
   }
 };
-PERIGEE_UNARY(Silu, "silu", kFloats, Sigmoid()(x) * x, PERIGEE_SIMD(500))
+// Where e^x could be subnormal but x e^x is not, e^(x + 40) is computed instead, which 1 is still large beside.
+PERIGEE_EXPRESSION(FarExponent, select(x < V(-80), x + V(40), x), V x)
+PERIGEE_EXPRESSION(FarScale, select(x < V(-80), V(4.248354255291589e-18), V(1)), V x)  // e^-40
+PERIGEE_FORMULA(Silu, "silu", 1, kFloats, PERIGEE_SIMD(500))
+struct Silu {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    const V e = exp_below(FarExponent()(-abs(x)));
+    return select_negative(x, e, V(1)) / (V(1) + e) * x * FarScale()(x);
+  }
+};
 // x tanh(log(1 + e^x)), where tanh(log(u)) = (u^2 - 1) / (u^2 + 1).
 PERIGEE_FORMULA(Mish, "mish", 1, kFloats, PERIGEE_SIMD(600))
 struct Mish {
   template <class V>
   PERIGEE_FORMULA_INLINE V operator()(V x) const {
-    const V e = exp(at_most(x, 20)), m = e * (e + V(2));
-    return select(x > V(20), x, x * (m / (m + V(2))));
+    const V e = exp(FarExponent()(at_most(x, 20))), m = e * (e + V(2));
+    return select(x > V(20), x, x * (m / (m + V(2))) * FarScale()(x));
   }
 };
 PERIGEE_FORMULA(Gelu, "gelu", 1, kFloats, PERIGEE_SIMD(800))
@@ -107,6 +117,25 @@ struct Softplus {
   }
 };
 PERIGEE_UNARY(Logsigmoid, "logsigmoid", kFloats, select(x > V(0), V(0), x) - log1p(exp(-abs(x))), PERIGEE_SIMD(900))
+// x - tanh(x), which cancels near 0: up to 2 it is x q / (1 + q), where tanh(x) = x / (1 + q), from the first ten terms
+// of Lambert's continued fraction q = z / (3 + z / (5 + z / (7 + ...))) with z = x^2.
+PERIGEE_FORMULA(Tanhshrink, "tanhshrink", 1, kFloats, PERIGEE_SIMD(700))
+struct Tanhshrink {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    const V z = at_most(x * x, 4);
+    V p = multiply_add(V(4.727509764612325e-09), z, V(3.1201564446441344e-06));
+    p = multiply_add(p, z, V(5.012531328320802e-04));
+    p = multiply_add(p, z, V(2.5396825396825397e-02));
+    p = multiply_add(p, z, V(1.0 / 3)) * z;
+    V q = multiply_add(V(4.800240684067899e-09), z, V(3.2761642668763414e-06));
+    q = multiply_add(q, z, V(5.503955968352253e-04));
+    q = multiply_add(q, z, V(3.007518796992481e-02));
+    q = multiply_add(q, z, V(4.7619047619047616e-01));
+    q = multiply_add(q, z, V(1));
+    return select(abs(x) > V(2), x - tanh(x), x * (p / q));
+  }
+};
 #undef PERIGEE_SIMD
 #undef PERIGEE_LIBM
 

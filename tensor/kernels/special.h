@@ -220,7 +220,10 @@ struct Lgamma {
     if (x != x) return x;
     const double fraction = x - std::rint(x);  // exact
     if (fraction == 0 || x < -1e9) return std::numeric_limits<double>::infinity();
-    return std::log(kPi / std::fabs(x * std::sin(kPi * fraction))) - of_positive(-x);
+    const double value = std::log(kPi / std::fabs(x * std::sin(kPi * fraction))) - of_positive(-x);
+    if (x > -2 || std::fabs(value) > 0.5) return value;
+    int sign = 0;  // near a root the polynomial has not the digits
+    return lgamma_r(x, &sign);
   }
   static constexpr double of_positive(double x) {
     if (x >= 8) {
@@ -305,7 +308,8 @@ struct Polygamma {
     if (x <= 0 && x == std::floor(x)) return std::numeric_limits<T>::infinity();
     double sum = 0;
     if (x < 0) {  // the terms left of 0 form another zeta function, which ends where this series begins
-      const double fraction = x - std::floor(x), left = zeta(s, 1 - fraction) - zeta(s, 1 - x);
+      const double fraction = x - std::floor(x), below = -x - std::floor(-x);  // 1 - fraction, exact near 0
+      const double left = zeta(s, below) - zeta(s, 1 - x);
       sum = n % 2 ? zeta(s, fraction) + left : zeta(s, fraction) - left;
     } else {
       sum = zeta(s, x);

@@ -48,6 +48,12 @@ append_powers(narrow_grid, -12, 4, 1000)
 append_range(narrow_grid, 16, 40000)
 append_range(narrow_grid, 120, 20000)
 append_range(narrow_grid, 1000, 5000)
+for k = 0, 2000 do narrow_grid[#narrow_grid + 1] = -104 + 17 * k / 2000 end  -- e^x is subnormal, x e^x is not
+for _, root in ipairs{-2.4570247, -2.7476826, -3.1435809, -3.9552942, -4.0399613, -4.9915447} do  -- of lgamma
+  for k = -21, -2 do
+    narrow_grid[#narrow_grid + 1], narrow_grid[#narrow_grid + 2] = root + math.ldexp(1.3, k), root - math.ldexp(1.3, k)
+  end
+end
 narrow_grid = pg.tensor(narrow_grid)
 
 local wide_grid = {}
