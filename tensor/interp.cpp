@@ -168,7 +168,8 @@ class EagerInterpreter final : public Interpreter {
     if (i >= inputs.size() || !inputs[i].is_array()) return false;
     const Array& a = inputs[i].array();
     if (!a.writable() || !a.contiguous || !(a.type == type)) return false;
-    const bool read_later = !op.has(kNoGrad) && op.saved_inputs >> input_definition(op, inputs.size(), i) & 1;
+    const bool read_later =
+        !op.has(kNoGrad) && saved_inputs(op, type.dtype) >> input_definition(op, inputs.size(), i) & 1;
     return !(read_later && ctx.recording && any_requires_grad(inputs));
   }
 

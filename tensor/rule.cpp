@@ -45,7 +45,7 @@ bool widen_rule(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<con
                 std::span<Value> outputs, std::span<Value> cotangents, SmallVector<Value, 3>& wide) {
   const DType result = outputs[0].dtype();
   if (!(op.has(kPointwise) || op.has(kWidens)) || op.vjp.empty() || !is_float(result)) return false;
-  const uint32_t all = (1u << op.inputs.size()) - 1, saved = op.saved_inputs & all;
+  const uint32_t all = (1u << op.inputs.size()) - 1, saved = saved_inputs(op, result) & all;
   const bool half = size_of(result) == 2 && (op.has(kWidens) || (inputs.size() == 1 && saved));
   const DType dtype = half ? DType::kFloat32 : result;
   const auto casts = [&](size_t i) {

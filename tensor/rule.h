@@ -187,7 +187,7 @@ class Vjp : public Rule {
 
 // The rule of a pointwise op computes in the dtype that the op computed in: operands of other dtypes are cast to it.
 // In half precision the derivative of an op with one argument, or with kWidens, is computed in float32: from the result
-// before rounding if the op saves its arguments.
+// before rounding if the op saves its arguments (see saved_inputs).
 // Fills `wide` with the inputs for the rule and changes outputs and cotangents. Returns false if there is nothing to
 // cast.
 bool widen_rule(Context& ctx, const OpDef& op, const Attrs& attrs, std::span<const Value> inputs,

@@ -22,17 +22,19 @@ Value type_only(const Value& v) {
 
 bool all_inputs_saved(const OpDef& op, uint32_t mask) { return (mask | (~0u << op.inputs.size())) == ~0u; }
 
-void save_inputs(TapeNode& node, const OpDef& op, std::span<const Value> inputs) {
-  const bool all = all_inputs_saved(op, op.saved_inputs);
+void save_inputs(TapeNode& node, const OpDef& op, std::span<const Value> inputs, DType result) {
+  const uint32_t saved = saved_inputs(op, result);
+  const bool all = all_inputs_saved(op, saved);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool keep = all || (op.saved_inputs >> input_definition(op, inputs.size(), i) & 1);
+    const bool keep = all || (saved >> input_definition(op, inputs.size(), i) & 1);
     node.inputs.push_back(keep ? inputs[i] : type_only(inputs[i]));
   }
 }
 
 void save_outputs(TapeNode& node, const OpDef& op, std::span<const Value> outputs) {
+  const uint32_t saved = reads_argument(op, outputs[0].dtype()) ? 0 : op.saved_outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const bool keep = op.saved_outputs >> std::min(i, op.outputs.size() - 1) & 1;
+    const bool keep = saved >> std::min(i, op.outputs.size() - 1) & 1;
     node.outputs.push_back(keep ? outputs[i].array_ref() : type_only(outputs[i]).array_ref());
   }
 }
@@ -400,7 +402,7 @@ void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const 
   node->op = &op;
   node->attrs = attrs;
   node->hosted = any_hosted(inputs);
-  save_inputs(*node, op, inputs);
+  save_inputs(*node, op, inputs, outputs[0].dtype());
   save_outputs(*node, op, outputs);
   link_outputs(node, outputs);
 }

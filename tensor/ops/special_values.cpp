@@ -179,7 +179,7 @@ static void add_special_values(Registry& r) {
        .result = Result::kFloat,
        .vjp = {grad_xlogy, [](Vjp& c) { return c.dy() * (c.in(0) / c.in(1)); }},
        .vjp_uses = "x y",
-       .traits = kPointwise},
+       .traits = kPointwise | kWidens},
   };
   r.add(kRows);
 }

@@ -50,3 +50,33 @@ t.test("tanhshrink keeps its digits near 0", function()
   near(float64(list):tanhshrink(), exact, 2e-15)
   near(gradient(function(v) return v:tanhshrink() end, float64(list)), float64(list):tanh():square():totable(), 1e-14)
 end)
+
+t.test("gradients of two arguments in float16 round once", function()
+  local x, y = pg.tensor({2}, {dtype = "float16"}):attach_grad(), pg.tensor({1e-5}, {dtype = "float16"}):attach_grad()
+  local dy = pg.tensor({1e-3}, {dtype = "float16"})
+  local z = pg.record(function() return x:xlogy(y) end)
+  z:backward(dy)
+  near(y.grad, {2 / y:item() * dy:item()}, 1e-3)
+  local a, b = pg.tensor({1e-8 * 6}, {dtype = "float16"}):attach_grad(), pg.tensor({1e-4}, {dtype = "float16"}):attach_grad()
+  local q = pg.record(function() return a / b end)
+  local small = pg.tensor({1e-4}, {dtype = "float16"})
+  q:backward(small)
+  near(b.grad, {-small:item() * a:item() / b:item() ^ 2}, 2e-3)
+end)
+
+t.test("derivatives in half precision start from the result before rounding", function()
+  local exact = {
+    tanh = {-5.2, function(x) return 1 / math.cosh(x) ^ 2 end},
+    sigmoid = {8.32, function(x) return 1 / (2 + math.exp(x) + math.exp(-x)) end},
+    expm1 = {-8.32, math.exp}, exp = {3.21, math.exp}, exp2 = {-3.3, function(x) return 2 ^ x * math.log(2) end},
+  }
+  for name, case in pairs(exact) do
+    for dtype, spacing in pairs{float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
+      local x = pg.tensor({case[1]}, {dtype = dtype})
+      local function f(v) return v[name](v) end
+      local want = {case[2](x:item())}
+      near(gradient(f, x), want, spacing)
+      near(gradient(pg.jit(f), x), want, spacing)
+    end
+  end
+end)
