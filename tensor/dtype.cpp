@@ -57,6 +57,13 @@ DType promote(DType a, DType b) {
   return high;
 }
 
+// The least number that rounds to infinity.
+static double overflow_of(DType t) {
+  if (t == DType::kFloat16) return 0x1.ffep15;
+  if (t == DType::kBFloat16) return 0x1.ffp127;
+  return t == DType::kFloat32 ? 0x1.ffffffp127 : std::numeric_limits<double>::infinity();
+}
+
 bool holds(DType t, double number) {
   switch (t) {
     case DType::kBool:
@@ -70,7 +77,7 @@ bool holds(DType t, double number) {
     case DType::kInt64:
       return number >= -0x1p63 && number < 0x1p63 && number == std::floor(number);
     default:
-      return true;
+      return !std::isfinite(number) || std::fabs(number) < overflow_of(t);
   }
 }
 

@@ -193,7 +193,7 @@ void infer_row_distances_backward(Infer& c) {
 
 // The derivative of one distance by a difference d of elements: sign(d) (|d| / distance)^(p-1), and 0 at 0.
 Var slope(const Var& d, const Var& distance, double p) {
-  if (p == 0) return d * Var(0.0);
+  if (p == 0) return call<"zeros_like">(d);
   if (p == 1) return call<"sign">(d);
   if (std::isinf(p)) return call<"where">(call<"eq">(call<"abs">(d), distance), call<"sign">(d), Var(0.0));
   const Var same = call<"eq">(distance, Var(0.0)), safe = call<"where">(same, Var(1.0), distance);

@@ -33,10 +33,12 @@ Var normal(const Rule& c) {
 }
 std::vector<Var> result(const Rule& c, const Var& v) { return {as_dtype(v, c.input(0).dtype())}; }
 
-// Rounding must not reach the upper end.
+// Rounding must not reach the upper end. Half of a range is finite where the range is not.
 std::vector<Var> decompose_uniform(Rule& c) {
   const double low = c.attr<double>("from"), high = c.attr<double>("to");
-  const Var v = result(c, uniform(c) * (high - low) + low)[0];
+  const bool wide = !std::isfinite(high - low) || !holds(compute_dtype(c), high - low);
+  const Var drawn = wide ? (uniform(c) * (high / 2 - low / 2) + low / 2) * 2.0 : uniform(c) * (high - low) + low;
+  const Var v = result(c, drawn)[0];
   return {call<"where">(call<"lt">(v, high), v, low)};
 }
 std::vector<Var> decompose_normal(Rule& c) { return result(c, normal(c)); }
@@ -53,9 +55,21 @@ std::vector<Var> decompose_geometric(Rule& c) {
   return result(c, call<"floor">(call<"log">(open_uniform(c)) / step) + 1.0);
 }
 
-void infer_uniform(Infer& c) {
-  if (!(c.attr<double>("from") <= c.attr<double>("to"))) c.bad_attr("to", "at least `from`");
+// Numbers that the dtype of x cannot hold would make all elements infinite or equal.
+void infer_fill(Infer& c) {
+  const DType t = is_float(c.dtype(0)) ? c.dtype(0) : DType::kFloat64;
+  for (const AttrDef& a : c.op().attrs) {
+    if (a.kind != AttrKind::kFloat) continue;
+    const double number = c.attr<double>(a.name);
+    if (!std::isfinite(number)) c.bad_attr(a.name, "a finite number");
+    if (!holds(t, number)) c.bad_attr(a.name, fmt::format("a number that {} can hold", name_of(t)));
+  }
   c.outputs.push_back(c.type(0));
+}
+
+void infer_uniform(Infer& c) {
+  infer_fill(c);
+  if (!(c.attr<double>("from") <= c.attr<double>("to"))) c.bad_attr("to", "at least `from`");
 }
 
 OpDef fill(const char* name, const char* doc, const char* example, std::vector<AttrDef> attrs, DecomposeFn decompose,
@@ -66,7 +80,7 @@ OpDef fill(const char* name, const char* doc, const char* example, std::vector<A
           .example = example,
           .inputs = {{"x", dtypes}},
           .attrs = std::move(attrs),
-          .infer = [](Infer& c) { c.outputs.push_back(c.type(0)); },
+          .infer = infer_fill,
           .decompose = decompose,
           .traits = kRandom | kNoGrad};
 }

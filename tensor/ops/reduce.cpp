@@ -126,7 +126,7 @@ Var vjp_norm(Vjp& c) {
   const Var x = c.in(0);
   const double p = c.attr<double>("p");
   const Var dy = restore_dims(c, c.dy(), 0);
-  if (p == 0) return dy * x * Var(0.0);
+  if (p == 0) return call<"zeros_like">(x);
   if (p == 1) return dy * call<"sign">(x);
   const Var out = restore_dims(c, c.out(), 0);
   if (std::isinf(p)) {
@@ -189,7 +189,9 @@ std::vector<Var> decompose_cov(Rule& c) {
   const Var x = as_dtype(c.in(0), float_result(c.in(0).dtype()));
   if (x.rank() < 2) return {call<"var">(x, {{"correction", c.raw("correction")}})};
   const double left = double(x.shape()[1]) - c.attr<double>("correction");
-  const Var d = x - call<"mean">(x, {{"dim", Ints{2}}, {"keepdim", true}});
+  const auto mean = [](const Var& v) { return call<"mean">(v, {{"dim", Ints{2}}, {"keepdim", true}}); };
+  Var d = x - mean(x);
+  d = d - call<"detach">(mean(d));  // what rounding the mean left
   return {call<"matmul">(d, call<"transpose">(d, {{"dim0", int64_t(1)}, {"dim1", int64_t(2)}})) /
           Var(left > 0 ? left : 0.0)};
 }

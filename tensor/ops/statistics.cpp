@@ -1,5 +1,6 @@
 // Reductions made of others: without NaN, several results at once, histograms.
 #include <cmath>
+#include <limits>
 
 #include "tensor/ops/all.h"
 #include "tensor/ops/reduce_rules.h"
@@ -75,8 +76,10 @@ void infer_histc(Infer& c) {
 Var bin_edges(const Rule& c, int64_t bins, const Var& low, const Var& high) {
   Value like = c.context().interpreter->filled(c.context(), {DType::kInt64, c.input(0).device(), {bins + 1}}, 0);
   const Var i = as_dtype(positions(c, like, 0, 0), c.input(0).dtype());
-  const Var step = (high - low) / Var(double(bins));
-  return call<"where">(call<"lt">(i, double(bins + 1) / 2), i * step + low, (i - double(bins)) * step + high);
+  // Halves of everything: the range may overflow.
+  const Var start = low * 0.5, end = high * 0.5, step = (end - start) / Var(double(bins));
+  const Var upward = i * step + start, downward = (i - double(bins)) * step + end;
+  return call<"where">(call<"lt">(i, double(bins + 1) / 2), upward, downward) * 2.0;
 }
 
 std::vector<Var> decompose_histc(Rule& c) {
@@ -88,7 +91,14 @@ std::vector<Var> decompose_histc(Rule& c) {
   if (x.numel() == 0) return {filled(x.dtype(), bins, 0)};
   Var low = Var(c.attr<double>("min")), high = Var(c.attr<double>("max"));
   if (c.attr<double>("min") == c.attr<double>("max")) {
-    const Var least = call<"amin">(x), most = call<"amax">(x), same = call<"eq">(least, most);
+    const double inf = std::numeric_limits<double>::infinity();
+    const Var nan = call<"isnan">(x);
+    const Var least = call<"amin">(call<"where">(nan, inf, x)), most = call<"amax">(call<"where">(nan, -inf, x));
+    call<"assert">(
+        call<"logical_and">(call<"isfinite">(least), call<"isfinite">(most)),
+        {{"message", std::string("histc: bad argument 'x' (expected finite elements, or `min` and `max`, got "
+                                 "an infinite range)")}});
+    const Var same = call<"eq">(least, most);
     low = call<"where">(same, least - 1.0, least);
     high = call<"where">(same, most + 1.0, most);
   }

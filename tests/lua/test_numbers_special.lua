@@ -80,3 +80,40 @@ t.test("derivatives in half precision start from the result before rounding", fu
     end
   end
 end)
+
+t.test("the gradient of the 0-norm is 0", function()
+  local x = pg.tensor{0, 1, math.huge}
+  t.equal(gradient(function(v) return v:norm(0) end, x):totable(), {0, 0, 0})
+  t.equal(gradient(function(v) return (v:unsqueeze(1)):norm(0, 2) end, x):totable(), {0, 0, 0})
+end)
+
+t.test("covariances of numbers with a large mean", function()
+  local base = pg.rand(3, 200)
+  local shifted = base + 1e6
+  local exact = shifted:to("float64"):cov()
+  t.check(shifted:cov():to("float64"):allclose(exact, {rtol = 1e-4}))
+  t.check(gradient(function(v) return v:cov():diagonal() end, shifted):isfinite():all():item())
+end)
+
+t.test("random numbers of a range that the dtype holds", function()
+  local x = pg.empty(1000):uniform_(-3e38, 3e38)
+  t.check(x:isfinite():all():item())
+  t.check(x:min():item() < -1e38 and x:max():item() > 1e38)
+  local half = pg.empty(1000, {dtype = "float16"}):uniform_(-65504, 65504)
+  t.check(half:isfinite():all():item() and half:min():item() < -3e4 and half:max():item() > 3e4)
+  t.error_contains(function() pg.empty(2, {dtype = "float16"}):uniform_(0, 1e5) end,
+                   "uniform_: bad argument 'to' (expected a number that float16 can hold, got 100000")
+  t.error_contains(function() pg.empty(2):uniform_(-1e39, 0) end, "bad argument 'from' (expected a number that float32 can hold")
+  t.error_contains(function() pg.empty(2):uniform_(0, math.huge) end, "bad argument 'to' (expected a finite number")
+  t.error_contains(function() pg.empty(2):normal_(1e39, 1) end, "bad argument 'mean' (expected a number that float32 can hold")
+end)
+
+t.test("histc of ranges that are not finite or overflow", function()
+  t.error_contains(function() pg.tensor{1, math.huge}:histc(3) end, "histc: bad argument 'x' (expected finite elements")
+  t.error_contains(function() pg.tensor{0 / 0}:histc(3) end, "histc: bad argument 'x' (expected finite elements")
+  t.equal(pg.tensor{1, math.huge}:histc(3, 0, 2):totable(), {0, 1, 0})
+  t.equal(pg.tensor{1, 0 / 0, 2}:histc(2):totable(), {1, 1})
+  t.equal(pg.tensor{-3e38, 3e38, 0}:histc(4):totable(), {1, 0, 1, 1})
+  t.equal(pg.tensor{-3e38, 3e38, 1.5e38}:histc(3, -3e38, 3e38):totable(), {1, 0, 2})
+  t.equal(pg.tensor{-3e38, 3e38}:histc(1):totable(), {2})
+end)
