@@ -85,7 +85,7 @@ class TableReader {
       bad_argument(
           "tensor", "data", shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean",
           describe(L_, state_, i) + (to_box(L_, state_, i) ? "; pg.stack{x, y} makes a tensor of tensors" : ""));
-    if (!is_float(dtype_) && !holds(dtype_, v)) bad(fmt::format("a number that {} can hold", name_of(dtype_)), i);
+    if (!holds(dtype_, v)) bad(fmt::format("a number that {} can hold", name_of(dtype_)), i);
     store_number(dtype_, at_, v);
     at_ += size_of(dtype_);
   }

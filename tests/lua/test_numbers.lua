@@ -279,7 +279,8 @@ end)
 local forms = {"none", "tanh"}
 t.test("gelu of -inf is 0, and its gradient is finite everywhere", function()
   for _, dtype in ipairs{"float16", "bfloat16", "float32", "float64"} do
-    local far = pg.tensor({-math.huge, -1e30, -50, 50, 1e30, math.huge}, {dtype = dtype})
+    local large = dtype == "float16" and 6e4 or 1e30
+    local far = pg.tensor({-math.huge, -large, -50, 50, large, math.huge}, {dtype = dtype})
     for _, form in ipairs(forms) do
       local function f(x) return x:gelu{approximate = form} end
       t.check(f(far[{{1, 3}}]):equal(pg.zeros(3, {dtype = dtype})), dtype .. " " .. form)

@@ -117,3 +117,11 @@ t.test("histc of ranges that are not finite or overflow", function()
   t.equal(pg.tensor{-3e38, 3e38, 1.5e38}:histc(3, -3e38, 3e38):totable(), {1, 0, 2})
   t.equal(pg.tensor{-3e38, 3e38}:histc(1):totable(), {2})
 end)
+
+t.test("a number that the dtype of a tensor cannot hold is an error", function()
+  t.error_contains(function() return pg.tensor({70000}, {dtype = "float16"}) end,
+                   "tensor: bad argument 'data' (expected a number that float16 can hold, got number 70000")
+  t.error_contains(function() return pg.tensor{1e39} end, "expected a number that float32 can hold")
+  t.equal(pg.tensor({65519}, {dtype = "float16"}):item(), 65504)
+  t.equal(pg.tensor({math.huge, -math.huge}, {dtype = "float16"}):totable(), {math.huge, -math.huge})
+end)
