@@ -47,6 +47,10 @@ void mark_variadic(OpBinding& b) {
   }
 }
 
+bool must_be_given(const AttrDef& def) {
+  return def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom;
+}
+
 bool is_plain_table(lua_State* L, int i) { return lua_type(L, i) == LUA_TTABLE; }
 
 bool has_string_keys(lua_State* L, int i) {
@@ -218,7 +222,7 @@ class Reader {
     for (size_t i = 0; i < b_.slots.size(); ++i) {
       const Slot& s = b_.slots[i];
       const bool needed = s.is_input ? op_.inputs[size_t(s.index)].arity != Arity::kOptional
-                                     : op_.attrs[size_t(s.index)].fallback.index() == 0;
+                                     : must_be_given(op_.attrs[size_t(s.index)]);
       if (needed || &s == last) count = i + 1;
     }
     const bool method = is_method();
@@ -401,8 +405,7 @@ class Reader {
   void finish() {
     for (size_t i = 0; i < op_.attrs.size(); ++i) {
       const AttrDef& def = op_.attrs[i];
-      if (!given_[i] && def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom)
-        bad_argument(op_.name, def.name, "a value", absent(false, int(i)));
+      if (!given_[i] && must_be_given(def)) bad_argument(op_.name, def.name, "a value", absent(false, int(i)));
       if (!given_[i] && std::holds_alternative<Device>(def.fallback)) call_.attrs[i] = state_.default_device;
     }
     if (singles_) {

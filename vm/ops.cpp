@@ -1,6 +1,5 @@
 // Lua functions, methods and operators of all ops, derived from the registry.
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <vector>
@@ -298,22 +297,15 @@ int refuse_order(lua_State*, State&) {
       "tensor of booleans");
 }
 
-// If the value that is called was read as a field, as in x.T() and x:T(), the hint that it needs no parentheses.
-std::string called_field(lua_State* L) {
-  lua_Debug frame;
-  if (!lua_getstack(L, 0, &frame) || !lua_getinfo(L, "n", &frame) || !frame.name) return "";
-  if (std::strcmp(frame.namewhat, "method") && std::strcmp(frame.namewhat, "field")) return "";
-  if (*frame.name == '?') return "";
-  return fmt::format("{} is a tensor: write x.{} without parentheses if it is a field of x", frame.name, frame.name);
-}
-
 // x(…), and `for v in x`, which calls x with two nils.
 int refuse_call(lua_State* L, State& state) {
   if (const std::string hint = self_is_tensor(L, state); !hint.empty()) throw Error(hint);
   if (lua_gettop(L) == 3 && lua_isnil(L, 2) && lua_isnil(L, 3))
     throw Error("a tensor is no iterator; write for row in x:iter() do … end, or for i = 1, #x do … x[i] … end");
-  if (const std::string hint = called_field(L); !hint.empty()) throw Error(hint);
-  throw Error("a tensor cannot be called; x[i] selects a row, x[{i, j}] an element, and x:op(…) calls an op");
+  throw Error(
+      "a tensor cannot be called; x[i] selects a row, x[{i, j}] an element, x:op(…) calls an op, and x.T is a field, "
+      "without "
+      "parentheses");
 }
 
 int refuse_concatenation(lua_State*, State&) {

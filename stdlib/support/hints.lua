@@ -4,7 +4,7 @@
 -- code.
 return {
 {"pg tensor", [[
-  inv inverse: pg.linalg.inv(square)
+  inv inverse: pg.linalg.inv(pg.eye(2))
   det slogdet logdet: -- there is no determinant; of l = pg.linalg.cholesky(a) it is the square of the product of the diagonal
   svd eig eigh qr lu: -- there are pg.linalg.cholesky, pg.linalg.inv, pg.linalg.solve and pg.linalg.norm
   conv convolution: image:conv2d(kernel)
@@ -12,7 +12,7 @@ return {
   avgpool: image:avg_pool2d(2)
   column_stack hstack_columns: pg.cat({x, y}, 2) -- 1-dim tensors: pg.stack({a, b}, 2)
   L2Normalization l2_normalize: x:normalize(2, -1)
-  reshape_like view_as: x:reshape(y.shape)
+  reshape_like: x:reshape(y.shape)
   broadcast_add elemwise_add broadcast_plus plus: x + y -- shapes broadcast
   broadcast_sub elemwise_sub broadcast_minus: x - y -- shapes broadcast
   broadcast_mul elemwise_mul times: x * y -- shapes broadcast

@@ -113,7 +113,7 @@ mistakes.check("lua", {
   {[[local B = nn.HybridBlock:extend("B") function B.forward(v) return self.fc(v) end local _ = B()(x)]],
    [[attempt to index global 'self' (a nil value) (write function Net:forward(x) return x end; the colon gives the method self)]]},
   {[[local B = nn.HybridBlock:extend("B") function B:forward(v) return v * self.scale end local _ = B()(x)]],
-   [[mul: bad argument 'y' (expected a tensor, got nil; a misspelled variable or field is nil)]]},
+   [[mul: bad argument 'y' (expected a tensor or a number, got nil; a misspelled variable or field is nil)]]},
   {[[local _ = nn.block{forward = function(v) return v * 2 end}(x)]],
    [[attempt to perform arithmetic on local 'v' (a table value) (a table is no tensor: write pg.tensor(list); the forward of a block takes self first: function(self, x))]]},
   {[[local _ = nn.block{forward = function(v) return v:relu() end}(x)]],
