@@ -75,13 +75,29 @@ function param.is_complete(p)
   return true
 end
 
+local probe  -- during param.fits: set_shape changes nothing, and notes a difference here
+
+--- param.fits(block, x) -> whether block:infer_shape(x) agrees with the shapes of the parameters. If it raises, also the
+--- error. It changes nothing. A message handler may call it.
+function param.fits(block, x)
+  local before = probe
+  local mine = {}
+  probe = mine
+  local ok, text = pcall(block.infer_shape, block, x)
+  probe = before
+  if ok then return not mine.differs end
+  return false, tostring(text)
+end
+
 --- param.merge(op, name, known, given[, place]) -> given. Raises if given disagrees with the known dims (0 is unknown).
 --- `place` says where given was found.
 function param.merge(op, name, known, given, place)
   if known then
     local same = #known == #given
     for i = 1, #known do same = same and (known[i] == 0 or known[i] == given[i]) end
-    if not same then
+    if not same and probe then
+      probe.differs = true
+    elseif not same then
       core.fail(op, "bad argument '%s' (expected shape %s, got %s%s)", name, show(known):gsub("%f[%d]0%f[%D]", "?"), show(given), place or "")
     end
   end
@@ -306,7 +322,7 @@ function methods.set_shape(p, ...)
   local first = select(1, ...)
   local shape = check_shape("set_shape", type(first) == "table" and first or {...})
   param.merge("set_shape", "shape", param.shape(p), shape)
-  if core.has_value(p) then return p end
+  if probe or core.has_value(p) then return p end
   param.note(p)
   e.shape = shape
   if e.pending and param.is_complete(p) then materialize(p) end

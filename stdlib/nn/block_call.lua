@@ -183,15 +183,14 @@ local function innermost()
 end
 
 -- Returns the error of a layer whose input does not go with the shapes of its parameters in terms of that input, or nil.
-local function explain_input(block, x)
+local function explain_input(message, block, x)
   if not rawget(getmetatable(block), "_library") or not block.infer_shape or not core.is_tensor(x) then return nil end
-  local ok, text
-  if core.tracing() then ok, text = pcall(core.untraced, block.infer_shape, block, x)
-  else ok, text = pcall(block.infer_shape, block, x) end
-  if ok or type(text) ~= "string" then return nil end
-  local place, reason = text:match("^(.-:%d+: )set_shape: (.*)$")
-  local size = reason and block:describe():match("^%d+")
-  if not size then return text:find(": " .. block._name .. ": ", 1, true) and text or nil end
+  local fits, text
+  if core.tracing() then fits, text = core.untraced(param.fits, block, x) else fits, text = param.fits(block, x) end
+  if text then return text:find(block._name .. ": bad argument", 1, true) and text or nil end
+  local size = not fits and block:describe():match("^%d+")
+  if not size then return nil end
+  local place = message:match("^(.-)[%w_]+: bad argument")  -- a trace adds the place later
   return ("%s%s: bad argument 'x' (expected %s %s, got %s)"):format(place, block._name, size, block._sizes or "features", core.describe(x))
 end
 
@@ -203,7 +202,7 @@ local function in_terms_of_block(message)
     message = message:gsub("call initialize%(%) before the first call: net:initialize%(%)",
                            "its block was made in forward; make blocks in init, where initialize() finds them")
   end
-  local ok, text = pcall(explain_input, block, x)
+  local ok, text = pcall(explain_input, message, block, x)
   return ok and text or message
 end
 
