@@ -210,11 +210,16 @@ end
 
 -- Entries ----------------------------------------------------------------------------------------------------------------
 
+-- The documented methods of a class and of the classes above it.
 local function methods_text(class)
-  local rows = {}
-  for _, name in ipairs(catalog.methods(class)) do
-    local entry = documents.of_function(class[name])
-    if entry and entry.name:find(":" .. name .. "$") then rows[#rows + 1] = {name, documents.summary(entry)} end
+  local rows, seen, at = {}, {}, class
+  while type(at) == "table" do
+    for _, name in ipairs(catalog.methods(at)) do
+      local entry = not seen[name] and documents.of_function(at[name])
+      seen[name] = true
+      if entry and entry.name:find(":" .. name .. "$") then rows[#rows + 1] = {name, documents.summary(entry)} end
+    end
+    at = rawget(at, "super")
   end
   return rows[1] and "\nMethods\n" .. table_of(rows) or ""
 end
@@ -322,7 +327,7 @@ function help.text(...)
   if text then return text end
   if type(what) ~= "string" then return "No documentation for this " .. type(what) .. "." end
   local near = suggested(what)
-  core.fail("help", "no documentation for '%s'%s", what, near and " (did you mean '" .. near .. "'?)" or "")
+  core.fail("help", "no documentation for '%s'%s", what, near and " (did you mean '" .. near .. "'?)" or " (pg.help() lists what there is)")
 end
 
 --- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,

@@ -2,6 +2,8 @@
 local t = require "tests.support"
 local mistakes = require "tests.mistakes"
 
+t.skip_in("interpreted", "the texts are those of Lua, which names the variable of a wrong call")
+
 mistakes.check("blocks", {
   {[[local _ = net.initialize()]],
    [[initialize: bad argument 'self' (expected the object before the dot, got nil; write net:initialize(…) with a colon)]]},

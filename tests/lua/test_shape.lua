@@ -34,7 +34,7 @@ t.test("reshape copies dims with 0 and infers one -1", function()
 end)
 
 t.test("reshape refuses shapes that do not fit", function()
-  bad(function() return iota(2, 3):reshape(4) end, "reshape", "shape", "as many elements as 2x3")
+  bad(function() return iota(2, 3):reshape(4) end, "reshape", "shape", "a shape of 6 elements like 2x3")
   bad(function() return iota(2, 3):reshape(-1, -1) end, "reshape", "shape")
   bad(function() return iota(2, 3):reshape(-1, 4) end, "reshape", "shape")
   bad(function() return iota(2, 3):reshape(6, 1, 0) end, "reshape", "shape")
