@@ -63,7 +63,7 @@ mistakes.check("calls", {
   {[[local _ = loss_fn.forward(x, x)]],
    [[self is a tensor here: call the method with a colon, object:forward(x), or call the block: net(x)]]},
   {[[local _ = x.iter()]],
-   [[iter: bad argument 'x' (expected a tensor, got nil; write x:iter(…) with a colon)]]},
+   [[iter: bad argument 'x' (expected a tensor, got nothing; write x:iter(…) with a colon to pass x)]]},
   {[[local _ = x.sum()]],
    [[sum: bad argument 'x' (expected a tensor, got nothing; write x:sum() with a colon, or pg.sum(x))]]},
   {[[local B = nn.HybridBlock:extend("B") function B:forward(x) return nn.Dense(3)(x) end local b = B() b:initialize() local _ = b(x)]],
