@@ -272,7 +272,7 @@ local function named(name)
   local row = catalog.op(plain)
   if row then return op_text(row) end
   local item = find_item(plain)
-  if item and item.name == plain then return item_text(item.name, item.value, item.class) end
+  if item and (item.name == plain or catalog.is_class(item.value)) then return item_text(item.name, item.value, item.class) end
   local short = plain:match("[^.:]*$")
   local entry = index.names[plain] or index.short[plain]
   if entry then return entry_text(entry) end
