@@ -2418,7 +2418,7 @@ function Tensor:tan() end
 ---@return perigee.Tensor out
 function Tensor:tanh() end
 
----x - tanh(x).
+---x - tanh(x), accurate near 0.
 ---@return perigee.Tensor out
 function Tensor:tanhshrink() end
 
@@ -6684,8 +6684,8 @@ function pg.tan(x) end
 ---@return perigee.Tensor out
 function pg.tanh(x) end
 
----x - tanh(x).
----@param x perigee.Tensor
+---x - tanh(x), accurate near 0.
+---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.tanhshrink(x) end
 
