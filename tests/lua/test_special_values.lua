@@ -33,7 +33,7 @@ t.test("nan_to_num", function()
 end)
 
 t.test("isclose", function()
-  same(pg.tensor({1, nan, inf, inf, -inf}):isclose(pg.tensor({1 + 1e-9, nan, inf, -inf, 1e300})), {true, false, true, false, false})
+  same(pg.tensor({1, nan, inf, inf, -inf}):isclose(pg.tensor({1 + 1e-9, nan, inf, -inf, 1e38})), {true, false, true, false, false})
   same(pg.tensor({nan, 1}):isclose(pg.tensor({nan, nan}), {equal_nan = true}), {true, false})
   same(int({100000, 5}):isclose(int({100001, 6})), {true, false})
   same(int({2 ^ 53}):isclose(int({-2 ^ 53})), {false})
