@@ -408,7 +408,7 @@ t.test("indexing errors name dim, size and index", function()
     t.error_contains(function() return x[{{k, 2}}] end, "dim 1")
   end
   t.error_contains(function() return x[nan] end, "dim 1")
-  t.error_contains(function() return x["1"] end, "'1'")
+  t.error_contains(function() return x["1"] end, 'got "1"')
   t.error_contains(function() return x[{1, 1, 1}] end, "positions")
   t.error_contains(function() return x[true] end, "index")
   t.error_contains(function() return x[i64{3}] end, "3")

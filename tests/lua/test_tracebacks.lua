@@ -246,7 +246,7 @@ net:initialize()
 if mode == "hybrid" then net:hybridize() end
 net(pg.ones(2, 4))
 ]]
-  text = "linear: bad argument 'weight' (expected a matrix with 4 columns to go with x 2x4, got float32 3x5 cpu)"
+  text = "Dense: bad argument 'x' (expected 5 features, got float32 2x4 cpu)"
   t.equal(errors_of(child), "F:16: " .. text .. " (in block '1.fc', Dense, called in forward at F:10-12)\n"
     .. "stack traceback:\n\tF:16: in main chunk\n")
   t.equal(errors_of(child, "hybrid"), "F:11: " .. text .. " (in block '1.fc', Dense)\nstack traceback:\n"
@@ -274,7 +274,7 @@ t.test("errors of Lua and of the script, tables as errors", function()
   t.equal(errors_of("local f = pg.jit(function()\n  error('mine')\nend)\nf()\n"),
           "F:9: mine\nstack traceback:\n\tF:9: in function <F:8>\n\tF:11: in main chunk\n")
   t.equal(errors_of("local function f()\n  local x\n  return (x.y)\nend\npg.record(f)\n"),
-          "F:10: attempt to index local 'x' (a nil value) ('x' is nil: misspelled, or not set)\nstack traceback:\n\tF:10: in function <F:8>\n\tF:12: in main chunk\n")
+          "F:10: attempt to index local 'x' (a nil value) ('x' is nil: not set, or the result of a function without return)\nstack traceback:\n\tF:10: in function <F:8>\n\tF:12: in main chunk\n")
   t.equal(errors_of("pg.record(function()\n  error({})\nend)\n"),
           "(error object is a table value)\nstack traceback:\n\tF:9: in function <F:8>\n\tF:8: in main chunk\n")
 end)
