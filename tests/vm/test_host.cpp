@@ -182,7 +182,7 @@ TEST_CASE("host: NULL is a bad argument everywhere") {
       perigee_memory(host.state, nullptr),
       perigee_tensor_create(nullptr, PERIGEE_FLOAT32, 1, shape, &t),
       perigee_tensor_create(host.runtime, PERIGEE_FLOAT32, 1, nullptr, &t),
-      perigee_tensor_create(host.runtime, perigee_dtype(50), 1, shape, &t),
+      perigee_tensor_create(host.runtime, perigee_dtype(12), 1, shape, &t),
       perigee_tensor_create(host.runtime, PERIGEE_FLOAT32, 99, shape, &t),
       perigee_tensor_wrap(host.runtime, nullptr, PERIGEE_FLOAT32, 1, shape, nullptr, nullptr, nullptr, &t),
       perigee_tensor_from_dlpack(host.runtime, nullptr, &t),
