@@ -131,6 +131,14 @@ function t.test(name, f)
   return ok
 end
 
+-- Checks each element against a list of numbers, by relative error.
+function t.elements_near(got, expected, tolerance)
+  for i, v in ipairs(got:reshape{-1}:totable()) do
+    local want = expected[i]
+    t.check(math.abs(v - want) <= (tolerance or 1e-6) * math.abs(want), ("element %d: %.9g, expected %.9g"):format(i, v, want))
+  end
+end
+
 -- Returns the first difference of two plain values as text, or nil. same(a, b) compares leaves.
 local function difference(a, b, same, path)
   a, b = plain(a), plain(b)

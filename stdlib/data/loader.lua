@@ -92,7 +92,7 @@ function DataLoader:init(dataset, ...)
 end
 
 -- The objects behind loaders. A loader is a userdata with the fields and methods of its object, since #loader and
--- ipairs(loader) of a table would answer 0 and nothing instead of an error. Objects of subclasses are tables.
+-- ipairs(loader) of a table are 0 and an empty loop, not errors. Objects of subclasses are tables.
 local objects = setmetatable({}, {__mode = "k"})
 
 local function object_of(loader) return objects[loader] or loader end

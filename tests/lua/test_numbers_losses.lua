@@ -23,12 +23,7 @@ end
 local function finite(...)
   for k = 1, select("#", ...) do t.check((select(k, ...)):isfinite():all():item(), "order " .. k - 1 .. " is not finite") end
 end
-local function near(got, expected, tolerance)
-  for i, v in ipairs(got:reshape{-1}:totable()) do
-    local want = expected[i]
-    t.check(math.abs(v - want) <= (tolerance or 1e-6) * math.abs(want), ("element %d: %.9g, expected %.9g"):format(i, v, want))
-  end
-end
+local near = t.elements_near
 
 t.test("binary_cross_entropy has gradients at 0 and 1", function()
   for _, dtype in ipairs{"float32", "float64", "bfloat16"} do

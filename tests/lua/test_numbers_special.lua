@@ -8,12 +8,7 @@ local function gradient(f, x)
   pg.record(function() return f(x):sum() end):backward()
   return x.grad
 end
-local function near(got, expected, tolerance)
-  for i, v in ipairs(got:reshape{-1}:totable()) do
-    local want = expected[i]
-    t.check(math.abs(v - want) <= (tolerance or 1e-6) * math.abs(want), ("element %d: %.9g, expected %.9g"):format(i, v, want))
-  end
-end
+local near = t.elements_near
 local function float64(list) return pg.tensor(list, {dtype = "float64"}) end
 
 t.test("polygamma next to its pole at 0 from below", function()

@@ -285,6 +285,23 @@ TEST_CASE("host: a callback cannot use or close the state that calls it") {
   perigee_state_close(state);
 }
 
+TEST_CASE("host: what this version lacks is refused") {
+  Host host;
+  auto runtime_config = PERIGEE_INIT(perigee_runtime_config);
+  perigee_runtime* runtime = nullptr;
+  runtime_config.warm_up = 1;
+  CHECK(perigee_runtime_create(&runtime_config, &runtime) == PERIGEE_UNSUPPORTED);
+  auto config = PERIGEE_INIT(perigee_state_config);
+  perigee_state* state = nullptr;
+  config.sandboxed = 1;
+  CHECK(perigee_state_open(host.runtime, &config, &state) == PERIGEE_UNSUPPORTED);
+  CHECK(message() == "perigee_state_open: this version does not support sandboxed; leave it 0");
+  config = PERIGEE_INIT(perigee_state_config);
+  config.memory_limit = 1;
+  CHECK(perigee_state_open(host.runtime, &config, &state) == PERIGEE_UNSUPPORTED);
+  CHECK(state == nullptr);
+}
+
 TEST_CASE("host: an interrupt ends a call, also inside pcall") {
   Host host;
   REQUIRE(

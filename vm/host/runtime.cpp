@@ -9,7 +9,8 @@ perigee_status perigee_runtime_create(const perigee_runtime_config* given, perig
     constexpr const char* kName = "perigee_runtime_create";
     need(out, kName, "out");
     const perigee_runtime_config config = copy_config(given, kName);
-    if (config.warm_up) throw Failure(PERIGEE_UNSUPPORTED, "perigee_runtime_create: warm_up is not implemented yet");
+    if (config.warm_up)
+      throw Failure(PERIGEE_UNSUPPORTED, "perigee_runtime_create: this version does not support warm_up; leave it 0");
     RuntimeOptions options;
     options.threads = config.threads;
     options.jobs = {config.parallel_for, config.user};

@@ -182,7 +182,9 @@ void refuse_limits(const perigee_state_config& config) {
                         : config.memory_limit                              ? "memory_limit"
                         : config.instruction_limit || config.time_limit_us ? "limits"
                                                                            : nullptr;
-  if (missing) throw Failure(PERIGEE_UNSUPPORTED, fmt::format("perigee_state_open: {}: not implemented yet", missing));
+  if (missing)
+    throw Failure(PERIGEE_UNSUPPORTED,
+                  fmt::format("perigee_state_open: this version does not support {}; leave it 0", missing));
 }
 
 void load_library(perigee_state& state) {

@@ -116,11 +116,11 @@ typedef struct {
   void* (*allocate)(void* user, size_t bytes, size_t alignment);
   void (*release)(void* user, void* data, size_t bytes);
   void (*log)(void* user, int level, const char* text); /* level 1: error, 2: warning, 3: info; NULL: dropped */
-  int warm_up;                                          /* 1: perigee_runtime_create pays for first uses */
+  int warm_up;                                          /* must be 0; PERIGEE_UNSUPPORTED otherwise */
   void* user;
 } perigee_runtime_config;
 
-/* An open file of the host. Not used yet: a config that sets open_file is PERIGEE_UNSUPPORTED. */
+/* An open file of the host. */
 typedef struct {
   void* handle;
   int64_t (*read)(void* handle, void* data, size_t size);
@@ -128,7 +128,8 @@ typedef struct {
   int (*close)(void* handle, int commit);
 } perigee_file;
 
-/* sandboxed, the limits and open_file are not implemented yet: perigee_state_open returns PERIGEE_UNSUPPORTED. */
+/* sandboxed, the three limits and open_file must be 0 in this version: perigee_state_open returns PERIGEE_UNSUPPORTED
+ * otherwise, and never opens a state that is less safe than asked. */
 typedef struct {
   uint32_t size;
   int sandboxed;
