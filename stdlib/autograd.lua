@@ -58,23 +58,32 @@ autograd.is_recording = core.is_recording
 --- pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
 autograd.is_training = core.is_training
 
---- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) computes the gradients of several heads and
---- writes them to the `.grad` of their leaves.
-function autograd.backward(heads, grads, options)
-  if heads == nil then core.arg_error("backward", "heads", "a tensor or a list of tensors", heads) end
-  core.backward(heads, grads, options)
-end
-
 --- x:backward{grad =, retain_graph =, create_graph =} computes the gradients of x and writes them to the `.grad` of its
 --- leaves. With create_graph the new `.grad` has a history that refers to its leaf, and the leaf refers to it: set
 --- x.grad = nil when done, or use pg.autograd.grad, which does not change `.grad`. A backward that fails writes no
---- `.grad`. The part of the history that it has processed is released unless retain_graph is true.
+--- `.grad`. The part of the history that it has processed is released unless retain_graph is true. Raises if x was not
+--- computed under pg.record from a tensor with attach_grad. grad has the shape of x; it may be absent for one element.
+--- Example: local x = pg.tensor{1, 2}:attach_grad()
+--- local loss = pg.record(function() return (x * x):sum() end)
+--- loss:backward()
+--- return x.grad
 function core.tensor_methods.backward(x, options)
   if not core.is_tensor(x) then args.tensor_self("backward", x) end
   if options == nil then return core.backward(x) end
   if core.is_tensor(options) then return core.backward(x, options) end
   core.check_options("backward", options, {grad = true, retain_graph = true, create_graph = true, train_mode = true})
   core.backward(x, options.grad, {retain_graph = options.retain_graph, create_graph = options.create_graph})
+end
+
+--- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) computes the gradients of several heads and
+--- writes them to the `.grad` of their leaves. grads has one gradient per head.
+--- Example: local x = pg.tensor{1, 2}:attach_grad()
+--- local y, z = pg.record(function() return x * x, x + 1 end)
+--- pg.autograd.backward({y, z}, {pg.ones(2), pg.ones(2)})
+--- return x.grad
+function autograd.backward(heads, grads, options)
+  if heads == nil then core.arg_error("backward", "heads", "a tensor or a list of tensors", heads) end
+  core.backward(heads, grads, options)
 end
 
 -- Puts zeros in place of missing gradients.
@@ -209,7 +218,8 @@ local function gradients_of(heads, cotangents, inputs, create)
   return filled(found, inputs)
 end
 
---- y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument.
+--- y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument. Raises if dy
+--- does not have the structure and shapes of y.
 --- Example: local y, back = pg.vjp(function(x) return x * x end, pg.tensor{1, 2})
 --- return y, back(pg.ones(2))
 function autograd.vjp(f, ...)
@@ -246,7 +256,8 @@ function autograd.vjp(f, ...)
 end
 
 --- y, dy = pg.jvp(f, {primals}, {tangents}): y is the result of f, dy its directional derivative along the tangents. It
---- differentiates the vjp, which is linear in its cotangent, a second time.
+--- differentiates the vjp, which is linear in its cotangent, a second time. Raises if the lists differ in length or a
+--- tangent in its shape.
 --- Example: return pg.jvp(function(x) return x * x end, {pg.tensor{1, 2}}, {pg.tensor{1, 0}})
 function autograd.jvp(f, primals, tangents)
   check_function("jvp", f)

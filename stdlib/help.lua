@@ -2,6 +2,7 @@
 local core = ...
 local documents = core.require("support.documents")
 local catalog = core.require("support.catalog")
+local hint = core.require("support.hint")
 local help = {}
 
 local width, row_width, example_lines = 88, 110, 12
@@ -123,6 +124,16 @@ local function other_names(row)
   return #others > 0 and "Other names: " .. table.concat(others, ", ") .. "." or nil
 end
 
+-- Returns the example of an op with the name by which it is asked for, if an alias only renames the op.
+local function example_of(row)
+  for _, alias in ipairs(row.aliases) do
+    if alias.name == row.name and alias.call == row.main then
+      return (row.example:gsub("([.:])" .. row.main .. "%f[^%w_]", "%1" .. row.name))
+    end
+  end
+  return row.example
+end
+
 local function op_text(row)
   local lines = {documents.wrap(signature(row), 4, width), documents.wrap(row.doc, 0, width)}
   local others = other_names(row)
@@ -144,7 +155,7 @@ local function op_text(row)
   if shape then lines[#lines + 1] = "Returns " .. shape .. "." end
   if row.no_grad then lines[#lines + 1] = "Not differentiable." end
   lines[#lines + 1] = "Errors: " .. documents.wrap(errors_of(row), 8, width) .. "."
-  add_example(lines, row.example)
+  add_example(lines, example_of(row))
   return table.concat(lines, "\n")
 end
 
@@ -305,10 +316,23 @@ local function of_function(f)
   return entry and entry_text(entry)
 end
 
-local function suggested(name)
-  local names = {}
-  for _, item in ipairs(catalog.list()) do names[#names + 1] = item.name:match("[^.:]*$") end
-  return core.suggest(name, core.op_names(false)) or core.suggest(name, names)
+-- Returns what to say about a name that has no documentation.
+local function advice(name)
+  local plain = name:match("[^.:]*$")
+  for _, kind in ipairs{"pg", "nn", "block", "tensor", "loss", "optim", "data", "metric"} do
+    local text = hint.find(kind, plain)
+    if text then return text end
+  end
+  local names = {}  -- by spelling without case and underscores: ctc_los is near CTCLoss
+  local function squashed(text) return (text:lower():gsub("_", "")) end
+  local function add(full)
+    local short = full:match("[^.:]*$")
+    names[squashed(short)] = names[squashed(short)] or short
+  end
+  for _, item in ipairs(catalog.list()) do add(item.name) end
+  for short in pairs(documents.index().short) do add(short) end
+  local near = core.suggest(plain, core.op_names(false)) or names[core.suggest(squashed(plain), names)]
+  return near and "did you mean '" .. near .. "'?" or "pg.help() lists what there is"
 end
 
 --- help.text([what]) -> the text that pg.help prints.
@@ -326,8 +350,7 @@ function help.text(...)
   else core.arg_error("help", "what", "a function, a module, a class or a name", what) end
   if text then return text end
   if type(what) ~= "string" then return "No documentation for this " .. type(what) .. "." end
-  local near = suggested(what)
-  core.fail("help", "no documentation for '%s'%s", what, near and " (did you mean '" .. near .. "'?)" or " (pg.help() lists what there is)")
+  core.fail("help", "no documentation for '%s' (%s)", what, advice(what))
 end
 
 --- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,

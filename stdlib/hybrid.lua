@@ -100,7 +100,7 @@ local jit_options = {static_alloc = true, static_shape = false, name = args.none
 
 --- pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
 --- native graph. f takes and returns tensors, numbers, booleans, strings and trees of them. f may be a whole training
---- step. What f reads is guarded, see Block:hybridize.
+--- step. What f reads is guarded, see Block:hybridize. Raises if f reads the value of a tensor.
 --- Example: local f = pg.jit(function(x) return (x + 1):relu() end)
 --- return f(pg.tensor{-3, 1})
 function hybrid.jit(f, opts)

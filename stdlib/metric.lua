@@ -102,7 +102,7 @@ local function require_count(self, label, pred)
 end
 
 --- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
---- or scores with the classes along axis.
+--- or scores with the classes along axis. Raises if labels and predictions differ in number.
 --- Example: local metric = pg.metric.Accuracy()
 --- metric:update(pg.tensor({1, 2}, {dtype = "int64"}), pg.tensor{{0.9, 0.1}, {0.8, 0.2}})
 --- return metric:get()

@@ -3,6 +3,19 @@ local core = ...
 local args = core.require("support.args")
 local methods, getters, ops = core.tensor_methods, core.tensor_getters, core.ops
 
+--- x.shape -> the sizes of the dims, as a new table: {2, 3}. x:dim() is their number, x:size(i) one of them.
+
+--- x.dtype -> the name of the dtype, such as "float32". x:to("int64") converts.
+
+--- x.device -> the name of the device, such as "cpu". x:to("cpu") copies.
+
+--- x.grad -> the gradient that the last backward wrote for a tensor with attach_grad, or nil. It can be set.
+
+--- x.requires_grad -> whether gradients flow to x: it has attach_grad, or was computed from such a tensor under
+--- pg.record. x:attach_grad() sets it; it cannot be assigned.
+
+--- x.name -> the name of a parameter or of a symbol, or nil. It can be set.
+
 --- x.T is x:t(): the transpose of a matrix. Tensors of 0 or 1 dims come back as they are.
 getters.T = ops.t
 

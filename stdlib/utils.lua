@@ -27,6 +27,8 @@ end
 --- tensor. All tensors are scaled in place by min(1, max_norm / (norm + 1e-8)). If the norm is not finite they do not
 --- change, and it is an error unless check_isfinite is false. The check is an op, so it runs at every call in pg.jit
 --- too.
+--- Example: local x = pg.tensor{3, 4}
+--- return pg.utils.clip_global_norm({x}, 1), x
 function utils.clip_global_norm(arrays, max_norm, opts)
   tensor_list("clip_global_norm", "arrays", arrays)
   args.number("clip_global_norm", "max_norm", max_norm, 0)

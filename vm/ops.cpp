@@ -92,23 +92,35 @@ int call_op(lua_State* L, State& state) {
   return push_outputs(L, state, *binding.op, out);
 }
 
-// Throws again an error about the first argument with a hint that it may be missing: x.reshape(2, 3) for x:reshape(2,
-// 3).
-[[noreturn]] void hint_at_colon(lua_State* L, const OpDef& op, const Error& e) {
-  const std::string text = e.what();
+// Returns the name by which the script called the op, if that is an alias that means just the op, else the op's name.
+std::string called_name(lua_State* L, const OpDef& op) {
+  lua_Debug frame;
+  if (!lua_getstack(L, 0, &frame) || !lua_getinfo(L, "n", &frame) || !frame.name) return op.name;
+  for (const Alias& alias : op.aliases)
+    if (!alias.attr && std::string_view(alias.name) == frame.name) return alias.name;
+  return op.name;
+}
+
+// Throws again an error of the op in terms of the call: with the alias that the script wrote, and with a hint that a
+// colon may be missing, as in x.reshape(2, 3).
+[[noreturn]] void rethrow_as_called(lua_State* L, const OpDef& op, const Error& e) {
+  if (typeid(e) != typeid(Error)) throw;
+  std::string text = e.what();
+  const std::string name = called_name(L, op);
+  if (name != op.name && text.starts_with(op.name + std::string(": "))) text.replace(0, std::strlen(op.name), name);
   const bool is_first = !op.inputs.empty() && op.inputs[0].arity == Arity::kOne &&
-                        text.starts_with(fmt::format("{}: bad argument '{}' (", op.name, op.inputs[0].name));
+                        text.starts_with(fmt::format("{}: bad argument '{}' (", name, op.inputs[0].name));
   const int type = lua_type(L, 1);
-  if (typeid(e) != typeid(Error) || !is_first || (type != LUA_TNUMBER && type != LUA_TSTRING)) throw;
-  if (text.find(" with a colon") != std::string::npos) throw;
-  throw Error(fmt::format("{}; write x:{}(…) with a colon to pass x)", text.substr(0, text.size() - 1), op.name));
+  if (is_first && (type == LUA_TNUMBER || type == LUA_TSTRING) && text.find(" with a colon") == std::string::npos)
+    text = fmt::format("{}; write x:{}(…) with a colon to pass x)", text.substr(0, text.size() - 1), name);
+  throw Error(text);
 }
 
 int call_public_op(lua_State* L, State& state) {
   try {
     return call_op(L, state);
   } catch (const Error& e) {
-    hint_at_colon(L, *upvalue_binding(L).op, e);
+    rethrow_as_called(L, *upvalue_binding(L).op, e);
   }
 }
 

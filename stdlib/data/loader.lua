@@ -65,8 +65,8 @@ end
 --- pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
 --- batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
 --- batchify(items) gets a list of items, each a list of values, and returns the values of the batch. num_workers has no
---- effect:
---- the calling thread makes the batches.
+--- effect: the calling thread makes the batches. Raises if dataset has no len and get, if batch_size is not a whole
+--- number >= 1, or if it is combined with batch_sampler.
 --- Example: local loader = pg.data.DataLoader(pg.data.ArrayDataset(pg.range(1, 5)), {batch_size = 2})
 --- local batches = {}
 --- for x in loader:iter() do batches[#batches + 1] = x end

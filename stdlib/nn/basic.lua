@@ -18,7 +18,8 @@ end
 
 --- nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
 --- in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten = true flattens all dims of x except the
---- first; false applies the layer to the last dim.
+--- first; false applies the layer to the last dim. With in_units = 0 the first call infers it. Raises if x does not have
+--- in_units features.
 --- Example: local layer = pg.nn.Dense(3, {weight_initializer = "one"})
 --- layer:initialize()
 --- return layer(pg.ones(2, 4))

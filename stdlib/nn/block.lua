@@ -193,7 +193,15 @@ function Block:register_forward_pre_hook(f)
   return calls.add_hook(self, "_pre_hooks", args.callable("register_forward_pre_hook", "f", f))
 end
 
---- block:save_parameters(path) writes all parameters under their paths to a safetensors file, atomically.
+--- block:save_parameters(path) writes all parameters under their paths to a safetensors file, atomically, and returns
+--- the block. Raises if a parameter has no value yet or the file cannot be written.
+--- Example: local net, path = pg.nn.Dense(2, {in_units = 3}), os.tmpname()
+--- net:initialize()
+--- net:save_parameters(path)
+--- local copy = pg.nn.Dense(2, {in_units = 3})
+--- copy:load_parameters(path)
+--- os.remove(path)
+--- return pg.equal(net.weight, copy.weight)
 function Block:save_parameters(path)
   args.self("save_parameters", self, "net")
   sets.save(self, args.string("save_parameters", "path", path))
@@ -255,7 +263,12 @@ end
 --- the graph without entering Lua, as long as the shapes, types, fields, upvalues and arguments that forward read are
 --- the same; else forward is traced again. Sizes that forward did not read may change. forward cannot read the values
 --- of tensors. static_alloc (default true) keeps the planned memory between calls. static_shape (default false)
---- promises one shape; another one is an error. hybridize(false) returns to plain Lua.
+--- promises one shape; another one is an error. hybridize(false) returns to plain Lua. Raises if a block is no
+--- HybridBlock, or if forward reads a value.
+--- Example: local net = pg.nn.Dense(2, {weight_initializer = "one"})
+--- net:initialize()
+--- net:hybridize()
+--- return net(pg.ones(1, 3)), net:cache_info().traces
 function Block:hybridize(opts)
   args.self("hybridize", self, "net")
   local values = read_hybrid_options(opts)

@@ -23,8 +23,10 @@ local function define(kind, n)
   --- nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
   --- 0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
   --- channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
-  --- 1, rounded up with ceil_mode. Numbers per dim are one number or a list.
-  --- Example: return pg.nn.MaxPool1D(2)(pg.tensor{{{1, 3, 2, 5}}})
+  --- 1, rounded up with ceil_mode. Numbers per dim are one number or a list. Raises if padding is more than half of
+  --- pool_size.
+  --- Example: local x = pg.range(1, 16):reshape{1, 1, 4, 4}
+  --- return pg.nn.MaxPool2D(2)(x), pg.nn.AvgPool2D(2, 1)(x), pg.nn.MaxPool1D(2)(pg.tensor{{{1, 3, 2, 5}}})
   function Pool:init(...)
     local o = args.read(name, names, spec, ...)
     args.choice(name, "layout", o.layout, {layouts[n]})

@@ -50,7 +50,8 @@ local function read_params(params)
 end
 
 --- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
---- optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object.
+--- optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
+--- for an unknown name or option, and for values of params that are no tensors.
 --- Example: local w = pg.param(pg.tensor{1, 2})
 --- local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.1})
 --- pg.record(function() return (w * w):sum() end):backward()
@@ -292,7 +293,13 @@ end
 function Trainer:allreduce_grads() args.self("allreduce_grads", self, "trainer") end
 
 --- trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
---- not written the gradient of a parameter since the last step, unless ignore_stale_grad is true.
+--- not written the gradient of a parameter since the last step, unless ignore_stale_grad is true. Gradients are divided
+--- by batch_size, a number > 0.
+--- Example: local w = pg.param(pg.tensor{1, 2})
+--- local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.5})
+--- pg.record(function() return (w * w):sum() end):backward()
+--- trainer:step(2)
+--- return w
 function Trainer:step(batch_size, opts)
   args.self("step", self, "trainer")
   self:allreduce_grads()

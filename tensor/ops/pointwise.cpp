@@ -143,7 +143,7 @@ static void add_arithmetic(Registry& r) {
        .vjp = {[](Vjp& c) { return c.dy() / c.in(1); }, [](Vjp& c) { return -c.dy() * c.out() / c.in(1); }},
        .vjp_uses = "y out",
        .expand = expand_rounding,
-       .traits = kPointwise | kWidens},
+       .traits = kPointwise},
       {.name = "floor_divide",
        .doc = "The largest whole number not above x / y, with broadcasting. Keeps integer dtypes; an integer divisor "
               "of 0 is an error. The gradient is zero.",

@@ -99,6 +99,8 @@ end
 --- is {h0, c0}, each (layers * directions, batch, hidden), or nil for zeros. weights lists w_ih, w_hh, b_ih, b_hh for
 --- each layer and direction, with the gates in the order in, forget, cell, out. dropout acts between layers if train is
 --- true, or in training mode if train is nil. The tensors may also be passed one by one. See nn.rnn.LSTM.
+--- Example: local weights = {pg.ones(4, 2), pg.ones(4, 1), pg.zeros(4), pg.zeros(4)}
+--- return pg.lstm(pg.ones(3, 1, 2), nil, weights)
 function functions.lstm(x, ...) return run("lstm", "lstm", x, read("lstm", 2, spec, ...)) end
 
 --- pg.gru(x, h0, weights, {options of pg.lstm}) -> y, hn: layers of gated recurrent units, called like pg.lstm. The

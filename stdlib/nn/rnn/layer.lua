@@ -237,7 +237,10 @@ local function define(name)
     end
     if states == false then states = nil end
     if states and standalone.applies() and not core.symbols.any(x, states) then check_batch(self, x, states) end
-    return standalone.call(self, "_run", run, x, states, sequence.check_lengths(self._name, "sequence_length", sequence_length))
+    local lengths = sequence.check_lengths(self._name, "sequence_length", sequence_length)
+    local out, finals = standalone.call(self, "_run", run, x, states, lengths)  -- no tail call: errors read x from this frame
+    if finals == nil then return out end
+    return out, finals
   end
 
   function Layer:describe()
@@ -270,6 +273,10 @@ end
 --- nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and the options of RNN except activation}): layers of
 --- long short-term memory, called like RNN, with the states h and c. The gates are packed in the order in, forget,
 --- cell, out. projection_size sets the size of h.
+--- Example: local lstm = pg.nn.rnn.LSTM(4, 2)
+--- lstm:initialize()
+--- local out, states = lstm(pg.ones(3, 1, 2), lstm:begin_state(1))
+--- return out.shape, states[1].shape
 local LSTM = define("LSTM")
 local lstm_spec = spec_of{projection_size = args.none, h2r_weight_initializer = args.none}
 
