@@ -1,6 +1,7 @@
 -- Hybridized blocks and jitted functions: calls that run native graphs instead of Lua.
 local core = ...
 local args = core.require("support.args")
+local argument_types = core.require("nn.argument_types")
 local caches = core.require("hybrid.cache")
 local calls = core.require("nn.block_call")
 local discover = core.require("nn.discover")
@@ -96,6 +97,16 @@ function Jitted:cache_info() return self.cache:info() end
 --- f:graph() -> the graph of the last call as text with types and script lines.
 function Jitted:graph() return show_graph("graph", self.cache) end
 
+--- f:export(path[, {epoch =, inputs =}]) writes the graph of a function made by pg.jit to path.json and the tensors that
+--- it reads to path.safetensors, and returns both paths. A host runs it without Lua, see perigee_model_load; a training
+--- step keeps its parameters, the states of its trainers and their numbers of updates. Learning rates and pg.live are
+--- constants. inputs: the arguments to trace with; by default those of the first call. Raises if the rate follows a
+--- schedule.
+function Jitted:export(path, opts)
+  args.self("export", self, "step")
+  return core.require("nn.export").step(self, path, opts)
+end
+
 local jit_options = {static_alloc = true, static_shape = false, name = args.none}
 
 --- pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
@@ -113,7 +124,10 @@ function hybrid.jit(f, opts)
   local jitted = {f = f}
   jitted.cache = caches.new{
     root = f, label = "f", name = name, options = {name = name, static_alloc = opts.static_alloc, static_shape = opts.static_shape},
-    body = function(...) return f(...) end,
+    body = function(...)
+      if not argument_types.first[jitted] then argument_types.note(jitted, ...) end
+      return f(...)
+    end,
     on_exec = function(exec) jitted.exec = exec end,
   }
   return setmetatable(jitted, Jitted)

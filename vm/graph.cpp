@@ -78,16 +78,14 @@ class ProgramReader {
       : L_(L), state_(state), call_(call), description_(description) {}
 
   Model read() {
-    if (std::any_of(call_.input_gradients.begin(), call_.input_gradients.end(), [](char g) { return g; }) ||
-        !call_.fresh.empty() ||
-        std::any_of(call_.writes.begin(), call_.writes.end(), [](const auto& w) { return w.gradient; }))
-      throw Error("export: the function reads or writes .grad of its tensors, which a graph for prediction cannot do");
+    check_gradients();
     model_.name = text_field(L_, description_, "name");
     model_.graph = call_.program->trace();
     model_.generators = describe_generators(call_.program->generators(), state_.ctx.generator);
     std::erase_if(model_.graph.guards, [](const TypeGuard& g) { return g.kind == TypeGuard::kRequiresGrad; });
     take_inputs();
-    for (const auto& w : call_.writes) model_.writes.push_back({input_of_box_[size_t(w.box)], w.output});
+    for (const auto& w : call_.writes)
+      if (!w.gradient) model_.writes.push_back({input_of_box_[size_t(w.box)], w.output});
     model_.arguments =
         read_trees(L_, description_, "arguments", [&](bool, int32_t i) { return input_of_box_.at(size_t(i) - 1); });
     model_.results = read_trees(L_, description_, "results", [&](bool output, int32_t i) {
@@ -100,6 +98,20 @@ class ProgramReader {
   std::vector<int32_t> boxes;  // by input of the model: the index of its tensor in the program
 
  private:
+  // A training step may write gradients, which the graph then drops: no step after it reads them.
+  void check_gradients() const {
+    const auto any = [](const auto& list, auto test) { return std::any_of(list.begin(), list.end(), test); };
+    const bool reads = any(call_.input_gradients, [](char g) { return g != 0; });
+    const bool writes = !call_.fresh.empty() || any(call_.writes, [](const auto& w) { return w.gradient; });
+    const bool training = flag_field(L_, description_, "training", false);
+    if (training && reads)
+      throw Error(
+          "export: the step reads a .grad from before it (grad_req = \"add\"); call zero_grad() first or use "
+          "\"write\"");
+    if (!training && (reads || writes))
+      throw Error("export: the function reads or writes .grad of its tensors, which a graph for prediction cannot do");
+  }
+
   // Adds the inputs in the order of `position`: arguments, then tensors of the block.
   void take_inputs() {
     input_of_box_.assign(size_t(call_.boxes), -1);

@@ -1,5 +1,9 @@
 #include "graph/exec/frozen.h"
 
+#include <algorithm>
+
+#include "tensor/tape.h"
+
 namespace pg {
 namespace {
 
@@ -10,6 +14,21 @@ Value copied(const Value& value) {
   if (!(whole.array_ref() == value.array_ref())) return whole;
   Value in[] = {whole};
   return apply(ctx, op_named<"clone">(), in, {})[0];
+}
+
+bool computes_gradients(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const Node& node) { return node.kind == NodeKind::kGradient; });
+}
+
+// The leaf of a parameter for which the graph computes gradients. Nothing writes its gradient, which takes no memory.
+Ref<TapeNode> new_leaf(const ModelInput& input, const Type& type) {
+  Ref<TapeNode> leaf(new TapeNode);
+  leaf->leaf = true;
+  leaf->req = input.req;
+  leaf->leaf_type = type;
+  leaf->grad = Ref<Cell>(new Cell);
+  return leaf;
 }
 
 void walk(const Tree& tree, FunctionRef<void(const Tree&)> f) {
@@ -35,6 +54,13 @@ FrozenGraph::FrozenGraph(Model model, std::span<const Value> values, RandomKey d
     if (!argument && !values[k].defined()) throw Error(fmt::format("freeze: '{}' has no value", model_.inputs[k].name));
     slots_.push_back(argument ? Value() : copied(values[k]));
   }
+  const bool trains = computes_gradients(model_.graph);
+  for (size_t k = 0; k < model_.inputs.size(); ++k) {
+    const ModelInput& input = model_.inputs[k];
+    const bool is_leaf = trains && input.role == ModelInput::Role::kParameter && input.differentiable &&
+                         is_float(model_.input_type(k).dtype);
+    leaves_.push_back(is_leaf ? new_leaf(input, model_.input_type(k)) : Ref<TapeNode>());
+  }
   for (const ModelGenerator& generator : model_.generators)
     generators_.push_back(generator.is_default ? default_state : generator.state);
 }
@@ -47,6 +73,8 @@ Values FrozenGraph::values() const {
 Values FrozenGraph::start(std::span<const Value> arguments, std::vector<RandomKey>& keys) {
   const std::lock_guard lock(mutex_);
   Values inputs = slots_;
+  for (size_t k = 0; k < inputs.size(); ++k)
+    if (leaves_[k]) inputs[k].link(leaves_[k].get(), 0);
   for (size_t k = 0; k < arguments.size(); ++k) inputs[size_t(arguments_[k])] = arguments[k].detached();
   keys = generators_;
   for (size_t g = 0; g < generators_.size(); ++g) generators_[g].tick += model_.graph.ticks[g];
@@ -57,12 +85,14 @@ void FrozenGraph::finish(const Values& out) {
   const std::lock_guard lock(mutex_);
   for (const Model::Write& write : model_.writes)
     if (model_.inputs[size_t(write.input)].role != ModelInput::Role::kArgument)
-      slots_[size_t(write.input)] = out[size_t(write.output)];
+      slots_[size_t(write.input)] = out[size_t(write.output)].detached();
 }
 
 Values FrozenGraph::run(Context& ctx, std::span<const Value> arguments) {
   if (arguments.size() != arguments_.size())
     throw Error(fmt::format("{}: takes {} tensors, got {}", model_.name, arguments_.size(), arguments.size()));
+  std::unique_lock turn(turn_, std::defer_lock);
+  if (!model_.writes.empty()) turn.lock();
   std::vector<RandomKey> keys;
   Values inputs = start(arguments, keys);
   const Values shared = inputs;  // a second reference, so that no buffer is writable

@@ -16,8 +16,9 @@ class FrozenGraph : public RefCounted<FrozenGraph> {
   static void destroy(FrozenGraph* graph) { delete graph; }
 
   // Takes one value per argument input, in their order. Returns the tensors among the leaves of the results, in the
-  // order of the tree. Every run reads the states that the last finished run wrote. After it has succeeded, it writes
-  // all its states at once. Nothing is recorded. Each thread needs its own context.
+  // order of the tree. A graph that writes states runs for one caller at a time: each run reads what the last one
+  // wrote, and writes all its states at once after it has succeeded. Nothing is recorded. Each thread needs its own
+  // context.
   Values run(Context& ctx, std::span<const Value> arguments);
 
   const Model& model() const { return model_; }
@@ -31,8 +32,10 @@ class FrozenGraph : public RefCounted<FrozenGraph> {
   Model model_;
   Ref<Program> program_;
   std::vector<int32_t> arguments_;  // numbers of the inputs that are arguments
+  std::mutex turn_;                 // held by a run that writes states
   mutable std::mutex mutex_;
-  Values slots_;  // by input
+  Values slots_;                       // by input
+  std::vector<Ref<TapeNode>> leaves_;  // by input; null where the graph computes no gradient
   std::vector<RandomKey> generators_;
 };
 

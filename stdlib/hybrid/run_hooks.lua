@@ -6,9 +6,10 @@ local run_hooks = {}
 
 local hooks                       -- those of the trace in progress
 
---- run_hooks.collect() starts the list of hooks of a trace. run_hooks.finish() ends it -> {before = {f, …}, after = {f,
---- …}, notes =, read = the set of functions passed to pg.live}.
-function run_hooks.collect() hooks = {before = {}, after = {}, notes = {}, read = {}} end
+--- run_hooks.collect([named]) starts the list of hooks of a trace. run_hooks.finish() ends it -> {before = {f, …}, after
+--- = {f, …}, notes =, read = the set of functions passed to pg.live}. With a list `named` the trace is of an export: no
+--- hook will run, and run_hooks.name adds to the list.
+function run_hooks.collect(named) hooks = {before = {}, after = {}, notes = {}, read = {}, named = named, names = {}} end
 function run_hooks.finish()
   local done = hooks
   hooks = nil
@@ -60,6 +61,22 @@ function run_hooks.ask(key, f, ...)
   return known[n]
 end
 
+--- run_hooks.exporting() -> whether the trace in progress is of an export of a function.
+function run_hooks.exporting() return hooks ~= nil and hooks.named ~= nil end
+
+--- run_hooks.name(tensor, path) names an input of the exported graph. A name that another tensor has gets a number.
+function run_hooks.name(tensor, path)
+  local names = hooks.names
+  if names[tensor] then return end
+  local unique, n = path, 1
+  while names[unique] do
+    n = n + 1
+    unique = path .. "_" .. n
+  end
+  names[tensor], names[unique] = unique, tensor
+  table.insert(hooks.named, {tensor = tensor, path = unique})
+end
+
 --- run_hooks.tracing() -> whether a function is being traced.
 function run_hooks.tracing() return hooks ~= nil and core.tracing() end
 
@@ -72,7 +89,7 @@ function run_hooks.number(f)
     if type(v) ~= "number" then core.arg_error("live", "f", "a function that returns a number", v) end
     return v
   end
-  if not run_hooks.tracing() then return core.ops.tensor(read()) end
+  if not run_hooks.tracing() or hooks.named then return core.ops.tensor(read()) end
   hooks.read[f] = true
   local key = type(f) == "function" and prototype(f) or f  -- each trace makes a new closure of the same prototype
   local t = core.number_table(1, 1)

@@ -1,4 +1,4 @@
--- block:export and block:freeze: make a graph of a block's forward for prediction.
+-- block:export, block:freeze: make a graph of a block's forward for prediction. f:export: makes one of a training step.
 local core = ...
 local args = core.require("support.args")
 local autograd = core.require("autograd")
@@ -6,11 +6,13 @@ local argument_types = core.require("nn.argument_types")
 local calls = core.require("nn.block_call")
 local discover = core.require("nn.discover")
 local logs = core.require("hybrid.access_log")
+local run_hooks = core.require("hybrid.run_hooks")
 local graph = core.require("graph")
+local is_param = core.require("param").is
 local native = core.graph
 local export = {}
 
-local ipairs, select, unpack = ipairs, select, unpack
+local ipairs, pairs, select, unpack = ipairs, pairs, select, unpack
 
 local function pack(...) return {n = select("#", ...), ...} end
 
@@ -35,7 +37,7 @@ local function arguments_of(op, block, inputs)
     for i = 1, n do types[i] = argument_types.summary(inputs[i]) end
   else
     types = argument_types.first[block]
-    if not types then core.fail(op, "call the block once first, so that its arguments are known (or pass inputs = {…})") end
+    if not types then core.fail(op, "call the %s once first, so that its arguments are known (or pass inputs = {…})", block._name and "block" or "function") end
   end
   local list, seen = {n = types.n}, {}
   for i = 1, types.n do list[i] = example(types[i], seen) end
@@ -61,25 +63,22 @@ local function describe_parameter(entry, position)
   }
 end
 
--- Describes each input of the program: an argument, a parameter with its path, a constant, or a state that the program
--- writes.
-local function describe_inputs(block, captured, argument_at)
-  local inputs, paths, params, states = {}, {}, {}, 0
-  for i, entry in ipairs(discover.parameters(block)) do
-    params[entry.tensor] = describe_parameter(entry, 1e6 + i)
-    paths[entry.path] = true
-  end
+-- Describes each input of the program: an argument, a known tensor by its description, a constant, or a state that the
+-- program writes. Returns the descriptions and the set of the names in use.
+local function describe_inputs(captured, argument_at, known)
+  local inputs, taken, states = {}, {}, 0
+  for _, description in pairs(known) do taken[description.name] = true end
   for i, c in ipairs(captured) do
     if argument_at[i] then inputs[i] = {role = "argument", position = argument_at[i]}
-    elseif params[c.box] then inputs[i] = params[c.box]
+    elseif known[c.box] then inputs[i] = known[c.box]
     elseif c.written then
       states = states + 1
       local name = "state" .. states
-      while paths[name] do name = "_" .. name end
+      while taken[name] do name = "_" .. name end
       inputs[i] = {role = "state", name = name, position = 2e6 + states}
     else inputs[i] = {role = "constant", box = c.box} end
   end
-  return inputs, paths
+  return inputs, taken
 end
 
 local function find_leaves(value, list)
@@ -92,34 +91,37 @@ local function find_leaves(value, list)
   end
 end
 
--- Traces forward in predict mode, including the gradients of Functions, and undoes what forward assigned. Returns the
--- trace and the packed results of pcall.
-local function run(block, arguments)
-  local w = logs.new{root = block, n = arguments.n, arguments = arguments}
+-- Traces body(…) in these modes, including the gradients of Functions, and undoes what it assigned. Returns the trace
+-- and the packed results of pcall.
+local function run(root, body, arguments, in_modes)
+  local w = logs.new{root = root, n = arguments.n, arguments = arguments}
   local graphs = core.graphs
   local off = graphs.off
   local function undo()
     graphs.off, graphs.exporting = off, nil
   end
-  local outcome = pack(xpcall(core.finally, core.keep_traceback, undo, autograd.pause, function()
+  local outcome = pack(xpcall(core.finally, core.keep_traceback, undo, in_modes, function()
     graphs.off, graphs.exporting = off + 1, true
-    return core.trace(function(...) return logs.run(w, calls.traced, block, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
-  end, {train = false}))
+    return core.trace(function(...) return logs.run(w, body, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
+  end))
   logs.roll_back(w, w:difference())
   if not outcome[1] then core.reraise(outcome[2]) end
   if not outcome[2] then core.reraise(outcome[3]) end
   return outcome[3], outcome
 end
 
---- export.trace(op, block, inputs) -> model, boxes: a new trace of forward in predict mode, and its tensors by input of
---- the model.
-function export.trace(op, block, inputs)
-  local arguments = arguments_of(op, block, inputs)
-  if inputs ~= nil and not argument_types.first[block] then
-    autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
-  end
-  local trace, outcome = run(block, arguments)
+local function in_predict_mode(f) return autograd.pause(f, {train = false}) end
 
+-- A constant that is returned unchanged stays an input, as a state.
+local function keep_constants(tree, descriptions)
+  local d = tree.kind == "input" and descriptions[tree.index]
+  if d and d.role == "constant" then d.role, d.name, d.position = "state", "constant" .. tree.index, 3e6 + tree.index end
+  for _, value in ipairs(tree.values or {}) do keep_constants(value, descriptions) end
+end
+
+-- Makes a model of a trace. subject: {name =, root =, known = descriptions by tensor, training = whether it may write
+-- gradients}. Returns it with its tensors by input.
+local function model_of(op, subject, arguments, trace, outcome)
   local leaves, place_of = {}, {}
   for i = 1, arguments.n do find_leaves(arguments[i], leaves) end
   local argument_at = {}
@@ -139,25 +141,29 @@ function export.trace(op, block, inputs)
       return {kind = "output", index = outputs[y]}
     end)
   end
-
   local captured = trace:captured()
-  local descriptions, paths = describe_inputs(block, captured, argument_at)
-  name_arguments(block, descriptions, #leaves, paths)
-  -- A constant that is returned unchanged stays an input, as a state.
-  local function keep(tree)
-    if tree.kind == "input" and descriptions[tree.index].role == "constant" then
-      local d = descriptions[tree.index]
-      d.role, d.name, d.position = "state", "constant" .. tree.index, 3e6 + tree.index
-    end
-    for _, value in ipairs(tree.values or {}) do keep(value) end
-  end
-  for _, tree in ipairs(result_trees) do keep(tree) end
-  local model, places = native.model_of(trace:finish{name = block._name}, {
-    name = block._name, inputs = descriptions, arguments = argument_trees, results = result_trees,
+  local descriptions, paths = describe_inputs(captured, argument_at, subject.known)
+  name_arguments(subject.root, descriptions, #leaves, paths)
+  for _, tree in ipairs(result_trees) do keep_constants(tree, descriptions) end
+  local model, places = native.model_of(trace:finish{name = subject.name}, {
+    name = subject.name, inputs = descriptions, arguments = argument_trees, results = result_trees, training = subject.training,
   })
   local boxes = {}
   for k, place in ipairs(places) do boxes[k] = not argument_at[place] and captured[place].box end
   return model, boxes
+end
+
+--- export.trace(op, block, inputs) -> model, boxes: a new trace of forward in predict mode, and its tensors by input of
+--- the model.
+function export.trace(op, block, inputs)
+  local arguments = arguments_of(op, block, inputs)
+  if inputs ~= nil and not argument_types.first[block] then
+    autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
+  end
+  local trace, outcome = run(block, function(...) return calls.traced(block, ...) end, arguments, in_predict_mode)
+  local known = {}
+  for i, entry in ipairs(discover.parameters(block)) do known[entry.tensor] = describe_parameter(entry, 1e6 + i) end
+  return model_of(op, {name = block._name, root = block, known = known}, arguments, trace, outcome)
 end
 
 --- export.export(block, path, opts) is block:export(path, opts).
@@ -166,6 +172,30 @@ function export.export(block, path, opts)
   local o = args.options("export", opts, {epoch = args.none, inputs = args.none})
   local json, tensors = graph.paths(path, o.epoch)
   local model, boxes = export.trace("export", block, o.inputs)
+  native.save(model, json, tensors, boxes)
+  return json, tensors
+end
+
+local function describe_named(entry, position)
+  if is_param(entry.tensor) then return describe_parameter(entry, position) end
+  return {role = "state", name = entry.path, position = position}
+end
+
+--- export.step(jitted, path, opts) is f:export(path, opts) of a function made by pg.jit. Parameters and states of the
+--- trainers that step in it keep their names.
+function export.step(jitted, path, opts)
+  args.string("export", "path", path)
+  local o = args.options("export", opts, {epoch = args.none, inputs = args.none})
+  local json, tensors = graph.paths(path, o.epoch)
+  local arguments, named = arguments_of("export", jitted, o.inputs), {}
+  local trace, outcome = core.finally(run_hooks.finish, function()
+    run_hooks.collect(named)
+    return run(jitted.f, jitted.f, arguments, function(f) return f() end)
+  end)
+  local known = {}
+  for i, entry in ipairs(named) do known[entry.tensor] = describe_named(entry, 1e6 + i) end
+  local subject = {name = jitted.cache.name, root = {}, known = known, training = true}
+  local model, boxes = model_of("export", subject, arguments, trace, outcome)
   native.save(model, json, tensors, boxes)
   return json, tensors
 end

@@ -235,6 +235,35 @@ local function read_rates(group, lists)
   end})
 end
 
+local function numbers(list) return core.ops.tensor(list, {dtype = "float64"}) end
+
+-- The rates of a step that is exported: constants, but for the number of updates, which is a state of the graph.
+local function exported_rates(self, group, lists)
+  local optimizer, notes = self.optimizer, run_hooks.notes(self)
+  if optimizer.lr_scheduler ~= nil or optimizer.rate ~= optimizers.Optimizer.rate then
+    core.fail("export", "the learning rate follows a schedule, which runs in Lua (use a constant rate in an exported step)")
+  end
+  set_rates(self, group, notes.rate or optimizer.learning_rate, group.ahead)
+  if lists.t or (notes.last and group.t ~= notes.last + 1) then
+    core.fail("export", "the parameters of one trainer have had different numbers of updates")
+  end
+  if not notes.last then
+    notes.updates = core.number_table(1, 1)
+    core.set_numbers(notes.updates, group.t - 1)
+    run_hooks.name(notes.updates, "updates")
+  end
+  notes.last = group.t
+  for _, entry in ipairs(self._entries) do
+    run_hooks.name(entry.tensor, entry.path)
+    for name, state in pairs(entry.states) do run_hooks.name(state, entry.path .. "." .. name) end
+  end
+  local columns = (lists.lr or lists.wd) and group.n or 1
+  local lr, wd, rescale = {}, {}, {}
+  for i = 1, columns do lr[i], wd[i], rescale[i] = at(group.lr, i), at(group.wd, i), optimizer.rescale_grad / group.batch_size end
+  notes.updates:add_(1)
+  return core.ops.stack{numbers(lr), numbers(wd), core.ops.expand(notes.updates:reshape{1}, {columns}), numbers(rescale)}
+end
+
 -- An update in a traced function: the rates are filled before each run, and the counters advance after it.
 local function update_traced(self, group, batch_size)
   local optimizer, notes = self.optimizer, run_hooks.notes(self)
@@ -251,7 +280,7 @@ local function update_traced(self, group, batch_size)
   kept.ahead = condense(before, group.n)
   set_rates(self, kept, 1, kept.ahead)
   local lists = {lr = is_list(kept.lr), wd = is_list(kept.wd), t = is_list(kept.t)}
-  local rates = make_rates(self, kept, ahead, lists)
+  local rates = run_hooks.exporting() and exported_rates(self, kept, lists) or make_rates(self, kept, ahead, lists)
   local device = group.weights[1] and group.weights[1].device or "cpu"
   group.lr, group.wd, group.t, group.rescale_grad = nil, nil, nil, nil
   group.rates = device == "cpu" and rates or rates:to(device)

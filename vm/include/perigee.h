@@ -248,8 +248,9 @@ PERIGEE_API const char* perigee_model_input_name(const perigee_model* model, siz
 PERIGEE_API size_t perigee_model_output_count(const perigee_model* model);
 PERIGEE_API const char* perigee_model_output_name(const perigee_model* model, size_t index);
 /* Runs the model on any thread. Writes output_count new tensors, which must be the number of outputs. A model with
- * state updates it after the run has succeeded. Errors: BAD_ARGUMENT (number or types of the tensors), OUT_OF_MEMORY.
- */
+ * state (running statistics, the parameters of a training step that pg.jit's export has written) runs for one thread at
+ * a time and updates the state after the run has succeeded. Errors: BAD_ARGUMENT (number or types of the tensors),
+ * OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
                                              perigee_tensor** outputs, size_t output_count);
 /* The same into tensors from perigee_tensor_create or _wrap, with the types of the outputs and row-major elements. No
@@ -257,8 +258,8 @@ PERIGEE_API perigee_status perigee_model_run(perigee_model* model, perigee_tenso
 PERIGEE_API perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* const* inputs,
                                                   size_t input_count, perigee_tensor* const* outputs,
                                                   size_t output_count);
-/* Writes the weights as they are now, for perigee_model_load. Errors: BAD_ARGUMENT, BAD_FILE if the file cannot be
- * written, OUT_OF_MEMORY. */
+/* Writes the weights and states as they are now, for perigee_model_load. Errors: BAD_ARGUMENT, BAD_FILE if the file
+ * cannot be written, OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_model_save(perigee_model* model, const char* weights_path);
 
 #ifdef __cplusplus

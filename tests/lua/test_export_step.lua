@@ -1,0 +1,126 @@
+-- Exported training steps: a graph that updates its own parameters, without the script.
+local t = require "tests.support"
+local pg = require "perigee"
+local nn = pg.nn
+
+local optimizers = {
+  {"sgd", {learning_rate = 0.1, momentum = 0.9, wd = 0.01}}, {"adam", {learning_rate = 0.01}}, {"adamw", {learning_rate = 0.01, wd = 0.1}}, {"nag", {learning_rate = 0.01, momentum = 0.5, clip_gradient = 0.1}},
+}
+
+local function make_net()
+  local net = nn.HybridSequential{nn.Dense(8, {activation = "tanh"}), nn.BatchNorm(), nn.Dense(3)}
+  net:initialize(pg.init.Xavier())
+  return net
+end
+
+local function make_step(net, trainer)
+  local loss_of = pg.loss.SoftmaxCrossEntropyLoss()
+  return pg.jit(function(x, y)
+    local loss = pg.record(function() return loss_of(net(x), y):mean() end)
+    loss:backward()
+    trainer:step(1)
+    return loss
+  end)
+end
+
+local function batch(i)
+  local generator = pg.Generator(i)
+  local x = pg.randn(16, 5, {generator = generator})
+  return x, (x:sum(2):gt(0):to("int64") + 1)
+end
+
+-- Returns an exported step after three steps of the script, with the script's own step and net.
+local function exported(path, optimizer, options)
+  pg.manual_seed(7)
+  local net = make_net()
+  local trainer = pg.optim.Trainer(net:collect_params(), optimizer, options)
+  local step = make_step(net, trainer)
+  for i = 1, 3 do step(batch(i)) end
+  local json, tensors = step:export(path)
+  return nn.SymbolBlock.imports(json, {"data1", "data2"}, tensors), step, net, trainer
+end
+
+for _, row in ipairs(optimizers) do
+  t.test("an exported " .. row[1] .. " step equals the script's, bit for bit", function()
+    local path = t.tmp("train")
+    local model, step, net = exported(path, row[1], row[2])
+    for i = 4, 12 do
+      local x, y = batch(i)
+      local expected, got = step(x, y), model(x, y)
+      t.check(pg.equal(expected, got), ("step %d: %s and %s"):format(i, tostring(expected), tostring(got)))
+    end
+    local trained = model:collect_params()
+    for name, p in pairs(net:collect_params()) do
+      if trained[name] then t.check(pg.equal(p, trained[name]), name) end
+    end
+  end)
+end
+
+t.test("an exported step names parameters and states as the trainer does", function()
+  local path = t.tmp("train")
+  exported(path, "adam", {learning_rate = 0.01})
+  local tensors = pg.load(path .. ".safetensors")
+  for _, name in ipairs{"1.weight", "1.weight.mean", "3.bias", "updates", "2.running_mean"} do
+    t.check(tensors[name] ~= nil, "no " .. name)
+  end
+  t.equal(tensors.updates:item(), 3)
+end)
+
+t.test("two trainers keep their counts apart", function()
+  local path = t.tmp("train")
+  pg.manual_seed(3)
+  local nets, trainers = {}, {}
+  for i = 1, 2 do
+    nets[i] = make_net()
+    trainers[i] = pg.optim.Trainer(nets[i]:collect_params(), "adam", {learning_rate = 0.01 * i})
+  end
+  local step = pg.jit(function(x)
+    local function train(i, target)
+      local loss = pg.record(function() return (nets[i](x) - target):square():mean() end)
+      loss:backward()
+      trainers[i]:step(1)
+      return loss
+    end
+    local a = train(1, 1)
+    return a, train(2, a:detach()), train(1, 0)
+  end)
+  step((batch(1)))
+  local json, tensors = step:export(path)
+  local model = nn.SymbolBlock.imports(json, {"data"}, tensors)
+  for i = 2, 6 do
+    local x = batch(i)
+    local expected, got = {step(x)}, {model(x)}
+    for k = 1, 3 do t.check(pg.equal(expected[k], got[k]), "result " .. k .. " of step " .. i) end
+  end
+end)
+
+t.test("what an exported step cannot hold is an error", function()
+  local path = t.tmp("train")
+  local net = make_net()
+  local scheduler = pg.optim.lr_scheduler.Factor(10, {factor = 0.5, base_lr = 0.1})
+  local step = make_step(net, pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1, lr_scheduler = scheduler}))
+  t.error_contains(function() step:export(path) end, "call the function once first")
+  step(batch(1))
+  t.error_contains(function() step:export(path) end, "export: the learning rate follows a schedule")
+  local plain = pg.jit(function(x) return x * 2 end)
+  plain(pg.ones(3))
+  t.check(plain:export(path) == path .. ".json")
+end)
+
+t.test("an exported step keeps rates per parameter and dropout", function()
+  local path = t.tmp("train")
+  local net = nn.HybridSequential{nn.Dense(8), nn.Dropout(0.5), nn.Dense(3)}
+  net:initialize()
+  net[1].weight.lr_mult = 0.5
+  local step = make_step(net, pg.optim.Trainer(net:collect_params(), "adam", {learning_rate = 0.01}))
+  step(batch(1))
+  local json, tensors = step:export(path)
+  local model = nn.SymbolBlock.imports(json, {"data1", "data2"}, tensors)
+  for i = 2, 6 do
+    local x, y = batch(i)
+    pg.manual_seed(i)
+    local expected = step(x, y)
+    pg.manual_seed(i)
+    t.check(pg.equal(model(x, y), expected), "step " .. i)
+  end
+end)
