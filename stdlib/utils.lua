@@ -120,4 +120,17 @@ function utils.seed_all(seed)
   math.randomseed(seed)
 end
 
+--- pg.utils.reload(module, path) -> module, after the script at the path has run again. The script gets as its argument a
+--- table that reads from `module`, and stores in it what belongs to the module: `local M = …; M.net = M.net or Net()`
+--- keeps the network that it made before. If the script raises, `module` is as it was. Otherwise its functions replace
+--- those before, and tables and classes are changed in place: objects get the new methods, and graphs of functions that
+--- have changed are traced again. path may be a function instead.
+--- Example: local M = {count = 1, step = function(x) return x + 1 end}
+--- pg.utils.reload(M, function(new)
+---   new.count = new.count or 0
+---   function new.step(x) return x + 10 end
+--- end)
+--- return M.count, M.step(1)
+function utils.reload(module, path) return core.require("reload")(module, path) end
+
 return core.require("support.namespace").seal("utils", utils)
