@@ -181,7 +181,7 @@ local function describe_named(entry, position)
   return {role = "state", name = entry.path, position = position}
 end
 
---- export.step(jitted, path, opts) is f:export(path, opts) of a function made by pg.jit. Parameters and states of the
+--- export.step(jitted, path, opts) is f:export(path, opts) of a jitted function. Parameters and states of the
 --- trainers that step in it keep their names.
 function export.step(jitted, path, opts)
   args.string("export", "path", path)
