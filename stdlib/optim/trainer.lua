@@ -235,7 +235,7 @@ local function read_rates(group, lists)
   end})
 end
 
-local function numbers(list) return core.ops.tensor(list, {dtype = "float64"}) end
+local function numbers(list) return core.ops.tensor(list, {dtype = "float64", device = "cpu"}) end
 
 -- The rates of a step that is exported: constants, but for the number of updates, which is a state of the graph.
 local function exported_rates(self, group, lists)

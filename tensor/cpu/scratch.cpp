@@ -9,19 +9,28 @@ namespace {
 constexpr size_t kAlign = 64;
 constexpr size_t kKeepBytes = size_t(32) << 20;
 
+// Trivial, so that a kernel may still use it in a handler of exit(), after the thread's destructors have run.
 struct ThreadScratch {
-  void* data[static_cast<size_t>(ScratchSlot::kCount)] = {};
-  size_t size[static_cast<size_t>(ScratchSlot::kCount)] = {};
+  void* data[static_cast<size_t>(ScratchSlot::kCount)];
+  size_t size[static_cast<size_t>(ScratchSlot::kCount)];
 
-  ~ThreadScratch() {
-    for (void* p : data) release(p);
-  }
-  static void release(void* p) {
-    if (p) ::operator delete(p, std::align_val_t(kAlign));
+  void release(size_t i) {
+    if (data[i]) ::operator delete(data[i], std::align_val_t(kAlign));
+    data[i] = nullptr;
+    size[i] = 0;
   }
 };
 
 thread_local ThreadScratch tls_scratch;
+
+// Releases the memory when the thread ends.
+struct Release {
+  bool armed = false;
+  ~Release() {
+    for (size_t i = 0; i < static_cast<size_t>(ScratchSlot::kCount); ++i) tls_scratch.release(i);
+  }
+};
+thread_local Release tls_release;
 
 }  // namespace
 
@@ -32,9 +41,8 @@ void* scratch_bytes(ScratchSlot slot, Bytes wanted) {
   const bool oversized = t.size[i] > kKeepBytes && bytes < t.size[i] / 2;
   if (t.size[i] >= bytes && !oversized && t.data[i]) return t.data[i];
   const size_t want = (std::max<size_t>(bytes, 4096) + kAlign - 1) / kAlign * kAlign;
-  ThreadScratch::release(t.data[i]);
-  t.data[i] = nullptr;
-  t.size[i] = 0;
+  t.release(i);
+  tls_release.armed = true;  // constructs it
   t.data[i] = ::operator new(want, std::align_val_t(kAlign));
   t.size[i] = want;
   return t.data[i];
