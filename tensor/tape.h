@@ -92,6 +92,15 @@ void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const 
 TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const Value> inputs, std::span<Value> outputs,
                         TapeNode::CustomBackward backward, std::vector<Value> held = {});
 
+// Whether the elements take so much memory that a rule that reads only the type does not keep them.
+// type_only returns the value without such elements.
+bool is_large(const Value& v);
+Value type_only(const Value& v);
+
+// A gradient of create_graph. One that depends on nothing gets a place on the tape, too, so that walks may start from
+// it: its derivatives are zeros, as in a graph.
+Value with_history(Context& ctx, Value grad);
+
 // Called with a leaf and the value that its `.grad` takes when the walk has ended: every contribution is in it, and for
 // GradReq::kAdd what `.grad` held. Returns the value to store instead, of the same type.
 using LeafHook = std::function<Value(Context&, TapeNode& leaf, Value gradient)>;

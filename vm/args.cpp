@@ -1,3 +1,4 @@
+// Reads the arguments of a call of an op.
 #include "vm/args.h"
 
 #include <cmath>
@@ -9,43 +10,6 @@
 
 namespace pg::vm {
 namespace {
-
-bool is_list(AttrKind kind) { return kind == AttrKind::kInts || kind == AttrKind::kFloats || kind == AttrKind::kDims; }
-bool is_numeric(AttrKind kind) {
-  return is_list(kind) || kind == AttrKind::kInt || kind == AttrKind::kFloat || kind == AttrKind::kDim;
-}
-
-// Adds the slots of the names in `signature`; without one, those of the inputs and then of the attributes.
-void add_slot(OpBinding& b, const std::string& name) {
-  for (size_t i = 0; i < b.op->inputs.size(); ++i)
-    if (name == b.op->inputs[i].name) return b.slots.push_back({true, int(i), false});
-  const int attr = b.op->attr_index(name.c_str());
-  if (attr < 0) throw Error(fmt::format("{}: its signature names '{}', which it does not have", b.op->name, name));
-  b.slots.push_back({false, attr, false});
-}
-
-bool in_slots(const OpBinding& b, bool is_input, int index) {
-  for (const Slot& s : b.slots)
-    if (s.is_input == is_input && s.index == index) return true;
-  return false;
-}
-
-void mark_variadic(OpBinding& b) {
-  for (size_t i = 0; i < b.slots.size(); ++i) {
-    Slot& s = b.slots[i];
-    if (s.is_input) {
-      s.variadic = b.op->inputs[size_t(s.index)].arity == Arity::kList;
-      continue;
-    }
-    const AttrKind kind = b.op->attrs[size_t(s.index)].kind;
-    if (!is_list(kind)) continue;
-    if (b.first_list_attr < 0) b.first_list_attr = int(i);
-    bool alone = true;
-    for (size_t j = i + 1; j < b.slots.size(); ++j)
-      alone &= !b.slots[j].is_input && !is_numeric(b.op->attrs[size_t(b.slots[j].index)].kind);
-    s.variadic = alone;
-  }
-}
 
 bool must_be_given(const AttrDef& def) {
   return def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom;
@@ -63,58 +27,6 @@ bool has_string_keys(lua_State* L, int i) {
     }
   }
   return false;
-}
-
-int64_t to_integer(const OpDef& op, const AttrDef& def, double number, const char* expected) {
-  if (number != std::floor(number) || std::fabs(number) > 0x1p62)
-    bad_argument(op.name, def.name, expected, fmt::format("number {:.14g}", number));
-  return int64_t(number);
-}
-
-template <class List, class Convert>
-List read_list(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i, const char* expected,
-               Convert convert) {
-  List out;
-  if (lua_type(L, i) == LUA_TNUMBER) {
-    out.push_back(convert(lua_tonumber(L, i)));
-    return out;
-  }
-  if (!is_plain_table(L, i)) bad_argument(op.name, def.name, expected, describe(L, state, i));
-  const int n = int(lua_objlen(L, i));
-  int counted = 0;
-  lua_pushnil(L);
-  while (lua_next(L, i)) {
-    lua_pop(L, 1);
-    ++counted;
-  }
-  if (counted != n) bad_argument(op.name, def.name, expected, "a table with holes or other keys");
-  for (int k = 1; k <= n; ++k) {
-    lua_rawgeti(L, i, k);
-    if (lua_type(L, -1) != LUA_TNUMBER)
-      bad_argument(op.name, def.name, expected, fmt::format("{} at place {}", describe(L, state, -1), k));
-    out.push_back(convert(lua_tonumber(L, -1)));
-    lua_pop(L, 1);
-  }
-  return out;
-}
-
-// Reads a list of whole numbers given as a 1-dim tensor of integers.
-Ints read_tensor_ints(const OpDef& op, const AttrDef& def, State& state, const Value& v) {
-  if (v.rank() != 1 || !is_integer(v.dtype()))
-    bad_argument(op.name, def.name, "a 1-dim tensor of integers", to_string(v.type()));
-  const Value host = to_contiguous(state.ctx, to_device(state.ctx, v.detached(), Device{}));
-  Ints out(size_t(v.numel()));
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] =
-        int64_t(load_number(v.dtype(), static_cast<const char*>(host.array().data()) + i * size_t(size_of(v.dtype()))));
-  return out;
-}
-
-Ints read_padding_name(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
-  const std::string text = check_string(L, state, i, op.name, def.name);
-  if (text != "same" && text != "valid")
-    bad_argument(op.name, def.name, "whole numbers, \"same\" or \"valid\"", '"' + text + '"');
-  return {text == "same" ? kSamePadding : 0};
 }
 
 // Fills a Call from arguments by position and options by name.
@@ -454,87 +366,9 @@ const char* expected_input(const OpDef& op, size_t i) {
   return op.has(kPointwise) || op.has(kNumberOk) || (op.has(kWeakNumber) && last) ? "a tensor or a number" : "a tensor";
 }
 
-OpBinding make_binding(const OpDef& op, const Alias* alias) {
-  OpBinding b{&op, {}, -1, alias && alias->attr ? alias : nullptr};
-  if (op.signature) {
-    std::string word;
-    for (const char* p = op.signature;; ++p) {
-      if (*p && *p != ' ') {
-        word += *p;
-        continue;
-      }
-      if (!word.empty()) add_slot(b, word);
-      word.clear();
-      if (!*p) break;
-    }
-  }
-  for (size_t i = 0; i < op.inputs.size(); ++i)
-    if (!in_slots(b, true, int(i))) b.slots.push_back({true, int(i), false});
-  for (size_t i = 0; i < op.attrs.size(); ++i)
-    if (!in_slots(b, false, int(i)) && op.attrs[i].kind != AttrKind::kRandom) b.slots.push_back({false, int(i), false});
-  if (b.alias) {
-    const int fixed = op.attr_index(b.alias->attr);
-    std::erase_if(b.slots, [&](const Slot& s) { return !s.is_input && s.index == fixed; });
-  }
-  mark_variadic(b);
-  return b;
-}
-
 void read_arguments(lua_State* L, State& state, const OpBinding& binding, int first, Call& call) {
   Reader(L, state, binding, call).read(first);
   if (binding.op->complete) binding.op->complete(state.ctx, *binding.op, call.inputs, call.attrs);
-}
-
-namespace {
-
-AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
-  switch (def.kind) {
-    case AttrKind::kBool:
-      if (!lua_isboolean(L, i)) bad_argument(op.name, def.name, "true or false", describe_argument(L, state, i));
-      return bool(lua_toboolean(L, i));
-    case AttrKind::kInt:
-    case AttrKind::kDim:
-      if (lua_type(L, i) != LUA_TNUMBER)
-        bad_argument(op.name, def.name, "a whole number", describe_argument(L, state, i));
-      return to_integer(op, def, lua_tonumber(L, i),
-                        def.kind == AttrKind::kDim ? "a dim, a whole number" : "a whole number");
-    case AttrKind::kFloat:
-      if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe_argument(L, state, i));
-      return double(lua_tonumber(L, i));
-    case AttrKind::kString:
-      return check_string(L, state, i, op.name, def.name);
-    case AttrKind::kDType:
-      return check_dtype(L, state, i, op.name, def.name);
-    case AttrKind::kDevice:
-      return check_device(L, state, i, op.name, def.name);
-    case AttrKind::kInts:
-      if (lua_isuserdata(L, i) && def.from_tensor)
-        if (to_box(L, state, i)) return read_tensor_ints(op, def, state, check_value(L, state, i, op.name, def.name));
-      [[fallthrough]];
-    case AttrKind::kDims:
-      return read_list<Ints>(L, state, op, def, i, "a list of whole numbers",
-                             [&](double v) { return to_integer(op, def, v, "a list of whole numbers"); });
-    case AttrKind::kFloats:
-      return read_list<Floats>(L, state, op, def, i, "a list of numbers", [](double v) { return v; });
-    case AttrKind::kRandom: {
-      Generator* g = to_generator(L, state, i);
-      if (!g) bad_argument(op.name, "generator", "a Generator", describe_argument(L, state, i));
-      return Ref<Generator>(g);
-    }
-    case AttrKind::kGraph:
-      break;
-  }
-  return {};
-}
-
-}  // namespace
-
-AttrValue read_attr(lua_State* L, State& state, const OpDef& op, const AttrDef& def, int i) {
-  if (lua_isnil(L, i)) return def.fallback;
-  if (lua_type(L, i) == LUA_TSTRING && def.padding_names) return read_padding_name(L, state, op, def, i);
-  AttrValue value = read_unchecked(L, state, op, def, i);
-  check_attr(op, def, value);
-  return value;
 }
 
 }  // namespace pg::vm

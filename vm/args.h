@@ -11,6 +11,10 @@ struct Slot {
   bool variadic;  // a list that may also be given as several arguments
 };
 
+inline bool is_list(AttrKind kind) {
+  return kind == AttrKind::kInts || kind == AttrKind::kFloats || kind == AttrKind::kDims;
+}
+
 // The data that all Lua functions of an op share.
 struct OpBinding {
   const OpDef* op;
