@@ -58,6 +58,20 @@ t.test("the library exports the functions of perigee.h and luaopen_perigee", fun
   t.equal(table.concat(exported, "\n"), table.concat(declared, "\n"))
 end)
 
+-- A function that takes no pointer has nothing to refuse, and is only called.
+t.test("a test calls each function of perigee.h in a way that it refuses", function()
+  local tests = run("cat '" .. root .. "'/tests/vm/test_host*.cpp")
+  local missing = {}
+  for name, parameters in t.read(root .. "/vm/include/perigee.h"):gmatch("PERIGEE_API [^;(]-(perigee_[%w_]+)(%b())") do
+    local found = false
+    for call in tests:gmatch(name .. "(%b())") do
+      found = found or call:find("nullptr") ~= nil or not parameters:find("*", 1, true)
+    end
+    if not found then missing[#missing + 1] = name end
+  end
+  t.equal(table.concat(missing, "\n"), "")
+end)
+
 t.test("the headers compile without a warning, as C11 and as C++17", function()
   local c = t.write(t.tmp("host.c"), "#include <perigee.h>\nint main(void) { return perigee_last_error()->line; }\n")
   local cpp = t.write(t.tmp("host.cpp"), [[
@@ -71,9 +85,18 @@ int main() {
     perigee_set(state.get(), "x", &seven) || perigee::run(state, "assert(x == 7)", "text");
 }
 ]])
-  for _, command in ipairs{"cc -std=c11 " .. c, "c++ -std=c++17 -x c++ " .. c, "c++ -std=c++17 " .. cpp} do
-    t.equal(run(("%s -Wall -Wextra -pedantic -Werror -fsyntax-only -I'%s/vm/include'"):format(command, root)), "code 0\n")
+  local missing = {}
+  for c_compiler, cpp_compiler in pairs{gcc = "g++", clang = "clang++"} do
+    if run("command -v " .. cpp_compiler):find("code 0") then
+      for _, command in ipairs{"%s -std=c11 " .. c, "%s -std=c++17 -x c++ " .. c, "%s -std=c++17 " .. cpp} do
+        command = command:format(command:find("c11") and c_compiler or cpp_compiler)
+        t.equal(run(("%s -Wall -Wextra -pedantic -Werror -fsyntax-only -I'%s/vm/include'"):format(command, root)), "code 0\n")
+      end
+    else
+      missing[#missing + 1] = c_compiler
+    end
   end
+  if missing[1] then t.skip("no " .. table.concat(missing, " and ")) end
 end)
 
 t.test("an installation is found by pkg-config and by CMake, wherever it is moved", function()

@@ -18,12 +18,13 @@ namespace pg::test {
 // Tensor memory of a host: counted, and failing when told to.
 struct HostMemory {
   std::atomic<long> asked{0}, live{0}, left{0};  // requests; blocks in use; requests until one fails, 0: off
-  bool persistent = false;
+  bool persistent = false, happened = false;
 
   static void* allocate(void* user, size_t bytes, size_t alignment) {
     auto& self = *static_cast<HostMemory*>(user);
     ++self.asked;
     if (self.left > 0 && --self.left == 0) {
+      self.happened = true;
       if (self.persistent) self.left = 1;
       return nullptr;
     }
@@ -36,21 +37,33 @@ struct HostMemory {
     --static_cast<HostMemory*>(user)->live;
     std::free(data);
   }
-  perigee::Runtime runtime() {
+  void fail(long request) {
+    happened = false;
+    left = request;
+  }
+  bool stop() {
+    left = 0;
+    return happened;
+  }
+
+  perigee_status create(perigee::Runtime& made) {
     auto config = PERIGEE_INIT(perigee_runtime_config);
     config.threads = 1;
     config.allocate = allocate;
     config.release = release;
     config.user = this;
+    return perigee_runtime_create(&config, made.out());
+  }
+  perigee::Runtime runtime() {
     perigee::Runtime made;
-    REQUIRE(perigee_runtime_create(&config, made.out()) == PERIGEE_OK);
+    REQUIRE(create(made) == PERIGEE_OK);
     return made;
   }
 };
 
 inline void must_run(const perigee::State& state, const std::string& text) {
   const perigee_status status = perigee::run(state, text, "test");
-  REQUIRE_MESSAGE(status == PERIGEE_OK, perigee_last_error()->message);
+  REQUIRE_MESSAGE(status == PERIGEE_OK, std::string(perigee_last_error()->message));
 }
 
 inline perigee::State open_state(const perigee::Runtime& runtime) {
@@ -80,7 +93,7 @@ struct ModelFiles {
     const perigee_status status =
         perigee_model_load_memory(runtime.get(), graph.data(), graph.size(), weights.empty() ? nullptr : weights.data(),
                                   weights.size(), model.out());
-    REQUIRE_MESSAGE(status == PERIGEE_OK, perigee_last_error()->message);
+    REQUIRE_MESSAGE(status == PERIGEE_OK, std::string(perigee_last_error()->message));
     return model;
   }
 

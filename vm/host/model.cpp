@@ -188,8 +188,8 @@ perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* in
     const ScopedRuntime scope(*model->runtime);
     const CallLease call(*model);
     run(call, model, inputs, input_count, output_count);
-    std::vector<Ref<perigee_tensor>> made;
-    for (const Value& value : call->results) made.emplace_back(new perigee_tensor(value));
+    std::vector<Ref<perigee_tensor>> made(output_count);
+    for (size_t i = 0; i < output_count; ++i) made[i] = Ref<perigee_tensor>(new perigee_tensor(call->results[i]));
     for (size_t i = 0; i < output_count; ++i) outputs[i] = give(made[i]);
   });
 }
