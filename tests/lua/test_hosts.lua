@@ -120,3 +120,22 @@ target_link_libraries(hello PRIVATE perigee::perigee)
   t.equal(run(("cd '%s' && cmake -S . -B out -DCMAKE_PREFIX_PATH='%s' >log 2>&1 && cmake --build out >>log 2>&1 && out/hello || cat log")
     :format(folder_of, place)), "2 4 6, sum 6\ncode 0\n")
 end)
+
+t.test("the module changes nothing of a stock luajit, with its own settings", function()
+  if t.sanitized then t.skip("the libraries of the sanitizers must come first") end
+  if not run("command -v luajit"):find("code 0") then t.skip("luajit is not installed") end
+  t.equal(run(("LUA_CPATH='%s/?.so' luajit '%s/tests/hosts/module.lua'"):format(folder, root)), "perigee ok\ncode 0\n")
+end)
+
+t.test("states in threads are closed in any order, after a fork and for a second life", function()
+  if t.sanitized then t.skip("the libraries of the sanitizers must come first") end
+  local host = t.tmp("states")
+  t.equal(run(("cc $(pkg-config --cflags luajit) '%s/tests/hosts/states.c' -o '%s' $(pkg-config --libs luajit) -pthread && '%s' '%s/?.so'")
+    :format(root, host, host, folder)), "states ok\ncode 0\n")
+end)
+
+t.test("the module takes Lua's functions from its host", function()
+  local needed = run(("readelf -d '%s/perigee.so'"):format(folder))
+  t.check(needed:find("libc.so", 1, true), needed)
+  t.check(not needed:find("luajit", 1, true), needed)
+end)
