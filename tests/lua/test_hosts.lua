@@ -18,6 +18,35 @@ t.test("a host of one C file gets the sum of its array", function()
   t.equal(run("'" .. folder .. "/perigee_host_hello'"), "2 4 6, sum 6\ncode 0\n")
 end)
 
+t.test("a host brings its own job system, allocator and log", function()
+  t.equal(run("'" .. folder .. "/perigee_host_engine'"), [[
+the loss fell: yes
+tasks ran in the host's jobs: yes
+the host's memory at most: more than 300 KB
+blocks left: 0
+code 0
+]])
+end)
+
+local function small_model()
+  local pg = require "perigee"
+  local net = pg.nn.HybridSequential{pg.nn.Dense(2, {activation = "relu"}), pg.nn.Dense(2)}
+  net:initialize("ones")
+  net(pg.ones(1, 3))
+  return net:export(t.tmp("small"))
+end
+
+t.test("16 workers answer requests with one model", function()
+  local graph, weights = small_model()
+  local requests, answers = {}, {}
+  for i = 1, 400 do
+    requests[i] = i % 50 == 0 and "GET" or i % 40 == 0 and "PREDICT 1 2" or "PREDICT 1 2 " .. i
+    answers[i] = i % 50 == 0 and "404" or i % 40 == 0 and "400 PERIGEE_BAD_ARGUMENT" or ("200 %d %d"):format(2 * (3 + i), 2 * (3 + i))
+  end
+  local file = t.write(t.tmp("requests"), table.concat(requests, "\n") .. "\n")
+  t.equal(run(("'%s/perigee_host_workers' %s %s <%s"):format(folder, graph, weights, file)), table.concat(answers, "\n") .. "\ncode 0\n")
+end)
+
 -- Every function of Lua's C API in the host ends the process, and the library calls the host's.
 local function without_lua(names)
   local lines = {"#include <stdlib.h>"}
@@ -27,11 +56,7 @@ end
 
 t.test("a model runs in a host that has no Lua", function()
   if t.sanitized then t.skip("the libraries of the sanitizers must come first") end
-  local pg = require "perigee"
-  local net = pg.nn.HybridSequential{pg.nn.Dense(2, {activation = "relu"}), pg.nn.Dense(2)}
-  net:initialize("ones")
-  net(pg.ones(1, 3))
-  local graph, weights = net:export(t.tmp("small"))
+  local graph, weights = small_model()
   local text, count = without_lua(run("nm -D --undefined-only '" .. folder .. "/libperigee.so'"))
   t.check(count > 50, "no Lua functions found")
   local host = t.tmp("no_lua")
