@@ -338,7 +338,7 @@ class LoopRun {
   bool known_ = false;  // whether the number of steps is known
   Recurrence recurrence_;
   SmallVector<Carry, 4> carries_;
-  std::vector<RowWriter> rows_;
+  SmallVector<RowWriter, 2> rows_;
 };
 
 void Execution::run_loop(const Step& step) { LoopRun(*this, step)(); }

@@ -120,15 +120,17 @@ double thread_seconds() {
 class Run {
  public:
   [[gnu::always_inline]] Run(const Plan& plan, Context& ctx, std::span<Value> inputs,
-                             std::span<const RandomKey> generators, const Spare* spare = nullptr)
+                             std::span<const RandomKey> generators, const Spare* spare = nullptr,
+                             std::span<const Value> targets = {})
       : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
+    if (!targets.empty() && fit(targets)) targets_ = targets;
     const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !plan.captures && !ctx.detect_anomaly;
     spare_ = lends ? spare : nullptr;
     bind_inputs();
     bind_outputs();
   }
 
-  Values operator()() {
+  void operator()(Values& out) {
     auto source = [this](int32_t input) -> const Ref<Buffer>& { return source_of(input); };
     Execution execution(plan_, ctx_, frame_, source);
     execution.refresh_packs();
@@ -139,28 +141,26 @@ class Run {
       run_and_borrow(execution);
     else
       execution();
-    return take_outputs();
+    take_outputs(out);
   }
 
-  // Returns the buffer of an input, or null if the input was copied for this run.
+  // Returns the buffer of an input, or null if the input was copied for this run, or if the host may write into it.
   const Ref<Buffer>& source_of(int32_t input) const {
     static const Ref<Buffer> none;
     const Array& array = inputs_[size_t(input)].array();
-    return array.contiguous ? array.buffer : none;
+    return array.contiguous && !array.buffer->borrowed ? array.buffer : none;
   }
 
   // Must not fail: the inputs may have been rewritten.
-  [[gnu::always_inline]] Values take_outputs() {
+  [[gnu::always_inline]] void take_outputs(Values& out) {
     for (const FreshOutput& f : plan_.fresh) {
       const int32_t donor = plan_.storages[size_t(f.storage)].donor;
       if (donor >= 0 && inputs_[size_t(donor)].array_ref() == fresh_[size_t(&f - plan_.fresh.data())].array_ref())
         inputs_[size_t(donor)] = Value();
     }
-    Values out;
     out.reserve(plan_.outputs.size());
     for (const PlanOutput& o : plan_.outputs)
       out.push_back(o.same_as >= 0 ? out[size_t(o.same_as)] : alias(o, whole_of(plan_.storages[size_t(o.storage)])));
-    return out;
   }
 
   const Plan& plan() const { return plan_; }
@@ -233,7 +233,9 @@ class Run {
         fresh_.emplace_back();
         continue;
       }
-      if (storage.donor >= 0 && donates(size_t(storage.donor))) {
+      if (const Value* target = targets_.empty() ? nullptr : target_of(f)) {
+        fresh_.push_back(target->detached());
+      } else if (storage.donor >= 0 && donates(size_t(storage.donor))) {
         fresh_.push_back(inputs_[size_t(storage.donor)].detached());
       } else {
         fresh_.push_back(allocate(f));
@@ -241,6 +243,28 @@ class Run {
       plan_.frames->patch(frame_, f.storage, static_cast<char*>(fresh_.back().array().data()));
     }
   }
+  bool fit(std::span<const Value> targets) const {
+    for (size_t k = 0; k < targets.size(); ++k) {
+      const Array& wanted = *plan_.outputs[k].layout;
+      if (!targets[k].defined()) continue;
+      const Array& target = targets[k].array();
+      if (!(target.type == wanted.type) || !(target.strides == wanted.strides)) return false;
+    }
+    return true;
+  }
+
+  // Returns the target of the output that is the whole buffer, or null.
+  const Value* target_of(const FreshOutput& f) const {
+    for (size_t k = 0; k < targets_.size(); ++k) {
+      const PlanOutput& o = plan_.outputs[k];
+      const bool whole = plan_.storages[size_t(o.storage)].kind == Storage::kOutput && o.storage == f.storage &&
+                         o.layout->offset == 0 && o.layout->type == f.layout->type &&
+                         o.layout->strides == f.layout->strides;
+      if (whole && targets_[k].defined()) return &targets_[k];
+    }
+    return nullptr;
+  }
+
   bool donates(size_t input) const { return inputs_[input].array().contiguous && inputs_[input].array().writable(); }
 
   Value whole_of(const Storage& s) const {
@@ -275,6 +299,7 @@ class Run {
   std::span<Value> inputs_;
   std::span<const RandomKey> generators_;
   const Spare* spare_;  // null if the run does not borrow memory
+  std::span<const Value> targets_;
   FrameLease lease_;
   Frame& frame_;
   SmallVector<Copy, 1> copies_;  // of inputs that are not row-major
@@ -291,7 +316,15 @@ const Plan& checked_plan(const Plan& plan, Context& ctx, size_t inputs) {
 
 Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
            const Spare* spare) {
-  return Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, spare)();
+  Values out;
+  Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, spare)(out);
+  return out;
+}
+
+void run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
+         std::span<const Value> targets, Values& out) {
+  out.clear();
+  Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, nullptr, targets)(out);
 }
 
 // What a suspended run holds. Members of a later line refer to those of an earlier one.
@@ -348,7 +381,8 @@ bool SuspendableRun::run(FunctionRef<bool(size_t next)> stop) {
 
 Values SuspendableRun::take() {
   if (next_ < steps()) throw Error(fmt::format("plan: {} of {} steps have run", next_, steps()));
-  Values out = live().run.take_outputs();
+  Values out;
+  live().run.take_outputs(out);
   state_.reset();
   return out;
 }

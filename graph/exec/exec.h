@@ -24,6 +24,13 @@ using Spare = FunctionRef<Value*(int32_t output)>;
 Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators = {},
            const Spare* spare = nullptr);
 
+// The same with the outputs in `out`, whose storage is reused. targets: by output, arrays of the caller that the run
+// may write outputs into; undefined, or no targets at all, for new ones. A target is used if it can hold the output as
+// the plan writes it, and if all targets have the types and strides of their outputs. It is then the output itself.
+// Targets may not overlap inputs or each other. If the run throws, their elements are unspecified.
+void run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
+         std::span<const Value> targets, Values& out);
+
 // A run that can stop between two steps and go on later: its frame and position are values. Several runs of one plan
 // may be under way at once. Dropping the run abandons it. A branch or loop is one step, and so is the commit section,
 // because a run that stops in it would leave inputs half written.

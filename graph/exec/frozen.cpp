@@ -63,6 +63,13 @@ FrozenGraph::FrozenGraph(Model model, std::span<const Value> values, RandomKey d
   }
   for (const ModelGenerator& generator : model_.generators)
     generators_.push_back(generator.is_default ? default_state : generator.state);
+  bool direct = true;
+  for_each_leaf(model_.results, [&](const Tree& leaf) {
+    const bool output = leaf.kind == Tree::Kind::kOutput && !is_written(size_t(leaf.index));
+    direct = direct && output && std::find(direct_.begin(), direct_.end(), int32_t(leaf.index)) == direct_.end();
+    direct_.push_back(int32_t(leaf.index));
+  });
+  if (!direct) direct_.clear();
 }
 
 Values FrozenGraph::values() const {
@@ -70,15 +77,28 @@ Values FrozenGraph::values() const {
   return slots_;
 }
 
-Values FrozenGraph::start(std::span<const Value> arguments, std::vector<RandomKey>& keys) {
+void FrozenGraph::Workspace::clear() {
+  for (Values* values : {&inputs, &shared, &outputs, &targets}) values->clear();
+}
+
+bool FrozenGraph::is_written(size_t output) const {
+  for (const Model::Write& write : model_.writes)
+    if (size_t(write.output) == output) return true;
+  return false;
+}
+
+// `shared` has a second reference of each input, so that no buffer is writable.
+void FrozenGraph::start(std::span<const Value> arguments, Workspace& work) {
+  if (arguments.size() != arguments_.size())
+    throw Error(fmt::format("{}: takes {} tensors, got {}", model_.name, arguments_.size(), arguments.size()));
   const std::lock_guard lock(mutex_);
-  Values inputs = slots_;
-  for (size_t k = 0; k < inputs.size(); ++k)
-    if (leaves_[k]) inputs[k].link(leaves_[k].get(), 0);
-  for (size_t k = 0; k < arguments.size(); ++k) inputs[size_t(arguments_[k])] = arguments[k].detached();
-  keys = generators_;
+  for (const Value& slot : slots_) work.inputs.push_back(slot);
+  for (size_t k = 0; k < work.inputs.size(); ++k)
+    if (leaves_[k]) work.inputs[k].link(leaves_[k].get(), 0);
+  for (size_t k = 0; k < arguments.size(); ++k) work.inputs[size_t(arguments_[k])] = arguments[k].detached();
+  for (const Value& input : work.inputs) work.shared.push_back(input);
+  work.keys = generators_;
   for (size_t g = 0; g < generators_.size(); ++g) generators_[g].tick += model_.graph.ticks[g];
-  return inputs;
 }
 
 void FrozenGraph::finish(const Values& out) {
@@ -88,31 +108,44 @@ void FrozenGraph::finish(const Values& out) {
       slots_[size_t(write.input)] = out[size_t(write.output)].detached();
 }
 
-Values FrozenGraph::run(Context& ctx, std::span<const Value> arguments) {
-  if (arguments.size() != arguments_.size())
-    throw Error(fmt::format("{}: takes {} tensors, got {}", model_.name, arguments_.size(), arguments.size()));
-  std::unique_lock turn(turn_, std::defer_lock);
-  if (!model_.writes.empty()) turn.lock();
-  std::vector<RandomKey> keys;
-  Values inputs = start(arguments, keys);
-  const Values shared = inputs;  // a second reference, so that no buffer is writable
-  const ScopedFlag quiet(ctx.recording, false);
-  Values out;
+void FrozenGraph::execute(Context& ctx, Workspace& work) {
   try {
-    out = program_->run_with(ctx, inputs, keys);
+    program_->run_into(ctx, work.inputs, work.keys, work.targets, work.outputs);
   } catch (const Retrace& e) {
     throw Error(fmt::format("{}: this graph holds for other types only: {}", model_.name, e.what()));
   }
-  if (!model_.writes.empty()) finish(out);
-  Values leaves;
+  if (!model_.writes.empty()) finish(work.outputs);
+}
+
+Values FrozenGraph::run(Context& ctx, std::span<const Value> arguments) {
+  Workspace work;
+  Values results;
+  run(ctx, arguments, {}, work, results);
+  return results;
+}
+
+void FrozenGraph::run(Context& ctx, std::span<const Value> arguments, std::span<const Value> targets, Workspace& work,
+                      Values& results) {
+  struct Cleared {
+    Workspace& work;
+    ~Cleared() { work.clear(); }
+  } const cleared{work};
+  results.clear();
+  std::unique_lock turn(turn_, std::defer_lock);
+  if (!model_.writes.empty()) turn.lock();
+  start(arguments, work);
+  if (!targets.empty() && targets.size() == direct_.size()) {
+    while (work.targets.size() < model_.graph.outputs.size()) work.targets.emplace_back();
+    for (size_t i = 0; i < targets.size(); ++i) work.targets[size_t(direct_[i])] = targets[i].detached();
+  }
+  execute(ctx, work);
   for_each_leaf(model_.results, [&](const Tree& leaf) {
-    if (leaf.kind == Tree::Kind::kOutput) return leaves.push_back(out[size_t(leaf.index)]);
-    Value value = shared[size_t(leaf.index)];
+    if (leaf.kind == Tree::Kind::kOutput) return results.push_back(work.outputs[size_t(leaf.index)]);
+    Value value = work.shared[size_t(leaf.index)];
     for (const Model::Write& write : model_.writes)
-      if (write.input == leaf.index) value = out[size_t(write.output)];
-    leaves.push_back(std::move(value));
+      if (write.input == leaf.index) value = work.outputs[size_t(write.output)];
+    results.push_back(std::move(value));
   });
-  return leaves;
 }
 
 }  // namespace pg

@@ -21,17 +21,33 @@ class FrozenGraph : public RefCounted<FrozenGraph> {
   // context.
   Values run(Context& ctx, std::span<const Value> arguments);
 
+  // Lists that runs reuse. They are empty between runs.
+  struct Workspace {
+    Values inputs, shared, outputs, targets;
+    std::vector<RandomKey> keys;
+    void clear();
+  };
+  // The same with the results in `results`, which is cleared first. targets: none, or one contiguous array per result,
+  // which no script has and which overlaps no argument and no other target. A result is its target if the run could
+  // write there. If the run throws, the elements of targets are unspecified, unless a target has another type than its
+  // result: then none is written. A run repeated with its workspace, results, types and targets allocates nothing.
+  void run(Context& ctx, std::span<const Value> arguments, std::span<const Value> targets, Workspace& work,
+           Values& results);
+
   const Model& model() const { return model_; }
   Values values() const;  // current values of the inputs, undefined for arguments
   size_t argument_count() const { return arguments_.size(); }
 
  private:
-  Values start(std::span<const Value> arguments, std::vector<RandomKey>& keys);
+  void start(std::span<const Value> arguments, Workspace& work);
+  void execute(Context& ctx, Workspace& work);
   void finish(const Values& out);
+  bool is_written(size_t output) const;
 
   Model model_;
   Ref<Program> program_;
   std::vector<int32_t> arguments_;  // numbers of the inputs that are arguments
+  std::vector<int32_t> direct_;     // the outputs that are the results, if each is one output that is no state
   std::mutex turn_;                 // held by a run that writes states
   mutable std::mutex mutex_;
   Values slots_;                       // by input

@@ -304,6 +304,13 @@ Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const 
   return out;
 }
 
+void Program::run_into(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states,
+                       std::span<const Value> targets, Values& out) {
+  const ScopedFlag quiet(ctx.recording, false);
+  const std::shared_ptr<Entry> entry = find(ctx, inputs);
+  pg::run(*entry->forward, ctx, inputs, states, targets, out);
+}
+
 Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
   Entry& entry = *run.entry;
   const Specialized& joint = entry.joint;

@@ -38,6 +38,9 @@ class Program : public RefCounted<Program> {
   // at once, each with its own context.
   Values run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states,
                   const Spare* spare = nullptr);
+  // The same without recording, with the outputs in `out`. targets: as for the function run in graph/exec/exec.h.
+  void run_into(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states,
+                std::span<const Value> targets, Values& out);
   std::span<const Ref<Generator>> generators() const { return generators_; }
 
   // Returns the optimized program for the types of the last run (forward only), or the trace if there was no run.

@@ -4,62 +4,20 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
 #include <set>
 #include <string>
 
 #include "tensor/runtime.h"
 #include "tensor/buffer.h"
+#include "tests/vm/allocations.h"
 #include "tests/vm/lua_state.h"
 #include "vm/box.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PERIGEE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define PERIGEE_SANITIZED 1
-#endif
-#endif
-
 namespace {
 
-// Counts down the allocations of a thread. The one that reaches 0 fails; with `persistent`, so do all later ones.
-struct Countdown {
-  long left = 0;  // 0: off
-  bool persistent = false, happened = false;
-
-  bool fails() {
-    if (left == 0 || --left > 0) return false;
-    happened = true;
-    if (persistent) left = 1;
-    return true;
-  }
-};
-thread_local Countdown cpp, lua;
-
-}  // namespace
-
-#ifndef PERIGEE_SANITIZED  // the sanitizers define their own operators
-__attribute__((noinline)) void* operator new(size_t size) {
-  void* block = cpp.fails() ? nullptr : std::malloc(size ? size : 1);
-  if (!block) throw std::bad_alloc();
-  return block;
-}
-__attribute__((noinline)) void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  return cpp.fails() ? nullptr : std::malloc(size ? size : 1);
-}
-__attribute__((noinline)) void* operator new(size_t size, std::align_val_t alignment) {
-  void* block = nullptr;
-  if (cpp.fails() || posix_memalign(&block, std::max(size_t(alignment), sizeof(void*)), size)) throw std::bad_alloc();
-  return block;
-}
-__attribute__((noinline)) void operator delete(void* block) noexcept { std::free(block); }
-__attribute__((noinline)) void operator delete(void* block, size_t) noexcept { std::free(block); }
-__attribute__((noinline)) void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
-__attribute__((noinline)) void operator delete(void* block, size_t, std::align_val_t) noexcept { std::free(block); }
-#endif
-
-namespace {
+using pg::test::Countdown;
+thread_local Countdown lua;
+thread_local Countdown& cpp = pg::test::cpp_allocations;
 
 // The size of the last block that Lua asked for, and the bytes of a userdata before its content.
 size_t last_size = 0, header = 0;

@@ -199,8 +199,17 @@ TEST_CASE("host: NULL is a bad argument everywhere") {
   CHECK(perigee_set(host.state, "x", &value) == PERIGEE_BAD_ARGUMENT);
   CHECK(perigee_tensor_data(nullptr) == nullptr);
   CHECK(perigee_tensor_rank(nullptr) == -1);
+  CHECK(perigee_tensor_dtype(nullptr) == PERIGEE_BOOL);
+  CHECK(perigee_tensor_shape(nullptr) == nullptr);
+  CHECK(perigee_tensor_bytes(nullptr) == 0);
+  CHECK(perigee_tensor_retain(nullptr) == nullptr);
+  CHECK(perigee_model_retain(nullptr) == nullptr);
+  CHECK(perigee_model_input_count(nullptr) == 0);
+  CHECK(perigee_model_output_count(nullptr) == 0);
   CHECK(perigee_model_input_name(nullptr, 0) == nullptr);
+  CHECK(perigee_model_output_name(nullptr, 0) == nullptr);
   CHECK(perigee_state_lua(nullptr) == nullptr);
+  CHECK(perigee_version() == std::string(PERIGEE_VERSION));
   perigee_state_close(nullptr);
   perigee_tensor_release(nullptr);
   perigee_model_release(nullptr);

@@ -1,10 +1,12 @@
 // What the handles of the C API are.
 #pragma once
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "graph/exec/frozen.h"
+#include "tensor/context.h"
 #include "tensor/runtime.h"
 #include "tensor/value.h"
 #include "vm/host/status.h"
@@ -25,6 +27,13 @@ struct perigee_tensor : pg::RefCounted<perigee_tensor> {
   pg::Value whole_;  // a copy, if `value` is not row-major in host memory
 };
 
+// What a run of a model uses besides the model. Later runs use it again.
+struct ModelCall {
+  pg::Context ctx;
+  pg::Values arguments, targets, results;
+  pg::FrozenGraph::Workspace work;
+};
+
 struct perigee_model : pg::RefCounted<perigee_model> {
   explicit perigee_model(pg::Ref<pg::FrozenGraph> graph);
   static void destroy(perigee_model* model) { delete model; }
@@ -32,6 +41,14 @@ struct perigee_model : pg::RefCounted<perigee_model> {
   const pg::Ref<pg::FrozenGraph> graph;
   const pg::Ref<pg::Runtime> runtime;
   std::vector<std::string> inputs, outputs;  // names
+
+  std::unique_ptr<ModelCall> take();
+  void give(std::unique_ptr<ModelCall> call);  // allocates nothing
+
+ private:
+  std::mutex lock_;
+  std::vector<std::unique_ptr<ModelCall>> idle_;
+  size_t made_ = 0;
 };
 
 namespace pg::host {

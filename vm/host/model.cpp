@@ -33,20 +33,52 @@ void need_file(const char* path, const char* function, const char* argument) {
     throw Failure(PERIGEE_NOT_FOUND, fmt::format("{}: there is no file '{}'", function, path));
 }
 
-Values run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count, size_t output_count) {
-  need(model, kRun, "model");
+// A call of a model for the duration of one run.
+class CallLease {
+ public:
+  explicit CallLease(perigee_model& model) : model_(model), call_(model.take()) {}
+  ~CallLease() {
+    for (Values* values : {&call_->arguments, &call_->targets, &call_->results}) values->clear();
+    model_.give(std::move(call_));
+  }
+  CallLease(const CallLease&) = delete;
+  ModelCall* operator->() const { return call_.get(); }
+
+ private:
+  perigee_model& model_;
+  std::unique_ptr<ModelCall> call_;
+};
+
+void run(const CallLease& call, perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
+         size_t output_count) {
   need(inputs || input_count == 0, kRun, "inputs");
   if (input_count != model->inputs.size() || output_count != model->outputs.size())
     throw Failure(PERIGEE_BAD_ARGUMENT, fmt::format("{}: {} takes {} inputs and gives {} outputs, got {} and {}", kRun,
                                                     model->graph->model().name, model->inputs.size(),
                                                     model->outputs.size(), input_count, output_count));
-  Values arguments;
   for (size_t i = 0; i < input_count; ++i) {
     need(inputs[i], kRun, model->inputs[i].c_str());
-    arguments.push_back(inputs[i]->value);
+    call->arguments.push_back(inputs[i]->value);
   }
-  Context ctx;
-  return model->graph->run(ctx, arguments);
+  model->graph->run(call->ctx, call->arguments, call->targets, call->work, call->results);
+}
+
+bool overlap(const Value& a, const Value& b) {
+  const auto [x, y] = std::pair(a.array().buffer.get(), b.array().buffer.get());
+  const char *from = static_cast<const char*>(x->data), *other = static_cast<const char*>(y->data);
+  return from < other + y->bytes && other < from + x->bytes;
+}
+
+// The run may write into the tensors while it reads its inputs, so nothing may overlap.
+bool are_separate(perigee_tensor* const* inputs, size_t input_count, perigee_tensor* const* outputs, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!outputs[i]->is_target || !outputs[i]->value.array().contiguous) return false;
+    for (size_t k = 0; k < i; ++k)
+      if (overlap(outputs[i]->value, outputs[k]->value)) return false;
+    for (size_t k = 0; k < input_count; ++k)
+      if (inputs[k] && overlap(outputs[i]->value, inputs[k]->value)) return false;
+  }
+  return true;
 }
 
 void check_target(const Value& value, const perigee_tensor& out, const std::string& name) {
@@ -61,10 +93,29 @@ void check_target(const Value& value, const perigee_tensor& out, const std::stri
 
 void copy_elements(const Value& whole, const perigee_tensor& out) {
   const Array& target = out.value.array();
+  if (whole.array().data() == target.data()) return;  // written by the run
   if (const size_t bytes = bytes_of(target.type).count()) std::memcpy(target.data(), whole.array().data(), bytes);
 }
 
 }  // namespace
+
+std::unique_ptr<ModelCall> perigee_model::take() {
+  const std::lock_guard hold(lock_);
+  if (idle_.empty()) {
+    idle_.reserve(made_ + 1);  // so that give() does not allocate
+    auto call = std::make_unique<ModelCall>();
+    ++made_;
+    return call;
+  }
+  std::unique_ptr<ModelCall> call = std::move(idle_.back());
+  idle_.pop_back();
+  return call;
+}
+
+void perigee_model::give(std::unique_ptr<ModelCall> call) {
+  const std::lock_guard hold(lock_);
+  idle_.push_back(std::move(call));
+}
 
 perigee_model::perigee_model(Ref<FrozenGraph> frozen)
     : graph(std::move(frozen)), runtime(Ref<Runtime>(&Runtime::current())), outputs(output_names(graph->model())) {
@@ -135,9 +186,10 @@ perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* in
     need(model, kRun, "model");
     need(outputs || output_count == 0, kRun, "outputs");
     const ScopedRuntime scope(*model->runtime);
-    const Values values = run(model, inputs, input_count, output_count);
-    std::vector<Ref<perigee_tensor>> made;
-    for (const Value& value : values) made.emplace_back(new perigee_tensor(value));
+    const CallLease call(*model);
+    run(call, model, inputs, input_count, output_count);
+    std::vector<Ref<perigee_tensor>> made(output_count);
+    for (size_t i = 0; i < output_count; ++i) made[i] = Ref<perigee_tensor>(new perigee_tensor(call->results[i]));
     for (size_t i = 0; i < output_count; ++i) outputs[i] = give(made[i]);
   });
 }
@@ -150,11 +202,14 @@ perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* cons
     need(outputs || output_count == 0, kName, "outputs");
     for (size_t i = 0; i < output_count; ++i) need(outputs[i], kName, "outputs", "no NULL among them");
     const ScopedRuntime scope(*model->runtime);
-    Values values = run(model, inputs, input_count, output_count);
-    Context ctx;
+    const CallLease call(*model);
+    Values& values = call->results;
+    if (inputs && are_separate(inputs, input_count, outputs, output_count))
+      for (size_t i = 0; i < output_count; ++i) call->targets.push_back(outputs[i]->value);
+    run(call, model, inputs, input_count, output_count);
     for (size_t i = 0; i < output_count; ++i) {
       check_target(values[i], *outputs[i], model->outputs[i]);
-      values[i] = to_contiguous(ctx, values[i]);
+      values[i] = to_contiguous(call->ctx, values[i]);
     }
     for (size_t i = 0; i < output_count; ++i) copy_elements(values[i], *outputs[i]);
   });

@@ -53,7 +53,11 @@ perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dty
     need(out, kName, "out");
     const ScopedRuntime scope(runtime_of(runtime, kName));
     const Type type = type_of(kName, dtype, rank, shape);
-    const Ref<perigee_tensor> tensor(new perigee_tensor(make_filled(type, 0)));
+    // Results may be written into the memory, so scripts and plans must treat it as the host's.
+    Ref<Buffer> zeros = make_filled(type, 0).array().buffer;
+    const auto drop = [](void* user, void*) { static_cast<Buffer*>(user)->release(); };
+    const Ref<perigee_tensor> tensor = wrap(kName, zeros->data, DType(dtype), rank, shape, nullptr, drop, zeros.get());
+    zeros->retain();
     tensor->is_target = true;
     *out = give(tensor);
   });

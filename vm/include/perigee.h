@@ -254,7 +254,9 @@ PERIGEE_API const char* perigee_model_output_name(const perigee_model* model, si
 PERIGEE_API perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
                                              perigee_tensor** outputs, size_t output_count);
 /* The same into tensors from perigee_tensor_create or _wrap, with the types of the outputs and row-major elements. No
- * script may have them: there tensors do not change. */
+ * script may have them: there tensors do not change. They may be inputs too. A steady state of one shape allocates
+ * nothing. After BAD_ARGUMENT for a tensor's type nothing is written; if the run itself fails, the elements are
+ * unspecified. */
 PERIGEE_API perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* const* inputs,
                                                   size_t input_count, perigee_tensor* const* outputs,
                                                   size_t output_count);

@@ -31,6 +31,7 @@ class SingleThread {
   int before_;
 };
 
+bool available();  // whether the library is there; all functions below need it
 dnnl::engine& engine();
 dnnl::stream& stream();  // of the calling thread
 dnnl::primitive_attr user_scratchpad();

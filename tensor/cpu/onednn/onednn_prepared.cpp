@@ -208,7 +208,7 @@ class PreparedConv final : public OneDnnPrepared {
 
 template <class T, class... Args>
 std::unique_ptr<const OneDnnPrepared> prepare(Isa least, const Args&... args) {
-  if (isa() < least) return nullptr;
+  if (isa() < least || !available()) return nullptr;
   try {
     check_room();
     const SingleThread single;

@@ -152,7 +152,7 @@ memory bring_in(const ConvOperand& o, const float* data, char* scratch) {
 }
 
 bool run_conv(const ConvKey& key, const float* first, const float* second, const float* bias, float* result) try {
-  if (isa() < Isa::kAvx2) return false;
+  if (isa() < Isa::kAvx2 || !available()) return false;
   thread_local LruCache<ConvKey, std::optional<PreparedConv>> cache(kCacheEntries);
   const SingleThread single;
   auto& entry = cache.get(key, [&]() -> std::optional<PreparedConv> {
@@ -191,13 +191,13 @@ ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, b
 
 bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
                        const float* b, int64_t ldb, float* c, int64_t ldc) {
-  if (isa() < Isa::kAvx512) return false;  // the library has no BRGEMM kernels there
+  if (isa() < Isa::kAvx512 || !available()) return false;  // the library has no BRGEMM kernels there
   return run_matmul({m, n, k, lda, ldb, ldc, trans_a, trans_b, static_cast<int64_t>(Type::f32)}, a, b, c);
 }
 
 bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
                         const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
-  if (isa() < Isa::kAvx512 || !bfloat16_products()) return false;
+  if (isa() < Isa::kAvx512 || !available() || !bfloat16_products()) return false;
   return run_matmul({m, n, k, lda, ldb, ldc, false, trans_b, static_cast<int64_t>(Type::bf16)}, a, b, c);
 }
 

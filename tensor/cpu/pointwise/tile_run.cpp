@@ -381,7 +381,7 @@ class TileRun {
   SmallVector<Moving, 12> moving_;
   SmallVector<Advance, 12> advances_;
   SmallVector<Jump, 8> jumps_;
-  SmallVector<Gather, 2> gathers_;
+  SmallVector<Gather, 4> gathers_;
   SmallVector<Ref<Buffer>, 1> copies_;
   const TileCode* code_ = &program_.levels[2];
   int64_t element_ = 0;

@@ -29,9 +29,11 @@ Axes sorted_axes(const View& in, uint32_t mask) {
     if (!reduced) out_stride *= in.size(d);
   }
   std::reverse(axes.begin(), axes.end());
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
+  const auto before = [](const Axis& a, const Axis& b) {
     return (a.in_stride == 0 ? INT64_MAX : a.in_stride) > (b.in_stride == 0 ? INT64_MAX : b.in_stride);
-  });
+  };
+  for (Axis* a = axes.begin(); a != axes.end(); ++a)  // stable, and without std::stable_sort's allocation
+    std::rotate(std::upper_bound(axes.begin(), a, *a, before), a, a + 1);
   Axes merged;
   for (const Axis& b : axes) {
     if (!merged.empty()) {
