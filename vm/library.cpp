@@ -248,6 +248,8 @@ int open_core(lua_State* L, State& state) {
   open_introspect(L, state);
   open_decode(L, state);
   open_library(L, state);
+  lua_getglobal(L, "newproxy");  // which a host may take from scripts
+  lua_setfield(L, -2, "newproxy");
   load_chunk(L, "init.lua");
   lua_pushvalue(L, -2);
   lua_call(L, 1, 1);

@@ -102,6 +102,7 @@ local function refuse_length() core.fail("DataLoader", "a loader has no length a
 local meta_of_class = getmetatable(DataLoader)
 local construct = meta_of_class.__call
 
+local newproxy = core.newproxy
 if newproxy then
   local first = newproxy(true)
   local meta = getmetatable(first)

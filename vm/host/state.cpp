@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "vm/bindings.h"
+#include "vm/load.h"
 #include "vm/traceback.h"
 
 using namespace pg;
@@ -73,34 +74,32 @@ int run_protected(lua_State* L) {
   return lua_error(L);
 }
 
-// The hook of an interrupted state.
-void raise_interrupted(lua_State* L, lua_Debug*) {
-  vm::push_error(L, "interrupted");
-  lua_error(L);
-}
-
 // The extent of one call of the C API on a state.
 class Entered {
  public:
-  Entered(perigee_state& state, const char* function) : state_(state), runtime_(*state.runtime) {
+  Entered(perigee_state& state, const char* function)
+      : state_(state), runtime_(*state.runtime), account_(state.limits.account()) {
     if (state.running.exchange(true))
       throw Failure(
           PERIGEE_BAD_ARGUMENT,
           fmt::format("{}: the state is in use, by another thread or by the caller of this callback", function));
-    state.interrupted = false;
+    try {
+      state.limits.begin(state.data ? &state.data->ctx : nullptr);
+    } catch (...) {
+      state.running = false;
+      throw;
+    }
   }
   Entered(const Entered&) = delete;
   ~Entered() {
+    state_.limits.end();
     state_.running = false;
-    if (!state_.interrupted) return;
-    lua_sethook(state_.lua, nullptr, 0, 0);
-    state_.data->ctx.cancels_all = false;
-    state_.data->ctx.cancel = false;
   }
 
  private:
   perigee_state& state_;
   const ScopedRuntime runtime_;
+  const ScopedAccount account_;
 };
 
 // Whether Lua or the library raised this error because memory ran out.
@@ -110,7 +109,10 @@ bool is_lack_of_memory(const std::string& message) {
 }
 
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
-  if (state.interrupted) throw ScriptFailure(PERIGEE_CANCELLED, "interrupted", caught.traceback);
+  const Limits& limits = state.limits;
+  if (limits.ended())
+    throw ScriptFailure(limits.reason(), limits.message(),
+                        limits.traceback().empty() ? caught.traceback : limits.traceback());
   if (caught.exception) std::rethrow_exception(caught.exception);
   if (code == LUA_ERRMEM || is_lack_of_memory(caught.message))
     throw ScriptFailure(PERIGEE_OUT_OF_MEMORY, caught.failed ? caught.message : "not enough memory", caught.traceback);
@@ -176,12 +178,8 @@ void set_callbacks(perigee_state& state, bool prints) {
   lua_rawseti(L, -2, 2);
 }
 
-void refuse_limits(const perigee_state_config& config) {
-  const char* missing = config.sandboxed                                   ? "sandboxed"
-                        : config.open_file                                 ? "open_file"
-                        : config.memory_limit                              ? "memory_limit"
-                        : config.instruction_limit || config.time_limit_us ? "limits"
-                                                                           : nullptr;
+void refuse_absent(const perigee_state_config& config) {
+  const char* missing = config.sandboxed ? "sandboxed" : config.open_file ? "open_file" : nullptr;
   if (missing)
     throw Failure(PERIGEE_UNSUPPORTED,
                   fmt::format("perigee_state_open: this version does not support {}; leave it 0", missing));
@@ -237,10 +235,11 @@ void pg::host::in_state(perigee_state* state, const char* function, FunctionRef<
   struct Opening {
     Caught* caught;
     Protected* task;
-  } opening{&caught, &task};
+    int status;
+  } opening{&caught, &task, 0};
   const int top = lua_gettop(L);
   // The closure of the handler needs memory, so it is made in protected mode too.
-  const int code = lua_cpcall(
+  const int opened = lua_cpcall(
       L,
       [](lua_State* inner) {
         auto* o = static_cast<Opening*>(lua_touserdata(inner, 1));
@@ -248,12 +247,13 @@ void pg::host::in_state(perigee_state* state, const char* function, FunctionRef<
         lua_pushcclosure(inner, note_error, 1);
         lua_pushcfunction(inner, run_protected);
         lua_pushlightuserdata(inner, o->task);
-        const int failed = lua_pcall(inner, 1, 0, -3);
-        return failed ? lua_error(inner) : 0;
+        o->status = lua_pcall(inner, 1, 0, -3);
+        return 0;
       },
       &opening);
   lua_settop(L, top);
-  if (code || state->interrupted) rethrow(*state, code, caught);
+  const int code = opening.status ? opening.status : opened;
+  if (code || state->limits.ended()) rethrow(*state, code, caught);
 }
 
 perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* given, perigee_state** out) {
@@ -262,15 +262,20 @@ perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_
     need(out, kName, "out");
     const Ref<Runtime> held(&runtime_of(runtime, kName));
     const perigee_state_config config = copy_config(given, kName);
-    refuse_limits(config);
+    refuse_absent(config);
+    need(config.time_limit_us >= 0, kName, "config", "a time_limit_us of 0 or more");
     const ScopedRuntime scope(*held);
     lua_State* L = luaL_newstate();
     if (!L) throw std::bad_alloc();
     auto state = std::make_unique<perigee_state>(held, L, true, config);
+    state->limits.limit_memory();
     in_state(state.get(), kName, [&] {
       vm::open_libraries(L);
+      lua_pushvalue(L, LUA_GLOBALSINDEX);
+      vm::set_load(L, false);
       load_library(*state);
       set_callbacks(*state, given != nullptr);
+      state->limits.protect();
     });
     *out = state.release();
   });
@@ -283,7 +288,10 @@ perigee_status perigee_state_attach(perigee_runtime* runtime, lua_State* lua, pe
     need(lua, kName, "lua");
     const Ref<Runtime> held(&runtime_of(runtime, kName));
     auto state = std::make_unique<perigee_state>(held, lua, false, perigee_state_config{});
-    in_state(state.get(), kName, [&] { load_library(*state); });
+    in_state(state.get(), kName, [&] {
+      load_library(*state);
+      state->limits.protect();
+    });
     *out = state.release();
   });
 }
@@ -313,11 +321,7 @@ perigee_status perigee_run_file(perigee_state* state, const char* path) {
 }
 
 void perigee_interrupt(perigee_state* state) {
-  if (!state || !state->running) return;
-  state->interrupted = true;
-  state->data->ctx.cancels_all = true;
-  state->data->ctx.cancel = true;
-  lua_sethook(state->lua, raise_interrupted, LUA_MASKCOUNT, 1);
+  if (state && state->running) state->limits.interrupt();
 }
 
 perigee_status perigee_gc_step(perigee_state* state, int64_t budget_us) {

@@ -38,9 +38,9 @@ typedef enum {
   PERIGEE_BAD_ARGUMENT,
   PERIGEE_SCRIPT_ERROR, /* the script raised an error, or does not compile */
   PERIGEE_OUT_OF_MEMORY,
-  PERIGEE_BUDGET_EXCEEDED,
-  PERIGEE_CANCELLED, /* by perigee_interrupt */
-  PERIGEE_BAD_FILE,  /* a file that is malformed */
+  PERIGEE_BUDGET_EXCEEDED, /* the call reached instruction_limit or time_limit_us */
+  PERIGEE_CANCELLED,       /* by perigee_interrupt */
+  PERIGEE_BAD_FILE,        /* a file that is malformed */
   PERIGEE_NO_DEVICE,
   PERIGEE_NOT_FOUND, /* no such file, or no such value in the state */
   PERIGEE_UNSUPPORTED,
@@ -128,14 +128,23 @@ typedef struct {
   int (*close)(void* handle, int commit);
 } perigee_file;
 
-/* sandboxed, the three limits and open_file must be 0 in this version: perigee_state_open returns PERIGEE_UNSUPPORTED
- * otherwise, and never opens a state that is less safe than asked. */
+/* sandboxed and open_file must be 0 in this version: perigee_state_open returns PERIGEE_UNSUPPORTED otherwise, and
+ * never opens a state that is less safe than asked. Limits. memory_limit: a request above it is an error that the
+ * script may catch; uncaught it is OUT_OF_MEMORY. Tensors are refused only after a full collection. Lua has none when a
+ * request fails: its collector runs as soon as garbage may fill half of the room that the last collection left, and
+ * after a refused request. Memory of compiled graphs and of the host's own tensors is not counted. instruction_limit
+ * counts instructions of Lua in hundreds; an op is a few of them, whatever its size. time_limit_us is polled in every
+ * op, step of a loop or plan, long kernel, and in Lua code. A call that reaches one ends with BUDGET_EXCEEDED, and
+ * nothing in the script can prevent that. A C function of Lua is not interrupted. In a state with one of these two
+ * limits the JIT compiler is off, because compiled code cannot be stopped, so plain Lua is slower (ops are not);
+ * debug.sethook, jit.on and newproxy are not available. A trusted script can still break limits with the FFI; a
+ * sandboxed one cannot. */
 typedef struct {
   uint32_t size;
   int sandboxed;
-  uint64_t memory_limit;
-  uint64_t instruction_limit;
-  int64_t time_limit_us;
+  uint64_t memory_limit;                                    /* bytes of Lua and tensors together; 0: none */
+  uint64_t instruction_limit;                               /* of one call; 0: none */
+  int64_t time_limit_us;                                    /* of one call; 0: none */
   void (*print)(void* user, const char* text, size_t size); /* a line with its end; NULL: dropped */
   int (*open_file)(void* user, const char* path, const char* mode, perigee_file* out);
   /* Gives the source text of a module that `require` asks for. Returns 0 if there is none. The text is borrowed until
@@ -166,7 +175,7 @@ PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
 /* States ---------------------------------------------------------------------------------------------------------- */
 
 /* Opens a Lua state with LuaJIT's standard libraries, in which `require "perigee"` works. config: NULL lets print write
- * to standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY, UNSUPPORTED. */
+ * to standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
 PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* config,
                                               perigee_state** out);
 /* Uses a LuaJIT 2.1 state of the host: sets package.loaded.perigee, and no global. The host keeps the state open longer
@@ -177,7 +186,7 @@ PERIGEE_API void perigee_state_close(perigee_state* state);
 PERIGEE_API struct lua_State* perigee_state_lua(perigee_state* state); /* NULL for NULL */
 
 /* Runs a chunk. text: source, not bytecode. chunk_name: the name in messages, or NULL. Errors: BAD_ARGUMENT,
- * SCRIPT_ERROR, CANCELLED, OUT_OF_MEMORY; for a file NOT_FOUND too. */
+ * SCRIPT_ERROR, CANCELLED, BUDGET_EXCEEDED, OUT_OF_MEMORY; for a file NOT_FOUND too. */
 PERIGEE_API perigee_status perigee_run(perigee_state* state, const char* text, size_t size, const char* chunk_name);
 PERIGEE_API perigee_status perigee_run_file(perigee_state* state, const char* path);
 
