@@ -78,7 +78,10 @@ int run_protected(lua_State* L) {
 class Entered {
  public:
   Entered(perigee_state& state, const char* function)
-      : state_(state), runtime_(*state.runtime), account_(state.limits.account()) {
+      : state_(state),
+        runtime_(*state.runtime),
+        account_(state.limits.account()),
+        files_(state.uses_files() ? &state.files : nullptr) {
     if (state.running.exchange(true))
       throw Failure(
           PERIGEE_BAD_ARGUMENT,
@@ -100,6 +103,7 @@ class Entered {
   perigee_state& state_;
   const ScopedRuntime runtime_;
   const ScopedAccount account_;
+  const ScopedFiles files_;
 };
 
 // Whether Lua or the library raised this error because memory ran out.
@@ -159,6 +163,40 @@ int find_module(lua_State* L) {
   return 1;
 }
 
+// Appends a searcher to the list on top of the stack.
+void add_searcher(lua_State* L, lua_CFunction function) {
+  lua_pushcclosure(L, function, 1);
+  lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+}
+
+// After package.preload: the host's modules, then the host's files in place of those of the system.
+void set_searchers(perigee_state& state) {
+  lua_State* L = state.lua;
+  if (!state.config.find_module && !state.config.open_file) return;
+  lua_getglobal(L, "package");
+  const int package = lua_gettop(L);
+  lua_getfield(L, -1, "loaders");
+  lua_createtable(L, 4, 0);
+  lua_rawgeti(L, -2, 1);
+  lua_rawseti(L, -2, 1);
+  if (state.config.find_module) {
+    lua_pushlightuserdata(L, &state);
+    add_searcher(L, find_module);
+  }
+  if (state.config.open_file) {
+    lua_pushboolean(L, false);
+    add_searcher(L, find_file_module);
+    lua_pushliteral(L, "?.lua;?/init.lua");
+    lua_setfield(L, package, "path");
+  } else {
+    for (int i = 2, n = int(lua_objlen(L, -2)); i <= n; ++i) {
+      lua_rawgeti(L, -2, i);
+      lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+    }
+  }
+  lua_setfield(L, package, "loaders");
+}
+
 void set_callbacks(perigee_state& state, bool prints) {
   lua_State* L = state.lua;
   if (prints) {
@@ -166,20 +204,11 @@ void set_callbacks(perigee_state& state, bool prints) {
     lua_pushcclosure(L, write_lines, 1);
     lua_setglobal(L, "print");
   }
-  if (!state.config.find_module) return;
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaders");
-  for (int i = int(lua_objlen(L, -1)); i >= 2; --i) {  // after package.preload
-    lua_rawgeti(L, -1, i);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_pushlightuserdata(L, &state);
-  lua_pushcclosure(L, find_module, 1);
-  lua_rawseti(L, -2, 2);
+  set_searchers(state);
 }
 
 void refuse_absent(const perigee_state_config& config) {
-  const char* missing = config.sandboxed ? "sandboxed" : config.open_file ? "open_file" : nullptr;
+  const char* missing = config.sandboxed ? "sandboxed" : nullptr;
   if (missing)
     throw Failure(PERIGEE_UNSUPPORTED,
                   fmt::format("perigee_state_open: this version does not support {}; leave it 0", missing));
@@ -221,6 +250,12 @@ std::string read_file(const char* path) {
   std::fclose(file);
   if (text.starts_with('#')) text.insert(0, "--");  // a line for the shell
   return text;
+}
+
+std::string read_through_host(perigee_state& state, const char* path) {
+  if (!state.files.open(path, "rb"))
+    throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee_run_file: the host gives no file '{}'", path));
+  return read_host_file(state.files, path);
 }
 
 }  // namespace
@@ -273,6 +308,7 @@ perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_
       vm::open_libraries(L);
       lua_pushvalue(L, LUA_GLOBALSINDEX);
       vm::set_load(L, false);
+      if (config.open_file) set_file_functions(L, false);
       load_library(*state);
       set_callbacks(*state, given != nullptr);
       state->limits.protect();
@@ -315,7 +351,7 @@ perigee_status perigee_run_file(perigee_state* state, const char* path) {
   return guarded(PERIGEE_INTERNAL, [&] {
     need(state, "perigee_run_file", "state");
     need(path, "perigee_run_file", "path");
-    const std::string text = read_file(path);
+    const std::string text = state->uses_files() ? read_through_host(*state, path) : read_file(path);
     run_chunk(state, "perigee_run_file", text.data(), text.size(), std::string("@") + path);
   });
 }

@@ -3,13 +3,14 @@
 #include <atomic>
 #include <lua.hpp>
 
+#include "vm/host/files.h"
 #include "vm/host/handles.h"
 #include "vm/host/limits.h"
 #include "vm/state.h"
 
 struct perigee_state {
   perigee_state(pg::Ref<pg::Runtime> runtime, lua_State* lua, bool owned, const perigee_state_config& config)
-      : runtime(std::move(runtime)), lua(lua), owned(owned), config(config), limits(lua, config) {}
+      : runtime(std::move(runtime)), lua(lua), owned(owned), config(config), limits(lua, config), files(config) {}
   perigee_state(const perigee_state&) = delete;
   ~perigee_state() {
     limits.leave();
@@ -22,6 +23,8 @@ struct perigee_state {
   const perigee_state_config config;
   pg::vm::State* data = nullptr;
   pg::host::Limits limits;
+  pg::host::CallbackFiles files;
+  bool uses_files() const { return config.open_file || config.sandboxed; }
   std::atomic<bool> running{false};  // whether a call uses the state
 };
 

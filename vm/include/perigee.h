@@ -120,7 +120,10 @@ typedef struct {
   void* user;
 } perigee_runtime_config;
 
-/* An open file of the host. */
+/* An open file of the host. read and write return a number of bytes, which may be less than `size`; read returns 0 at
+ * the end; less than 0 is a failure. close is called once: with commit = 1 after the whole content was written, else
+ * with 0, and then what was written is to be dropped. A result below 0 means that the content could not be kept. Called
+ * on the thread of the call that reads or writes. */
 typedef struct {
   void* handle;
   int64_t (*read)(void* handle, void* data, size_t size);
@@ -146,6 +149,10 @@ typedef struct {
   uint64_t instruction_limit;                               /* of one call; 0: none */
   int64_t time_limit_us;                                    /* of one call; 0: none */
   void (*print)(void* user, const char* text, size_t size); /* a line with its end; NULL: dropped */
+  /* Opens a file, mode "rb" or "wb", and fills *out. Returns 0 if there is no such file or it is not allowed. When it
+   * is set, perigee's functions (pg.save, pg.load, parameters, exports, data sets), loadfile, dofile, require and
+   * perigee_run_file use no other files. package.path is then "?.lua;?/init.lua", and modules in C are not found. Lua's
+   * io and os of a state that is not sandboxed are not changed. NULL: the files of the system. */
   int (*open_file)(void* user, const char* path, const char* mode, perigee_file* out);
   /* Gives the source text of a module that `require` asks for. Returns 0 if there is none. The text is borrowed until
    * the next call. */
