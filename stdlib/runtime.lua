@@ -26,7 +26,7 @@ runtime.keep = core.keep
 --- bytes in use so far, and the number of tensors.
 runtime.memory = core.memory
 --- pg.set_num_threads(n) limits kernels to n threads.
-runtime.set_num_threads = core.set_num_threads
+runtime.set_num_threads = core.sandboxed and function() core.fail("set_num_threads", "not available in a sandbox") end or core.set_num_threads
 --- pg.get_num_threads() -> the most threads that kernels use.
 runtime.get_num_threads = core.get_num_threads
 --- pg.devices() -> the names of the devices that can be used now.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <new>
 
+#include "vm/sandbox.h"
 #include "vm/state.h"
 #include "vm/traceback.h"
 
@@ -87,7 +88,7 @@ void Limits::limit_memory() {
 void Limits::protect() {
   lua_pushlightuserdata(L_, this);
   kLimits.set(L_);
-  if (!limits_calls()) return;
+  if (!limits_calls() && !vm::is_sandbox(L_)) return;
   luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   refuse_field(L_, "jit", "on");
   refuse_field(L_, "debug", "sethook");
@@ -99,7 +100,8 @@ void Limits::begin(Context* context) {
   context_ = context;
   reason_ = PERIGEE_OK;
   described_ = false;
-  executed_ = 0;
+  meter_ = {0, instructions_, context ? &context->cancel : nullptr};
+  outer_meter_ = std::exchange(vm::WorkMeter::current, context ? &meter_ : nullptr);
   if (!context) return;
   context->cancels_all = false;  // an interrupt may have come too late for the last call
   context->cancel = false;
@@ -111,6 +113,7 @@ void Limits::begin(Context* context) {
 }
 
 void Limits::end() {
+  vm::WorkMeter::current = outer_meter_;
   if (deadline_) Watchdog::process().disarm(*deadline_);
   deadline_.reset();
   if (lua_gethook(L_) == hook) lua_sethook(L_, nullptr, 0, 0);
@@ -159,8 +162,12 @@ void Limits::tick(lua_State* L) {
     lua_gc(L, LUA_GCCOLLECT, 0);
     return;
   }
-  executed_ += kTick;
-  if (instructions_ > 0 && executed_ > instructions_) end_call(PERIGEE_BUDGET_EXCEEDED);
+  meter_.done += kTick;
+  settle();
+}
+
+void Limits::settle() {
+  if (instructions_ > 0 && meter_.done > instructions_) end_call(PERIGEE_BUDGET_EXCEEDED);
 }
 
 // Sets the hook that the limits of calls need, or none.
@@ -182,7 +189,7 @@ void Limits::describe(lua_State* L) noexcept {
     traceback_.clear();
     const std::string place = vm::script_position(L);
     const std::string text = reason_ == PERIGEE_CANCELLED ? "interrupted"
-                             : instructions_ > 0 && executed_ > instructions_
+                             : instructions_ > 0 && meter_.done > instructions_
                                  ? fmt::format("the limit of {} instructions of one call is reached", instructions_)
                                  : fmt::format("the limit of {} µs of one call is reached", time_us_);
     message_ = place.empty() ? text : place + ": " + text;

@@ -9,6 +9,7 @@
 #include "tensor/memory_account.h"
 #include "vm/host/watchdog.h"
 #include "vm/include/perigee.h"
+#include "vm/work_meter.h"
 
 namespace pg::host {
 
@@ -35,6 +36,8 @@ class Limits {
   // From any thread or signal handler.
   void interrupt();
 
+  // Ends a call whose last C function has used up the instructions.
+  void settle();
   bool ended() const { return reason_ != PERIGEE_OK; }
   perigee_status reason() const { return reason_; }
   // What a call that has ended reports. Call them after the script has left.
@@ -62,7 +65,8 @@ class Limits {
 
   Context* context_ = nullptr;
   std::atomic<perigee_status> reason_{PERIGEE_OK};
-  uint64_t executed_ = 0;
+  vm::WorkMeter meter_;
+  vm::WorkMeter* outer_meter_ = nullptr;
   std::optional<Watchdog::Key> deadline_;
   bool described_ = false;
   std::string message_, traceback_;

@@ -13,6 +13,8 @@
 
 #include "vm/bindings.h"
 #include "vm/load.h"
+#include "vm/output.h"
+#include "vm/sandbox.h"
 #include "vm/traceback.h"
 
 using namespace pg;
@@ -81,7 +83,9 @@ class Entered {
       : state_(state),
         runtime_(*state.runtime),
         account_(state.limits.account()),
-        files_(state.uses_files() ? &state.files : nullptr) {
+        files_(state.uses_files() ? &state.files : nullptr),
+        output_{state.config.print, state.config.user},
+        outer_output_(vm::Output::current) {
     if (state.running.exchange(true))
       throw Failure(
           PERIGEE_BAD_ARGUMENT,
@@ -89,12 +93,15 @@ class Entered {
     try {
       state.limits.begin(state.data ? &state.data->ctx : nullptr);
     } catch (...) {
+      state.limits.end();
       state.running = false;
       throw;
     }
+    if (state.has_config) vm::Output::current = &output_;
   }
   Entered(const Entered&) = delete;
   ~Entered() {
+    vm::Output::current = outer_output_;
     state_.limits.end();
     state_.running = false;
   }
@@ -104,6 +111,8 @@ class Entered {
   const ScopedRuntime runtime_;
   const ScopedAccount account_;
   const ScopedFiles files_;
+  const vm::Output output_;
+  const vm::Output* const outer_output_;
 };
 
 // Whether Lua or the library raised this error because memory ran out.
@@ -159,7 +168,7 @@ int find_module(lua_State* L) {
     return lua_pushfstring(L, "\n\tthe host has no module '%s'", name), 1;
   if (size > 0 && source[0] == LUA_SIGNATURE[0]) return luaL_error(L, "module '%s' is bytecode", name);
   lua_pushfstring(L, "@%s", name);
-  if (luaL_loadbuffer(L, source, size, lua_tostring(L, -1))) return lua_error(L);
+  if (luaL_loadbufferx(L, source, size, lua_tostring(L, -1), "t")) return lua_error(L);
   return 1;
 }
 
@@ -169,9 +178,24 @@ void add_searcher(lua_State* L, lua_CFunction function) {
   lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
 }
 
+// The host's modules, then the host's files, for a sandbox.
+void set_sandbox_searchers(perigee_state& state) {
+  lua_State* L = state.lua;
+  vm::push_sandbox_searchers(L);
+  if (state.config.find_module) {
+    lua_pushlightuserdata(L, &state);
+    add_searcher(L, find_module);
+  }
+  if (state.config.open_file) {
+    lua_pushboolean(L, true);
+    add_searcher(L, find_file_module);
+  }
+}
+
 // After package.preload: the host's modules, then the host's files in place of those of the system.
 void set_searchers(perigee_state& state) {
   lua_State* L = state.lua;
+  if (state.config.sandboxed) return set_sandbox_searchers(state);
   if (!state.config.find_module && !state.config.open_file) return;
   lua_getglobal(L, "package");
   const int package = lua_gettop(L);
@@ -197,9 +221,9 @@ void set_searchers(perigee_state& state) {
   lua_setfield(L, package, "loaders");
 }
 
-void set_callbacks(perigee_state& state, bool prints) {
+void set_callbacks(perigee_state& state) {
   lua_State* L = state.lua;
-  if (prints) {
+  if (state.has_config) {
     lua_pushlightuserdata(L, &state);
     lua_pushcclosure(L, write_lines, 1);
     lua_setglobal(L, "print");
@@ -207,21 +231,18 @@ void set_callbacks(perigee_state& state, bool prints) {
   set_searchers(state);
 }
 
-void refuse_absent(const perigee_state_config& config) {
-  const char* missing = config.sandboxed ? "sandboxed" : nullptr;
-  if (missing)
-    throw Failure(PERIGEE_UNSUPPORTED,
-                  fmt::format("perigee_state_open: this version does not support {}; leave it 0", missing));
-}
-
 void load_library(perigee_state& state) {
   lua_State* L = state.lua;
   lua_pushcfunction(L, luaopen_perigee);
   lua_call(L, 0, 1);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaded");
-  lua_pushvalue(L, -3);
-  lua_setfield(L, -2, "perigee");
+  if (vm::is_sandbox(L)) {
+    vm::add_sandbox_module(L, "perigee");
+  } else {
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "loaded");
+    lua_pushvalue(L, -3);
+    lua_setfield(L, -2, "perigee");
+  }
   state.data = &vm::find_state(L);
   if (!(state.data->ctx.runtime == state.runtime))
     throw Failure(PERIGEE_BAD_ARGUMENT, "perigee_state_attach: the Lua state uses perigee with another runtime");
@@ -250,6 +271,17 @@ std::string read_file(const char* path) {
   std::fclose(file);
   if (text.starts_with('#')) text.insert(0, "--");  // a line for the shell
   return text;
+}
+
+void open_globals(const perigee_state_config& config, lua_State* L) {
+  if (config.sandboxed)
+    vm::open_sandbox(L);
+  else
+    vm::open_libraries(L);
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  if (!config.sandboxed) vm::set_load(L, false);
+  if (config.open_file) set_file_functions(L, config.sandboxed != 0);
+  lua_pop(L, 1);
 }
 
 std::string read_through_host(perigee_state& state, const char* path) {
@@ -287,6 +319,7 @@ void pg::host::in_state(perigee_state* state, const char* function, FunctionRef<
       },
       &opening);
   lua_settop(L, top);
+  state->limits.settle();
   const int code = opening.status ? opening.status : opened;
   if (code || state->limits.ended()) rethrow(*state, code, caught);
 }
@@ -297,20 +330,17 @@ perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_
     need(out, kName, "out");
     const Ref<Runtime> held(&runtime_of(runtime, kName));
     const perigee_state_config config = copy_config(given, kName);
-    refuse_absent(config);
     need(config.time_limit_us >= 0, kName, "config", "a time_limit_us of 0 or more");
     const ScopedRuntime scope(*held);
     lua_State* L = luaL_newstate();
     if (!L) throw std::bad_alloc();
     auto state = std::make_unique<perigee_state>(held, L, true, config);
+    state->has_config = given != nullptr;
     state->limits.limit_memory();
     in_state(state.get(), kName, [&] {
-      vm::open_libraries(L);
-      lua_pushvalue(L, LUA_GLOBALSINDEX);
-      vm::set_load(L, false);
-      if (config.open_file) set_file_functions(L, false);
+      open_globals(config, L);
       load_library(*state);
-      set_callbacks(*state, given != nullptr);
+      set_callbacks(*state);
       state->limits.protect();
     });
     *out = state.release();

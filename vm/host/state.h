@@ -21,6 +21,7 @@ struct perigee_state {
   lua_State* const lua;
   const bool owned;
   const perigee_state_config config;
+  bool has_config = false;  // whether the host gave one: prints go to it then
   pg::vm::State* data = nullptr;
   pg::host::Limits limits;
   pg::host::CallbackFiles files;
