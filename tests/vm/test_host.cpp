@@ -291,12 +291,6 @@ TEST_CASE("host: what this version lacks is refused") {
   perigee_runtime* runtime = nullptr;
   runtime_config.warm_up = 1;
   CHECK(perigee_runtime_create(&runtime_config, &runtime) == PERIGEE_UNSUPPORTED);
-  auto config = PERIGEE_INIT(perigee_state_config);
-  perigee_state* state = nullptr;
-  config.sandboxed = 1;
-  CHECK(perigee_state_open(host.runtime, &config, &state) == PERIGEE_UNSUPPORTED);
-  CHECK(message() == "perigee_state_open: this version does not support sandboxed; leave it 0");
-  CHECK(state == nullptr);
 }
 
 TEST_CASE("host: an interrupt ends a call, also inside pcall") {

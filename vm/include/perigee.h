@@ -131,23 +131,28 @@ typedef struct {
   int (*close)(void* handle, int commit);
 } perigee_file;
 
-/* sandboxed and open_file must be 0 in this version: perigee_state_open returns PERIGEE_UNSUPPORTED otherwise, and
- * never opens a state that is less safe than asked. Limits. memory_limit: a request above it is an error that the
- * script may catch; uncaught it is OUT_OF_MEMORY. Tensors are refused only after a full collection. Lua has none when a
- * request fails: its collector runs as soon as garbage may fill half of the room that the last collection left, and
- * after a refused request. Memory of compiled graphs and of the host's own tensors is not counted. instruction_limit
- * counts instructions of Lua in hundreds; an op is a few of them, whatever its size. time_limit_us is polled in every
- * op, step of a loop or plan, long kernel, and in Lua code. A call that reaches one ends with BUDGET_EXCEEDED, and
- * nothing in the script can prevent that. A C function of Lua is not interrupted. In a state with one of these two
- * limits the JIT compiler is off, because compiled code cannot be stopped, so plain Lua is slower (ops are not);
- * debug.sethook, jit.on and newproxy are not available. A trusted script can still break limits with the FFI; a
- * sandboxed one cannot. */
 typedef struct {
   uint32_t size;
+  /* 1: for scripts that are not trusted. They get an allow-list of globals, no io, debug, jit, ffi, package or
+   * bytecode, of os only clock, date, difftime and time, no files but those of open_file, no modules but those of
+   * find_module and open_file, no finalizers, and metatables of strings, tensors and modules that are locked. Patterns
+   * have a limit of steps, and strings one of 256 MiB. The JIT compiler is off. Set the three limits too: without them
+   * a script may run for ever or take all memory. A process of its own protects better against defects of LuaJIT and of
+   * this library. */
   int sandboxed;
-  uint64_t memory_limit;                                    /* bytes of Lua and tensors together; 0: none */
-  uint64_t instruction_limit;                               /* of one call; 0: none */
-  int64_t time_limit_us;                                    /* of one call; 0: none */
+  /* Bytes of Lua and tensors together; 0: no limit. A request above it is an error that the script may catch; uncaught
+   * it is OUT_OF_MEMORY. Tensors are refused only after a full collection. Lua has none when a request fails: its
+   * collector runs as soon as garbage may fill half of the room that the last collection left, and after a refused
+   * request. Compiled graphs and tensors that the host made are not counted. */
+  uint64_t memory_limit;
+  /* Limits of one call; 0: none. instruction_limit counts instructions of Lua in hundreds, and in a sandbox the work of
+   * patterns; an op is a few, whatever its size. time_limit_us is polled in ops, steps of loops and plans, long kernels
+   * and Lua code; a C function of Lua is not interrupted. A call that reaches one ends with BUDGET_EXCEEDED, which
+   * pcall, coroutines and message handlers cannot prevent. The JIT compiler is off in a state with one of these limits,
+   * because compiled code cannot be stopped: plain Lua is slower, ops are not. debug.sethook, jit.on and newproxy are
+   * not available. A trusted script can break limits by the FFI. */
+  uint64_t instruction_limit;
+  int64_t time_limit_us;
   void (*print)(void* user, const char* text, size_t size); /* a line with its end; NULL: dropped */
   /* Opens a file, mode "rb" or "wb", and fills *out. Returns 0 if there is no such file or it is not allowed. When it
    * is set, perigee's functions (pg.save, pg.load, parameters, exports, data sets), loadfile, dofile, require and
@@ -181,7 +186,8 @@ PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
 
 /* States ---------------------------------------------------------------------------------------------------------- */
 
-/* Opens a Lua state with LuaJIT's standard libraries, in which `require "perigee"` works. config: NULL lets print write
+/* Opens a Lua state with LuaJIT's standard libraries (fewer in a sandbox), in which `require "perigee"`
+ * works. config: NULL lets print write
  * to standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
 PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* config,
                                               perigee_state** out);
@@ -209,7 +215,8 @@ PERIGEE_API perigee_status perigee_set(perigee_state* state, const char* path, c
 PERIGEE_API perigee_status perigee_get(perigee_state* state, const char* path, perigee_value* value);
 
 /* Ends the running call with PERIGEE_CANCELLED at its next op, loop step or interpreted instruction, also inside pcall.
- * From any thread or signal handler. A compiled Lua loop without ops is not ended. No effect between calls. */
+ * and message handlers. From any thread or signal handler. A compiled Lua loop without ops is not ended. No effect
+ * between calls. */
 PERIGEE_API void perigee_interrupt(perigee_state* state);
 
 /* Collects garbage for about this many microseconds, or until a collection is complete. Errors: BAD_ARGUMENT. */
