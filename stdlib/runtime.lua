@@ -36,6 +36,12 @@ runtime.devices = core.devices
 runtime.instruction_set = core.instruction_set
 --- pg.synchronize(device) waits until the device has finished all its work.
 runtime.synchronize = core.synchronize
+--- pg.warm_up([f, …]) pays now for what the first calls of networks would pay: it starts threads, compiles kernels and
+--- loads modules of the library, once, in some hundredths of a second. With a function or a block it then calls f(…)
+--- twice in predict mode without a record, which prepares kernels for its shapes and, if f is hybridized, its graph.
+--- Random streams do not change.
+--- Example: pg.warm_up(pg.nn.Flatten(), pg.ones(2, 3, 4))
+function runtime.warm_up(...) core.require("warm_up").run(...) end
 --- pg.manual_seed(seed) restarts the default random stream.
 runtime.manual_seed = core.manual_seed
 --- pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.

@@ -116,7 +116,10 @@ typedef struct {
   void* (*allocate)(void* user, size_t bytes, size_t alignment);
   void (*release)(void* user, void* data, size_t bytes);
   void (*log)(void* user, int level, const char* text); /* level 1: error, 2: warning, 3: info; NULL: dropped */
-  int warm_up;                                          /* must be 0; PERIGEE_UNSUPPORTED otherwise */
+  /* 1: pays now, some hundredths of a second, for what the first calls of networks would pay: threads, and kernels that
+   * are compiled when first used. Each state still loads modules of the library at their first use; pg.warm_up() in a
+   * script loads them. */
+  int warm_up;
   void* user;
 } perigee_runtime_config;
 
@@ -180,7 +183,7 @@ PERIGEE_API const char* perigee_status_name(perigee_status status); /* "PERIGEE_
 
 /* Runtimes -------------------------------------------------------------------------------------------------------- */
 
-/* config: NULL for defaults. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. */
+/* config: NULL for defaults. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. warm_up opens a Lua state and closes it. */
 PERIGEE_API perigee_status perigee_runtime_create(const perigee_runtime_config* config, perigee_runtime** out);
 PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
 
