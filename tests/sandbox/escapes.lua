@@ -82,6 +82,27 @@ add("the traceback of an error object", "local ok, e = pcall(error, {}) assert(n
 add("the message handler sees only the error", "xpcall(function() require('perigee').ones(-1) end, function(...) assert(select('#', ...) == 1 and type(...) == 'string') end)", "held")
 add("pairs of the loaded modules", "assert(package == nil) local pg = require 'perigee' assert(require 'perigee' == pg)", "held")
 
+add("everything that tables, keys and metatables lead to", [[
+  local pg = require "perigee"
+  local nn, inside = pg.nn, {introspect = 1, tensor_methods = 1, untraced = 1, embedded = 1, setfenv = 1, dump = 1, newproxy = 1, run_frozen = 1}
+  local net, x = nn.HybridSequential{nn.Dense(3), nn.BatchNorm()}, pg.ones(2, 4)
+  net:initialize() net:hybridize() net(x)
+  local trainer = pg.optim.Trainer(net:collect_params(), "adam")
+  local f = pg.jit(function(x) local l = pg.record(function() return net(x):sum() end) l:backward() trainer:step(1) return l end)
+  f(x)
+  local queue, seen = {_G, pg, pg.nn, pg.loss, pg.optim, pg.data, pg.metric, net, trainer, f, net:graph(), net:freeze(), net:cache_info()}, {}
+  local i = 1
+  local function push(v) if type(v) == "table" and not seen[v] then seen[v] = true queue[#queue + 1] = v end end
+  while queue[i] do
+    for k, v in next, queue[i] do
+      assert(not inside[k], k)
+      push(k) push(v) push(getmetatable(v))
+    end
+    push(getmetatable(queue[i]))
+    i = i + 1
+  end
+  assert(i > 100)]], "held")
+
 -- Strings ---------------------------------------------------------------------------------------------------------------------
 
 add("rep of a gigabyte", "('x'):rep(1e9)", "longer than")
