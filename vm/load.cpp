@@ -2,6 +2,8 @@
 
 #include <initializer_list>
 
+#include "vm/traceback.h"
+
 namespace pg::vm {
 namespace {
 
@@ -44,6 +46,7 @@ int load(lua_State* L) {
   const char* name = luaL_optstring(L, 2, is_text ? text : "=(load)");
   const char* mode = luaL_optstring(L, 3, nullptr);
   const bool text_only = lua_toboolean(L, lua_upvalueindex(1));
+  if (text_only && is_library_source(name)) name = "=(load)";
   if (luaL_loadbufferx(L, text, size, name, text_only ? "t" : mode)) {
     lua_pushnil(L);
     lua_insert(L, -2);

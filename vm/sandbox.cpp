@@ -181,11 +181,10 @@ void copy_library(lua_State* L, int from, const char* name) {
   lua_remove(L, library);
 }
 
-// Makes the environment of the library from the globals of scripts at `from`, to which it falls back.
+// Makes the environment of the library, which reads no globals of scripts.
 void make_trusted(lua_State* L, int full, int from) {
   lua_newtable(L);
   copy_fields(L, from, kBase);
-  lua_pushnil(L), lua_setfield(L, -2, "print");  // the host's, through __index
   copy_fields(L, from, {"load", "loadstring", "collectgarbage", "require"});
   copy_fields(L, full, {"getfenv", "setfenv"});
   lua_getfield(L, from, "getmetatable"), lua_setfield(L, -2, "public_getmetatable");
@@ -200,9 +199,6 @@ void make_trusted(lua_State* L, int full, int from) {
   lua_setfield(L, -3, "dump");
   lua_pop(L, 2);
   lua_pushvalue(L, -1), lua_setfield(L, -2, "_G");
-  lua_createtable(L, 0, 1);
-  lua_pushvalue(L, from), lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
 }
 
 // The methods of strings: a table that scripts cannot reach, in a locked metatable.
@@ -274,6 +270,14 @@ void push_newproxy(lua_State* L) {
   }
   lua_getfield(L, -1, "newproxy");
   lua_remove(L, -2);
+}
+
+void set_sandbox_print(lua_State* L) {
+  kTrusted.push_table(L);
+  lua_pushvalue(L, -2);
+  lua_setfield(L, -2, "print");
+  lua_pop(L, 1);
+  lua_setglobal(L, "print");
 }
 
 void push_sandbox_searchers(lua_State* L) { kSearchers.push_table(L); }

@@ -19,6 +19,9 @@ void enter_library(lua_State* L);
 // Pushes Lua's newproxy, or nil.
 void push_newproxy(lua_State* L);
 
+// Makes the function on top of the stack, which it pops, the print of scripts and of the library.
+void set_sandbox_print(lua_State* L);
+
 // Pushes the list of searchers that `require` of a sandbox asks.
 void push_sandbox_searchers(lua_State* L);
 

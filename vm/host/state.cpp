@@ -226,7 +226,10 @@ void set_callbacks(perigee_state& state) {
   if (state.has_config) {
     lua_pushlightuserdata(L, &state);
     lua_pushcclosure(L, write_lines, 1);
-    lua_setglobal(L, "print");
+    if (state.config.sandboxed)
+      vm::set_sandbox_print(L);
+    else
+      lua_setglobal(L, "print");
   }
   set_searchers(state);
 }
