@@ -14,6 +14,7 @@
 
 #include "repl/interrupt.h"
 #include "repl/prompt.h"
+#include "repl/sandbox.h"
 #include "repl/script.h"
 #include "tensor/device.h"
 #include "vm/bindings.h"
@@ -30,6 +31,7 @@ struct Options {
   std::vector<Step> steps;
   bool interactive = false;
   bool version = false;
+  bool sandbox = false;
   int script = 0;  // index of the script in argv, or argc
 };
 
@@ -62,6 +64,7 @@ bool read_options(int argc, char** argv, Options& options, int& code) {
   CLI::Option* module = app.add_option("-l", modules, "require this module")->option_text("MODULE");
   for (CLI::Option* option : {text, module}) option->expected(1)->take_all()->allow_extra_args(false);
   app.add_flag("-i", options.interactive, "open the prompt afterwards");
+  app.add_flag("--sandbox", options.sandbox, "run the script without access to files and to the system");
   app.add_flag("-v,--version", options.version, "print the version");
   app.footer("The script is a file or - for standard input; arg and ... hold its arguments.");
   try {
@@ -84,6 +87,11 @@ bool read_options(int argc, char** argv, Options& options, int& code) {
     return false;
   }
   options.steps = read_steps(app, text, module);
+  if (options.sandbox && (options.interactive || !options.steps.empty() || options.script >= argc)) {
+    report("--sandbox takes a script, and no other options");
+    code = 1;
+    return false;
+  }
   return true;
 }
 
@@ -156,6 +164,7 @@ int run_program(int argc, char** argv) {
   Options options;
   int code = 0;
   if (!read_options(argc, argv, options, code)) return code;
+  if (options.sandbox) return run_sandboxed(argc, argv, options.script);
   lua_State* L = luaL_newstate();
   if (!L || lua_cpcall(
                 L, [](lua_State* s) { return vm::open_libraries(s), 0; }, nullptr)) {

@@ -37,7 +37,7 @@ local function make_cache(block, name, options)
     end,
     on_exec = function(exec) rawset(block, "_exec", calls.hooked(block, exec)) end,
   }
-  rawset(block, "_graphs", cache)
+  rawset(block, "_graphs", core.hide(cache))  -- places in it lead to the library's variables
   return cache
 end
 
@@ -54,7 +54,7 @@ end
 
 --- hybrid.info(block) -> see Block:cache_info.
 function hybrid.info(block)
-  local cache = rawget(block, "_graphs")
+  local cache = core.shown(rawget(block, "_graphs"))
   if cache then return cache:info() end
   return {traces = 0, specializations = 0, hits = 0}
 end
@@ -78,7 +78,7 @@ local function show_graph(op, cache)
 end
 
 --- hybrid.graph(block) -> see Block:graph.
-function hybrid.graph(block) return show_graph("graph", rawget(block, "_graphs")) end
+function hybrid.graph(block) return show_graph("graph", core.shown(rawget(block, "_graphs"))) end
 
 -- Functions ------------------------------------------------------------------------------------------------------------------
 
@@ -92,10 +92,10 @@ function Jitted.__call(self, ...)
 end
 
 --- f:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a function made by pg.jit.
-function Jitted:cache_info() return self.cache:info() end
+function Jitted:cache_info() return core.shown(self.cache):info() end
 
 --- f:graph() -> the graph of the last call as text with types and script lines.
-function Jitted:graph() return show_graph("graph", self.cache) end
+function Jitted:graph() return show_graph("graph", core.shown(self.cache)) end
 
 --- f:export(path[, {epoch =, inputs =}]) writes the graph of a function made by pg.jit to path.json and the tensors that
 --- it reads to path.safetensors, and returns both paths. A host runs it without Lua, see perigee_model_load; a training
@@ -122,14 +122,14 @@ function hybrid.jit(f, opts)
   local name = opts.name and args.string("jit", "name", opts.name)
   if not name then name = type(f) == "function" and "function at " .. core.introspect.where(f) or tostring(f) end
   local jitted = {f = f}
-  jitted.cache = caches.new{
+  jitted.cache = core.hide(caches.new{
     root = f, label = "f", name = name, options = {name = name, static_alloc = opts.static_alloc, static_shape = opts.static_shape},
     body = function(...)
       if not argument_types.first[jitted] then argument_types.note(jitted, ...) end
       return f(...)
     end,
     on_exec = function(exec) jitted.exec = exec end,
-  }
+  })
   return setmetatable(jitted, Jitted)
 end
 

@@ -26,7 +26,7 @@ runtime.keep = core.keep
 --- bytes in use so far, and the number of tensors.
 runtime.memory = core.memory
 --- pg.set_num_threads(n) limits kernels to n threads.
-runtime.set_num_threads = core.set_num_threads
+runtime.set_num_threads = core.sandboxed and function() core.fail("set_num_threads", "not available in a sandbox") end or core.set_num_threads
 --- pg.get_num_threads() -> the most threads that kernels use.
 runtime.get_num_threads = core.get_num_threads
 --- pg.devices() -> the names of the devices that can be used now.
@@ -36,6 +36,12 @@ runtime.devices = core.devices
 runtime.instruction_set = core.instruction_set
 --- pg.synchronize(device) waits until the device has finished all its work.
 runtime.synchronize = core.synchronize
+--- pg.warm_up([f, …]) pays now for what the first calls of networks would pay: it starts threads, compiles kernels and
+--- loads modules of the library, once, in some hundredths of a second. With a function or a block it then calls f(…)
+--- twice in predict mode without a record, which prepares kernels for its shapes and, if f is hybridized, its graph.
+--- Random streams do not change.
+--- Example: pg.warm_up(pg.nn.Flatten(), pg.ones(2, 3, 4))
+function runtime.warm_up(...) core.require("warm_up").run(...) end
 --- pg.manual_seed(seed) restarts the default random stream.
 runtime.manual_seed = core.manual_seed
 --- pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.

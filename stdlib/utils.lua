@@ -83,7 +83,7 @@ local Progress = class.new("Progress")
 function Progress:init(total, label)
   self._total = args.count("progress", "total", total)
   self._label = label and args.string("progress", "label", label) .. " " or ""
-  self._done, self._shown, self._terminal = 0, -1, is_terminal()
+  self._done, self._shown, self._terminal = 0, -1, io and is_terminal()
 end
 
 local function draw_bar(self, text)
@@ -99,7 +99,8 @@ local function draw_line(self, text)
   local tenth = self._total > 0 and math.floor(10 * self._done / self._total) or 10
   if tenth == self._shown then return end
   self._shown = tenth
-  io.stderr:write(string.format("%s%d/%d %s\n", self._label, self._done, self._total, text))
+  local line = string.format("%s%d/%d %s", self._label, self._done, self._total, text)
+  if io then io.stderr:write(line, "\n") else print(line) end
 end
 
 --- bar:step([text]) adds one step. text is shown after the bar.

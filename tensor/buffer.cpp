@@ -8,22 +8,27 @@
 
 #include "tensor/device_table.h"
 #include "tensor/error.h"
+#include "tensor/memory_account.h"
 #include "tensor/poison.h"
 #include "tensor/runtime.h"
 
 namespace pg {
 
+constexpr size_t kHeader = 64, kGuard = 64;
+
 // On the CPU the header and the data are one block, so that a tiny tensor costs one allocation. On other devices the
-// header is a separate block.
+// header is a separate block. The header ends with the account in which the buffer is counted, or null.
 struct BufferAccess {
   static Buffer* construct(void* at) { return new (at) Buffer; }
+  static MemoryAccount*& account(Buffer* b) {
+    static_assert(sizeof(Buffer) + sizeof(MemoryAccount*) <= kHeader);
+    return *reinterpret_cast<MemoryAccount**>(reinterpret_cast<char*>(b) + kHeader - sizeof(MemoryAccount*));
+  }
   static size_t& capacity(Buffer* b) { return b->capacity_; }
   static Runtime*& runtime(Buffer* b) { return b->runtime_; }
 };
 
 namespace {
-
-constexpr size_t kHeader = 64, kGuard = 64;
 
 // What a borrowed buffer has in place of its data.
 struct Lender {
@@ -79,16 +84,32 @@ void check_guards(const Buffer* b) {
     }
 }
 
+// The bytes of a buffer that its account counts. `size`: of its block.
+int64_t counted_bytes(Device device, size_t bytes, size_t size) {
+  return int64_t(size) + (device.is_cpu() ? 0 : int64_t(bytes));
+}
+
+// Takes a block for a buffer, counted in the account.
+void* take_block(MemoryPool& pool, size_t size, MemoryAccount* account, int64_t counted) {
+  if (account && !account->take(counted)) return nullptr;
+  void* block = pool.take(size);
+  if (!block && account) account->give(counted);
+  return block;
+}
+
 Buffer* try_allocate(Device device, Bytes wanted) {
   if (wanted > kMaxBytes || wanted.count() > largest_request) return nullptr;
   const size_t bytes = wanted.count();
   const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
   Runtime& runtime = Runtime::current();
   const size_t size = MemoryPool::class_size(kHeader + (device.is_cpu() ? bytes + 2 * guard : 0));
-  void* block = runtime.memory().take(size);
+  MemoryAccount* const account = MemoryAccount::current();
+  const int64_t counted = counted_bytes(device, bytes, size);
+  void* block = take_block(runtime.memory(), size, account, counted);
   if (!block) return nullptr;
   ASAN_UNPOISON_MEMORY_REGION(block, size);
   Buffer* b = BufferAccess::construct(block);
+  BufferAccess::account(b) = account;
   BufferAccess::capacity(b) = size;
   BufferAccess::runtime(b) = &runtime;
   b->bytes = bytes;
@@ -101,9 +122,18 @@ Buffer* try_allocate(Device device, Bytes wanted) {
       poison_unasked(b, size);
   } else if (!(b->data = device_table(device).allocate(device.index, stream_of(device), std::max<size_t>(bytes, 1)))) {
     runtime.memory().give(block, size);
+    if (account) account->give(counted);
     return nullptr;
   }
+  if (account) account->retain();
   return b;
+}
+
+[[noreturn]] void throw_out_of_memory(Device device, size_t bytes) {
+  const MemoryAccount* account = MemoryAccount::current();
+  const std::string limit =
+      account ? fmt::format(" (the limit is {} bytes, of which {} are in use)", account->limit(), account->used()) : "";
+  throw OutOfMemory(fmt::format("out of memory: cannot allocate {} bytes on {}{}", bytes, name_of(device), limit));
 }
 
 }  // namespace
@@ -117,7 +147,7 @@ Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
     const bool again = !oom_handler || oom_handler(oom_context, bytes);
     if (again && !injected) b = try_allocate(device, wanted);
   }
-  if (!b) throw OutOfMemory(fmt::format("out of memory: cannot allocate {} bytes on {}", bytes, name_of(device)));
+  if (!b) throw_out_of_memory(device, bytes);
   Runtime* const runtime = BufferAccess::runtime(b);
   runtime->retain();
   runtime->memory().count(int64_t(bytes));
@@ -149,6 +179,10 @@ void Buffer::destroy(Buffer* b) {
     check_guards(b);
   }
   const size_t size = BufferAccess::capacity(b);
+  if (MemoryAccount* const account = BufferAccess::account(b)) {
+    account->give(counted_bytes(b->device, b->bytes, size));
+    account->release();
+  }
   poison_resting(b, size);
   b->~Buffer();
   runtime.memory().give(b, size);

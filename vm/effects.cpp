@@ -7,6 +7,7 @@
 #include "tensor/effects.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/output.h"
 
 namespace pg::vm {
 namespace {
@@ -20,7 +21,11 @@ Value copy_of(const View& view) {
 void print_hook(const std::string& label, const View& view) {
   std::string text = printed(copy_of(view)) + "\n";
   if (!label.empty()) text = label + (view.rank() == 0 ? " " : "\n") + text;
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  const Output* output = Output::current;
+  if (!output)
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  else if (output->write)
+    output->write(output->user, text.data(), text.size());
 }
 
 // Callback functions by number. They are kept until their state closes, since programs may refer to them that long.

@@ -109,6 +109,12 @@ int read_whole_file(lua_State* L, State& state) {
   return 1;
 }
 
+// can_read(path) → whether there is a file that can be read.
+int can_read_file(lua_State* L, State& state) {
+  lua_pushboolean(L, can_read(check_string(L, state, 1, "load", "path")));
+  return 1;
+}
+
 // is_terminal(fd) → whether the file descriptor is a terminal.
 int is_terminal(lua_State* L, State& state) {
   lua_pushboolean(L, isatty(int(check_integer(L, state, 1, "is_terminal", "fd"))));
@@ -123,6 +129,7 @@ void open_files(lua_State* L, State& state) {
                       {"load_tensors", entry<load_tensors>},
                       {"load_idx", entry<load_idx_file>},
                       {"read_file", entry<read_whole_file>},
+                      {"can_read", entry<can_read_file>},
                       {"is_terminal", entry<is_terminal>}});
 }
 

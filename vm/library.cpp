@@ -9,6 +9,7 @@
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/hints.h"
+#include "vm/sandbox.h"
 #include "vm/trace.h"
 #include "vm/embedded.h"
 
@@ -43,6 +44,7 @@ void load_chunk(lua_State* L, const std::string& name) {
   if (!read_library_file(name, text)) throw Error("the library has no file '" + name + "'");
   if (luaL_loadbuffer(L, text.data(), text.size(), ("@stdlib/" + name).c_str()))
     throw PositionedError(lua_tostring(L, -1));
+  enter_library(L);
 }
 
 // core.require("nn.block") runs stdlib/nn/block.lua once. Upvalues 2 and 3 are core and the table of loaded modules.
@@ -247,7 +249,11 @@ int open_core(lua_State* L, State& state) {
   open_hints(L, state);
   open_introspect(L, state);
   open_decode(L, state);
+  open_hidden(L, state);
   open_library(L, state);
+  if (is_sandbox(L)) lua_pushboolean(L, true), lua_setfield(L, -2, "sandboxed");
+  push_newproxy(L);  // which a host may take from scripts
+  lua_setfield(L, -2, "newproxy");
   load_chunk(L, "init.lua");
   lua_pushvalue(L, -2);
   lua_call(L, 1, 1);

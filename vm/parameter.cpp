@@ -141,6 +141,8 @@ void open_parameter(lua_State* L, State& state) {
       {{"seed", entry<seed_generator>}, {"state", entry<random_state>}, {"set_state", entry<set_random_state>}});
   lua_setfield(L, -2, "__index");
   state.generator_metatable = lua_topointer(L, -1);
+  lua_pushliteral(L, "perigee");
+  lua_setfield(L, -2, "__metatable");
   kGeneratorMetatable.set(L);
 }
 

@@ -102,9 +102,11 @@ local function refuse_length() core.fail("DataLoader", "a loader has no length a
 local meta_of_class = getmetatable(DataLoader)
 local construct = meta_of_class.__call
 
+local newproxy = core.newproxy
 if newproxy then
   local first = newproxy(true)
   local meta = getmetatable(first)
+  meta.__metatable = core.sandboxed and false  -- else a script could give loaders a finalizer
   meta.__index = function(loader, key) return objects[loader][key] end
   meta.__newindex = function(loader, key, value) objects[loader][key] = value end
   meta.__call = function(loader, ...) return objects[loader](...) end

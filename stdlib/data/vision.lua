@@ -18,15 +18,9 @@ function vision.read_idx(path, rank)
   return x
 end
 
-local function exists(path)
-  local f = io.open(path, "rb")
-  if f then f:close() end
-  return f ~= nil
-end
-
 local function find(root, name)
   for _, path in ipairs{root .. "/" .. name, root .. "/" .. name .. ".gz"} do
-    if exists(path) then return path end
+    if core.can_read(path) then return path end
   end
   core.fail("MNIST", "no file %s or %s.gz in the folder %s", name, name, root)
 end

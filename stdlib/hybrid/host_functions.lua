@@ -85,12 +85,15 @@ end
 model(unpack, unpacked)
 model(rawget(table, "unpack"), unpacked)
 
-model(getmetatable, function(_, x)
-  if lib.log and type(x) == "table" then lib.log:metatable(x, inspect.raw_metatable(x)) end
-  local meta = getmetatable(x)
-  if lib.log and type(meta) == "table" then lib.log:reach(meta) end
-  return meta
-end)
+-- In a sandbox scripts have another getmetatable than the library.
+for _, f in pairs{getmetatable, rawget(_G, "public_getmetatable")} do
+  model(f, function(_, x)
+    if lib.log and type(x) == "table" then lib.log:metatable(x, inspect.raw_metatable(x)) end
+    local meta = f(x)
+    if lib.log and type(meta) == "table" then lib.log:reach(meta) end
+    return meta
+  end)
+end
 model(setmetatable, function(_, t, meta)
   if lib.log and type(t) == "table" then lib.log:set_metatable(t) end
   return setmetatable(t, meta)

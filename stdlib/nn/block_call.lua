@@ -295,7 +295,7 @@ end
 
 -- Sets the call of a hybridized block anew, with its present hooks.
 function calls.hooks_changed(block)
-  local graph = rawget(block, "_graphs")
+  local graph = core.shown(rawget(block, "_graphs"))
   if graph then graph.on_exec(graph.exec) end
 end
 

@@ -44,6 +44,7 @@ end
 function namespace.seal(label, t, lazy)
   return setmetatable(t, {
     _label = label,
+    __metatable = core.sandboxed and false,
     __fields = {lazy or {}},  -- for completion at the prompt: names besides the fields of t
     __tostring = function(self) return core.require("help").columns(self) or label end,
     __index = function(self, key)

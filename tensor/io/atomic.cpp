@@ -143,11 +143,21 @@ void sync_folder(const std::string& folder) {
   if (fd.get() >= 0) ::fsync(fd.get());
 }
 
+void write_host_file(HostFiles& files, const std::string& path, FunctionRef<void(FileSink&)> body) {
+  const std::unique_ptr<HostFile> file = files.open(path, "wb");
+  if (!file) throw Error(fmt::format("save: {}: not allowed", path));
+  FileSink sink(path, *file);
+  body(sink);
+  sink.flush();
+  if (!file->commit()) throw Error(fmt::format("save: {}: the host could not keep the file", path));
+}
+
 }  // namespace
 
 void write_file_atomic(const std::string& path, FunctionRef<void(FileSink&)> body) {
   if (path.empty()) fail_save("''", "cannot open", ENOENT);
   if (path.find('\0') != path.npos) throw Error(fmt::format("save: {}: a path with a zero byte", path.c_str()));
+  if (HostFiles* files = HostFiles::current()) return write_host_file(*files, path, body);
   const std::string target = resolve_links(path), folder = folder_of(target);
   if (target.back() == '/') fail_save(path, "cannot open", EISDIR);
   TemporaryFile file(target, path);

@@ -34,17 +34,31 @@ int FileDescriptor::close() {
   return ::close(std::exchange(fd_, -1));
 }
 
-// O_NONBLOCK: opening a FIFO must not wait for a writer. FIFOs are refused below.
-FileSource::FileSource(const std::string& path, Gzip gzip)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) {
+FileSource::FileSource(const std::string& path, Gzip gzip) : path_(path) {
   if (path.find('\0') != path.npos) throw Error(fmt::format("load: {}: a path with a zero byte", path.c_str()));
+  unsigned char magic[3] = {};
+  if (HostFiles* files = HostFiles::current()) {
+    content_ = host_content_ = read_host_file(*files, path);
+    limit_ = content_.size();
+    content_.copy(reinterpret_cast<char*>(magic), 3);
+  } else {
+    open_file();
+    if (::pread(fd_.get(), magic, 3, 0) != 3) return;
+  }
+  if (gzip == Gzip::kAllowed && std::equal(magic, magic + 3, kGzipMagic)) start_inflating();
+}
+
+// O_NONBLOCK: opening a FIFO must not wait for a writer. FIFOs are refused below.
+void FileSource::open_file() {
+  fd_.reset(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (fd_.get() < 0) throw Error(fmt::format("load: {}: {}", path_, errno_text(errno)));
   struct stat info;
   if (::fstat(fd_.get(), &info) != 0) throw Error(fmt::format("load: {}: {}", path_, errno_text(errno)));
   if (!S_ISREG(info.st_mode)) throw Error(fmt::format("load: {}: not a regular file", path_));
   limit_ = uint64_t(info.st_size);
-  unsigned char magic[3] = {};
-  if (gzip == Gzip::kNever || ::pread(fd_.get(), magic, 3, 0) != 3 || !std::equal(magic, magic + 3, kGzipMagic)) return;
+}
+
+void FileSource::start_inflating() {
   limit_ = std::max(kAlwaysAllowed, limit_ * kMaxExpansion);
   packed_.resize(kPackedChunk);
   auto stream = std::make_unique<z_stream>();
@@ -185,7 +199,18 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
+void FileSink::write_to_host(const char* data, size_t bytes) {
+  while (bytes > 0) {
+    poll_kernel();
+    const int64_t n = host_->write(data, bytes);
+    if (n <= 0 || uint64_t(n) > bytes) throw Error(fmt::format("save: {}: cannot write", path_));
+    data += n;
+    bytes -= size_t(n);
+  }
+}
+
 void FileSink::write_raw(const char* data, size_t bytes) {
+  if (host_) return write_to_host(data, bytes);
   while (bytes > 0) {
     const ssize_t n = ::write(fd_, data, std::min<size_t>(bytes, piece_ + kPiece - written_));
     if (n < 0 && errno == EINTR) continue;

@@ -10,6 +10,7 @@
 
 #include "tensor/error.h"
 #include "tensor/function_ref.h"
+#include "tensor/io/host_files.h"
 #include "tensor/value.h"
 
 namespace pg {
@@ -23,12 +24,17 @@ class FileDescriptor {
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   int get() const { return fd_; }
   int close();  // returns the result of ::close
+  void reset(int fd) {
+    close();
+    fd_ = fd;
+  }
 
  private:
   int fd_;
 };
 
-// A regular file, or its content in memory, read once from front to back. Positions count bytes of the content; for a
+// A regular file, or its content in memory, read once from front to back. Where the thread uses files of a host, the
+// host's file is read at once. Positions count bytes of the content; for a
 // gzipped file that is the decompressed content.
 class FileSource {
  public:
@@ -65,6 +71,8 @@ class FileSource {
 
  private:
   [[noreturn]] void throw_at(uint64_t at, const std::string& text) const;
+  void open_file();
+  void start_inflating();
   size_t read_raw(void* to, size_t bytes);
   size_t inflate_some(unsigned char* to, size_t bytes);
   bool refill();
@@ -72,6 +80,7 @@ class FileSource {
 
   std::string path_;
   FileDescriptor fd_;
+  std::string host_content_;
   std::string_view content_;  // used without a descriptor
   uint64_t position_ = 0, limit_ = 0, raw_position_ = 0;
   std::unique_ptr<z_stream> stream_;  // of a gzipped file
@@ -96,24 +105,28 @@ std::string read_file(const std::string& path);
 class FileSink {
  public:
   FileSink(const std::string& path, int fd) : path_(path), fd_(fd) {}
+  FileSink(const std::string& path, HostFile& file) : path_(path), host_(&file) {}
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void flush();
 
  private:
   void write_raw(const char* data, size_t bytes);
+  void write_to_host(const char* data, size_t bytes);
   void end_piece();
   void sync_piece(uint64_t from, unsigned flags);
 
   const std::string& path_;
-  int fd_;
+  int fd_ = -1;
+  HostFile* host_ = nullptr;
   uint64_t written_ = 0, piece_ = 0;  // bytes; the start of the current piece
   std::string pending_;
 };
 
 // Writes `path` through a temporary file in the same folder, which is synced and then renamed: at any moment the path
 // has either the old or the new content. If `path` is a symbolic link, its target is written. The mode bits of an
-// existing file are kept. On an exception (also from `body` or a poll) the temporary file is removed.
+// existing file are kept. On an exception (also from `body` or a poll) the temporary file is removed. Where the thread
+// uses files of a host, its file is committed at the end, or given up.
 void write_file_atomic(const std::string& path, FunctionRef<void(FileSink&)> body);
 
 // Returns the elements of a value in row-major order, on the CPU.

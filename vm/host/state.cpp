@@ -12,6 +12,9 @@
 #include <system_error>
 
 #include "vm/bindings.h"
+#include "vm/load.h"
+#include "vm/output.h"
+#include "vm/sandbox.h"
 #include "vm/traceback.h"
 
 using namespace pg;
@@ -73,34 +76,43 @@ int run_protected(lua_State* L) {
   return lua_error(L);
 }
 
-// The hook of an interrupted state.
-void raise_interrupted(lua_State* L, lua_Debug*) {
-  vm::push_error(L, "interrupted");
-  lua_error(L);
-}
-
 // The extent of one call of the C API on a state.
 class Entered {
  public:
-  Entered(perigee_state& state, const char* function) : state_(state), runtime_(*state.runtime) {
+  Entered(perigee_state& state, const char* function)
+      : state_(state),
+        runtime_(*state.runtime),
+        account_(state.limits.account()),
+        files_(state.uses_files() ? &state.files : nullptr),
+        output_{state.config.print, state.config.user},
+        outer_output_(vm::Output::current) {
     if (state.running.exchange(true))
       throw Failure(
           PERIGEE_BAD_ARGUMENT,
           fmt::format("{}: the state is in use, by another thread or by the caller of this callback", function));
-    state.interrupted = false;
+    try {
+      state.limits.begin(state.data ? &state.data->ctx : nullptr);
+    } catch (...) {
+      state.limits.end();
+      state.running = false;
+      throw;
+    }
+    if (state.has_config) vm::Output::current = &output_;
   }
   Entered(const Entered&) = delete;
   ~Entered() {
+    vm::Output::current = outer_output_;
+    state_.limits.end();
     state_.running = false;
-    if (!state_.interrupted) return;
-    lua_sethook(state_.lua, nullptr, 0, 0);
-    state_.data->ctx.cancels_all = false;
-    state_.data->ctx.cancel = false;
   }
 
  private:
   perigee_state& state_;
   const ScopedRuntime runtime_;
+  const ScopedAccount account_;
+  const ScopedFiles files_;
+  const vm::Output output_;
+  const vm::Output* const outer_output_;
 };
 
 // Whether Lua or the library raised this error because memory ran out.
@@ -110,7 +122,10 @@ bool is_lack_of_memory(const std::string& message) {
 }
 
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
-  if (state.interrupted) throw ScriptFailure(PERIGEE_CANCELLED, "interrupted", caught.traceback);
+  const Limits& limits = state.limits;
+  if (limits.ended())
+    throw ScriptFailure(limits.reason(), limits.message(),
+                        limits.traceback().empty() ? caught.traceback : limits.traceback());
   if (caught.exception) std::rethrow_exception(caught.exception);
   if (code == LUA_ERRMEM || is_lack_of_memory(caught.message))
     throw ScriptFailure(PERIGEE_OUT_OF_MEMORY, caught.failed ? caught.message : "not enough memory", caught.traceback);
@@ -153,48 +168,84 @@ int find_module(lua_State* L) {
     return lua_pushfstring(L, "\n\tthe host has no module '%s'", name), 1;
   if (size > 0 && source[0] == LUA_SIGNATURE[0]) return luaL_error(L, "module '%s' is bytecode", name);
   lua_pushfstring(L, "@%s", name);
-  if (luaL_loadbuffer(L, source, size, lua_tostring(L, -1))) return lua_error(L);
+  if (luaL_loadbufferx(L, source, size, lua_tostring(L, -1), "t")) return lua_error(L);
   return 1;
 }
 
-void set_callbacks(perigee_state& state, bool prints) {
-  lua_State* L = state.lua;
-  if (prints) {
-    lua_pushlightuserdata(L, &state);
-    lua_pushcclosure(L, write_lines, 1);
-    lua_setglobal(L, "print");
-  }
-  if (!state.config.find_module) return;
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaders");
-  for (int i = int(lua_objlen(L, -1)); i >= 2; --i) {  // after package.preload
-    lua_rawgeti(L, -1, i);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_pushlightuserdata(L, &state);
-  lua_pushcclosure(L, find_module, 1);
-  lua_rawseti(L, -2, 2);
+// Appends a searcher to the list on top of the stack.
+void add_searcher(lua_State* L, lua_CFunction function) {
+  lua_pushcclosure(L, function, 1);
+  lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
 }
 
-void refuse_limits(const perigee_state_config& config) {
-  const char* missing = config.sandboxed                                   ? "sandboxed"
-                        : config.open_file                                 ? "open_file"
-                        : config.memory_limit                              ? "memory_limit"
-                        : config.instruction_limit || config.time_limit_us ? "limits"
-                                                                           : nullptr;
-  if (missing)
-    throw Failure(PERIGEE_UNSUPPORTED,
-                  fmt::format("perigee_state_open: this version does not support {}; leave it 0", missing));
+// The host's modules, then the host's files, for a sandbox.
+void set_sandbox_searchers(perigee_state& state) {
+  lua_State* L = state.lua;
+  vm::push_sandbox_searchers(L);
+  if (state.config.find_module) {
+    lua_pushlightuserdata(L, &state);
+    add_searcher(L, find_module);
+  }
+  if (state.config.open_file) {
+    lua_pushboolean(L, true);
+    add_searcher(L, find_file_module);
+  }
+}
+
+// After package.preload: the host's modules, then the host's files in place of those of the system.
+void set_searchers(perigee_state& state) {
+  lua_State* L = state.lua;
+  if (state.config.sandboxed) return set_sandbox_searchers(state);
+  if (!state.config.find_module && !state.config.open_file) return;
+  lua_getglobal(L, "package");
+  const int package = lua_gettop(L);
+  lua_getfield(L, -1, "loaders");
+  lua_createtable(L, 4, 0);
+  lua_rawgeti(L, -2, 1);
+  lua_rawseti(L, -2, 1);
+  if (state.config.find_module) {
+    lua_pushlightuserdata(L, &state);
+    add_searcher(L, find_module);
+  }
+  if (state.config.open_file) {
+    lua_pushboolean(L, false);
+    add_searcher(L, find_file_module);
+    lua_pushliteral(L, "?.lua;?/init.lua");
+    lua_setfield(L, package, "path");
+  } else {
+    for (int i = 2, n = int(lua_objlen(L, -2)); i <= n; ++i) {
+      lua_rawgeti(L, -2, i);
+      lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+    }
+  }
+  lua_setfield(L, package, "loaders");
+}
+
+void set_callbacks(perigee_state& state) {
+  lua_State* L = state.lua;
+  if (state.has_config) {
+    lua_pushlightuserdata(L, &state);
+    lua_pushcclosure(L, write_lines, 1);
+    if (state.config.sandboxed)
+      vm::set_sandbox_print(L);
+    else
+      lua_setglobal(L, "print");
+  }
+  set_searchers(state);
 }
 
 void load_library(perigee_state& state) {
   lua_State* L = state.lua;
   lua_pushcfunction(L, luaopen_perigee);
   lua_call(L, 0, 1);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaded");
-  lua_pushvalue(L, -3);
-  lua_setfield(L, -2, "perigee");
+  if (vm::is_sandbox(L)) {
+    vm::add_sandbox_module(L, "perigee");
+  } else {
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "loaded");
+    lua_pushvalue(L, -3);
+    lua_setfield(L, -2, "perigee");
+  }
   state.data = &vm::find_state(L);
   if (!(state.data->ctx.runtime == state.runtime))
     throw Failure(PERIGEE_BAD_ARGUMENT, "perigee_state_attach: the Lua state uses perigee with another runtime");
@@ -225,6 +276,23 @@ std::string read_file(const char* path) {
   return text;
 }
 
+void open_globals(const perigee_state_config& config, lua_State* L) {
+  if (config.sandboxed)
+    vm::open_sandbox(L);
+  else
+    vm::open_libraries(L);
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  if (!config.sandboxed) vm::set_load(L, false);
+  if (config.open_file) set_file_functions(L, config.sandboxed != 0);
+  lua_pop(L, 1);
+}
+
+std::string read_through_host(perigee_state& state, const char* path) {
+  if (!state.files.open(path, "rb"))
+    throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee_run_file: the host gives no file '{}'", path));
+  return read_host_file(state.files, path);
+}
+
 }  // namespace
 
 void pg::host::in_state(perigee_state* state, const char* function, FunctionRef<void()> f) {
@@ -237,10 +305,11 @@ void pg::host::in_state(perigee_state* state, const char* function, FunctionRef<
   struct Opening {
     Caught* caught;
     Protected* task;
-  } opening{&caught, &task};
+    int status;
+  } opening{&caught, &task, 0};
   const int top = lua_gettop(L);
   // The closure of the handler needs memory, so it is made in protected mode too.
-  const int code = lua_cpcall(
+  const int opened = lua_cpcall(
       L,
       [](lua_State* inner) {
         auto* o = static_cast<Opening*>(lua_touserdata(inner, 1));
@@ -248,12 +317,14 @@ void pg::host::in_state(perigee_state* state, const char* function, FunctionRef<
         lua_pushcclosure(inner, note_error, 1);
         lua_pushcfunction(inner, run_protected);
         lua_pushlightuserdata(inner, o->task);
-        const int failed = lua_pcall(inner, 1, 0, -3);
-        return failed ? lua_error(inner) : 0;
+        o->status = lua_pcall(inner, 1, 0, -3);
+        return 0;
       },
       &opening);
   lua_settop(L, top);
-  if (code || state->interrupted) rethrow(*state, code, caught);
+  state->limits.settle();
+  const int code = opening.status ? opening.status : opened;
+  if (code || state->limits.ended()) rethrow(*state, code, caught);
 }
 
 perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* given, perigee_state** out) {
@@ -262,15 +333,18 @@ perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_
     need(out, kName, "out");
     const Ref<Runtime> held(&runtime_of(runtime, kName));
     const perigee_state_config config = copy_config(given, kName);
-    refuse_limits(config);
+    need(config.time_limit_us >= 0, kName, "config", "a time_limit_us of 0 or more");
     const ScopedRuntime scope(*held);
     lua_State* L = luaL_newstate();
     if (!L) throw std::bad_alloc();
     auto state = std::make_unique<perigee_state>(held, L, true, config);
+    state->has_config = given != nullptr;
+    state->limits.limit_memory();
     in_state(state.get(), kName, [&] {
-      vm::open_libraries(L);
+      open_globals(config, L);
       load_library(*state);
-      set_callbacks(*state, given != nullptr);
+      set_callbacks(*state);
+      state->limits.protect();
     });
     *out = state.release();
   });
@@ -283,7 +357,10 @@ perigee_status perigee_state_attach(perigee_runtime* runtime, lua_State* lua, pe
     need(lua, kName, "lua");
     const Ref<Runtime> held(&runtime_of(runtime, kName));
     auto state = std::make_unique<perigee_state>(held, lua, false, perigee_state_config{});
-    in_state(state.get(), kName, [&] { load_library(*state); });
+    in_state(state.get(), kName, [&] {
+      load_library(*state);
+      state->limits.protect();
+    });
     *out = state.release();
   });
 }
@@ -307,17 +384,13 @@ perigee_status perigee_run_file(perigee_state* state, const char* path) {
   return guarded(PERIGEE_INTERNAL, [&] {
     need(state, "perigee_run_file", "state");
     need(path, "perigee_run_file", "path");
-    const std::string text = read_file(path);
+    const std::string text = state->uses_files() ? read_through_host(*state, path) : read_file(path);
     run_chunk(state, "perigee_run_file", text.data(), text.size(), std::string("@") + path);
   });
 }
 
 void perigee_interrupt(perigee_state* state) {
-  if (!state || !state->running) return;
-  state->interrupted = true;
-  state->data->ctx.cancels_all = true;
-  state->data->ctx.cancel = true;
-  lua_sethook(state->lua, raise_interrupted, LUA_MASKCOUNT, 1);
+  if (state && state->running) state->limits.interrupt();
 }
 
 perigee_status perigee_gc_step(perigee_state* state, int64_t budget_us) {

@@ -3,14 +3,17 @@
 #include <atomic>
 #include <lua.hpp>
 
+#include "vm/host/files.h"
 #include "vm/host/handles.h"
+#include "vm/host/limits.h"
 #include "vm/state.h"
 
 struct perigee_state {
   perigee_state(pg::Ref<pg::Runtime> runtime, lua_State* lua, bool owned, const perigee_state_config& config)
-      : runtime(std::move(runtime)), lua(lua), owned(owned), config(config) {}
+      : runtime(std::move(runtime)), lua(lua), owned(owned), config(config), limits(lua, config), files(config) {}
   perigee_state(const perigee_state&) = delete;
   ~perigee_state() {
+    limits.leave();
     if (owned && lua) lua_close(lua);
   }
 
@@ -18,14 +21,18 @@ struct perigee_state {
   lua_State* const lua;
   const bool owned;
   const perigee_state_config config;
+  bool has_config = false;  // whether the host gave one: prints go to it then
   pg::vm::State* data = nullptr;
-  std::atomic<bool> running{false}, interrupted{false};  // for the call that uses the state
+  pg::host::Limits limits;
+  pg::host::CallbackFiles files;
+  bool uses_files() const { return config.open_file || config.sandboxed; }
+  std::atomic<bool> running{false};  // whether a call uses the state
 };
 
 namespace pg::host {
 
 // Runs f() in protected mode. f may raise Lua errors and throw; both become exceptions here, with the traceback of
-// where they were raised. The Lua stack is as before afterwards. An interrupt ends the outermost call.
+// where they were raised. The Lua stack is as before afterwards. Limits and interrupts hold in f.
 void in_state(perigee_state* state, const char* function, FunctionRef<void()> f);
 
 }  // namespace pg::host

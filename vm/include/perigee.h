@@ -38,9 +38,9 @@ typedef enum {
   PERIGEE_BAD_ARGUMENT,
   PERIGEE_SCRIPT_ERROR, /* the script raised an error, or does not compile */
   PERIGEE_OUT_OF_MEMORY,
-  PERIGEE_BUDGET_EXCEEDED,
-  PERIGEE_CANCELLED, /* by perigee_interrupt */
-  PERIGEE_BAD_FILE,  /* a file that is malformed */
+  PERIGEE_BUDGET_EXCEEDED, /* the call reached instruction_limit or time_limit_us */
+  PERIGEE_CANCELLED,       /* by perigee_interrupt */
+  PERIGEE_BAD_FILE,        /* a file that is malformed */
   PERIGEE_NO_DEVICE,
   PERIGEE_NOT_FOUND, /* no such file, or no such value in the state */
   PERIGEE_UNSUPPORTED,
@@ -116,11 +116,17 @@ typedef struct {
   void* (*allocate)(void* user, size_t bytes, size_t alignment);
   void (*release)(void* user, void* data, size_t bytes);
   void (*log)(void* user, int level, const char* text); /* level 1: error, 2: warning, 3: info; NULL: dropped */
-  int warm_up;                                          /* must be 0; PERIGEE_UNSUPPORTED otherwise */
+  /* 1: pays now, some hundredths of a second, for what the first calls of networks would pay: threads, and kernels that
+   * are compiled when first used. Each state still loads modules of the library at their first use; pg.warm_up() in a
+   * script loads them. */
+  int warm_up;
   void* user;
 } perigee_runtime_config;
 
-/* An open file of the host. */
+/* An open file of the host. read and write return a number of bytes, which may be less than `size`; read returns 0 at
+ * the end; less than 0 is a failure. close is called once: with commit = 1 after the whole content was written, else
+ * with 0, and then what was written is to be dropped. A result below 0 means that the content could not be kept. Called
+ * on the thread of the call that reads or writes. */
 typedef struct {
   void* handle;
   int64_t (*read)(void* handle, void* data, size_t size);
@@ -128,15 +134,33 @@ typedef struct {
   int (*close)(void* handle, int commit);
 } perigee_file;
 
-/* sandboxed, the three limits and open_file must be 0 in this version: perigee_state_open returns PERIGEE_UNSUPPORTED
- * otherwise, and never opens a state that is less safe than asked. */
 typedef struct {
   uint32_t size;
+  /* 1: for scripts that are not trusted. They get an allow-list of globals, no io, debug, jit, ffi, package or
+   * bytecode, of os only clock, date, difftime and time, no files but those of open_file, no modules but those of
+   * find_module and open_file, no finalizers, and metatables of strings, tensors and modules that are locked. Patterns
+   * have a limit of steps, and strings one of 256 MiB. The JIT compiler is off. Set the three limits too: without them
+   * a script may run for ever or take all memory. A process of its own protects better against defects of LuaJIT and of
+   * this library. */
   int sandboxed;
+  /* Bytes of Lua and tensors together; 0: no limit. A request above it is an error that the script may catch; uncaught
+   * it is OUT_OF_MEMORY. Tensors are refused only after a full collection. Lua has none when a request fails: its
+   * collector runs as soon as garbage may fill half of the room that the last collection left, and after a refused
+   * request. Compiled graphs and tensors that the host made are not counted. */
   uint64_t memory_limit;
+  /* Limits of one call; 0: none. instruction_limit counts instructions of Lua in hundreds, and in a sandbox the work of
+   * patterns; an op is a few, whatever its size. time_limit_us is polled in ops, steps of loops and plans, long kernels
+   * and Lua code; a C function of Lua is not interrupted. A call that reaches one ends with BUDGET_EXCEEDED, which
+   * pcall, coroutines and message handlers cannot prevent. The JIT compiler is off in a state with one of these limits,
+   * because compiled code cannot be stopped: plain Lua is slower, ops are not. debug.sethook, jit.on and newproxy are
+   * not available. A trusted script can break limits by the FFI. */
   uint64_t instruction_limit;
   int64_t time_limit_us;
   void (*print)(void* user, const char* text, size_t size); /* a line with its end; NULL: dropped */
+  /* Opens a file, mode "rb" or "wb", and fills *out. Returns 0 if there is no such file or it is not allowed. When it
+   * is set, perigee's functions (pg.save, pg.load, parameters, exports, data sets), loadfile, dofile, require and
+   * perigee_run_file use no other files. package.path is then "?.lua;?/init.lua", and modules in C are not found. Lua's
+   * io and os of a state that is not sandboxed are not changed. NULL: the files of the system. */
   int (*open_file)(void* user, const char* path, const char* mode, perigee_file* out);
   /* Gives the source text of a module that `require` asks for. Returns 0 if there is none. The text is borrowed until
    * the next call. */
@@ -159,14 +183,15 @@ PERIGEE_API const char* perigee_status_name(perigee_status status); /* "PERIGEE_
 
 /* Runtimes -------------------------------------------------------------------------------------------------------- */
 
-/* config: NULL for defaults. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. */
+/* config: NULL for defaults. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. warm_up opens a Lua state and closes it. */
 PERIGEE_API perigee_status perigee_runtime_create(const perigee_runtime_config* config, perigee_runtime** out);
 PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
 
 /* States ---------------------------------------------------------------------------------------------------------- */
 
-/* Opens a Lua state with LuaJIT's standard libraries, in which `require "perigee"` works. config: NULL lets print write
- * to standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY, UNSUPPORTED. */
+/* Opens a Lua state with LuaJIT's standard libraries (fewer in a sandbox), in which `require "perigee"`
+ * works. config: NULL lets print write
+ * to standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
 PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* config,
                                               perigee_state** out);
 /* Uses a LuaJIT 2.1 state of the host: sets package.loaded.perigee, and no global. The host keeps the state open longer
@@ -177,7 +202,7 @@ PERIGEE_API void perigee_state_close(perigee_state* state);
 PERIGEE_API struct lua_State* perigee_state_lua(perigee_state* state); /* NULL for NULL */
 
 /* Runs a chunk. text: source, not bytecode. chunk_name: the name in messages, or NULL. Errors: BAD_ARGUMENT,
- * SCRIPT_ERROR, CANCELLED, OUT_OF_MEMORY; for a file NOT_FOUND too. */
+ * SCRIPT_ERROR, CANCELLED, BUDGET_EXCEEDED, OUT_OF_MEMORY; for a file NOT_FOUND too. */
 PERIGEE_API perigee_status perigee_run(perigee_state* state, const char* text, size_t size, const char* chunk_name);
 PERIGEE_API perigee_status perigee_run_file(perigee_state* state, const char* path);
 
@@ -193,7 +218,8 @@ PERIGEE_API perigee_status perigee_set(perigee_state* state, const char* path, c
 PERIGEE_API perigee_status perigee_get(perigee_state* state, const char* path, perigee_value* value);
 
 /* Ends the running call with PERIGEE_CANCELLED at its next op, loop step or interpreted instruction, also inside pcall.
- * From any thread or signal handler. A compiled Lua loop without ops is not ended. No effect between calls. */
+ * and message handlers. From any thread or signal handler. A compiled Lua loop without ops is not ended. No effect
+ * between calls. */
 PERIGEE_API void perigee_interrupt(perigee_state* state);
 
 /* Collects garbage for about this many microseconds, or until a collection is complete. Errors: BAD_ARGUMENT. */

@@ -1,0 +1,60 @@
+// Counts the memory of one owner, such as a Lua state, against a limit.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "tensor/refcount.h"
+
+namespace pg {
+
+// Buffers keep the account in which they are counted alive. All functions may be called from any thread.
+class MemoryAccount : public RefCounted<MemoryAccount> {
+ public:
+  // refused(user) is called on the thread whose request the limit does not allow.
+  MemoryAccount(int64_t limit, void (*refused)(void* user), void* user)
+      : limit_(limit), refused_(refused), user_(user) {}
+  static void destroy(MemoryAccount* account) { delete account; }
+
+  int64_t limit() const { return limit_; }
+  int64_t used() const { return used_.load(std::memory_order_relaxed); }
+
+  // Counts `bytes` more. Returns false, and counts nothing, if the limit does not allow them.
+  bool take(int64_t bytes) {
+    const int64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
+    if (bytes <= limit_ - before) return true;
+    give(bytes);
+    if (refused_) refused_(user_);
+    return false;
+  }
+  // From now on nobody is told of refused requests. Not while one is made.
+  void forget_owner() { refused_ = nullptr; }
+  void give(int64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  // The account of the tensor memory that this thread allocates, or null.
+  static MemoryAccount* current() { return current_; }
+
+ private:
+  friend class ScopedAccount;
+  static inline thread_local MemoryAccount* current_ = nullptr;
+
+  const int64_t limit_;
+  void (*refused_)(void* user);
+  void* const user_;
+  std::atomic<int64_t> used_{0};
+};
+
+// Makes an account, which may be null, current on this thread. The caller keeps it alive.
+class ScopedAccount {
+ public:
+  explicit ScopedAccount(MemoryAccount* account) : outer_(MemoryAccount::current_) {
+    MemoryAccount::current_ = account;
+  }
+  ~ScopedAccount() { MemoryAccount::current_ = outer_; }
+  ScopedAccount(const ScopedAccount&) = delete;
+  ScopedAccount& operator=(const ScopedAccount&) = delete;
+
+ private:
+  MemoryAccount* outer_;
+};
+
+}  // namespace pg

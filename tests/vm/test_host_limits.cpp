@@ -1,0 +1,186 @@
+// The limits of a state: memory, instructions and time. Scripts that try to swallow the end of a call are in
+// `stubborn`.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/vm/host.h"
+
+namespace {
+
+// Scripts that never end by themselves.
+const char* const stubborn[] = {
+    "while true do end",
+    "while true do pcall(function() while true do end end) end",
+    "while true do pcall(error, 'again') end",
+    "xpcall(function() while true do end end, function() while true do end end)",
+    "while true do xpcall(error, function() while true do end end) end",
+    "xpcall(function() while true do end end, function() pcall(function() while true do end end) while true do end "
+    "end)",
+    "local function f() while true do end end while true do coroutine.resume(coroutine.create(f)) end",
+    "local function f() while true do pcall(coroutine.yield) end end local co = coroutine.wrap(f) while true do co() "
+    "end",
+    "local co co = coroutine.wrap(function() while true do pcall(coroutine.wrap(function() while true do end end)) end "
+    "end) co()",
+    "local t = setmetatable({}, {__index = function() while true do end end}) while true do pcall(function() return "
+    "t.x end) end",
+    "local t = setmetatable({}, {__tostring = function() while true do end end}) while true do pcall(tostring, t) end",
+    "for _ in function() return 1 end do end",
+    "local t = {} for i = 1, 100 do t[i] = i end while true do pcall(table.sort, t, function() while true do end end) "
+    "end",
+    "(('x'):rep(10)):gsub('.', function() while true do end end)",
+    "local function f() return pcall(f) end while true do f() end",
+    "local function f() return f() end f()",
+    "local function f() f() end while true do pcall(f) end",
+    "goto again ::again:: goto again",
+    "repeat local ok = pcall(load, function() while true do end end) until false",
+    "local pg = require 'perigee' while true do pcall(function() local x = pg.ones(10) + 1 end) end",
+    "local pg = require 'perigee' local x = pg.ones(10) x:attach_grad() while true do pcall(pg.record, function() "
+    "while true do end end) end",
+    "local pg = require 'perigee' local f = pg.jit(function(x) while true do x = x * 1.5 end end) while true do "
+    "pcall(f, pg.ones(3)) end",
+    "local pg = require 'perigee' while true do pcall(pg.scope, function() while true do end end) end",
+    "local pg = require 'perigee' while true do local ok = pcall(pg.foreach, function(x, s) while true do end end, "
+    "pg.ones(3), pg.ones(1)) end",
+    "local p = print while true do p() end",
+};
+
+}  // namespace
+
+TEST_CASE("host limits: no script swallows the end of its instructions") {
+  LimitedHost host([](perigee_state_config& c) { c.instruction_limit = 300000; });
+  for (const char* script : stubborn) {
+    CAPTURE(std::string(script));
+    CHECK(host.run(script) == PERIGEE_BUDGET_EXCEEDED);
+    CHECK(host.works());
+  }
+  CHECK(host.run("for i = 1, 1000 do end while true do end") == PERIGEE_BUDGET_EXCEEDED);
+  CHECK(host.message() == "host.lua:1: the limit of 300000 instructions of one call is reached");
+  CHECK(perigee_last_error()->line == 1);
+  CHECK(std::string(perigee_last_error()->chunk) == "host.lua");
+  CHECK(host.run("for i = 1, 100000 do end") == PERIGEE_OK);  // each call has its own
+  CHECK(host.run("for i = 1, 100000 do end") == PERIGEE_OK);
+  CHECK(host.run("local parts = {'return ', '1 + ', '2'} "
+                 "assert(load(function() return table.remove(parts, 1) end)() == 3) "
+                 "assert(load('return x', 'name', 't', {x = 5})() == 5) "
+                 "assert(select(2, load('x =', '=name')):find('name:1:')) "
+                 "assert(load(string.dump(function() return 7 end))() == 7)") == PERIGEE_OK);
+  CHECK(host.run("jit.on()") == PERIGEE_SCRIPT_ERROR);
+  CHECK(host.run("debug.sethook()") == PERIGEE_SCRIPT_ERROR);
+}
+
+TEST_CASE("host limits: no script swallows the end of its time") {
+  LimitedHost host([](perigee_state_config& c) { c.time_limit_us = 20000; });
+  for (const char* script : stubborn) {
+    CAPTURE(std::string(script));
+    CHECK(host.run(script) == PERIGEE_BUDGET_EXCEEDED);
+  }
+  CHECK(host.run("local pg = require 'perigee' "
+                 "local s = pg.loop(1000000000000, function(i, s) return (s * 1.5):sin() end, pg.ones(1000))") ==
+        PERIGEE_BUDGET_EXCEEDED);
+  CHECK(host.run("local pg = require 'perigee' local x = pg.ones(3000, 3000) for i = 1, 100 do x = x:matmul(x) end") ==
+        PERIGEE_BUDGET_EXCEEDED);
+  CHECK(host.message().find("the limit of 20000 µs of one call is reached") != std::string::npos);
+}
+
+TEST_CASE("host limits: an interrupt is not swallowed by a message handler") {
+  LimitedHost host([](perigee_state_config&) {});
+  REQUIRE(host.run("jit.off()") == PERIGEE_OK);
+  for (const char* script : stubborn) {
+    CAPTURE(std::string(script));
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      perigee_interrupt(host.state);
+    });
+    CHECK(host.run(script) == PERIGEE_CANCELLED);
+    other.join();
+    CHECK(host.works());
+  }
+}
+
+TEST_CASE("host limits: memory of Lua and tensors together") {
+  constexpr uint64_t kLimit = 16u << 20;
+  LimitedHost host([](perigee_state_config& c) { c.memory_limit = kLimit; });
+  const char* const hogs[] = {
+      "local s = ('x'):rep(1e9)",
+      "local s = 'x' while true do s = s .. s end",
+      "local t = {} for i = 1, 1e9 do t[i] = i end",
+      "local t = {} for i = 1, 1e9 do t[i] = {} end",
+      "local t = {} for i = 1, 1e9 do t[i] = function() return i end end",
+      "local t = {} for i = 1, 1e9 do t[i] = coroutine.create(print) end",
+      "local t = {} for i = 1, 1e9 do t[i] = ('x'):rep(100) .. i end",
+      "local t = {} for i = 1, 1e9 do t[i] = i .. '' end table.concat(t, ('x'):rep(1e6))",
+      "local pg = require 'perigee' local x = pg.ones(2^30)",
+      "local pg = require 'perigee' local t = {} for i = 1, 1e9 do t[i] = pg.ones(1000) end",
+      "local pg = require 'perigee' local t = {} for i = 1, 1e9 do t[i] = pg.ones(1) end",
+      "local pg = require 'perigee' local x = pg.ones(1e5) x:attach_grad() "
+      "pg.record(function() local y = x for i = 1, 1e9 do y = y:sin() end end)",
+      "local pg = require 'perigee' local f = pg.jit(function(x) return x:reshape{5000, 1}:matmul(x:reshape{1, "
+      "5000}):sum() end) "
+      "f(pg.ones(5000))",
+      "local pg = require 'perigee' local t = {} for i = 1, 1e9 do t[i] = pg.ones(1000):totable() end",
+      "local pg = require 'perigee' local x = pg.ones(1) while true do x = pg.cat({x, x}, 1) end",
+      "local pg = require 'perigee' pg.foreach(function(x, s) return s, s + 1 end, pg.ones(100000), pg.ones(1000))",
+  };
+  for (const char* script : hogs) {
+    CAPTURE(std::string(script));
+    CHECK(host.run(script) == PERIGEE_OUT_OF_MEMORY);
+    CAPTURE(LimitedHost::message());
+    auto info = PERIGEE_INIT(perigee_memory_info);
+    REQUIRE(perigee_memory(host.state, &info) == PERIGEE_OK);
+    CHECK(info.lua_bytes + info.tensor_bytes < kLimit / 4 * 3);
+    CHECK(host.works());
+    const std::string caught = std::string("assert(not pcall(function() ") + script + " end))";
+    CHECK(host.run(caught.c_str() + std::string(" assert(#('y'):rep(1e6) == 1e6)")) == PERIGEE_OK);
+  }
+}
+
+TEST_CASE("host limits: garbage is collected before memory is refused") {
+  LimitedHost host([](perigee_state_config& c) { c.memory_limit = 48u << 20; });
+  const char* const wasteful[] = {
+      "for i = 1, 200 do local s = ('x'):rep(4e6) .. i end",
+      "local s = '' for i = 1, 20000 do s = s .. i end",
+      "for i = 1, 300000 do local t = {i, {i}} end",
+      "local t for i = 1, 200 do t = {} for k = 1, 10000 do t[k] = k end end",
+      "local pg = require 'perigee' for i = 1, 200 do local x = pg.ones(1e6) end",
+      "local pg = require 'perigee' local x = pg.ones(1e6) for i = 1, 100 do x = x * 1.5 end",
+      "local pg = require 'perigee' for i = 1, 30 do local x = pg.ones(1e6) local s = ('x'):rep(5e6) .. i end",
+      "local keep = {} for i = 1, 1e5 do keep[i] = {i} end for i = 1, 300000 do local t = {i, {i}} end",
+  };
+  for (const char* script : wasteful) {
+    CAPTURE(std::string(script));
+    CHECK(host.run(script) == PERIGEE_OK);
+  }
+  LimitedHost hooked([](perigee_state_config& c) { c.memory_limit = 48u << 20, c.instruction_limit = 1u << 30; });
+  for (const char* script : wasteful) {
+    CAPTURE(std::string(script));
+    CHECK(hooked.run(script) == PERIGEE_OK);
+  }
+}
+
+TEST_CASE("host limits: tensors may outlive a state with a memory limit") {
+  LimitedHost host([](perigee_state_config& c) { c.memory_limit = 48u << 20; });
+  REQUIRE(host.run("x = require('perigee').ones(1000)") == PERIGEE_OK);
+  perigee_value value;
+  REQUIRE(perigee_get(host.state, "x", &value) == PERIGEE_OK);
+  perigee_state_close(host.state);
+  host.state = nullptr;
+  CHECK(static_cast<const float*>(perigee_tensor_data(value.as.tensor))[999] == 1);
+  perigee_tensor_release(value.as.tensor);
+}
+
+TEST_CASE("host limits: a config that cannot be used is refused") {
+  perigee_runtime* runtime = nullptr;
+  REQUIRE(perigee_runtime_create(nullptr, &runtime) == PERIGEE_OK);
+  perigee_state* state = nullptr;
+  auto config = PERIGEE_INIT(perigee_state_config);
+  for (const uint64_t limit : {uint64_t(1), uint64_t(20) << 10, uint64_t(200) << 10}) {
+    config.memory_limit = limit;  // too little for the library
+    CHECK(perigee_state_open(runtime, &config, &state) == PERIGEE_OUT_OF_MEMORY);
+  }
+  config.memory_limit = 0;
+  config.time_limit_us = -1;
+  CHECK(perigee_state_open(runtime, &config, &state) == PERIGEE_BAD_ARGUMENT);
+  perigee_runtime_release(runtime);
+}

@@ -1,0 +1,247 @@
+#include "vm/host/limits.h"
+
+#include <luajit.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <new>
+
+#include "vm/sandbox.h"
+#include "vm/state.h"
+#include "vm/traceback.h"
+
+namespace pg::host {
+namespace {
+
+constexpr int kTick = 100;       // instructions between two calls of the hook
+constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
+constexpr int kUsualPause = -1;  // for LUA_GCRESTART: the next cycle starts after the usual pause
+constexpr int kWholeCycle = 0;   // the collector's step factor with which a step is a whole cycle
+const vm::RegistryKey kLimits;
+
+// An allocator that refuses one request and puts the former allocator back.
+struct Refusal {
+  lua_State* L;
+  lua_Alloc allocate;
+  void* data;
+  bool collects;  // whether the collector was running
+};
+
+void* refuse_once(void* refusal, void* data, size_t old_size, size_t size) {
+  const Refusal given = *static_cast<Refusal*>(refusal);
+  if (size <= old_size) return given.allocate(given.data, data, old_size, size);
+  lua_setallocf(given.L, given.allocate, given.data);
+  if (given.collects) lua_gc(given.L, LUA_GCRESTART, kUsualPause);
+  return nullptr;
+}
+
+// Raises an error that calls no message handlers: of memory. The collector is stopped, so that no request of its own is
+// the one that fails.
+void raise_past_handlers(lua_State* L) {
+  Refusal refusal{L, nullptr, nullptr, lua_gc(L, kGcIsRunning, 0) != 0};
+  refusal.allocate = lua_getallocf(L, &refusal.data);
+  lua_setallocf(L, refuse_once, &refusal);
+  if (refusal.collects) lua_gc(L, LUA_GCSTOP, 0);
+  lua_newuserdata(L, 16);
+}
+
+int refuse(lua_State* L) {
+  return luaL_error(L, "%s is not available in a state with limits", lua_tostring(L, lua_upvalueindex(1)));
+}
+
+// Replaces table[field] by a function that raises.
+void refuse_field(lua_State* L, const char* table, const char* field) {
+  lua_getglobal(L, table);
+  if (lua_istable(L, -1)) {
+    lua_pushfstring(L, "%s.%s", table, field);
+    lua_pushcclosure(L, refuse, 1);
+    lua_setfield(L, -2, field);
+  }
+  lua_pop(L, 1);
+}
+
+}  // namespace
+
+Limits::Limits(lua_State* L, const perigee_state_config& config)
+    : L_(L),
+      instructions_(config.instruction_limit),
+      time_us_(config.time_limit_us),
+      memory_(int64_t(std::min(config.memory_limit, uint64_t(std::numeric_limits<int64_t>::max())))) {}
+
+void Limits::leave() {
+  if (!account_) return;
+  account_->forget_owner();
+  if (inner_) lua_setallocf(L_, inner_, inner_data_);
+}
+
+void Limits::limit_memory() {
+  if (memory_ == 0) return;
+  account_ = Ref<MemoryAccount>(new MemoryAccount(memory_, note_refusal, this));
+  const int64_t used = int64_t(lua_gc(L_, LUA_GCCOUNT, 0)) * 1024 + lua_gc(L_, LUA_GCCOUNTB, 0);
+  if (!account_->take(used)) throw std::bad_alloc();
+  low_ = used;
+  inner_ = lua_getallocf(L_, &inner_data_);
+  lua_setallocf(L_, allocate, this);
+}
+
+void Limits::protect() {
+  lua_pushlightuserdata(L_, this);
+  kLimits.set(L_);
+  if (!limits_calls() && !vm::is_sandbox(L_)) return;
+  luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  refuse_field(L_, "jit", "on");
+  refuse_field(L_, "debug", "sethook");
+  lua_pushnil(L_);
+  lua_setglobal(L_, "newproxy");
+}
+
+void Limits::begin(Context* context) {
+  context_ = context;
+  reason_ = PERIGEE_OK;
+  described_ = false;
+  meter_ = {0, instructions_, context ? &context->cancel : nullptr};
+  outer_meter_ = std::exchange(vm::WorkMeter::current, context ? &meter_ : nullptr);
+  if (!context) return;
+  context->cancels_all = false;  // an interrupt may have come too late for the last call
+  context->cancel = false;
+  set_hook();
+  if (time_us_ > 0)
+    deadline_ = Watchdog::process().arm(
+        Watchdog::Clock::now() + std::chrono::microseconds(std::min<int64_t>(time_us_, int64_t(1) << 50)),
+        [this] { end_call(PERIGEE_BUDGET_EXCEEDED); });
+}
+
+void Limits::end() {
+  vm::WorkMeter::current = outer_meter_;
+  if (deadline_) Watchdog::process().disarm(*deadline_);
+  deadline_.reset();
+  if (lua_gethook(L_) == hook) lua_sethook(L_, nullptr, 0, 0);
+  if (context_ && ended()) {
+    context_->cancels_all = false;
+    context_->cancel = false;
+  }
+  restore_collector();
+  if (std::exchange(refused_, false)) lua_gc(L_, LUA_GCCOLLECT, 0);
+}
+
+void Limits::end_call(perigee_status reason) {
+  perigee_status none = PERIGEE_OK;
+  reason_.compare_exchange_strong(none, reason);
+  context_->cancels_all = true;
+  context_->cancel = true;
+}
+
+void Limits::interrupt() {
+  if (!context_) return;
+  end_call(PERIGEE_CANCELLED);
+  lua_sethook(L_, hook, LUA_MASKCOUNT, 1);
+}
+
+Limits* Limits::of(lua_State* L) {
+  kLimits.push(L);
+  auto* found = static_cast<Limits*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return found;
+}
+
+void Limits::hook(lua_State* L, lua_Debug*) {
+  Limits* const limits = of(L);
+  if (!limits) return;
+  if (!limits->ended()) limits->tick(L);
+  if (!limits->ended()) return;
+  limits->describe(L);
+  lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+  raise_past_handlers(L);
+}
+
+void Limits::tick(lua_State* L) {
+  if (refused_) {
+    set_hook();
+    refused_ = false;
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    return;
+  }
+  meter_.done += kTick;
+  settle();
+}
+
+void Limits::settle() {
+  if (instructions_ > 0 && meter_.done > instructions_) end_call(PERIGEE_BUDGET_EXCEEDED);
+}
+
+// Sets the hook that the limits of calls need, or none.
+void Limits::set_hook() {
+  if (limits_calls())
+    lua_sethook(L_, hook, LUA_MASKCOUNT, kTick);
+  else if (lua_gethook(L_) == hook)
+    lua_sethook(L_, nullptr, 0, 0);
+}
+
+// Notes where the script is.
+void Limits::describe(lua_State* L) noexcept {
+  if (std::exchange(described_, true)) return;
+  if (!lua_checkstack(L, LUA_MINSTACK)) return;
+  const int top = lua_gettop(L);
+  lua_pushnil(L);  // traceback_of takes the place of an error
+  try {
+    message_.clear();
+    traceback_.clear();
+    const std::string place = vm::script_position(L);
+    const std::string text = reason_ == PERIGEE_CANCELLED ? "interrupted"
+                             : instructions_ > 0 && meter_.done > instructions_
+                                 ? fmt::format("the limit of {} instructions of one call is reached", instructions_)
+                                 : fmt::format("the limit of {} µs of one call is reached", time_us_);
+    message_ = place.empty() ? text : place + ": " + text;
+    for (const vm::ScriptFrame& frame : vm::traceback_of(L, top + 1).frames)
+      traceback_ += frame.place + ": " + frame.what + "\n";
+  } catch (...) {}
+  lua_settop(L, top);
+}
+
+// Memory -------------------------------------------------------------------------------------------------------------
+
+// LuaJIT has no emergency collection, and none can run inside the allocator. So when garbage may have used half of the
+// room that the last collection left, the collector is told to run a whole cycle at the next allocation.
+void* Limits::allocate(void* self, void* data, size_t old_size, size_t size) {
+  auto& limits = *static_cast<Limits*>(self);
+  MemoryAccount& account = *limits.account_;
+  const int64_t more = int64_t(size) - int64_t(old_size);
+  if (more > 0 && !account.take(more)) return nullptr;
+  void* const given = limits.inner_(limits.inner_data_, data, old_size, size);
+  if (more > 0 && !given) {
+    account.give(more);
+    return nullptr;
+  }
+  if (more < 0) account.give(-more);
+  const int64_t used = account.used();
+  if (used < limits.low_) {
+    limits.low_ = used;
+    if (used < limits.urged_at_ - limits.memory_ / 64) limits.restore_collector();
+  } else if (used > limits.low_ + std::max((limits.memory_ - limits.low_) / 2, limits.memory_ / 64)) {
+    limits.urge_collector();
+  }
+  return given;
+}
+
+// The script may catch the error. So that it can go on, the next instruction of Lua collects.
+void Limits::note_refusal(void* self) {
+  auto& limits = *static_cast<Limits*>(self);
+  if (!limits.context_ || std::exchange(limits.refused_, true)) return;
+  lua_sethook(limits.L_, hook, LUA_MASKCOUNT, 1);
+}
+
+void Limits::urge_collector() {
+  if (!lua_gc(L_, kGcIsRunning, 0)) return;  // also inside finalizers
+  low_ = urged_at_ = account_->used();
+  const int before = lua_gc(L_, LUA_GCSETSTEPMUL, kWholeCycle);
+  if (step_factor_ == 0) step_factor_ = before;
+  lua_gc(L_, LUA_GCRESTART, 0);
+}
+
+void Limits::restore_collector() {
+  if (step_factor_ == 0) return;
+  lua_gc(L_, LUA_GCSETSTEPMUL, std::exchange(step_factor_, 0));
+}
+
+}  // namespace pg::host

@@ -1,0 +1,82 @@
+// Ends a call of a state that has been interrupted or has used up its limits, and limits the memory of the state.
+#pragma once
+#include <atomic>
+#include <lua.hpp>
+#include <optional>
+#include <string>
+
+#include "tensor/context.h"
+#include "tensor/memory_account.h"
+#include "vm/host/watchdog.h"
+#include "vm/include/perigee.h"
+#include "vm/work_meter.h"
+
+namespace pg::host {
+
+// Once a call must end, `reason` stays set until it has ended. Every op throws Cancelled, and a hook raises an error at
+// every instruction of Lua, so that neither pcall nor coroutines swallow it. The hook's error is one of memory, because
+// message handlers are not called for those; Lua has its hooks off inside a handler that a hook's error has called.
+class Limits {
+ public:
+  Limits(lua_State* L, const perigee_state_config& config);
+  Limits(const Limits&) = delete;
+  // Before the state is closed, or forgotten: takes the limits off.
+  void leave();
+
+  // Starts to count memory. Throws std::bad_alloc if the state is larger than the limit already.
+  void limit_memory();
+  // Takes from the script what would switch the limits off: the compiler, whose code runs no hooks, finalizers of
+  // proxies, which run without hooks, and debug.sethook. Raises Lua errors.
+  void protect();
+
+  // Around a call. `context` is null while the state is being opened: then only memory is limited.
+  void begin(Context* context);
+  void end();
+
+  // From any thread or signal handler.
+  void interrupt();
+
+  // Ends a call whose last C function has used up the instructions.
+  void settle();
+  bool ended() const { return reason_ != PERIGEE_OK; }
+  perigee_status reason() const { return reason_; }
+  // What a call that has ended reports. Call them after the script has left.
+  const std::string& message() const { return message_; }
+  const std::string& traceback() const { return traceback_; }
+  MemoryAccount* account() const { return account_.get(); }
+
+ private:
+  static void* allocate(void* self, void* data, size_t old_size, size_t size);
+  static void hook(lua_State* L, lua_Debug*);
+  static Limits* of(lua_State* L);
+  void urge_collector();
+  void restore_collector();
+  static void note_refusal(void* self);
+  void tick(lua_State* L);
+  void set_hook();
+  void end_call(perigee_status reason);
+  void describe(lua_State* L) noexcept;
+  bool limits_calls() const { return instructions_ > 0 || time_us_ > 0; }
+
+  lua_State* const L_;
+  const uint64_t instructions_;
+  const int64_t time_us_;
+  const int64_t memory_;
+
+  Context* context_ = nullptr;
+  std::atomic<perigee_status> reason_{PERIGEE_OK};
+  vm::WorkMeter meter_;
+  vm::WorkMeter* outer_meter_ = nullptr;
+  std::optional<Watchdog::Key> deadline_;
+  bool described_ = false;
+  std::string message_, traceback_;
+
+  Ref<MemoryAccount> account_;
+  lua_Alloc inner_ = nullptr;  // the allocator that ours calls
+  void* inner_data_ = nullptr;
+  int64_t low_ = 0, urged_at_ = 0;  // the memory in use: the least since the collector was urged, and then
+  int step_factor_ = 0;             // of the collector before it was urged; 0: it is not urged
+  bool refused_ = false;            // whether a request was refused, and no collection has followed
+};
+
+}  // namespace pg::host
