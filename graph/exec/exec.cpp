@@ -71,7 +71,12 @@ void Execution::run_captured() {
   frame_.program->launch();
 }
 
+// A job may stop at each step, also in the commit section: it lends no memory that others see.
 void Execution::run_step(const Step& step) {
+  if (ctx_.suspender && interruptible_ && !stream_) {
+    ctx_.poll();
+    return step.control ? run_control(step) : ctx_.cancellable([&] { run_kernel(step); });
+  }
   const bool poll = step.poll && interruptible_;
   if (poll) ctx_.poll();
   if (step.control) return run_control(step);

@@ -103,12 +103,6 @@ class Entered {
   const ScopedRuntime runtime_;
 };
 
-// Whether Lua or the library raised this error because memory ran out.
-bool is_lack_of_memory(const std::string& message) {
-  const size_t text = message.find("out of memory");
-  return message == "not enough memory" || (text != std::string::npos && (text == 0 || message[text - 1] == ' '));
-}
-
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
   if (state.interrupted) throw ScriptFailure(PERIGEE_CANCELLED, "interrupted", caught.traceback);
   if (caught.exception) std::rethrow_exception(caught.exception);
@@ -292,6 +286,7 @@ void perigee_state_close(perigee_state* state) {
   if (!state || state->running) return;
   const Ref<Runtime> runtime = state->runtime;
   const ScopedRuntime scope(*runtime);
+  forget_jobs(*state);
   delete state;
 }
 

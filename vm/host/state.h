@@ -20,6 +20,7 @@ struct perigee_state {
   const perigee_state_config config;
   pg::vm::State* data = nullptr;
   std::atomic<bool> running{false}, interrupted{false};  // for the call that uses the state
+  std::vector<perigee_job*> jobs;                        // all whose handles are not released
 };
 
 namespace pg::host {
@@ -27,5 +28,8 @@ namespace pg::host {
 // Runs f() in protected mode. f may raise Lua errors and throw; both become exceptions here, with the traceback of
 // where they were raised. The Lua stack is as before afterwards. An interrupt ends the outermost call.
 void in_state(perigee_state* state, const char* function, FunctionRef<void()> f);
+
+// Before the state is closed: ends its jobs. Their handles stay valid.
+void forget_jobs(perigee_state& state);
 
 }  // namespace pg::host
