@@ -119,6 +119,8 @@ class Job::Slice {
     std::swap(state_.ctx.recording, job_.recording_);
     std::swap(state_.ctx.training, job_.training_);
     std::swap(state_.ctx.detect_anomaly, job_.detect_anomaly_);
+    const RandomKey now = state_.ctx.generator->state();
+    state_.ctx.generator->set_state(std::exchange(job_.random_, now));
     const int top = lua_gettop(L_);
     kSwapGraphs.push(L_);
     lua_pushnumber(L_, job_.graphs_[0]);
@@ -138,7 +140,12 @@ class Job::Slice {
   bool compiles_ = false;
 };
 
-Job::Job(State& state) : state_(&state), detect_anomaly_(state.ctx.detect_anomaly) {}
+// A second job that starts from the same random state gets other numbers.
+Job::Job(State& state) : state_(&state), detect_anomaly_(state.ctx.detect_anomaly) {
+  random_ = random_at_start_ = state.ctx.generator->state();
+  for (const Job* other : state.jobs)
+    if (other->is_under_way() && other->random_at_start_ == random_at_start_) random_.tick += uint64_t(1) << 40;
+}
 
 Job::~Job() {
   if (thread_.joinable()) thread_.detach();  // a child process, which does not have the thread
@@ -234,6 +241,9 @@ void Job::run_slice(lua_State* L) {
   if (!finished_) return;
   thread_.join();
   status_ = failed_ ? Status::kFailed : Status::kDone;
+  // As after a call of the function, if nothing else has used the generator.
+  Generator& generator = *state_->ctx.generator;
+  if (generator.state() == random_at_start_) generator.set_state(random_);
 }
 
 // Signal handlers of the host run on its own threads. Code that is compiled already would not be stopped, so it goes.

@@ -16,8 +16,9 @@ namespace pg::vm {
 // wherever C++ polls, also below a callback of C where Lua cannot yield. Plain Lua code is stopped by a hook, which the
 // waiting thread sets when the slice is over.
 //
-// A job has Dynamics of its own: it begins outside of all scopes of its caller. It does not stop during a trace or a
-// collector step of the library. Only perigee's State and Lua's global state are shared, so a job may use and change
+// A job has Dynamics of its own: it begins outside of all scopes of its caller. The default generator has a state of
+// its own in it too, a copy of the one at the start, so that its numbers do not depend on what others do between two
+// slices. A job does not stop during a trace or a collector step of the library. Only perigee's State and Lua's global state are shared, so a job may use and change
 // what its host uses.
 class Job final : public Suspender {
  public:
@@ -47,6 +48,7 @@ class Job final : public Suspender {
   static void open(lua_State* L);
 
   Status status() const { return status_; }
+  bool is_under_way() const { return status_ != Status::kDone && status_ != Status::kFailed; }
   bool is_open() const { return state_ != nullptr; }  // whether neither end() nor the state has closed it
   // Of a job that is done: pushes the results. Returns their number.
   int push_results(lua_State* L) const;
@@ -84,6 +86,7 @@ class Job final : public Suspender {
   Dynamics dynamics_;                      // while the job does not run
   Dynamics host_dynamics_;                 // while it does
   bool recording_ = false, training_ = false, detect_anomaly_ = false;
+  RandomKey random_, random_at_start_;  // of the default generator; while the job runs the first is the host's
   int graphs_[3] = {0, 0, 0};  // core.graphs: off, retracing, exporting
   std::string message_;
   Traceback traceback_;

@@ -152,10 +152,10 @@ end)
 
 t.test("kernels are cut where a slice ends, with any number of threads", function()
   local before = pg.get_num_threads()
-  local x = pg.randn(300, 700, {generator = pg.Generator(3)})
+  local x = pg.randn(600, 2000, {generator = pg.Generator(3)})
   local function work()
-    local y = x:exp():cumsum(1):sort(2) + x:softmax(2)
-    return y:sum():item(), y:to_bytes()
+    local y = x:exp():cumsum(1) + x:softmax(2) + (x:sort(2))
+    return y:sum():item(), y[{{1, 20}}]:to_bytes()
   end
   for _, threads in ipairs{1, 3} do
     pg.set_num_threads(threads)
