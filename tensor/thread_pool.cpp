@@ -46,13 +46,17 @@ bool spin_until(int us, Ready ready) {
   return ready();
 }
 
-// The items between two polls of a piece.
-int64_t poll_step(int64_t grain) { return grain > 1 ? grain > INT64_MAX / 64 ? INT64_MAX : grain * 64 : 8; }
+// The items between two polls of a piece. Jobs stop at polls, so theirs are closer.
+int64_t poll_step(int64_t grain, bool in_job) {
+  const int64_t grains = in_job ? 16 : 64;
+  if (grain > 1) return grain > INT64_MAX / grains ? INT64_MAX : grain * grains;
+  return in_job ? 2 : 8;
+}
 
 // Runs [begin, end) in one call, or in short ones with polls between them when a cancel flag is watched.
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
   if (!inside_poll_scope()) return body(begin, end);
-  const int64_t step = poll_step(grain);
+  const int64_t step = poll_step(grain, watched_here().suspender != nullptr);
   for (int64_t at = begin; at < end;) {
     poll_kernel();
     const int64_t next = end - at > step ? at + step : end;
@@ -98,7 +102,7 @@ struct ThreadPool::Region {
  private:
   // Runs at least one step of the piece, and the rest unless the slice ends.
   void run_until_pause(int64_t i) {
-    const int64_t step = poll_step(grain), end = start(i + 1);
+    const int64_t step = poll_step(grain, true), end = start(i + 1);
     for (int64_t at = start(i) + done[size_t(i)]; at < end;) {
       poll_kernel();
       const int64_t next = end - at > step ? at + step : end;

@@ -21,9 +21,10 @@ const RegistryKey kJitStatus;   // jit.status, in states that the library opened
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 // How long the waiting thread leaves the job time to stop at an op before it sets the hook.
-constexpr int64_t kGrace = 50'000;  // nanoseconds
-constexpr double kLongest = 1e6;    // seconds of a slice
-constexpr int kDeclined = 1000;     // instructions until the hook asks again
+constexpr int64_t kGrace = 50'000;     // nanoseconds
+constexpr int64_t kOverrun = 200'000;  // nanoseconds that a slice may take longer
+constexpr double kLongest = 1e6;       // seconds of a slice
+constexpr int kDeclined = 1000;        // instructions until the hook asks again
 
 thread_local Job* current = nullptr;  // the job of this thread
 
@@ -306,6 +307,17 @@ int Job::resume_until_end() {
 void Job::hand_over() {
   back_.release();
   go_.acquire();
+  last_poll_ = now();
+}
+
+// The slice ends where its time is over, or before work that would end further behind that than now is before it; long
+// work may end kOverrun behind it.
+bool Job::due() const {
+  const int64_t t = now(), deadline = deadline_.load(std::memory_order_relaxed);
+  if (current != this) return t >= deadline;
+  gap_ = std::max(std::min(t - std::exchange(last_poll_, t), 3 * kOverrun), gap_ - gap_ / 32);
+  const int64_t ahead = expected_ > 0 ? std::exchange(expected_, 0) : gap_;
+  return t >= deadline - std::max(ahead / 2, ahead - kOverrun);
 }
 
 bool Job::may_suspend() const {

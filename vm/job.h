@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "graph/exec/timed.h"
 #include "vm/state.h"
 
 namespace pg::vm {
@@ -18,9 +19,9 @@ namespace pg::vm {
 //
 // A job has Dynamics of its own: it begins outside of all scopes of its caller. The default generator has a state of
 // its own in it too, a copy of the one at the start, so that its numbers do not depend on what others do between two
-// slices. A job does not stop during a trace or a collector step of the library. Only perigee's State and Lua's global state are shared, so a job may use and change
-// what its host uses.
-class Job final : public Suspender {
+// slices. A job does not stop during a trace or a collector step of the library. Only perigee's State and Lua's global
+// state are shared, so a job may use and change what its host uses.
+class Job final : public TimedSuspender {
  public:
   enum class Status { kReady, kRunning, kSuspended, kDone, kFailed };
 
@@ -37,7 +38,8 @@ class Job final : public Suspender {
   // happens at the end of its slice. A job that has ended, or whose state is closed, stays as it is.
   void end(lua_State* L);
   // The part of step() and end() that the thread of the job calls through Context::poll.
-  bool due() const override { return now() >= deadline_.load(std::memory_order_relaxed); }
+  bool due() const override;
+  void expect(int64_t nanoseconds) override { expected_ = nanoseconds; }
   void suspend() override;
   // Stops here, if the running code belongs to a job that can.
   static void yield(State& state);
@@ -62,7 +64,6 @@ class Job final : public Suspender {
  private:
   class Slice;
   friend void close_jobs(lua_State* L, State& state);
-  static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
   explicit Job(State& state);
   void unwind(lua_State* L);
   void run_slice(lua_State* L);
@@ -81,13 +82,15 @@ class Job final : public Suspender {
   bool slices_loops_ = false;  // whether the library opened the Lua state
   Status status_ = Status::kReady;
   std::atomic<int64_t> deadline_{0};
+  mutable int64_t expected_ = 0;             // the time until the poll after the next one; 0: unknown
+  mutable int64_t last_poll_ = 0, gap_ = 0;  // the time between two polls: the longest, slowly forgotten
   bool finished_ = false, failed_ = false, end_requested_ = false;
   bool ending_ = false, closing_ = false;  // closing: the Lua state closes, where hooks do not run
   Dynamics dynamics_;                      // while the job does not run
   Dynamics host_dynamics_;                 // while it does
   bool recording_ = false, training_ = false, detect_anomaly_ = false;
   RandomKey random_, random_at_start_;  // of the default generator; while the job runs the first is the host's
-  int graphs_[3] = {0, 0, 0};  // core.graphs: off, retracing, exporting
+  int graphs_[3] = {0, 0, 0};           // core.graphs: off, retracing, exporting
   std::string message_;
   Traceback traceback_;
   std::thread thread_;

@@ -1,6 +1,7 @@
 /* Training in slices at 60 frames per second: how often frames overrun, and what slicing costs.
- *   cc -O2 scripts/benchmarks/jobs.c -Ivm/include -Lbuild -lperigee -Wl,-rpath,$PWD/build -lm -o /tmp/jobs
- *   /tmp/jobs lenet|lstm [eager|hybrid|jit [SECONDS [BUDGET_US]]]
+ *   cc -O2 scripts/benchmarks/jobs.c -Ivm/include -Lbuild -lperigee -Wl,-rpath,$PWD/build -o /tmp/jobs
+ *   /tmp/jobs lenet|lstm [eager|hybrid|jit [SECONDS [BUDGET_US [FRAMES_PER_SECOND]]]]
+ * With 0 frames per second no frame waits for the next.
  * Each frame runs an inference of another net, then the job and the collector within the budget. It overruns by what
  * the job and the collector take longer than that. Unsliced is the same function in one call, before and after. */
 #define _POSIX_C_SOURCE 200809L
@@ -101,9 +102,15 @@ static int compare(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
+static void print_percentiles(const char* what, const double* sorted, int n) {
+  printf("  %s against the budget: p1 %+.0f, p50 %+.0f, p90 %+.0f, p99 %+.0f, p99.9 %+.0f, max %+.0f us\n", what,
+         sorted[n / 100], sorted[n / 2], sorted[n * 9 / 10], sorted[n * 99 / 100], sorted[n * 999 / 1000], sorted[n - 1]);
+}
+
 int main(int argc, char** argv) {
   const char *net = argc > 1 ? argv[1] : "lenet", *way = argc > 2 ? argv[2] : "jit";
   const double seconds = argc > 3 ? atof(argv[3]) : 60, budget = argc > 4 ? atof(argv[4]) : 2000;
+  const double per_second = argc > 5 ? atof(argv[5]) : 60;
   const int frames = (int)(seconds * 60);
   perigee_runtime* runtime = NULL;
   CHECK(perigee_runtime_create(NULL, &runtime));
@@ -117,7 +124,8 @@ int main(int argc, char** argv) {
   perigee_value many = {.kind = PERIGEE_NUMBER};
   many.as.number = 1e15;
   CHECK(perigee_job_start(state, "train", &many, 1, &job));
-  double *over = malloc(sizeof(double) * (size_t)frames), used = 0, inference = 0;
+  double *over = malloc(sizeof(double) * (size_t)frames), *slice = malloc(sizeof(double) * (size_t)frames);
+  double used = 0, inference = 0;
   const double before = steps(), start = now_us();
   int late = 0, done = 0;
   for (int i = 0; i < frames; ++i) {
@@ -128,10 +136,12 @@ int main(int argc, char** argv) {
     const double stepped = now_us(), left = called + budget - stepped;
     CHECK(perigee_gc_step(state, left > 0 ? (int64_t)left : 0));
     over[i] = now_us() - called - budget;
+    slice[i] = stepped - called - budget;
     used += stepped - called;
     inference += called - begin;
     late += over[i] > 300;
-    const double next = start + (i + 1) * 1e6 / 60;
+    if (per_second <= 0) continue;
+    const double next = start + (i + 1) * 1e6 / per_second;
     const struct timespec t = {(time_t)(next / 1e6), (long)(next - (double)(int64_t)(next / 1e6) * 1e6) * 1000};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
   }
@@ -139,12 +149,15 @@ int main(int argc, char** argv) {
   perigee_job_release(job);
   const double rate_after = unsliced(seconds / 8), whole = rate_before > rate_after ? rate_before : rate_after;
   qsort(over, (size_t)frames, sizeof(double), compare);
+  qsort(slice, (size_t)frames, sizeof(double), compare);
   printf("%s %s: %d frames of %.0f us, %d over by more than 300 us (%.2f %%)\n", net, way, frames, budget, late,
          100.0 * late / frames);
-  printf("  slice against budget: p50 %+.0f, p99 %+.0f, p99.9 %+.0f, max %+.0f us; inference %.0f us\n", over[frames / 2],
-         over[frames * 99 / 100], over[frames * 999 / 1000], over[frames - 1], inference / frames);
-  printf("  %.1f steps/s of slices, unsliced %.1f and %.1f: %.1f %%\n", rate, rate_before, rate_after, 100 * rate / whole);
+  print_percentiles("slice and collector", over, frames);
+  print_percentiles("slice", slice, frames);
+  printf("  %.1f steps/s of slices, unsliced %.1f and %.1f: %.1f %%; inference %.0f us\n", rate, rate_before, rate_after,
+         100 * rate / whole, inference / frames);
   free(over);
+  free(slice);
   perigee_state_close(state);
   perigee_runtime_release(runtime);
   return 0;
