@@ -62,6 +62,7 @@ int push_failure(lua_State* L, State& state, const Job& job) {
 int job_step(lua_State* L, State& state) {
   Job& job = check_job(L);
   job.step(L, lua_tonumber(L, 2));
+  if (!job.is_open() && job.status() != Job::Status::kDone) fail("job:step", "this job was released during its slice");
   if (job.status() == Job::Status::kFailed) return push_failure(L, state, job);
   lua_pushboolean(L, true);
   lua_pushboolean(L, job.status() == Job::Status::kDone);

@@ -1,9 +1,12 @@
 // Jobs of the C API. tests/lua/test_jobs.lua tests what a job may do.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -119,6 +122,48 @@ TEST_CASE("a job runs in slices and gives its results") {
   CHECK(perigee_job_results(job, nullptr, 0, &count) == PERIGEE_OK);
   CHECK(count == 5);
   perigee_job_release(job);
+}
+
+TEST_CASE("a model with state takes its turn in a job and in the host") {
+  Host host;
+  const std::string path = (std::filesystem::temp_directory_path() / fmt::format("perigee_job_{}", getpid())).string();
+  REQUIRE(host.run(R"(
+local pg = require "perigee"
+local net = pg.nn.Dense(2, {in_units = 3})
+net:initialize()
+local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1})
+local step = pg.jit(function(x)
+  local l = pg.record(function() return net(x):square():sum() end)
+  l:backward()
+  trainer:step(1)
+  return l
+end)
+step(pg.ones(1, 3))
+step(pg.ones(1, 3))
+step:export(")" + path +
+                   R"(")
+function use(n)
+  for _ = 1, n do model(pg.ones(1, 3)) end
+  return model(pg.ones(1, 3))
+end)") == PERIGEE_OK);
+  perigee_value model = {};
+  model.kind = PERIGEE_MODEL;
+  REQUIRE(perigee_model_load(host.runtime, (path + ".json").c_str(), (path + ".safetensors").c_str(),
+                             &model.as.model) == PERIGEE_OK);
+  REQUIRE(perigee_set(host.state, "model", &model) == PERIGEE_OK);
+  const int64_t shape[] = {1, 3};
+  perigee_tensor *x = nullptr, *loss = nullptr;
+  REQUIRE(perigee_tensor_create(host.runtime, PERIGEE_FLOAT32, 2, shape, &x) == PERIGEE_OK);
+  perigee_job* job = host.start("use", 5);
+  for (int done = 0; !done;) {
+    REQUIRE(perigee_job_step(job, 0, &done) == PERIGEE_OK);
+    REQUIRE(perigee_model_run(model.as.model, &x, 1, &loss, 1) == PERIGEE_OK);
+    perigee_tensor_release(loss);
+  }
+  perigee_tensor_release(x);
+  perigee_model_release(model.as.model);
+  perigee_job_release(job);
+  for (const char* end : {".json", ".safetensors"}) std::filesystem::remove(path + end);
 }
 
 TEST_CASE("a job in one slice, a negative budget, and a callable table") {
@@ -302,13 +347,15 @@ TEST_CASE("callbacks of a slice cannot use the state, but may release the job") 
 }
 
 TEST_CASE("an attached state has jobs; its loops without ops are not suspended") {
-  const LuaState lua;
+  lua_State* const L = luaL_newstate();
+  const LuaState lua(L);
+  luaL_openlibs(L);
   perigee_runtime* runtime = nullptr;
   auto config = PERIGEE_INIT(perigee_runtime_config);
   config.threads = 1;
   REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
   perigee_state* state = nullptr;
-  REQUIRE(perigee_state_attach(runtime, lua.L, &state) == PERIGEE_OK);
+  REQUIRE(perigee_state_attach(runtime, L, &state) == PERIGEE_OK);
   REQUIRE(perigee_run(state, kScript, std::strlen(kScript), "jobs.lua") == PERIGEE_OK);
   perigee_job *job = nullptr, *left = nullptr;
   perigee_value five = {};

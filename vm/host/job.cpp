@@ -53,10 +53,11 @@ void run_slice(perigee_job& job, int64_t budget_us) {
   lua_State* L = job.state->lua;
   job.job->step(L, double(budget_us) * 1e-6);
   if (job.state->data->ctx.cancels_all) job.job->end(L);  // interrupted: the call and the job end
+  if (!job.job->is_open() && job.job->status() != vm::Job::Status::kDone)
+    throw Failure(PERIGEE_CANCELLED, "perigee_job_step: the job was released during its slice");
   if (job.job->status() == vm::Job::Status::kFailed)
     throw ScriptFailure(is_lack_of_memory(job.job->message()) ? PERIGEE_OUT_OF_MEMORY : PERIGEE_SCRIPT_ERROR,
                         job.job->message(), text_of(job.job->traceback()));
-  if (!job.job->is_open()) throw Failure(PERIGEE_CANCELLED, "perigee_job_step: the job was released during its slice");
 }
 
 [[noreturn]] void fail_again(const perigee_job& job) { throw ScriptFailure(job.failure, job.message, job.traceback); }
