@@ -50,7 +50,7 @@ own("hybrid", "jit debug live")
 own("graph", "graph")
 own("symbol", "symbol")
 own("control", "cond while_loop foreach loop")
-own("job", "job yield progress")
+own("runtime.job", "job yield progress")
 own("nn.rnn.functional", "rnn lstm gru")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,

@@ -1,4 +1,4 @@
-// core.job_…: jobs for scripts. stdlib/job.lua makes the class of them.
+// core.job_…: jobs for scripts. stdlib/runtime/job.lua makes the class of them.
 #include <cmath>
 
 #include "vm/args.h"

@@ -7,11 +7,12 @@ local jobs = {}
 local Job = class.new("Job")
 Job._kind = "Job"
 
---- pg.job(f, …) -> a job that calls f(…) in slices: see job:step. It begins outside of pg.record and other scopes of its
---- caller. f needs no change: it is stopped between two ops, between two steps of loops and of compiled plans, inside
---- long kernels, and in plain Lua code. Not stopped are traces and, in a Lua state that the library did not open, Lua
---- code without ops. Between slices others see parameters and `.grad` as the last complete op or program left them. While
---- a slice runs, LuaJIT's compiler is off, and functions that f contains are never compiled.
+--- pg.job(f, …) -> a job that calls f(…) in slices: see job:step. f needs no change: it is stopped between two ops,
+--- between two steps of loops and of compiled plans, in kernels between the parts that a thread runs, and in plain Lua
+--- code. Not stopped are traces and, in a Lua state that the library did not open, Lua code without ops. Between slices
+--- others see parameters and `.grad` as the last complete op or program left them. A job begins outside of pg.record and
+--- other scopes of its caller, with a copy of the default random state. While a slice runs, LuaJIT's compiler is off, and
+--- it never compiles f.
 --- Example: local job = pg.job(function(n) return pg.ones(n):sum() end, 3)
 --- while not job:step(0.002) do end
 --- return job:result()
