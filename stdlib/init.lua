@@ -16,6 +16,12 @@ core.set_hints(core.hint_of, function(...) return core.require("support.lua_erro
 
 -- Graphs are off (> 0) while a function is traced and inside pg.debug.
 core.graphs = {off = 0}
+core.set_graphs_swap(function(off, retracing, exporting)  -- each job has its own
+  local graphs = core.graphs
+  local before, was_retracing, was_exporting = graphs.off, graphs.retracing, graphs.exporting
+  graphs.off, graphs.retracing, graphs.exporting = off, retracing or nil, exporting or nil
+  return before, was_retracing, was_exporting
+end)
 core.require("support.changes")
 
 --- core.print_warning(text) logs a warning; core.warn calls what pg.testing.on_warning has put in its place.
@@ -44,6 +50,7 @@ own("hybrid", "jit debug live")
 own("graph", "graph")
 own("symbol", "symbol")
 own("control", "cond while_loop foreach loop")
+own("runtime.job", "job yield progress")
 own("nn.rnn.functional", "rnn lstm gru")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,

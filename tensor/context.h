@@ -10,6 +10,7 @@
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/runtime.h"
+#include "tensor/suspend.h"
 
 namespace pg {
 
@@ -77,6 +78,8 @@ class Context {
   Ref<Generator> generator;              // the default generator
   std::atomic<bool> cancel{false};       // a cancel request; cleared when Cancelled is thrown,
   std::atomic<bool> cancels_all{false};  // except while this is set: then every op throws it
+  Suspender* suspender = nullptr;        // of the job whose slice is running, or null
+  uint64_t suspensions = 0;              // how often jobs have been suspended
   bool detect_anomaly = false;
   std::function<std::string()> script_position;  // returns "file:line"; called for tape entries in anomaly mode
   uint64_t next_sequence = 1;                    // number of the next tape node
@@ -88,12 +91,13 @@ class Context {
 
   void poll() {
     if (cancel.load(std::memory_order_relaxed) && cancel_is_due()) raise_cancelled();
+    if (suspender) suspend_if_due();
   }
 
   // Runs a kernel that may stop half way: its outputs are new, so nothing else refers to them.
   template <class F>
   void cancellable(F&& kernel) {
-    const PollScope scope(&cancel);
+    const PollScope scope(&cancel, suspender);
     try {
       kernel();
     } catch (const Cancelled&) {
@@ -103,6 +107,7 @@ class Context {
 
  private:
   [[noreturn]] void raise_cancelled();
+  void suspend_if_due();
 };
 
 // Sets a flag for the extent of a C++ scope.

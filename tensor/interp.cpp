@@ -235,6 +235,14 @@ void Context::raise_cancelled() {
   throw Cancelled();
 }
 
+void Context::suspend_if_due() {
+  try {
+    suspender->poll();
+  } catch (const Cancelled&) {
+    raise_cancelled();
+  }
+}
+
 Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
   ctx.poll();
   if (inputs.size() != op.inputs.size() || op.inputs.empty() || op.inputs.back().arity == Arity::kList)

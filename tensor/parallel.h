@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tensor/function_ref.h"
+#include "tensor/suspend.h"
 
 namespace pg {
 
@@ -21,21 +22,28 @@ void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int6
 // The same for `n` parts of which each is worth a thread.
 inline void parallel_parts(int64_t n, FunctionRef<void(int64_t begin, int64_t end)> body) { parallel_for(n, 0, body); }
 
+// What polls look at.
+struct Watched {
+  const std::atomic<bool>* flag = nullptr;  // a cancel request; null: nothing is watched
+  Suspender* suspender = nullptr;           // of a job; null on the workers of regions
+};
+
 // Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`. Null: nothing is
 // watched, because what is being written must not be left half done.
 class PollScope {
  public:
-  explicit PollScope(const std::atomic<bool>* flag);
+  explicit PollScope(const std::atomic<bool>* flag, Suspender* suspender = nullptr);
   ~PollScope();
   PollScope(const PollScope&) = delete;
   PollScope& operator=(const PollScope&) = delete;
 
  private:
-  const std::atomic<bool>*& slot_;
-  const std::atomic<bool>* outer_;
+  Watched& slot_;
+  Watched outer_;
 };
 
-// Throws Cancelled when the watched flag is set. The flag stays set; Context::cancellable decides about it.
+// Throws Cancelled when the watched flag is set. The flag stays set; Context::cancellable decides about it. Stops where
+// the slice of a job is over; inside a region ThreadPool does that.
 void poll_kernel();
 
 // For tests: the next `polls` polls that see a cancel request ignore it, those of kernels and Context::poll alike.
@@ -43,10 +51,10 @@ void delay_cancel(int64_t polls);
 // Whether a poll that sees a cancel request must obey it. Only such polls call this.
 bool cancel_is_due();
 
-// The flag that this thread watches, or null.
-const std::atomic<bool>* poll_flag();
+// What this thread watches.
+const Watched& watched_here();
 // Whether this thread runs a kernel that polls.
-inline bool inside_poll_scope() { return poll_flag() != nullptr; }
+inline bool inside_poll_scope() { return watched_here().flag != nullptr; }
 
 // A poll for inner loops: one call in 2^16 looks at the flag.
 class Poller {

@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "tensor/context.h"
 #include "tensor/error.h"
@@ -45,10 +46,17 @@ bool spin_until(int us, Ready ready) {
   return ready();
 }
 
+// The items between two polls of a piece. Jobs stop at polls, so theirs are closer.
+int64_t poll_step(int64_t grain, bool in_job) {
+  const int64_t grains = in_job ? 16 : 64;
+  if (grain > 1) return grain > INT64_MAX / grains ? INT64_MAX : grain * grains;
+  return in_job ? 2 : 8;
+}
+
 // Runs [begin, end) in one call, or in short ones with polls between them when a cancel flag is watched.
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
   if (!inside_poll_scope()) return body(begin, end);
-  const int64_t step = grain > 1 ? grain > INT64_MAX / 64 ? INT64_MAX : grain * 64 : 8;
+  const int64_t step = poll_step(grain, watched_here().suspender != nullptr);
   for (int64_t at = begin; at < end;) {
     poll_kernel();
     const int64_t next = end - at > step ? at + step : end;
@@ -63,21 +71,46 @@ struct ThreadPool::Region {
   FunctionRef<void(int64_t, int64_t)> body;
   int64_t n, pieces, grain;
   bool small;
-  const std::atomic<bool>* flag;
+  Watched watched;  // by the caller
   std::exception_ptr error = nullptr;
   std::mutex error_lock = {};
+  std::vector<int64_t> done = {};   // of a job: the items of each piece that are done
+  std::atomic<bool> pauses{false};  // the slice of the job is over
 
   int64_t start(int64_t i) const { return n / pieces * i + std::min(i, n % pieces); }
+  bool is_done() const {
+    for (int64_t i = 0; i < int64_t(done.size()); ++i)
+      if (start(i) + done[size_t(i)] < start(i + 1)) return false;
+    return true;
+  }
 
   // Runs piece i. Its error becomes the region's if it is the first.
   void run(int64_t i) {
     const ScopedFlag inside(inside_region, true);
-    const PollScope scope(flag);
+    const PollScope scope(watched.flag);
     try {
-      run_piece(body, start(i), start(i + 1), grain);
+      if (watched.suspender)
+        run_until_pause(i);
+      else
+        run_piece(body, start(i), start(i + 1), grain);
     } catch (...) {
       std::lock_guard hold(error_lock);
       if (!error) error = std::current_exception();
+    }
+  }
+
+ private:
+  // Runs at least one step of the piece, and the rest unless the slice ends.
+  void run_until_pause(int64_t i) {
+    const int64_t step = poll_step(grain, true), end = start(i + 1);
+    for (int64_t at = start(i) + done[size_t(i)]; at < end;) {
+      poll_kernel();
+      const int64_t next = end - at > step ? at + step : end;
+      body(at, next);
+      done[size_t(i)] = next - start(i);
+      at = next;
+      if (at < end && watched.suspender->due()) pauses = true;
+      if (pauses) return;
     }
   }
 };
@@ -134,9 +167,20 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
   grain = std::max<int64_t>(grain, 1);
   const int64_t pieces = std::min<int64_t>(size(), n / grain);
   if (pieces <= 1 || inside_region) return run_piece(body, 0, n, grain);
+  Region region{body, n, pieces, grain, small, watched_here()};
+  if (!region.watched.suspender) return run_region(region);
+  region.done.resize(size_t(pieces));
+  while (true) {
+    run_region(region);
+    if (region.is_done()) return;
+    region.pauses = false;
+    region.watched.suspender->suspend();
+  }
+}
+
+// Runs the pieces of the region, of a job at least a part of each.
+void ThreadPool::run_region(Region& region) {
   std::unique_lock hold(region_lock_, std::defer_lock);
-  if (!jobs_.parallel_for && !hold.try_lock()) return run_piece(body, 0, n, grain);
-  Region region{body, n, pieces, grain, small, poll_flag()};
   if (jobs_.parallel_for) {
     struct Job {
       Region& region;
@@ -147,9 +191,13 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
       const ScopedRuntime scope(job.runtime);
       job.region.run(int64_t(i));
     };
-    jobs_.parallel_for(jobs_.user, size_t(pieces), task, &job);
-  } else {
+    jobs_.parallel_for(jobs_.user, size_t(region.pieces), task, &job);
+  } else if (hold.try_lock()) {
     run_on_workers(region);
+  } else if (region.watched.suspender) {
+    for (int64_t i = 0; i < region.pieces; ++i) region.run(i);
+  } else {
+    return run_piece(region.body, 0, region.n, region.grain);
   }
   if (region.error) std::rethrow_exception(region.error);
 }

@@ -28,6 +28,9 @@ struct JobSystem {
 // has the same partition. A region gives each worker a pointer to itself. Whoever takes the pointer back runs the
 // piece: the worker, or the caller if the worker has not begun when the caller has nothing else to do. So a region
 // never waits for a thread to wake up.
+//
+// The region of a job stops where the slice is over: each piece keeps its place, and the next slice runs the rest. No
+// worker waits meanwhile, so the host can use them.
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 1024;
@@ -55,6 +58,7 @@ class ThreadPool {
  private:
   struct Region;
   struct Worker;
+  void run_region(Region& region);
   void run_on_workers(Region& region);
   void abandon();
   void grow();

@@ -202,16 +202,17 @@ Value written(State& state, const char* op, const Value& old, Value now) {
   return now;
 }
 
-Lent::Lent(Box& box, Value& place, std::string op) : box_(box), place_(place), op_(std::move(op)) {
-  place_ = std::move(box.get());
-  box.get() = Value();
+Lent::Lent(Box& box, Value& place, std::string op)
+    : box_(box), place_(place), op_(std::move(op)), lends_(!box.state->ctx.suspender) {
+  place_ = box.get();
+  if (lends_) box.get() = Value();
   if (box.state->trace) kept_ = place_;
   kept_.link(place_.node(), place_.node_output());
   if (is_leaf(kept_.node())) place_.link(nullptr, 0);
 }
 
 Lent::~Lent() {
-  if (done_) return;
+  if (done_ || !lends_) return;
   box_.get() = place_.detached();
   box_.get().link(kept_.node(), kept_.node_output());
 }

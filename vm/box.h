@@ -69,6 +69,7 @@ class Lent {
   Value& place_;
   std::string op_;
   bool done_ = false;
+  const bool lends_;  // not in a job: while it is suspended others see the tensor as it was
 };
 
 // Pushes the table of Lua fields of the box at stack index i. Makes it at the first use.

@@ -202,7 +202,7 @@ void State::disown(HostedFunction& function) {
 
 void State::collect_cycles(lua_State* L) {
   hosted_bytes = 0;
-  const bool look = !loose && walks == 0 && !trace && !hosted.empty() && lua_checkstack(L, 12);
+  const bool look = !loose && walks + parked_walks == 0 && !trace && !hosted.empty() && lua_checkstack(L, 12);
   if (!look || !Sweep(L, *this)()) lua_gc(L, LUA_GCCOLLECT, 0);
   if (!loose) {
     std::erase(hosted, nullptr);

@@ -14,8 +14,12 @@ namespace pg::vm {
 constexpr int kMaxGaps = 1 << 20;  // the greatest length of a list of gradients with gaps
 
 void remove_modes(State& state, uint64_t token) {
-  for (size_t i = state.modes.size(); i-- > 0;)
-    if (state.modes[i].token == token) return void(state.modes.erase(state.modes.begin() + ptrdiff_t(i)));
+  const auto remove = [&](Dynamics& from) {
+    return std::erase_if(from.modes, [&](const ModeScope& m) { return m.token == token; }) > 0;
+  };
+  if (remove(state)) return;
+  for (Dynamics* parked : state.parked)  // of a coroutine that the collector frees in another chain
+    if (remove(*parked)) return;
 }
 
 Values read_values(lua_State* L, State& state, int i, const char* op, const char* name, bool allow_nil) {

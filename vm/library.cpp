@@ -9,6 +9,7 @@
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/hints.h"
+#include "vm/job.h"
 #include "vm/sandbox.h"
 #include "vm/trace.h"
 #include "vm/embedded.h"
@@ -246,6 +247,7 @@ int open_core(lua_State* L, State& state) {
   open_graph(L, state);
   open_errors(L, state);
   open_traceback(L, state);
+  open_jobs(L, state);
   open_hints(L, state);
   open_introspect(L, state);
   open_decode(L, state);
@@ -274,6 +276,7 @@ void stop_stitching(lua_State* L) {
 void open_libraries(lua_State* L) {
   luaL_openlibs(L);
   stop_stitching(L);
+  allow_stopped_loops(L);
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");
   lua_pushcfunction(L, luaopen_perigee);

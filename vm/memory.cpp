@@ -28,9 +28,11 @@ int collect_guard(lua_State* L) {
   auto* guard = static_cast<ScopeGuard*>(lua_touserdata(L, 1));
   if (!guard || lua_objlen(L, 1) != sizeof(ScopeGuard) || !is_live(guard->state)) return 0;
   State& state = *guard->state;
-  const size_t place = place_of(state, guard->id);
-  if (place == 0) return 0;
-  state.scopes.erase(state.scopes.begin() + ptrdiff_t(place - 1));
+  const auto remove = [&](Dynamics& from) {
+    std::erase_if(from.scopes, [&](const BoxScope& scope) { return scope.id == guard->id; });
+  };
+  remove(state);
+  for (Dynamics* parked : state.parked) remove(*parked);
   return 0;
 }
 

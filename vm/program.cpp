@@ -147,16 +147,32 @@ class Running {
   lua_State* saved_;
 };
 
+// After a run in which the job was suspended: others may have changed what the results go to.
+void check_unchanged(const Call& call, std::span<Box* const> boxes) {
+  const auto has_leaf = [&](int32_t place) { return leaf_of(*boxes[size_t(place)]) != nullptr; };
+  bool good = std::all_of(boxes.begin(), boxes.end(), [](Box* box) { return box->get().defined(); });
+  for (const auto& w : call.writes) good = good && (!w.gradient || has_leaf(w.box));
+  for (const auto& f : call.fresh) good = good && has_leaf(f.box);
+  if (!good)
+    fail(call.program->options().name.c_str(),
+         "a tensor of this program was released, or lost its gradient, while its job was suspended");
+  check_targets(call, boxes);
+}
+
 Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
   check_targets(call, boxes);
   const ScopedFlag recording(state.ctx.recording, state.ctx.recording || call.records);
-  Lease lease(call, boxes, !state.ctx.recording);
+  // In a job nothing is lent: while it is suspended others see the parameters and gradients as they were.
+  const bool lends = !state.ctx.recording && !state.ctx.suspender;
+  const uint64_t suspensions = state.ctx.suspensions;
+  Lease lease(call, boxes, lends);
   const auto old_gradient = [&](int32_t output) -> Value* {
     const int32_t write = size_t(output) < call.replaced.size() ? call.replaced[size_t(output)] : -1;
     return write < 0 ? nullptr : &leaf_of(*boxes[size_t(call.writes[size_t(write)].box)])->grad->value;
   };
   const Spare spare(old_gradient);
-  Values out = call.program->run(state.ctx, lease.inputs, state.ctx.recording ? nullptr : &spare);
+  Values out = call.program->run(state.ctx, lease.inputs, lends ? &spare : nullptr);
+  if (state.ctx.suspensions != suspensions) check_unchanged(call, boxes);
   check_gradients(call, boxes, out);
   lease.finish();
   lease.inputs.clear();

@@ -10,6 +10,7 @@
 #include "tensor/buffer.h"
 #include "vm/trace.h"
 #include "vm/bindings.h"
+#include "vm/job.h"
 
 namespace pg::vm {
 namespace {
@@ -25,7 +26,7 @@ constexpr size_t kManySuspects = 32;
 constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
 
 int collect_state(lua_State* L) {
-  static_cast<State*>(lua_touserdata(L, 1))->close();
+  static_cast<State*>(lua_touserdata(L, 1))->close(L);
   return 0;
 }
 
@@ -202,7 +203,8 @@ State& find_state(lua_State* L) {
 }
 
 // Destroys everything that the State owns. Its memory belongs to Lua and is freed after all finalizers have run.
-void State::close() {
+void State::close(lua_State* L) {
+  close_jobs(L, *this);
   closed = true;
   remove_live(this);
   delete std::exchange(symbols, nullptr);
@@ -211,6 +213,9 @@ void State::close() {
   empty(scopes);
   empty(dead_references);
   drop_histories(ctx);
+  empty(jobs);
+  empty(parked);
+  empty(abandoned_jobs);
   empty(hosted);
   empty(views);
   empty(view_slots);
@@ -241,9 +246,10 @@ void State::relieve_pressure(lua_State* L) {
       luaL_unref(L, -1, dead_references.back());
     lua_pop(L, 1);
   }
+  if (!abandoned_jobs.empty()) end_abandoned_jobs(L, *this);
   if (ctx.new_suspects >= kManySuspects || ctx.suspect_bytes > size_t(kCycleBytes)) break_cycles(ctx);
   const bool rings = hosted_bytes > size_t(kCycleBytes + live_bytes) || hosted.size() >= (gc_stress ? 1 : next_hosted);
-  const bool look = rings && walks == 0 && !trace && !loose;
+  const bool look = rings && walks + parked_walks == 0 && !trace && !loose;
   if (collecting || (!gc_stress && pending_bytes < kStepBytes && !look)) return;
   const ScopedFlag recording(ctx.recording, ctx.recording),
       training(ctx.training, ctx.training);  // restored at the end, since finalizers may call us

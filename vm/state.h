@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <lua.hpp>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -90,38 +91,50 @@ struct HostedFunction {
   size_t place = 0;  // index in State::hosted
 };
 
-class State {
+// What holds for a chain of coroutines that resume each other. A job has one of its own. While one chain runs, those of
+// suspended jobs and of the callers of job:step are parked: see vm/job.cpp.
+struct Dynamics {
+  std::vector<ModeScope> modes;                      // while parked: only those whose coroutines belong to the chain
+  std::vector<BoxScope> scopes;                      // the same
+  uint64_t recording_token = 0, training_token = 0;  // the scopes that set the current flags; 0: none
+  TraceSession* trace = nullptr;                     // the trace in progress
+  TraceSession* paused_trace = nullptr;  // the trace while core.untraced runs, where types of its tensors can be read
+  const char* written = nullptr;         // the script's name of the running op, if it differs from the op's name
+  lua_State* running = nullptr;          // the coroutine in which callbacks from backward run
+  int walks = 0;                         // the number of running backward calls
+  uint64_t recompute_from = 0;  // while pg.checkpoint recomputes, boxes with lower serials keep their value; 0: off
+  StoredError stored_error;     // the last error that passed through the library
+};
+
+class Job;
+
+class State : public Dynamics {
  public:
   Context ctx;
   const void *tensor_metatable = nullptr, *generator_metatable = nullptr;  // for comparisons of identity
   int tensor_metatable_ref = LUA_NOREF;  // a second, faster reference to it in the registry, which LuaJIT may lose
-  std::vector<ModeScope> modes;
-  std::vector<BoxScope> scopes;
   uint64_t next_scope = 1;
   uint64_t next_token = 1;
-  uint64_t recording_token = 0, training_token = 0;  // the scopes that set the current flags; 0: none
-  TraceSession* trace = nullptr;                     // the trace in progress
   TraceSession* symbols = nullptr;                   // the graph of the symbols outside of traces
-  TraceSession* paused_trace = nullptr;  // the trace while core.untraced runs, where types of its tensors can be read
-  uint64_t next_stamp = 1;               // the stamp of the next run of a program
-  const char* written = nullptr;         // the script's name of the running op, if it differs from the op's name
-  lua_State* running = nullptr;          // the coroutine in which callbacks from backward run
-  int walks = 0;                         // the number of running backward calls
-  std::vector<int> dead_references;      // to release at the next entry; its capacity covers all references
-  size_t references = 0;                 // live and dead references
-  std::vector<HostedFunction*> hosted;   // all hosted functions
-  size_t next_hosted = 64,               // collect_cycles runs at this number of hosted functions
-      hosted_bytes = 0;                  // bytes that new tape entries of hosted functions have kept since its last run
-  bool loose = false;                    // collect_cycles runs, and weak tables hold the functions
-  uint64_t next_box = 1;                 // serial number of the next box
-  uint64_t recompute_from = 0;  // while pg.checkpoint recomputes, boxes with lower serials keep their value; 0: off
+  uint64_t next_stamp = 1;                           // the stamp of the next run of a program
+  Job* job = nullptr;                                // the job whose slice is running
+  std::vector<Job*> jobs;                            // all that have not ended
+  std::vector<Dynamics*> parked;                     // its capacity covers two per job
+  int parked_walks = 0;                              // the number of backward calls in them
+  std::vector<std::shared_ptr<Job>> abandoned_jobs;  // to end at the next entry; its capacity covers all jobs
+  std::vector<int> dead_references;                  // to release at the next entry; its capacity covers all references
+  size_t references = 0;                             // live and dead references
+  std::vector<HostedFunction*> hosted;               // all hosted functions
+  size_t next_hosted = 64,                           // collect_cycles runs at this number of hosted functions
+      hosted_bytes = 0;   // bytes that new tape entries of hosted functions have kept since its last run
+  bool loose = false;     // collect_cycles runs, and weak tables hold the functions
+  uint64_t next_box = 1;  // serial number of the next box
   std::unordered_map<const Buffer*, std::vector<uint32_t>> views;  // slots of views, counted from 1; see note_view
   std::vector<ViewSlot> view_slots;
   std::vector<uint32_t> free_view_slots;  // its capacity covers all slots
   bool gc_stress = false;
   Device default_device;  // of tensors that scripts make without naming a device; only tests set it
   bool collecting = false;
-  StoredError stored_error;  // the last error that passed through the library
 
   int64_t live_bytes = 0;     // bytes held by boxes of this state
   int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due
@@ -129,7 +142,7 @@ class State {
 
   // Whether the Lua state is closing. Finalizers of the host may still call us then, and must not use this State.
   bool closed = false;
-  void close();
+  void close(lua_State* L);
 
   // Sets the flags of ctx for the running coroutine. Called at each entry that applies ops.
   void update_modes();

@@ -20,6 +20,7 @@ struct Frame {
   std::vector<PackSlot> packs;            // one per entry of Plan::packs
   std::vector<Ref<Buffer>> stacks;        // for storages of kind kStack
   std::unique_ptr<CapturedWork> program;  // of a plan that captures: its steps
+  std::vector<int64_t> took;              // nanoseconds of each step, as measured in jobs
   bool program_fits = false;              // whether it was captured for the bases `captured`
   std::vector<char*> captured;            // the bases of the last run that had no program
 };

@@ -1,6 +1,7 @@
 #include "graph/exec/frozen.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tensor/tape.h"
 
@@ -30,6 +31,20 @@ Ref<TapeNode> new_leaf(const ModelInput& input, const Type& type) {
   leaf->grad = Ref<Cell>(new Cell);
   return leaf;
 }
+
+// While a run has its turn its job is not suspended, since others wait for that turn.
+class Unsuspended {
+ public:
+  explicit Unsuspended(Context* ctx) : ctx_(ctx), saved_(ctx ? std::exchange(ctx->suspender, nullptr) : nullptr) {}
+  Unsuspended(const Unsuspended&) = delete;
+  ~Unsuspended() {
+    if (ctx_) ctx_->suspender = saved_;
+  }
+
+ private:
+  Context* ctx_;
+  Suspender* saved_;
+};
 
 void walk(const Tree& tree, FunctionRef<void(const Tree&)> f) {
   if (tree.kind == Tree::Kind::kInput || tree.kind == Tree::Kind::kOutput) f(tree);
@@ -132,6 +147,7 @@ void FrozenGraph::run(Context& ctx, std::span<const Value> arguments, std::span<
   } const cleared{work};
   results.clear();
   std::unique_lock turn(turn_, std::defer_lock);
+  const Unsuspended whole(model_.writes.empty() ? nullptr : &ctx);
   if (!model_.writes.empty()) turn.lock();
   start(arguments, work);
   if (!targets.empty() && targets.size() == direct_.size()) {

@@ -220,10 +220,20 @@ std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Valu
 Values Program::run(Context& ctx, std::span<Value> inputs, const Spare* spare) {
   SmallVector<RandomKey, 2> states;
   for (const Ref<Generator>& generator : generators_) states.push_back(generator->state());
-  Values out = run_with(ctx, inputs, states, spare);
-  for (size_t g = 0; g < generators_.size(); ++g)
-    generators_[g]->set_state({states[g].seed, states[g].tick + trace_->ticks[g]});
-  return out;
+  const auto advance = [&](bool forward) {
+    for (size_t g = 0; g < generators_.size(); ++g)
+      generators_[g]->set_state({states[g].seed, states[g].tick + (forward ? trace_->ticks[g] : 0)});
+  };
+  if (ctx.suspender) advance(true);  // while the run is suspended others may use the generators
+  const uint64_t before = ctx.suspensions;
+  try {
+    Values out = run_with(ctx, inputs, states, spare);
+    if (ctx.suspensions == before) advance(true);
+    return out;
+  } catch (...) {
+    if (ctx.suspender && ctx.suspensions == before) advance(false);
+    throw;
+  }
 }
 
 const std::vector<std::vector<int32_t>>& Program::histories() const {

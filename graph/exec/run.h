@@ -43,6 +43,7 @@ class Execution {
  private:
   void* stream_for(const Step& step) const { return stream_ ? stream_ : stream_of(step.device); }
   void run_step(const Step& step);
+  void run_in_job(const Step& step);
   void run_kernel(const Step& step);
   void run_control(const Step& step);  // graph/exec/control.cpp
   void run_branch(const Step& step);

@@ -115,12 +115,6 @@ class Entered {
   const vm::Output* const outer_output_;
 };
 
-// Whether Lua or the library raised this error because memory ran out.
-bool is_lack_of_memory(const std::string& message) {
-  const size_t text = message.find("out of memory");
-  return message == "not enough memory" || (text != std::string::npos && (text == 0 || message[text - 1] == ' '));
-}
-
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
   const Limits& limits = state.limits;
   if (limits.ended())
@@ -369,6 +363,7 @@ void perigee_state_close(perigee_state* state) {
   if (!state || state->running) return;
   const Ref<Runtime> runtime = state->runtime;
   const ScopedRuntime scope(*runtime);
+  forget_jobs(*state);
   delete state;
 }
 

@@ -27,6 +27,7 @@ struct perigee_state {
   pg::host::CallbackFiles files;
   bool uses_files() const { return config.open_file || config.sandboxed; }
   std::atomic<bool> running{false};  // whether a call uses the state
+  std::vector<perigee_job*> jobs;    // all whose handles are not released
 };
 
 namespace pg::host {
@@ -34,5 +35,8 @@ namespace pg::host {
 // Runs f() in protected mode. f may raise Lua errors and throw; both become exceptions here, with the traceback of
 // where they were raised. The Lua stack is as before afterwards. Limits and interrupts hold in f.
 void in_state(perigee_state* state, const char* function, FunctionRef<void()> f);
+
+// Before the state is closed: ends its jobs. Their handles stay valid.
+void forget_jobs(perigee_state& state);
 
 }  // namespace pg::host

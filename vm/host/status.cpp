@@ -46,6 +46,11 @@ perigee_status store(perigee_status status, std::string_view message, std::strin
 
 }  // namespace
 
+bool is_lack_of_memory(const std::string& message) {
+  const size_t text = message.find("out of memory");
+  return message == "not enough memory" || (text != std::string::npos && (text == 0 || message[text - 1] == ' '));
+}
+
 perigee_status note_exception(perigee_status plain) noexcept {
   try {
     throw;

@@ -31,6 +31,9 @@ class ScriptFailure : public Failure {
 // that has none.
 perigee_status note_exception(perigee_status plain) noexcept;
 
+// Whether Lua or the library raised this error because memory ran out.
+bool is_lack_of_memory(const std::string& message);
+
 // Runs f. Returns PERIGEE_OK, or the status of what it threw.
 template <class F>
 perigee_status guarded(perigee_status plain, F&& f) noexcept {

@@ -32,6 +32,7 @@ typedef struct perigee_runtime perigee_runtime; /* threads, tensor memory and a 
 typedef struct perigee_state perigee_state;     /* one Lua state */
 typedef struct perigee_tensor perigee_tensor;   /* an array; its shape, dtype and elements do not change */
 typedef struct perigee_model perigee_model;     /* an exported or frozen graph with its weights */
+typedef struct perigee_job perigee_job;         /* a function of a script that runs in slices of time */
 
 typedef enum {
   PERIGEE_OK,
@@ -226,6 +227,43 @@ PERIGEE_API void perigee_interrupt(perigee_state* state);
 PERIGEE_API perigee_status perigee_gc_step(perigee_state* state, int64_t budget_us);
 /* Fills the members that info->size covers. Errors: BAD_ARGUMENT. */
 PERIGEE_API perigee_status perigee_memory(perigee_state* state, perigee_memory_info* info);
+
+/* Jobs --------------------------------------------------------------------------------------------------------------
+ */
+
+/* A job runs a function of the script a few milliseconds at a time, such as a training loop inside the frames of a
+ * game. The function needs no change. In it, pg.progress(x) reports and pg.yield() gives the rest of the slice back.
+ * Suspended. Between two ops, between two steps of loops and of compiled plans, in kernels between the parts that a
+ * thread runs, and in Lua code without ops. Not suspended: a trace, the compilation of a plan, a run of a model with
+ * state, and Lua code without ops where the state was attached, or where a function that the job calls was compiled by
+ * LuaJIT since its first slice. In a state that was opened, LuaJIT's compiler is off during slices.
+ * Between slices. The state may be used for anything, other jobs included. Parameters and .grad are those that the last
+ * complete op or program has left.
+ * Separate. A job begins outside of all scopes, such as pg.record, and with a copy of the default random state.
+ * Threads. The functions belong to the thread that uses the state. A job has a thread of its own from its first slice
+ * to its end, which runs only while the host waits in perigee_job_step. */
+
+/* Makes a job that will call the function at `path` with these arguments. It runs nothing yet. Errors: those of
+ * perigee_call, BAD_ARGUMENT also if the value is no function. */
+PERIGEE_API perigee_status perigee_job_start(perigee_state* state, const char* path, const perigee_value* args,
+                                             size_t arg_count, perigee_job** out);
+/* Runs the job for about budget_us microseconds, or to its end; from 0 downwards only to the next place where it can be
+ * suspended. Writes to `done` whether the function has returned; later calls write 1 and run nothing. Errors:
+ * BAD_ARGUMENT, also if the state is closed or in use; SCRIPT_ERROR and OUT_OF_MEMORY with the traceback of the job;
+ * CANCELLED if perigee_interrupt was called meanwhile. The last three end the job, and later calls return them again.
+ */
+PERIGEE_API perigee_status perigee_job_step(perigee_job* job, int64_t budget_us, int* done);
+/* What the function has returned, as perigee_call gives it. Errors: BAD_ARGUMENT if the job is not done, UNSUPPORTED,
+ * OUT_OF_MEMORY, the error of the job. */
+PERIGEE_API perigee_status perigee_job_results(perigee_job* job, perigee_value* results, size_t capacity,
+                                               size_t* result_count);
+/* The number that the script passed to pg.progress last, or 0. Works after the state is closed. Errors: BAD_ARGUMENT.
+ */
+PERIGEE_API perigee_status perigee_job_progress(perigee_job* job, double* progress);
+/* Ends a job that is not done: an error is raised where it is suspended, which pcall does not keep. In a callback of
+ * the job's own slice that happens at the end of the slice. perigee_state_close ends the jobs of its state too; their
+ * handles must still be released, after or before. */
+PERIGEE_API void perigee_job_release(perigee_job* job);
 
 /* Tensors: shapes and strides in elements -------------------------------------------------------------------------- */
 

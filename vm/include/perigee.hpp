@@ -37,6 +37,7 @@ using Runtime = Owned<perigee_runtime, perigee_runtime_release>;
 using Tensor = Owned<perigee_tensor, perigee_tensor_release>;
 using Model = Owned<perigee_model, perigee_model_release>;
 using State = Owned<perigee_state, perigee_state_close>;
+using Job = Owned<perigee_job, perigee_job_release>;
 
 inline perigee_status run(const State& state, std::string_view text, const char* chunk_name = nullptr) {
   return perigee_run(state.get(), text.data(), text.size(), chunk_name);

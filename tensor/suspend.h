@@ -1,0 +1,22 @@
+// Suspender: how a computation that runs in slices of time stops between two pieces of work.
+#pragma once
+
+namespace pg {
+
+class Suspender {
+ public:
+  // Whether the time of the slice is over. Any thread may ask.
+  virtual bool due() const = 0;
+  // Returns in the next slice, or at once if the computation cannot stop here. Only the thread of the computation may
+  // call it, outside of parallel regions and without locks. Throws Cancelled if there is no next slice.
+  virtual void suspend() = 0;
+
+  void poll() {
+    if (due()) suspend();
+  }
+
+ protected:
+  ~Suspender() = default;
+};
+
+}  // namespace pg

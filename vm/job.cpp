@@ -1,0 +1,475 @@
+#include "vm/job.h"
+
+#include <luajit.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <system_error>
+
+#include "tensor/io/host_files.h"
+#include "tensor/memory_account.h"
+#include "vm/bindings.h"
+#include "vm/output.h"
+#include "vm/work_meter.h"
+
+namespace pg::vm {
+namespace {
+
+const RegistryKey kAnchors;     // by job: its coroutine, or false while something else keeps it
+const RegistryKey kSwapGraphs;  // core.swap_graphs's function
+const RegistryKey kProtected;   // xpcall
+const RegistryKey kJitStatus;   // jit.status, in states that the library opened
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+// How long the waiting thread leaves the job time to stop at an op before it sets the hook.
+constexpr int64_t kGrace = 50'000;     // nanoseconds
+constexpr int64_t kOverrun = 200'000;  // nanoseconds that a slice may take longer
+constexpr double kLongest = 1e6;       // seconds of a slice
+constexpr int kDeclined = 1000;        // instructions until the hook asks again
+
+thread_local Job* current = nullptr;  // the job of this thread
+
+// Takes a value from the top of the stack.
+void set_anchor(lua_State* L, const Job* job) {
+  kAnchors.push_table(L);
+  lua_pushlightuserdata(L, const_cast<Job*>(job));
+  lua_pushvalue(L, -3);
+  lua_rawset(L, -3);
+  lua_pop(L, 2);
+}
+
+bool jit_is_on(lua_State* L) {
+  kJitStatus.push(L);
+  const bool on = lua_isfunction(L, -1) && !lua_pcall(L, 0, 1, 0) && lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return on;
+}
+
+// Scopes of coroutines that are suspended by coroutine.yield belong to no chain: any chain may resume them.
+template <class Scopes, class Number>
+void share_suspended(Scopes& from, Scopes& to, Number number) {
+  for (size_t i = 0; i < from.size();) {
+    if (lua_status(from[i].owner) != LUA_YIELD) {
+      ++i;
+      continue;
+    }
+    to.push_back(std::move(from[i]));
+    from.erase(from.begin() + ptrdiff_t(i));
+  }
+  std::sort(to.begin(), to.end(), [&](const auto& a, const auto& b) { return number(a) < number(b); });
+}
+
+void change_chain(State& state, Dynamics& leaving, Dynamics& entering) {
+  Dynamics& now = state;
+  std::swap(now, leaving);
+  std::swap(now, entering);
+  try {
+    share_suspended(leaving.modes, now.modes, [](const ModeScope& m) { return m.token; });
+    share_suspended(leaving.scopes, now.scopes, [](const BoxScope& s) { return s.id; });
+  } catch (const std::bad_alloc&) {}  // they stay inactive until the chain goes on
+  std::erase(state.parked, &entering);
+  state.parked.push_back(&leaving);
+  state.parked_walks += leaving.walks - now.walks;
+}
+
+struct Hook {
+  explicit Hook(lua_State* L) : function(lua_gethook(L)), mask(lua_gethookmask(L)), count(lua_gethookcount(L)) {}
+  void restore(lua_State* L) const { lua_sethook(L, function, mask, count); }
+  const lua_Hook function;
+  const int mask, count;
+};
+
+// Lua runs no hook while one runs, also not those of other threads while this one waits. A yield in a hook ends that;
+// here it is one of a coroutine that is then dropped.
+void leave_hook(lua_State* L) {
+  if (!lua_checkstack(L, 4)) return;
+  lua_State* const dropped = lua_newthread(L);
+  lua_pushcfunction(dropped, [](lua_State* T) { return lua_yield(T, 0); });
+  (void)lua_resume(dropped, 0);
+  lua_pop(L, 1);
+}
+
+}  // namespace
+
+// The extent of a slice on the thread that calls step().
+class Job::Slice {
+ public:
+  Slice(Job& job, lua_State* L) : job_(job), L_(L), state_(*job.state_), outer_(state_.job) {
+    change_chain(state_, job.host_dynamics_, job.dynamics_);
+    swap_flags();
+    suspender_ = std::exchange(state_.ctx.suspender, &job);
+    state_.job = &job;
+    compiles_ = job.slices_loops_ && jit_is_on(L);
+    if (compiles_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  }
+  Slice(const Slice&) = delete;
+  ~Slice() {
+    if (compiles_) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_ON);
+    state_.job = outer_;
+    state_.ctx.suspender = suspender_;
+    swap_flags();
+    change_chain(state_, job_.dynamics_, job_.host_dynamics_);
+    ++state_.ctx.suspensions;
+  }
+
+ private:
+  void swap_flags() {
+    std::swap(state_.ctx.recording, job_.recording_);
+    std::swap(state_.ctx.training, job_.training_);
+    std::swap(state_.ctx.detect_anomaly, job_.detect_anomaly_);
+    const RandomKey now = state_.ctx.generator->state();
+    state_.ctx.generator->set_state(std::exchange(job_.random_, now));
+    const int top = lua_gettop(L_);
+    kSwapGraphs.push(L_);
+    lua_pushnumber(L_, job_.graphs_[0]);
+    for (int i : {1, 2}) lua_pushboolean(L_, job_.graphs_[i]);
+    if (lua_isfunction(L_, top + 1) && !lua_pcall(L_, 3, 3, 0)) {
+      job_.graphs_[0] = int(lua_tointeger(L_, -3));
+      for (int i : {1, 2}) job_.graphs_[i] = lua_toboolean(L_, i - 3);
+    }
+    lua_settop(L_, top);
+  }
+
+  Job& job_;
+  lua_State* L_;
+  State& state_;
+  Job* outer_;
+  Suspender* suspender_ = nullptr;
+  bool compiles_ = false;
+};
+
+// What belongs to the thread of a call, which the thread of the job takes over for a slice: the memory account, the
+// files of the host, where prints go, and the count of work.
+struct Job::Surroundings {
+  // Of the thread that calls step(), in this slice.
+  MemoryAccount* account = nullptr;
+  HostFiles* files = nullptr;
+  const Output* output = nullptr;
+  WorkMeter* meter = nullptr;
+  // On the thread of the job.
+  std::optional<ScopedAccount> job_account;
+  std::optional<ScopedFiles> job_files;
+
+  void note() {
+    account = MemoryAccount::current();
+    files = HostFiles::current();
+    output = Output::current;
+    meter = WorkMeter::current;
+  }
+  void take_over() {
+    job_account.reset();
+    job_account.emplace(account);
+    job_files.reset();
+    job_files.emplace(files);
+    Output::current = output;
+    WorkMeter::current = meter;
+  }
+  void leave() {
+    job_account.reset();
+    job_files.reset();
+    Output::current = nullptr;
+    WorkMeter::current = nullptr;
+  }
+};
+
+// A second job that starts from the same random state gets other numbers.
+Job::Job(State& state) : state_(&state), surroundings_(new Surroundings), detect_anomaly_(state.ctx.detect_anomaly) {
+  random_ = random_at_start_ = state.ctx.generator->state();
+  for (const Job* other : state.jobs)
+    if (other->is_under_way() && other->random_at_start_ == random_at_start_) random_.tick += uint64_t(1) << 40;
+}
+
+Job::~Job() {
+  if (thread_.joinable()) thread_.detach();  // a child process, which does not have the thread
+  if (!state_) return;                       // else it has not started, and its host could not keep it
+  std::erase(state_->jobs, this);
+}
+
+std::shared_ptr<Job> Job::start(lua_State* L, State& state, int arguments) {
+  if (state.trace) fail("job", "a traced function cannot start a job");
+  need_stack(L, arguments + 12, "job");
+  end_abandoned_jobs(L, state);
+  state.jobs.reserve(state.jobs.size() + 1);
+  state.parked.reserve(2 * state.jobs.size() + 4);
+  state.abandoned_jobs.reserve(state.jobs.size() + 1);
+  const std::shared_ptr<Job> job(new Job(state));
+  const int function = lua_gettop(L) - arguments;
+  kJitStatus.push(L);
+  job->slices_loops_ = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  lua_pushboolean(L, false);
+  set_anchor(L, job.get());
+  lua_State* const T = job->coroutine_ = lua_newthread(L);
+  need_stack(T, arguments + 12, "job");
+  kProtected.push(T);
+  lua_pushvalue(L, function);
+  lua_xmove(L, T, 1);
+  if (job->slices_loops_ && lua_isfunction(T, 2) && !lua_iscfunction(T, 2))
+    luaJIT_setmode(T, 2, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
+  lua_pushcfunction(T, note_failure);
+  for (int i = 1; i <= arguments; ++i) lua_pushvalue(L, function + i);
+  lua_xmove(L, T, arguments);
+  lua_replace(L, function);
+  lua_settop(L, function);
+  state.jobs.push_back(job.get());
+  return job;
+}
+
+void Job::step(lua_State* L, double seconds) {
+  if (!state_) fail("job", "this job was released, or its state is closed");
+  if (status_ == Status::kDone || status_ == Status::kFailed) return;
+  if (status_ == Status::kRunning) fail("job", "a job cannot step itself");
+  if (state_->trace || state_->paused_trace) fail("job", "a traced function cannot step a job");
+  if (thread_.joinable() && process_ != getpid())
+    fail("job", "this process is a fork of the one that has the job's thread");
+  need_stack(L, 12, "job");
+  int64_t deadline = 0;
+  if (seconds > 0) deadline = now() + int64_t(std::min(seconds, kLongest) * 1e9);
+  if (state_->job) deadline = std::min(deadline, state_->job->deadline_.load());
+  deadline_ = deadline;
+  run_slice(L);
+  if (end_requested_) end(L);
+}
+
+void Job::end(lua_State* L) {
+  if (!state_) return;
+  if (status_ == Status::kRunning) {
+    end_requested_ = true;
+    return;
+  }
+  if (status_ == Status::kSuspended && process_ == getpid()) unwind(L);
+  lua_pushnil(L);
+  set_anchor(L, this);
+  std::erase(state_->jobs, this);
+  if (std::erase(state_->parked, &dynamics_)) state_->parked_walks -= dynamics_.walks;
+  state_ = nullptr;
+}
+
+// Raises errors in the job until its thread has ended.
+void Job::unwind(lua_State* L) {
+  std::atomic<bool>&cancel = state_->ctx.cancel, &all = state_->ctx.cancels_all;
+  const bool cancel_before = cancel, all_before = all;
+  const Hook before(L);
+  ending_ = true;
+  deadline_ = kNever;
+  all = true;
+  cancel = true;
+  lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
+  run_slice(L);
+  before.restore(L);
+  cancel = cancel_before;
+  all = all_before;
+}
+
+void Job::run_slice(lua_State* L) {
+  if (!thread_.joinable()) start_thread(L);
+  status_ = Status::kRunning;
+  {
+    const Slice slice(*this, L);
+    surroundings_->note();
+    go_.release();
+    wait(L);
+  }
+  status_ = Status::kSuspended;
+  if (!finished_) return;
+  thread_.join();
+  status_ = failed_ ? Status::kFailed : Status::kDone;
+  // As after a call of the function, if nothing else has used the generator.
+  Generator& generator = *state_->ctx.generator;
+  if (generator.state() == random_at_start_) generator.set_state(random_);
+}
+
+// Signal handlers of the host run on its own threads. Code that is compiled already would not be stopped, so it goes.
+void Job::start_thread(lua_State* L) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& e) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    fail("job", "cannot start a thread: {}", e.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  process_ = getpid();
+  if (slices_loops_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+}
+
+// Waits until the job has given the state back. The other thread may run Lua meanwhile: lua_sethook may be called.
+void Job::wait(lua_State* L) {
+  const int64_t deadline = deadline_;
+  if (!slices_loops_ || deadline == kNever) return back_.acquire();
+  const std::chrono::steady_clock::time_point limit(std::chrono::nanoseconds(std::max(deadline, now()) + kGrace));
+  if (back_.try_acquire_until(limit)) return;
+  const Hook before(L);
+  const bool sets = before.function != stop_loop;  // else this is done by the caller of a job inside of this one
+  if (sets) lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
+  back_.acquire();
+  if (sets && !state_->ctx.cancels_all) before.restore(L);
+}
+
+// The thread of the job.
+void Job::run() {
+  current = this;
+  const Ref<Runtime> runtime = state_->ctx.runtime;
+  const ScopedRuntime scope(*runtime);
+  enter_slice();
+  const int code = resume_until_end();
+  lua_State* const T = coroutine_;
+  failed_ = failed_ || code != 0 || !lua_toboolean(T, 1);
+  if (failed_ && message_.empty()) note_message(T, -1);
+  finished_ = true;
+  surroundings_->leave();
+  back_.release();
+}
+
+// Lua's yields leave the coroutine without frames of C, so it waits here. Values that are yielded are dropped.
+int Job::resume_until_end() {
+  lua_State* const T = coroutine_;
+  int code = lua_resume(T, lua_gettop(T) - 1);
+  while (code == LUA_YIELD) {
+    lua_settop(T, 0);
+    hand_over();
+    if (closing_) return LUA_ERRRUN;  // no hook would stop it
+    if (lua_status(T) != LUA_YIELD) return LUA_ERRRUN;
+    code = lua_resume(T, 0);
+  }
+  return code;
+}
+
+void Job::hand_over() {
+  back_.release();
+  enter_slice();
+  last_poll_ = now();
+}
+
+// Waits for the next slice.
+void Job::enter_slice() {
+  go_.acquire();
+  surroundings_->take_over();
+}
+
+// The slice ends where its time is over, or before work that would end further behind that than now is before it; long
+// work may end kOverrun behind it.
+bool Job::due() const {
+  const int64_t t = now(), deadline = deadline_.load(std::memory_order_relaxed);
+  if (current != this) return t >= deadline;
+  gap_ = std::max(std::min(t - std::exchange(last_poll_, t), 3 * kOverrun), gap_ - gap_ / 32);
+  const int64_t ahead = expected_ > 0 ? std::exchange(expected_, 0) : gap_;
+  return t >= deadline - std::max(ahead / 2, ahead - kOverrun);
+}
+
+bool Job::may_suspend() const {
+  const State& state = *state_;
+  return current == this && state.job == this && !ending_ && !state.ctx.cancels_all && !state.trace &&
+         !state.paused_trace && !state.collecting && !state.loose;
+}
+
+void Job::suspend() {
+  if (!may_suspend()) return;
+  hand_over();
+  if (ending_) throw Cancelled();
+}
+
+void Job::yield(State& state) {
+  if (current && current->state_ == &state) current->suspend();
+}
+
+// The hook of a slice that is over, and of a job that must end.
+void Job::stop_loop(lua_State* L, lua_Debug*) {
+  Job* const job = current;
+  if (!job) return;
+  if (!job->ending_ && !job->state_->ctx.cancels_all) {
+    if (!job->due() || !job->may_suspend()) return void(lua_sethook(L, stop_loop, LUA_MASKCOUNT, kDeclined));
+    if (L == job->coroutine_ && lua_isyieldable(L)) return void(lua_yield(L, 0));
+    leave_hook(L);
+    job->hand_over();
+    if (!job->ending_) return;
+  }
+  push_error(L, "interrupted");
+  lua_error(L);
+}
+
+void Job::note_message(lua_State* L, int i) {
+  const char* text = lua_tostring(L, i);
+  if (!text && luaL_callmeta(L, i, "__tostring")) text = lua_tostring(L, -1);
+  try {
+    message_ = text ? text : std::string("(error object is a ") + luaL_typename(L, i) + " value)";
+  } catch (const std::bad_alloc&) {}
+}
+
+// Message handler of the job.
+int Job::note_failure(lua_State* L) {
+  lua_settop(L, 1);
+  Job* const job = current;
+  if (!job) return 1;
+  job->failed_ = true;
+  job->note_message(L, 1);
+  lua_settop(L, 1);
+  try {
+    job->traceback_ = traceback_of(L, 1);
+  } catch (const std::bad_alloc&) {}
+  lua_settop(L, 1);
+  return 1;
+}
+
+int Job::push_results(lua_State* L) const {
+  lua_State* const T = coroutine_;
+  const int count = lua_gettop(T) - 1;
+  need_stack(L, count + 4, "job");
+  need_stack(T, count + 4, "job");
+  for (int i = 2; i <= count + 1; ++i) lua_pushvalue(T, i);
+  lua_xmove(T, L, count);
+  return count;
+}
+
+void Job::push_error_value(lua_State* L) const {
+  lua_State* const T = coroutine_;
+  lua_pushvalue(T, -1);
+  lua_xmove(T, L, 1);
+}
+
+void Job::abandon(lua_State* L, std::shared_ptr<Job> job) {
+  if (!job->state_) return;
+  if (job->status_ != Status::kSuspended) return job->end(L);
+  job->state_->abandoned_jobs.push_back(std::move(job));
+}
+
+void Job::keep(lua_State* L) const { set_anchor(L, this); }
+
+void end_abandoned_jobs(lua_State* L, State& state) {
+  if (state.trace || state.collecting || state.loose) return;
+  while (!state.abandoned_jobs.empty()) {
+    const std::shared_ptr<Job> job = std::move(state.abandoned_jobs.back());
+    state.abandoned_jobs.pop_back();
+    job->end(L);
+  }
+}
+
+void close_jobs(lua_State* L, State& state) {
+  for (Job* job : state.jobs) job->closing_ = true;
+  while (!state.jobs.empty()) state.jobs.back()->end(L);
+}
+
+void allow_stopped_loops(lua_State* L) {
+  lua_getglobal(L, "jit");
+  if (!lua_istable(L, -1)) return lua_pop(L, 1);
+  lua_getfield(L, -1, "status");
+  kJitStatus.set(L);
+  lua_pop(L, 1);
+}
+
+void Job::open(lua_State* L) {
+  lua_newtable(L);
+  kAnchors.set(L);
+  lua_getglobal(L, "xpcall");
+  kProtected.set(L);
+}
+
+void set_graphs_swap(lua_State* L) { kSwapGraphs.set(L); }
+
+}  // namespace pg::vm
