@@ -96,6 +96,7 @@ class Job final : public TimedSuspender {
   Traceback traceback_;
   struct Surroundings;
   std::unique_ptr<Surroundings> surroundings_;
+  std::atomic<lua_Hook> outer_hook_{nullptr};  // that stop_loop has replaced; it ends the call if that is due
   std::thread thread_;
   int process_ = 0;  // that has the thread
   std::binary_semaphore go_{0}, back_{0};

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "vm/job.h"
 #include "vm/load.h"
 #include "vm/state.h"
 
@@ -244,6 +245,7 @@ void open_sandbox(lua_State* L) {
   make_modules(L);
   lua_pushvalue(L, globals);
   lua_replace(L, LUA_GLOBALSINDEX);
+  allow_stopped_loops(L);
   lua_settop(L, top);
 }
 

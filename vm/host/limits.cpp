@@ -7,6 +7,7 @@
 #include <limits>
 #include <new>
 
+#include "vm/past_handlers.h"
 #include "vm/sandbox.h"
 #include "vm/state.h"
 #include "vm/traceback.h"
@@ -16,35 +17,8 @@ namespace {
 
 constexpr int kTick = 100;       // instructions between two calls of the hook
 constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
-constexpr int kUsualPause = -1;  // for LUA_GCRESTART: the next cycle starts after the usual pause
 constexpr int kWholeCycle = 0;   // the collector's step factor with which a step is a whole cycle
 const vm::RegistryKey kLimits;
-
-// An allocator that refuses one request and puts the former allocator back.
-struct Refusal {
-  lua_State* L;
-  lua_Alloc allocate;
-  void* data;
-  bool collects;  // whether the collector was running
-};
-
-void* refuse_once(void* refusal, void* data, size_t old_size, size_t size) {
-  const Refusal given = *static_cast<Refusal*>(refusal);
-  if (size <= old_size) return given.allocate(given.data, data, old_size, size);
-  lua_setallocf(given.L, given.allocate, given.data);
-  if (given.collects) lua_gc(given.L, LUA_GCRESTART, kUsualPause);
-  return nullptr;
-}
-
-// Raises an error that calls no message handlers: of memory. The collector is stopped, so that no request of its own is
-// the one that fails.
-void raise_past_handlers(lua_State* L) {
-  Refusal refusal{L, nullptr, nullptr, lua_gc(L, kGcIsRunning, 0) != 0};
-  refusal.allocate = lua_getallocf(L, &refusal.data);
-  lua_setallocf(L, refuse_once, &refusal);
-  if (refusal.collects) lua_gc(L, LUA_GCSTOP, 0);
-  lua_newuserdata(L, 16);
-}
 
 int refuse(lua_State* L) {
   return luaL_error(L, "%s is not available in a state with limits", lua_tostring(L, lua_upvalueindex(1)));
@@ -152,7 +126,7 @@ void Limits::hook(lua_State* L, lua_Debug*) {
   if (!limits->ended()) return;
   limits->describe(L);
   lua_sethook(L, hook, LUA_MASKCOUNT, 1);
-  raise_past_handlers(L);
+  vm::raise_past_handlers(L);
 }
 
 void Limits::tick(lua_State* L) {

@@ -1,0 +1,36 @@
+#include "vm/past_handlers.h"
+
+namespace pg::vm {
+namespace {
+
+constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
+constexpr int kUsualPause = -1;  // for LUA_GCRESTART: the next cycle starts after the usual pause
+
+// An allocator that refuses one request and puts the former allocator back.
+struct Refusal {
+  lua_State* L;
+  lua_Alloc allocate;
+  void* data;
+  bool collects;  // whether the collector was running
+};
+
+void* refuse_once(void* refusal, void* data, size_t old_size, size_t size) {
+  const Refusal given = *static_cast<Refusal*>(refusal);
+  if (size <= old_size) return given.allocate(given.data, data, old_size, size);
+  lua_setallocf(given.L, given.allocate, given.data);
+  if (given.collects) lua_gc(given.L, LUA_GCRESTART, kUsualPause);
+  return nullptr;
+}
+
+}  // namespace
+
+// The collector is stopped, so that no request of its own is the one that fails.
+void raise_past_handlers(lua_State* L) {
+  Refusal refusal{L, nullptr, nullptr, lua_gc(L, kGcIsRunning, 0) != 0};
+  refusal.allocate = lua_getallocf(L, &refusal.data);
+  lua_setallocf(L, refuse_once, &refusal);
+  if (refusal.collects) lua_gc(L, LUA_GCSTOP, 0);
+  lua_newuserdata(L, 16);
+}
+
+}  // namespace pg::vm
