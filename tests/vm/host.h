@@ -38,3 +38,40 @@ struct LimitedHost {
     return run("local pg = require 'perigee' assert((pg.ones(3, 4) * 2):sum():item() == 24)") == PERIGEE_OK;
   }
 };
+
+// Scripts that never end by themselves and try to swallow what would end them.
+inline const char* const stubborn_scripts[] = {
+    "while true do end",
+    "while true do pcall(function() while true do end end) end",
+    "while true do pcall(error, 'again') end",
+    "xpcall(function() while true do end end, function() while true do end end)",
+    "while true do xpcall(error, function() while true do end end) end",
+    "xpcall(function() while true do end end, function() pcall(function() while true do end end) while true do end "
+    "end)",
+    "local function f() while true do end end while true do coroutine.resume(coroutine.create(f)) end",
+    "local function f() while true do pcall(coroutine.yield) end end local co = coroutine.wrap(f) while true do co() "
+    "end",
+    "local co co = coroutine.wrap(function() while true do pcall(coroutine.wrap(function() while true do end end)) end "
+    "end) co()",
+    "local t = setmetatable({}, {__index = function() while true do end end}) while true do pcall(function() return "
+    "t.x end) end",
+    "local t = setmetatable({}, {__tostring = function() while true do end end}) while true do pcall(tostring, t) end",
+    "for _ in function() return 1 end do end",
+    "local t = {} for i = 1, 100 do t[i] = i end while true do pcall(table.sort, t, function() while true do end end) "
+    "end",
+    "(('x'):rep(10)):gsub('.', function() while true do end end)",
+    "local function f() return pcall(f) end while true do f() end",
+    "local function f() return f() end f()",
+    "local function f() f() end while true do pcall(f) end",
+    "goto again ::again:: goto again",
+    "repeat local ok = pcall(load, function() while true do end end) until false",
+    "local pg = require 'perigee' while true do pcall(function() local x = pg.ones(10) + 1 end) end",
+    "local pg = require 'perigee' local x = pg.ones(10) x:attach_grad() while true do pcall(pg.record, function() "
+    "while true do end end) end",
+    "local pg = require 'perigee' local f = pg.jit(function(x) while true do x = x * 1.5 end end) while true do "
+    "pcall(f, pg.ones(3)) end",
+    "local pg = require 'perigee' while true do pcall(pg.scope, function() while true do end end) end",
+    "local pg = require 'perigee' while true do local ok = pcall(pg.foreach, function(x, s) while true do end end, "
+    "pg.ones(3), pg.ones(1)) end",
+    "local p = print while true do p() end",
+};
