@@ -22,6 +22,7 @@ end
 
 local function run(path, module)
   if type(path) ~= "string" then return path(module) end
+  if not loadfile then core.fail("reload", "a sandbox has no files; give a function that returns what the script does") end
   local chunk, problem = loadfile(path)
   if not chunk then core.fail("reload", "%s", problem) end
   return chunk(module)

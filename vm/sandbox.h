@@ -16,6 +16,9 @@ bool is_sandbox(lua_State* L);
 // In a sandbox, sets the environment of the chunk on top of the stack to that of the library.
 void enter_library(lua_State* L);
 
+// Pushes the environment of the library.
+void push_sandbox_library(lua_State* L);
+
 // Pushes Lua's newproxy, or nil.
 void push_newproxy(lua_State* L);
 

@@ -55,7 +55,9 @@ class Tracing {
 int trace_function(lua_State* L, State& state) {
   state.update_modes();
   if (state.trace) throw Error("trace: a trace is in progress");
-  const int n = int(lua_tointeger(L, 2));
+  const lua_Number given = lua_tonumber(L, 2);  // from scripts too, which can call what a block has in _exec
+  if (!(given >= 0 && given <= lua_gettop(L) - 2)) throw Error("trace: a wrong number of arguments");
+  const int n = int(given);
   auto* handle = static_cast<TraceHandle*>(lua_newuserdata(L, sizeof(TraceHandle)));
   *handle = {};
   kTraceClass.push_table(L);

@@ -255,6 +255,7 @@ Traceback traceback_of(lua_State* L, int error) {
 
 int protected_call(lua_State* L, int arguments, int results) {
   const int base = lua_gettop(L) - arguments;
+  if (arguments < 0 || base < 1) throw Error("perigee: a function of the library got too few arguments");
   kHandler.push(L);
   const bool has_handler = lua_isfunction(L, -1);
   lua_insert(L, base);

@@ -194,7 +194,7 @@ function export.step(jitted, path, opts)
   end)
   local known = {}
   for i, entry in ipairs(named) do known[entry.tensor] = describe_named(entry, 1e6 + i) end
-  local subject = {name = jitted.cache.name, root = {}, known = known, training = true}
+  local subject = {name = core.shown(jitted.cache).name, root = {}, known = known, training = true}
   local model, boxes = model_of("export", subject, arguments, trace, outcome)
   native.save(model, json, tensors, boxes)
   return json, tensors

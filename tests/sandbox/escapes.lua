@@ -71,6 +71,7 @@ add("a __call chain", "local t = {} for i = 1, 300 do t = setmetatable({}, {__ca
 
 -- Globals and the environment -------------------------------------------------------------------------------------------------
 
+add("the call of a hybridized block with a wrong number of arguments", "local pg = require 'perigee' local net = pg.nn.Dense(2) net:initialize() net:hybridize() for _, n in ipairs{5, -1, 1e9, 0/0, -2^31} do pcall(net._exec, n) end net(pg.ones(1, 2)) for _, n in ipairs{5, -1, 1e9, 0/0} do pcall(net._exec, n) pcall(net._exec, n, 1, 2) end local f = pg.jit(function(x) return x end) for _, n in ipairs{5, -1, 1e9} do pcall(f.exec, n) end", "held")
 add("globals of coroutines", "coroutine.wrap(function() assert(io == nil and debug == nil and _G.io == nil) end)()", "held")
 add("globals in callbacks", "('x'):gsub('x', function() assert(io == nil and _G.debug == nil) end) table.sort({2, 1}, function(a, b) assert(io == nil) return a < b end)", "held")
 add("replaced globals do not reach the library", "local pg, keep = require 'perigee', {type, pairs} type, pairs = nil, nil local x = pg.ones(3):sum():item() type, pairs = keep[1], keep[2] assert(x == 3)", "held")

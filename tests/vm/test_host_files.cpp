@@ -62,8 +62,9 @@ int open_file(void* user, const char* path, const char* mode, perigee_file* out)
 }
 
 struct FileHost : LimitedHost {
-  explicit FileHost(Disk& disk)
+  explicit FileHost(Disk& disk, bool sandboxed = false)
       : LimitedHost([&](perigee_state_config& config) {
+          config.sandboxed = sandboxed;
           config.open_file = open_file;
           config.user = &disk;
           config.print = nullptr;
@@ -133,5 +134,24 @@ TEST_CASE("host files: scripts come from open_file") {
   CHECK(host.message().find("cannot load module 'bad' from file 'bad.lua'") != std::string::npos);
   CHECK(perigee_run_file(host.state, "absent.lua") == PERIGEE_NOT_FOUND);
   CHECK(perigee_run_file(host.state, "/etc/passwd") == PERIGEE_NOT_FOUND);
+  CHECK(disk.opened == 0);
+}
+
+TEST_CASE("host files: a sandbox has the files and modules of open_file, as text") {
+  Disk disk;
+  disk.files = {{"lib.lua", "return {x = 5}"},
+                {"bytes.lua", "\x1bLJ\x02\x02"},
+                {"hot.lua", "local m = ... m.y = 7 return m"},
+                {"main.lua", "result = require('lib').x"}};
+  FileHost host(disk, true);
+  CHECK(host.run("assert(require('lib').x == 5 and dofile('lib.lua').x == 5 and io == nil)") == PERIGEE_OK);
+  CHECK(host.run("pg = require 'perigee' pg.save('x.npy', pg.ones(3)) assert(pg.load('x.npy'):numel() == 3)") ==
+        PERIGEE_OK);
+  CHECK(host.run("local m = {} pg.utils.reload(m, 'hot.lua') assert(m.y == 7)") == PERIGEE_OK);
+  CHECK(host.run("require 'bytes'") == PERIGEE_SCRIPT_ERROR);
+  CHECK(host.run("assert(loadfile('bytes.lua'))") == PERIGEE_SCRIPT_ERROR);
+  CHECK(host.run("pg.load('secret.npy')") == PERIGEE_SCRIPT_ERROR);
+  CHECK(perigee_run_file(host.state, "main.lua") == PERIGEE_OK);
+  CHECK(host.run("assert(result == 5)") == PERIGEE_OK);
   CHECK(disk.opened == 0);
 }

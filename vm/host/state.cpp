@@ -275,10 +275,12 @@ void open_globals(const perigee_state_config& config, lua_State* L) {
     vm::open_sandbox(L);
   else
     vm::open_libraries(L);
+  const int top = lua_gettop(L);
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   if (!config.sandboxed) vm::set_load(L, false);
-  if (config.open_file) set_file_functions(L, config.sandboxed != 0);
-  lua_pop(L, 1);
+  if (config.sandboxed) vm::push_sandbox_library(L);
+  for (; lua_gettop(L) > top; lua_pop(L, 1))
+    if (config.open_file) set_file_functions(L, config.sandboxed != 0);
 }
 
 std::string read_through_host(perigee_state& state, const char* path) {
