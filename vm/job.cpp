@@ -372,6 +372,7 @@ void Job::stop_loop(lua_State* L, lua_Debug*) {
     job->hand_over();
     if (!job->ending_) return;
   }
+  leave_hook(L);  // else no hook would end a message handler that the error calls
   push_error(L, "interrupted");
   lua_error(L);
 }

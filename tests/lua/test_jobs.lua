@@ -195,6 +195,7 @@ t.test("release ends a job that pcall would keep running", function()
       while true do
         pcall(inner)
         xpcall(inner, function(e) return e end)
+        xpcall(inner, spin)
         log[#log + 1] = true
       end
     end
