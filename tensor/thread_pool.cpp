@@ -46,17 +46,36 @@ bool spin_until(int us, Ready ready) {
   return ready();
 }
 
-// The items between two polls of a piece. Jobs stop at polls, so theirs are closer.
-int64_t poll_step(int64_t grain, bool in_job) {
-  const int64_t grains = in_job ? 16 : 64;
-  if (grain > 1) return grain > INT64_MAX / grains ? INT64_MAX : grain * grains;
-  return in_job ? 2 : 8;
-}
+// The items between two polls of a piece.
+int64_t poll_step(int64_t grain) { return grain > 1 ? grain > INT64_MAX / 64 ? INT64_MAX : grain * 64 : 8; }
+
+// The same for jobs, which stop at polls: fewer items after a step that took long.
+class JobSteps {
+ public:
+  explicit JobSteps(int64_t grain) : step_(poll_step(grain)) {}
+  // Runs the next step of [at, end). Returns where it has ended.
+  int64_t operator()(FunctionRef<void(int64_t, int64_t)> body, int64_t at, int64_t end) {
+    const int64_t next = end - at > step_ ? at + step_ : end;
+    const auto start = std::chrono::steady_clock::now();
+    body(at, next);
+    if (std::chrono::steady_clock::now() - start > kLong) step_ = std::max<int64_t>(step_ / 2, 1);
+    return next;
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLong{150};
+  int64_t step_;
+};
 
 // Runs [begin, end) in one call, or in short ones with polls between them when a cancel flag is watched.
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
   if (!inside_poll_scope()) return body(begin, end);
-  const int64_t step = poll_step(grain, watched_here().suspender != nullptr);
+  if (watched_here().suspender) {
+    JobSteps steps(grain);
+    for (int64_t at = begin; at < end; at = steps(body, at, end)) poll_kernel();
+    return;
+  }
+  const int64_t step = poll_step(grain);
   for (int64_t at = begin; at < end;) {
     poll_kernel();
     const int64_t next = end - at > step ? at + step : end;
@@ -102,13 +121,12 @@ struct ThreadPool::Region {
  private:
   // Runs at least one step of the piece, and the rest unless the slice ends.
   void run_until_pause(int64_t i) {
-    const int64_t step = poll_step(grain, true), end = start(i + 1);
+    JobSteps steps(grain);
+    const int64_t end = start(i + 1);
     for (int64_t at = start(i) + done[size_t(i)]; at < end;) {
       poll_kernel();
-      const int64_t next = end - at > step ? at + step : end;
-      body(at, next);
-      done[size_t(i)] = next - start(i);
-      at = next;
+      at = steps(body, at, end);
+      done[size_t(i)] = at - start(i);
       if (at < end && watched.suspender->due()) pauses = true;
       if (pauses) return;
     }

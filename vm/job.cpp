@@ -43,6 +43,20 @@ void set_anchor(lua_State* L, const Job* job) {
   lua_pop(L, 2);
 }
 
+// LuaJIT refuses to change modes in finalizers, also this one, which does not exist.
+bool in_finalizer(lua_State* L) {
+  const int top = lua_gettop(L);
+  const auto change = [](lua_State* inner) { return luaJIT_setmode(inner, 0, LUAJIT_MODE_MAX), 0; };
+  const bool refused = lua_cpcall(L, change, nullptr) != 0;
+  lua_settop(L, top);
+  return refused;
+}
+
+int never_compiles(lua_State* L) {
+  lua_pushboolean(L, 0);
+  return 1;
+}
+
 bool jit_is_on(lua_State* L) {
   kJitStatus.push(L);
   const bool on = lua_isfunction(L, -1) && !lua_pcall(L, 0, 1, 0) && lua_toboolean(L, -1);
@@ -77,12 +91,16 @@ void change_chain(State& state, Dynamics& leaving, Dynamics& entering) {
   state.parked_walks += leaving.walks - now.walks;
 }
 
-struct Hook {
+}  // namespace
+
+struct Job::Hook {
   explicit Hook(lua_State* L) : function(lua_gethook(L)), mask(lua_gethookmask(L)), count(lua_gethookcount(L)) {}
   void restore(lua_State* L) const { lua_sethook(L, function, mask, count); }
   const lua_Hook function;
   const int mask, count;
 };
+
+namespace {
 
 // Lua runs no hook while one runs, also not those of other threads while this one waits. A yield in a hook ends that;
 // here it is one of a coroutine that is then dropped.
@@ -104,7 +122,7 @@ class Job::Slice {
     swap_flags();
     suspender_ = std::exchange(state_.ctx.suspender, &job);
     state_.job = &job;
-    compiles_ = job.slices_loops_ && jit_is_on(L);
+    compiles_ = job.slices_loops_ && !job.closing_ && jit_is_on(L);
     if (compiles_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   }
   Slice(const Slice&) = delete;
@@ -178,7 +196,7 @@ struct Job::Surroundings {
 };
 
 // A second job that starts from the same random state gets other numbers.
-Job::Job(State& state) : state_(&state), surroundings_(new Surroundings), detect_anomaly_(state.ctx.detect_anomaly) {
+Job::Job(State& state) : state_(&state), detect_anomaly_(state.ctx.detect_anomaly), surroundings_(new Surroundings) {
   random_ = random_at_start_ = state.ctx.generator->state();
   for (const Job* other : state.jobs)
     if (other->is_under_way() && other->random_at_start_ == random_at_start_) random_.tick += uint64_t(1) << 40;
@@ -225,9 +243,10 @@ void Job::step(lua_State* L, double seconds) {
   if (status_ == Status::kDone || status_ == Status::kFailed) return;
   if (status_ == Status::kRunning) fail("job", "a job cannot step itself");
   if (state_->trace || state_->paused_trace) fail("job", "a traced function cannot step a job");
+  need_stack(L, 12, "job");
+  if (in_finalizer(L)) fail("job", "a finalizer cannot step a job");
   if (thread_.joinable() && process_ != getpid())
     fail("job", "this process is a fork of the one that has the job's thread");
-  need_stack(L, 12, "job");
   int64_t deadline = 0;
   if (seconds > 0) deadline = now() + int64_t(std::min(seconds, kLongest) * 1e9);
   if (state_->job) deadline = std::min(deadline, state_->job->deadline_.load());
@@ -314,6 +333,7 @@ void Job::wait(lua_State* L) {
   }
   back_.acquire();
   if (sets && lua_gethook(L) == stop_loop) before.restore(L);
+  if (sets) outer_hook_ = nullptr;
 }
 
 // The thread of the job.
@@ -326,6 +346,7 @@ void Job::run() {
   lua_State* const T = coroutine_;
   failed_ = failed_ || code != 0 || !lua_toboolean(T, 1);
   if (failed_ && message_.empty()) note_message(T, -1);
+  remove_own_hook();
   finished_ = true;
   surroundings_->leave();
   back_.release();
@@ -373,10 +394,23 @@ bool Job::may_suspend() const {
          !state.paused_trace && !state.collecting && !state.loose;
 }
 
+// In a finalizer, where hooks do not run, a hook suspends the job after it.
 void Job::suspend() {
   if (!may_suspend()) return;
+  if (in_finalizer(coroutine_)) return set_own_hook();
   hand_over();
   if (ending_) throw Cancelled();
+}
+
+void Job::set_own_hook() {
+  if (lua_gethook(coroutine_) == stop_loop) return;
+  own_hook_ = std::make_unique<Hook>(coroutine_);
+  lua_sethook(coroutine_, stop_loop, LUA_MASKCOUNT, 1);
+}
+
+void Job::remove_own_hook() {
+  if (own_hook_ && lua_gethook(coroutine_) == stop_loop) own_hook_->restore(coroutine_);
+  own_hook_.reset();
 }
 
 void Job::yield(State& state) {
@@ -387,9 +421,11 @@ void Job::yield(State& state) {
 void Job::stop_loop(lua_State* L, lua_Debug* where) {
   Job* const job = current;
   if (!job) return;
-  if (job->state_->ctx.cancels_all && job->outer_hook_) return job->outer_hook_(L, where);
+  const lua_Hook outer = job->outer_hook_;
+  if (outer && !job->ending_ && job->state_->ctx.cancels_all) return outer(L, where);
   if (!job->ending_ && !job->state_->ctx.cancels_all) {
     if (!job->due() || !job->may_suspend()) return void(lua_sethook(L, stop_loop, LUA_MASKCOUNT, kDeclined));
+    job->remove_own_hook();
     if (L == job->coroutine_ && lua_isyieldable(L)) return void(lua_yield(L, 0));
     leave_hook(L);
     job->hand_over();
@@ -446,7 +482,8 @@ void Job::abandon(lua_State* L, std::shared_ptr<Job> job) {
 void Job::keep(lua_State* L) const { set_anchor(L, this); }
 
 void end_abandoned_jobs(lua_State* L, State& state) {
-  if (state.trace || state.collecting || state.loose) return;
+  if (state.abandoned_jobs.empty() || state.trace || state.collecting || state.loose) return;
+  if (!lua_checkstack(L, 12) || in_finalizer(L)) return;
   while (!state.abandoned_jobs.empty()) {
     const std::shared_ptr<Job> job = std::move(state.abandoned_jobs.back());
     state.abandoned_jobs.pop_back();
@@ -464,7 +501,7 @@ void allow_stopped_loops(lua_State* L) {
   if (lua_istable(L, -1))
     lua_getfield(L, -1, "status");
   else  // a sandbox, where nothing is compiled
-    lua_pushcfunction(L, [](lua_State* inner) { return lua_pushboolean(inner, 0), 1; });
+    lua_pushcfunction(L, never_compiles);
   kJitStatus.set(L);
   lua_pop(L, 1);
 }

@@ -63,6 +63,7 @@ class Job final : public TimedSuspender {
 
  private:
   class Slice;
+  struct Hook;  // of a Lua state, as it was
   friend void close_jobs(lua_State* L, State& state);
   explicit Job(State& state);
   void unwind(lua_State* L);
@@ -74,6 +75,8 @@ class Job final : public TimedSuspender {
   int resume_until_end();
   void hand_over();
   bool may_suspend() const;
+  void set_own_hook();
+  void remove_own_hook();
   void note_message(lua_State* L, int i);
   static void stop_loop(lua_State* L, lua_Debug*);
   static int note_failure(lua_State* L);
@@ -92,6 +95,7 @@ class Job final : public TimedSuspender {
   bool recording_ = false, training_ = false, detect_anomaly_ = false;
   RandomKey random_, random_at_start_;  // of the default generator; while the job runs the first is the host's
   int graphs_[3] = {0, 0, 0};           // core.graphs: off, retracing, exporting
+  std::unique_ptr<Hook> own_hook_;      // what a hook of the job replaced
   std::string message_;
   Traceback traceback_;
   struct Surroundings;

@@ -1,6 +1,6 @@
 /* Training in slices at 60 frames per second: how often frames overrun, and what slicing costs.
  *   cc -O2 scripts/benchmarks/jobs.c -Ivm/include -Lbuild -lperigee -Wl,-rpath,$PWD/build -o /tmp/jobs
- *   /tmp/jobs lenet|lstm [eager|hybrid|jit [SECONDS [BUDGET_US [FRAMES_PER_SECOND]]]]
+ *   /tmp/jobs lenet|lstm [eager|hybrid|jit [SECONDS [BUDGET_US [FRAMES_PER_SECOND [THREADS]]]]]
  * With 0 frames per second no frame waits for the next.
  * Each frame runs an inference of another net, then the job and the collector within the budget. It overruns by what
  * the job and the collector take longer than that. Unsliced is the same function in one call, before and after. */
@@ -113,7 +113,9 @@ int main(int argc, char** argv) {
   const double per_second = argc > 5 ? atof(argv[5]) : 60;
   const int frames = (int)(seconds * 60);
   perigee_runtime* runtime = NULL;
-  CHECK(perigee_runtime_create(NULL, &runtime));
+  perigee_runtime_config config = PERIGEE_INIT(perigee_runtime_config);
+  config.threads = argc > 6 ? atoi(argv[6]) : 0;
+  CHECK(perigee_runtime_create(&config, &runtime));
   CHECK(perigee_state_open(runtime, NULL, &state));
   CHECK(perigee_run(state, script, strlen(script), "jobs.lua"));
   const perigee_value names[] = {text(net), text(way)};

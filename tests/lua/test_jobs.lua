@@ -146,15 +146,38 @@ t.test("two loops without ops take turns", function()
   while not (a:step(0) and b:step(0)) do end
 end)
 
+t.test("finalizers are not interrupted, and a stopped collector does not keep a job from stopping", function()
+  local finalized = 0
+  local function work()
+    for _ = 1, 5 do
+      getmetatable(newproxy(true)).__gc = function()
+        finalized = finalized + pg.ones(2):sum():item()
+      end
+      collectgarbage()
+    end
+    return "done"
+  end
+  local _, text = sliced(work, function()
+    t.check(finalized % 2 == 0)
+    collectgarbage("step", 100)
+  end)
+  t.equal({text, finalized}, {"done", 10})
+  collectgarbage("stop")
+  local slices = sliced(function() for _ = 1, 5 do pg.yield() end return pg.ones(2):sum() end)
+  collectgarbage("restart")
+  t.check(slices > 5, slices .. " slices")
+end)
+
 -- Errors and ends ----------------------------------------------------------------------------------------------------
 
 t.test("an error of the job is raised by step, again by later steps and by result", function()
-  local job = pg.job(function()
+  local function fails()
     pg.ones(2):sum()
     error("broken")
-  end)
+  end
+  local job = pg.job(fails)
   local function run() while not job:step(0) do end end
-  t.error_contains(run, "test_jobs.lua:154: broken")
+  t.error_contains(run, "test_jobs.lua:" .. debug.getinfo(fails, "S").linedefined + 2 .. ": broken")
   t.error_contains(function() job:step(0) end, "broken")
   t.error_contains(function() job:result() end, "broken")
   t.equal(job:done(), true)
@@ -172,6 +195,7 @@ t.test("release ends a job that pcall would keep running", function()
       while true do
         pcall(inner)
         xpcall(inner, function(e) return e end)
+        xpcall(inner, spin)
         log[#log + 1] = true
       end
     end

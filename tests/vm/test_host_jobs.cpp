@@ -7,11 +7,14 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tensor/runtime.h"
 #include "tests/vm/lua_state.h"
+#include "vm/bindings.h"
 #include "vm/include/perigee.h"
 
 namespace {
@@ -344,6 +347,31 @@ TEST_CASE("callbacks of a slice cannot use the state, but may release the job") 
   perigee_status status = PERIGEE_OK;
   while (status == PERIGEE_OK && !done) status = perigee_job_step(host.job, 0, &done);
   CHECK(status == PERIGEE_CANCELLED);
+}
+
+TEST_CASE("lua_close ends the jobs that scripts have left") {
+  const auto threads = [] {
+    const std::filesystem::directory_iterator all("/proc/self/task");
+    return std::distance(begin(all), end(all));
+  };
+  pg::Runtime::process().threads().stop();  // small tensors start no others
+  const auto before = threads();
+  {
+    lua_State* const L = luaL_newstate();
+    LuaState lua(L);
+    pg::vm::open_libraries(L);
+    CHECK(lua.run(kScript) == "");
+    CHECK(lua.run(R"(
+local pg = require "perigee"
+jobs = {}
+for i, f in ipairs{stubborn, spin, count} do
+  jobs[i] = pg.job(f, 9)
+  jobs[i]:step(0)
+  jobs[i]:step(0)
+end)") == "");
+    CHECK(threads() == before + 3);
+  }
+  CHECK(threads() == before);
 }
 
 TEST_CASE("an attached state has jobs; its loops without ops are not suspended") {
