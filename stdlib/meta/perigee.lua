@@ -2636,7 +2636,8 @@ function Tensor:attach_grad(request) end
 ---x:backward{grad =, retain_graph =, create_graph =} computes the gradients of x and writes them to the `.grad` of its
 ---leaves. With create_graph the new `.grad` has a history that refers to its leaf, and the leaf refers to it: set
 ---x.grad = nil when done, or use pg.autograd.grad, which does not change `.grad`. A backward that fails writes no
----`.grad`. The part of the history that it has processed is released unless retain_graph is true.
+---`.grad`. The part of the history that it has processed is released unless retain_graph is true. Raises if x was not
+---computed under pg.record from a tensor with attach_grad. grad has the shape of x; it may be absent for one element.
 ---@param options any
 ---@return any
 function Tensor:backward(options) end
@@ -2819,7 +2820,8 @@ function Block:register_forward_hook(f) end
 ---@return any
 function Block:register_forward_pre_hook(f) end
 
----block:save_parameters(path) writes all parameters under their paths to a safetensors file, atomically.
+---block:save_parameters(path) writes all parameters under their paths to a safetensors file, atomically, and returns
+---the block. Raises if a parameter has no value yet or the file cannot be written.
 ---@param path any
 ---@return any
 function Block:save_parameters(path) end
@@ -2858,7 +2860,8 @@ function Block:freeze(options) end
 ---the graph without entering Lua, as long as the shapes, types, fields, upvalues and arguments that forward read are
 ---the same; else forward is traced again. Sizes that forward did not read may change. forward cannot read the values
 ---of tensors. static_alloc (default true) keeps the planned memory between calls. static_shape (default false)
----promises one shape; another one is an error. hybridize(false) returns to plain Lua.
+---promises one shape; another one is an error. hybridize(false) returns to plain Lua. Raises if a block is no
+---HybridBlock, or if forward reads a value.
 ---@param options any
 ---@return any
 function Block:hybridize(options) end
@@ -2893,7 +2896,8 @@ function Trainer:update(batch_size, options) end
 function Trainer:allreduce_grads() end
 
 ---trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
----not written the gradient of a parameter since the last step, unless ignore_stale_grad is true.
+---not written the gradient of a parameter since the last step, unless ignore_stale_grad is true. Gradients are divided
+---by batch_size, a number > 0.
 ---@param batch_size any
 ---@param options any
 ---@return any
@@ -3084,7 +3088,7 @@ local autograd = {}
 function autograd.Function(options) end
 
 ---pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) computes the gradients of several heads and
----writes them to the `.grad` of their leaves.
+---writes them to the `.grad` of their leaves. grads has one gradient per head.
 ---@param heads any
 ---@param grads any
 ---@param options any
@@ -3125,7 +3129,8 @@ function autograd.is_recording() end
 function autograd.is_training() end
 
 ---y, dy = pg.jvp(f, {primals}, {tangents}): y is the result of f, dy its directional derivative along the tangents. It
----differentiates the vjp, which is linear in its cotangent, a second time.
+---differentiates the vjp, which is linear in its cotangent, a second time. Raises if the lists differ in length or a
+---tangent in its shape.
 ---@param f any
 ---@param options any
 ---@return any
@@ -3163,7 +3168,8 @@ function autograd.train_mode(f) end
 ---@return any
 function autograd.value_and_grad(f, argnum) end
 
----y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument.
+---y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument. Raises if dy
+---does not have the structure and shapes of y.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -3192,8 +3198,8 @@ function data.BatchSampler(sampler, batch_size, last_batch) end
 ---pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
 ---batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
 ---batchify(items) gets a list of items, each a list of values, and returns the values of the batch. num_workers has no
----effect:
----the calling thread makes the batches.
+---effect: the calling thread makes the batches. Raises if dataset has no len and get, if batch_size is not a whole
+---number >= 1, or if it is combined with batch_sampler.
 ---@param dataset any
 ---@param options any
 ---@return any
@@ -3477,7 +3483,7 @@ function loss.TripletLoss(options) end
 local metric = {}
 
 ---pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
----or scores with the classes along axis.
+---or scores with the classes along axis. Raises if labels and predictions differ in number.
 ---@param options any
 ---@return any
 function metric.Accuracy(options) end
@@ -3576,7 +3582,8 @@ function nn.Activation(name) end
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
 ---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
 ---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
----1, rounded up with ceil_mode. Numbers per dim are one number or a list.
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list. Raises if padding is more than half of
+---pool_size.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -3586,7 +3593,8 @@ function nn.AvgPool1D(pool_size, strides, options) end
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
 ---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
 ---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
----1, rounded up with ceil_mode. Numbers per dim are one number or a list.
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list. Raises if padding is more than half of
+---pool_size.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -3596,7 +3604,8 @@ function nn.AvgPool2D(pool_size, strides, options) end
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
 ---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
 ---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
----1, rounded up with ceil_mode. Numbers per dim are one number or a list.
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list. Raises if padding is more than half of
+---pool_size.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -3693,7 +3702,8 @@ function nn.Conv3DTranspose(channels, kernel_size, options) end
 
 ---nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
 ---in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten = true flattens all dims of x except the
----first; false applies the layer to the last dim.
+---first; false applies the layer to the last dim. With in_units = 0 the first call infers it. Raises if x does not have
+---in_units features.
 ---@param units any
 ---@param options any
 ---@return perigee.Block
@@ -3817,7 +3827,8 @@ function nn.LeakyReLU(alpha) end
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
 ---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
 ---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
----1, rounded up with ceil_mode. Numbers per dim are one number or a list.
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list. Raises if padding is more than half of
+---pool_size.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -3827,7 +3838,8 @@ function nn.MaxPool1D(pool_size, strides, options) end
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
 ---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
 ---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
----1, rounded up with ceil_mode. Numbers per dim are one number or a list.
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list. Raises if padding is more than half of
+---pool_size.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -3837,7 +3849,8 @@ function nn.MaxPool2D(pool_size, strides, options) end
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
 ---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
 ---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
----1, rounded up with ceil_mode. Numbers per dim are one number or a list.
+---1, rounded up with ceil_mode. Numbers per dim are one number or a list. Raises if padding is more than half of
+---pool_size.
 ---@param pool_size any
 ---@param strides any
 ---@param options any
@@ -3928,7 +3941,8 @@ function optim.Optimizer(group) end
 function optim.SGD(options) end
 
 ---pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
----optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object.
+---optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
+---for an unknown name or option, and for values of params that are no tensors.
 ---@param params any
 ---@param optimizer any
 ---@param options any
@@ -3987,6 +4001,16 @@ function utils.clip_global_norm(arrays, max_norm, options) end
 ---@param label any
 ---@return any
 function utils.progress(total, label) end
+
+---pg.utils.reload(module, path) -> module, after the script at the path has run again. The script gets as its argument a
+---table that reads from `module`, and stores in it what belongs to the module: `local M = …; M.net = M.net or Net()`
+---keeps the network that it made before. If the script raises, `module` is as it was. Otherwise its functions replace
+---those before, and tables and classes are changed in place: objects get the new methods, and graphs of functions that
+---have changed are traced again. path may be a function instead.
+---@param module any
+---@param path any
+---@return any
+function utils.reload(module, path) end
 
 ---pg.utils.seed_all(seed) seeds the random numbers of tensors and math.random.
 ---@param seed any
@@ -7075,14 +7099,26 @@ function pg.is_training() end
 
 ---pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
 ---native graph. f takes and returns tensors, numbers, booleans, strings and trees of them. f may be a whole training
----step. What f reads is guarded, see Block:hybridize.
+---step. What f reads is guarded, see Block:hybridize. Raises if f reads the value of a tensor.
 ---@param f any
 ---@param options any
 ---@return any
 function pg.jit(f, options) end
 
+---pg.job(f, …) -> a job that calls f(…) in slices: see job:step. f needs no change: it is stopped between two ops,
+---between two steps of loops and of compiled plans, in kernels between the parts that a thread runs, and in plain Lua
+---code. Not stopped are traces and, in a Lua state that the library did not open, Lua code without ops. Between slices
+---others see parameters and `.grad` as the last complete op or program left them. A job begins outside of pg.record and
+---other scopes of its caller, with a copy of the default random state. While a slice runs, LuaJIT's compiler is off, and
+---it never compiles f.
+---@param f any
+---@param ... any
+---@return any
+function pg.job(f, ...) end
+
 ---y, dy = pg.jvp(f, {primals}, {tangents}): y is the result of f, dy its directional derivative along the tangents. It
----differentiates the vjp, which is linear in its cotangent, a second time.
+---differentiates the vjp, which is linear in its cotangent, a second time. Raises if the lists differ in length or a
+---tangent in its shape.
 ---@param f any
 ---@param options any
 ---@return any
@@ -7168,6 +7204,11 @@ function pg.predict_mode(f) end
 ---@return any
 function pg.print(label, x) end
 
+---pg.progress(fraction) sets what job:progress() returns, inside a job. It does nothing outside of a job.
+---@param fraction any
+---@return any
+function pg.progress(fraction) end
+
 ---pg.record(f, {train = true}) -> the results of f, run with recording on, and training on unless train = false.
 ---@param f any
 ---@param options any
@@ -7236,11 +7277,21 @@ function pg.type(v) end
 ---@return any
 function pg.value_and_grad(f, argnum) end
 
----y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument.
+---y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument. Raises if dy
+---does not have the structure and shapes of y.
 ---@param f any
 ---@param ... any
 ---@return any
 function pg.vjp(f, ...) end
+
+---pg.warm_up([f, …]) pays now for what the first calls of networks would pay: it starts threads, compiles kernels and
+---loads modules of the library, once, in some hundredths of a second. With a function or a block it then calls f(…)
+---twice in predict mode without a record, which prepares kernels for its shapes and, if f is hybridized, its graph.
+---Random streams do not change.
+---@param f any
+---@param ... any
+---@return any
+function pg.warm_up(f, ...) end
 
 ---pg.while_loop(cond, body, vars[, {max_iterations =, checkpoint =}]) -> outs, vars, n. While cond(vars…) is true,
 ---body(vars…) runs and returns the outputs of the step (or nil) and the list of new variables. outs has max_iterations
@@ -7252,5 +7303,9 @@ function pg.vjp(f, ...) end
 ---@param options any
 ---@return any
 function pg.while_loop(cond, body, vars, options) end
+
+---pg.yield() gives the rest of the slice back, inside a job. It does nothing outside of a job and during a trace.
+---@return any
+function pg.yield() end
 
 return pg

@@ -74,7 +74,7 @@ TEST_CASE("host jobs: memory limits, prints and files hold in a job") {
   host.printed.clear();
   job = start(host,
               "local pg = require 'perigee' print('one') pg.yield() print('two') "
-              "assert(not pcall(pg.load, '/etc/passwd')) pg.print(pg.ones(2))");
+              "assert(not pcall(pg.load, '/etc/passwd')) pg.print('x', pg.ones(2))");
   CHECK(finish(job, 0) == PERIGEE_OK);
   perigee_job_release(job);
   CHECK(host.printed.find("one\ntwo\n") == 0);

@@ -230,7 +230,10 @@ TEST_CASE("host: frames leave memory where it was") {
     return info;
   };
   const int count = full() ? 100000 : 2000;
-  for (int i = 0; i < count; ++i) frame();
+  for (int round = 0; round < 3; ++round) {  // until the cache holds the most that is ever in use
+    for (int i = 0; i < count; ++i) frame();
+    collected();
+  }
   const perigee_memory_info before = collected();
   const int64_t heap = heap_bytes();
   const long blocks = memory.live;
