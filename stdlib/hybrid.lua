@@ -125,7 +125,7 @@ function hybrid.jit(f, opts)
   jitted.cache = core.hide(caches.new{
     root = f, label = "f", name = name, options = {name = name, static_alloc = opts.static_alloc, static_shape = opts.static_shape},
     body = function(...)
-      if not argument_types.first[jitted] then argument_types.note(jitted, ...) end
+      if not argument_types.first[jitted] then pcall(core.untraced, argument_types.note, jitted, ...) end  -- no guards on sizes
       return f(...)
     end,
     on_exec = function(exec) jitted.exec = exec end,

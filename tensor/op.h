@@ -227,11 +227,11 @@ struct OpDef {
   int attr_index(const char* attr) const;  // -1 when there is none
 };
 
-// Which inputs a derivative reads, by definition index. Activations whose rules read the result keep the argument
-// instead in half precision: near their limits the derivative of a rounded result has no digits left.
+// Which inputs a derivative reads, by definition index. Functions of one argument whose rules read the result keep the
+// argument instead in half precision: their derivatives start from the result before rounding.
 inline bool reads_argument(const OpDef& op, DType result) {
-  return size_of(result) == 2 && op.epilogue && op.result == Result::kFloat && op.has(kPointwise) &&
-         op.inputs.size() == 1 && op.saved_outputs && op.differentiable();
+  return size_of(result) == 2 && op.has(kPointwise) && op.inputs.size() == 1 && op.result == Result::kFloat &&
+         op.saved_outputs && op.differentiable();
 }
 inline uint32_t saved_inputs(const OpDef& op, DType result) {
   return reads_argument(op, result) ? 1u : op.saved_inputs;

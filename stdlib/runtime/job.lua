@@ -24,7 +24,7 @@ function jobs.job(f, ...)
 end
 
 local function checked(ok, ...)
-  if ok == false then core.reraise((...)) end
+  if ok == false then core.reraise((select(1, ...))) end
   return ok, ...
 end
 

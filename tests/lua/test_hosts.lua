@@ -137,7 +137,7 @@ cc '%s' $flags -Wl,-rpath,"$PWD/$(dirname $(find . -name libperigee.so))" -o hel
   t.write(t.tmp("CMakeLists.txt"), ([[
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
-find_package(perigee 0.1 CONFIG REQUIRED)
+find_package(perigee 0.2 CONFIG REQUIRED)
 add_executable(hello "%s")
 target_link_libraries(hello PRIVATE perigee::perigee)
 ]]):format(source))
