@@ -12,8 +12,8 @@ end
 
 -- Files that test kernels, and what scripts make of their own.
 local kernels = {
-  "_conv%.", "_extensions", "_fixtures_ops", "_linalg", "_norm", "_pointwise", "_reduce",
-  "_registry_values", "_registry_hybrid", "_rnn",
+  "_conv%.", "_extensions", "_fixtures_ops", "_graph_ops", "_linalg", "_norm", "_pointwise", "_reduce",
+  "_registry_values", "_registry_hybrid", "_rnn", "_signals",
 }
 
 -- A full collection costs what lives, so files run faster in processes of their own; mode guard keeps one process. The

@@ -5,7 +5,7 @@
 // They are folded only if nothing else reads the product, the dtype is float32 or float64, and scaling the weights
 // costs less than scaling the result. With constant weights this happens once. (w s) x + (b s + t) rounds differently
 // from s (w x + b) + t: results differ by a few units in the last place of the largest term of the sum, relatively 1e-5
-// in float32. The plain form rounds twice, where the kernel of scale_shift may round once.
+// in float32. The plain form has the bits of the kernel of scale_shift.
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/plan/fused.h"

@@ -15,122 +15,106 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
 using Tag = hn::ScalableTag<T>;
+template <class T>
+using One = hn::CappedTag<T, 1>;
 
-// Returns the sum of a term over i < n: vec(i) for whole vectors in four accumulators, one(i) for the rest.
-template <class T, class Vec, class One>
-HWY_INLINE T accumulate(int64_t n, const Vec& vec, const One& one) {
+// Terms are functions of a tag and a place. What is left of a row after its whole vectors is done one element at a
+// time by the same term, so that an element's bits do not depend on its place.
+
+// Returns the sum of a term over i < n, with four accumulators.
+template <class T, class Term>
+HWY_INLINE T accumulate(int64_t n, const Term& term) {
   const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
   auto a = hn::Zero(d), b = a, c = a, e = a;
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    a = hn::Add(a, vec(i));
-    b = hn::Add(b, vec(i + lanes));
-    c = hn::Add(c, vec(i + 2 * lanes));
-    e = hn::Add(e, vec(i + 3 * lanes));
+    a = hn::Add(a, term(d, i));
+    b = hn::Add(b, term(d, i + lanes));
+    c = hn::Add(c, term(d, i + 2 * lanes));
+    e = hn::Add(e, term(d, i + 3 * lanes));
   }
-  for (; i + lanes <= n; i += lanes) a = hn::Add(a, vec(i));
+  for (; i + lanes <= n; i += lanes) a = hn::Add(a, term(d, i));
   T sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
-  for (; i < n; ++i) sum += one(i);
+  for (; i < n; ++i) sum += hn::GetLane(term(One<T>(), i));
   return sum;
 }
 
 // Returns a long sum as blocks, whose results are added in double.
-template <class T, class Vec, class One>
-HWY_INLINE double accumulate_blocks(int64_t n, const Vec& vec, const One& one) {
+template <class T, class Term>
+HWY_INLINE double accumulate_blocks(int64_t n, const Term& term) {
   constexpr int64_t kBlock = 4096;
   double total = 0;
   for (int64_t s = 0; s < n; s += kBlock)
-    total += double(accumulate<T>(
-        std::min(kBlock, n - s), [&](int64_t i) HWY_ATTR { return vec(s + i); },
-        [&](int64_t i) HWY_ATTR { return one(s + i); }));
+    total += double(accumulate<T>(std::min(kBlock, n - s), [&](auto d, int64_t i) HWY_ATTR { return term(d, s + i); }));
   return total;
 }
 
-template <class T, class Vec, class One>
-HWY_INLINE void fill_row(T* y, int64_t n, const Vec& vec, const One& one) {
+template <class T, class Term>
+HWY_INLINE void fill_row(T* y, int64_t n, const Term& term) {
   const Tag<T> d;
+  const One<T> one;
   const int64_t lanes = hn::Lanes(d);
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(vec(i), d, y + i);
-  for (; i < n; ++i) y[i] = one(i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(term(d, i), d, y + i);
+  for (; i < n; ++i) hn::StoreU(term(one, i), one, y + i);
 }
 
 template <class T>
 double sum(const T* x, int64_t n) {
-  const Tag<T> d;
-  return accumulate_blocks<T>(
-      n, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); }, [&](int64_t i) HWY_ATTR { return x[i]; });
+  return accumulate_blocks<T>(n, [&](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); });
 }
 
 template <class T>
 double offset(const T* x, int64_t n, T from) {
-  const Tag<T> d;
-  const auto v = hn::Set(d, from);
   return accumulate_blocks<T>(
-      n, [&](int64_t i) HWY_ATTR { return hn::Sub(hn::LoadU(d, x + i), v); },
-      [&](int64_t i) HWY_ATTR { return x[i] - from; });
+      n, [&](auto d, int64_t i) HWY_ATTR { return hn::Sub(hn::LoadU(d, x + i), hn::Set(d, from)); });
 }
 
 template <class T>
 double deviation(const T* x, int64_t n, T mean) {
-  const Tag<T> d;
-  const auto m = hn::Set(d, mean);
-  return accumulate_blocks<T>(
-      n,
-      [&](int64_t i) HWY_ATTR {
-        const auto v = hn::Sub(hn::LoadU(d, x + i), m);
-        return hn::Mul(v, v);
-      },
-      [&](int64_t i) HWY_ATTR { return (x[i] - mean) * (x[i] - mean); });
+  return accumulate_blocks<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto v = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
+    return hn::Mul(v, v);
+  });
 }
 
 template <class T>
 void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean, T* rstd) {
-  const Tag<T> d;
   const T m = centered ? T(sum(x, n) / double(n)) : T(0);
   const T r = T(1.0 / std::sqrt(deviation(x, n, m) / double(n) + eps));
   *mean = m;
   *rstd = r;
-  const auto vm = hn::Set(d, m), vr = hn::Set(d, r);
-  const auto hat = [&](int64_t i) HWY_ATTR { return hn::Mul(hn::Sub(hn::LoadU(d, x + i), vm), vr); };
+  const auto hat = [&](auto d, int64_t i)
+                       HWY_ATTR { return hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, m)), hn::Set(d, r)); };
+  const auto scaled = [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hat(d, i), hn::LoadU(d, weight + i)); };
   if (weight && bias)
-    return fill_row(
-        y, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hat(i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i)); },
-        [&](int64_t i) HWY_ATTR { return (x[i] - m) * r * weight[i] + bias[i]; });
-  if (weight)
-    return fill_row(
-        y, n, [&](int64_t i) HWY_ATTR { return hn::Mul(hat(i), hn::LoadU(d, weight + i)); },
-        [&](int64_t i) HWY_ATTR { return (x[i] - m) * r * weight[i]; });
+    return fill_row(y, n, [&](auto d, int64_t i) HWY_ATTR {
+      return hn::MulAdd(hat(d, i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i));
+    });
+  if (weight) return fill_row(y, n, scaled);
   if (bias)
-    return fill_row(
-        y, n, [&](int64_t i) HWY_ATTR { return hn::Add(hat(i), hn::LoadU(d, bias + i)); },
-        [&](int64_t i) HWY_ATTR { return (x[i] - m) * r + bias[i]; });
-  fill_row(y, n, hat, [&](int64_t i) HWY_ATTR { return (x[i] - m) * r; });
+    return fill_row(y, n, [&](auto d, int64_t i) HWY_ATTR { return hn::Add(hat(d, i), hn::LoadU(d, bias + i)); });
+  fill_row(y, n, hat);
 }
 
 // Returns the sums of g = dy weight and of g (x - mean) over a row.
 template <class T, bool kWeight>
 HWY_INLINE void row_sums(const T* x, const T* dy, int64_t n, T mean, const T* weight, T* total, T* dot) {
-  const Tag<T> d;
-  const auto m = hn::Set(d, mean);
-  const auto g = [&](int64_t i) HWY_ATTR {
+  const auto g = [&](auto d, int64_t i) HWY_ATTR {
     const auto v = hn::LoadU(d, dy + i);
     if constexpr (kWeight)
       return hn::Mul(v, hn::LoadU(d, weight + i));
     else
       return v;
   };
-  const auto g1 = [&](int64_t i) HWY_ATTR { return kWeight ? dy[i] * weight[i] : dy[i]; };
-  *total = T(accumulate_blocks<T>(n, g, g1));
+  *total = T(accumulate_blocks<T>(n, g));
   *dot = T(accumulate_blocks<T>(
-      n, [&](int64_t i) HWY_ATTR { return hn::Mul(g(i), hn::Sub(hn::LoadU(d, x + i), m)); },
-      [&](int64_t i) HWY_ATTR { return g1(i) * (x[i] - mean); }));
+      n, [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(g(d, i), hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean))); }));
 }
 
 template <class T>
 void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight) {
-  const Tag<T> d;
   T total, dot;
   if (weight)
     row_sums<T, true>(x, dy, n, mean, weight, &total, &dot);
@@ -138,132 +122,104 @@ void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T 
     row_sums<T, false>(x, dy, n, mean, weight, &total, &dot);
   // dx = rstd g + slope (x - mean) + term
   const T slope = -dot * rstd * rstd * rstd / T(n), term = centered ? -total * rstd / T(n) : T(0);
-  const auto vm = hn::Set(d, mean), vr = hn::Set(d, rstd), vs = hn::Set(d, slope), vt = hn::Set(d, term);
-  const auto rest = [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::Sub(hn::LoadU(d, x + i), vm), vs, vt); };
+  const auto rest = [&](auto d, int64_t i) HWY_ATTR {
+    return hn::MulAdd(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean)), hn::Set(d, slope), hn::Set(d, term));
+  };
   if (weight)
-    return fill_row(
-        dx, n,
-        [&](int64_t i)
-            HWY_ATTR { return hn::MulAdd(hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, weight + i)), vr, rest(i)); },
-        [&](int64_t i) HWY_ATTR { return dy[i] * weight[i] * rstd + (x[i] - mean) * slope + term; });
-  fill_row(
-      dx, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), vr, rest(i)); },
-      [&](int64_t i) HWY_ATTR { return dy[i] * rstd + (x[i] - mean) * slope + term; });
+    return fill_row(dx, n, [&](auto d, int64_t i) HWY_ATTR {
+      const auto g = hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, weight + i));
+      return hn::MulAdd(g, hn::Set(d, rstd), rest(d, i));
+    });
+  fill_row(dx, n,
+           [&](auto d, int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), hn::Set(d, rstd), rest(d, i)); });
 }
 
 template <class T>
 void row_dw(const T* x, const T* dy, T* dw, T* db, int64_t n, T mean, T rstd) {
   const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
-  const auto m = hn::Set(d, mean), r = hn::Set(d, rstd);
+  const auto add = [&](auto tag, int64_t i) HWY_ATTR {
+    const auto g = hn::LoadU(tag, dy + i);
+    const auto hat = hn::Mul(hn::Sub(hn::LoadU(tag, x + i), hn::Set(tag, mean)), hn::Set(tag, rstd));
+    hn::StoreU(hn::MulAdd(g, hat, hn::LoadU(tag, dw + i)), tag, dw + i);
+    hn::StoreU(hn::Add(g, hn::LoadU(tag, db + i)), tag, db + i);
+  };
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto g = hn::LoadU(d, dy + i);
-    const auto hat = hn::Mul(hn::Sub(hn::LoadU(d, x + i), m), r);
-    hn::StoreU(hn::MulAdd(g, hat, hn::LoadU(d, dw + i)), d, dw + i);
-    hn::StoreU(hn::Add(g, hn::LoadU(d, db + i)), d, db + i);
-  }
-  for (; i < n; ++i) dw[i] += dy[i] * (x[i] - mean) * rstd, db[i] += dy[i];
+  for (; i + lanes <= n; i += lanes) add(d, i);
+  for (; i < n; ++i) add(One<T>(), i);
 }
 
 template <class T>
 void products(const T* x, const T* dy, int64_t n, T mean, double* dot, double* total) {
-  const Tag<T> d;
-  const auto m = hn::Set(d, mean);
   constexpr int64_t kBlock = 2048;  // of both inputs, so that they are in the cache for the second sum
   for (int64_t s = 0; s < n; s += kBlock) {
     const int64_t k = std::min(kBlock, n - s);
     const T *p = x + s, *q = dy + s;
-    *total += double(accumulate<T>(
-        k, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, q + i); }, [&](int64_t i) HWY_ATTR { return q[i]; }));
-    *dot += double(accumulate<T>(
-        k, [&](int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, q + i), hn::Sub(hn::LoadU(d, p + i), m)); },
-        [&](int64_t i) HWY_ATTR { return q[i] * (p[i] - mean); }));
+    *total += double(accumulate<T>(k, [&](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, q + i); }));
+    *dot += double(accumulate<T>(k, [&](auto d, int64_t i) HWY_ATTR {
+      return hn::Mul(hn::LoadU(d, q + i), hn::Sub(hn::LoadU(d, p + i), hn::Set(d, mean)));
+    }));
   }
 }
 
+// Rounds the product, as the mul and the add that plans write in its place.
 template <class T>
 void affine(const T* x, T* y, int64_t n, T scale, T shift) {
-  const Tag<T> d;
-  const auto s = hn::Set(d, scale), t = hn::Set(d, shift);
-  fill_row(
-      y, n, [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, x + i), s, t); },
-      [&](int64_t i) HWY_ATTR { return x[i] * scale + shift; });
+  fill_row(y, n, [&](auto d, int64_t i) HWY_ATTR {
+    return hn::Add(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, scale)), hn::Set(d, shift));
+  });
 }
 
 template <class T>
 void blend(const T* x, const T* dy, T* dx, int64_t n, T a, T b, T c) {
-  const Tag<T> d;
-  const auto va = hn::Set(d, a), vb = hn::Set(d, b), vc = hn::Set(d, c);
-  fill_row(
-      dx, n,
-      [&](int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), va, hn::MulAdd(hn::LoadU(d, x + i), vb, vc)); },
-      [&](int64_t i) HWY_ATTR { return dy[i] * a + (x[i] * b + c); });
+  fill_row(dx, n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto rest = hn::MulAdd(hn::LoadU(d, x + i), hn::Set(d, b), hn::Set(d, c));
+    return hn::MulAdd(hn::LoadU(d, dy + i), hn::Set(d, a), rest);
+  });
 }
 
 template <class T>
 void sum_row(const T* x, T* sums, int64_t n) {
-  const Tag<T> d;
-  fill_row(
-      sums, n, [&](int64_t i) HWY_ATTR { return hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, x + i)); },
-      [&](int64_t i) HWY_ATTR { return sums[i] + x[i]; });
+  fill_row(sums, n, [&](auto d, int64_t i) HWY_ATTR { return hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, x + i)); });
 }
 
 template <class T>
 void offset_row(const T* x, const T* from, T* sums, int64_t n) {
-  const Tag<T> d;
-  fill_row(
-      sums, n,
-      [&](int64_t i)
-          HWY_ATTR { return hn::Add(hn::LoadU(d, sums + i), hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, from + i))); },
-      [&](int64_t i) HWY_ATTR { return sums[i] + (x[i] - from[i]); });
+  fill_row(sums, n, [&](auto d, int64_t i) HWY_ATTR {
+    return hn::Add(hn::LoadU(d, sums + i), hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, from + i)));
+  });
 }
 
 template <class T>
 void deviation_row(const T* x, const T* mean, T* sums, int64_t n) {
-  const Tag<T> d;
-  fill_row(
-      sums, n,
-      [&](int64_t i) HWY_ATTR {
-        const auto v = hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, mean + i));
-        return hn::MulAdd(v, v, hn::LoadU(d, sums + i));
-      },
-      [&](int64_t i) HWY_ATTR { return sums[i] + (x[i] - mean[i]) * (x[i] - mean[i]); });
+  fill_row(sums, n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto v = hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, mean + i));
+    return hn::MulAdd(v, v, hn::LoadU(d, sums + i));
+  });
 }
 
 template <class T>
 void products_row(const T* x, const T* dy, const T* mean, T* dots, T* totals, int64_t n) {
-  const Tag<T> d;
   sum_row(dy, totals, n);
-  fill_row(
-      dots, n,
-      [&](int64_t i) HWY_ATTR {
-        const auto v = hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, mean + i));
-        return hn::MulAdd(v, hn::LoadU(d, dy + i), hn::LoadU(d, dots + i));
-      },
-      [&](int64_t i) HWY_ATTR { return dots[i] + (x[i] - mean[i]) * dy[i]; });
+  fill_row(dots, n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto v = hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, mean + i));
+    return hn::MulAdd(v, hn::LoadU(d, dy + i), hn::LoadU(d, dots + i));
+  });
 }
 
 template <class T>
 void affine_row(const T* x, T* y, int64_t n, const T* scale, const T* shift) {
-  const Tag<T> d;
-  fill_row(
-      y, n,
-      [&](int64_t i)
-          HWY_ATTR { return hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)); },
-      [&](int64_t i) HWY_ATTR { return x[i] * scale[i] + shift[i]; });
+  fill_row(y, n, [&](auto d, int64_t i) HWY_ATTR {
+    return hn::Add(hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, scale + i)), hn::LoadU(d, shift + i));
+  });
 }
 
 template <class T>
 void blend_row(const T* x, const T* dy, T* dx, int64_t n, const T* a, const T* b, const T* c) {
-  const Tag<T> d;
-  fill_row(
-      dx, n,
-      [&](int64_t i) HWY_ATTR {
-        const auto rest = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, b + i), hn::LoadU(d, c + i));
-        return hn::MulAdd(hn::LoadU(d, dy + i), hn::LoadU(d, a + i), rest);
-      },
-      [&](int64_t i) HWY_ATTR { return dy[i] * a[i] + (x[i] * b[i] + c[i]); });
+  fill_row(dx, n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto rest = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, b + i), hn::LoadU(d, c + i));
+    return hn::MulAdd(hn::LoadU(d, dy + i), hn::LoadU(d, a + i), rest);
+  });
 }
 
 template <class T>
