@@ -356,7 +356,8 @@ end
 --- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,
 --- and the example of an op with its result. Without arguments it prints an overview. It returns nothing.
 function help.help(...)
-  if io then io.write(help.text(...), "\n") else print(help.text(...)) end
+  local text = help.text(...) .. "\n"
+  if not core.write_to_host(text) and io then io.write(text) end
 end
 
 return help

@@ -78,12 +78,13 @@ end
 local Progress = class.new("Progress")
 
 --- pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
---- tenth of the total.
+--- tenth of the total. In a host with a print callback the lines go there.
 --- Example: local bar = pg.utils.progress(100, "training")
 function Progress:init(total, label)
   self._total = args.count("progress", "total", total)
   self._label = label and args.string("progress", "label", label) .. " " or ""
-  self._done, self._shown, self._terminal = 0, -1, io and is_terminal()
+  self._done, self._shown = 0, -1
+  self._terminal = not core.write_to_host("") and is_terminal()
 end
 
 local function draw_bar(self, text)
@@ -99,8 +100,8 @@ local function draw_line(self, text)
   local tenth = self._total > 0 and math.floor(10 * self._done / self._total) or 10
   if tenth == self._shown then return end
   self._shown = tenth
-  local line = string.format("%s%d/%d %s", self._label, self._done, self._total, text)
-  if io then io.stderr:write(line, "\n") else print(line) end
+  local line = string.format("%s%d/%d %s\n", self._label, self._done, self._total, text)
+  if not core.write_to_host(line) and io then io.stderr:write(line) end
 end
 
 --- bar:step([text]) adds one step. text is shown after the bar.

@@ -11,6 +11,7 @@
 #include "tensor/memory_account.h"
 #include "tensor/poison.h"
 #include "tensor/runtime.h"
+#include "tensor/settings.h"
 
 namespace pg {
 
@@ -47,7 +48,7 @@ thread_local OutOfMemoryHandler oom_handler = nullptr;
 thread_local void* oom_context = nullptr;
 
 bool guard_mode() {
-  static const bool on = std::getenv("PERIGEE_GUARD") != nullptr;
+  static const bool on = setting("PERIGEE_GUARD") != nullptr;
   return on;
 }
 

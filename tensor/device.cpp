@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "tensor/device_table.h"
 #include "tensor/error.h"
 #include "tensor/op.h"
+#include "tensor/settings.h"
 
 namespace pg {
 namespace {
@@ -119,7 +119,7 @@ std::vector<KernelRow> rows_of(const DeviceTable& table) {
 
 // Loads the plugin into the free slot `kind` of the table.
 void load(Loaded& all, const std::string& name, int kind) {
-  const char* folder = std::getenv("PERIGEE_DEVICE_PATH");
+  const char* folder = setting("PERIGEE_DEVICE_PATH");
   const std::string path = fmt::format("{}/perigee_{}.so", folder ? folder : own_folder(), name);
   Library library(name, path);
   const DeviceEntry entry = library.entry();

@@ -1,2 +1,9 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+
+#include "tensor/settings.h"
+
+int main(int argc, char** argv) {
+  pg::settings_kept = true;
+  return doctest::Context(argc, argv).run();
+}

@@ -32,6 +32,9 @@ int index_write(lua_State* L, State& state);
 // Opens the standard libraries of a new Lua state and lets `require "perigee"` find the module. Raises Lua errors.
 void open_libraries(lua_State* L);
 
+// Whether the module has been opened in this Lua state, by this copy of the library.
+bool has_library(lua_State* L);
+
 }  // namespace pg::vm
 
 // The module: leaves the table `pg` on the stack.

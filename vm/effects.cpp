@@ -18,14 +18,23 @@ Value copy_of(const View& view) {
   return out;
 }
 
+// Gives text to the host that takes the prints of this call. Returns false if there is none.
+bool write_to_host(std::string_view text) {
+  const Output* output = Output::current;
+  if (output && output->write && !text.empty()) output->write(output->user, text.data(), text.size());
+  return output != nullptr;
+}
+
 void print_hook(const std::string& label, const View& view) {
   std::string text = printed(copy_of(view)) + "\n";
   if (!label.empty()) text = label + (view.rank() == 0 ? " " : "\n") + text;
-  const Output* output = Output::current;
-  if (!output)
-    std::fwrite(text.data(), 1, text.size(), stdout);
-  else if (output->write)
-    output->write(output->user, text.data(), text.size());
+  if (!write_to_host(text)) std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+// write_to_host(text) → whether a host took it in place of the standard streams.
+int write_to_host_of(lua_State* L, State& state) {
+  lua_pushboolean(L, write_to_host(check_string(L, state, 1, "print", "text")));
+  return 1;
 }
 
 // Callback functions by number. They are kept until their state closes, since programs may refer to them that long.
@@ -86,7 +95,7 @@ void forget_callbacks(State& state) {
 void open_effects(lua_State* L, State& state) {
   static std::once_flag once;  // states may open in several threads
   std::call_once(once, [] { effect_hooks() = {print_hook, call_hook}; });
-  register_functions(L, state, {{"callback", entry<register_callback>}});
+  register_functions(L, state, {{"callback", entry<register_callback>}, {"write_to_host", entry<write_to_host_of>}});
 }
 
 }  // namespace pg::vm

@@ -1,11 +1,11 @@
 // The module: builds `core`, runs stdlib/init.lua with it and returns the table pg.
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "graph/passes/passes.h"
 #include "tensor/buffer.h"
+#include "tensor/settings.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/hints.h"
@@ -27,7 +27,7 @@ const EmbeddedFile* find_embedded(const std::string& name) {
 
 // Reads a file of the stdlib: from the folder PERIGEE_STDLIB if that is set, else from the binary.
 bool read_library_file(const std::string& name, std::string& text) {
-  if (const char* folder = std::getenv("PERIGEE_STDLIB")) {
+  if (const char* folder = setting("PERIGEE_STDLIB")) {
     std::ifstream file(std::string(folder) + "/" + name, std::ios::binary);
     if (!file) return false;
     std::stringstream content;
@@ -308,6 +308,13 @@ void open_library(lua_State* L, State& state) {
 }
 
 }  // namespace pg::vm
+
+bool pg::vm::has_library(lua_State* L) {
+  kModule.push(L);
+  const bool found = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  return found;
+}
 
 extern "C" int luaopen_perigee(lua_State* L) {
   using namespace pg::vm;

@@ -66,7 +66,8 @@ FrozenGraph::FrozenGraph(Model model, std::span<const Value> values, RandomKey d
   for (size_t k = 0; k < model_.inputs.size(); ++k) {
     const bool argument = model_.inputs[k].role == ModelInput::Role::kArgument;
     if (argument) arguments_.push_back(int32_t(k));
-    if (!argument && !values[k].defined()) throw Error(fmt::format("freeze: '{}' has no value", model_.inputs[k].name));
+    if (!argument && !values[k].defined())
+      throw Error(fmt::format("'{}' has no value: the model needs a file of weights", model_.inputs[k].name));
     slots_.push_back(argument ? Value() : copied(values[k]));
   }
   const bool trains = computes_gradients(model_.graph);
@@ -94,6 +95,7 @@ Values FrozenGraph::values() const {
 
 void FrozenGraph::Workspace::clear() {
   for (Values* values : {&inputs, &shared, &outputs, &targets}) values->clear();
+  keys.clear();
 }
 
 bool FrozenGraph::is_written(size_t output) const {
@@ -116,6 +118,16 @@ void FrozenGraph::start(std::span<const Value> arguments, Workspace& work) {
   for (size_t g = 0; g < generators_.size(); ++g) generators_[g].tick += model_.graph.ticks[g];
 }
 
+// Returns random numbers that a failed run has not used, unless another run has started since.
+void FrozenGraph::take_back(const std::vector<RandomKey>& keys) {
+  const std::lock_guard lock(mutex_);
+  for (size_t g = 0; g < keys.size(); ++g) {
+    RandomKey taken = keys[g];
+    taken.tick += model_.graph.ticks[g];
+    if (generators_[g] == taken) generators_[g] = keys[g];
+  }
+}
+
 void FrozenGraph::finish(const Values& out) {
   const std::lock_guard lock(mutex_);
   for (const Model::Write& write : model_.writes)
@@ -129,22 +141,26 @@ void FrozenGraph::execute(Context& ctx, Workspace& work) {
   } catch (const Retrace& e) {
     throw Error(fmt::format("{}: this graph holds for other types only: {}", model_.name, e.what()));
   }
-  if (!model_.writes.empty()) finish(work.outputs);
 }
 
 Values FrozenGraph::run(Context& ctx, std::span<const Value> arguments) {
   Workspace work;
   Values results;
-  run(ctx, arguments, {}, work, results);
+  run(ctx, arguments, {}, work, results, [] {});
   return results;
 }
 
 void FrozenGraph::run(Context& ctx, std::span<const Value> arguments, std::span<const Value> targets, Workspace& work,
-                      Values& results) {
+                      Values& results, FunctionRef<void()> accept) {
   struct Cleared {
+    FrozenGraph& graph;
     Workspace& work;
-    ~Cleared() { work.clear(); }
-  } const cleared{work};
+    bool succeeded = false;
+    ~Cleared() {
+      if (!succeeded) graph.take_back(work.keys);
+      work.clear();
+    }
+  } cleared{*this, work};
   results.clear();
   std::unique_lock turn(turn_, std::defer_lock);
   const Unsuspended whole(model_.writes.empty() ? nullptr : &ctx);
@@ -162,6 +178,9 @@ void FrozenGraph::run(Context& ctx, std::span<const Value> arguments, std::span<
       if (write.input == leaf.index) value = work.outputs[size_t(write.output)];
     results.push_back(std::move(value));
   });
+  accept();
+  if (!model_.writes.empty()) finish(work.outputs);
+  cleared.succeeded = true;
 }
 
 }  // namespace pg

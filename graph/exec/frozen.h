@@ -30,9 +30,10 @@ class FrozenGraph : public RefCounted<FrozenGraph> {
   // The same with the results in `results`, which is cleared first. targets: none, or one contiguous array per result,
   // which no script has and which overlaps no argument and no other target. A result is its target if the run could
   // write there. If the run throws, the elements of targets are unspecified, unless a target has another type than its
-  // result: then none is written. A run repeated with its workspace, results, types and targets allocates nothing.
+  // result: then none is written. accept() is called once the results are there; if it throws, no state is written. A
+  // run repeated with its workspace, results, types and targets allocates nothing.
   void run(Context& ctx, std::span<const Value> arguments, std::span<const Value> targets, Workspace& work,
-           Values& results);
+           Values& results, FunctionRef<void()> accept);
 
   const Model& model() const { return model_; }
   Values values() const;  // current values of the inputs, undefined for arguments
@@ -40,6 +41,7 @@ class FrozenGraph : public RefCounted<FrozenGraph> {
 
  private:
   void start(std::span<const Value> arguments, Workspace& work);
+  void take_back(const std::vector<RandomKey>& keys);
   void execute(Context& ctx, Workspace& work);
   void finish(const Values& out);
   bool is_written(size_t output) const;

@@ -1,10 +1,10 @@
 #include "graph/passes/passes.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "graph/passes/rewrite.h"
 #include "tensor/device_table.h"
+#include "tensor/settings.h"
 
 namespace pg {
 namespace {
@@ -96,12 +96,12 @@ bool lacks_kernel(const Graph& graph) {
 class Selection {
  public:
   explicit Selection(const PassOptions& options)
-      : options_(options), environment_(words(std::getenv("PERIGEE_DISABLE_PASSES"))) {
+      : options_(options), environment_(words(setting("PERIGEE_DISABLE_PASSES"))) {
     check_names(options.disabled, "optimize");
     check_names(options.enabled, "optimize");
     check_names(environment_, "PERIGEE_DISABLE_PASSES");
 #ifdef NDEBUG
-    verify_ = options.verify || std::getenv("PERIGEE_VERIFY_PASSES");
+    verify_ = options.verify || setting("PERIGEE_VERIFY_PASSES");
 #endif
   }
 

@@ -3,12 +3,12 @@
 #include "graph/plan/plan.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "graph/exec/frame.h"
 #include "graph/plan/arena.h"
 #include "graph/plan/lower.h"
 #include "tensor/device_table.h"
+#include "tensor/settings.h"
 
 namespace pg {
 namespace {
@@ -342,7 +342,7 @@ class Planner : Lowering {
 
 bool& verify_flag() {
 #ifdef NDEBUG
-  static bool on = std::getenv("PERIGEE_VERIFY_PLANS") != nullptr;
+  static bool on = setting("PERIGEE_VERIFY_PLANS") != nullptr;
 #else
   static bool on = true;
 #endif

@@ -1,4 +1,5 @@
 #include "tensor/cpu/isa.h"
+#include "tensor/settings.h"
 
 #include <hwy/targets.h>
 
@@ -7,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <string_view>
 
@@ -47,7 +47,7 @@ Isa detect() { return Isa::kSse2; }
 
 // Returns the index of PERIGEE_MAX_ISA in kNames; the size of kNames when it is not set, -1 when it is unknown.
 int asked() {
-  const char* name = std::getenv("PERIGEE_MAX_ISA");
+  const char* name = setting("PERIGEE_MAX_ISA");
   if (!name || !*name) return int(std::size(kNames));
   const auto* found = std::find(std::begin(kNames), std::end(kNames), std::string_view(name));
   return found == std::end(kNames) ? -1 : int(found - kNames);

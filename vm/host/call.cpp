@@ -14,21 +14,20 @@ perigee_status perigee_call(perigee_state* state, const char* path, const perige
     need(args || arg_count == 0, kName, "args");
     need(results || capacity == 0, kName, "results");
     need(arg_count <= 200, kName, "arg_count", "at most 200");
-    std::vector<HandedOut> kept(capacity);
+    std::vector<HandedOut> kept;
     size_t count = 0;
     in_state(state, kName, [&] {
       lua_State* L = state->lua;
       vm::need_stack(L, int(arg_count) + 20, kName);
-      forget_strings(L);
-      push_path(L, path, false);
-      if (lua_isnil(L, -1)) throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee_call: there is no '{}'", path));
+      push_function(L, kName, path);
       for (size_t i = 0; i < arg_count; ++i) push_value(*state, args[i]);
+      forget_strings(L);  // the arguments may have been among them
       lua_call(L, int(arg_count), LUA_MULTRET);
       count = size_t(lua_gettop(L));
       vm::need_stack(L, 8, kName);
-      for (size_t i = 0; i < std::min(count, capacity); ++i) kept[i].read(*state, int(i) + 1);
+      kept = read_values(*state, 1, std::min(count, capacity));
     });
-    for (size_t i = 0; i < std::min(count, capacity); ++i) results[i] = kept[i].release();
+    for (size_t i = 0; i < kept.size(); ++i) results[i] = kept[i].release();
     if (result_count) *result_count = count;
   });
 }
@@ -51,8 +50,8 @@ perigee_status perigee_get(perigee_state* state, const char* path, perigee_value
     need(value, "perigee_get", "value");
     HandedOut kept;
     in_state(state, "perigee_get", [&] {
-      forget_strings(state->lua);
       push_path(state->lua, path, false);
+      forget_strings(state->lua);
       kept.read(*state, lua_gettop(state->lua));
     });
     *value = kept.release();

@@ -49,7 +49,7 @@ perigee_status perigee_tensor_from_dlpack(perigee_runtime* runtime, DLManagedTen
     constexpr const char* kName = "perigee_tensor_from_dlpack";
     need(managed, kName, "managed");
     need(out, kName, "out");
-    const ScopedRuntime scope(runtime_of(runtime, kName));
+    const Border border(runtime_of(runtime, kName));
     const DLTensor& from = managed->dl_tensor;
     if (from.device.device_type != kDLCPU)
       throw Failure(PERIGEE_UNSUPPORTED, fmt::format("{}: the tensor is not in the memory of the CPU", kName));

@@ -7,6 +7,8 @@
 
 #include "graph/exec/frozen.h"
 #include "tensor/context.h"
+#include "tensor/io/host_files.h"
+#include "tensor/memory_account.h"
 #include "tensor/runtime.h"
 #include "tensor/value.h"
 #include "vm/host/status.h"
@@ -41,6 +43,7 @@ struct perigee_model : pg::RefCounted<perigee_model> {
   const pg::Ref<pg::FrozenGraph> graph;
   const pg::Ref<pg::Runtime> runtime;
   std::vector<std::string> inputs, outputs;  // names
+  std::vector<pg::Type> input_types;         // at the export
 
   std::unique_ptr<ModelCall> take();
   void give(std::unique_ptr<ModelCall> call);  // allocates nothing
@@ -52,6 +55,18 @@ struct perigee_model : pg::RefCounted<perigee_model> {
 };
 
 namespace pg::host {
+
+// The extent of a call that belongs to no state. It may come from a callback of a state, whose files and limits do not
+// hold for it.
+class Border {
+ public:
+  explicit Border(Runtime& runtime) : runtime_(runtime), account_(nullptr), files_(nullptr) {}
+
+ private:
+  const ScopedRuntime runtime_;
+  const ScopedAccount account_;
+  const ScopedFiles files_;
+};
 
 // The handle of a runtime is the runtime.
 inline Runtime& runtime_of(perigee_runtime* runtime, const char* function) {

@@ -97,10 +97,7 @@ perigee_status perigee_job_start(perigee_state* state, const char* path, const p
       lua_State* L = state->lua;
       state->jobs.reserve(state->jobs.size() + 1);
       vm::need_stack(L, int(arg_count) + 20, kName);
-      push_path(L, path, false);
-      if (lua_isnil(L, -1)) throw Failure(PERIGEE_NOT_FOUND, fmt::format("{}: there is no '{}'", kName, path));
-      need(lua_isfunction(L, -1) || luaL_getmetafield(L, -1, "__call"), kName, "path", "the path of a function");
-      lua_settop(L, 1);
+      push_function(L, kName, path);
       for (size_t i = 0; i < arg_count; ++i) push_value(*state, args[i]);
       job->job = vm::Job::start(L, *state->data, int(arg_count));
       job->job->keep(L);
@@ -135,16 +132,16 @@ perigee_status perigee_job_results(perigee_job* job, perigee_value* results, siz
     need(results || capacity == 0, kName, "results");
     if (job->failure) fail_again(*job);
     need(job->job->status() == vm::Job::Status::kDone, kName, "job", "a job that is done");
-    std::vector<HandedOut> kept(capacity);
+    std::vector<HandedOut> kept;
     size_t count = 0;
     in_state(state, kName, [&] {
       forget_strings(state->lua);
       const int top = lua_gettop(state->lua);
       count = size_t(job->job->push_results(state->lua));
       vm::need_stack(state->lua, 8, kName);
-      for (size_t i = 0; i < std::min(count, capacity); ++i) kept[i].read(*state, top + int(i) + 1);
+      kept = read_values(*state, top + 1, std::min(count, capacity));
     });
-    for (size_t i = 0; i < std::min(count, capacity); ++i) results[i] = kept[i].release();
+    for (size_t i = 0; i < kept.size(); ++i) results[i] = kept[i].release();
     if (result_count) *result_count = count;
   });
 }

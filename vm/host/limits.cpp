@@ -44,6 +44,10 @@ Limits::Limits(lua_State* L, const perigee_state_config& config)
       memory_(int64_t(std::min(config.memory_limit, uint64_t(std::numeric_limits<int64_t>::max())))) {}
 
 void Limits::leave() {
+  if (of(L_) == this) {  // a key that is there already, so that this allocates nothing
+    lua_pushnil(L_);
+    kLimits.set(L_);
+  }
   if (!account_) return;
   account_->forget_owner();
   if (inner_) lua_setallocf(L_, inner_, inner_data_);
@@ -59,11 +63,11 @@ void Limits::limit_memory() {
   lua_setallocf(L_, allocate, this);
 }
 
-void Limits::protect() {
+void Limits::protect(bool opened) {
   lua_pushlightuserdata(L_, this);
   kLimits.set(L_);
+  if (opened) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   if (!limits_calls() && !vm::is_sandbox(L_)) return;
-  luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   refuse_field(L_, "jit", "on");
   refuse_field(L_, "debug", "sethook");
   lua_pushnil(L_);
@@ -74,6 +78,8 @@ void Limits::begin(Context* context) {
   context_ = context;
   reason_ = PERIGEE_OK;
   described_ = false;
+  message_.clear();
+  traceback_.clear();
   meter_ = {0, instructions_, context ? &context->cancel : nullptr};
   outer_meter_ = std::exchange(vm::WorkMeter::current, context ? &meter_ : nullptr);
   if (!context) return;

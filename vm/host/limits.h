@@ -25,9 +25,12 @@ class Limits {
 
   // Starts to count memory. Throws std::bad_alloc if the state is larger than the limit already.
   void limit_memory();
-  // Takes from the script what would switch the limits off: the compiler, whose code runs no hooks, finalizers of
-  // proxies, which run without hooks, and debug.sethook. Raises Lua errors.
-  void protect();
+  // Makes the limits known to the Lua state. In one that the library has opened the compiler is off, since its code
+  // runs no hooks. With limits of calls, and in a sandbox, takes from the script what would switch them off: jit.on,
+  // debug.sethook, and finalizers of proxies, which run without hooks. Raises Lua errors.
+  void protect(bool opened);
+  // Whether the Lua state has limits.
+  static bool has(lua_State* L) { return of(L) != nullptr; }
 
   // Around a call. `context` is null while the state is being opened: then only memory is limited.
   void begin(Context* context);

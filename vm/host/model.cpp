@@ -12,8 +12,6 @@ using namespace pg::host;
 
 namespace {
 
-constexpr const char* kRun = "perigee_model_run";
-
 std::vector<std::string> output_names(const Model& model) {
   const std::vector<Internal> all = internals(model);
   std::vector<std::string> names;
@@ -43,24 +41,63 @@ class CallLease {
   }
   CallLease(const CallLease&) = delete;
   ModelCall* operator->() const { return call_.get(); }
+  ModelCall& operator*() const { return *call_; }
 
  private:
   perigee_model& model_;
   std::unique_ptr<ModelCall> call_;
 };
 
-void run(const CallLease& call, perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
-         size_t output_count) {
-  need(inputs || input_count == 0, kRun, "inputs");
+// What the model was exported with, and what a run got.
+std::string types_of(const perigee_model& model, const Values& arguments) {
+  std::string text;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    text += fmt::format("{}'{}' {}, exported with {}", i ? "; " : "", model.inputs[i], to_string(arguments[i].type()),
+                        to_string(model.input_types[i]));
+  return text;
+}
+
+// Results in the memory of an argument, which the host may change or free, become tensors of their own.
+void copy_arguments(ModelCall& call) {
+  for (Value& result : call.results) {
+    const auto shares = [&](const Value& x) { return x.array().buffer.get() == result.array().buffer.get(); };
+    if (std::none_of(call.arguments.begin(), call.arguments.end(), shares)) continue;
+    Value in[] = {result.detached()};
+    result = apply(call.ctx, op_named<"clone">(), in, {})[0];
+  }
+}
+
+// accept() may refuse the results: then the run has changed nothing.
+void run(const char* function, ModelCall& call, perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
+         size_t output_count, FunctionRef<void()> accept) {
+  need(inputs || input_count == 0, function, "inputs");
   if (input_count != model->inputs.size() || output_count != model->outputs.size())
-    throw Failure(PERIGEE_BAD_ARGUMENT, fmt::format("{}: {} takes {} inputs and gives {} outputs, got {} and {}", kRun,
-                                                    model->graph->model().name, model->inputs.size(),
+    throw Failure(PERIGEE_BAD_ARGUMENT, fmt::format("{}: {} takes {} inputs and gives {} outputs, got {} and {}",
+                                                    function, model->graph->model().name, model->inputs.size(),
                                                     model->outputs.size(), input_count, output_count));
   for (size_t i = 0; i < input_count; ++i) {
-    need(inputs[i], kRun, model->inputs[i].c_str());
-    call->arguments.push_back(inputs[i]->value);
+    need(inputs[i], function, model->inputs[i].c_str());
+    const DType dtype = inputs[i]->value.dtype(), wanted = model->input_types[i].dtype;
+    if (dtype != wanted)
+      throw Failure(PERIGEE_BAD_ARGUMENT, fmt::format("{}: bad argument '{}' (expected {}, got {})", function,
+                                                      model->inputs[i], name_of(wanted), name_of(dtype)));
+    call.arguments.push_back(inputs[i]->value);
   }
-  model->graph->run(call->ctx, call->arguments, call->targets, call->work, call->results);
+  try {
+    model->graph->run(call.ctx, call.arguments, call.targets, call.work, call.results, [&] {
+      copy_arguments(call);
+      accept();
+    });
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const Failure&) {
+    throw;
+  } catch (const Error& e) {
+    throw Failure(PERIGEE_BAD_ARGUMENT,
+                  fmt::format("{}: {} (inputs: {})", function, e.what(), types_of(*model, call.arguments)));
+  }
 }
 
 bool overlap(const Value& a, const Value& b) {
@@ -69,12 +106,10 @@ bool overlap(const Value& a, const Value& b) {
   return from < other + y->bytes && other < from + x->bytes;
 }
 
-// The run may write into the tensors while it reads its inputs, so nothing may overlap.
+// The run may write into the tensors while it reads its inputs, so none may overlap an input.
 bool are_separate(perigee_tensor* const* inputs, size_t input_count, perigee_tensor* const* outputs, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (!outputs[i]->is_target || !outputs[i]->value.array().contiguous) return false;
-    for (size_t k = 0; k < i; ++k)
-      if (overlap(outputs[i]->value, outputs[k]->value)) return false;
     for (size_t k = 0; k < input_count; ++k)
       if (inputs[k] && overlap(outputs[i]->value, inputs[k]->value)) return false;
   }
@@ -119,8 +154,12 @@ void perigee_model::give(std::unique_ptr<ModelCall> call) {
 
 perigee_model::perigee_model(Ref<FrozenGraph> frozen)
     : graph(std::move(frozen)), runtime(Ref<Runtime>(&Runtime::current())), outputs(output_names(graph->model())) {
-  for (const ModelInput& input : graph->model().inputs)
-    if (input.role == ModelInput::Role::kArgument) inputs.push_back(input.name);
+  const Model& exported = graph->model();
+  for (size_t k = 0; k < exported.inputs.size(); ++k) {
+    if (exported.inputs[k].role != ModelInput::Role::kArgument) continue;
+    inputs.push_back(exported.inputs[k].name);
+    input_types.push_back(exported.input_type(k));
+  }
 }
 
 namespace {
@@ -138,7 +177,7 @@ perigee_status perigee_model_load(perigee_runtime* runtime, const char* graph_pa
   return guarded(PERIGEE_BAD_FILE, [&] {
     constexpr const char* kName = "perigee_model_load";
     need(out, kName, "out");
-    const ScopedRuntime scope(runtime_of(runtime, kName));
+    const Border border(runtime_of(runtime, kName));
     need_file(graph_path, kName, "graph_path");
     if (weights_path) need_file(weights_path, kName, "weights_path");
     *out = give_model(load_model(graph_path, weights_path ? weights_path : ""));
@@ -150,7 +189,7 @@ perigee_status perigee_model_load_memory(perigee_runtime* runtime, const void* g
   return guarded(PERIGEE_BAD_FILE, [&] {
     constexpr const char* kName = "perigee_model_load_memory";
     need(out, kName, "out");
-    const ScopedRuntime scope(runtime_of(runtime, kName));
+    const Border border(runtime_of(runtime, kName));
     need(graph, kName, "graph");
     const std::string_view text(static_cast<const char*>(graph), graph_size);
     if (!weights) return void(*out = give_model(parse_model(text, {"graph in memory", nullptr, "", false})));
@@ -183,13 +222,15 @@ const char* perigee_model_output_name(const perigee_model* model, size_t index) 
 perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
                                  perigee_tensor** outputs, size_t output_count) {
   return guarded(PERIGEE_BAD_ARGUMENT, [&] {
-    need(model, kRun, "model");
-    need(outputs || output_count == 0, kRun, "outputs");
-    const ScopedRuntime scope(*model->runtime);
+    constexpr const char* kName = "perigee_model_run";
+    need(model, kName, "model");
+    need(outputs || output_count == 0, kName, "outputs");
+    const Border border(*model->runtime);
     const CallLease call(*model);
-    run(call, model, inputs, input_count, output_count);
     std::vector<Ref<perigee_tensor>> made(output_count);
-    for (size_t i = 0; i < output_count; ++i) made[i] = Ref<perigee_tensor>(new perigee_tensor(call->results[i]));
+    run(kName, *call, model, inputs, input_count, output_count, [&] {
+      for (size_t i = 0; i < output_count; ++i) made[i] = Ref<perigee_tensor>(new perigee_tensor(call->results[i]));
+    });
     for (size_t i = 0; i < output_count; ++i) outputs[i] = give(made[i]);
   });
 }
@@ -200,17 +241,22 @@ perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* cons
     constexpr const char* kName = "perigee_model_run_into";
     need(model, kName, "model");
     need(outputs || output_count == 0, kName, "outputs");
-    for (size_t i = 0; i < output_count; ++i) need(outputs[i], kName, "outputs", "no NULL among them");
-    const ScopedRuntime scope(*model->runtime);
+    for (size_t i = 0; i < output_count; ++i) {
+      need(outputs[i], kName, "outputs", "no NULL among them");
+      for (size_t k = 0; k < i; ++k)
+        need(!overlap(outputs[i]->value, outputs[k]->value), kName, "outputs", "tensors that do not overlap");
+    }
+    const Border border(*model->runtime);
     const CallLease call(*model);
     Values& values = call->results;
     if (inputs && are_separate(inputs, input_count, outputs, output_count))
       for (size_t i = 0; i < output_count; ++i) call->targets.push_back(outputs[i]->value);
-    run(call, model, inputs, input_count, output_count);
-    for (size_t i = 0; i < output_count; ++i) {
-      check_target(values[i], *outputs[i], model->outputs[i]);
-      values[i] = to_contiguous(call->ctx, values[i]);
-    }
+    run(kName, *call, model, inputs, input_count, output_count, [&] {
+      for (size_t i = 0; i < output_count; ++i) {
+        check_target(values[i], *outputs[i], model->outputs[i]);
+        values[i] = to_contiguous(call->ctx, values[i]);
+      }
+    });
     for (size_t i = 0; i < output_count; ++i) copy_elements(values[i], *outputs[i]);
   });
 }
@@ -220,7 +266,7 @@ perigee_status perigee_model_save(perigee_model* model, const char* weights_path
     constexpr const char* kName = "perigee_model_save";
     need(model, kName, "model");
     need(weights_path, kName, "weights_path");
-    const ScopedRuntime scope(*model->runtime);
+    const Border border(*model->runtime);
     save_safetensors(weights_path, model_tensors(model->graph->model(), model->graph->values()));
   });
 }

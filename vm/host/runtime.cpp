@@ -2,6 +2,7 @@
 #include <string>
 #include <string_view>
 
+#include "tensor/settings.h"
 #include "vm/host/handles.h"
 
 using namespace pg;
@@ -26,6 +27,7 @@ perigee_status perigee_runtime_create(const perigee_runtime_config* given, perig
     constexpr const char* kName = "perigee_runtime_create";
     need(out, kName, "out");
     const perigee_runtime_config config = copy_config(given, kName);
+    settings_ignored = !settings_kept;
     RuntimeOptions options;
     options.threads = config.threads;
     options.jobs = {config.parallel_for, config.user};

@@ -97,7 +97,7 @@ class Entered {
       state.running = false;
       throw;
     }
-    if (state.has_config) vm::Output::current = &output_;
+    vm::Output::current = state.has_config ? &output_ : nullptr;
   }
   Entered(const Entered&) = delete;
   ~Entered() {
@@ -118,7 +118,7 @@ class Entered {
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
   const Limits& limits = state.limits;
   if (limits.ended())
-    throw ScriptFailure(limits.reason(), limits.message(),
+    throw ScriptFailure(limits.reason(), limits.message().empty() ? "the call was ended" : limits.message(),
                         limits.traceback().empty() ? caught.traceback : limits.traceback());
   if (caught.exception) std::rethrow_exception(caught.exception);
   if (code == LUA_ERRMEM || is_lack_of_memory(caught.message))
@@ -228,8 +228,21 @@ void set_callbacks(perigee_state& state) {
   set_searchers(state);
 }
 
+// Neither another handle nor another copy of the library may use the Lua state of the host.
+void refuse_other_uses(lua_State* L) {
+  constexpr const char* kName = "perigee_state_attach";
+  need(!Limits::has(L), kName, "lua", "a Lua state that no other perigee_state uses");
+  lua_getglobal(L, "package");
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "loaded");
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "perigee");
+  need(!lua_toboolean(L, -1) || lua_gettop(L) < 3 || vm::has_library(L), kName, "lua",
+       "a Lua state that has not loaded perigee from a module, which is another copy of the library");
+  lua_settop(L, 0);
+}
+
 void load_library(perigee_state& state) {
   lua_State* L = state.lua;
+  if (!state.owned) refuse_other_uses(L);
   lua_pushcfunction(L, luaopen_perigee);
   lua_call(L, 0, 1);
   if (vm::is_sandbox(L)) {
@@ -283,10 +296,30 @@ void open_globals(const perigee_state_config& config, lua_State* L) {
     if (config.open_file) set_file_functions(L, config.sandboxed != 0);
 }
 
+int refuse_exit(lua_State* L) {
+  return luaL_error(L, "os.exit: the process belongs to a host; return from the script, or raise an error");
+}
+
+// No script ends the process.
+void keep_process(lua_State* L) {
+  lua_getglobal(L, "os");
+  if (lua_istable(L, -1)) {
+    lua_pushcfunction(L, refuse_exit);
+    lua_setfield(L, -2, "exit");
+  }
+  lua_pop(L, 1);
+}
+
 std::string read_through_host(perigee_state& state, const char* path) {
-  if (!state.files.open(path, "rb"))
-    throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee_run_file: the host gives no file '{}'", path));
-  return read_host_file(state.files, path);
+  const std::unique_ptr<HostFile> file = state.files.open(path, "rb");
+  if (!file) throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee_run_file: the host gives no file '{}'", path));
+  try {
+    return read_host_file(*file, path);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& e) {
+    throw Failure(PERIGEE_BAD_FILE, e.what());
+  }
 }
 
 }  // namespace
@@ -340,7 +373,8 @@ perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_
       open_globals(config, L);
       load_library(*state);
       set_callbacks(*state);
-      state->limits.protect();
+      if (!config.sandboxed) keep_process(L);
+      state->limits.protect(true);
     });
     *out = state.release();
   });
@@ -355,7 +389,7 @@ perigee_status perigee_state_attach(perigee_runtime* runtime, lua_State* lua, pe
     auto state = std::make_unique<perigee_state>(held, lua, false, perigee_state_config{});
     in_state(state.get(), kName, [&] {
       load_library(*state);
-      state->limits.protect();
+      state->limits.protect(false);
     });
     *out = state.release();
   });

@@ -12,7 +12,7 @@ const void* perigee_tensor::data() {
   if (array.contiguous && host_reads(array.type.device)) return array.data();
   const std::lock_guard hold(lock_);
   if (!whole_.defined()) {
-    const ScopedRuntime scope(*runtime);
+    const Border border(*runtime);
     Context ctx;
     whole_ = to_contiguous(ctx, to_device(ctx, value, Device()));
   }
@@ -51,7 +51,7 @@ perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dty
   return guarded(PERIGEE_BAD_ARGUMENT, [&] {
     constexpr const char* kName = "perigee_tensor_create";
     need(out, kName, "out");
-    const ScopedRuntime scope(runtime_of(runtime, kName));
+    const Border border(runtime_of(runtime, kName));
     const Type type = type_of(kName, dtype, rank, shape);
     // Results may be written into the memory, so scripts and plans must treat it as the host's.
     Ref<Buffer> zeros = make_filled(type, 0).array().buffer;
@@ -88,7 +88,7 @@ perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee
   return guarded(PERIGEE_BAD_ARGUMENT, [&] {
     constexpr const char* kName = "perigee_tensor_wrap";
     need(out, kName, "out");
-    const ScopedRuntime scope(runtime_of(runtime, kName));
+    const Border border(runtime_of(runtime, kName));
     const Ref<perigee_tensor> tensor = wrap(kName, data, DType(dtype), rank, shape, strides, release, user);
     tensor->is_target = true;
     *out = give(tensor);

@@ -72,6 +72,12 @@ perigee_value HandedOut::release() {
   return value_;
 }
 
+std::vector<HandedOut> read_values(perigee_state& state, int i, size_t count) {
+  std::vector<HandedOut> values(count);
+  for (size_t k = 0; k < count; ++k) values[k].read(state, i + int(k));
+  return values;
+}
+
 void forget_strings(lua_State* L) {
   lua_newtable(L);
   kHandedOut.set(L);
@@ -83,6 +89,7 @@ void push_path(lua_State* L, std::string_view path, bool parent) {
     const size_t dot = path.find('.', begin);
     const bool last = dot == std::string_view::npos;
     const std::string_view name = path.substr(begin, last ? dot : dot - begin);
+    if (name.empty()) throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee: '{}' has an empty name", path));
     lua_pushlstring(L, name.data(), name.size());
     if (last && parent) return;
     lua_gettable(L, -2);
@@ -93,6 +100,16 @@ void push_path(lua_State* L, std::string_view path, bool parent) {
                     fmt::format("perigee: '{}' is {}, not a table", path.substr(0, dot), luaL_typename(L, -1)));
     begin = dot + 1;
   }
+}
+
+void push_function(lua_State* L, const char* caller, const char* path) {
+  push_path(L, path, false);
+  if (lua_isnil(L, -1)) throw Failure(PERIGEE_NOT_FOUND, fmt::format("{}: there is no '{}'", caller, path));
+  if (lua_isfunction(L, -1)) return;
+  if (!luaL_getmetafield(L, -1, "__call"))
+    throw Failure(PERIGEE_NOT_FOUND,
+                  fmt::format("{}: '{}' is a {}, not a function", caller, path, luaL_typename(L, -1)));
+  lua_pop(L, 1);
 }
 
 }  // namespace pg::host

@@ -9,7 +9,8 @@
  * Structs. Those that the host fills begin with their size: set it with PERIGEE_INIT, which zeroes the rest.
  * Threads. Runtimes, models and tensors may be used from any thread. A state may be used from one thread at a time, not
  * always the same, and not by a callback of its own. Only perigee_interrupt may be called while a state is in use.
- * The host's process. The library sets no signal handler, locale or environment variable. */
+ * The host's process. The library sets no signal handler and no locale, and reads no environment variable of its own;
+ * libraries that it loads may read theirs, such as OMP_NUM_THREADS. */
 #ifndef PERIGEE_H
 #define PERIGEE_H
 #include <stddef.h>
@@ -190,20 +191,22 @@ PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
 
 /* States ---------------------------------------------------------------------------------------------------------- */
 
-/* Opens a Lua state with LuaJIT's standard libraries (fewer in a sandbox), in which `require "perigee"`
- * works. config: NULL lets print write
- * to standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
+/* Opens a Lua state with LuaJIT's standard libraries (fewer in a sandbox), in which `require "perigee"` works. os.exit
+ * raises an error. LuaJIT's compiler is off, since its code cannot be interrupted; a trusted script that needs fast
+ * plain Lua more than that calls jit.on(). Ops and graphs do not depend on it. config: NULL lets print write to standard
+ * output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
 PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* config,
                                               perigee_state** out);
 /* Uses a LuaJIT 2.1 state of the host: sets package.loaded.perigee, and no global. The host keeps the state open longer
- * than the handle. Errors: BAD_ARGUMENT (also if another runtime has it), OUT_OF_MEMORY, SCRIPT_ERROR. */
+ * than the handle, and the state has one handle at a time. Errors: BAD_ARGUMENT (also if another runtime or handle has
+ * it, or if it has loaded perigee's module, which is another copy of the library), OUT_OF_MEMORY, SCRIPT_ERROR. */
 PERIGEE_API perigee_status perigee_state_attach(perigee_runtime* runtime, struct lua_State* lua, perigee_state** out);
 /* Closes a state that was opened; forgets one that was attached. Does nothing during a call of the state. */
 PERIGEE_API void perigee_state_close(perigee_state* state);
 PERIGEE_API struct lua_State* perigee_state_lua(perigee_state* state); /* NULL for NULL */
 
 /* Runs a chunk. text: source, not bytecode. chunk_name: the name in messages, or NULL. Errors: BAD_ARGUMENT,
- * SCRIPT_ERROR, CANCELLED, BUDGET_EXCEEDED, OUT_OF_MEMORY; for a file NOT_FOUND too. */
+ * SCRIPT_ERROR, CANCELLED, BUDGET_EXCEEDED, OUT_OF_MEMORY; for a file NOT_FOUND and BAD_FILE too. */
 PERIGEE_API perigee_status perigee_run(perigee_state* state, const char* text, size_t size, const char* chunk_name);
 PERIGEE_API perigee_status perigee_run_file(perigee_state* state, const char* path);
 
@@ -218,9 +221,9 @@ PERIGEE_API perigee_status perigee_call(perigee_state* state, const char* path, 
 PERIGEE_API perigee_status perigee_set(perigee_state* state, const char* path, const perigee_value* value);
 PERIGEE_API perigee_status perigee_get(perigee_state* state, const char* path, perigee_value* value);
 
-/* Ends the running call with PERIGEE_CANCELLED at its next op, loop step or interpreted instruction, also inside pcall.
- * and message handlers. From any thread or signal handler. A compiled Lua loop without ops is not ended. No effect
- * between calls. */
+/* Ends the running call with PERIGEE_CANCELLED at its next op, loop step or interpreted instruction, also inside pcall
+ * and message handlers. From any thread or signal handler. Not ended: a loop without ops that LuaJIT has compiled (in an
+ * attached state, or after jit.on()), and a C function of Lua. No effect between calls. */
 PERIGEE_API void perigee_interrupt(perigee_state* state);
 
 /* Collects garbage for about this many microseconds, or until a collection is complete. Errors: BAD_ARGUMENT. */
@@ -244,14 +247,14 @@ PERIGEE_API perigee_status perigee_memory(perigee_state* state, perigee_memory_i
  * to its end, which runs only while the host waits in perigee_job_step. */
 
 /* Makes a job that will call the function at `path` with these arguments. It runs nothing yet. Errors: those of
- * perigee_call, BAD_ARGUMENT also if the value is no function. */
+ * perigee_call. */
 PERIGEE_API perigee_status perigee_job_start(perigee_state* state, const char* path, const perigee_value* args,
                                              size_t arg_count, perigee_job** out);
 /* Runs the job for about budget_us microseconds, or to its end; from 0 downwards only to the next place where it can be
  * suspended. Writes to `done` whether the function has returned; later calls write 1 and run nothing. Errors:
  * BAD_ARGUMENT, also if the state is closed or in use; SCRIPT_ERROR and OUT_OF_MEMORY with the traceback of the job;
- * CANCELLED if perigee_interrupt was called meanwhile. The last three end the job, and later calls return them again.
- */
+ * CANCELLED if perigee_interrupt was called meanwhile; BUDGET_EXCEEDED if the slice reached a limit of the state. The
+ * last four end the job, and later calls return them again. */
 PERIGEE_API perigee_status perigee_job_step(perigee_job* job, int64_t budget_us, int* done);
 /* What the function has returned, as perigee_call gives it. Errors: BAD_ARGUMENT if the job is not done, UNSUPPORTED,
  * OUT_OF_MEMORY, the error of the job. */
@@ -271,8 +274,9 @@ PERIGEE_API void perigee_job_release(perigee_job* job);
 PERIGEE_API perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dtype, int rank,
                                                  const int64_t* shape, perigee_tensor** out);
 /* The host's memory without a copy. strides: NULL for row-major. release, if not NULL, is called on any thread when the
- * last tensor that uses the memory is gone; not if the call fails. Scripts never write into the memory; a host that
- * does while they may read it makes a data race. Errors: BAD_ARGUMENT, OUT_OF_MEMORY. */
+ * last tensor that uses the memory is gone; not if the call fails. With NULL the memory must outlive every tensor that a
+ * script made of it. Scripts never write into the memory; a host that does while they may read it makes a data race.
+ * Errors: BAD_ARGUMENT (also for negative strides, and data that is not aligned to its elements), OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee_dtype dtype, int rank,
                                                const int64_t* shape, const int64_t* strides,
                                                void (*release)(void* user, void* data), void* user,
@@ -311,20 +315,21 @@ PERIGEE_API size_t perigee_model_input_count(const perigee_model* model);       
 PERIGEE_API const char* perigee_model_input_name(const perigee_model* model, size_t index); /* NULL if there is none */
 PERIGEE_API size_t perigee_model_output_count(const perigee_model* model);
 PERIGEE_API const char* perigee_model_output_name(const perigee_model* model, size_t index);
-/* Runs the model on any thread. Writes output_count new tensors, which must be the number of outputs. A model with
- * state (running statistics, the parameters of a training step that pg.jit's export has written) runs for one thread at
- * a time and updates the state after the run has succeeded. Errors: BAD_ARGUMENT (number or types of the tensors),
- * OUT_OF_MEMORY. */
+/* Runs the model on any thread. Inputs have the dtypes of the export; other sizes may do. Writes output_count new
+ * tensors, which must be the number of outputs and share no memory with the inputs. A model with state (running
+ * statistics, the parameters of a training step that pg.jit's export has written) runs for one thread at a time and
+ * updates the state after the run has succeeded. Errors: BAD_ARGUMENT (number or types of the tensors), OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
                                              perigee_tensor** outputs, size_t output_count);
 /* The same into tensors from perigee_tensor_create or _wrap, with the types of the outputs and row-major elements. No
- * script may have them: there tensors do not change. They may be inputs too. A steady state of one shape allocates
- * nothing. After BAD_ARGUMENT for a tensor's type nothing is written; if the run itself fails, the elements are
+ * script may have them: there tensors do not change. They may be inputs too, but not overlap each other. A steady state
+ * of one shape allocates nothing. After BAD_ARGUMENT nothing has changed; if the run itself fails, the elements are
  * unspecified. */
 PERIGEE_API perigee_status perigee_model_run_into(perigee_model* model, perigee_tensor* const* inputs,
                                                   size_t input_count, perigee_tensor* const* outputs,
                                                   size_t output_count);
-/* Writes the weights and states as they are now, for perigee_model_load. Errors: BAD_ARGUMENT, BAD_FILE if the file
+/* Writes the weights and states as they are now, for perigee_model_load. The random numbers of a model start anew when
+ * it is loaded. Errors: BAD_ARGUMENT, BAD_FILE if the file
  * cannot be written, OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_model_save(perigee_model* model, const char* weights_path);
 

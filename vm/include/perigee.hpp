@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace perigee {
@@ -45,10 +46,12 @@ inline perigee_status run(const State& state, std::string_view text, const char*
 
 // Values to hand in. They borrow what they refer to.
 inline perigee_value value() { return perigee_value{}; }
-inline perigee_value value(double number) {
+// Numbers of any type; bool, strings, tensors and models have their own.
+template <class Number, std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
+perigee_value value(Number number) {
   perigee_value v{};
   v.kind = PERIGEE_NUMBER;
-  v.as.number = number;
+  v.as.number = double(number);
   return v;
 }
 inline perigee_value value(bool boolean) {
@@ -64,17 +67,19 @@ inline perigee_value value(std::string_view text) {
   return v;
 }
 inline perigee_value value(const char* text) { return value(std::string_view(text)); }
-inline perigee_value value(const Tensor& tensor) {
+inline perigee_value value(perigee_tensor* tensor) {
   perigee_value v{};
   v.kind = PERIGEE_TENSOR;
-  v.as.tensor = tensor.get();
+  v.as.tensor = tensor;
   return v;
 }
-inline perigee_value value(const Model& model) {
+inline perigee_value value(perigee_model* model) {
   perigee_value v{};
   v.kind = PERIGEE_MODEL;
-  v.as.model = model.get();
+  v.as.model = model;
   return v;
 }
+inline perigee_value value(const Tensor& tensor) { return value(tensor.get()); }
+inline perigee_value value(const Model& model) { return value(model.get()); }
 
 }  // namespace perigee
