@@ -15,6 +15,7 @@
 #include "vm/bindings.h"
 #include "vm/output.h"
 #include "vm/past_handlers.h"
+#include "vm/sandbox.h"
 #include "vm/work_meter.h"
 
 namespace pg::vm {
@@ -31,6 +32,7 @@ constexpr int64_t kGrace = 50'000;     // nanoseconds
 constexpr int64_t kOverrun = 200'000;  // nanoseconds that a slice may take longer
 constexpr double kLongest = 1e6;       // seconds of a slice
 constexpr int kDeclined = 1000;        // instructions until the hook asks again
+constexpr int kMostInSandbox = 1000;   // jobs that have threads
 
 thread_local Job* current = nullptr;  // the job of this thread
 
@@ -93,14 +95,27 @@ void change_chain(State& state, Dynamics& leaving, Dynamics& entering) {
 
 }  // namespace
 
-struct Job::Hook {
-  explicit Hook(lua_State* L) : function(lua_gethook(L)), mask(lua_gethookmask(L)), count(lua_gethookcount(L)) {}
-  void restore(lua_State* L) const { lua_sethook(L, function, mask, count); }
-  const lua_Hook function;
-  const int mask, count;
-};
+void JobTable::want_hook(lua_State* L) {
+  const std::lock_guard hold(lock_);
+  if (wanted_++ == 0) {
+    outer = lua_gethook(L);
+    mask_ = lua_gethookmask(L);
+    count_ = lua_gethookcount(L);
+  }
+  lua_sethook(L, Job::stop_loop, LUA_MASKCOUNT, 1);
+}
+
+void JobTable::drop_hook(lua_State* L) {
+  const std::lock_guard hold(lock_);
+  if (--wanted_ > 0) return void(lua_sethook(L, Job::stop_loop, LUA_MASKCOUNT, 1));
+  if (lua_gethook(L) == Job::stop_loop) lua_sethook(L, outer, mask_, count_);
+  outer = nullptr;
+}
 
 namespace {
+
+// A thread of the parent process: here it is neither joined nor detached, since the system may use its number again.
+void forget(std::thread thread) { (void)new std::thread(std::move(thread)); }
 
 // Lua runs no hook while one runs, also not those of other threads while this one waits. A yield in a hook ends that;
 // here it is one of a coroutine that is then dropped.
@@ -116,8 +131,20 @@ void leave_hook(lua_State* L) {
 
 // The extent of a slice on the thread that calls step().
 class Job::Slice {
+  // While chains are changed, a job that steps another one is not suspended.
+  struct Pin {
+    explicit Pin(Job* job) : job(job) {
+      if (job) ++job->pinned_;
+    }
+    ~Pin() {
+      if (job) --job->pinned_;
+    }
+    Job* const job;
+  };
+
  public:
   Slice(Job& job, lua_State* L) : job_(job), L_(L), state_(*job.state_), outer_(state_.job) {
+    const Pin pin(outer_);
     change_chain(state_, job.host_dynamics_, job.dynamics_);
     swap_flags();
     suspender_ = std::exchange(state_.ctx.suspender, &job);
@@ -127,6 +154,7 @@ class Job::Slice {
   }
   Slice(const Slice&) = delete;
   ~Slice() {
+    const Pin pin(outer_);
     if (compiles_) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_ON);
     state_.job = outer_;
     state_.ctx.suspender = suspender_;
@@ -198,23 +226,49 @@ struct Job::Surroundings {
 // A second job that starts from the same random state gets other numbers.
 Job::Job(State& state) : state_(&state), detect_anomaly_(state.ctx.detect_anomaly), surroundings_(new Surroundings) {
   random_ = random_at_start_ = state.ctx.generator->state();
-  for (const Job* other : state.jobs)
-    if (other->is_under_way() && other->random_at_start_ == random_at_start_) random_.tick += uint64_t(1) << 40;
+  JobTable::Streams& same = state.job_table->streams[{random_.seed, random_.tick}];
+  ++same.live;
+  stream_ = ++same.next;
+  random_.tick += (stream_ - 1) << 40;
 }
 
 Job::~Job() {
-  if (thread_.joinable()) thread_.detach();  // a child process, which does not have the thread
-  if (!state_) return;                       // else it has not started, and its host could not keep it
-  std::erase(state_->jobs, this);
+  if (thread_.joinable()) forget(std::move(thread_));
+  if (state_) close();  // it has not started, and its host could not keep it
+}
+
+// The job takes no more random numbers.
+void Job::leave_stream() {
+  if (!std::exchange(stream_, 0)) return;
+  auto& streams = state_->job_table->streams;
+  const auto at = streams.find({random_at_start_.seed, random_at_start_.tick});
+  if (--at->second.live == 0) streams.erase(at);
+}
+
+// Takes the job out of its state.
+void Job::close() {
+  leave_stream();
+  auto& jobs = state_->jobs;
+  if (place_ < jobs.size() && jobs[place_] == this) {
+    jobs[place_] = jobs.back();
+    jobs[place_]->place_ = place_;
+    jobs.pop_back();
+  }
+  if (std::erase(state_->parked, &dynamics_)) state_->parked_walks -= dynamics_.walks;
+  state_ = nullptr;
 }
 
 std::shared_ptr<Job> Job::start(lua_State* L, State& state, int arguments) {
   if (state.trace) fail("job", "a traced function cannot start a job");
   need_stack(L, arguments + 12, "job");
   end_abandoned_jobs(L, state);
-  state.jobs.reserve(state.jobs.size() + 1);
-  state.parked.reserve(2 * state.jobs.size() + 4);
-  state.abandoned_jobs.reserve(state.jobs.size() + 1);
+  if (!state.job_table) state.job_table = std::make_shared<JobTable>();
+  if (state.jobs.size() >= state.jobs.capacity()) {
+    const size_t count = 2 * state.jobs.size() + 4;
+    state.abandoned_jobs.reserve(count);
+    state.parked.reserve(2 * count + 4);
+    state.jobs.reserve(count);
+  }
   const std::shared_ptr<Job> job(new Job(state));
   const int function = lua_gettop(L) - arguments;
   kJitStatus.push(L);
@@ -234,11 +288,13 @@ std::shared_ptr<Job> Job::start(lua_State* L, State& state, int arguments) {
   lua_xmove(L, T, arguments);
   lua_replace(L, function);
   lua_settop(L, function);
+  job->place_ = state.jobs.size();
   state.jobs.push_back(job.get());
   return job;
 }
 
 void Job::step(lua_State* L, double seconds) {
+  const std::shared_ptr<Job> self = shared_from_this();  // the collector may free the handles meanwhile
   if (!state_) fail("job", "this job was released, or its state is closed");
   if (status_ == Status::kDone || status_ == Status::kFailed) return;
   if (status_ == Status::kRunning) fail("job", "a job cannot step itself");
@@ -256,6 +312,7 @@ void Job::step(lua_State* L, double seconds) {
 }
 
 void Job::end(lua_State* L) {
+  const std::shared_ptr<Job> self = shared_from_this();
   if (!state_) return;
   if (status_ == Status::kRunning) {
     end_requested_ = true;
@@ -264,23 +321,20 @@ void Job::end(lua_State* L) {
   if (status_ == Status::kSuspended && process_ == getpid()) unwind(L);
   lua_pushnil(L);
   set_anchor(L, this);
-  std::erase(state_->jobs, this);
-  if (std::erase(state_->parked, &dynamics_)) state_->parked_walks -= dynamics_.walks;
-  state_ = nullptr;
+  close();
 }
 
 // Raises errors in the job until its thread has ended.
 void Job::unwind(lua_State* L) {
   std::atomic<bool>&cancel = state_->ctx.cancel, &all = state_->ctx.cancels_all;
   const bool cancel_before = cancel, all_before = all;
-  const Hook before(L);
   ending_ = true;
   deadline_ = kNever;
   all = true;
   cancel = true;
-  lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
+  state_->job_table->want_hook(L);
   run_slice(L);
-  before.restore(L);
+  state_->job_table->drop_hook(L);
   cancel = cancel_before;
   all = all_before;
 }
@@ -297,24 +351,43 @@ void Job::run_slice(lua_State* L) {
   status_ = Status::kSuspended;
   if (!finished_) return;
   thread_.join();
+  --state_->job_table->threads;
+  leave_stream();
   status_ = failed_ ? Status::kFailed : Status::kDone;
   // As after a call of the function, if nothing else has used the generator.
   Generator& generator = *state_->ctx.generator;
   if (generator.state() == random_at_start_) generator.set_state(random_);
 }
 
+// Jobs that are garbage have threads until they are collected.
+void Job::collect_jobs(lua_State* L) {
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  end_abandoned_jobs(L, *state_);
+}
+
 // Signal handlers of the host run on its own threads. Code that is compiled already would not be stopped, so it goes.
 void Job::start_thread(lua_State* L) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& e) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    fail("job", "cannot start a thread: {}", e.what());
+  JobTable& table = *state_->job_table;
+  if (table.threads >= table.collect_at) {
+    collect_jobs(L);
+    table.collect_at = std::max(64, 2 * table.threads);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (table.threads >= kMostInSandbox && is_sandbox(L)) fail("job", "at most {} jobs can run at once", kMostInSandbox);
+  const auto start = [this] {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {}
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return thread_.joinable();
+  };
+  if (!start()) {
+    collect_jobs(L);
+    if (!start()) throw OutOfMemory("job: the system gives no more threads");
+  }
+  ++table.threads;
   process_ = getpid();
   if (slices_loops_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
 }
@@ -325,15 +398,10 @@ void Job::wait(lua_State* L) {
   if (!slices_loops_ || deadline == kNever) return back_.acquire();
   const std::chrono::steady_clock::time_point limit(std::chrono::nanoseconds(std::max(deadline, now()) + kGrace));
   if (back_.try_acquire_until(limit)) return;
-  const Hook before(L);
-  const bool sets = before.function != stop_loop;  // else this is done by the caller of a job inside of this one
-  if (sets) {
-    outer_hook_ = before.function;
-    lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
-  }
+  const std::shared_ptr<JobTable> table = state_->job_table;
+  table->want_hook(L);
   back_.acquire();
-  if (sets && lua_gethook(L) == stop_loop) before.restore(L);
-  if (sets) outer_hook_ = nullptr;
+  table->drop_hook(L);
 }
 
 // The thread of the job.
@@ -391,7 +459,7 @@ bool Job::due() const {
 bool Job::may_suspend() const {
   const State& state = *state_;
   return current == this && state.job == this && !ending_ && !state.ctx.cancels_all && !state.trace &&
-         !state.paused_trace && !state.collecting && !state.loose;
+         !state.paused_trace && !state.collecting && !state.loose && pinned_ == 0;
 }
 
 // In a finalizer, where hooks do not run, a hook suspends the job after it.
@@ -403,14 +471,11 @@ void Job::suspend() {
 }
 
 void Job::set_own_hook() {
-  if (lua_gethook(coroutine_) == stop_loop) return;
-  own_hook_ = std::make_unique<Hook>(coroutine_);
-  lua_sethook(coroutine_, stop_loop, LUA_MASKCOUNT, 1);
+  if (!std::exchange(own_hook_, true)) state_->job_table->want_hook(coroutine_);
 }
 
 void Job::remove_own_hook() {
-  if (own_hook_ && lua_gethook(coroutine_) == stop_loop) own_hook_->restore(coroutine_);
-  own_hook_.reset();
+  if (std::exchange(own_hook_, false)) state_->job_table->drop_hook(coroutine_);
 }
 
 void Job::yield(State& state) {
@@ -421,7 +486,7 @@ void Job::yield(State& state) {
 void Job::stop_loop(lua_State* L, lua_Debug* where) {
   Job* const job = current;
   if (!job) return;
-  const lua_Hook outer = job->outer_hook_;
+  const lua_Hook outer = job->state_->job_table->outer;
   if (outer && !job->ending_ && job->state_->ctx.cancels_all) return outer(L, where);
   if (!job->ending_ && !job->state_->ctx.cancels_all) {
     if (!job->due() || !job->may_suspend()) return void(lua_sethook(L, stop_loop, LUA_MASKCOUNT, kDeclined));

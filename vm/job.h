@@ -2,7 +2,9 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <semaphore>
 #include <string>
 #include <thread>
@@ -21,7 +23,7 @@ namespace pg::vm {
 // its own in it too, a copy of the one at the start, so that its numbers do not depend on what others do between two
 // slices. A job does not stop during a trace or a collector step of the library. Only perigee's State and Lua's global
 // state are shared, so a job may use and change what its host uses.
-class Job final : public TimedSuspender {
+class Job final : public TimedSuspender, public std::enable_shared_from_this<Job> {
  public:
   enum class Status { kReady, kRunning, kSuspended, kDone, kFailed };
 
@@ -63,7 +65,7 @@ class Job final : public TimedSuspender {
 
  private:
   class Slice;
-  struct Hook;  // of a Lua state, as it was
+  friend struct JobTable;
   friend void close_jobs(lua_State* L, State& state);
   explicit Job(State& state);
   void unwind(lua_State* L);
@@ -75,6 +77,9 @@ class Job final : public TimedSuspender {
   int resume_until_end();
   void hand_over();
   bool may_suspend() const;
+  void collect_jobs(lua_State* L);
+  void leave_stream();
+  void close();
   void set_own_hook();
   void remove_own_hook();
   void note_message(lua_State* L, int i);
@@ -95,15 +100,36 @@ class Job final : public TimedSuspender {
   bool recording_ = false, training_ = false, detect_anomaly_ = false;
   RandomKey random_, random_at_start_;  // of the default generator; while the job runs the first is the host's
   int graphs_[3] = {0, 0, 0};           // core.graphs: off, retracing, exporting
-  std::unique_ptr<Hook> own_hook_;      // what a hook of the job replaced
+  uint64_t stream_ = 0;                 // of the jobs with this start, its number; 0: it counts no longer
+  bool own_hook_ = false;               // whether the job wants the hook by itself
+  int pinned_ = 0;                      // greater than 0 while it changes to a job that it steps, or back
+  size_t place_ = 0;                    // in State::jobs
   std::string message_;
   Traceback traceback_;
   struct Surroundings;
   std::unique_ptr<Surroundings> surroundings_;
-  std::atomic<lua_Hook> outer_hook_{nullptr};  // that stop_loop has replaced; it ends the call if that is due
   std::thread thread_;
   int process_ = 0;  // that has the thread
   std::binary_semaphore go_{0}, back_{0};
+};
+
+// What the jobs of a state share.
+struct JobTable {
+  // A hook stops Lua code as long as a slice that is over, or a job that ends, wants it. Each thread calls them for
+  // itself: the hook belongs to all coroutines.
+  void want_hook(lua_State* L);
+  void drop_hook(lua_State* L);
+  std::atomic<lua_Hook> outer{nullptr};  // that the hook has replaced; it ends the call if that is due
+
+  int threads = 0, collect_at = 64;  // garbage is collected before there are more threads
+  struct Streams {
+    uint64_t live = 0, next = 0;
+  };
+  std::map<std::pair<uint64_t, uint64_t>, Streams> streams;  // of jobs, by the random state at their start
+
+ private:
+  std::mutex lock_;
+  int wanted_ = 0, mask_ = 0, count_ = 0;
 };
 
 // Ends the jobs whose last handle the collector has freed.

@@ -214,6 +214,7 @@ void State::close(lua_State* L) {
   empty(dead_references);
   drop_histories(ctx);
   empty(jobs);
+  job_table.reset();
   empty(parked);
   empty(abandoned_jobs);
   empty(hosted);

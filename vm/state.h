@@ -107,6 +107,7 @@ struct Dynamics {
 };
 
 class Job;
+struct JobTable;
 
 class State : public Dynamics {
  public:
@@ -119,6 +120,7 @@ class State : public Dynamics {
   uint64_t next_stamp = 1;                           // the stamp of the next run of a program
   Job* job = nullptr;                                // the job whose slice is running
   std::vector<Job*> jobs;                            // all that have not ended
+  std::shared_ptr<JobTable> job_table;               // of a state that has had jobs
   std::vector<Dynamics*> parked;                     // its capacity covers two per job
   int parked_walks = 0;                              // the number of backward calls in them
   std::vector<std::shared_ptr<Job>> abandoned_jobs;  // to end at the next entry; its capacity covers all jobs

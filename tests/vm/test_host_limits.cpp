@@ -142,3 +142,29 @@ TEST_CASE("host limits: a config that cannot be used is refused") {
   CHECK(perigee_state_open(runtime, &config, &state) == PERIGEE_BAD_ARGUMENT);
   perigee_runtime_release(runtime);
 }
+
+TEST_CASE("host limits: requests that are refused count as instructions too") {
+  for (const char* script : {"local z = require('perigee').zeros while true do pcall(z, 1e9) end",
+                             "local s = ('x'):rep(2e7) while true do pcall(function() return s .. s .. s end) end"}) {
+    LimitedHost host([](perigee_state_config& c) {
+      c.memory_limit = 64u << 20;
+      c.instruction_limit = 20000;
+    });
+    CHECK(host.run(script) == PERIGEE_BUDGET_EXCEEDED);
+    CHECK(host.works());
+  }
+}
+
+TEST_CASE("host limits: the compiler stays off with a memory limit") {
+  LimitedHost host([](perigee_state_config& c) { c.memory_limit = 64u << 20; });
+  CHECK(host.run("jit.on()") == PERIGEE_SCRIPT_ERROR);
+  CHECK(host.message().find("jit.on is not available in a state with limits") != std::string::npos);
+}
+
+TEST_CASE("host limits: a call that an op ends has a message with its place") {
+  LimitedHost host([](perigee_state_config& c) { c.time_limit_us = 2000; });
+  CHECK(host.run("local x = require('perigee').ones(2000, 2000)\nlocal y = x:matmul(x):matmul(x)") ==
+        PERIGEE_BUDGET_EXCEEDED);
+  CHECK(host.message().find("host.lua:") == 0);
+  CHECK(host.message().find("the limit of 2000 µs of one call is reached") != std::string::npos);
+}

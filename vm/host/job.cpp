@@ -108,7 +108,7 @@ perigee_status perigee_job_start(perigee_state* state, const char* path, const p
 }
 
 perigee_status perigee_job_step(perigee_job* job, int64_t budget_us, int* done) {
-  return guarded(PERIGEE_INTERNAL, [&] {
+  return guarded(PERIGEE_BAD_ARGUMENT, [&] {
     constexpr const char* kName = "perigee_job_step";
     perigee_state* const state = state_of(job, kName);
     need(done, kName, "done");

@@ -67,8 +67,9 @@ void Limits::protect(bool opened) {
   lua_pushlightuserdata(L_, this);
   kLimits.set(L_);
   if (opened) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  if (!limits_calls() && memory_ == 0 && !vm::is_sandbox(L_)) return;
+  refuse_field(L_, "jit", "on");  // compiled code does not survive a refused request either
   if (!limits_calls() && !vm::is_sandbox(L_)) return;
-  refuse_field(L_, "jit", "on");
   refuse_field(L_, "debug", "sethook");
   lua_pushnil(L_);
   lua_setglobal(L_, "newproxy");
@@ -136,13 +137,11 @@ void Limits::hook(lua_State* L, lua_Debug*) {
 }
 
 void Limits::tick(lua_State* L) {
-  if (refused_) {
+  if (std::exchange(refused_, false)) {
     set_hook();
-    refused_ = false;
     lua_gc(L, LUA_GCCOLLECT, 0);
-    return;
   }
-  meter_.done += kTick;
+  meter_.done += kTick;  // also after a refused request, which starts the count of instructions anew
   settle();
 }
 
@@ -158,6 +157,13 @@ void Limits::set_hook() {
     lua_sethook(L_, nullptr, 0, 0);
 }
 
+std::string Limits::text() const {
+  if (reason_ == PERIGEE_CANCELLED) return "interrupted";
+  if (instructions_ > 0 && meter_.done > instructions_)
+    return fmt::format("the limit of {} instructions of one call is reached", instructions_);
+  return fmt::format("the limit of {} µs of one call is reached", time_us_);
+}
+
 // Notes where the script is.
 void Limits::describe(lua_State* L) noexcept {
   if (std::exchange(described_, true)) return;
@@ -168,11 +174,7 @@ void Limits::describe(lua_State* L) noexcept {
     message_.clear();
     traceback_.clear();
     const std::string place = vm::script_position(L);
-    const std::string text = reason_ == PERIGEE_CANCELLED ? "interrupted"
-                             : instructions_ > 0 && meter_.done > instructions_
-                                 ? fmt::format("the limit of {} instructions of one call is reached", instructions_)
-                                 : fmt::format("the limit of {} µs of one call is reached", time_us_);
-    message_ = place.empty() ? text : place + ": " + text;
+    message_ = place.empty() ? text() : place + ": " + text();
     for (const vm::ScriptFrame& frame : vm::traceback_of(L, top + 1).frames)
       traceback_ += frame.place + ": " + frame.what + "\n";
   } catch (...) {}

@@ -43,9 +43,11 @@ class Limits {
   void settle();
   bool ended() const { return reason_ != PERIGEE_OK; }
   perigee_status reason() const { return reason_; }
-  // What a call that has ended reports. Call them after the script has left.
+  // What a call that has ended reports: with the place of the script, unless an op or a C function ended it, and
+  // without. Call them after the script has left.
   const std::string& message() const { return message_; }
   const std::string& traceback() const { return traceback_; }
+  std::string text() const;
   MemoryAccount* account() const { return account_.get(); }
 
  private:

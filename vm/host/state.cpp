@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "vm/bindings.h"
+#include "vm/job.h"
 #include "vm/load.h"
 #include "vm/output.h"
 #include "vm/sandbox.h"
@@ -117,9 +118,14 @@ class Entered {
 
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
   const Limits& limits = state.limits;
-  if (limits.ended())
-    throw ScriptFailure(limits.reason(), limits.message().empty() ? "the call was ended" : limits.message(),
+  if (limits.ended() && !limits.message().empty())
+    throw ScriptFailure(limits.reason(), limits.message(),
                         limits.traceback().empty() ? caught.traceback : limits.traceback());
+  if (limits.ended()) {
+    const std::string place = caught.traceback.substr(0, caught.traceback.find(": "));  // of the first frame
+    throw ScriptFailure(limits.reason(), place.empty() ? limits.text() : place + ": " + limits.text(),
+                        caught.traceback);
+  }
   if (caught.exception) std::rethrow_exception(caught.exception);
   if (code == LUA_ERRMEM || is_lack_of_memory(caught.message))
     throw ScriptFailure(PERIGEE_OUT_OF_MEMORY, caught.failed ? caught.message : "not enough memory", caught.traceback);
@@ -431,6 +437,7 @@ perigee_status perigee_gc_step(perigee_state* state, int64_t budget_us) {
     const Clock::time_point end = Clock::now() + std::chrono::microseconds(std::min<int64_t>(budget_us, 1 << 30));
     in_state(state, "perigee_gc_step", [&] {
       while (!lua_gc(state->lua, LUA_GCSTEP, 1) && Clock::now() < end) {}
+      vm::end_abandoned_jobs(state->lua, *state->data);
     });
   });
 }
