@@ -35,6 +35,7 @@ constexpr int kDeclined = 1000;        // instructions until the hook asks again
 constexpr int kMostInSandbox = 1000;   // jobs that have threads
 
 thread_local Job* current = nullptr;  // the job of this thread
+std::atomic<lua_Hook> polling_hook{nullptr};
 
 // Takes a value from the top of the stack.
 void set_anchor(lua_State* L, const Job* job) {
@@ -95,22 +96,26 @@ void change_chain(State& state, Dynamics& leaving, Dynamics& entering) {
 
 }  // namespace
 
-void JobTable::want_hook(lua_State* L) {
+void JobTable::want_hook(lua_State* L, bool runs) {
   const std::lock_guard hold(lock_);
-  if (wanted_++ == 0) {
+  const bool first = wanted_++ == 0;
+  if (first) {
     outer = lua_gethook(L);
     mask_ = lua_gethookmask(L);
     count_ = lua_gethookcount(L);
   }
+  if (runs && (!first || (outer && outer == polling_hook))) return;
   lua_sethook(L, Job::stop_loop, LUA_MASKCOUNT, 1);
 }
 
 void JobTable::drop_hook(lua_State* L) {
   const std::lock_guard hold(lock_);
-  if (--wanted_ > 0) return void(lua_sethook(L, Job::stop_loop, LUA_MASKCOUNT, 1));
+  if (--wanted_ > 0) return;
   if (lua_gethook(L) == Job::stop_loop) lua_sethook(L, outer, mask_, count_);
   outer = nullptr;
 }
+
+void Job::set_polling_hook(lua_Hook hook) { polling_hook = hook; }
 
 namespace {
 
@@ -309,6 +314,7 @@ void Job::step(lua_State* L, double seconds) {
   deadline_ = deadline;
   run_slice(L);
   if (end_requested_) end(L);
+  if (current && current->due()) current->suspend();  // a job that steps others may run no code that a hook stops
 }
 
 void Job::end(lua_State* L) {
@@ -332,7 +338,7 @@ void Job::unwind(lua_State* L) {
   deadline_ = kNever;
   all = true;
   cancel = true;
-  state_->job_table->want_hook(L);
+  state_->job_table->want_hook(L, false);
   run_slice(L);
   state_->job_table->drop_hook(L);
   cancel = cancel_before;
@@ -399,7 +405,7 @@ void Job::wait(lua_State* L) {
   const std::chrono::steady_clock::time_point limit(std::chrono::nanoseconds(std::max(deadline, now()) + kGrace));
   if (back_.try_acquire_until(limit)) return;
   const std::shared_ptr<JobTable> table = state_->job_table;
-  table->want_hook(L);
+  table->want_hook(L, true);
   back_.acquire();
   table->drop_hook(L);
 }
@@ -471,7 +477,7 @@ void Job::suspend() {
 }
 
 void Job::set_own_hook() {
-  if (!std::exchange(own_hook_, true)) state_->job_table->want_hook(coroutine_);
+  if (!std::exchange(own_hook_, true)) state_->job_table->want_hook(coroutine_, false);
 }
 
 void Job::remove_own_hook() {
@@ -482,21 +488,25 @@ void Job::yield(State& state) {
   if (current && current->state_ == &state) current->suspend();
 }
 
+bool Job::stop_here(lua_State* L) {
+  Job* const job = current;
+  if (!job || !job->state_->job_table->wants_hook() || !job->due() || !job->may_suspend()) return false;
+  job->remove_own_hook();
+  if (L == job->coroutine_ && lua_isyieldable(L)) return lua_yield(L, 0), true;
+  leave_hook(L);
+  job->hand_over();
+  if (job->ending_) raise_past_handlers(L);
+  return true;
+}
+
 // The hook of a slice that is over, and of a job that must end.
 void Job::stop_loop(lua_State* L, lua_Debug* where) {
   Job* const job = current;
   if (!job) return;
   const lua_Hook outer = job->state_->job_table->outer;
   if (outer && !job->ending_ && job->state_->ctx.cancels_all) return outer(L, where);
-  if (!job->ending_ && !job->state_->ctx.cancels_all) {
-    if (!job->due() || !job->may_suspend()) return void(lua_sethook(L, stop_loop, LUA_MASKCOUNT, kDeclined));
-    job->remove_own_hook();
-    if (L == job->coroutine_ && lua_isyieldable(L)) return void(lua_yield(L, 0));
-    leave_hook(L);
-    job->hand_over();
-    if (!job->ending_) return;
-  }
-  raise_past_handlers(L);
+  if (job->ending_ || job->state_->ctx.cancels_all) raise_past_handlers(L);
+  if (!stop_here(L)) lua_sethook(L, stop_loop, LUA_MASKCOUNT, kDeclined);
 }
 
 void Job::note_message(lua_State* L, int i) {

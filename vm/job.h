@@ -45,6 +45,11 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   void suspend() override;
   // Stops here, if the running code belongs to a job that can.
   static void yield(State& state);
+  // The same in a hook, for a job whose slice is over. Returns whether it did; the hook returns then.
+  static bool stop_here(lua_State* L);
+  // Before any job: a hook that calls stop_here.
+  static void set_polling_hook(lua_Hook hook);
+  static bool is_own_hook(lua_Hook hook) { return hook == stop_loop; }
   // Takes the coroutine from the top of the stack and keeps it until the job ends. Does not fail.
   void keep(lua_State* L) const;
   // Ends a job that nothing refers to, now or, if that would run Lua, at the next entry. For finalizers.
@@ -115,10 +120,12 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
 
 // What the jobs of a state share.
 struct JobTable {
-  // A hook stops Lua code as long as a slice that is over, or a job that ends, wants it. Each thread calls them for
-  // itself: the hook belongs to all coroutines.
-  void want_hook(lua_State* L);
+  // A hook stops Lua code as long as a slice that is over, or a job that ends, wants it. It belongs to all coroutines.
+  // `runs`: whether another thread may run Lua. Then no hook may run already when one is set, since LuaJIT changes its
+  // flags in several steps; so a hook that stays is one that calls Job::stop_here.
+  void want_hook(lua_State* L, bool runs);
   void drop_hook(lua_State* L);
+  bool wants_hook() const { return wanted_ > 0; }
   std::atomic<lua_Hook> outer{nullptr};  // that the hook has replaced; it ends the call if that is due
 
   int threads = 0, collect_at = 64;  // garbage is collected before there are more threads
@@ -129,7 +136,8 @@ struct JobTable {
 
  private:
   std::mutex lock_;
-  int wanted_ = 0, mask_ = 0, count_ = 0;
+  std::atomic<int> wanted_{0};
+  int mask_ = 0, count_ = 0;
 };
 
 // Ends the jobs whose last handle the collector has freed.

@@ -204,8 +204,8 @@ TEST_CASE("wrong arguments of the functions of jobs") {
   CHECK(perigee_job_start(host.state, "nothing", nullptr, 0, &job) == PERIGEE_NOT_FOUND);
   CHECK(message() == "perigee_job_start: there is no 'nothing'");
   CHECK(perigee_job_start(host.state, "a.b", nullptr, 0, &job) == PERIGEE_NOT_FOUND);
-  CHECK(perigee_job_start(host.state, "number", nullptr, 0, &job) == PERIGEE_BAD_ARGUMENT);
-  CHECK(message() == "perigee_job_start: bad argument 'path' (expected the path of a function)");
+  CHECK(perigee_job_start(host.state, "number", nullptr, 0, &job) == PERIGEE_NOT_FOUND);
+  CHECK(message() == "perigee_job_start: 'number' is a number, not a function");
   CHECK(job == nullptr);
   CHECK(perigee_job_step(nullptr, 0, &done) == PERIGEE_BAD_ARGUMENT);
   CHECK(perigee_job_results(nullptr, nullptr, 0, &count) == PERIGEE_BAD_ARGUMENT);

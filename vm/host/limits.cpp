@@ -7,6 +7,7 @@
 #include <limits>
 #include <new>
 
+#include "vm/job.h"
 #include "vm/past_handlers.h"
 #include "vm/sandbox.h"
 #include "vm/state.h"
@@ -64,6 +65,7 @@ void Limits::limit_memory() {
 }
 
 void Limits::protect(bool opened) {
+  vm::Job::set_polling_hook(hook);
   lua_pushlightuserdata(L_, this);
   kLimits.set(L_);
   if (opened) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
@@ -116,7 +118,9 @@ void Limits::end_call(perigee_status reason) {
 void Limits::interrupt() {
   if (!context_) return;
   end_call(PERIGEE_CANCELLED);
-  lua_sethook(L_, hook, LUA_MASKCOUNT, 1);
+  // The hook of limits and that of jobs see it. While they may run, no other is set: see JobTable::want_hook.
+  const lua_Hook now = lua_gethook(L_);
+  if (now != hook && !vm::Job::is_own_hook(now)) lua_sethook(L_, hook, LUA_MASKCOUNT, 1);
 }
 
 Limits* Limits::of(lua_State* L) {
@@ -130,7 +134,7 @@ void Limits::hook(lua_State* L, lua_Debug*) {
   Limits* const limits = of(L);
   if (!limits) return;
   if (!limits->ended()) limits->tick(L);
-  if (!limits->ended()) return;
+  if (!limits->ended()) return void(vm::Job::stop_here(L));
   limits->describe(L);
   lua_sethook(L, hook, LUA_MASKCOUNT, 1);
   vm::raise_past_handlers(L);
@@ -210,7 +214,8 @@ void* Limits::allocate(void* self, void* data, size_t old_size, size_t size) {
 void Limits::note_refusal(void* self) {
   auto& limits = *static_cast<Limits*>(self);
   if (!limits.context_ || std::exchange(limits.refused_, true)) return;
-  lua_sethook(limits.L_, hook, LUA_MASKCOUNT, 1);
+  // While a job is being stopped, the end of the call collects.
+  if (!vm::Job::is_own_hook(lua_gethook(limits.L_))) lua_sethook(limits.L_, hook, LUA_MASKCOUNT, 1);
 }
 
 void Limits::urge_collector() {
