@@ -35,6 +35,7 @@ void add_sandbox_module(lua_State* L, const char* name);
 void set_limited_strings(lua_State* L, int full);  // full: the index of Lua's library
 void set_limited_tables(lua_State* L, int full);
 
+inline constexpr size_t kBytesOfAnInstruction = 64;  // that a function moves or compares, for limits
 inline constexpr size_t kMaxSandboxString = size_t(256) << 20;  // bytes of a result
 
 }  // namespace pg::vm

@@ -2,14 +2,15 @@
 // size.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "vm/call_depth.h"
+#include "vm/lua_text.h"
 #include "vm/pattern.h"
 #include "vm/sandbox.h"
 
 namespace pg::vm {
 namespace {
-
-constexpr size_t kBytesOfAnInstruction = 64;
 
 std::string_view check_text(lua_State* L, int i) {
   size_t size = 0;
@@ -17,11 +18,10 @@ std::string_view check_text(lua_State* L, int i) {
   return {text, size};
 }
 
-// Raises unless a result of this size is allowed. Counts the work of making it.
+// Raises unless a result of this size is allowed.
 void check_result(lua_State* L, const char* function, double bytes) {
   if (bytes > double(kMaxSandboxString))
     luaL_error(L, "%s: the result is longer than %d bytes", function, int(kMaxSandboxString));
-  spend(L, size_t(bytes) / kBytesOfAnInstruction);
 }
 
 // The place in a string that a position of Lua names, from 0 to its size.
@@ -94,12 +94,11 @@ int gmatch(lua_State* L) {
 // What gsub builds.
 class Replacement {
  public:
-  Replacement(lua_State* L, PatternMatch& match) : L_(L), match_(match) { luaL_buffinit(L, &out_); }
+  Replacement(lua_State* L, PatternMatch& match) : L_(L), match_(match), out_(L) {}
 
   void add(const char* text, size_t size) {
-    size_ += size;
-    if (size_ > kMaxSandboxString) check_result(L_, "gsub", double(size_));
-    luaL_addlstring(&out_, text, size);
+    count(size);
+    out_.add({text, size});
   }
 
   // Adds what replaces a match.
@@ -120,14 +119,22 @@ class Replacement {
     add_value();
   }
 
-  void push() { luaL_pushresult(&out_); }
+  void push() const { out_.push(); }
 
  private:
-  // Adds the value on top of the stack, which luaL_addvalue pops.
+  static constexpr size_t kCounted = size_t(1) << 12;  // bytes that are counted together
+
+  void count(size_t more) {
+    uncounted_ += more;
+    if (uncounted_ < kCounted) return;
+    check_result(L_, "gsub", double(out_.size() + more));
+    spend(L_, std::exchange(uncounted_, 0) / kBytesOfAnInstruction);
+  }
+
+  // Adds the value on top of the stack, which it pops.
   void add_value() {
-    size_ += lua_objlen(L_, -1);
-    if (size_ > kMaxSandboxString) check_result(L_, "gsub", double(size_));
-    luaL_addvalue(&out_);
+    count(lua_objlen(L_, -1));
+    out_.add_value();
   }
 
   void add_template(const char* first, const char* last) {
@@ -151,11 +158,12 @@ class Replacement {
 
   lua_State* L_;
   PatternMatch& match_;
-  luaL_Buffer out_;
-  size_t size_ = 0;
+  LuaText out_;
+  size_t uncounted_ = 0;
 };
 
 int gsub(lua_State* L) {
+  check_call_depth(L, "too many nested calls of gsub");
   const std::string_view text = check_text(L, 1);
   std::string_view pattern = check_text(L, 2);
   const int type = lua_type(L, 3);
@@ -197,7 +205,9 @@ int rep(lua_State* L) {
   size_t between = 0;
   luaL_optlstring(L, 3, "", &between);
   if (n == 0 || text.size() + between == 0) return lua_pushliteral(L, ""), 1;
-  check_result(L, "rep", n * double(text.size()) + (n - 1) * double(between));
+  const double bytes = n * double(text.size()) + (n - 1) * double(between);
+  check_result(L, "rep", bytes);
+  spend(L, size_t(bytes) / kBytesOfAnInstruction);
   lua_settop(L, 3);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
@@ -218,10 +228,13 @@ int concat(lua_State* L) {
     if (!lua_isstring(L, -1)) break;  // Lua's raises the error
     bytes += between + double(lua_type(L, -1) == LUA_TNUMBER ? 24 : lua_objlen(L, -1));
     lua_pop(L, 1);
-    if (i % 4096 == 0) check_result(L, "concat", bytes);
+    if (i % 4096 != 0) continue;
+    check_result(L, "concat", bytes);
+    spend(L, 4096);
   }
   lua_settop(L, 4);
   check_result(L, "concat", bytes);
+  spend(L, size_t(bytes) / kBytesOfAnInstruction);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   lua_call(L, 4, 1);
