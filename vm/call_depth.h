@@ -16,8 +16,8 @@ class StackBase {
   const char* const outer_;
 };
 
-// Raises "stack overflow (what)" if the C stack has grown by more than 512 KiB since the call of the host. What
-// they may take behind that is limited by the size of one Lua stack. Does nothing outside such calls.
+// Raises "stack overflow (what)" if the C stack has grown by more than 512 KiB since the call of the host. How much it
+// may grow behind that is limited by the size of one Lua stack. Does nothing outside such calls.
 void check_call_depth(lua_State* L, const char* what);
 
 }  // namespace pg::vm

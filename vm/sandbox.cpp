@@ -20,7 +20,7 @@ using Names = std::initializer_list<const char*>;
 constexpr Names kBase = {"assert",   "error",    "getmetatable", "ipairs", "next",   "pairs",   "pcall",
                          "print",    "rawequal", "rawget",       "rawset", "rawlen", "select",  "setmetatable",
                          "tonumber", "tostring", "type",         "unpack", "xpcall", "_VERSION"};
-constexpr Names kCoroutine = {"create", "isyieldable", "resume", "running", "status", "wrap", "yield"};
+constexpr Names kCoroutine = {"create", "isyieldable", "running", "status", "yield"};
 constexpr Names kString = {"byte", "char", "format", "len", "lower", "reverse", "sub", "upper"};
 constexpr Names kTable = {"foreach", "foreachi", "getn", "insert", "maxn", "move", "pack", "remove", "sort", "unpack"};
 constexpr Names kOs = {"clock", "difftime", "time"};
@@ -152,7 +152,10 @@ void make_globals(lua_State* L, int full) {
   set_load(L, true);
   lua_pushcfunction(L, count_memory), lua_setfield(L, -2, "collectgarbage");
   lua_pushcfunction(L, require), lua_setfield(L, -2, "require");
-  add_library(L, full, "coroutine", [&](int from) { copy_fields(L, from, kCoroutine); });
+  add_library(L, full, "coroutine", [&](int from) {
+    copy_fields(L, from, kCoroutine);
+    set_limited_coroutines(L, from);
+  });
   add_library(L, full, "math", [&](int from) { copy_all(L, from); });
   add_library(L, full, "bit", [&](int from) { copy_all(L, from); });
   add_library(L, full, "string", [&](int from) {

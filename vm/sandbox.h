@@ -31,9 +31,11 @@ void push_sandbox_searchers(lua_State* L);
 // Makes the value on top of the stack, which it pops, the module of this name.
 void add_sandbox_module(lua_State* L, const char* name);
 
-// Adds the functions of string and table whose work or results are limited to the table on top of the stack.
+// Adds the functions of string, table and coroutine whose work, results or depth are limited to the table on top of the
+// stack.
 void set_limited_strings(lua_State* L, int full);  // full: the index of Lua's library
 void set_limited_tables(lua_State* L, int full);
+void set_limited_coroutines(lua_State* L, int full);
 
 inline constexpr size_t kBytesOfAnInstruction = 64;  // that a function moves or compares, for limits
 inline constexpr size_t kMaxSandboxString = size_t(256) << 20;  // bytes of a result

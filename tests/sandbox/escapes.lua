@@ -173,6 +173,38 @@ add("coroutines that fail", "while true do coroutine.resume(coroutine.create(err
 add("endless coroutines", "while true do coroutine.wrap(function() pcall(function() while true do end end) end)() end", "budget")
 add("a coroutine that resumes itself", "local co co = coroutine.create(function() return coroutine.resume(co) end) assert(coroutine.resume(co))", "held")
 add("coroutines in coroutines", "local function f() return coroutine.wrap(f)() end f()", "")
+for _, call in ipairs{"coroutine.wrap(f)()", "coroutine.resume(coroutine.create(f))", "select(2, coroutine.resume(coroutine.create(f)))", "coroutine.wrap(pcall)(f)"} do
+  add("coroutines without end: " .. call, "local function f() return " .. call .. " end f()", "")
+end
+add("coroutines nest some hundred times", "local n = 0 local function f() n = n + 1 if n < 300 then coroutine.wrap(f)() end end f() assert(n == 300)", "held")
+add("coroutine.wrap behaves as in Lua", [[
+  local function text(f, ...) return select(2, pcall(f, ...)) end
+  local g = coroutine.wrap(function(...) local n = select('#', ...) while true do n = select('#', coroutine.yield(n, ...)) end end)
+  assert(select('#', g()) == 1 and g(1, nil) == 2 and g(nil) == 1 and g() == 0)
+  local all = {coroutine.wrap(function(...) return ... end)(1, nil, 3)}
+  assert(all[1] == 1 and all[2] == nil and all[3] == 3)
+  local key = {}
+  assert(text(coroutine.wrap(error), key) == key)
+  assert(text(coroutine.wrap(error), 'x', 0) == 'x')
+  local dead = coroutine.wrap(function() error('x', 0) end)
+  assert(text(function() dead() end) == 'host.lua:10: x')
+  assert(text(function() dead() end) == 'host.lua:11: cannot resume dead coroutine')
+  assert(text(coroutine.wrap, 1):find('function expected, got number', 1, true))
+  assert(text(coroutine.resume, 1):find('coroutine expected', 1, true))
+  local inside
+  local co = coroutine.create(function(a) inside = coroutine.running() local ok, b = pcall(function() return coroutine.yield(a + 1) end) return ok, b end)
+  assert(coroutine.status(co) == 'suspended')
+  local ok, two = coroutine.resume(co, 1)
+  assert(ok and two == 2 and inside == co and coroutine.status(co) == 'suspended')
+  local ok, a, b = coroutine.resume(co, 'b')
+  assert(ok and a == true and b == 'b' and coroutine.status(co) == 'dead')
+  assert(select(2, coroutine.resume(co)) == 'cannot resume dead coroutine')
+  local outer outer = coroutine.wrap(function()
+    local me = coroutine.running()
+    return coroutine.wrap(function() return coroutine.status(me), coroutine.isyieldable() end)()
+  end)
+  local status, can = outer()
+  assert(status == 'normal' and can == true and not coroutine.isyieldable())]], "held")
 add("a yield outside", "coroutine.yield()", "attempt to yield")
 add("a yield across sort", "coroutine.wrap(function() table.sort({3, 2, 1}, coroutine.yield) end)()", "attempt to yield")
 add("endless iteration", "for _ in function() return 1 end do end", "budget")
