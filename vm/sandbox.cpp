@@ -22,7 +22,7 @@ constexpr Names kBase = {"assert",   "error",    "getmetatable", "ipairs", "next
                          "tonumber", "tostring", "type",         "unpack", "xpcall", "_VERSION"};
 constexpr Names kCoroutine = {"create", "isyieldable", "running", "status", "yield"};
 constexpr Names kString = {"byte", "char", "format", "len", "lower", "reverse", "sub", "upper"};
-constexpr Names kTable = {"foreach", "foreachi", "getn", "insert", "maxn", "move", "pack", "remove", "sort", "unpack"};
+constexpr Names kTable = {"foreach", "foreachi", "getn", "maxn", "move", "pack", "remove", "unpack"};
 constexpr Names kOs = {"clock", "difftime", "time"};
 
 // Copies the named fields of the table at `from` that exist to the table on top of the stack.

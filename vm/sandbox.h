@@ -34,7 +34,8 @@ void add_sandbox_module(lua_State* L, const char* name);
 // Adds the functions of string, table and coroutine whose work, results or depth are limited to the table on top of the
 // stack.
 void set_limited_strings(lua_State* L, int full);  // full: the index of Lua's library
-void set_limited_tables(lua_State* L, int full);
+void set_limited_concat(lua_State* L, int full);
+void set_limited_tables(lua_State* L, int full);  // with concat
 void set_limited_coroutines(lua_State* L, int full);
 
 inline constexpr size_t kBytesOfAnInstruction = 64;  // that a function moves or compares, for limits

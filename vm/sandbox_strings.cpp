@@ -1,4 +1,4 @@
-// Functions of string and table for sandboxes: their work counts as instructions, and their results have a largest
+// Functions of string, and table.concat, for sandboxes: their work counts as instructions, and their results have a largest
 // size.
 #include <algorithm>
 #include <cstring>
@@ -255,7 +255,7 @@ void set_limited_strings(lua_State* L, int full) {
   }
 }
 
-void set_limited_tables(lua_State* L, int full) {
+void set_limited_concat(lua_State* L, int full) {
   lua_getfield(L, full, "concat");
   lua_pushcclosure(L, concat, 1);
   lua_setfield(L, -2, "concat");

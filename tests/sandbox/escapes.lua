@@ -211,6 +211,57 @@ add("endless iteration", "for _ in function() return 1 end do end", "budget")
 add("endless sort", "local t = {} for i = 1, 50 do t[i] = i end table.sort(t, function() while true do end end)", "budget")
 add("an invalid order", "local t = {} for i = 1, 1000 do t[i] = i % 7 end pcall(table.sort, t, function() return true end)", "held")
 add("sort that changes its table", "local t = {} for i = 1, 100 do t[i] = -i end pcall(table.sort, t, function(a, b) t[#t + 1] = 1 t[1] = nil return (a or 0) < (b or 0) end)", "held")
+add("sort of an order that is bad for quicksort", [=[
+  local n, id, val, small = 30000, {}, {}, 1
+  for i = 1, n do id[i] = i end
+  local l = 1
+  while n - l > 2 do
+    local m = math.floor((l + n) / 2)
+    val[id[l]], val[id[m]], small = small, small + 1, small + 2
+    id[m], id[n - 1] = id[n - 1], id[m]
+    id[n - 1], id[l + 1] = id[l + 1], id[n - 1]
+    l = l + 2
+  end
+  for i = 1, n do val[i] = val[i] or n + i end
+  local before = os.clock()
+  table.sort(val)
+  assert(os.clock() - before < 1)
+  for i = 2, n do assert(val[i - 1] <= val[i]) end]=], "")
+add("sort in a loop", "local t = {} for i = 1, 3000 do t[i] = i % 7 end while true do table.sort(t) end", "budget")
+add("sort of long strings", "local s, t = ('x'):rep(1e6), {} for i = 1, 8 do t[i] = s .. i end for i = 9, 1e4 do t[i] = t[i % 8 + 1] end table.sort(t)", "budget")
+add("sort by a function of C", "local t = {} for i = 1, 1e5 do t[i] = i end table.sort(t, rawequal)", "budget")
+add("sort keeps its elements and puts them in order", [=[
+  local function copy(t) local c = {} for i = 1, #t do c[i] = t[i] end return c end
+  local function count(t) local c = {} for i = 1, #t do c[t[i]] = (c[t[i]] or 0) + 1 end return c end
+  local function check(t, before)
+    local old = count(t)
+    table.sort(t, before)
+    for i = 2, #t do assert(not (before or function(a, b) return a < b end)(t[i], t[i - 1]), i) end
+    for k, n in pairs(count(t)) do assert(old[k] == n) end
+  end
+  for n = 0, 40 do
+    local t, words = {}, {}
+    for i = 1, n do t[i] = i * 7919 % 31 words[i] = ('w'):rep(i % 5) .. i % 3 end
+    check(t) check(t) check(t, function(a, b) return a > b end) check(copy(words)) check(words, function(a, b) return #a < #b end)
+  end
+  local m = {__lt = function(a, b) return a.n < b.n end}
+  local t = {} for i = 1, 20 do t[i] = setmetatable({n = i * 7 % 11}, m) end
+  check(t)
+  local t = {3, 1, 2, 5, 4, 9, 8}
+  local old, calls = count(t), 0
+  assert(select(2, pcall(table.sort, t, function(a, b) calls = calls + 1 if calls == 9 then error('no', 0) end return a < b end)) == 'no')
+  for k, n in pairs(count(t)) do assert(old[k] == n) end
+  assert(select(2, pcall(table.sort, {1, 'a'})):find('attempt to compare'))
+  assert(select(2, pcall(table.sort, {}, 1)):find('function expected, got number'))
+  assert(table.sort({}) == nil)]=], "held")
+add("insert as in Lua", [[
+  local t = {1, 2} table.insert(t, 3) table.insert(t, 1, 0) table.insert(t, 3, 'x')
+  assert(table.concat(t, ' ') == '0 1 x 2 3')
+  local t = {} table.insert(t, 5, 1) assert(t[5] == 1)
+  local t = {1, 2} table.insert(t, -1, 9) assert(t[-1] == 9 and t[2] == 1 and t[3] == 2 and t[1] == nil)
+  assert(select(2, pcall(table.insert, {}, 1, 2, 3)):find("wrong number of arguments to 'insert'"))]], "held")
+add("insert far below", "table.insert({}, -2^31, 1)", "budget")
+add("insert at the front of a long list", "local t = {} for i = 1, 2e5 do t[i] = 0 end while true do table.insert(t, 1, 0) end", "budget")
 add("next with a key that is gone", "local t = {} for i = 1, 100 do t[i] = i end for k in pairs(t) do t[k] = nil t[k .. ''] = 1 end", "")
 add("deep recursion", "local function f() return 1 + f() end f()", "stack overflow")
 add("deep recursion in pcall", "local function f() return pcall(f) and 1 end f()", "")
