@@ -30,7 +30,10 @@ size_t start_at(lua_Integer position, size_t size) {
   return size_t(std::max<lua_Integer>(position, 1) - 1);
 }
 
-bool is_plain(std::string_view pattern) { return pattern.find_first_of("^$*+?.([%-") == pattern.npos; }
+bool is_plain(lua_State* L, std::string_view pattern) {
+  spend(L, pattern.size() / 16);
+  return pattern.find_first_of("^$*+?.([%-") == pattern.npos;
+}
 
 int find_plain(lua_State* L, std::string_view text, std::string_view part, size_t from) {
   spend(L, (text.size() - from) / kBytesOfAnInstruction);
@@ -47,12 +50,13 @@ int search(lua_State* L, bool find) {
   const std::string_view text = check_text(L, 1);
   std::string_view pattern = check_text(L, 2);
   const size_t from = std::min(start_at(luaL_optinteger(L, 3, 1), text.size()), text.size());
-  if (find && (lua_toboolean(L, 4) || is_plain(pattern))) return find_plain(L, text, pattern, from);
+  if (find && (lua_toboolean(L, 4) || is_plain(L, pattern))) return find_plain(L, text, pattern, from);
   const bool anchored = pattern.starts_with('^');
   if (anchored) pattern.remove_prefix(1);
   PatternMatch match(L, text, pattern);
   for (const char* at = text.data() + from; at <= match.end(); ++at) {
     if (const char* last = match.at(at)) {
+      match.settle();
       if (!find) return match.push_captures(at, last);
       lua_pushinteger(L, at - match.begin() + 1);
       lua_pushinteger(L, last - match.begin());
@@ -60,6 +64,7 @@ int search(lua_State* L, bool find) {
     }
     if (anchored) break;
   }
+  match.settle();
   return lua_pushnil(L), 1;
 }
 
@@ -75,10 +80,12 @@ int next_match(lua_State* L) {
   for (const char* at = text + lua_tointeger(L, lua_upvalueindex(3)); at <= match.end(); ++at) {
     const char* last = match.at(at);
     if (!last) continue;
+    match.settle();
     lua_pushinteger(L, last - text + (last == at ? 1 : 0));
     lua_replace(L, lua_upvalueindex(3));
     return match.push_captures(at, last);
   }
+  match.settle();
   return 0;
 }
 
@@ -193,6 +200,7 @@ int gsub(lua_State* L) {
     if (anchored) break;
   }
   out.add(at, size_t(match.end() - at));
+  match.settle();
   out.push();
   lua_pushinteger(L, count);
   return 2;
