@@ -21,7 +21,7 @@ constexpr Names kBase = {"assert",   "error",    "getmetatable", "ipairs", "next
                          "print",    "rawequal", "rawget",       "rawset", "rawlen", "select",  "setmetatable",
                          "tonumber", "tostring", "type",         "unpack", "xpcall", "_VERSION"};
 constexpr Names kCoroutine = {"create", "isyieldable", "running", "status", "yield"};
-constexpr Names kString = {"byte", "char", "format", "len", "lower", "reverse", "sub", "upper"};
+constexpr Names kString = {"byte", "char", "len"};
 constexpr Names kTable = {"foreach", "foreachi", "getn", "maxn", "move", "pack", "remove", "unpack"};
 constexpr Names kOs = {"clock", "difftime", "time"};
 

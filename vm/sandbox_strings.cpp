@@ -206,6 +206,69 @@ int gsub(lua_State* L) {
   return 2;
 }
 
+// Pushes the bytes of the argument, each changed by `change`, in the same order or backwards.
+template <class F>
+int change_bytes(lua_State* L, F&& change, bool backwards = false) {
+  const std::string_view text = check_text(L, 1);
+  spend(L, text.size() / kBytesOfAnInstruction);
+  auto* const out = static_cast<char*>(lua_newuserdata(L, text.size()));
+  std::transform(text.begin(), text.end(), out, change);
+  if (backwards) std::reverse(out, out + text.size());
+  lua_pushlstring(L, out, text.size());
+  return 1;
+}
+
+int lower(lua_State* L) {
+  return change_bytes(L, [](char c) { return c >= 'A' && c <= 'Z' ? char(c + ('a' - 'A')) : c; });
+}
+
+int upper(lua_State* L) {
+  return change_bytes(L, [](char c) { return c >= 'a' && c <= 'z' ? char(c - ('a' - 'A')) : c; });
+}
+
+int reverse(lua_State* L) {
+  return change_bytes(L, [](char c) { return c; }, true);
+}
+
+// sub(text, first[, last])
+int sub(lua_State* L) {
+  const std::string_view text = check_text(L, 1);
+  const size_t from = start_at(luaL_checkinteger(L, 2), text.size());
+  lua_Integer last = luaL_optinteger(L, 3, -1);
+  if (last < 0) last += lua_Integer(text.size()) + 1;
+  const size_t end = size_t(std::clamp<lua_Integer>(last, 0, lua_Integer(text.size())));
+  const size_t size = end > from ? end - from : 0;
+  spend(L, size / kBytesOfAnInstruction);
+  lua_pushlstring(L, size ? text.data() + from : "", size);
+  return 1;
+}
+
+// Checks the argument of a conversion: Lua's format would not name its function in the error.
+void check_conversion(lua_State* L, char conversion, int i) {
+  if (!conversion || !std::strchr("cdiouxXaAeEfFgGqsp", conversion)) return;
+  luaL_checkany(L, i);
+  if (!std::strchr("qsp", conversion)) luaL_checknumber(L, i);
+}
+
+// format(text, …); the upvalue is Lua's.
+int format(lua_State* L) {
+  const std::string_view text = check_text(L, 1);
+  size_t bytes = text.size();
+  for (int i = 2, n = lua_gettop(L); i <= n; ++i)
+    if (lua_type(L, i) == LUA_TSTRING) bytes += lua_objlen(L, i);
+  spend(L, bytes / kBytesOfAnInstruction);
+  int argument = 1;
+  for (size_t at = 0; (at = text.find('%', at)) != text.npos; ++at) {
+    at = text.find_first_not_of("-+ #0123456789.", at + 1);
+    if (at == text.npos) break;
+    if (text[at] != '%') check_conversion(L, text[at], ++argument);
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
 // rep(text, n[, separator]); the upvalue is Lua's.
 int rep(lua_State* L) {
   const std::string_view text = check_text(L, 1);
@@ -252,13 +315,12 @@ int concat(lua_State* L) {
 }  // namespace
 
 void set_limited_strings(lua_State* L, int full) {
-  lua_getfield(L, full, "rep");
-  lua_pushcclosure(L, rep, 1);
-  lua_setfield(L, -2, "rep");
   const std::pair<const char*, lua_CFunction> functions[] = {
-      {"find", find}, {"match", match_text}, {"gmatch", gmatch}, {"gsub", gsub}};
+      {"find", find},   {"match", match_text}, {"gmatch", gmatch}, {"gsub", gsub}, {"lower", lower},
+      {"upper", upper}, {"reverse", reverse},  {"sub", sub},       {"rep", rep},   {"format", format}};
   for (const auto& [name, function] : functions) {
-    lua_pushcfunction(L, function);
+    lua_getfield(L, full, name);
+    lua_pushcclosure(L, function, 1);
     lua_setfield(L, -2, name);
   }
 }

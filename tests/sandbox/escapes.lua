@@ -157,6 +157,25 @@ add("a pattern with 33 captures", "(('x'):rep(40)):find(('(x)'):rep(33))", "too 
 add("a pattern with an open parenthesis", "('x'):find('(x')", "unfinished capture")
 add("a pattern with a closing parenthesis", "('x'):match('x)')", "invalid pattern capture")
 add("a replacement with an absent capture", "('x'):gsub('x', '%2')", "invalid capture")
+for _, call in ipairs{"s:lower()", "s:upper()", "s:reverse()", "s:sub(2)", "('%s'):format(s)", "s:gsub('x*', s)", "load(s)", "print(s)"} do
+  add("the size of texts counts: " .. call, "local s = ('x'):rep(2e6) while true do " .. call .. " end", "budget")
+end
+add("functions of string as in Lua", [[
+  local function text(f, ...) return select(2, pcall(f, ...)) end
+  local bytes = string.char(0, 64, 65, 90, 91, 96, 97, 122, 123, 192, 255)
+  assert(bytes:lower() == string.char(0, 64, 97, 122, 91, 96, 97, 122, 123, 192, 255))
+  assert(bytes:upper() == string.char(0, 64, 65, 90, 91, 96, 65, 90, 123, 192, 255))
+  assert(('abc'):reverse() == 'cba' and (''):reverse() == '' and (''):lower() == '' and string.upper(1) == '1')
+  local s = 'hello'
+  assert(s:sub(2) == 'ello' and s:sub(0) == s and s:sub(-2) == 'lo' and s:sub(2, -2) == 'ell' and s:sub(4, 2) == '' and s:sub(-9, 2) == 'he')
+  assert(s:sub(9) == '' and s:sub(1, -9) == '' and s:sub(3, 99) == 'llo' and s:sub('2', 3.9) == 'el' and s:sub(6) == '' and s:sub(5, 5) == 'o')
+  assert(('%5.2f|%-4d|%+d|%x|%s|%q|%c|%%|%g'):format(1 / 3, 5, 7, 255, nil, 'a\n', 65, 0.5) == ' 0.33|5   |+7|ff|nil|"a\\\n"|A|%|0.5')
+  assert(('%s'):format(setmetatable({}, {__tostring = function() return 'made' end})) == 'made' and ('%d'):format('12') == '12')
+  assert(text(string.format, '%d', {}):find('number expected, got table', 1, true) and text(string.format, '%s %s', 1):find('#3'))
+  local ok, e = pcall(function() local s = ('%d'):format('x') return s end)
+  assert(e:find("^host.lua:%d+: bad argument #%d to 'format' %(number expected, got string%)"), e)
+  assert(text(string.sub, 'x'):find('number expected, got no value', 1, true) and text(string.lower):find('string expected', 1, true))
+  assert(text(string.format, '%y', 1):find("invalid option '%y' to 'format'", 1, true))]], "held")
 add("zero bytes in patterns", "assert(('a\\0b'):find('\\0') == 2 and ('a\\0b'):match('%z') == '\\0')", "held")
 add("huge indices", "local s = ('x'):sub(-2^53, 2^53), ('x'):byte(2^31) assert(('x'):find('x', 2^52) == nil and ('x'):find('x', -2^52) == 1)", "held")
 add("many results of byte", "(('x'):rep(1e6)):byte(1, -1)", "string slice too long")
