@@ -202,6 +202,8 @@ void make_trusted(lua_State* L, int full, int from) {
   lua_getfield(L, -1, "dump");
   lua_setfield(L, -3, "dump");
   lua_pop(L, 2);
+  // With these messages name the block that fails, and wrong numbers of arguments are found (stdlib/nn/block_call.lua).
+  add_library(L, full, "debug", [&](int debug) { copy_fields(L, debug, {"getinfo", "getlocal"}); });
   lua_pushvalue(L, -1), lua_setfield(L, -2, "_G");
 }
 
@@ -235,6 +237,7 @@ void open_sandbox(lua_State* L) {
                                    {luaopen_string, LUA_STRLIBNAME},
                                    {luaopen_table, LUA_TABLIBNAME},
                                    {luaopen_os, LUA_OSLIBNAME},
+                                   {luaopen_debug, LUA_DBLIBNAME},
                                    {luaopen_bit, LUA_BITLIBNAME}})
     open_full(L, open, name);
   lua_pushvalue(L, LUA_GLOBALSINDEX);

@@ -7,7 +7,8 @@
 namespace pg::vm {
 
 // Fills a new state: the globals of scripts, and the environment of the library, which scripts cannot reach and which
-// has a few more functions. io, debug, jit, ffi and package do not exist in the state. Raises Lua errors.
+// has a few more functions, such as debug.getinfo. io, jit, ffi, package and the rest of debug do not exist in the state.
+// Raises Lua errors.
 void open_sandbox(lua_State* L);
 
 // Whether open_sandbox filled the state.

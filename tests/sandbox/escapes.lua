@@ -82,12 +82,13 @@ add("the functions on the stack through error levels", "for level = 1, 50 do loc
 add("the traceback of an error object", "local ok, e = pcall(error, {}) assert(next(e) == nil)", "held")
 add("the message handler sees only the error", "xpcall(function() require('perigee').ones(-1) end, function(...) assert(select('#', ...) == 1 and type(...) == 'string') end)", "held")
 add("a debug library of the script's own", "local got = 0 debug = {getinfo = function() got = got + 1 return {} end, getlocal = function() got = got + 1 end} io = {write = function() got = got + 1 end} local pg = require 'perigee' pg.help(print) pg.help(pg.nn.Dense) local net = pg.nn.Sequential{pg.nn.Dense(2)} pcall(net, 3) debug, io = nil, nil assert(got == 0)", "held")
+add("the debug library of the library", "local pg = require 'perigee' pg.nn.Dense(2, {in_units = 3}):initialize() local net = pg.nn.Dense(2, {in_units = 3}) net:initialize() local ok, e = pcall(net, pg.ones(1, 3), 2) assert(e:find('got 2 inputs')) assert(debug == nil and rawget(_G, 'debug') == nil and load('return debug')() == nil and not pcall(require, 'debug'))", "held")
 add("globals with a metatable", "local got = {} setmetatable(_G, {__index = function(_, k) got[#got + 1] = k end}) local pg = require 'perigee' local net = pg.nn.Dense(2) net:initialize() net:hybridize() net(pg.ones(1, 2)) pg.linalg.norm(pg.ones(2)) setmetatable(_G, nil) assert(#got == 0, got[1])", "held")
 add("pairs of the loaded modules", "assert(package == nil) local pg = require 'perigee' assert(require 'perigee' == pg)", "held")
 
 add("everything that tables, keys and metatables lead to", [[
   local pg = require "perigee"
-  local nn, inside = pg.nn, {introspect = 1, tensor_methods = 1, untraced = 1, embedded = 1, setfenv = 1, dump = 1, newproxy = 1, run_frozen = 1}
+  local nn, inside = pg.nn, {introspect = 1, tensor_methods = 1, untraced = 1, embedded = 1, setfenv = 1, dump = 1, newproxy = 1, run_frozen = 1, getinfo = 1, getlocal = 1}
   local net, x = nn.HybridSequential{nn.Dense(3), nn.BatchNorm()}, pg.ones(2, 4)
   net:initialize() net:hybridize() net(x)
   local trainer = pg.optim.Trainer(net:collect_params(), "adam")
