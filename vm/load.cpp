@@ -10,7 +10,7 @@
 namespace pg::vm {
 namespace {
 
-constexpr size_t kBytesOfAnInstruction = 8;  // that the compiler reads, about
+constexpr size_t kSourceBytesOfAnInstruction = 8;  // that the compiler reads, about
 
 // Replaces the reader at index 1 by all its pieces as one string.
 void read_pieces(lua_State* L) {
@@ -40,7 +40,7 @@ int load(lua_State* L) {
   }
   size_t size = 0;
   const char* text = lua_tolstring(L, 1, &size);
-  spend(L, size / kBytesOfAnInstruction);
+  spend(L, size / kSourceBytesOfAnInstruction);
   const char* name = luaL_optstring(L, 2, is_text ? text : "=(load)");
   const char* mode = luaL_optstring(L, 3, nullptr);
   const bool text_only = lua_toboolean(L, lua_upvalueindex(1));

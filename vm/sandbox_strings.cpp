@@ -1,5 +1,5 @@
-// Functions of string, and table.concat, for sandboxes: their work counts as instructions, and their results have a largest
-// size.
+// Functions of string, and table.concat, for sandboxes: their work counts as instructions, and their results have a
+// largest size.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -227,7 +227,8 @@ int upper(lua_State* L) {
 }
 
 int reverse(lua_State* L) {
-  return change_bytes(L, [](char c) { return c; }, true);
+  return change_bytes(
+      L, [](char c) { return c; }, true);
 }
 
 // sub(text, first[, last])
