@@ -140,7 +140,7 @@ function graph.caller(op, model, program, boxes, holder, names)
   -- op, or raises.
   local function refused(_, ...) return (native.replay(program, unpack(gather(...), 1, count))) end
   local function bad(...) return general(...) end
-  return assert(loadstring(generate(arguments, count, names), "@stdlib/graph/call.lua"))(core.run, program, boxes, holder, refused, bad, core.is_tensor)
+  return assert(core.compile(generate(arguments, count, names), "@stdlib/graph/call.lua"))(core.run, program, boxes, holder, refused, bad, core.is_tensor)
 end
 
 -- Graph ------------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include "tensor/io/host_files.h"
 #include "tensor/memory_account.h"
 #include "vm/bindings.h"
+#include "vm/call_depth.h"
 #include "vm/output.h"
 #include "vm/past_handlers.h"
 #include "vm/sandbox.h"
@@ -413,6 +414,7 @@ void Job::wait(lua_State* L) {
 // The thread of the job.
 void Job::run() {
   current = this;
+  const StackBase stack;
   const Ref<Runtime> runtime = state_->ctx.runtime;
   const ScopedRuntime scope(*runtime);
   enter_slice();

@@ -229,6 +229,17 @@ int pass_names(lua_State* L, State&) {
   return 1;
 }
 
+// compile(text, name) → the function of code that the library generates, or nil and the message. A sandbox's load would
+// not let it have a name of the library, and positions of errors and tracebacks would count it as the script's.
+int compile(lua_State* L, State& state) {
+  const std::string text = check_string(L, state, 1, "compile", "text");
+  const std::string name = check_string(L, state, 2, "compile", "name");
+  if (luaL_loadbuffer(L, text.data(), text.size(), name.c_str()) == 0) return 1;
+  lua_pushnil(L);
+  lua_insert(L, -2);
+  return 2;
+}
+
 int open_core(lua_State* L, State& state) {
   open_box(L, state);
   lua_pop(L, 1);
@@ -286,7 +297,8 @@ void open_libraries(lua_State* L) {
 
 void open_library(lua_State* L, State& state) {
   register_functions(L, state,
-                     {{"embedded", entry<embedded>},
+                     {{"compile", entry<compile>},
+                      {"embedded", entry<embedded>},
                       {"embedded_names", entry<embedded_names>},
                       {"op_row", entry<op_row>},
                       {"op_names", entry<op_names>},

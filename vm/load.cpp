@@ -2,34 +2,31 @@
 
 #include <initializer_list>
 
+#include "vm/call_depth.h"
+#include "vm/lua_text.h"
+#include "vm/pattern.h"
 #include "vm/traceback.h"
 
 namespace pg::vm {
 namespace {
 
+constexpr size_t kSourceBytesOfAnInstruction = 8;  // that the compiler reads, about
+
 // Replaces the reader at index 1 by all its pieces as one string.
 void read_pieces(lua_State* L) {
-  lua_newtable(L);
-  const int pieces = lua_gettop(L);
-  int count = 0;
+  check_call_depth(L, "too many nested readers of load");
+  LuaText text(L);
   for (;;) {
     lua_pushvalue(L, 1);
     lua_call(L, 0, 1);
     if (lua_isnil(L, -1)) break;
     if (!lua_isstring(L, -1)) luaL_error(L, "reader function must return a string");
     if (lua_objlen(L, -1) == 0) break;
-    lua_rawseti(L, pieces, ++count);
+    text.add_value();
   }
-  lua_settop(L, pieces);
-  luaL_Buffer text;
-  luaL_buffinit(L, &text);
-  for (int i = 1; i <= count; ++i) {
-    lua_rawgeti(L, pieces, i);
-    luaL_addvalue(&text);
-  }
-  luaL_pushresult(&text);
+  text.push();
   lua_replace(L, 1);
-  lua_settop(L, pieces - 1);
+  lua_settop(L, 4);
 }
 
 // load(text or reader[, name[, mode[, environment]]]) → function, or nil and the message. The upvalue: whether text is
@@ -43,6 +40,7 @@ int load(lua_State* L) {
   }
   size_t size = 0;
   const char* text = lua_tolstring(L, 1, &size);
+  spend(L, size / kSourceBytesOfAnInstruction);
   const char* name = luaL_optstring(L, 2, is_text ? text : "=(load)");
   const char* mode = luaL_optstring(L, 3, nullptr);
   const bool text_only = lua_toboolean(L, lua_upvalueindex(1));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "vm/work_meter.h"
 
@@ -52,7 +53,7 @@ bool in_class(char c, char name) {
   return found() != is_upper(name);
 }
 
-// `p`: the opening bracket; `last`: the closing one.
+// See PatternMatch::is_in_set.
 bool in_set(char c, const char* p, const char* last) {
   const bool inverse = p[1] == '^';
   for (p += inverse ? 2 : 1; p < last; ++p) {
@@ -84,11 +85,14 @@ PatternMatch::PatternMatch(lua_State* L, std::string_view subject, std::string_v
       pattern_end_(pattern.data() + pattern.size()),
       pattern_(pattern.data()) {}
 
-void PatternMatch::step() {
-  if (++steps_ % kPollSteps) return;
-  spend(L_, kPollSteps / kStepsOfAnInstruction);
+void PatternMatch::step(size_t n) {
+  steps_ += n;
+  if (steps_ - polled_ < kPollSteps) return;
+  settle();
   if (steps_ > kMaxSteps) luaL_error(L_, "the match takes more than %d steps", int(kMaxSteps));
 }
+
+void PatternMatch::settle() { spend(L_, (steps_ - std::exchange(polled_, steps_)) / kStepsOfAnInstruction); }
 
 const char* PatternMatch::at(const char* place) {
   count_ = depth_ = 0;
@@ -97,14 +101,24 @@ const char* PatternMatch::at(const char* place) {
 
 // The end of a set that begins at `p`, after its closing bracket.
 const char* PatternMatch::set_end(const char* p) {
+  const char* const begin = p;
   p += p + 1 < pattern_end_ && p[1] == '^' ? 2 : 1;
-  bool first = true;
-  for (; p < pattern_end_; ++p, first = false) {
-    if (*p == ']' && !first) return p + 1;
+  bool first = true, closed = false;
+  for (; p < pattern_end_ && !closed; ++p, first = false) {
+    closed = *p == ']' && !first;
     if (*p == '%') ++p;
   }
+  scan(size_t(p - begin));
+  if (closed) return p;
+  settle();
   luaL_error(L_, "malformed pattern (missing ']')");
   return p;
+}
+
+// `p`: the opening bracket; `last`: the closing one.
+bool PatternMatch::is_in_set(char c, const char* p, const char* last) {
+  scan(size_t(last - p));
+  return in_set(c, p, last);
 }
 
 const char* PatternMatch::item_end(const char* p) {
@@ -114,11 +128,11 @@ const char* PatternMatch::item_end(const char* p) {
   return p + 2;
 }
 
-bool PatternMatch::fits(const char* s, const char* p, const char* item_end) const {
+bool PatternMatch::fits(const char* s, const char* p, const char* item_end) {
   if (s >= end_) return false;
   if (*p == '.') return true;
   if (*p == '%') return in_class(*s, p[1]);
-  return *p == '[' ? in_set(*s, p, item_end - 1) : *p == *s;
+  return *p == '[' ? is_in_set(*s, p, item_end - 1) : *p == *s;
 }
 
 const char* PatternMatch::longest(const char* s, const char* p, const char* item_end) {
@@ -174,8 +188,8 @@ const char* PatternMatch::balanced(const char* s, const char* p) {
 const char* PatternMatch::same_as_capture(const char* s, int i) {
   if (i < 0 || i >= count_ || captures_[i].size < 0) luaL_error(L_, "invalid capture index");
   const size_t size = size_t(captures_[i].size);
-  steps_ += size / kPollSteps * kPollSteps;
   step();
+  scan(size);
   return size_t(end_ - s) >= size && !std::memcmp(s, captures_[i].begin, size) ? s + size : nullptr;
 }
 
@@ -198,7 +212,7 @@ const char* PatternMatch::special(const char* s, const char*& p, bool& done) {
   if (p >= pattern_end_ || *p != '[') luaL_error(L_, "missing '[' after '%%f' in pattern");
   const char* const last = set_end(p) - 1;
   const char before = s == begin_ ? '\0' : s[-1], here = s < end_ ? *s : '\0';
-  const bool found = !in_set(before, p, last) && in_set(here, p, last);
+  const bool found = !is_in_set(before, p, last) && is_in_set(here, p, last);
   p = last + 1;
   return found ? s : nullptr;
 }

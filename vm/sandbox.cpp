@@ -20,9 +20,9 @@ using Names = std::initializer_list<const char*>;
 constexpr Names kBase = {"assert",   "error",    "getmetatable", "ipairs", "next",   "pairs",   "pcall",
                          "print",    "rawequal", "rawget",       "rawset", "rawlen", "select",  "setmetatable",
                          "tonumber", "tostring", "type",         "unpack", "xpcall", "_VERSION"};
-constexpr Names kCoroutine = {"create", "isyieldable", "resume", "running", "status", "wrap", "yield"};
-constexpr Names kString = {"byte", "char", "format", "len", "lower", "reverse", "sub", "upper"};
-constexpr Names kTable = {"foreach", "foreachi", "getn", "insert", "maxn", "move", "pack", "remove", "sort", "unpack"};
+constexpr Names kCoroutine = {"create", "isyieldable", "running", "status", "yield"};
+constexpr Names kString = {"byte", "char", "len"};
+constexpr Names kTable = {"foreach", "foreachi", "getn", "maxn", "move", "pack", "remove", "unpack"};
 constexpr Names kOs = {"clock", "difftime", "time"};
 
 // Copies the named fields of the table at `from` that exist to the table on top of the stack.
@@ -152,7 +152,10 @@ void make_globals(lua_State* L, int full) {
   set_load(L, true);
   lua_pushcfunction(L, count_memory), lua_setfield(L, -2, "collectgarbage");
   lua_pushcfunction(L, require), lua_setfield(L, -2, "require");
-  add_library(L, full, "coroutine", [&](int from) { copy_fields(L, from, kCoroutine); });
+  add_library(L, full, "coroutine", [&](int from) {
+    copy_fields(L, from, kCoroutine);
+    set_limited_coroutines(L, from);
+  });
   add_library(L, full, "math", [&](int from) { copy_all(L, from); });
   add_library(L, full, "bit", [&](int from) { copy_all(L, from); });
   add_library(L, full, "string", [&](int from) {
@@ -199,6 +202,8 @@ void make_trusted(lua_State* L, int full, int from) {
   lua_getfield(L, -1, "dump");
   lua_setfield(L, -3, "dump");
   lua_pop(L, 2);
+  // With these messages name the block that fails, and wrong numbers of arguments are found (stdlib/nn/block_call.lua).
+  add_library(L, full, "debug", [&](int debug) { copy_fields(L, debug, {"getinfo", "getlocal"}); });
   lua_pushvalue(L, -1), lua_setfield(L, -2, "_G");
 }
 
@@ -232,6 +237,7 @@ void open_sandbox(lua_State* L) {
                                    {luaopen_string, LUA_STRLIBNAME},
                                    {luaopen_table, LUA_TABLIBNAME},
                                    {luaopen_os, LUA_OSLIBNAME},
+                                   {luaopen_debug, LUA_DBLIBNAME},
                                    {luaopen_bit, LUA_BITLIBNAME}})
     open_full(L, open, name);
   lua_pushvalue(L, LUA_GLOBALSINDEX);

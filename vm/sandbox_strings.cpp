@@ -1,15 +1,16 @@
-// Functions of string and table for sandboxes: their work counts as instructions, and their results have a largest
-// size.
+// Functions of string, and table.concat, for sandboxes: their work counts as instructions, and their results have a
+// largest size.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "vm/call_depth.h"
+#include "vm/lua_text.h"
 #include "vm/pattern.h"
 #include "vm/sandbox.h"
 
 namespace pg::vm {
 namespace {
-
-constexpr size_t kBytesOfAnInstruction = 64;
 
 std::string_view check_text(lua_State* L, int i) {
   size_t size = 0;
@@ -17,11 +18,10 @@ std::string_view check_text(lua_State* L, int i) {
   return {text, size};
 }
 
-// Raises unless a result of this size is allowed. Counts the work of making it.
+// Raises unless a result of this size is allowed.
 void check_result(lua_State* L, const char* function, double bytes) {
   if (bytes > double(kMaxSandboxString))
     luaL_error(L, "%s: the result is longer than %d bytes", function, int(kMaxSandboxString));
-  spend(L, size_t(bytes) / kBytesOfAnInstruction);
 }
 
 // The place in a string that a position of Lua names, from 0 to its size.
@@ -30,7 +30,10 @@ size_t start_at(lua_Integer position, size_t size) {
   return size_t(std::max<lua_Integer>(position, 1) - 1);
 }
 
-bool is_plain(std::string_view pattern) { return pattern.find_first_of("^$*+?.([%-") == pattern.npos; }
+bool is_plain(lua_State* L, std::string_view pattern) {
+  spend(L, pattern.size() / 16);
+  return pattern.find_first_of("^$*+?.([%-") == pattern.npos;
+}
 
 int find_plain(lua_State* L, std::string_view text, std::string_view part, size_t from) {
   spend(L, (text.size() - from) / kBytesOfAnInstruction);
@@ -47,12 +50,13 @@ int search(lua_State* L, bool find) {
   const std::string_view text = check_text(L, 1);
   std::string_view pattern = check_text(L, 2);
   const size_t from = std::min(start_at(luaL_optinteger(L, 3, 1), text.size()), text.size());
-  if (find && (lua_toboolean(L, 4) || is_plain(pattern))) return find_plain(L, text, pattern, from);
+  if (find && (lua_toboolean(L, 4) || is_plain(L, pattern))) return find_plain(L, text, pattern, from);
   const bool anchored = pattern.starts_with('^');
   if (anchored) pattern.remove_prefix(1);
   PatternMatch match(L, text, pattern);
   for (const char* at = text.data() + from; at <= match.end(); ++at) {
     if (const char* last = match.at(at)) {
+      match.settle();
       if (!find) return match.push_captures(at, last);
       lua_pushinteger(L, at - match.begin() + 1);
       lua_pushinteger(L, last - match.begin());
@@ -60,6 +64,7 @@ int search(lua_State* L, bool find) {
     }
     if (anchored) break;
   }
+  match.settle();
   return lua_pushnil(L), 1;
 }
 
@@ -75,10 +80,12 @@ int next_match(lua_State* L) {
   for (const char* at = text + lua_tointeger(L, lua_upvalueindex(3)); at <= match.end(); ++at) {
     const char* last = match.at(at);
     if (!last) continue;
+    match.settle();
     lua_pushinteger(L, last - text + (last == at ? 1 : 0));
     lua_replace(L, lua_upvalueindex(3));
     return match.push_captures(at, last);
   }
+  match.settle();
   return 0;
 }
 
@@ -94,12 +101,11 @@ int gmatch(lua_State* L) {
 // What gsub builds.
 class Replacement {
  public:
-  Replacement(lua_State* L, PatternMatch& match) : L_(L), match_(match) { luaL_buffinit(L, &out_); }
+  Replacement(lua_State* L, PatternMatch& match) : L_(L), match_(match), out_(L) {}
 
   void add(const char* text, size_t size) {
-    size_ += size;
-    if (size_ > kMaxSandboxString) check_result(L_, "gsub", double(size_));
-    luaL_addlstring(&out_, text, size);
+    count(size);
+    out_.add({text, size});
   }
 
   // Adds what replaces a match.
@@ -120,14 +126,22 @@ class Replacement {
     add_value();
   }
 
-  void push() { luaL_pushresult(&out_); }
+  void push() const { out_.push(); }
 
  private:
-  // Adds the value on top of the stack, which luaL_addvalue pops.
+  static constexpr size_t kCounted = size_t(1) << 12;  // bytes that are counted together
+
+  void count(size_t more) {
+    uncounted_ += more;
+    if (uncounted_ < kCounted) return;
+    check_result(L_, "gsub", double(out_.size() + more));
+    spend(L_, std::exchange(uncounted_, 0) / kBytesOfAnInstruction);
+  }
+
+  // Adds the value on top of the stack, which it pops.
   void add_value() {
-    size_ += lua_objlen(L_, -1);
-    if (size_ > kMaxSandboxString) check_result(L_, "gsub", double(size_));
-    luaL_addvalue(&out_);
+    count(lua_objlen(L_, -1));
+    out_.add_value();
   }
 
   void add_template(const char* first, const char* last) {
@@ -151,11 +165,12 @@ class Replacement {
 
   lua_State* L_;
   PatternMatch& match_;
-  luaL_Buffer out_;
-  size_t size_ = 0;
+  LuaText out_;
+  size_t uncounted_ = 0;
 };
 
 int gsub(lua_State* L) {
+  check_call_depth(L, "too many nested calls of gsub");
   const std::string_view text = check_text(L, 1);
   std::string_view pattern = check_text(L, 2);
   const int type = lua_type(L, 3);
@@ -185,9 +200,74 @@ int gsub(lua_State* L) {
     if (anchored) break;
   }
   out.add(at, size_t(match.end() - at));
+  match.settle();
   out.push();
   lua_pushinteger(L, count);
   return 2;
+}
+
+// Pushes the bytes of the argument, each changed by `change`, in the same order or backwards.
+template <class F>
+int change_bytes(lua_State* L, F&& change, bool backwards = false) {
+  const std::string_view text = check_text(L, 1);
+  spend(L, text.size() / kBytesOfAnInstruction);
+  auto* const out = static_cast<char*>(lua_newuserdata(L, text.size()));
+  std::transform(text.begin(), text.end(), out, change);
+  if (backwards) std::reverse(out, out + text.size());
+  lua_pushlstring(L, out, text.size());
+  return 1;
+}
+
+int lower(lua_State* L) {
+  return change_bytes(L, [](char c) { return c >= 'A' && c <= 'Z' ? char(c + ('a' - 'A')) : c; });
+}
+
+int upper(lua_State* L) {
+  return change_bytes(L, [](char c) { return c >= 'a' && c <= 'z' ? char(c - ('a' - 'A')) : c; });
+}
+
+int reverse(lua_State* L) {
+  return change_bytes(
+      L, [](char c) { return c; }, true);
+}
+
+// sub(text, first[, last])
+int sub(lua_State* L) {
+  const std::string_view text = check_text(L, 1);
+  const size_t from = start_at(luaL_checkinteger(L, 2), text.size());
+  lua_Integer last = luaL_optinteger(L, 3, -1);
+  if (last < 0) last += lua_Integer(text.size()) + 1;
+  const size_t end = size_t(std::clamp<lua_Integer>(last, 0, lua_Integer(text.size())));
+  const size_t size = end > from ? end - from : 0;
+  spend(L, size / kBytesOfAnInstruction);
+  lua_pushlstring(L, size ? text.data() + from : "", size);
+  return 1;
+}
+
+// Checks the argument of a conversion: Lua's format would not name its function in the error.
+void check_conversion(lua_State* L, char conversion, int i) {
+  if (!conversion || !std::strchr("cdiouxXaAeEfFgGqsp", conversion)) return;
+  luaL_checkany(L, i);
+  if (!std::strchr("qsp", conversion)) luaL_checknumber(L, i);
+}
+
+// format(text, …); the upvalue is Lua's.
+int format(lua_State* L) {
+  const std::string_view text = check_text(L, 1);
+  size_t bytes = text.size();
+  for (int i = 2, n = lua_gettop(L); i <= n; ++i)
+    if (lua_type(L, i) == LUA_TSTRING) bytes += lua_objlen(L, i);
+  spend(L, bytes / kBytesOfAnInstruction);
+  int argument = 1;
+  for (size_t at = 0; (at = text.find('%', at)) != text.npos; ++at) {
+    at = text.find_first_not_of("-+ #0123456789.", at + 1);
+    if (at == text.npos) break;
+    if (text[at] != '%') check_conversion(L, text[at], ++argument);
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
 }
 
 // rep(text, n[, separator]); the upvalue is Lua's.
@@ -197,7 +277,9 @@ int rep(lua_State* L) {
   size_t between = 0;
   luaL_optlstring(L, 3, "", &between);
   if (n == 0 || text.size() + between == 0) return lua_pushliteral(L, ""), 1;
-  check_result(L, "rep", n * double(text.size()) + (n - 1) * double(between));
+  const double bytes = n * double(text.size()) + (n - 1) * double(between);
+  check_result(L, "rep", bytes);
+  spend(L, size_t(bytes) / kBytesOfAnInstruction);
   lua_settop(L, 3);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
@@ -218,10 +300,13 @@ int concat(lua_State* L) {
     if (!lua_isstring(L, -1)) break;  // Lua's raises the error
     bytes += between + double(lua_type(L, -1) == LUA_TNUMBER ? 24 : lua_objlen(L, -1));
     lua_pop(L, 1);
-    if (i % 4096 == 0) check_result(L, "concat", bytes);
+    if (i % 4096 != 0) continue;
+    check_result(L, "concat", bytes);
+    spend(L, 4096);
   }
   lua_settop(L, 4);
   check_result(L, "concat", bytes);
+  spend(L, size_t(bytes) / kBytesOfAnInstruction);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   lua_call(L, 4, 1);
@@ -231,18 +316,17 @@ int concat(lua_State* L) {
 }  // namespace
 
 void set_limited_strings(lua_State* L, int full) {
-  lua_getfield(L, full, "rep");
-  lua_pushcclosure(L, rep, 1);
-  lua_setfield(L, -2, "rep");
   const std::pair<const char*, lua_CFunction> functions[] = {
-      {"find", find}, {"match", match_text}, {"gmatch", gmatch}, {"gsub", gsub}};
+      {"find", find},   {"match", match_text}, {"gmatch", gmatch}, {"gsub", gsub}, {"lower", lower},
+      {"upper", upper}, {"reverse", reverse},  {"sub", sub},       {"rep", rep},   {"format", format}};
   for (const auto& [name, function] : functions) {
-    lua_pushcfunction(L, function);
+    lua_getfield(L, full, name);
+    lua_pushcclosure(L, function, 1);
     lua_setfield(L, -2, name);
   }
 }
 
-void set_limited_tables(lua_State* L, int full) {
+void set_limited_concat(lua_State* L, int full) {
   lua_getfield(L, full, "concat");
   lua_pushcclosure(L, concat, 1);
   lua_setfield(L, -2, "concat");

@@ -114,15 +114,13 @@ local function names(prefix, n)
   return concat(list, ", ")
 end
 
-local load = loadstring or load
-
 -- Compiles the chunk to a function of `parameters`. The names in base_names are variables with the values in `base`.
 function Chunk:build(parameters, base, base_names)
   local text = {}
   text[#text + 1] = "local " .. concat(base_names, ", ") .. (#self.objects > 0 and ", " .. names("o", #self.objects) or "") .. " = ...\n"
   if #self.cells > 0 then text[#text + 1] = "local " .. names("u", #self.cells) .. "\n" end
   text[#text + 1] = "return function(" .. parameters .. ")\n" .. concat(self.lines, "\n") .. "\nend"
-  local chunk, problem = load(concat(text), "@stdlib/guard")
+  local chunk, problem = core.compile(concat(text), "@stdlib/guard")
   if not chunk then error("perigee guard: " .. problem .. "\n" .. concat(text), 0) end
   local values, n = {}, #base_names
   for i, name in ipairs(base_names) do values[i] = base[name] end

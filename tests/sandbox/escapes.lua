@@ -82,12 +82,13 @@ add("the functions on the stack through error levels", "for level = 1, 50 do loc
 add("the traceback of an error object", "local ok, e = pcall(error, {}) assert(next(e) == nil)", "held")
 add("the message handler sees only the error", "xpcall(function() require('perigee').ones(-1) end, function(...) assert(select('#', ...) == 1 and type(...) == 'string') end)", "held")
 add("a debug library of the script's own", "local got = 0 debug = {getinfo = function() got = got + 1 return {} end, getlocal = function() got = got + 1 end} io = {write = function() got = got + 1 end} local pg = require 'perigee' pg.help(print) pg.help(pg.nn.Dense) local net = pg.nn.Sequential{pg.nn.Dense(2)} pcall(net, 3) debug, io = nil, nil assert(got == 0)", "held")
+add("the debug library of the library", "local pg = require 'perigee' pg.nn.Dense(2, {in_units = 3}):initialize() local net = pg.nn.Dense(2, {in_units = 3}) net:initialize() local ok, e = pcall(net, pg.ones(1, 3), 2) assert(e:find('got 2 inputs')) assert(debug == nil and rawget(_G, 'debug') == nil and load('return debug')() == nil and not pcall(require, 'debug'))", "held")
 add("globals with a metatable", "local got = {} setmetatable(_G, {__index = function(_, k) got[#got + 1] = k end}) local pg = require 'perigee' local net = pg.nn.Dense(2) net:initialize() net:hybridize() net(pg.ones(1, 2)) pg.linalg.norm(pg.ones(2)) setmetatable(_G, nil) assert(#got == 0, got[1])", "held")
 add("pairs of the loaded modules", "assert(package == nil) local pg = require 'perigee' assert(require 'perigee' == pg)", "held")
 
 add("everything that tables, keys and metatables lead to", [[
   local pg = require "perigee"
-  local nn, inside = pg.nn, {introspect = 1, tensor_methods = 1, untraced = 1, embedded = 1, setfenv = 1, dump = 1, newproxy = 1, run_frozen = 1}
+  local nn, inside = pg.nn, {introspect = 1, tensor_methods = 1, untraced = 1, embedded = 1, setfenv = 1, dump = 1, newproxy = 1, run_frozen = 1, getinfo = 1, getlocal = 1}
   local net, x = nn.HybridSequential{nn.Dense(3), nn.BatchNorm()}, pg.ones(2, 4)
   net:initialize() net:hybridize() net(x)
   local trainer = pg.optim.Trainer(net:collect_params(), "adam")
@@ -137,6 +138,14 @@ add("backtracking in gmatch", "for w in (('x'):rep(5000)):gmatch('.-.-.-.-y') do
 add("backtracking in gsub", "(('x'):rep(5000)):gsub('.-.-.-.-y', '')", "")
 add("balanced pairs, quadratically", "(('('):rep(2e5)):find('%b()%b()')", "")
 add("frontiers", "(('x'):rep(1e6)):gsub('%f[%w]%f[%W]', '')", "held")
+add("a large set", "(('x'):rep(1e4)):find('[' .. ('a'):rep(4e5) .. ']y')", "")
+add("a large set in a loop of pcall", "local p = '[' .. ('a'):rep(5e4) .. ']y' while true do pcall(string.find, 'x', p) end", "budget")
+add("a large set after %f", "(('x'):rep(1e4)):find('%f[' .. ('a'):rep(4e5) .. ']y')", "")
+add("a large set with *", "(('x'):rep(1e4)):find('^[x' .. ('a'):rep(4e5) .. ']*y')", "")
+add("a large set without ]", "local p = '[' .. ('a'):rep(5e4) while true do pcall(string.find, 'x', p) end", "budget")
+add("a large plain pattern", "local p = ('a'):rep(1e6) while true do ('x'):find(p) end", "budget")
+add("the same capture again and again", "(('a'):rep(2e6)):find('^(a*)%1b')", "")
+add("sets are as in Lua", "assert(('a]b'):find('[]]') == 2 and ('a]b'):find('[^]a]') == 3 and ('a-z'):match('[%]%-]+') == '-' and ('x^'):find('[x^]', 2) == 2 and ('THE (quick) fox'):find('%f[%a]%a+%f[%A]') == 1)", "held")
 add("a plain search, quadratically", "(('a'):rep(1e6)):find(('a'):rep(5e5) .. 'b', 1, true)", "held")
 add("a pattern that ends with %", "('x'):find('%')", "malformed pattern")
 add("a pattern without ]", "('x'):find('[a')", "malformed pattern")
@@ -149,6 +158,25 @@ add("a pattern with 33 captures", "(('x'):rep(40)):find(('(x)'):rep(33))", "too 
 add("a pattern with an open parenthesis", "('x'):find('(x')", "unfinished capture")
 add("a pattern with a closing parenthesis", "('x'):match('x)')", "invalid pattern capture")
 add("a replacement with an absent capture", "('x'):gsub('x', '%2')", "invalid capture")
+for _, call in ipairs{"s:lower()", "s:upper()", "s:reverse()", "s:sub(2)", "('%s'):format(s)", "s:gsub('x*', s)", "load(s)", "print(s)"} do
+  add("the size of texts counts: " .. call, "local s = ('x'):rep(2e6) while true do " .. call .. " end", "budget")
+end
+add("functions of string as in Lua", [[
+  local function text(f, ...) return select(2, pcall(f, ...)) end
+  local bytes = string.char(0, 64, 65, 90, 91, 96, 97, 122, 123, 192, 255)
+  assert(bytes:lower() == string.char(0, 64, 97, 122, 91, 96, 97, 122, 123, 192, 255))
+  assert(bytes:upper() == string.char(0, 64, 65, 90, 91, 96, 65, 90, 123, 192, 255))
+  assert(('abc'):reverse() == 'cba' and (''):reverse() == '' and (''):lower() == '' and string.upper(1) == '1')
+  local s = 'hello'
+  assert(s:sub(2) == 'ello' and s:sub(0) == s and s:sub(-2) == 'lo' and s:sub(2, -2) == 'ell' and s:sub(4, 2) == '' and s:sub(-9, 2) == 'he')
+  assert(s:sub(9) == '' and s:sub(1, -9) == '' and s:sub(3, 99) == 'llo' and s:sub('2', 3.9) == 'el' and s:sub(6) == '' and s:sub(5, 5) == 'o')
+  assert(('%5.2f|%-4d|%+d|%x|%s|%q|%c|%%|%g'):format(1 / 3, 5, 7, 255, nil, 'a\n', 65, 0.5) == ' 0.33|5   |+7|ff|nil|"a\\\n"|A|%|0.5')
+  assert(('%s'):format(setmetatable({}, {__tostring = function() return 'made' end})) == 'made' and ('%d'):format('12') == '12')
+  assert(text(string.format, '%d', {}):find('number expected, got table', 1, true) and text(string.format, '%s %s', 1):find('#3'))
+  local ok, e = pcall(function() local s = ('%d'):format('x') return s end)
+  assert(e:find("^host.lua:%d+: bad argument #%d to 'format' %(number expected, got string%)"), e)
+  assert(text(string.sub, 'x'):find('number expected, got no value', 1, true) and text(string.lower):find('string expected', 1, true))
+  assert(text(string.format, '%y', 1):find("invalid option '%y' to 'format'", 1, true))]], "held")
 add("zero bytes in patterns", "assert(('a\\0b'):find('\\0') == 2 and ('a\\0b'):match('%z') == '\\0')", "held")
 add("huge indices", "local s = ('x'):sub(-2^53, 2^53), ('x'):byte(2^31) assert(('x'):find('x', 2^52) == nil and ('x'):find('x', -2^52) == 1)", "held")
 add("many results of byte", "(('x'):rep(1e6)):byte(1, -1)", "string slice too long")
@@ -173,16 +201,107 @@ add("coroutines that fail", "while true do coroutine.resume(coroutine.create(err
 add("endless coroutines", "while true do coroutine.wrap(function() pcall(function() while true do end end) end)() end", "budget")
 add("a coroutine that resumes itself", "local co co = coroutine.create(function() return coroutine.resume(co) end) assert(coroutine.resume(co))", "held")
 add("coroutines in coroutines", "local function f() return coroutine.wrap(f)() end f()", "")
+for _, call in ipairs{"coroutine.wrap(f)()", "coroutine.resume(coroutine.create(f))", "select(2, coroutine.resume(coroutine.create(f)))", "coroutine.wrap(pcall)(f)"} do
+  add("coroutines without end: " .. call, "local function f() return " .. call .. " end f()", "")
+end
+add("coroutines nest some hundred times", "local n = 0 local function f() n = n + 1 if n < 300 then coroutine.wrap(f)() end end f() assert(n == 300)", "held")
+add("coroutine.wrap behaves as in Lua", [[
+  local function text(f, ...) return select(2, pcall(f, ...)) end
+  local g = coroutine.wrap(function(...) local n = select('#', ...) while true do n = select('#', coroutine.yield(n, ...)) end end)
+  assert(select('#', g()) == 1 and g(1, nil) == 2 and g(nil) == 1 and g() == 0)
+  local all = {coroutine.wrap(function(...) return ... end)(1, nil, 3)}
+  assert(all[1] == 1 and all[2] == nil and all[3] == 3)
+  local key = {}
+  assert(text(coroutine.wrap(error), key) == key)
+  assert(text(coroutine.wrap(error), 'x', 0) == 'x')
+  local dead = coroutine.wrap(function() error('x', 0) end)
+  assert(text(function() dead() end) == 'host.lua:10: x')
+  assert(text(function() dead() end) == 'host.lua:11: cannot resume dead coroutine')
+  assert(text(coroutine.wrap, 1):find('function expected, got number', 1, true))
+  assert(text(coroutine.resume, 1):find('coroutine expected', 1, true))
+  local inside
+  local co = coroutine.create(function(a) inside = coroutine.running() local ok, b = pcall(function() return coroutine.yield(a + 1) end) return ok, b end)
+  assert(coroutine.status(co) == 'suspended')
+  local ok, two = coroutine.resume(co, 1)
+  assert(ok and two == 2 and inside == co and coroutine.status(co) == 'suspended')
+  local ok, a, b = coroutine.resume(co, 'b')
+  assert(ok and a == true and b == 'b' and coroutine.status(co) == 'dead')
+  assert(select(2, coroutine.resume(co)) == 'cannot resume dead coroutine')
+  local outer outer = coroutine.wrap(function()
+    local me = coroutine.running()
+    return coroutine.wrap(function() return coroutine.status(me), coroutine.isyieldable() end)()
+  end)
+  local status, can = outer()
+  assert(status == 'normal' and can == true and not coroutine.isyieldable())]], "held")
 add("a yield outside", "coroutine.yield()", "attempt to yield")
 add("a yield across sort", "coroutine.wrap(function() table.sort({3, 2, 1}, coroutine.yield) end)()", "attempt to yield")
 add("endless iteration", "for _ in function() return 1 end do end", "budget")
 add("endless sort", "local t = {} for i = 1, 50 do t[i] = i end table.sort(t, function() while true do end end)", "budget")
 add("an invalid order", "local t = {} for i = 1, 1000 do t[i] = i % 7 end pcall(table.sort, t, function() return true end)", "held")
 add("sort that changes its table", "local t = {} for i = 1, 100 do t[i] = -i end pcall(table.sort, t, function(a, b) t[#t + 1] = 1 t[1] = nil return (a or 0) < (b or 0) end)", "held")
+add("sort of an order that is bad for quicksort", [=[
+  local n, id, val, small = 30000, {}, {}, 1
+  for i = 1, n do id[i] = i end
+  local l = 1
+  while n - l > 2 do
+    local m = math.floor((l + n) / 2)
+    val[id[l]], val[id[m]], small = small, small + 1, small + 2
+    id[m], id[n - 1] = id[n - 1], id[m]
+    id[n - 1], id[l + 1] = id[l + 1], id[n - 1]
+    l = l + 2
+  end
+  for i = 1, n do val[i] = val[i] or n + i end
+  local before = os.clock()
+  table.sort(val)
+  assert(os.clock() - before < 1)
+  for i = 2, n do assert(val[i - 1] <= val[i]) end]=], "")
+add("sort in a loop", "local t = {} for i = 1, 3000 do t[i] = i % 7 end while true do table.sort(t) end", "budget")
+add("sort of long strings", "local s, t = ('x'):rep(1e6), {} for i = 1, 8 do t[i] = s .. i end for i = 9, 1e4 do t[i] = t[i % 8 + 1] end table.sort(t)", "budget")
+add("sort by a function of C", "local t = {} for i = 1, 1e5 do t[i] = i end table.sort(t, rawequal)", "budget")
+add("sort keeps its elements and puts them in order", [=[
+  local function copy(t) local c = {} for i = 1, #t do c[i] = t[i] end return c end
+  local function count(t) local c = {} for i = 1, #t do c[t[i]] = (c[t[i]] or 0) + 1 end return c end
+  local function check(t, before)
+    local old = count(t)
+    table.sort(t, before)
+    for i = 2, #t do assert(not (before or function(a, b) return a < b end)(t[i], t[i - 1]), i) end
+    for k, n in pairs(count(t)) do assert(old[k] == n) end
+  end
+  for n = 0, 40 do
+    local t, words = {}, {}
+    for i = 1, n do t[i] = i * 7919 % 31 words[i] = ('w'):rep(i % 5) .. i % 3 end
+    check(t) check(t) check(t, function(a, b) return a > b end) check(copy(words)) check(words, function(a, b) return #a < #b end)
+  end
+  local m = {__lt = function(a, b) return a.n < b.n end}
+  local t = {} for i = 1, 20 do t[i] = setmetatable({n = i * 7 % 11}, m) end
+  check(t)
+  local t = {3, 1, 2, 5, 4, 9, 8}
+  local old, calls = count(t), 0
+  assert(select(2, pcall(table.sort, t, function(a, b) calls = calls + 1 if calls == 9 then error('no', 0) end return a < b end)) == 'no')
+  for k, n in pairs(count(t)) do assert(old[k] == n) end
+  assert(select(2, pcall(table.sort, {1, 'a'})):find('attempt to compare'))
+  assert(select(2, pcall(table.sort, {}, 1)):find('function expected, got number'))
+  assert(table.sort({}) == nil)]=], "held")
+add("insert as in Lua", [[
+  local t = {1, 2} table.insert(t, 3) table.insert(t, 1, 0) table.insert(t, 3, 'x')
+  assert(table.concat(t, ' ') == '0 1 x 2 3')
+  local t = {} table.insert(t, 5, 1) assert(t[5] == 1)
+  local t = {1, 2} table.insert(t, -1, 9) assert(t[-1] == 9 and t[2] == 1 and t[3] == 2 and t[1] == nil)
+  assert(select(2, pcall(table.insert, {}, 1, 2, 3)):find("wrong number of arguments to 'insert'"))]], "held")
+add("insert far below", "table.insert({}, -2^31, 1)", "budget")
+add("insert at the front of a long list", "local t = {} for i = 1, 2e5 do t[i] = 0 end while true do table.insert(t, 1, 0) end", "budget")
 add("next with a key that is gone", "local t = {} for i = 1, 100 do t[i] = i end for k in pairs(t) do t[k] = nil t[k .. ''] = 1 end", "")
 add("deep recursion", "local function f() return 1 + f() end f()", "stack overflow")
 add("deep recursion in pcall", "local function f() return pcall(f) and 1 end f()", "")
 add("deep recursion of tostring", "local m = {} m.__tostring = function(t) return tostring(t) .. '' end tostring(setmetatable({}, m))", "overflow")
+add("gsub in gsub", "local function f() return (('a'):gsub('a', f)) end f()", "stack overflow")
+add("gsub in gsub with tables", "local t = setmetatable({}, {}) getmetatable(t).__index = function() return (('a'):gsub('a', t)) end return (('a'):gsub('a', t))", "stack overflow")
+add("gsub in gsub, caught at each level", "local n = 0 local function f() n = n + 1 pcall(string.gsub, 'a', 'a', f) return 'b' end f() assert(n > 50)", "held")
+add("load in the reader of load", "local function f() load(f) end f()", "stack overflow")
+add("print in the __tostring of print", "local t t = setmetatable({}, {__tostring = function() print(t) return '' end}) print(t)", "stack overflow")
+add("gsub, load and print by turns", "local f, t local n = 0 function f() n = n + 1 if n % 3 == 0 then return (('a'):gsub('a', f)) elseif n % 3 == 1 then load(f) else print(t) end end t = setmetatable({}, {__tostring = function() f() return '' end}) f()", "stack overflow")
+add("sort in sort", "local function f() table.sort({1, 2, 3}, f) return true end f()", "stack overflow")
+add("gsub in gsub in a job", "local pg = require 'perigee' local function f() return (('a'):gsub('a', f)) end local j = pg.job(function() local ok, e = pcall(f) return e end) while not j:step(1) do end assert(j:result():find('stack overflow'))", "held")
 add("deep recursion of sources", "load(('('):rep(1e5) .. ('x') .. (')'):rep(1e5))() ", "")
 add("a source with many locals", "assert(load(('local x = 1 '):rep(300)))", "local variables")
 add("a source with a large constant table", "assert(load('return {' .. ('1,'):rep(2e6) .. '}'))", "")

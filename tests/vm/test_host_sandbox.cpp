@@ -71,6 +71,39 @@ TEST_CASE("host sandbox: no attempt leaves it, and the state works after each") 
   CHECK(access("/tmp/perigee_escape.npy", F_OK) != 0);
 }
 
+TEST_CASE("host sandbox: errors and tracebacks are those of other states") {
+  LimitedHost other([](perigee_state_config&) {});
+  LimitedHost host([](perigee_state_config& c) { c.sandboxed = 1; });
+  const std::string block =
+      "local C = nn.HybridBlock:extend('C')\nfunction C:forward(x)\nreturn x:reshape(7)\nend\n"
+      "local net = nn.HybridSequential{nn.Dense(2), nn.HybridSequential{C()}} net:initialize() ";
+  const std::string dense = "local net = nn.Dense(2, {in_units = 3}) net:initialize() ";
+  const std::pair<std::string, const char*> scripts[] = {
+      {dense + "net(pg.ones(1, 3), 2)", "host.lua:1: Dense: got 2 inputs (expected 1)"},
+      {dense + "net:hybridize() net(pg.ones(1, 3)) net(pg.ones(1, 3), 2)",
+       "host.lua:1: Dense: got 2 inputs (expected 1)"},
+      {"local net = nn.HybridSequential{nn.Dense(2, {in_units = 3})} net:initialize() net(pg.ones(1, 3), 3)",
+       "child 1, a Dense, takes 1"},
+      {dense + "net(pg.ones(1, 4))", "expected 3 features"},
+      {block + "net(pg.ones(1, 3))", "(in block '2.1', C, forward at host.lua:2-4)"},
+      {block + "net:hybridize() net(pg.ones(1, 3))", "(in block '2.1', C)"},
+      {"local bad = false local f = pg.jit(function(x) return (x * 2):tap(function() if bad then error('tapped') end "
+       "end) end)\nf(pg.ones(2)) bad = true\nf(pg.ones(2))",
+       "tapped"},
+      {"local function f() return coroutine.wrap(function() error('x') end)() end f()", "host.lua:1: host.lua:1: x"},
+  };
+  for (const auto& [script, part] : scripts) {
+    const std::string text = "local pg = require 'perigee' local nn = pg.nn " + script;
+    CAPTURE(text);
+    REQUIRE(other.run(text) == PERIGEE_SCRIPT_ERROR);
+    const std::string message = perigee_last_error()->message, traceback = perigee_last_error()->traceback;
+    CHECK(message.find(part) != std::string::npos);
+    CHECK(host.run(text) == PERIGEE_SCRIPT_ERROR);
+    CHECK(perigee_last_error()->message == message);
+    CHECK(perigee_last_error()->traceback == traceback);
+  }
+}
+
 TEST_CASE("host sandbox: the library works in it") {
   LimitedHost host([](perigee_state_config& c) { c.sandboxed = 1; });
   const char* const scripts[] = {

@@ -12,9 +12,12 @@
 #include <system_error>
 
 #include "vm/bindings.h"
+#include "vm/call_depth.h"
 #include "vm/job.h"
 #include "vm/load.h"
+#include "vm/lua_text.h"
 #include "vm/output.h"
+#include "vm/pattern.h"
 #include "vm/sandbox.h"
 #include "vm/traceback.h"
 
@@ -114,6 +117,7 @@ class Entered {
   const ScopedFiles files_;
   const vm::Output output_;
   const vm::Output* const outer_output_;
+  const vm::StackBase stack_;
 };
 
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {
@@ -136,24 +140,22 @@ class Entered {
 int write_lines(lua_State* L) {
   auto& state = *static_cast<perigee_state*>(lua_touserdata(L, lua_upvalueindex(1)));
   const int count = lua_gettop(L);
-  luaL_Buffer line;
+  vm::check_call_depth(L, "too many nested calls of print");
   lua_getglobal(L, "tostring");
-  luaL_buffinit(L, &line);
+  vm::LuaText line(L);
   for (int i = 1; i <= count; ++i) {
     lua_pushvalue(L, count + 1);
     lua_pushvalue(L, i);
     lua_call(L, 1, 1);
     if (!lua_isstring(L, -1)) return luaL_error(L, "'tostring' must return a string to 'print'");
-    lua_insert(L, count + 2);  // below the parts of the buffer
-    lua_pushvalue(L, count + 2);
-    luaL_addvalue(&line);
-    lua_remove(L, count + 2);
-    luaL_addchar(&line, i < count ? '\t' : '\n');
+    line.add_value();
+    line.add(i < count ? "\t" : "\n");
   }
-  if (count == 0) luaL_addchar(&line, '\n');
-  luaL_pushresult(&line);
+  if (count == 0) line.add("\n");
+  line.push();
   size_t size = 0;
   const char* text = lua_tolstring(L, -1, &size);
+  vm::spend(L, size / vm::kBytesOfAnInstruction);
   if (state.config.print) state.config.print(state.config.user, text, size);
   return 0;
 }
