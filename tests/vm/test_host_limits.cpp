@@ -94,6 +94,39 @@ TEST_CASE("host limits: memory of Lua and tensors together") {
   }
 }
 
+TEST_CASE("host limits: a lack of memory has its status wherever it is met") {
+  LimitedHost host([](perigee_state_config& c) { c.memory_limit = 16u << 20; });
+  for (const char* text : {"not enough memory", "host.lua:1: not enough memory", "f: not enough memory",
+                           "host.lua:1: not enough memory (in the body of foreach)",
+                           "not enough memory (in the cond of while_loop) (in block Net)", "out of memory: x",
+                           "host.lua:1: out of memory: x (in block 'a', Dense)"}) {
+    CAPTURE(std::string(text));
+    CHECK(host.run(std::string("error([[") + text + "]], 0)") == PERIGEE_OUT_OF_MEMORY);
+  }
+  for (const char* text : {"stack overflow (f), or not enough memory", "not enough memory cards", "a nout of memory"}) {
+    CAPTURE(std::string(text));
+    CHECK(host.run(std::string("error([[") + text + "]], 0)") == PERIGEE_SCRIPT_ERROR);
+  }
+  for (int room = 0; room < 2500; room += 50) {
+    CAPTURE(room);
+    const std::string fill = "local keep = {} collectgarbage() while collectgarbage('count') < 16384 - " +
+                             std::to_string(room) + " do keep[#keep + 1] = ('x'):rep(8000) .. #keep end ";
+    const perigee_status status = host.run(
+        "local pg = require 'perigee' " + fill +
+        "local a, b = {k = {1, 2, 3}}, {pg.ones(3), 2} "
+        "local f = pg.jit(function(x) for i = 1, 20 do x = x * a.k[i % 3 + 1] + b[1] * b[2] end return x end) "
+        "f(pg.ones(3)) f(pg.ones(3)) a.k[1] = 7 f(pg.ones(3)) "
+        "local body = function(x, s) return x + s, s + 1 end "
+        "pg.foreach(body, pg.ones(5, 3), pg.ones(3)) "
+        "pg.jit(function(x) return (pg.foreach(body, x, pg.ones(3))) end)(pg.ones(5, 3)) "
+        "pg.jit(function(x) return pg.while_loop(function(i) return i:sum():lt(10) end, function(i) return nil, {i + 1} "
+        "end, {x}) end)(pg.ones(1))");
+    CAPTURE(LimitedHost::message());
+    CHECK((status == PERIGEE_OK || status == PERIGEE_OUT_OF_MEMORY));
+    CHECK(host.works());
+  }
+}
+
 TEST_CASE("host limits: garbage is collected before memory is refused") {
   LimitedHost host([](perigee_state_config& c) { c.memory_limit = 48u << 20; });
   const char* const wasteful[] = {
