@@ -152,8 +152,7 @@ void push_element(lua_State* L, DType dtype, const void* at) {
       int status = luaL_loadstring(L, code.c_str());
       if (!status) status = lua_pcall(L, 0, 1, 0);
       if (status == LUA_ERRMEM) throw std::bad_alloc();
-      if (status)
-        throw Error(fmt::format("item: the int64 {} does not fit a number, and FFI is off", v));
+      if (status) throw Error(fmt::format("item: the int64 {} does not fit a number, and FFI is off", v));
       return;
     }
   }

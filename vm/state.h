@@ -118,6 +118,7 @@ class State : public Dynamics {
   uint64_t next_scope = 1;
   uint64_t next_token = 1;
   TraceSession* symbols = nullptr;                   // the graph of the symbols outside of traces
+  int64_t symbol_boxes = 0;                          // boxes that hold its symbols, and calls that may make one
   uint64_t next_stamp = 1;                           // the stamp of the next run of a program
   Job* job = nullptr;                                // the job whose slice is running
   std::vector<Job*> jobs;                            // all that have not ended
@@ -242,6 +243,8 @@ using Function = int (*)(lua_State* L, State& state);
 
 // Calls f. If an argument is a symbol of pg.symbol, its ops become part of the symbol's graph. See vm/symbols.cpp.
 int call_with_symbols(lua_State* L, State& state, Function f);
+// Frees the graph of the symbols if no box and no call needs it. May be called in finalizers.
+void free_symbols(State& state);
 
 // After a call failed during a trace: guards the types of its arguments, because no node of the graph checks what the
 // error depended on.

@@ -99,10 +99,9 @@ void for_windows(const PoolShape& s, int64_t count, int64_t channels, int64_t el
                [&](int64_t begin, int64_t end) {
                  while (begin < end) {
                    const int64_t p = begin / rows, first = p * rows, last = std::min(end, first + rows);
-                   for_rows_of_windows(s, work, begin - first, last - first,
-                                       [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-                                         f(p, wz, wy, wx, o);
-                                       });
+                   for_rows_of_windows(
+                       s, work, begin - first, last - first,
+                       [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) { f(p, wz, wy, wx, o); });
                    begin = last;
                  }
                });

@@ -143,7 +143,8 @@ T smoothed_loss(const T* x, T lse, const Classes<T>& k, int64_t sample, T smooth
   if (smoothing == 0) return loss;
   double even = 0;
   Poller poll;
-  for (int64_t c = 0; c < k.lines.n; ++c, poll()) even += double((k.weight ? k.weight[c] : T(1)) * (lse - x[c * stride]));
+  for (int64_t c = 0; c < k.lines.n; ++c, poll())
+    even += double((k.weight ? k.weight[c] : T(1)) * (lse - x[c * stride]));
   return loss + T(even) * smoothing / T(k.lines.n);
 }
 
@@ -168,9 +169,8 @@ void scaled_exp(const double* x, double lse, double a, double b, double* dx, int
 }
 void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t n) {
   static const cpu::SoftmaxLoops loops = cpu::softmax_loops();
-  in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
-    loops.scaled_exp(x + begin, lse, a, b, dx + begin, end - begin);
-  });
+  in_polled_blocks(
+      n, 1 << 20, [&](int64_t begin, int64_t end) { loops.scaled_exp(x + begin, lse, a, b, dx + begin, end - begin); });
 }
 
 template <class T>
