@@ -35,19 +35,29 @@ Span window(const PoolShape& s, int dim, int64_t o) {
   return {first, last, step, full};
 }
 
-// Calls f(wz, wy, wx, output position) for the rows [begin, end) of windows of a plane. Polls after windows; `work`: of
-// one, in elements.
+// Calls f(wz, wy, wx, output position, polls) for the rows [begin, end) of windows of a plane. `work`: of one window,
+// in elements. Polls between windows; `polls` says whether f has to poll inside them. No call comes between windows
+// that are small, so that what the loops read stays in registers.
 template <class F>
-void for_rows_of_windows(const PoolShape& s, int64_t work, int64_t begin, int64_t end, F f) {
+void for_rows_of_windows(const PoolShape& s, int64_t work, int64_t begin, int64_t end, const F& f) {
+  const bool large = work > kElementsPerTask;
+  const int64_t block = kElementsPerTask / std::max<int64_t>(work, 1) + 1;
   Poller poll;
   for (int64_t r = begin; r < end; ++r) {
     const Span wz = window(s, 0, r / s.out[1]), wy = window(s, 1, r % s.out[1]);
-    for (int64_t x = 0; x < s.out[2]; ++x, poll(work)) f(wz, wy, window(s, 2, x), r * s.out[2] + x);
+    for (int64_t x = 0; x < s.out[2];) {
+      const int64_t first = x, last = std::min(s.out[2], x + block);
+      if (large)
+        for (; x < last; ++x) f(wz, wy, window(s, 2, x), r * s.out[2] + x, std::true_type());
+      else
+        for (; x < last; ++x) f(wz, wy, window(s, 2, x), r * s.out[2] + x, std::false_type());
+      poll((last - first) * work);
+    }
   }
 }
 
 template <class F>
-void visit_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, F f) {
+void visit_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, const F& f) {
   for (int64_t z = wz.first; z < wz.last; z += wz.step)
     for (int64_t y = wy.first; y < wy.last; y += wy.step) {
       const int64_t row = (z * s.in[1] + y) * s.in[2];
@@ -55,14 +65,15 @@ void visit_elements(const PoolShape& s, const Span& wz, const Span& wy, const Sp
     }
 }
 
-// Calls f(position in the plane) for the elements of a window; `each`: the work of a call. Polls in large windows.
-template <class F>
-void for_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, int64_t each, F f) {
-  if (window_size(s) * each <= kElementsPerTask) return visit_elements(s, wz, wy, wx, f);
+// Calls f(position in the plane) for the elements of a window. `work`: of a call.
+template <bool kPolls, class F>
+void for_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, std::bool_constant<kPolls>,
+                  int64_t work, const F& f) {
+  if constexpr (!kPolls) return visit_elements(s, wz, wy, wx, f);
   Poller poll;
   visit_elements(s, wz, wy, wx, [&](int64_t i) {
     f(i);
-    poll(each);
+    poll(work);
   });
 }
 
@@ -89,19 +100,17 @@ int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
   return out;
 }
 
-// Calls f(plane or image, wz, wy, wx, output position in it) for the windows of all of them, on several threads.
-// `elements`: of a task; `channels`: 1 for planes.
+// Calls f(plane or image, begin, end) for the rows of windows of all of them, on several threads. `elements`: of a
+// task; `work`: of one window.
 template <class F>
-void for_windows(const PoolShape& s, int64_t count, int64_t channels, int64_t elements, F f) {
-  const int64_t rows = s.out[0] * s.out[1], work = times(window_size(s), channels);
+void for_rows(const PoolShape& s, int64_t count, int64_t work, int64_t elements, const F& f) {
+  const int64_t rows = s.out[0] * s.out[1];
   if (rows == 0) return;
   parallel_for(times(count, rows), std::max<int64_t>(1, elements / std::max<int64_t>(1, times(s.out[2], work))),
                [&](int64_t begin, int64_t end) {
                  while (begin < end) {
                    const int64_t p = begin / rows, first = p * rows, last = std::min(end, first + rows);
-                   for_rows_of_windows(
-                       s, work, begin - first, last - first,
-                       [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) { f(p, wz, wy, wx, o); });
+                   f(p, begin - first, last - first);
                    begin = last;
                  }
                });
@@ -122,21 +131,25 @@ template <class T>
 void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index) {
   if constexpr (std::is_same_v<T, float>)
     if (is_2x2(s)) return max_pool_2x2(s, x, y, index);
-  const int64_t in = s.in_plane(), out = s.out_plane();
-  for_windows(s, s.planes, 1, kElementsPerTask,
-              [&](int64_t p, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-                const T* from = x + p * in;
-                T best = -std::numeric_limits<T>::infinity();
-                int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
-                for_elements(s, wz, wy, wx, 1, [&](int64_t i) {
-                  if (from[i] > best || std::isnan(from[i])) {
-                    best = from[i];
-                    at = i;
-                  }
-                });
-                y[p * out + o] = best;
-                if (index) index[p * out + o] = static_cast<int32_t>(at);
-              });
+  const int64_t work = window_size(s);
+  for_rows(s, s.planes, work, kElementsPerTask, [&](int64_t p, int64_t begin, int64_t end) {
+    const T* from = x + p * s.in_plane();
+    T* to = y + p * s.out_plane();
+    int32_t* places = index ? index + p * s.out_plane() : nullptr;
+    for_rows_of_windows(s, work, begin, end,
+                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+                          T best = -std::numeric_limits<T>::infinity();
+                          int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
+                          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) {
+                            if (from[i] > best || std::isnan(from[i])) {
+                              best = from[i];
+                              at = i;
+                            }
+                          });
+                          to[o] = best;
+                          if (places) places[o] = static_cast<int32_t>(at);
+                        });
+  });
 }
 
 template <class T>
@@ -168,39 +181,48 @@ void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T*
 template <class T>
 void max_pool_last(const PoolShape& s, int64_t channels, const T* x, T* y) {
   if (s.planes == 0) return;
-  const int64_t images = s.planes / channels, image = s.in_plane() * channels;
-  for_windows(s, images, channels, 4 * kElementsPerTask,
-              [&](int64_t n, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-                T* to = y + (n * s.out_plane() + o) * channels;
-                std::fill_n(to, channels, -std::numeric_limits<T>::infinity());
-                for_elements(s, wz, wy, wx, channels,
-                             [&](int64_t i) { take_larger(channels, x + n * image + i * channels, to); });
-              });
+  const int64_t images = s.planes / channels, work = times(window_size(s), channels);
+  for_rows(s, images, work, 4 * kElementsPerTask, [&](int64_t n, int64_t begin, int64_t end) {
+    const T* from = x + n * s.in_plane() * channels;
+    for_rows_of_windows(s, work, begin, end,
+                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+                          T* to = y + (n * s.out_plane() + o) * channels;
+                          std::fill_n(to, channels, -std::numeric_limits<T>::infinity());
+                          for_elements(s, wz, wy, wx, polls, channels,
+                                       [&](int64_t i) { take_larger(channels, from + i * channels, to); });
+                        });
+  });
 }
 
 template <class T>
 void avg_pool_last(const PoolShape& s, int64_t channels, Divisor divisor, const T* x, T* y) {
   if (s.planes == 0) return;
-  const int64_t images = s.planes / channels, image = s.in_plane() * channels;
-  for_windows(s, images, channels, 4 * kElementsPerTask,
-              [&](int64_t n, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-                T* to = y + (n * s.out_plane() + o) * channels;
-                std::fill_n(to, channels, T(0));
-                for_elements(s, wz, wy, wx, channels,
-                             [&](int64_t i) { add_row(channels, x + n * image + i * channels, to); });
-                divide_row(channels, T(divisor_of(divisor, wz, wy, wx)), to);
-              });
+  const int64_t images = s.planes / channels, work = times(window_size(s), channels);
+  for_rows(s, images, work, 4 * kElementsPerTask, [&](int64_t n, int64_t begin, int64_t end) {
+    const T* from = x + n * s.in_plane() * channels;
+    for_rows_of_windows(
+        s, work, begin, end, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+          T* to = y + (n * s.out_plane() + o) * channels;
+          std::fill_n(to, channels, T(0));
+          for_elements(s, wz, wy, wx, polls, channels, [&](int64_t i) { add_row(channels, from + i * channels, to); });
+          divide_row(channels, T(divisor_of(divisor, wz, wy, wx)), to);
+        });
+  });
 }
 
 template <class T>
 void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y) {
-  for_windows(s, s.planes, 1, kElementsPerTask,
-              [&](int64_t p, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-                const T* from = x + p * s.in_plane();
-                T sum = 0;
-                for_elements(s, wz, wy, wx, 1, [&](int64_t i) { sum += from[i]; });
-                y[p * s.out_plane() + o] = sum / T(divisor_of(divisor, wz, wy, wx));
-              });
+  const int64_t work = window_size(s);
+  for_rows(s, s.planes, work, kElementsPerTask, [&](int64_t p, int64_t begin, int64_t end) {
+    const T* from = x + p * s.in_plane();
+    T* to = y + p * s.out_plane();
+    for_rows_of_windows(s, work, begin, end,
+                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+                          T sum = 0;
+                          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) { sum += from[i]; });
+                          to[o] = sum / T(divisor_of(divisor, wz, wy, wx));
+                        });
+  });
 }
 
 template <class T>
@@ -211,9 +233,9 @@ void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx) 
       T* to = dx + p * s.in_plane();
       zero_plane(to, s.in_plane());
       for_rows_of_windows(s, window_size(s), 0, s.out[0] * s.out[1],
-                          [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
+                          [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
                             const T share = from[o] / T(divisor_of(divisor, wz, wy, wx));
-                            for_elements(s, wz, wy, wx, 1, [&](int64_t i) { to[i] += share; });
+                            for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) { to[i] += share; });
                           });
     }
   });
