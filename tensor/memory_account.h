@@ -2,12 +2,14 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "tensor/refcount.h"
 
 namespace pg {
 
-// Buffers keep the account in which they are counted alive. All functions may be called from any thread.
+// Buffers, and objects with a Counted member, keep the account in which they are counted alive. All functions may be
+// called from any thread.
 class MemoryAccount : public RefCounted<MemoryAccount> {
  public:
   // refused(user) is called on the thread whose request the limit does not allow.
@@ -28,6 +30,8 @@ class MemoryAccount : public RefCounted<MemoryAccount> {
   }
   // From now on nobody is told of refused requests. Not while one is made.
   void forget_owner() { refused_ = nullptr; }
+  // Counts `bytes` more, whatever the limit. The next request is refused if they do not fit.
+  void add(int64_t bytes) { used_.fetch_add(bytes, std::memory_order_relaxed); }
   void give(int64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   // The account of the tensor memory that this thread allocates, or null.
@@ -41,6 +45,33 @@ class MemoryAccount : public RefCounted<MemoryAccount> {
   void (*refused_)(void* user);
   void* const user_;
   std::atomic<int64_t> used_{0};
+};
+
+// A member of small objects that a script may make without end. It counts kBytes in the account of the thread that
+// makes the object, as long as the object lives. Nothing is refused, because such objects are also made where nothing
+// may fail: what a script can repeat also takes memory of Lua or of tensors, and that is refused.
+template <int64_t kBytes>
+class Counted {
+ public:
+  Counted() : account_(MemoryAccount::current()) {
+    if (!account_) return;
+    account_->retain();
+    account_->add(kBytes);
+  }
+  Counted(const Counted&) : Counted() {}
+  Counted(Counted&& other) noexcept : account_(std::exchange(other.account_, nullptr)) {}
+  Counted& operator=(Counted other) noexcept {
+    std::swap(account_, other.account_);
+    return *this;
+  }
+  ~Counted() {
+    if (!account_) return;
+    account_->give(kBytes);
+    account_->release();
+  }
+
+ private:
+  MemoryAccount* account_;
 };
 
 // Makes an account, which may be null, current on this thread. The caller keeps it alive.

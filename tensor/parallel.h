@@ -56,15 +56,17 @@ const Watched& watched_here();
 // Whether this thread runs a kernel that polls.
 inline bool inside_poll_scope() { return watched_here().flag != nullptr; }
 
-// A poll for inner loops: one call in 2^16 looks at the flag.
+// A poll for inner loops: looks at the flag after 2^16 calls, or fewer that stand for more `work`, in elements.
 class Poller {
  public:
-  void operator()() {
-    if ((++calls_ & 0xffff) == 0) poll_kernel();
+  void operator()(int64_t work = 1) {
+    if ((done_ += work) < 1 << 16) return;
+    done_ = 0;
+    poll_kernel();
   }
 
  private:
-  uint32_t calls_ = 0;
+  int64_t done_ = 0;
 };
 
 // Calls f(begin, end) for blocks of [0, n) in turn, with a poll between them.

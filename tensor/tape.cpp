@@ -7,6 +7,8 @@
 
 namespace pg {
 
+static_assert(sizeof(TapeNode) <= 576);
+
 bool is_large(const Value& v) { return v.is_array() && v.array().buffer && v.array().buffer->bytes > 4096; }
 
 Value type_only(const Value& v) {

@@ -53,6 +53,7 @@ class TapeNode : public TapeLink, public RingLink {
   bool needed = false;  // the gradient of this node or of one that it leads to is wanted
 
   TapeNode* next_doomed = nullptr;  // see TapeLink::destroy
+  Counted<576> counted;
 };
 
 inline TapeNode* Value::node() const { return static_cast<TapeNode*>(node_.get()); }

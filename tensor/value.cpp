@@ -26,6 +26,8 @@ std::string to_string(const Type& type) {
   return fmt::format("{} {} {}", name_of(type.dtype), to_string(type.shape), name_of(type.device));
 }
 
+static_assert(sizeof(Array) <= 288);
+
 Ref<Array> Array::make(const Type& type) {
   void* block = pool.count ? pool.free[--pool.count] : ::operator new(sizeof(Array));
   Array* array = new (block) Array;

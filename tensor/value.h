@@ -6,6 +6,7 @@
 
 #include "tensor/buffer.h"
 #include "tensor/dtype.h"
+#include "tensor/memory_account.h"
 #include "tensor/refcount.h"
 #include "tensor/shape.h"
 
@@ -45,6 +46,7 @@ class Array : public RefCounted<Array> {
   Ref<Buffer> buffer;
   bool contiguous = true;  // row-major without gaps
   Symbol symbol;
+  Counted<288> counted;
 
   static Ref<Array> make(const Type& type);  // contiguous, without a buffer
   static void destroy(Array* array);

@@ -28,7 +28,12 @@ int collect_box(lua_State* L) {
   if (!box->collected) --box->state->tensors;
   box->value = Value();
   box->cell = {};
-  box->released = box->collected = true;
+  box->released = true;
+  box->collected = true;
+  if (!box->symbolic) return 0;
+  box->symbolic = false;
+  --box->state->symbol_boxes;
+  free_symbols(*box->state);
   return 0;
 }
 

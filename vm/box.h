@@ -15,8 +15,9 @@ struct Box {
   uint32_t view = 0;       // for an indexing read: its slot among the views, see note_view; 0: none
   bool read_only = false;  // whether it is the result of an indexing read
   bool released = false;
-  bool collected = false;  // whether its finalizer has run
-  bool has_extra = false;  // whether its environment is its own table (see push_extra)
+  bool has_extra = false;      // whether its environment is its own table (see push_extra)
+  bool collected : 1 = false;  // whether its finalizer has run
+  bool symbolic : 1 = false;   // whether it is among State::symbol_boxes
 
   Value& get() { return cell ? cell->value : value; }
 };

@@ -149,8 +149,10 @@ void push_element(lua_State* L, DType dtype, const void* at) {
     const int64_t v = *static_cast<const int64_t*>(at);
     if (v > (int64_t(1) << 53) || v < -(int64_t(1) << 53)) {
       const std::string code = v == INT64_MIN ? "return -9223372036854775807LL - 1LL" : fmt::format("return {}LL", v);
-      if (luaL_loadstring(L, code.c_str()) || lua_pcall(L, 0, 1, 0))
-        throw Error(fmt::format("item: the int64 {} does not fit a number, and FFI is off", v));
+      int status = luaL_loadstring(L, code.c_str());
+      if (!status) status = lua_pcall(L, 0, 1, 0);
+      if (status == LUA_ERRMEM) throw std::bad_alloc();
+      if (status) throw Error(fmt::format("item: the int64 {} does not fit a number, and FFI is off", v));
       return;
     }
   }

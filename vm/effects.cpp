@@ -62,6 +62,7 @@ void call_hook(int64_t number, const View& view) {
   if (!found || !found->state->running)
     throw Error("tap: the function belongs to a Lua state that does not run this program");
   lua_State* L = found->state->running;
+  const NestedCall nested(*found->state, "tap");
   const int top = lua_gettop(L);
   need_stack(L, 4, "tap");
   found->function.push(L);

@@ -69,6 +69,7 @@ class LuaBackward : public HostedFunction {
   // Calls function(saved, dy…), which returns one gradient or nil per input.
   Values run(Context& ctx, TapeNode& node, std::span<const Value> cotangents) {
     lua_State* L = state_.running;
+    const NestedCall nested(state_, "backward");
     const int top = lua_gettop(L);
     need_stack(L, int(cotangents.size()) + 8, "too many gradients");
     push_function(L);

@@ -33,7 +33,7 @@ constexpr int64_t kGrace = 50'000;     // nanoseconds
 constexpr int64_t kOverrun = 200'000;  // nanoseconds that a slice may take longer
 constexpr double kLongest = 1e6;       // seconds of a slice
 constexpr int kDeclined = 1000;        // instructions until the hook asks again
-constexpr int kMostInSandbox = 1000;   // jobs that have threads
+constexpr int kMostInSandbox = 200;    // jobs that have threads
 
 thread_local Job* current = nullptr;  // the job of this thread
 std::atomic<lua_Hook> polling_hook{nullptr};

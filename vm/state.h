@@ -102,6 +102,8 @@ struct Dynamics {
   const char* written = nullptr;         // the script's name of the running op, if it differs from the op's name
   lua_State* running = nullptr;          // the coroutine in which callbacks from backward run
   int walks = 0;                         // the number of running backward calls
+  int nested_calls = 0;                  // the number of running NestedCalls
+  int callbacks = 0;                     // the number of running functions that graphs or backward have called
   uint64_t recompute_from = 0;  // while pg.checkpoint recomputes, boxes with lower serials keep their value; 0: off
   StoredError stored_error;     // the last error that passed through the library
 };
@@ -117,6 +119,7 @@ class State : public Dynamics {
   uint64_t next_scope = 1;
   uint64_t next_token = 1;
   TraceSession* symbols = nullptr;                   // the graph of the symbols outside of traces
+  int64_t symbol_boxes = 0;                          // boxes that hold its symbols, and calls that may make one
   uint64_t next_stamp = 1;                           // the stamp of the next run of a program
   Job* job = nullptr;                                // the job whose slice is running
   std::vector<Job*> jobs;                            // all that have not ended
@@ -164,6 +167,24 @@ class State : public Dynamics {
 
   // Runs collector steps in proportion to the bytes of new boxes. Called at the binding boundary only.
   void relieve_pressure(lua_State* L);
+};
+
+// The extent of a call by which a running graph or backward enters Lua again. The function may run graphs and backward
+// itself, and all of them share the C stack. The constructor throws `op: …` when such calls nest too deep.
+class NestedCall {
+ public:
+  NestedCall(State& state, const char* op) : calls_(state.nested_calls) {
+    if (calls_ == kMost)
+      throw Error(
+          fmt::format("{}: {} nested calls of functions by graphs or backward; does one reach itself?", op, kMost));
+    ++calls_;
+  }
+  ~NestedCall() { --calls_; }
+  NestedCall(const NestedCall&) = delete;
+
+ private:
+  static constexpr int kMost = 60;  // each takes up to 5 KB of the stack
+  int& calls_;                      // of the same chain again when the call ends
 };
 
 // The open states. A pointer can be checked against them without dereferencing it.
@@ -224,6 +245,8 @@ using Function = int (*)(lua_State* L, State& state);
 
 // Calls f. If an argument is a symbol of pg.symbol, its ops become part of the symbol's graph. See vm/symbols.cpp.
 int call_with_symbols(lua_State* L, State& state, Function f);
+// Frees the graph of the symbols if no box and no call needs it. May be called in finalizers.
+void free_symbols(State& state);
 
 // After a call failed during a trace: guards the types of its arguments, because no node of the graph checks what the
 // error depended on.

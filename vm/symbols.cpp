@@ -1,5 +1,6 @@
 // pg.symbol: symbols outside of traces. All symbols of a state belong to one graph. Every call with a symbol among its
-// arguments adds nodes to it; only that call is traced. The graph is freed when no symbol is left.
+// arguments adds nodes to it; only that call is traced. The graph is freed with the last box of a symbol, or when the
+// next symbol is made after LuaJIT has skipped a finalizer.
 #include "graph/io/model.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -49,6 +50,17 @@ class Active {
   Interpreter* interpreter_;
 };
 
+// Keeps the graph during a call that may make symbols of it. Does not free it.
+class Kept {
+ public:
+  explicit Kept(State& state) : boxes_(state.symbol_boxes) { ++boxes_; }
+  ~Kept() { --boxes_; }
+  Kept(const Kept&) = delete;
+
+ private:
+  int64_t& boxes_;
+};
+
 // Adds the symbols among the results of a call to kLive.
 void note_results(lua_State* L, State& state, int count) {
   if (!lua_checkstack(L, 6)) return;
@@ -56,6 +68,9 @@ void note_results(lua_State* L, State& state, int count) {
   kLive.push_table(L);
   auto note = [&](int i) {
     if (!is_symbol(L, state, i)) return;
+    Box& box = *to_box(L, state, i);
+    if (!box.symbolic) ++state.symbol_boxes;
+    box.symbolic = true;
     lua_pushvalue(L, i);
     lua_pushboolean(L, true);
     lua_rawset(L, top + 1);
@@ -82,12 +97,11 @@ int new_symbol(lua_State* L, State& state) {
     lua_pop(L, 1);
   }
   checked_numel("symbol", type.shape);
+  const Kept kept(state);
   kLive.push_table(L);
   lua_pushnil(L);
-  if (!lua_next(L, -2)) {  // no symbol of the old graph is left
-    delete std::exchange(state.symbols, nullptr);
-    state.symbols = new TraceSession(L, state, true);
-  }
+  if (!lua_next(L, -2)) delete std::exchange(state.symbols, nullptr);  // no symbol of the old graph is left
+  if (!state.symbols) state.symbols = new TraceSession(L, state, true);
   push_box(L, state, state.symbols->add_input(type, name));
   note_results(L, state, 1);
   return 1;
@@ -231,6 +245,7 @@ int call_with_symbols(lua_State* L, State& state, Function f) {
   bool found = false;
   for (int i = 1; i <= top && !found; ++i) found = mentions_symbol(L, state, i);
   if (!found) return f(L, state);
+  const Kept kept(state);
   int results;
   {
     const Active active(state);
@@ -238,6 +253,10 @@ int call_with_symbols(lua_State* L, State& state, Function f) {
   }
   note_results(L, state, results);
   return results;
+}
+
+void free_symbols(State& state) {
+  if (state.symbol_boxes == 0) delete std::exchange(state.symbols, nullptr);
 }
 
 void open_symbols(lua_State* L, State& state) {

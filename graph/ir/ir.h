@@ -66,7 +66,8 @@ struct Node {
   int32_t first = 0;  // the walk treats earlier nodes as leaves
   // Of a kInput or kLeaf that gradients flow to: the gradient request of the leaf.
   GradReq req = GradReq::kNull;
-  std::string name;  // of kInput: "data", "body.1.weight"; of kCustom: the name of the Function
+  std::string name;      // of kInput: "data", "body.1.weight"; of kCustom: the name of the Function
+  Counted<512> counted;  // with the usual room in its vectors
 
   // Whether the node applies one of these ops.
   template <OpName... names>

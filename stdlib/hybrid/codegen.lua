@@ -121,6 +121,7 @@ function Chunk:build(parameters, base, base_names)
   if #self.cells > 0 then text[#text + 1] = "local " .. names("u", #self.cells) .. "\n" end
   text[#text + 1] = "return function(" .. parameters .. ")\n" .. concat(self.lines, "\n") .. "\nend"
   local chunk, problem = core.compile(concat(text), "@stdlib/guard")
+  if problem == "not enough memory" then error(problem, 0) end
   if not chunk then error("perigee guard: " .. problem .. "\n" .. concat(text), 0) end
   local values, n = {}, #base_names
   for i, name in ipairs(base_names) do values[i] = base[name] end

@@ -30,6 +30,52 @@ t.test("an error in a tap fails the run and changes nothing", function()
   t.equal(f(pg.ones(2)):totable(), {2, 2})
 end)
 
+t.test("endless recursion through a tap is an error", function()
+  local x = pg.ones(1)
+  local function recursion(make)
+    local f
+    local function call() return f(x) end
+    f = make(call)
+    local e = t.error_contains(call, "nested calls of functions by graphs or backward")
+    t.equal(pg.jit(function(v) return v:tap(function() end) + 1 end)(x):item(), 2, e)
+    t.check(not pg.is_recording())
+  end
+  recursion(function(call) return pg.jit(function(v) return (v * 2):tap(call) end) end)
+  recursion(function(call)
+    return pg.jit(function(v) return (v * 2):tap(function() coroutine.wrap(call)() end) end)
+  end)
+  recursion(function(call)
+    return pg.jit(function(v)
+      return pg.loop(2, function(_, s)
+        return pg.cond(s:sum():gt(0), function() return s:tap(call) + 1 end, function() return s end)
+      end, v)
+    end)
+  end)
+  recursion(function(call)
+    local inner = pg.jit(function(v) return v:tap(call) end)
+    local twice = pg.autograd.Function{
+      forward = function(_, v) return v * 2 end,
+      backward = function(_, dy) inner(x) return dy end,
+    }
+    return function(v)
+      local w = v:clone():attach_grad()
+      pg.record(function() return twice(w):sum() end):backward()
+    end
+  end)
+end)
+
+t.test("taps of other functions nest", function()
+  local calls, f = 0, nil
+  f = pg.jit(function(v)
+    return v:tap(function(s)
+      calls = calls + 1
+      if s:item() < 40 then f(s + 1) end
+    end)
+  end)
+  for _ = 1, 3 do f(pg.ones(1)) end
+  t.equal(calls, 120)
+end)
+
 t.test("print prints at every run", function()
   local script = [[
     local pg = require "perigee"

@@ -1,5 +1,6 @@
 #include <thread>
 
+#include "tensor/memory_account.h"
 #include "tests/tensor/arrays.h"
 
 namespace pg::test {
@@ -33,6 +34,29 @@ TEST_CASE("tape: 100000 nodes are walked and destroyed without recursion") {
     }
     CHECK(x.node->unique() == false);
   }).join();
+}
+
+TEST_CASE("tape: nodes and arrays are counted in the account of the thread that makes them") {
+  const Ref<MemoryAccount> account(new MemoryAccount(1 << 20, nullptr, nullptr));
+  Context ctx;
+  ctx.recording = true;
+  Leaf x(array({1, 2}));
+  chain(ctx, x.value, 100);
+  CHECK(account->used() == 0);
+  Value y;
+  {
+    const ScopedAccount scope(account.get());
+    y = chain(ctx, x.value, 1);
+    const int64_t one = account->used();
+    CHECK(one >= int64_t(sizeof(TapeNode) + sizeof(Array)));
+    y = chain(ctx, std::move(y), 99);
+    CHECK(account->used() == 100 * one);
+    CHECK_THROWS_AS(chain(ctx, y, 5000), OutOfMemory);
+    CHECK(account->used() == 100 * one);
+  }
+  std::thread([&] { y = Value(); }).join();
+  CHECK(account->used() == 0);
+  CHECK(account->unique());
 }
 
 TEST_CASE("tape: gradients of shared values add up") {

@@ -80,6 +80,10 @@ TEST_CASE("host limits: memory of Lua and tensors together") {
       "local pg = require 'perigee' local t = {} for i = 1, 1e9 do t[i] = pg.ones(1000):totable() end",
       "local pg = require 'perigee' local x = pg.ones(1) while true do x = pg.cat({x, x}, 1) end",
       "local pg = require 'perigee' pg.foreach(function(x, s) return s, s + 1 end, pg.ones(100000), pg.ones(1000))",
+      "local pg = require 'perigee' local x = pg.ones(4) x:attach_grad() "
+      "pg.record(function() local y = x for i = 1, 1e6 do y = y:reshape(2, 2) y = y:reshape(4) end end)",
+      "local pg = require 'perigee' pg.jit(function(x) for i = 1, 2e5 do x = x * 1.5 end return x end)(pg.ones(2))",
+      "local pg = require 'perigee' local y = pg.symbol('d', {shape = {2}}) for i = 1, 2e5 do y = y + 1 end",
   };
   for (const char* script : hogs) {
     CAPTURE(std::string(script));
@@ -91,6 +95,40 @@ TEST_CASE("host limits: memory of Lua and tensors together") {
     CHECK(host.works());
     const std::string caught = std::string("assert(not pcall(function() ") + script + " end))";
     CHECK(host.run(caught.c_str() + std::string(" assert(#('y'):rep(1e6) == 1e6)")) == PERIGEE_OK);
+  }
+}
+
+TEST_CASE("host limits: a lack of memory has its status wherever it is met") {
+  LimitedHost host([](perigee_state_config& c) { c.memory_limit = 16u << 20; });
+  for (const char* text : {"not enough memory", "host.lua:1: not enough memory", "f: not enough memory",
+                           "host.lua:1: not enough memory (in the body of foreach)",
+                           "not enough memory (in the cond of while_loop) (in block Net)", "out of memory: x",
+                           "host.lua:1: out of memory: x (in block 'a', Dense)"}) {
+    CAPTURE(std::string(text));
+    CHECK(host.run(std::string("error([[") + text + "]], 0)") == PERIGEE_OUT_OF_MEMORY);
+  }
+  for (const char* text : {"stack overflow (f), or not enough memory", "not enough memory cards", "a nout of memory"}) {
+    CAPTURE(std::string(text));
+    CHECK(host.run(std::string("error([[") + text + "]], 0)") == PERIGEE_SCRIPT_ERROR);
+  }
+  for (int room = 0; room < 2500; room += 50) {
+    CAPTURE(room);
+    const std::string fill = "local keep = {} collectgarbage() while collectgarbage('count') < 16384 - " +
+                             std::to_string(room) + " do keep[#keep + 1] = ('x'):rep(8000) .. #keep end ";
+    const perigee_status status =
+        host.run("local pg = require 'perigee' " + fill +
+                 "local a, b = {k = {1, 2, 3}}, {pg.ones(3), 2} "
+                 "local f = pg.jit(function(x) for i = 1, 20 do x = x * a.k[i % 3 + 1] + b[1] * b[2] end return x end) "
+                 "f(pg.ones(3)) f(pg.ones(3)) a.k[1] = 7 f(pg.ones(3)) "
+                 "local body = function(x, s) return x + s, s + 1 end "
+                 "pg.foreach(body, pg.ones(5, 3), pg.ones(3)) "
+                 "pg.jit(function(x) return (pg.foreach(body, x, pg.ones(3))) end)(pg.ones(5, 3)) "
+                 "pg.jit(function(x) return pg.while_loop(function(i) return i:sum():lt(10) end, function(i) return "
+                 "nil, {i + 1} "
+                 "end, {x}) end)(pg.ones(1))");
+    CAPTURE(LimitedHost::message());
+    CHECK((status == PERIGEE_OK || status == PERIGEE_OUT_OF_MEMORY));
+    CHECK(host.works());
   }
 }
 
@@ -117,9 +155,27 @@ TEST_CASE("host limits: garbage is collected before memory is refused") {
   }
 }
 
+TEST_CASE("host limits: what small objects take is given back") {
+  LimitedHost host([](perigee_state_config& c) { c.memory_limit = 24u << 20; });
+  const char* const scripts[] = {
+      "local x = pg.ones(4) x:attach_grad() "
+      "local y = pg.record(function() local y = x for i = 1, 3000 do y = y:reshape(2, 2):reshape(4) end return y end) "
+      "y:sum():backward()",
+      "local f = pg.jit(function(x) for i = 1, 500 do x = x * 1.5 end return x end) f(pg.ones(2)) f(pg.ones(2))",
+      "local y = pg.symbol('d', {shape = {2}}) for i = 1, 3000 do y = y + 1 end",
+      "local x, t = pg.ones(4), {} for i = 1, 5000 do t[i] = x:reshape(2, 2) end",
+  };
+  for (const char* script : scripts) {
+    CAPTURE(std::string(script));
+    for (int i = 0; i < 40; ++i) REQUIRE(host.run(std::string("local pg = require 'perigee' ") + script) == PERIGEE_OK);
+  }
+  CHECK(host.run("collectgarbage() collectgarbage() assert(#('y'):rep(4e6) == 4e6)") == PERIGEE_OK);
+}
+
 TEST_CASE("host limits: tensors may outlive a state with a memory limit") {
   LimitedHost host([](perigee_state_config& c) { c.memory_limit = 48u << 20; });
-  REQUIRE(host.run("x = require('perigee').ones(1000)") == PERIGEE_OK);
+  REQUIRE(host.run("local pg = require 'perigee' local w = pg.ones(1000) w:attach_grad() "
+                   "x = pg.record(function() return w * 1 end)") == PERIGEE_OK);
   perigee_value value;
   REQUIRE(perigee_get(host.state, "x", &value) == PERIGEE_OK);
   perigee_state_close(host.state);

@@ -46,9 +46,16 @@ perigee_status store(perigee_status status, std::string_view message, std::strin
 
 }  // namespace
 
+// Coroutines and the library add places: `chunk:line: ` in front, ` (in the body of foreach)` and the like at the end.
 bool is_lack_of_memory(const std::string& message) {
-  const size_t text = message.find("out of memory");
-  return message == "not enough memory" || (text != std::string::npos && (text == 0 || message[text - 1] == ' '));
+  constexpr std::string_view kOfLua = "not enough memory", kOfLibrary = "out of memory";
+  const std::string_view text = message;
+  if (const size_t at = text.find(kOfLua); at != text.npos) {
+    const std::string_view before = text.substr(0, at), after = text.substr(at + kOfLua.size());
+    if ((before.empty() || before.ends_with(": ")) && (after.empty() || after.starts_with(" (in "))) return true;
+  }
+  const size_t at = text.find(kOfLibrary);
+  return at != text.npos && (at == 0 || text[at - 1] == ' ');
 }
 
 perigee_status note_exception(perigee_status plain) noexcept {

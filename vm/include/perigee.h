@@ -148,7 +148,8 @@ typedef struct {
   /* Bytes of Lua and tensors together; 0: no limit. A request above it is an error that the script may catch; uncaught
    * it is OUT_OF_MEMORY. Tensors are refused only after a full collection. Lua has none when a request fails: its
    * collector runs as soon as garbage may fill half of the room that the last collection left, and after a refused
-   * request. Compiled graphs and tensors that the host made are not counted. */
+   * request. Views, histories, traces and the nodes of graphs count by a flat size each; what else compiled graphs
+   * hold and tensors that the host made are not counted. */
   uint64_t memory_limit;
   /* Limits of one call; 0: none. instruction_limit counts instructions of Lua in hundreds, and in a sandbox the work of
    * patterns; an op is a few, whatever its size. time_limit_us is polled in ops, steps of loops and plans, long kernels

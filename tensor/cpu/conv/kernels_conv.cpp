@@ -210,8 +210,9 @@ void resample(const KernelArgs& args) {
     if (kBackward) std::fill_n(result, to.numel(), T(0));
     const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, out * inner));
     parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
+      Poller poll;
       for (int64_t q = begin; q < end; ++q)
-        for (int64_t o = 0; o < out; ++o) {
+        for (int64_t o = 0; o < out; ++o, poll(inner)) {
           const Tap& t = list[size_t(o)];
           const T share = T(t.share), rest = 1 - share;
           const int64_t a = (q * in + t.first) * inner, b = (q * in + t.second) * inner, y = (q * out + o) * inner;

@@ -12,10 +12,12 @@ namespace pg::cpu {
 namespace {
 
 constexpr int64_t kElementsPerTask = 1 << 15;
+constexpr int64_t kPolledElements = 1 << 20;  // elements of simple loops between two polls
+
+int64_t window_size(const PoolShape& s) { return s.kernel[0] * s.kernel[1] * s.kernel[2]; }
 
 int64_t planes_per_task(const PoolShape& s) {
-  const int64_t window = s.kernel[0] * s.kernel[1] * s.kernel[2];
-  return std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, s.out_plane() * window));
+  return std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, times(s.out_plane(), window_size(s))));
 }
 
 // The part of a window that lies inside the input: first position, one past the last, and the step.
@@ -33,20 +35,29 @@ Span window(const PoolShape& s, int dim, int64_t o) {
   return {first, last, step, full};
 }
 
+// Calls f(wz, wy, wx, output position, polls) for the rows [begin, end) of windows of a plane. `work`: of one window,
+// in elements. Polls between windows; `polls` says whether f has to poll inside them. No call comes between windows
+// that are small, so that what the loops read stays in registers.
 template <class F>
-void for_windows(const PoolShape& s, F f) {
-  int64_t o = 0;
-  for (int64_t z = 0; z < s.out[0]; ++z) {
-    const Span wz = window(s, 0, z);
-    for (int64_t y = 0; y < s.out[1]; ++y) {
-      const Span wy = window(s, 1, y);
-      for (int64_t x = 0; x < s.out[2]; ++x) f(wz, wy, window(s, 2, x), o++);
+void for_rows_of_windows(const PoolShape& s, int64_t work, int64_t begin, int64_t end, const F& f) {
+  const bool large = work > kElementsPerTask;
+  const int64_t block = kElementsPerTask / std::max<int64_t>(work, 1) + 1;
+  Poller poll;
+  for (int64_t r = begin; r < end; ++r) {
+    const Span wz = window(s, 0, r / s.out[1]), wy = window(s, 1, r % s.out[1]);
+    for (int64_t x = 0; x < s.out[2];) {
+      const int64_t first = x, last = std::min(s.out[2], x + block);
+      if (large)
+        for (; x < last; ++x) f(wz, wy, window(s, 2, x), r * s.out[2] + x, std::true_type());
+      else
+        for (; x < last; ++x) f(wz, wy, window(s, 2, x), r * s.out[2] + x, std::false_type());
+      poll((last - first) * work);
     }
   }
 }
 
 template <class F>
-void for_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, F f) {
+void visit_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, const F& f) {
   for (int64_t z = wz.first; z < wz.last; z += wz.step)
     for (int64_t y = wy.first; y < wy.last; y += wy.step) {
       const int64_t row = (z * s.in[1] + y) * s.in[2];
@@ -54,19 +65,15 @@ void for_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span
     }
 }
 
-template <class T>
-void max_plane(const PoolShape& s, const T* x, T* y, int32_t* index) {
-  for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-    T best = -std::numeric_limits<T>::infinity();
-    int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
-    for_elements(s, wz, wy, wx, [&](int64_t i) {
-      if (x[i] > best || std::isnan(x[i])) {
-        best = x[i];
-        at = i;
-      }
-    });
-    y[o] = best;
-    if (index) index[o] = static_cast<int32_t>(at);
+// Calls f(position in the plane) for the elements of a window. `work`: of a call.
+template <bool kPolls, class F>
+void for_elements(const PoolShape& s, const Span& wz, const Span& wy, const Span& wx, std::bool_constant<kPolls>,
+                  int64_t work, const F& f) {
+  if constexpr (!kPolls) return visit_elements(s, wz, wy, wx, f);
+  Poller poll;
+  visit_elements(s, wz, wy, wx, [&](int64_t i) {
+    f(i);
+    poll(work);
   });
 }
 
@@ -93,90 +100,128 @@ int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
   return out;
 }
 
-template <class T>
-void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index) {
-  const int64_t in = s.in_plane(), out = s.out_plane();
+// Calls f(plane or image, begin, end) for the rows of windows of all of them, on several threads. `elements`: of a
+// task; `work`: of one window.
+template <class F>
+void for_rows(const PoolShape& s, int64_t count, int64_t work, int64_t elements, const F& f) {
+  const int64_t rows = s.out[0] * s.out[1];
+  if (rows == 0) return;
+  parallel_for(times(count, rows), std::max<int64_t>(1, elements / std::max<int64_t>(1, times(s.out[2], work))),
+               [&](int64_t begin, int64_t end) {
+                 while (begin < end) {
+                   const int64_t p = begin / rows, first = p * rows, last = std::min(end, first + rows);
+                   f(p, begin - first, last - first);
+                   begin = last;
+                 }
+               });
+}
+
+void max_pool_2x2(const PoolShape& s, const float* x, float* y, int32_t* index) {
   parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      int32_t* at = index ? index + p * out : nullptr;
-      if constexpr (std::is_same_v<T, float>) {
-        if (is_2x2(s)) {
-          max_pool_2x2_plane(x + p * in, s.in[2], s.out[1], s.out[2], y + p * out, at);
-          continue;
-        }
-      }
-      max_plane(s, x + p * in, y + p * out, at);
+      const int64_t out = p * s.out_plane();
+      in_polled_blocks(s.out[1], kPolledElements / (s.in[2] + 1) + 1, [&](int64_t first, int64_t last) {
+        max_pool_2x2_rows(x + p * s.in_plane(), s.in[2], first, last, s.out[2], y + out, index ? index + out : nullptr);
+      });
     }
   });
 }
 
 template <class T>
+void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index) {
+  if constexpr (std::is_same_v<T, float>)
+    if (is_2x2(s)) return max_pool_2x2(s, x, y, index);
+  const int64_t work = window_size(s);
+  for_rows(s, s.planes, work, kElementsPerTask, [&](int64_t p, int64_t begin, int64_t end) {
+    const T* from = x + p * s.in_plane();
+    T* to = y + p * s.out_plane();
+    int32_t* places = index ? index + p * s.out_plane() : nullptr;
+    for_rows_of_windows(s, work, begin, end,
+                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+                          T best = -std::numeric_limits<T>::infinity();
+                          int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
+                          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) {
+                            if (from[i] > best || std::isnan(from[i])) {
+                              best = from[i];
+                              at = i;
+                            }
+                          });
+                          to[o] = best;
+                          if (places) places[o] = static_cast<int32_t>(at);
+                        });
+  });
+}
+
+template <class T>
+void zero_plane(T* to, int64_t n) {
+  in_polled_blocks(n, kPolledElements, [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, T(0)); });
+}
+
+template <class T>
 void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int32_t* index, T* dx) {
   const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, in_plane));
-  parallel_for(planes, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
+  parallel_for(planes, grain, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) {
       T* to = dx + p * in_plane;
-      std::fill_n(to, in_plane, T(0));
-      for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o) to[index[o]] += dy[o];
+      zero_plane(to, in_plane);
+      in_polled_blocks(out_plane, kPolledElements, [&](int64_t begin, int64_t end) {
+        for (int64_t o = p * out_plane + begin; o < p * out_plane + end; ++o) to[index[o]] += dy[o];
+      });
     }
   });
 }
 
 template <class T>
 void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T* x, const int32_t* index, T* out) {
+  Poller poll;
   for (int64_t p = 0; p < planes; ++p)
-    for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o) out[o] = x[p * in_plane + index[o]];
-}
-
-// Calls f(image, window per spatial dim, output position) for windows of all images.
-template <class F>
-void for_windows_of_images(const PoolShape& s, int64_t images, int64_t channels, F f) {
-  const int64_t window_elements = s.kernel[0] * s.kernel[1] * s.kernel[2] * channels;
-  const int64_t grain = std::max<int64_t>(1, 4 * kElementsPerTask / std::max<int64_t>(1, s.out[2] * window_elements));
-  const int64_t rows = s.out[0] * s.out[1];
-  parallel_for(images * rows, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const Span wz = window(s, 0, r % rows / s.out[1]), wy = window(s, 1, r % s.out[1]);
-      for (int64_t x = 0; x < s.out[2]; ++x) f(r / rows, wz, wy, window(s, 2, x), r * s.out[2] + x);
-    }
-  });
+    for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o, poll()) out[o] = x[p * in_plane + index[o]];
 }
 
 template <class T>
 void max_pool_last(const PoolShape& s, int64_t channels, const T* x, T* y) {
   if (s.planes == 0) return;
-  const int64_t images = s.planes / channels, image = s.in_plane() * channels;
-  for_windows_of_images(s, images, channels, [&](int64_t n, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-    T* to = y + o * channels;
-    std::fill_n(to, channels, -std::numeric_limits<T>::infinity());
-    for_elements(s, wz, wy, wx, [&](int64_t i) { take_larger(channels, x + n * image + i * channels, to); });
+  const int64_t images = s.planes / channels, work = times(window_size(s), channels);
+  for_rows(s, images, work, 4 * kElementsPerTask, [&](int64_t n, int64_t begin, int64_t end) {
+    const T* from = x + n * s.in_plane() * channels;
+    for_rows_of_windows(s, work, begin, end,
+                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+                          T* to = y + (n * s.out_plane() + o) * channels;
+                          std::fill_n(to, channels, -std::numeric_limits<T>::infinity());
+                          for_elements(s, wz, wy, wx, polls, channels,
+                                       [&](int64_t i) { take_larger(channels, from + i * channels, to); });
+                        });
   });
 }
 
 template <class T>
 void avg_pool_last(const PoolShape& s, int64_t channels, Divisor divisor, const T* x, T* y) {
   if (s.planes == 0) return;
-  const int64_t images = s.planes / channels, image = s.in_plane() * channels;
-  for_windows_of_images(s, images, channels, [&](int64_t n, const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-    T* to = y + o * channels;
-    std::fill_n(to, channels, T(0));
-    for_elements(s, wz, wy, wx, [&](int64_t i) { add_row(channels, x + n * image + i * channels, to); });
-    divide_row(channels, T(divisor_of(divisor, wz, wy, wx)), to);
+  const int64_t images = s.planes / channels, work = times(window_size(s), channels);
+  for_rows(s, images, work, 4 * kElementsPerTask, [&](int64_t n, int64_t begin, int64_t end) {
+    const T* from = x + n * s.in_plane() * channels;
+    for_rows_of_windows(
+        s, work, begin, end, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+          T* to = y + (n * s.out_plane() + o) * channels;
+          std::fill_n(to, channels, T(0));
+          for_elements(s, wz, wy, wx, polls, channels, [&](int64_t i) { add_row(channels, from + i * channels, to); });
+          divide_row(channels, T(divisor_of(divisor, wz, wy, wx)), to);
+        });
   });
 }
 
 template <class T>
 void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y) {
-  parallel_for(s.planes, planes_per_task(s), [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const T* from = x + p * s.in_plane();
-      T* to = y + p * s.out_plane();
-      for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-        T sum = 0;
-        for_elements(s, wz, wy, wx, [&](int64_t i) { sum += from[i]; });
-        to[o] = sum / T(divisor_of(divisor, wz, wy, wx));
-      });
-    }
+  const int64_t work = window_size(s);
+  for_rows(s, s.planes, work, kElementsPerTask, [&](int64_t p, int64_t begin, int64_t end) {
+    const T* from = x + p * s.in_plane();
+    T* to = y + p * s.out_plane();
+    for_rows_of_windows(s, work, begin, end,
+                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+                          T sum = 0;
+                          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) { sum += from[i]; });
+                          to[o] = sum / T(divisor_of(divisor, wz, wy, wx));
+                        });
   });
 }
 
@@ -186,11 +231,12 @@ void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx) 
     for (int64_t p = begin; p < end; ++p) {
       const T* from = dy + p * s.out_plane();
       T* to = dx + p * s.in_plane();
-      std::fill_n(to, s.in_plane(), T(0));
-      for_windows(s, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o) {
-        const T share = from[o] / T(divisor_of(divisor, wz, wy, wx));
-        for_elements(s, wz, wy, wx, [&](int64_t i) { to[i] += share; });
-      });
+      zero_plane(to, s.in_plane());
+      for_rows_of_windows(s, window_size(s), 0, s.out[0] * s.out[1],
+                          [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+                            const T share = from[o] / T(divisor_of(divisor, wz, wy, wx));
+                            for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) { to[i] += share; });
+                          });
     }
   });
 }

@@ -59,8 +59,10 @@ void add_row(int64_t n, const T* x, T* to);
 template <class T>
 void divide_row(int64_t n, T by, T* to);
 
-// Max pooling with the most common window. For each 2 x 2 window with stride 2 of a plane with rows of `width`
-// elements: y = its largest element, index = the flat position of that element in the plane. index may be null.
-void max_pool_2x2_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index);
+// Max pooling with the most common window. For each 2 x 2 window with stride 2 of the rows [first, last) of windows of
+// a plane with rows of `width` elements: y = its largest element, index = the flat position of that element in the
+// plane. index may be null.
+void max_pool_2x2_rows(const float* x, int64_t width, int64_t first, int64_t last, int64_t out_cols, float* y,
+                       int32_t* index);
 
 }  // namespace pg::cpu

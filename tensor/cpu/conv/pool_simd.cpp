@@ -47,14 +47,16 @@ HWY_INLINE int64_t run(D d, int64_t from, const float* top, const float* bottom,
   return from;
 }
 
-void pool_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index) {
-  for (int64_t r = 0; r < out_rows; ++r, x += 2 * width, y += out_cols) {
-    const int32_t first = static_cast<int32_t>(2 * r * width), step = static_cast<int32_t>(width);
+void pool_rows(const float* x, int64_t width, int64_t first, int64_t last, int64_t out_cols, float* y, int32_t* index) {
+  x += 2 * first * width;
+  y += first * out_cols;
+  for (int64_t r = first; r < last; ++r, x += 2 * width, y += out_cols) {
+    const int32_t start = static_cast<int32_t>(2 * r * width), step = static_cast<int32_t>(width);
     int32_t* at = index ? index + r * out_cols : nullptr;
-    int64_t i = run(hn::ScalableTag<float>(), 0, x, x + width, out_cols, first, step, y, at);
-    i = run(hn::CappedTag<float, 8>(), i, x, x + width, out_cols, first, step, y, at);
-    i = run(hn::CappedTag<float, 4>(), i, x, x + width, out_cols, first, step, y, at);
-    run(hn::CappedTag<float, 1>(), i, x, x + width, out_cols, first, step, y, at);
+    int64_t i = run(hn::ScalableTag<float>(), 0, x, x + width, out_cols, start, step, y, at);
+    i = run(hn::CappedTag<float, 8>(), i, x, x + width, out_cols, start, step, y, at);
+    i = run(hn::CappedTag<float, 4>(), i, x, x + width, out_cols, start, step, y, at);
+    run(hn::CappedTag<float, 1>(), i, x, x + width, out_cols, start, step, y, at);
   }
 }
 
@@ -96,7 +98,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pg::cpu {
 
-HWY_EXPORT(pool_plane);
+HWY_EXPORT(pool_rows);
 HWY_EXPORT(larger_f32);
 HWY_EXPORT(larger_f64);
 HWY_EXPORT(sum_f32);
@@ -129,8 +131,9 @@ void divide_row(int64_t n, double by, double* to) {
   HWY_DYNAMIC_DISPATCH(quotient_f64)(n, by, to);
 }
 
-void max_pool_2x2_plane(const float* x, int64_t width, int64_t out_rows, int64_t out_cols, float* y, int32_t* index) {
-  HWY_DYNAMIC_DISPATCH(pool_plane)(x, width, out_rows, out_cols, y, index);
+void max_pool_2x2_rows(const float* x, int64_t width, int64_t first, int64_t last, int64_t out_cols, float* y,
+                       int32_t* index) {
+  HWY_DYNAMIC_DISPATCH(pool_rows)(x, width, first, last, out_cols, y, index);
 }
 
 }  // namespace pg::cpu

@@ -26,7 +26,8 @@ void bag_numbers_kernel(const KernelArgs& a) {
   const auto refuse = [&](const std::string& expected, int64_t i, int64_t v) {
     bad_argument("embedding_bag", "offsets", expected, fmt::format("{} at position {}", v + base, i + 1));
   };
-  for (int64_t i = 0; i < n; ++i) {
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll()) {
     const int64_t v = offset_at(offsets, i, base);
     if (i == 0 && v != 0) refuse(fmt::format("{} first", base), i, v);
     if (v < before || v > length) refuse(fmt::format("offsets in order, up to {}", length + base), i, v);
@@ -35,8 +36,9 @@ void bag_numbers_kernel(const KernelArgs& a) {
   if (length > 0 && bags <= 0) bad_argument("embedding_bag", "offsets", "a bag for the indices", "none");
   if (bags < n && before != length) refuse(fmt::format("{} last", length + base), n - 1, before);
   for (int64_t b = 0; b < bags; ++b) {
-    const int64_t end = b + 1 < n ? offset_at(offsets, b + 1, base) : length;
-    std::fill(out.as<int64_t>() + offset_at(offsets, b, base), out.as<int64_t>() + end, b);
+    const int64_t first = offset_at(offsets, b, base), end = b + 1 < n ? offset_at(offsets, b + 1, base) : length;
+    std::fill(out.as<int64_t>() + first, out.as<int64_t>() + end, b);
+    poll(end - first + 1);
   }
 }
 
@@ -79,7 +81,9 @@ void read_positions_kernel(const KernelArgs& a) {
   visit_dtype(index.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T>)
-      for (int64_t i = 0; i < n; ++i) out.as<int64_t>()[i] = int64_t(index.as<T>()[i]) - base;
+      in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) out.as<int64_t>()[i] = int64_t(index.as<T>()[i]) - base;
+      });
   });
 }
 

@@ -231,7 +231,8 @@ void embedding_kernel(const KernelArgs& a) { select_positions(a, 1, 0, Lines(a.i
 template <class T, class P>
 void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T alpha, bool scaled) {
   auto add = [&](int64_t o, int64_t begin, int64_t end) {
-    for (int64_t j = 0; j < count; ++j) {
+    Poller poll;
+    for (int64_t j = 0; j < count; ++j, poll(end - begin)) {
       const T* from = src + (o * count + j) * x.inner;
       T* to = out + (o * x.n + position(j)) * x.inner;
       if (scaled) {
@@ -296,7 +297,7 @@ void index_assign_kernel(const KernelArgs& a) {
   char* const to = out.as<char>();
   Poller poll;
   with_positions(a, 1, lines.n, [&](auto position) {
-    for (int64_t i = 0; i < lines.outer * count; ++i, poll())
+    for (int64_t i = 0; i < lines.outer * count; ++i, poll(bytes))
       std::memcpy(to + (i / count * lines.n + position(i % count)) * bytes, from + i * bytes, size_t(bytes));
   });
 }

@@ -50,7 +50,7 @@ void mask_kernel(const KernelArgs& a) {
   Poller poll;
   for (int64_t b = 0; b < batch.count; ++b)
     for (int64_t t = lengths[size_t(b)]; t < batch.steps; ++t) {
-      poll();
+      poll(batch.bytes);
       fill_number(out.dtype(), out.as<char>() + batch.at(t, b), batch.bytes / size_of(out.dtype()),
                   a.attr<double>("value"));
     }
@@ -85,7 +85,7 @@ void reverse_kernel(const KernelArgs& a) {
   Poller poll;
   for (int64_t t = 0; t < batch.steps; ++t)
     for (int64_t b = 0; b < batch.count; ++b) {
-      poll();
+      poll(batch.bytes);
       const int64_t n = lengths[size_t(b)], from = t < n ? n - 1 - t : t;
       std::memcpy(out.as<char>() + batch.at(t, b), x.as<char>() + batch.at(from, b), size_t(batch.bytes));
     }

@@ -152,18 +152,20 @@ void topk_kernel(const KernelArgs& a) {
 template <class T>
 std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
   const int64_t n = lines.n, inner = lines.inner;
+  Poller poll;
   const auto less = [&](int64_t a, int64_t b) {
     for (int64_t o = 0; o < lines.outer; ++o) {
       const T *p = x + (o * n + a) * inner, *q = x + (o * n + b) * inner;
-      for (int64_t i = 0; i < inner; ++i)
+      for (int64_t i = 0; i < inner; ++i) {
+        poll();
         if (key_of(p[i]) != key_of(q[i])) return key_of(p[i]) < key_of(q[i]);
+      }
     }
     return false;
   };
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t(0));
-  Poller poll;
-  std::stable_sort(order.begin(), order.end(), PolledOrder(less, poll));
+  std::stable_sort(order.begin(), order.end(), less);
   return order;
 }
 
@@ -191,15 +193,16 @@ void find_unique(const KernelArgs& a, bool neighbors) {
     std::iota(order.begin(), order.end(), int64_t(0));
   else
     order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
+  Poller poll;
   const auto same = [&](int64_t p, int64_t q) {  // NaN is not equal to NaN
-    for (int64_t o = 0; o < lines.outer; ++o)
+    for (int64_t o = 0; o < lines.outer; ++o, poll(inner))
       if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner))
         return false;
     return true;
   };
   std::vector<int64_t> starts;
   for (int64_t i = 0; i < int64_t(order.size()); ++i) {
-    if (i % 65536 == 65535) poll_kernel();
+    poll();
     if (i == 0 || !same(order[size_t(i)], order[size_t(i - 1)])) starts.push_back(i);
   }
   const int64_t count = int64_t(starts.size());
@@ -207,7 +210,7 @@ void find_unique(const KernelArgs& a, bool neighbors) {
   shape[dim] = count;
   const View values = a.allocate(0, shape);
   for (int64_t o = 0; o < lines.outer; ++o)
-    for (int64_t u = 0; u < count; ++u)
+    for (int64_t u = 0; u < count; ++u, poll(inner))
       std::copy_n(from + (o * n + order[size_t(starts[size_t(u)])]) * inner, inner,
                   values.as<T>() + (o * count + u) * inner);
   starts.push_back(n);
@@ -216,7 +219,7 @@ void find_unique(const KernelArgs& a, bool neighbors) {
     const View inverse = a.allocate(next++, slices ? Dims{n} : x.shape());
     if (empty) std::fill_n(inverse.as<int64_t>(), inverse.numel(), base);
     for (int64_t u = 0; u < count && !empty; ++u)
-      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i)
+      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i, poll())
         inverse.as<int64_t>()[order[size_t(i)]] = u + base;
   }
   if (!a.attr<bool>("return_counts")) return;
@@ -238,7 +241,8 @@ void bincount_kernel(const KernelArgs& a) {
   std::vector<int64_t> labels(static_cast<size_t>(n));
   convert(x.dtype(), x.data, DType::kInt64, labels.data(), n);
   int64_t size = a.attr<int64_t>("minlength");
-  for (int64_t i = 0; i < n; ++i) {
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll()) {
     if (labels[size_t(i)] < base)
       bad_argument(a.op.name, "x", fmt::format("labels from {} on", base),
                    fmt::format("{} at position {}", labels[size_t(i)], i + 1));
@@ -248,7 +252,7 @@ void bincount_kernel(const KernelArgs& a) {
   }
   const View out = a.allocate(0, {size});
   zero_bytes(out.data, size * size_of(out.dtype()));
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < n; ++i, poll()) {
     const int64_t bin = labels[size_t(i)] - base;
     if (!weights) {
       ++out.as<int64_t>()[bin];
@@ -277,8 +281,10 @@ void search_sorted(const KernelArgs& a) {
   const int64_t n = sequence.size(sequence.rank() - 1), base = a.attr<int64_t>("index_base");
   const int64_t row = values.rank() ? values.size(values.rank() - 1) : 1;
   const bool right = a.attr<bool>("right");
+  constexpr int64_t kWork = 16;  // a search costs more than a simple loop's element
   auto less = [](T x, T y) { return key_of(x) < key_of(y); };
-  for (int64_t i = 0; i < int64_t(wanted.size()); ++i) {
+  Poller poll;
+  for (int64_t i = 0; i < int64_t(wanted.size()); ++i, poll(kWork)) {
     const auto begin = sorted.begin() + (sequence.rank() > 1 ? i / row * n : 0), end = begin + n;
     const auto at = right ? std::upper_bound(begin, end, wanted[size_t(i)], less)
                           : std::lower_bound(begin, end, wanted[size_t(i)], less);

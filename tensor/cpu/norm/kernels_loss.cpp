@@ -30,7 +30,8 @@ std::vector<int64_t> read_labels(const KernelArgs& a, const char* op, const View
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T>) {
       const T* from = labels.as<const T>();
-      for (size_t i = 0; i < out.size(); ++i) {
+      Poller poll;
+      for (size_t i = 0; i < out.size(); ++i, poll()) {
         const int64_t label = int64_t(from[i]);
         if (label == ignore) {
           out[i] = kIgnored;
@@ -75,7 +76,8 @@ void reduce_losses(const KernelArgs& a, const Classes<T>& k, const std::vector<T
   *norm = 1;
   if (how == "none") return void(std::copy(losses.begin(), losses.end(), out));
   double sum = 0, share = 0;
-  for (size_t i = 0; i < losses.size(); ++i) sum += losses[i], share += k.factor(int64_t(i));
+  Poller poll;
+  for (size_t i = 0; i < losses.size(); ++i, poll()) sum += losses[i], share += k.factor(int64_t(i));
   if (how == "mean") *norm = T(share);
   *out = T(how == "mean" ? sum / share : sum);
 }
@@ -85,7 +87,8 @@ void nll(const KernelArgs& a) {
   const Classes<T> k(a, "nll_loss", a.in[0].shape(), a.in[1], a.in[2]);
   const T* x = a.in[0].as<const T>();
   std::vector<T> losses(size_t(k.samples()), T(0));
-  for (int64_t i = 0; i < k.samples(); ++i)
+  Poller poll;
+  for (int64_t i = 0; i < k.samples(); ++i, poll())
     if (k.labels[size_t(i)] != kIgnored)
       losses[size_t(i)] = -x[k.place(i) + k.labels[size_t(i)] * k.lines.inner] * k.factor(i);
   reduce_losses(a, k, losses, a.out[0].as<T>(), a.out[1].as<T>());
@@ -98,17 +101,21 @@ void nll_dx(const KernelArgs& a) {
   const bool one = a.in[2].rank() == 0;
   T* dx = a.out[0].as<T>();
   std::fill(dx, dx + a.out[0].numel(), T(0));
-  for (int64_t i = 0; i < k.samples(); ++i)
+  Poller poll;
+  for (int64_t i = 0; i < k.samples(); ++i, poll())
     if (k.labels[size_t(i)] != kIgnored)
       dx[k.place(i) + k.labels[size_t(i)] * k.lines.inner] = -scale[one ? 0 : i] * k.factor(i);
 }
 
+constexpr int64_t kExpWork = 8;  // an exponential costs more than a simple loop's element
+
 double log_sum_exp(const double* x, int64_t n, int64_t stride) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (int64_t i = 0; i < n; ++i)
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll())
     if (x[i * stride] > top || x[i * stride] != x[i * stride]) top = x[i * stride];
   if (!(std::fabs(top) < std::numeric_limits<double>::infinity())) return top;
-  for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i * stride] - top);
+  for (int64_t i = 0; i < n; ++i, poll(kExpWork)) sum += std::exp(x[i * stride] - top);
   return top + std::log(sum);
 }
 
@@ -135,7 +142,9 @@ T smoothed_loss(const T* x, T lse, const Classes<T>& k, int64_t sample, T smooth
   T loss = (1 - smoothing) * k.factor(sample) * (lse - x[label * stride]);
   if (smoothing == 0) return loss;
   double even = 0;
-  for (int64_t c = 0; c < k.lines.n; ++c) even += double((k.weight ? k.weight[c] : T(1)) * (lse - x[c * stride]));
+  Poller poll;
+  for (int64_t c = 0; c < k.lines.n; ++c, poll())
+    even += double((k.weight ? k.weight[c] : T(1)) * (lse - x[c * stride]));
   return loss + T(even) * smoothing / T(k.lines.n);
 }
 
@@ -155,11 +164,13 @@ void cross_entropy(const KernelArgs& a) {
 
 // scale (a exp(x - lse) - b) for one sample.
 void scaled_exp(const double* x, double lse, double a, double b, double* dx, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) dx[i] = a * std::exp(x[i] - lse) - b;
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll(kExpWork)) dx[i] = a * std::exp(x[i] - lse) - b;
 }
 void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t n) {
   static const cpu::SoftmaxLoops loops = cpu::softmax_loops();
-  loops.scaled_exp(x, lse, a, b, dx, n);
+  in_polled_blocks(
+      n, 1 << 20, [&](int64_t begin, int64_t end) { loops.scaled_exp(x + begin, lse, a, b, dx + begin, end - begin); });
 }
 
 template <class T>

@@ -109,7 +109,8 @@ void sum_rows(int64_t rows, int64_t width, double* totals, const F& add_row) {
   constexpr int64_t kRows = 256;
   T part[kTile];
   std::fill(totals, totals + width, 0.0);
-  for (int64_t r = 0; r < rows; r += kRows) {
+  Poller poll;
+  for (int64_t r = 0; r < rows; r += kRows, poll(kRows * width)) {
     std::fill(part, part + width, T(0));
     for (int64_t i = r; i < std::min(rows, r + kRows); ++i) add_row(i, part);
     for (int64_t j = 0; j < width; ++j) totals[j] += double(part[j]);
@@ -144,9 +145,10 @@ void channel_moments(const T* x, const Layout& l, int64_t first, int64_t count, 
   for (int64_t j = 0; j < count; ++j) {
     const auto run = [&](int64_t b) { return x + (b * l.channels + first + j) * l.positions; };
     double sum = 0, squares = 0;
-    for (int64_t b = 0; b < l.batch; ++b) sum += loops.sum(run(b), l.positions);
+    Poller poll;
+    for (int64_t b = 0; b < l.batch; ++b, poll(l.positions)) sum += loops.sum(run(b), l.positions);
     mean[j] = T(sum / n);
-    for (int64_t b = 0; b < l.batch; ++b) squares += loops.deviation(run(b), l.positions, mean[j]);
+    for (int64_t b = 0; b < l.batch; ++b, poll(l.positions)) squares += loops.deviation(run(b), l.positions, mean[j]);
     var[j] = squares / n;
   }
 }
@@ -155,7 +157,8 @@ void channel_moments(const T* x, const Layout& l, int64_t first, int64_t count, 
 template <class T>
 void scale_channels(const T* x, T* y, const Layout& l, int64_t first, int64_t count, const T* scale, const T* shift) {
   const NormLoops<T> loops = norm_loops<T>();
-  for (int64_t b = 0; b < l.batch; ++b) {
+  Poller poll;
+  for (int64_t b = 0; b < l.batch; ++b, poll(count * l.positions)) {
     const int64_t at = (b * l.channels + first) * l.positions;
     if (l.positions == 1) {
       loops.affine_row(x + at, y + at, count, scale, shift);
@@ -234,7 +237,8 @@ void batch_norm_sums(const KernelArgs& a) {
     }
     for (int64_t c = first; c < first + count; ++c) {
       double dot = 0, total = 0;
-      for (int64_t b = 0; b < l.batch; ++b) {
+      Poller poll;
+      for (int64_t b = 0; b < l.batch; ++b, poll(l.positions)) {
         const int64_t at = (b * l.channels + c) * l.positions;
         loops.products(x + at, dy + at, l.positions, mean[c], &dot, &total);
       }

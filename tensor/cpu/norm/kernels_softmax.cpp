@@ -43,17 +43,20 @@ void over_strided_lines(const Lines& lines, const F& f) {
                });
 }
 
+constexpr int64_t kExpWork = 8;  // an exponential costs more than a simple loop's element
+
 void softmax_line(bool log, const double* x, double* y, int64_t n, int64_t stride) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (int64_t i = 0; i < n; ++i)
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll())
     if (x[i * stride] > top || x[i * stride] != x[i * stride]) top = x[i * stride];
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < n; ++i, poll(kExpWork)) {
     const double e = std::exp(x[i * stride] - top);
     if (!log) y[i * stride] = e;
     sum += e;
   }
   const double shift = std::log(sum);
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < n; ++i, poll()) {
     if (log)
       y[i * stride] = x[i * stride] - top - shift;
     else
@@ -63,8 +66,9 @@ void softmax_line(bool log, const double* x, double* y, int64_t n, int64_t strid
 
 void softmax_backward_line(bool log, const double* y, const double* dy, double* dx, int64_t n, int64_t stride) {
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += log ? dy[i * stride] : dy[i * stride] * y[i * stride];
-  for (int64_t i = 0; i < n; ++i) {
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll()) sum += log ? dy[i * stride] : dy[i * stride] * y[i * stride];
+  for (int64_t i = 0; i < n; ++i, poll(kExpWork)) {
     const double g = dy[i * stride], v = y[i * stride];
     dx[i * stride] = log ? g - std::exp(v) * sum : v * (g - sum);
   }

@@ -214,8 +214,9 @@ HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
 // top = the largest element of each column, NaN if it contains one. `top` needs room for one more vector at the end.
 HWY_INLINE void column_tops(const float* x, int64_t n, int64_t stride, int64_t width, float* top) {
   const D d;
+  Poller poll;
   std::fill(top, top + width, -kInfinity);
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i, poll(width))
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
     });
@@ -223,10 +224,11 @@ HWY_INLINE void column_tops(const float* x, int64_t n, int64_t stride, int64_t w
 
 void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width) {
   const D d;
+  Poller poll;
   HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
   column_tops(x, n, stride, width, top);
   std::fill(sum, sum + width, 0.0f);
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i, poll(width))
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const V t = hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j));
       const V e = vexp(d, t);
@@ -237,7 +239,7 @@ void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int6
     const V s = hn::LoadU(d, sum + j);
     hn::StoreU(log ? vlog(d, s) : hn::Div(hn::Set(d, 1.0f), s), d, sum + j);
   });
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i, poll(width))
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const V s = hn::LoadU(d, sum + j);
       const V out = log ? hn::Sub(hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)), s)
@@ -248,12 +250,13 @@ void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int6
 
 void columns_log_sum_exp(const float* x, float* out, int64_t n, int64_t stride, int64_t width) {
   const D d;
+  Poller poll;
   HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
   column_tops(x, n, stride, width, top);
   std::fill(sum, sum + width, 0.0f);
   for (int64_t j = 0; j < width; ++j)
     if (!(std::fabs(top[j]) < kInfinity)) top[j] = 0;  // the terms then decide the result
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i, poll(width))
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const V e = vexp(d, hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)));
       hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
@@ -265,14 +268,15 @@ void columns_log_sum_exp(const float* x, float* out, int64_t n, int64_t stride, 
 
 void columns_backward(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width) {
   const D d;
+  Poller poll;
   HWY_ALIGN float sum[kSoftmaxTile + hn::MaxLanes(d)];
   std::fill(sum, sum + width, 0.0f);
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i, poll(width))
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const V g = load_some(d, dy + i * stride + j, m), s = hn::LoadU(d, sum + j);
       hn::StoreU(log ? hn::Add(s, g) : hn::MulAdd(g, load_some(d, y + i * stride + j, m), s), d, sum + j);
     });
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i, poll(width))
     over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const int64_t at = i * stride + j;
       store_some(d, backward_value(d, log, load_some(d, y + at, m), load_some(d, dy + at, m), hn::LoadU(d, sum + j)),

@@ -118,7 +118,7 @@ void packed_distances(const KernelArgs& a, double p) {
   each_row(x.shape(), times(y.rows, y.width), [&](int64_t i, int64_t batch) {
     T part[kDistanceRows<T>];
     Poller poll;
-    for (int64_t b = 0; b < y.blocks; ++b, poll()) {
+    for (int64_t b = 0; b < y.blocks; ++b, poll(y.width + 1)) {
       const int64_t first = b * kDistanceRows<T>, count = std::min(kDistanceRows<T>, y.rows - first);
       loop(x.as<T>() + i * y.width, y.block(batch, b), y.width, count, part);
       T* to = out.as<T>() + i * y.rows + first;
@@ -132,13 +132,14 @@ template <class T>
 void plain_distances(const KernelArgs& a, double p) {
   const View &x = a.in[0], &y = a.in[1], &out = a.out[0];
   const int64_t width = x.size(2), others = y.size(1);
+  constexpr int64_t kWork = 16;  // a power costs more than a simple loop's element
   const auto term = [p](double d) { return p == 0 ? double(d != 0) : std::pow(d, p); };
   each_row(x.shape(), times(others, width), [&](int64_t i, int64_t batch) {
     const T *row = x.as<T>() + i * width, *other = y.as<T>() + batch * others * width;
     Poller poll;
     for (int64_t j = 0; j < others; ++j, other += width) {
       double sum = 0;
-      for (int64_t k = 0; k < width; ++k, poll()) sum += term(std::fabs(double(row[k] - other[k])));
+      for (int64_t k = 0; k < width; ++k, poll(kWork)) sum += term(std::fabs(double(row[k] - other[k])));
       out.as<T>()[i * others + j] = T(p == 0 ? sum : std::pow(sum, 1 / p));
     }
   });
@@ -163,7 +164,7 @@ void distances_backward(const KernelArgs& a) {
         T* dx = out.as<T>() + i * width;
         std::fill_n(dx, width, T(0));
         Poller poll;
-        for (int64_t j = 0; j < others; ++j, poll())
+        for (int64_t j = 0; j < others; ++j, poll(width + 1))
           order.add(row, other + j * width, width, distance.as<T>()[i * others + j], dy.as<T>()[i * others + j], dx);
       });
     });

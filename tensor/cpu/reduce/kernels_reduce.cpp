@@ -77,11 +77,21 @@ template <class T>
 constexpr bool kVectorized = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 template <bool kMax, class T>
-int64_t extreme_of_row(const T* x, int64_t n) {
+int64_t extreme_of_block(const T* x, int64_t n) {
   if constexpr (kVectorized<T>) return cpu::extreme_loops(T()).row[kMax](x, n);
   int64_t at = 0;
   for (int64_t i = 1; i < n; ++i)
     if (beats<kMax>(comparable(x[i]), comparable(x[at]))) at = i;
+  return at;
+}
+
+template <bool kMax, class T>
+int64_t extreme_of_row(const T* x, int64_t n) {
+  int64_t at = 0;
+  in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
+    const int64_t i = begin + extreme_of_block<kMax>(x + begin, end - begin);
+    if (begin == 0 || beats<kMax>(comparable(x[i]), comparable(x[at]))) at = i;
+  });
   return at;
 }
 
@@ -91,7 +101,8 @@ void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, i
   constexpr int64_t kTile = cpu::kExtremesTile;
   using C = decltype(comparable(T()));
   C best[kTile];
-  for (int64_t first = 0; first < width; first += kTile) {
+  Poller poll;
+  for (int64_t first = 0; first < width; first += kTile, poll(n * kTile)) {
     const int64_t m = std::min(kTile, width - first);
     if constexpr (kVectorized<T>) {
       cpu::extreme_loops(T()).columns[kMax](x + first, n, stride, m, best, at + first);
