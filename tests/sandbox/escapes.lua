@@ -166,7 +166,7 @@ add("functions of string as in Lua", [[
   local bytes = string.char(0, 64, 65, 90, 91, 96, 97, 122, 123, 192, 255)
   assert(bytes:lower() == string.char(0, 64, 97, 122, 91, 96, 97, 122, 123, 192, 255))
   assert(bytes:upper() == string.char(0, 64, 65, 90, 91, 96, 65, 90, 123, 192, 255))
-  assert(('abc'):reverse() == 'cba' and (''):reverse() == '' and (''):lower() == '' and string.upper(1) == '1')
+  assert(('abc'):reverse() == 'cba' and (''):reverse() == '' and (''):lower() == '' and ('1'):upper() == '1')
   local s = 'hello'
   assert(s:sub(2) == 'ello' and s:sub(0) == s and s:sub(-2) == 'lo' and s:sub(2, -2) == 'ell' and s:sub(4, 2) == '' and s:sub(-9, 2) == 'he')
   assert(s:sub(9) == '' and s:sub(1, -9) == '' and s:sub(3, 99) == 'llo' and s:sub('2', 3.9) == 'el' and s:sub(6) == '' and s:sub(5, 5) == 'o')
