@@ -3996,7 +3996,7 @@ local utils = {}
 function utils.clip_global_norm(arrays, max_norm, options) end
 
 ---pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
----tenth of the total.
+---tenth of the total. In a host with a print callback the lines go there.
 ---@param total any
 ---@param label any
 ---@return any

@@ -44,8 +44,8 @@ class ScopedFiles {
   HostFiles* outer_;
 };
 
-// The content of a file of the host, or of one that has been opened. Throws Error, `load: PATH: …`, or OutOfMemory if it
-// does not fit into the memory account of this thread.
+// The content of a file of the host, or of one that has been opened. Throws Error, `load: PATH: …`, or OutOfMemory if
+// it does not fit into the memory account of this thread.
 std::string read_host_file(HostFiles& files, const std::string& path);
 std::string read_host_file(HostFile& file, const std::string& path);
 

@@ -194,8 +194,8 @@ PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
 
 /* Opens a Lua state with LuaJIT's standard libraries (fewer in a sandbox), in which `require "perigee"` works. os.exit
  * raises an error. LuaJIT's compiler is off, since its code cannot be interrupted; a trusted script that needs fast
- * plain Lua more than that calls jit.on(). Ops and graphs do not depend on it. config: NULL lets print write to standard
- * output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
+ * plain Lua more than that calls jit.on(). Ops and graphs do not depend on it. config: NULL lets print write to
+ * standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
 PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* config,
                                               perigee_state** out);
 /* Uses a LuaJIT 2.1 state of the host: sets package.loaded.perigee, and no global. The host keeps the state open longer
@@ -223,8 +223,8 @@ PERIGEE_API perigee_status perigee_set(perigee_state* state, const char* path, c
 PERIGEE_API perigee_status perigee_get(perigee_state* state, const char* path, perigee_value* value);
 
 /* Ends the running call with PERIGEE_CANCELLED at its next op, loop step or interpreted instruction, also inside pcall
- * and message handlers. From any thread or signal handler. Not ended: a loop without ops that LuaJIT has compiled (in an
- * attached state, or after jit.on()), and a C function of Lua. No effect between calls. */
+ * and message handlers. From any thread or signal handler. Not ended: a loop without ops that LuaJIT has compiled (in
+ * an attached state, or after jit.on()), and a C function of Lua. No effect between calls. */
 PERIGEE_API void perigee_interrupt(perigee_state* state);
 
 /* Collects garbage for about this many microseconds, or until a collection is complete. Errors: BAD_ARGUMENT. */
@@ -275,8 +275,8 @@ PERIGEE_API void perigee_job_release(perigee_job* job);
 PERIGEE_API perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dtype, int rank,
                                                  const int64_t* shape, perigee_tensor** out);
 /* The host's memory without a copy. strides: NULL for row-major. release, if not NULL, is called on any thread when the
- * last tensor that uses the memory is gone; not if the call fails. With NULL the memory must outlive every tensor that a
- * script made of it. Scripts never write into the memory; a host that does while they may read it makes a data race.
+ * last tensor that uses the memory is gone; not if the call fails. With NULL the memory must outlive every tensor that
+ * a script made of it. Scripts never write into the memory; a host that does while they may read it makes a data race.
  * Errors: BAD_ARGUMENT (also for negative strides, and data that is not aligned to its elements), OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee_dtype dtype, int rank,
                                                const int64_t* shape, const int64_t* strides,
@@ -319,7 +319,8 @@ PERIGEE_API const char* perigee_model_output_name(const perigee_model* model, si
 /* Runs the model on any thread. Inputs have the dtypes of the export; other sizes may do. Writes output_count new
  * tensors, which must be the number of outputs and share no memory with the inputs. A model with state (running
  * statistics, the parameters of a training step that pg.jit's export has written) runs for one thread at a time and
- * updates the state after the run has succeeded. Errors: BAD_ARGUMENT (number or types of the tensors), OUT_OF_MEMORY. */
+ * updates the state after the run has succeeded. Errors: BAD_ARGUMENT (number or types of the tensors), OUT_OF_MEMORY.
+ */
 PERIGEE_API perigee_status perigee_model_run(perigee_model* model, perigee_tensor* const* inputs, size_t input_count,
                                              perigee_tensor** outputs, size_t output_count);
 /* The same into tensors from perigee_tensor_create or _wrap, with the types of the outputs and row-major elements. No

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <string>
 #include <string_view>
 
 #include "tensor/cpu/isa.h"
