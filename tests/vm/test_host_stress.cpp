@@ -235,7 +235,7 @@ TEST_CASE("host: frames leave memory where it was") {
     collected();
   }
   const perigee_memory_info before = collected();
-  const int64_t heap = heap_bytes();
+  [[maybe_unused]] const int64_t heap = heap_bytes();
   const long blocks = memory.live;
   for (int i = 0; i < count; ++i) frame();
   const perigee_memory_info after = collected();
@@ -253,7 +253,7 @@ TEST_CASE("host: states that are opened and closed leave memory where it was") {
   const perigee::Runtime runtime = memory.runtime();
   const int count = full() ? 10000 : 20;
   for (int i = 0; i < 10; ++i) open_and_use(runtime);
-  const int64_t heap = heap_bytes();
+  [[maybe_unused]] const int64_t heap = heap_bytes();
   const long blocks = memory.live;
   for (int i = 0; i < count; ++i) open_and_use(runtime);
   CHECK(memory.live.load() == blocks);
