@@ -56,7 +56,7 @@ const Watched& watched_here();
 // Whether this thread runs a kernel that polls.
 inline bool inside_poll_scope() { return watched_here().flag != nullptr; }
 
-// A poll for inner loops: looks at the flag after 2^16 calls, or fewer that stand for more `work`, in elements.
+// A poll for inner loops: reads the flag once per 2^16 elements of `work` that the calls report together.
 class Poller {
  public:
   void operator()(int64_t work = 1) {
