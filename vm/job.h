@@ -5,11 +5,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <semaphore>
 #include <string>
 #include <thread>
 
 #include "graph/exec/timed.h"
+#include "vm/baton.h"
 #include "vm/state.h"
 
 namespace pg::vm {
@@ -115,7 +115,7 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   std::unique_ptr<Surroundings> surroundings_;
   std::thread thread_;
   int process_ = 0;  // that has the thread
-  std::binary_semaphore go_{0}, back_{0};
+  Baton go_, back_;
 };
 
 // What the jobs of a state share.
