@@ -25,11 +25,11 @@ inline void parallel_parts(int64_t n, FunctionRef<void(int64_t begin, int64_t en
 // What polls look at.
 struct Watched {
   const std::atomic<bool>* flag = nullptr;  // a cancel request; null: nothing is watched
-  Suspender* suspender = nullptr;           // of a job; null on the workers of regions
+  Suspender* suspender = nullptr;           // of a job, or of a region of one
 };
 
-// Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`. Null: nothing is
-// watched, because what is being written must not be left half done.
+// Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`, and stops where the
+// slice of a job is over. Null: nothing is watched, because what is being written must not be left half done.
 class PollScope {
  public:
   explicit PollScope(const std::atomic<bool>* flag, Suspender* suspender = nullptr);
@@ -42,8 +42,8 @@ class PollScope {
   Watched outer_;
 };
 
-// Throws Cancelled when the watched flag is set. The flag stays set; Context::cancellable decides about it. Stops where
-// the slice of a job is over; inside a region ThreadPool does that.
+// Throws Cancelled when the watched flag is set. The flag stays set; Context::cancellable decides about it. Waits where
+// the slice of a job is over. The caller holds no lock.
 void poll_kernel();
 
 // For tests: the next `polls` polls that see a cancel request ignore it, those of kernels and Context::poll alike.

@@ -7,9 +7,10 @@ class Suspender {
  public:
   // Whether the time of the slice is over. Any thread may ask.
   virtual bool due() const = 0;
-  // Returns in the next slice, or at once if the computation cannot stop here. Only the thread of the computation may
-  // call it, outside of parallel regions and without locks. Throws Cancelled if there is no next slice.
-  virtual void suspend() = 0;
+  // Returns true in the next slice, or false at once if the computation cannot stop here. Only the thread of the
+  // computation may call it, without locks; in parallel regions ThreadPool does. Throws Cancelled if there is no next
+  // slice.
+  virtual bool suspend() = 0;
 
   void poll() {
     if (due()) suspend();

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <optional>
+#include <semaphore>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "tensor/context.h"
 #include "tensor/error.h"
@@ -52,7 +54,7 @@ int64_t poll_step(int64_t grain) { return grain > 1 ? grain > INT64_MAX / 64 ? I
 // The same for jobs, which stop at polls: fewer items after a step that took long.
 class JobSteps {
  public:
-  explicit JobSteps(int64_t grain) : step_(poll_step(grain)) {}
+  explicit JobSteps(int64_t items) : step_(items) {}
   // Runs the next step of [at, end). Returns where it has ended.
   int64_t operator()(FunctionRef<void(int64_t, int64_t)> body, int64_t at, int64_t end) {
     const int64_t next = end - at > step_ ? at + step_ : end;
@@ -71,7 +73,7 @@ class JobSteps {
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
   if (!inside_poll_scope()) return body(begin, end);
   if (watched_here().suspender) {
-    JobSteps steps(grain);
+    JobSteps steps(poll_step(grain));
     for (int64_t at = begin; at < end; at = steps(body, at, end)) poll_kernel();
     return;
   }
@@ -86,53 +88,6 @@ void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t 
 
 }  // namespace
 
-struct ThreadPool::Region {
-  FunctionRef<void(int64_t, int64_t)> body;
-  int64_t n, pieces, grain;
-  bool small;
-  Watched watched;  // by the caller
-  std::exception_ptr error = nullptr;
-  std::mutex error_lock = {};
-  std::vector<int64_t> done = {};   // of a job: the items of each piece that are done
-  std::atomic<bool> pauses{false};  // the slice of the job is over
-
-  int64_t start(int64_t i) const { return n / pieces * i + std::min(i, n % pieces); }
-  bool is_done() const {
-    for (int64_t i = 0; i < int64_t(done.size()); ++i)
-      if (start(i) + done[size_t(i)] < start(i + 1)) return false;
-    return true;
-  }
-
-  // Runs piece i. Its error becomes the region's if it is the first.
-  void run(int64_t i) {
-    const ScopedFlag inside(inside_region, true);
-    const PollScope scope(watched.flag);
-    try {
-      if (watched.suspender)
-        run_until_pause(i);
-      else
-        run_piece(body, start(i), start(i + 1), grain);
-    } catch (...) {
-      std::lock_guard hold(error_lock);
-      if (!error) error = std::current_exception();
-    }
-  }
-
- private:
-  // Runs at least one step of the piece, and the rest unless the slice ends.
-  void run_until_pause(int64_t i) {
-    JobSteps steps(grain);
-    const int64_t end = start(i + 1);
-    for (int64_t at = start(i) + done[size_t(i)]; at < end;) {
-      poll_kernel();
-      at = steps(body, at, end);
-      done[size_t(i)] = at - start(i);
-      if (at < end && watched.suspender->due()) pauses = true;
-      if (pauses) return;
-    }
-  }
-};
-
 struct alignas(64) ThreadPool::Worker {
   explicit Worker(int64_t i) : index(i) {}
   // Wakes the thread if it sleeps, or if it is about to and has seen nothing to do. The caller has changed what
@@ -144,22 +99,173 @@ struct alignas(64) ThreadPool::Worker {
   const int64_t index;                   // of its pieces
   std::atomic<Region*> region{nullptr};  // a region whose piece nobody has begun
   std::atomic<bool> asleep{false};
+  bool given_again = false;  // its piece is begun in the next slice of the job
   std::binary_semaphore wake{0};
   std::thread thread;
+};
+
+// The workers of one region at a time.
+struct ThreadPool::Team {
+  ~Team() {
+    if (forked()) {  // the workers do not exist in this process, so nothing may touch them
+      for (auto& worker : workers) (void)worker.release();
+      return;
+    }
+    stopping = true;
+    for (const auto& worker : workers) worker->rouse();
+    for (const auto& worker : workers) worker->thread.join();
+  }
+  bool forked() const { return born != forks; }
+  // Called by a worker that has finished its piece or waits for the next slice.
+  void leave() {
+    if (active.fetch_sub(1, std::memory_order_acq_rel) == kCallerSleeps + 1) idle.release();
+  }
+
+  std::vector<std::unique_ptr<Worker>> workers;
+  uint32_t born = forks;  // the forks of the process when the workers were started
+  int stops = 0;          // of the pool, likewise
+  int unwoken = 0;        // small regions since the last one that woke threads
+  std::atomic<bool> stopping{false};
+  alignas(64) std::atomic<uint32_t> active{0};  // workers that run pieces; kCallerSleeps is added
+  std::binary_semaphore idle{0};                // released by the last of them if the caller sleeps
+};
+
+// For its threads the region of a job is what suspends them: workers wait until the thread of the job, which waits for
+// them before it hands over, goes on.
+struct ThreadPool::Region final : Suspender {
+  Region(ThreadPool& pool, FunctionRef<void(int64_t, int64_t)> body, int64_t n, int64_t pieces, int64_t grain,
+         const Watched& watched)
+      : pool(pool), body(body), n(n), pieces(pieces), grain(grain), watched(watched) {}
+
+  int64_t start(int64_t i) const { return n / pieces * i + std::min(i, n % pieces); }
+
+  // Runs piece i. Its error becomes the region's if it is the first.
+  void run(int64_t i) {
+    const ScopedFlag inside(inside_region, true);
+    const PollScope scope(watched.flag, watched.suspender ? this : nullptr);
+    keep_error([&] { run_piece(body, start(i), start(i + 1), grain); });
+  }
+
+  // Runs all pieces. `hold` has the lock of the pool's team, which may go to the region.
+  void run_on_team(std::unique_lock<std::mutex>& hold, bool small) {
+    team = pool.team_.get();
+    held = &hold;
+    const auto& workers = team->workers;
+    helpers = std::min(pieces - 1, int64_t(workers.size()));
+    const bool wakes = !small || ++team->unwoken >= kPatience;
+    if (wakes) team->unwoken = 0;
+    team->active.store(uint32_t(helpers), std::memory_order_relaxed);
+    for (int64_t i = 0; i < helpers; ++i) {
+      Worker& worker = *workers[size_t(i)];
+      worker.region.store(this);
+      if (wakes || !worker.asleep.load()) worker.rouse();
+    }
+    run(0);
+    for (int64_t i = helpers + 1; i < pieces; ++i) run(i);
+    for (int64_t i = helpers; i-- > 0;)
+      if (take_back(i)) run(i + 1);
+    while (true) {
+      pool.wait_until_idle(*team);
+      if (waiting == 0) break;
+      keep_error([&] { pause(); });
+    }
+    if (kept) pool.give_back(std::move(kept));
+  }
+
+  bool due() const override {
+    return pausing.load(std::memory_order_relaxed) ||
+           (may_pause.load(std::memory_order_relaxed) && watched.suspender->due());
+  }
+  bool suspend() override {
+    if (std::this_thread::get_id() == caller) return pause();
+    std::unique_lock guard(lock);
+    const uint64_t slice = slices;
+    ++waiting;
+    team->leave();
+    goes_on.wait(guard, [&] { return slices != slice; });
+    return true;
+  }
+
+  std::exception_ptr error = nullptr;
+
+ private:
+  template <class F>
+  void keep_error(F&& run) {
+    try {
+      run();
+    } catch (...) {
+      const std::lock_guard guard(lock);
+      if (!error) error = std::current_exception();
+    }
+  }
+
+  // Whether worker i has not begun its piece. Then the caller has it, or gives it again.
+  bool take_back(int64_t i) {
+    if (!team->workers[size_t(i)]->region.exchange(nullptr)) return false;
+    team->active.fetch_sub(1, std::memory_order_relaxed);
+    return true;
+  }
+
+  // Of the calling thread: hands over once no worker runs. The team goes to the region, so that the pool can be used.
+  bool pause() {
+    struct GoOn {
+      Region& region;
+      ~GoOn() { region.go_on(); }
+    } const after{*this};
+    pausing = true;
+    for (int64_t i = 0; i < helpers; ++i)
+      if (take_back(i)) team->workers[size_t(i)]->given_again = true;
+    pool.wait_until_idle(*team);
+    if (!kept) {
+      kept = std::move(pool.team_);
+      held->unlock();
+    }
+    const bool suspended = watched.suspender->suspend();
+    if (!suspended) may_pause = false;
+    return suspended;
+  }
+
+  void go_on() {
+    pausing = false;
+    {
+      const std::lock_guard guard(lock);
+      uint32_t active = uint32_t(waiting);
+      for (const auto& worker : team->workers) active += worker->given_again;
+      team->active = active;
+      waiting = 0;
+      ++slices;
+    }
+    goes_on.notify_all();
+    for (const auto& worker : team->workers) {
+      if (!std::exchange(worker->given_again, false)) continue;
+      worker->region = this;
+      worker->rouse();
+    }
+  }
+
+  ThreadPool& pool;
+  const FunctionRef<void(int64_t, int64_t)> body;
+  const int64_t n, pieces, grain;
+  const Watched watched;  // by the caller
+  const std::thread::id caller = std::this_thread::get_id();
+  Team* team = nullptr;
+  std::unique_lock<std::mutex>* held = nullptr;
+  std::unique_ptr<Team> kept;
+  int64_t helpers = 0;                 // workers that have been given pieces
+  std::atomic<bool> pausing{false};    // the slice of the job is over
+  std::atomic<bool> may_pause{true};   // the job has not refused to stop here
+  std::mutex lock;                     // of what follows, and of `error`
+  std::condition_variable goes_on;
+  uint64_t slices = 0;
+  int waiting = 0;  // workers that wait for the next slice; read without the lock only while no worker is active
 };
 
 ThreadPool::ThreadPool(Runtime& runtime, int threads, int spin_us, const JobSystem& jobs)
     : runtime_(runtime), jobs_(jobs), spin_us_(spin_us), size_(threads ? threads : processors()) {}
 
 ThreadPool::~ThreadPool() {
-  if (forks_ != forks) abandon();
-  stop();
-}
-
-// Forgets the workers of the parent process: they do not exist here, so nothing may touch them.
-void ThreadPool::abandon() {
-  for (auto& worker : workers_) (void)worker.release();
-  workers_.clear();
+  team_.reset();
+  spare_.clear();
 }
 
 void ThreadPool::resize(int64_t n) {
@@ -170,13 +276,12 @@ void ThreadPool::resize(int64_t n) {
 }
 
 void ThreadPool::stop() {
-  if (forks_ != forks) return;  // a child process; the lock may be held by a thread that it does not have
-  std::lock_guard regions(region_lock_);
-  stopping_ = true;
-  for (const auto& worker : workers_) worker->rouse();
-  for (const auto& worker : workers_) worker->thread.join();
-  workers_.clear();
-  stopping_ = false;
+  if (born_ != forks) return;  // a child process; the lock may be held by a thread that it does not have
+  const std::lock_guard regions(region_lock_);
+  ++stops_;
+  team_.reset();
+  const std::lock_guard spare(spare_lock_);
+  spare_.clear();
 }
 
 void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
@@ -185,105 +290,106 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
   grain = std::max<int64_t>(grain, 1);
   const int64_t pieces = std::min<int64_t>(size(), n / grain);
   if (pieces <= 1 || inside_region) return run_piece(body, 0, n, grain);
-  Region region{body, n, pieces, grain, small, watched_here()};
-  if (!region.watched.suspender) return run_region(region);
-  region.done.resize(size_t(pieces));
-  while (true) {
-    run_region(region);
-    if (region.is_done()) return;
-    region.pauses = false;
-    region.watched.suspender->suspend();
-  }
+  if (jobs_.parallel_for) return run_on_host(n, grain, pieces, body);
+  std::unique_lock hold(region_lock_, std::try_to_lock);
+  if (!hold || !grow()) return run_piece(body, 0, n, grain);
+  Region region(*this, body, n, pieces, grain, watched_here());
+  region.run_on_team(hold, small);
+  if (region.error) std::rethrow_exception(region.error);
 }
 
-// Runs the pieces of the region, of a job at least a part of each.
-void ThreadPool::run_region(Region& region) {
-  std::unique_lock hold(region_lock_, std::defer_lock);
-  if (jobs_.parallel_for) {
-    struct Job {
-      Region& region;
-      Runtime& runtime;
-    } job{region, runtime_};
+// Threads of the host may not wait for the next slice of a job, so its regions are cut.
+void ThreadPool::run_on_host(int64_t n, int64_t grain, int64_t pieces, FunctionRef<void(int64_t, int64_t)> body) {
+  struct Job {
+    Region& region;
+    Runtime& runtime;
+  };
+  const auto run = [&](int64_t begin, int64_t end) {
+    const auto shifted = [&](int64_t from, int64_t to) { body(begin + from, begin + to); };
+    const int64_t count = end - begin, parts = std::min(pieces, count);
+    Region region(*this, shifted, count, parts, grain, {watched_here().flag});
+    Job job{region, runtime_};
     const auto task = [](void* arg, size_t i) {
       const Job& job = *static_cast<Job*>(arg);
       const ScopedRuntime scope(job.runtime);
       job.region.run(int64_t(i));
     };
-    jobs_.parallel_for(jobs_.user, size_t(region.pieces), task, &job);
-  } else if (hold.try_lock()) {
-    run_on_workers(region);
-  } else if (region.watched.suspender) {
-    for (int64_t i = 0; i < region.pieces; ++i) region.run(i);
-  } else {
-    return run_piece(region.body, 0, region.n, region.grain);
-  }
-  if (region.error) std::rethrow_exception(region.error);
+    jobs_.parallel_for(jobs_.user, size_t(parts), task, &job);
+    if (region.error) std::rethrow_exception(region.error);
+  };
+  if (!watched_here().suspender) return run(0, n);
+  const int64_t step = poll_step(grain);
+  JobSteps steps(step > n / pieces ? n : step * pieces);
+  for (int64_t at = 0; at < n; at = steps(run, at, n)) poll_kernel();
 }
 
-void ThreadPool::run_on_workers(Region& region) {
-  grow();
-  const int64_t helpers = std::min(region.pieces - 1, int64_t(workers_.size()));
-  const bool wakes = !region.small || ++unwoken_ >= kPatience;
-  if (wakes) unwoken_ = 0;
-  pending_.store(uint32_t(helpers), std::memory_order_relaxed);
-  for (int64_t i = 0; i < helpers; ++i) {
-    Worker& worker = *workers_[size_t(i)];
-    worker.region.store(&region);
-    if (wakes || !worker.asleep.load()) worker.rouse();
-  }
-  region.run(0);
-  for (int64_t i = helpers + 1; i < region.pieces; ++i) region.run(i);
-  for (int64_t i = helpers; i-- > 0;) {
-    if (!workers_[size_t(i)]->region.exchange(nullptr)) continue;
-    pending_.fetch_sub(1, std::memory_order_relaxed);
-    region.run(i + 1);
-  }
-  wait_until_done();
-}
-
-// A thread that cannot be started is no error: the caller can do all the work.
-void ThreadPool::grow() {
-  if (forks_ != forks) abandon();
-  if (int(workers_.size()) + 1 >= size()) return;
+// Makes team_ a team with a thread for each piece but the caller's. A thread that cannot be started is no error: the
+// caller can do all the work. Returns whether there is a team.
+bool ThreadPool::grow() {
+  if (team_ && team_->forked()) team_.reset();
   count_forks();
-  forks_ = forks.load();
+  born_ = forks.load();
+  if (!team_) {
+    const std::unique_lock hold(spare_lock_, std::try_to_lock);
+    if (hold && !spare_.empty() && !spare_.back()->forked()) {
+      team_ = std::move(spare_.back());
+      spare_.pop_back();
+    } else {
+      team_.reset(new (std::nothrow) Team);
+      if (!team_) return false;
+    }
+  }
+  Team& team = *team_;
+  team.stops = stops_;
+  if (int(team.workers.size()) + 1 >= size()) return true;
   spins_ = size() <= processors();
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    while (int(workers_.size()) + 1 < size()) {
-      auto worker = std::make_unique<Worker>(int64_t(workers_.size()) + 1);
-      worker->thread = std::thread([this, w = worker.get()] { work(*w); });
-      workers_.push_back(std::move(worker));
+    while (int(team.workers.size()) + 1 < size()) {
+      auto worker = std::make_unique<Worker>(int64_t(team.workers.size()) + 1);
+      worker->thread = std::thread([this, &team, w = worker.get()] { work(team, *w); });
+      team.workers.push_back(std::move(worker));
     }
   } catch (const std::system_error&) {
   } catch (const std::bad_alloc&) {}
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return true;
 }
 
-// Returns when no worker is inside the region any more.
-void ThreadPool::wait_until_done() {
-  const auto is_done = [&] { return pending_.load(std::memory_order_acquire) == 0; };
-  if (spin_until(spins_ ? 100 : 0, is_done)) return;
-  if (pending_.fetch_add(kCallerSleeps, std::memory_order_acq_rel) != 0) done_.acquire();
+// Of a region that has kept it. A team whose threads were to stop meanwhile ends here.
+void ThreadPool::give_back(std::unique_ptr<Team> team) {
+  const std::unique_lock hold(spare_lock_, std::try_to_lock);
+  if (!hold || team->stops != stops_) return;
+  try {
+    spare_.push_back(std::move(team));
+  } catch (const std::bad_alloc&) {}
 }
 
-void ThreadPool::work(Worker& worker) {
+// Returns when no worker of the team runs a piece.
+void ThreadPool::wait_until_idle(Team& team) {
+  const auto is_idle = [&] { return team.active.load(std::memory_order_acquire) == 0; };
+  if (spin_until(spins_ ? 100 : 0, is_idle)) return;
+  if (team.active.fetch_add(kCallerSleeps, std::memory_order_acq_rel) != 0) team.idle.acquire();
+  team.active = 0;
+}
+
+void ThreadPool::work(Team& team, Worker& worker) {
   const ScopedRuntime scope(runtime_);
-  while (Region* region = next_region(worker)) {
+  while (Region* region = next_region(team, worker)) {
     region->run(worker.index);
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == kCallerSleeps + 1) done_.release();
+    team.leave();
   }
 }
 
-// Returns the region whose piece this worker has taken, or null when the pool stops.
-ThreadPool::Region* ThreadPool::next_region(Worker& worker) {
-  const auto is_ready = [&] { return worker.region.load() != nullptr || stopping_.load(); };
+// Returns the region whose piece this worker has taken, or null when the team ends.
+ThreadPool::Region* ThreadPool::next_region(Team& team, Worker& worker) {
+  const auto is_ready = [&] { return worker.region.load() != nullptr || team.stopping.load(); };
   while (true) {
     if (spin_until(spins_ ? spin_us_ : 0, is_ready)) {
       if (Region* region = worker.region.exchange(nullptr)) return region;
-      if (stopping_) return nullptr;
+      if (team.stopping) return nullptr;
       continue;
     }
     worker.asleep = true;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <semaphore>
 #include <vector>
 
 #include "tensor/function_ref.h"
@@ -29,8 +28,8 @@ struct JobSystem {
 // piece: the worker, or the caller if the worker has not begun when the caller has nothing else to do. So a region
 // never waits for a thread to wake up.
 //
-// The region of a job stops where the slice is over: each piece keeps its place, and the next slice runs the rest. No
-// worker waits meanwhile, so the host can use them.
+// The region of a job stops where the slice is over: its threads wait at their polls, wherever these are, until the
+// next slice. It keeps the workers, and other regions get new ones.
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 1024;
@@ -58,28 +57,26 @@ class ThreadPool {
  private:
   struct Region;
   struct Worker;
-  void run_region(Region& region);
-  void run_on_workers(Region& region);
-  void abandon();
-  void grow();
-  void wait_until_done();
-  void work(Worker& worker);
-  Region* next_region(Worker& worker);
+  struct Team;
+  void run_on_host(int64_t n, int64_t grain, int64_t pieces, FunctionRef<void(int64_t, int64_t)> body);
+  bool grow();
+  void give_back(std::unique_ptr<Team> team);
+  void wait_until_idle(Team& team);
+  void work(Team& team, Worker& worker);
+  Region* next_region(Team& team, Worker& worker);
 
   Runtime& runtime_;
   const JobSystem jobs_;
   const int spin_us_;
   std::atomic<int> size_;
 
-  std::mutex region_lock_;  // held by the thread that runs a region on the workers
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::atomic<uint32_t> forks_{0};  // those of the process when the workers were started
-  std::atomic<bool> spins_{false};  // there is a processor for each thread
-  int unwoken_ = 0;                 // small regions since the last one that woke threads
-
-  std::atomic<bool> stopping_{false};
-  alignas(64) std::atomic<uint32_t> pending_{0};  // workers inside the region; kCallerSleeps is added
-  std::binary_semaphore done_{0};                 // released by the last of them if the caller sleeps
+  std::mutex region_lock_;      // held by the thread that runs a region on team_
+  std::unique_ptr<Team> team_;  // null before the first region, and while a job keeps it
+  std::mutex spare_lock_;
+  std::vector<std::unique_ptr<Team>> spare_;  // that jobs have given back
+  std::atomic<uint32_t> born_{0};             // the forks of the process at the last region
+  std::atomic<int> stops_{0};                 // how often stop() was called
+  std::atomic<bool> spins_{false};            // there is a processor for each thread
 };
 
 }  // namespace pg

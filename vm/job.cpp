@@ -471,11 +471,12 @@ bool Job::may_suspend() const {
 }
 
 // In a finalizer, where hooks do not run, a hook suspends the job after it.
-void Job::suspend() {
-  if (!may_suspend()) return;
-  if (in_finalizer(coroutine_)) return set_own_hook();
+bool Job::suspend() {
+  if (!may_suspend()) return false;
+  if (in_finalizer(coroutine_)) return set_own_hook(), false;
   hand_over();
   if (ending_) throw Cancelled();
+  return true;
 }
 
 void Job::set_own_hook() {

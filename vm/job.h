@@ -42,7 +42,7 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   // The part of step() and end() that the thread of the job calls through Context::poll.
   bool due() const override;
   void expect(int64_t nanoseconds) override { expected_ = nanoseconds; }
-  void suspend() override;
+  bool suspend() override;
   // Stops here, if the running code belongs to a job that can.
   static void yield(State& state);
   // The same in a hook, for a job whose slice is over. Returns whether it did; the hook returns then.
