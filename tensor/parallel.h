@@ -28,8 +28,8 @@ struct Watched {
   Suspender* suspender = nullptr;           // of a job, or of a region of one
 };
 
-// Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`, and stops where the
-// slice of a job is over. Null: nothing is watched, because what is being written must not be left half done.
+// Within its extent poll_kernel() on this thread, and on the workers of its regions, watches `flag`, and stops where
+// the slice of a job is over. Null: nothing is watched, because what is being written must not be left half done.
 class PollScope {
  public:
   explicit PollScope(const std::atomic<bool>* flag, Suspender* suspender = nullptr);

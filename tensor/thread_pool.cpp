@@ -51,21 +51,23 @@ bool spin_until(int us, Ready ready) {
 // The items between two polls of a piece.
 int64_t poll_step(int64_t grain) { return grain > 1 ? grain > INT64_MAX / 64 ? INT64_MAX : grain * 64 : 8; }
 
-// The same for jobs, which stop at polls: fewer items after a step that took long.
+// The same for jobs, which stop at polls: as many items as take about kAim, beginning with `items`.
 class JobSteps {
  public:
-  explicit JobSteps(int64_t items) : step_(items) {}
+  explicit JobSteps(int64_t items) : step_(std::max<int64_t>(items, 1)) {}
   // Runs the next step of [at, end). Returns where it has ended.
   int64_t operator()(FunctionRef<void(int64_t, int64_t)> body, int64_t at, int64_t end) {
     const int64_t next = end - at > step_ ? at + step_ : end;
     const auto start = std::chrono::steady_clock::now();
     body(at, next);
-    if (std::chrono::steady_clock::now() - start > kLong) step_ = std::max<int64_t>(step_ / 2, 1);
+    const auto took = std::chrono::steady_clock::now() - start;
+    if (took > kAim) step_ = std::max<int64_t>(step_ / 2, 1);
+    if (took < kAim / 4 && step_ < INT64_MAX / 2) step_ *= 2;
     return next;
   }
 
  private:
-  static constexpr std::chrono::microseconds kLong{150};
+  static constexpr std::chrono::microseconds kAim{150};
   int64_t step_;
 };
 
@@ -73,7 +75,7 @@ class JobSteps {
 void run_piece(FunctionRef<void(int64_t, int64_t)> body, int64_t begin, int64_t end, int64_t grain) {
   if (!inside_poll_scope()) return body(begin, end);
   if (watched_here().suspender) {
-    JobSteps steps(poll_step(grain));
+    JobSteps steps(poll_step(grain) / 8);
     for (int64_t at = begin; at < end; at = steps(body, at, end)) poll_kernel();
     return;
   }
@@ -251,10 +253,10 @@ struct ThreadPool::Region final : Suspender {
   Team* team = nullptr;
   std::unique_lock<std::mutex>* held = nullptr;
   std::unique_ptr<Team> kept;
-  int64_t helpers = 0;                 // workers that have been given pieces
-  std::atomic<bool> pausing{false};    // the slice of the job is over
-  std::atomic<bool> may_pause{true};   // the job has not refused to stop here
-  std::mutex lock;                     // of what follows, and of `error`
+  int64_t helpers = 0;                // workers that have been given pieces
+  std::atomic<bool> pausing{false};   // the slice of the job is over
+  std::atomic<bool> may_pause{true};  // the job has not refused to stop here
+  std::mutex lock;                    // of what follows, and of `error`
   std::condition_variable goes_on;
   uint64_t slices = 0;
   int waiting = 0;  // workers that wait for the next slice; read without the lock only while no worker is active
@@ -318,7 +320,7 @@ void ThreadPool::run_on_host(int64_t n, int64_t grain, int64_t pieces, FunctionR
     if (region.error) std::rethrow_exception(region.error);
   };
   if (!watched_here().suspender) return run(0, n);
-  const int64_t step = poll_step(grain);
+  const int64_t step = poll_step(grain) / 8;
   JobSteps steps(step > n / pieces ? n : step * pieces);
   for (int64_t at = 0; at < n; at = steps(run, at, n)) poll_kernel();
 }

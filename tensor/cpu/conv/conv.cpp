@@ -24,6 +24,10 @@ namespace {
 
 // Less work than this does not repay waking a thread.
 constexpr int64_t kMacsPerTask = 1 << 19;
+// A call of oneDNN takes about a millisecond, because it can be neither interrupted nor suspended.
+constexpr int64_t kMacsPerCall = 1 << 26;
+// From this size of a plane on, a call for one image costs far more than a pass over the weights.
+constexpr int64_t kLargePlane = 256;
 
 bool is_empty(const ConvShape& s) { return s.n * s.oc * s.out_plane() == 0 || s.ic * s.taps() == 0; }
 
@@ -193,12 +197,14 @@ void direct_backward_data(const Direct<T>& conv, const T* dy, const T* w, T* dx)
   const int64_t macs = s.macs() / s.n * plan.group();
   parallel_for(plan.groups(), std::max<int64_t>(1, kMacsPerTask / std::max<int64_t>(1, macs)),
                [&](int64_t begin, int64_t end) {
+                 Poller poll;
                  for (int64_t group = begin; group < end; ++group) {
                    const int64_t images = plan.images_of(group);
                    T* out = dx + group * plan.group() * s.ic * s.in_plane();
                    T* sum = plan.padded() ? scratch<T>(ScratchSlot::kPad, plan.group() * plan.padded_image()) : out;
                    std::memset(sum, 0, static_cast<size_t>(images * plan.padded_image()) * sizeof(T));
-                   for (int64_t block = 0; block < plan.blocks_of(group).blocks(); ++block)
+                   const int64_t blocks = plan.blocks_of(group).blocks();
+                   for (int64_t block = 0; block < blocks; ++block, poll(macs / blocks))
                      conv.data_block(dy, group, block, w, sum);
                    if (plan.padded()) plan.crop(sum, images, out);
                  }
@@ -244,7 +250,7 @@ void direct_backward_weights(const Direct<T>& conv, const T* x, const T* dy, T* 
       for (int64_t group = part * plan.groups() / parts; group < (part + 1) * plan.groups() / parts; ++group) {
         const T* input = group_input(plan, s, x, group);
         const int64_t blocks = plan.blocks_of(group).blocks();
-        for (int64_t b = 0; b < blocks; b += step)
+        for (int64_t b = 0; b < blocks; b += step, poll_kernel())
           conv.weight_blocks(input, dy, group, b, std::min(blocks, b + step), sum);
       }
     }
@@ -279,11 +285,6 @@ bool split_images(const ConvShape& s, int64_t parts, F run) {
   return ok;
 }
 
-// Returns one share per thread, or more so that no share takes longer than a fraction of a second.
-int64_t image_parts(const ConvShape& s) {
-  return std::min(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
-}
-
 struct LastKey {
   ConvShape shape;
   int64_t bias;
@@ -313,7 +314,7 @@ bool forward_by_last(const ConvShape& s, const float* x, const float* w, const f
 
 bool large_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
   if (forward_by_last(s, x, w, bias, relu, y)) return true;
-  return split_images(s, image_parts(s), [&](int64_t, int64_t first, int64_t images) {
+  return split_images(s, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
     float* out = y + first * s.oc * s.out_plane();
     if (!onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, false, out)) return false;
     if (relu) rectify(images * s.oc * s.out_plane(), out);  // not by oneDNN, whose relu turns NaN into 0
@@ -322,17 +323,35 @@ bool large_forward(const ConvShape& s, const float* x, const float* w, const flo
 }
 
 bool large_backward_data(const ConvShape& s, const float* dy, const float* w, float* dx) {
-  return split_images(s, image_parts(s), [&](int64_t, int64_t first, int64_t images) {
+  return split_images(s, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
     return onednn_conv_backward_data(s, images, dy + first * s.oc * s.out_plane(), w, dx + first * s.ic * s.in_plane());
   });
 }
 
+// Calls for a weight gradient of `images` images. Each of them but the first costs a pass over the weights, so small
+// planes have one. The number depends only on the shape, as that of parts.
+int64_t weight_calls(const ConvShape& s, int64_t images) {
+  return s.out_plane() < kLargePlane ? 1 : std::clamp<int64_t>(s.macs() / s.n * images / kMacsPerCall, 1, images);
+}
+
 bool large_backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw) {
   const int64_t size = s.oc * (s.ic / s.groups) * s.taps(), parts = weight_parts(size, s.n);
-  float* partial = parts > 1 ? scratch<float>(ScratchSlot::kReduce, (parts - 1) * size) : nullptr;
+  const bool sums = weight_calls(s, s.n / parts + 1) > 1;
+  const int64_t arrays = parts - 1 + (sums ? parts : 0);
+  float* partial = arrays > 0 ? scratch<float>(ScratchSlot::kReduce, arrays * size) : nullptr;
+  float* terms = partial + (parts - 1) * size;
   const bool ok = split_images(s, parts, [&](int64_t part, int64_t first, int64_t images) {
-    return onednn_conv_backward_weights(s, images, x + first * s.ic * s.in_plane(), dy + first * s.oc * s.out_plane(),
-                                        part == 0 ? dw : partial + (part - 1) * size);
+    float* const sum = part == 0 ? dw : partial + (part - 1) * size;
+    const int64_t calls = weight_calls(s, images);
+    for (int64_t c = 0; c < calls; ++c) {
+      const int64_t from = first + c * images / calls, count = first + (c + 1) * images / calls - from;
+      float* const to = c == 0 ? sum : terms + part * size;
+      if (!onednn_conv_backward_weights(s, count, x + from * s.ic * s.in_plane(), dy + from * s.oc * s.out_plane(), to))
+        return false;
+      if (c > 0) add_parts(sum, to, 2, size);
+      poll_kernel();
+    }
+    return true;
   });
   if (ok) add_parts(dw, partial, parts, size);
   return ok;
@@ -343,6 +362,12 @@ bool large_backward_weights(const ConvShape& s, const float* x, const float* dy,
 int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
   const int64_t room = in + 2 * pad - dilation * (kernel - 1) - 1;
   return room < 0 ? 0 : room / stride + 1;
+}
+
+int64_t image_shares(const ConvShape& s) {
+  const bool short_calls = s.out_plane() >= kLargePlane || watched_here().suspender;
+  const int64_t macs = short_calls ? kMacsPerCall : kOneDnnMacsPerCall;
+  return std::min(std::max<int64_t>(num_threads(), s.macs() / macs), s.n);
 }
 
 bool conv_forward_prefers_primitive(const ConvShape& s) { return !is_empty(s) && prefers_onednn(s, false); }

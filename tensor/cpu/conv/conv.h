@@ -28,6 +28,11 @@ int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
 template <class T>
 void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y);
 
+// The shares of the images that oneDNN computes, one per call: at least one for each thread that has images, and more
+// if they would take longer than about a millisecond, because a call can be neither interrupted nor suspended. Outside
+// of jobs calls may be longer where each of them reads large weights for a small plane.
+int64_t image_shares(const ConvShape& s);
+
 // Whether a oneDNN primitive computes conv_forward<float> of this shape faster.
 bool conv_forward_prefers_primitive(const ConvShape& s);
 // Whether it is fastest on images (N, spatial..., C), into which it may have to reorder its image.

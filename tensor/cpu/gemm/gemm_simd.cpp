@@ -98,7 +98,8 @@ void pack_panel(const Operand<T>& from, int64_t width, int64_t depth, T* to) {
 // Packs all panels of a block, one after the other.
 template <int64_t kWidth, class T>
 void pack_block(const Operand<T>& from, int64_t count, int64_t depth, T* to) {
-  for (int64_t i = 0; i < count; i += kWidth, to += kWidth * depth)
+  Poller poll;
+  for (int64_t i = 0; i < count; i += kWidth, to += kWidth * depth, poll(kWidth * depth))
     pack_panel<kWidth>(from.at(i, 0), std::min(kWidth, count - i), depth, to);
 }
 
@@ -165,7 +166,8 @@ struct Panels {
 template <class T>
 void multiply_blocks(int64_t m, int64_t n, int64_t depth, const T* a, const Panels<T>& b, T* c, int64_t ldc,
                      bool adds) {
-  for (int64_t j = 0; j < n; j += kCols<T>)
+  Poller poll;
+  for (int64_t j = 0; j < n; j += kCols<T>, poll(m * depth))
     for (int64_t i = 0; i < m; i += kRows) {
       const Tile<T> tile{depth,
                          a + i * depth,
@@ -204,7 +206,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operan
       const int64_t depth = std::min(kDepth, k - l);
       pack_block<kCols<T>>(b.at(j + whole, l), cols - whole, depth, packed_b);
       for (int64_t i = 0; i < m; i += kBlockRows) {
-        poll_kernel();
+        poll_kernel();  // one that sees the request where multiply_blocks has little work
         const int64_t rows = std::min(kBlockRows, m - i);
         T* to = c + i * ldc + j;
         pack_block<kRows>(a.at(i, l), rows, depth, packed_a);

@@ -226,8 +226,7 @@ std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias
   if (auto direct = DirectConv::make(s, ConvPart::kForward))
     return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !conv_forward_prefers_primitive(s)) return nullptr;
-  const int64_t parts = std::min<int64_t>(std::max<int64_t>(num_threads(), s.macs() / kOneDnnMacsPerCall), s.n);
-  return row_wise(s.n, parts, s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
+  return row_wise(s.n, image_shares(s), s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
                   [&](int64_t images) { return Primitive(onednn_prepare_conv(s, images, bias)); });
 }
 

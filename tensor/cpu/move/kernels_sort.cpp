@@ -72,7 +72,7 @@ class PolledOrder {
 // every comparison.
 template <class It, class Order>
 void sort_in_runs(It begin, It end, const Order& order) {
-  constexpr int64_t kRun = 1 << 18;
+  constexpr int64_t kRun = 1 << 14;
   const int64_t n = end - begin;
   for (int64_t at = 0; at < n; at += kRun) {
     if (at > 0) poll_kernel();
