@@ -163,7 +163,8 @@ void product(const Problem& p, const T* a, const T* b, T* c) {
 
 template <class H>
 void widen(const uint16_t* from, int64_t rows, int64_t cols, int64_t ld, float* to) {
-  for (int64_t r = 0; r < rows; ++r)
+  Poller poll;
+  for (int64_t r = 0; r < rows; ++r, poll(cols))
     for (int64_t i = 0; i < cols; ++i) {
       H h;
       h.bits = from[r * ld + i];
@@ -181,7 +182,8 @@ void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16
   widen<H>(a, a_rows, a_cols, p.lda, wa);
   widen<H>(b, b_rows, b_cols, p.ldb, wb);
   product<float>({p.trans_a, p.trans_b, p.m, p.n, p.k, a_cols, b_cols, p.n}, wa, wb, wc);
-  for (int64_t i = 0; i < p.m; ++i)
+  Poller poll;
+  for (int64_t i = 0; i < p.m; ++i, poll(p.n))
     for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
 }
 
