@@ -91,6 +91,8 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   static void stop_loop(lua_State* L, lua_Debug*);
   static int note_failure(lua_State* L);
 
+  static inline thread_local Job* current = nullptr;  // the job of this thread
+
   State* state_;
   lua_State* coroutine_ = nullptr;
   bool slices_loops_ = false;  // whether the library opened the Lua state
