@@ -447,12 +447,18 @@ void Job::yield(State& state) {
   if (current && current->state_ == &state) current->suspend();
 }
 
+// An error in __tostring is no error of the job.
 void Job::note_message(lua_State* L, int i) {
+  const int top = lua_gettop(L);
   const char* text = lua_tostring(L, i);
-  if (!text && luaL_callmeta(L, i, "__tostring")) text = lua_tostring(L, -1);
+  if (!text && luaL_getmetafield(L, i, "__tostring")) {
+    lua_pushvalue(L, i < 0 ? i - 1 : i);
+    text = lua_pcall(L, 1, 1, 0) ? nullptr : lua_tostring(L, -1);
+  }
   try {
-    message_ = text ? text : std::string("(error object is a ") + luaL_typename(L, i) + " value)";
+    message_ = text ? text : std::string("(error object is a ") + luaL_typename(L, i < 0 ? top + i + 1 : i) + " value)";
   } catch (const std::bad_alloc&) {}
+  lua_settop(L, top);
 }
 
 // Message handler of the job.
@@ -462,7 +468,6 @@ int Job::note_failure(lua_State* L) {
   if (!job) return 1;
   job->failed_ = true;
   job->note_message(L, 1);
-  lua_settop(L, 1);
   try {
     job->traceback_ = traceback_of(L, 1);
   } catch (const std::bad_alloc&) {}

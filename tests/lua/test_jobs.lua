@@ -185,6 +185,10 @@ t.test("an error of the job is raised by step, again by later steps and by resul
   local other = pg.job(error, value)
   local ok, e = pcall(other.step, other, 1)
   t.check(not ok and e == value)
+  local silent = setmetatable({}, {__tostring = function() error("no text") end})
+  other = pg.job(error, silent)
+  ok, e = pcall(other.step, other, 1)
+  t.check(not ok and rawequal(e, silent))
   t.error_contains(function() pg.job(function() return pg.ones(2) + pg.ones(3) end):step(1) end, "add: ")
 end)
 
