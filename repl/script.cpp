@@ -15,15 +15,6 @@ constexpr int kInterruptedFrames = 12;  // the most frames that the report of an
 
 bool is_script_frame(const lua_Debug& frame) { return frame.currentline > 0 && !vm::is_library_source(frame.source); }
 
-// Pushes the text of the error at index 1 to index 2: the string itself, or the result of __tostring.
-void put_message(lua_State* L) {
-  if (lua_isstring(L, 1))
-    lua_pushvalue(L, 1);
-  else if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
-    lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
-  if (lua_gettop(L) > 2) lua_replace(L, 2);
-}
-
 // Returns the lines of the traceback of the error at index 1. Lines that were typed at the prompt are left out there.
 std::string traceback_text(lua_State* L, Style style) {
   const vm::Traceback found = vm::traceback_of(L, 1);
@@ -40,7 +31,7 @@ std::string traceback_text(lua_State* L, Style style) {
 int traceback(lua_State* L) {
   const Style style = lua_toboolean(L, lua_upvalueindex(1)) ? Style::kPrompt : Style::kScript;
   lua_settop(L, 1);
-  put_message(L);
+  vm::push_error_text(L, 1);
   {
     const std::string more = method_hint(L, lua_tostring(L, 2)) + traceback_text(L, style);
     lua_pushlstring(L, more.data(), more.size());

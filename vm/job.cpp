@@ -447,18 +447,12 @@ void Job::yield(State& state) {
   if (current && current->state_ == &state) current->suspend();
 }
 
-// An error in __tostring is no error of the job.
 void Job::note_message(lua_State* L, int i) {
-  const int top = lua_gettop(L);
-  const char* text = lua_tostring(L, i);
-  if (!text && luaL_getmetafield(L, i, "__tostring")) {
-    lua_pushvalue(L, i < 0 ? i - 1 : i);
-    text = lua_pcall(L, 1, 1, 0) ? nullptr : lua_tostring(L, -1);
-  }
+  push_error_text(L, i);
   try {
-    message_ = text ? text : std::string("(error object is a ") + luaL_typename(L, i < 0 ? top + i + 1 : i) + " value)";
+    message_ = lua_tostring(L, -1);
   } catch (const std::bad_alloc&) {}
-  lua_settop(L, top);
+  lua_pop(L, 1);
 }
 
 // Message handler of the job.

@@ -248,6 +248,17 @@ int reraise(lua_State* L) {
 
 bool is_library_source(const char* source) { return std::strncmp(source, "@stdlib/", 8) == 0; }
 
+void push_error_text(lua_State* L, int error) {
+  const int i = error < 0 ? lua_gettop(L) + error + 1 : error, top = lua_gettop(L);
+  if (lua_isstring(L, i)) return lua_pushvalue(L, i);
+  if (luaL_getmetafield(L, i, "__tostring")) {
+    lua_pushvalue(L, i);
+    if (!lua_pcall(L, 1, 1, 0) && lua_isstring(L, -1)) return;
+  }
+  lua_settop(L, top);
+  lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, i));
+}
+
 Traceback traceback_of(lua_State* L, int error) {
   const StoredError& stored = find_state(L).stored_error;
   return is_raised_again(L, stored, error) ? stored.traceback : collect(L, stored, text_at(L, error));

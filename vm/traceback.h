@@ -35,6 +35,10 @@ bool is_library_source(const char* source);
 // The traceback of the error at the stack index, in a message handler: the stored one if the error was raised again.
 Traceback traceback_of(lua_State* L, int error);
 
+// Pushes the text of the error at the stack index: that of its __tostring, or "(error object is a T value)" where it
+// has none or that fails.
+void push_error_text(lua_State* L, int error);
+
 // lua_pcall with the handler that stores the frames. Other messages than strings pass unchanged too.
 int protected_call(lua_State* L, int arguments, int results);
 

@@ -146,6 +146,8 @@ TEST_CASE("host: errors have status, message, place and traceback") {
   CHECK(message() == "(error object is a table value)");
   CHECK(host.run("error(setmetatable({}, {__tostring = function() return 'mine' end}))") == PERIGEE_SCRIPT_ERROR);
   CHECK(message() == "mine");
+  CHECK(host.run("error(setmetatable({}, {__tostring = function() error('no text') end}))") == PERIGEE_SCRIPT_ERROR);
+  CHECK(message() == "(error object is a table value)");
   CHECK(host.run("local pg = require 'perigee' pg.ones(2):mm(pg.ones(3))") == PERIGEE_SCRIPT_ERROR);
   CHECK(perigee_last_error()->line == 1);
   CHECK(host.run("\033LJ") == PERIGEE_BAD_ARGUMENT);

@@ -47,10 +47,9 @@ struct Caught {
 int note_error(lua_State* L) {
   auto& caught = *static_cast<Caught*>(lua_touserdata(L, lua_upvalueindex(1)));
   lua_settop(L, 1);
-  const char* text = lua_tostring(L, 1);
-  if (!text && luaL_callmeta(L, 1, "__tostring")) text = lua_tostring(L, -1);
+  vm::push_error_text(L, 1);
   try {
-    caught.message = text ? text : std::string("(error object is a ") + luaL_typename(L, 1) + " value)";
+    caught.message = lua_tostring(L, 2);
     caught.traceback = traceback_text(L);
     caught.failed = true;
   } catch (...) {
