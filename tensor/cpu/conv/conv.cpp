@@ -292,7 +292,8 @@ struct LastKey {
 
 // One image does not fill the threads, and large weights would be reordered by each of them.
 bool prefers_last(const ConvShape& s) {
-  if (isa() < Isa::kAvx512 || s.groups > 1 || s.ic < 8) return false;
+  if (isa() < Isa::kAvx2 || s.groups > 1 || s.ic < 8) return false;
+  if (isa() < Isa::kAvx512 && s.macs() < 16 * kLargeMacs) return false;  // the reorders cost more than threads gain
   return s.n == 1 || s.ic * s.taps() > s.out_plane();
 }
 
@@ -373,7 +374,7 @@ int64_t image_shares(const ConvShape& s) {
 bool conv_forward_prefers_primitive(const ConvShape& s) { return !is_empty(s) && prefers_onednn(s, false); }
 
 bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders) {
-  if (isa() < Isa::kAvx512 || is_empty(s)) return false;
+  if (isa() < Isa::kAvx2 || is_empty(s)) return false;
   const bool grows = s.macs() >= 2 * kLargeMacs && s.ic * s.in_plane() * 2 <= s.oc * s.out_plane();
   if (reorders && s.groups > 1) return false;
   if (reorders) return prefers_onednn(s, false) || (grows && s.oc / s.groups >= 16);  // a first layer

@@ -232,9 +232,8 @@ std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, in
   return prepare<PreparedConv>(Isa::kAvx2, share, bias, 0);
 }
 
-// Below AVX-512 the library has no BRGEMM convolutions, and its blocked layouts are faster.
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, int dims, bool bias) {
-  return prepare<PreparedConv>(Isa::kAvx512, s, bias, dims);
+  return prepare<PreparedConv>(Isa::kAvx2, s, bias, dims);
 }
 
 int onednn_spatial_dims(const ConvShape& s) { return spatial_dims(s); }
