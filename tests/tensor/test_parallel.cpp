@@ -233,7 +233,7 @@ TEST_CASE("jobs: the threads of a region wait inside their items while the pool 
       });
       CHECK(runs_once(60, flag, slices));
       CHECK(runs_once(7, flag, slices));
-      CHECK(slices.suspended > 0);
+      if (period <= 5) CHECK(slices.suspended > 0);  // the caller's piece has at least 8 items
       CHECK(slices.suspended == regions);
       CHECK(slices.strangers == 0);
       CHECK(whole == regions);
