@@ -100,9 +100,9 @@ void Limits::end() {
   if (deadline_) Watchdog::process().disarm(*deadline_);
   deadline_.reset();
   if (lua_gethook(L_) == hook) lua_sethook(L_, nullptr, 0, 0);
-  if (context_ && ended()) {
-    context_->cancels_all = false;
-    context_->cancel = false;
+  if (Context* const context = context_; context && ended()) {
+    context->cancels_all = false;
+    context->cancel = false;
   }
   restore_collector();
   if (std::exchange(refused_, false)) lua_gc(L_, LUA_GCCOLLECT, 0);
@@ -111,8 +111,9 @@ void Limits::end() {
 void Limits::end_call(perigee_status reason) {
   perigee_status none = PERIGEE_OK;
   reason_.compare_exchange_strong(none, reason);
-  context_->cancels_all = true;
-  context_->cancel = true;
+  Context* const context = context_;
+  context->cancels_all = true;
+  context->cancel = true;
 }
 
 void Limits::interrupt() {

@@ -68,7 +68,7 @@ class Limits {
   const int64_t time_us_;
   const int64_t memory_;
 
-  Context* context_ = nullptr;
+  std::atomic<Context*> context_{nullptr};  // read by interrupt(), on any thread
   std::atomic<perigee_status> reason_{PERIGEE_OK};
   vm::WorkMeter meter_;
   vm::WorkMeter* outer_meter_ = nullptr;
