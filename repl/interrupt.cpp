@@ -32,6 +32,7 @@
 #include "vm/traceback.h"
 #include "tensor/parallel.h"
 #include "tensor/processor.h"
+#include "vm/job.h"
 #include "vm/state.h"
 
 namespace pg::repl {
@@ -67,7 +68,7 @@ void set_timer(int64_t milliseconds) {
 bool in_library(lua_State* L, lua_Debug* at) { return lua_getinfo(L, "S", at) && vm::is_library_source(at->source); }
 
 void raise_interrupted(lua_State* L, lua_Debug* at) {
-  if (!seen) return;
+  if (!seen) return void(vm::Job::stop_here(L));
   if (in_library(L, at) && now() - first_press < kLibraryTime) return;
   vm::push_error(L, "interrupted");
   lua_error(L);
@@ -103,7 +104,7 @@ void handle(int, siginfo_t*, void* at) {
   seen = true;
   context->cancels_all = true;
   context->cancel = true;
-  lua_sethook(lua, raise_interrupted, LUA_MASKCOUNT, 1);
+  if (!vm::Job::is_own_hook(lua_gethook(lua))) lua_sethook(lua, raise_interrupted, LUA_MASKCOUNT, 1);
   if (mode == InterruptMode::kScript) set_timer(kPatience);
   errno = error;
 }
@@ -130,6 +131,7 @@ void install_interrupts(lua_State* L) {
   lua = L;
   context = &vm::find_state(L).ctx;
   lua_thread = pthread_self();
+  vm::find_state(L).polling_hook = raise_interrupted;
   note_compiled_code(L);
   stack_t stack = {};
   if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {  // a sanitizer may have set one

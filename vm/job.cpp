@@ -27,8 +27,6 @@ const RegistryKey kProtected;   // xpcall
 const RegistryKey kJitStatus;   // jit.status, in states that the library opened
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-// How long the waiting thread leaves the job time to stop at an op before it sets the hook.
-constexpr int64_t kGrace = 50'000;     // nanoseconds
 constexpr int64_t kOverrun = 200'000;  // nanoseconds that a slice may take longer
 constexpr double kLongest = 1e6;       // seconds of a slice
 constexpr int kMostInSandbox = 200;    // jobs that have threads
@@ -121,10 +119,12 @@ class Job::Slice {
     state_.job = &job;
     compiles_ = job.slices_loops_ && !job.closing_ && jit_is_on(L);
     if (compiles_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+    hook_.set(L, job);
   }
   Slice(const Slice&) = delete;
   ~Slice() {
     const Pin pin(outer_);
+    hook_.restore(L_, job_);
     if (compiles_) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_ON);
     state_.job = outer_;
     state_.ctx.suspender = suspender_;
@@ -157,6 +157,7 @@ class Job::Slice {
   Job* outer_;
   Suspender* suspender_ = nullptr;
   bool compiles_ = false;
+  SliceHook hook_;
 };
 
 // What belongs to the thread of a call, which the thread of the job takes over for a slice: the memory account, the
@@ -303,9 +304,7 @@ void Job::unwind(lua_State* L) {
   deadline_ = kNever;
   all = true;
   cancel = true;
-  state_->job_table->want_hook(L, false);
   run_slice(L);
-  state_->job_table->drop_hook(L);
   cancel = cancel_before;
   all = all_before;
 }
@@ -317,7 +316,7 @@ void Job::run_slice(lua_State* L) {
     const Slice slice(*this, L);
     surroundings_->note();
     go_.release();
-    wait(L);
+    back_.acquire();
   }
   status_ = Status::kSuspended;
   if (!finished_) return;
@@ -363,18 +362,6 @@ void Job::start_thread(lua_State* L) {
   if (slices_loops_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
 }
 
-// Waits until the job has given the state back. The other thread may run Lua meanwhile: lua_sethook may be called.
-void Job::wait(lua_State* L) {
-  const int64_t deadline = deadline_;
-  if (!slices_loops_ || deadline == kNever) return back_.acquire();
-  const std::chrono::steady_clock::time_point limit(std::chrono::nanoseconds(std::max(deadline, now()) + kGrace));
-  if (back_.try_acquire_until(limit)) return;
-  const std::shared_ptr<JobTable> table = state_->job_table;
-  table->want_hook(L, true);
-  back_.acquire();
-  table->drop_hook(L);
-}
-
 // The thread of the job.
 void Job::run() {
   current = this;
@@ -386,7 +373,6 @@ void Job::run() {
   lua_State* const T = coroutine_;
   failed_ = failed_ || code != 0 || !lua_toboolean(T, 1);
   if (failed_ && message_.empty()) note_message(T, -1);
-  remove_own_hook();
   finished_ = true;
   surroundings_->leave();
   back_.release();
@@ -437,7 +423,7 @@ bool Job::may_suspend() const {
 // In a finalizer, where hooks do not run, a hook suspends the job after it.
 bool Job::suspend() {
   if (!may_suspend()) return false;
-  if (in_finalizer(coroutine_)) return set_own_hook(), false;
+  if (in_finalizer(coroutine_)) return stop_soon(coroutine_), false;
   hand_over();
   if (ending_) throw Cancelled();
   return true;

@@ -4,20 +4,19 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <semaphore>
 #include <string>
 #include <thread>
 
 #include "graph/exec/timed.h"
-#include "vm/baton.h"
 #include "vm/state.h"
 
 namespace pg::vm {
 
 // The function is a coroutine that runs on a thread of its own, which the first slice starts. The thread that calls
 // step() and the thread of the job pass the state to each other, so only one of them runs. Therefore a job can stop
-// wherever C++ polls, also below a callback of C where Lua cannot yield. Plain Lua code is stopped by a hook, which the
-// waiting thread sets when the slice is over.
+// wherever C++ polls, also below a callback of C where Lua cannot yield. Plain Lua code is stopped by a hook that
+// counts instructions, in states that the library opened.
 //
 // A job has Dynamics of its own: it begins outside of all scopes of its caller. The default generator has a state of
 // its own in it too, a copy of the one at the start, so that its numbers do not depend on what others do between two
@@ -47,9 +46,9 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   static void yield(State& state);
   // The same in a hook, for a job whose slice is over. Returns whether it did; the hook returns then.
   static bool stop_here(lua_State* L);
-  // Before any job: a hook that calls stop_here.
-  static void set_polling_hook(lua_Hook hook);
   static bool is_own_hook(lua_Hook hook) { return hook == stop_loop; }
+  // Calls the hook at the next instruction of Lua, from the thread that runs it.
+  static void stop_soon(lua_State* L);
   // Takes the coroutine from the top of the stack and keeps it until the job ends. Does not fail.
   void keep(lua_State* L) const;
   // Ends a job that nothing refers to, now or, if that would run Lua, at the next entry. For finalizers.
@@ -70,13 +69,21 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
 
  private:
   class Slice;
-  friend struct JobTable;
+  // The hook during a slice, and the one before it.
+  class SliceHook {
+   public:
+    void set(lua_State* L, const Job& job);
+    void restore(lua_State* L, const Job& job) const;
+
+   private:
+    lua_Hook hook_ = nullptr;
+    int mask_ = 0, count_ = 0;
+  };
   friend void close_jobs(lua_State* L, State& state);
   explicit Job(State& state);
   void unwind(lua_State* L);
   void run_slice(lua_State* L);
   void start_thread(lua_State* L);
-  void wait(lua_State* L);
   void run();  // the thread
   void enter_slice();
   int resume_until_end();
@@ -85,8 +92,6 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   void collect_jobs(lua_State* L);
   void leave_stream();
   void close();
-  void set_own_hook();
-  void remove_own_hook();
   void note_message(lua_State* L, int i);
   static void stop_loop(lua_State* L, lua_Debug*);
   static int note_failure(lua_State* L);
@@ -108,7 +113,6 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   RandomKey random_, random_at_start_;  // of the default generator; while the job runs the first is the host's
   int graphs_[3] = {0, 0, 0};           // core.graphs: off, retracing, exporting
   uint64_t stream_ = 0;                 // of the jobs with this start, its number; 0: it counts no longer
-  bool own_hook_ = false;               // whether the job wants the hook by itself
   int pinned_ = 0;                      // greater than 0 while it changes to a job that it steps, or back
   size_t place_ = 0;                    // in State::jobs
   std::string message_;
@@ -117,29 +121,16 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   std::unique_ptr<Surroundings> surroundings_;
   std::thread thread_;
   int process_ = 0;  // that has the thread
-  Baton go_, back_;
+  std::binary_semaphore go_{0}, back_{0};
 };
 
 // What the jobs of a state share.
 struct JobTable {
-  // A hook stops Lua code as long as a slice that is over, or a job that ends, wants it. It belongs to all coroutines.
-  // `runs`: whether another thread may run Lua. Then no hook may run already when one is set, since LuaJIT changes its
-  // flags in several steps; so a hook that stays is one that calls Job::stop_here.
-  void want_hook(lua_State* L, bool runs);
-  void drop_hook(lua_State* L);
-  bool wants_hook() const { return wanted_ > 0; }
-  std::atomic<lua_Hook> outer{nullptr};  // that the hook has replaced; it ends the call if that is due
-
   int threads = 0, collect_at = 64;  // garbage is collected before there are more threads
   struct Streams {
     uint64_t live = 0, next = 0;
   };
   std::map<std::pair<uint64_t, uint64_t>, Streams> streams;  // of jobs, by the random state at their start
-
- private:
-  std::mutex lock_;
-  std::atomic<int> wanted_{0};
-  int mask_ = 0, count_ = 0;
 };
 
 // Ends the jobs whose last handle the collector has freed.

@@ -6,9 +6,7 @@
 namespace pg::vm {
 namespace {
 
-constexpr int kDeclined = 1000;  // instructions until the hook asks again
-
-std::atomic<lua_Hook> polling_hook{nullptr};
+constexpr int kCount = 1000;  // instructions between two calls of the hook, some microseconds
 
 // Lua runs no hook while one runs, also not those of other threads while this one waits. A yield in a hook ends that;
 // here it is one of a coroutine that is then dropped.
@@ -22,39 +20,27 @@ void leave_hook(lua_State* L) {
 
 }  // namespace
 
-void JobTable::want_hook(lua_State* L, bool runs) {
-  const std::lock_guard hold(lock_);
-  const bool first = wanted_++ == 0;
-  if (first) {
-    outer = lua_gethook(L);
-    mask_ = lua_gethookmask(L);
-    count_ = lua_gethookcount(L);
-  }
-  if (runs && (!first || (outer && outer == polling_hook))) return;
-  lua_sethook(L, Job::stop_loop, LUA_MASKCOUNT, 1);
+// LuaJIT changes the flags of hooks in several steps, so only the thread that runs Lua may set one: a slice has it from
+// the start.
+void Job::SliceHook::set(lua_State* L, const Job& job) {
+  hook_ = lua_gethook(L);
+  mask_ = lua_gethookmask(L);
+  count_ = lua_gethookcount(L);
+  if (job.ending_)
+    lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
+  else if (job.slices_loops_ && (!hook_ || hook_ != job.state_->polling_hook))
+    lua_sethook(L, stop_loop, LUA_MASKCOUNT, kCount);
 }
 
-void JobTable::drop_hook(lua_State* L) {
-  const std::lock_guard hold(lock_);
-  if (--wanted_ > 0) return;
-  if (lua_gethook(L) == Job::stop_loop) lua_sethook(L, outer, mask_, count_);
-  outer = nullptr;
-}
-
-void Job::set_polling_hook(lua_Hook hook) { polling_hook = hook; }
-
-void Job::set_own_hook() {
-  if (!std::exchange(own_hook_, true)) state_->job_table->want_hook(coroutine_, false);
-}
-
-void Job::remove_own_hook() {
-  if (std::exchange(own_hook_, false)) state_->job_table->drop_hook(coroutine_);
+void Job::SliceHook::restore(lua_State* L, const Job& job) const {
+  if (lua_gethook(L) == stop_loop) lua_sethook(L, hook_, mask_, count_);
+  const lua_Hook polling = job.state_->polling_hook;
+  if (polling && job.state_->ctx.cancels_all && !job.ending_) lua_sethook(L, polling, LUA_MASKCOUNT, 1);
 }
 
 bool Job::stop_here(lua_State* L) {
   Job* const job = current;
-  if (!job || !job->state_->job_table->wants_hook() || !job->due() || !job->may_suspend()) return false;
-  job->remove_own_hook();
+  if (!job || now() < job->deadline_ || !job->may_suspend()) return false;
   if (L == job->coroutine_ && lua_isyieldable(L)) return lua_yield(L, 0), true;
   leave_hook(L);
   job->hand_over();
@@ -62,14 +48,20 @@ bool Job::stop_here(lua_State* L) {
   return true;
 }
 
-// The hook of a slice that is over, and of a job that must end.
+void Job::stop_soon(lua_State* L) {
+  const lua_Hook now = lua_gethook(L);
+  if (!now || now != find_state(L).polling_hook) lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
+}
+
 void Job::stop_loop(lua_State* L, lua_Debug* where) {
-  Job* const job = current;
+  const Job* const job = current;
   if (!job) return;
-  const lua_Hook outer = job->state_->job_table->outer;
-  if (outer && !job->ending_ && job->state_->ctx.cancels_all) return outer(L, where);
-  if (job->ending_ || job->state_->ctx.cancels_all) raise_past_handlers(L);
-  if (!stop_here(L)) lua_sethook(L, stop_loop, LUA_MASKCOUNT, kDeclined);
+  const lua_Hook polling = job->state_->polling_hook;
+  const bool ends = job->ending_ || job->state_->ctx.cancels_all;
+  lua_sethook(L, stop_loop, LUA_MASKCOUNT, ends ? 1 : kCount);
+  if (job->ending_ || (ends && !polling)) raise_past_handlers(L);
+  if (polling) return polling(L, where);
+  stop_here(L);
 }
 
 }  // namespace pg::vm

@@ -171,3 +171,54 @@ t.test("kernels are cut where a slice ends, with any number of threads", functio
     t.check(slices > 10, slices .. " slices")
   end
 end)
+
+-- The threads of a region wait inside their parts, so the sums have the same order.
+t.test("large products, convolutions and pools are cut too", function()
+  local before = pg.get_num_threads()
+  local generator = pg.Generator(5)
+  local function rand(...)
+    local args = {...}
+    args[#args + 1] = {generator = generator}
+    return pg.randn(unpack(args))
+  end
+  local a, b, x, w = rand(400, 380), rand(380, 420), rand(6, 32, 40, 40), rand(32, 32, 3, 3)
+  local function gradients(f, ...)
+    local inputs = {...}
+    for i, v in ipairs(inputs) do inputs[i] = v:detach():attach_grad() end
+    local y = pg.record(function() return f(unpack(inputs)) end)
+    y:backward(pg.ones_like(y))
+    local grads = {}
+    for i, v in ipairs(inputs) do grads[i] = v.grad:to_bytes() end
+    return table.concat(grads)
+  end
+  local kernels = {
+    {"a product", 20, function() return a:matmul(b) end},
+    {"a product in float64", 20, function() return a:double():matmul(b:double()) end},
+    {"a product of transposed matrices", 20, function() return b:t():matmul(a:t()) end},
+    {"a batch of products", 20, function() return a:reshape(2, 200, 380):matmul(pg.stack({b, b}, 1)) end},
+    {"gradients of a product", 20, function() return gradients(function(u, v) return u:matmul(v) end, a, b) end},
+    {"a convolution", 3, function() return pg.conv2d(x, w, nil, {padding = 1}) end},
+    {"gradients of a convolution", 5, function() return gradients(function(u, v) return pg.conv2d(u, v, nil, {padding = 1}) end, x, w) end},
+    {"gradients of pooling", 5, function() return gradients(function(u) return pg.max_pool2d(u, 3, {stride = 1}) end, x) end},
+  }
+  for _, threads in ipairs{1, 3} do
+    pg.set_num_threads(threads)
+    for _, kernel in ipairs(kernels) do
+      local name, fewest, f = unpack(kernel)
+      local function bytes()
+        local y = f()
+        return type(y) == "string" and y or y:to_bytes()
+      end
+      local expected = bytes()
+      local slices = 1
+      local job = pg.job(bytes)
+      while not job:step(0) do
+        slices = slices + 1
+        if slices % 8 == 0 then pg.ones(300, 300):sum() end  -- the host uses the threads meanwhile
+      end
+      t.check(job:result() == expected, name)
+      t.check(slices >= fewest, name .. ": " .. slices .. " slices")
+    end
+    pg.set_num_threads(before)
+  end
+end)

@@ -65,7 +65,7 @@ void Limits::limit_memory() {
 }
 
 void Limits::protect(bool opened) {
-  vm::Job::set_polling_hook(hook);
+  vm::find_state(L_).polling_hook = hook;
   lua_pushlightuserdata(L_, this);
   kLimits.set(L_);
   if (opened) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
@@ -119,7 +119,7 @@ void Limits::end_call(perigee_status reason) {
 void Limits::interrupt() {
   if (!context_) return;
   end_call(PERIGEE_CANCELLED);
-  // The hook of limits and that of jobs see it. While they may run, no other is set: see JobTable::want_hook.
+  // The hook of limits and that of jobs see it.
   const lua_Hook now = lua_gethook(L_);
   if (now != hook && !vm::Job::is_own_hook(now)) lua_sethook(L_, hook, LUA_MASKCOUNT, 1);
 }
@@ -215,8 +215,10 @@ void* Limits::allocate(void* self, void* data, size_t old_size, size_t size) {
 void Limits::note_refusal(void* self) {
   auto& limits = *static_cast<Limits*>(self);
   if (!limits.context_ || std::exchange(limits.refused_, true)) return;
-  // While a job is being stopped, the end of the call collects.
-  if (!vm::Job::is_own_hook(lua_gethook(limits.L_))) lua_sethook(limits.L_, hook, LUA_MASKCOUNT, 1);
+  if (vm::Job::is_own_hook(lua_gethook(limits.L_)))
+    vm::Job::stop_soon(limits.L_);
+  else
+    lua_sethook(limits.L_, hook, LUA_MASKCOUNT, 1);
 }
 
 void Limits::urge_collector() {
