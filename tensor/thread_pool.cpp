@@ -218,13 +218,17 @@ struct ThreadPool::Region final : Suspender {
     for (int64_t i = 0; i < helpers; ++i)
       if (take_back(i)) team->workers[size_t(i)]->given_again = true;
     pool.wait_until_idle(*team);
-    if (!kept) {
-      kept = std::move(pool.team_);
-      held->unlock();
-    }
-    const bool suspended = watched.suspender->suspend();
+    const bool suspended = keep_team() && watched.suspender->suspend();
     if (!suspended) may_pause = false;
     return suspended;
+  }
+
+  bool keep_team() {
+    if (kept) return true;
+    if (++pool.kept_ > kMostKept) return --pool.kept_, false;
+    kept = std::move(pool.team_);
+    held->unlock();
+    return true;
   }
 
   void go_on() {
@@ -362,6 +366,7 @@ bool ThreadPool::grow() {
 
 // Of a region that has kept it. A team whose threads were to stop meanwhile ends here.
 void ThreadPool::give_back(std::unique_ptr<Team> team) {
+  --kept_;
   const std::unique_lock hold(spare_lock_, std::try_to_lock);
   if (!hold || team->stops != stops_) return;
   try {

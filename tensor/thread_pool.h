@@ -29,7 +29,8 @@ struct JobSystem {
 // never waits for a thread to wake up.
 //
 // The region of a job stops where the slice is over: its threads wait at their polls, wherever these are, until the
-// next slice. It keeps the workers, and other regions get new ones.
+// next slice. It keeps the workers, and other regions get new ones. At most kMostKept regions do; others run to their
+// end.
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 1024;
@@ -52,6 +53,7 @@ class ThreadPool {
   // parts has grain 0.
   static constexpr int64_t kWorthWaking = 4;
   static constexpr int kPatience = 8;
+  static constexpr int kMostKept = 16;
   void run(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:
@@ -75,6 +77,7 @@ class ThreadPool {
   std::mutex spare_lock_;
   std::vector<std::unique_ptr<Team>> spare_;  // that jobs have given back
   std::atomic<uint32_t> born_{0};             // the forks of the process at the last region
+  std::atomic<int> kept_{0};                  // teams that regions of jobs keep
   std::atomic<int> stops_{0};                 // how often stop() was called
   std::atomic<bool> spins_{false};            // there is a processor for each thread
 };

@@ -28,6 +28,7 @@ const RegistryKey kJitStatus;   // jit.status, in states that the library opened
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int64_t kOverrun = 200'000;  // nanoseconds that a slice may take longer
+constexpr double kMemory = 20e6;       // nanoseconds in which the longest time between two polls is forgotten
 constexpr double kLongest = 1e6;       // seconds of a slice
 constexpr int kMostInSandbox = 200;    // jobs that have threads
 
@@ -409,7 +410,9 @@ void Job::enter_slice() {
 bool Job::due() const {
   const int64_t t = now(), deadline = deadline_.load(std::memory_order_relaxed);
   if (current != this) return t >= deadline;
-  gap_ = std::max(std::min(t - std::exchange(last_poll_, t), 3 * kOverrun), gap_ - gap_ / 32);
+  const int64_t passed = t - std::exchange(last_poll_, t);
+  gap_ =
+      std::max(std::min(passed, 3 * kOverrun), gap_ - int64_t(double(gap_) * std::min(1.0, double(passed) / kMemory)));
   const int64_t ahead = expected_ > 0 ? std::exchange(expected_, 0) : gap_;
   return t >= deadline - std::max(ahead / 2, ahead - kOverrun);
 }

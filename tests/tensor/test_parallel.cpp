@@ -313,6 +313,26 @@ TEST_CASE("jobs: a region in the pauses of another, and a request to stop in one
   CHECK(partition(100, 1).size() == 3);
 }
 
+TEST_CASE("jobs: only so many regions keep their threads") {
+  Threads scope(2);
+  const std::atomic<bool> flag{false};
+  int depth = 0, most = 0;
+  std::function<void()> nested;
+  nested = [&] {  // one region inside each
+    if (++depth > most) {
+      most = depth;
+      Slices inner(2, nested);
+      CHECK(runs_once(8, flag, inner));
+    }
+    --depth;
+  };
+  nested();
+  CHECK(most == ThreadPool::kMostKept + 1);
+  most = 0;
+  nested();
+  CHECK(most == ThreadPool::kMostKept + 1);
+}
+
 TEST_CASE("jobs: a region that cannot be suspended asks once; threads may stop while one is suspended") {
   Threads scope(3);
   const std::atomic<bool> flag{false};

@@ -237,15 +237,17 @@ PERIGEE_API perigee_status perigee_memory(perigee_state* state, perigee_memory_i
 
 /* A job runs a function of the script a few milliseconds at a time, such as a training loop inside the frames of a
  * game. The function needs no change. In it, pg.progress(x) reports and pg.yield() gives the rest of the slice back.
- * Suspended. Between two ops, between two steps of loops and of compiled plans, in kernels between the parts that a
- * thread runs, and in Lua code without ops. Not suspended: a trace, the compilation of a plan, a run of a model with
- * state, and Lua code without ops where the state was attached, or where a function that the job calls was compiled by
- * LuaJIT since its first slice. In a state that was opened, LuaJIT's compiler is off during slices.
+ * Suspended. Between two ops, between two steps of loops and of compiled plans, inside kernels, where all threads of
+ * one wait, and in Lua code without ops. Not suspended: a call of a library below the kernels (about a millisecond), a
+ * trace, the compilation of a plan, a run of a model with state, and Lua code without ops where the state was attached,
+ * or where a function that the job calls was compiled by LuaJIT since its first slice. In a state that was opened,
+ * LuaJIT's compiler is off during slices.
  * Between slices. The state may be used for anything, other jobs included. Parameters and .grad are those that the last
  * complete op or program has left.
  * Separate. A job begins outside of all scopes, such as pg.record, and with a copy of the default random state.
  * Threads. The functions belong to the thread that uses the state. A job has a thread of its own from its first slice
- * to its end, which runs only while the host waits in perigee_job_step. */
+ * to its end, which runs only while the host waits in perigee_job_step. A job that is suspended inside a kernel keeps
+ * the threads of that kernel, and other work gets new ones. */
 
 /* Makes a job that will call the function at `path` with these arguments. It runs nothing yet. Errors: those of
  * perigee_call. */
