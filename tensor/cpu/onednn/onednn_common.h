@@ -42,8 +42,9 @@ dnnl::primitive_attr with_relu(dnnl::primitive_attr attr);
 struct NoRoom {};
 void check_room();
 
-// Throws dnnl::error when the implementation is a generated GEMM kernel (see onednn.h) or a plain loop. The library
-// tries those last, so there is no better one left.
+// Throws the library's own error for a shape that it has no kernel for, when the one it chose is a generated GEMM
+// kernel (see onednn.h) or a plain loop: the library tries those last, so there is no better one left. Callers catch it
+// and compute with their own kernels, so no script sees it.
 void check_usable(const dnnl::primitive_desc_base& pd);
 
 template <class Desc>
