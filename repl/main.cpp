@@ -105,8 +105,11 @@ void set_arguments(lua_State* L, int argc, char** argv, int script) {
   lua_setglobal(L, "arg");
 }
 
+// Whether the script is read from standard input.
+bool reads_input(int argc, char** argv, int script) { return script >= argc || std::string(argv[script]) == "-"; }
+
 bool run_script(lua_State* L, int argc, char** argv, int script) {
-  const bool from_input = script >= argc || std::string(argv[script]) == "-";
+  const bool from_input = reads_input(argc, argv, script);
   if (!from_input) add_script_folder(L, argv[script]);
   const int args = std::max(0, argc - script - 1);
   luaL_checkstack(L, args + 8, "too many arguments");
@@ -133,9 +136,11 @@ bool run_all(lua_State* L, int argc, char** argv, const Options& options) {
   const bool prompt = options.interactive || (idle && terminal);
   if (options.version) std::printf("perigee %s (%s, %s)\n", PERIGEE_VERSION, LUAJIT_VERSION, cpu_instruction_set());
   set_arguments(L, argc, argv, options.script);
-  if ((prompt || has_text(options.steps)) && !set_globals(L)) return false;
+  const bool runs_script = has_script || (idle && !prompt);
+  const bool presets = prompt || has_text(options.steps) || (runs_script && reads_input(argc, argv, options.script));
+  if (presets && !set_globals(L)) return false;
   if (!run_steps(L, options.steps)) return false;
-  if (has_script || (idle && !prompt)) {
+  if (runs_script) {
     if (!run_script(L, argc, argv, options.script) && !(prompt && !interrupted())) return false;
     lua_settop(L, 0);
   }

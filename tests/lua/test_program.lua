@@ -74,6 +74,8 @@ t.test("standard input is the script when piped", function()
   expect("", "hello\n", "", 0, "print('hello')")
   expect("-", "hello\n", "", 0, "#!/usr/bin/env perigee\nprint('hello')")
   expect("- a b", "a\tb\n", "", 0, "print(...)")
+  expect("", "2\n", "", 0, "print(pg.ones(2):sum():item())")
+  expect("- 3", "2\t3\n", "", 0, "print(pg.ones(2):sum():item(), ...)")
   expect("", "", containing("perigee: stdin:1: oops"), 1, "error('oops')")
 end)
 
