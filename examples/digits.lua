@@ -57,6 +57,6 @@ for epoch = 1, epochs do
   end
 end
 
-print(string.format("test accuracy %.4f after %d epochs in %.1f s", accuracy(), epochs, os.clock() - start))
+print(string.format("test accuracy %.4f after %d epochs in %.1f s of processor time", accuracy(), epochs, os.clock() - start))
 net:save_parameters(path)
 print("parameters in " .. path)
