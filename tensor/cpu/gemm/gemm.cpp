@@ -95,15 +95,34 @@ bool multiply_by_primitive(const Block<float>& part) {
   return true;
 }
 
-void multiply_blocks(const ProductGrid& grid, const Problem& p, const float* a, const float* b, float* c, int64_t begin,
-                     int64_t end) {
+// What follows a product: a bias for each column, then relu.
+template <class T>
+struct Epilogue {
+  const T* bias = nullptr;
+  bool relu = false;
+
+  // Finishes a part whose first column is `column` of the whole.
+  void operator()(int64_t rows, int64_t columns, int64_t column, int64_t ldc, T* c) const {
+    for (int64_t i = 0; i < rows; ++i) {
+      T* row = c + i * ldc;
+      if (bias)
+        for (int64_t j = 0; j < columns; ++j) row[j] += bias[column + j];
+      if (relu)
+        for (int64_t j = 0; j < columns; ++j) row[j] = row[j] <= 0 ? T(0) : row[j];
+    }
+  }
+};
+
+void multiply_blocks(const ProductGrid& grid, const Problem& p, const float* a, const float* b, float* c,
+                     const Epilogue<float>& finish, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     poll_kernel();
     const int64_t row = i / grid.column_blocks * grid.rows, column = i % grid.column_blocks * grid.columns;
     const Block<float> part(p, a, b, c, row, std::min(grid.rows, p.m - row), column,
                             std::min(grid.columns, p.n - column));
-    if (multiply_by_primitive(part)) continue;
-    gemm_simd(p.trans_a, p.trans_b, part.p.m, part.p.n, p.k, part.a, p.lda, part.b, p.ldb, part.c, p.ldc);
+    if (!multiply_by_primitive(part))
+      gemm_simd(p.trans_a, p.trans_b, part.p.m, part.p.n, p.k, part.a, p.lda, part.b, p.ldb, part.c, p.ldc);
+    finish(part.p.m, part.p.n, column, p.ldc, part.c);
   }
 }
 
@@ -112,7 +131,7 @@ void multiply(Path path, const Problem& p, const float* a, const float* b, float
   if (path == Path::kColumns) return multiply_columns(p, a, b, c);
   if (path == Path::kOwn) return gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
   const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
-  multiply_blocks(grid, p, a, b, c, 0, grid.count());
+  multiply_blocks(grid, p, a, b, c, {}, 0, grid.count());
 }
 
 void multiply(Path, const Problem& p, const double* a, const double* b, double* c) {
@@ -130,32 +149,46 @@ int64_t macs_per_task(const Problem& p) {
   return std::min(kMacsPerTask, kGemvWeightsPerTask * std::min({p.m, p.n, p.k}));
 }
 
-// Splits the longer of the two result dims over the thread pool, in multiples of 16.
+// Splits the longer of the two result dims over the thread pool, in multiples of 32. `packed`: b as pack_linear packs
+// it, or null; only where linear_packs is true.
 template <class T>
-void product(const Problem& p, const T* a, const T* b, T* c) {
+void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish = {},
+             const float* packed = nullptr) {
   if (p.m == 0 || p.n == 0) return;
-  if (p.k == 0) return clear(p, c);
+  if (p.k == 0) {
+    clear(p, c);
+    return finish(p.m, p.n, 0, p.ldc, c);
+  }
   const Path path = path_of(p, a);
   const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
-  if (macs < 2 * task || num_threads() == 1) return multiply(path, p, a, b, c);
   if constexpr (std::is_same_v<T, float>) {
     if (path == Path::kPrimitive) {
       const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
-      return parallel_parts(grid.count(),
-                            [&](int64_t begin, int64_t end) { multiply_blocks(grid, p, a, b, c, begin, end); });
+      const auto blocks = [&](int64_t begin, int64_t end) { multiply_blocks(grid, p, a, b, c, finish, begin, end); };
+      return macs < 2 * task ? blocks(0, grid.count()) : parallel_parts(grid.count(), blocks);
     }
   }
   const bool by_rows = p.m > p.n;
-  const int64_t length = by_rows ? p.m : p.n, units = (length + 15) / 16;
+  const int64_t length = by_rows ? p.m : p.n, units = (length + kPackedColumns - 1) / kPackedColumns;
   const int64_t grain = std::max<int64_t>(1, task * units / macs);
-  const int64_t parts = std::clamp<int64_t>(units / grain, 1, num_threads());
+  const int64_t parts = macs < 2 * task ? 1 : std::clamp<int64_t>(units / grain, 1, num_threads());
   const auto work = [&](int64_t index) {
-    const int64_t first = units * index / parts * 16;
-    const int64_t count = std::min(length, units * (index + 1) / parts * 16) - first;
+    const int64_t first = units * index / parts * kPackedColumns;
+    const int64_t count = std::min(length, units * (index + 1) / parts * kPackedColumns) - first;
+    const int64_t column = by_rows ? 0 : first;
     const Block<T> part =
         by_rows ? Block<T>(p, a, b, c, first, count, 0, p.n) : Block<T>(p, a, b, c, 0, p.m, first, count);
-    multiply(path, part.p, part.a, part.b, part.c);
+    if constexpr (std::is_same_v<T, float>) {
+      if (packed)
+        packed_linear(part.p.m, p.n, p.k, part.a, packed, column, part.p.n, part.c);
+      else
+        multiply(path, part.p, part.a, part.b, part.c);
+    } else {
+      multiply(path, part.p, part.a, part.b, part.c);
+    }
+    finish(part.p.m, part.p.n, column, p.ldc, part.c);
   };
+  if (parts == 1) return work(0);
   parallel_parts(parts, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
     for (int64_t i = begin; i < end; ++i) work(i);
   });
@@ -212,17 +245,6 @@ bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t
     }
   });
   return ok;
-}
-
-template <class T>
-void finish_rows(int64_t m, int64_t n, const T* bias, bool relu, T* y) {
-  for (int64_t i = 0; i < m; ++i) {
-    T* row = y + i * n;
-    if (bias)
-      for (int64_t j = 0; j < n; ++j) row[j] += bias[j];
-    if (relu)
-      for (int64_t j = 0; j < n; ++j) row[j] = row[j] <= 0 ? T(0) : row[j];
-  }
 }
 
 // Each thread gets a share of the rows of w.
@@ -304,20 +326,26 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
   });
 }
 
+bool linear_packs(int64_t m, int64_t n, int64_t k) {
+  if (m * n * k == 0) return false;
+  return path_of({false, true, m, n, k, k, k, n}, static_cast<const float*>(nullptr)) == Path::kOwn;
+}
+
 template <class T>
-void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bias, bool relu, T* y) {
+void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bias, bool relu, T* y,
+            const float* packed) {
   if (m == 0 || n == 0) return;
   if constexpr (std::is_same_v<T, float>)
     if (m <= kGemvMaxRows) return gemv_linear(m, n, k, x, w, bias, relu, y);
-  product<T>({false, true, m, n, k, std::max<int64_t>(k, 1), std::max<int64_t>(k, 1), n}, x, w, y);
-  finish_rows(m, n, bias, relu, y);
+  const int64_t ld = std::max<int64_t>(k, 1);
+  product<T>({false, true, m, n, k, ld, ld, n}, x, w, y, {bias, relu}, packed);
 }
 
 #define PG_GEMM(T)                                                                                                 \
   template void gemm<T>(bool, bool, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, T*, int64_t); \
   template void gemm_batched<T>(int64_t, BatchStrides, bool, bool, int64_t, int64_t, int64_t, const T*, int64_t,   \
                                 const T*, int64_t, T*, int64_t);                                                   \
-  template void linear<T>(int64_t, int64_t, int64_t, const T*, const T*, const T*, bool, T*);
+  template void linear<T>(int64_t, int64_t, int64_t, const T*, const T*, const T*, bool, T*, const float*);
 PG_GEMM(float)
 PG_GEMM(double)
 #undef PG_GEMM

@@ -39,33 +39,49 @@ struct Operand {
   Operand at(int64_t i, int64_t l) const { return {data + i * row + l * col, row, col}; }
 };
 
-// to[l * ld + i] = from[i * stride + l] for a square of 128 x 128 bits.
-HWY_INLINE void transpose_square(const float* from, int64_t stride, float* to, int64_t ld) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int i = 0; i < 4; ++i)
-    for (int l = 0; l < 4; ++l) to[l * ld + i] = from[i * stride + l];
-#else
-  const hn::FixedTag<float, 4> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
-  const auto r2 = hn::LoadU(d, from + 2 * stride), r3 = hn::LoadU(d, from + 3 * stride);
-  const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
-  const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
-  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld);
-  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld);
-  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld);
+// to[l * ld + i] = from[i * stride + l] for 128 bits of each of kRows rows.
+template <int kRows, class T>
+HWY_INLINE void transpose(const T* from, int64_t stride, T* to, int64_t ld) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<T, 16 / sizeof(T)> d;
+  if constexpr (kRows == 2) {
+    const hn::Half<decltype(d)> half;
+    const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
+    const auto low = hn::InterleaveLower(d, r0, r1), high = hn::InterleaveUpper(d, r0, r1);
+    if constexpr (sizeof(T) == 8) {
+      hn::StoreU(low, d, to);
+      hn::StoreU(high, d, to + ld);
+    } else {
+      hn::StoreU(hn::LowerHalf(half, low), half, to);
+      hn::StoreU(hn::UpperHalf(half, low), half, to + ld);
+      hn::StoreU(hn::LowerHalf(half, high), half, to + 2 * ld);
+      hn::StoreU(hn::UpperHalf(half, high), half, to + 3 * ld);
+    }
+    return;
+  } else if constexpr (kRows == 4) {
+    const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
+    const auto r2 = hn::LoadU(d, from + 2 * stride), r3 = hn::LoadU(d, from + 3 * stride);
+    const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
+    const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
+    hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld);
+    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld);
+    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld);
+    return;
+  }
 #endif
+  for (int i = 0; i < kRows; ++i)
+    for (int l = 0; l < int(16 / sizeof(T)); ++l) to[l * ld + i] = from[i * stride + l];
 }
-HWY_INLINE void transpose_square(const double* from, int64_t stride, double* to, int64_t ld) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int i = 0; i < 2; ++i)
-    for (int l = 0; l < 2; ++l) to[l * ld + i] = from[i * stride + l];
-#else
-  const hn::FixedTag<double, 2> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
-  hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + ld);
-#endif
+
+// to[l * ld + i] = from[i * stride + l] for i < kRows, l < depth.
+template <int kRows, class T>
+void pack_rows(const T* from, int64_t stride, int64_t depth, T* to, int64_t ld) {
+  constexpr int64_t kStep = 16 / int64_t(sizeof(T));
+  int64_t l = 0;
+  for (; l + kStep <= depth; l += kStep) transpose<kRows>(from + l, stride, to + l * ld, ld);
+  for (; l < depth; ++l)
+    for (int64_t i = 0; i < kRows; ++i) to[l * ld + i] = from[i * stride + l];
 }
 
 // to[l * kWidth + i] = from(i, l) for i < width, l < depth, and 0 for width <= i < kWidth.
@@ -73,8 +89,10 @@ template <int64_t kWidth, class T>
 void pack_panel(const Operand<T>& from, int64_t width, int64_t depth, T* to) {
   if (width < kWidth) std::fill_n(to, kWidth * depth, T(0));
   if (from.row == 1) {
+    constexpr int64_t kAhead = 16;  // the hardware does not prefetch beyond a page
     for (int64_t l = 0; l < depth; ++l) {
       const T* column = from.data + l * from.col;
+      if (l + kAhead < depth) __builtin_prefetch(column + kAhead * from.col);
       T* out = to + l * kWidth;
       if (width == kWidth)
         for (int64_t i = 0; i < kWidth; ++i) out[i] = column[i];
@@ -83,16 +101,12 @@ void pack_panel(const Operand<T>& from, int64_t width, int64_t depth, T* to) {
     }
     return;
   }
-  constexpr int64_t kSide = 16 / int64_t(sizeof(T));
-  const int64_t squares_i = width / kSide * kSide, squares_l = depth / kSide * kSide;
-  for (int64_t i = 0; i < squares_i; i += kSide) {
-    const T* rows = from.data + i * from.row;
-    for (int64_t l = 0; l < squares_l; l += kSide) transpose_square(rows + l, from.row, to + l * kWidth + i, kWidth);
-    for (int64_t l = squares_l; l < depth; ++l)
-      for (int64_t s = 0; s < kSide; ++s) to[l * kWidth + i + s] = rows[s * from.row + l];
-  }
-  for (int64_t i = squares_i; i < width; ++i)
-    for (int64_t l = 0; l < depth; ++l) to[l * kWidth + i] = from.data[i * from.row + l];
+  const auto rows = [&](int64_t i) { return from.data + i * from.row; };
+  int64_t i = 0;
+  if constexpr (sizeof(T) == 4)
+    for (; i + 4 <= width; i += 4) pack_rows<4>(rows(i), from.row, depth, to + i, kWidth);
+  for (; i + 2 <= width; i += 2) pack_rows<2>(rows(i), from.row, depth, to + i, kWidth);
+  if (i < width) pack_rows<1>(rows(i), from.row, depth, to + i, kWidth);
 }
 
 // Packs all panels of a block, one after the other.
@@ -106,15 +120,15 @@ void pack_block(const Operand<T>& from, int64_t count, int64_t depth, T* to) {
 template <class T>
 struct Tile {
   int64_t depth;
-  const T *a, *b;  // a packed panel of a, and a panel of b with rows b_row apart
-  int64_t b_row;
+  int64_t a_row, b_row;  // distances between rows of the panels; a packed panel of a needs none
+  const T *a, *b;
   T* c;
   int64_t ldc, rows, cols;  // rows and columns of c, at most kRows x kCols
   bool adds;                // adds to c instead of overwriting it
 };
 
-// Computes R rows of a tile. The panel of a is packed for kRows rows even if R is less.
-template <class T, int R>
+// Computes R rows of a tile. A packed panel of a has kRows rows even if R is less.
+template <class T, int R, bool kPackedA = true>
 void multiply_tile(const Tile<T>& p) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -128,13 +142,14 @@ void multiply_tile(const Tile<T>& p) {
   for (int64_t i = 0; i < p.rows; ++i)  // of c, so that it is there when the sums are finished
     for (int j = 0; j < kVectors; ++j) __builtin_prefetch(p.c + i * p.ldc + j * kLanes, 1);
   const T *a = p.a, *b = p.b;
-  for (int64_t l = 0; l < p.depth; ++l, a += kRows, b += p.b_row) {
+  const int64_t a_row = kPackedA ? 1 : p.a_row;
+  for (int64_t l = 0; l < p.depth; ++l, a += kPackedA ? kRows : 1, b += p.b_row) {
     V bv[kVectors];
     PERIGEE_UNROLL
     for (int j = 0; j < kVectors; ++j) bv[j] = hn::LoadU(d, b + j * kLanes);
     PERIGEE_UNROLL
     for (int i = 0; i < R; ++i) {
-      const V av = hn::Set(d, a[i]);
+      const V av = hn::Set(d, a[i * a_row]);
       PERIGEE_UNROLL
       for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
@@ -162,22 +177,37 @@ struct Panels {
   int64_t row, panel;
 };
 
-// Multiplies a packed block of a by panels of b.
+// Rows of a: the first `direct` ones as they are stored, the others packed. `direct` is a multiple of kRows.
 template <class T>
-void multiply_blocks(int64_t m, int64_t n, int64_t depth, const T* a, const Panels<T>& b, T* c, int64_t ldc,
+struct Rows {
+  const T* stored;
+  int64_t row, direct;
+  const T* packed;
+};
+
+// Multiplies rows of a by panels of b.
+template <class T>
+void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, const Panels<T>& b, T* c, int64_t ldc,
                      bool adds) {
   Poller poll;
-  for (int64_t j = 0; j < n; j += kCols<T>, poll(m * depth))
-    for (int64_t i = 0; i < m; i += kRows) {
-      const Tile<T> tile{depth,
-                         a + i * depth,
-                         b.data + j / kCols<T> * b.panel,
-                         b.row,
-                         c + i * ldc + j,
-                         ldc,
-                         std::min<int64_t>(kRows, m - i),
-                         std::min(kCols<T>, n - j),
-                         adds};
+  for (int64_t j = 0; j < n; j += kCols<T>, poll(m * depth)) {
+    Tile<T> tile{.depth = depth,
+                 .a_row = a.row,
+                 .b_row = b.row,
+                 .a = nullptr,
+                 .b = b.data + j / kCols<T> * b.panel,
+                 .c = nullptr,
+                 .ldc = ldc,
+                 .rows = kRows,
+                 .cols = std::min(kCols<T>, n - j),
+                 .adds = adds};
+    for (int64_t i = 0; i < a.direct; i += kRows) {
+      tile.a = a.stored + i * a.row, tile.c = c + i * ldc + j;
+      multiply_tile<T, kRows, false>(tile);
+    }
+    for (int64_t i = a.direct; i < m; i += kRows) {
+      tile.a = a.packed + (i - a.direct) * depth, tile.c = c + i * ldc + j;
+      tile.rows = std::min<int64_t>(kRows, m - i);
       if (tile.rows * 3 > kRows * 2)
         multiply_tile<T, kRows>(tile);
       else if (tile.rows * 2 > kRows)
@@ -187,48 +217,76 @@ void multiply_blocks(int64_t m, int64_t n, int64_t depth, const T* a, const Pane
       else
         multiply_tile<T, kRows / 3>(tile);
     }
+  }
 }
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
+// The right side as it is stored, unless `packed` is set: its depths of at most kDepth rows one after the other, each
+// packed as one block of `columns` columns. The product takes those from `first` on. Both are multiples of kCols.
 template <class T>
-void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operand<T>& b, T* c, int64_t ldc) {
+struct Right {
+  Operand<T> stored;
+  const T* packed = nullptr;
+  int64_t columns = 0, first = 0;
+};
+
+template <class T>
+void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<T>& b, T* c, int64_t ldc) {
   const int64_t depth_limit = std::min(kDepth, k);
   const int64_t a_size = round_up(round_up(std::min(kBlockRows, m), kRows) * depth_limit, 16);
-  const int64_t b_size = round_up(std::min(kBlockCols, n), kCols<T>) * depth_limit;
+  const int64_t b_size = b.packed ? 0 : round_up(std::min(kBlockCols, n), kCols<T>) * depth_limit;
   T* packed_a = scratch<T>(ScratchSlot::kPanel, a_size + b_size);
   T* packed_b = packed_a + a_size;
-  const bool in_place = b.row == 1 && m <= kGemmUnpackedRows;
+  const bool in_place = b.stored.row == 1 && m <= kGemmUnpackedRows && !b.packed;
+  const bool direct = a.col == 1 && a.row <= kDepth;  // a block of rows then fits the cache as well as a packed one
   for (int64_t j = 0; j < n; j += kBlockCols) {
     const int64_t cols = std::min(kBlockCols, n - j);
     const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing
     for (int64_t l = 0; l < k; l += kDepth) {
       const int64_t depth = std::min(kDepth, k - l);
-      pack_block<kCols<T>>(b.at(j + whole, l), cols - whole, depth, packed_b);
+      const T* panels = b.packed ? b.packed + l * b.columns + (b.first + j) * depth : packed_b;
+      if (!b.packed) pack_block<kCols<T>>(b.stored.at(j + whole, l), cols - whole, depth, packed_b);
       for (int64_t i = 0; i < m; i += kBlockRows) {
         poll_kernel();  // one that sees the request where multiply_blocks has little work
-        const int64_t rows = std::min(kBlockRows, m - i);
+        const int64_t count = std::min(kBlockRows, m - i);
+        const Operand<T> block = a.at(i, l);
+        const Rows<T> rows{block.data, block.row, direct ? count / kRows * kRows : 0, packed_a};
         T* to = c + i * ldc + j;
-        pack_block<kRows>(a.at(i, l), rows, depth, packed_a);
-        multiply_blocks(rows, whole, depth, packed_a, {b.at(j, l).data, b.col, kCols<T>}, to, ldc, l > 0);
-        multiply_blocks(rows, cols - whole, depth, packed_a, {packed_b, kCols<T>, kCols<T> * depth}, to + whole, ldc,
-                        l > 0);
+        pack_block<kRows>(block.at(rows.direct, 0), count - rows.direct, depth, packed_a);
+        multiply_blocks(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, to, ldc, l > 0);
+        multiply_blocks(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth}, to + whole, ldc, l > 0);
       }
     }
   }
 }
 
 // op(b) is packed by columns, which are the rows of the operand with the strides swapped.
+template <class T>
+Operand<T> columns_of(bool trans_b, const T* b, int64_t ldb) {
+  return trans_b ? Operand<T>{b, ldb, 1} : Operand<T>{b, 1, ldb};
+}
+
 #define PG_GEMM_SIMD(NAME, T)                                                                                        \
   void gemm_##NAME(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
                    int64_t ldb, T* c, int64_t ldc) {                                                                 \
     const Operand<T> oa = trans_a ? Operand<T>{a, 1, lda} : Operand<T>{a, lda, 1};                                   \
-    const Operand<T> ob = trans_b ? Operand<T>{b, ldb, 1} : Operand<T>{b, 1, ldb};                                   \
-    multiply(m, n, k, oa, ob, c, ldc);                                                                               \
+    multiply(m, n, k, oa, {columns_of(trans_b, b, ldb)}, c, ldc);                                                    \
   }
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
 #undef PG_GEMM_SIMD
+
+void pack_linear(int64_t n, int64_t k, const float* w, float* packed) {
+  const Operand<float> columns = columns_of(true, w, k);
+  for (int64_t l = 0; l < k; l += kDepth)
+    pack_block<kCols<float>>(columns.at(0, l), n, std::min(kDepth, k - l), packed + l * round_up(n, kCols<float>));
+}
+
+void packed_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* packed, int64_t first, int64_t count,
+                   float* y) {
+  multiply<float>(m, count, k, {x, k, 1}, {{}, packed, round_up(n, kCols<float>), first}, y, n);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu
@@ -247,6 +305,17 @@ namespace pg::cpu {
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
 #undef PG_GEMM_SIMD
+
+HWY_EXPORT(pack_linear);
+void pack_linear(int64_t n, int64_t k, const float* w, float* packed) {
+  HWY_DYNAMIC_DISPATCH(pack_linear)(n, k, w, packed);
+}
+
+HWY_EXPORT(packed_linear);
+void packed_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* packed, int64_t first, int64_t count,
+                   float* y) {
+  HWY_DYNAMIC_DISPATCH(packed_linear)(m, n, k, x, packed, first, count, y);
+}
 
 }  // namespace pg::cpu
 #endif

@@ -7,6 +7,7 @@
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/parallel.h"
 
@@ -161,13 +162,26 @@ class PreparedConvLast final : public PreparedKernel {
   Finish finish_;
 };
 
-class SmallLinear final : public PreparedKernel {
+// A linear layer that our own kernels compute.
+class OwnLinear final : public PreparedKernel {
  public:
-  SmallLinear(int64_t m, int64_t n, int64_t k, const Finish& finish) : m_(m), n_(n), k_(k), finish_(finish) {}
-  void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
+  OwnLinear(int64_t m, int64_t n, int64_t k, bool packs, const Finish& finish) : m_(m), n_(n), k_(k), finish_(finish) {
+    if (!packs || !linear_packs(m, n, k)) return;
+    packed_input = 1;
+    packed_bytes = size_t(packed_linear_size(n, k)) * sizeof(float);
+  }
+  void run(std::span<const View> in, std::span<const View> out, void*, const void* packed) const override {
     const float* bias = in[2] ? in[2].as<float>() : nullptr;
-    linear(m_, n_, k_, in[0].as<float>(), in[1].as<float>(), bias, finish_.relu(), out[0].as<float>());
+    linear(m_, n_, k_, in[0].as<float>(), in[1].as<float>(), bias, finish_.relu(), out[0].as<float>(),
+           static_cast<const float*>(packed));
     if (!finish_.relu()) finish_(out);
+  }
+  void pack(const View& w, void* packed) const override {
+    pack_linear(n_, k_, w.as<float>(), static_cast<float*>(packed));
+  }
+  bool packs_like(const PreparedKernel& other) const override {
+    const auto* o = dynamic_cast<const OwnLinear*>(&other);
+    return o && packed_bytes > 0 && o->packed_bytes > 0 && n_ == o->n_ && k_ == o->k_;
   }
 
  private:
@@ -216,7 +230,7 @@ void Finish::operator()(std::span<const View> out) const {
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
                                                      const Finish& finish) {
   const auto grid = linear_grid(m, n, k);
-  if (!grid) return std::make_unique<SmallLinear>(m, n, k, finish);
+  if (!grid) return std::make_unique<OwnLinear>(m, n, k, packs, finish);
   auto kernel = std::make_unique<PreparedGrid>(*grid, m, n, k, bias, packs, finish);
   if (!kernel->ready()) return nullptr;
   return kernel;
