@@ -50,13 +50,19 @@ HWY_INLINE double accumulate_blocks(int64_t n, const Term& term) {
   return total;
 }
 
-template <class T, class Term>
-HWY_INLINE void fill_row(T* y, int64_t n, const Term& term) {
+// Fetches the row after this one of y and of the inputs in `next` meanwhile: rows of a page are too short for the
+// hardware to see it coming.
+template <class T, class Term, class... Next>
+HWY_INLINE void fill_row(T* y, int64_t n, const Term& term, const Next*... next) {
   const Tag<T> d;
   const One<T> one;
   const int64_t lanes = hn::Lanes(d);
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(term(d, i), d, y + i);
+  for (; i + lanes <= n; i += lanes) {
+    if constexpr (sizeof...(next) > 0) __builtin_prefetch(y + n + i, 1);
+    (__builtin_prefetch(next + i), ...);
+    hn::StoreU(term(d, i), d, y + i);
+  }
   for (; i < n; ++i) hn::StoreU(term(one, i), one, y + i);
 }
 
@@ -87,15 +93,16 @@ void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight
   *rstd = r;
   const auto hat = [&](auto d, int64_t i)
                        HWY_ATTR { return hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, m)), hn::Set(d, r)); };
-  const auto scaled = [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hat(d, i), hn::LoadU(d, weight + i)); };
+  const auto fill = [&](const auto& term) HWY_ATTR { fill_row(y, n, term, x + n); };
   if (weight && bias)
-    return fill_row(y, n, [&](auto d, int64_t i) HWY_ATTR {
-      return hn::MulAdd(hat(d, i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i));
-    });
-  if (weight) return fill_row(y, n, scaled);
-  if (bias)
-    return fill_row(y, n, [&](auto d, int64_t i) HWY_ATTR { return hn::Add(hat(d, i), hn::LoadU(d, bias + i)); });
-  fill_row(y, n, hat);
+    fill([&](auto d, int64_t i)
+             HWY_ATTR { return hn::MulAdd(hat(d, i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i)); });
+  else if (weight)
+    fill([&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hat(d, i), hn::LoadU(d, weight + i)); });
+  else if (bias)
+    fill([&](auto d, int64_t i) HWY_ATTR { return hn::Add(hat(d, i), hn::LoadU(d, bias + i)); });
+  else
+    fill(hat);
 }
 
 // Returns the sums of g = dy weight and of g (x - mean) over a row.
@@ -125,13 +132,14 @@ void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T 
   const auto rest = [&](auto d, int64_t i) HWY_ATTR {
     return hn::MulAdd(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean)), hn::Set(d, slope), hn::Set(d, term));
   };
+  const auto fill = [&](const auto& term) HWY_ATTR { fill_row(dx, n, term, x + n, dy + n); };
   if (weight)
-    return fill_row(dx, n, [&](auto d, int64_t i) HWY_ATTR {
+    fill([&](auto d, int64_t i) HWY_ATTR {
       const auto g = hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, weight + i));
       return hn::MulAdd(g, hn::Set(d, rstd), rest(d, i));
     });
-  fill_row(dx, n,
-           [&](auto d, int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), hn::Set(d, rstd), rest(d, i)); });
+  else
+    fill([&](auto d, int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), hn::Set(d, rstd), rest(d, i)); });
 }
 
 template <class T>

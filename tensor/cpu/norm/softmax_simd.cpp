@@ -55,7 +55,8 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
 }
 
-// Returns sum(exp(x - top)). Stores the terms in y unless it is null.
+// Returns sum(exp(x - top)). Stores the terms in y unless it is null. Fetches the row after this one meanwhile: rows of
+// a page are too short for the hardware to see it coming.
 HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
   const D d;
   const int64_t lanes = hn::Lanes(d);
@@ -65,7 +66,11 @@ HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), m));
     const V f = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), m));
-    if (y) hn::StoreU(e, d, y + i), hn::StoreU(f, d, y + i + lanes);
+    __builtin_prefetch(x + n + i);
+    if (y) {
+      __builtin_prefetch(y + n + i, 1);
+      hn::StoreU(e, d, y + i), hn::StoreU(f, d, y + i + lanes);
+    }
     a = hn::Add(a, e);
     b = hn::Add(b, f);
   }

@@ -20,12 +20,14 @@ inline void place_registers(std::span<const TileProgram::Register> registers, ch
 }
 
 // Runs the instructions over n elements. `table`: the address of the first element of each operand. `repeatable`: no
-// output uses the memory of an input. Inline, since short runs come one after the other.
-[[gnu::always_inline]] inline void run_code(const TileCode& code, char* const* table, int64_t n, bool repeatable) {
+// output uses the memory of an input. `fetches`: see run_chain. Inline, since short runs come one after the other.
+[[gnu::always_inline]] inline void run_code(const TileCode& code, char* const* table, int64_t n, bool repeatable,
+                                            std::span<const Fetch> fetches = {}) {
   using Kind = TileInstruction::Kind;
   for (const TileInstruction& i : code.instructions) {
     if (i.kind == Kind::kChain) {
-      run_chain(&code.steps[size_t(i.first_step)], table, n, repeatable && code.pure);  // else registers are reused
+      run_chain(&code.steps[size_t(i.first_step)], table, n, repeatable && code.pure,  // else registers are reused
+                fetches);
     } else if (i.kind == Kind::kSpan) {
       const void* in[kMaxSpanInputs] = {table[i.in[0]], table[i.in[1]], table[i.in[2]]};
       i.span(n, table[i.out], in, i.scalars, i.params);

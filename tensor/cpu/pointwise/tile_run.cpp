@@ -19,7 +19,7 @@ using Access = TileLayout::Access;
 constexpr int64_t kWorthAThread = 10'000'000;  // picoseconds
 constexpr int64_t kTotalsBlock = 4096;  // elements reduced at once: what the loops of a reduction take for a block
 constexpr int64_t kRowsBatch = 256;     // totals stored at once
-constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
+constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: operands would leave the caches anyway
 constexpr int64_t kLarge = 1 << 14;                  // elements of an operand that leaves the first-level cache
 
 bool dense(const View& v) { return is_contiguous(v.shape(), *v.strides); }
@@ -181,15 +181,26 @@ class TileRun {
     return reduces && out_.back().data == in_[k].data;
   }
 
-  void choose_streaming() {
-    if (program_.streaming.instructions.empty() || aliased_ || !gathers_.empty()) return;
-    if (layout_.runs && layout_.inner % 16 != 0) return;
+  int64_t linear_bytes() const {
     int64_t bytes = 0;
-    for (const Moving& m : moving_) {
+    for (const Moving& m : moving_)
       if (m.access == Access::kLinear) bytes += m.size * layout_.size;
+    return bytes;
+  }
+
+  void choose_streaming() {
+    if (linear_bytes() < kStreamBytes || !gathers_.empty()) return;
+    choose_stores();
+    if (!code_->pure || layout_.runs) return;
+    for (const Moving& m : moving_)
+      if (m.access == Access::kLinear && !(streaming_ && m.input < 0)) fetches_.push_back({m.cell, int32_t(m.size)});
+  }
+
+  void choose_stores() {
+    if (program_.streaming.instructions.empty() || aliased_) return;
+    if (layout_.runs && layout_.inner % 16 != 0) return;
+    for (const Moving& m : moving_)
       if (m.input < 0 && reinterpret_cast<uintptr_t>(m.data) % 64 != 0) return;
-    }
-    if (bytes < kStreamBytes) return;
     streaming_ = true;
     code_ = &program_.streaming;
   }
@@ -245,7 +256,7 @@ class TileRun {
         const int64_t n = std::min({end - position, tile, left});
         if (gathers) gather(position, n, whole_runs && position != begin);
         if (fresh) run_code(per_run, table, 1, false);
-        run_code(code, table, n, repeatable);
+        run_code(code, table, n, repeatable, r_.fetches_);
         position += n;
         totals += n * size;
         for (const Advance& a : advances) table[a.cell] += n * a.bytes;
@@ -382,6 +393,7 @@ class TileRun {
   SmallVector<Advance, 12> advances_;
   SmallVector<Jump, 8> jumps_;
   SmallVector<Gather, 4> gathers_;
+  SmallVector<Fetch, 8> fetches_;
   SmallVector<Ref<Buffer>, 1> copies_;
   const TileCode* code_ = &program_.levels[2];
   int64_t element_ = 0;

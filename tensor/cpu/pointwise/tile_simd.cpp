@@ -153,13 +153,24 @@ void flush_streams() { hwy::FlushStream(); }
 
 int64_t block_size() { return int64_t(8 * hn::Lanes(WideTag())); }
 
-void run_steps(const Step* steps, Memory memory, int64_t n, bool repeatable) {
+void fetch(std::span<const Fetch> fetches, Memory memory, int64_t i, int64_t count) {
+  constexpr int64_t kAhead = 4096, kLine = 64;
+  for (const Fetch& f : fetches) {
+    const char* from = memory[f.a] + i * f.size + kAhead;
+    for (int64_t at = 0; at < count * f.size; at += kLine) __builtin_prefetch(from + at);
+  }
+}
+
+void run_steps(const Step* steps, Memory memory, int64_t n, bool repeatable, std::span<const Fetch> fetches) {
   if (n == 1) return reinterpret_cast<OneCode>(steps->one)(steps, memory, hn::Undefined(OneTag()));
   const int64_t lanes = int64_t(hn::Lanes(WideTag())), size = 8 * lanes;
   const Wide none = hn::Zero(WideTag());
   int64_t i = 0;
   const auto block = reinterpret_cast<BlockCode>(steps->block);
-  for (; i + size <= n; i += size) block(steps, memory, i, none, none, none, none, none, none, none, none);
+  for (; i + size <= n; i += size) {
+    fetch(fetches, memory, i, size);
+    block(steps, memory, i, none, none, none, none, none, none, none, none);
+  }
   if (repeatable && i > 0 && i < n)
     return block(steps, memory, n - size, none, none, none, none, none, none, none, none);
   for (; i < n; i += lanes)
@@ -200,8 +211,8 @@ int64_t chain_block() { return HWY_DYNAMIC_DISPATCH(block_size)(); }
 
 void finish_streams() { HWY_DYNAMIC_DISPATCH(flush_streams)(); }
 
-void run_chain(const Step* steps, char* const* memory, int64_t n, bool repeatable) {
-  HWY_DYNAMIC_DISPATCH(run_steps)(steps, memory, n, repeatable);
+void run_chain(const Step* steps, char* const* memory, int64_t n, bool repeatable, std::span<const Fetch> fetches) {
+  HWY_DYNAMIC_DISPATCH(run_steps)(steps, memory, n, repeatable, fetches);
 }
 
 }  // namespace pg::cpu

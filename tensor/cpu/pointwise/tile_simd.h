@@ -6,6 +6,7 @@
 // span kernel of its op.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tensor/dtype.h"
@@ -86,9 +87,16 @@ int64_t chain_block();
 // To be called after chains with kStream steps, before other threads may read what they stored.
 void finish_streams();
 
+// An operand that is fetched into the caches a page ahead of the steps, as the hardware does not see beyond a page.
+struct Fetch {
+  int32_t a = 0;     // entry of the table of addresses
+  int32_t size = 0;  // bytes of an element
+};
+
 // Runs steps up to kEnd over elements [0, n): element i of an operand is at memory[a] + (i & mask).
 // n = 1 is a case of its own, in which all operands are single elements. `repeatable`: elements may be computed twice,
-// as nothing that is read has been written over; then a rest is done as one more block.
-void run_chain(const Step* steps, char* const* memory, int64_t n, bool repeatable = false);
+// as nothing that is read has been written over; then a rest is done as one more block. `fetches`: large operands.
+void run_chain(const Step* steps, char* const* memory, int64_t n, bool repeatable = false,
+               std::span<const Fetch> fetches = {});
 
 }  // namespace pg::cpu
