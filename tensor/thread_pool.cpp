@@ -35,6 +35,8 @@ void count_forks() {
   (void)registered;
 }
 
+constexpr int kCallerSpins = 100;  // times as long as an idle thread
+
 // Calls `ready` until it returns true, for at most `us` microseconds. Returns its last result.
 template <class Ready>
 bool spin_until(int us, Ready ready) {
@@ -377,7 +379,9 @@ void ThreadPool::give_back(std::unique_ptr<Team> team) {
 // Returns when no worker of the team runs a piece.
 void ThreadPool::wait_until_idle(Team& team) {
   const auto is_idle = [&] { return team.active.load(std::memory_order_acquire) == 0; };
-  if (spin_until(spins_ ? 100 : 0, is_idle)) return;
+  // Longer than an idle thread does: what the caller waits for runs already, and is over in a few milliseconds at most.
+  // To be woken costs up to 100 us on a virtual machine.
+  if (spin_until(spins_ ? kCallerSpins * spin_us_ : 0, is_idle)) return;
   if (team.active.fetch_add(kCallerSleeps, std::memory_order_acq_rel) != 0) team.idle.acquire();
   team.active = 0;
 }

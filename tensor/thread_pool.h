@@ -36,7 +36,7 @@ class ThreadPool {
   static constexpr int kMaxThreads = 1024;
 
   // `runtime` owns the pool; it is current on the threads that run its regions. threads = 0: one per processor. An idle
-  // thread spins for `spin_us` microseconds before it sleeps.
+  // thread spins for `spin_us` microseconds before it sleeps, a caller that waits for pieces 100 times as long.
   ThreadPool(Runtime& runtime, int threads, int spin_us, const JobSystem& jobs);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
