@@ -11,6 +11,7 @@
 #include "tensor/random.h"
 #include "tensor/runtime.h"
 #include "tensor/suspend.h"
+#include "tensor/work_meter.h"
 
 namespace pg {
 
@@ -80,6 +81,7 @@ class Context {
   std::atomic<bool> cancels_all{false};  // except while this is set: then every op throws it
   Suspender* suspender = nullptr;        // of the job whose slice is running, or null
   uint64_t suspensions = 0;              // how often jobs have been suspended
+  WorkMeter* meter = nullptr;            // counts polls; the one that exceeds its limit cancels the call. Or null
   bool detect_anomaly = false;
   std::function<std::string()> script_position;  // returns "file:line"; called for tape entries in anomaly mode
   uint64_t next_sequence = 1;                    // number of the next tape node
@@ -90,6 +92,7 @@ class Context {
   size_t new_suspects = 0, suspect_bytes = 0;  // since the last check
 
   void poll() {
+    if (meter) count_poll();
     if (cancel.load(std::memory_order_relaxed) && cancel_is_due()) raise_cancelled();
     if (suspender) suspend_if_due();
   }
@@ -108,6 +111,7 @@ class Context {
  private:
   [[noreturn]] void raise_cancelled();
   void suspend_if_due();
+  void count_poll();
 };
 
 // Sets a flag for the extent of a C++ scope.

@@ -235,6 +235,11 @@ void Context::raise_cancelled() {
   throw Cancelled();
 }
 
+void Context::count_poll() {
+  meter->done += WorkMeter::kPoll;
+  if (meter->must_end()) cancels_all = cancel = true;
+}
+
 void Context::suspend_if_due() {
   try {
     suspender->poll();

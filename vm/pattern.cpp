@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "vm/work_meter.h"
+#include "tensor/work_meter.h"
 
 namespace pg::vm {
 namespace {

@@ -139,6 +139,11 @@ TEST_CASE("host: errors have status, message, place and traceback") {
   CHECK(std::string(error->chunk) == "host.lua");
   CHECK(error->line == 2);
   CHECK(std::string(error->traceback) == "host.lua:2: in function 'f'\nhost.lua:4: in main chunk\n");
+  const std::string raise = "\nerror('a.lua:7: text')";
+  CHECK(perigee_run(host.state, raise.data(), raise.size(), "a:12: b") == PERIGEE_SCRIPT_ERROR);
+  CHECK(message() == "a:12: b:2: a.lua:7: text");
+  CHECK(std::string(perigee_last_error()->chunk) == "a:12: b");
+  CHECK(perigee_last_error()->line == 2);
   CHECK(host.run("x = = 1") == PERIGEE_SCRIPT_ERROR);
   CHECK(message() == "host.lua:1: unexpected symbol near '='");
   CHECK(perigee_last_error()->line == 1);
@@ -309,6 +314,26 @@ TEST_CASE("host: a runtime is warmed up, and again") {
   perigee_runtime* runtime = nullptr;
   CHECK(perigee_runtime_create(&config, &runtime) == PERIGEE_OUT_OF_MEMORY);
   CHECK(runtime == nullptr);
+}
+
+TEST_CASE("host: a runtime without spinning computes the same; the field may be absent") {
+  for (uint32_t size :
+       {uint32_t(offsetof(perigee_runtime_config, no_spin)), uint32_t(sizeof(perigee_runtime_config))}) {
+    auto config = PERIGEE_INIT(perigee_runtime_config);
+    config.size = size;
+    config.threads = 3;
+    config.no_spin = 1;
+    perigee_runtime* runtime = nullptr;
+    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
+    perigee_state* state = nullptr;
+    REQUIRE(perigee_state_open(runtime, nullptr, &state) == PERIGEE_OK);
+    const std::string script =
+        "local pg = require 'perigee' local x = pg.ones(300, 300) "
+        "for _ = 1, 20 do assert(x:matmul(x):sum():item() == 300 ^ 3) end";
+    CHECK(perigee_run(state, script.data(), script.size(), nullptr) == PERIGEE_OK);
+    perigee_state_close(state);
+    perigee_runtime_release(runtime);
+  }
 }
 
 TEST_CASE("host: an interrupt ends a call, also inside pcall") {

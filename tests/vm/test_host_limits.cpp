@@ -28,6 +28,27 @@ TEST_CASE("host limits: no script swallows the end of its instructions") {
   CHECK(host.run("debug.sethook()") == PERIGEE_SCRIPT_ERROR);
 }
 
+TEST_CASE("host limits: captured loops and ops use up instructions too") {
+  LimitedHost host([](perigee_state_config& c) { c.instruction_limit = 300000; });
+  for (const char* script : {
+           "pg.loop(1000000000000, function(i, s) return (s * 1.5):sin() end, pg.ones(10))",
+           "pg.loop(1000000000000, function(i, s) return s * 0.5 end, pg.ones(1))",  // one kernel for all steps
+           "pg.jit(function(s) return pg.while_loop(function(s) return s:sum():gt(0) end, "
+           "function(s) return nil, {s + 1} end, {s}, {max_iterations = 1000000000000}) end)(pg.ones(3))",
+           "pg.loop(1000000000000, function(i, s) return pg.cond(s:sum():gt(0), function() return s:sin() end, "
+           "function() return s:cos() end) end, pg.ones(3))",
+           "while true do pcall(function() pg.loop(1000000000000, function(i, s) return s:sin() end, pg.ones(2)) end) "
+           "end",
+       }) {
+    CAPTURE(std::string(script));
+    CHECK(host.run((std::string("local pg = require 'perigee' ") + script).c_str()) == PERIGEE_BUDGET_EXCEEDED);
+    CHECK(host.message().find("the limit of 300000 instructions of one call is reached") != std::string::npos);
+    CHECK(host.works());
+  }
+  CHECK(host.run("local pg = require 'perigee' local s = pg.loop(1000, function(i, s) return s + 1 end, pg.zeros(2)) "
+                 "assert(s:sum():item() == 2000)") == PERIGEE_OK);
+}
+
 TEST_CASE("host limits: no script swallows the end of its time") {
   LimitedHost host([](perigee_state_config& c) { c.time_limit_us = 20000; });
   for (const char* script : stubborn_scripts) {

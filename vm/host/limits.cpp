@@ -84,10 +84,11 @@ void Limits::begin(Context* context) {
   message_.clear();
   traceback_.clear();
   meter_ = {0, instructions_, context ? &context->cancel : nullptr};
-  outer_meter_ = std::exchange(vm::WorkMeter::current, context ? &meter_ : nullptr);
+  outer_meter_ = std::exchange(WorkMeter::current, context ? &meter_ : nullptr);
   if (!context) return;
   context->cancels_all = false;  // an interrupt may have come too late for the last call
   context->cancel = false;
+  if (instructions_ > 0) context->meter = &meter_;
   set_hook();
   if (time_us_ > 0)
     deadline_ = Watchdog::process().arm(
@@ -96,7 +97,8 @@ void Limits::begin(Context* context) {
 }
 
 void Limits::end() {
-  vm::WorkMeter::current = outer_meter_;
+  WorkMeter::current = outer_meter_;
+  if (Context* const context = context_) context->meter = nullptr;
   if (deadline_) Watchdog::process().disarm(*deadline_);
   deadline_.reset();
   if (lua_gethook(L_) == hook) lua_sethook(L_, nullptr, 0, 0);

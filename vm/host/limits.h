@@ -7,9 +7,9 @@
 
 #include "tensor/context.h"
 #include "tensor/memory_account.h"
+#include "tensor/work_meter.h"
 #include "vm/host/watchdog.h"
 #include "vm/include/perigee.h"
-#include "vm/work_meter.h"
 
 namespace pg::host {
 
@@ -70,8 +70,8 @@ class Limits {
 
   std::atomic<Context*> context_{nullptr};  // read by interrupt(), on any thread
   std::atomic<perigee_status> reason_{PERIGEE_OK};
-  vm::WorkMeter meter_;
-  vm::WorkMeter* outer_meter_ = nullptr;
+  WorkMeter meter_;
+  WorkMeter* outer_meter_ = nullptr;
   std::optional<Watchdog::Key> deadline_;
   bool described_ = false;
   std::string message_, traceback_;

@@ -30,6 +30,7 @@ perigee_status perigee_runtime_create(const perigee_runtime_config* given, perig
     settings_ignored = !settings_kept;
     RuntimeOptions options;
     options.threads = config.threads;
+    if (config.no_spin) options.spin_us = 0;
     options.jobs = {config.parallel_for, config.user};
     options.memory = {config.allocate, config.release, config.user};
     options.log = config.log;

@@ -15,23 +15,28 @@ struct LastError {
 };
 thread_local LastError last;
 
-// Splits the position off `chunk:line: text`. Returns 0 if there is none.
-int position_in(std::string_view message, std::string& chunk) {
+// Finds the position in front of a message: `chunk:line: text`. A chunk's name may look like a position itself, so the
+// longest one that the traceback names is meant, else the first. Returns 0 if there is none.
+int position_in(std::string_view message, std::string_view traceback, std::string& chunk) {
+  const std::string places = "\n" + std::string(traceback);
+  int line = 0;
   for (size_t colon = message.find(':'); colon != std::string_view::npos; colon = message.find(':', colon + 1)) {
     size_t end = colon + 1;
     while (end < message.size() && std::isdigit(static_cast<unsigned char>(message[end]))) ++end;
     if (end == colon + 1 || message.substr(end, 2) != ": ") continue;
+    if (line && places.find("\n" + std::string(message.substr(0, end + 1))) == std::string::npos) continue;
     chunk = message.substr(0, colon);
-    return std::atoi(message.data() + colon + 1);
+    line = std::atoi(message.data() + colon + 1);
   }
-  return 0;
+  return line;
 }
 
 void fill(perigee_status status, std::string_view message, std::string_view traceback) {
   last.message = message;
   last.traceback = traceback;
   last.chunk.clear();
-  const int line = traceback.empty() && status != PERIGEE_SCRIPT_ERROR ? 0 : position_in(last.message, last.chunk);
+  const int line =
+      traceback.empty() && status != PERIGEE_SCRIPT_ERROR ? 0 : position_in(message, traceback, last.chunk);
   last.error = {status, last.message.c_str(), last.traceback.c_str(), last.chunk.c_str(), line};
 }
 

@@ -123,6 +123,9 @@ typedef struct {
    * script loads them. */
   int warm_up;
   void* user;
+  /* 1: threads sleep at once when they have nothing to do, for hosts whose other threads need the processors. 0: they
+   * spin before that, for about 20 us, and the caller of a kernel for up to 2 ms until its last part is done. */
+  int no_spin;
 } perigee_runtime_config;
 
 /* An open file of the host. read and write return a number of bytes, which may be less than `size`; read returns 0 at
@@ -152,11 +155,12 @@ typedef struct {
    * hold and tensors that the host made are not counted. */
   uint64_t memory_limit;
   /* Limits of one call; 0: none. instruction_limit counts instructions of Lua in hundreds, and in a sandbox the work of
-   * patterns; an op is a few, whatever its size. time_limit_us is polled in ops, steps of loops and plans, long kernels
-   * and Lua code; a C function of Lua is not interrupted. A call that reaches one ends with BUDGET_EXCEEDED, which
-   * pcall, coroutines and message handlers cannot prevent. The JIT compiler is off in a state with one of these limits,
-   * because compiled code cannot be stopped: plain Lua is slower, ops are not. debug.sethook, jit.on and newproxy are
-   * not available. A trusted script can break limits by the FFI. */
+   * patterns. An op, a step of a plan and a step of a captured loop count for ten, whatever their size; up to 4096
+   * short steps may count as one. time_limit_us is polled in ops, steps of loops and plans, long kernels and Lua code;
+   * a C function of Lua is not interrupted. A call that reaches one ends with BUDGET_EXCEEDED, which pcall, coroutines
+   * and message handlers cannot prevent. The JIT compiler is off in a state with one of these limits, because compiled
+   * code cannot be stopped: plain Lua is slower, ops are not. debug.sethook, jit.on and newproxy are not available. A
+   * trusted script can break limits by the FFI. */
   uint64_t instruction_limit;
   int64_t time_limit_us;
   void (*print)(void* user, const char* text, size_t size); /* a line with its end; NULL: dropped */

@@ -1,13 +1,14 @@
-// Counts the work of C functions that an instruction hook does not see, such as pattern matching.
+// Counts the work of a call that an instruction hook does not see: ops, steps of loops, pattern matching.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
-namespace pg::vm {
+namespace pg {
 
 struct WorkMeter {
-  uint64_t done = 0;   // in instructions of Lua, about
-  uint64_t limit = 0;  // 0: none
+  static constexpr uint64_t kPoll = 10;  // that a poll counts for
+  uint64_t done = 0;                     // in instructions of Lua, about
+  uint64_t limit = 0;                    // 0: none
   const std::atomic<bool>* cancel = nullptr;
 
   bool must_end() const { return (limit > 0 && done > limit) || (cancel && cancel->load(std::memory_order_relaxed)); }
@@ -16,4 +17,4 @@ struct WorkMeter {
   static inline thread_local WorkMeter* current = nullptr;
 };
 
-}  // namespace pg::vm
+}  // namespace pg
