@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "repl/session.h"
 #include "vm/box.h"
 
 namespace pg::repl {
@@ -109,9 +110,10 @@ class Walk {
 
   // Pushes the value that the keys name. Returns false if a key is absent.
   bool find(const std::vector<Key>& keys) {
-    lua_pushvalue(L_, LUA_GLOBALSINDEX);
     bool ours = false;
-    for (size_t i = 0; i < keys.size(); ++i) {
+    size_t i = !keys.empty() && !keys[0].is_index && push_session_local(L_, keys[0].name);
+    if (i == 0) lua_pushvalue(L_, LUA_GLOBALSINDEX);
+    for (; i < keys.size(); ++i) {
       if (!step(keys[i], ours)) return false;
       ours = (ours || is_module()) && lua_istable(L_, -1) && is_library(L_);
     }
@@ -211,8 +213,11 @@ void search(lua_State* L, const std::string& text, Completions& found) {
   const std::string word = text.substr(chain.word);
   Walk walk(L, word, chain.separator);
   if (walk.find(chain.keys)) walk.collect();
-  if (chain.keys.empty() && !word.empty())
-    for (const char* keyword : kKeywords) walk.add(keyword);
+  if (chain.keys.empty()) {
+    for (const std::string& name : session_locals(L)) walk.add(name.c_str());
+    for (const char* keyword : kKeywords)
+      if (!word.empty()) walk.add(keyword);
+  }
   found.names.assign(walk.names.begin(), walk.names.end());
 }
 

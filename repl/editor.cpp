@@ -20,6 +20,10 @@ namespace {
 
 constexpr size_t kListed = 120;  // the most completions shown
 
+// Bracketed paste: a terminal in this mode marks what is pasted.
+constexpr const char *kMarkPastes = "\033[?2004h", *kPlainPastes = "\033[?2004l";
+constexpr const char *kPasteBegins = "\033[200~", *kPasteEnds = "\033[201~";
+
 struct Library {
   decltype(&::el_init) init = nullptr;
   decltype(&::el_end) end = nullptr;
@@ -28,6 +32,7 @@ struct Library {
   decltype(&::el_gets) gets = nullptr;
   decltype(&::el_line) line = nullptr;
   decltype(&::el_insertstr) insert = nullptr;
+  decltype(&::el_deletestr) delete_before = nullptr;
   decltype(&::el_resize) resize = nullptr;
   decltype(&::el_source) source = nullptr;
   decltype(&::history_init) history_init = nullptr;
@@ -39,9 +44,10 @@ struct Library {
     if (!handle) return false;
     return find(handle, "el_init", init) && find(handle, "el_end", end) && find(handle, "el_set", set) &&
            find(handle, "el_get", get) && find(handle, "el_gets", gets) && find(handle, "el_line", line) &&
-           find(handle, "el_insertstr", insert) && find(handle, "el_resize", resize) &&
-           find(handle, "el_source", source) && find(handle, "history_init", history_init) &&
-           find(handle, "history_end", history_end) && find(handle, "history", history);
+           find(handle, "el_insertstr", insert) && find(handle, "el_deletestr", delete_before) &&
+           find(handle, "el_resize", resize) && find(handle, "el_source", source) &&
+           find(handle, "history_init", history_init) && find(handle, "history_end", history_end) &&
+           find(handle, "history", history);
   }
 
  private:
@@ -90,7 +96,7 @@ class Editor final : public LineReader {
     HistEvent event;
     lib_.history(history_, &event, H_SETSIZE, 1000);
     lib_.history(history_, &event, H_SETUNIQUE, 1);
-    for (const std::string& line : file_.load()) lib_.history(history_, &event, H_ENTER, line.c_str());
+    for (const std::string& entry : file_.load()) lib_.history(history_, &event, H_ENTER, entry.c_str());
     configure();
   }
   ~Editor() override {
@@ -101,9 +107,12 @@ class Editor final : public LineReader {
   Read read(const char* prompt, std::string& line) override {
     prompt_ = prompt;
     stopped_ = false;
+    block_.clear();
     int count = 0;
     lib_.resize(edit_);
+    write_now(kMarkPastes);
     const char* text = lib_.gets(edit_, &count);
+    write_now(kPlainPastes);
     if (stopped_ || (count < 0 && interrupted())) {
       std::fputs("^C\n", stdout);
       return Read::kInterrupted;
@@ -112,17 +121,18 @@ class Editor final : public LineReader {
       std::fputc('\n', stdout);
       return Read::kEnd;
     }
-    line.assign(text, size_t(count));
+    line = block_ + std::string(text, size_t(count));
     if (line.back() == '\n') line.pop_back();
     return Read::kLine;
   }
 
-  void remember(const std::string& line) override {
-    if (line == last_ || line.find_first_not_of(" \t") == std::string::npos) return;
-    last_ = line;
+  void remember(const std::string& entry) override {
+    if (entry == last_ || entry.find_first_not_of(" \t\n") == std::string::npos) return;
+    last_ = entry;
+    forget(entry);
     HistEvent event;
-    lib_.history(history_, &event, H_ENTER, line.c_str());
-    file_.append(line);
+    lib_.history(history_, &event, H_ENTER, entry.c_str());
+    file_.append(entry);
   }
 
  private:
@@ -131,6 +141,22 @@ class Editor final : public LineReader {
     void* client = nullptr;
     get_client(edit, EL_CLIENTDATA, &client);
     return client;
+  }
+
+  static void write_now(const char* text) {
+    std::fputs(text, stdout);
+    std::fflush(stdout);
+  }
+
+  // Removes an earlier entry of this text.
+  void forget(const std::string& entry) {
+    HistEvent event;
+    for (int more = lib_.history(history_, &event, H_FIRST); more >= 0; more = lib_.history(history_, &event, H_NEXT)) {
+      if (entry != event.str) continue;
+      const int number = event.num;
+      lib_.history(history_, &event, H_DEL, number);
+      return;
+    }
   }
 
   void configure() {
@@ -146,6 +172,9 @@ class Editor final : public LineReader {
     lib_.set(
         edit_, EL_ADDFN, "perigee-complete", "complete the name before the cursor",
         +[](EditLine* e, int) { return of(e).complete(); });
+    lib_.set(
+        edit_, EL_ADDFN, "perigee-paste", "insert what is pasted", +[](EditLine* e, int) { return of(e).paste(); });
+    lib_.set(edit_, EL_BIND, kPasteBegins, "perigee-paste", nullptr);
     const char* const keys[][2] = {
         {"\t", "perigee-complete"},    {"^R", "em-inc-search-prev"},  {"\033[3~", "ed-delete-next-char"},
         {"\033[H", "ed-move-to-beg"},  {"\033[F", "ed-move-to-end"},  {"\033[1~", "ed-move-to-beg"},
@@ -169,6 +198,31 @@ class Editor final : public LineReader {
       if (used == size_t(-1)) *out = L'?', state = {};
       return 1;
     }
+  }
+
+  // Pasted lines but the last one are kept in block_, and the last one can be edited. What ends with a newline is
+  // entered at once.
+  unsigned char paste() {
+    std::string pasted;
+    while (!pasted.ends_with(kPasteEnds)) {
+      char byte;
+      if (!wait_for_input() || ::read(STDIN_FILENO, &byte, 1) <= 0) return CC_EOF;
+      pasted += byte == '\r' ? '\n' : byte;
+    }
+    pasted.resize(pasted.size() - std::strlen(kPasteEnds));
+    const size_t last = pasted.rfind('\n');
+    if (last == pasted.npos) {
+      lib_.insert(edit_, pasted.c_str());
+      return CC_REFRESH;
+    }
+    const LineInfo* line = lib_.line(edit_);
+    const std::string before(line->buffer, line->cursor), after(line->cursor, line->lastchar);
+    block_ += before + pasted.substr(0, last + 1);
+    lib_.delete_before(edit_, int(before.size()));
+    write_now(pasted.substr(0, last + 1).c_str());
+    const bool whole = last + 1 == pasted.size() && after.empty();
+    lib_.insert(edit_, whole ? "\n" : pasted.c_str() + last + 1);
+    return whole ? CC_NEWLINE : CC_REDISPLAY;
   }
 
   unsigned char complete() {
@@ -196,6 +250,7 @@ class Editor final : public LineReader {
   History* history_ = nullptr;
   const char* prompt_ = "";
   std::string last_;
+  std::string block_;  // whole lines that were pasted into the line that is being read
   bool stopped_ = false;
 };
 

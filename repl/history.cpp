@@ -14,6 +14,7 @@ namespace pg::repl {
 namespace {
 
 constexpr size_t kEntries = 1000;
+constexpr char kBreak = '\x1e';  // stands for the newline inside an entry
 
 std::filesystem::path state_folder() {
   const char* xdg = std::getenv("XDG_STATE_HOME");
@@ -60,18 +61,23 @@ std::vector<std::string> HistoryFile::load() {
   for (size_t i = lines.size(); i-- > 0 && entries.size() < kEntries;)
     if (seen.insert(lines[i]).second) entries.push_back(lines[i]);
   std::reverse(entries.begin(), entries.end());
-  if (lines.size() <= 2 * kEntries) return entries;
-  std::string text;
-  for (const std::string& line : entries) text += line + "\n";
-  const std::string fresh = path_ + ".new";
-  write_all(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), text);
-  std::rename(fresh.c_str(), path_.c_str());
+  if (lines.size() > 2 * kEntries) rewrite(entries);
+  for (std::string& entry : entries) std::replace(entry.begin(), entry.end(), kBreak, '\n');
   return entries;
 }
 
-void HistoryFile::append(const std::string& line) {
+void HistoryFile::rewrite(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  const std::string fresh = path_ + ".new";
+  write_all(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), text);
+  std::rename(fresh.c_str(), path_.c_str());
+}
+
+void HistoryFile::append(std::string entry) {
   if (path_.empty()) return;
-  write_all(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), line + "\n");
+  std::replace(entry.begin(), entry.end(), '\n', kBreak);
+  write_all(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), entry + "\n");
 }
 
 }  // namespace pg::repl

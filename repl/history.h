@@ -1,4 +1,5 @@
-// The history of earlier sessions: a text file with one line per entry.
+// The history of earlier sessions: a text file with one line per entry, in which "\x1e" separates the lines of an
+// entry.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,9 +15,11 @@ class HistoryFile {
   // Returns the entries, oldest first. A text that occurs several times is returned once, at its latest position.
   // Rewrites a file that has become long.
   std::vector<std::string> load();
-  void append(const std::string& line);
+  void append(std::string entry);
 
  private:
+  void rewrite(const std::vector<std::string>& lines);
+
   std::string path_;
 };
 

@@ -12,9 +12,10 @@ enum class Read { kLine, kEnd, kInterrupted };
 class LineReader {
  public:
   virtual ~LineReader() = default;
-  // Reads a line without its newline. Returns kInterrupted if Ctrl-C was pressed before its end.
+  // Reads a line without its newline, or several if they were pasted or come from the history. Returns kInterrupted if
+  // Ctrl-C was pressed before its end.
   virtual Read read(const char* prompt, std::string& line) = 0;
-  // Adds an entered line to the history.
+  // Adds an entry, which may have several lines, to the history.
   virtual void remember(const std::string&) {}
 };
 

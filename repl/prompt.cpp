@@ -2,6 +2,7 @@
 
 #include <luajit.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -11,6 +12,7 @@
 #include "repl/interrupt.h"
 #include "repl/lines.h"
 #include "repl/script.h"
+#include "repl/session.h"
 #include "repl/show.h"
 #include "vm/bindings.h"
 
@@ -18,6 +20,7 @@ namespace pg::repl {
 namespace {
 
 constexpr const char* kChunk = "=stdin";
+constexpr double kWorthTelling = 1;  // seconds that a line took
 
 // help(x) is pg.help(x). It loads pg.help at the first call.
 int help(lua_State* L) {
@@ -58,7 +61,7 @@ std::string trimmed(const std::string& text) {
 }
 
 Load load(lua_State* L, const std::string& text) {
-  if (luaL_loadbuffer(L, text.data(), text.size(), kChunk) == 0) return Load::kReady;
+  if (load_in_session(L, text, kChunk) == 0) return Load::kReady;
   return ends_early(L) ? Load::kIncomplete : Load::kWrong;
 }
 
@@ -105,8 +108,11 @@ class Prompt {
       : L_(L), reader_(make_line_reader([L](const std::string& t) { return complete(L, t); })) {}
 
   void run() {
-    for (Piece piece; read_piece(piece);) {
+    for (Piece piece; read_piece(piece) && !leaves(piece);) {
+      const auto start = std::chrono::steady_clock::now();
       run_piece(piece);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      if (took.count() >= kWorthTelling) std::printf("(%.1f s)\n", took.count());
       std::fflush(stdout);
     }
   }
@@ -128,10 +134,23 @@ class Prompt {
           again = true;
           continue;
         }
-        reader_->remember(line);
-        if (add_line(piece, line)) return true;
+        if (!add_line(piece, line)) continue;
+        reader_->remember(piece.text);
+        return true;
       }
     }
+  }
+
+  // Whether the piece is `exit` or `quit`, with or without (), and the session has no variable of that name.
+  bool leaves(const Piece& piece) {
+    std::string word = trimmed(piece.text);
+    if (word.ends_with("()")) word.resize(word.size() - 2);
+    if (word != "exit" && word != "quit") return false;
+    lua_settop(L_, 0);
+    if (push_session_local(L_, word)) return false;
+    lua_pushstring(L_, word.c_str());
+    lua_rawget(L_, LUA_GLOBALSINDEX);
+    return lua_isnil(L_, -1);
   }
 
   bool add_line(Piece& piece, const std::string& line) {
@@ -175,7 +194,7 @@ void run_prompt(lua_State* L) {
   luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
   set_interrupt_mode(InterruptMode::kPrompt);
-  std::printf("perigee %s (%s). help() says more, Ctrl-D leaves.\n", PERIGEE_VERSION, LUAJIT_VERSION);
+  std::printf("perigee %s (%s). help() says more, exit or Ctrl-D leaves.\n", PERIGEE_VERSION, LUAJIT_VERSION);
   Prompt(L).run();
 }
 

@@ -14,11 +14,12 @@ constexpr int kReraiseLevels = 8;                      // where the function tha
 
 const RegistryKey kHandler;     // core.keep_traceback
 const RegistryKey kRunner;      // the function that runs interpreted frames
+const RegistryKey kMainChunks;  // functions that count as such, as weak keys
 const RegistryKey kListFrames;  // lists the interpreted frames
 
-std::string describe_frame(const lua_Debug& frame, bool named) {
+std::string describe_frame(const lua_Debug& frame, bool main, bool named) {
+  if (main) return "in main chunk";
   if (named && *frame.namewhat && frame.name) return fmt::format("in function '{}'", frame.name);
-  if (*frame.what == 'm') return "in main chunk";
   return fmt::format("in function <{}:{}>", frame.short_src, frame.linedefined);
 }
 
@@ -105,14 +106,30 @@ class Walk {
     return found;
   }
 
+  bool is_main_chunk(int level) {
+    lua_Debug frame;
+    if (!room_ || !lua_getstack(L_, level, &frame) || !lua_getinfo(L_, "f", &frame)) return false;
+    if (L_ != running_) lua_xmove(L_, running_, 1);
+    kMainChunks.push(running_);
+    bool found = false;
+    if (lua_istable(running_, -1)) {
+      lua_pushvalue(running_, -2);
+      lua_rawget(running_, -2);
+      found = lua_toboolean(running_, -1);
+      lua_pop(running_, 1);
+    }
+    lua_pop(running_, 2);
+    return found;
+  }
+
   void add(int level, std::vector<ScriptFrame>& frames) {
     lua_Debug frame;
     if (!lua_getstack(L_, level, &frame) || !lua_getinfo(L_, "Snl", &frame)) return;
     if (room_ && runs_interpreted(level)) return add_interpreted(frames);
     if (!is_script(frame)) return;
-    const bool typed = *frame.what == 'm' && !std::strcmp(frame.source, "=stdin");
+    const bool main = *frame.what == 'm' || is_main_chunk(level), typed = main && !std::strcmp(frame.source, "=stdin");
     frames.push_back({fmt::format("{}:{}", frame.short_src, frame.currentline),
-                      describe_frame(frame, has_name(level, frame)), typed});
+                      describe_frame(frame, main, has_name(level, frame)), typed});
   }
 
   // Adds the interpreted frames that the next call of the runner has run. The list holds "file:line", text pairs, and
@@ -245,6 +262,24 @@ int reraise(lua_State* L) {
 }
 
 }  // namespace
+
+void mark_main_chunk(lua_State* L) {
+  kMainChunks.push(L);
+  if (!lua_istable(L, -1)) {
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 1);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, -1);
+    kMainChunks.set(L);
+  }
+  lua_pushvalue(L, -2);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
 
 bool is_library_source(const char* source) { return std::strncmp(source, "@stdlib/", 8) == 0; }
 

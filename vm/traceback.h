@@ -29,6 +29,9 @@ struct StoredError {
   const void* by = nullptr;  // the function that is raising it again
 };
 
+// Makes tracebacks call the function on top of the stack a main chunk, which has been compiled as a function's body.
+void mark_main_chunk(lua_State* L);
+
 // Whether a chunk with this source (lua_Debug::source) belongs to the library.
 bool is_library_source(const char* source);
 

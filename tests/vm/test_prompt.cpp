@@ -13,7 +13,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -32,6 +34,7 @@ class Session {
       setenv("HOME", home_.c_str(), 1);
       setenv("XDG_STATE_HOME", (home_ + "/state").c_str(), 1);
       setenv("TERM", terminal, 1);
+      if (chdir(home_.c_str()) != 0) _exit(126);
       execl(PERIGEE_PROGRAM, PERIGEE_PROGRAM, static_cast<char*>(nullptr));
       _exit(127);
     }
@@ -74,6 +77,10 @@ class Session {
   // Types Ctrl-D at the prompt. Returns the exit code.
   int leave() {
     type("\004");
+    return end();
+  }
+  // Waits for the end of the program. Returns its exit code.
+  int end() {
     while (read_more()) {}
     int status = 0;
     waitpid(child_, &status, 0);
@@ -82,6 +89,7 @@ class Session {
   }
 
   const std::string& home() const { return home_; }
+  const std::string& seen() const { return seen_; }
 
   // False on a machine without pseudo terminals, such as a bare chroot. The test is then skipped.
   bool started() const {
@@ -186,6 +194,109 @@ TEST_CASE("Ctrl-C returns to the prompt") {
   s.answers("\003", "^C");
   s.answers("'wh' .. 'ole'\n", "whole");
   CHECK(s.leave() == 0);
+}
+
+TEST_CASE("a local of a line is a local of the session") {
+  Session s;
+  if (!s.started()) return;
+  REQUIRE(s.wait_for_prompt());
+  s.accepts("local a, b = 20, 2 -- local c = 3\n");
+  s.answers("a + b + 100\n", "122\r");
+  s.accepts("local function f(n) a = a + (n or 1) return a end\n");
+  s.answers("f() + 200\n", "221\r");
+  s.answers("a + 300\n", "321\r");  // the variable that f has captured
+  s.accepts("a = 30\n");
+  s.answers("f(2) + 400\n", "432\r");
+  s.accepts("local a = 'new ' .. a\n");  // hides the variable of f
+  s.answers("a .. f()\n", "new 3233\r");
+  s.answers("tostring(rawget(_G, 'a')) .. tostring(c) .. 'G'\n", "nilnilG");
+  s.accepts("do local hidden = 1 end for i = 1, 2 do local hidden = i end\n");
+  s.answers("tostring(hidden) .. '!'\n", "nil!");
+  s.accepts("local text = [[\n");
+  s.accepts("local d = 1]] local function fib(n) return n < 2 and n or fib(n - 1) + fib(n - 2) end\n");
+  s.answers("#text + fib(20) .. tostring(d)\n", "6776nil");
+  s.answers("local e = 5; return e + 1000\n", "1005\r");
+  s.answers("e + 2000\n", "2005\r");
+  s.accepts("local session_value = {inner = 70}\n");
+  s.answers("session_v\t.inn\t + 7\n", "77\r");
+  s.answers("local x = a.b.c\n", "attempt to index");
+  s.accepts("goto over; local skipped = 1 ::over::\n");  // runs, but no statement can follow such a label
+  s.answers("tostring(skipped) .. '?'\n", "nil?");
+  CHECK(s.leave() == 0);
+}
+
+TEST_CASE("exit and quit leave the prompt, unless they are variables") {
+  Session s;
+  if (!s.started()) return;
+  REQUIRE(s.wait_for_prompt());
+  s.accepts("local exit = 5 quit = 6\n");
+  s.answers("exit + 10\n", "15\r");
+  s.answers("exit\n", "5\r");
+  s.answers("quit\n", "6\r");
+  s.accepts("quit = nil\n");
+  s.type("quit()\n");
+  CHECK(s.end() == 0);
+  Session other;
+  REQUIRE(other.wait_for_prompt());
+  other.type("exit\n");
+  CHECK(other.end() == 0);
+}
+
+// The blocks of README in Lua.
+std::vector<std::string> snippets() {
+  std::ifstream file(PERIGEE_SOURCE_DIR "/README.md");
+  std::vector<std::string> out;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    const bool fence = line.starts_with("```");
+    if (fence && (inside = line == "```lua")) out.emplace_back();
+    if (!fence && inside) out.back() += line + "\n";
+  }
+  return out;
+}
+
+TEST_CASE("README can be pasted: each block as a whole, and line by line") {
+  for (const bool whole : {true, false}) {
+    Session s;
+    if (!s.started()) return;
+    REQUIRE(s.wait_for_prompt());
+    const std::vector<std::string> blocks = snippets();
+    REQUIRE(blocks.size() >= 3);
+    for (const std::string& block : blocks) {
+      std::istringstream lines(block);
+      if (whole) s.accepts(("\033[200~" + block + "\033[201~").c_str());
+      for (std::string line; !whole && std::getline(lines, line);) s.accepts((line + "\n").c_str());
+    }
+    s.answers("#outs + s:numel() + 500\n", "523\r");
+    for (const char* trouble : {"traceback", "attempt to", " near "}) {
+      INFO(s.seen());
+      CHECK(s.seen().find(trouble) == std::string::npos);
+    }
+    CHECK(s.leave() == 0);
+  }
+}
+
+TEST_CASE("a pasted block is one chunk, and an entry of the history as a whole") {
+  Session s;
+  if (!s.started()) return;
+  REQUIRE(s.wait_for_prompt());
+  s.answers(
+      "\033[200~local p = {5}\nlocal q = p[1]\n  + 1\nfor i = 1, 2 do\n  q = q + i\nend\nprint(q + 4000)\n\033[201~",
+      "4009\r");
+  s.answers("q + 5000\n", "5009\r");
+  s.answers("\033[A\033[A\n", "4009\r");              // two entries back
+  s.accepts("\033[200~p = 1\np = p + \033[201~1\n");  // its last line can be edited
+  s.answers("p + 6000\n", "6002\r");
+  s.answers("1 + \033[200~7000\033[201~\n", "7001\r");
+  s.type("for i = 1, 2 do\n");
+  REQUIRE(s.wait_for_prompt());
+  s.answers("print(i * 8001) end\n", "16002\r");
+  s.answers("\033[A\n", "16002\r");
+  CHECK(s.leave() == 0);
+  std::ifstream file(s.home() + "/state/perigee/history");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  CHECK(text.find("\np = 1\x1ep = p + 1\n") != text.npos);
+  CHECK(text.find("for i = 1, 2 do\x1eprint(i * 8001) end\n") != text.npos);
 }
 
 TEST_CASE("Tab completes names") {

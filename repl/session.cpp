@@ -1,0 +1,207 @@
+// A chunk is compiled as the body of a function inside another one that declares the session's locals, so that it has
+// them as upvalues. These are then joined to the variables themselves. Behind the chunk, a call hands over a function
+// for each local that the chunk has declared; its upvalue is the variable.
+#include "repl/session.h"
+
+#include <cctype>
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "vm/state.h"
+#include "vm/traceback.h"
+
+namespace pg::repl {
+namespace {
+
+const vm::RegistryKey kLocals;  // the table: name → a function whose only upvalue is the variable
+constexpr const char* kKeep = "__keep_locals";
+
+bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
+bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+// The names and keywords of a chunk, and single characters for all other tokens.
+class Tokens {
+ public:
+  explicit Tokens(std::string_view text) : text_(text) {}
+
+  // Returns an empty token at the end.
+  std::string_view next() {
+    for (;;) {
+      while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+      if (text_.substr(at_, 2) != "--") break;
+      at_ += 2;
+      if (!skip_long()) at_ = std::min(text_.find('\n', at_), text_.size());
+    }
+    start_ = at_;
+    if (at_ >= text_.size()) return {};
+    const char c = text_[at_];
+    if (starts_name(c)) return take(is_name);
+    if (std::isdigit(static_cast<unsigned char>(c))) return take([](char d) { return is_name(d) || d == '.'; });
+    if (c == '"' || c == '\'')
+      skip_string(c);
+    else if (!(c == '[' && skip_long()))
+      ++at_;
+    return text_.substr(start_, 1);
+  }
+  size_t start() const { return start_; }  // of the last token
+
+ private:
+  template <class F>
+  std::string_view take(F belongs) {
+    while (at_ < text_.size() && belongs(text_[at_])) ++at_;
+    return text_.substr(start_, at_ - start_);
+  }
+  void skip_string(char quote) {
+    for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_)
+      if (text_[at_] == '\\') ++at_;
+    at_ = std::min(at_ + 1, text_.size());
+  }
+  // Skips [[ … ]] or [==[ … ]==], if it is there.
+  bool skip_long() {
+    size_t end = at_ + 1;
+    if (at_ >= text_.size() || text_[at_] != '[') return false;
+    while (end < text_.size() && text_[end] == '=') ++end;
+    if (end >= text_.size() || text_[end] != '[') return false;
+    const std::string close = "]" + std::string(end - at_ - 1, '=') + "]";
+    const size_t found = text_.find(close, end);
+    at_ = found == text_.npos ? text_.size() : found + close.size();
+    return true;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0, start_ = 0;
+};
+
+struct Outline {
+  std::set<std::string> names;        // all that occur
+  std::vector<std::string> declared;  // by `local` at the top level
+  size_t end = 0;                     // where its last statement begins if that is a return, else where it ends
+};
+
+Outline outline_of(const std::string& text) {
+  Outline out;
+  out.end = text.size();
+  Tokens tokens(text);
+  int depth = 0;
+  for (std::string_view t = tokens.next(); !t.empty();) {
+    if (t == "function" || t == "do" || t == "if" || t == "repeat") ++depth;
+    if (t == "end" || t == "until") --depth;
+    if (t == "return" && depth == 0) out.end = tokens.start();
+    if (starts_name(t[0])) out.names.insert(std::string(t));
+    const bool declares = t == "local" && depth == 0;
+    t = tokens.next();
+    if (!declares) continue;
+    if (t == "function") {
+      ++depth;
+      t = tokens.next();
+    }
+    while (!t.empty() && starts_name(t[0])) {
+      out.declared.emplace_back(t);
+      t = tokens.next();
+      if (t != "," || depth > 0) break;
+      t = tokens.next();
+    }
+  }
+  return out;
+}
+
+void push_locals(lua_State* L) {
+  kLocals.push(L);
+  if (lua_istable(L, -1)) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  kLocals.set(L);
+}
+
+// keep(name, function, …): the function's only upvalue is the variable.
+int keep(lua_State* L) {
+  push_locals(L);
+  for (int i = 1; i + 1 < lua_gettop(L); i += 2) {
+    lua_pushvalue(L, i);
+    lua_pushvalue(L, i + 1);
+    lua_rawset(L, -3);
+  }
+  return 0;
+}
+
+std::string wrapped(const std::string& text, const Outline& outline, const std::vector<std::string>& visible) {
+  std::string out = std::string("local ") + kKeep;
+  for (const std::string& name : visible) out += "," + name;
+  out += " return function(...) " + text.substr(0, outline.end);
+  for (size_t i = 0; i < outline.declared.size(); ++i) {
+    const std::string& name = outline.declared[i];
+    out += (i ? "," : std::string("\n") + kKeep + "(") + "'" + name + "',function() return " + name + " end";
+  }
+  if (!outline.declared.empty()) out += ") ";
+  return out + text.substr(outline.end) + "\nend";
+}
+
+// Gives the function on top its variables. `locals`: the stack index of their table.
+void join(lua_State* L, int locals) {
+  const int function = lua_gettop(L);
+  for (int i = 1; const char* name = lua_getupvalue(L, function, i); ++i) {
+    lua_pop(L, 1);
+    if (!std::strcmp(name, kKeep)) {
+      lua_pushcfunction(L, keep);
+      lua_setupvalue(L, function, i);
+      continue;
+    }
+    lua_getfield(L, locals, name);
+    if (lua_isfunction(L, -1)) lua_upvaluejoin(L, function, i, -1, 1);
+    lua_pop(L, 1);
+  }
+}
+
+}  // namespace
+
+int load_in_session(lua_State* L, const std::string& text, const char* chunk_name) {
+  const int status = luaL_loadbuffer(L, text.data(), text.size(), chunk_name);
+  if (status) return status;
+  const Outline outline = outline_of(text);
+  push_locals(L);
+  const int locals = lua_gettop(L);
+  std::vector<std::string> visible;
+  for (const std::string& name : outline.names) {
+    lua_getfield(L, locals, name.c_str());
+    if (lua_isfunction(L, -1)) visible.push_back(name);
+    lua_pop(L, 1);
+  }
+  if (!visible.empty() || !outline.declared.empty()) {
+    const std::string whole = wrapped(text, outline, visible);
+    if (luaL_loadbuffer(L, whole.data(), whole.size(), chunk_name) == 0) {
+      lua_call(L, 0, 1);
+      join(L, locals);
+      vm::mark_main_chunk(L);
+      lua_replace(L, locals - 1);
+    } else {  // such as a label at the end; the chunk runs without the session's locals
+      lua_pop(L, 1);
+    }
+  }
+  lua_settop(L, locals - 1);
+  return 0;
+}
+
+bool push_session_local(lua_State* L, const std::string& name) {
+  push_locals(L);
+  lua_getfield(L, -1, name.c_str());
+  lua_remove(L, -2);
+  if (lua_isfunction(L, -1) && lua_getupvalue(L, -1, 1)) {
+    lua_remove(L, -2);
+    return true;
+  }
+  lua_pop(L, 1);
+  return false;
+}
+
+std::vector<std::string> session_locals(lua_State* L) {
+  std::vector<std::string> out;
+  push_locals(L);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) out.emplace_back(lua_tostring(L, -2));
+  lua_pop(L, 1);
+  return out;
+}
+
+}  // namespace pg::repl

@@ -1,0 +1,22 @@
+// The local variables of the prompt's session: `local` at the top level of a line is visible to later lines.
+#pragma once
+#include <lua.hpp>
+
+#include <string>
+#include <vector>
+
+namespace pg::repl {
+
+// Compiles a chunk that sees the session's locals. Pushes its function, or the message of its syntax error. Returns
+// what luaL_loadbuffer does. The locals that the chunk declares at its top level belong to the session as soon as it
+// has run to its end, and are the same variables that its functions have captured. A later declaration of a name hides
+// the earlier variable, as in one chunk. A chunk may use 60 of them, which is LuaJIT's limit of upvalues.
+int load_in_session(lua_State* L, const std::string& text, const char* chunk_name);
+
+// Pushes the value of a local of the session. Returns false and pushes nothing if there is none of that name.
+bool push_session_local(lua_State* L, const std::string& name);
+
+// Names of all locals of the session, in no order.
+std::vector<std::string> session_locals(lua_State* L);
+
+}  // namespace pg::repl
