@@ -36,11 +36,13 @@ RandomKey body_stream(const RandomKey& state, uint64_t tick, uint64_t step) {
   return {mixed(stream_of(state, tick) ^ step), 0};
 }
 
+constexpr int64_t kWorthPacking = 4;  // steps of a loop
+
 // Runs one body in a frame.
 class BodyRun {
  public:
   // `operand`: the view of the step that becomes input `first` of the body. The views after it become the inputs after
-  // that.
+  // that, which stay the same in all steps of a loop.
   BodyRun(const Execution& outer, const Step& step, size_t body, size_t operand, size_t first)
       : outer_(outer),
         control_(*step.control),
@@ -71,7 +73,18 @@ class BodyRun {
   const Storage& input(size_t k) const { return plan_.storages[k]; }
   // Whether the body writes output k over input `input`.
   bool donates(size_t k, size_t input) const { return output(k).donor == int32_t(input); }
-  void refresh_packs() { run_.refresh_packs(); }
+  // `repeats`: the body runs often enough to pack what it cannot keep packed.
+  void refresh_packs(bool repeats) {
+    for (size_t i = 0; i < plan_.packs.size(); ++i) {
+      const int32_t storage = plan_.slots[size_t(plan_.packs[i].view)].storage;
+      const Ref<Buffer>& source = run_.source_of_view(plan_.packs[i].view);
+      const bool stays = plan_.storages[size_t(storage)].kind == Storage::kInput && size_t(storage) >= first_;
+      if (!source && stays && repeats)
+        plan_.frames->pack_once(frame_, i);
+      else
+        plan_.frames->refresh_pack(frame_, i, source);
+    }
+  }
   const Plan& plan() const { return plan_; }
   std::span<const View> views(int32_t first, int32_t count) const {
     return {frame_.views.data() + first, size_t(count)};
@@ -132,7 +145,7 @@ void Execution::run_branch(const Step& step) {
   BodyRun body(*this, step, taken, 1, 0);
   for (size_t k = 1; k < size_t(step.in_count); ++k) body.bind_input(k - 1, in(step, k).data);
   for (size_t k = 0; k < size_t(step.out_count); ++k) body.bind_output(k, out(step, k).data);
-  body.refresh_packs();
+  body.refresh_packs(false);
   body(taken + 1);
 }
 
@@ -178,7 +191,8 @@ class LoopRun {
       : outer_(outer),
         step_(step),
         form_(step.control->loop),
-        body_(outer, step, 0, size_t(form_.first_slice(false)), 1),
+        body_(outer, step, 0, size_t(form_.first_slice(false) + form_.slices + form_.carries),
+              size_t(1 + form_.slices + form_.carries)),
         first_(size_t(form_.first_slice(false))),
         slices_(size_t(form_.slices)),
         flag_(form_.conditional),
@@ -193,7 +207,7 @@ class LoopRun {
     for (size_t k = first_ + slices_ + carries_.size(); k < size_t(step.in_count); ++k)
       body_.bind_input(k - first_ + 1, outer.in(step, k).data);
     for (size_t k = 1 + carries_.size(); k < size_t(step.out_count); ++k) start_rows(k);
-    body_.refresh_packs();
+    body_.refresh_packs(most_ >= kWorthPacking);
   }
 
   void operator()() {

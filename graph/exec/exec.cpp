@@ -27,7 +27,6 @@ void Execution::refresh_packs() {
     plan_.frames->refresh_pack(frame_, i, source_of_view(plan_.packs[i].view));
 }
 
-// Returns the buffer of an input or constant whose packed form a step may use.
 const Ref<Buffer>& Execution::source_of_view(int32_t view) const {
   static const Ref<Buffer> none;
   const int32_t storage = plan_.slots[size_t(view)].storage;
@@ -167,11 +166,20 @@ class Run {
     take_outputs(out);
   }
 
-  // Returns the buffer of an input, or null if the input was copied for this run, or if the host may write into it.
+  // Returns the buffer of an input, or null if the input was copied for this run, or if the host or this run may write
+  // into it.
   const Ref<Buffer>& source_of(int32_t input) const {
     static const Ref<Buffer> none;
     const Array& array = inputs_[size_t(input)].array();
-    return array.contiguous && !array.buffer->borrowed ? array.buffer : none;
+    return array.contiguous && !array.buffer->borrowed && !writes_into(input) ? array.buffer : none;
+  }
+
+  bool writes_into(int32_t input) const {
+    for (size_t i = 0; i < plan_.fresh.size(); ++i)
+      if (plan_.storages[size_t(plan_.fresh[i].storage)].donor == input &&
+          fresh_[i].array_ref() == inputs_[size_t(input)].array_ref())
+        return true;
+    return false;
   }
 
   // Must not fail: the inputs may have been rewritten.

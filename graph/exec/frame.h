@@ -56,6 +56,11 @@ class FramePool {
     frame.packs[i].refresh(p.kernel, frame.views[size_t(p.view)], source);
   }
 
+  void pack_once(Frame& frame, size_t i) const {
+    const PackedInput& p = plan_.packs[i];
+    frame.packs[i].pack_once(*p.kernel, frame.views[size_t(p.view)]);
+  }
+
   size_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
 
  private:

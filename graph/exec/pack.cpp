@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tensor/error.h"
 #include "tensor/runtime.h"
 
 namespace pg {
@@ -77,6 +78,18 @@ void PackSlot::change(const std::shared_ptr<const PreparedKernel>& kernel, const
   if (++runs_ < needed_ || !source) return;
   packed_ = pack(kernel, view, source);
   runs_ = 0;
+}
+
+void PackSlot::pack_once(const PreparedKernel& kernel, const View& view) {
+  packed_.reset();
+  once_ = false;
+  try {
+    if (!own_) own_ = Buffer::allocate(Device{}, Bytes(kernel.packed_bytes));
+  } catch (const OutOfMemory&) {
+    return;
+  }
+  kernel.pack(view, own_->data);
+  once_ = true;
 }
 
 }  // namespace pg

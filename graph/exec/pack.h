@@ -20,15 +20,19 @@ struct Packed {
 // row. If packing did not pay, more runs are needed the next time.
 class PackSlot {
  public:
-  // Must be called before each run with the view of the input. `source` is the array's buffer, or null if the buffer
-  // must not be kept.
+  // This or pack_once must be called before each run with the view of the input. `source` is the array's buffer, or
+  // null if it must not be kept or the run writes into it.
   void refresh(const std::shared_ptr<const PreparedKernel>& kernel, const View& view, const Ref<Buffer>& source) {
-    if (packed_ && packed_->data == view.data)
+    once_ = false;
+    if (packed_ && packed_->data == view.data && packed_->source.get() == source.get())
       ++runs_;
     else
       change(kernel, view, source);
   }
-  const void* data() const { return packed_ ? packed_->bytes->data : nullptr; }
+  // Packs for one run only. Nothing is packed if there is no memory.
+  void pack_once(const PreparedKernel& kernel, const View& view);
+
+  const void* data() const { return packed_ ? packed_->bytes->data : once_ ? own_->data : nullptr; }
 
  private:
   void change(const std::shared_ptr<const PreparedKernel>& kernel, const View& view, const Ref<Buffer>& source);
@@ -36,6 +40,8 @@ class PackSlot {
   const void* seen_ = nullptr;
   uint32_t runs_ = 0, needed_ = 2;
   std::shared_ptr<const Packed> packed_;
+  Ref<Buffer> own_;  // of pack_once
+  bool once_ = false;
 };
 
 // Bytes of packed weights of all plans of the current runtime.

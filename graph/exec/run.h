@@ -31,6 +31,8 @@ class Execution {
   // Sets the states of the generators that random steps use.
   void bind_generators(std::span<const RandomKey> states);
   void refresh_packs();
+  // Returns the buffer of an input or constant whose packed form a step may keep, or null.
+  const Ref<Buffer>& source_of_view(int32_t view) const;
 
   // Runs all steps, or those from `at` to `end`. Errors of kernels get the script's line.
   void operator()() { run(0, plan_.steps.size()); }
@@ -55,7 +57,6 @@ class Execution {
   }
   const View& in(const Step& step, size_t i) const { return frame_.views[size_t(step.in) + i]; }
   const View& out(const Step& step, size_t i) const { return frame_.views[size_t(step.out) + i]; }
-  const Ref<Buffer>& source_of_view(int32_t view) const;
 
   Ref<Buffer>* stack_of(int32_t view) const;
   void show_stack(int32_t view) const;

@@ -139,3 +139,65 @@ t.test("20 networks", function()
   local count = t.takes_all() and 20 or 5
   for seed = 1, t.mode == "gcstress" and 1 or count do compare(seed) end
 end)
+
+-- Products whose right side is large enough to be packed (16 rows and 100 000 multiply-adds on any machine). It must be
+-- packed again when it changes: from run to run, in memory that the run writes over, or from step to step.
+local function losses_of(step, ...)
+  local out = {}
+  for i = 1, 8 do out[i] = ("%.9g"):format(step(...):item()) end
+  return table.concat(out, " ")
+end
+
+t.test("a jitted step trains a recurrent network with the weights of each run", function()
+  local function train(wrap)
+    pg.manual_seed(3)
+    local net = nn.block{
+      cell = nn.rnn.LSTM(64, 1, {layout = "NTC"}), out = nn.Dense(4),
+      forward = function(self, x) return self.out(self.cell(x)) end,
+    }
+    local x, y = pg.rand(16, 10, 64), pg.rand(16, 4)
+    net:initialize("xavier")
+    net(x)
+    local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1})
+    return losses_of(wrap(function(a, b)
+      local l = pg.record(function() return (net(a) - b):square():mean() end)
+      l:backward()
+      trainer:step(1)
+      return l
+    end), x, y)
+  end
+  t.equal(train(pg.jit), train(function(f) return f end))
+end)
+
+t.test("weights that a loop updates are the current ones in each step", function()
+  local function adapt(wrap)
+    pg.manual_seed(4)
+    local xs, W = pg.rand(6, 16, 96) - 0.5, pg.rand(96, 96) - 0.5
+    return losses_of(wrap(function(a, w)
+      local outs = pg.foreach(function(x, v)
+        local y = x:linear(v):tanh()
+        return y:square():mean(), v - y:t():matmul(x) * 0.01
+      end, a, w)
+      return outs:sum()
+    end), xs, W)
+  end
+  t.equal(adapt(pg.jit), adapt(function(f) return f end))
+  t.equal(adapt(pg.jit), adapt(function(f) return function(...) return pg.debug(f, ...) end end))
+end)
+
+t.test("a loop multiplies by weights that the same program computes", function()
+  local function run(wrap)
+    pg.manual_seed(5)
+    local xs, W, h0 = pg.rand(6, 16, 96) - 0.5, pg.rand(96, 96) - 0.5, pg.zeros(16, 96)
+    return losses_of(wrap(function(a, w, h)
+      local scaled = w * a:mean()
+      local _, last = pg.foreach(function(x, s)
+        local y = (x + s):linear(scaled):tanh()
+        return y, y
+      end, a, h)
+      w:mul_(1.01)
+      return last:sum()
+    end), xs, W, h0)
+  end
+  t.equal(run(pg.jit), run(function(f) return f end))
+end)

@@ -14,8 +14,6 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kMacsPerTask = 1 << 20;  // less work than this does not repay waking a thread
-
 using Primitive = std::shared_ptr<const OneDnnPrepared>;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
