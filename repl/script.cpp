@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "repl/hint.h"
+#include "repl/session.h"
 #include "vm/traceback.h"
 
 namespace pg::repl {
@@ -32,6 +33,12 @@ int traceback(lua_State* L) {
   const Style style = lua_toboolean(L, lua_upvalueindex(1)) ? Style::kPrompt : Style::kScript;
   lua_settop(L, 1);
   vm::push_error_text(L, 1);
+  if (style == Style::kPrompt && lua_checkstack(L, LUA_MINSTACK)) {
+    keep_locals_of_failed_chunk(L);
+    const std::string named = with_session_names(L, std::string(lua_tostring(L, 2), lua_objlen(L, 2)));
+    lua_pushlstring(L, named.data(), named.size());
+    lua_replace(L, 2);
+  }
   {
     const std::string more = method_hint(L, lua_tostring(L, 2)) + traceback_text(L, style);
     lua_pushlstring(L, more.data(), more.size());

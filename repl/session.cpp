@@ -1,6 +1,6 @@
 // A chunk is compiled as the body of a function inside another one that declares the session's locals, so that it has
-// them as upvalues. These are then joined to the variables themselves. Behind the chunk, a call hands over a function
-// for each local that the chunk has declared; its upvalue is the variable.
+// them as upvalues. These are then joined to the variables themselves. Behind the chunk, calls hand over a function for
+// each local that the chunk has declared; its upvalue is the variable.
 #include "repl/session.h"
 
 #include <cctype>
@@ -14,7 +14,8 @@
 namespace pg::repl {
 namespace {
 
-const vm::RegistryKey kLocals;  // the table: name → a function whose only upvalue is the variable
+const vm::RegistryKey kLocals;    // the table: name → a function whose only upvalue is the variable
+const vm::RegistryKey kDeclared;  // weak table: the function of a chunk → a set of the names that it declares
 constexpr const char* kKeep = "__keep_locals";
 
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -106,23 +107,27 @@ Outline outline_of(const std::string& text) {
   return out;
 }
 
-void push_locals(lua_State* L) {
-  kLocals.push(L);
+// Pushes a table of the registry, which it makes at the first call. `mode`: its __mode.
+void push_table(lua_State* L, const vm::RegistryKey& key, const char* mode) {
+  key.push(L);
   if (lua_istable(L, -1)) return;
   lua_pop(L, 1);
   lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, mode);
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
   lua_pushvalue(L, -1);
-  kLocals.set(L);
+  key.set(L);
 }
 
-// keep(name, function, …): the function's only upvalue is the variable.
+void push_locals(lua_State* L) { push_table(L, kLocals, ""); }
+
+// keep(name, function): the function's only upvalue is the variable.
 int keep(lua_State* L) {
   push_locals(L);
-  for (int i = 1; i + 1 < lua_gettop(L); i += 2) {
-    lua_pushvalue(L, i);
-    lua_pushvalue(L, i + 1);
-    lua_rawset(L, -3);
-  }
+  lua_insert(L, 1);
+  lua_rawset(L, 1);
   return 0;
 }
 
@@ -130,11 +135,9 @@ std::string wrapped(const std::string& text, const Outline& outline, const std::
   std::string out = std::string("local ") + kKeep;
   for (const std::string& name : visible) out += "," + name;
   out += " return function(...) " + text.substr(0, outline.end);
-  for (size_t i = 0; i < outline.declared.size(); ++i) {
-    const std::string& name = outline.declared[i];
-    out += (i ? "," : std::string("\n") + kKeep + "(") + "'" + name + "',function() return " + name + " end";
-  }
-  if (!outline.declared.empty()) out += ") ";
+  out += "\n";
+  for (const std::string& name : outline.declared)
+    out += std::string(kKeep) + "('" + name + "',function() return " + name + " end) ";
   return out + text.substr(outline.end) + "\nend";
 }
 
@@ -152,6 +155,18 @@ void join(lua_State* L, int locals) {
     if (lua_isfunction(L, -1)) lua_upvaluejoin(L, function, i, -1, 1);
     lua_pop(L, 1);
   }
+}
+
+void note_declared(lua_State* L, const std::vector<std::string>& names) {
+  push_table(L, kDeclared, "k");
+  lua_pushvalue(L, -2);
+  lua_newtable(L);
+  for (const std::string& name : names) {
+    lua_pushboolean(L, 1);
+    lua_setfield(L, -2, name.c_str());
+  }
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
 }
 
 }  // namespace
@@ -174,13 +189,52 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
       lua_call(L, 0, 1);
       join(L, locals);
       vm::mark_main_chunk(L);
+      note_declared(L, outline.declared);
       lua_replace(L, locals - 1);
-    } else {  // such as a label at the end; the chunk runs without the session's locals
-      lua_pop(L, 1);
-    }
+    } else if (std::strstr(lua_tostring(L, -1), "upvalues")) {
+      lua_settop(L, locals - 2);
+      lua_pushfstring(L, "%s: an entry can use at most 60 of the session's locals; put some in a table",
+                      chunk_name + 1);
+      return LUA_ERRSYNTAX;
+    }  // else a label at the end, for example; the chunk runs without the session's locals
   }
   lua_settop(L, locals - 1);
   return 0;
+}
+
+void keep_locals_of_failed_chunk(lua_State* L) {
+  const int top = lua_gettop(L);
+  lua_Debug frame;
+  kDeclared.push(L);
+  for (int level = 1; lua_istable(L, top + 1) && lua_getstack(L, level, &frame); ++level) {
+    lua_settop(L, top + 1);
+    lua_getinfo(L, "f", &frame);
+    lua_rawget(L, top + 1);
+    if (!lua_istable(L, top + 2)) continue;
+    push_locals(L);
+    for (int i = 1; const char* name = lua_getlocal(L, &frame, i); ++i) {
+      const int value = lua_gettop(L);
+      lua_getfield(L, top + 2, name);
+      if (lua_toboolean(L, -1)) {
+        luaL_loadstring(L, "local v = ... return function() return v end");
+        lua_pushvalue(L, value);
+        lua_call(L, 1, 1);
+        lua_setfield(L, top + 3, name);
+      }
+      lua_settop(L, top + 3);
+    }
+    break;
+  }
+  lua_settop(L, top);
+}
+
+std::string with_session_names(lua_State* L, const std::string& message) {
+  constexpr std::string_view kUpvalue = "upvalue '";
+  const size_t at = message.find(kUpvalue), from = at + kUpvalue.size(), end = message.find('\'', from);
+  if (at == message.npos || end == message.npos) return message;
+  if (!push_session_local(L, message.substr(from, end - from))) return message;
+  lua_pop(L, 1);
+  return message.substr(0, at) + "local '" + message.substr(from);
 }
 
 bool push_session_local(lua_State* L, const std::string& name) {

@@ -13,6 +13,14 @@ namespace pg::repl {
 // the earlier variable, as in one chunk. A chunk may use 60 of them, which is LuaJIT's limit of upvalues.
 int load_in_session(lua_State* L, const std::string& text, const char* chunk_name);
 
+// In a message handler: makes the locals that a failing chunk has declared so far, with their values, locals of the
+// session. Its functions keep variables of their own.
+void keep_locals_of_failed_chunk(lua_State* L);
+
+// "attempt to index upvalue 'x'" becomes "… local 'x'" if x is a local of the session, which entries have as an
+// upvalue.
+std::string with_session_names(lua_State* L, const std::string& message);
+
 // Pushes the value of a local of the session. Returns false and pushes nothing if there is none of that name.
 bool push_session_local(lua_State* L, const std::string& name);
 

@@ -219,7 +219,19 @@ TEST_CASE("a local of a line is a local of the session") {
   s.answers("e + 2000\n", "2005\r");
   s.accepts("local session_value = {inner = 70}\n");
   s.answers("session_v\t.inn\t + 7\n", "77\r");
-  s.answers("local x = a.b.c\n", "attempt to index");
+  s.answers("local x = a.b.c\n", "attempt to index field 'b'");
+  s.answers("local nothing; nothing.x = 1\n", "attempt to index local 'nothing'");
+  s.answers("nothing.y = 1\n", "attempt to index local 'nothing' (a nil value)");
+  s.answers("local early = 3000 local function get() return early end error('bo' .. 'om') local late = 1\n", "boom");
+  s.answers("early + get() + (late or 0)\n", "6000\r");
+  std::string sum = "0", many;
+  for (int i = 1; i <= 61; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    sum += "+" + name, many += "local " + name + " = " + std::to_string(i) + " ";
+  }
+  s.accepts((many + "\n").c_str());
+  s.answers(("return " + sum + "\n").c_str(), "an entry can use at most 60");
+  s.answers("v1 + v61\n", "62\r");
   s.accepts("goto over; local skipped = 1 ::over::\n");  // runs, but no statement can follow such a label
   s.answers("tostring(skipped) .. '?'\n", "nil?");
   CHECK(s.leave() == 0);
