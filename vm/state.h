@@ -255,6 +255,13 @@ void free_symbols(State& state);
 // error depended on.
 void note_failure(lua_State* L, State& state);
 
+// While every op is to fail: sets the hook that ends the call again if it is gone. LuaJIT changes the flags of hooks in
+// several steps, so what another thread has set may be lost.
+inline void keep_polling(lua_State* L, const State& state) {
+  if (state.ctx.cancels_all && state.polling_hook && !lua_gethookmask(L))
+    lua_sethook(L, state.polling_hook, LUA_MASKCOUNT, 1);
+}
+
 // Wraps a function that may throw. The exception is caught before the Lua error is raised, so no destructor is skipped.
 template <Function F>
 int entry(lua_State* L) {
@@ -274,6 +281,7 @@ int entry(lua_State* L) {
     push_error(L, e.what());
   }
   if (state.trace) note_failure(L, state);
+  keep_polling(L, state);
   return lua_error(L);
 }
 

@@ -121,9 +121,8 @@ void Limits::end_call(perigee_status reason) {
 void Limits::interrupt() {
   if (!context_) return;
   end_call(PERIGEE_CANCELLED);
-  // The hook of limits and that of jobs see it.
-  const lua_Hook now = lua_gethook(L_);
-  if (now != hook && !vm::Job::is_own_hook(now)) lua_sethook(L_, hook, LUA_MASKCOUNT, 1);
+  // The hook of jobs sees it.
+  if (!vm::Job::is_own_hook(lua_gethook(L_))) lua_sethook(L_, hook, LUA_MASKCOUNT, 1);
 }
 
 Limits* Limits::of(lua_State* L) {
