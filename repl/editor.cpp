@@ -206,7 +206,8 @@ class Editor final : public LineReader {
     std::string pasted;
     while (!pasted.ends_with(kPasteEnds)) {
       char byte;
-      if (!wait_for_input() || ::read(STDIN_FILENO, &byte, 1) <= 0) return CC_EOF;
+      stopped_ = !wait_for_input();
+      if (stopped_ || ::read(STDIN_FILENO, &byte, 1) <= 0) return CC_EOF;
       pasted += byte == '\r' ? '\n' : byte;
     }
     pasted.resize(pasted.size() - std::strlen(kPasteEnds));

@@ -14,7 +14,7 @@ namespace pg::repl {
 namespace {
 
 constexpr size_t kEntries = 1000;
-constexpr char kBreak = '\x1e';  // stands for the newline inside an entry
+constexpr char kBreak = '\x1e';  // replaces the newlines of an entry in the file
 
 std::filesystem::path state_folder() {
   const char* xdg = std::getenv("XDG_STATE_HOME");

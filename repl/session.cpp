@@ -135,7 +135,7 @@ std::string wrapped(const std::string& text, const Outline& outline, const std::
   std::string out = std::string("local ") + kKeep;
   for (const std::string& name : visible) out += "," + name;
   out += " return function(...) " + text.substr(0, outline.end);
-  out += "\n";
+  if (outline.end == text.size()) out += "\n";  // it may end with a comment; a return keeps its line number
   for (const std::string& name : outline.declared)
     out += std::string(kKeep) + "('" + name + "',function() return " + name + " end) ";
   return out + text.substr(outline.end) + "\nend";

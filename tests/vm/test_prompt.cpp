@@ -221,7 +221,8 @@ TEST_CASE("a local of a line is a local of the session") {
   s.answers("session_v\t.inn\t + 7\n", "77\r");
   s.answers("local x = a.b.c\n", "attempt to index field 'b'");
   s.answers("local nothing; nothing.x = 1\n", "attempt to index local 'nothing'");
-  s.answers("nothing.y = 1\n", "attempt to index local 'nothing' (a nil value)");
+  s.answers("nothing.y = 1\n", "stdin:1: attempt to index local 'nothing' (a nil value)");
+  s.answers("nothing.y\n", "stdin:1: attempt to index local 'nothing'");
   s.answers("local early = 3000 local function get() return early end error('bo' .. 'om') local late = 1\n", "boom");
   s.answers("early + get() + (late or 0)\n", "6000\r");
   std::string sum = "0", many;
@@ -300,6 +301,8 @@ TEST_CASE("a pasted block is one chunk, and an entry of the history as a whole")
   s.accepts("\033[200~p = 1\np = p + \033[201~1\n");  // its last line can be edited
   s.answers("p + 6000\n", "6002\r");
   s.answers("1 + \033[200~7000\033[201~\n", "7001\r");
+  s.type("\033[200~a paste without its end\n");
+  s.answers("\003", "^C");
   s.type("for i = 1, 2 do\n");
   REQUIRE(s.wait_for_prompt());
   s.answers("print(i * 8001) end\n", "16002\r");

@@ -1,4 +1,4 @@
-// Prepared kernels (PreparedKernel) of the CPU, made of oneDNN primitives.
+// Prepared kernels (PreparedKernel) of the CPU, made of oneDNN primitives and of our own kernels.
 #pragma once
 #include <memory>
 
