@@ -14,8 +14,7 @@
 namespace pg::repl {
 namespace {
 
-const vm::RegistryKey kLocals;    // the table: name → a function whose only upvalue is the variable
-const vm::RegistryKey kDeclared;  // weak table: the function of a chunk → a set of the names that it declares
+const vm::RegistryKey kLocals;  // the table: name → a function whose only upvalue is the variable
 constexpr const char* kKeep = "__keep_locals";
 
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -107,21 +106,7 @@ Outline outline_of(const std::string& text) {
   return out;
 }
 
-// Pushes a table of the registry, which it makes at the first call. `mode`: its __mode.
-void push_table(lua_State* L, const vm::RegistryKey& key, const char* mode) {
-  key.push(L);
-  if (lua_istable(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushstring(L, mode);
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
-  lua_pushvalue(L, -1);
-  key.set(L);
-}
-
-void push_locals(lua_State* L) { push_table(L, kLocals, ""); }
+void push_locals(lua_State* L) { kLocals.push_or_make(L, ""); }
 
 // keep(name, function): the function's only upvalue is the variable.
 int keep(lua_State* L) {
@@ -157,16 +142,13 @@ void join(lua_State* L, int locals) {
   }
 }
 
-void note_declared(lua_State* L, const std::vector<std::string>& names) {
-  push_table(L, kDeclared, "k");
-  lua_pushvalue(L, -2);
+// Pushes a set of names.
+void push_set(lua_State* L, const std::vector<std::string>& names) {
   lua_newtable(L);
   for (const std::string& name : names) {
     lua_pushboolean(L, 1);
     lua_setfield(L, -2, name.c_str());
   }
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
 }
 
 }  // namespace
@@ -188,8 +170,9 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
     if (luaL_loadbuffer(L, whole.data(), whole.size(), chunk_name) == 0) {
       lua_call(L, 0, 1);
       join(L, locals);
+      lua_pushvalue(L, -1);
+      push_set(L, outline.declared);  // for keep_locals_of_failed_chunk
       vm::mark_main_chunk(L);
-      note_declared(L, outline.declared);
       lua_replace(L, locals - 1);
     } else if (std::strstr(lua_tostring(L, -1), "upvalues")) {
       lua_settop(L, locals - 2);
@@ -203,25 +186,22 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
 }
 
 void keep_locals_of_failed_chunk(lua_State* L) {
-  const int top = lua_gettop(L);
+  const int top = lua_gettop(L), declared = top + 1;
   lua_Debug frame;
-  kDeclared.push(L);
-  for (int level = 1; lua_istable(L, top + 1) && lua_getstack(L, level, &frame); ++level) {
-    lua_settop(L, top + 1);
+  for (int level = 1; lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "f", &frame);
-    lua_rawget(L, top + 1);
-    if (!lua_istable(L, top + 2)) continue;
+    if (!vm::push_mark(L)) continue;
     push_locals(L);
     for (int i = 1; const char* name = lua_getlocal(L, &frame, i); ++i) {
       const int value = lua_gettop(L);
-      lua_getfield(L, top + 2, name);
+      lua_getfield(L, declared, name);
       if (lua_toboolean(L, -1)) {
         luaL_loadstring(L, "local v = ... return function() return v end");
         lua_pushvalue(L, value);
         lua_call(L, 1, 1);
-        lua_setfield(L, top + 3, name);
+        lua_setfield(L, declared + 1, name);
       }
-      lua_settop(L, top + 3);
+      lua_settop(L, declared + 1);
     }
     break;
   }

@@ -150,6 +150,15 @@ void push_weak_table(lua_State* L, const char* mode) {
   lua_setmetatable(L, -2);
 }
 
+void RegistryKey::push_or_make(lua_State* L, const char* mode) const {
+  push(L);
+  if (lua_istable(L, -1)) return;
+  lua_pop(L, 1);
+  push_weak_table(L, mode);
+  lua_pushvalue(L, -1);
+  set(L);
+}
+
 Reference::Reference(lua_State* L, State& state) : state_(&state) {
   if (state.dead_references.capacity() <= state.references) state.dead_references.reserve(2 * state.references + 16);
   kReferences.push_table(L);

@@ -34,6 +34,8 @@ class RegistryKey {
   void push(lua_State* L) const;        // the value, or nil
   void push_table(lua_State* L) const;  // throws if a script has removed the table
   void set(lua_State* L) const;         // sets it to a value, which it pops
+  // Pushes the table, which it makes at the first call. `mode`: the __mode of its metatable.
+  void push_or_make(lua_State* L, const char* mode) const;
 
  private:
   char address_ = 0;

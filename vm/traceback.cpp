@@ -14,7 +14,7 @@ constexpr int kReraiseLevels = 8;                      // where the function tha
 
 const RegistryKey kHandler;     // core.keep_traceback
 const RegistryKey kRunner;      // the function that runs interpreted frames
-const RegistryKey kMainChunks;  // functions that count as such, as weak keys
+const RegistryKey kMainChunks;  // weak keys: functions that count as such; values: their marks
 const RegistryKey kListFrames;  // lists the interpreted frames
 
 std::string describe_frame(const lua_Debug& frame, bool main, bool named) {
@@ -110,16 +110,9 @@ class Walk {
     lua_Debug frame;
     if (!room_ || !lua_getstack(L_, level, &frame) || !lua_getinfo(L_, "f", &frame)) return false;
     if (L_ != running_) lua_xmove(L_, running_, 1);
-    kMainChunks.push(running_);
-    bool found = false;
-    if (lua_istable(running_, -1)) {
-      lua_pushvalue(running_, -2);
-      lua_rawget(running_, -2);
-      found = lua_toboolean(running_, -1);
-      lua_pop(running_, 1);
-    }
-    lua_pop(running_, 2);
-    return found;
+    if (!push_mark(running_)) return false;
+    lua_pop(running_, 1);
+    return true;
   }
 
   void add(int level, std::vector<ScriptFrame>& frames) {
@@ -264,21 +257,20 @@ int reraise(lua_State* L) {
 }  // namespace
 
 void mark_main_chunk(lua_State* L) {
-  kMainChunks.push(L);
-  if (!lua_istable(L, -1)) {
-    lua_pop(L, 1);
-    lua_createtable(L, 0, 1);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    lua_pushvalue(L, -1);
-    kMainChunks.set(L);
-  }
-  lua_pushvalue(L, -2);
-  lua_pushboolean(L, 1);
+  kMainChunks.push_or_make(L, "k");
+  lua_insert(L, -3);
   lua_rawset(L, -3);
   lua_pop(L, 1);
+}
+
+bool push_mark(lua_State* L) {
+  kMainChunks.push_or_make(L, "k");
+  lua_insert(L, -2);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  if (!lua_isnil(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
 }
 
 bool is_library_source(const char* source) { return std::strncmp(source, "@stdlib/", 8) == 0; }

@@ -29,8 +29,11 @@ struct StoredError {
   const void* by = nullptr;  // the function that is raising it again
 };
 
-// Makes tracebacks call the function on top of the stack a main chunk, which has been compiled as a function's body.
+// Makes tracebacks call a function a main chunk that has been compiled as a function's body. Pops a mark, which is not
+// nil, and the function below it.
 void mark_main_chunk(lua_State* L);
+// Pops a function. Pushes its mark and returns true if it has one.
+bool push_mark(lua_State* L);
 
 // Whether a chunk with this source (lua_Debug::source) belongs to the library.
 bool is_library_source(const char* source);

@@ -178,14 +178,9 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
     const int64_t column = by_rows ? 0 : first;
     const Block<T> part =
         by_rows ? Block<T>(p, a, b, c, first, count, 0, p.n) : Block<T>(p, a, b, c, 0, p.m, first, count);
-    if constexpr (std::is_same_v<T, float>) {
-      if (packed)
-        packed_linear(part.p.m, p.n, p.k, part.a, packed, column, part.p.n, part.c);
-      else
-        multiply(path, part.p, part.a, part.b, part.c);
-    } else {
-      multiply(path, part.p, part.a, part.b, part.c);
-    }
+    if constexpr (std::is_same_v<T, float>)
+      if (packed) packed_linear(part.p.m, p.n, p.k, part.a, packed, column, part.p.n, part.c);
+    if (!packed) multiply(path, part.p, part.a, part.b, part.c);
     finish(part.p.m, part.p.n, column, p.ldc, part.c);
   };
   if (parts == 1) return work(0);
