@@ -75,6 +75,24 @@ Load load_piece(lua_State* L, const Piece& piece) {
   return load(L, piece.text);
 }
 
+struct Loading {
+  const Piece& piece;
+  Load result = Load::kWrong;
+};
+
+// load_piece in a protected call, because it runs Lua code, which an interrupt may end.
+Load load_protected(lua_State* L, const Piece& piece) {
+  Loading loading{piece};
+  lua_pushcfunction(L, [](lua_State* l) {
+    auto* todo = static_cast<Loading*>(lua_touserdata(l, 1));
+    lua_settop(l, 0);
+    todo->result = load_piece(l, todo->piece);
+    return 1;
+  });
+  lua_pushlightuserdata(L, &loading);
+  return lua_pcall(L, 1, 1, 0) ? Load::kWrong : loading.result;
+}
+
 // Returns help("name") for ?name.
 std::string help_call(const std::string& text) {
   std::string name = trimmed(text.substr(1));
@@ -160,7 +178,7 @@ class Prompt {
       piece.text += (piece.text.empty() ? "" : "\n") + line;
     piece.silent = trimmed(piece.text).back() == ';';
     lua_settop(L_, 0);
-    return load_piece(L_, piece) != Load::kIncomplete;
+    return load_protected(L_, piece) != Load::kIncomplete;
   }
 
   void run_piece(const Piece& piece) {
@@ -170,7 +188,12 @@ class Prompt {
       lua_settop(L_, 0);
       return;
     }
-    if (!run_function(L_, 0, Style::kPrompt)) return;
+    if (!run_function(L_, 0, Style::kPrompt)) {
+      clear_interrupt();
+      lua_pushcfunction(L_, adopt_noted_locals);
+      run_function(L_, 0, Style::kPrompt);
+      return;
+    }
     if (piece.silent || lua_gettop(L_) == 0) return lua_settop(L_, 0);
     lua_pushcfunction(L_, print_results);
     lua_insert(L_, 1);

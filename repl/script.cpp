@@ -34,7 +34,7 @@ int traceback(lua_State* L) {
   lua_settop(L, 1);
   vm::push_error_text(L, 1);
   if (style == Style::kPrompt && lua_checkstack(L, LUA_MINSTACK)) {
-    keep_locals_of_failed_chunk(L);
+    note_locals_of_failed_chunk(L);
     const std::string named = with_session_names(L, std::string(lua_tostring(L, 2), lua_objlen(L, 2)));
     lua_pushlstring(L, named.data(), named.size());
     lua_replace(L, 2);

@@ -15,6 +15,7 @@ namespace pg::repl {
 namespace {
 
 const vm::RegistryKey kLocals;  // the table: name → a function whose only upvalue is the variable
+const vm::RegistryKey kFailed;  // the table: names of the locals of a failed chunk, and behind all names the values
 constexpr const char* kKeep = "__keep_locals";
 
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -171,7 +172,7 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
       lua_call(L, 0, 1);
       join(L, locals);
       lua_pushvalue(L, -1);
-      push_set(L, outline.declared);  // for keep_locals_of_failed_chunk
+      push_set(L, outline.declared);  // for note_locals_of_failed_chunk
       vm::mark_main_chunk(L);
       lua_replace(L, locals - 1);
     } else if (std::strstr(lua_tostring(L, -1), "upvalues")) {
@@ -185,27 +186,48 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
   return 0;
 }
 
-void keep_locals_of_failed_chunk(lua_State* L) {
-  const int top = lua_gettop(L), declared = top + 1;
+// An interrupt's hook would end any Lua code that ran here.
+void note_locals_of_failed_chunk(lua_State* L) {
+  const int top = lua_gettop(L), declared = top + 1, names = top + 2, values = top + 3;
   lua_Debug frame;
   for (int level = 1; lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "f", &frame);
     if (!vm::push_mark(L)) continue;
-    push_locals(L);
-    for (int i = 1; const char* name = lua_getlocal(L, &frame, i); ++i) {
-      const int value = lua_gettop(L);
+    lua_newtable(L);
+    lua_newtable(L);
+    for (int i = 1, n = 0; const char *name = lua_getlocal(L, &frame, i); ++i) {
       lua_getfield(L, declared, name);
       if (lua_toboolean(L, -1)) {
-        luaL_loadstring(L, "local v = ... return function() return v end");
-        lua_pushvalue(L, value);
-        lua_call(L, 1, 1);
-        lua_setfield(L, declared + 1, name);
+        lua_pushstring(L, name);
+        lua_rawseti(L, names, ++n);
+        lua_pop(L, 1);
+        lua_rawseti(L, values, n);
       }
-      lua_settop(L, declared + 1);
+      lua_settop(L, values);
     }
+    lua_setfield(L, names, "values");
+    kFailed.set(L);
     break;
   }
   lua_settop(L, top);
+}
+
+int adopt_noted_locals(lua_State* L) {
+  kFailed.push(L);
+  if (lua_isnil(L, -1)) return 0;
+  const int names = lua_gettop(L), locals = names + 1, values = names + 2;
+  push_locals(L);
+  lua_getfield(L, names, "values");
+  for (int i = 1; i <= int(lua_objlen(L, names)); ++i) {
+    lua_rawgeti(L, names, i);
+    luaL_loadstring(L, "local v = ... return function() return v end");
+    lua_rawgeti(L, values, i);
+    lua_call(L, 1, 1);
+    lua_rawset(L, locals);
+  }
+  lua_pushnil(L);
+  kFailed.set(L);
+  return 0;
 }
 
 std::string with_session_names(lua_State* L, const std::string& message) {

@@ -13,9 +13,11 @@ namespace pg::repl {
 // the earlier variable, as in one chunk. A chunk may use 60 of them, which is LuaJIT's limit of upvalues.
 int load_in_session(lua_State* L, const std::string& text, const char* chunk_name);
 
-// In a message handler: makes the locals that a failing chunk has declared so far, with their values, locals of the
-// session. Its functions keep variables of their own.
-void keep_locals_of_failed_chunk(lua_State* L);
+// In a message handler: notes the locals that a failing chunk has declared so far, with their values.
+void note_locals_of_failed_chunk(lua_State* L);
+
+// A lua_CFunction: makes noted locals locals of the session. The chunk's functions keep variables of their own.
+int adopt_noted_locals(lua_State* L);
 
 // "attempt to index upvalue 'x'" becomes "… local 'x'" if x is a local of the session, which entries have as an
 // upvalue.

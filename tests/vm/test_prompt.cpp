@@ -225,6 +225,11 @@ TEST_CASE("a local of a line is a local of the session") {
   s.answers("nothing.y\n", "stdin:1: attempt to index local 'nothing'");
   s.answers("local early = 3000 local function get() return early end error('bo' .. 'om') local late = 1\n", "boom");
   s.answers("early + get() + (late or 0)\n", "6000\r");
+  s.answers(  // an interrupt sets such a hook, which ends whatever Lua code would run in the message handler
+      "local kept, none = 4000 debug.sethook(function() if debug.getinfo(2, 'S').short_src ~= 'stdin' then "
+      "error('hooked') end end, '', 1) error('lo' .. 'st')\n",
+      "stdin:1: lost");
+  s.answers("kept + 1 .. tostring(none)\n", "4001nil");
   std::string sum = "0", many;
   for (int i = 1; i <= 61; ++i) {
     const std::string name = "v" + std::to_string(i);
