@@ -32,6 +32,10 @@ int index_write(lua_State* L, State& state);
 // Opens the standard libraries of a new Lua state and lets `require "perigee"` find the module. Raises Lua errors.
 void open_libraries(lua_State* L);
 
+// Pushes what a file of the stdlib returns, "tools.prompt" for tools/prompt.lua. Runs it at the first call. Raises Lua
+// errors.
+void push_library_module(lua_State* L, const char* name);
+
 // Whether the module has been opened in this Lua state, by this copy of the library.
 bool has_library(lua_State* L);
 

@@ -17,7 +17,7 @@
 namespace pg::vm {
 namespace {
 
-const RegistryKey kModule;
+const RegistryKey kModule, kRequire;
 
 const EmbeddedFile* find_embedded(const std::string& name) {
   for (const EmbeddedFile& f : embedded_files())
@@ -295,6 +295,14 @@ void open_libraries(lua_State* L) {
   lua_pop(L, 2);
 }
 
+void push_library_module(lua_State* L, const char* name) {
+  lua_pushcfunction(L, luaopen_perigee);
+  lua_call(L, 0, 0);
+  kRequire.push(L);
+  lua_pushstring(L, name);
+  lua_call(L, 1, 1);
+}
+
 void open_library(lua_State* L, State& state) {
   register_functions(L, state,
                      {{"compile", entry<compile>},
@@ -307,6 +315,8 @@ void open_library(lua_State* L, State& state) {
   lua_pushvalue(L, -2);
   lua_newtable(L);
   lua_pushcclosure(L, entry<require_module>, 3);
+  lua_pushvalue(L, -1);
+  kRequire.set(L);
   lua_setfield(L, -2, "require");
   lua_pushstring(L, PERIGEE_VERSION);
   lua_setfield(L, -2, "version");
