@@ -7,11 +7,11 @@
 //   ops and kernels     Poll a flag (Context::cancel) between ops, between the pieces of parallel_for and between
 //   library calls,
 //                       which take at most a tenth of a second. They stop in less than 0.2 s.
-//   compiled Lua loops  Cannot be left: registers hold their state, and a loop may have no exit. At the prompt the
-//   compiler is off.
-//                       In a script the handler of a timer ends the program after kPatience, and names the loop by its
-//                       address (repl/compiled.cpp).
-//   blocking calls      Return with EINTR, or are ended like compiled loops, without a position.
+//   compiled Lua loops  Are made to return to the interpreter at their next guard (repl/compiled.cpp). On processors
+//   for which
+//                       that is not written the compiler is off at the prompt; in a script the handler of a timer ends
+//                       the program after kPatience, and names the loop by its address.
+//   blocking calls      Return with EINTR, or are ended after kPatience in a script, without a position.
 #include "repl/interrupt.h"
 
 #include <poll.h>
@@ -26,6 +26,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <luajit.h>
 
 #include "repl/compiled.h"
 #include "repl/script.h"
@@ -39,6 +40,7 @@ namespace pg::repl {
 namespace {
 
 constexpr int64_t kPatience = 300;     // milliseconds until the program ends if a script cannot be stopped
+constexpr int64_t kRetryTime = 5;      // milliseconds between looks whether compiled code runs
 constexpr int64_t kLibraryTime = 50;   // milliseconds for the library to restore its state
 constexpr int64_t kForcedTime = 1000;  // at the prompt, milliseconds and presses after which the program ends
 constexpr int kForcedPresses = 3;
@@ -49,6 +51,8 @@ Context* context = nullptr;
 pthread_t lua_thread;
 std::atomic<InterruptMode> mode{InterruptMode::kScript};
 std::atomic<bool> seen{false};
+bool can_leave_compiled = false;
+char raised_at[128] = "";  // where the script was interrupted
 std::atomic<int> presses{0};
 std::atomic<int64_t> first_press{0};
 alignas(16) char signal_stack[64 << 10];
@@ -70,22 +74,38 @@ bool in_library(lua_State* L, lua_Debug* at) { return lua_getinfo(L, "S", at) &&
 void raise_interrupted(lua_State* L, lua_Debug* at) {
   if (!seen) return void(vm::Job::stop_here(L));
   if (in_library(L, at) && now() - first_press < kLibraryTime) return;
+  if (!*raised_at && lua_getinfo(L, "Sl", at) && at->currentline > 0)
+    std::snprintf(raised_at, sizeof raised_at, "%s:%d", at->short_src, at->currentline);
   vm::push_error(L, "interrupted");
   lua_error(L);
 }
 
 // Ends the program from a handler. While a kernel runs, the Lua stack is consistent. stdio is consistent there and in
-// compiled code.
+// compiled code. A message handler that the interrupt has called runs without hooks; it may have no end.
 [[noreturn]] void leave(const ucontext_t& at) {
   const char* position = compiled_position(interrupted_at(at));
   const bool at_rest = inside_poll_scope();
   if (at_rest || position) std::fflush(nullptr);
-  write_interrupted(at_rest ? lua : nullptr, position);
+  if (!at_rest && !position && *raised_at)
+    write_interrupted(nullptr, raised_at, "was interrupted, and what handles its error does not end");
+  else
+    write_interrupted(at_rest ? lua : nullptr, position, "in a compiled loop");
   _exit(kInterruptedExit);
 }
 
-void give_up(int, siginfo_t*, void* at) {
-  if (seen) leave(*static_cast<const ucontext_t*>(at));
+// Compiled code may call functions of C, in which an interrupt finds the thread, and so it looks again.
+void look_again(int, siginfo_t*, void* at) {
+  if (!pthread_equal(pthread_self(), lua_thread)) {
+    pthread_kill(lua_thread, SIGALRM);
+    return;
+  }
+  if (!seen) return;
+  const int error = errno;
+  const auto& context = *static_cast<const ucontext_t*>(at);
+  if (mode == InterruptMode::kScript && now() - first_press >= kPatience) leave(context);
+  if (can_leave_compiled) leave_compiled_code(interrupted_at(context));
+  set_timer(kRetryTime);
+  errno = error;
 }
 
 bool is_last_press() {
@@ -105,7 +125,8 @@ void handle(int, siginfo_t*, void* at) {
   context->cancels_all = true;
   context->cancel = true;
   if (!vm::Job::is_own_hook(lua_gethook(lua))) lua_sethook(lua, raise_interrupted, LUA_MASKCOUNT, 1);
-  if (mode == InterruptMode::kScript) set_timer(kPatience);
+  if (can_leave_compiled) leave_compiled_code(interrupted_at(*static_cast<const ucontext_t*>(at)));
+  set_timer(kRetryTime);
   errno = error;
 }
 
@@ -132,22 +153,27 @@ void install_interrupts(lua_State* L) {
   context = &vm::find_state(L).ctx;
   lua_thread = pthread_self();
   vm::find_state(L).polling_hook = raise_interrupted;
-  note_compiled_code(L);
+  can_leave_compiled = note_compiled_code(L);
   stack_t stack = {};
   if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {  // a sanitizer may have set one
     stack = {signal_stack, 0, sizeof signal_stack};
     sigaltstack(&stack, nullptr);
   }
   set_handler(SIGINT, handle);
-  set_handler(SIGALRM, give_up);
+  set_handler(SIGALRM, look_again);
 }
 
-void set_interrupt_mode(InterruptMode m) { mode = m; }
+void set_interrupt_mode(InterruptMode m) {
+  mode = m;
+  if (m == InterruptMode::kPrompt && !can_leave_compiled) luaJIT_setmode(lua, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+}
 bool interrupted() { return seen; }
 
 void clear_interrupt() {
   set_timer(0);
+  if (seen) luaJIT_setmode(lua, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);  // see leave_compiled_code
   seen = false;
+  *raised_at = 0;
   lua_sethook(lua, nullptr, 0, 0);
   context->cancels_all = false;
   context->cancel = false;

@@ -213,9 +213,6 @@ bool set_globals(lua_State* L) {
 }
 
 void run_prompt(lua_State* L) {
-  // Compiled loops call no hooks, so Ctrl-C needs the interpreter.
-  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
-  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
   set_interrupt_mode(InterruptMode::kPrompt);
   std::printf("perigee %s (%s). help() says more, exit or Ctrl-D leaves.\n", PERIGEE_VERSION, LUAJIT_VERSION);
   Prompt(L).run();

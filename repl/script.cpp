@@ -72,7 +72,7 @@ void report(const char* text, Style style) {
   std::fflush(stderr);
 }
 
-void write_interrupted(lua_State* L, const char* position) {
+void write_interrupted(lua_State* L, const char* position, const char* what) {
   char line[256];
   const auto write_line = [&](int size) {
     if (write(STDERR_FILENO, line, std::min(size_t(size), sizeof line - 1)) < 0) return;
@@ -88,7 +88,7 @@ void write_interrupted(lua_State* L, const char* position) {
     first = false;
     write_line(std::snprintf(line, sizeof line, "\t%s: %s\n", where, note));
   };
-  if (position) add(position, 0, "in a compiled loop");
+  if (position) add(position, 0, what);
   lua_Debug frame;
   for (int level = 0; L && level < kInterruptedFrames && lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Sl", &frame);

@@ -24,9 +24,9 @@ bool run_module(lua_State* L, const std::string& name);
 // Makes `require` search the folder of the script first.
 void add_script_folder(lua_State* L, const std::string& script);
 
-// Safe in signal handlers: prints to standard error that the script was interrupted, at `position` ("file:line") and in
-// the frames of L. Both may be null. The stack of L must be consistent.
-void write_interrupted(lua_State* L, const char* position);
+// Safe in signal handlers: prints to standard error that the script was interrupted, at `position` ("file:line"), about
+// which `what` says more, and in the frames of L. Both may be null. The stack of L must be consistent.
+void write_interrupted(lua_State* L, const char* position, const char* what);
 
 // Prints the text to standard error.
 void report(const char* text, Style style = Style::kScript);

@@ -137,10 +137,15 @@ TEST_CASE("Ctrl-C ends a script that catches errors") {
       kTraceback);
 }
 
-TEST_CASE("Ctrl-C ends compiled loops and reports their line") {
-  ends("begin()\nwhile true do end", "script.lua:4: in a compiled loop");
-  ends("local i = 0\nbegin()\nwhile true do i = i + 1 end", "script.lua:5: in a compiled loop");
-  ends("local s = 0\nbegin()\nfor i = 1, 1e15 do s = s + i % 3 end", "script.lua:5: in a compiled loop");
+TEST_CASE("Ctrl-C ends compiled loops, those without an exit too, and reports their line") {
+  ends("begin()\nwhile true do end", "script.lua:4: in main chunk");
+  ends("local i = 0\nbegin()\nwhile true do i = i + 1 end", "script.lua:5: in main chunk");
+  ends("local s = 0\nbegin()\nfor i = 1, 1e15 do s = s + i % 3 end", "script.lua:5: in main chunk");
+  ends("local t = {0}\nbegin()\nwhile true do t[1] = t[1] + 1 end", "script.lua:5: in main chunk");
+  ends("local function f(n) return n == 0 and 0 or f(n - 1) end\nbegin()\nwhile true do f(100) end",
+       "script.lua:5: in main");
+  ends("begin()\nwhile true do local t = {} for i = 1, 9 do t[i] = {i} end end", "script.lua:4: in main chunk");
+  ends("begin()\nwhile true do ('x'):rep(3):find('y', 1, true) end", "script.lua:4: in main chunk");
   ends("jit.off() begin() while true do end", "script.lua:3: in main chunk");
   ends("local n = 0 local function step() n = n + 1 end begin()\nwhile true do pcall(step) end", "script.lua:4");
 }

@@ -188,7 +188,11 @@ TEST_CASE("Ctrl-C returns to the prompt") {
   interrupt_loop(s, "local x = pg.rand(2e6) while true do x:sort() end", 8);
   interrupt_loop(s, "while true do pcall(pg.record, function() pg.pause(function() return pg.ones(3) + 1 end) end) end",
                  9);
+  interrupt_loop(s, "local n = 0 for i = 1, 1e15 do n = n + i % 3 end", 10);
+  interrupt_loop(s, "local t = {} while true do for i = 1, 100 do t[i] = {i} end end", 11);
+  interrupt_loop(s, "local function f(n) return n > 0 and f(n - 1) or 0 end while true do f(99) end", 12);
   s.answers("tostring(pg.is_recording()) .. tostring(pg.is_training())\n", "falsefalse");
+  s.answers("((jit.status() or jit.arch ~= 'x64') and 1 or 0) + 12300\n", "12301");
   s.type("for i = 1, 10 do\n");
   REQUIRE(s.wait_for_prompt());
   s.answers("\003", "^C");
