@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <string_view>
 
 #include "repl/session.h"
+#include "vm/bindings.h"
 #include "vm/box.h"
 
 namespace pg::repl {
@@ -197,18 +199,120 @@ class Walk {
   bool methods_;
 };
 
+// What is open at the end of a line of code.
+struct Open {
+  size_t string = std::string::npos;  // the quote of a string without its end
+  std::vector<size_t> brackets;       // outermost first
+};
+
+Open scan(const std::string& text) {
+  Open open;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (open.string != std::string::npos) {
+      if (c == '\\')
+        ++at;
+      else if (c == text[open.string])
+        open.string = std::string::npos;
+    } else if (c == '"' || c == '\'') {
+      open.string = at;
+    } else if (c == '(' || c == '{' || c == '[') {
+      open.brackets.push_back(at);
+    } else if ((c == ')' || c == '}' || c == ']') && !open.brackets.empty()) {
+      open.brackets.pop_back();
+    }
+  }
+  return open;
+}
+
+size_t before_spaces(const std::string& text, size_t at) {
+  while (at > 0 && std::isspace(static_cast<unsigned char>(text[at - 1]))) --at;
+  return at;
+}
+
+// Returns where the name ends that a bracket calls, or 0. `{` calls a name, or is in the arguments of a call.
+size_t callee_end(const std::string& text, const Open& open, size_t level) {
+  const size_t end = before_spaces(text, open.brackets[level]);
+  if (end > 0 && is_name(text[end - 1])) return end;
+  const bool table = text[open.brackets[level]] == '{';
+  return table && level > 0 && text[open.brackets[level - 1]] == '(' ? callee_end(text, open, level - 1) : 0;
+}
+
+// Pushes the function whose name ends there and the method's name if it is one of a tensor, else nil. Returns false if
+// there is no such value.
+bool push_callee(lua_State* L, const std::string& text, size_t end) {
+  const Chain chain = read_chain(text.substr(0, end));
+  const std::string word = text.substr(chain.word, end - chain.word);
+  Walk walk(L, word, chain.separator);
+  if (!chain.valid || word.empty() || !walk.find(chain.keys)) return false;
+  if (chain.separator == ':' && vm::to_box(L, vm::find_state(L), lua_gettop(L))) {
+    lua_pushlstring(L, word.data(), word.size());
+    return true;
+  }
+  std::vector<Key> keys = chain.keys;
+  keys.push_back({word});
+  if (!walk.find(keys)) return false;
+  lua_pushnil(L);
+  return true;
+}
+
+// Calls a function of stdlib/tools/complete.lua with the callee and leaves its result on the stack.
+bool ask(lua_State* L, const char* function, const std::string& text, size_t end) {
+  luaL_checkstack(L, 20, "completion");
+  if (end == 0 || !push_callee(L, text, end)) return false;
+  const int method = lua_gettop(L);
+  vm::push_library_module(L, "tools.complete");
+  lua_getfield(L, -1, function);
+  lua_pushvalue(L, method - 1);
+  lua_pushvalue(L, method);
+  lua_call(L, 2, 1);
+  return true;
+}
+
+// Adds the strings of the list on top of the stack that begin with the word, with `behind` after each.
+void add_list(lua_State* L, const std::string& word, const char* behind, std::set<std::string>& names) {
+  for (int i = 1; i <= int(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    if (const std::string name = lua_tostring(L, -1); name.starts_with(word)) names.insert(name + behind);
+    lua_pop(L, 1);
+  }
+}
+
+void add_files(const std::string& path, std::set<std::string>& names) {
+  namespace fs = std::filesystem;
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "" : path.substr(0, slash + 1), start = path.substr(folder.size());
+  std::error_code error;
+  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(start) || (start.empty() && name[0] == '.')) continue;
+    std::error_code unknown;
+    names.insert(folder + name + (it->is_directory(unknown) ? "/" : ""));
+  }
+}
+
+// Adds the string keys of the table that `[` indexes.
+void add_table_keys(lua_State* L, const std::string& text, size_t bracket, const std::string& word,
+                    std::set<std::string>& names) {
+  Chain chain = read_chain(text.substr(0, bracket) + ".");
+  Walk walk(L, word, '.');
+  if (!chain.valid || chain.keys.empty() || !walk.find(chain.keys) || !lua_istable(L, -1)) return;
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING)
+      if (const std::string name = lua_tostring(L, -2); name.starts_with(word)) names.insert(name);
+}
+
 struct Request {
   const std::string& text;
-  Completions& found;
+  Completions found;
+  std::string signature;
 };
 
 const char* const kKeywords[] = {"and",      "break",  "do",   "else", "elseif", "end",  "false", "for",
                                  "function", "goto",   "if",   "in",   "local",  "nil",  "not",   "or",
                                  "repeat",   "return", "then", "true", "until",  "while"};
 
-void search(lua_State* L, const std::string& text, Completions& found) {
-  const Chain chain = read_chain(text);
-  found.word = chain.word;
+void add_names(lua_State* L, const std::string& text, const Chain& chain, std::set<std::string>& names) {
   if (!chain.valid) return;
   const std::string word = text.substr(chain.word);
   Walk walk(L, word, chain.separator);
@@ -218,24 +322,79 @@ void search(lua_State* L, const std::string& text, Completions& found) {
     for (const char* keyword : kKeywords)
       if (!word.empty()) walk.add(keyword);
   }
-  found.names.assign(walk.names.begin(), walk.names.end());
+  names.insert(walk.names.begin(), walk.names.end());
+}
+
+// Returns where the path begins that a command such as `:load` or the shell gets, or npos.
+size_t path_start(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t"), last = text.find_last_of(" \t!");
+  if (first == text.npos || last == text.npos || last < first) return text.npos;
+  if (text[first] == '!') return last + 1;
+  for (const char* command : {":load ", ":save ", ":edit "})
+    if (text.compare(first, 6, command) == 0) return last + 1;
+  return text.npos;
+}
+
+size_t search(lua_State* L, const std::string& text, std::set<std::string>& names) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first != text.npos && text[first] == ':' && text.find(' ', first) == text.npos) {
+    vm::push_library_module(L, "tools.prompt");
+    lua_getfield(L, -1, "names");
+    lua_call(L, 0, 1);
+    return add_list(L, text.substr(first), " ", names), first;
+  }
+  if (const size_t path = path_start(text); path != text.npos) return add_files(text.substr(path), names), path;
+  const Open open = scan(text);
+  if (open.string != text.npos) {
+    const size_t word = open.string + 1;
+    const bool indexes = open.string > 0 && text[open.string - 1] == '[';
+    indexes ? add_table_keys(L, text, open.string - 1, text.substr(word), names) : add_files(text.substr(word), names);
+    return word;
+  }
+  const Chain chain = read_chain(text);
+  const size_t before = before_spaces(text, chain.word);
+  if (!chain.separator && !open.brackets.empty() && text[open.brackets.back()] == '{' && before > 0 &&
+      (text[before - 1] == '{' || text[before - 1] == ',') &&
+      ask(L, "options", text, callee_end(text, open, open.brackets.size() - 1)))
+    add_list(L, text.substr(chain.word), " = ", names);
+  if (names.empty()) add_names(L, text, chain, names);
+  return chain.word;
 }
 
 int search_protected(lua_State* L) {
   auto* request = static_cast<Request*>(lua_touserdata(L, 1));
-  search(L, request->text, request->found);
+  std::set<std::string> names;
+  request->found.word = search(L, request->text, names);
+  request->found.names.assign(names.begin(), names.end());
   return 0;
+}
+
+int sign_protected(lua_State* L) {
+  auto* request = static_cast<Request*>(lua_touserdata(L, 1));
+  const Open open = scan(request->text);
+  for (size_t level = open.brackets.size(); level-- > 0;) {
+    lua_settop(L, 1);
+    if (!ask(L, "signature", request->text, callee_end(request->text, open, level)) || !lua_isstring(L, -1)) continue;
+    request->signature = lua_tostring(L, -1);
+    break;
+  }
+  return 0;
+}
+
+Request run_protected(lua_State* L, const std::string& text, lua_CFunction f) {
+  Request request{text, {}, {}};
+  const int top = lua_gettop(L);
+  if (lua_cpcall(L, f, &request)) request.found.names.clear();
+  lua_settop(L, top);
+  return request;
 }
 
 }  // namespace
 
-Completions complete(lua_State* L, const std::string& text) {
-  Completions found;
-  Request request{text, found};
-  const int top = lua_gettop(L);
-  if (lua_cpcall(L, search_protected, &request)) found.names.clear();
-  lua_settop(L, top);
-  return found;
+Completions complete(lua_State* L, const std::string& text) { return run_protected(L, text, search_protected).found; }
+
+std::string signature(lua_State* L, const std::string& text) {
+  return run_protected(L, text, sign_protected).signature;
 }
 
 }  // namespace pg::repl

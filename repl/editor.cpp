@@ -1,7 +1,7 @@
 // The line editor, based on libedit. libedit is loaded when the prompt starts, so that scripts start faster.
 #include <dlfcn.h>
 #include <histedit.h>
-#include <sys/ioctl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "repl/history.h"
 #include "repl/interrupt.h"
 #include "repl/lines.h"
+#include "vm/terminal.h"
 
 namespace pg::repl {
 namespace {
@@ -23,6 +24,11 @@ constexpr size_t kListed = 120;  // the most completions shown
 // Bracketed paste: a terminal in this mode marks what is pasted.
 constexpr const char *kMarkPastes = "\033[?2004h", *kPlainPastes = "\033[?2004l";
 constexpr const char *kPasteBegins = "\033[200~", *kPasteEnds = "\033[201~";
+
+// The look of hints. kEscape marks characters that move no cursor, for libedit.
+constexpr char kEscape = '\1';
+constexpr const char *kDim = "\1\033[2m\1", *kNormal = "\1\033[0m\1";
+constexpr size_t kLeastHint = 20;  // columns
 
 struct Library {
   decltype(&::el_init) init = nullptr;
@@ -58,17 +64,12 @@ struct Library {
   }
 };
 
-int terminal_width() {
-  winsize size;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 // Prints the names in columns.
 void list_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kListed);
   size_t widest = 0;
   for (size_t i = 0; i < shown; ++i) widest = std::max(widest, names[i].size());
-  const size_t columns = std::max<size_t>(1, size_t(terminal_width()) / (widest + 2));
+  const size_t columns = std::max<size_t>(1, size_t(vm::terminal_width()) / (widest + 2));
   const size_t rows = (shown + columns - 1) / columns;
   std::fputc('\n', stdout);
   for (size_t r = 0; r < rows; ++r) {
@@ -89,7 +90,7 @@ std::string common_prefix(const std::vector<std::string>& names) {
 
 class Editor final : public LineReader {
  public:
-  Editor(const Library& library, Completer completer) : lib_(library), completer_(std::move(completer)) {
+  Editor(const Library& library, Assistant assistant) : lib_(library), assistant_(std::move(assistant)) {
     std::setlocale(LC_CTYPE, "");  // characters only; the decimal point of numbers stays
     edit_ = lib_.init("perigee", stdin, stdout, stderr);
     history_ = lib_.history_init();
@@ -165,6 +166,12 @@ class Editor final : public LineReader {
     lib_.set(edit_, EL_SIGNAL, 0);
     lib_.set(
         edit_, EL_PROMPT, +[](EditLine* e) { return const_cast<char*>(of(e).prompt_); });
+    lib_.set(
+        edit_, EL_RPROMPT_ESC, +[](EditLine* e) { return of(e).hint(); }, kEscape);
+    lib_.set(
+        edit_, EL_ADDFN, "perigee-insert", "insert, and look for a hint",
+        +[](EditLine* e, int key) { return of(e).insert_with_hint(key); });
+    for (const char* key : {"(", ")", "{", "}", ","}) lib_.set(edit_, EL_BIND, key, "perigee-insert", nullptr);
     lib_.set(edit_, EL_EDITOR, "emacs");
     lib_.set(edit_, EL_HIST, lib_.history, history_);
     lib_.set(
@@ -226,6 +233,27 @@ class Editor final : public LineReader {
     return whole ? CC_NEWLINE : CC_REDISPLAY;
   }
 
+  unsigned char insert_with_hint(int key) {
+    const char text[] = {char(key), 0};
+    lib_.insert(edit_, text);
+    return CC_REFRESH;
+  }
+
+  // The hint beside the line, as far as there is room. There is none while more input is waiting.
+  char* hint() {
+    hint_.clear();
+    pollfd input = {STDIN_FILENO, POLLIN, 0};
+    const LineInfo* line = lib_.line(edit_);
+    if (!colours_ || line->cursor == line->buffer || poll(&input, 1, 0) != 0) return hint_.data();
+    const std::string text = assistant_.hint(std::string(line->buffer, line->cursor));
+    const auto used = size_t(line->lastchar - line->buffer) + std::strlen(prompt_) + 4;
+    const auto width = size_t(vm::terminal_width());
+    if (text.empty() || used + kLeastHint > width) return hint_.data();
+    const bool fits = used + text.size() <= width;
+    hint_ = kDim + (fits ? text : text.substr(0, width - used - 3) + "...") + kNormal;
+    return hint_.data();
+  }
+
   unsigned char complete() {
     const LineInfo* line = lib_.line(edit_);
     const std::string text(line->buffer, line->cursor);
@@ -233,7 +261,7 @@ class Editor final : public LineReader {
       lib_.insert(edit_, "  ");
       return CC_REFRESH;
     }
-    const Completions found = completer_(text);
+    const Completions found = assistant_.complete(text);
     if (found.names.empty()) return CC_REFRESH_BEEP;
     const std::string added = common_prefix(found.names).substr(text.size() - found.word);
     if (!added.empty()) lib_.insert(edit_, added.c_str());
@@ -245,22 +273,24 @@ class Editor final : public LineReader {
   static inline decltype(&::el_get) get_client = nullptr;  // el_get, by which callbacks find their Editor
 
   Library lib_;
-  Completer completer_;
+  Assistant assistant_;
   HistoryFile file_;
   EditLine* edit_ = nullptr;
   History* history_ = nullptr;
   const char* prompt_ = "";
   std::string last_;
   std::string block_;  // whole lines that were pasted into the line that is being read
+  std::string hint_;
   bool stopped_ = false;
+  const bool colours_ = vm::has_colours(STDOUT_FILENO);
 };
 
 }  // namespace
 
-std::unique_ptr<LineReader> make_editor(Completer completer) {
+std::unique_ptr<LineReader> make_editor(Assistant assistant) {
   Library library;
   if (!library.load()) return nullptr;
-  return std::make_unique<Editor>(library, std::move(completer));
+  return std::make_unique<Editor>(library, std::move(assistant));
 }
 
 }  // namespace pg::repl

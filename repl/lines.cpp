@@ -41,9 +41,9 @@ bool can_edit() {
 
 std::unique_ptr<LineReader> make_plain_reader() { return std::make_unique<PlainReader>(); }
 
-std::unique_ptr<LineReader> make_line_reader(Completer completer) {
+std::unique_ptr<LineReader> make_line_reader(Assistant assistant) {
   std::unique_ptr<LineReader> reader;
-  if (can_edit()) reader = make_editor(std::move(completer));
+  if (can_edit()) reader = make_editor(std::move(assistant));
   return reader ? std::move(reader) : make_plain_reader();
 }
 

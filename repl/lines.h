@@ -24,12 +24,17 @@ struct Completions {
   size_t word = 0;                 // offset of the word in the text
   std::vector<std::string> names;  // sorted names that begin with the word
 };
-using Completer = std::function<Completions(const std::string& text)>;
+
+// What an editor asks about the text before the cursor.
+struct Assistant {
+  std::function<Completions(const std::string& text)> complete;
+  std::function<std::string(const std::string& text)> hint;  // a line to show beside it, or an empty text
+};
 
 std::unique_ptr<LineReader> make_plain_reader();
-std::unique_ptr<LineReader> make_editor(Completer completer);  // null if libedit cannot be loaded
+std::unique_ptr<LineReader> make_editor(Assistant assistant);  // null if libedit cannot be loaded
 
 // Returns the line editor if standard input and output are a capable terminal, else the plain reader.
-std::unique_ptr<LineReader> make_line_reader(Completer completer);
+std::unique_ptr<LineReader> make_line_reader(Assistant assistant);
 
 }  // namespace pg::repl

@@ -138,7 +138,7 @@ bool run_all(lua_State* L, int argc, char** argv, const Options& options) {
   set_arguments(L, argc, argv, options.script);
   const bool runs_script = has_script || (idle && !prompt);
   const bool presets = prompt || has_text(options.steps) || (runs_script && reads_input(argc, argv, options.script));
-  if (presets && !set_globals(L)) return false;
+  if (presets && !set_globals(L, prompt)) return false;
   if (!run_steps(L, options.steps)) return false;
   if (runs_script) {
     if (!run_script(L, argc, argv, options.script) && !(prompt && !interrupted())) return false;

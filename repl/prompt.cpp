@@ -2,6 +2,8 @@
 
 #include <luajit.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +22,7 @@ namespace pg::repl {
 namespace {
 
 constexpr const char* kChunk = "=stdin";
+const vm::RegistryKey kHost;         // what stdlib/tools/prompt.lua needs of this program
 constexpr double kWorthTelling = 1;  // seconds that a line took
 
 // help(x) is pg.help(x). It loads pg.help at the first call.
@@ -41,9 +44,10 @@ int open_globals(lua_State* L) {
   return 0;
 }
 
-// One entered piece of code.
+// One entered piece of code, or a command.
 struct Piece {
   std::string text;
+  bool command = false;
   bool silent = false;  // an expression that ends in ';' prints nothing
 };
 
@@ -60,19 +64,48 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-Load load(lua_State* L, const std::string& text) {
-  if (load_in_session(L, text, kChunk) == 0) return Load::kReady;
+Load load(lua_State* L, const std::string& text, const char* chunk) {
+  if (load_in_session(L, text, chunk) == 0) return Load::kReady;
   return ends_early(L) ? Load::kIncomplete : Load::kWrong;
 }
 
 // Pushes the compiled function of the text, or the message of its syntax error. It tries an expression first. The
 // parser's message decides whether more lines are needed.
-Load load_piece(lua_State* L, const Piece& piece) {
-  const std::string text = trimmed(piece.text);
-  if (text[0] == '=') return load(L, "return " + text.substr(1));
-  if (load(L, "return " + piece.text) == Load::kReady) return Load::kReady;
+Load load_code(lua_State* L, const std::string& text, const char* chunk = kChunk) {
+  if (const std::string code = trimmed(text); code[0] == '=') return load(L, "return " + code.substr(1), chunk);
+  if (load(L, "return " + text, chunk) == Load::kReady) return Load::kReady;
   lua_pop(L, 1);
-  return load(L, piece.text);
+  return load(L, text, chunk);
+}
+
+// `:name …`, `?name`, `??word`, `!command`, or `name?`.
+bool is_command(const std::string& line) {
+  const std::string text = trimmed(line);
+  if (text[0] == '?' || text[0] == '!') return true;
+  if (text[0] == ':') return text.size() > 1 && std::isalpha(static_cast<unsigned char>(text[1]));
+  if (text.size() < 2 || text.back() != '?') return false;
+  return std::all_of(text.begin(), text.end() - 1,
+                     [](unsigned char c) { return std::isalnum(c) || std::strchr("_.:[]'\"", c); });
+}
+
+// Runs the command that is upvalue 1.
+int run_command(lua_State* L) {
+  vm::push_library_module(L, "tools.prompt");
+  const int module = lua_gettop(L);
+  lua_getfield(L, module, "run");
+  kHost.push(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_call(L, 2, LUA_MULTRET);
+  return lua_gettop(L) - module;
+}
+
+// Runs files again that the command :load has run and that have changed since.
+int reload_files(lua_State* L) {
+  vm::push_library_module(L, "tools.prompt");
+  lua_getfield(L, -1, "reload");
+  kHost.push(L);
+  lua_call(L, 1, 0);
+  return 0;
 }
 
 struct Loading {
@@ -80,53 +113,90 @@ struct Loading {
   Load result = Load::kWrong;
 };
 
-// load_piece in a protected call, because it runs Lua code, which an interrupt may end.
-Load load_protected(lua_State* L, const Piece& piece) {
+int load_body(lua_State* L) {
+  auto* todo = static_cast<Loading*>(lua_touserdata(L, 1));
+  lua_settop(L, 0);
+  if (!todo->piece.command) return todo->result = load_code(L, todo->piece.text), 1;
+  lua_pushstring(L, todo->piece.text.c_str());
+  lua_pushcclosure(L, run_command, 1);
+  todo->result = Load::kReady;
+  return 1;
+}
+
+// Pushes the function of a piece, or the message of its syntax error. The call is protected, because it runs Lua code,
+// which an interrupt may end.
+Load load_piece(lua_State* L, const Piece& piece) {
   Loading loading{piece};
-  lua_pushcfunction(L, [](lua_State* l) {
-    auto* todo = static_cast<Loading*>(lua_touserdata(l, 1));
-    lua_settop(l, 0);
-    todo->result = load_piece(l, todo->piece);
-    return 1;
-  });
+  lua_pushcfunction(L, load_body);
   lua_pushlightuserdata(L, &loading);
   return lua_pcall(L, 1, 1, 0) ? Load::kWrong : loading.result;
 }
 
-// Returns help("name") for ?name.
-std::string help_call(const std::string& text) {
-  std::string name = trimmed(text.substr(1));
-  return name.empty() ? "help()" : "help([==[" + name + "]==])";
+// load(text[, chunk name]) → the function of code that sees the session's locals, or nil and the message
+int load_for_command(lua_State* L) {
+  const std::string text = luaL_checkstring(L, 1), chunk = luaL_optstring(L, 2, kChunk);
+  if (load_code(L, text, chunk.c_str()) == Load::kReady) return 1;
+  lua_pushnil(L);
+  lua_insert(L, -2);
+  return 2;
 }
 
-// Prints all values on the stack and sets the global _ to the first.
+int forget_for_command(lua_State* L) {
+  forget_session(L);
+  return 0;
+}
+
+int make_host(lua_State* L) {
+  lua_createtable(L, 0, 3);
+  lua_pushcfunction(L, load_for_command);
+  lua_setfield(L, -2, "load");
+  lua_pushcfunction(L, forget_for_command);
+  lua_setfield(L, -2, "forget");
+  lua_newtable(L);
+  lua_setfield(L, -2, "entries");
+  kHost.set(L);
+  return 0;
+}
+
+// add_entry(text, number of its result or nil)
+int add_entry(lua_State* L) {
+  kHost.push(L);
+  lua_getfield(L, -1, "entries");
+  lua_createtable(L, 0, 2);
+  lua_pushvalue(L, 1);
+  lua_setfield(L, -2, "text");
+  lua_pushvalue(L, 2);
+  lua_setfield(L, -2, "result");
+  lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+  return 0;
+}
+
+// Prints all values on the stack and keeps the first. Returns the number of the result.
 int print_results(lua_State* L) {
   const int n = lua_gettop(L);
   if (lua_isnil(L, 1) && n == 1) return 0;
   lua_pushvalue(L, 1);
-  lua_setglobal(L, "_");
-  luaL_Buffer line;
-  luaL_buffinit(L, &line);
-  for (int i = 1; i <= n; ++i) {
-    std::string text = show(L, i);
-    text.insert(0, i > 1 ? "\t" : "");
-    luaL_addlstring(&line, text.data(), text.size());
-  }
-  luaL_pushresult(&line);
-  size_t size = 0;
-  const char* text = lua_tolstring(L, -1, &size);
-  std::fwrite(text, 1, size, stdout);
-  std::fputc('\n', stdout);
-  return 0;
+  const int number = keep_result(L);
+  std::string line;
+  for (int i = 1; i <= n; ++i) add_aligned(line, (i > 1 ? "\t" : ""), show(L, i));
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  lua_pushinteger(L, number);
+  return 1;
 }
 
 class Prompt {
  public:
   explicit Prompt(lua_State* L)
-      : L_(L), reader_(make_line_reader([L](const std::string& t) { return complete(L, t); })) {}
+      : L_(L),
+        reader_(make_line_reader({[L](const std::string& t) { return complete(L, t); },
+                                  [L](const std::string& t) { return signature(L, t); }})) {
+    call(make_host);
+  }
 
   void run() {
     for (Piece piece; read_piece(piece) && !leaves(piece);) {
+      if (has_commands_ && !piece.command) reload(piece);
       const auto start = std::chrono::steady_clock::now();
       run_piece(piece);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -172,13 +242,11 @@ class Prompt {
   }
 
   bool add_line(Piece& piece, const std::string& line) {
-    if (piece.text.empty() && trimmed(line)[0] == '?')
-      piece.text = help_call(trimmed(line));
-    else
-      piece.text += (piece.text.empty() ? "" : "\n") + line;
-    piece.silent = trimmed(piece.text).back() == ';';
+    piece.command = piece.text.empty() && is_command(line);
+    piece.text += (piece.text.empty() ? "" : "\n") + line;
+    piece.silent = !piece.command && trimmed(piece.text).back() == ';';
     lua_settop(L_, 0);
-    return load_protected(L_, piece) != Load::kIncomplete;
+    return load_piece(L_, piece) != Load::kIncomplete;
   }
 
   void run_piece(const Piece& piece) {
@@ -188,26 +256,50 @@ class Prompt {
       lua_settop(L_, 0);
       return;
     }
+    has_commands_ |= piece.command;
     if (!run_function(L_, 0, Style::kPrompt)) {
       clear_interrupt();
-      lua_pushcfunction(L_, adopt_noted_locals);
-      run_function(L_, 0, Style::kPrompt);
+      call(adopt_noted_locals);
       return;
     }
-    if (piece.silent || lua_gettop(L_) == 0) return lua_settop(L_, 0);
-    lua_pushcfunction(L_, print_results);
+    if (lua_gettop(L_) > 0 && !piece.silent) {
+      lua_pushcfunction(L_, print_results);
+      lua_insert(L_, 1);
+      if (!run_function(L_, lua_gettop(L_) - 1, Style::kPrompt)) return;
+    } else {
+      lua_settop(L_, 0);
+    }
+    if (piece.command) return lua_settop(L_, 0);
+    lua_settop(L_, 1);
+    lua_pushlstring(L_, piece.text.data(), piece.text.size());
     lua_insert(L_, 1);
-    run_function(L_, lua_gettop(L_) - 1, Style::kPrompt);
+    lua_pushcfunction(L_, add_entry);
+    lua_insert(L_, 1);
+    run_function(L_, 2, Style::kPrompt);
+  }
+
+  // The function of the piece is compiled again, since files may have made new locals.
+  void reload(const Piece& piece) {
+    lua_settop(L_, 0);
+    call(reload_files);
+    load_piece(L_, piece);
+  }
+
+  void call(lua_CFunction f) {
+    lua_pushcfunction(L_, f);
+    run_function(L_, 0, Style::kPrompt);
     lua_settop(L_, 0);
   }
 
   lua_State* L_;
   std::unique_ptr<LineReader> reader_;
+  bool has_commands_ = false;  // a command was run, and so its module is loaded
 };
 
 }  // namespace
 
-bool set_globals(lua_State* L) {
+bool set_globals(lua_State* L, bool prompt) {
+  if (prompt) lua_register(L, "print", print_aligned);
   lua_pushcfunction(L, open_globals);
   return run_function(L, 0);
 }

@@ -3,19 +3,23 @@
 // each local that the chunk has declared; its upvalue is the variable.
 #include "repl/session.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <set>
 #include <string_view>
 
-#include "vm/state.h"
+#include "vm/box.h"
 #include "vm/traceback.h"
 
 namespace pg::repl {
 namespace {
 
-const vm::RegistryKey kLocals;  // the table: name → a function whose only upvalue is the variable
-const vm::RegistryKey kFailed;  // the table: names of the locals of a failed chunk, and behind all names the values
+const vm::RegistryKey kLocals;   // the table: name → a function whose only upvalue is the variable
+const vm::RegistryKey kFailed;   // the table: names of the locals of a failed chunk, and behind all names the values
+const vm::RegistryKey kResults;  // the table: the results of the session by number, and their count at 0
+const vm::RegistryKey kLarge;    // the same for large tensors, whose memory it does not keep
+constexpr Bytes kLargeBytes{1 << 20};
 constexpr const char* kKeep = "__keep_locals";
 
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -107,6 +111,24 @@ Outline outline_of(const std::string& text) {
   return out;
 }
 
+// Pushes the n-th result for the name _n. Returns false and pushes nothing if there is none, or a global of that name.
+bool push_result(lua_State* L, const std::string& name) {
+  if (name.size() < 2 || name[0] != '_' || name.size() > 9) return false;
+  if (!std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); })) return false;
+  lua_pushstring(L, name.c_str());
+  lua_rawget(L, LUA_GLOBALSINDEX);
+  if (!lua_isnil(L, -1)) return lua_pop(L, 1), false;
+  lua_pop(L, 1);
+  for (const vm::RegistryKey* key : {&kResults, &kLarge}) {
+    key->push_or_make(L, key == &kLarge ? "v" : "");
+    lua_rawgeti(L, -1, std::stoi(name.substr(1)));
+    lua_remove(L, -2);
+    if (!lua_isnil(L, -1)) return true;
+    lua_pop(L, 1);
+  }
+  return false;
+}
+
 void push_locals(lua_State* L) { kLocals.push_or_make(L, ""); }
 
 // keep(name, function): the function's only upvalue is the variable.
@@ -138,8 +160,12 @@ void join(lua_State* L, int locals) {
       continue;
     }
     lua_getfield(L, locals, name);
-    if (lua_isfunction(L, -1)) lua_upvaluejoin(L, function, i, -1, 1);
-    lua_pop(L, 1);
+    if (lua_isfunction(L, -1)) {
+      lua_upvaluejoin(L, function, i, -1, 1);
+      lua_pop(L, 1);
+    } else if (lua_pop(L, 1); push_result(L, name)) {
+      lua_setupvalue(L, function, i);
+    }
   }
 }
 
@@ -163,8 +189,11 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
   std::vector<std::string> visible;
   for (const std::string& name : outline.names) {
     lua_getfield(L, locals, name.c_str());
-    if (lua_isfunction(L, -1)) visible.push_back(name);
+    const bool is_local = lua_isfunction(L, -1);
     lua_pop(L, 1);
+    const bool is_result = !is_local && push_result(L, name);
+    if (is_result) lua_pop(L, 1);
+    if (is_local || is_result) visible.push_back(name);
   }
   if (!visible.empty() || !outline.declared.empty()) {
     const std::string whole = wrapped(text, outline, visible);
@@ -248,7 +277,32 @@ bool push_session_local(lua_State* L, const std::string& name) {
     return true;
   }
   lua_pop(L, 1);
-  return false;
+  return push_result(L, name);
+}
+
+int keep_result(lua_State* L) {
+  const int value = lua_gettop(L);
+  vm::Box* box = vm::to_box(L, vm::find_state(L), value);
+  const bool large = box && box->get().defined() && kLargeBytes < bytes_of(box->get().type());
+  kResults.push_or_make(L, "");
+  lua_rawgeti(L, -1, 0);
+  const int n = int(lua_tointeger(L, -1)) + 1;
+  lua_pop(L, 1);
+  lua_pushinteger(L, n);
+  lua_rawseti(L, -2, 0);
+  if (large) kLarge.push_or_make(L, "v");
+  lua_pushvalue(L, value);
+  lua_rawseti(L, -2, n);
+  lua_settop(L, value);
+  lua_setglobal(L, "_");
+  return n;
+}
+
+void forget_session(lua_State* L) {
+  for (const vm::RegistryKey* key : {&kLocals, &kResults, &kLarge}) {
+    lua_pushnil(L);
+    key->set(L);
+  }
 }
 
 std::vector<std::string> session_locals(lua_State* L) {

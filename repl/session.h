@@ -23,8 +23,16 @@ int adopt_noted_locals(lua_State* L);
 // upvalue.
 std::string with_session_names(lua_State* L, const std::string& message);
 
-// Pushes the value of a local of the session. Returns false and pushes nothing if there is none of that name.
+// Pushes the value of a local of the session, or the n-th result for the name _n. Returns false and pushes nothing if
+// there is none of that name.
 bool push_session_local(lua_State* L, const std::string& name);
+
+// Pops a result and returns its number n: entries see it as _n, and the last one as the global _. A tensor of more than
+// 1 MiB is forgotten when nothing else holds it.
+int keep_result(lua_State* L);
+
+// Forgets all locals and results.
+void forget_session(lua_State* L);
 
 // Names of all locals of the session, in no order.
 std::vector<std::string> session_locals(lua_State* L);

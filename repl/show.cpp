@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <string_view>
 #include <vector>
 
+#include "vm/bindings.h"
 #include "vm/box.h"
 
 namespace pg::repl {
 namespace {
 
 constexpr int kDepth = 3;
-constexpr int kItems = 60;  // the most items shown of one table
+constexpr int kItems = 60;      // the most items shown of one table
+constexpr int kAllItems = 400;  // the most items shown of a table with the tables in it
+constexpr size_t kWidth = 100;  // columns from which a table has a line for each item
+constexpr size_t kNested = 60;  // the most bytes shown of an object in a table
 
 std::string with_tostring(lua_State* L, int i) {
   lua_getglobal(L, "tostring");
@@ -40,6 +46,16 @@ std::string quoted(std::string_view text) {
   return out + (text.size() > 200 ? "\"…" : "\"");
 }
 
+// Returns the start of a text that other values share a line with.
+std::string short_text(std::string text) {
+  const size_t end = std::min(text.find('\n'), kNested);
+  if (end >= text.size()) return text;
+  size_t cut = end;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80)
+    --cut;  // a character may have several bytes
+  return text.substr(0, cut) + "…";
+}
+
 bool is_identifier(const std::string& text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0]))) return false;
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
@@ -54,7 +70,7 @@ class Shower {
     if (pg::vm::Box* box = pg::vm::to_box(L_, state_, i))
       return box->get().defined() ? "[" + to_string(box->get().type()) + "]" : with_tostring(L_, i);
     if (lua_type(L_, i) == LUA_TSTRING) return quoted({lua_tostring(L_, i), lua_objlen(L_, i)});
-    return lua_istable(L_, i) && !has_tostring(i) ? table(i, depth) : with_tostring(L_, i);
+    return lua_istable(L_, i) && !has_tostring(i) ? table(i, depth) : short_text(with_tostring(L_, i));
   }
 
   bool has_tostring(int i) {
@@ -66,7 +82,7 @@ class Shower {
   std::string table(int i, int depth) {
     const void* self = lua_topointer(L_, i);
     if (std::find(open_.begin(), open_.end(), self) != open_.end()) return "{itself}";
-    if (depth >= kDepth) return "{…}";
+    if (depth >= kDepth || items_ > kAllItems) return "{…}";
     open_.push_back(self);
     std::vector<std::string> parts;
     const int n = int(std::min<size_t>(lua_objlen(L_, i), size_t(kItems)));
@@ -77,8 +93,12 @@ class Shower {
     }
     if (size_t(n) < lua_objlen(L_, i)) parts.push_back("…");
     add_fields(i, depth, parts);
+    items_ += int(parts.size());
     open_.pop_back();
-    return fmt::format("{{{}}}", fmt::join(parts, ", "));
+    const std::string line = fmt::format("{{{}}}", fmt::join(parts, ", "));
+    if (line.size() <= kWidth || parts.size() < 2) return line;
+    const std::string indent(size_t(depth) * 2 + 2, ' ');
+    return fmt::format("{{\n{}{}\n{}}}", indent, fmt::join(parts, ",\n" + indent), indent.substr(2));
   }
 
  private:
@@ -102,13 +122,78 @@ class Shower {
   lua_State* L_;
   pg::vm::State& state_;
   std::vector<const void*> open_;
+  int items_ = 0;
 };
+
+}  // namespace
+
+namespace {
+
+// Pushes the text of a block with the counts and shapes of its parameters. Returns false for other values.
+bool push_block_text(lua_State* L, int i) {
+  if (!luaL_getmetafield(L, i, "_is_class")) return false;
+  lua_pop(L, 1);
+  const int top = lua_gettop(L);
+  vm::push_library_module(L, "tools.tree");
+  lua_getfield(L, -1, "text");
+  lua_pushvalue(L, i);
+  lua_call(L, 1, 1);
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+  if (lua_isstring(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+// Returns the column behind the last line of a text: characters, with tabs to the next multiple of 8.
+size_t column_behind(std::string_view text) {
+  size_t column = 0;
+  for (const char c : text.substr(text.rfind('\n') + 1)) {
+    if (c == '\t')
+      column += 8 - column % 8;
+    else
+      column += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }
+  return column;
+}
 
 }  // namespace
 
 std::string show(lua_State* L, int i) {
   Shower shower(L);
-  return lua_istable(L, i) && !shower.has_tostring(i) ? shower.table(i, 0) : with_tostring(L, i);
+  if (!lua_istable(L, i)) return with_tostring(L, i);
+  if (!shower.has_tostring(i)) return shower.table(i, 0);
+  if (!push_block_text(L, i)) return with_tostring(L, i);
+  std::string text = lua_tostring(L, -1);
+  lua_pop(L, 1);
+  return text;
+}
+
+void add_aligned(std::string& line, const std::string& before, const std::string& text) {
+  line += before;
+  const std::string indent(text.find('\n') == text.npos ? 0 : column_behind(line), ' ');
+  for (const char c : text) {
+    line += c;
+    if (c == '\n') line += indent;
+  }
+}
+
+int print_aligned(lua_State* L) {
+  const int n = lua_gettop(L);
+  std::string line;
+  for (int i = 1; i <= n; ++i) {
+    lua_getglobal(L, "tostring");
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    size_t size = 0;
+    const char* text = lua_tolstring(L, -1, &size);
+    if (!text) return luaL_error(L, "'tostring' must return a string to 'print'");
+    add_aligned(line, i > 1 ? "\t" : "", std::string(text, size));
+    lua_pop(L, 1);
+  }
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  return 0;
 }
 
 }  // namespace pg::repl

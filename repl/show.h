@@ -10,4 +10,10 @@ namespace pg::repl {
 // values by tostring. May raise a Lua error.
 std::string show(lua_State* L, int i);
 
+// Adds `before` and a text to a line. Further lines of the text begin in the column of its first one.
+void add_aligned(std::string& line, const std::string& before, const std::string& text);
+
+// A lua_CFunction: Lua's print, whose values of several lines are aligned.
+int print_aligned(lua_State* L);
+
 }  // namespace pg::repl

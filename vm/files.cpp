@@ -1,5 +1,4 @@
 // Saving and loading tensors.
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -115,12 +114,6 @@ int can_read_file(lua_State* L, State& state) {
   return 1;
 }
 
-// is_terminal(fd) → whether the file descriptor is a terminal.
-int is_terminal(lua_State* L, State& state) {
-  lua_pushboolean(L, isatty(int(check_integer(L, state, 1, "is_terminal", "fd"))));
-  return 1;
-}
-
 }  // namespace
 
 void open_files(lua_State* L, State& state) {
@@ -129,8 +122,7 @@ void open_files(lua_State* L, State& state) {
                       {"load_tensors", entry<load_tensors>},
                       {"load_idx", entry<load_idx_file>},
                       {"read_file", entry<read_whole_file>},
-                      {"can_read", entry<can_read_file>},
-                      {"is_terminal", entry<is_terminal>}});
+                      {"can_read", entry<can_read_file>}});
 }
 
 }  // namespace pg::vm

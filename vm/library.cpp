@@ -263,6 +263,7 @@ int open_core(lua_State* L, State& state) {
   open_introspect(L, state);
   open_decode(L, state);
   open_hidden(L, state);
+  open_terminal(L, state);
   open_library(L, state);
   if (is_sandbox(L)) lua_pushboolean(L, true), lua_setfield(L, -2, "sandboxed");
   push_newproxy(L);  // which a host may take from scripts
