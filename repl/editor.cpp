@@ -168,10 +168,6 @@ class Editor final : public LineReader {
         edit_, EL_PROMPT, +[](EditLine* e) { return const_cast<char*>(of(e).prompt_); });
     lib_.set(
         edit_, EL_RPROMPT_ESC, +[](EditLine* e) { return of(e).hint(); }, kEscape);
-    lib_.set(
-        edit_, EL_ADDFN, "perigee-insert", "insert, and look for a hint",
-        +[](EditLine* e, int key) { return of(e).insert_with_hint(key); });
-    for (const char* key : {"(", ")", "{", "}", ","}) lib_.set(edit_, EL_BIND, key, "perigee-insert", nullptr);
     lib_.set(edit_, EL_EDITOR, "emacs");
     lib_.set(edit_, EL_HIST, lib_.history, history_);
     lib_.set(
@@ -187,6 +183,10 @@ class Editor final : public LineReader {
         {"\033[H", "ed-move-to-beg"},  {"\033[F", "ed-move-to-end"},  {"\033[1~", "ed-move-to-beg"},
         {"\033[4~", "ed-move-to-end"}, {"\033[1;5C", "em-next-word"}, {"\033[1;5D", "ed-prev-word"}};
     for (const auto& [key, command] : keys) lib_.set(edit_, EL_BIND, key, command, nullptr);
+    lib_.set(
+        edit_, EL_ADDFN, "perigee-insert", "insert, and look for a hint",
+        +[](EditLine* e, int key) { return of(e).insert_with_hint(key); });
+    for (const char* key : {"(", ")", "{", "}", ","}) lib_.set(edit_, EL_BIND, key, "perigee-insert", nullptr);
     lib_.source(edit_, nullptr);  // ~/.editrc
   }
 

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "repl/complete.h"
-#include "repl/hint.h"
 #include "repl/interrupt.h"
 #include "repl/lines.h"
 #include "repl/script.h"
@@ -250,9 +249,9 @@ class Prompt {
   }
 
   void run_piece(const Piece& piece) {
+    set_entry(piece.text);
     if (!lua_isfunction(L_, -1)) {
-      const std::string message = lua_tostring(L_, -1);
-      report((message + syntax_hint(L_, message.c_str())).c_str(), Style::kPrompt);
+      report_entry_syntax(L_);
       lua_settop(L_, 0);
       return;
     }

@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
+#include "repl/excerpt.h"
 #include "repl/hint.h"
 #include "repl/session.h"
+#include "vm/terminal.h"
 #include "vm/traceback.h"
 
 namespace pg::repl {
 namespace {
 
+constexpr const char *kRed = "\033[1;31m", *kPlain = "\033[0m";
 constexpr int kInterruptedFrames = 12;  // the most frames that the report of an interrupt shows
+
+std::string entry;  // what the prompt runs
 
 bool is_script_frame(const lua_Debug& frame) { return frame.currentline > 0 && !vm::is_library_source(frame.source); }
 
@@ -35,12 +41,14 @@ int traceback(lua_State* L) {
   vm::push_error_text(L, 1);
   if (style == Style::kPrompt && lua_checkstack(L, LUA_MINSTACK)) {
     note_locals_of_failed_chunk(L);
-    const std::string named = with_session_names(L, std::string(lua_tostring(L, 2), lua_objlen(L, 2)));
+    std::string named = with_session_names(L, std::string(lua_tostring(L, 2), lua_objlen(L, 2)));
     lua_pushlstring(L, named.data(), named.size());
     lua_replace(L, 2);
   }
   {
-    const std::string more = method_hint(L, lua_tostring(L, 2)) + traceback_text(L, style);
+    std::string more = method_hint(L, lua_tostring(L, 2));
+    if (style == Style::kPrompt) more += excerpt(lua_tostring(L, 2), entry);
+    more += traceback_text(L, style);
     lua_pushlstring(L, more.data(), more.size());
   }
   lua_concat(L, 2);
@@ -66,10 +74,23 @@ bool report_syntax(lua_State* L) {
 
 }  // namespace
 
+void set_entry(const std::string& text) { entry = text; }
+
 void report(const char* text, Style style) {
   std::fflush(stdout);
-  std::fprintf(stderr, "%s%s\n", style == Style::kScript ? "perigee: " : "", text);
+  const int first = int(std::strcspn(text, "\n"));
+  if (style == Style::kScript)
+    std::fprintf(stderr, "perigee: %s\n", text);
+  else if (vm::has_colours(STDERR_FILENO))
+    std::fprintf(stderr, "%s%.*s%s%s\n", kRed, first, text, kPlain, text + first);
+  else
+    std::fprintf(stderr, "%s\n", text);
   std::fflush(stderr);
+}
+
+void report_entry_syntax(lua_State* L) {
+  const std::string message = lua_tostring(L, -1);
+  report((message + syntax_hint(L, message.c_str()) + excerpt(message, entry)).c_str(), Style::kPrompt);
 }
 
 void write_interrupted(lua_State* L, const char* position, const char* what) {

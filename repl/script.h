@@ -28,7 +28,13 @@ void add_script_folder(lua_State* L, const std::string& script);
 // which `what` says more, and in the frames of L. Both may be null. The stack of L must be consistent.
 void write_interrupted(lua_State* L, const char* position, const char* what);
 
-// Prints the text to standard error.
+// Tells what the prompt runs next, for the source lines of errors.
+void set_entry(const std::string& text);
+
+// Prints the message of a syntax error on top of the stack, with the source line.
+void report_entry_syntax(lua_State* L);
+
+// Prints the text to standard error; at the prompt its first line is red where the terminal has colours.
 void report(const char* text, Style style = Style::kScript);
 
 }  // namespace pg::repl

@@ -10,6 +10,11 @@ local function public_name(value, method_of_tensor)
   if item then return item.name, item.class end
 end
 
+local function is_of_script(value)
+  local info = type(value) == "function" and debug.getinfo(value, "S")
+  return info and info.what ~= "C" and not info.source:find("^@stdlib/")
+end
+
 -- Returns the start of an entry's text up to the end of its arguments, on one line.
 local function head(entry)
   local text = entry.text:gsub("%s+", " ")
@@ -43,8 +48,9 @@ end
 --- complete.signature(value, method) -> one line that shows the arguments of a function or class, or nil. method is the
 --- name of a method of tensors, and value is then of no use.
 function complete.signature(value, method)
+  if is_of_script(value) then return of_script(value) end
   local name, class = public_name(value, method)
-  if not name then return type(value) == "function" and debug.getinfo(value, "S").what == "Lua" and of_script(value) or nil end
+  if not name then return nil end
   local row = catalog.op(name) or catalog.in_place(name)
   if row then return of_op(row, method) end
   local entry = catalog.entry(name, value, class)
