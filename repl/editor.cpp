@@ -14,7 +14,7 @@
 #include "repl/history.h"
 #include "repl/interrupt.h"
 #include "repl/lines.h"
-#include "vm/terminal.h"
+#include "tensor/terminal.h"
 
 namespace pg::repl {
 namespace {
@@ -69,7 +69,7 @@ void list_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kListed);
   size_t widest = 0;
   for (size_t i = 0; i < shown; ++i) widest = std::max(widest, names[i].size());
-  const size_t columns = std::max<size_t>(1, size_t(vm::terminal_width()) / (widest + 2));
+  const size_t columns = std::max<size_t>(1, size_t(terminal_width()) / (widest + 2));
   const size_t rows = (shown + columns - 1) / columns;
   std::fputc('\n', stdout);
   for (size_t r = 0; r < rows; ++r) {
@@ -247,7 +247,7 @@ class Editor final : public LineReader {
     if (!colours_ || line->cursor == line->buffer || poll(&input, 1, 0) != 0) return hint_.data();
     const std::string text = assistant_.hint(std::string(line->buffer, line->cursor));
     const auto used = size_t(line->lastchar - line->buffer) + std::strlen(prompt_) + 4;
-    const auto width = size_t(vm::terminal_width());
+    const auto width = size_t(terminal_width());
     if (text.empty() || used + kLeastHint > width) return hint_.data();
     const bool fits = used + text.size() <= width;
     hint_ = kDim + (fits ? text : text.substr(0, width - used - 3) + "...") + kNormal;
@@ -282,7 +282,7 @@ class Editor final : public LineReader {
   std::string block_;  // whole lines that were pasted into the line that is being read
   std::string hint_;
   bool stopped_ = false;
-  const bool colours_ = vm::has_colours(STDOUT_FILENO);
+  const bool colours_ = has_colours(STDOUT_FILENO);
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "repl/excerpt.h"
 #include "repl/hint.h"
 #include "repl/session.h"
-#include "vm/terminal.h"
+#include "tensor/terminal.h"
 #include "vm/traceback.h"
 
 namespace pg::repl {
@@ -81,7 +81,7 @@ void report(const char* text, Style style) {
   const int first = int(std::strcspn(text, "\n"));
   if (style == Style::kScript)
     std::fprintf(stderr, "perigee: %s\n", text);
-  else if (vm::has_colours(STDERR_FILENO))
+  else if (has_colours(STDERR_FILENO))
     std::fprintf(stderr, "%s%.*s%s%s\n", kRed, first, text, kPlain, text + first);
   else
     std::fprintf(stderr, "%s\n", text);

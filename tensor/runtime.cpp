@@ -1,18 +1,23 @@
 #include "tensor/runtime.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <string>
 
 #include "tensor/error.h"
+#include "tensor/terminal.h"
 
 namespace pg {
 namespace {
 
 void log_to_stderr(void*, int level, const char* text) {
   constexpr const char* kNames[] = {"", "error", "warning", "info"};
-  std::fprintf(stderr, "perigee: %s: %s\n", kNames[level], text);
+  const bool colours = has_colours(STDERR_FILENO);
+  std::fprintf(stderr, "%sperigee: %s:%s %s\n", colours ? "\033[33m" : "", kNames[level], colours ? "\033[0m" : "",
+               text);
 }
 
 RuntimeOptions process_options() {

@@ -1,4 +1,6 @@
 // Memory and threads: scopes that free their tensors, statistics, limits for tests.
+#include <algorithm>
+#include <cctype>
 #include <unordered_set>
 
 #include "tensor/runtime.h"
@@ -218,9 +220,23 @@ int allocations(lua_State* L, State&) {
   return 1;
 }
 
-// print_warning(text) logs a warning, by default to standard error.
+// Whether a text begins with "file:line:".
+bool has_position(const std::string& text) {
+  const size_t end = text.find(": "), line = text.rfind(':', end == 0 ? 0 : end - 1);
+  return end != text.npos && line != text.npos && line + 1 < end && text.find(' ') > line &&
+         std::all_of(text.begin() + ptrdiff_t(line) + 1, text.begin() + ptrdiff_t(end),
+                     [](unsigned char c) { return std::isdigit(c); });
+}
+
+// print_warning(text) logs a warning with the position of the script, by default to standard error. Each is logged
+// once.
 int print_warning(lua_State* L, State& state) {
-  state.ctx.runtime->log(LogLevel::kWarning, check_string(L, state, 1, "warn", "text").c_str());
+  constexpr size_t kMostTold = 1000;
+  std::string text = check_string(L, state, 1, "warn", "text");
+  if (const std::string position = script_position(L); !position.empty() && !has_position(text))
+    text = position + ": " + text;
+  if (state.told.size() < kMostTold && state.told.insert(text).second)
+    state.ctx.runtime->log(LogLevel::kWarning, text.c_str());
   return 0;
 }
 

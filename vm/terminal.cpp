@@ -1,12 +1,9 @@
-#include "vm/terminal.h"
-
-#include <sys/ioctl.h>
+// What scripts of the library ask of the terminal and the clock.
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
 
+#include "tensor/terminal.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 
@@ -33,16 +30,6 @@ int read_clock(lua_State* L, State&) {
 }
 
 }  // namespace
-
-bool has_colours(int fd) {
-  const char *forbidden = std::getenv("NO_COLOR"), *terminal = std::getenv("TERM");
-  return !(forbidden && *forbidden) && terminal && *terminal && std::strcmp(terminal, "dumb") != 0 && isatty(fd);
-}
-
-int terminal_width() {
-  winsize size;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 void open_terminal(lua_State* L, State& state) {
   register_functions(
