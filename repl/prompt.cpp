@@ -146,7 +146,16 @@ int forget_for_command(lua_State* L) {
 }
 
 int make_host(lua_State* L) {
-  lua_createtable(L, 0, 3);
+  lua_createtable(L, 0, 4);
+  lua_newtable(L);
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, 2);
+  }
+  lua_settop(L, 2);
+  lua_setfield(L, 1, "globals");
   lua_pushcfunction(L, load_for_command);
   lua_setfield(L, -2, "load");
   lua_pushcfunction(L, forget_for_command);
@@ -233,11 +242,13 @@ class Prompt {
     std::string word = trimmed(piece.text);
     if (word.ends_with("()")) word.resize(word.size() - 2);
     if (word != "exit" && word != "quit") return false;
-    lua_settop(L_, 0);
-    if (push_session_local(L_, word)) return false;
+    const int top = lua_gettop(L_);
+    bool known = push_session_local(L_, word);
     lua_pushstring(L_, word.c_str());
     lua_rawget(L_, LUA_GLOBALSINDEX);
-    return lua_isnil(L_, -1);
+    known |= !lua_isnil(L_, -1);
+    lua_settop(L_, top);
+    return !known;
   }
 
   bool add_line(Piece& piece, const std::string& line) {
@@ -249,7 +260,7 @@ class Prompt {
   }
 
   void run_piece(const Piece& piece) {
-    set_entry(piece.text);
+    set_entry(piece.command ? "" : piece.text);
     if (!lua_isfunction(L_, -1)) {
       report_entry_syntax(L_);
       lua_settop(L_, 0);

@@ -18,6 +18,7 @@ constexpr int kDepth = 3;
 constexpr int kItems = 60;      // the most items shown of one table
 constexpr int kAllItems = 400;  // the most items shown of a table with the tables in it
 constexpr size_t kWidth = 100;  // columns from which a table has a line for each item
+constexpr size_t kShort = 30;   // the most bytes of items that share a line
 constexpr size_t kNested = 60;  // the most bytes shown of an object in a table
 
 std::string with_tostring(lua_State* L, int i) {
@@ -97,11 +98,22 @@ class Shower {
     open_.pop_back();
     const std::string line = fmt::format("{{{}}}", fmt::join(parts, ", "));
     if (line.size() <= kWidth || parts.size() < 2) return line;
-    const std::string indent(size_t(depth) * 2 + 2, ' ');
-    return fmt::format("{{\n{}{}\n{}}}", indent, fmt::join(parts, ",\n" + indent), indent.substr(2));
+    return in_lines(parts, size_t(n) + (size_t(n) < lua_objlen(L_, i)), std::string(size_t(depth) * 2 + 2, ' '));
   }
 
  private:
+  // Joins the parts with a line for each; short ones among the first `items` share lines.
+  static std::string in_lines(const std::vector<std::string>& parts, size_t items, const std::string& indent) {
+    std::string out = "{";
+    size_t used = kWidth;
+    for (size_t k = 0; k < parts.size(); ++k) {
+      const bool shares = k < items && parts[k].size() <= kShort && used + parts[k].size() + 2 <= kWidth;
+      out += (k > 0 ? "," : "") + (shares ? " " : "\n" + indent) + parts[k];
+      used = k < items && parts[k].size() <= kShort ? (shares ? used : indent.size()) + parts[k].size() + 2 : kWidth;
+    }
+    return out + "\n" + indent.substr(2) + "}";
+  }
+
   // Adds the fields outside of the array part, sorted.
   void add_fields(int i, int depth, std::vector<std::string>& parts) {
     const double n = double(lua_objlen(L_, i));

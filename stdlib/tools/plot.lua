@@ -41,16 +41,20 @@ local function line_text(series, low, high)
     cells[cell] = bit.bor(cells[cell] or 0, dots[px % 2][py % 4])
   end
   for _, list in ipairs(series) do
-    local previous
+    local last_x, last_y
     for i, v in ipairs(list) do
       if v == v and v > -math.huge and v < math.huge then
-        local px = #list > 1 and floor((i - 1) / (#list - 1) * (width - 1) + 0.5) or 0
-        local py = floor((high - v) / span * (height - 1) + 0.5)
-        local from = previous or py
-        for y = min(from, py), max(from, py) do set(px, y) end
-        previous = py
+        local px = #list > 1 and (i - 1) / (#list - 1) * (width - 1) or 0
+        local py = (high - v) / span * (height - 1)
+        local steps = last_x and max(1, floor(max(px - last_x, math.abs(py - last_y)) + 0.5)) or 1
+        for step = last_x and 1 or steps, steps do
+          local part = step / steps
+          local x, y = last_x and last_x + (px - last_x) * part or px, last_y and last_y + (py - last_y) * part or py
+          set(floor(x + 0.5), floor(y + 0.5))
+        end
+        last_x, last_y = px, py
       else
-        previous = nil
+        last_x, last_y = nil, nil
       end
     end
   end

@@ -1,7 +1,7 @@
 -- The commands of the prompt: `:time f()`, `?name`, `name?`, `??word` and `!command`. `host` is what the program offers:
 -- load(text[, chunk name]) returns a function that sees the session's locals, or nil and the message; entries is the
--- list of what ran without an error, {text =, result = the number of its result}; forget() drops the session's locals
--- and results.
+-- list of what ran without an error, {text =, result = the number of its result}; globals is the set of the global names
+-- when the session began; forget() drops the session's locals and results.
 local core = ...
 local pg = core.pg
 local prompt = {}
@@ -116,8 +116,8 @@ local function value_of(host, name, text) return compiled(host, name, "return " 
 command("graph", "NET", "the graph of its last call, one line an op", function(host, text)
   local net = value_of(host, "graph", text)
   local kind = pg.type(net)
-  if kind == "graph" then print(net)
-  elseif type(net) == "table" and net.graph then print(net:graph())
+  if kind == "graph" then print((tostring(net):gsub("\n$", "")))
+  elseif type(net) == "table" and net.graph then print((tostring(net:graph()):gsub("\n$", "")))
   else fail(":graph needs a hybridized block, a jitted function or a graph (got %s)", kind) end
 end)
 
@@ -236,12 +236,8 @@ command("save", "FILE", "write what was typed, without what failed, as a script"
   print(("%d entries in %s"):format(#host.entries, path))
 end)
 
-local first_globals = {}
-for key in pairs(_G) do first_globals[key] = true end
-
 command("reset", "", "forget all variables and results of the session", function(host)
-  for key in pairs(_G) do if not first_globals[key] then rawset(_G, key, nil) end end
-  _G.pg = pg
+  for key in pairs(_G) do if not host.globals[key] then rawset(_G, key, nil) end end
   for i = #host.entries, 1, -1 do host.entries[i] = nil end
   watched = {}
   host.forget()
