@@ -8,6 +8,7 @@
 
 #include "repl/excerpt.h"
 #include "repl/hint.h"
+#include "repl/interrupt.h"
 #include "repl/session.h"
 #include "tensor/terminal.h"
 #include "vm/traceback.h"
@@ -77,6 +78,7 @@ bool report_syntax(lua_State* L) {
 void set_entry(const std::string& text) { entry = text; }
 
 void report(const char* text, Style style) {
+  if (style == Style::kPrompt && interrupted() && isatty(STDIN_FILENO)) std::fputc('\n', stdout);  // behind the ^C
   std::fflush(stdout);
   const int first = int(std::strcspn(text, "\n"));
   if (style == Style::kScript)
