@@ -34,18 +34,15 @@ endif()
 find_path(DLPACK_INCLUDE_DIR dlpack/dlpack.h)
 require(DLPACK_INCLUDE_DIR "DLPack" libdlpack-dev)
 
-# Not by dnnl-config.cmake, which would also require OpenCL's development files.
+# Only its headers are needed to build. Not by dnnl-config.cmake, which would also require OpenCL's development files.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp)
-find_library(DNNL_LIBRARY dnnl)
 set(dnnl_FOUND FALSE)
-if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+if(DNNL_INCLUDE_DIR)
   set(dnnl_FOUND TRUE)
+  include("${CMAKE_CURRENT_LIST_DIR}/onednn.cmake")
   add_library(perigee_dnnl INTERFACE)
   target_include_directories(perigee_dnnl SYSTEM INTERFACE "${DNNL_INCLUDE_DIR}")
-  # oneDNN runs on GCC's OpenMP; the adapter keeps it on the calling thread with omp_set_num_threads.
-  if(NOT PERIGEE_STATIC)
-    target_link_libraries(perigee_dnnl INTERFACE "${DNNL_LIBRARY}" gomp)
-  endif()
+  target_link_libraries(perigee_dnnl INTERFACE perigee_late ${CMAKE_DL_LIBS})
 endif()
 require(dnnl_FOUND "oneDNN" libdnnl-dev)
 

@@ -1,11 +1,10 @@
-// oneDNN in builds that must not need it (-DPERIGEE_STATIC=ON): the library is loaded at its first use, if it is there.
-// scripts/cmake/static.cmake generates a jump for each of its functions, through a slot that is filled here.
-#include "tensor/cpu/onednn/onednn_common.h"
-
-#ifdef PERIGEE_LATE_ONEDNN
+// oneDNN is loaded at its first use, if it is there. scripts/cmake/onednn.cmake generates a jump for each of its functions,
+// through a slot that is filled here.
 #include <dlfcn.h>
 
 #include <string>
+
+#include "tensor/cpu/onednn/onednn_common.h"
 
 extern "C" {
 extern void* pg_late_slots[];
@@ -16,7 +15,7 @@ namespace pg::cpu::onednn {
 
 static bool load() {
   const std::string name = "libdnnl.so." + std::to_string(DNNL_VERSION_MAJOR);
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) return false;
   for (size_t i = 0; pg_late_names[i]; ++i)
     if (!(pg_late_slots[i] = dlsym(library, pg_late_names[i]))) return false;
@@ -29,6 +28,3 @@ bool available() {
 }
 
 }  // namespace pg::cpu::onednn
-#else
-bool pg::cpu::onednn::available() { return true; }
-#endif
