@@ -18,10 +18,10 @@ void open_files(lua_State* L, State& state);       // tensors in files
 void open_graph(lua_State* L, State& state);       // core.graph: models, their files, frozen graphs
 void open_errors(lua_State* L, State& state);      // core.fail and friends
 void open_introspect(lua_State* L, State& state);  // core.introspect: identities of functions and variables, for guards
-void open_decode(lua_State* L, State& state);   // core.introspect: the code of functions, for the interpreter of traces
-void open_hidden(lua_State* L, State& state);   // core.hide, core.shown: values that scripts cannot look into
-void open_terminal(lua_State* L, State& state);   // core.is_terminal and friends, core.clock
-void open_library(lua_State* L, State& state);  // core.require, embedded files
+void open_decode(lua_State* L, State& state);  // core.introspect: the code of functions, for the interpreter of traces
+void open_hidden(lua_State* L, State& state);  // core.hide, core.shown: values that scripts cannot look into
+void open_terminal(lua_State* L, State& state);  // core.is_terminal and friends, core.clock
+void open_library(lua_State* L, State& state);   // core.require, embedded files
 
 // The text of tostring(x).
 std::string printed(const Value& value);

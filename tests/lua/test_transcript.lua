@@ -9,7 +9,7 @@ local function is_input(line) return line:match("^(>>? )(.*)$") end
 
 -- Returns the typed lines, and what the program prints, which is no terminal and shows prompts only.
 local function read_session()
-  local inputs, output, last = {}, {}, nil
+  local inputs, output = {}, {}
   for line in t.read(path):gmatch("([^\n]*)\n") do
     local mark, input = is_input(line)
     if mark then

@@ -1,5 +1,5 @@
-// oneDNN is loaded at its first use, if it is there. scripts/cmake/onednn.cmake generates a jump for each of its functions,
-// through a slot that is filled here.
+// oneDNN is loaded at its first use, if it is there. scripts/cmake/onednn.cmake generates a jump for each of its
+// functions, through a slot that is filled here.
 #include <dlfcn.h>
 
 #include <string>
