@@ -3,7 +3,7 @@
 local core = ...
 local documents = {}
 
-local internal_files = {"^hybrid/", "^control/", "^support/[^b]", "^testing%.lua$", "^meta/"}
+local internal_files = {"^hybrid/", "^control/", "^support/[^b]", "^testing%.lua$", "^meta/", "^tools/"}
 local public_holders = {pg = true, nn = true, vision = true}  -- "nn.Dense" is short for "pg.nn.Dense"
 
 -- Returns the name at the position of the text and the position after its arguments. A name without a holder gets that
