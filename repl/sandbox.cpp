@@ -9,6 +9,7 @@
 #include <string>
 
 #include "repl/script.h"
+#include "repl/source.h"
 #include "vm/include/perigee.h"
 
 namespace pg::repl {
@@ -21,9 +22,12 @@ bool read_script(const std::string& path, std::string& text) {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});
     return true;
   }
+  if (!check_source(path)) return false;
   std::ifstream file(path, std::ios::binary);
   text.assign(std::istreambuf_iterator<char>(file), {});
-  return file.good() || file.eof();
+  if (file.good() || file.eof()) return true;
+  report(("cannot read '" + path + "'").c_str());
+  return false;
 }
 
 int report_last() {
@@ -45,11 +49,13 @@ void set_arguments(lua_State* L, int argc, char** argv, int script) {
   lua_setglobal(L, "arg");
 }
 
-int run(perigee_state* state, int argc, char** argv, int script) {
+int run(perigee_state* state, int argc, char** argv, const CommandLine& line) {
+  const int script = line.rest;
   std::string text;
-  if (!read_script(argv[script], text)) {
-    report((std::string("cannot open ") + argv[script]).c_str());
-    return 1;
+  if (!read_script(argv[script], text)) return 1;
+  if (const std::string* seed = line.find("--seed")) {
+    const std::string call = "require('perigee').utils.seed_all(" + *seed + ")";
+    if (perigee_run(state, call.data(), call.size(), "--seed") != PERIGEE_OK) return report_last();
   }
   set_arguments(perigee_state_lua(state), argc, argv, script);
   const std::string name = std::string(argv[script]) == "-" ? "stdin" : argv[script];
@@ -58,17 +64,19 @@ int run(perigee_state* state, int argc, char** argv, int script) {
 
 }  // namespace
 
-int run_sandboxed(int argc, char** argv, int script) {
+int run_sandboxed(int argc, char** argv, const CommandLine& line) {
   perigee_runtime* runtime = nullptr;
+  auto threads = PERIGEE_INIT(perigee_runtime_config);
+  if (const std::string* n = line.find("--threads")) threads.threads = std::stoi(*n);
   perigee_state* state = nullptr;
   auto config = PERIGEE_INIT(perigee_state_config);
   config.sandboxed = 1;
   config.memory_limit = kMemory;
   config.print = [](void*, const char* line, size_t size) { std::fwrite(line, 1, size, stdout); };
   int code = 1;
-  if (perigee_runtime_create(nullptr, &runtime) == PERIGEE_OK &&
+  if (perigee_runtime_create(&threads, &runtime) == PERIGEE_OK &&
       perigee_state_open(runtime, &config, &state) == PERIGEE_OK)
-    code = run(state, argc, argv, script);
+    code = run(state, argc, argv, line);
   else
     report_last();
   perigee_state_close(state);

@@ -170,7 +170,7 @@ end
 
 local function run_files(mode)
   local pg = require "perigee"
-  t.mode, t.root, t.filter, t.program = mode.name, root, opts.pattern, absolute(opts.program or program)
+  t.mode, t.label, t.root, t.filter, t.program = mode.name, "[" .. mode.name .. "] ", root, opts.pattern, absolute(opts.program or program)
   t.all, t.times = opts.all, opts.times
   local report = os.getenv("PERIGEE_TEST_REPORT")
   local function note(text)

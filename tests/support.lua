@@ -1,14 +1,10 @@
--- Functions for test files: local t = require "tests.support". tests/run.lua runs the files.
-local t = {
-  mode = "eager", root = ".", program = "build/perigee", filter = nil,
-  device = "cpu",  -- of tensors that name none
-  passed = 0, failed = 0, skipped = 0, reasons = {}, file = "?", on_start = function() end,
-}
-
-local SkipToken = {}
-
--- Skips the running test; outside of a test, the rest of the file.
-function t.skip(reason) error(setmetatable({reason = reason}, SkipToken), 0) end
+-- Functions for test files: local t = require "tests.support". tests/run.lua runs the files. The harness is that of
+-- perigee test; the program, or another LuaJIT, reads it from the checkout, so that its functions are those of a script.
+local root = debug.getinfo(1, "S").source:match("^@(.*)/tests/support%.lua$") or "."
+local t = dofile(root .. "/stdlib/tools/harness.lua")
+t.mode, t.root, t.program, t.label = "eager", ".", "build/perigee", "[eager] "
+t.device = "cpu"  -- of tensors that name none
+local show, fail, exists = t.show, t.fail, t.exists
 
 -- t.skip_in("gcstress", "trains for a minute") skips in that mode only.
 -- "hybrid" means all modes that hybridize.
@@ -23,162 +19,12 @@ t.sanitized = os.getenv("PERIGEE_SANITIZED") ~= nil
 -- Whether this run takes all cases of tests that have many: other modes and sanitized runs take some of them.
 function t.takes_all() return t.all or t.mode == "eager" and not t.sanitized end
 
-local function count_skip(reason)
-  t.skipped = t.skipped + 1
-  t.reasons[reason] = (t.reasons[reason] or 0) + 1
-end
-
-local function handler(e)
-  if getmetatable(e) == SkipToken then return e end
-  return debug.traceback(tostring(e), 2)
-end
-
-local function plain(v)
-  if type(v) == "userdata" then return v:totable() end
-  return v
-end
-
-local function show(v)
-  if type(v) == "string" then return string.format("%q", v) end
-  if type(v) == "number" then return string.format("%.9g", v) end
-  if type(v) ~= "table" then return tostring(v) end
-  local parts = {}
-  for i = 1, math.min(#v, 8) do parts[i] = show(v[i]) end
-  if #v > 8 then parts[9] = "…" end
-  local keys = {}
-  for k in pairs(v) do if type(k) ~= "number" then keys[#keys + 1] = k end end
-  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-  for _, k in ipairs(keys) do parts[#parts + 1] = tostring(k) .. " = " .. show(v[k]) end
-  return "{" .. table.concat(parts, ", ") .. "}"
-end
-t.show = show
-
-local function fail(text, what) error((what and what .. ": " or "") .. text, 3) end
-
--- Of the running test: {allowed = patterns, unexpected = warnings, list = where t.warnings collects, outer = of the file}
-local scope
-
--- Receives a warning of the library. An unexpected one fails the running test.
-function t.on_warning(text)
-  if scope.list then
-    scope.list[#scope.list + 1] = text
-    return
-  end
-  local s = scope
-  while s do
-    for _, pattern in ipairs(s.allowed) do if text:find(pattern) then return end end
-    s = s.outer
-  end
-  scope.unexpected[#scope.unexpected + 1] = text
-end
-
--- Warnings that match the Lua pattern may come until the end of the running test; outside of a test, of the file.
-function t.may_warn(pattern)
-  if scope then scope.allowed[#scope.allowed + 1] = pattern end
-end
-
--- Returns the warnings of f(…) as a list.
-function t.warnings(f, ...)
-  local list, before, inside = {}, scope.list, scope
-  inside.list = list
-  local ok, e = pcall(f, ...)
-  inside.list = before
-  if not ok then error(e, 0) end
-  return list
-end
-
--- f(…) must warn, and each of its warnings must match the Lua pattern. Returns them.
-function t.warns(pattern, f, ...)
-  local list = t.warnings(f, ...)
-  if #list == 0 then fail("expected a warning, none came") end
-  for _, text in ipairs(list) do
-    if not text:find(pattern) then fail("warning " .. show(text) .. " does not match " .. show(pattern)) end
-  end
-  return list
-end
-
--- Runs f. Returns true, or false and the error or the unexpected warnings.
-local function attempt(f)
-  local inside = {allowed = {}, unexpected = {}, outer = scope}
-  scope = inside
-  local ok, e = xpcall(t.way and t.way(f) or f, handler)
-  scope = inside.outer
-  local warned = inside.unexpected
-  if not ok or #warned == 0 then return ok, e end
-  return false, #warned .. " unexpected warnings:\n" .. table.concat(warned, "\n", 1, math.min(#warned, 5))
-end
-
--- Runs f, counts it, and prints a failure with its traceback.
-function t.protect(name, f)
-  t.on_start(name)
-  local ok, e = attempt(f)
-  if ok then t.passed = t.passed + 1
-  elseif getmetatable(e) == SkipToken then count_skip(e.reason)
-  else
-    t.failed = t.failed + 1
-    io.write("FAILED [", t.mode, "] ", t.file, ": ", name, "\n  ", (tostring(e):gsub("\n", "\n  ")), "\n")
-    io.flush()
-  end
-  return ok
-end
-
-function t.test(name, f)
-  if t.filter and not (t.file .. ": " .. name):find(t.filter) then return end
-  local start = os.clock()
-  local ok = t.protect(name, f)
-  local seconds = os.clock() - start
-  if t.times and seconds > 0.5 then io.write(string.format("%7.2f s   %s: %s\n", seconds, t.file, name)) end
-  return ok
-end
-
 -- Checks each element against a list of numbers, by relative error.
 function t.elements_near(got, expected, tolerance)
   for i, v in ipairs(got:reshape{-1}:totable()) do
     local want = expected[i]
     t.check(math.abs(v - want) <= (tolerance or 1e-6) * math.abs(want), ("element %d: %.9g, expected %.9g"):format(i, v, want))
   end
-end
-
--- Returns the first difference of two plain values as text, or nil. same(a, b) compares leaves.
-local function difference(a, b, same, path)
-  a, b = plain(a), plain(b)
-  if type(a) == "table" and type(b) == "table" then
-    for k, v in pairs(b) do
-      local d = difference(a[k], v, same, path .. "[" .. tostring(k) .. "]")
-      if d then return d end
-    end
-    for k, v in pairs(a) do
-      if b[k] == nil then return string.format("%s[%s]: got %s, expected nothing", path, tostring(k), show(v)) end
-    end
-  elseif not same(a, b) then
-    return string.format("%s: got %s, expected %s", path == "" and "value" or path, show(a), show(b))
-  end
-end
-
-local function same_type(a, b)
-  if type(a) ~= "userdata" or type(b) ~= "userdata" then return end
-  local function kind(x) return x.dtype .. " " .. table.concat(x.shape, "x") end
-  if kind(a) ~= kind(b) then return "got " .. kind(a) .. ", expected " .. kind(b) end
-end
-
--- Raises if a and b differ. Tensors are compared by dtype, shape and elements, tables by content; NaN equals NaN. One
--- may be a table and the other a tensor.
-function t.equal(a, b, what)
-  local d = same_type(a, b) or difference(a, b, function(x, y) return x == y or (x ~= x and y ~= y) end, "")
-  if d then fail(d, what) end
-end
-
--- Raises unless |a - b| <= atol + rtol * |b| per element, for tensors, numbers and nested tables. Infinities and other
--- values must be equal.
-function t.close(a, b, opts)
-  opts = opts or {}
-  local rtol, atol = opts.rtol or 1e-5, opts.atol or 1e-6
-  local d = difference(a, b, function(x, y)
-    if x == y or (x ~= x and y ~= y) then return true end
-    if type(x) ~= "number" or type(y) ~= "number" then return false end
-    return math.abs(y) < math.huge and math.abs(x - y) <= atol + rtol * math.abs(y)
-  end, "")
-  if d then fail(d, opts.what) end
 end
 
 -- Returns f(leaves) for tensors made of the values, and the gradients of its sum.
@@ -195,8 +41,6 @@ function t.gradients(f, ...)
   return y, unpack(grads)
 end
 
-function t.check(value, what) if not value then fail(what or "expected a true value, got " .. tostring(value)) end end
-
 local function settle(ok, ...)
   if ok and t.device ~= "cpu" then
     local fine, e = pcall(require("perigee").synchronize, t.device)
@@ -208,44 +52,16 @@ end
 -- pcall(f, …) that also catches the errors that a device reports after f has returned.
 function t.pcall(f, ...) return settle(pcall(f, ...)) end
 
-local function message_of(f, ...)
-  local ok, e = t.pcall(f, ...)
-  if ok then fail("expected an error, none was raised") end
-  if getmetatable(e) == SkipToken then error(e, 0) end
-  if type(e) ~= "string" then fail("expected a string as error, got " .. type(e)) end
-  return e
-end
-
--- f(...) must raise a string that matches the Lua pattern; returns the message.
-function t.error_matches(f, pattern, ...)
-  local e = message_of(f, ...)
-  if not e:find(pattern) then fail("message " .. show(e) .. " does not match " .. show(pattern)) end
-  return e
-end
-
--- The same for a plain text instead of a pattern.
-function t.error_contains(f, text, ...)
-  local e = message_of(f, ...)
-  if not e:find(text, 1, true) then fail("message " .. show(e) .. " does not contain " .. show(text)) end
-  return e
-end
-
 -- f(...) must raise `file:line: op: bad argument 'name' (expected …, got …)`. op and name are plain texts; nil matches
 -- any.
 function t.bad_argument(f, op, name, ...)
-  local e = message_of(f, ...)
+  local e = t.message_of(f, ...)
   local where, o, n = e:match("^(%S+:%d+): (.-): bad argument '(.-)' %(expected .+, got .+%)")
   if not where then fail("message " .. show(e) .. " has not the form of a bad argument") end
   if t.device ~= "cpu" and o .. "_" == op then o = op end  -- an error that comes late names the op, not the method
   if op and o ~= op then fail("message names op " .. show(o) .. ", expected " .. show(op) .. ": " .. e) end
   if name and n ~= name then fail("message names argument " .. show(n) .. ", expected " .. show(name) .. ": " .. e) end
   return e
-end
-
-local function exists(path)
-  local f = io.open(path, "rb")
-  if f then f:close() end
-  return f ~= nil
 end
 
 -- Returns the path of a file or folder in ../shared (or $PERIGEE_SHARED). If it is absent the test is skipped, or fails
@@ -255,52 +71,6 @@ function t.shared(path)
   if exists(full) then return full end
   if os.getenv("CI") == "true" then error("../shared/" .. path .. " is missing; CI may not skip it", 2) end
   t.skip("../shared is not beside this checkout")
-end
-
-function t.read(path)
-  local f = assert(io.open(path, "rb"))
-  local s = f:read("*a")
-  f:close()
-  return s
-end
-
-function t.write(path, bytes)
-  local f = assert(io.open(path, "wb"))
-  assert(f:write(bytes))
-  f:close()
-  return path
-end
-
-local folder
-
--- Returns the path of a file in a temporary folder that is removed at the end. t.tmp() returns the folder.
-function t.tmp(name)
-  if not folder then
-    local p = assert(io.popen("mktemp -d"))
-    folder = p:read("*l")
-    p:close()
-  end
-  return name and folder .. "/" .. name or folder
-end
-
-function t.cleanup()
-  if folder then os.execute("rm -rf '" .. folder .. "'") end
-  folder = nil
-end
-
-local function status_of(a, _, code)
-  if type(a) == "number" then return a >= 256 and math.floor(a / 256) or a end
-  return code or (a and 0 or 1)
-end
-
--- Runs a shell command with the text on standard input. Returns standard output, standard error, exit code. Warnings of
--- perigee on standard error count as those of the test.
-function t.shell(command, input)
-  local out, err, inp = t.tmp("stdout"), t.tmp("stderr"), t.write(t.tmp("stdin"), input or "")
-  local code = status_of(os.execute(string.format("{ %s ; } >'%s' 2>'%s' <'%s'", command, out, err, inp)))
-  local errors = t.read(err)
-  for text in errors:gmatch("perigee: warning: ([^\n]*)") do t.on_warning(text) end
-  return t.read(out), errors, code
 end
 
 -- Whether the program may exit by os.exit, which does not close its Lua state. The leak checker then reports false
@@ -332,5 +102,4 @@ function t.without_passes(script, names)
   end
 end
 
-t.status_of, t.exists = status_of, exists
 return t
