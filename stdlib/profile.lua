@@ -5,7 +5,7 @@ local caches = core.require("hybrid.cache")
 local profile = {}
 
 local shown_rows = 12           -- of each list in the text of a report
-local default_events = 1000000  -- about 50 MB
+local default_events = 1000000  -- 32 MB
 
 -- The text of a report ---------------------------------------------------------------------------------------------------
 
@@ -28,11 +28,12 @@ local function add_rows(lines, report, title, rows, name_of)
     names[i] = name_of(rows[i])
     width = math.max(width, #names[i] + 2)
   end
-  lines[#lines + 1] = ("%-" .. width .. "s %9s %11s %6s %10s"):format(title, "count", "ms", "%", rows[1].bytes and "written" or "")
+  local function add(format, name, ...) lines[#lines + 1] = format:format(name .. (" "):rep(width - #name), ...) end
+  add("%s %9s %11s %6s" .. (rows[1].bytes and " %10s" or ""), title, "count", "ms", "%", "written")
   for i, name in ipairs(names) do
     local row = rows[i]
-    lines[#lines + 1] = ("  %-" .. width - 2 .. "s %9d %11.3f %6.1f %10s"):format(name, row.count, row.ms, 100 * row.ms / report.total,
-                                                                            row.bytes and bytes(row.bytes) or "")
+    add("%s %9d %11.3f %6.1f" .. (row.bytes and " %10s" or ""), "  " .. name, row.count, row.ms, 100 * row.ms / report.total,
+        row.bytes and bytes(row.bytes))
   end
   if #rows > shown_rows then lines[#lines + 1] = ("  … and %d more"):format(#rows - shown_rows) end
 end
@@ -41,8 +42,8 @@ local function add_graphs(lines, graphs)
   if graphs[1] then lines[#lines + 1] = "graphs" end
   for _, g in ipairs(graphs) do
     local parts = {plural(g.runs, "run") .. (" in %.3f ms"):format(g.ms), plural(g.hits, "cache hit")}
-    parts[#parts + 1] = plural(g.traces, "trace") .. (" in %.3f ms"):format(g.trace_ms)
-    parts[#parts + 1] = ("%d compiled in %.3f ms"):format(g.compiled, g.compile_ms)
+    if g.traces > 0 then parts[#parts + 1] = plural(g.traces, "trace") .. (" in %.3f ms"):format(g.trace_ms) end
+    if g.compiled > 0 then parts[#parts + 1] = ("%d compiled in %.3f ms"):format(g.compiled, g.compile_ms) end
     if g.retraces > 0 then parts[#parts + 1] = plural(g.retraces, "retrace") end
     lines[#lines + 1] = "  " .. g.name .. ": " .. table.concat(parts, ", ")
     for _, reason in ipairs(g.reasons) do

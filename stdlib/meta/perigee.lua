@@ -2834,8 +2834,11 @@ function Block:save_parameters(path) end
 ---@return any
 function Block:load_parameters(path, options) end
 
----block:summary(…) -> a text with the output shape and the number of parameters of every block, from one forward
----pass with these arguments in predict mode.
+---block:summary(…) -> a text with the output shape, the number of parameters and the multiply-adds of every block,
+---from one forward pass with these arguments. The pass is recorded, in predict mode and op by op as in pg.debug, also
+---for a hybridized block. Multiply-adds are those of products and convolutions. The memory of a training step is that
+---of the parameters, their gradients and what the record keeps for backward, which is counted in this pass; the state of
+---an optimizer and the temporary results of backward come on top.
 ---@param ... any
 ---@return any
 function Block:summary(...) end
@@ -3103,7 +3106,9 @@ function autograd.backward(heads, grads, options) end
 function autograd.checkpoint(f, ...) end
 
 ---pg.autograd.detect_anomaly(f) -> the results of f. Raises at the first op, forward or backward, that makes a NaN,
----and names the script line.
+---and names the op, the script line, and the ranges of its operands and results with their numbers of NaNs and
+---infinities. For a gradient it also names the line of the forward and the range of the gradient that came in. Graphs
+---run node by node meanwhile.
 ---@param f any
 ---@return any
 function autograd.detect_anomaly(f) end
@@ -7012,7 +7017,8 @@ function pg.constant(v) end
 
 ---pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
 ---and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
----numbers the same.
+---numbers the same. A debugger that has set a hook (debug.sethook) sees every line of a forward; LuaJIT's compiler is
+---off meanwhile.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -7203,6 +7209,10 @@ function pg.predict_mode(f) end
 ---@param x any
 ---@return any
 function pg.print(label, x) end
+
+---@param ... any
+---@return any
+function pg.profile(...) end
 
 ---pg.progress(fraction) sets what job:progress() returns, inside a job. It does nothing outside of a job.
 ---@param fraction any
