@@ -2459,7 +2459,7 @@ function Tensor:to(dtype, device) end
 ---@overload fun(self: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:topk(k, dim, largest, sorted, index_base) end
 
----The sum of the diagonal of a matrix. Integers and bool give int64.
+---The sum of the diagonal of a matrix. Integers and bool give int64. pg.trace of a function instead prints what the ops in it got and gave.
 ---@return perigee.Tensor out
 function Tensor:trace() end
 
@@ -6760,7 +6760,7 @@ function pg.to(x, dtype, device) end
 ---@overload fun(x: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.topk(x, k, dim, largest, sorted, index_base) end
 
----The sum of the diagonal of a matrix. Integers and bool give int64.
+---The sum of the diagonal of a matrix. Integers and bool give int64. pg.trace of a function instead prints what the ops in it got and gave.
 ---@param x perigee.Tensor
 ---@return perigee.Tensor out
 function pg.trace(x) end
@@ -7210,9 +7210,18 @@ function pg.predict_mode(f) end
 ---@return any
 function pg.print(label, x) end
 
----@param ... any
+---pg.profile(f[, {path =, max_events = 1000000}]) -> report, the results of f. tostring(report) shows where the time
+---went, the most first: report.ops (eager ops), report.kernels (of graphs) and report.lines (of scripts) are lists of
+---{name =, line =, count =, ms =, bytes =}, where ms is without the ops inside and bytes is what was written.
+---report.graphs has {name =, runs =, ms =, hits =, traces =, retraces =, reasons =, compiled =} of each hybridized
+---block and jitted function, report.collector {steps =, ms =, cycles =}, report.backward {count =, ms =}, and
+---report.total the time of f in milliseconds. path: a file for the events, which Perfetto (ui.perfetto.dev) and Chrome
+---(chrome://tracing) show; events after the first max_events are only in the sums. Work on other devices than the CPU
+---is waited for. An error of f ends the profile. Raises inside another profile.
+---@param f any
+---@param options any
 ---@return any
-function pg.profile(...) end
+function pg.profile(f, options) end
 
 ---pg.progress(fraction) sets what job:progress() returns, inside a job. It does nothing outside of a job.
 ---@param fraction any
