@@ -77,14 +77,12 @@ end
 
 -- Caches and the collector -----------------------------------------------------------------------------------------------
 
-local running  -- the data of the profile that runs: {caches =, reasons =, cycles =}
+local running  -- the data of the profile that runs: {hits =, reasons =, cycles =}
 
+-- The hits of all caches so far.
 local function counters()
   local all = {}
-  for cache in pairs(caches.all) do
-    local info = cache:info()
-    all[cache] = {hits = info.hits, traces = info.traces}
-  end
+  for cache in pairs(caches.all) do all[cache] = cache:hits() end
   return all
 end
 
@@ -143,10 +141,10 @@ local function graphs_of(measured, data)
   add(measured.compiled, "compiled", "compile_ms", "ms")
   add(measured.traced, "traces", "trace_ms", "ms")
   for cache, now in pairs(counters()) do
-    local before = data.caches[cache] or {hits = 0, traces = 0}
-    if now.hits > before.hits then
+    local hits = now - (data.hits[cache] or 0)
+    if hits > 0 then
       local g = graph(cache.name)
-      g.hits = g.hits + now.hits - before.hits
+      g.hits = g.hits + hits
     end
   end
   for name, reasons in pairs(data.reasons) do
@@ -181,8 +179,9 @@ end
 --- if a profile runs.
 function profile.start(max_events)
   if core.tracing() then core.fail("profile", "cannot run inside a hybridized block or a jitted function; profile its caller") end
+  local hits = counters()
   if running or not core.start_profile(max_events or default_events) then core.fail("profile", "a profile is already running") end
-  running = {caches = counters(), reasons = {}}
+  running = {hits = hits, reasons = {}}
   caches.watch = note_trace
   count_cycles(running)
 end

@@ -157,7 +157,7 @@ void push_lines(lua_State* L, const Profile& profile) {
   int count = 0;
   for (size_t i = 0; i < profile.lines().size(); ++i) {
     const Profile::Line& line = profile.lines()[i];
-    if (line.count == 0) continue;
+    if (line.own == 0) continue;
     lua_createtable(L, 0, 3);
     set_text(L, "line", profile, int32_t(i));
     set_number(L, "count", double(line.count));

@@ -215,7 +215,8 @@ void Profile::measure(int32_t row, int32_t line, int64_t duration, int64_t own, 
   own_ += own;
   if (line < 0) return;
   if (lines_.size() <= size_t(line)) lines_.resize(size_t(line) + 1);
-  ++lines_[size_t(line)].count, lines_[size_t(line)].own += own;
+  lines_[size_t(line)].count += r.category == Category::kOp || r.category == Category::kKernel;
+  lines_[size_t(line)].own += own;
 }
 
 void Profile::keep(const Event& event) {

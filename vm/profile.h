@@ -23,7 +23,8 @@ class Profile final : public Observer {
     int64_t count = 0, total = 0, own = 0, bytes = 0;
   };
   struct Line {
-    int64_t count = 0, own = 0;
+    int64_t count = 0;  // of ops and kernels
+    int64_t own = 0;    // of all work
   };
 
   // Events after the first `most_events` are only counted.

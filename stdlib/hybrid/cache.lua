@@ -281,6 +281,9 @@ local function specializations(self)
   return n
 end
 
+--- cache:hits() -> the number of hits. A cache whose programs are collected has it too.
+Cache.hits = total_hits
+
 --- cache:info() -> {traces =, specializations =, hits =, last_retrace =}
 function Cache:info()
   return {traces = self.traces, specializations = specializations(self), hits = total_hits(self), last_retrace = self.last_retrace}
