@@ -406,7 +406,9 @@ function autograd.checkpoint(f, ...)
 end
 
 --- pg.autograd.detect_anomaly(f) -> the results of f. Raises at the first op, forward or backward, that makes a NaN,
---- and names the script line.
+--- and names the op, the script line, and the ranges of its operands and results with their numbers of NaNs and
+--- infinities. For a gradient it also names the line of the forward and the range of the gradient that came in. Graphs
+--- run node by node meanwhile.
 function autograd.detect_anomaly(f, ...)
   check_function("detect_anomaly", f)
   local before = core.set_detect_anomaly(true)

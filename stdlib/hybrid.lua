@@ -133,19 +133,32 @@ function hybrid.jit(f, opts)
   return setmetatable(jitted, Jitted)
 end
 
-local function leave(ok, ...)
+-- Turns the compiler of LuaJIT off if a debugger has set a hook, since compiled code calls no hooks. Returns whether it
+-- was on.
+local function stop_compiler()
+  local hook = debug and debug.gethook and debug.gethook()
+  local jit = rawget(_G, "jit")
+  if type(hook) ~= "function" or not jit or not jit.status() then return false end
+  jit.off()
+  jit.flush()
+  return true
+end
+
+local function leave(compiled, ok, ...)
   graphs.off = graphs.off - 1
+  if compiled then rawget(_G, "jit").on() end
   if not ok then core.reraise((select(1, ...))) end
   return ...
 end
 
 --- pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
 --- and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
---- numbers the same.
+--- numbers the same. A debugger that has set a hook (debug.sethook) sees every line of a forward; LuaJIT's compiler is
+--- off meanwhile.
 function hybrid.debug(f, ...)
   args.callable("debug", "f", f)
   graphs.off = graphs.off + 1
-  return leave(xpcall(f, core.keep_traceback, ...))
+  return leave(stop_compiler(), xpcall(f, core.keep_traceback, ...))
 end
 
 hybrid.live = core.require("hybrid.run_hooks").number

@@ -48,6 +48,7 @@ own("runtime", "scope keep memory set_num_threads get_num_threads devices instru
 own("help", "help")
 own("hybrid", "jit debug live")
 own("graph", "graph")
+own("profile", "profile trace")
 own("symbol", "symbol")
 own("control", "cond while_loop foreach loop")
 own("runtime.job", "job yield progress")

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "tensor/anomaly.h"
+#include "tensor/observer.h"
+#include "tensor/range.h"
 #include "tensor/rule.h"
 #include "tensor/tape.h"
 
@@ -162,15 +165,47 @@ class Walk {
           "backward: the graph was released by a backward function that ran backward over it; pass retain_graph = true "
           "there");
     const TapeNode::CustomBackward custom = node.custom;  // a copy, because the call may release the node
-    Values grads = custom ? custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
+    Values grads = ctx_.detect_anomaly ? checked_gradients(node, cotangents, custom)
+                   : custom            ? custom(ctx_, node, cotangents)
+                                       : rule_gradients(node, cotangents);
     for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i) {
       const Value& input = node.inputs[i];
       if (!needs(input) || !grads[i].defined()) continue;
-      if (ctx_.detect_anomaly && has_nan(grads[i]))
-        fail(node.op ? node.op->name : node.custom_name.c_str(), "its gradient made a NaN{}",
-             node.position.empty() ? "" : " (forward at " + node.position + ")");
       add(*input.node(), input.node_output(), fit(std::move(grads[i]), input.type()));
     }
+  }
+
+  // In anomaly mode: raises if an op of the rule makes a NaN, or if a gradient that goes on has one.
+  Values checked_gradients(TapeNode& node, Cotangents& cotangents, const TapeNode::CustomBackward& custom) {
+    Values grads;
+    try {
+      grads = custom ? custom(ctx_, node, cotangents) : rule_gradients(node, cotangents);
+    } catch (const Anomaly& inner) {
+      raise_in_gradient(node, cotangents, inner.what());
+    }
+    for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i)
+      if (needs(node.inputs[i]) && grads[i].defined() && has_nan(grads[i]))
+        raise_in_gradient(node, cotangents, fmt::format("gradient {} = {}", i + 1, describe_range(view_of(grads[i]))));
+    return grads;
+  }
+
+  [[noreturn]] static void raise_in_gradient(const TapeNode& node, const Cotangents& cotangents, std::string what) {
+    std::string text;
+    for (size_t i = 0; i < cotangents.size(); ++i)
+      if (cotangents[i].is_array())
+        text += fmt::format("gradient of result {} = {}; ", i + 1, describe_range(view_of(cotangents[i])));
+    SmallVector<View, 4> in;
+    for (const Value& v : node.inputs) in.push_back(view_of(v));
+    if (node.op) text += describe_operands(*node.op, node.inputs, in) + "; ";
+    throw Anomaly(fmt::format("{}: its gradient made a NaN{}: {}{}",
+                              node.op ? std::string(node.op->name) : node.custom_name,
+                              node.position.empty() ? "" : " (forward at " + node.position + ")", text, what));
+  }
+
+  // A value without data has no view.
+  static View view_of(const Value& v) {
+    if (!v.is_array() || !v.array().buffer) return {};
+    return {&v.array().type, &v.array().strides, v.array().data()};
   }
 
   Values rule_gradients(TapeNode& node, Cotangents& cotangents) {
@@ -344,10 +379,11 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
   // All leaves are written together, after the last step that can throw.
   std::vector<std::pair<TapeNode*, Value>> writes;
-  walk.run([&](TapeNode& node, std::span<Value> grads) {
+  const auto keep = [&](TapeNode& node, std::span<Value> grads) {
     if (node.leaf && node.req != GradReq::kNull)
       writes.emplace_back(&node, finished(ctx, node, new_gradient(ctx, node, grads, options.create_graph), options));
-  });
+  };
+  observed(ctx, Work::Kind::kBackward, "backward", [&] { walk.run(keep); });
   for (auto& [leaf, grad] : writes) {
     if (grad.has_node()) suspect(ctx, *leaf, grad);
     leaf->grad->value = std::move(grad);
@@ -367,13 +403,14 @@ Values gradients(Context& ctx, std::span<const Value> heads, std::span<const Val
     return trace_gradients(ctx, *tracer, walk, heads, cotangents, wanted, options);
   for (size_t i = 0; i < heads.size(); ++i) walk.seed(heads[i], cotangent_of(cotangents, i));
   Values out(wanted.size());
-  walk.run([&](TapeNode& node, std::span<Value> grads) {
+  const auto keep = [&](TapeNode& node, std::span<Value> grads) {
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i].node() != &node || wanted[i].node_output() >= grads.size()) continue;
       const Value& grad = grads[wanted[i].node_output()];
       if (grad.defined()) out[i] = options.create_graph ? with_history(ctx, grad) : grad.detached();
     }
-  });
+  };
+  observed(ctx, Work::Kind::kBackward, "backward", [&] { walk.run(keep); });
   for (size_t i = 0; options.create_graph && i < wanted.size(); ++i)
     if (!out[i].defined() && wanted[i].node() && walk.reached(wanted[i].node()))
       out[i] = with_history(ctx, ctx.interpreter->filled(ctx, wanted[i].type(), 0));

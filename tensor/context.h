@@ -18,6 +18,8 @@ namespace pg {
 using Values = SmallVector<Value, 2>;
 
 class Tracer;
+class Observer;
+struct Work;
 
 // How an applied op is handled: it runs (EagerInterpreter) or becomes a node of a program (GraphBuilder).
 class Interpreter {
@@ -84,6 +86,8 @@ class Context {
   WorkMeter* meter = nullptr;            // counts polls; the one that exceeds its limit cancels the call. Or null
   bool detect_anomaly = false;
   std::function<std::string()> script_position;  // returns "file:line"; called for tape entries in anomaly mode
+  Observer* observer = nullptr;                  // sees what runs, see tensor/observer.h; or null
+  Work* work = nullptr;                          // the innermost work in progress that an observer has seen
   uint64_t next_sequence = 1;                    // number of the next tape node
   uint64_t next_walk = 1;                        // number of the next walk over the tape
 

@@ -1,10 +1,12 @@
 // apply, through which every op goes, and the eager interpreter.
 #include <cmath>
 
+#include "tensor/anomaly.h"
 #include "tensor/call.h"
 #include "tensor/context.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/device_table.h"
+#include "tensor/observer.h"
 #include "tensor/rule.h"
 #include "tensor/tape.h"
 
@@ -29,6 +31,15 @@ void fill_immediate(const OpDef& op, size_t i, double number, DType dtype, Immed
   slot.type.dtype = dtype;
   store_number(dtype, slot.data, number);
 }
+
+// Absent values, numbers and types without data have no view.
+SmallVector<View, 4> views_of(std::span<const Value> values) {
+  SmallVector<View, 4> views;
+  for (const Value& v : values) views.push_back(v.is_array() && v.array().buffer ? view_of(v.array()) : View{});
+  return views;
+}
+
+void check_anomaly(const OpDef& op, std::span<const Value> inputs, std::span<const Value> out);
 
 bool any_requires_grad(std::span<const Value> inputs) {
   for (const Value& v : inputs)
@@ -124,7 +135,7 @@ class EagerInterpreter final : public Interpreter {
       ctx.cancellable([&] { op.cpu_kernel.fn(args); });
     else
       op.cpu_kernel.fn(args);
-    if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
+    if (ctx.detect_anomaly) check_anomaly(op, inputs, out);
     record(ctx, op, inputs, attrs, out);
     return true;
   }
@@ -163,6 +174,7 @@ class EagerInterpreter final : public Interpreter {
 
   // Output i takes the buffer of the input that it may rewrite, if there is no other reference to it.
   static bool reuse(Context& ctx, const OpDef& op, std::span<Value> inputs, const Type& type, size_t i) {
+    if (keeps_operands(ctx)) return false;
     if (!op.has(kInPlace) && !(op.has(kPointwise) && i == 0)) return false;
     i = rewritten_input(op, inputs.size(), i);
     if (i >= inputs.size() || !inputs[i].is_array()) return false;
@@ -200,16 +212,15 @@ class EagerInterpreter final : public Interpreter {
       else
         row.fn(args);
     }
-    if (ctx.detect_anomaly) check_anomaly(ctx, op, out);
+    if (ctx.detect_anomaly) check_anomaly(op, inputs, out);
     record(ctx, op, inputs, attrs, out);
   }
-
-  static void check_anomaly(Context& ctx, const OpDef& op, std::span<const Value> out) {
-    for (const Value& v : out)
-      if (has_nan(v))
-        fail(op.name, "made a NaN{}", ctx.script_position ? " at " + ctx.script_position() : std::string());
-  }
 };
+
+void check_anomaly(const OpDef& op, std::span<const Value> inputs, std::span<const Value> out) {
+  if (std::none_of(out.begin(), out.end(), [](const Value& v) { return has_nan(v); })) return;
+  raise_anomaly(op, inputs, views_of(inputs), views_of(out));
+}
 
 void check_count(const OpDef& op, size_t count) {
   size_t lists = 0;
@@ -217,6 +228,24 @@ void check_count(const OpDef& op, size_t count) {
   const size_t singles = op.inputs.size() - lists;
   if (lists == 0 ? count != singles : count < singles || (count - singles) % lists != 0)
     fail(op.name, "takes {} inputs, got {}", op.inputs.size(), count);
+}
+
+// Applies an op while an observer looks on.
+Values apply_observed(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+  const SmallVector<View, 4> in = views_of(inputs);
+  SmallVector<View, 4> out;
+  Work work{.kind = Work::Kind::kOp, .name = op.name, .op = &op, .attrs = &attrs, .in = in, .values = inputs};
+  const Observed scope(ctx, work);
+  Values results = ctx.interpreter->apply(ctx, op, inputs, attrs);
+  const auto buffer = [](const Value& v) { return v.is_array() ? v.array().buffer.get() : nullptr; };
+  work.is_view = op.view && !results.empty() && !inputs.empty() && buffer(results[0]) == buffer(inputs[0]);
+  work.out = out = views_of(results);
+  return results;
+}
+
+Values interpret(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs& attrs) {
+  if (ctx.observer && ctx.interpreter == &eager_interpreter()) return apply_observed(ctx, op, inputs, attrs);
+  return ctx.interpreter->apply(ctx, op, inputs, attrs);
 }
 
 }  // namespace
@@ -260,7 +289,7 @@ Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs
       break;
     }
   if ((op.random_attr < 0 && op.training_attr < 0) || ctx.interpreter->tracer())
-    return ctx.interpreter->apply(ctx, op, inputs, attrs);
+    return interpret(ctx, op, inputs, attrs);
   Attrs resolved = attrs;
   if (op.random_attr >= 0) {
     AttrValue& key = resolved[size_t(op.random_attr)];
@@ -271,7 +300,7 @@ Values apply(Context& ctx, const OpDef& op, std::span<Value> inputs, const Attrs
   }
   if (op.training_attr >= 0 && resolved[size_t(op.training_attr)].index() == 0)
     resolved[size_t(op.training_attr)] = ctx.training;
-  return ctx.interpreter->apply(ctx, op, inputs, resolved);
+  return interpret(ctx, op, inputs, resolved);
 }
 
 Value make_array(const Type& type) {

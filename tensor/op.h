@@ -160,6 +160,8 @@ using FillFn = double (*)(const AttrReader& c);
 // double, lists Ints or Floats; names of dtypes and devices are strings. Sets the old default of an absent attribute
 // if the default has changed. May throw Error.
 using UpgradeFn = void (*)(int version, NamedAttrs& attrs);
+// The number of multiply-adds of one application, from the types of its tensors.
+using MultiplyAddsFn = double (*)(std::span<const View> in, std::span<const View> out);
 using CompleteFn = void (*)(Context& ctx, const OpDef& op, std::span<Value> inputs, Attrs& attrs);
 
 // An activation that the kernel of a product applies at its end: the attributes of linear_act and conv_act.
@@ -214,6 +216,7 @@ struct OpDef {
   CompleteFn complete = nullptr;  // sets attributes that depend on the inputs, may replace inputs; for calls of scripts
   int version = 1;                // of the meaning of the inputs and attributes; files store it
   UpgradeFn upgrade = nullptr;    // required if the version is above 1
+  MultiplyAddsFn multiply_adds = nullptr;  // of a product or convolution
 
   // Set by the registry.
   int id = -1;

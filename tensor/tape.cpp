@@ -2,6 +2,8 @@
 #include "tensor/tape.h"
 
 #include <algorithm>
+#include <unordered_set>
+#include <vector>
 
 #include "tensor/rule.h"
 
@@ -130,6 +132,33 @@ TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const V
   for (const Value& v : outputs) node->outputs.push_back(type_only(v).array_ref());
   link_outputs(node, outputs);
   return node->count() > 1 ? node.get() : nullptr;
+}
+
+int64_t kept_bytes(std::span<const Value> heads) {
+  std::unordered_set<const TapeNode*> seen;
+  std::unordered_set<const Buffer*> buffers;
+  std::vector<const TapeNode*> stack;
+  int64_t bytes = 0;
+  const auto reach = [&](const TapeNode* node) {
+    if (node && seen.insert(node).second) stack.push_back(node);
+  };
+  const auto count = [&](const Array& array) {
+    if (array.buffer && buffers.insert(array.buffer.get()).second) bytes += int64_t(array.buffer->bytes);
+  };
+  const auto count_value = [&](const Value& v) {
+    if (v.is_array() && !(v.node() && v.node()->leaf)) count(v.array());
+  };
+  for (const Value& v : heads) count_value(v), reach(v.node());
+  while (!stack.empty()) {
+    const TapeNode& node = *stack.back();
+    stack.pop_back();
+    for (const Value& v : node.inputs) count_value(v);
+    for (const Value& v : node.held) count_value(v);
+    for (const Ref<Array>& array : node.outputs)
+      if (array) count(*array);
+    each_link(node, reach);
+  }
+  return bytes;
 }
 
 Value with_history(Context& ctx, Value grad) {

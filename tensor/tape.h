@@ -160,6 +160,10 @@ class TapeReach {
   std::unordered_map<const TapeNode*, size_t> index_;
 };
 
+// The bytes of the arrays that the history of these values keeps for backward, without the leaves. An array counts
+// once.
+int64_t kept_bytes(std::span<const Value> heads);
+
 // Frees reference cycles of the tape. Backward with create_graph can create one: a leaf keeps its gradient, whose
 // history leads back to the leaf. This function drops the histories of gradients that are reachable only from their own
 // cycle. Its time is proportional to the size of those histories.

@@ -14,6 +14,7 @@ void open_print(lua_State* L, State& state);       // tostring
 void open_autograd(lua_State* L, State& state);    // modes, leaves, backward
 void open_parameter(lua_State* L, State& state);   // unbound boxes with fields
 void open_memory(lua_State* L, State& state);      // scope, release, memory, threads
+void open_observe(lua_State* L, State& state);     // profiles, pg.trace, counts of work
 void open_files(lua_State* L, State& state);       // tensors in files
 void open_graph(lua_State* L, State& state);       // core.graph: models, their files, frozen graphs
 void open_errors(lua_State* L, State& state);      // core.fail and friends

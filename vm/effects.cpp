@@ -28,7 +28,7 @@ bool write_to_host(std::string_view text) {
 void print_hook(const std::string& label, const View& view) {
   std::string text = printed(copy_of(view)) + "\n";
   if (!label.empty()) text = label + (view.rank() == 0 ? " " : "\n") + text;
-  if (!write_to_host(text)) std::fwrite(text.data(), 1, text.size(), stdout);
+  print_out(text);
 }
 
 // write_to_host(text) → whether a host took it in place of the standard streams.
@@ -87,6 +87,10 @@ int register_callback(lua_State* L, State& state) {
 }
 
 }  // namespace
+
+void print_out(std::string_view text) {
+  if (!write_to_host(text)) std::fwrite(text.data(), 1, text.size(), stdout);
+}
 
 void forget_callbacks(State& state) {
   const std::lock_guard lock(callbacks().mutex);

@@ -139,6 +139,7 @@ class Job::Slice {
     std::swap(state_.ctx.recording, job_.recording_);
     std::swap(state_.ctx.training, job_.training_);
     std::swap(state_.ctx.detect_anomaly, job_.detect_anomaly_);
+    std::swap(state_.ctx.work, job_.work_);
     const RandomKey now = state_.ctx.generator->state();
     state_.ctx.generator->set_state(std::exchange(job_.random_, now));
     const int top = lua_gettop(L_);

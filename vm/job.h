@@ -110,6 +110,7 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   Dynamics dynamics_;                      // while the job does not run
   Dynamics host_dynamics_;                 // while it does
   bool recording_ = false, training_ = false, detect_anomaly_ = false;
+  Work* work_ = nullptr;
   RandomKey random_, random_at_start_;  // of the default generator; while the job runs the first is the host's
   int graphs_[3] = {0, 0, 0};           // core.graphs: off, retracing, exporting
   uint64_t stream_ = 0;                 // of the jobs with this start, its number; 0: it counts no longer

@@ -254,6 +254,7 @@ int open_core(lua_State* L, State& state) {
   open_trace(L, state);
   open_symbols(L, state);
   open_memory(L, state);
+  open_observe(L, state);
   open_files(L, state);
   open_graph(L, state);
   open_errors(L, state);

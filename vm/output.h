@@ -1,6 +1,7 @@
 // Where pg.print writes.
 #pragma once
 #include <cstddef>
+#include <string_view>
 
 namespace pg::vm {
 
@@ -11,5 +12,8 @@ struct Output {
   // That of the call on this thread, or null: standard output.
   static inline thread_local const Output* current = nullptr;
 };
+
+// Gives text to the host that takes the prints of this call, or writes it to standard output.
+void print_out(std::string_view text);
 
 }  // namespace pg::vm

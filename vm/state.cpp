@@ -37,6 +37,17 @@ void empty(T& value) {
   std::swap(value, none);
 }
 
+// Runs f, which calls the collector. An error of a finalizer may leave f without running destructors, so the work is
+// not put on the chain that starts at Context::work.
+template <class F>
+void observe_collector(Context& ctx, F&& f) {
+  Observer* const observer = ctx.observer;
+  Work work{.kind = Work::Kind::kCollector, .name = "collector", .outer = ctx.work};
+  if (observer) observer->begin(work);
+  f();
+  if (observer && observer == ctx.observer) observer->end(work);
+}
+
 bool suspended(lua_State* owner, lua_State* running) { return owner != running && lua_status(owner) == LUA_YIELD; }
 
 struct CrowdedStates {
@@ -94,22 +105,25 @@ bool find_interpreted(lua_State* L, Interpreted* out) {
 
 bool is_interpreter(const lua_Debug& frame) { return !std::strncmp(frame.source, "@stdlib/hybrid/", 15); }
 
-// Finds the innermost frame of a script. Returns false if there is none.
+}  // namespace
+
 bool find_script(lua_State* L, lua_Debug* frame) {
   for (int level = 0; lua_getstack(L, level, frame); ++level) {
-    lua_getinfo(L, "Sl", frame);
-    Interpreted inner;
-    if (is_interpreter(*frame) && find_interpreted(L, &inner)) {
-      std::snprintf(frame->short_src, sizeof frame->short_src, "%s", inner.file.c_str());
-      frame->currentline = inner.line;
-      return true;
+    lua_getinfo(L, "S", frame);
+    if (is_interpreter(*frame)) {
+      Interpreted inner;
+      if (find_interpreted(L, &inner)) {
+        std::snprintf(frame->short_src, sizeof frame->short_src, "%s", inner.file.c_str());
+        frame->currentline = inner.line;
+        return true;
+      }
     }
-    if (frame->currentline > 0 && !is_library_source(frame->source)) return true;
+    if (is_library_source(frame->source)) continue;
+    lua_getinfo(L, "l", frame);
+    if (frame->currentline > 0) return true;
   }
   return false;
 }
-
-}  // namespace
 
 LiveStates live_states;
 
@@ -205,6 +219,7 @@ State& find_state(lua_State* L) {
   lua_pushcfunction(L, collect_state);
   lua_setfield(L, -2, "__gc");
   State* state = new (memory) State;
+  state->ctx.script_position = [state] { return state->entry ? script_position(state->entry->L) : std::string(); };
   lua_setmetatable(L, -2);  // from here on the finalizer closes the state, also after an error
   add_live(state);
   kState.set(L);
@@ -231,6 +246,8 @@ void State::close(lua_State* L) {
   empty(view_slots);
   empty(free_view_slots);
   empty(stored_error);
+  ctx.observer = nullptr;
+  empty(observers);
   ctx.generator = {};
   ctx.script_position = nullptr;
   ctx.runtime = Ref<Runtime>(&Runtime::process());  // finalizers of scripts may still call ops
@@ -264,24 +281,26 @@ void State::relieve_pressure(lua_State* L) {
   const ScopedFlag recording(ctx.recording, ctx.recording),
       training(ctx.training, ctx.training);  // restored at the end, since finalizers may call us
   const int64_t bytes = std::exchange(pending_bytes, 0);
-  if (gc_stress && !look) return void(lua_gc(L, LUA_GCCOLLECT, 0));
+  if (gc_stress && !look) return observe_collector(ctx, [&] { return void(lua_gc(L, LUA_GCCOLLECT, 0)); });
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
   const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
   collecting = true;
-  if (look)
-    collect_cycles(L);
-  else if (bytes >= budget)
-    lua_gc(L, LUA_GCCOLLECT, 0);
-  else if (lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20))))
-    pending_bytes -=
-        std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: pause
+  observe_collector(ctx, [&] {
+    if (look)
+      collect_cycles(L);
+    else if (bytes >= budget)
+      lua_gc(L, LUA_GCCOLLECT, 0);
+    else if (lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20))))
+      pending_bytes -=
+          std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: pause
+  });
   collecting = false;
 }
 
 void State::collect_garbage(lua_State* L) {
   const bool running = lua_gc(L, kGcIsRunning, 0);
-  collect_cycles(L);
+  observe_collector(ctx, [&] { collect_cycles(L); });
   if (!running) lua_gc(L, LUA_GCSTOP, 0);
   Runtime::current().memory().flush();
 }

@@ -11,6 +11,7 @@
 
 #include "tensor/context.h"
 #include "tensor/error.h"
+#include "tensor/observer.h"
 #include "tensor/tape.h"
 #include "vm/traceback.h"
 
@@ -94,6 +95,12 @@ struct HostedFunction {
   size_t place = 0;  // index in State::hosted
 };
 
+// A call of one of our C functions, in the coroutine L, while it runs. Calls nest where they call Lua.
+struct EntryCall {
+  lua_State* L;
+  EntryCall* outer;
+};
+
 // What holds for a chain of coroutines that resume each other. A job has one of its own. While one chain runs, those of
 // suspended jobs and of the callers of job:step are parked: see vm/job.cpp.
 struct Dynamics {
@@ -103,6 +110,7 @@ struct Dynamics {
   TraceSession* trace = nullptr;                     // the trace in progress
   TraceSession* paused_trace = nullptr;  // the trace while core.untraced runs, where types of its tensors can be read
   const char* written = nullptr;         // the script's name of the running op, if it differs from the op's name
+  EntryCall* entry = nullptr;            // the innermost call in progress
   lua_State* running = nullptr;          // the coroutine in which callbacks from backward run
   int walks = 0;                         // the number of running backward calls
   int nested_calls = 0;                  // the number of running NestedCalls
@@ -147,6 +155,7 @@ class State : public Dynamics {
   bool gc_stress = false;
   Device default_device;  // of tensors that scripts make without naming a device; only tests set it
   bool collecting = false;
+  std::vector<std::unique_ptr<Observer>> observers;  // the last one is that of ctx
 
   int64_t live_bytes = 0;     // bytes held by boxes of this state
   int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due
@@ -235,7 +244,11 @@ void push_weak_table(lua_State* L, const char* mode);
 // The State of a Lua state, found through the registry. Makes it at the first use.
 State& find_state(lua_State* L);
 
-// "file:line" of the innermost function of a script, not of the stdlib, or "".
+// Finds the innermost frame of a script, not of the stdlib: its short_src and currentline. Returns false if there is
+// none.
+bool find_script(lua_State* L, lua_Debug* frame);
+
+// "file:line" of that frame, or "".
 std::string script_position(lua_State* L);
 
 // Pushes `file:line: text`. Allocates from Lua only.
@@ -266,6 +279,18 @@ inline void keep_polling(lua_State* L, const State& state) {
     lua_sethook(L, state.polling_hook, LUA_MASKCOUNT, 1);
 }
 
+// Makes the running call known to functions that have no L, such as observers.
+class EntryScope {
+ public:
+  EntryScope(State& state, lua_State* L) : state_(state), call_{L, state.entry} { state.entry = &call_; }
+  ~EntryScope() { state_.entry = call_.outer; }
+  EntryScope(const EntryScope&) = delete;
+
+ private:
+  State& state_;
+  EntryCall call_;
+};
+
 // Wraps a function that may throw. The exception is caught before the Lua error is raised, so no destructor is skipped.
 template <Function F>
 int entry(lua_State* L) {
@@ -274,6 +299,7 @@ int entry(lua_State* L) {
   State& state = *found;
   try {
     const ScopedRuntime runtime(*state.ctx.runtime);
+    const EntryScope scope(state, L);
     return state.symbols && !state.trace ? call_with_symbols(L, state, F) : F(L, state);
   } catch (const PositionedError& e) {
     lua_pushstring(L, e.what());

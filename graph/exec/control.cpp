@@ -6,8 +6,8 @@
 
 #include "graph/exec/run.h"
 #include "graph/plan/fused.h"
-#include "tensor/context.h"
 #include "tensor/device_table.h"
+#include "tensor/observer.h"
 
 namespace pg {
 
@@ -241,7 +241,7 @@ class LoopRun {
     const Plan& plan = body_.plan();
     if (plan.steps.size() != 1 || !plan.steps[0].fused || slices_ > 0 || !rows_.empty() || form_.reverse) return false;
     const Step& step = plan.steps[0];
-    if (outer_.ctx_.detect_anomaly || !host_reads(step.device)) return false;
+    if (keeps_operands(outer_.ctx_) || !host_reads(step.device)) return false;
     const auto place = [&](int32_t first, int32_t count, int32_t storage) {  // of the only view of the storage, or -1
       int32_t found = -1;
       for (int32_t i = 0; i < count; ++i) {

@@ -6,8 +6,9 @@
 
 #include "graph/exec/timed.h"
 #include "graph/plan/fused.h"
-#include "tensor/context.h"
+#include "tensor/anomaly.h"
 #include "tensor/device_table.h"
+#include "tensor/observer.h"
 
 namespace pg {
 
@@ -37,8 +38,8 @@ const Ref<Buffer>& Execution::source_of_view(int32_t view) const {
 
 void Execution::run(size_t at, size_t end) {
   try {
-    if (ctx_.detect_anomaly)
-      for (; at < end; ++at) run_step(plan_.steps[at]), check_anomaly(plan_.steps[at]);
+    if (ctx_.detect_anomaly || ctx_.observer)
+      for (; at < end; ++at) run_watched(plan_.steps[at]);
     else
       for (; at < end; ++at) run_step(plan_.steps[at]);
   } catch (const OutOfMemory&) {
@@ -50,6 +51,29 @@ void Execution::run(size_t at, size_t end) {
   } catch (const Error& error) {
     raise_positioned(plan_.steps[at], error);
   }
+}
+
+void Execution::run_watched(const Step& step) {
+  if (ctx_.observer)
+    run_observed(step);
+  else
+    run_step(step);
+  if (ctx_.detect_anomaly) check_anomaly(step);
+}
+
+void Execution::run_observed(const Step& step) {
+  const auto label = [&] { return label_of(step); };
+  StepPlace place{plan_.serial, size_t(&step - plan_.steps.data()), plan_.options.name, {}, label};
+  if (step.line >= 0) place.line = plan_.lines[size_t(step.line)];
+  const View* views = frame_.views.data();
+  Work work{.kind = Work::Kind::kStep, .in = {views + step.in, size_t(step.in_count)}, .step = &place};
+  if (!step.control && !step.fused) {
+    work.op = step.op;
+    work.attrs = step.random < 0 ? step.attrs : &frame_.attrs[size_t(step.random)];
+  }
+  const Observed scope(ctx_, work);
+  run_step(step);
+  work.out = {views + step.out, size_t(step.out_count)};
 }
 
 // A program is captured when two runs in a row use the same memory. Later runs launch it while their memory stays the
@@ -116,7 +140,9 @@ void Execution::check_anomaly(const Step& step) const {
   if (step.control) return;
   for (int32_t i = step.out; i < step.out + step.out_count; ++i) {
     const View& v = frame_.views[size_t(i)];
-    if (v && has_nan(v)) fail(step.op->name, "made a NaN");
+    if (!v || !has_nan(v)) continue;
+    const View* views = frame_.views.data();
+    raise_anomaly(*step.op, {}, {views + step.in, size_t(step.in_count)}, {views + step.out, size_t(step.out_count)});
   }
 }
 
@@ -146,7 +172,7 @@ class Run {
                              std::span<const Value> targets = {})
       : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
     if (!targets.empty() && fit(targets)) targets_ = targets;
-    const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !plan.captures && !ctx.detect_anomaly;
+    const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !plan.captures && !keeps_operands(ctx);
     spare_ = lends ? spare : nullptr;
     bind_inputs();
     bind_outputs();
@@ -157,7 +183,7 @@ class Run {
     Execution execution(plan_, ctx_, frame_, source);
     execution.refresh_packs();
     execution.bind_generators(generators_);
-    if (plan_.captures && !ctx_.detect_anomaly)
+    if (plan_.captures && !ctx_.detect_anomaly && !ctx_.observer)
       execution.run_captured();
     else if (spare_)
       run_and_borrow(execution);
@@ -340,7 +366,7 @@ class Run {
 const Plan& checked_plan(const Plan& plan, Context& ctx, size_t inputs) {
   if (inputs != plan.input_types.size())
     throw Error(fmt::format("plan: takes {} inputs, got {}", plan.input_types.size(), inputs));
-  return ctx.detect_anomaly ? plan.node_by_node() : plan;
+  return keeps_operands(ctx) ? plan.node_by_node() : plan;
 }
 
 }  // namespace
@@ -348,14 +374,16 @@ const Plan& checked_plan(const Plan& plan, Context& ctx, size_t inputs) {
 Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
            const Spare* spare) {
   Values out;
-  Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, spare)(out);
+  observed(ctx, Work::Kind::kProgram, plan.options.name,
+           [&] { Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, spare)(out); });
   return out;
 }
 
 void run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
          std::span<const Value> targets, Values& out) {
   out.clear();
-  Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, nullptr, targets)(out);
+  observed(ctx, Work::Kind::kProgram, plan.options.name,
+           [&] { Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, nullptr, targets)(out); });
 }
 
 // What a suspended run holds. Members of a later line refer to those of an earlier one.

@@ -4,6 +4,7 @@
 
 #include "graph/ir/history.h"
 #include "graph/passes/passes.h"
+#include "tensor/observer.h"
 
 namespace pg {
 namespace {
@@ -84,10 +85,13 @@ struct Program::Entry {
     return true;
   }
 
-  std::shared_ptr<const Plan> backward_plan() {
+  std::shared_ptr<const Plan> backward_plan(Context& ctx) {
     const std::lock_guard lock(mutex);
     if (!backward) {
-      backward = make_plan(optimize(backward_graph, half_options()), plan_options());
+      PlanOptions plan = plan_options();
+      plan.name += " backward";
+      backward = observed(ctx, Work::Kind::kCompile, plan.name,
+                          [&] { return make_plan(optimize(backward_graph, half_options()), plan); });
       backward_graph = {};
     }
     return backward;
@@ -129,6 +133,7 @@ struct Program::Entry {
   }
   PlanOptions plan_options() const {
     PlanOptions plan;
+    plan.name = options.name;
     plan.static_alloc = options.static_alloc;
     plan.pack = !signature.recording;  // the parameters are updated after the run
     if (joint.heads.empty()) plan.lendable = options.lendable;
@@ -207,7 +212,7 @@ std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Valu
   }
   std::shared_ptr<Entry> entry;
   try {
-    entry = make(ctx, inputs);
+    entry = observed(ctx, Work::Kind::kCompile, options_.name, [&] { return make(ctx, inputs); });
   } catch (const PositionedError& e) {
     if (entries_.empty()) throw;  // the call that was traced raises its own error
     throw Refused(e.what());
@@ -344,7 +349,7 @@ Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std
     const ScopedFlag training(ctx.training, entry.signature.training);
     found = entry.gradient_program().run_with(ctx, arguments, run.states);
   } else {
-    found = pg::run(*entry.backward_plan(), ctx, arguments, run.states);
+    found = pg::run(*entry.backward_plan(ctx), ctx, arguments, run.states);
   }
   Values grads(inputs.size());
   for (size_t k = 0; k < joint.wanted.size(); ++k) grads[size_t(joint.wanted[k])] = std::move(found[k]);

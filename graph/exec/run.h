@@ -50,6 +50,8 @@ class Execution {
   void run_control(const Step& step);  // graph/exec/control.cpp
   void run_branch(const Step& step);
   void run_loop(const Step& step);
+  void run_watched(const Step& step);
+  void run_observed(const Step& step);
   void check_anomaly(const Step& step) const;
   [[noreturn]] void raise_positioned(const Step& step, const Error& error) const;
   const void* packed_of(const Step& step) const {

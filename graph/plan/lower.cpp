@@ -124,7 +124,7 @@ std::vector<int32_t> Lowering::lower_fused(const Node& node, const Made& made, i
   Draft step{last, nullptr, keep_attrs({}), line, in, {}};
   step.fused = fused;
   step.device = device;
-  fuses_ = true;
+  keeps_source_ = true;
   step.body = &body;
   for (int32_t v : in)
     if (v >= 0) ++values_[size_t(v)].readers;
@@ -148,7 +148,7 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   options.lendable.clear();
   for (const auto& body : form.bodies) {
     control.bodies.push_back(make_plan(*body, options));
-    fuses_ |= control.bodies.back()->source != nullptr;
+    keeps_source_ |= control.bodies.back()->source != nullptr;
   }
   lay_out(control);
   for (const Operand& o : node.inputs) {

@@ -62,7 +62,7 @@ class Lowering {
   std::shared_ptr<Plan> plan_;
   std::vector<PlanValue> values_;
   std::vector<Draft> drafts_;
-  bool fuses_ = false;
+  bool keeps_source_ = false;  // see Plan::source
 
  private:
   int32_t add_storage(Storage::Kind kind, const Type& type, int32_t index = -1);

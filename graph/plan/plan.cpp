@@ -3,6 +3,7 @@
 #include "graph/plan/plan.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "graph/exec/frame.h"
 #include "graph/plan/arena.h"
@@ -222,6 +223,7 @@ class Planner : Lowering {
   }
   void merge(const Draft& d, size_t in, size_t out) {
     const int32_t from = values_[size_t(d.in[in])].storage, to = values_[size_t(d.out[out])].storage;
+    keeps_source_ = true;
     plan_->storages[size_t(to)].first = plan_->storages[size_t(from)].first;
     for (PlanValue& v : values_)
       if (v.storage == from) v.storage = to;
@@ -274,7 +276,8 @@ class Planner : Lowering {
   void emit() {
     for (size_t s = 0; s < drafts_.size(); ++s) {
       const Draft& d = drafts_[s];
-      Step step{.op = d.op, .kernel = d.kernel, .fused = d.fused.get(), .attrs = d.attrs, .line = d.line};
+      Step step{
+          .op = d.op, .kernel = d.kernel, .fused = d.fused.get(), .body = d.body, .attrs = d.attrs, .line = d.line};
       step.device = d.device;
       if (!host_reads(d.device) && d.line >= 0)
         step.place = kept_place(error_at(plan_->lines[size_t(d.line)], std::string(d.op->name) + ": "));
@@ -303,7 +306,7 @@ class Planner : Lowering {
     for (PlanValue& v : values_) plan_->layouts.push_back(std::move(v.layout));
     plan_->frames = std::make_unique<FramePool>(*plan_);
     plan_->captures = can_capture();
-    if (fuses_) plan_->source = std::make_shared<const Graph>(graph_);
+    if (keeps_source_) plan_->source = std::make_shared<const Graph>(graph_);
   }
   bool can_capture() const {
     const auto& steps = plan_->steps;
@@ -351,7 +354,11 @@ bool& verify_flag() {
 
 }  // namespace
 
-Plan::Plan() = default;
+Plan::Plan()
+    : serial([] {
+        static std::atomic<uint64_t> made = 0;
+        return ++made;
+      }()) {}
 Plan::~Plan() = default;
 
 Bytes Plan::arena_bytes() const {
@@ -365,7 +372,7 @@ const Plan& Plan::node_by_node() const {
   if (!source) return *this;
   std::call_once(once_, [this] {
     PlanOptions plain = options;
-    plain.fuse = false;
+    plain.fuse = plain.in_place = false;
     node_by_node_ = make_plan(*source, plain);
   });
   return *node_by_node_;

@@ -22,7 +22,8 @@ struct PlanOptions {
   bool static_alloc = true;  // frames keep their arena between runs
   bool body = false;  // of a branch or loop: the caller provides its memory, and every output is a separate array
   std::vector<int32_t> lendable =
-      {};  // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
+      {};                 // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
+  std::string name = {};  // of the program, for observers
 };
 
 // A piece of memory that one or more values share.
@@ -74,6 +75,7 @@ struct Step {
   const FusedKernel* fused = nullptr;
   const PreparedKernel* prepared = nullptr;  // used instead of kernel
   const ControlStep* control = nullptr;
+  const Graph* body = nullptr;  // of a fused step; part of Plan::source
   const Attrs* attrs = nullptr;
   int32_t in = 0, in_count = 0, out = 0, out_count = 0;  // indices into Plan::views
   int32_t random = -1;                                   // index into Plan::random
@@ -151,9 +153,11 @@ class Plan {
   int32_t stacks = 0;     // number of storages of kind kStack
   bool captures = false;  // all steps run on one device, which takes them as one program
   std::unique_ptr<FramePool> frames;
-  std::shared_ptr<const Graph> source;  // the graph of a plan with fused steps
+  const uint64_t serial;                // the number of the plan; no other one has it
+  std::shared_ptr<const Graph> source;  // the graph of a plan with fused steps, or with steps that work in place
 
-  // The same program node by node. Anomaly detection uses it to name the op and the line. Made on first use.
+  // The same program node by node, where no step writes over an operand. Anomaly detection uses it to name the op, the
+  // line and the operands. Made on first use.
   const Plan& node_by_node() const;
 
   Bytes arena_bytes() const;  // of one frame
@@ -175,5 +179,8 @@ void verify_plans(bool on);
 
 // One line per step, for tests and for debugging.
 std::string to_string(const Plan& plan);
+
+// What a step runs: "conv2d", "fused mul add", "while_loop".
+std::string label_of(const Step& step);
 
 }  // namespace pg

@@ -169,6 +169,15 @@ void verify(const Plan& plan) {
   verifier();
 }
 
+std::string label_of(const Step& step) {
+  if (step.control) return step.control->name;
+  if (!step.body) return step.op->name;
+  std::string label = "fused";
+  for (const Node& node : step.body->nodes)
+    if (node.kind == NodeKind::kOp) label += std::string(" ") + node.op->name;
+  return label;
+}
+
 std::string to_string(const Plan& plan) {
   std::string text = fmt::format("arena {}\n", plan.arena_bytes().count());
   for (size_t s = 0; s < plan.steps.size(); ++s) {

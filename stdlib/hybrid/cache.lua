@@ -12,6 +12,8 @@ local ipairs, type, next = ipairs, type, next
 
 cache.capacity = 16          -- the most entries
 cache.patience = 12          -- after as many traces in a row without a hit the function runs as plain Lua
+cache.all = setmetatable({}, {__mode = "k"})  -- the caches, as keys
+cache.watch = nil            -- called after a trace with the cache, core.profile_mark() from before it, and why the function was traced again or ""
 
 local Cache = {}
 Cache.__index = Cache
@@ -190,12 +192,15 @@ local function trace_anew(self, n, ...)
     return self.body(...)
   end
   learn_paths(self, attempt, arguments)
+  local time, own
+  if cache.watch then time, own = core.profile_mark() end
   local entry, why = trace.run(self, n, arguments, attempt)
   if not entry then
     run_eagerly(self, why)
     return self.body(...)
   end
   count()
+  if cache.watch then cache.watch(self, time, own, newest and self.last_retrace or "") end
   self.traces, self.fruitless = self.traces + 1, self.fruitless + 1
   if self.on_trace then self.on_trace(entry) end
   entry.inputs = nil
@@ -265,6 +270,7 @@ function cache.new(options)
   self.order, self.attempt = {}, {}
   self.traces, self.fruitless, self.old_hits, self.hits_before = 0, 0, 0, 0
   self.first = function(n, ...) return trace_call(self, n, ...) end
+  cache.all[self] = true
   self:set_exec(self.first)
   return self
 end
@@ -274,6 +280,9 @@ local function specializations(self)
   for _, entry in ipairs(self.order) do n = n + (entry.program:info()) end
   return n
 end
+
+--- cache:hits() -> the number of hits. A cache whose programs are collected has it too.
+Cache.hits = total_hits
 
 --- cache:info() -> {traces =, specializations =, hits =, last_retrace =}
 function Cache:info()

@@ -2459,7 +2459,7 @@ function Tensor:to(dtype, device) end
 ---@overload fun(self: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:topk(k, dim, largest, sorted, index_base) end
 
----The sum of the diagonal of a matrix. Integers and bool give int64.
+---The sum of the diagonal of a matrix. Integers and bool give int64. pg.trace of a function instead prints what the ops in it got and gave.
 ---@return perigee.Tensor out
 function Tensor:trace() end
 
@@ -2834,8 +2834,11 @@ function Block:save_parameters(path) end
 ---@return any
 function Block:load_parameters(path, options) end
 
----block:summary(…) -> a text with the output shape and the number of parameters of every block, from one forward
----pass with these arguments in predict mode.
+---block:summary(…) -> a text with the output shape, the number of parameters and the multiply-adds of every block,
+---from one forward pass with these arguments. The pass is recorded, in predict mode and op by op as in pg.debug, also
+---for a hybridized block. Multiply-adds are those of products and convolutions. The memory of a training step is that
+---of the parameters, their gradients and what the record keeps for backward, which is counted in this pass; the state of
+---an optimizer and the temporary results of backward come on top.
 ---@param ... any
 ---@return any
 function Block:summary(...) end
@@ -3103,7 +3106,9 @@ function autograd.backward(heads, grads, options) end
 function autograd.checkpoint(f, ...) end
 
 ---pg.autograd.detect_anomaly(f) -> the results of f. Raises at the first op, forward or backward, that makes a NaN,
----and names the script line.
+---and names the op, the script line, and the ranges of its operands and results with their numbers of NaNs and
+---infinities. For a gradient it also names the line of the forward and the range of the gradient that came in. Graphs
+---run node by node meanwhile.
 ---@param f any
 ---@return any
 function autograd.detect_anomaly(f) end
@@ -6755,7 +6760,7 @@ function pg.to(x, dtype, device) end
 ---@overload fun(x: perigee.Tensor, k: integer, options: {dim?: integer, largest?: boolean, sorted?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.topk(x, k, dim, largest, sorted, index_base) end
 
----The sum of the diagonal of a matrix. Integers and bool give int64.
+---The sum of the diagonal of a matrix. Integers and bool give int64. pg.trace of a function instead prints what the ops in it got and gave.
 ---@param x perigee.Tensor
 ---@return perigee.Tensor out
 function pg.trace(x) end
@@ -7012,7 +7017,8 @@ function pg.constant(v) end
 
 ---pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
 ---and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
----numbers the same.
+---numbers the same. A debugger that has set a hook (debug.sethook) sees every line of a forward; LuaJIT's compiler is
+---off meanwhile.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -7203,6 +7209,19 @@ function pg.predict_mode(f) end
 ---@param x any
 ---@return any
 function pg.print(label, x) end
+
+---pg.profile(f[, {path =, max_events = 1000000}]) -> report, the results of f. tostring(report) shows where the time
+---went, the most first: report.ops (eager ops), report.kernels (of graphs) and report.lines (of scripts) are lists of
+---{name =, line =, count =, ms =, bytes =}, where ms is without the ops inside and bytes is what was written.
+---report.graphs has {name =, runs =, ms =, hits =, traces =, retraces =, reasons =, compiled =} of each hybridized
+---block and jitted function, report.collector {steps =, ms =, cycles =}, report.backward {count =, ms =}, and
+---report.total the time of f in milliseconds. path: a file for the events, which Perfetto (ui.perfetto.dev) and Chrome
+---(chrome://tracing) show; events after the first max_events are only in the sums. Work on other devices than the CPU
+---is waited for. An error of f ends the profile. Raises inside another profile.
+---@param f any
+---@param options any
+---@return any
+function pg.profile(f, options) end
 
 ---pg.progress(fraction) sets what job:progress() returns, inside a job. It does nothing outside of a job.
 ---@param fraction any

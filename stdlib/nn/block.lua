@@ -217,8 +217,11 @@ function Block:load_parameters(path, opts)
   return self
 end
 
---- block:summary(…) -> a text with the output shape and the number of parameters of every block, from one forward
---- pass with these arguments in predict mode.
+--- block:summary(…) -> a text with the output shape, the number of parameters and the multiply-adds of every block,
+--- from one forward pass with these arguments. The pass is recorded, in predict mode and op by op as in pg.debug, also
+--- for a hybridized block. Multiply-adds are those of products and convolutions. The memory of a training step is that
+--- of the parameters, their gradients and what the record keeps for backward, which is counted in this pass; the state of
+--- an optimizer and the temporary results of backward come on top.
 function Block:summary(...)
   args.self("summary", self, "net")
   return show.summary(self, ...)

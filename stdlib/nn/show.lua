@@ -73,58 +73,92 @@ local function shapes(outputs)
   return table.concat(list, " ")
 end
 
--- Runs the block once with a hook on every block below it. Returns rows {name, shape, parameters} in the order in which
--- the blocks returned, and the number of shared parameter elements.
-local function trace(block, counted, ...)
-  local rows, handles, shared = {}, {}, 0
+-- Registers hooks on every block below the block. Each adds a row {name, shape, parameters, multiply-adds} when its block
+-- returns. Multiply-adds are those of the ops that the block applied itself.
+local function watch(block, handles, result)
+  local open, counted = {}, {}
   for _, entry in ipairs(discover.blocks(block)) do
+    handles[#handles + 1] = entry.block:register_forward_pre_hook(function() open[#open + 1] = {start = core.counted(), inside = 0} end)
     handles[#handles + 1] = entry.block:register_forward_hook(function(b, _, outputs)
       local name = b._name .. (entry.path ~= "" and " " .. entry.path or "")
       local own, again = own_count(b, counted)
-      shared = shared + again
-      rows[#rows + 1] = {name, shapes(outputs), tostring(own)}
+      result.shared = result.shared + again
+      local call = table.remove(open)
+      local work = core.counted() - call.start
+      local outer = open[#open]
+      if outer then outer.inside = outer.inside + work else result.work = result.work + work end
+      result.rows[#result.rows + 1] = {name, shapes(outputs), tostring(own), ("%.0f"):format(work - call.inside)}
     end)
   end
+end
+
+local function kept_bytes(...)
+  local tensors = {}
+  for _, leaf in core.require("tree").leaves{...} do
+    if core.is_tensor(leaf) then tensors[#tensors + 1] = leaf end
+  end
+  return core.kept_bytes(tensors)
+end
+
+-- Runs the block once, recorded, in predict mode and with graphs off, because a graph runs no hooks of children.
+-- Returns {rows =, shared = (parameter elements that were counted before), work = (multiply-adds), kept = (bytes that
+-- the record keeps for backward)}.
+local function trace(block, ...)
+  local handles, result = {}, {rows = {}, shared = 0, work = 0, kept = 0}
   local autograd, list, n = core.require("autograd"), {...}, select("#", ...)
-  local ok, message = xpcall(autograd.pause, core.keep_traceback, function()
-    autograd.predict_mode(function() core.require("hybrid").debug(block, unpack(list, 1, n)) end)  -- a graph runs no hooks of children
-  end)
+  watch(block, handles, result)
+  core.start_count()
+  local ok, message = xpcall(autograd.record, core.keep_traceback, function()
+    result.kept = kept_bytes(core.require("hybrid").debug(block, unpack(list, 1, n)))
+  end, {train = false})
+  core.stop_count()
   for _, handle in ipairs(handles) do handle:detach() end
   if not ok and n == 0 then
     local text = tostring(message):gsub("\n.*", ""):gsub("^[^\n]-:%d+: ", "")
     core.fail("summary", "the block fails without inputs; pass those of a call: net:summary(x) (%s)", text)
   end
   if not ok then core.reraise(message) end
-  return rows, shared
+  return result
 end
 
+local columns = 4
+
 local function format_rows(rows)
-  local widths = {0, 0, 0}
-  for _, row in ipairs(rows) do for i = 1, 3 do widths[i] = math.max(widths[i], #row[i]) end end
-  local pattern = string.format("%%-%ds  %%-%ds  %%%ds", widths[1], widths[2], widths[3])
+  local widths, width = {}, 2 * (columns - 1)
+  for i = 1, columns do
+    widths[i] = 0
+    for _, row in ipairs(rows) do widths[i] = math.max(widths[i], #row[i]) end
+    width = width + widths[i]
+  end
+  local pattern = string.format("%%-%ds  %%-%ds  %%%ds  %%%ds", unpack(widths))
   local lines = {}
-  for i, row in ipairs(rows) do lines[i] = pattern:format(row[1], row[2], row[3]) end
-  return lines, widths[1] + widths[2] + widths[3] + 4
+  for i, row in ipairs(rows) do lines[i] = pattern:format(unpack(row)) end
+  return lines, width
 end
 
 --- show.summary(block, …) -> the table of Block:summary.
 function show.summary(block, ...)
-  local rows, shared = trace(block, {}, ...)
-  table.insert(rows, 1, {"Layer", "Output shape", "Parameters"})
-  local lines, width = format_rows(rows)
+  local result = trace(block, ...)
+  table.insert(result.rows, 1, {"Layer", "Output shape", "Parameters", "Multiply-adds"})
+  local lines, width = format_rows(result.rows)
   local rule = ("-"):rep(width)
   table.insert(lines, 2, rule)
-  local total, trainable = 0, 0
+  local total, trainable, values, gradients = 0, 0, 0, 0
   for _, entry in ipairs(discover.parameters(block)) do
     local n = core.has_value(entry.tensor) and entry.tensor:numel() or 0
-    total = total + n
-    if entry.tensor.grad_req ~= "null" then trainable = trainable + n end
+    local size = n > 0 and n * tonumber(entry.tensor.dtype:match("%d+$")) / 8 or 0  -- parameters are floating
+    total, values = total + n, values + size
+    if entry.tensor.grad_req ~= "null" then trainable, gradients = trainable + n, gradients + size end
   end
+  local bytes = core.require("profile").bytes
   lines[#lines + 1] = rule
   lines[#lines + 1] = "Parameters in total: " .. total
   lines[#lines + 1] = "Trainable: " .. trainable
   lines[#lines + 1] = "Not trainable: " .. total - trainable
-  lines[#lines + 1] = "Shared: " .. shared
+  lines[#lines + 1] = "Shared: " .. result.shared
+  lines[#lines + 1] = ("Multiply-adds: %.0f"):format(result.work)
+  lines[#lines + 1] = ("Memory of a training step: %s (parameters %s, gradients %s, kept for backward %s)"):format(
+    bytes(values + gradients + result.kept), bytes(values), bytes(gradients), bytes(result.kept))
   return table.concat(lines, "\n")
 end
 

@@ -60,7 +60,8 @@ OpDef last(const char* name, const char* doc, const OpDef& plain) {
           .attrs = plain.attrs,
           .infer = infer_last<kPlain>,
           .decompose = decompose_last<kPlain>,
-          .traits = kHidden | (plain.traits & kTotal)};
+          .traits = kHidden | (plain.traits & kTotal),
+          .multiply_adds = plain.multiply_adds};
 }
 
 }  // namespace

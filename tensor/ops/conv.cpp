@@ -299,6 +299,12 @@ void complete_conv(Context& ctx, const OpDef& op, std::span<Value> inputs, Attrs
   padding = both;
 }
 
+// Each element of an image of the outer side meets the weights of one output channel. Weights are (out, …).
+double convolution_work(const View& image, const View& weight) {
+  return double(image.numel()) * (double(weight.numel()) / double(std::max<int64_t>(weight.size(0), 1)));
+}
+double conv_work(std::span<const View> in, std::span<const View> out) { return convolution_work(out[0], in[1]); }
+
 template <int kDims>
 OpDef conv(const char* name, const char* doc, const char* example) {
   return {.name = name,
@@ -314,7 +320,8 @@ OpDef conv(const char* name, const char* doc, const char* example) {
           .channels_last = [](const AttrReader&, int rank) -> const OpDef* {
             return rank == kDims + 2 ? &op_named<"conv_last">() : nullptr;
           },
-          .complete = complete_conv};
+          .complete = complete_conv,
+          .multiply_adds = conv_work};
 }
 
 template <int kDims>
@@ -355,7 +362,8 @@ std::vector<OpDef> conv_rows() {
        .attrs = {kStride, kPadding, kDilation, kGroups, activation_attr(), slope_attr()},
        .infer = infer_conv_act,
        .decompose = [](Rule& c) -> std::vector<Var> { return {activated(c, convolve(c, c.in(0), c.in(1), c.in(2)))}; },
-       .traits = kHidden | kTotal},
+       .traits = kHidden | kTotal,
+       .multiply_adds = conv_work},
       {.name = "conv_by_input",
        .doc = "The gradient of a convolution by its input, which has spatial sizes `size`.",
        .example = "return 0",
@@ -368,7 +376,8 @@ std::vector<OpDef> conv_rows() {
                  return convolve_by_weight(c, c.dy(), c.in(0), tail(c.input(1).shape(), dims));
                }},
        .vjp_uses = "dy weight",
-       .traits = kHidden | kTotal},
+       .traits = kHidden | kTotal,
+       .multiply_adds = [](std::span<const View> in, std::span<const View>) { return convolution_work(in[0], in[1]); }},
       {.name = "conv_by_weight",
        .doc = "The gradient of a convolution by its weights, which have spatial sizes `size`.",
        .example = "return 0",
@@ -381,7 +390,9 @@ std::vector<OpDef> conv_rows() {
                },
                [](Vjp& c) { return convolve(c, c.in(0), c.dy()); }},
        .vjp_uses = "x dy",
-       .traits = kHidden | kTotal},
+       .traits = kHidden | kTotal,
+       .multiply_adds = [](std::span<const View> in,
+                           std::span<const View> out) { return convolution_work(in[1], out[0]); }},
   };
 }
 

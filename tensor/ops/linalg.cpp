@@ -83,6 +83,10 @@ Var grad_right(Vjp& c) {
   return c.input(1).rank() == 1 ? call<"squeeze">(g, {{"dim", Ints{-1}}}) : g;
 }
 
+double product_work(std::span<const View> in, std::span<const View> out) {
+  return double(out[0].numel()) * double(in[0].shape().back());
+}
+
 OpDef product(const char* name, const char* doc, const char* example, InferFn infer, uint32_t traits = kProduct) {
   return {.name = name,
           .doc = doc,
@@ -91,7 +95,8 @@ OpDef product(const char* name, const char* doc, const char* example, InferFn in
           .infer = infer,
           .vjp = {grad_left, grad_right},
           .vjp_uses = "x y",
-          .traits = kTotal | traits};
+          .traits = kTotal | traits,
+          .multiply_adds = product_work};
 }
 
 void infer_linear(Infer& c) {
@@ -212,7 +217,8 @@ std::vector<OpDef> product_rows() {
                [](Vjp& c) { return c.dy(); }},
        .vjp_uses = "x weight",
        .traits = kTotal | kChannels,
-       .with_epilogue = op_named<"linear_act">},
+       .with_epilogue = op_named<"linear_act">,
+       .multiply_adds = product_work},
       {.name = "linear_act",
        .doc = "An activation of linear. Made by graph passes.",
        .example = "return 0",
@@ -222,7 +228,8 @@ std::vector<OpDef> product_rows() {
        .decompose = [](Rule& c) -> std::vector<Var> {
          return {activated(c, call<"linear">(c.in(0), c.in(1), c.in(2)))};
        },
-       .traits = kHidden | kTotal},
+       .traits = kHidden | kTotal,
+       .multiply_adds = product_work},
   };
 }
 

@@ -145,7 +145,9 @@ std::vector<OpDef> contraction_rows() {
        .infer = infer_inner,
        .decompose = decompose_inner},
       {.name = "trace",
-       .doc = "The sum of the diagonal of a matrix. Integers and bool give int64.",
+       .doc =
+           "The sum of the diagonal of a matrix. Integers and bool give int64. pg.trace of a function instead prints "
+           "what the ops in it got and gave.",
        .example = "return pg.tensor({{1, 2}, {3, 4}}):trace()",
        .inputs = {{"x"}},
        .infer = infer_trace,
