@@ -122,17 +122,22 @@ local note = ...
 if not (jit and jit.attach) then return end
 local util = require "jit.util"
 local start, owner
+local function stopped(number)
+  local code, address, loop = util.tracemc(number)
+  if not code then return end
+  local info, stubs = util.traceinfo(number), {}
+  for exit = 0, info.nexit - 1, 32 do stubs[#stubs + 1] = util.traceexitstub(exit) end
+  local can_leave = note(number, address, #code, start, loop, unpack(stubs))
+  if info.link == number and not can_leave then jit.off(owner) end
+end
 jit.attach(function(what, number, f, pc)
-  if what == "start" then start, owner = util.funcinfo(f, pc).loc, f
-  elseif what == "stop" and start then
-    local code, address, loop = util.tracemc(number)
-    if not code then return end
-    local info, stubs = util.traceinfo(number), {}
-    for exit = 0, info.nexit - 1, 32 do stubs[#stubs + 1] = util.traceexitstub(exit) end
-    local can_leave = note(number, address, #code, start, loop, unpack(stubs))
-    if info.link == number and not can_leave then jit.off(owner) end
-  elseif what == "flush" then note()
+  if what == "start" then
+    start, owner = util.funcinfo(f, pc).loc, f
+    return
   end
+  if what == "stop" and start then stopped(number)
+  elseif what == "flush" then note() end
+  start, owner = nil, nil  -- keeps no function alive
 end, "trace")
 return true
 )";

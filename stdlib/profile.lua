@@ -182,14 +182,14 @@ function profile.start(max_events)
   local hits = counters()
   if running or not core.start_profile(max_events or default_events) then core.fail("profile", "a profile is already running") end
   running = {hits = hits, reasons = {}}
-  caches.watch = note_trace
+  caches.watchers.profile = note_trace
   count_cycles(running)
 end
 
 --- profile.stop([path]) -> the report of the profile that runs, or nil. Writes its events to the path as JSON.
 function profile.stop(path)
   local data = running
-  running, caches.watch = nil, nil
+  running, caches.watchers.profile = nil, nil
   local measured = core.stop_profile(path)
   return measured and make_report(measured, data, path)
 end

@@ -13,7 +13,7 @@ local ipairs, type, next = ipairs, type, next
 cache.capacity = 16          -- the most entries
 cache.patience = 12          -- after as many traces in a row without a hit the function runs as plain Lua
 cache.all = setmetatable({}, {__mode = "k"})  -- the caches, as keys
-cache.watch = nil            -- called after a trace with the cache, core.profile_mark() from before it, and why the function was traced again or ""
+cache.watchers = {}          -- functions that are called after a trace with the cache, core.profile_mark() from before it, and why the function was traced again or ""
 
 local Cache = {}
 Cache.__index = Cache
@@ -192,15 +192,14 @@ local function trace_anew(self, n, ...)
     return self.body(...)
   end
   learn_paths(self, attempt, arguments)
-  local time, own
-  if cache.watch then time, own = core.profile_mark() end
+  local time, own = core.profile_mark()
   local entry, why = trace.run(self, n, arguments, attempt)
   if not entry then
     run_eagerly(self, why)
     return self.body(...)
   end
   count()
-  if cache.watch then cache.watch(self, time, own, newest and self.last_retrace or "") end
+  for _, watch in pairs(cache.watchers) do watch(self, time, own, newest and self.last_retrace or "") end
   self.traces, self.fruitless = self.traces + 1, self.fruitless + 1
   if self.on_trace then self.on_trace(entry) end
   entry.inputs = nil

@@ -121,9 +121,15 @@ command("graph", "NET", "the graph of its last call, one line an op", function(h
   else fail(":graph needs a hybridized block, a jitted function or a graph (got %s)", kind) end
 end)
 
+-- Says that a function was traced, and why again.
+local function tell_trace(cache, _, _, reason)
+  print("-- " .. cache.name .. (reason == "" and ": traced" or ": traced again, because " .. reason))
+end
+
 command("trace", "on | off | CODE", "tell each trace and its reason, or print what each op of CODE got and gave", function(host, text)
-  if text == "on" then core.on_trace = function(line) print("-- " .. line) end
-  elseif text == "off" then core.on_trace = nil
+  local watchers = core.require("hybrid.cache").watchers
+  if text == "on" then watchers.prompt = tell_trace
+  elseif text == "off" then watchers.prompt = nil
   else return pg.trace(compiled(host, "trace", text)) end
 end)
 

@@ -52,5 +52,5 @@ t.test("a warning that nobody expects fails the test that caused it", function()
     if line == "true" or line == "false" then passed[#passed + 1] = line == "true" end
   end
   t.equal(passed, {false, true, false, true, false, false, false, true})
-  t.check(out:find("1 unexpected warnings:\n  of a child", 1, true), out)
+  t.check(out:find("1 unexpected warnings:\n  stdin:1: of a child", 1, true), out)
 end)

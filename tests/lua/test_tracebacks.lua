@@ -324,7 +324,7 @@ end)
 t.test("the prompt shows the same frames", function()
   local path = t.write(t.tmp("prompt_frames.lua"), prelude .. "return function() pg.record(function() bad(pg.ones(2, 3)) end) end")
   local _, err = t.run("-i", ("f = dofile('%s')\nf()\n"):format(path))
-  t.equal(err:gsub(path:gsub("%p", "%%%0"), "F"), message .. "\nstack traceback:\n\tF:4: in function 'bad'\n"
+  t.equal(err:gsub(path:gsub("%p", "%%%0"), "F"), message .. "\n      local y = x:matmul(pg.ones(7, 2))\n                  ^~~~~~\nstack traceback:\n\tF:4: in function 'bad'\n"
     .. "\tF:8: in function <F:8>\n\tF:8: in function <F:8>\n")
 end)
 
