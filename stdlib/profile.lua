@@ -211,7 +211,7 @@ end
 --- (chrome://tracing) show; events after the first max_events are only in the sums. Work on other devices than the CPU
 --- is waited for. An error of f ends the profile. Raises inside another profile.
 --- Example: local report = pg.profile(function() return pg.ones(2, 3):matmul(pg.ones(3, 2)) end)
---- return report.ops[1].count
+--- return #report.ops
 function profile.profile(f, options)
   args.callable("profile", "f", f)
   local o = args.options("profile", options, {path = args.none, max_events = default_events})
