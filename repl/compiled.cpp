@@ -1,7 +1,8 @@
 // How a compiled loop is left. A trace is straight code in which guards, conditional jumps to exit stubs, check what it
 // was compiled for. At each guard the interpreter's state can be restored, and the interpreter then repeats the guarded
 // instruction. So an exit is right even if what the guard checks holds: leave_compiled_code makes every guard
-// unconditional. In a loop that ends with `jcc loop; jmp exit` it removes the jcc.
+// unconditional. In a loop that ends with `jcc loop; jmp exit` it removes the jcc. LuaJIT lets a guard that often fails
+// jump to a further trace; so the guards are noted while all still jump to their stubs.
 #include "repl/compiled.h"
 
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 namespace pg::repl {
 namespace {
@@ -22,10 +24,15 @@ constexpr bool kKnown = true;  // whether guards can be found in this processor'
 constexpr bool kKnown = false;
 #endif
 
+// A jump to make unconditional, with its original target, or to remove if that is 0.
+struct Guard {
+  uintptr_t at, bytes, target;
+};
+
 struct Trace {
   std::atomic<uintptr_t> begin{0};
   uintptr_t end = 0;
-  uintptr_t loop = 0;  // where it jumps back to
+  std::vector<Guard> guards;
   char where[128] = "";
 };
 
@@ -54,25 +61,29 @@ uintptr_t target_of(uintptr_t at, size_t opcode, size_t size) {
 
 bool is_long_jcc(uintptr_t at) { return bytes_at(at)[0] == 0x0f && (bytes_at(at)[1] & 0xf0) == 0x80; }
 
-// Calls edit(address, bytes, target) for the guards of a trace from `from` on: jumps of 6 bytes to an exit, and jumps
-// of 2 or 6 bytes to the start of the loop before a jump to an exit.
-template <class Edit>
-void for_each_guard(const Trace& trace, uintptr_t from, Edit edit) {
-  for (uintptr_t at = from; at + 5 <= trace.end; ++at) {
-    if (at + 6 <= trace.end && is_long_jcc(at) && is_exit(target_of(at, 2, 4))) edit(at, 6, target_of(at, 2, 4));
+// Returns the guards of a trace that jumps back to `loop`: jumps of 6 bytes to an exit, and at the end a jump of 5
+// bytes to an exit behind one of 2 or 6 bytes to the loop.
+std::vector<Guard> find_guards(uintptr_t begin, uintptr_t end, uintptr_t loop) {
+  std::vector<Guard> guards;
+  for (uintptr_t at = begin; at + 5 <= end; ++at) {
+    if (at + 6 <= end && is_long_jcc(at) && is_exit(target_of(at, 2, 4)))
+      guards.push_back({at, 6, target_of(at, 2, 4)});
     if (bytes_at(at)[0] != 0xe9 || !is_exit(target_of(at, 1, 4))) continue;
-    if (at >= from + 6 && is_long_jcc(at - 6) && target_of(at - 6, 2, 4) == trace.loop) edit(at - 6, 6, 0);
-    if (at >= from + 2 && (bytes_at(at - 2)[0] & 0xf0) == 0x70 && target_of(at - 2, 1, 1) == trace.loop)
-      edit(at - 2, 2, 0);
+    const bool far = at >= begin + 6 && is_long_jcc(at - 6) && target_of(at - 6, 2, 4) == loop;
+    const bool near = at >= begin + 2 && (bytes_at(at - 2)[0] & 0xf0) == 0x70 && target_of(at - 2, 1, 1) == loop;
+    if (!far && !near) continue;
+    guards.push_back({at - (far ? 6 : 2), uintptr_t(far ? 6 : 2), 0});
+    guards.push_back({at, 5, target_of(at, 1, 4)});
   }
+  return guards;
 }
 
-// Both forms have an exit behind them or in them. A multibyte nop may not be split by a return address; none is here.
-void make_exit(uintptr_t at, size_t bytes, uintptr_t target) {
-  auto* code = reinterpret_cast<uint8_t*>(at);
-  std::memset(code, 0x90, bytes);
-  if (!target) return;
-  const auto offset = int32_t(intptr_t(target) - intptr_t(at + 5));
+// Single bytes fill what is left, so that code may be entered behind each of them.
+void make_exit(const Guard& guard) {
+  auto* code = reinterpret_cast<uint8_t*>(guard.at);
+  std::memset(code, 0x90, guard.bytes);
+  if (!guard.target) return;
+  const auto offset = int32_t(intptr_t(guard.target) - intptr_t(guard.at + 5));
   code[0] = 0xe9;
   std::memcpy(code + 1, &offset, 4);
 }
@@ -103,14 +114,14 @@ int note(lua_State* L) {
   }
   Trace& trace = traces[size_t(lua_tointeger(L, 1)) % kTraces];
   trace.begin = 0;
-  const uintptr_t begin = address_at(L, 2);
+  const uintptr_t begin = address_at(L, 2), loop = begin + address_at(L, 5);
   trace.end = begin + address_at(L, 3);
-  trace.loop = begin + address_at(L, 5);
   std::snprintf(trace.where, sizeof trace.where, "%s", lua_tostring(L, 4));
   for (int i = 6; i <= lua_gettop(L) && size_t(i) < 6 + kGroups; ++i) stub_groups[size_t(i) - 6] = address_at(L, i);
-  bool found = !kKnown;
-  if (kKnown) for_each_guard(trace, trace.loop, [&](uintptr_t, size_t, uintptr_t) { found = true; });
+  if (kKnown) trace.guards = find_guards(begin, trace.end, loop);
   trace.begin = begin;
+  bool found = !kKnown;
+  for (const Guard& guard : trace.guards) found |= guard.at >= loop;
   lua_pushboolean(L, found);
   return 1;
 }
@@ -160,7 +171,7 @@ bool leave_compiled_code(const void* address) {
   if (!find(address)) return false;
   for (const Trace& trace : traces) {
     if (!trace.begin || !protect(trace, PROT_READ | PROT_WRITE)) continue;
-    for_each_guard(trace, trace.begin, make_exit);
+    for (const Guard& guard : trace.guards) make_exit(guard);
     protect(trace, PROT_READ | PROT_EXEC);
   }
   return true;

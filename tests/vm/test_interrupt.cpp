@@ -146,6 +146,13 @@ TEST_CASE("Ctrl-C ends compiled loops, those without an exit too, and reports th
        "script.lua:5: in main");
   ends("begin()\nwhile true do local t = {} for i = 1, 9 do t[i] = {i} end end", "script.lua:4: in main chunk");
   ends("begin()\nwhile true do ('x'):rep(3):find('y', 1, true) end", "script.lua:4: in main chunk");
+  // loops whose guard LuaJIT has let jump to another trace
+  ends("local n = 10\nbegin()\nfor k = 1, 1e9 do for j = 1, n do end if k > 1e5 then n = 1e15 end end",
+       "script.lua:5: in main");
+  ends(
+      "local n = 10\nbegin()\nfor k = 1, 1e9 do local j = 0 while j < n do j = j + 1 end if k > 1e5 then n = 1e15 end "
+      "end",
+      "script.lua:5: in main");
   ends("jit.off() begin() while true do end", "script.lua:3: in main chunk");
   ends("local n = 0 local function step() n = n + 1 end begin()\nwhile true do pcall(step) end", "script.lua:4");
 }
