@@ -59,18 +59,19 @@ end
 
 -- Waits until the last line is an empty prompt.
 function Terminal:wait_for_prompt()
-  for _ = 1, 400 do
+  for _ = 1, 1200 do
     if ("\n" .. self:screen()):find("\n>>?\n$") then return end
     pause(0.05)
   end
 end
 
--- Types texts; those in <> are keys of tmux. After <Enter> there must be a prompt; <Enter!> does not wait for it.
+-- Types texts; those in <> are keys of tmux, or pasted by the terminal as <paste …>. After <Enter> there must be a prompt; <Enter!> does not wait for it.
 function Terminal:type(...)
   for _, text in ipairs{...} do
-    local key = text:match("^<(.-)!?>$")
-    self:tmux(key and "send-keys " .. key or "send-keys -l -- " .. quote(text))
-    if text == "<Enter>" then self:wait_for_prompt() else self:settle() end
+    local key, pasted = text:match("^<(.-)!?>$"), text:match("^<paste (.*)>$")
+    if pasted then self:tmux("set-buffer -- " .. quote(pasted) .. " \\; paste-buffer -p -d")
+    else self:tmux(key and "send-keys " .. key or "send-keys -l -- " .. quote(text)) end
+    if text == "<Enter>" or pasted and pasted:find("\n$") then self:wait_for_prompt() else self:settle() end
   end
 end
 
@@ -108,6 +109,8 @@ check("errors have the source line, in colours", {colours = true}, "x = pg.ones(
 check("NO_COLOR is respected", {colours = true, environment = "NO_COLOR=1"}, "x:nothing()", "<Enter>")
 check("history has an entry of several lines as one block", {}, "for i = 1, 2 do", "<Enter>", "print(i)", "<Enter>", "end", "<Enter>", "1", "<Enter>", "<Up>", "<Up>", "<Enter>")
 check("Ctrl-C ends a line and a loop", {}, "this is wrong", "<C-c>", "while true do end", "<Enter!>", "<C-c>", "'alive'", "<Enter>")
+check("a pasted block is one entry", {}, "<paste local p = {5}\nlocal q = p[1]\n  + 1\nprint(q)\n>", "q", "<Enter>", "<Up>", "<Up>")
+check("README's first block, pasted", {height = 40}, "<paste " .. t.read(t.root .. "/README.md"):match("```lua\n(.-)```") .. ">", "1 + 1", "<Enter>")
 check("results and locals", {}, "local a, b = 1, 2", "<Enter>", "a + b", "<Enter>", "_ + _1", "<Enter>")
 check("a heat map in colours", {colours = true}, ":plot heat pg.tensor{{0, 1, 2}, {3, 4, 5}}", "<Enter>")
 check("a net as a tree", {}, "net = pg.nn.HybridSequential()", "<Enter>", "net:add(pg.nn.Conv2D(8, 3, {in_channels = 1}), pg.nn.Flatten(), pg.nn.Dense(10));", "<Enter>", "net:initialize();", "<Enter>", "net", "<Enter>")

@@ -46,7 +46,10 @@ t.test("a recorded session of the prompt prints the same", function()
   local function plain(text) return (text:gsub("LuaJIT [^)]*", "LuaJIT")) end
   local got = plain(output)
   expected = plain(expected)
-  if got == expected then return end
+  if got == expected then
+    local _, errors, code = t.run("'" .. folder .. "/session.lua'")
+    return t.equal({errors, code}, {"", 0}, "the saved session as a script")
+  end
   local a, b = {}, {}
   for line in (got .. "\n"):gmatch("([^\n]*)\n") do a[#a + 1] = line end
   for line in (expected .. "\n"):gmatch("([^\n]*)\n") do b[#b + 1] = line end

@@ -247,6 +247,30 @@ TEST_CASE("a local of a line is a local of the session") {
   CHECK(s.leave() == 0);
 }
 
+TEST_CASE("commands that measure, and large results") {
+  Session s;
+  if (!s.started()) return;
+  REQUIRE(s.wait_for_prompt());
+  s.answers(":time 20 + 1\n", "processor time");
+  s.answers("_ + 100\n", "121\r");
+  s.answers(":bench pg.ones(2) vs pg.ones(3)\n", "times as fast");
+  s.answers(":bench pg.ones(-1)\n", "ones: bad argument");
+  s.answers(":profile pg.ones(2) + 1\n", "profile of");
+  s.answers(":mem\n", "kept for reuse");
+  s.answers(":mem x = pg.ones(1000)\n", "+1, 3.9 KiB");
+  s.accepts("net = pg.nn.Dense(2, {in_units = 1}):initialize():hybridize() x = pg.ones(3, 1);\n");
+  s.accepts(":trace on\n");
+  s.answers("net(x);\n", "-- Dense: traced");
+  s.accepts(":tr off\n");
+  s.answers(":trace pg.ones(2):exp()\n", "exp(x = float32 2 {1, 1})");
+  s.answers("pg.ones(1000, 1000)\n", "cpu]");  // result 4, of which only the last value, _, keeps the memory
+  s.answers("_4.shape\n", "{1000, 1000}\r");
+  s.accepts("collectgarbage() collectgarbage();\n");
+  s.answers("tostring(_4) .. '!'\n", "nil!");
+  s.answers("_5\n", "{1000, 1000}\r");
+  CHECK(s.leave() == 0);
+}
+
 TEST_CASE("exit and quit leave the prompt, unless they are variables") {
   Session s;
   if (!s.started()) return;
