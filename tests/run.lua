@@ -195,6 +195,7 @@ local function run_files(mode)
     collectgarbage()
   end
   t.cleanup()
+  if t.device ~= "cpu" then pg.synchronize(t.device) end  -- kernels need tables that are gone when the process exits
   note(report_of(t))
   if not report then
     print_skipped(mode.name, t.reasons)
