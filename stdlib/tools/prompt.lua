@@ -270,6 +270,19 @@ command("edit", "[FILE]", "edit a file, or the last entry, with $VISUAL or $EDIT
   return f()
 end)
 
+command("paste", "", "enter lines as one piece, up to a line with only a dot", function(host)
+  local lines = {}
+  for line in io.lines() do
+    if line == "." then break end
+    lines[#lines + 1] = line
+  end
+  local text = table.concat(lines, "\n")
+  local f, message = host.load(text)
+  if not f then fail("%s", message) end
+  host.entries[#host.entries + 1] = {text = text}
+  return f()
+end)
+
 command("help", "", "this list", function()
   local list = {}
   for i, c in ipairs(commands) do list[i] = {":" .. c.name .. (c.argument ~= "" and " " .. c.argument or ""), c.text} end
