@@ -1,6 +1,7 @@
 -- pg.profile and pg.trace: what runs, how long it takes, and what each op got and gave.
 local core = ...
 local args = core.require("support.args")
+local bytes = core.require("support.units").bytes
 local caches = core.require("hybrid.cache")
 local profile = {}
 
@@ -8,15 +9,6 @@ local shown_rows = 12           -- of each list in the text of a report
 local default_events = 1000000  -- 32 MB
 
 -- The text of a report ---------------------------------------------------------------------------------------------------
-
-local function bytes(n)
-  if n < 1000 then return ("%d B"):format(n) end
-  for _, unit in ipairs{"kB", "MB", "GB", "TB"} do
-    n = n / 1000
-    if n < 1000 or unit == "TB" then return ("%.1f %s"):format(n, unit) end
-  end
-end
-profile.bytes = bytes
 
 local function plural(n, word) return ("%d %s%s"):format(n, word, n == 1 and "" or "s") end
 

@@ -150,7 +150,7 @@ function show.summary(block, ...)
     total, values = total + n, values + size
     if entry.tensor.grad_req ~= "null" then trainable, gradients = trainable + n, gradients + size end
   end
-  local bytes = core.require("profile").bytes
+  local bytes = core.require("support.units").bytes
   lines[#lines + 1] = rule
   lines[#lines + 1] = "Parameters in total: " .. total
   lines[#lines + 1] = "Trainable: " .. trainable

@@ -2,18 +2,7 @@
 local core = ...
 local paths = core.require("tools.paths")
 local measure = core.require("tools.measure")
-
-local function text_of_time(seconds)
-  if seconds < 1e-3 then return ("%.3g us"):format(seconds * 1e6) end
-  if seconds < 1 then return ("%.3g ms"):format(seconds * 1e3) end
-  return ("%.3g s"):format(seconds)
-end
-
-local function text_of_bytes(n)
-  if n < 1e4 then return ("%.0f"):format(n) end
-  if n < 1e7 then return ("%.1f K"):format(n / 1024) end
-  return ("%.1f M"):format(n / 1024 ^ 2)
-end
+local units = core.require("support.units")
 
 -- Returns the bytes of Lua and of tensors that a call of f leaves to the collector.
 local function bytes_per_call(f)
@@ -47,15 +36,19 @@ local function collect(chunk, path)
   return list
 end
 
-local row = "%-32s %10s %10s %8s %12s %12s\n"
+-- Writes a name and texts in columns of 12 behind it.
+local function write_row(name, ...)
+  io.write(name, (" "):rep(32 - units.width(name)))
+  for _, text in ipairs{...} do io.write((" "):rep(12 - units.width(text)), text) end
+  io.write("\n")
+end
 
 local function print_row(name, f, seconds)
   local m = measure.functions({f}, {seconds = seconds})[1]
   local function time_at(share) return m.times[math.ceil(m.batches * share)] end
   local spread = 100 * (time_at(0.75) - time_at(0.25)) / m.median
   local lua, tensors = bytes_per_call(f)
-  io.write(row:format(name, text_of_time(m.median), text_of_time(m.fastest), ("%.1f %%"):format(spread), text_of_bytes(lua),
-    text_of_bytes(tensors)))
+  write_row(name, units.seconds(m.median), units.seconds(m.fastest), ("%.1f %%"):format(spread), units.bytes(lua), units.bytes(tensors))
   io.flush()
 end
 
@@ -69,7 +62,7 @@ return function(words, options)
   local found = false
   for _, case in ipairs(list) do
     if not options.pattern or case.name:find(options.pattern) then
-      if not found then io.write(row:format("benchmark", "median", "fastest", "spread", "Lua bytes", "tensor bytes")) end
+      if not found then write_row("benchmark", "median", "fastest", "spread", "Lua", "tensors") end
       found = true
       print_row(case.name, case.run, options.seconds or 0.5)
     end

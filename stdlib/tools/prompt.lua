@@ -3,7 +3,8 @@
 -- list of what ran without an error, {text =, result = the number of its result}; globals is the set of the global names
 -- when the session began; forget() drops the session's locals and results.
 local core = ...
-local pg = core.pg
+local units = core.require("support.units")
+local pg, seconds, bytes, width = core.pg, units.seconds, units.bytes, units.width
 local prompt = {}
 
 local commands = {}    -- in the order in which `:help` lists them
@@ -26,25 +27,7 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
--- Writing numbers ---------------------------------------------------------------------------------------------------------
-
-local function seconds(s)
-  if s >= 60 then return ("%d min %04.1f s"):format(math.floor(s / 60), s % 60) end
-  if s >= 1 then return ("%.3g s"):format(s) end
-  if s >= 1e-3 then return ("%.3g ms"):format(s * 1e3) end
-  if s >= 1e-6 then return ("%.3g µs"):format(s * 1e6) end
-  return ("%.3g ns"):format(s * 1e9)
-end
-
-local function bytes(n)
-  local sign, unit = n < 0 and "-" or "", 1
-  n = math.abs(n)
-  local units = {"B", "KiB", "MiB", "GiB", "TiB"}
-  while n >= 1024 and units[unit + 1] do n, unit = n / 1024, unit + 1 end
-  return sign .. (unit == 1 and ("%d"):format(n) or ("%.1f"):format(n)) .. " " .. units[unit]
-end
-
-local function width(text) return select(2, text:gsub("[^\128-\191]", "")) end
+-- Tables ------------------------------------------------------------------------------------------------------------------
 
 -- Prints rows {name, text} as two columns.
 local function rows(list)
@@ -330,18 +313,11 @@ local function search(word)
   if more > 0 then print(("  … and %d more"):format(more)) end
 end
 
--- Says where a function of a script was defined.
+-- Says what arguments a function of a script has and where it was defined.
 local function place_of(f)
   local info = debug.getinfo(f, "S")
   if info.what == "C" or info.source:find("^@stdlib/") then return nil end
-  local names = {}
-  for i = 1, 250 do
-    local name = debug.getlocal(f, i)
-    if not name then break end
-    names[i] = name
-  end
-  if debug.getinfo(f, "u").isvararg then names[#names + 1] = "..." end
-  return ("function(%s), defined at %s:%d"):format(table.concat(names, ", "), info.short_src, info.linedefined)
+  return ("%s, defined at %s:%d"):format(core.require("tools.complete").signature(f), info.short_src, info.linedefined)
 end
 
 -- Prints what there is to say about a value of the session, or else about the name.

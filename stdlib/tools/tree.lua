@@ -2,6 +2,7 @@
 local core = ...
 local discover = core.require("nn.discover")
 local param = core.require("param")
+local width = core.require("support.units").width
 local tree = {}
 
 local function grouped(n)
@@ -47,8 +48,6 @@ local function add(rows, block, head, indent, seen)
   row[2] = total
   return total
 end
-
-local function width(text) return select(2, text:gsub("[^\128-\191]", "")) end
 
 --- tree.text(value) -> a block with its children, one line each: what it is, how many parameter elements it has with those
 --- below it, and its own parameters with their shapes. Returns nil for other values.

@@ -257,7 +257,7 @@ TEST_CASE("commands that measure, and large results") {
   s.answers(":bench pg.ones(-1)\n", "ones: bad argument");
   s.answers(":profile pg.ones(2) + 1\n", "profile of");
   s.answers(":mem\n", "kept for reuse");
-  s.answers(":mem x = pg.ones(1000)\n", "+1, 3.9 KiB");
+  s.answers(":mem x = pg.ones(1000)\n", "+1, 4.0 kB");
   s.accepts("net = pg.nn.Dense(2, {in_units = 1}):initialize():hybridize() x = pg.ones(3, 1);\n");
   s.accepts(":trace on\n");
   s.answers("net(x);\n", "-- Dense: traced");
