@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <cwchar>
 
@@ -92,6 +93,7 @@ class Editor final : public LineReader {
  public:
   Editor(const Library& library, Assistant assistant) : lib_(library), assistant_(std::move(assistant)) {
     std::setlocale(LC_CTYPE, "");  // characters only; the decimal point of numbers stays
+    if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
     edit_ = lib_.init("perigee", stdin, stdout, stderr);
     history_ = lib_.history_init();
     HistEvent event;

@@ -7,10 +7,9 @@
 //   ops and kernels     Poll a flag (Context::cancel) between ops, between the pieces of parallel_for and between
 //   library calls,
 //                       which take at most a tenth of a second. They stop in less than 0.2 s.
-//   compiled Lua loops  Are made to return to the interpreter at their next guard (repl/compiled.cpp). On processors
-//   for which
-//                       that is not written the compiler is off at the prompt; in a script the handler of a timer ends
-//                       the program after kPatience, and names the loop by its address.
+//   compiled Lua loops  Check a flag at the start of each trace and so in each turn of a loop, since they are compiled
+//                       for LuaJIT's profiler. The profiler's signal sets the flag, and the hook follows. It costs a
+//                       test of a byte in memory per turn.
 //   blocking calls      Return with EINTR, or are ended after kPatience in a script, without a position.
 #include "repl/interrupt.h"
 
@@ -19,7 +18,6 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -28,11 +26,9 @@
 #include <cstring>
 #include <luajit.h>
 
-#include "repl/compiled.h"
 #include "repl/script.h"
 #include "vm/traceback.h"
 #include "tensor/parallel.h"
-#include "tensor/processor.h"
 #include "vm/job.h"
 #include "vm/state.h"
 
@@ -40,9 +36,10 @@ namespace pg::repl {
 namespace {
 
 constexpr int64_t kPatience = 300;     // milliseconds until the program ends if a script cannot be stopped
-constexpr int64_t kRetryTime = 5;      // milliseconds between looks whether compiled code runs
+constexpr int64_t kRetryTime = 5;      // milliseconds until compiled code is stopped again
 constexpr int64_t kLibraryTime = 50;   // milliseconds for the library to restore its state
 constexpr int64_t kForcedTime = 1000;  // at the prompt, milliseconds and presses after which the program ends
+constexpr int64_t kOnePress = 50;      // milliseconds in which several signals are one press
 constexpr int kForcedPresses = 3;
 
 // Signal handlers get no user data, so this file has globals. The program has one Lua state.
@@ -51,7 +48,6 @@ Context* context = nullptr;
 pthread_t lua_thread;
 std::atomic<InterruptMode> mode{InterruptMode::kScript};
 std::atomic<bool> seen{false};
-bool can_leave_compiled = false;
 char raised_at[128] = "";  // where the script was interrupted
 std::atomic<int> presses{0};
 std::atomic<int64_t> first_press{0};
@@ -82,29 +78,30 @@ void raise_interrupted(lua_State* L, lua_Debug* at) {
 
 // Ends the program from a handler. While a kernel runs, the Lua stack is consistent. stdio is consistent there and in
 // compiled code. A message handler that the interrupt has called runs without hooks; it may have no end.
-[[noreturn]] void leave(const ucontext_t& at) {
-  const char* position = compiled_position(interrupted_at(at));
+[[noreturn]] void leave() {
   const bool at_rest = inside_poll_scope();
-  if (at_rest || position) std::fflush(nullptr);
-  if (!at_rest && !position && *raised_at)
-    write_interrupted(nullptr, raised_at, "was interrupted, and what handles its error does not end");
-  else
-    write_interrupted(at_rest ? lua : nullptr, position, "in a compiled loop");
+  if (at_rest) std::fflush(nullptr);
+  write_interrupted(at_rest ? lua : nullptr, !at_rest && *raised_at ? raised_at : nullptr);
   _exit(kInterruptedExit);
 }
 
-// Compiled code may call functions of C, in which an interrupt finds the thread, and so it looks again.
-void look_again(int, siginfo_t*, void* at) {
+// Sets the hook, and makes compiled code return to the interpreter by LuaJIT's handler of the profiler's signal. That
+// does nothing while a finalizer runs, and may undo the hook if it interrupts itself, so this is called again later.
+void stop_lua() {
+  if (!vm::Job::is_own_hook(lua_gethook(lua))) lua_sethook(lua, raise_interrupted, LUA_MASKCOUNT, 1);
+  raise(SIGPROF);
+  set_timer(kRetryTime);
+}
+
+void look_again(int, siginfo_t*, void*) {
   if (!pthread_equal(pthread_self(), lua_thread)) {
     pthread_kill(lua_thread, SIGALRM);
     return;
   }
   if (!seen) return;
   const int error = errno;
-  const auto& context = *static_cast<const ucontext_t*>(at);
-  if (mode == InterruptMode::kScript && now() - first_press >= kPatience) leave(context);
-  if (can_leave_compiled) leave_compiled_code(interrupted_at(context));
-  set_timer(kRetryTime);
+  if (mode == InterruptMode::kScript && now() - first_press >= kPatience) leave();
+  stop_lua();
   errno = error;
 }
 
@@ -113,20 +110,19 @@ bool is_last_press() {
   return presses >= kForcedPresses && now() - first_press >= kForcedTime;
 }
 
-void handle(int, siginfo_t*, void* at) {
+void handle(int, siginfo_t*, void*) {
   if (!pthread_equal(pthread_self(), lua_thread)) {
     pthread_kill(lua_thread, SIGINT);
     return;
   }
+  if (presses > 0 && now() - first_press < kOnePress) return;
   const int error = errno;
   if (++presses == 1) first_press = now();
-  if (is_last_press()) leave(*static_cast<const ucontext_t*>(at));
+  if (is_last_press()) leave();
   seen = true;
   context->cancels_all = true;
   context->cancel = true;
-  if (!vm::Job::is_own_hook(lua_gethook(lua))) lua_sethook(lua, raise_interrupted, LUA_MASKCOUNT, 1);
-  if (can_leave_compiled) leave_compiled_code(interrupted_at(*static_cast<const ucontext_t*>(at)));
-  set_timer(kRetryTime);
+  stop_lua();
   errno = error;
 }
 
@@ -146,6 +142,14 @@ void set_handler(int number, Handler handler) {
   sigaction(number, &action, nullptr);
 }
 
+// Starts the profiler, without the timer that would send its signal.
+void compile_for_interrupts(lua_State* L) {
+  luaJIT_profile_start(
+      L, "l", [](void*, lua_State*, int, int) {}, nullptr);
+  const itimerval never = {};
+  setitimer(ITIMER_PROF, &never, nullptr);
+}
+
 }  // namespace
 
 void install_interrupts(lua_State* L) {
@@ -153,7 +157,7 @@ void install_interrupts(lua_State* L) {
   context = &vm::find_state(L).ctx;
   lua_thread = pthread_self();
   vm::find_state(L).polling_hook = raise_interrupted;
-  can_leave_compiled = note_compiled_code(L);
+  compile_for_interrupts(L);
   stack_t stack = {};
   if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {  // a sanitizer may have set one
     stack = {signal_stack, 0, sizeof signal_stack};
@@ -163,18 +167,14 @@ void install_interrupts(lua_State* L) {
   set_handler(SIGALRM, look_again);
 }
 
-void set_interrupt_mode(InterruptMode m) {
-  mode = m;
-  if (m == InterruptMode::kPrompt && !can_leave_compiled) luaJIT_setmode(lua, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
-}
+void set_interrupt_mode(InterruptMode m) { mode = m; }
 bool interrupted() { return seen; }
 
 void clear_interrupt() {
   set_timer(0);
-  if (seen) luaJIT_setmode(lua, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);  // see leave_compiled_code
   seen = false;
   *raised_at = 0;
-  lua_sethook(lua, nullptr, 0, 0);
+  if (lua_gethook(lua) == raise_interrupted) lua_sethook(lua, nullptr, 0, 0);
   context->cancels_all = false;
   context->cancel = false;
   presses = 0;

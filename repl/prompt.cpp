@@ -72,9 +72,16 @@ Load load(lua_State* L, const std::string& text, const char* chunk) {
 // parser's message decides whether more lines are needed.
 Load load_code(lua_State* L, const std::string& text, const char* chunk = kChunk) {
   if (const std::string code = trimmed(text); code[0] == '=') return load(L, "return " + code.substr(1), chunk);
-  if (load(L, "return " + text, chunk) == Load::kReady) return Load::kReady;
-  lua_pop(L, 1);
-  return load(L, text, chunk);
+  if (load(L, "return " + text, chunk) != Load::kReady) {
+    lua_pop(L, 1);
+    return load(L, text, chunk);
+  }
+  // A tail call would take the entry's frame, and with it the position of an error.
+  if (load(L, "return (function(...) return ... end)(" + text + "\n)", chunk) != Load::kReady)
+    lua_pop(L, 1);
+  else
+    lua_remove(L, -2);
+  return Load::kReady;
 }
 
 // `:name …`, `?name`, `??word`, `!command`, or `name?`.
@@ -151,7 +158,7 @@ int make_host(lua_State* L) {
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
     lua_pushvalue(L, -2);
-    lua_pushboolean(L, 1);
+    lua_pushvalue(L, -2);
     lua_rawset(L, 2);
   }
   lua_settop(L, 2);

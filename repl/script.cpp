@@ -95,7 +95,7 @@ void report_entry_syntax(lua_State* L) {
   report((message + syntax_hint(L, message.c_str()) + excerpt(message, entry)).c_str(), Style::kPrompt);
 }
 
-void write_interrupted(lua_State* L, const char* position, const char* what) {
+void write_interrupted(lua_State* L, const char* position) {
   char line[256];
   const auto write_line = [&](int size) {
     if (write(STDERR_FILENO, line, std::min(size_t(size), sizeof line - 1)) < 0) return;
@@ -111,7 +111,7 @@ void write_interrupted(lua_State* L, const char* position, const char* what) {
     first = false;
     write_line(std::snprintf(line, sizeof line, "\t%s: %s\n", where, note));
   };
-  if (position) add(position, 0, what);
+  if (position) add(position, 0, "was interrupted, and what handles its error does not end");
   lua_Debug frame;
   for (int level = 0; L && level < kInterruptedFrames && lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Sl", &frame);

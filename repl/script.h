@@ -24,9 +24,9 @@ bool run_module(lua_State* L, const std::string& name);
 // Makes `require` search the folder of the script first.
 void add_script_folder(lua_State* L, const std::string& script);
 
-// Safe in signal handlers: prints to standard error that the script was interrupted, at `position` ("file:line"), about
-// which `what` says more, and in the frames of L. Both may be null. The stack of L must be consistent.
-void write_interrupted(lua_State* L, const char* position, const char* what);
+// Safe in signal handlers: prints to standard error that the script was interrupted in the frames of L, whose stack
+// must be consistent, or at `position` ("file:line"), behind which a message handler has no end. Both may be null.
+void write_interrupted(lua_State* L, const char* position);
 
 // Tells what the prompt runs next, for the source lines of errors.
 void set_entry(const std::string& text);

@@ -139,12 +139,15 @@ int keep(lua_State* L) {
   return 0;
 }
 
-std::string wrapped(const std::string& text, const Outline& outline, const std::vector<std::string>& visible) {
+// The chunk inside a function that has the visible locals as upvalues. With `keeps` it also hands over the locals that
+// it declares.
+std::string wrapped(const std::string& text, const Outline& outline, const std::vector<std::string>& visible,
+                    bool keeps) {
   std::string out = std::string("local ") + kKeep;
   for (const std::string& name : visible) out += "," + name;
   out += " return function(...) " + text.substr(0, outline.end);
   if (outline.end == text.size()) out += "\n";  // it may end with a comment; a return keeps its line number
-  for (const std::string& name : outline.declared)
+  for (const std::string& name : keeps ? outline.declared : std::vector<std::string>())
     out += std::string(kKeep) + "('" + name + "',function() return " + name + " end) ";
   return out + text.substr(outline.end) + "\nend";
 }
@@ -196,8 +199,14 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
     if (is_local || is_result) visible.push_back(name);
   }
   if (!visible.empty() || !outline.declared.empty()) {
-    const std::string whole = wrapped(text, outline, visible);
-    if (luaL_loadbuffer(L, whole.data(), whole.size(), chunk_name) == 0) {
+    bool ready = false;
+    for (const bool keeps : {true, false}) {  // no call can follow a label at the end
+      const std::string whole = wrapped(text, outline, visible, keeps);
+      ready = luaL_loadbuffer(L, whole.data(), whole.size(), chunk_name) == 0;
+      if (ready || std::strstr(lua_tostring(L, -1), "upvalues")) break;
+      if (keeps) lua_pop(L, 1);
+    }
+    if (ready) {
       lua_call(L, 0, 1);
       join(L, locals);
       lua_pushvalue(L, -1);
@@ -209,7 +218,7 @@ int load_in_session(lua_State* L, const std::string& text, const char* chunk_nam
       lua_pushfstring(L, "%s: an entry can use at most 60 of the session's locals; put some in a table",
                       chunk_name + 1);
       return LUA_ERRSYNTAX;
-    }  // else a label at the end, for example; the chunk runs without the session's locals
+    }
   }
   lua_settop(L, locals - 1);
   return 0;
@@ -294,7 +303,9 @@ int keep_result(lua_State* L) {
   lua_pushvalue(L, value);
   lua_rawseti(L, -2, n);
   lua_settop(L, value);
-  lua_setglobal(L, "_");
+  lua_pushliteral(L, "_");
+  lua_insert(L, value);
+  lua_rawset(L, LUA_GLOBALSINDEX);
   return n;
 }
 

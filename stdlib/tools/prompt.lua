@@ -1,11 +1,16 @@
 -- The commands of the prompt: `:time f()`, `?name`, `name?`, `??word` and `!command`. `host` is what the program offers:
 -- load(text[, chunk name]) returns a function that sees the session's locals, or nil and the message; entries is the
--- list of what ran without an error, {text =, result = the number of its result}; globals is the set of the global names
--- when the session began; forget() drops the session's locals and results.
+-- list of what ran without an error, {text =, result = the number of its result}; globals has the global variables
+-- from when the session began; forget() drops the session's locals and results.
 local core = ...
 local units = core.require("support.units")
 local pg, seconds, bytes, width = core.pg, units.seconds, units.bytes, units.width
 local prompt = {}
+
+-- The session may change the globals.
+local print, tostring, type, ipairs, pairs, error, pcall = print, tostring, type, ipairs, pairs, error, pcall
+local io, os, math, table, debug, collectgarbage, rawset, unpack = io, os, math, table, debug, collectgarbage, rawset, unpack
+local getmetatable, loadstring, select, globals = getmetatable, loadstring, select, _G
 
 local commands = {}    -- in the order in which `:help` lists them
 local by_name = {}
@@ -94,7 +99,7 @@ end)
 
 -- Looking at things -------------------------------------------------------------------------------------------------------
 
-local function value_of(host, name, text) return compiled(host, name, "return " .. text)() end
+local function value_of(host, name, text) return compiled(host, name, text)() end
 
 command("graph", "NET", "the graph of its last call, one line an op", function(host, text)
   local net = value_of(host, "graph", text)
@@ -173,6 +178,7 @@ end
 
 command("load", "FILE", "run a file as if it was typed; run it again when it changes", function(host, path)
   if path == "" then fail(":load needs a file: :load FILE") end
+  if not watched[path] then host.entries[#host.entries + 1] = {text = ("dofile(%q)"):format(path)} end
   return load_file(host, path)
 end)
 
@@ -198,18 +204,19 @@ local function script_of(entries)
   if all:find("%f[%w_]help%s*%(") then lines[2] = "local help = pg.help" end
   local function used(name) return all:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil end
   for _, entry in ipairs(entries) do
-    local text = entry.text:gsub("^%s*=", "")
-    local expression = text:gsub("[;%s]+$", "")
+    local text = entry.text:gsub("^%s*=", ""):gsub("^%s*return%f[%W]", "")
+    local expression = text:gsub("[;%s]+$", "") .. (text:find("--", 1, true) and "\n" or "")
     local names = {}
     if entry.result and used("_" .. entry.result) then names[1] = "_" .. entry.result end
     if entry.result and used("_") then names[#names + 1] = "_" end
-    if not loadstring("return " .. text) or loadstring(text) and not entry.result then lines[#lines + 1] = text
-    elseif not entry.result then lines[#lines + 1] = "local _ = " .. expression
+    if text:find("::", 1, true) then text = "do " .. text .. "\nend" end  -- a label must end its block
+    local start = text:find("^%s*%(") and ";" or ""  -- else the line before would go on with a call
+    if not loadstring("return " .. text) or loadstring(text) and not entry.result then lines[#lines + 1] = start .. text
+    elseif not entry.result then lines[#lines + 1] = "do local _ = " .. expression .. " end"
     elseif not names[1] then lines[#lines + 1] = "print(" .. expression .. ")"
     else
-      lines[#lines + 1] = names[1] .. " = " .. expression
+      lines[#lines + 1] = ("%s = (function(...) print(...) return (...) end)(%s)"):format(names[1], expression)
       if names[2] then lines[#lines + 1] = names[2] .. " = " .. names[1] end
-      lines[#lines + 1] = "print(" .. names[1] .. ")"
     end
   end
   return table.concat(lines, "\n") .. "\n"
@@ -226,7 +233,8 @@ command("save", "FILE", "write what was typed, without what failed, as a script"
 end)
 
 command("reset", "", "forget all variables and results of the session", function(host)
-  for key in pairs(_G) do if not host.globals[key] then rawset(_G, key, nil) end end
+  for key in pairs(globals) do rawset(globals, key, host.globals[key]) end
+  for key, value in pairs(host.globals) do rawset(globals, key, value) end
   for i = #host.entries, 1, -1 do host.entries[i] = nil end
   watched = {}
   host.forget()
@@ -236,19 +244,20 @@ end)
 
 command("edit", "[FILE]", "edit a file, or the last entry, with $VISUAL or $EDITOR, then run it", function(host, path)
   local editor = os.getenv("VISUAL") or os.getenv("EDITOR") or "vi"
-  local place = path ~= "" and path or os.tmpname() .. ".lua"
+  local place = path ~= "" and path or os.tmpname()
   if path == "" then
     local file = assert(io.open(place, "w"))
     file:write((host.entries[#host.entries] or {text = ""}).text, "\n")
     file:close()
   end
   local status = os.execute(editor .. " '" .. place:gsub("'", "'\\''") .. "'")
+  if status ~= 0 and path == "" then os.remove(place) end
   if status ~= 0 then fail("%s failed (set EDITOR to another editor)", editor) end
   local text = read(place)
   if path == "" then os.remove(place) end
   local f, message = host.load(text, path ~= "" and "@" .. path or nil)
   if not f then fail("%s", message) end
-  print(text:gsub("%s+$", ""))
+  print((text:gsub("%s+$", "")))
   host.entries[#host.entries + 1] = {text = text}
   return f()
 end)
@@ -354,7 +363,11 @@ function prompt.run(host, line)
   if line:sub(-1) == "?" then return explain(host, line:sub(1, -2)) end
   local name, text = line:match("^:(%a+)%s*(.*)$")
   local found = by_name[name]
-  for _, c in ipairs(commands) do found = found or c.name:sub(1, #name) == name and c or nil end
+  if not found then  -- a start that only one command has; no such start forgets the session
+    local matches = {}
+    for _, c in ipairs(commands) do if c.name:sub(1, #name) == name then matches[#matches + 1] = c end end
+    found = #matches == 1 and matches[1].name ~= "reset" and matches[1] or nil
+  end
   if not found then fail("no command :%s; :help lists them", name) end
   return found.run(host, text)
 end
