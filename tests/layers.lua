@@ -9,7 +9,8 @@ local layers = {}
 local function weighted(...)
   local sum = 0
   for _, y in ipairs(pg.tree.flatten{...}) do
-    if pg.is_tensor(y) and y.dtype:find("float") then sum = sum + (y * pg.range(1, y:numel(), {dtype = y.dtype}):reshape_as(y):sin()):sum() end
+    local weights = pg.range(1, y:numel(), {dtype = y.dtype}):reshape_as(y):sin()
+    sum = sum + (y * weights):sum()
   end
   return sum
 end

@@ -195,7 +195,8 @@ function RMSNorm:init(...)
   local o = args.read("RMSNorm", {"axis", "epsilon", "scale"}, rms_spec, ...)
   self._axis = check_axis("RMSNorm", o.axis)
   self._epsilon = args.number("RMSNorm", "epsilon", o.epsilon, 0)
-  self.gamma = per_channel(args.count("RMSNorm", "in_channels", o.in_channels), o.gamma_initializer, args.boolean("RMSNorm", "scale", o.scale))
+  local size = args.count("RMSNorm", "in_channels", o.in_channels)
+  self.gamma = per_channel(size, o.gamma_initializer, args.boolean("RMSNorm", "scale", o.scale))
 end
 
 RMSNorm.infer_shape = infer_channels

@@ -37,7 +37,9 @@ local function define(n)
   end
 
   function Shuffle:forward(x)
-    if args.tensor(name, "x", x):dim() ~= n + 2 then core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x) end
+    if args.tensor(name, "x", x):dim() ~= n + 2 then
+      core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x)
+    end
     if x:size(2) % self._product ~= 0 then core.arg_error(name, "x", "channels in a multiple of " .. self._product, x) end
     local y = ops.permute(ops.unflatten(x, 2, {-1, unpack(self._factors)}), order)
     for dim = 3, n + 2 do y = ops.flatten(y, dim, dim + 1) end

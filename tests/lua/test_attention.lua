@@ -160,9 +160,9 @@ end)
 
 t.test("export with a cache", function()
   local layer = attention(4, 2, {causal = true, rotary = true})
-  local x, cache = pg.randn(2, 3, 4), nil
+  local x = pg.randn(2, 3, 4)
   local whole = layer(x)
-  cache = layer:begin_cache(2, 4)
+  local cache = layer:begin_cache(2, 4)
   local back = layers.imported(layer, x:narrow(2, 1, 1), nil, nil, nil, cache)
   local outs = {}
   for i = 1, 3 do outs[i], cache = back(x:narrow(2, i, 1), nil, nil, nil, cache) end

@@ -97,8 +97,8 @@ define_sequential(cells.RecurrentCell, "SequentialRNNCell")
 define_sequential(cells.HybridRecurrentCell, "HybridSequentialRNNCell")
 
 --- nn.rnn.BidirectionalCell(l_cell, r_cell): l_cell reads the sequence from its start, r_cell from its end. Their
---- outputs are concatenated along the first dim after batch, the features or channels. The cell supports only unroll. With valid_length r_cell starts at the
---- last valid step of each sequence.
+--- outputs are concatenated along the features, or the channels of convolutional cells. The cell supports only unroll.
+--- With valid_length r_cell starts at the last valid step of each sequence.
 local BidirectionalCell = cells.HybridRecurrentCell:extend("BidirectionalCell")
 containers.BidirectionalCell = BidirectionalCell
 

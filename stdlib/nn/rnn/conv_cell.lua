@@ -103,7 +103,9 @@ local function define(n, kind)
   end
 
   function Cell:forward(x, states)
-    if args.tensor(name, "x", x):dim() ~= n + 2 then core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x) end
+    if args.tensor(name, "x", x):dim() ~= n + 2 then
+      core.arg_error(name, "x", "a tensor of " .. n + 2 .. " dims (" .. layouts[n] .. ")", x)
+    end
     local h = cells.states(self, states, form.states)[1]
     local i2h = convolve(x, self.i2h_weight, self.i2h_bias, self._i2h)
     local h2h = convolve(h, self.h2h_weight, self.h2h_bias, self._h2h)
