@@ -4151,8 +4151,8 @@ function nn.SinusoidalPositions(options) end
 
 ---nn.SpectralNorm(block, {axis = 1, iterations = 1, epsilon = 1e-12}) runs a layer, such as Dense or Conv2D, with its weight
 ---divided by the largest singular value of the weight as a matrix (size of axis, rest). In training mode each call improves
----the estimate of the singular vector weight_u by power iterations. The layer is the field `base`. Miyato et al., Spectral
----Normalization for Generative Adversarial Networks, 2018.
+---the estimate of the singular vector weight_u by power iterations; an imported graph keeps it. The layer is the field
+---`base`. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018.
 ---@param block any
 ---@param options any
 ---@return perigee.Block

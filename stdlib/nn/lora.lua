@@ -72,6 +72,6 @@ function LoRA:unmerge()
   return move(self, -1)
 end
 
-function LoRA:describe() return ("rank %d%s"):format(self._rank, self._merged and ", merged" or "") end
+function LoRA:describe() return view.describe(self.base, ("rank %d%s"):format(self._rank, self._merged and ", merged" or "")) end
 
 return {LoRA = LoRA}

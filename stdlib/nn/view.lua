@@ -20,7 +20,14 @@ end
 
 --- view.infer(block, …) infers the unknown sizes of a block whose forward is run by view.call.
 function view.infer(block, ...)
-  if block.infer_shape and not core.has_value(block.weight) then block:infer_shape(...) end
+  if block.infer_shape then block:infer_shape(...) end
+end
+
+--- view.describe(block, text) -> the description of a block that wraps this one. It begins with that of the block, from
+--- which messages take the number of features.
+function view.describe(block, text)
+  local own = block.describe and block:describe() or ""
+  return own ~= "" and own .. ", " .. text or text
 end
 
 --- view.size(block, axis) -> the size of its weight along axis, 0 while any size is unknown: a parameter of that size

@@ -10,7 +10,10 @@ local layers = {}
 local function wrap(self, o)
   self.base = view.check(self._name, o.block)
   self._axis = view.axis(self._name, o.block, o.axis)
+  self._sizes = o.block._sizes
 end
+
+local function describe(self) return view.describe(self.base, "axis " .. self._axis) end
 
 -- The weight as a matrix (size of axis, rest).
 local function matrix(self, weight)
@@ -48,17 +51,18 @@ function WeightNorm:infer_shape(...)
   self.weight_g:set_shape{view.size(self.base, self._axis)}
 end
 
-function WeightNorm:forward(...)
+function WeightNorm:forward(x, ...)
   local factor = ops.reshape(self.weight_g / norms(self), broadcast_shape(self))
-  return view.call(self.base, {weight = self.base.weight * factor}, ...)
+  local y = view.call(self.base, {weight = self.base.weight * factor}, x, ...)
+  return y
 end
 
-function WeightNorm:describe() return "axis " .. self._axis end
+WeightNorm.describe = describe
 
 --- nn.SpectralNorm(block, {axis = 1, iterations = 1, epsilon = 1e-12}) runs a layer, such as Dense or Conv2D, with its weight
 --- divided by the largest singular value of the weight as a matrix (size of axis, rest). In training mode each call improves
---- the estimate of the singular vector weight_u by power iterations. The layer is the field `base`. Miyato et al., Spectral
---- Normalization for Generative Adversarial Networks, 2018.
+--- the estimate of the singular vector weight_u by power iterations; an imported graph keeps it. The layer is the field
+--- `base`. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018.
 --- Example: local layer = pg.nn.SpectralNorm(pg.nn.Dense(2, {weight_initializer = pg.tensor{{3, 0}, {0, 3}}}))
 --- layer:initialize()
 --- return layer(pg.ones(1, 2))
@@ -93,15 +97,16 @@ local function iterate(w, u, count, options)
   return u, v
 end
 
-function SpectralNorm:forward(...)
+function SpectralNorm:forward(x, ...)
   local weight, training = self.base.weight, core.is_training()
   local w = matrix(self, weight)
   local u, v = iterate(w:detach(), self.weight_u, training and self._iterations or 0, self._options)
   if training then core.bind(self.weight_u, u) end
   local sigma = ops.sum(u * ops.matmul(w, v))
-  return view.call(self.base, {weight = weight / sigma}, ...)
+  local y = view.call(self.base, {weight = weight / sigma}, x, ...)
+  return y
 end
 
-function SpectralNorm:describe() return "axis " .. self._axis end
+SpectralNorm.describe = describe
 
 return layers

@@ -138,6 +138,20 @@ t.test("gradients of LoRA, WeightNorm and SpectralNorm", function()
   layers.gradients(spectral, x)
 end)
 
+t.test("an input of another size is an error in terms of the wrapped layer", function()
+  for _, class in ipairs{nn.LoRA, nn.WeightNorm, nn.SpectralNorm} do
+    for _, units in ipairs{0, 3} do
+      local layer = class(nn.Dense(2, {in_units = units})):initialize()
+      if units == 0 then layer(pg.ones(1, 3)) end
+      t.error_contains(function() layer(pg.ones(1, 4)) end, layer._name .. ": bad argument 'x' (expected 3 features")
+      t.check(tostring(layer):find("3 -> 2, ", 1, true))
+    end
+  end
+  local conv = nn.WeightNorm(nn.Conv2D(2, 1)):initialize()
+  conv(pg.ones(1, 3, 2, 2))
+  t.error_contains(function() conv(pg.ones(1, 4, 2, 2)) end, "WeightNorm: bad argument 'x' (expected 3 channels")
+end)
+
 t.test("wrong arguments of LoRA, WeightNorm, SpectralNorm", function()
   t.bad_argument(function() nn.LoRA(nn.Conv2D(3, 1)) end, "LoRA", "block")
   t.bad_argument(function() nn.LoRA(3) end, "LoRA", "block")
