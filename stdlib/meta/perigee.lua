@@ -4076,8 +4076,8 @@ function nn.MaxPool3D(pool_size, strides, options) end
 ---keys by nn.RotaryEmbedding. With fewer num_kv_heads groups of queries share a head of keys and values (Ainslie et al.,
 ---GQA, 2023).
 ---With a cache of begin_cache the call takes the next positions of the sequence only, sees the earlier ones too, and
----returns the output and the new cache; with a cache of remember, that output and that cache.
----Raises if num_heads does not divide units. Vaswani et al., Attention Is All You Need, 2017.
+---returns the output and the new cache; a mask then covers max_length keys. With a cache of remember it returns the
+---output and that cache. Raises if num_heads does not divide units. Vaswani et al., Attention Is All You Need, 2017.
 ---@param units any
 ---@param num_heads any
 ---@param options any

@@ -18,8 +18,8 @@ local layers = {}
 --- keys by nn.RotaryEmbedding. With fewer num_kv_heads groups of queries share a head of keys and values (Ainslie et al.,
 --- GQA, 2023).
 --- With a cache of begin_cache the call takes the next positions of the sequence only, sees the earlier ones too, and
---- returns the output and the new cache; with a cache of remember, that output and that cache.
---- Raises if num_heads does not divide units. Vaswani et al., Attention Is All You Need, 2017.
+--- returns the output and the new cache; a mask then covers max_length keys. With a cache of remember it returns the
+--- output and that cache. Raises if num_heads does not divide units. Vaswani et al., Attention Is All You Need, 2017.
 --- Example: local layer = pg.nn.MultiHeadAttention(4, 2, {causal = true})
 --- layer:initialize("xavier")
 --- local x, cache, y = pg.randn(1, 3, 4), layer:begin_cache(1, 3), nil
@@ -47,6 +47,7 @@ function MultiHeadAttention:init(...)
   self._heads = check_divisor("num_heads", o.num_heads, "units", units)
   self._kv_heads = check_divisor("num_kv_heads", o.num_kv_heads or o.num_heads, "num_heads", o.num_heads)
   self._size = units / o.num_heads
+  if o.rotary and self._size % 2 ~= 0 then core.arg_error(name, "num_heads", "heads of an even size, as rotary asks", o.num_heads) end
   self._causal = args.boolean(name, "causal", o.causal)
   self._dropout = args.number(name, "dropout", o.dropout, 0, 1)
   local function dense(count)
@@ -97,7 +98,7 @@ function MultiHeadAttention:begin_cache(batch_size, max_length, opts)
   return {key = ops.zeros(shape, like), value = ops.zeros(shape, like), length = ops.zeros({}, {dtype = "int64", device = like.device})}
 end
 
--- Returns the cache with the positions of `new` written behind those it has.
+-- Returns the cache with the positions of `new` written behind those it has. The op raises where it is full.
 local function append(cache, new)
   local steps = position.count(new.key)
   local at = steps + cache.length
