@@ -260,7 +260,39 @@ function CosineEmbeddingLoss:forward(x1, x2, label, sample_weight)
   return weigh(self, ops.where(ops.eq(label, 1), 1 - similarity, apart), sample_weight)
 end
 
-local operands = {TripletLoss = {"anchor", "positive"}, CosineEmbeddingLoss = {"x1", "x2"}}
+--- pg.loss.SDMLLoss({smoothing_parameter = 0.3, weight = 1, batch_axis = 1}), called as loss(x1, x2[, sample_weight]) with
+--- vectors (batch, size): row i of x1 belongs to row i of x2, and every other row of x2 is a wrong partner. The loss is the
+--- divergence of softmax(-squared distances of row i) from the labels 1 - smoothing_parameter for row i and an equal share
+--- of the rest for the others. The batch must have two rows or more. Bonadiman et al., Large Scale Question Paraphrase
+--- Retrieval with Smoothed Deep Metric Learning, 2019.
+--- Example: local x = pg.tensor{{0, 0}, {3, 4}}
+--- return pg.loss.SDMLLoss()(x, x)
+local SDMLLoss = define("SDMLLoss", {"smoothing_parameter", "weight", "batch_axis"}, {smoothing_parameter = 0.3, weight = 1})
+
+local read_options = SDMLLoss.init
+
+function SDMLLoss:init(...)
+  read_options(self, ...)
+  args.number("SDMLLoss", "smoothing_parameter", self._smoothing_parameter, 0, 1)
+  if self._batch_axis ~= 1 then core.arg_error("SDMLLoss", "batch_axis", "1", self._batch_axis) end
+end
+
+-- Returns the labels (batch, batch). No size is read, so one graph serves all batch sizes.
+local function smoothed_labels(distances, smoothing)
+  local ones = ops.ones_like(ops.select(distances:detach(), 2, 1))
+  local row = ops.cumsum(ops.ones_like(ones, {dtype = "int64"}), 1)
+  local share = smoothing / (ops.sum(ones, {dtype = "float64"}) - 1):to(distances.dtype)
+  return ops.where(ops.eq(ops.unsqueeze(row, 2), ops.unsqueeze(row, 1)), 1 - smoothing, share)
+end
+
+function SDMLLoss:forward(x1, x2, sample_weight)
+  if x1:dim() ~= 2 then core.arg_error("SDMLLoss", "x1", "vectors (batch, size)", x1) end
+  local distances = ops.sum(ops.square(ops.unsqueeze(x1, 2) - ops.unsqueeze(x2:reshape_as(x1), 1)), 3)
+  local l = ops.kl_div(ops.log_softmax(-distances, 2), smoothed_labels(distances, self._smoothing_parameter), per_sample)
+  return weigh(self, ops.sum(l, 2), sample_weight)
+end
+
+local operands = {TripletLoss = {"anchor", "positive"}, CosineEmbeddingLoss = {"x1", "x2"}, SDMLLoss = {"x1", "x2"}}
 
 -- Each loss checks its first two arguments, which are tensors.
 for name, class in pairs(losses) do

@@ -3,7 +3,10 @@ local core = ...
 local base = core.require("nn.block")
 local nn = {Block = base.Block, HybridBlock = base.HybridBlock, block = base.block}
 
-for _, module in ipairs{"nn.sequential", "nn.basic", "nn.activation", "nn.conv", "nn.pool", "nn.norm", "nn.symbol"} do
+for _, module in ipairs{
+  "nn.sequential", "nn.concurrent", "nn.basic", "nn.activation", "nn.conv", "nn.pool", "nn.pixel_shuffle", "nn.norm", "nn.position",
+  "nn.attention", "nn.transformer", "nn.lora", "nn.weight_norm", "nn.symbol",
+} do
   for name, value in pairs(core.require(module)) do
     if name:find("^%u") then nn[name] = value end
   end

@@ -2964,12 +2964,147 @@ function Cell:unroll(length, inputs, begin_state, layout, merge_outputs, valid_l
 local rnn = {}
 
 ---nn.rnn.BidirectionalCell(l_cell, r_cell): l_cell reads the sequence from its start, r_cell from its end. Their
----outputs are concatenated along the last dim. The cell supports only unroll. With valid_length r_cell starts at the
----last valid step of each sequence.
+---outputs are concatenated along the features, or the channels of convolutional cells. The cell supports only unroll.
+---With valid_length r_cell starts at the last valid step of each sequence.
 ---@param l_cell any
 ---@param r_cell any
 ---@return perigee.Cell
 function rnn.BidirectionalCell(l_cell, r_cell) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv1DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv1DLSTMCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv1DRNNCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv2DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv2DLSTMCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv2DRNNCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv3DLSTMCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
+
+---nn.rnn.Conv1DRNNCell, Conv2DRNNCell, Conv3DRNNCell, Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell, Conv1DGRUCell,
+---Conv2DGRUCell, Conv3DGRUCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, {i2h_pad = 0, i2h_dilate = 1, h2h_dilate =
+---1, activation = "tanh", dtype =, i2h_weight_initializer =, h2h_weight_initializer =, i2h_bias_initializer =,
+---h2h_bias_initializer =}): the cells RNNCell, LSTMCell and GRUCell with convolutions in place of products. input_shape is
+---{channels, sizes…} of a step without the batch; the states are (batch, hidden_channels, sizes…) with the sizes of the
+---convolved input. Numbers per dim are one number or a list. Raises if h2h_kernel is even. Shi et al., Convolutional LSTM
+---Network, 2015.
+---@param input_shape any
+---@param hidden_channels any
+---@param i2h_kernel any
+---@param h2h_kernel any
+---@param options any
+---@return perigee.Cell
+function rnn.Conv3DRNNCell(input_shape, hidden_channels, i2h_kernel, h2h_kernel, options) end
 
 ---nn.rnn.DropoutCell(rate, {axes =}): dropout between cells. It has no states. axes lists the dims of a step's input
 ---that share one mask.
@@ -3008,9 +3143,10 @@ function rnn.HybridRecurrentCell(self, batch_size) end
 ---@return perigee.Cell
 function rnn.HybridSequentialRNNCell(options) end
 
----nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and the options of RNN except activation}): layers of
----long short-term memory, called like RNN, with the states h and c. The gates are packed in the order in, forget,
----cell, out. projection_size sets the size of h.
+---nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, state_clip_min =, state_clip_max =, state_clip_nan = false,
+---and the options of RNN except activation}): layers of long short-term memory, called like RNN, with the states h and c.
+---The gates are packed in the order in, forget, cell, out. projection_size sets the size of h. state_clip_min and
+---state_clip_max limit c after each step; with state_clip_nan a NaN becomes state_clip_min.
 ---@param hidden_size any
 ---@param num_layers any
 ---@param options any
@@ -3024,6 +3160,15 @@ function rnn.LSTM(hidden_size, num_layers, options) end
 ---@param options any
 ---@return perigee.Cell
 function rnn.LSTMCell(hidden_size, options) end
+
+---nn.rnn.LSTMPCell(hidden_size, projection_size, {the options of RNNCell except activation, h2r_weight_initializer =}): long
+---short-term memory whose state h is projected to projection_size elements: cell(x, {h, c}) -> h, {h, c}. Sak et al., Long
+---Short-Term Memory Based Recurrent Neural Network Architectures for Large Vocabulary Speech Recognition, 2014.
+---@param hidden_size any
+---@param projection_size any
+---@param options any
+---@return perigee.Cell
+function rnn.LSTMPCell(hidden_size, projection_size, options) end
 
 ---nn.rnn.ModifierCell is the base class of cells that wrap another cell, the field base_cell. Their states are those
 ---of base_cell.
@@ -3071,6 +3216,17 @@ function rnn.ResidualCell(base_cell) end
 ---@return perigee.Cell
 function rnn.SequentialRNNCell(options) end
 
+---nn.rnn.VariationalDropoutCell(base_cell, drop_inputs = 0, drop_states = 0, drop_outputs = 0): in training mode drops elements of
+---the inputs, of the first state and of the outputs with these probabilities, the same elements at all steps. Single
+---steps keep their masks until reset(). Gal, Ghahramani, A Theoretically Grounded Application of Dropout in Recurrent
+---Neural Networks, 2016.
+---@param base_cell any
+---@param drop_inputs any
+---@param drop_states any
+---@param drop_outputs any
+---@return perigee.Cell
+function rnn.VariationalDropoutCell(base_cell, drop_inputs, drop_states, drop_outputs) end
+
 ---nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
 ---output and of the states keeps its value of the step before with these probabilities. The output before the first
 ---step is zero; reset() returns to that. Krueger et al., Zoneout, 2016.
@@ -3078,6 +3234,16 @@ function rnn.SequentialRNNCell(options) end
 ---@param options any
 ---@return perigee.Cell
 function rnn.ZoneoutCell(base_cell, options) end
+
+---nn.rnn.dynamic_unroll(cell, inputs, begin_state[, {drop_inputs = 0, drop_outputs = 0, layout = "TNC" or "NTC",
+---valid_length =}]) -> outputs, states: cell:unroll over one tensor of any number of steps, run by pg.foreach, with dropout
+---that shares its mask over the steps. begin_state may be nil.
+---@param cell any
+---@param inputs any
+---@param begin_state any
+---@param options any
+---@return perigee.Block
+function rnn.dynamic_unroll(cell, inputs, begin_state, options) end
 
 ---@class perigee.autograd
 local autograd = {}
@@ -3447,6 +3613,15 @@ function loss.Loss(a) end
 ---@return perigee.Block
 function loss.PoissonNLLLoss(options) end
 
+---pg.loss.SDMLLoss({smoothing_parameter = 0.3, weight = 1, batch_axis = 1}), called as loss(x1, x2[, sample_weight]) with
+---vectors (batch, size): row i of x1 belongs to row i of x2, and every other row of x2 is a wrong partner. The loss is the
+---divergence of softmax(-squared distances of row i) from the labels 1 - smoothing_parameter for row i and an equal share
+---of the rest for the others. The batch must have two rows or more. Bonadiman et al., Large Scale Question Paraphrase
+---Retrieval with Smoothed Deep Metric Learning, 2019.
+---@param options any
+---@return perigee.Block
+function loss.SDMLLoss(options) end
+
 ---pg.loss.SigmoidBinaryCrossEntropyLoss({from_sigmoid = false, weight=, batch_axis = 1}), called as
 ---loss(pred, label[, sample_weight[, pos_weight]]): binary cross entropy of logits, or of probabilities.
 ---@param options any
@@ -3626,9 +3801,21 @@ function nn.AvgPool3D(pool_size, strides, options) end
 ---@return perigee.Block
 function nn.BatchNorm(options) end
 
+---nn.BatchNormReLU({the options of BatchNorm}): relu of BatchNorm.
+---@param options any
+---@return perigee.Block
+function nn.BatchNormReLU(options) end
+
 ---nn.Block is the base class of blocks that run as plain Lua. See nn.HybridBlock for blocks that can be hybridized.
 ---@return perigee.Block
 function nn.Block() end
+
+---nn.Concurrent({a, b, …}, {axis = -1}) and nn.HybridConcurrent({a, b, …}, {axis = -1}) give their inputs to each child
+---and concatenate the results along axis. Without a list, add() adds the children: nn.HybridConcurrent{axis = 2}.
+---Children are blocks or functions. Szegedy et al., Going Deeper with Convolutions, 2014.
+---@param options any
+---@return perigee.Block
+function nn.Concurrent(options) end
 
 ---nn.Conv1D, Conv2D, Conv3D(channels, kernel_size, {strides = 1, padding = 0, dilation = 1, groups = 1,
 ---activation=, use_bias = true, weight_initializer=, bias_initializer=, in_channels = 0}): a convolution of x (batch,
@@ -3791,6 +3978,13 @@ function nn.GroupNorm(num_groups, options) end
 ---@return perigee.Block
 function nn.HybridBlock() end
 
+---nn.Concurrent({a, b, …}, {axis = -1}) and nn.HybridConcurrent({a, b, …}, {axis = -1}) give their inputs to each child
+---and concatenate the results along axis. Without a list, add() adds the children: nn.HybridConcurrent{axis = 2}.
+---Children are blocks or functions. Szegedy et al., Going Deeper with Convolutions, 2014.
+---@param options any
+---@return perigee.Block
+function nn.HybridConcurrent(options) end
+
 ---nn.Lambda(f) and nn.HybridLambda(f) wrap a function in a block. f is a function or the name of an op.
 ---@param f any
 ---@return perigee.Block
@@ -3829,6 +4023,16 @@ function nn.LayerNorm(options) end
 ---@return perigee.Block
 function nn.LeakyReLU(alpha) end
 
+---nn.LoRA(block, rank = 8, {alpha = rank, dropout = 0}) wraps a Dense layer, which it freezes, and adds alpha / rank * b a to
+---its weight, where a (rank, in_units) and b (units, rank), zeros at first, are trained: the parameters lora_a and lora_b.
+---dropout acts on the input of a. The layer is the field `base`. Hu et al., LoRA: Low-Rank Adaptation of Large Language
+---Models, 2021.
+---@param block any
+---@param rank any
+---@param options any
+---@return perigee.Block
+function nn.LoRA(block, rank, options) end
+
 ---nn.MaxPool1D, MaxPool2D, MaxPool3D, AvgPool1D, AvgPool2D, AvgPool3D(pool_size = 2, strides = pool_size, {padding =
 ---0, ceil_mode = false, count_include_pad = true (averages only)}): the maximum or mean of each window of each
 ---channel of x (batch, channels, sizes…). The result has the sizes floor((size + 2 padding - pool_size) / strides) +
@@ -3862,16 +4066,69 @@ function nn.MaxPool2D(pool_size, strides, options) end
 ---@return perigee.Block
 function nn.MaxPool3D(pool_size, strides, options) end
 
+---nn.MultiHeadAttention(units, num_heads, {num_kv_heads = num_heads, dropout = 0, causal = false, rotary = false,
+---use_bias = true, weight_initializer=, bias_initializer=, dtype=}): attention of several heads, called as
+---layer(query[, key = query[, value = key[, mask[, cache]]]]) with tensors (batch, positions, size) -> (batch, positions of
+---query, units). With causal = true each position sees those up to its own. mask says what a query sees:
+---a bool tensor, true where it sees a key, or a floating one that is added to the products; of 2 dims (batch, keys), 3
+---(batch, queries, keys) or 4 (batch, heads, queries, keys); or the number of valid keys of each sequence, integers
+---(batch). A query that sees no key gets zeros. dropout drops weights in training mode. rotary = true rotates queries and
+---keys by nn.RotaryEmbedding. With fewer num_kv_heads groups of queries share a head of keys and values (Ainslie et al.,
+---GQA, 2023).
+---With a cache of begin_cache the call takes the next positions of the sequence only, sees the earlier ones too, and
+---returns the output and the new cache; a mask then covers max_length keys. With a cache of remember it returns the
+---output and that cache. Raises if num_heads does not divide units. Vaswani et al., Attention Is All You Need, 2017.
+---@param units any
+---@param num_heads any
+---@param options any
+---@return perigee.Block
+function nn.MultiHeadAttention(units, num_heads, options) end
+
 ---nn.PReLU({alpha_initializer = 0.25, in_channels = 1}): a leaky rectifier with one learned slope, or one per channel.
 ---@param options any
 ---@return perigee.Block
 function nn.PReLU(options) end
+
+---nn.PixelShuffle1D, PixelShuffle2D, PixelShuffle3D(factor): x (batch, channels * product of the factors, sizes…)
+---rearranged to (batch, channels, sizes times factors…). factor is one number or a list of one per dim. Raises if the
+---product does not divide the channels. Shi et al., Real-Time Single Image and Video Super-Resolution, 2016.
+---@param factor any
+---@return perigee.Block
+function nn.PixelShuffle1D(factor) end
+
+---nn.PixelShuffle1D, PixelShuffle2D, PixelShuffle3D(factor): x (batch, channels * product of the factors, sizes…)
+---rearranged to (batch, channels, sizes times factors…). factor is one number or a list of one per dim. Raises if the
+---product does not divide the channels. Shi et al., Real-Time Single Image and Video Super-Resolution, 2016.
+---@param factor any
+---@return perigee.Block
+function nn.PixelShuffle2D(factor) end
+
+---nn.PixelShuffle1D, PixelShuffle2D, PixelShuffle3D(factor): x (batch, channels * product of the factors, sizes…)
+---rearranged to (batch, channels, sizes times factors…). factor is one number or a list of one per dim. Raises if the
+---product does not divide the channels. Shi et al., Real-Time Single Image and Video Super-Resolution, 2016.
+---@param factor any
+---@return perigee.Block
+function nn.PixelShuffle3D(factor) end
+
+---nn.RMSNorm({axis = -1, epsilon = 1e-6, scale = true, in_channels = 0, gamma_initializer=}): x / sqrt(mean of x² +
+---epsilon) over one dim, times gamma. Zhang, Sennrich, Root Mean Square Layer Normalization, 2019.
+---@param options any
+---@return perigee.Block
+function nn.RMSNorm(options) end
 
 ---nn.ReflectionPad2D(padding = 0) pads height and width by reflection. padding is one number, or {left, right, top,
 ---bottom}.
 ---@param padding any
 ---@return perigee.Block
 function nn.ReflectionPad2D(padding) end
+
+---nn.RotaryEmbedding({base = 10000}), called as layer(x[, offset = 0]): rotates each pair of elements i and i + size / 2
+---of x (…, positions, size) by the angle p / base^(2 i / size) for the position p, which counts from offset. Products of
+---rotated queries and keys depend on the distance of their positions only. Raises for an odd size. Su et al., RoFormer,
+---2021.
+---@param options any
+---@return perigee.Block
+function nn.RotaryEmbedding(options) end
 
 ---nn.SELU(): the scaled exponential linear unit of self-normalizing networks.
 ---@return perigee.Block
@@ -3883,6 +4140,23 @@ function nn.SELU() end
 ---@param options any
 ---@return perigee.Block
 function nn.Sequential(options) end
+
+---nn.SinusoidalPositions({base = 10000}), called as layer(x[, offset = 0]): x (…, positions, size) plus the sines and
+---cosines of each position, which counts from offset: element 2 i of position p is sin(p / base^(2 i / size)), element
+---2 i + 1 the cosine, both from 0. offset is a number or a tensor of one element. Raises for an odd size. Vaswani et al.,
+---Attention Is All You Need, 2017.
+---@param options any
+---@return perigee.Block
+function nn.SinusoidalPositions(options) end
+
+---nn.SpectralNorm(block, {axis = 1, iterations = 1, epsilon = 1e-12}) runs a layer, such as Dense or Conv2D, with its weight
+---divided by the largest singular value of the weight as a matrix (size of axis, rest). In training mode each call improves
+---the estimate of the singular vector weight_u by power iterations; an imported graph keeps it. The layer is the field
+---`base`. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018.
+---@param block any
+---@param options any
+---@return perigee.Block
+function nn.SpectralNorm(block, options) end
 
 ---nn.Swish(beta = 1): x * sigmoid(beta * x).
 ---@param beta any
@@ -3897,6 +4171,66 @@ function nn.Swish(beta) end
 ---@param params any
 ---@return perigee.Block
 function nn.SymbolBlock(outputs, inputs, params) end
+
+---nn.SyncBatchNorm(in_channels = 0, num_devices = 1, {the options of BatchNorm except axis}): BatchNorm over dim 2 with
+---the statistics of all devices. A net runs on one device, so num_devices must be 1. Zhang et al., Context Encoding for
+---Semantic Segmentation, 2018.
+---@param in_channels any
+---@param num_devices any
+---@param options any
+---@return perigee.Block
+function nn.SyncBatchNorm(in_channels, num_devices, options) end
+
+---nn.TransformerDecoder(num_layers, units, num_heads, {the options of TransformerDecoderLayer}): layers in a row, and a last
+---norm with pre_norm. decoder(x, memory[, mask[, memory_mask[, cache]]]) -> (batch, positions, units), and the new caches if
+---those of begin_cache are given. `decoder[i]` is a layer.
+---@param num_layers any
+---@param units any
+---@param num_heads any
+---@param options any
+---@return perigee.Block
+function nn.TransformerDecoder(num_layers, units, num_heads, options) end
+
+---nn.TransformerDecoderLayer(units, num_heads, {the options of TransformerEncoderLayer except causal}): causal
+---self-attention, attention to a memory, which is the result of an encoder (batch, positions, size), and a feed-forward net.
+---layer(x, memory[, mask[, memory_mask[, cache]]]) -> (batch, positions, units). With a cache of begin_cache, which holds the
+---memory, x is the next positions only, and the new cache is the second result. Vaswani et al., 2017.
+---@param units any
+---@param num_heads any
+---@param options any
+---@return perigee.Block
+function nn.TransformerDecoderLayer(units, num_heads, options) end
+
+---nn.TransformerEncoder(num_layers, units, num_heads, {the options of TransformerEncoderLayer}): layers in a row, and a last
+---norm with pre_norm. encoder(x[, mask[, cache]]) -> (batch, positions, units), and the new caches if those of begin_cache
+---are given. `encoder[i]` is a layer. A net for language that decodes from itself is a causal encoder.
+---@param num_layers any
+---@param units any
+---@param num_heads any
+---@param options any
+---@return perigee.Block
+function nn.TransformerEncoder(num_layers, units, num_heads, options) end
+
+---nn.TransformerEncoderLayer(units, num_heads, {hidden_size = 4 * units, dropout = 0.1, attention_dropout = dropout,
+---activation = "relu", pre_norm = false, norm = "layer" or "rms", epsilon = 1e-5, causal = false, rotary = false,
+---num_kv_heads=, use_bias = true, weight_initializer=, bias_initializer=, dtype=}): self-attention, then two Dense layers of
+---hidden_size and units. Each has a residual connection; its norm comes after the sum, or before the sub-layer with
+---pre_norm. layer(x[, mask[, cache]]) -> (batch, positions, units), and the new cache if one is given. mask, causal, rotary
+---and cache are those of nn.MultiHeadAttention; layers that decode step by step are causal. Vaswani et al., Attention Is
+---All You Need, 2017; pre_norm: Xiong et al., On Layer Normalization in the Transformer Architecture, 2020.
+---@param units any
+---@param num_heads any
+---@param options any
+---@return perigee.Block
+function nn.TransformerEncoderLayer(units, num_heads, options) end
+
+---nn.WeightNorm(block, {axis = 1}) runs a layer, such as Dense or Conv2D, with the weight weight_g v / |v|, where v is the
+---weight of the layer and |v| its norm over all dims except axis. weight_g (size of axis) begins as |v|, so that the layer
+---computes the same at first. The layer is the field `base`. Salimans, Kingma, Weight Normalization, 2016.
+---@param block any
+---@param options any
+---@return perigee.Block
+function nn.WeightNorm(block, options) end
 
 ---nn.block{field = child or parameter, …, forward = function(self, …) … end} makes the table a hybrid block and
 ---returns it. hybrid = false makes it a plain nn.Block.

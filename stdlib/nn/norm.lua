@@ -26,27 +26,21 @@ local function refuse_channels(name, first)
             first, name, name, first)
 end
 
--- Sets gamma and beta. They exist even if scale or center is false, with the constant values 1 and 0, so that files
--- always hold both.
+-- A parameter of one value per channel. One that is not trained exists too, so that files always hold it.
+local function per_channel(size, init, trained)
+  local p = param.param{shape = {size}, init = init, differentiable = trained, grad_req = trained and "write" or "null"}
+  core.extra(p).keep_float32 = true
+  return p
+end
+
+-- Sets gamma and beta, with the constant values 1 and 0 if scale or center is false.
 local function affine(block, o, size)
   local name = block._name
   args.boolean(name, "scale", o.scale)
   args.boolean(name, "center", o.center)
   args.number(name, "epsilon", o.epsilon, 0)
-  block.gamma = param.param{
-    shape = {size}, init = o.gamma_initializer, differentiable = o.scale, grad_req = o.scale and "write" or "null",
-  }
-  block.beta = param.param{
-    shape = {size}, init = o.beta_initializer, differentiable = o.center, grad_req = o.center and "write" or "null",
-  }
-  core.extra(block.gamma).keep_float32 = true
-  core.extra(block.beta).keep_float32 = true
-end
-
-local function statistic(size, init)
-  local p = param.param{shape = {size}, init = init, differentiable = false, grad_req = "null"}
-  core.extra(p).keep_float32 = true
-  return p
+  block.gamma = per_channel(size, o.gamma_initializer, o.scale)
+  block.beta = per_channel(size, o.beta_initializer, o.center)
 end
 
 local function infer_channels(block, x)
@@ -87,8 +81,8 @@ function BatchNorm:init(...)
   self._axis = check_axis(name, o.axis)
   local size = args.count(name, "in_channels", o.in_channels)
   affine(self, o, size)
-  self.running_mean = statistic(size, o.running_mean_initializer)
-  self.running_var = statistic(size, o.running_variance_initializer)
+  self.running_mean = per_channel(size, o.running_mean_initializer, false)
+  self.running_var = per_channel(size, o.running_variance_initializer, false)
   self._global = args.boolean(name, "use_global_stats", o.use_global_stats)
   self._options = {momentum = args.number(name, "momentum", o.momentum, 0, 1), eps = o.epsilon}
   self._fixed = {momentum = o.momentum, eps = o.epsilon, training = false}
@@ -109,11 +103,51 @@ local function normalize_batch(block, x)
 end
 
 function BatchNorm:forward(x)
-  args.tensor("BatchNorm", "x", x)
+  args.tensor(self._name, "x", x)
   if self._axis == 2 then return pass(normalize_batch(self, x)) end
-  local axis = channel_axis("BatchNorm", self._axis, x:dim())
+  local axis = channel_axis(self._name, self._axis, x:dim())
   if axis == 2 then return pass(normalize_batch(self, x)) end
   return normalize_batch(self, x:transpose(axis, 2)):transpose(axis, 2)
+end
+
+--- nn.BatchNormReLU({the options of BatchNorm}): relu of BatchNorm.
+--- Example: local layer = pg.nn.BatchNormReLU()
+--- layer:initialize()
+--- return layer(pg.tensor{{-1, 2}})
+local BatchNormReLU = BatchNorm:extend("BatchNormReLU")
+layers.BatchNormReLU = BatchNormReLU
+
+function BatchNormReLU:forward(x)
+  local y = BatchNorm.forward(self, x)
+  return ops.relu(y)
+end
+
+--- nn.SyncBatchNorm(in_channels = 0, num_devices = 1, {the options of BatchNorm except axis}): BatchNorm over dim 2 with
+--- the statistics of all devices. A net runs on one device, so num_devices must be 1. Zhang et al., Context Encoding for
+--- Semantic Segmentation, 2018.
+--- Example: local layer = pg.nn.SyncBatchNorm()
+--- layer:initialize()
+--- return layer(pg.ones(2, 3)).shape
+local SyncBatchNorm = BatchNorm:extend("SyncBatchNorm")
+layers.SyncBatchNorm = SyncBatchNorm
+
+local sync_names = {"in_channels", "num_devices", "momentum", "epsilon", "center", "scale", "use_global_stats"}
+local sync_spec = {num_devices = 1}
+for key, value in pairs(batch_spec) do if key ~= "axis" then sync_spec[key] = value end end
+
+function SyncBatchNorm:init(...)
+  local o = args.read("SyncBatchNorm", sync_names, sync_spec, ...)
+  if o.num_devices ~= 1 then core.arg_error("SyncBatchNorm", "num_devices", "1", o.num_devices) end
+  o.num_devices = nil
+  BatchNorm.init(self, o)
+end
+
+-- Returns normalize(x) with the dim of the block as the last one.
+local function along_last(block, x, normalize)
+  local rank = args.tensor(block._name, "x", x):dim()
+  local axis = channel_axis(block._name, block._axis, rank)
+  if axis == rank then return pass(normalize(block, x)) end
+  return normalize(block, x:transpose(axis, rank)):transpose(axis, rank)
 end
 
 --- nn.LayerNorm({axis = -1, epsilon = 1e-5, center = true, scale = true, in_channels = 0, beta_initializer=,
@@ -140,14 +174,37 @@ end
 LayerNorm.infer_shape = infer_channels
 LayerNorm.describe = describe
 
-function LayerNorm:forward(x)
-  args.tensor("LayerNorm", "x", x)
-  local rank = x:dim()
-  local axis = channel_axis("LayerNorm", self._axis, rank)
-  if axis ~= rank then x = x:transpose(axis, rank) end
-  local y = ops.layer_norm(x, {x:size(rank)}, self.gamma, self.beta, {eps = self._epsilon})
-  return axis ~= rank and y:transpose(axis, rank) or y
+local function normalize_layer(block, x)
+  return ops.layer_norm(x, {x:size(-1)}, block.gamma, block.beta, {eps = block._epsilon})
 end
+
+function LayerNorm:forward(x) return pass(along_last(self, x, normalize_layer)) end
+
+--- nn.RMSNorm({axis = -1, epsilon = 1e-6, scale = true, in_channels = 0, gamma_initializer=}): x / sqrt(mean of x² +
+--- epsilon) over one dim, times gamma. Zhang, Sennrich, Root Mean Square Layer Normalization, 2019.
+--- Example: local layer = pg.nn.RMSNorm()
+--- layer:initialize()
+--- return layer(pg.tensor{{3, 4}})
+local RMSNorm = HybridBlock:extend("RMSNorm")
+layers.RMSNorm = RMSNorm
+
+local rms_spec = {axis = -1, epsilon = 1e-6, scale = true, in_channels = 0, gamma_initializer = args.none}
+
+function RMSNorm:init(...)
+  refuse_channels("RMSNorm", (select(1, ...)))
+  local o = args.read("RMSNorm", {"axis", "epsilon", "scale"}, rms_spec, ...)
+  self._axis = check_axis("RMSNorm", o.axis)
+  self._epsilon = args.number("RMSNorm", "epsilon", o.epsilon, 0)
+  local size = args.count("RMSNorm", "in_channels", o.in_channels)
+  self.gamma = per_channel(size, o.gamma_initializer, args.boolean("RMSNorm", "scale", o.scale))
+end
+
+RMSNorm.infer_shape = infer_channels
+RMSNorm.describe = describe
+
+local function normalize_rms(block, x) return ops.rms_norm(x, {x:size(-1)}, block.gamma, {eps = block._epsilon}) end
+
+function RMSNorm:forward(x) return pass(along_last(self, x, normalize_rms)) end
 
 --- nn.GroupNorm(num_groups = 1, {epsilon = 1e-5, center = true, scale = true, beta_initializer=, gamma_initializer=})
 --- normalizes groups of channels of each sample. gamma and beta hold one value per group, as in Gluon 1.x.

@@ -60,7 +60,7 @@ local function define(parent, name)
   function class:init(...)
     local list = {...}
     if select("#", ...) == 1 and args.plain(list[1]) then list = list[1] end
-    for i = 1, check_list(name, list) do rawset(self, i, list[i]) end
+    for i = 1, check_list(self._name, list) do rawset(self, i, list[i]) end
   end
 
   function class:forward(x, ...)

@@ -113,7 +113,13 @@ return {
   item asscalar: -- write x:item(), the number of a one-element tensor
   null None Nil: nil -- nil is Lua's None]]},
 {"nn", [[
-  MultiHeadAttention MultiheadAttention Attention Transformer TransformerEncoder TransformerEncoderLayer: pg.bmm(pg.softmax(pg.bmm(a, a:transpose(2, 3)), -1), a) -- attention is written with ops
+  MultiheadAttention Attention MultiHeadAttentionCell: nn.MultiHeadAttention(64, 4)
+  Transformer: nn.TransformerEncoder(2, 64, 4) -- and nn.TransformerDecoder
+  PositionalEncoding PositionalEmbedding SinusoidalPositionalEmbedding: nn.SinusoidalPositions()
+  RoPE RotaryPositionalEmbeddings: nn.RotaryEmbedding()
+  PixelShuffle: nn.PixelShuffle2D(2)
+  weight_norm: nn.WeightNorm(nn.Dense(10))
+  spectral_norm: nn.SpectralNorm(nn.Dense(10))
   Upsample UpSampling2D: x:repeat_interleave(2) -- x:repeat_interleave(2, {dim = 1}) repeats along one dim
   Linear LazyLinear FullyConnected: nn.Dense(10) -- the number of inputs is inferred at the first call
   Module: nn.HybridBlock:extend("Net")
@@ -141,7 +147,6 @@ return {
   RNNCell: nn.rnn.RNNCell(16)
   Parameter ParameterList: pg.param{shape = {2, 3}}
   ModuleList BlockList ModuleDict: nn.block{layers = {nn.Dense(4), nn.Dense(2)}} -- blocks in a plain table are children
-  Concurrent HybridConcurrent: -- write a forward that calls the branches and joins them with pg.cat
   CrossEntropyLoss SoftmaxCrossEntropyLoss: loss.SoftmaxCrossEntropyLoss()
   MSELoss L2Loss: loss.L2Loss()
   L1Loss: loss.L1Loss()

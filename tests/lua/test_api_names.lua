@@ -77,11 +77,15 @@ t.test("layers, initializers, losses, optimizers, schedulers, data, metrics, uti
     [pg.nn] = [[Block HybridBlock block Sequential HybridSequential Dense Conv1D Conv2D Conv3D Conv1DTranspose
       Conv2DTranspose Conv3DTranspose MaxPool1D MaxPool2D MaxPool3D AvgPool1D AvgPool2D AvgPool3D GlobalMaxPool1D
       GlobalMaxPool2D GlobalMaxPool3D GlobalAvgPool1D GlobalAvgPool2D GlobalAvgPool3D BatchNorm LayerNorm GroupNorm
-      InstanceNorm Dropout Embedding Flatten Activation LeakyReLU PReLU ELU SELU GELU Swish Lambda HybridLambda]],
+      InstanceNorm Dropout Embedding Flatten Activation LeakyReLU PReLU ELU SELU GELU Swish Lambda HybridLambda
+      Concurrent HybridConcurrent SyncBatchNorm BatchNormReLU RMSNorm PixelShuffle1D PixelShuffle2D PixelShuffle3D
+      SinusoidalPositions RotaryEmbedding MultiHeadAttention TransformerEncoderLayer TransformerDecoderLayer TransformerEncoder
+      TransformerDecoder LoRA WeightNorm SpectralNorm]],
     [pg.nn.rnn] = [[RecurrentCell HybridRecurrentCell RNNCell LSTMCell GRUCell SequentialRNNCell HybridSequentialRNNCell BidirectionalCell
-      DropoutCell ZoneoutCell ResidualCell ModifierCell RNN LSTM GRU]],
+      DropoutCell ZoneoutCell ResidualCell ModifierCell RNN LSTM GRU LSTMPCell VariationalDropoutCell Conv1DRNNCell Conv2DRNNCell Conv3DRNNCell
+      Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell Conv1DGRUCell Conv2DGRUCell Conv3DGRUCell dynamic_unroll]],
     [pg.init] = "Zero One Constant Uniform Normal TruncatedNormal Orthogonal Xavier MSRAPrelu Bilinear LSTMBias Mixed Load",
-    [pg.loss] = "L2Loss L1Loss SigmoidBinaryCrossEntropyLoss SoftmaxCrossEntropyLoss HuberLoss",
+    [pg.loss] = "L2Loss L1Loss SigmoidBinaryCrossEntropyLoss SoftmaxCrossEntropyLoss HuberLoss SDMLLoss",
     [pg.optim] = "Trainer SGD NAG Adam AdamW lr_scheduler",
     [pg.optim.lr_scheduler] = "Factor MultiFactor Poly Cosine",
     [pg.data] = "ArrayDataset SimpleDataset DataLoader digits vision",

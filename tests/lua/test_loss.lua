@@ -1,6 +1,8 @@
 -- Losses against MXNet, and their options.
 local t = require "tests.support"
+local gradcheck = require "tests.gradcheck"
 local json = require "tests.json"
+local layers = require "tests.layers"
 local pg = require "perigee"
 
 -- The arguments of each loss in order. Labels that are classes count from 0 there.
@@ -84,4 +86,52 @@ t.test("class labels out of range are an error", function()
   local dense = pg.loss.SoftmaxCrossEntropyLoss{axis = 2}
   t.equal(dense(pg.zeros(2, 3, 4), pg.ones({2, 4}, {dtype = "int64"})).shape, {2})
   t.error_contains(function() pg.loss.SoftmaxCrossEntropyLoss{sparse_labels = true} end, "sparse_label")
+end)
+
+-- SDMLLoss by the definition of Gluon 1.7, with numbers.
+local function sdml(x1, x2, smoothing)
+  local n, out = #x1, {}
+  for i = 1, n do
+    local scores, sum = {}, 0
+    for j = 1, n do
+      local d = 0
+      for k = 1, #x1[i] do d = d + (x1[i][k] - x2[j][k]) ^ 2 end
+      scores[j] = -d
+      sum = sum + math.exp(-d)
+    end
+    out[i] = 0
+    for j = 1, n do
+      local label = i == j and 1 - smoothing or smoothing / (n - 1)
+      if label > 0 then out[i] = out[i] + label * (math.log(label) - scores[j] + math.log(sum)) end
+    end
+  end
+  return out
+end
+
+t.test("SDMLLoss by its definition, for all batch sizes with one graph", function()
+  pg.manual_seed(1)
+  local near = {rtol = 1e-4, atol = 1e-5}
+  for _, smoothing in ipairs{0.3, 0, 0.5} do
+    local loss = pg.loss.SDMLLoss{smoothing_parameter = smoothing}
+    loss:hybridize()
+    for _, n in ipairs{2, 5, 3} do
+      local x1, x2 = pg.randn(n, 4), pg.randn(n, 4)
+      t.close(loss(x1, x2), sdml(x1:totable(), x2:totable(), smoothing), near)
+    end
+    t.equal(loss:cache_info().traces, 1)
+  end
+  local x1, x2 = pg.randn(3, 2), pg.randn(3, 2)
+  local loss = pg.loss.SDMLLoss(0.2, 2)
+  local l = layers.check(loss, x1, x2)
+  t.close(l, pg.tensor(sdml(x1:totable(), x2:totable(), 0.2)) * 2, near)
+  t.close(loss(x1, x2, pg.tensor{1, 0, 2}), l * pg.tensor{1, 0, 2}, near)
+  layers.gradients(loss, gradcheck.random{3, 4}, gradcheck.random{3, 4})
+end)
+
+t.test("wrong arguments of SDMLLoss", function()
+  t.bad_argument(function() pg.loss.SDMLLoss(2) end, "SDMLLoss", "smoothing_parameter")
+  t.bad_argument(function() pg.loss.SDMLLoss{batch_axis = 2} end, "SDMLLoss", "batch_axis")
+  t.bad_argument(function() pg.loss.SDMLLoss()(pg.ones(3), pg.ones(3)) end, "SDMLLoss", "x1")
+  t.bad_argument(function() pg.loss.SDMLLoss()(pg.ones(3, 2), 1) end, "SDMLLoss", "x2")
+  t.error_contains(function() pg.loss.SDMLLoss()(pg.ones(3, 2), pg.ones(2, 2)) end, "reshape_as")
 end)

@@ -119,7 +119,19 @@ for name, make in pairs{
   GlobalAvgPool2D = pg.nn.GlobalAvgPool2D, MaxPool2D = function() return pg.nn.MaxPool2D(2) end, PReLU = pg.nn.PReLU,
   Embedding = function() return pg.nn.Embedding(3, 2) end, Dropout = function() return pg.nn.Dropout(0.5) end,
   Sequential = sequence, L2Loss = pg.loss.L2Loss, SoftmaxCrossEntropyLoss = pg.loss.SoftmaxCrossEntropyLoss,
-  KLDivLoss = pg.loss.KLDivLoss, HuberLoss = pg.loss.HuberLoss,
+  KLDivLoss = pg.loss.KLDivLoss, HuberLoss = pg.loss.HuberLoss, SDMLLoss = pg.loss.SDMLLoss,
+  RMSNorm = pg.nn.RMSNorm, BatchNormReLU = pg.nn.BatchNormReLU, SyncBatchNorm = pg.nn.SyncBatchNorm,
+  PixelShuffle2D = function() return pg.nn.PixelShuffle2D(2) end,
+  HybridConcurrent = function() return pg.nn.HybridConcurrent{pg.nn.Dense(2), pg.nn.Flatten()} end,
+  SinusoidalPositions = pg.nn.SinusoidalPositions, RotaryEmbedding = pg.nn.RotaryEmbedding,
+  MultiHeadAttention = function() return pg.nn.MultiHeadAttention(4, 2) end,
+  TransformerEncoder = function() return pg.nn.TransformerEncoder(1, 4, 2) end,
+  TransformerDecoder = function() return pg.nn.TransformerDecoder(1, 4, 2, {pre_norm = true}) end,
+  LoRA = function() return pg.nn.LoRA(pg.nn.Dense(2)) end, WeightNorm = function() return pg.nn.WeightNorm(pg.nn.Dense(2)) end,
+  SpectralNorm = function() return pg.nn.SpectralNorm(pg.nn.Conv2D(2, 1)) end,
+  LSTMPCell = function() return pg.nn.rnn.LSTMPCell(3, 2) end,
+  VariationalDropoutCell = function() return pg.nn.rnn.VariationalDropoutCell(pg.nn.rnn.GRUCell(2), {drop_inputs = 0.1}) end,
+  Conv1DLSTMCell = function() return pg.nn.rnn.Conv1DLSTMCell({2, 3}, 2, 1, 1) end,
 } do
   check("a call of " .. name, function(...)
     local block = make()

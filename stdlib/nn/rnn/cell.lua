@@ -173,12 +173,12 @@ local function cell_spec(more)
   return spec
 end
 
--- Sets the parameters of a cell whose products hold `count` gates.
+-- Sets the parameters of a cell whose products hold `count` gates. The state h has projection_size elements if that is set.
 local function parameters(cell, count, o)
   local hidden, inputs = args.count(cell._name, "hidden_size", o.hidden_size, 1), args.count(cell._name, "input_size", o.input_size)
   local rows = count * hidden
   cell.i2h_weight = param.param{shape = {rows, inputs}, dtype = o.dtype, init = o.i2h_weight_initializer}
-  cell.h2h_weight = param.param{shape = {rows, hidden}, dtype = o.dtype, init = o.h2h_weight_initializer}
+  cell.h2h_weight = param.param{shape = {rows, o.projection_size or hidden}, dtype = o.dtype, init = o.h2h_weight_initializer}
   cell.i2h_bias = param.param{shape = {rows}, dtype = o.dtype, init = o.i2h_bias_initializer}
   cell.h2h_bias = param.param{shape = {rows}, dtype = o.dtype, init = o.h2h_bias_initializer}
   cell._hidden, cell._activation = hidden, activation.find(cell._name, o.activation)
@@ -207,8 +207,8 @@ local function define(name, states)
   return Cell
 end
 
--- Returns the new state in the form of the old ones: a list or a tensor.
-local function like(states, h)
+--- cells.like(states, h) -> the new state h in the form of the old ones: a list or a tensor.
+function cells.like(states, h)
   if is_tensor(states) then return h end
   return {h}
 end
@@ -225,7 +225,7 @@ function RNNCell:forward(x, states)
   local h = cells.states(self, states, 1)[1]
   h = linear(x, self.i2h_weight, self.i2h_bias) + linear(h, self.h2h_weight, self.h2h_bias)
   if self._activation then h = self._activation(h) end
-  return h, like(states, h)
+  return h, cells.like(states, h)
 end
 
 --- nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and the options of RNNCell}):
@@ -243,6 +243,37 @@ function LSTMCell:forward(x, states)
   return h, {h, c}
 end
 
+--- nn.rnn.LSTMPCell(hidden_size, projection_size, {the options of RNNCell except activation, h2r_weight_initializer =}): long
+--- short-term memory whose state h is projected to projection_size elements: cell(x, {h, c}) -> h, {h, c}. Sak et al., Long
+--- Short-Term Memory Based Recurrent Neural Network Architectures for Large Vocabulary Speech Recognition, 2014.
+--- Example: local cell = pg.nn.rnn.LSTMPCell(6, 2)
+--- cell:initialize()
+--- local h, states = cell(pg.ones(1, 3), cell:begin_state(1))
+--- return h.shape, states[2].shape
+local LSTMPCell = define("LSTMPCell", 2)
+local projected_spec = cell_spec{projection_size = args.required, h2r_weight_initializer = args.none}
+projected_spec.activation = nil
+
+function LSTMPCell:init(...)
+  local o = args.read("LSTMPCell", {"hidden_size", "projection_size"}, projected_spec, ...)
+  self._projection = args.count("LSTMPCell", "projection_size", o.projection_size, 1)
+  o.activation, o.recurrent_activation = "tanh", "sigmoid"
+  parameters(self, 4, o)
+  self.h2r_weight = param.param{shape = {self._projection, self._hidden}, dtype = o.dtype, init = o.h2r_weight_initializer}
+end
+
+function LSTMPCell:state_info(batch_size)
+  return {{shape = {batch_size or 0, self._projection}, layout = "NC"}, {shape = {batch_size or 0, self._hidden}, layout = "NC"}}
+end
+
+function LSTMPCell:forward(x, states)
+  local s = cells.states(self, states, 2)
+  local sums = linear(x, self.i2h_weight, self.i2h_bias) + linear(s[1], self.h2h_weight, self.h2h_bias)
+  local h, c = gates.lstm(sums, s[2], self._activation, self._gate)
+  h = linear(h, self.h2r_weight)
+  return h, {h, c}
+end
+
 --- nn.rnn.GRUCell(hidden_size, {the options of LSTMCell}): gated recurrent unit. The gates are packed in the order
 --- reset, update, new. The reset gate acts after the product with the state. cell(x, {h}) -> h, {h}. Cho et al.,
 --- Learning Phrase Representations, 2014.
@@ -254,7 +285,7 @@ function GRUCell:forward(x, states)
   local h = cells.states(self, states, 1)[1]
   local i2h, h2h = linear(x, self.i2h_weight, self.i2h_bias), linear(h, self.h2h_weight, self.h2h_bias)
   h = gates.gru(i2h, h2h, h, self._activation, self._gate)
-  return h, like(states, h)
+  return h, cells.like(states, h)
 end
 
 return cells

@@ -97,8 +97,8 @@ define_sequential(cells.RecurrentCell, "SequentialRNNCell")
 define_sequential(cells.HybridRecurrentCell, "HybridSequentialRNNCell")
 
 --- nn.rnn.BidirectionalCell(l_cell, r_cell): l_cell reads the sequence from its start, r_cell from its end. Their
---- outputs are concatenated along the last dim. The cell supports only unroll. With valid_length r_cell starts at the
---- last valid step of each sequence.
+--- outputs are concatenated along the features, or the channels of convolutional cells. The cell supports only unroll.
+--- With valid_length r_cell starts at the last valid step of each sequence.
 local BidirectionalCell = cells.HybridRecurrentCell:extend("BidirectionalCell")
 containers.BidirectionalCell = BidirectionalCell
 
@@ -124,7 +124,7 @@ function BidirectionalCell:_scan(x, states, lengths)
   local parts = share(self, pair(self), states)
   local outs, l_states = cells.unroll(self.l_cell, x, parts[1], lengths)
   local back, r_states = cells.unroll(self.r_cell, sequence.reverse(x, lengths), parts[2], lengths)
-  return ops.cat({outs, sequence.reverse(back, lengths)}, -1), append(append({}, l_states), r_states)
+  return ops.cat({outs, sequence.reverse(back, lengths)}, 3), append(append({}, l_states), r_states)
 end
 
 return containers

@@ -13,20 +13,20 @@ local linear, sigmoid, tanh, relu = ops.linear, ops.sigmoid, ops.tanh, ops.relu
 local layers = {}
 
 -- Makes the function of one step, by kind of layer: step(x, s) -> output, states. x is the product with the input plus
--- all biases except GRU's h2h bias; s is the list of states.
+-- all biases except GRU's h2h bias; s is the list of states. clip, if not nil, limits LSTM's c.
 local steps = {}
 
-function steps.lstm(w)
+function steps.lstm(w, clip)
   local weight, projection = w.h2h_weight, w.h2r_weight
   if projection then
     return function(x, s)
-      local h, c = gates.lstm(x + linear(s[1], weight), s[2], tanh, sigmoid)
+      local h, c = gates.lstm(x + linear(s[1], weight), s[2], tanh, sigmoid, -1, clip)
       h = linear(h, projection)
       return h, {h, c}
     end
   end
   return function(x, s)
-    local h, c = gates.lstm(x + linear(s[1], weight), s[2], tanh, sigmoid)
+    local h, c = gates.lstm(x + linear(s[1], weight), s[2], tanh, sigmoid, -1, clip)
     return h, {h, c}
   end
 end
@@ -50,19 +50,19 @@ local function plain(activation)
 end
 steps.tanh, steps.relu = plain(tanh), plain(relu)
 
---- layers.direction(kind, x, w, states, lengths) -> outputs, final states of one layer in one direction over x (time,
---- batch, size). kind is "lstm", "gru", "tanh" or "relu". w holds i2h_weight, h2h_weight, and optionally both i2h_bias
+--- layers.direction(spec, x, w, states, lengths) -> outputs, final states of one layer in one direction over x (time,
+--- batch, size). spec.kind is "lstm", "gru", "tanh" or "relu". w holds i2h_weight, h2h_weight, and optionally both i2h_bias
 --- and h2h_bias, and h2r_weight.
-function layers.direction(kind, x, w, states, lengths)
+function layers.direction(spec, x, w, states, lengths)
   local bias = w.i2h_bias
-  if bias and kind ~= "gru" then bias = bias + w.h2h_bias end
+  if bias and spec.kind ~= "gru" then bias = bias + w.h2h_bias end
   local products = bias and linear(x, w.i2h_weight, bias) or linear(x, w.i2h_weight)
-  return sequence.scan(steps[kind](w), products, states, lengths)
+  return sequence.scan(steps[spec.kind](w, spec.clip), products, states, lengths)
 end
 
 --- layers.stack(spec, x, weights, states, lengths) -> outputs (time, batch, size), final states. The final states are a
 --- list by kind of state; each item is a list over layers and directions. spec: kind, count (layers), directions,
---- dropout, train (whether dropout acts; nil: in training mode). weights(i) returns the weights of the i-th layer and
+--- dropout, train (whether dropout acts; nil: in training mode), clip (see steps). weights(i) returns the weights of the i-th layer and
 --- direction, states(i, x) its first states.
 function layers.stack(spec, x, weights, states, lengths)
   local finals = {}
@@ -71,7 +71,7 @@ function layers.stack(spec, x, weights, states, lengths)
     for d = 1, spec.directions do
       local at, input = (layer - 1) * spec.directions + d, x
       if d == 2 then input = sequence.reverse(x, lengths) end
-      local out, last = layers.direction(spec.kind, input, weights(at), states(at, x), lengths)
+      local out, last = layers.direction(spec, input, weights(at), states(at, x), lengths)
       outs[d] = d == 2 and sequence.reverse(out, lengths) or out
       for i, s in ipairs(last) do
         finals[i] = finals[i] or {}
@@ -270,17 +270,36 @@ function RNN:init(...)
   setup(self, args.choice("RNN", "activation", o.activation, {"relu", "tanh"}), o)
 end
 
---- nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, and the options of RNN except activation}): layers of
---- long short-term memory, called like RNN, with the states h and c. The gates are packed in the order in, forget,
---- cell, out. projection_size sets the size of h.
+--- nn.rnn.LSTM(hidden_size, num_layers = 1, {projection_size =, state_clip_min =, state_clip_max =, state_clip_nan = false,
+--- and the options of RNN except activation}): layers of long short-term memory, called like RNN, with the states h and c.
+--- The gates are packed in the order in, forget, cell, out. projection_size sets the size of h. state_clip_min and
+--- state_clip_max limit c after each step; with state_clip_nan a NaN becomes state_clip_min.
 --- Example: local lstm = pg.nn.rnn.LSTM(4, 2)
 --- lstm:initialize()
 --- local out, states = lstm(pg.ones(3, 1, 2), lstm:begin_state(1))
 --- return out.shape, states[1].shape
 local LSTM = define("LSTM")
-local lstm_spec = spec_of{projection_size = args.none, h2r_weight_initializer = args.none}
+local lstm_spec = spec_of{
+  projection_size = args.none, h2r_weight_initializer = args.none, state_clip_min = args.none, state_clip_max = args.none,
+  state_clip_nan = false,
+}
 
-function LSTM:init(...) setup(self, "lstm", args.read("LSTM", names, lstm_spec, ...)) end
+-- Returns the function that limits c, or nil.
+local function clipper(o)
+  local low, high = o.state_clip_min, o.state_clip_max
+  local also_nan = args.boolean("LSTM", "state_clip_nan", o.state_clip_nan)
+  if low == nil and high == nil then return nil end
+  args.number("LSTM", "state_clip_min", low)
+  args.number("LSTM", "state_clip_max", high, low)
+  if also_nan then return function(c) return ops.fmin(ops.fmax(c, low), high) end end
+  return function(c) return ops.clamp(c, low, high) end
+end
+
+function LSTM:init(...)
+  local o = args.read("LSTM", names, lstm_spec, ...)
+  setup(self, "lstm", o)
+  self._spec.clip = clipper(o)
+end
 
 --- nn.rnn.GRU(hidden_size, num_layers = 1, {the options of RNN except activation}): layers of gated recurrent units,
 --- called like RNN. The gates are packed in the order reset, update, new. The reset gate acts after the product with
