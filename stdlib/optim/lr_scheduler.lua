@@ -161,8 +161,8 @@ function OneCycle:rate(n)
 end
 
 --- pg.optim.lr_scheduler.Plateau{mode = "min" or "max", factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode = "rel" or
---- "abs", cooldown = 0, min_lr = 0, base_lr=, …}: PyTorch's ReduceLROnPlateau. Call scheduler:step(metric), for example
---- after each epoch: the rate is multiplied by factor once more than `patience` calls in a row brought no metric better
+--- "abs", cooldown = 0, min_lr = 0, base_lr=, …}: PyTorch's ReduceLROnPlateau. Call scheduler:step(metric) with a number or
+--- a tensor of one element, for example after each epoch: the rate is multiplied by factor once more than `patience` calls in a row brought no metric better
 --- than the best by the threshold. Then `cooldown` calls do not count. Trainer:save_states saves its state too.
 --- Example: local rate = pg.optim.lr_scheduler.Plateau{patience = 0, factor = 0.5, base_lr = 1}
 --- rate:step(2)
@@ -192,7 +192,7 @@ local function is_better(self, metric)
   return metric > best + margin
 end
 
---- scheduler:step(metric) tells a Plateau scheduler the latest value of the metric, a number or a tensor of one element.
+-- Takes the latest value of the metric.
 function Plateau:step(metric)
   args.self("step", self, "scheduler")
   if core.is_tensor(metric) then metric = metric:item() end
