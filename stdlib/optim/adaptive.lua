@@ -5,8 +5,8 @@ local define = core.require("optim.optimizer").define
 local formulas = core.require("optim.formulas")
 local average, correction, ops = formulas.average, formulas.correction, core.ops
 
---- pg.optim.AdaGrad{learning_rate = 0.01, eps = 1e-7, wd=, …} (Duchi, Hazan, Singer 2011): history = history + g ^ 2,
---- w = w - lr * (g / sqrt(history + eps) + wd * w).
+--- pg.optim.AdaGrad{learning_rate = 0.01, eps = 1e-7, wd=, …}: divides by the root of all squared gradients (Duchi, Hazan,
+--- Singer 2011). history = history + g ^ 2, w = w - lr * (g / sqrt(history + eps) + wd * w).
 local AdaGrad = define("AdaGrad", {eps = 1e-7}, {"history"})
 
 function AdaGrad:rule(w, g, state, h)
@@ -35,8 +35,8 @@ function GroupAdaGrad:rule(w, g, state, h)
   return w - g / (state.history + self.eps):sqrt() * h.lr
 end
 
---- pg.optim.AdaDelta{learning_rate = 1, rho = 0.9, epsilon = 1e-5, wd=, …} (Zeiler 2012): the step d is g times the root
---- of the average of d ^ 2 over that of g ^ 2, w = w - lr * (d + wd * w).
+--- pg.optim.AdaDelta{learning_rate = 1, rho = 0.9, epsilon = 1e-5, wd=, …}: finds the sizes of its steps (Zeiler 2012). The
+--- step d is g times the root of the average of d ^ 2 over that of g ^ 2, w = w - lr * (d + wd * w).
 local AdaDelta = define("AdaDelta", {learning_rate = 1, rho = 0.9, epsilon = 1e-5}, {"var", "delta"})
 
 function AdaDelta:rule(w, g, state, h)
@@ -47,9 +47,9 @@ function AdaDelta:rule(w, g, state, h)
 end
 
 --- pg.optim.RMSProp{learning_rate = 0.001, gamma1 = 0.9, gamma2 = 0.9, epsilon = 1e-8, centered = false, clip_weights=,
---- wd=, …}: w = w - lr * g / sqrt(var + epsilon), where var averages g ^ 2 with gamma1 (Tieleman, Hinton 2012). centered
---- subtracts the square of the average gradient from var, and steps have the momentum gamma2 (Graves 2013). clip_weights
---- bounds the size of each element of w.
+--- wd=, …}: divides by the root of the average squared gradient (Tieleman, Hinton 2012). w = w - lr * g / sqrt(var +
+--- epsilon), where var averages g ^ 2 with gamma1. centered subtracts the square of the average gradient from var, and
+--- steps have the momentum gamma2 (Graves 2013). clip_weights bounds the size of each element of w.
 local RMSProp = define("RMSProp", {
   learning_rate = 0.001, gamma1 = 0.9, gamma2 = 0.9, epsilon = 1e-8, centered = false, clip_weights = args.none,
 })
@@ -73,8 +73,8 @@ function RMSProp:rule(w, g, state, h)
   return self.clip_weights and w:clamp(-self.clip_weights, self.clip_weights) or w
 end
 
---- pg.optim.AdaMax{learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …} (Kingma, Ba 2014): Adam with
---- the largest |g|, which decays with beta2: w = w - lr / (1 - beta1 ^ t) * mean / (max + epsilon).
+--- pg.optim.AdaMax{learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with the largest |g|,
+--- which decays with beta2 (Kingma, Ba 2014). w = w - lr / (1 - beta1 ^ t) * mean / (max + epsilon).
 local AdaMax = define("AdaMax", {learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, {"mean", "max"})
 AdaMax.decay_in_gradient = true
 
@@ -84,8 +84,8 @@ function AdaMax:rule(w, g, state, h)
   return w - state.mean / (state.max + self.epsilon) * (h.lr / correction(self.beta1, h.t))
 end
 
---- pg.optim.Nadam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, schedule_decay = 0.004, wd=, …}
---- (Dozat 2016): Adam with Nesterov's momentum, which follows the schedule beta1 * (1 - 0.5 * 0.96 ^ (t * schedule_decay)).
+--- pg.optim.Nadam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, schedule_decay = 0.004, wd=, …}: Adam
+--- with Nesterov's momentum (Dozat 2016). It follows the schedule beta1 * (1 - 0.5 * 0.96 ^ (t * schedule_decay)).
 --- Each parameter has its own schedule; MXNet advances one for all of them.
 local Nadam = define("Nadam", {
   learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, schedule_decay = 0.004,

@@ -3,8 +3,8 @@ local core = ...
 local define = core.require("optim.optimizer").define
 local average, ops = core.require("optim.formulas").average, core.ops
 
---- pg.optim.Signum{learning_rate = 0.01, momentum = 0.9, wd_lh = 0, wd=, …} (Bernstein et al. 2018): w = (1 - lr * wd_lh) * w
---- - lr * sign(m), where m averages g + wd * w. Without momentum it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
+--- pg.optim.Signum{learning_rate = 0.01, momentum = 0.9, wd_lh = 0, wd=, …}: steps by the sign of the average
+--- gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
 local Signum = define("Signum", {momentum = 0.9, wd_lh = 0})
 
 function Signum:check()
@@ -18,14 +18,14 @@ function Signum:rule(w, g, state, h)
   return w * (1 - h.lr * self.wd_lh) - state.momentum:sign() * h.lr
 end
 
---- pg.optim.SGLD{learning_rate = 0.01, wd=, …} (Welling, Teh 2011): half a step of SGD and normal noise of variance lr, so
---- that the weights become samples of the posterior.
+--- pg.optim.SGLD{learning_rate = 0.01, wd=, …}: half a step of SGD and normal noise of variance lr, so that the weights become
+--- samples of the posterior (Welling, Teh 2011).
 local SGLD = define("SGLD", {})
 
 function SGLD:rule(w, g, _, h) return w - (g + w * h.wd) * (h.lr / 2) + ops.randn_like(w) * h.lr ^ 0.5 end
 
---- pg.optim.DCASGD{learning_rate = 0.01, momentum = 0, lamda = 0.04, wd=, …} (Zheng et al. 2017): SGD that compensates for
---- gradients one update late, with g + wd * w + lamda * g ^ 2 * (w - w_before).
+--- pg.optim.DCASGD{learning_rate = 0.01, momentum = 0, lamda = 0.04, wd=, …}: SGD that compensates for gradients one update
+--- late (Zheng et al. 2017). They become g + wd * w + lamda * g ^ 2 * (w - w_before).
 local DCASGD = define("DCASGD", {momentum = 0, lamda = 0.04}, {"delta"})
 
 -- In one process, w - w_before is the last step.

@@ -5,9 +5,9 @@ local define = core.require("optim.optimizer").define
 local formulas = core.require("optim.formulas")
 local average, correction, length, trust = formulas.average, formulas.correction, formulas.length, formulas.trust
 
---- pg.optim.LARS{learning_rate = 0.01, momentum = 0, eta = 0.001, eps = 0, momentum_correction = true, wd=, …} (You, Gitman,
---- Ginsburg 2017): SGD whose rate is scaled for each parameter by eta * |w| / (|g| + wd * |w| + eps), but not for
---- those named bias, gamma or beta. momentum_correction scales past steps to the current rate (Goyal et al. 2017).
+--- pg.optim.LARS{learning_rate = 0.01, momentum = 0, eta = 0.001, eps = 0, momentum_correction = true, wd=, …}: SGD whose rate
+--- follows the norms of each parameter (You, Gitman, Ginsburg 2017). The factor is eta * |w| / (|g| + wd * |w| + eps), or 1
+--- for those named bias, gamma or beta. momentum_correction scales past steps to the current rate (Goyal et al. 2017).
 local LARS = define("LARS", {momentum = 0, eta = 0.001, eps = 0, momentum_correction = true}, {"momentum"})
 
 function LARS:rule(w, g, state, h)
@@ -24,8 +24,8 @@ function LARS:rule(w, g, state, h)
 end
 
 --- pg.optim.LAMB{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, lower_bound=, upper_bound=,
---- bias_correction = true, wd=, …} (You et al. 2019): Adam's step s with wd * w added, scaled by |w| / |s|. The bounds
---- limit |w| there.
+--- bias_correction = true, wd=, …}: Adam's step s with wd * w added, scaled by |w| / |s| (You et al. 2019). The bounds limit
+--- |w| there.
 local LAMB = define("LAMB", {
   learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, lower_bound = args.none, upper_bound = args.none,
   bias_correction = true,

@@ -4,8 +4,8 @@ local define = core.require("optim.optimizer").define
 local formulas = core.require("optim.formulas")
 local average, correction, ops = formulas.average, formulas.correction, core.ops
 
---- pg.optim.Ftrl{learning_rate = 0.1, lamda1 = 0.01, beta = 1, wd=, …} (McMahan et al. 2013): sparse weights for a large
---- lamda1. z = z + g - (sqrt(n + g ^ 2) - sqrt(n)) * w / lr, n = n + g ^ 2, w = 0 where |z| <= lamda1, else
+--- pg.optim.Ftrl{learning_rate = 0.1, lamda1 = 0.01, beta = 1, wd=, …}: sparse weights for a large lamda1 (McMahan et al.
+--- 2013). z = z + g - (sqrt(n + g ^ 2) - sqrt(n)) * w / lr, n = n + g ^ 2, w = 0 where |z| <= lamda1, else
 --- (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd).
 local Ftrl = define("Ftrl", {learning_rate = 0.1, lamda1 = 0.01, beta = 1}, {"z", "squares"})
 
@@ -17,8 +17,8 @@ function Ftrl:rule(w, g, state, h)
   return ops.where(z:abs():gt(self.lamda1), (z:sign() * self.lamda1 - z) / ((root + self.beta) / h.lr + h.wd), 0)
 end
 
---- pg.optim.FTML{learning_rate = 0.01, beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8, wd=, …} (Zheng, Kwok 2017): follows
---- the moving leader. d = (1 - beta1 ^ t) / lr * (sqrt(var / (1 - beta2 ^ t)) + epsilon), z averages
+--- pg.optim.FTML{learning_rate = 0.01, beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8, wd=, …}: follows the moving
+--- leader (Zheng, Kwok 2017). d = (1 - beta1 ^ t) / lr * (sqrt(var / (1 - beta2 ^ t)) + epsilon), z averages
 --- g - (d - beta1 * d_before) / (1 - beta1) * w, w = -z / d.
 local FTML = define("FTML", {beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8}, {"d", "var", "z"})
 FTML.decay_in_gradient = true

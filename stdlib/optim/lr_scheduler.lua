@@ -128,7 +128,7 @@ function Cosine:rate(n)
 end
 
 --- pg.optim.lr_scheduler.OneCycle(max_update, {base_lr=, pct_start = 0.3, anneal_strategy = "cos" or "linear", div_factor = 25,
---- final_div_factor = 1e4}) (Smith 2018): the rate rises from base_lr / div_factor to base_lr in the share pct_start of the
+--- final_div_factor = 1e4}): one rise and fall (Smith 2018). The rate rises from base_lr / div_factor to base_lr in the share pct_start of the
 --- updates, then falls to base_lr / div_factor / final_div_factor. Options have PyTorch's names; the momentum is constant.
 --- Example: local rate = pg.optim.lr_scheduler.OneCycle(100, {base_lr = 1})
 --- return rate(0), rate(30), rate(100)
@@ -161,9 +161,10 @@ function OneCycle:rate(n)
 end
 
 --- pg.optim.lr_scheduler.Plateau{mode = "min" or "max", factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode = "rel" or
---- "abs", cooldown = 0, min_lr = 0, base_lr=, …}: PyTorch's ReduceLROnPlateau. Call scheduler:step(metric) with a number or
---- a tensor of one element, for example after each epoch: the rate is multiplied by factor once more than `patience` calls in a row brought no metric better
---- than the best by the threshold. Then `cooldown` calls do not count. Trainer:save_states saves its state too.
+--- "abs", cooldown = 0, min_lr = 0, base_lr=, …}: PyTorch's ReduceLROnPlateau; "rel" is a share of the best. Call
+--- scheduler:step(metric) with a number or a tensor of one element, for example after each epoch: the rate is multiplied by
+--- factor once more than `patience` calls in a row brought no metric better than the best by the threshold. Then `cooldown`
+--- calls do not count. save_states of the trainer saves its state too.
 --- Example: local rate = pg.optim.lr_scheduler.Plateau{patience = 0, factor = 0.5, base_lr = 1}
 --- rate:step(2)
 --- rate:step(2)

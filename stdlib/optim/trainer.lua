@@ -5,7 +5,7 @@ local class = core.require("support.class")
 local create = core.require("optim.create")
 local Optimizer = core.require("optim.optimizer").Optimizer
 local read_params = core.require("optim.entries")
-local param = core.require("param")
+local states_of, multi_precision = core.require("optim.states"), core.require("optim.multi_precision")
 local run_hooks = core.require("hybrid.run_hooks")
 local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
@@ -43,25 +43,6 @@ Trainer.__tostring = function(self)
   return string.format("Trainer(%s, %d parameters, %d updates)", self.optimizer.name, #self._entries, self._updates)
 end
 
-local function keep(tensor)
-  if core.keep then core.keep(tensor) end
-  return tensor
-end
-
--- Zeros like the parameter p, or in the shape that the optimizer gives to this state of p.
-local function zero_state(optimizer, name, p)
-  local shape_of = optimizer.state_shapes[name]
-  local like = p
-  if shape_of then like = core.untraced(function() return ops.zeros(shape_of(p.shape), {dtype = p.dtype, device = p.device}) end) end
-  return keep(core.outside_zeros(like))
-end
-
-local function make_states(optimizer, entry)
-  for _, name in ipairs(optimizer.states) do
-    if not entry.states[name] then entry.states[name] = zero_state(optimizer, name, entry.tensor) end
-  end
-end
-
 -- Whether to skip a parameter that has no new gradient. Raises if that is an error.
 local function is_idle(entry, ignore_stale)
   local p = entry.tensor
@@ -84,12 +65,12 @@ end
 
 -- Fills the group with what the optimizer updates in this step. The lists are reused from step to step.
 local function refill(self, ignore_stale)
-  local states, group = self.optimizer.states, self._group
+  local states, group = states_of.names(self.optimizer), self._group
   local before, n = #group.weights, 0
   for _, name in ipairs(states) do group[name] = group[name] or {} end
   for _, entry in ipairs(self._entries) do
     if is_due(entry, ignore_stale) then
-      make_states(self.optimizer, entry)
+      states_of.make(self.optimizer, entry)
       n = n + 1
       local p = entry.tensor
       group.weights[n], group.grads[n], group.entries[n] = p, p.grad, entry
@@ -193,10 +174,10 @@ end
 -- Makes the rates readable as fields of a traced group, for optimizers of scripts: a 0-dim tensor, or a list with one
 -- per weight.
 local function read_rates(group, lists)
-  local dtype = common_dtype(group.weights)
   return setmetatable(group, {__index = function(_, key)
     local row = rows[key]
     if not row then return nil end
+    local dtype = common_dtype(group.weights)
     local function element(i)
       return group.rates[{row, lists[key] and i or 1}]:to(dtype or group.weights[i].dtype)
     end
@@ -239,6 +220,11 @@ local function exported_rates(self, group, lists)
   return core.ops.stack{numbers(lr), numbers(wd), core.ops.expand(notes.updates:reshape{1}, {columns}), numbers(rescale)}
 end
 
+local function run_update(optimizer, group)
+  if optimizer.multi_precision then return multi_precision(optimizer, group) end
+  optimizer:update(group)
+end
+
 -- An update in a traced function: the rates are filled before each run, and the counters advance after it.
 local function update_traced(self, group, batch_size)
   local optimizer, notes = self.optimizer, run_hooks.notes(self)
@@ -262,7 +248,7 @@ local function update_traced(self, group, batch_size)
   core.finally(function()
     setmetatable(group, nil)
     group.rates = nil
-  end, optimizer.update, optimizer, read_rates(group, lists))
+  end, run_update, optimizer, read_rates(group, lists))
 end
 
 local step_options = {ignore_stale_grad = false}
@@ -287,7 +273,7 @@ function Trainer:update(batch_size, opts)
   elseif group.n > 0 then
     set_rates(self, group, optimizer:rate(self._updates + 1), 0)
     group.rescale_grad = optimizer.rescale_grad / batch_size
-    optimizer:update(group)
+    run_update(optimizer, group)
   end
   for _, entry in ipairs(group.entries) do mark_stale(entry.tensor) end
   if not traced then count_up(self, group) end
@@ -378,17 +364,6 @@ local function check_counts(self, path, tensors)
   return counts, rate:reshape{1}:totable()[1]
 end
 
-local function check_state(path, optimizer, entry, name, state)
-  local p, shape_of = entry.tensor, optimizer.state_shapes[name]
-  local shape = param.shape(p)
-  if shape and shape_of then shape = shape_of(shape) end
-  param.merge("load_states", name .. "." .. entry.path, shape, state.shape)
-  if core.has_value(p) and state.dtype ~= p.dtype then
-    core.fail("load_states", "%s: '%s.%s' is %s, the parameter %s", path, name, entry.path, state.dtype, p.dtype)
-  end
-  return keep(state:to(param.device(p)))
-end
-
 --- trainer:load_states(path) reads the state that save_states wrote for the same optimizer and parameters. An error
 --- changes nothing.
 function Trainer:load_states(path)
@@ -399,10 +374,10 @@ function Trainer:load_states(path)
   local states, used = {}, {["@counts"] = true, [header(self)] = true}
   for i, entry in ipairs(self._entries) do
     states[i] = {}
-    for _, name in ipairs(self.optimizer.states) do
+    for _, name in ipairs(states_of.names(self.optimizer, entry.tensor)) do
       local key = name .. "." .. entry.path
       local state = tensors[key]
-      if state then states[i][name], used[key] = check_state(path, self.optimizer, entry, name, state), true
+      if state then states[i][name], used[key] = states_of.check(path, self.optimizer, entry, name, state), true
       elseif counts[i] > 0 then core.fail("load_states", "%s lacks '%s'", path, key) end
     end
   end

@@ -3,6 +3,7 @@ local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
 local read_params = core.require("optim.entries")
+local merge = core.require("param").merge
 local ops = core.ops
 
 local floats = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
@@ -57,7 +58,7 @@ function Average:apply(f)
   return core.finally(function() self:swap() end, f)
 end
 
---- average:save_states(path) writes the averages to a safetensors file, atomically; average:load_states(path) reads them.
+--- average:save_states(path) writes the averages to a safetensors file, atomically.
 function Average:save_states(path)
   args.self("save_states", self, "average")
   args.string("save_states", "path", path)
@@ -66,6 +67,7 @@ function Average:save_states(path)
   core.save_tensors(path, tensors, nil, "save_states")
 end
 
+--- average:load_states(path) reads the averages that save_states wrote. An error changes nothing.
 function Average:load_states(path)
   args.self("load_states", self, "average")
   local tensors = core.load_tensors(args.string("load_states", "path", path), true)
@@ -74,14 +76,15 @@ function Average:load_states(path)
   for name, value in pairs(known) do
     local given = tensors[name]
     if not given then core.fail("load_states", "%s lacks '%s'", path, name) end
-    if given.dtype ~= value.dtype or not core.same_shape(given, value) then
-      core.fail("load_states", "%s: '%s' is %s %s, the average %s %s", path, name, given.dtype, core.describe(given), value.dtype, core.describe(value))
+    if given.dtype ~= value.dtype then
+      core.fail("load_states", "%s: '%s' is %s, the average %s", path, name, given.dtype, value.dtype)
     end
+    merge("load_states", name, value.shape, given.shape)
   end
   for name, value in pairs(known) do value:copy_(tensors[name]) end
 end
 
---- pg.optim.EMA(params, {decay = 0.999}): exponential averages of the parameters (Polyak, Juditsky 1992): average = decay *
+--- pg.optim.EMA(params, {decay = 0.999}): exponential averages of the parameters (Polyak, Juditsky 1992). average = decay *
 --- average + (1 - decay) * p at each ema:update(). ema:apply(f) evaluates with them, ema:swap() exchanges them with the
 --- parameters, ema.averages holds them by name. params is net:collect_params(), a block, or a table of tensors, with
 --- values; running statistics are averaged too.

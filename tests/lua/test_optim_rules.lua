@@ -133,7 +133,7 @@ local references = {
     for i = 1, #w do s[i] = (s[i] or 0) + g[i] end
     n = n + o.begin_epoch * o.updates_per_epoch
     if n % o.batch_scale ~= 0 then return end
-    local mean, total, factor = {}, o.warmup_epochs * o.updates_per_epoch, nil
+    local mean, total, factor = {}, o.warmup_epochs * o.updates_per_epoch
     for i = 1, #w do mean[i], s[i] = s[i] / o.batch_scale, 0 end
     local shapes = {linear = function(x) return x end, power2 = function(x) return x * x end, sqrt = math.sqrt}
     if o.warmup_strategy == "lars" then
