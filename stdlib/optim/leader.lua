@@ -8,6 +8,7 @@ local average, correction, ops = formulas.average, formulas.correction, core.ops
 --- 2013). z = z + g - (sqrt(n + g ^ 2) - sqrt(n)) * w / lr, n = n + g ^ 2, w = 0 where |z| <= lamda1, else
 --- (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd).
 local Ftrl = define("Ftrl", {learning_rate = 0.1, lamda1 = 0.01, beta = 1}, {"z", "squares"})
+Ftrl.divides_by_rate = true
 
 function Ftrl:rule(w, g, state, h)
   local squares = state.squares + g:square()
@@ -21,7 +22,7 @@ end
 --- leader (Zheng, Kwok 2017). d = (1 - beta1 ^ t) / lr * (sqrt(var / (1 - beta2 ^ t)) + epsilon), z averages
 --- g - (d - beta1 * d_before) / (1 - beta1) * w, w = -z / d.
 local FTML = define("FTML", {beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8}, {"d", "var", "z"})
-FTML.decay_in_gradient = true
+FTML.decay_in_gradient, FTML.divides_by_rate = true, true
 
 function FTML:rule(w, g, state, h)
   state.var = average(state.var, g:square(), self.beta2)

@@ -36,7 +36,7 @@ Optimizer.states, Optimizer.state_shapes = {}, {}
 Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, rate = true, _options = true}
 
 Optimizer._optional = {
-  clip_gradient = true, lr_scheduler = true, learning_rate = true, momentum = true, options = true, rule = true, decay_in_gradient = true,
+  clip_gradient = true, lr_scheduler = true, learning_rate = true, momentum = true, options = true, rule = true, decay_in_gradient = true, divides_by_rate = true,
   multi_precision = true,
 }
 
@@ -60,16 +60,13 @@ end
 -- Averages over time: these options are in 0..1 and less than 1.
 local shares = {beta1 = true, beta2 = true, gamma1 = true, gamma2 = true, rho = true}
 
--- Checks the options of one of the library's optimizers by the types of their defaults.
-local function check_options(self, options)
-  for key, default in pairs(options) do
-    local value = self[key]
-    if type(default) == "boolean" then args.boolean(self.name, key, value)
-    elseif type(default) == "number" or value ~= nil and default == args.none then
-      args.number(self.name, key, value, 0, shares[key] and 1)
-      if shares[key] and value == 1 then core.arg_error(self.name, key, "a number in 0..1, less than 1", value) end
-    end
-  end
+-- Checks an option of one of the library's optimizers by the type of its default.
+local function check_option(self, key, default)
+  local value = self[key]
+  if type(default) == "boolean" then return args.boolean(self.name, key, value) end
+  if type(default) == "string" or value == nil and default == args.none then return end
+  args.number(self.name, key, value, 0, shares[key] and 1)
+  if shares[key] and value == 1 then core.arg_error(self.name, key, "a number in 0..1, less than 1", value) end
 end
 
 --- Optimizer:init(options) reads the options that all optimizers share and those that the class lists in `options`.
@@ -89,7 +86,9 @@ function Optimizer:init(options, more)
   check_common(self)
   if self.learning_rate == nil then self.learning_rate = self.default_rate end
   args.number(self.name, "learning_rate", self.learning_rate, 0)
-  if self._defined then check_options(self, self.options) end
+  for key, default in pairs(self._defined or {}) do
+    if self.options[key] ~= nil then check_option(self, key, default) end  -- a script's subclass may have others
+  end
   if self.check then self:check() end
 end
 
@@ -131,7 +130,7 @@ local defined = {}
 -- options is the default rate. Options with the default args.none are numbers or nil.
 local function define(name, options, states)
   local kind = Optimizer:extend(name)
-  kind._defined, kind.states = true, states or {}
+  kind._defined, kind.states = options, states or {}
   kind.default_rate, options.learning_rate = options.learning_rate or Optimizer.default_rate, nil
   kind.options, kind._optional = options, setmetatable({}, {__index = Optimizer._optional})
   for key, default in pairs(options) do kind._optional[key] = default == args.none or nil end

@@ -323,6 +323,33 @@ t.test("rules compute in float32 for float16 weights", function()
   end
 end)
 
+t.test("a rate of 0 changes no weight, and training goes on", function()
+  for _, name in ipairs(all) do
+    if name ~= "sgld" then
+      for way, jit in pairs{eager = same, jit = pg.jit} do
+        local params, trainer = make(name, nil, "float32")
+        local step = stepper(params, trainer, jit)
+        for n = 1, 2 do step(n) end
+        local before, rate = params.weight:detach():clone(), trainer.optimizer.learning_rate
+        trainer:set_learning_rate(0)
+        step(3)
+        t.close(params.weight, before, {rtol = 1e-6, what = name .. " " .. way})
+        trainer:set_learning_rate(rate)
+        step(4)
+        t.check(params.weight:isfinite():all():item() and not params.weight:allclose(before), name .. " " .. way)
+      end
+    end
+  end
+end)
+
+t.test("a script's subclass may have other options and a rule", function()
+  local Noisy = optim.RMSProp:extend("Noisy")
+  Noisy.options = {gamma1 = 0.5, shift = -1}
+  function Noisy:rule(w, g, state, h) return optim.RMSProp.rule(self, w, g + self.shift, state, h) end
+  t.error_contains(function() Noisy{gamma1 = 2} end, "Noisy: bad argument 'gamma1'")
+  t.error_contains(function() Noisy{rho = 2} end, "rho")
+end)
+
 t.test("the state of a group or schedule is small", function()
   local w = pg.param(pg.ones(3, 4))
   for name, shapes in pairs{group_adagrad = {["history.1"] = {3, 1}}, nadam = {["schedule.1"] = {}, ["mean.1"] = {3, 4}}} do
