@@ -72,7 +72,7 @@ t.test("averages survive a file bit for bit", function()
     pg.save(values, {w = w:detach()})
     local v = pg.param(pg.zeros({2}, {dtype = "float64"}))
     local again = class{w = v}
-    v:set_data(pg.load(values).w)
+    v:set_data(pg.load(values).w:to(v.device))
     again:load_states(path)
     for n = 1, 3 do
       for _, p in ipairs{w, v} do p:mul_(1 + n / 10) end

@@ -285,7 +285,7 @@ for _, name in ipairs(all) do
       pg.manual_seed(9)
       for n = 4, 7 do step(n) end
       local again, other = make(name, special[name], "float32")
-      for key, value in pairs(pg.load(values)) do again[key]:set_data(value) end
+      for key, value in pairs(pg.load(values)) do again[key]:set_data(value:to(again[key].device)) end
       other:load_states(states)
       pg.manual_seed(9)
       local resumed = stepper(again, other, jit)
