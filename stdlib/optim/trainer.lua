@@ -220,11 +220,6 @@ local function exported_rates(self, group, lists)
   return core.ops.stack{numbers(lr), numbers(wd), core.ops.expand(notes.updates:reshape{1}, {columns}), numbers(rescale)}
 end
 
-local function run_update(optimizer, group)
-  if optimizer.multi_precision then return multi_precision(optimizer, group) end
-  optimizer:update(group)
-end
-
 -- An update in a traced function: the rates are filled before each run, and the counters advance after it.
 local function update_traced(self, group, batch_size)
   local optimizer, notes = self.optimizer, run_hooks.notes(self)
@@ -248,7 +243,7 @@ local function update_traced(self, group, batch_size)
   core.finally(function()
     setmetatable(group, nil)
     group.rates = nil
-  end, run_update, optimizer, read_rates(group, lists))
+  end, optimizer.multi_precision and multi_precision or optimizer.update, optimizer, read_rates(group, lists))
 end
 
 local step_options = {ignore_stale_grad = false}
@@ -273,7 +268,7 @@ function Trainer:update(batch_size, opts)
   elseif group.n > 0 then
     set_rates(self, group, optimizer:rate(self._updates + 1), 0)
     group.rescale_grad = optimizer.rescale_grad / batch_size
-    run_update(optimizer, group)
+    if optimizer.multi_precision then multi_precision(optimizer, group) else optimizer:update(group) end
   end
   for _, entry in ipairs(group.entries) do mark_stale(entry.tensor) end
   if not traced then count_up(self, group) end
