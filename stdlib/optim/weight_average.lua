@@ -8,6 +8,11 @@ local ops = core.ops
 
 local floats = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
 
+local function keep(tensor)
+  if core.keep then core.keep(tensor) end
+  return tensor
+end
+
 -- The base of both averages: blend(average, value, n) returns the average with the value of update n, a float64 scalar.
 local Average = class.new("Average")
 
@@ -15,7 +20,7 @@ function Average:init(params, opts)
   opts = args.options(self.name, opts, self._options)
   for key, value in pairs(opts) do self[key] = args.number(self.name, key, value, 0, 1) end
   self._entries, self.averages = {}, {}
-  self._count = ops.zeros({}, {dtype = "float64"})
+  self._count = keep(ops.zeros({}, {dtype = "float64"}))
   for _, entry in ipairs(read_params(self.name, params)) do
     local p = entry.tensor
     if not core.has_value(p) then
@@ -23,7 +28,7 @@ function Average:init(params, opts)
     end
     if floats[p.dtype] then
       self._entries[#self._entries + 1] = entry
-      self.averages[entry.path] = p:detach():clone()
+      self.averages[entry.path] = keep(p:detach():clone())
     end
   end
 end

@@ -85,6 +85,44 @@ t.test("averages survive a file bit for bit", function()
   end
 end)
 
+t.test("averages and states of rules survive pg.scope", function()
+  local net, trainer, swa
+  pg.scope(function()
+    net = nn.Dense(1, {in_units = 2}):initialize("ones")
+    trainer, swa = optim.Trainer(net, "nadam", {learning_rate = 0.5}), optim.SWA(net)
+  end)
+  local sum = pg.zeros(1, 2)
+  for _ = 1, 3 do
+    pg.scope(function()
+      pg.record(function() return net(pg.ones(1, 2)) end):backward()
+      trainer:step(1)
+      swa:update()
+    end)
+    sum = sum + net.weight:detach()
+  end
+  t.close(swa.averages.weight, sum / 3, {rtol = 1e-6})
+  t.check(net.weight:lt(0.5):all():item())
+end)
+
+t.test("an exported step updates averages", function()
+  local w = pg.param(pg.tensor{1, -2})
+  local trainer, ema, swa = optim.Trainer({w = w}, "rmsprop", {learning_rate = 0.1}), optim.EMA({w = w}, {decay = 0.5}), optim.SWA{w = w}
+  local step = pg.jit(function(x)
+    pg.record(function() return (w * w * x):sum() end):backward()
+    trainer:step(1)
+    ema:update()
+    swa:update()
+    return ema.averages.w + 0, swa.averages.w + 0
+  end)
+  for n = 1, 2 do step(pg.full({2}, n)) end
+  local json, tensors = step:export(t.tmp("average"))
+  local model = nn.SymbolBlock.imports(json, {"data"}, tensors)
+  for n = 3, 5 do
+    local expected, got = {step(pg.full({2}, n))}, {model(pg.full({2}, n))}
+    for i = 1, 2 do t.check(pg.equal(expected[i], got[i]), "result " .. i .. " of step " .. n) end
+  end
+end)
+
 t.test("wrong arguments of averages", function()
   t.error_contains(function() optim.EMA({}, {decay = 2}) end, "EMA: bad argument 'decay'")
   t.error_contains(function() optim.SWA({}, {decay = 0.5}) end, "SWA: bad argument 'decay'")
