@@ -3928,7 +3928,8 @@ function optim.AdaGrad(options) end
 function optim.AdaMax(options) end
 
 ---pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: steps by the mean over the
----root of the mean square of gradients (Kingma, Ba 2014). As in MXNet, epsilon is outside of the bias correction, and wd * w is added to the gradient.
+---root of the mean square of gradients (Kingma, Ba 2014). As in MXNet, epsilon is outside of the bias correction, and
+---wd * w is added to the gradient.
 ---@param options any
 ---@return any
 function optim.Adam(options) end
@@ -4061,7 +4062,8 @@ function optim.SGLD(options) end
 function optim.SWA(params) end
 
 ---pg.optim.Signum{learning_rate = 0.01, momentum = 0.9, wd_lh = 0, wd=, …}: steps by the sign of the average
----gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
+---gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum
+---it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
 ---@param options any
 ---@return any
 function optim.Signum(options) end

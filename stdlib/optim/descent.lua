@@ -4,7 +4,8 @@ local define = core.require("optim.optimizer").define
 local average, ops = core.require("optim.formulas").average, core.ops
 
 --- pg.optim.Signum{learning_rate = 0.01, momentum = 0.9, wd_lh = 0, wd=, …}: steps by the sign of the average
---- gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
+--- gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum
+--- it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
 local Signum = define("Signum", {momentum = 0.9, wd_lh = 0})
 
 function Signum:check()

@@ -25,7 +25,8 @@ function NAG:update(group)
 end
 
 --- pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: steps by the mean over the
---- root of the mean square of gradients (Kingma, Ba 2014). As in MXNet, epsilon is outside of the bias correction, and wd * w is added to the gradient.
+--- root of the mean square of gradients (Kingma, Ba 2014). As in MXNet, epsilon is outside of the bias correction, and
+--- wd * w is added to the gradient.
 local Adam = define("Adam", {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, {"mean", "var"})
 
 function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end

@@ -128,8 +128,9 @@ function Cosine:rate(n)
 end
 
 --- pg.optim.lr_scheduler.OneCycle(max_update, {base_lr=, pct_start = 0.3, anneal_strategy = "cos" or "linear", div_factor = 25,
---- final_div_factor = 1e4}): one rise and fall (Smith 2018). The rate rises from base_lr / div_factor to base_lr in the share pct_start of the
---- updates, then falls to base_lr / div_factor / final_div_factor. Options have PyTorch's names; the momentum is constant.
+--- final_div_factor = 1e4}): one rise and fall (Smith 2018). The rate rises from base_lr / div_factor to
+--- base_lr in the share pct_start of the updates, then falls to base_lr / div_factor / final_div_factor. Options have
+--- PyTorch's names; the momentum is constant.
 --- Example: local rate = pg.optim.lr_scheduler.OneCycle(100, {base_lr = 1})
 --- return rate(0), rate(30), rate(100)
 local OneCycle = define("OneCycle", {"max_update", "base_lr"}, {

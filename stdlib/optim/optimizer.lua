@@ -103,7 +103,9 @@ end
 
 --- optimizer:update(group) applies the optimizer's rule to each weight of the group.
 function Optimizer:update(group)
-  if not self.rule then core.fail(self.name, "the class has no update (define %s:rule(w, g, state, h), which returns the new w)", self.name) end
+  if not self.rule then
+    core.fail(self.name, "the class has no update (define %s:rule(w, g, state, h), which returns the new w)", self.name)
+  end
   apply(self, group)
 end
 

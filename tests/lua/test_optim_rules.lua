@@ -271,7 +271,10 @@ end)
 
 local all = {"sgd", "nag", "adam", "adamw", "sgld", "adagrad", "adadelta", "rmsprop", "adamax", "nadam", "ftrl", "ftml", "signum",
              "dcasgd", "group_adagrad", "lars", "lamb", "lbsgd"}
-local special = {rmsprop = {centered = true}, sgd = {momentum = 0.9}, nag = {momentum = 0.9}, lbsgd = {batch_scale = 2, momentum = 0.5}, lars = {momentum = 0.9}}
+local special = {
+  rmsprop = {centered = true}, sgd = {momentum = 0.9}, nag = {momentum = 0.9}, lbsgd = {batch_scale = 2, momentum = 0.5},
+  lars = {momentum = 0.9},
+}
 
 for _, name in ipairs(all) do
   t.test("the states of " .. name .. " survive a file bit for bit", function()
@@ -395,7 +398,9 @@ local function follow(case, values, keys, name, options)
       pg.record(function() return (w * values[keys.grads[i]][n]:to(case.dtype)):sum() end):backward()
     end
     trainer:step(1)
-    for i, w in ipairs(weights) do t.close(w, values[keys.trajectory[i]][n], {rtol = case.rtol, atol = case.atol, what = case.id .. " step " .. n}) end
+    for i, w in ipairs(weights) do
+      t.close(w, values[keys.trajectory[i]][n], {rtol = case.rtol, atol = case.atol, what = case.id .. " step " .. n})
+    end
   end
 end
 
