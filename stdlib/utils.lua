@@ -47,6 +47,15 @@ function utils.clip_global_norm(arrays, max_norm, opts)
   return norm
 end
 
+--- pg.utils.clip_value(arrays, max_value) limits each element of all tensors to -max_value..max_value, in place.
+--- Example: local x = pg.tensor{3, -4, 0.5}
+--- pg.utils.clip_value({x}, 1)
+--- return x
+function utils.clip_value(arrays, max_value)
+  args.number("clip_value", "max_value", max_value, 0)
+  for _, x in ipairs(tensor_list("clip_value", "arrays", arrays)) do x:clamp_(-max_value, max_value) end
+end
+
 --- pg.utils.split_data(data, num_slice[, {batch_axis = 1, even_split = true}]) -> a list of num_slice parts of data.
 --- With even_split num_slice must divide the size; without it the last part also gets the remainder.
 --- Example: return pg.utils.split_data(pg.range(1, 4), 2)

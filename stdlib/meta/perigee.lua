@@ -2900,7 +2900,8 @@ function Trainer:allreduce_grads() end
 
 ---trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
 ---not written the gradient of a parameter since the last step, unless ignore_stale_grad is true. Gradients are divided
----by batch_size, a number > 0.
+---by batch_size, a number > 0. To accumulate gradients over n batches, set grad_req = "add" on the parameters, call
+---backward n times, step with the size of all n batches, then set the gradients to zeros with params:zero_grad().
 ---@param batch_size any
 ---@param options any
 ---@return any
@@ -2916,7 +2917,7 @@ function Trainer:learning_rate() end
 ---@return any
 function Trainer:set_learning_rate(v) end
 
----trainer:save_states(path) writes the optimizer's state to a safetensors file, atomically.
+---trainer:save_states(path) writes the optimizer's state, and that of a scheduler, to a safetensors file, atomically.
 ---@param path any
 ---@return any
 function Trainer:save_states(path) end
@@ -4242,42 +4243,164 @@ function nn.block(options) end
 ---@field lr_scheduler table
 local optim = {}
 
----pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}. As in MXNet, epsilon is
----outside of the bias correction, and wd * w is added to the gradient.
+---pg.optim.AdaDelta{learning_rate = 1, rho = 0.9, epsilon = 1e-5, wd=, …}: finds the sizes of its steps (Zeiler 2012). The
+---step d is g times the root of the average of d ^ 2 over that of g ^ 2, w = w - lr * (d + wd * w).
+---@param options any
+---@return any
+function optim.AdaDelta(options) end
+
+---pg.optim.AdaGrad{learning_rate = 0.01, eps = 1e-7, wd=, …}: divides by the root of all squared gradients (Duchi, Hazan,
+---Singer 2011). history = history + g ^ 2, w = w - lr * (g / sqrt(history + eps) + wd * w).
+---@param options any
+---@return any
+function optim.AdaGrad(options) end
+
+---pg.optim.AdaMax{learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with the largest |g|,
+---which decays with beta2 (Kingma, Ba 2014). w = w - lr / (1 - beta1 ^ t) * mean / (max + epsilon).
+---@param options any
+---@return any
+function optim.AdaMax(options) end
+
+---pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: steps by the mean over the
+---root of the mean square of gradients (Kingma, Ba 2014). As in MXNet, epsilon is outside of the bias correction, and
+---wd * w is added to the gradient.
 ---@param options any
 ---@return any
 function optim.Adam(options) end
 
 ---pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with decoupled
----weight decay w = w - lr * wd * w, as in PyTorch.
+---weight decay w = w - lr * wd * w, as in PyTorch (Loshchilov, Hutter 2019).
 ---@param options any
 ---@return any
 function optim.AdamW(options) end
 
----pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with Nesterov's momentum.
+---pg.optim.DCASGD{learning_rate = 0.01, momentum = 0, lamda = 0.04, wd=, …}: SGD that compensates for gradients one update
+---late (Zheng et al. 2017). They become g + wd * w + lamda * g ^ 2 * (w - w_before).
+---@param options any
+---@return any
+function optim.DCASGD(options) end
+
+---pg.optim.EMA(params, {decay = 0.999}): exponential averages of the parameters (Polyak, Juditsky 1992). average = decay *
+---average + (1 - decay) * p at each ema:update(). ema:apply(f) evaluates with them, ema:swap() exchanges them with the
+---parameters, ema.averages holds them by name. params is net:collect_params(), a block, or a table of tensors, with
+---values; running statistics are averaged too.
+---@param params any
+---@param options any
+---@return any
+function optim.EMA(params, options) end
+
+---pg.optim.FTML{learning_rate = 0.01, beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8, wd=, …}: follows the moving
+---leader (Zheng, Kwok 2017). d = (1 - beta1 ^ t) / lr * (sqrt(var / (1 - beta2 ^ t)) + epsilon), z averages
+---g - (d - beta1 * d_before) / (1 - beta1) * w, w = -z / d.
+---@param options any
+---@return any
+function optim.FTML(options) end
+
+---pg.optim.Ftrl{learning_rate = 0.1, lamda1 = 0.01, beta = 1, wd=, …}: sparse weights for a large lamda1 (McMahan et al.
+---2013). z = z + g - (sqrt(n + g ^ 2) - sqrt(n)) * w / lr, n = n + g ^ 2, w = 0 where |z| <= lamda1, else
+---(sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd).
+---@param options any
+---@return any
+function optim.Ftrl(options) end
+
+---pg.optim.GroupAdaGrad{learning_rate = 0.01, eps = 1e-5, …}: AdaGrad with one history for each row of a weight, the mean
+---of g ^ 2 in the row (MXNet's contrib.GroupAdaGrad). It has no weight decay.
+---@param options any
+---@return any
+function optim.GroupAdaGrad(options) end
+
+---pg.optim.LAMB{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, lower_bound=, upper_bound=,
+---bias_correction = true, wd=, …}: Adam's step s with wd * w added, scaled by |w| / |s| (You et al. 2019). The bounds limit
+---|w| there.
+---@param options any
+---@return any
+function optim.LAMB(options) end
+
+---pg.optim.LARS{learning_rate = 0.01, momentum = 0, eta = 0.001, eps = 0, momentum_correction = true, wd=, …}: SGD whose rate
+---follows the norms of each parameter (You, Gitman, Ginsburg 2017). The factor is eta * |w| / (|g| + wd * |w| + eps), or 1
+---for those named bias, gamma or beta. momentum_correction scales past steps to the current rate (Goyal et al. 2017).
+---@param options any
+---@return any
+function optim.LARS(options) end
+
+---pg.optim.LBSGD{learning_rate = 0.01, momentum = 0, batch_scale = 1, warmup_strategy = "linear", "power2", "sqrt" or
+---"lars", warmup_epochs = 5, updates_per_epoch = 32, begin_epoch = 0, num_epochs = 60, wd=, …}: SGD that updates with the
+---mean of each batch_scale gradients. The rate grows to batch_scale times learning_rate during warmup_epochs (Goyal et al.
+---2017). "lars" scales it by sqrt(|w| ^ 2 / (|g| ^ 2 + wd * |w| ^ 2)) in 0.01..100 instead (You, Gitman, Ginsburg 2017).
+---@param options any
+---@return any
+function optim.LBSGD(options) end
+
+---pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with the momentum of Nesterov (1983).
 ---@param options any
 ---@return any
 function optim.NAG(options) end
 
----pg.optim.Optimizer is the base class. A subclass lists the names of its state tensors in `states` and defines
----update(group). group holds the lists weights, grads and one list of tensors per state, their length n, lr, wd and t
----(the number of updates, including this one), each a number or a list with one per weight, and the numbers
----rescale_grad and clip_gradient. In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim
----tensors that are filled before each run. Use ops on them: `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`,
----not math.sqrt or a Lua `if`. Lua compares a tensor and a number as different without calling the library, so
----`group.t == 1` is always false in a trace: write `pg.where(pg.eq(group.t, 1), g, m)`. The tensors have the dtype of
----the weights, or float32 if some weights are float32 and some float64. Other mixtures get lists. self:with(group)
----returns the options of a fused update op such as pg.sgd_update_, in a trace too. All optimizers take learning_rate,
----wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
----@param group any
+---pg.optim.Nadam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, schedule_decay = 0.004, wd=, …}: Adam
+---with Nesterov's momentum (Dozat 2016). It follows the schedule beta1 * (1 - 0.5 * 0.96 ^ (t * schedule_decay)).
+---Each parameter has its own schedule; MXNet advances one for all of them.
+---@param options any
 ---@return any
-function optim.Optimizer(group) end
+function optim.Nadam(options) end
+
+---pg.optim.Optimizer is the base class. A subclass lists the names of its state tensors in `states` and defines the
+---update of one weight, written once with ops: rule(w, g, state, h) returns the new weight and stores new tensors in
+---the fields of state, which are zeros before the first update. g is the gradient, rescaled and clipped. With
+---decay_in_gradient = true, wd * w is already in g, and the sum is clipped; else the rule applies h.wd. The fields of h
+---are lr, wd and t (the number of updates, including this one): numbers, or in a step that pg.jit or hybridize
+---traces 0-dim tensors that are filled before each run, so write `h.lr ^ 0.5`, not math.sqrt or a Lua `if`. h.path is
+---the parameter's name. float16 and bfloat16 weights come as float32. state_shapes maps the name of a state to a function
+---from the weight's shape to the state's, if it differs. All optimizers take learning_rate, wd = 0, rescale_grad = 1,
+---clip_gradient, lr_scheduler and multi_precision = false; a subclass lists more in `options`, with defaults.
+---multi_precision keeps the states of float16 and bfloat16 weights in float32, and what their rounding takes away, so
+---that small updates add up. To scale the loss by a factor, also pass rescale_grad = 1 / factor.
+---
+---A subclass may define update(group) instead, for all weights at once. group holds the lists weights, grads and one
+---list of tensors per state, their length n, lr, wd and t, each a number or a list with one per weight, and the numbers
+---rescale_grad and clip_gradient. In a trace lr, wd, t and rescale_grad are 0-dim tensors. Lua compares a tensor and a
+---number as different without calling the library, so `group.t == 1` is always false in a trace: write
+---`pg.where(pg.eq(group.t, 1), g, m)`. The tensors have the dtype of the weights, or float32 if some weights are float32
+---and some float64. Other mixtures get lists. self:with(group) returns the options of a fused update op such as
+---pg.sgd_update_, in a trace too.
+---@param w any
+---@param g any
+---@param state any
+---@param h any
+---@return any
+function optim.Optimizer(w, g, state, h) end
+
+---pg.optim.RMSProp{learning_rate = 0.001, gamma1 = 0.9, gamma2 = 0.9, epsilon = 1e-8, centered = false, clip_weights=,
+---wd=, …}: divides by the root of the average squared gradient (Tieleman, Hinton 2012). w = w - lr * g / sqrt(var +
+---epsilon), where var averages g ^ 2 with gamma1. centered subtracts the square of the average gradient from var, and
+---steps have the momentum gamma2 (Graves 2013). clip_weights bounds the size of each element of w.
+---@param options any
+---@return any
+function optim.RMSProp(options) end
 
 ---pg.optim.SGD{learning_rate = 0.01, momentum = 0, wd=, …}: m = momentum * m - lr * g, w = w + m, where g is the
 ---rescaled, clipped gradient plus wd * w.
 ---@param options any
 ---@return any
 function optim.SGD(options) end
+
+---pg.optim.SGLD{learning_rate = 0.01, wd=, …}: half a step of SGD and normal noise of variance lr, so that the weights become
+---samples of the posterior (Welling, Teh 2011).
+---@param options any
+---@return any
+function optim.SGLD(options) end
+
+---pg.optim.SWA(params): the mean of the parameters at each swa:update() (Izmailov et al. 2018). It has the methods of
+---pg.optim.EMA. Call update at the end of epochs with a constant or cyclic rate.
+---@param params any
+---@return any
+function optim.SWA(params) end
+
+---pg.optim.Signum{learning_rate = 0.01, momentum = 0.9, wd_lh = 0, wd=, …}: steps by the sign of the average
+---gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum
+---it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
+---@param options any
+---@return any
+function optim.Signum(options) end
 
 ---pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
 ---optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
@@ -4288,7 +4411,9 @@ function optim.SGD(options) end
 ---@return any
 function optim.Trainer(params, optimizer, options) end
 
----pg.optim.create(name or optimizer, options) -> an optimizer.
+---pg.optim.create(name or optimizer, options) -> an optimizer. The names are those of the classes in lower case: "sgd",
+---"nag", "adam", "adamw", "adamax", "nadam", "adagrad", "groupadagrad", "adadelta", "rmsprop", "ftrl", "ftml", "signum",
+---"sgld", "dcasgd", "lars", "lamb", "lbsgd".
 ---@param name any
 ---@param options any
 ---@return any
@@ -4333,6 +4458,12 @@ local utils = {}
 ---@param options any
 ---@return any
 function utils.clip_global_norm(arrays, max_norm, options) end
+
+---pg.utils.clip_value(arrays, max_value) limits each element of all tensors to -max_value..max_value, in place.
+---@param arrays any
+---@param max_value any
+---@return any
+function utils.clip_value(arrays, max_value) end
 
 ---pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
 ---tenth of the total. In a host with a print callback the lines go there.

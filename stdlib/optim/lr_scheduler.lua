@@ -127,4 +127,83 @@ function Cosine:rate(n)
   return self.final_lr + (self.base_lr - self.final_lr) * (1 + math.cos(math.pi * progress(self, n))) / 2
 end
 
+--- pg.optim.lr_scheduler.OneCycle(max_update, {base_lr=, pct_start = 0.3, anneal_strategy = "cos" or "linear", div_factor = 25,
+--- final_div_factor = 1e4}): one rise and fall (Smith 2018). The rate rises from base_lr / div_factor to
+--- base_lr in the share pct_start of the updates, then falls to base_lr / div_factor / final_div_factor. Options have
+--- PyTorch's names; the momentum is constant.
+--- Example: local rate = pg.optim.lr_scheduler.OneCycle(100, {base_lr = 1})
+--- return rate(0), rate(30), rate(100)
+local OneCycle = define("OneCycle", {"max_update", "base_lr"}, {
+  max_update = args.required, pct_start = 0.3, anneal_strategy = "cos", div_factor = 25, final_div_factor = 1e4,
+})
+
+function OneCycle:check()
+  args.count(self.name, "max_update", self.max_update, 1)
+  args.number(self.name, "pct_start", self.pct_start, 0, 1)
+  args.choice(self.name, "anneal_strategy", self.anneal_strategy, {"cos", "linear"})
+  for _, key in ipairs{"div_factor", "final_div_factor"} do
+    if args.number(self.name, key, self[key], 0) == 0 then core.arg_error(self.name, key, "a number > 0", 0) end
+  end
+  if self.warmup_steps ~= 0 then
+    core.arg_error(self.name, "warmup_steps", "0, since the cycle begins with its own warm-up", self.warmup_steps)
+  end
+end
+
+-- Returns the value at the share x of the way from a to b.
+local function anneal(strategy, a, b, x)
+  return strategy == "cos" and b + (a - b) * (1 + math.cos(math.pi * x)) / 2 or a + (b - a) * x
+end
+
+function OneCycle:rate(n)
+  local x, top = math.min(1, n / self.max_update), self.pct_start
+  local first = self.base_lr / self.div_factor
+  if x < top then return anneal(self.anneal_strategy, first, self.base_lr, x / top) end
+  return anneal(self.anneal_strategy, self.base_lr, first / self.final_div_factor, top < 1 and (x - top) / (1 - top) or 0)
+end
+
+--- pg.optim.lr_scheduler.Plateau{mode = "min" or "max", factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode = "rel" or
+--- "abs", cooldown = 0, min_lr = 0, base_lr=, …}: PyTorch's ReduceLROnPlateau; "rel" is a share of the best. Call
+--- scheduler:step(metric) with a number or a tensor of one element, for example after each epoch: the rate is multiplied by
+--- factor once more than `patience` calls in a row brought no metric better than the best by the threshold. Then `cooldown`
+--- calls do not count. save_states of the trainer saves its state too.
+--- Example: local rate = pg.optim.lr_scheduler.Plateau{patience = 0, factor = 0.5, base_lr = 1}
+--- rate:step(2)
+--- rate:step(2)
+--- return rate(1)
+local Plateau = define("Plateau", {}, {
+  mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode = "rel", cooldown = 0, min_lr = 0,
+})
+Plateau._saved = {"_best", "_bad", "_wait", "_scale"}
+
+function Plateau:check()
+  args.choice(self.name, "mode", self.mode, {"min", "max"})
+  args.number(self.name, "factor", self.factor, 0, 1)
+  args.count(self.name, "patience", self.patience)
+  args.number(self.name, "threshold", self.threshold, 0)
+  args.choice(self.name, "threshold_mode", self.threshold_mode, {"rel", "abs"})
+  args.count(self.name, "cooldown", self.cooldown)
+  args.number(self.name, "min_lr", self.min_lr, 0)
+  self._best, self._bad, self._wait, self._scale = math.huge * (self.mode == "min" and 1 or -1), 0, 0, 1
+end
+
+local function is_better(self, metric)
+  local best, margin = self._best, self.threshold
+  if self.threshold_mode == "rel" then margin = margin * math.abs(best) end
+  if math.abs(best) == math.huge then return metric == metric and metric ~= best end
+  if self.mode == "min" then return metric < best - margin end
+  return metric > best + margin
+end
+
+-- Takes the latest value of the metric.
+function Plateau:step(metric)
+  args.self("step", self, "scheduler")
+  if core.is_tensor(metric) then metric = metric:item() end
+  if type(metric) ~= "number" then core.arg_error(self.name, "metric", "a number", metric) end
+  if is_better(self, metric) then self._best, self._bad = metric, 0 else self._bad = self._bad + 1 end
+  if self._wait > 0 then self._wait, self._bad = self._wait - 1, 0 end
+  if self._bad > self.patience then self._scale, self._bad, self._wait = self._scale * self.factor, 0, self.cooldown end
+end
+
+function Plateau:rate() return math.max(self.base_lr * self._scale, math.min(self.min_lr, self.base_lr)) end
+
 return core.require("support.namespace").seal("lr_scheduler", schedulers)

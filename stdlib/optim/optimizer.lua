@@ -1,41 +1,72 @@
--- Optimizers: the options of their fused update ops, and the state per weight.
+-- The base class of optimizers, and their registration.
 local core = ...
 local args = core.require("support.args")
-local choose = core.require("support.namespace").choose
 local class = core.require("support.class")
-local ops = core.ops
-local optimizers = {}
+local apply = core.require("optim.rule")
 
---- pg.optim.Optimizer is the base class. A subclass lists the names of its state tensors in `states` and defines
---- update(group). group holds the lists weights, grads and one list of tensors per state, their length n, lr, wd and t
---- (the number of updates, including this one), each a number or a list with one per weight, and the numbers
---- rescale_grad and clip_gradient. In a step that pg.jit or hybridize traces, lr, wd, t and rescale_grad are 0-dim
---- tensors that are filled before each run. Use ops on them: `w:sub_(g * group.lr)` and `(1 - 0.9 ^ group.t) ^ 0.5`,
---- not math.sqrt or a Lua `if`. Lua compares a tensor and a number as different without calling the library, so
---- `group.t == 1` is always false in a trace: write `pg.where(pg.eq(group.t, 1), g, m)`. The tensors have the dtype of
---- the weights, or float32 if some weights are float32 and some float64. Other mixtures get lists. self:with(group)
---- returns the options of a fused update op such as pg.sgd_update_, in a trace too. All optimizers take learning_rate,
---- wd = 0, rescale_grad = 1, clip_gradient and lr_scheduler.
+--- pg.optim.Optimizer is the base class. A subclass lists the names of its state tensors in `states` and defines the
+--- update of one weight, written once with ops: rule(w, g, state, h) returns the new weight and stores new tensors in
+--- the fields of state, which are zeros before the first update. g is the gradient, rescaled and clipped. With
+--- decay_in_gradient = true, wd * w is already in g, and the sum is clipped; else the rule applies h.wd. The fields of h
+--- are lr, wd and t (the number of updates, including this one): numbers, or in a step that pg.jit or hybridize
+--- traces 0-dim tensors that are filled before each run, so write `h.lr ^ 0.5`, not math.sqrt or a Lua `if`. h.path is
+--- the parameter's name. float16 and bfloat16 weights come as float32. state_shapes maps the name of a state to a function
+--- from the weight's shape to the state's, if it differs. All optimizers take learning_rate, wd = 0, rescale_grad = 1,
+--- clip_gradient, lr_scheduler and multi_precision = false; a subclass lists more in `options`, with defaults.
+--- multi_precision keeps the states of float16 and bfloat16 weights in float32, and what their rounding takes away, so
+--- that small updates add up. To scale the loss by a factor, also pass rescale_grad = 1 / factor.
+---
+--- A subclass may define update(group) instead, for all weights at once. group holds the lists weights, grads and one
+--- list of tensors per state, their length n, lr, wd and t, each a number or a list with one per weight, and the numbers
+--- rescale_grad and clip_gradient. In a trace lr, wd, t and rescale_grad are 0-dim tensors. Lua compares a tensor and a
+--- number as different without calling the library, so `group.t == 1` is always false in a trace: write
+--- `pg.where(pg.eq(group.t, 1), g, m)`. The tensors have the dtype of the weights, or float32 if some weights are float32
+--- and some float64. Other mixtures get lists. self:with(group) returns the options of a fused update op such as
+--- pg.sgd_update_, in a trace too.
+--- Example: local SignDescent = pg.optim.Optimizer:extend("SignDescent")
+--- function SignDescent:rule(w, g, state, h) return w - g:sign() * h.lr end
+--- local w = pg.param(pg.tensor{1, -2})
+--- local trainer = pg.optim.Trainer({w}, SignDescent{learning_rate = 0.5})
+--- pg.record(function() return (w * w):sum() end):backward()
+--- trainer:step(1)
+--- return w
 local Optimizer = class.new("Optimizer")
-optimizers.Optimizer = Optimizer
-Optimizer.states = {}
+Optimizer.states, Optimizer.state_shapes = {}, {}
 -- Trainer reads these before each run, so they are not guarded.
 Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, rate = true, _options = true}
 
-Optimizer._optional = {clip_gradient = true, lr_scheduler = true, learning_rate = true, momentum = true, options = true}
+Optimizer._optional = {
+  clip_gradient = true, lr_scheduler = true, learning_rate = true, momentum = true, options = true, rule = true, decay_in_gradient = true, divides_by_rate = true,
+  multi_precision = true,
+}
 
-local common = {wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none}
+local common = {
+  wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none, multi_precision = false,
+}
 
 local function check_common(self)
   local name = self.name
   args.number(name, "wd", self.wd, 0)
   args.number(name, "rescale_grad", self.rescale_grad)
+  args.boolean(name, "multi_precision", self.multi_precision)
   if self.clip_gradient ~= nil then args.number(name, "clip_gradient", self.clip_gradient, 0) end
   if self.lr_scheduler ~= nil then
     args.callable(name, "lr_scheduler", self.lr_scheduler)
     local set = type(self.lr_scheduler) == "table" and self.lr_scheduler.set_base_lr
     if set and self.learning_rate ~= nil then set(self.lr_scheduler, self.learning_rate) end
   end
+end
+
+-- Averages over time: these options are in 0..1 and less than 1.
+local shares = {beta1 = true, beta2 = true, gamma1 = true, gamma2 = true, rho = true}
+
+-- Checks an option of one of the library's optimizers by the type of its default.
+local function check_option(self, key, default)
+  local value = self[key]
+  if type(default) == "boolean" then return args.boolean(self.name, key, value) end
+  if type(default) == "string" or value == nil and default == args.none then return end
+  args.number(self.name, key, value, 0, shares[key] and 1)
+  if shares[key] and value == 1 then core.arg_error(self.name, key, "a number in 0..1, less than 1", value) end
 end
 
 --- Optimizer:init(options) reads the options that all optimizers share and those that the class lists in `options`.
@@ -55,6 +86,9 @@ function Optimizer:init(options, more)
   check_common(self)
   if self.learning_rate == nil then self.learning_rate = self.default_rate end
   args.number(self.name, "learning_rate", self.learning_rate, 0)
+  for key, default in pairs(self._defined or {}) do
+    if self.options[key] ~= nil then check_option(self, key, default) end  -- a script's subclass may have others
+  end
   if self.check then self:check() end
 end
 
@@ -67,60 +101,13 @@ function Optimizer:rate(n)
   return args.number(self.name, "lr_scheduler", scheduler(n))
 end
 
-local function define(name, options, default_rate)
-  local kind = Optimizer:extend(name)
-  kind.options, kind.default_rate = options, default_rate
-  optimizers[name] = kind
-  return kind
+--- optimizer:update(group) applies the optimizer's rule to each weight of the group.
+function Optimizer:update(group)
+  if not self.rule then
+    core.fail(self.name, "the class has no update (define %s:rule(w, g, state, h), which returns the new w)", self.name)
+  end
+  apply(self, group)
 end
-
-local function check_share(self, key)
-  local value = args.number(self.name, key, self[key], 0, 1)
-  if value == 1 then core.arg_error(self.name, key, "a number in 0..1, less than 1", value) end
-end
-
---- pg.optim.SGD{learning_rate = 0.01, momentum = 0, wd=, …}: m = momentum * m - lr * g, w = w + m, where g is the
---- rescaled, clipped gradient plus wd * w.
-local SGD = define("SGD", {momentum = 0}, 0.01)
-
-function SGD:check()
-  args.number(self.name, "momentum", self.momentum, 0)
-  self.states = self.momentum > 0 and {"momentum"} or {}
-end
-
-function SGD:update(group)
-  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
-  ops.sgd_momentum_update_(group.weights, group.grads, group.momentum, self:with(group))
-end
-
---- pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with Nesterov's momentum.
-local NAG = define("NAG", {momentum = 0}, 0.01)
-NAG.check = SGD.check
-
-function NAG:update(group)
-  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
-  ops.nag_update_(group.weights, group.grads, group.momentum, self:with(group))
-end
-
-local function check_adam(self)
-  check_share(self, "beta1")
-  check_share(self, "beta2")
-  args.number(self.name, "epsilon", self.epsilon, 0)
-end
-
---- pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}. As in MXNet, epsilon is
---- outside of the bias correction, and wd * w is added to the gradient.
-local Adam = define("Adam", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
-Adam.check, Adam.states = check_adam, {"mean", "var"}
-
-function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
-
---- pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with decoupled
---- weight decay w = w - lr * wd * w, as in PyTorch.
-local AdamW = define("AdamW", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, 0.001)
-AdamW.check, AdamW.states = check_adam, {"mean", "var"}
-
-function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
 
 --- optimizer:with(group) -> the options of a fused update op. In a trace they hold the rates as one tensor.
 function Optimizer:with(group)
@@ -139,25 +126,18 @@ function Optimizer:with(group)
   return options
 end
 
-local by_name = {sgd = "SGD", nag = "NAG", adam = "Adam", adamw = "AdamW"}
+local defined = {}
 
---- pg.optim.create(name or optimizer, options) -> an optimizer.
-function optimizers.create(value, options)
-  if type(value) == "string" then
-    local found = by_name[value:lower()]
-    if not found then
-      core.fail("Trainer", "unknown optimizer '%s'%s", value, choose("optimizer", value:lower(), by_name))
-    end
-    return optimizers[found](options)
-  end
-  if class.is(value, Optimizer) then
-    if options ~= nil and next(options) ~= nil then
-      core.arg_error("Trainer", "options", "nil, since the optimizer has its own options", options)
-    end
-    return value
-  end
-  if type(value) == "table" and rawget(value, "super") and value.update then return value(options) end
-  core.arg_error("Trainer", "optimizer", "an optimizer or its name", value)
+-- define(name, options[, states]) -> a class of the library, which checks its options. The default of learning_rate in
+-- options is the default rate. Options with the default args.none are numbers or nil.
+local function define(name, options, states)
+  local kind = Optimizer:extend(name)
+  kind._defined, kind.states = options, states or {}
+  kind.default_rate, options.learning_rate = options.learning_rate or Optimizer.default_rate, nil
+  kind.options, kind._optional = options, setmetatable({}, {__index = Optimizer._optional})
+  for key, default in pairs(options) do kind._optional[key] = default == args.none or nil end
+  defined[name] = kind
+  return kind
 end
 
-return optimizers
+return {Optimizer = Optimizer, define = define, defined = defined}

@@ -2,10 +2,10 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
-local discover = core.require("nn.discover")
-local sets = core.require("nn.parameters")
-local optimizers = core.require("optim.optimizer")
-local is_param = core.require("param").is
+local create = core.require("optim.create")
+local Optimizer = core.require("optim.optimizer").Optimizer
+local read_params = core.require("optim.entries")
+local states_of, multi_precision = core.require("optim.states"), core.require("optim.multi_precision")
 local run_hooks = core.require("hybrid.run_hooks")
 local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
@@ -19,36 +19,6 @@ Trainer._untraced = {
   path = true, shape = true, init = true, name = true, pending = true, lr_mult = true, wd_mult = true,
 }
 
-local function add(list, seen, path, p)
-  if not core.is_tensor(p) then core.arg_error("Trainer", "params['" .. path .. "']", "a parameter", p) end
-  if not is_param(p) and not grad_state(p) then
-    core.arg_error("Trainer", "params['" .. path .. "']", "a parameter, or a tensor after x:attach_grad()", p)
-  end
-  if seen[p] then return end
-  seen[p] = true
-  list[#list + 1] = {path = path, tensor = p, fields = is_param(p) and core.extra(p)}
-end
-
--- Reads the parameters: a set of collect_params, a block, a list of tensors, or a table of tensors by name.
-local function read_params(params)
-  local list, seen = {}, {}
-  if discover.is_block(params) then params = params:collect_params() end
-  if type(params) ~= "table" or rawget(params, "_is_class") then
-    core.arg_error("Trainer", "params", "a block or a set such as net:collect_params()", params)
-  end
-  local entries = sets.entries(params)
-  if entries then
-    for _, entry in ipairs(entries) do add(list, seen, entry.path, entry.tensor) end
-    return list
-  end
-  for i, p in ipairs(params) do add(list, seen, tostring(i), p) end
-  local names = {}
-  for key in pairs(params) do if type(key) == "string" then names[#names + 1] = key end end
-  table.sort(names)
-  for _, name in ipairs(names) do add(list, seen, name, params[name]) end
-  return list
-end
-
 --- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
 --- optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
 --- for an unknown name or option, and for values of params that are no tensors.
@@ -61,8 +31,8 @@ function Trainer:init(params, optimizer, options)
   if options ~= nil and type(options) ~= "table" then
     core.arg_error("Trainer", "options", "a table of options such as {learning_rate = 0.1}", options)
   end
-  self._entries = read_params(params)
-  self.optimizer = optimizers.create(optimizer, options)
+  self._entries = read_params("Trainer", params)
+  self.optimizer = create(optimizer, options)
   self._updates = 0
   self._group = {weights = {}, grads = {}, entries = {}, n = 0}
   self._lrs, self._wds, self._counts = {}, {}, {}
@@ -71,20 +41,6 @@ end
 
 Trainer.__tostring = function(self)
   return string.format("Trainer(%s, %d parameters, %d updates)", self.optimizer.name, #self._entries, self._updates)
-end
-
-local function keep(tensor)
-  if core.keep then core.keep(tensor) end
-  return tensor
-end
-
-local function make_states(entry, names)
-  local p = entry.tensor
-  for _, name in ipairs(names) do
-    if not entry.states[name] then
-      entry.states[name] = keep(core.outside_zeros(p))
-    end
-  end
 end
 
 -- Whether to skip a parameter that has no new gradient. Raises if that is an error.
@@ -109,12 +65,12 @@ end
 
 -- Fills the group with what the optimizer updates in this step. The lists are reused from step to step.
 local function refill(self, ignore_stale)
-  local states, group = self.optimizer.states, self._group
+  local states, group = states_of.names(self.optimizer), self._group
   local before, n = #group.weights, 0
   for _, name in ipairs(states) do group[name] = group[name] or {} end
   for _, entry in ipairs(self._entries) do
     if is_due(entry, ignore_stale) then
-      make_states(entry, states)
+      states_of.make(self.optimizer, entry)
       n = n + 1
       local p = entry.tensor
       group.weights[n], group.grads[n], group.entries[n] = p, p.grad, entry
@@ -172,7 +128,7 @@ local function rate_reader(self, ahead)
     optimizer.learning_rate = before
     return ok and rate or core.reraise(rate)
   end
-  local plain = optimizer.rate == optimizers.Optimizer.rate
+  local plain = optimizer.rate == Optimizer.rate
   return function()
     if plain and optimizer.lr_scheduler == nil then return given or optimizer.learning_rate end
     return run_hooks.ask(self, read)
@@ -218,10 +174,10 @@ end
 -- Makes the rates readable as fields of a traced group, for optimizers of scripts: a 0-dim tensor, or a list with one
 -- per weight.
 local function read_rates(group, lists)
-  local dtype = common_dtype(group.weights)
   return setmetatable(group, {__index = function(_, key)
     local row = rows[key]
     if not row then return nil end
+    local dtype = common_dtype(group.weights)
     local function element(i)
       return group.rates[{row, lists[key] and i or 1}]:to(dtype or group.weights[i].dtype)
     end
@@ -240,7 +196,7 @@ local function numbers(list) return core.ops.tensor(list, {dtype = "float64", de
 -- The rates of a step that is exported: constants, but for the number of updates, which is a state of the graph.
 local function exported_rates(self, group, lists)
   local optimizer, notes = self.optimizer, run_hooks.notes(self)
-  if optimizer.lr_scheduler ~= nil or optimizer.rate ~= optimizers.Optimizer.rate then
+  if optimizer.lr_scheduler ~= nil or optimizer.rate ~= Optimizer.rate then
     core.fail("export", "the learning rate follows a schedule, which runs in Lua (use a constant rate in an exported step)")
   end
   set_rates(self, group, notes.rate or optimizer.learning_rate, group.ahead)
@@ -287,7 +243,7 @@ local function update_traced(self, group, batch_size)
   core.finally(function()
     setmetatable(group, nil)
     group.rates = nil
-  end, optimizer.update, optimizer, read_rates(group, lists))
+  end, optimizer.multi_precision and multi_precision or optimizer.update, optimizer, read_rates(group, lists))
 end
 
 local step_options = {ignore_stale_grad = false}
@@ -312,7 +268,7 @@ function Trainer:update(batch_size, opts)
   elseif group.n > 0 then
     set_rates(self, group, optimizer:rate(self._updates + 1), 0)
     group.rescale_grad = optimizer.rescale_grad / batch_size
-    optimizer:update(group)
+    if optimizer.multi_precision then multi_precision(optimizer, group) else optimizer:update(group) end
   end
   for _, entry in ipairs(group.entries) do mark_stale(entry.tensor) end
   if not traced then count_up(self, group) end
@@ -323,7 +279,8 @@ function Trainer:allreduce_grads() args.self("allreduce_grads", self, "trainer")
 
 --- trainer:step(batch_size[, {ignore_stale_grad = false}]) runs allreduce_grads, then update. Raises if backward has
 --- not written the gradient of a parameter since the last step, unless ignore_stale_grad is true. Gradients are divided
---- by batch_size, a number > 0.
+--- by batch_size, a number > 0. To accumulate gradients over n batches, set grad_req = "add" on the parameters, call
+--- backward n times, step with the size of all n batches, then set the gradients to zeros with params:zero_grad().
 --- Example: local w = pg.param(pg.tensor{1, 2})
 --- local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.5})
 --- pg.record(function() return (w * w):sum() end):backward()
@@ -361,7 +318,13 @@ end
 
 local function header(self) return "@optimizer." .. self.optimizer.name end
 
---- trainer:save_states(path) writes the optimizer's state to a safetensors file, atomically.
+-- Returns the scheduler if it has a state of its own: the numbers in the fields that it lists in _saved.
+local function saved_scheduler(self)
+  local scheduler = self.optimizer.lr_scheduler
+  return type(scheduler) == "table" and scheduler._saved and scheduler
+end
+
+--- trainer:save_states(path) writes the optimizer's state, and that of a scheduler, to a safetensors file, atomically.
 function Trainer:save_states(path)
   args.self("save_states", self, "trainer")
   args.string("save_states", "path", path)
@@ -373,6 +336,12 @@ function Trainer:save_states(path)
   counts[#counts + 1] = self._updates
   tensors["@counts"] = ops.tensor(counts, {dtype = "int64"})
   tensors[header(self)] = ops.tensor({self.optimizer.learning_rate}, {dtype = "float64"})
+  local scheduler = saved_scheduler(self)
+  if scheduler then
+    local values = {}
+    for i, field in ipairs(scheduler._saved) do values[i] = scheduler[field] end
+    tensors["@scheduler"] = ops.tensor(values, {dtype = "float64"})
+  end
   core.save_tensors(path, tensors, nil, "save_states")
 end
 
@@ -390,16 +359,6 @@ local function check_counts(self, path, tensors)
   return counts, rate:reshape{1}:totable()[1]
 end
 
-local function check_state(path, entry, name, state)
-  local p = entry.tensor
-  local shape = core.require("param").shape(p)
-  core.require("param").merge("load_states", name .. "." .. entry.path, shape, state.shape)
-  if core.has_value(p) and state.dtype ~= p.dtype then
-    core.fail("load_states", "%s: '%s.%s' is %s, the parameter %s", path, name, entry.path, state.dtype, p.dtype)
-  end
-  return keep(state:to(core.require("param").device(p)))
-end
-
 --- trainer:load_states(path) reads the state that save_states wrote for the same optimizer and parameters. An error
 --- changes nothing.
 function Trainer:load_states(path)
@@ -410,12 +369,17 @@ function Trainer:load_states(path)
   local states, used = {}, {["@counts"] = true, [header(self)] = true}
   for i, entry in ipairs(self._entries) do
     states[i] = {}
-    for _, name in ipairs(self.optimizer.states) do
+    for _, name in ipairs(states_of.names(self.optimizer, entry.tensor)) do
       local key = name .. "." .. entry.path
       local state = tensors[key]
-      if state then states[i][name], used[key] = check_state(path, entry, name, state), true
+      if state then states[i][name], used[key] = states_of.check(path, self.optimizer, entry, name, state), true
       elseif counts[i] > 0 then core.fail("load_states", "%s lacks '%s'", path, key) end
     end
+  end
+  local scheduler, memory = saved_scheduler(self), tensors["@scheduler"]
+  used["@scheduler"] = scheduler
+  if scheduler and (not memory or memory.dtype ~= "float64" or memory:numel() ~= #scheduler._saved) then
+    core.fail("load_states", "%s lacks the state of the scheduler", path)
   end
   for key in pairs(tensors) do
     if not used[key] then core.fail("load_states", "%s holds '%s', which this trainer does not have", path, tostring(key)) end
@@ -423,6 +387,7 @@ function Trainer:load_states(path)
   for i, entry in ipairs(self._entries) do entry.count, entry.states = counts[i], states[i] end
   self._updates = counts[#counts]
   self.optimizer.learning_rate = rate
+  if scheduler then for i, value in ipairs(memory:reshape{-1}:totable()) do scheduler[scheduler._saved[i]] = value end end
 end
 
 return Trainer

@@ -174,7 +174,13 @@ return {
   mse_loss: pg.mse_loss(x, x)
   l1_loss: pg.l1_loss(x, x)]]},
 {"optim", [[
-  NAdam RAdam Adagrad AdaGrad RMSProp RMSprop Adadelta Ftrl LAMB: optim.Trainer(net, "adam", {learning_rate = 0.001}) -- there are adam, adamw, nag, sgd
+  RAdam: optim.Trainer(net, "adam", {learning_rate = 0.001}) -- there are adamw, adamax and nadam too
+  NAdam: optim.Nadam()
+  Adamax: optim.AdaMax()
+  Adagrad: optim.AdaGrad()
+  Adadelta: optim.AdaDelta()
+  RMSprop: optim.RMSProp()
+  AveragedModel: optim.EMA(net) -- optim.SWA(net) is the plain mean
   LambdaLR: optim.Trainer(net, "sgd", {lr_scheduler = function(n) return 0.1 / n end})
   Momentum momentum: optim.Trainer(net, "sgd", {learning_rate = 0.1, momentum = 0.9})
   Nesterov: optim.Trainer(net, "nag", {learning_rate = 0.1, momentum = 0.9})
@@ -183,6 +189,8 @@ return {
   StepLR ExponentialLR: optim.lr_scheduler.Factor(1000, {factor = 0.5})
   MultiStepLR: optim.lr_scheduler.MultiFactor({1000, 2000}, {factor = 0.1})
   CosineAnnealingLR: optim.lr_scheduler.Cosine(1000)
+  OneCycleLR: optim.lr_scheduler.OneCycle(1000)
+  ReduceLROnPlateau: optim.lr_scheduler.Plateau()
   PolynomialLR Linear: optim.lr_scheduler.Poly(1000, {pwr = 1})]]},
 {"data", [[
   Loader BatchLoader DataIter NDArrayIter: data.DataLoader(ds, {batch_size = 2})

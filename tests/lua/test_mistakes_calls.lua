@@ -51,7 +51,7 @@ mistakes.check("calls", {
   {[[local _ = pg.models]],
    [[pg: unknown field 'models' (there are no ready models; pg.nn has layers)]]},
   {[[local _ = optim.NAdam()]],
-   [[optim: unknown field 'NAdam' (write optim.Trainer(net, "adam", {learning_rate = 0.001}); there are adam, adamw, nag, sgd)]]},
+   [[optim: unknown field 'NAdam' (write optim.Nadam())]]},
   {[[local p = net[1].weight p.lr_mul = 2]],
    [[a tensor has no field 'lr_mul' to set; did you mean 'lr_mult'?]]},
   {[[net:collect_params():set("lr_mul", 2)]],

@@ -1,0 +1,38 @@
+-- The optimizers that have an update op of their own, which updates all weights in one pass.
+local core = ...
+local define = core.require("optim.optimizer").define
+local ops = core.ops
+
+--- pg.optim.SGD{learning_rate = 0.01, momentum = 0, wd=, …}: m = momentum * m - lr * g, w = w + m, where g is the
+--- rescaled, clipped gradient plus wd * w.
+local SGD = define("SGD", {momentum = 0})
+
+-- The state tensors with and without momentum.
+function SGD:check() self.states = self.momentum > 0 and {"momentum"} or {} end
+
+function SGD:update(group)
+  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
+  ops.sgd_momentum_update_(group.weights, group.grads, group.momentum, self:with(group))
+end
+
+--- pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with the momentum of Nesterov (1983).
+local NAG = define("NAG", {momentum = 0})
+NAG.check = SGD.check
+
+function NAG:update(group)
+  if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
+  ops.nag_update_(group.weights, group.grads, group.momentum, self:with(group))
+end
+
+--- pg.optim.Adam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: steps by the mean over the
+--- root of the mean square of gradients (Kingma, Ba 2014). As in MXNet, epsilon is outside of the bias correction, and
+--- wd * w is added to the gradient.
+local Adam = define("Adam", {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, {"mean", "var"})
+
+function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
+
+--- pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with decoupled
+--- weight decay w = w - lr * wd * w, as in PyTorch (Loshchilov, Hutter 2019).
+local AdamW = define("AdamW", {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, {"mean", "var"})
+
+function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end

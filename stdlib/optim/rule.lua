@@ -1,0 +1,61 @@
+-- Applies the rule of an optimizer, which is written for one weight, to the weights of a step.
+local core = ...
+local half = {float16 = true, bfloat16 = true}
+
+local function at(value, i) return type(value) == "table" and value[i] or value end
+
+-- Returns a function that returns the rates of weight i in this dtype: numbers, or 0-dim tensors in a trace.
+local function reader(group)
+  local rates, read = group.rates, {}
+  if not rates then
+    return function(i) return {lr = at(group.lr, i), wd = at(group.wd, i), t = at(group.t, i), rescale = group.rescale_grad} end
+  end
+  return function(i, dtype)
+    local column = rates:size(2) == 1 and 1 or i
+    local key = column .. dtype
+    local function at_row(row) return rates[{row, column}]:to(dtype) end
+    read[key] = read[key] or {lr = at_row(1), wd = at_row(2), t = at_row(3), rescale = at_row(4)}
+    return read[key]
+  end
+end
+
+-- Rates that are the number 0 or 1 need no op. In a trace they are tensors, which may change.
+local function prepare(self, w, g, h, bound)
+  if h.rescale ~= 1 then g = g * h.rescale end
+  if self.decay_in_gradient and h.wd ~= 0 then g = g + w * h.wd end
+  return bound and g:clamp(-bound, bound) or g
+end
+
+local function widen(x, dtype) return x.dtype == dtype and x or x:to(dtype) end
+
+local function write(to, value)
+  if not rawequal(to, value) then to:copy_(widen(value, to.dtype)) end
+end
+
+-- Applies the rule to weight i with the rates h.
+local function step(self, group, i, dtype, h)
+  local weight, state, own = group.weights[i], {}, {}
+  for _, name in ipairs(self.states) do
+    own[name] = group[name][i]
+    state[name] = widen(own[name], dtype)
+  end
+  local w = widen(weight, dtype)
+  local new = self:rule(w, prepare(self, w, widen(group.grads[i], dtype), h, group.clip_gradient), state, h)
+  if not core.is_tensor(new) then core.fail(self.name, "the rule returned %s (expected the new weight)", core.describe(new)) end
+  local kept = self.divides_by_rate and core.is_tensor(h.lr) and h.lr:gt(0)
+  local function finish(to, value) write(to, kept and core.ops.where(kept, value, widen(to, dtype)) or value) end
+  finish(weight, new)
+  for _, name in ipairs(self.states) do finish(own[name], state[name]) end
+end
+
+-- Updates every weight of the group and its states. A rule that divides by the rate changes nothing where the rate is 0, as
+-- at the end of a schedule.
+return function(self, group)
+  local rates_of = reader(group)
+  for i = 1, group.n do
+    local dtype = half[group.weights[i].dtype] and "float32" or group.weights[i].dtype
+    local h = rates_of(i, dtype)
+    h.path = group.entries[i].path
+    if not (self.divides_by_rate and h.lr == 0) then step(self, group, i, dtype, h) end
+  end
+end
