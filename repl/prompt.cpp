@@ -77,7 +77,8 @@ Load load_code(lua_State* L, const std::string& text, const char* chunk = kChunk
     return load(L, text, chunk);
   }
   // A tail call would take the entry's frame, and with it the position of an error.
-  if (load(L, "return (function(...) return ... end)(" + text + "\n)", chunk) != Load::kReady)
+  const char* const end = text.find("--") == text.npos ? ")" : "\n)";  // behind a comment
+  if (load(L, "return (function(...) return ... end)(" + text + end, chunk) != Load::kReady)
     lua_pop(L, 1);
   else
     lua_remove(L, -2);
