@@ -104,7 +104,7 @@ local function draw_hist(x)
     local length = floor(counts[i] / most * (columns - 20) * 8 + 0.5)
     out[i] = ("%10s %s%s %d"):format(label(low + (i - 1) * step), ("█"):rep(floor(length / 8)), eighths[length % 8], counts[i])
   end
-  out[#out + 1] = ("%10s"):format(label(high))
+  out[#out + 1] = ("%10s"):format(label(low + bins * step))
   return concat(out, "\n")
 end
 
