@@ -325,7 +325,7 @@ t.test("the prompt shows the same frames", function()
   local path = t.write(t.tmp("prompt_frames.lua"), prelude .. "return function() pg.record(function() bad(pg.ones(2, 3)) end) end")
   local _, err = t.run("-i", ("f = dofile('%s')\nf()\n"):format(path))
   t.equal(err:gsub(path:gsub("%p", "%%%0"), "F"), message .. "\n      local y = x:matmul(pg.ones(7, 2))\n                  ^~~~~~\nstack traceback:\n\tF:4: in function 'bad'\n"
-    .. "\tF:8: in function <F:8>\n\tF:8: in function <F:8>\n")
+    .. "\tF:8: in function <F:8>\n\tF:8: in function 'f'\n")
 end)
 
 -- Ctrl-C leaves code of the library only after a while, and errors skip its frames; both know it by the source.
