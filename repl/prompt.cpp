@@ -277,7 +277,11 @@ class Prompt {
     has_commands_ |= piece.command;
     if (!run_function(L_, 0, Style::kPrompt)) {
       clear_interrupt();
+      const lua_Hook hook = lua_gethook(L_);  // of a debugger; it has seen the entry
+      const int mask = lua_gethookmask(L_), count = lua_gethookcount(L_);
+      lua_sethook(L_, nullptr, 0, 0);
       call(adopt_noted_locals);
+      lua_sethook(L_, hook, mask, count);
       return;
     }
     if (lua_gettop(L_) > 0 && !piece.silent) {

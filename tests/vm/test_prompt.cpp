@@ -233,7 +233,7 @@ TEST_CASE("a local of a line is a local of the session") {
       "local kept, none = 4000 debug.sethook(function() if debug.getinfo(2, 'S').short_src ~= 'stdin' then "
       "error('hooked') end end, '', 1) error('lo' .. 'st')\n",
       "stdin:1: lost");
-  s.answers("kept + 1 .. tostring(none)\n", "4001nil");
+  s.answers("debug.sethook() return kept + 1 .. tostring(none)\n", "4001nil");
   std::string sum = "0", many;
   for (int i = 1; i <= 61; ++i) {
     const std::string name = "v" + std::to_string(i);
