@@ -228,15 +228,28 @@ bool has_position(const std::string& text) {
                      [](unsigned char c) { return std::isdigit(c); });
 }
 
+const RegistryKey kTold;  // the table: warnings that were logged, and their count at 0
+
 // print_warning(text) logs a warning with the position of the script, by default to standard error. Each is logged
 // once.
 int print_warning(lua_State* L, State& state) {
-  constexpr size_t kMostTold = 1000;
+  constexpr int kMostTold = 1000;
   std::string text = check_string(L, state, 1, "warn", "text");
   if (const std::string position = script_position(L); !position.empty() && !has_position(text))
     text = position + ": " + text;
-  if (state.told.size() < kMostTold && state.told.insert(text).second)
-    state.ctx.runtime->log(LogLevel::kWarning, text.c_str());
+  kTold.push_or_make(L, "");
+  lua_pushlstring(L, text.data(), text.size());
+  lua_rawget(L, -2);
+  lua_rawgeti(L, -2, 0);
+  const int told = int(lua_tointeger(L, -1));
+  if (!lua_isnil(L, -2) || told >= kMostTold) return 0;
+  lua_settop(L, -3);
+  lua_pushlstring(L, text.data(), text.size());
+  lua_pushboolean(L, true);
+  lua_rawset(L, -3);
+  lua_pushinteger(L, told + 1);
+  lua_rawseti(L, -2, 0);
+  state.ctx.runtime->log(LogLevel::kWarning, text.c_str());
   return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -129,12 +128,11 @@ class State : public Dynamics {
   int tensor_metatable_ref = LUA_NOREF;  // a second, faster reference to it in the registry, which LuaJIT may lose
   uint64_t next_scope = 1;
   uint64_t next_token = 1;
-  TraceSession* symbols = nullptr;       // the graph of the symbols outside of traces
-  int64_t symbol_boxes = 0;              // boxes that hold its symbols, and calls that may make one
-  uint64_t next_stamp = 1;               // the stamp of the next run of a program
-  Job* job = nullptr;                    // the job whose slice is running
-  std::unordered_set<std::string> told;  // warnings that were logged
-  std::vector<Job*> jobs;                // all that have not ended
+  TraceSession* symbols = nullptr;  // the graph of the symbols outside of traces
+  int64_t symbol_boxes = 0;         // boxes that hold its symbols, and calls that may make one
+  uint64_t next_stamp = 1;          // the stamp of the next run of a program
+  Job* job = nullptr;               // the job whose slice is running
+  std::vector<Job*> jobs;           // all that have not ended
   // A hook that raises an error if the call must end, and calls Job::stop_here otherwise. It may be set in place of the
   // hook of jobs, which calls it.
   lua_Hook polling_hook = nullptr;
