@@ -121,12 +121,12 @@ struct Loading {
 };
 
 int load_body(lua_State* L) {
-  auto* todo = static_cast<Loading*>(lua_touserdata(L, 1));
+  auto* loading = static_cast<Loading*>(lua_touserdata(L, 1));
   lua_settop(L, 0);
-  if (!todo->piece.command) return todo->result = load_code(L, todo->piece.text), 1;
-  lua_pushstring(L, todo->piece.text.c_str());
+  if (!loading->piece.command) return loading->result = load_code(L, loading->piece.text), 1;
+  lua_pushlstring(L, loading->piece.text.data(), loading->piece.text.size());
   lua_pushcclosure(L, run_command, 1);
-  todo->result = Load::kReady;
+  loading->result = Load::kReady;
   return 1;
 }
 

@@ -166,8 +166,8 @@ void push_lines(lua_State* L, const Profile& profile) {
   }
 }
 
-// stop_profile(path or nil) → what was measured, in milliseconds; nil if there is no profile. Writes the events to the
-// file.
+// stop_profile(path or nil) → what was measured, in milliseconds; nil if there is no profile. Writes the events to
+// the file.
 int stop_profile(lua_State* L, State& state) {
   const std::string path = lua_isnoneornil(L, 1) ? "" : check_string(L, state, 1, "profile", "path");
   const std::unique_ptr<Profile> profile = stop<Profile>(state);

@@ -1,7 +1,7 @@
 -- The harness of test files: perigee test, and the project's own tests (tests/support.lua adds to it). A test file calls
 -- local t = require "perigee.test"
 -- t.test("sums", function() t.equal(pg.ones(2):sum():item(), 2) end)
--- A test runs at once, where it stands. A failure is printed with its traceback and counted.
+-- t.test runs its function at once. A failure is printed with its traceback and counted.
 local t = {
   filter = nil,   -- a Lua pattern: only tests whose "file: name" matches it run
   label = "",     -- what is printed after FAILED
