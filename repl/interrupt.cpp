@@ -1,16 +1,17 @@
-// How each kind of code is stopped, measured on Debian's LuaJIT (2022-03-20), which calls no hook from compiled code:
+// How each kind of code is stopped, measured on Debian's LuaJIT (2022-03-20), which calls no hook from compiled code.
 //
-//   interpreted Lua     A hook at every instruction raises the error, in less than 1 ms. It stays set until the
-//   outermost level, so
-//                       that code after a pcall is stopped at its next instruction. Code of the library continues for
-//                       kLibraryTime, so that it can restore its state.
-//   ops and kernels     Poll a flag (Context::cancel) between ops, between the pieces of parallel_for and between
-//   library calls,
-//                       which take at most a tenth of a second. They stop in less than 0.2 s.
-//   compiled Lua loops  Check a flag at the start of each trace and so in each turn of a loop, since they are compiled
-//                       for LuaJIT's profiler. The profiler's signal sets the flag, and the hook follows. It costs a
-//                       test of a byte in memory per turn.
-//   blocking calls      Return with EINTR, or are ended after kPatience in a script, without a position.
+// Interpreted Lua: a hook at every instruction raises the error, in less than 1 ms. It stays set until the outermost
+// level, so that code after a pcall is stopped at its next instruction. Code of the library continues for kLibraryTime,
+// so that it can restore its state.
+//
+// Ops and kernels poll a flag (Context::cancel) between ops, between the pieces of parallel_for and between library
+// calls, which take at most a tenth of a second. They stop in less than 0.2 s.
+//
+// Compiled Lua checks a flag at the start of each trace, and so in each turn of a loop, because it is compiled for
+// LuaJIT's profiler. The profiler's signal sets the flag, and the hook follows. It costs a test of a byte per turn and
+// source line. While a script runs a profiler of its own, compiled loops are not stopped.
+//
+// Blocking calls return with EINTR, or are ended after kPatience in a script, without a position.
 #include "repl/interrupt.h"
 
 #include <poll.h>
@@ -76,8 +77,8 @@ void raise_interrupted(lua_State* L, lua_Debug* at) {
   lua_error(L);
 }
 
-// Ends the program from a handler. While a kernel runs, the Lua stack is consistent. stdio is consistent there and in
-// compiled code. A message handler that the interrupt has called runs without hooks; it may have no end.
+// Ends the program from a handler. While a kernel runs, the Lua stack and stdio are consistent. A message handler that
+// the interrupt has called runs without hooks; it may have no end.
 [[noreturn]] void leave() {
   const bool at_rest = inside_poll_scope();
   if (at_rest) std::fflush(nullptr);
@@ -85,11 +86,17 @@ void raise_interrupted(lua_State* L, lua_Debug* at) {
   _exit(kInterruptedExit);
 }
 
+// A script's use of jit.profile takes the handler away. The signal would then end the process.
+bool profiler_listens() {
+  struct sigaction action = {};
+  return sigaction(SIGPROF, nullptr, &action) == 0 && action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
 // Sets the hook, and makes compiled code return to the interpreter by LuaJIT's handler of the profiler's signal. That
 // does nothing while a finalizer runs, and may undo the hook if it interrupts itself, so this is called again later.
 void stop_lua() {
   if (!vm::Job::is_own_hook(lua_gethook(lua))) lua_sethook(lua, raise_interrupted, LUA_MASKCOUNT, 1);
-  raise(SIGPROF);
+  if (profiler_listens()) raise(SIGPROF);
   set_timer(kRetryTime);
 }
 
@@ -172,6 +179,7 @@ bool interrupted() { return seen; }
 
 void clear_interrupt() {
   set_timer(0);
+  if (mode == InterruptMode::kPrompt && !profiler_listens()) compile_for_interrupts(lua);
   seen = false;
   *raised_at = 0;
   if (lua_gethook(lua) == raise_interrupted) lua_sethook(lua, nullptr, 0, 0);

@@ -153,6 +153,8 @@ TEST_CASE("Ctrl-C ends compiled loops, those without an exit too, and reports th
       "local n = 10\nbegin()\nfor k = 1, 1e9 do local j = 0 while j < n do j = j + 1 end if k > 1e5 then n = 1e15 end "
       "end",
       "script.lua:5: in main");
+  ends("local p = require 'jit.profile' p.start('l', function() end) p.stop() begin() while true do pg.ones(3) end",
+       "script.lua:3: in main");  // without the profiler's handler, its signal would end the process
   ends("jit.off() begin() while true do end", "script.lua:3: in main chunk");
   ends("local n = 0 local function step() n = n + 1 end begin()\nwhile true do pcall(step) end", "script.lua:4");
 }

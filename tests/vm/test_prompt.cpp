@@ -191,6 +191,8 @@ TEST_CASE("Ctrl-C returns to the prompt") {
   interrupt_loop(s, "local n = 0 for i = 1, 1e15 do n = n + i % 3 end", 10);
   interrupt_loop(s, "local t = {} while true do for i = 1, 100 do t[i] = {i} end end", 11);
   interrupt_loop(s, "local function f(n) return n > 0 and f(n - 1) or 0 end while true do f(99) end", 12);
+  s.accepts("local p = require 'jit.profile' p.start('l', function() end) p.stop()\n");
+  interrupt_loop(s, "for i = 1, 1e15 do end", 13);
   s.answers("tostring(pg.is_recording()) .. tostring(pg.is_training())\n", "falsefalse");
   s.answers("((jit.status() or jit.arch ~= 'x64') and 1 or 0) + 12300\n", "12301");
   s.type("for i = 1, 10 do\n");
