@@ -1,11 +1,15 @@
-// Attention as a composition of products and softmax.
+// Attention. The public op becomes attention_rows, whose kernel keeps no matrix of all scores. Its composition of
+// products and softmax defines it, and is what higher derivatives and dropout use.
 #include <cmath>
 #include <limits>
 
 #include "tensor/ops/linalg_rules.h"
+#include "tensor/ops/reduce_rules.h"
 
 namespace pg {
 namespace {
+
+Var insert_last(const Var& v) { return call<"unsqueeze">(v, {{"dim", int64_t(-1)}}); }
 
 Dims without_matrix(const Dims& shape) {
   Dims out;
@@ -23,6 +27,8 @@ Dims grouped(const Infer& c, const Dims& shape, size_t i) {
   out[out.size() - 1] = heads;
   return out;
 }
+
+constexpr uint16_t kReal = 0x180;  // float32, float64
 
 // query [batch, L, E], key [batch, S, E], value [batch, S, V], mask broadcasting to [batch, L, S].
 void infer_attention(Infer& c) {
@@ -49,41 +55,217 @@ void infer_attention(Infer& c) {
   c.output(promote(c.dtype(0), promote(c.dtype(1), c.dtype(2))), all);
 }
 
-std::vector<Var> decompose_attention(Rule& c) {
-  const Var query = c.in(0);
-  Var key = c.in(1), value = c.in(2);
-  if (c.attr<bool>("enable_gqa"))
-    for (Var* v : {&key, &value}) {
-      const int64_t group = query.shape()[query.rank() - 3] / v->shape()[v->rank() - 3];
-      if (group > 1) *v = call<"repeat_interleave">(*v, {{"repeats", Ints{group}}, {"dim", int64_t(-3)}});
-    }
-  const double width = double(query.shape().back());
-  const double scale = c.has_attr("scale") ? c.attr<double>("scale") : 1 / std::sqrt(width);
+// The inputs of attention and its attributes, for rules.
+struct Attention {
+  Var query, key, value, mask;  // the mask may be absent
+  bool causal;
+  double scale;
+};
+
+// The products of query and key, with -inf where a query must not see a key.
+Var scores_of(const Attention& a) {
   const Var hidden(-std::numeric_limits<double>::infinity());
-  Var scores = call<"matmul">(query * Var(scale), matrix_transpose(key));
-  if (c.has(3) && c.input(3).dtype() == DType::kBool)
-    scores = call<"where">(c.in(3), scores, hidden);
-  else if (c.has(3))
-    scores = scores + c.in(3);
-  if (c.attr<bool>("is_causal"))
-    scores = call<"where">(call<"gt">(call<"tril">(call<"ones_like">(scores)), Var(0.0)), scores, hidden);
-  // A row whose positions are all masked has weights 0. It gets scores without infinities, for the sake of gradients.
-  Var masked;
-  if (c.has(3)) {
-    masked = call<"eq">(call<"amax">(scores, {{"dim", Ints{-1}}, {"keepdim", true}}), hidden);
-    scores = call<"where">(masked, Var(0.0), scores);
+  Var scores = call<"matmul">(a.query * Var(a.scale), matrix_transpose(a.key));
+  if (a.mask.defined())
+    scores = a.mask.dtype() == DType::kBool ? call<"where">(a.mask, scores, hidden) : scores + a.mask;
+  if (a.causal) scores = call<"where">(call<"gt">(call<"tril">(call<"ones_like">(scores)), Var(0.0)), scores, hidden);
+  return scores;
+}
+
+// Where a mask hides all keys from a query: (..., L, 1). Such a row has weights 0. The rules give it scores without
+// infinities, for the sake of gradients.
+Var hidden_rows(const Var& scores) {
+  return call<"eq">(call<"amax">(scores, {{"dim", Ints{-1}}, {"keepdim", true}}),
+                    Var(-std::numeric_limits<double>::infinity()));
+}
+
+// The composition, which holds all scores.
+Var attend_by_scores(const Rule& c, const Attention& a, bool drops) {
+  Var scores = scores_of(a), hidden;
+  if (a.mask.defined()) {
+    hidden = hidden_rows(scores);
+    scores = call<"where">(hidden, Var(0.0), scores);
   }
   Var weights = call<"softmax">(scores, {{"dim", int64_t(-1)}});
-  if (c.has(3)) weights = call<"where">(masked, Var(0.0), weights);
-  if (c.attr<double>("dropout_p") > 0)
-    weights = call<"dropout">(weights, {{"p", c.raw("dropout_p")}, {"generator", c.raw("generator")}});
-  return {call<"matmul">(weights, value)};
+  if (a.mask.defined()) weights = call<"where">(hidden, Var(0.0), weights);
+  if (drops) weights = call<"dropout">(weights, {{"p", c.raw("dropout_p")}, {"generator", c.raw("generator")}});
+  return call<"matmul">(weights, a.value);
+}
+
+// --- attention_rows and attention_grads: the op and its derivative in memory linear in the numbers of positions ---
+
+Attention inputs_of(const Rule& c, size_t mask) {
+  return {
+      c.in(0), c.in(1), c.in(2), c.has(mask) ? c.in(mask) : Var(), c.attr<bool>("is_causal"), c.attr<double>("scale")};
+}
+
+void infer_rows(Infer& c) {
+  const Dims &q = c.shape(0), &k = c.shape(1), &v = c.shape(2);
+  Dims batch, all;
+  if (q.size() < 2 || k.size() < 2 || v.size() < 2 || q.back() != k.back() || k[k.size() - 2] != v[v.size() - 2] ||
+      !broadcast(without_matrix(q), without_matrix(k), &batch) || !broadcast(batch, without_matrix(v), &all))
+    c.bad_input(1, "keys and values that fit query " + to_string(q));
+  for (size_t i = 1; i < 3; ++i)
+    if (c.dtype(i) != c.dtype(0)) c.bad_input(i, std::string(name_of(c.dtype(0))) + ", as query is");
+  const size_t mask = c.count() - 1;
+  Dims scores = all, joined;
+  scores.push_back(q[q.size() - 2]);
+  scores.push_back(k[k.size() - 2]);
+  if (c.has(mask) && ((c.dtype(mask) != DType::kBool && c.dtype(mask) != c.dtype(0)) ||
+                      !broadcast(c.shape(mask), scores, &joined) || !(joined == scores)))
+    c.bad_input(mask, "bool or the dtype of query, and a shape that expands to " + to_string(scores));
+}
+
+// The shape of the result, without its last dim if `width` is negative.
+Dims rows_shape(const Infer& c, int64_t rows, int64_t width) {
+  Dims out, batch;
+  broadcast(without_matrix(c.shape(0)), without_matrix(c.shape(1)), &batch);
+  broadcast(batch, without_matrix(c.shape(2)), &out);
+  out.push_back(rows);
+  if (width >= 0) out.push_back(width);
+  return out;
+}
+
+void infer_attention_rows(Infer& c) {
+  infer_rows(c);
+  const int64_t length = c.shape(0)[c.rank(0) - 2];
+  c.output(c.dtype(0), rows_shape(c, length, c.shape(2).back()));
+  c.output(c.dtype(0), rows_shape(c, length, -1));
+}
+
+std::vector<Var> decompose_attention_rows(Rule& c) {
+  const Attention a = inputs_of(c, 3);
+  const Var scores = scores_of(a);
+  if (!a.mask.defined()) {
+    const Var lse = call<"logsumexp">(scores, {{"dim", Ints{-1}}});
+    return {attend_by_scores(c, a, false), lse};
+  }
+  const Var hidden = hidden_rows(scores);
+  const Var lse = call<"logsumexp">(call<"where">(hidden, Var(0.0), scores), {{"dim", Ints{-1}}});
+  const Var none(std::numeric_limits<double>::infinity());
+  return {attend_by_scores(c, a, false), call<"where">(call<"squeeze">(hidden, {{"dim", Ints{-1}}}), none, lse)};
+}
+
+// The gradients of scores, from the weights, the cotangent dy and delta = sum(dy out).
+Var score_grads(const Attention& a, const Var& weights, const Var& dy, const Var& delta) {
+  return weights * (call<"matmul">(dy, matrix_transpose(a.value)) - insert_last(delta));
+}
+
+void vjp_attention_rows(Vjp& c) {
+  const Attention a = inputs_of(c, 3);
+  const Var lse = c.out(1), dy = c.dy(0);
+  Var delta = call<"sum">(dy * c.out(0), {{"dim", Ints{-1}}});
+  if (c.has_dy(1)) delta = delta - c.dy(1);
+  if (c.needs(0) || c.needs(1) || c.needs(2)) {
+    const std::vector<Var> grads =
+        call_all<"attention_grads">({a.query, a.key, a.value, lse, delta, dy, a.mask},
+                                    {{"is_causal", c.raw("is_causal")}, {"scale", c.raw("scale")}});
+    for (size_t i = 0; i < 3; ++i)
+      if (c.needs(i)) c.set(i, grads[i]);
+  }
+  if (c.has(3) && c.needs(3))  // all scores: as many as the mask of a single head has
+    c.set(3, score_grads(a, call<"exp">(scores_of(a) - insert_last(lse)), dy, delta));
+}
+
+void infer_attention_grads(Infer& c) {
+  infer_rows(c);
+  const int64_t length = c.shape(0)[c.rank(0) - 2], positions = c.shape(1)[c.rank(1) - 2];
+  const Dims row = rows_shape(c, length, -1), full = rows_shape(c, length, c.shape(2).back());
+  for (size_t i = 3; i < 6; ++i)
+    if (c.dtype(i) != c.dtype(0) || !(c.shape(i) == (i == 5 ? full : row)))
+      c.bad_input(i, fmt::format("{} {}", name_of(c.dtype(0)), to_string(i == 5 ? full : row)));
+  c.output(c.dtype(0), rows_shape(c, length, c.shape(0).back()));
+  c.output(c.dtype(0), rows_shape(c, positions, c.shape(1).back()));
+  c.output(c.dtype(0), rows_shape(c, positions, c.shape(2).back()));
+}
+
+std::vector<Var> decompose_attention_grads(Rule& c) {
+  const Attention a = inputs_of(c, 6);
+  const Var dy = c.in(5), weights = call<"exp">(scores_of(a) - insert_last(c.in(3)));
+  const Var grads = score_grads(a, weights, dy, c.in(4));
+  return {call<"matmul">(grads, a.key) * Var(a.scale), call<"matmul">(matrix_transpose(grads), a.query * Var(a.scale)),
+          call<"matmul">(matrix_transpose(weights), dy)};
+}
+
+// The multiply-adds of products of all scores: so many with the width of queries, and with that of values. `rows` has
+// an element for each query of each head.
+double score_work(std::span<const View> in, const View& rows, int of_queries, int of_values) {
+  const View &query = in[0], &value = in[2];
+  const double width = double(of_queries * query.shape().back() + of_values * value.shape().back());
+  return double(rows.numel()) * double(value.size(value.rank() - 2)) * width;
+}
+
+// --- scaled_dot_product_attention ---
+
+// x, whose dim -3 is that of the heads, with this dim split into `kept` groups and the rest.
+Var split_heads(const Var& x, int64_t kept) {
+  return call<"unflatten">(x, {{"dim", int64_t(-3)}, {"sizes", Ints{kept, -1}}});
+}
+
+int64_t heads_of(const Var& v) { return v.shape()[v.rank() - 3]; }
+
+// With fewer heads of keys and values, each head of them broadcasts over a group of heads of queries. Returns false,
+// with the heads repeated, where keys and values have different numbers of heads.
+bool group_heads(Attention& a) {
+  const int64_t groups = heads_of(a.key);
+  if (heads_of(a.value) != groups) {
+    for (Var* v : {&a.key, &a.value})
+      *v = call<"repeat_interleave">(*v, {{"repeats", Ints{heads_of(a.query) / heads_of(*v)}}, {"dim", int64_t(-3)}});
+    return false;
+  }
+  for (Var* v : {&a.query, &a.key, &a.value}) *v = split_heads(*v, groups);
+  if (a.mask.defined() && a.mask.rank() >= 3) a.mask = split_heads(a.mask, heads_of(a.mask) == 1 ? 1 : groups);
+  return true;
+}
+
+std::vector<Var> decompose_attention(Rule& c) {
+  const DType t = promote(c.input(0).dtype(), promote(c.input(1).dtype(), c.input(2).dtype()));
+  Attention a{as_dtype(c.in(0), t), as_dtype(c.in(1), t), as_dtype(c.in(2), t), {}, c.attr<bool>("is_causal"), 0};
+  if (c.has(3)) a.mask = c.input(3).dtype() == DType::kBool ? c.in(3) : as_dtype(c.in(3), t);
+  a.scale = c.has_attr("scale") ? c.attr<double>("scale") : 1 / std::sqrt(double(a.query.shape().back()));
+  const bool grouped = c.attr<bool>("enable_gqa") && group_heads(a);
+  const bool drops = c.attr<double>("dropout_p") > 0 && c.context().training;
+  const bool empty = a.query.numel() == 0 || a.key.numel() == 0 || a.value.numel() == 0;
+  Var out = empty || drops ? attend_by_scores(c, a, drops)
+                           : call<"attention_rows">({a.query, a.key, a.value, a.mask},
+                                                    {{"is_causal", a.causal}, {"scale", a.scale}});
+  if (grouped) out = call<"flatten">(out, {{"start_dim", int64_t(-4)}, {"end_dim", int64_t(-3)}});
+  return {out};
 }
 
 }  // namespace
 
 void add_attention_op(Registry& r) {
+  const std::vector<AttrDef> attrs = {
+      {"is_causal", AttrKind::kBool, false, "hide the positions after each query's own"},
+      {"scale", AttrKind::kFloat, 1.0, "factor of the products"}};
+  const InputDef query{"query", kReal}, key{"key", kReal}, value{"value", kReal};
+  const InputDef mask{"attn_mask", kAnyDType, Arity::kOptional};
   const OpDef rows[] = {
+      {.name = "attention_rows",
+       .doc = "scaled_dot_product_attention of one dtype without options; also the logarithm of the sum of e^score of "
+              "each query, which is inf where attn_mask hides all keys.",
+       .example = "return 0",
+       .inputs = {query, key, value, mask},
+       .attrs = attrs,
+       .outputs = {"out", "lse"},
+       .infer = infer_attention_rows,
+       .vjp_all = vjp_attention_rows,
+       .decompose = decompose_attention_rows,
+       .traits = kHidden | kTotal,
+       .multiply_adds = [](std::span<const View> in,
+                           std::span<const View> out) { return score_work(in, out[1], 1, 1); }},
+      {.name = "attention_grads",
+       .doc =
+           "The gradients of attention_rows for query, key and value; delta is sum(dy out) less the cotangent of lse.",
+       .example = "return 0",
+       .inputs = {query, key, value, {"lse", kReal}, {"delta", kReal}, {"dy", kReal}, mask},
+       .attrs = attrs,
+       .outputs = {"dquery", "dkey", "dvalue"},
+       .infer = infer_attention_grads,
+       .decompose = decompose_attention_grads,
+       .traits = kHidden | kTotal,
+       .multiply_adds = [](std::span<const View> in, std::span<const View>) { return score_work(in, in[3], 3, 2); }},
       {.name = "scaled_dot_product_attention",
        .doc =
            "softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps "

@@ -232,7 +232,7 @@ struct Right {
 };
 
 template <class T>
-void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<T>& b, T* c, int64_t ldc) {
+void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<T>& b, T* c, int64_t ldc, bool adds) {
   const int64_t depth_limit = std::min(kDepth, k);
   const int64_t a_size = round_up(round_up(std::min(kBlockRows, m), kRows) * depth_limit, 16);
   const int64_t b_size = b.packed ? 0 : round_up(std::min(kBlockCols, n), kCols<T>) * depth_limit;
@@ -254,8 +254,10 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
         const Rows<T> rows{block.data, block.row, direct ? count / kRows * kRows : 0, packed_a};
         T* to = c + i * ldc + j;
         pack_block<kRows>(block.at(rows.direct, 0), count - rows.direct, depth, packed_a);
-        multiply_blocks(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, to, ldc, l > 0);
-        multiply_blocks(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth}, to + whole, ldc, l > 0);
+        multiply_blocks(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, to, ldc,
+                        adds || l > 0);
+        multiply_blocks(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth}, to + whole, ldc,
+                        adds || l > 0);
       }
     }
   }
@@ -269,9 +271,9 @@ Operand<T> columns_of(bool trans_b, const T* b, int64_t ldb) {
 
 #define PG_GEMM_SIMD(NAME, T)                                                                                        \
   void gemm_##NAME(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
-                   int64_t ldb, T* c, int64_t ldc) {                                                                 \
+                   int64_t ldb, T* c, int64_t ldc, bool adds) {                                                      \
     const Operand<T> oa = trans_a ? Operand<T>{a, 1, lda} : Operand<T>{a, lda, 1};                                   \
-    multiply(m, n, k, oa, {columns_of(trans_b, b, ldb)}, c, ldc);                                                    \
+    multiply(m, n, k, oa, {columns_of(trans_b, b, ldb)}, c, ldc, adds);                                              \
   }
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
@@ -285,7 +287,7 @@ void pack_linear(int64_t n, int64_t k, const float* w, float* packed) {
 
 void packed_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* packed, int64_t first, int64_t count,
                    float* y) {
-  multiply<float>(m, count, k, {x, k, 1}, {{}, packed, round_up(n, kCols<float>), first}, y, n);
+  multiply<float>(m, count, k, {x, k, 1}, {{}, packed, round_up(n, kCols<float>), first}, y, n, false);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -299,8 +301,8 @@ namespace pg::cpu {
   HWY_EXPORT(gemm_##NAME);                                                                                            \
   template <>                                                                                                         \
   void gemm_simd<T>(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
-                    int64_t ldb, T* c, int64_t ldc) {                                                                 \
-    HWY_DYNAMIC_DISPATCH(gemm_##NAME)(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc);                             \
+                    int64_t ldb, T* c, int64_t ldc, bool adds) {                                                      \
+    HWY_DYNAMIC_DISPATCH(gemm_##NAME)(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds);                       \
   }
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)

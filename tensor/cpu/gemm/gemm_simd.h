@@ -9,10 +9,11 @@ namespace pg::cpu {
 constexpr int64_t kGemmUnpackedRows = 64;
 
 // Row-major c[m, n] = op(a)[m, k] * op(b)[k, n] for m, n, k >= 1; op transposes if asked. lda, ldb and ldc are
-// distances between stored rows, in elements. c is only written. T is float or double.
+// distances between stored rows, in elements. c is only written; if `adds`, the product is added to it. T is float or
+// double.
 template <class T>
 void gemm_simd(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
-               int64_t ldb, T* c, int64_t ldc);
+               int64_t ldb, T* c, int64_t ldc, bool adds = false);
 
 // Packs w[n, k] for packed_linear, into packed_linear_size(n, k) elements that are aligned to a cache line.
 constexpr int64_t kPackedColumns = 32;

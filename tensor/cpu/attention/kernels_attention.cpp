@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tensor/cpu/attention/attention.h"
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/register.h"
+#include "tensor/op.h"
+#include "tensor/parallel.h"
+
+namespace pg {
+namespace {
+
+using cpu::Head;
+using cpu::Matrix;
+
+// Less work than this does not repay waking a thread.
+constexpr int64_t kMacsPerTask = 1 << 20;
+// Backward passes of fewer heads than this divide the keys of a head. The number does not depend on that of threads, so
+// that the bits do not either.
+constexpr int64_t kShares = 16;
+
+// The elements of a view in row-major order, copied where `dense` is false.
+template <class T>
+class Elements {
+ public:
+  Elements(const View& v, bool dense) : data_(v.as<T>()) {
+    if (dense) return;
+    copy_ = std::make_unique<T[]>(size_t(v.numel()));
+    cpu::copy_strided(v, copy_.get());
+    data_ = copy_.get();
+  }
+  explicit Elements(const View& v) : Elements(v, is_contiguous(v.shape(), *v.strides)) {}
+  const T* data() const { return data_; }
+  bool copied() const { return copy_ != nullptr; }
+
+ private:
+  std::unique_ptr<T[]> copy_;
+  const T* data_;
+};
+
+// The matrices in the last two dims of a view, for each index of a batch that its leading dims broadcast to. Copies a
+// view whose rows have gaps.
+template <class T>
+class Matrices {
+ public:
+  Matrices(const View& v, const Dims& batch)
+      : view_(v), batch_(batch), elements_(v, v.strides->back() == 1 || v.shape().back() <= 1) {
+    const Dims strides = elements_.copied() ? contiguous_strides(v.shape()) : *v.strides;
+    const int r = v.rank();
+    row_ = strides[r - 2];
+    Dims leading, leading_strides;
+    for (int i = 0; i + 2 < r; ++i) leading.push_back(v.size(i)), leading_strides.push_back(strides[i]);
+    steps_ = broadcast_strides(leading, leading_strides, batch);
+  }
+  int64_t rows() const { return view_.size(view_.rank() - 2); }
+  int64_t columns() const { return view_.size(view_.rank() - 1); }
+  Matrix<T> at(int64_t index) const {
+    int64_t offset = 0;
+    for (int i = batch_.size() - 1; i >= 0; index /= batch_[i--]) offset += index % batch_[i] * steps_[i];
+    return {elements_.data() + offset, row_};
+  }
+
+ private:
+  const View& view_;
+  const Dims& batch_;
+  Elements<T> elements_;
+  Dims steps_;
+  int64_t row_ = 0;
+};
+
+// The mask of each head. Its last two dims broadcast too.
+class Masks {
+ public:
+  Masks(const View& v, const Dims& batch, int64_t queries, int64_t keys) : view_(v), scores_(batch) {
+    if (!v) return;
+    scores_.push_back(queries);
+    scores_.push_back(keys);
+    steps_ = broadcast_strides(v.shape(), *v.strides, scores_);
+  }
+  cpu::Mask at(int64_t index) const {
+    if (!view_) return {};
+    const int last = scores_.size() - 1;
+    int64_t offset = 0;
+    for (int i = last - 2; i >= 0; index /= scores_[i--]) offset += index % scores_[i] * steps_[i];
+    const void* data = view_.as<char>() + offset * size_of(view_.dtype());
+    return {data, view_.dtype() != DType::kBool, steps_[last - 1], steps_[last]};
+  }
+
+ private:
+  const View& view_;
+  Dims scores_, steps_;
+};
+
+Dims without_last(const Dims& shape, int count) {
+  Dims out;
+  for (int i = 0; i + count < shape.size(); ++i) out.push_back(shape[i]);
+  return out;
+}
+
+// The heads of a call with query, key and value as inputs 1 to 3.
+template <class T>
+struct Heads {
+  Dims batch;
+  Matrices<T> query, key, value;
+  Masks mask;
+  bool causal;
+  T scale;
+
+  Heads(const KernelArgs& a, const View& mask_view)
+      : batch(without_last(a.out[0].shape(), 2)),
+        query(a.in[0], batch),
+        key(a.in[1], batch),
+        value(a.in[2], batch),
+        mask(mask_view, batch, query.rows(), key.rows()),
+        causal(a.attr<bool>("is_causal")),
+        scale(T(a.attr<double>("scale"))) {}
+  int64_t count() const { return numel(batch); }
+  Head<T> at(int64_t index) const {
+    return {query.rows(),  key.rows(),      query.columns(), value.columns(), query.at(index),
+            key.at(index), value.at(index), mask.at(index),  causal,          scale};
+  }
+  int64_t macs() const { return query.rows() * key.rows() * (query.columns() + value.columns()); }  // of a head
+};
+
+template <class T>
+void attention_forward(const KernelArgs& a) {
+  const Heads<T> heads(a, a.in[3]);
+  T *out = a.out[0].as<T>(), *lse = a.out[1].as<T>();
+  const int64_t queries = heads.query.rows(), width = heads.value.columns();
+  const int64_t blocks = (queries + cpu::kQueryBlock - 1) / cpu::kQueryBlock;
+  const int64_t grain = std::max<int64_t>(1, kMacsPerTask * blocks / std::max<int64_t>(heads.macs(), 1));
+  parallel_for(heads.count() * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t head = i / blocks, first = i % blocks * cpu::kQueryBlock;
+      const int64_t at = head * queries + first, count = std::min(cpu::kQueryBlock, queries - first);
+      cpu::attend(heads.at(head), first, count, out + at * width, lse + at);
+    }
+  });
+}
+
+// dq = scale times the sum of the shares of a head, each dense and `size` elements long. The first one is in dq.
+template <class T>
+void sum_shares(int64_t size, int64_t shares, const T* further, T scale, T* dq) {
+  for (int64_t i = 0; i < size; ++i) {
+    T sum = dq[i];
+    for (int64_t s = 1; s < shares; ++s) sum += further[(s - 1) * size + i];
+    dq[i] = sum * scale;
+  }
+}
+
+template <class T>
+void attention_backward(const KernelArgs& a) {
+  const Heads<T> heads(a, a.in[6]);
+  const Elements<T> lse(a.in[3]), delta(a.in[4]);
+  const Matrices<T> dy(a.in[5], heads.batch);
+  const int64_t queries = heads.query.rows(), keys = heads.key.rows();
+  const int64_t width = heads.query.columns(), value_width = heads.value.columns();
+  T* grads[3];
+  for (int i = 0; i < 3; ++i) {
+    grads[i] = a.out[i].as<T>();
+    cpu::zero_bytes(grads[i], a.out[i].numel() * int64_t(sizeof(T)));
+  }
+  const int64_t blocks = (keys + cpu::kKeyBlock - 1) / cpu::kKeyBlock;
+  const int64_t shares = std::clamp<int64_t>(kShares / std::max<int64_t>(heads.count(), 1), 1, blocks);
+  const int64_t size = queries * width;
+  std::vector<T> further(size_t(heads.count() * (shares - 1) * size), T(0));
+  const int64_t grain = std::max<int64_t>(1, kMacsPerTask * shares / std::max<int64_t>(3 * heads.macs(), 1));
+  parallel_for(heads.count() * shares, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t head = i / shares, share = i % shares;
+      const int64_t first = blocks * share / shares * cpu::kKeyBlock;
+      const int64_t last = std::min(keys, blocks * (share + 1) / shares * cpu::kKeyBlock);
+      T* dq = share == 0 ? grads[0] + head * size : further.data() + (head * (shares - 1) + share - 1) * size;
+      cpu::attend_backward(heads.at(head), dy.at(head), lse.data() + head * queries, delta.data() + head * queries,
+                           first, last, dq, grads[1] + (head * keys + first) * width,
+                           grads[2] + (head * keys + first) * value_width);
+    }
+  });
+  parallel_for(heads.count(), kMacsPerTask / (size * shares) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; ++h)
+      sum_shares(size, shares, further.data() + h * (shares - 1) * size, heads.scale, grads[0] + h * size);
+  });
+}
+
+}  // namespace
+
+void add_attention_kernels(Registry& r) {
+  const auto forward = [](const KernelArgs& a) {
+    a.out[0].dtype() == DType::kFloat64 ? attention_forward<double>(a) : attention_forward<float>(a);
+  };
+  const auto backward = [](const KernelArgs& a) {
+    a.out[0].dtype() == DType::kFloat64 ? attention_backward<double>(a) : attention_backward<float>(a);
+  };
+  static const KernelRow kRows[] = {
+      {"attention_rows", forward, kStridedInputs},
+      {"attention_grads", backward, kStridedInputs},
+  };
+  r.add_kernels(0, kRows);
+}
+
+}  // namespace pg

@@ -1,0 +1,109 @@
+-- scaled_dot_product_attention beyond the blocks of its kernel: against the composition, in memory, with gradients.
+local t = require "tests.support"
+local pg = require "perigee"
+local gradcheck = require "tests.gradcheck"
+
+-- The op by products of all scores. A number of keys that a query may not see has weight 0.
+local function by_scores(q, k, v, options)
+  local scores = q:matmul(k:transpose(-2, -1)) * (options.scale or 1 / math.sqrt(q:size(-1)))
+  local mask = options.attn_mask
+  if options.is_causal then mask = pg.ones(q:size(-2), k:size(-2)):tril():gt(0) end
+  if mask and mask.dtype == "bool" then scores = pg.where(mask, scores, -math.huge) elseif mask then scores = scores + mask end
+  return scores:softmax(-1):matmul(v)
+end
+
+local function gradients(f, inputs, cotangent)
+  local leaves = {}
+  for i, x in ipairs(inputs) do leaves[i] = x:clone():attach_grad() end
+  local y = pg.record(function() return f(unpack(leaves)) end)
+  y:backward{grad = cotangent}
+  local grads = {}
+  for i, x in ipairs(leaves) do grads[i] = x.grad end
+  return y, grads
+end
+
+local function compare(inputs, options, tolerance)
+  local y = pg.scaled_dot_product_attention(inputs[1], inputs[2], inputs[3], options)
+  local cotangent = gradcheck.random(y.shape):to(y.dtype)
+  local function op(q, k, v) return pg.scaled_dot_product_attention(q, k, v, options) end
+  local function composed(q, k, v) return by_scores(q, k, v, options) end
+  local got, grads = gradients(op, inputs, cotangent)
+  local expected, expected_grads = gradients(composed, inputs, cotangent)
+  t.close(got, expected, tolerance)
+  t.close(y, expected, tolerance)
+  for i, g in ipairs(expected_grads) do t.close(grads[i], g, tolerance) end
+end
+
+local function random(...) return gradcheck.random{...} end
+local close = {rtol = 1e-10, atol = 1e-11}
+local near = {rtol = 2e-4, atol = 2e-5}
+
+t.test("several blocks of queries and keys", function()
+  local q, k, v = random(2, 130, 8), random(2, 521, 8), random(2, 521, 5)
+  compare({q, k, v}, {}, close)
+  compare({q, k, v}, {is_causal = true}, close)
+  compare({q, k, v}, {attn_mask = random(2, 130, 521)}, close)
+  compare({q, k, v}, {attn_mask = random(521):gt(-0.5), scale = 2}, close)
+  compare({k, q, v:narrow(-2, 1, 130)}, {is_causal = true}, close)
+  compare({q:float(), k:float(), v:float()}, {is_causal = true}, near)
+  compare({q:float(), k:float(), v:float()}, {attn_mask = random(130, 1):gt(-2)}, near)
+end)
+
+t.test("sums of blocks with scores of very different sizes", function()
+  local q, k, v = random(1, 3, 4), random(1, 1100, 4), random(1, 1100, 2)
+  local steps = pg.range(1, 1100):double()
+  compare({q, k, v}, {attn_mask = steps * 0.5}, close)
+  compare({q, k, v}, {attn_mask = steps * -0.5}, close)
+  compare({q, k, v}, {attn_mask = steps:gt(600)}, close)
+  compare({q, k, v}, {attn_mask = pg.where(steps:lt(3), 0, -math.huge)}, close)
+end)
+
+t.test("heads as views of rows of heads", function()
+  local x = random(2, 7, 3, 4)
+  local heads = x:transpose(2, 3)
+  compare({heads, heads, heads}, {}, close)
+  local columns = random(2, 4, 9):transpose(2, 3)
+  compare({columns, columns, columns}, {is_causal = true}, close)
+  compare({random(5, 1, 6, 4), random(3, 6, 4), random(1, 6, 2)}, {}, close)
+end)
+
+t.test("few queries, as in decoding", function()
+  for _, queries in ipairs{1, 5, 13} do
+    compare({random(2, 3, queries, 16):float(), random(2, 3, 40, 16):float(), random(2, 3, 40, 16):float()}, {}, near)
+  end
+end)
+
+t.test("groups of heads with masks of each form", function()
+  local q, k, v = random(2, 4, 3, 2), random(2, 2, 5, 2), random(2, 2, 5, 3)
+  local function all(x) return x:repeat_interleave(2, -3) end
+  for _, shape in ipairs{{5}, {3, 5}, {1, 3, 5}, {4, 3, 5}, {2, 1, 3, 5}, {2, 4, 1, 5}} do
+    local mask = random(unpack(shape))
+    local y = pg.scaled_dot_product_attention(q, k, v, {enable_gqa = true, attn_mask = mask})
+    t.close(y, by_scores(q, all(k), all(v), {attn_mask = mask}), close)
+    gradcheck.check(function(list)
+      return {pg.scaled_dot_product_attention(list[1], list[2], list[3], {enable_gqa = true, attn_mask = list[4]})}
+    end, {q, k, v, mask})
+  end
+end)
+
+t.test("NaN and infinite scores spread to their own query only", function()
+  local q, k, v = random(3, 2), random(4, 2), random(4, 2)
+  q[{2, 1}] = 0 / 0
+  local y = pg.scaled_dot_product_attention(q, k, v)
+  t.check(y[2]:isnan():all():item() and not y[{{1, 1}}]:isnan():any():item() and not y[3]:isnan():any():item())
+  q[{2, 1}] = math.huge
+  t.check(pg.scaled_dot_product_attention(q, k, v)[2]:isnan():all():item())
+end)
+
+t.test("memory is linear in the number of positions", function()
+  local length = 2048
+  local x = pg.randn(1, 2, length, 8):attach_grad()
+  local scores = 2 * length * length * 4
+  collectgarbage()
+  local most, before = 0, pg.memory().live
+  local y = pg.record(function() return pg.scaled_dot_product_attention(x, x, x, {is_causal = true}):sum() end)
+  most = math.max(most, pg.memory().live - before)
+  y:backward()
+  most = math.max(most, pg.memory().live - before)
+  t.check(most < scores / 8, most)
+end)
