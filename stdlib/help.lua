@@ -277,6 +277,15 @@ local function find_item(name)
   return by_name[name] or by_name[(name:gsub("%.([%w_]+)$", ":%1"))]
 end
 
+-- Returns the function that a name such as "metric.MAE:reset" denotes: a method that the class has or inherits.
+local function method_named(name)
+  local holder, method = name:match("^(.*):([^:]*)$")
+  local item = holder and find_item(holder)
+  return item and catalog.is_class(item.value) and item.value[method]
+end
+
+local of_function
+
 local function named(name)
   local index = documents.index()
   local plain = name:gsub("^pg%.", "")
@@ -284,6 +293,9 @@ local function named(name)
   if row then return op_text(row) end
   local item = find_item(plain)
   if item and (item.name == plain or catalog.is_class(item.value)) then return item_text(item.name, item.value, item.class) end
+  local method = method_named(plain)
+  local text = type(method) == "function" and of_function(method)
+  if text then return text end
   local short = plain:match("[^.:]*$")
   local entry = index.names[plain] or index.short[plain]
   if entry then return entry_text(entry) end
@@ -309,7 +321,7 @@ local function of_table(t)
   return item and item_text(item.name, item.value, item.class)
 end
 
-local function of_function(f)
+function of_function(f)
   local item = catalog.item(f)
   if item then return item_text(item.name, f, item.class) end
   local entry = documents.of_function(f)

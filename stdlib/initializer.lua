@@ -48,14 +48,17 @@ local function define(name, names, spec)
 end
 
 --- pg.init.Zero() fills with zeros.
+--- Example: return pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.Zero()).weight
 local Zero = define("Zero", {}, {})
 function Zero:make(shape, options) return full(shape, options, 0) end
 
 --- pg.init.One() fills with ones.
+--- Example: return pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.One()).weight
 local One = define("One", {}, {})
 function One:make(shape, options) return full(shape, options, 1) end
 
 --- pg.init.Constant(value) fills with a number, or copies a tensor of the parameter's shape.
+--- Example: return pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.Constant(0.5)).weight
 local Constant = define("Constant", {"value"}, {value = args.required})
 
 function Constant:check()
@@ -71,17 +74,20 @@ function Constant:make(shape, options, path)
 end
 
 --- pg.init.Uniform(scale = 0.07) draws uniformly from [-scale, scale].
+--- Example: return pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.Uniform(0.1)).weight:abs():max()
 local Uniform = define("Uniform", {"scale"}, {scale = 0.07})
 function Uniform:check() args.number("Uniform", "scale", self.scale, 0) end
 function Uniform:make(shape, options) return uniform(shape, options, self.scale) end
 
 --- pg.init.Normal(sigma = 0.01) draws from a normal distribution with mean 0 and standard deviation sigma.
+--- Example: return pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.Normal(0.1)).weight.shape
 local Normal = define("Normal", {"sigma"}, {sigma = 0.01})
 function Normal:check() args.number("Normal", "sigma", self.sigma, 0) end
 function Normal:make(shape, options) return normal(shape, options, self.sigma) end
 
 --- pg.init.TruncatedNormal(mean = 0, stdev = 0.01) draws from a normal distribution truncated at two standard
 --- deviations.
+--- Example: return pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.TruncatedNormal(0, 0.1)).weight:abs():max()
 local TruncatedNormal = define("TruncatedNormal", {"mean", "stdev"}, {mean = 0, stdev = 0.01})
 
 function TruncatedNormal:check()
@@ -128,6 +134,8 @@ end
 
 --- pg.init.Orthogonal(scale = 1.414, rand_type = "uniform" or "normal") makes rows or columns orthogonal with length
 --- scale.
+--- Example: local w = pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.Orthogonal(1)).weight
+--- return w:matmul(w:t()):allclose(pg.eye(2), {atol = 1e-5})
 local Orthogonal = define("Orthogonal", {"scale", "rand_type"}, {scale = 1.414, rand_type = "uniform"})
 
 function Orthogonal:check()
@@ -149,6 +157,7 @@ end
 
 --- pg.init.Xavier(rnd_type = "uniform" or "gaussian", factor_type = "avg", "in" or "out", magnitude = 3): random values
 --- with scale sqrt(magnitude / fan), where fan is the number of inputs, of outputs, or their average.
+--- Example: return pg.nn.Dense(2, {in_units = 4}):initialize(pg.init.Xavier{magnitude = 2}).weight.shape
 local Xavier = define("Xavier", {"rnd_type", "factor_type", "magnitude"},
                       {rnd_type = "uniform", factor_type = "avg", magnitude = 3})
 
@@ -170,6 +179,7 @@ end
 
 --- pg.init.MSRAPrelu(factor_type = "avg", slope = 0.25): Xavier with gaussian values for networks of leaky rectifiers
 --- with this slope.
+--- Example: return pg.nn.Conv2D(4, 3, {in_channels = 2}):initialize(pg.init.MSRAPrelu()).weight.shape
 local MSRAPrelu = Xavier:extend("MSRAPrelu")
 init.MSRAPrelu = MSRAPrelu
 
@@ -181,6 +191,7 @@ function MSRAPrelu:init(...)
 end
 
 --- pg.init.Bilinear() initializes the weight of a transposed convolution to bilinear interpolation.
+--- Example: return pg.nn.Conv2DTranspose(1, 4, {in_channels = 1, weight_initializer = pg.init.Bilinear()}):initialize().weight
 local Bilinear = define("Bilinear", {}, {})
 function Bilinear:make(shape, options, path)
   check_dims("Bilinear", shape, 4, path)
@@ -198,6 +209,7 @@ end
 
 --- pg.init.LSTMBias(forget_bias = 1): zeros, except forget_bias for the forget gate. The order of the gates is in,
 --- forget, cell, out.
+--- Example: return pg.nn.rnn.LSTMCell(2, {input_size = 1, i2h_bias_initializer = pg.init.LSTMBias(1)}):initialize().i2h_bias
 local LSTMBias = define("LSTMBias", {"forget_bias"}, {forget_bias = 1})
 function LSTMBias:check() args.number("LSTMBias", "forget_bias", self.forget_bias) end
 
@@ -213,6 +225,9 @@ end
 --- pg.init.Mixed(patterns, initializers): the initializer of the first Lua pattern that is found in a parameter's path.
 --- It takes precedence over the rule of the name (bias 0, gamma 1), except for a pattern that matches every path, such
 --- as ".*".
+--- Example: local net = pg.nn.HybridSequential{pg.nn.Dense(1, {in_units = 2}), pg.nn.Dense(1, {in_units = 1})}
+--- net:initialize(pg.init.Mixed({"^1%.", ".*"}, {"ones", "zeros"}))
+--- return net[1].weight, net[2].weight
 local Mixed = define("Mixed", {"patterns", "initializers"}, {patterns = args.required, initializers = args.required})
 local fits_all = {[""] = true, ["."] = true, [".*"] = true, ["^"] = true}
 
@@ -244,6 +259,8 @@ function Mixed:make(shape, options, path) return self:choose(path):make(shape, o
 
 --- pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters or
 --- pg.save. Other paths get default_init.
+--- Example: local net = pg.nn.Dense(1, {in_units = 2})
+--- return net:initialize(pg.init.Load({weight = pg.tensor{{1, 2}}}, "zeros")).weight
 local Load = Initializer:extend("Load")
 Load._optional = {default_init = true}
 init.Load = Load

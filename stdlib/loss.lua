@@ -95,6 +95,7 @@ function L2Loss:forward(pred, label, sample_weight)
 end
 
 --- pg.loss.L1Loss({weight=, batch_axis = 1}): the mean of |pred - label| over each sample.
+--- Example: return pg.loss.L1Loss()(pg.tensor{{1, 2}}, pg.tensor{{0, 4}})
 local L1Loss = define("L1Loss", {"weight", "batch_axis"}, {})
 
 function L1Loss:forward(pred, label, sample_weight)
@@ -107,6 +108,7 @@ end
 
 --- pg.loss.SigmoidBinaryCrossEntropyLoss({from_sigmoid = false, weight=, batch_axis = 1}), called as
 --- loss(pred, label[, sample_weight[, pos_weight]]): binary cross entropy of logits, or of probabilities.
+--- Example: return pg.loss.SigmoidBinaryCrossEntropyLoss()(pg.tensor{{0.5, -1}}, pg.tensor{{1, 0}})
 local SigmoidBCE = define("SigmoidBinaryCrossEntropyLoss", {"from_sigmoid", "weight", "batch_axis"}, {from_sigmoid = false})
 losses.SigmoidBCELoss = SigmoidBCE
 
@@ -173,6 +175,7 @@ function SoftmaxCE:forward(pred, label, sample_weight)
 end
 
 --- pg.loss.HuberLoss({rho = 1, weight=, batch_axis = 1}): quadratic for errors up to rho, linear above.
+--- Example: return pg.loss.HuberLoss()(pg.tensor{{1, 2}}, pg.tensor{{0.5, 5}})
 local HuberLoss = define("HuberLoss", {"rho", "weight", "batch_axis"}, {rho = 1})
 
 function HuberLoss:forward(pred, label, sample_weight)
@@ -183,6 +186,7 @@ function HuberLoss:forward(pred, label, sample_weight)
 end
 
 --- pg.loss.HingeLoss({margin = 1, weight=, batch_axis = 1}): max(0, margin - pred * label), with labels -1 and 1.
+--- Example: return pg.loss.HingeLoss()(pg.tensor{{0.5, -2}}, pg.tensor{{1, -1}})
 local HingeLoss = define("HingeLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
 
 function HingeLoss:forward(pred, label, sample_weight)
@@ -190,6 +194,7 @@ function HingeLoss:forward(pred, label, sample_weight)
 end
 
 --- pg.loss.SquaredHingeLoss({margin = 1, weight=, batch_axis = 1}): the square of HingeLoss's terms.
+--- Example: return pg.loss.SquaredHingeLoss()(pg.tensor{{0.5, -2}}, pg.tensor{{1, -1}})
 local SquaredHingeLoss = define("SquaredHingeLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
 
 function SquaredHingeLoss:forward(pred, label, sample_weight)
@@ -197,6 +202,7 @@ function SquaredHingeLoss:forward(pred, label, sample_weight)
 end
 
 --- pg.loss.LogisticLoss({weight=, batch_axis = 1, label_format = "signed" or "binary"}): log(1 + exp(-pred * label)).
+--- Example: return pg.loss.LogisticLoss()(pg.tensor{{0.5, -2}}, pg.tensor{{1, -1}})
 local LogisticLoss = define("LogisticLoss", {"weight", "batch_axis", "label_format"}, {label_format = "signed"})
 
 function LogisticLoss:forward(pred, label, sample_weight)
@@ -208,6 +214,7 @@ end
 
 --- pg.loss.TripletLoss({margin = 1, weight=, batch_axis = 1}), called as loss(anchor, positive, negative):
 --- max(0, |positive - anchor|² - |negative - anchor|² + margin).
+--- Example: return pg.loss.TripletLoss()(pg.tensor{{1, 2}}, pg.tensor{{1, 1}}, pg.tensor{{2, 2}})
 local TripletLoss = define("TripletLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
 
 function TripletLoss:forward(anchor, positive, negative, sample_weight)
@@ -218,6 +225,7 @@ end
 
 --- pg.loss.KLDivLoss({from_logits = true, axis = -1, weight=, batch_axis = 1}): the sum of label * (log label - pred)
 --- over each sample. pred holds log-probabilities, or scores if from_logits is false.
+--- Example: return pg.loss.KLDivLoss{from_logits = false}(pg.tensor{{1, 2}}, pg.tensor{{0.25, 0.75}})
 local KLDivLoss = define("KLDivLoss", {"from_logits", "axis", "weight", "batch_axis"}, {from_logits = true, axis = -1})
 
 function KLDivLoss:forward(pred, label, sample_weight)
@@ -228,6 +236,7 @@ end
 
 --- pg.loss.PoissonNLLLoss({weight=, from_logits = true, batch_axis = 1, compute_full = false}): the negative log
 --- likelihood of counts, averaged over all elements. compute_full adds Stirling's approximation of log(label!).
+--- Example: return pg.loss.PoissonNLLLoss()(pg.tensor{{0.5, 1}}, pg.tensor{{1, 3}})
 local PoissonNLLLoss = define("PoissonNLLLoss", {"weight", "from_logits", "batch_axis", "compute_full"},
                               {from_logits = true, compute_full = false})
 
@@ -245,6 +254,7 @@ end
 
 --- pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos if label
 --- is 1, max(0, cos - margin) if it is -1.
+--- Example: return pg.loss.CosineEmbeddingLoss()(pg.tensor{{1, 2}, {1, 2}}, pg.tensor{{2, 4}, {3, 0}}, pg.tensor{1, -1})
 local CosineEmbeddingLoss = define("CosineEmbeddingLoss", {"weight", "batch_axis", "margin"}, {margin = 0})
 
 local function cosine(x, y)

@@ -11,6 +11,11 @@ local nan = 0 / 0
 --- pg.metric.Metric is the base class. A subclass defines measure(label, pred) -> sum, count, each a number or a tensor
 --- of one element, which update accumulates. It may define finish(sum, count) -> the value, from two numbers. A measure
 --- that returns tensors and reads none of their values also runs inside pg.jit.
+--- Example: local Errors = pg.metric.Metric:extend("Errors")
+--- function Errors:measure(label, pred) return label:ne(pred):sum(), 1 end
+--- local errors = Errors()
+--- errors:update(pg.tensor{1, 2, 3}, pg.tensor{1, 3, 2})
+--- return errors:get()
 local Metric = class.new("Metric")
 metrics.Metric = Metric
 Metric._kind, Metric._optional = "Metric", {names = true, spec = true, label = true}
@@ -24,20 +29,44 @@ function Metric:setup(label, options)
   self:reset()
 end
 
+-- Sums by name: sum, count and those of add_totals. One set is of the updates since the last reset_local, the other of
+-- those before it.
+local function no_sums() return {sum = 0, count = 0} end
+
 --- metric:reset() forgets all updates.
 function Metric:reset()
   args.self("reset", self, "metric")
-  self._sum, self._count = 0, 0
+  self._sums, self._earlier = no_sums(), no_sums()
+end
+
+--- metric:reset_local() starts anew for get; get_global still covers all updates since reset.
+function Metric:reset_local()
+  args.self("reset_local", self, "metric")
+  for key, value in pairs(self._sums) do self._earlier[key] = self._earlier[key] and self._earlier[key] + value or value end
+  self._sums = no_sums()
 end
 
 local function number(x) return core.is_tensor(x) and x:item() or x end
 
+local function result(self, sums)
+  local count = number(sums.count)
+  if count == 0 then return self._label, nan end
+  return self._label, self:finish(number(sums.sum), count, sums)
+end
+
 --- metric:get() -> name, value; the value is NaN before the first update.
 function Metric:get()
   args.self("get", self, "metric")
-  local count = number(self._count)
-  if count == 0 then return self._label, nan end
-  return self._label, self:finish(number(self._sum), count)
+  return result(self, self._sums)
+end
+
+--- metric:get_global() -> name, value of all updates since reset, also those before reset_local.
+function Metric:get_global()
+  args.self("get_global", self, "metric")
+  local sums = {}
+  for key, value in pairs(self._earlier) do sums[key] = value end
+  for key, value in pairs(self._sums) do sums[key] = sums[key] and sums[key] + value or value end
+  return result(self, sums)
 end
 
 function Metric:finish(sum, count) return sum / count end
@@ -48,7 +77,15 @@ local function addend(x)
   return core.is_tensor(x) and x:reshape{}:to("float64") or ops.tensor(x, {dtype = "float64"})
 end
 
-local function add(self, sum, count) self._sum, self._count = self._sum + addend(sum), self._count + addend(count) end
+local function add(self, sum, count)
+  local sums = self._sums
+  sums.sum, sums.count = sums.sum + addend(sum), sums.count + addend(count)
+end
+
+-- Adds further sums, which finish gets by their names.
+local function add_totals(self, totals)
+  for key, value in pairs(totals) do self._sums[key] = self._sums[key] and self._sums[key] + value or value end
+end
 
 local function as_list(op, name, value)
   if core.is_tensor(value) then return {value} end
@@ -117,6 +154,9 @@ function Accuracy:measure(label, pred)
 end
 
 --- pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores.
+--- Example: local metric = pg.metric.TopKAccuracy(2)
+--- metric:update(pg.tensor{1, 3}, pg.tensor{{0.5, 0.3, 0.2}, {0.5, 0.3, 0.2}})
+--- return metric:get()
 local TopKAccuracy = define("TopKAccuracy", "top_k_accuracy", {"top_k"}, {top_k = 1})
 
 function TopKAccuracy:init(...)
@@ -140,6 +180,9 @@ local function columns(self, label, pred)
 end
 
 --- pg.metric.MAE(): the mean of |label - pred|, averaged over updates.
+--- Example: local metric = pg.metric.MAE()
+--- metric:update(pg.tensor{1, 2}, pg.tensor{2, 4})
+--- return metric:get()
 local MAE = define("MAE", "mae")
 function MAE:measure(label, pred)
   label, pred = columns(self, label, pred)
@@ -152,9 +195,15 @@ local function squared_error(self, label, pred)
 end
 
 --- pg.metric.MSE(): the mean of (label - pred)², averaged over updates.
+--- Example: local metric = pg.metric.MSE()
+--- metric:update(pg.tensor{1, 2}, pg.tensor{2, 4})
+--- return metric:get()
 define("MSE", "mse").measure = squared_error
 
 --- pg.metric.RMSE(): the root of the mean of (label - pred)², averaged over updates.
+--- Example: local metric = pg.metric.RMSE()
+--- metric:update(pg.tensor{1, 2}, pg.tensor{2, 4})
+--- return metric:get()
 local RMSE = define("RMSE", "rmse")
 function RMSE:measure(label, pred) return ops.sqrt((squared_error(self, label, pred)):to("float64")), 1 end
 
@@ -174,13 +223,22 @@ end
 
 --- pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log(p + eps), where p is the label's probability in pred (rows
 --- of probabilities).
+--- Example: local metric = pg.metric.CrossEntropy()
+--- metric:update(pg.tensor{1, 2}, pg.tensor{{0.9, 0.1}, {0.8, 0.2}})
+--- return metric:get()
 define("CrossEntropy", "cross-entropy", {"eps"}, {eps = 1e-12}).measure = negative_log
 
 --- pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same value as CrossEntropy, with the name nll-loss.
+--- Example: local metric = pg.metric.NegativeLogLikelihood()
+--- metric:update(pg.tensor{1, 2}, pg.tensor{{0.9, 0.1}, {0.8, 0.2}})
+--- return metric:get()
 define("NegativeLogLikelihood", "nll-loss", {"eps"}, {eps = 1e-12}).measure = negative_log
 
 --- pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability. Labels equal
 --- to ignore_label are skipped.
+--- Example: local metric = pg.metric.Perplexity{ignore_label = 2}
+--- metric:update(pg.tensor{1, 2}, pg.tensor{{0.5, 0.5}, {0.8, 0.2}})
+--- return metric:get()
 local Perplexity = define("Perplexity", "perplexity", {"ignore_label"}, {ignore_label = args.none})
 
 function Perplexity:measure(label, pred)
@@ -202,6 +260,9 @@ end
 function Perplexity:finish(sum, count) return math.exp(sum / count) end
 
 --- pg.metric.Loss(): the mean of all values given as preds. It ignores labels.
+--- Example: local metric = pg.metric.Loss()
+--- metric:update(nil, pg.tensor{1, 3})
+--- return metric:get()
 local Loss = define("Loss", "loss")
 
 function Loss:update(_, preds)
@@ -212,6 +273,9 @@ function Loss:update(_, preds)
 end
 
 --- pg.metric.PearsonCorrelation(): the correlation of labels and preds, averaged over updates.
+--- Example: local metric = pg.metric.PearsonCorrelation()
+--- metric:update(pg.tensor{1, 2, 3}, pg.tensor{2, 4, 5})
+--- return metric:get()
 local Pearson = define("PearsonCorrelation", "pearsonr")
 function Pearson:measure(label, pred)
   label, pred = columns(self, label, pred)
@@ -255,30 +319,65 @@ local function define_binary(name, label, score)
   --- pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, where class 2 is the
   --- positive one. "macro" is the mean of the scores of all updates, "micro" the score of the counts of all updates
   --- together.
+  --- Example: local f1 = pg.metric.F1{average = "micro"}
+  --- f1:update(pg.tensor{2, 1, 2}, pg.tensor{2, 2, 2})
+  --- return f1:get()
   function kind:measure(labels, pred)
     args.choice(name, "average", self.average, {"macro", "micro"})
     local counts = confusion(self, labels, pred)
     if self.average == "macro" then return score(counts), 1 end
-    for key, value in pairs(counts) do self._totals[key] = (self._totals[key] or 0) + value end
+    add_totals(self, counts)
     return 0, 1
   end
 
-  function kind:reset()
-    args.self("reset", self, "metric")
-    Metric.reset(self)
-    self._totals = {}
-  end
-
-  function kind:finish(sum, count)
-    if self.average == "macro" then return sum / count end
-    return number(score(self._totals))
-  end
+  function kind:finish(sum, count, sums) return self.average == "macro" and sum / count or number(score(sums)) end
 end
 
 define_binary("F1", "f1", f1_score)
 define_binary("MCC", "mcc", matthews)
 
+-- Enlarges a square matrix with zeros.
+local function grown(matrix, size)
+  local missing = size - matrix:size(1)
+  return missing > 0 and ops.pad(matrix, {0, missing, 0, missing}) or matrix
+end
+
+--- pg.metric.PCC(): the correlation of labels and predicted classes, the Matthews correlation coefficient of any number
+--- of classes, from the counts of all updates. pred holds classes, or scores with the classes along dim 2. Gorodkin,
+--- Comparing two K-category assignments by a K-category correlation coefficient, 2004.
+--- Example: local pcc = pg.metric.PCC()
+--- pcc:update(pg.tensor{1, 2, 3}, pg.tensor{1, 2, 2})
+--- return pcc:get()
+local PCC = define("PCC", "pcc")
+
+function PCC:measure(label, pred)
+  require_order(self, label, pred)
+  local classes = not same_shape(label, pred) and pred:size(2)
+  if classes then pred = ops.argmax(pred, 2) end
+  require_count(self, label, pred)
+  label, pred = label:to("int64"):reshape{-1}, pred:to("int64"):reshape{-1}
+  classes = math.max(classes or 0, core.tracing() and classes and 0 or math.max(1, label:max():item(), pred:max():item()))
+  local counts = self._sums.counts
+  classes = math.max(classes, counts and counts:size(1) or 0)
+  local function hot(x) return ops.one_hot(x, classes):to("float64") end
+  if counts then self._sums.counts = grown(counts, classes) end
+  add_totals(self, {counts = hot(label):t():matmul(hot(pred))})
+  return 0, 1
+end
+
+function PCC:finish(_, _, sums)
+  local counts = sums.counts
+  local n, labels, preds = counts:sum(), counts:sum(2), counts:sum(1)
+  local function spread(x) return n * n - ops.square(x):sum() end
+  local product = (spread(labels) * spread(preds)):sqrt():item()
+  local shared = (n * counts:trace() - (labels * preds):sum()):item()
+  return product == 0 and 0 or shared / product
+end
+
 --- pg.metric.CompositeEvalMetric(metrics): several metrics updated together; get() -> lists of names and values.
+--- Example: local metric = pg.metric.CompositeEvalMetric{"mae", "mse"}
+--- metric:update(pg.tensor{1, 2}, pg.tensor{2, 4})
+--- return metric:get()
 local Composite = class.new("CompositeEvalMetric")
 metrics.CompositeEvalMetric = Composite
 Composite._kind = "Metric"
@@ -300,19 +399,30 @@ function Composite:reset()
   for _, metric in ipairs(self.metrics) do metric:reset() end
 end
 
+function Composite:reset_local()
+  args.self("reset_local", self, "metric")
+  for _, metric in ipairs(self.metrics) do metric:reset_local() end
+end
+
 function Composite:update(labels, preds)
   args.self("update", self, "metric")
   for _, metric in ipairs(self.metrics) do metric:update(labels, preds) end
 end
 
-function Composite:get()
-  args.self("get", self, "metric")
+local function all_results(self, method)
+  args.self(method, self, "metric")
   local names, values = {}, {}
-  for i, metric in ipairs(self.metrics) do names[i], values[i] = metric:get() end
+  for i, metric in ipairs(self.metrics) do names[i], values[i] = metric[method](metric) end
   return names, values
 end
 
+function Composite:get() return all_results(self, "get") end
+function Composite:get_global() return all_results(self, "get_global") end
+
 --- pg.metric.CustomMetric(f[, name]): f(label, pred) -> a number or a tensor of one element, averaged over updates.
+--- Example: local metric = pg.metric.CustomMetric(function(label, pred) return (label - pred):abs():max() end, "worst")
+--- metric:update(pg.tensor{1, 2}, pg.tensor{2, 4})
+--- return metric:get()
 local Custom = Metric:extend("CustomMetric")
 metrics.CustomMetric = Custom
 
@@ -330,11 +440,13 @@ end
 local by_name = {
   acc = "Accuracy", accuracy = "Accuracy", top_k_accuracy = "TopKAccuracy", top_k_acc = "TopKAccuracy", mae = "MAE", mse = "MSE",
   rmse = "RMSE", ce = "CrossEntropy", ["cross-entropy"] = "CrossEntropy", nll_loss = "NegativeLogLikelihood",
-  perplexity = "Perplexity", loss = "Loss", f1 = "F1", mcc = "MCC", pearsonr = "PearsonCorrelation",
+  perplexity = "Perplexity", loss = "Loss", torch = "Loss", caffe = "Loss", f1 = "F1", mcc = "MCC", pcc = "PCC",
+  pearsonr = "PearsonCorrelation",
 }
 
 --- pg.metric.create(value, …) -> a metric. value is a name (such as "acc"), a list of names or metrics, a function or a
 --- metric.
+--- Example: return pg.metric.create{"acc", "mae"}:get()
 function metrics.create(value, ...)
   if type(value) == "function" then return Custom(value, ...) end
   if type(value) == "table" and rawget(value, "__index") ~= nil then

@@ -3725,6 +3725,12 @@ function metric.Metric(label, pred) end
 ---@return any
 function metric.NegativeLogLikelihood(options) end
 
+---pg.metric.PCC(): the correlation of labels and predicted classes, the Matthews correlation coefficient of any number
+---of classes, from the counts of all updates. pred holds classes, or scores with the classes along dim 2. Gorodkin,
+---Comparing two K-category assignments by a K-category correlation coefficient, 2004.
+---@return any
+function metric.PCC() end
+
 ---pg.metric.PearsonCorrelation(): the correlation of labels and preds, averaged over updates.
 ---@return any
 function metric.PearsonCorrelation() end

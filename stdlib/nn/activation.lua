@@ -29,6 +29,7 @@ end
 local find = layers.find
 
 --- nn.Activation(name) applies "relu", "sigmoid", "tanh", "softrelu", "softsign" or another activation op.
+--- Example: return pg.nn.Activation("relu")(pg.tensor{-1, 2})
 local Activation = HybridBlock:extend("Activation")
 layers.Activation = Activation
 
@@ -42,6 +43,7 @@ function Activation:forward(x) return self._f(x) end
 function Activation:describe() return self._text end
 
 --- nn.LeakyReLU(alpha = 0.01): x where x > 0, else alpha * x.
+--- Example: return pg.nn.LeakyReLU(0.1)(pg.tensor{-1, 2})
 local LeakyReLU = HybridBlock:extend("LeakyReLU")
 layers.LeakyReLU = LeakyReLU
 
@@ -54,6 +56,7 @@ function LeakyReLU:forward(x) return ops.leaky_relu(x, self.alpha) end
 function LeakyReLU:describe() return tostring(self.alpha) end
 
 --- nn.PReLU({alpha_initializer = 0.25, in_channels = 1}): a leaky rectifier with one learned slope, or one per channel.
+--- Example: return pg.nn.PReLU():initialize()(pg.tensor{{-1, 2}})
 local PReLU = HybridBlock:extend("PReLU")
 layers.PReLU = PReLU
 
@@ -66,6 +69,7 @@ function PReLU:forward(x) return ops.prelu(x, self.alpha) end
 function PReLU:describe() return "" end
 
 --- nn.ELU(alpha = 1): x where x > 0, else alpha * (exp(x) - 1).
+--- Example: return pg.nn.ELU()(pg.tensor{-1, 2})
 local ELU = HybridBlock:extend("ELU")
 layers.ELU = ELU
 
@@ -78,6 +82,7 @@ function ELU:forward(x) return ops.elu(x, self.alpha) end
 function ELU:describe() return tostring(self.alpha) end
 
 --- nn.SELU(): the scaled exponential linear unit of self-normalizing networks.
+--- Example: return pg.nn.SELU()(pg.tensor{-1, 2})
 local SELU = HybridBlock:extend("SELU")
 layers.SELU = SELU
 function SELU:init(...) args.read("SELU", {}, {}, ...) end
@@ -86,6 +91,7 @@ function SELU:describe() return "" end
 
 --- nn.GELU(approximation = "erf" or "tanh"): x times the cumulative distribution function of the standard normal
 --- distribution at x.
+--- Example: return pg.nn.GELU()(pg.tensor{-1, 2})
 local GELU = HybridBlock:extend("GELU")
 layers.GELU = GELU
 
@@ -99,6 +105,7 @@ function GELU:forward(x) return ops.gelu(x, self._options) end
 function GELU:describe() return self.approximation end
 
 --- nn.Swish(beta = 1): x * sigmoid(beta * x).
+--- Example: return pg.nn.Swish()(pg.tensor{-1, 2})
 local Swish = HybridBlock:extend("Swish")
 layers.Swish = Swish
 

@@ -134,6 +134,7 @@ end
 function Flatten:describe() return "" end
 
 --- nn.Identity() returns its input.
+--- Example: return pg.nn.Identity()(pg.tensor{1, 2})
 local Identity = HybridBlock:extend("Identity")
 layers.Identity = Identity
 function Identity:init(...) args.read("Identity", {}, {}, ...) end

@@ -208,6 +208,7 @@ function RMSNorm:forward(x) return pass(along_last(self, x, normalize_rms)) end
 
 --- nn.GroupNorm(num_groups = 1, {epsilon = 1e-5, center = true, scale = true, beta_initializer=, gamma_initializer=})
 --- normalizes groups of channels of each sample. gamma and beta hold one value per group, as in Gluon 1.x.
+--- Example: return pg.nn.GroupNorm(2):initialize()(pg.tensor{{{1, 3}, {2, 4}}})
 local GroupNorm = HybridBlock:extend("GroupNorm")
 layers.GroupNorm = GroupNorm
 
@@ -237,6 +238,7 @@ end
 
 --- nn.InstanceNorm({axis = 2, epsilon = 1e-5, center = true, scale = false, in_channels = 0, beta_initializer=,
 --- gamma_initializer=}) normalizes each channel of each sample.
+--- Example: return pg.nn.InstanceNorm():initialize()(pg.tensor{{{1, 3}, {2, 6}}})
 local InstanceNorm = HybridBlock:extend("InstanceNorm")
 layers.InstanceNorm = InstanceNorm
 

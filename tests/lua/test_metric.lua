@@ -145,3 +145,39 @@ t.test("split_data, seed_all", function()
   t.equal(pg.rand(2), x)
   t.equal(math.random(), n)
 end)
+
+t.test("PCC is MCC for two classes, and takes labels of classes that come later", function()
+  local pcc, mcc = pg.metric.PCC(), pg.metric.MCC{average = "micro"}
+  for _, batch in ipairs{{{1, 2, 2, 1}, {1, 2, 1, 1}}, {{2, 2, 1}, {2, 1, 2}}} do
+    pcc:update(pg.tensor(batch[1]), pg.tensor(batch[2]))
+    mcc:update(pg.tensor(batch[1]), pg.tensor(batch[2]))
+    t.close(select(2, pcc:get()), select(2, mcc:get()))
+  end
+  local all = pg.metric.PCC()
+  all:update(pg.tensor{1, 2}, pg.tensor{1, 2})
+  all:update(pg.tensor{3, 1, 3}, pg.tensor{{0, 0, 1}, {0.2, 0.3, 0.5}, {0, 1, 0}})
+  -- R_K of labels 1 2 3 1 3 and predictions 1 2 3 3 2 by Gorodkin's formula.
+  t.close(select(2, all:get()), (5 * 3 - (2 * 1 + 1 * 2 + 2 * 2)) / math.sqrt((25 - 9) * (25 - 9)))
+  local one = pg.metric.PCC()
+  one:update(pg.tensor{1, 1}, pg.tensor{1, 1})
+  t.equal(select(2, one:get()), 0)
+end)
+
+t.test("local and global values", function()
+  local composite = pg.metric.create{"mae", "f1", "pcc"}
+  local function update(labels, preds) composite:update(pg.tensor(labels), pg.tensor(preds)) end
+  update({1, 2}, {1, 1})
+  composite:reset_local()
+  update({2, 2, 1}, {2, 2, 1})
+  local _, last = composite:get()
+  local _, all = composite:get_global()
+  t.close(last, {0, 1, 1})
+  t.close({all[1], all[2]}, {0.25, 0.5})
+  local together = pg.metric.PCC()
+  together:update(pg.tensor{1, 2, 2, 2, 1}, pg.tensor{1, 1, 2, 2, 1})
+  t.close(all[3], select(2, together:get()))
+  composite:reset()
+  t.check(composite:get_global())
+  _, all = composite:get_global()
+  for _, value in ipairs(all) do t.check(value ~= value) end
+end)

@@ -216,6 +216,9 @@ end
 --- nn.rnn.RNNCell(hidden_size, {activation = "tanh", input_size = 0, dtype =, i2h_weight_initializer =,
 --- h2h_weight_initializer =, i2h_bias_initializer =, h2h_bias_initializer =}): h = activation(x i2hᵀ + h h2hᵀ + both
 --- biases). cell(x, {h}) -> h, {h}.
+--- Example: local cell = pg.nn.rnn.RNNCell(3):initialize()
+--- local y, states = cell(pg.ones(2, 4), cell:begin_state(2))
+--- return y.shape, #states
 local RNNCell = define("RNNCell", 1)
 local rnn_spec = cell_spec{}
 
@@ -231,6 +234,9 @@ end
 --- nn.rnn.LSTMCell(hidden_size, {activation = "tanh", recurrent_activation = "sigmoid", and the options of RNNCell}):
 --- long short-term memory. The gates are packed in the order in, forget, cell, out. cell(x, {h, c}) -> h, {h, c}.
 --- Hochreiter, Schmidhuber, Long Short-Term Memory, 1997.
+--- Example: local cell = pg.nn.rnn.LSTMCell(3):initialize()
+--- local y, states = cell(pg.ones(2, 4), cell:begin_state(2))
+--- return y.shape, #states
 local LSTMCell = define("LSTMCell", 2)
 local gated_spec = cell_spec{recurrent_activation = "sigmoid"}
 
@@ -277,6 +283,9 @@ end
 --- nn.rnn.GRUCell(hidden_size, {the options of LSTMCell}): gated recurrent unit. The gates are packed in the order
 --- reset, update, new. The reset gate acts after the product with the state. cell(x, {h}) -> h, {h}. Cho et al.,
 --- Learning Phrase Representations, 2014.
+--- Example: local cell = pg.nn.rnn.GRUCell(3):initialize()
+--- local y, states = cell(pg.ones(2, 4), cell:begin_state(2))
+--- return y.shape, #states
 local GRUCell = define("GRUCell", 1)
 
 function GRUCell:init(...) parameters(self, 3, args.read("GRUCell", cell_names, gated_spec, ...)) end

@@ -43,6 +43,10 @@ local function define_sequential(parent, name)
 
   --- nn.rnn.SequentialRNNCell{a, b, …} and nn.rnn.HybridSequentialRNNCell{a, b, …}: cells in a row, each fed with the
   --- output of the one before it. The states of all cells are one list. `cell[i]` is a child, `#cell` their number.
+  --- Example: local rnn = pg.nn.rnn
+  --- local cell = rnn.SequentialRNNCell{rnn.GRUCell(3), rnn.DropoutCell(0.2), rnn.GRUCell(3)}:initialize()
+  --- local y, states = cell(pg.ones(2, 4), cell:begin_state(2))
+  --- return y.shape, #states
   function class:init(...)
     local list = {...}
     if select("#", ...) == 1 and args.plain(list[1]) then list = list[1] end
@@ -99,6 +103,10 @@ define_sequential(cells.HybridRecurrentCell, "HybridSequentialRNNCell")
 --- nn.rnn.BidirectionalCell(l_cell, r_cell): l_cell reads the sequence from its start, r_cell from its end. Their
 --- outputs are concatenated along the features, or the channels of convolutional cells. The cell supports only unroll.
 --- With valid_length r_cell starts at the last valid step of each sequence.
+--- Example: local rnn = pg.nn.rnn
+--- local cell = rnn.BidirectionalCell(rnn.GRUCell(3), rnn.GRUCell(3)):initialize()
+--- local y = cell:unroll(5, pg.ones(2, 5, 4))
+--- return y.shape
 local BidirectionalCell = cells.HybridRecurrentCell:extend("BidirectionalCell")
 containers.BidirectionalCell = BidirectionalCell
 

@@ -262,6 +262,8 @@ end
 --- outputs are zero. x is (time, batch, size), or (batch, time, size) with layout "NTC". states is a list as
 --- begin_state returns it, or a tensor where there is one state; the new states have the same form. dropout acts
 --- between layers. The parameters are l0_i2h_weight …, and r0_… for the reverse direction.
+--- Example: local layer = pg.nn.rnn.RNN(3):initialize()
+--- return layer(pg.ones(5, 2, 4)).shape
 local RNN = define("RNN")
 local rnn_spec = spec_of{activation = "relu"}
 
@@ -304,6 +306,8 @@ end
 --- nn.rnn.GRU(hidden_size, num_layers = 1, {the options of RNN except activation}): layers of gated recurrent units,
 --- called like RNN. The gates are packed in the order reset, update, new. The reset gate acts after the product with
 --- the state.
+--- Example: local layer = pg.nn.rnn.GRU(3, 2):initialize()
+--- return layer(pg.ones(5, 2, 4)).shape
 local GRU = define("GRU")
 local gru_spec = spec_of{}
 

@@ -11,6 +11,8 @@ local modifiers = {}
 
 --- nn.rnn.DropoutCell(rate, {axes =}): dropout between cells. It has no states. axes lists the dims of a step's input
 --- that share one mask.
+--- Example: local cell = pg.nn.rnn.DropoutCell(0.5)
+--- return cell(pg.ones(2, 3), {})
 local DropoutCell = cells.HybridRecurrentCell:extend("DropoutCell")
 modifiers.DropoutCell = DropoutCell
 
@@ -48,6 +50,9 @@ function ModifierCell:_output_like(x, states) return self.base_cell:_output_like
 
 --- nn.rnn.ResidualCell(base_cell) adds the input of base_cell to its output. Wu et al., Google's Neural Machine
 --- Translation System, 2016.
+--- Example: local cell = pg.nn.rnn.ResidualCell(pg.nn.rnn.GRUCell(4)):initialize()
+--- local y = cell(pg.ones(2, 4), cell:begin_state(2))
+--- return y.shape
 local ResidualCell = ModifierCell:extend("ResidualCell")
 modifiers.ResidualCell = ResidualCell
 
@@ -64,6 +69,10 @@ end
 --- nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
 --- output and of the states keeps its value of the step before with these probabilities. The output before the first
 --- step is zero; reset() returns to that. Krueger et al., Zoneout, 2016.
+--- Example: local rnn = pg.nn.rnn
+--- local cell = rnn.ZoneoutCell(rnn.GRUCell(3), {zoneout_states = 0.1}):initialize()
+--- local y = cell(pg.ones(2, 4), cell:begin_state(2))
+--- return y.shape
 local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
 modifiers.ZoneoutCell = ZoneoutCell
 
